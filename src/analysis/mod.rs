@@ -1,0 +1,1 @@
+//! A recording to derived tables: pure functions, no IO, no screen.

@@ -1,0 +1,3 @@
+//! The `vramscope` program.
+
+fn main() {}

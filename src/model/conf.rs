@@ -1,0 +1,132 @@
+//! [`AllocConf`]: the allocator's settings, and the size rules that follow from them.
+
+use super::SizeClass;
+use crate::units::MEBIBYTE;
+
+/// Smallest block, and the granularity of block sizes.
+pub(crate) const MIN_BLOCK: u64 = 512;
+/// Rounded requests up to this are served by the small pool.
+pub(crate) const SMALL_MAX: u64 = MEBIBYTE;
+/// Segment size of the small pool.
+pub(crate) const SMALL_SEGMENT: u64 = 2 * MEBIBYTE;
+/// Rounded requests from this on get a segment of their own size.
+pub(crate) const LARGE_MIN: u64 = 10 * MEBIBYTE;
+/// Such segments are rounded up to this.
+pub(crate) const LARGE_ROUND: u64 = 2 * MEBIBYTE;
+
+/// The settings of `PYTORCH_CUDA_ALLOC_CONF` that decide where memory goes. Defaults are PyTorch's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AllocConf {
+    /// `max_split_size_mb` in bytes; `None` is unlimited.
+    pub max_split_size: Option<u64>,
+    /// `max_non_split_rounding_mb` in bytes; `None` follows [`large_segment_size`](Self::large_segment_size).
+    pub max_non_split_rounding: Option<u64>,
+    /// `garbage_collection_threshold`; 0 is off.
+    pub garbage_collection_threshold: f64,
+    /// `expandable_segments`.
+    pub expandable_segments: bool,
+    /// `roundup_power2_divisions`, one entry a power of two from 1 MiB to 32 GiB; 0 and 1 mean plain 512-byte rounding.
+    pub roundup_power2_divisions: [u32; 16],
+    /// `large_segment_size_mb` in bytes.
+    pub large_segment_size: u64,
+    /// `per_process_memory_fraction`, 1 is no limit.
+    pub per_process_memory_fraction: f64,
+    /// Settings that do not change where memory goes, or that this version does not know, as written.
+    pub other: Vec<(String, String)>,
+}
+
+impl Default for AllocConf {
+    fn default() -> Self {
+        AllocConf {
+            max_split_size: None,
+            max_non_split_rounding: None,
+            garbage_collection_threshold: 0.0,
+            expandable_segments: false,
+            roundup_power2_divisions: [0; 16],
+            large_segment_size: 20 * MEBIBYTE,
+            per_process_memory_fraction: 1.0,
+            other: Vec::new(),
+        }
+    }
+}
+
+impl AllocConf {
+    /// The block size a request of `size` bytes needs.
+    #[must_use]
+    pub fn round_size(&self, size: u64) -> u64 {
+        if size < MIN_BLOCK {
+            return MIN_BLOCK;
+        }
+        let log = 63 - size.leading_zeros();
+        let index = log.saturating_sub(20).min(15) as usize;
+        let divisions = u64::from(self.roundup_power2_divisions[index]);
+        if divisions > 1 && size > MIN_BLOCK.saturating_mul(divisions) {
+            if size.is_power_of_two() {
+                return size;
+            }
+            let floor = 1u64 << log;
+            let step = floor / divisions;
+            return if step == 0 { floor.saturating_mul(2) } else { size.checked_next_multiple_of(step).unwrap_or(u64::MAX) };
+        }
+        size.checked_next_multiple_of(MIN_BLOCK).unwrap_or(u64::MAX)
+    }
+
+    /// The size of the segment taken from the device for a rounded request.
+    #[must_use]
+    pub fn segment_size(&self, rounded: u64) -> u64 {
+        if rounded <= SMALL_MAX {
+            SMALL_SEGMENT
+        } else if rounded < LARGE_MIN {
+            self.large_segment_size
+        } else {
+            rounded.checked_next_multiple_of(LARGE_ROUND).unwrap_or(u64::MAX)
+        }
+    }
+
+    /// Which pool serves a rounded request.
+    #[must_use]
+    pub fn size_class(rounded: u64) -> SizeClass {
+        if rounded <= SMALL_MAX { SizeClass::Small } else { SizeClass::Large }
+    }
+
+    /// Whether a free block of `block` bytes is cut when it serves a rounded request of `rounded` bytes.
+    #[must_use]
+    pub fn should_split(&self, class: SizeClass, block: u64, rounded: u64) -> bool {
+        let remaining = block.saturating_sub(rounded);
+        if class == SizeClass::Small || self.expandable_segments {
+            remaining >= MIN_BLOCK
+        } else {
+            self.max_split_size.is_none_or(|max| rounded < max) && remaining > SMALL_MAX
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_round_as_pytorch_rounds_them() {
+        let plain = AllocConf::default();
+        assert_eq!(plain.round_size(1), 512);
+        assert_eq!(plain.round_size(512), 512);
+        assert_eq!(plain.round_size(513), 1024);
+        assert_eq!(plain.segment_size(MEBIBYTE), 2 * MEBIBYTE);
+        assert_eq!(plain.segment_size(MEBIBYTE + 512), 20 * MEBIBYTE);
+        assert_eq!(plain.segment_size(11 * MEBIBYTE), 12 * MEBIBYTE);
+        let by_four = AllocConf { roundup_power2_divisions: [4; 16], ..AllocConf::default() };
+        assert_eq!(by_four.round_size(1200 * 1024), 1280 * 1024);
+        assert_eq!(by_four.round_size(MEBIBYTE), MEBIBYTE);
+        assert_eq!(by_four.round_size(1024), 1024);
+    }
+
+    #[test]
+    fn remainders_split_by_pool() {
+        let plain = AllocConf::default();
+        assert!(plain.should_split(SizeClass::Small, 1024, 512));
+        assert!(!plain.should_split(SizeClass::Large, 3 * MEBIBYTE, 2 * MEBIBYTE));
+        assert!(plain.should_split(SizeClass::Large, 3 * MEBIBYTE + 512, 2 * MEBIBYTE));
+        let capped = AllocConf { max_split_size: Some(64 * MEBIBYTE), ..AllocConf::default() };
+        assert!(!capped.should_split(SizeClass::Large, 100 * MEBIBYTE, 64 * MEBIBYTE));
+    }
+}

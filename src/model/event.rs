@@ -1,0 +1,205 @@
+//! [`EventTable`]: the allocator's trace, a column a field.
+
+use super::{PoolId, StackId, StrId, StreamId};
+
+/// Index of an event in its device's [`EventTable`].
+pub type EventId = u32;
+
+/// What the allocator did. Names are PyTorch's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Action {
+    /// A block was handed out; size is what the program asked for, not the block's.
+    Alloc,
+    /// The program let go of a block.
+    FreeRequested,
+    /// The block's memory became reusable.
+    FreeCompleted,
+    /// A segment was taken from the device (`cudaMalloc`); size is the segment's.
+    SegmentAlloc,
+    /// A segment went back (`cudaFree`).
+    SegmentFree,
+    /// Pages were mapped into an expandable segment; the address is of the first new page.
+    SegmentMap,
+    /// Pages were unmapped from an expandable segment.
+    SegmentUnmap,
+    /// The user took a snapshot; size is the active bytes at that moment.
+    Snapshot,
+    /// A request failed; size is the request rounded to 512 bytes, the address column holds the device's free bytes.
+    Oom,
+    /// `_annotate_tensor`: a note on a live block.
+    Annotate,
+    /// An action of a later release or a fork; its name is a [`NoteKind::Action`] note. Kept, and otherwise ignored.
+    Unknown,
+}
+
+impl Action {
+    /// PyTorch's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Action::Alloc => "alloc",
+            Action::FreeRequested => "free_requested",
+            Action::FreeCompleted => "free_completed",
+            Action::SegmentAlloc => "segment_alloc",
+            Action::SegmentFree => "segment_free",
+            Action::SegmentMap => "segment_map",
+            Action::SegmentUnmap => "segment_unmap",
+            Action::Snapshot => "snapshot",
+            Action::Oom => "oom",
+            Action::Annotate => "annotate",
+            Action::Unknown => "unknown",
+        }
+    }
+
+    /// Reads PyTorch's name; anything else is [`Action::Unknown`].
+    #[must_use]
+    pub fn from_name(name: &[u8]) -> Self {
+        match name {
+            b"alloc" => Action::Alloc,
+            b"free_requested" => Action::FreeRequested,
+            b"free_completed" => Action::FreeCompleted,
+            b"segment_alloc" => Action::SegmentAlloc,
+            b"segment_free" => Action::SegmentFree,
+            b"segment_map" => Action::SegmentMap,
+            b"segment_unmap" => Action::SegmentUnmap,
+            b"snapshot" => Action::Snapshot,
+            b"oom" => Action::Oom,
+            b"annotate" => Action::Annotate,
+            _ => Action::Unknown,
+        }
+    }
+
+    /// True where the size column adds to reserved memory.
+    #[must_use]
+    pub fn grows_reserved(self) -> bool {
+        matches!(self, Action::SegmentAlloc | Action::SegmentMap)
+    }
+
+    /// True where the size column leaves reserved memory.
+    #[must_use]
+    pub fn shrinks_reserved(self) -> bool {
+        matches!(self, Action::SegmentFree | Action::SegmentUnmap)
+    }
+}
+
+/// What a [`Note`] says of its event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum NoteKind {
+    /// `user_metadata`, when not empty.
+    UserMetadata,
+    /// `compile_context`, when not `N/A`.
+    CompileContext,
+    /// The name of an [`Action::Unknown`].
+    Action,
+    /// `forward_frames`, joined.
+    ForwardFrames,
+    /// The operator that allocated (profiler traces).
+    Operator,
+    /// The category torch assigned (`parameter`, `activation`, …).
+    Category,
+    /// `internal_metadata`.
+    Internal,
+}
+
+/// A rare text field of an event, kept beside the columns because most events have none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Which event.
+    pub event: EventId,
+    /// Which field.
+    pub kind: NoteKind,
+    /// Its text, in the recording's [`StackTable`](super::StackTable).
+    pub text: StrId,
+}
+
+/// The trace of one device: parallel columns, one entry an event, oldest first. At most `u32::MAX - 1` events.
+#[derive(Clone, Debug, Default)]
+pub struct EventTable {
+    /// Microseconds since the epoch; all zero when [`has_time`](Self::has_time) is false (PyTorch 2.0 and 2.1).
+    pub time_us: Vec<i64>,
+    /// What happened.
+    pub action: Vec<Action>,
+    /// Block or segment address; for [`Action::Oom`] the device's free bytes.
+    pub address: Vec<u64>,
+    /// Bytes; the meaning depends on the action.
+    pub size: Vec<u64>,
+    /// The block's stream.
+    pub stream: Vec<StreamId>,
+    /// The block's pool; [`PoolId::UNKNOWN`] before PyTorch 2.12, where the segment's address tells it.
+    pub pool: Vec<PoolId>,
+    /// Call stack; [`StackId::NONE`] when none was recorded.
+    pub stack: Vec<StackId>,
+    /// Rare text fields, by event.
+    pub notes: Vec<Note>,
+    /// False when the source has no times.
+    pub has_time: bool,
+    /// True when sizes of allocations are whole blocks already (profiler traces), not requests.
+    pub sizes_are_blocks: bool,
+}
+
+impl EventTable {
+    /// Number of events.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.action.len()
+    }
+
+    /// True when the trace is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.action.is_empty()
+    }
+
+    /// Room for `additional` more events in every column.
+    pub fn reserve(&mut self, additional: usize) {
+        self.time_us.reserve(additional);
+        self.action.reserve(additional);
+        self.address.reserve(additional);
+        self.size.reserve(additional);
+        self.stream.reserve(additional);
+        self.pool.reserve(additional);
+        self.stack.reserve(additional);
+    }
+
+    /// Appends one event.
+    pub fn push(&mut self, time_us: i64, action: Action, address: u64, size: u64, stream: StreamId, pool: PoolId, stack: StackId) {
+        self.time_us.push(time_us);
+        self.action.push(action);
+        self.address.push(address);
+        self.size.push(size);
+        self.stream.push(stream);
+        self.pool.push(pool);
+        self.stack.push(stack);
+    }
+
+    /// The device's free bytes at an [`Action::Oom`] event; `None` for every other event.
+    #[must_use]
+    pub fn device_free(&self, event: EventId) -> Option<u64> {
+        let i = event as usize;
+        (self.action.get(i) == Some(&Action::Oom)).then(|| self.address[i])
+    }
+
+    /// The notes of one event.
+    #[must_use]
+    pub fn notes_of(&self, event: EventId) -> &[Note] {
+        let from = self.notes.partition_point(|n| n.event < event);
+        let to = self.notes.partition_point(|n| n.event <= event);
+        &self.notes[from..to]
+    }
+
+    /// First and last time in microseconds since the epoch; `None` without events or times.
+    #[must_use]
+    pub fn time_range(&self) -> Option<(i64, i64)> {
+        if !self.has_time {
+            return None;
+        }
+        Some((*self.time_us.first()?, *self.time_us.last()?))
+    }
+
+    /// Every out-of-memory event, in order.
+    #[must_use]
+    pub fn ooms(&self) -> Vec<EventId> {
+        (0..self.len()).filter(|&i| self.action[i] == Action::Oom).map(|i| i as EventId).collect()
+    }
+}

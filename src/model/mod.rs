@@ -1,0 +1,24 @@
+//! What a recording is: plain immutable data, shared by every layer. No IO, no threads, no screen.
+//!
+//! Sizes and addresses are `u64` bytes, times `i64` microseconds since the Unix epoch, ids `u32` or `u16` newtypes.
+//! Tables are columns, because a recording of fourteen million events must stay below the size of the file it came from.
+
+mod annotation;
+mod conf;
+mod device;
+mod event;
+mod recording;
+mod report;
+mod sample;
+mod segment;
+mod stack;
+
+pub use annotation::{Annotation, Annotations};
+pub use conf::AllocConf;
+pub use device::{DeviceId, DeviceKind, DeviceRecording, Settings};
+pub use event::{Action, EventId, EventTable, Note, NoteKind};
+pub use recording::{Format, Recording, Source};
+pub use report::{LoadReport, LoadWarning, WarningKind};
+pub use sample::{Sample, SampleSeries};
+pub use segment::{Block, BlockState, PoolId, PoolKey, Segment, SizeClass, StreamId};
+pub use stack::{Frame, FrameId, StackId, StackTable, StackTableBuilder, StrId};

@@ -1,0 +1,87 @@
+//! [`Recording`]: the one value everything becomes.
+
+use std::path::PathBuf;
+
+use super::{DeviceRecording, LoadReport, StackTable};
+
+/// Allocator history and state of one process, over one table of call stacks. Immutable once built; share it in an `Arc`.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// Where it came from.
+    pub source: Source,
+    /// One entry a device that has events, segments or samples. Never merged, never mixed.
+    pub devices: Vec<DeviceRecording>,
+    /// Every call stack of every device, interned.
+    pub stacks: StackTable,
+    /// What the reader found odd.
+    pub report: LoadReport,
+}
+
+impl Recording {
+    /// The index in [`devices`](Self::devices) of the device with most events, then most segments: what a viewer opens first.
+    #[must_use]
+    pub fn busiest_device(&self) -> Option<usize> {
+        (0..self.devices.len()).max_by_key(|&i| {
+            let d = &self.devices[i];
+            (d.events.len(), d.segments.len(), d.samples.len(), std::cmp::Reverse(i))
+        })
+    }
+}
+
+/// Where a recording came from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    /// The file's name, or what produced the recording (`what-if: expandable_segments:True`).
+    pub name: String,
+    /// The file, when there is one.
+    pub path: Option<PathBuf>,
+    /// Which reader or producer made it.
+    pub format: Format,
+    /// Size of the file in bytes; 0 when there is none.
+    pub bytes: u64,
+}
+
+/// What wrote the bytes a recording was made from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Nothing yet: a recording built in memory.
+    #[default]
+    Memory,
+    /// `torch.cuda.memory._dump_snapshot` and its relatives, as a pickle.
+    SnapshotPickle,
+    /// The same dictionary as JSON.
+    SnapshotJson,
+    /// A snapshot embedded in a page saved by `_memory_viz`.
+    SnapshotHtml,
+    /// `torch.profiler` Chrome trace.
+    KinetoTrace,
+    /// `export_memory_timeline`.
+    MemoryTimeline,
+    /// RMM's logging resource adaptor.
+    RmmLog,
+    /// vramscope's own live session file.
+    Session,
+    /// Another allocator setting, simulated on the requests of a recording.
+    WhatIf,
+    /// The built-in CUDA workload.
+    Probe,
+}
+
+impl Format {
+    /// A short stable name, used by `summary --json`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Memory => "memory",
+            Format::SnapshotPickle => "snapshot-pickle",
+            Format::SnapshotJson => "snapshot-json",
+            Format::SnapshotHtml => "snapshot-html",
+            Format::KinetoTrace => "kineto-trace",
+            Format::MemoryTimeline => "memory-timeline",
+            Format::RmmLog => "rmm-log",
+            Format::Session => "session",
+            Format::WhatIf => "what-if",
+            Format::Probe => "probe",
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! [`LoadReport`]: what a reader found odd. Nothing is dropped without being counted here.
+
+/// Warnings and the cost of loading.
+#[derive(Clone, Debug, Default)]
+pub struct LoadReport {
+    /// Wall-clock seconds from opening to the finished recording.
+    pub seconds: f64,
+    /// One entry a kind, with how often and where first.
+    pub warnings: Vec<LoadWarning>,
+}
+
+impl LoadReport {
+    /// Counts one occurrence of `kind`; the text and offset of the first one are kept.
+    pub fn warn(&mut self, kind: WarningKind, offset: Option<u64>, text: impl FnOnce() -> String) {
+        self.warn_many(kind, 1, offset, text);
+    }
+
+    /// Counts `count` occurrences of `kind` at once.
+    pub fn warn_many(&mut self, kind: WarningKind, count: u64, offset: Option<u64>, text: impl FnOnce() -> String) {
+        if count == 0 {
+            return;
+        }
+        if let Some(seen) = self.warnings.iter_mut().find(|w| w.kind == kind) {
+            seen.count += count;
+        } else {
+            self.warnings.push(LoadWarning { kind, count, first_offset: offset, text: text() });
+        }
+    }
+}
+
+/// One kind of oddity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadWarning {
+    /// Which.
+    pub kind: WarningKind,
+    /// How often.
+    pub count: u64,
+    /// Byte offset of the first, where the reader knows it.
+    pub first_offset: Option<u64>,
+    /// One sentence: what was met, what was done about it.
+    pub text: String,
+}
+
+/// Kinds of oddities a reader can meet and go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum WarningKind {
+    /// The file ends in the middle; what came before was read.
+    Truncated,
+    /// A key this version does not know.
+    UnknownKey,
+    /// An action this version does not know.
+    UnknownAction,
+    /// A value of another type than expected.
+    WrongType,
+    /// Times went backwards; events were sorted.
+    OutOfOrder,
+    /// The ring buffer wrapped, or recording began mid-run: the start was reconstructed.
+    StartMissing,
+    /// A free without its allocation where none can have been missing.
+    UnmatchedFree,
+    /// An allocation at an address still live.
+    LostFree,
+    /// Events after which the final segments do not follow from the trace.
+    StateMismatch,
+    /// An annotation that ended without a start, or never ended.
+    OpenAnnotation,
+    /// Invalid JSON that could be skipped.
+    InvalidJson,
+    /// Text that was not valid UTF-8.
+    InvalidText,
+    /// Data of a device or kind that is not shown.
+    Skipped,
+}
+
+impl WarningKind {
+    /// A short stable name, used in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            WarningKind::Truncated => "truncated",
+            WarningKind::UnknownKey => "unknown_key",
+            WarningKind::UnknownAction => "unknown_action",
+            WarningKind::WrongType => "wrong_type",
+            WarningKind::OutOfOrder => "out_of_order",
+            WarningKind::StartMissing => "start_missing",
+            WarningKind::UnmatchedFree => "unmatched_free",
+            WarningKind::LostFree => "lost_free",
+            WarningKind::StateMismatch => "state_mismatch",
+            WarningKind::OpenAnnotation => "open_annotation",
+            WarningKind::InvalidJson => "invalid_json",
+            WarningKind::InvalidText => "invalid_text",
+            WarningKind::Skipped => "skipped",
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Segments and blocks of the state a recording ended in.
+
+use std::ops::Range;
+
+use super::StackId;
+
+/// Index into [`DeviceRecording::streams`](super::DeviceRecording::streams).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamId(pub u16);
+
+/// Index into [`DeviceRecording::pools`](super::DeviceRecording::pools).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PoolId(pub u16);
+
+impl PoolId {
+    /// The source does not say.
+    pub const UNKNOWN: PoolId = PoolId(u16::MAX);
+}
+
+/// PyTorch's pool id: `(0, 0)` is the default pool, anything else a private one (a CUDA graph's or a `MemPool`'s).
+pub type PoolKey = (u64, u64);
+
+/// Whether a segment serves requests of at most 1 MiB (`small`) or larger ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SizeClass {
+    /// Requests of at most 1 MiB after rounding.
+    Small,
+    /// Everything above.
+    #[default]
+    Large,
+}
+
+impl SizeClass {
+    /// PyTorch's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            SizeClass::Small => "small",
+            SizeClass::Large => "large",
+        }
+    }
+}
+
+/// Memory taken from the device in one piece (`cudaMalloc`), or one contiguous mapped run of an expandable segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// First byte.
+    pub address: u64,
+    /// Bytes.
+    pub size: u64,
+    /// The stream whose requests it serves.
+    pub stream: StreamId,
+    /// The pool it belongs to.
+    pub pool: PoolId,
+    /// Small or large requests.
+    pub class: SizeClass,
+    /// A mapped run of an expandable segment.
+    pub is_expandable: bool,
+    /// Where it was taken, when the source still knows.
+    pub stack: StackId,
+    /// Its blocks in [`DeviceRecording::blocks`](super::DeviceRecording::blocks).
+    pub blocks: Range<u32>,
+}
+
+/// What a block is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BlockState {
+    /// Holds a live tensor.
+    Active,
+    /// Freed by the program, still guarded by another stream's work.
+    PendingFree,
+    /// Free: a hole, or a whole cached segment.
+    #[default]
+    Inactive,
+}
+
+impl BlockState {
+    /// PyTorch's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            BlockState::Active => "active_allocated",
+            BlockState::PendingFree => "active_pending_free",
+            BlockState::Inactive => "inactive",
+        }
+    }
+}
+
+/// One block of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// First byte.
+    pub address: u64,
+    /// Bytes, rounded as the allocator does.
+    pub size: u64,
+    /// What the program asked for; equals `size` where the source does not tell. Meaningless when inactive.
+    pub requested: u64,
+    /// Live, pending or free.
+    pub state: BlockState,
+    /// Where it was allocated; [`StackId::NONE`] when not recorded.
+    pub stack: StackId,
+}

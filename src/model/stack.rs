@@ -1,0 +1,199 @@
+//! Interned strings, frames and call stacks: ids are `u32`, equal values share one id.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+/// An interned string.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StrId(pub u32);
+
+/// An interned frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FrameId(pub u32);
+
+/// An interned call stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StackId(pub u32);
+
+impl StackId {
+    /// No stack was recorded.
+    pub const NONE: StackId = StackId(u32::MAX);
+
+    /// True unless this is [`StackId::NONE`].
+    #[must_use]
+    pub fn is_some(self) -> bool {
+        self != Self::NONE
+    }
+}
+
+/// One level of a call stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// Function name.
+    pub name: StrId,
+    /// Source file, or a shared object when C++ symbols were not resolved.
+    pub file: StrId,
+    /// Line; for an unresolved C++ frame the byte offset in the shared object, see [`StackTable::frame_is_unresolved`].
+    pub line: u32,
+}
+
+/// Every string, frame and stack of a recording. Frames of a stack are innermost first, as PyTorch writes them.
+#[derive(Clone, Debug, Default)]
+pub struct StackTable {
+    strings: Vec<Arc<str>>,
+    frames: Vec<Frame>,
+    /// Frames of all stacks, end to end.
+    stack_frames: Vec<FrameId>,
+    /// Where each stack begins in `stack_frames`; one more entry than there are stacks, unless empty.
+    stack_starts: Vec<u32>,
+}
+
+impl StackTable {
+    /// Number of distinct stacks.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.stack_starts.len().saturating_sub(1)
+    }
+
+    /// True when no stack was recorded.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of distinct frames.
+    #[must_use]
+    pub fn frame_count(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// The text of a string id; empty for an id of another table.
+    #[must_use]
+    pub fn text(&self, id: StrId) -> &str {
+        self.strings.get(id.0 as usize).map_or("", |s| s)
+    }
+
+    /// A frame; `None` for an id of another table.
+    #[must_use]
+    pub fn frame(&self, id: FrameId) -> Option<Frame> {
+        self.frames.get(id.0 as usize).copied()
+    }
+
+    /// The frames of a stack, innermost first; empty for [`StackId::NONE`].
+    #[must_use]
+    pub fn frames(&self, stack: StackId) -> &[FrameId] {
+        let i = stack.0 as usize;
+        match (self.stack_starts.get(i), self.stack_starts.get(i.wrapping_add(1))) {
+            (Some(&from), Some(&to)) => &self.stack_frames[from as usize..to as usize],
+            _ => &[],
+        }
+    }
+
+    /// True for a C++ frame whose symbol was not resolved: its line is an offset, not a line.
+    #[must_use]
+    pub fn frame_is_unresolved(&self, frame: Frame) -> bool {
+        self.text(frame.name) == "??" && !self.text(frame.file).ends_with(".py")
+    }
+
+    /// `file.py:71`, the file's last component only.
+    #[must_use]
+    pub fn location(&self, frame: Frame) -> String {
+        let file = self.text(frame.file);
+        let short = file.rsplit(['/', '\\']).next().unwrap_or(file);
+        if self.frame_is_unresolved(frame) { format!("{short}+{:#x}", frame.line) } else { format!("{short}:{}", frame.line) }
+    }
+}
+
+/// Builds a [`StackTable`], sharing equal values. Lookup is by value, so equal stacks from different Python objects meet.
+#[derive(Clone, Debug, Default)]
+pub struct StackTableBuilder {
+    table: StackTable,
+    by_text: FxHashMap<Arc<str>, StrId>,
+    by_frame: FxHashMap<Frame, FrameId>,
+    by_stack: FxHashMap<Box<[FrameId]>, StackId>,
+}
+
+impl StackTableBuilder {
+    /// An empty builder.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The id of a text.
+    pub fn string(&mut self, text: &str) -> StrId {
+        if let Some(&id) = self.by_text.get(text) {
+            return id;
+        }
+        let id = StrId(self.table.strings.len() as u32);
+        let shared: Arc<str> = Arc::from(text);
+        self.table.strings.push(Arc::clone(&shared));
+        self.by_text.insert(shared, id);
+        id
+    }
+
+    /// The id of a frame.
+    pub fn frame(&mut self, frame: Frame) -> FrameId {
+        let frames = &mut self.table.frames;
+        *self.by_frame.entry(frame).or_insert_with(|| {
+            frames.push(frame);
+            FrameId(frames.len() as u32 - 1)
+        })
+    }
+
+    /// The id of a stack, innermost frame first. No frames is [`StackId::NONE`].
+    pub fn stack(&mut self, frames: &[FrameId]) -> StackId {
+        if frames.is_empty() {
+            return StackId::NONE;
+        }
+        if let Some(&id) = self.by_stack.get(frames) {
+            return id;
+        }
+        if self.table.stack_starts.is_empty() {
+            self.table.stack_starts.push(0);
+        }
+        let id = StackId(self.table.len() as u32);
+        self.table.stack_frames.extend_from_slice(frames);
+        self.table.stack_starts.push(self.table.stack_frames.len() as u32);
+        self.by_stack.insert(frames.into(), id);
+        id
+    }
+
+    /// The table so far; what it holds keeps its ids.
+    #[must_use]
+    pub fn table(&self) -> &StackTable {
+        &self.table
+    }
+
+    /// The finished table; the lookup maps are dropped.
+    #[must_use]
+    pub fn finish(self) -> StackTable {
+        self.table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_values_share_an_id() {
+        let mut b = StackTableBuilder::new();
+        let file = b.string("train.py");
+        let name = b.string("step");
+        let f = b.frame(Frame { name, file, line: 7 });
+        let g = b.frame(Frame { name, file, line: 8 });
+        assert_eq!(f, b.frame(Frame { name, file, line: 7 }));
+        let s = b.stack(&[f, g]);
+        let t = b.stack(&[g, f]);
+        assert_ne!(s, t);
+        assert_eq!(s, b.stack(&[f, g]));
+        assert_eq!(b.stack(&[]), StackId::NONE);
+        let table = b.finish();
+        assert_eq!(table.frames(s), &[f, g]);
+        assert_eq!(table.frames(t), &[g, f]);
+        assert_eq!(table.frames(StackId::NONE), &[]);
+        assert_eq!(table.location(table.frame(f).unwrap_or(Frame { name, file, line: 0 })), "train.py:7");
+    }
+}

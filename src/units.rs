@@ -1,0 +1,203 @@
+//! Bytes, times and addresses: the one place that turns them into text and reads them back.
+//!
+//! Binary units throughout (1 KiB = 1024 bytes), because that is what PyTorch's messages use. A no-break space stands
+//! before the unit so that a figure never wraps away from it.
+
+use std::fmt;
+
+/// A no-break space: between a number and its unit.
+pub const NBSP: char = '\u{a0}';
+
+const KIB: f64 = 1024.0;
+
+/// One kibibyte, in bytes.
+pub const KIBIBYTE: u64 = 1 << 10;
+/// One mebibyte, in bytes.
+pub const MEBIBYTE: u64 = 1 << 20;
+/// One gibibyte, in bytes.
+pub const GIBIBYTE: u64 = 1 << 30;
+
+/// A number of bytes, shown in the unit a person would choose: `512 B`, `1.50 KiB`, `133.65 MiB`, `136.5 GiB`.
+///
+/// MiB keep two decimals and group thousands, because allocator figures are compared in MiB; zero decimals are
+/// dropped (`1,080 MiB`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let n = self.0;
+        let (value, unit) = if n < KIBIBYTE {
+            return f.pad(&format!("{n}{NBSP}B"));
+        } else if n < MEBIBYTE {
+            (n as f64 / KIB, "KiB")
+        } else if n < 10 * GIBIBYTE {
+            (n as f64 / (KIB * KIB), "MiB")
+        } else if n < 10 * 1024 * GIBIBYTE {
+            (n as f64 / (KIB * KIB * KIB), "GiB")
+        } else {
+            (n as f64 / (KIB * KIB * KIB * KIB), "TiB")
+        };
+        f.pad(&format!("{}{NBSP}{unit}", decimal(value, 2)))
+    }
+}
+
+impl Bytes {
+    /// Always in MiB, for columns that hold one unit: `1,080`, `946.35`. No unit is written.
+    #[must_use]
+    pub fn mebibytes(self) -> String {
+        decimal(self.0 as f64 / (KIB * KIB), 2)
+    }
+
+    /// Reads `1536`, `60GiB`, `1.5 MiB`, `8g`, `512 MB` (decimal megabytes are read as binary, as PyTorch's own settings do).
+    ///
+    /// # Errors
+    /// One sentence that names the text and the form that is read.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || format!("\"{text}\" is not a size: write bytes (1536) or a number with a unit (60GiB, 512MiB, 4KiB)");
+        let cleaned: String = text.chars().filter(|c| !c.is_whitespace() && *c != '_' && *c != ',' && *c != NBSP).collect();
+        let split = cleaned.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(cleaned.len());
+        let (number, unit) = cleaned.split_at(split);
+        let shift = match unit.to_ascii_lowercase().as_str() {
+            "" | "b" | "bytes" => 0,
+            "k" | "kb" | "kib" => 10,
+            "m" | "mb" | "mib" => 20,
+            "g" | "gb" | "gib" => 30,
+            "t" | "tb" | "tib" => 40,
+            _ => return Err(wrong()),
+        };
+        if let Ok(whole) = number.parse::<u64>() {
+            return whole.checked_mul(1 << shift).map(Bytes).ok_or_else(wrong);
+        }
+        let value: f64 = number.parse().map_err(|_| wrong())?;
+        let bytes = value * (1u64 << shift) as f64;
+        if bytes.is_finite() && (0.0..=9.0e18).contains(&bytes) { Ok(Bytes(bytes.round() as u64)) } else { Err(wrong()) }
+    }
+}
+
+/// A device address, as PyTorch's tools print it: `0x7f1dca2b7000`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Address(pub u64);
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{:#x}", self.0))
+    }
+}
+
+impl Address {
+    /// Reads `0x7f1d…`, the bare hexadecimal digits, or a decimal number of more than ten digits.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        if let Some(hex) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+            return u64::from_str_radix(hex, 16).ok().map(Address);
+        }
+        if text.len() > 10 && text.bytes().all(|b| b.is_ascii_digit()) {
+            return text.parse().ok().map(Address);
+        }
+        if text.len() >= 6 { u64::from_str_radix(text, 16).ok().map(Address) } else { None }
+    }
+}
+
+/// A span of time in microseconds: `13 µs`, `2.958 ms`, `1.250 s`, `2 min 05 s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Micros(pub i64);
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let us = self.0.unsigned_abs();
+        let text = if us < 1_000 {
+            format!("{sign}{us}{NBSP}µs")
+        } else if us < 1_000_000 {
+            format!("{sign}{}.{:03}{NBSP}ms", us / 1_000, us % 1_000)
+        } else if us < 120_000_000 {
+            format!("{sign}{}.{:03}{NBSP}s", us / 1_000_000, us / 1_000 % 1_000)
+        } else if us < 7_200_000_000 {
+            format!("{sign}{}{NBSP}min{NBSP}{:02}{NBSP}s", us / 60_000_000, us / 1_000_000 % 60)
+        } else {
+            format!("{sign}{}{NBSP}h{NBSP}{:02}{NBSP}min", us / 3_600_000_000, us / 60_000_000 % 60)
+        };
+        f.pad(&text)
+    }
+}
+
+/// The time of day in UTC of microseconds since the epoch: `01:47:02.576`.
+#[must_use]
+pub fn time_of_day(epoch_us: i64) -> String {
+    let ms = epoch_us.div_euclid(1_000).rem_euclid(86_400_000);
+    format!("{:02}:{:02}:{:02}.{:03}", ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60, ms % 1_000)
+}
+
+/// A count with its thousands separated by commas: `27,909`.
+#[must_use]
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// `1 block`, `2 blocks`: a count with its noun.
+#[must_use]
+pub fn counted(n: u64, singular: &str, plural: &str) -> String {
+    format!("{}{NBSP}{}", count(n), if n == 1 { singular } else { plural })
+}
+
+/// A value with up to `places` decimals, ties away from zero, zero decimals dropped, thousands separated.
+fn decimal(value: f64, places: u32) -> String {
+    let scale = 10u64.pow(places);
+    let scaled = (value * scale as f64).round() as u64;
+    let whole = count(scaled / scale);
+    match scaled % scale {
+        0 => whole,
+        fraction => format!("{whole}.{fraction:0width$}", width = places as usize),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(text: impl fmt::Display) -> String {
+        text.to_string().replace(NBSP, " ")
+    }
+
+    #[test]
+    fn bytes_read_like_a_person_writes_them() {
+        assert_eq!(plain(Bytes(0)), "0 B");
+        assert_eq!(plain(Bytes(1023)), "1023 B");
+        assert_eq!(plain(Bytes(167_936)), "164 KiB");
+        assert_eq!(plain(Bytes(5_853_184)), "5.58 MiB");
+        assert_eq!(plain(Bytes(1080 * MEBIBYTE)), "1,080 MiB");
+        assert_eq!(plain(Bytes(146_550_620_160)), "136.49 GiB");
+    }
+
+    #[test]
+    fn bytes_parse_what_they_print_and_what_people_type() {
+        assert_eq!(Bytes::parse("60GiB"), Ok(Bytes(60 * GIBIBYTE)));
+        assert_eq!(Bytes::parse("1.5 MiB"), Ok(Bytes(3 * MEBIBYTE / 2)));
+        assert_eq!(Bytes::parse("1_048_576"), Ok(Bytes(MEBIBYTE)));
+        assert!(Bytes::parse("lots").is_err());
+        assert!(Bytes::parse("99999999999999999999").is_err());
+        assert!(Bytes::parse("-1").is_err());
+    }
+
+    #[test]
+    fn addresses_and_times() {
+        assert_eq!(Address(0x7f1d_ca2b_7000).to_string(), "0x7f1dca2b7000");
+        assert_eq!(Address::parse("0x7f1dca2b7000"), Some(Address(0x7f1d_ca2b_7000)));
+        assert_eq!(Address::parse("139765089304576"), Some(Address(139_765_089_304_576)));
+        assert_eq!(Address::parse("cat"), None);
+        assert_eq!(plain(Micros(2_958)), "2.958 ms");
+        assert_eq!(plain(Micros(-5)), "-5 µs");
+        assert_eq!(time_of_day(1_795_225_622_576_159), "01:47:02.576");
+        assert_eq!(count(27_909), "27,909");
+    }
+}

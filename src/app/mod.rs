@@ -1,1 +1,4 @@
 //! The window: everything that names egui.
+
+pub mod theme;
+pub mod widgets;

@@ -163,7 +163,16 @@ impl EventTable {
     }
 
     /// Appends one event.
-    pub fn push(&mut self, time_us: i64, action: Action, address: u64, size: u64, stream: StreamId, pool: PoolId, stack: StackId) {
+    pub fn push(
+        &mut self,
+        time_us: i64,
+        action: Action,
+        address: u64,
+        size: u64,
+        stream: StreamId,
+        pool: PoolId,
+        stack: StackId,
+    ) {
         self.time_us.push(time_us);
         self.action.push(action);
         self.address.push(address);

@@ -1,0 +1,77 @@
+//! The faces: Inter in three weights and JetBrains Mono, built in.
+//!
+//! Inter is the proportional family, JetBrains Mono the monospace one; egui's own faces stay behind them for signs
+//! that neither has. The files under `assets/fonts` are subsets (Latin, Greek, punctuation, arrows, boxes).
+
+use egui::{FontData, FontDefinitions, FontFamily};
+use std::sync::{Arc, LazyLock};
+
+static MEDIUM: LazyLock<FontFamily> = LazyLock::new(|| FontFamily::Name("inter-medium".into()));
+static SEMIBOLD: LazyLock<FontFamily> = LazyLock::new(|| FontFamily::Name("inter-semibold".into()));
+
+/// Inter Regular.
+#[must_use]
+pub fn regular() -> FontFamily {
+    FontFamily::Proportional
+}
+
+/// Inter Medium.
+#[must_use]
+pub fn medium() -> FontFamily {
+    MEDIUM.clone()
+}
+
+/// Inter SemiBold.
+#[must_use]
+pub fn semibold() -> FontFamily {
+    SEMIBOLD.clone()
+}
+
+/// JetBrains Mono Regular.
+#[must_use]
+pub fn mono() -> FontFamily {
+    FontFamily::Monospace
+}
+
+/// The definitions, for a context that wants more of its own.
+#[must_use]
+pub fn definitions() -> FontDefinitions {
+    let mut fonts = FontDefinitions::default();
+    let faces: [(&str, &'static [u8], FontFamily); 4] = [
+        ("Inter Regular", include_bytes!("../../../assets/fonts/Inter-Regular.otf"), regular()),
+        ("Inter Medium", include_bytes!("../../../assets/fonts/Inter-Medium.otf"), medium()),
+        ("Inter SemiBold", include_bytes!("../../../assets/fonts/Inter-SemiBold.otf"), semibold()),
+        ("JetBrains Mono", include_bytes!("../../../assets/fonts/JetBrainsMono-Regular.ttf"), mono()),
+    ];
+    let fallback = fonts.families.get(&FontFamily::Proportional).cloned().unwrap_or_default();
+    for (name, bytes, family) in faces {
+        fonts.font_data.insert(name.into(), Arc::new(FontData::from_static(bytes)));
+        fonts.families.entry(family).or_insert_with(|| fallback.clone()).insert(0, name.into());
+    }
+    // Boxes and blocks that Inter lacks come from the monospace face before anything else.
+    for family in [regular(), medium(), semibold()] {
+        fonts.families.entry(family).or_default().insert(1, "JetBrains Mono".into());
+    }
+    fonts
+}
+
+/// Gives a context our faces, from its next pass on.
+pub fn install(ctx: &egui::Context) {
+    ctx.set_fonts(definitions());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_family_starts_with_its_face() {
+        let fonts = definitions();
+        for (family, face) in
+            [(regular(), "Inter Regular"), (medium(), "Inter Medium"), (semibold(), "Inter SemiBold"), (mono(), "JetBrains Mono")]
+        {
+            assert_eq!(fonts.families[&family].first().map(String::as_str), Some(face));
+            assert!(fonts.families[&family].iter().all(|name| fonts.font_data.contains_key(name)));
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Ramps for amounts: colour stops with straight lines between them in sRGB.
+
+use super::Tokens;
+use egui::Color32;
+
+/// A ramp of the theme.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ramp {
+    /// Ordered attributes: size, age, lifetime. Eight stops.
+    Size,
+    /// Occupancy: six stops, empty is the surface.
+    Heat,
+}
+
+impl Ramp {
+    /// The stops, little to much.
+    #[must_use]
+    pub fn stops(self, tokens: &Tokens) -> &[Color32] {
+        match self {
+            Self::Size => &tokens.size,
+            Self::Heat => &tokens.heat,
+        }
+    }
+
+    /// The colour at `share` (0 little, 1 much); outside it the nearest end, not a number the low end.
+    #[must_use]
+    pub fn at(self, tokens: &Tokens, share: f32) -> Color32 {
+        interpolate(self.stops(tokens), share)
+    }
+
+    /// `levels` evenly spaced colours: a table to index instead of interpolating per pixel.
+    #[must_use]
+    pub fn table(self, tokens: &Tokens, levels: usize) -> Vec<Color32> {
+        let last = levels.saturating_sub(1).max(1) as f32;
+        (0..levels).map(|i| self.at(tokens, i as f32 / last)).collect()
+    }
+
+    /// The colour of class `index` of `classes` ordered classes; with eight classes these are the stops of
+    /// [`Ramp::Size`] themselves.
+    #[must_use]
+    pub fn class(self, tokens: &Tokens, index: usize, classes: usize) -> Color32 {
+        self.at(tokens, index as f32 / classes.saturating_sub(1).max(1) as f32)
+    }
+}
+
+fn interpolate(stops: &[Color32], share: f32) -> Color32 {
+    let Some(last) = stops.len().checked_sub(1) else { return Color32::TRANSPARENT };
+    let place = share.clamp(0.0, 1.0) * last as f32;
+    if place.is_nan() {
+        return stops[0];
+    }
+    let low = (place as usize).min(last);
+    mix(stops[low], stops[(low + 1).min(last)], place - low as f32)
+}
+
+/// `a` at 0, `b` at 1, linear in sRGB, for opaque colours.
+#[must_use]
+pub fn mix(a: Color32, b: Color32, share: f32) -> Color32 {
+    let channel = |a: u8, b: u8| (f32::from(a) + (f32::from(b) - f32::from(a)) * share.clamp(0.0, 1.0)).round() as u8;
+    Color32::from_rgb(channel(a.r(), b.r()), channel(a.g(), b.g()), channel(a.b(), b.b()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tokens::{DARK, LIGHT};
+    use super::*;
+
+    #[test]
+    fn stops_are_met_and_midpoints_lie_between() {
+        for t in [&DARK, &LIGHT] {
+            for i in 0..8 {
+                assert_eq!(Ramp::Size.class(t, i, 8), t.size[i]);
+            }
+            assert_eq!(Ramp::Heat.at(t, 0.0), t.s1);
+            assert_eq!(Ramp::Heat.at(t, 1.0), t.heat[5]);
+            assert_eq!(Ramp::Heat.at(t, 7.0), t.heat[5]);
+            assert_eq!(Ramp::Heat.at(t, f32::NAN), t.heat[0]);
+            assert_eq!(Ramp::Heat.at(t, 0.1), mix(t.heat[0], t.heat[1], 0.5));
+            assert_eq!(Ramp::Heat.table(t, 256).len(), 256);
+            assert_eq!(Ramp::Size.class(t, 0, 1), t.size[0]);
+        }
+    }
+}

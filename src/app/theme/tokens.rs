@@ -1,0 +1,255 @@
+//! Every colour of the window, named by what it is for. The only place with colour literals.
+//!
+//! Red means out of memory and leaks, nothing else; free memory has no hue; the accent marks what can be pressed and
+//! what is selected in a list. Categorical colours keep 3 : 1 against `s1` and stay apart for colour-blind readers.
+
+use egui::{Color32, Theme};
+
+/// The colours of one theme.
+#[derive(Debug, PartialEq)]
+pub struct Tokens {
+    /// Which theme these belong to.
+    pub dark: bool,
+    /// Surface 0: gaps, tab bar, code wells.
+    pub s0: Color32,
+    /// Surface 1: pane bodies, fields.
+    pub s1: Color32,
+    /// Surface 2: pane headers, menu and status bar, the open finding.
+    pub s2: Color32,
+    /// Surface 3: chips, buttons, popups.
+    pub s3: Color32,
+    /// Surface 4: pressed segments, cursor readout.
+    pub s4: Color32,
+    /// Lines between panes and rows.
+    pub line: Color32,
+    /// Stronger lines: outlined controls, hole outlines.
+    pub line2: Color32,
+    /// Grid lines inside plots.
+    pub grid: Color32,
+    /// Values and titles.
+    pub text1: Color32,
+    /// Sentences and labels.
+    pub text2: Color32,
+    /// Axis labels, captions, icons at rest.
+    pub text3: Color32,
+    /// What can be pressed, what is selected in a list.
+    pub accent: Color32,
+    /// Fill of a selected list row.
+    pub accentbg: Color32,
+    /// Text on an accent fill.
+    pub onaccent: Color32,
+    /// Out of memory and leaks, nothing else.
+    pub red: Color32,
+    /// Fill of the open out-of-memory finding when another row is selected.
+    pub redbg: Color32,
+    /// Text on a red fill: the OOM flag.
+    pub onred: Color32,
+    /// Warnings of the load report; text and icons only.
+    pub amber: Color32,
+    /// Hatch lines over free memory.
+    pub hatch: Color32,
+    /// Hatch lines over large plot areas, where `hatch` would shout.
+    pub hatch_large: Color32,
+    /// Folded classes, driver, other processes, mixed content.
+    pub other: Color32,
+    /// Driver and firmware in stacked charts: the darker of the two greys.
+    pub driver: Color32,
+    /// Names (stacks, categories, settings), by fixed slot: 0 allocated and parameters, 1 gradients and outside PyTorch,
+    /// 2 activations, 3 optimizer state, 4 inputs, 5 temporaries, 6 autograd detail, 7 custom.
+    pub categorical: [Color32; 8],
+    /// Ordered amounts (size, age, lifetime), little to much: far from the surface means more.
+    pub size: [Color32; 8],
+    /// Occupancy, empty to full; the first is the surface itself.
+    pub heat: [Color32; 6],
+    /// The shadow under a popup.
+    pub shadow: Color32,
+}
+
+const fn hex(rgb: u32) -> Color32 {
+    Color32::from_rgb((rgb >> 16) as u8, (rgb >> 8) as u8, rgb as u8)
+}
+
+/// The dark theme.
+pub static DARK: Tokens = Tokens {
+    dark: true,
+    s0: hex(0x0D0F12),
+    s1: hex(0x14171B),
+    s2: hex(0x1A1E23),
+    s3: hex(0x22272E),
+    s4: hex(0x2C333B),
+    line: hex(0x262B32),
+    line2: hex(0x39414B),
+    grid: hex(0x1E2228),
+    text1: hex(0xE7EAEE),
+    text2: hex(0xAAB2BD),
+    text3: hex(0x818B98),
+    accent: hex(0x6EA8FE),
+    accentbg: hex(0x1B2A40),
+    onaccent: hex(0x0D0F12),
+    red: hex(0xF4545C),
+    redbg: hex(0x341A1E),
+    onred: hex(0x0D0F12),
+    amber: hex(0xD9A441),
+    hatch: hex(0x566070),
+    hatch_large: hex(0x333A43),
+    other: hex(0x5A6470),
+    driver: hex(0x383F48),
+    categorical: [
+        hex(0x3F8FC2),
+        hex(0xE69E5C),
+        hex(0x26C1B0),
+        hex(0xB1A1FC),
+        hex(0xCBDA74),
+        hex(0xA55682),
+        hex(0x99DBF9),
+        hex(0x698A27),
+    ],
+    size: [
+        hex(0x5A4C9E),
+        hex(0x5165B2),
+        hex(0x4A82B8),
+        hex(0x489AB2),
+        hex(0x55AC9D),
+        hex(0x7ABB8A),
+        hex(0xA8C780),
+        hex(0xD7CF8A),
+    ],
+    heat: [hex(0x14171B), hex(0x1C2B35), hex(0x274554), hex(0x386475), hex(0x538799), hex(0x7CAABA)],
+    shadow: Color32::from_black_alpha(102),
+};
+
+/// The light theme.
+pub static LIGHT: Tokens = Tokens {
+    dark: false,
+    s0: hex(0xE9EBEE),
+    s1: hex(0xFFFFFF),
+    s2: hex(0xF5F6F8),
+    s3: hex(0xECEEF1),
+    s4: hex(0xDFE3E8),
+    line: hex(0xDDE0E5),
+    line2: hex(0xBFC5CD),
+    grid: hex(0xEFF1F3),
+    text1: hex(0x15181C),
+    text2: hex(0x48515C),
+    text3: hex(0x69727E),
+    accent: hex(0x1F66D0),
+    accentbg: hex(0xE3EDFC),
+    onaccent: hex(0xFFFFFF),
+    red: hex(0xC8202B),
+    redbg: hex(0xFCE9EA),
+    onred: hex(0xFFFFFF),
+    amber: hex(0x9A6700),
+    hatch: hex(0x9BA4AF),
+    hatch_large: hex(0xD0D5DB),
+    other: hex(0x9AA3AE),
+    driver: hex(0xC6CCD3),
+    categorical: [
+        hex(0x1D4A87),
+        hex(0xC57502),
+        hex(0x0C7766),
+        hex(0x835BAC),
+        hex(0x383D02),
+        hex(0x7A1853),
+        hex(0x2D9CD8),
+        hex(0x7C966A),
+    ],
+    size: [
+        hex(0xE2C65A),
+        hex(0xB5C667),
+        hex(0x83BA86),
+        hex(0x57A79C),
+        hex(0x3F8FAA),
+        hex(0x4375AE),
+        hex(0x5159A0),
+        hex(0x5C4090),
+    ],
+    heat: [hex(0xFFFFFF), hex(0xE0EAEE), hex(0xB9D0D9), hex(0x8CB3C1), hex(0x5F93A6), hex(0x3A7288)],
+    shadow: Color32::from_black_alpha(46),
+};
+
+impl Tokens {
+    /// The tokens of the theme in force. A `&Ui` or `&mut Ui` works as well as a context.
+    #[must_use]
+    pub fn of(ctx: &egui::Context) -> &'static Self {
+        Self::of_theme(ctx.theme())
+    }
+
+    /// The tokens of one theme.
+    #[must_use]
+    pub fn of_theme(theme: Theme) -> &'static Self {
+        match theme {
+            Theme::Dark => &DARK,
+            Theme::Light => &LIGHT,
+        }
+    }
+
+    /// The colour of a categorical slot; slots from 8 on are folded into [`Self::other`].
+    #[must_use]
+    pub fn slot(&self, slot: usize) -> Color32 {
+        self.categorical.get(slot).copied().unwrap_or(self.other)
+    }
+
+    /// `colour` at `opacity` (0 to 1) over what lies beneath.
+    #[must_use]
+    pub fn at(colour: Color32, opacity: f32) -> Color32 {
+        colour.gamma_multiply(opacity.clamp(0.0, 1.0))
+    }
+
+    /// `colour` mixed over `surface` at `opacity`, as an opaque colour: for textures and for text contrast.
+    #[must_use]
+    pub fn over(colour: Color32, surface: Color32, opacity: f32) -> Color32 {
+        super::ramps::mix(surface, colour, opacity)
+    }
+
+    /// Ink that reads on a solid fill of `colour`: the darkest or the lightest of this theme.
+    #[must_use]
+    pub fn ink_on(colour: Color32) -> Color32 {
+        if contrast(colour, DARK.s0) >= contrast(colour, LIGHT.s1) { DARK.s0 } else { LIGHT.s1 }
+    }
+}
+
+/// Relative luminance (WCAG 2), 0 to 1, of an opaque colour.
+#[must_use]
+pub fn luminance(colour: Color32) -> f32 {
+    let channel = |v: u8| {
+        let v = f32::from(v) / 255.0;
+        if v <= 0.040_45 { v / 12.92 } else { ((v + 0.055) / 1.055).powf(2.4) }
+    };
+    0.2126 * channel(colour.r()) + 0.7152 * channel(colour.g()) + 0.0722 * channel(colour.b())
+}
+
+/// Contrast ratio (WCAG 2) of two opaque colours: 1 to 21.
+#[must_use]
+pub fn contrast(a: Color32, b: Color32) -> f32 {
+    let (a, b) = (luminance(a), luminance(b));
+    (a.max(b) + 0.05) / (a.min(b) + 0.05)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_reads_on_the_surfaces_it_stands_on() {
+        for t in [&DARK, &LIGHT] {
+            for text in [t.text1, t.text2, t.text3] {
+                assert!(contrast(text, t.s1) >= 4.5 && contrast(text, t.s2) >= 4.5, "dark {}: {text:?}", t.dark);
+            }
+            assert!(contrast(t.red, t.s1) >= 4.5 && contrast(t.accent, t.s1) >= 4.5 && contrast(t.amber, t.s1) >= 4.5);
+            assert!(contrast(t.onaccent, t.accent) >= 4.5 && contrast(t.onred, t.red) >= 4.5);
+            for c in t.categorical {
+                assert!(contrast(c, t.s1) >= 3.0, "dark {}: {c:?} {}", t.dark, contrast(c, t.s1));
+                assert!(contrast(Tokens::ink_on(c), c) >= 4.0, "ink on {c:?}: {}", contrast(Tokens::ink_on(c), c));
+            }
+        }
+    }
+
+    #[test]
+    fn empty_is_the_surface_and_slots_past_eight_fold() {
+        for t in [&DARK, &LIGHT] {
+            assert_eq!(t.heat[0], t.s1);
+            assert_eq!(t.slot(0), t.categorical[0]);
+            assert_eq!(t.slot(8), t.other);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! egui's own widgets in our colours: visuals, spacing and interaction of both themes.
+
+use super::text;
+use super::tokens::Tokens;
+use egui::style::{NumericColorSpace, ScrollStyle, TextCursorStyle, WidgetVisuals};
+use egui::{CornerRadius, Margin, Shadow, Stroke, Theme, Visuals, vec2};
+
+/// Radius of controls and code wells.
+pub const RADIUS_CONTROL: u8 = 4;
+/// Radius of popups.
+pub const RADIUS_POPUP: u8 = 6;
+/// Radius of chips and key caps.
+pub const RADIUS_CHIP: u8 = 3;
+/// Height of the menu bar, and of the tab bar.
+pub const MENU_HEIGHT: f32 = 32.0;
+/// Height of a pane's header.
+pub const HEADER_HEIGHT: f32 = 28.0;
+/// Height of the status bar.
+pub const STATUS_HEIGHT: f32 = 24.0;
+/// Height of a dense table row.
+pub const ROW_DENSE: f32 = 20.0;
+/// Height of a table row, and of a table's header.
+pub const ROW: f32 = 24.0;
+/// Height of a list row with two lines.
+pub const ROW_TWO_LINES: f32 = 52.0;
+/// Padding inside a pane.
+pub const PAD_PANE: f32 = 16.0;
+/// Padding inside a list row and a pane's header.
+pub const PAD_ROW: f32 = 12.0;
+/// Seconds before a tooltip shows.
+pub const TOOLTIP_DELAY: f32 = 0.12;
+/// Seconds a popup takes to fade in.
+pub const FADE: f32 = 0.08;
+
+/// egui's visuals in the colours of one theme.
+#[must_use]
+pub fn visuals(theme: Theme) -> Visuals {
+    let t = Tokens::of_theme(theme);
+    let shadow = Shadow { offset: [0, 4], blur: 16, spread: 0, color: t.shadow };
+    let radius = CornerRadius::same(RADIUS_CONTROL);
+    let widget = |fill, stroke, text| WidgetVisuals {
+        bg_fill: fill,
+        weak_bg_fill: fill,
+        bg_stroke: stroke,
+        corner_radius: radius,
+        fg_stroke: Stroke::new(1.0, text),
+        expansion: 0.0,
+    };
+    let mut v = theme.default_visuals();
+    v.panel_fill = t.s1;
+    v.window_fill = t.s3;
+    v.window_stroke = Stroke::new(1.0, t.line2);
+    v.window_corner_radius = CornerRadius::same(RADIUS_POPUP);
+    v.menu_corner_radius = CornerRadius::same(RADIUS_POPUP);
+    v.window_shadow = shadow;
+    v.popup_shadow = shadow;
+    v.window_highlight_topmost = false;
+    v.extreme_bg_color = t.s0;
+    v.faint_bg_color = t.s2;
+    v.text_edit_bg_color = Some(t.s1);
+    v.code_bg_color = if t.dark { t.s0 } else { t.s2 };
+    v.hyperlink_color = t.accent;
+    v.warn_fg_color = t.amber;
+    v.error_fg_color = t.red;
+    v.weak_text_color = Some(t.text3);
+    v.selection.bg_fill = t.accentbg;
+    v.selection.stroke = Stroke::new(1.0, t.accent);
+    v.widgets.noninteractive = widget(t.s1, Stroke::new(1.0, t.line), t.text2);
+    v.widgets.inactive = widget(t.s3, Stroke::NONE, t.text1);
+    v.widgets.hovered = widget(t.s4, Stroke::NONE, t.text1);
+    v.widgets.active = widget(t.s4, Stroke::new(1.0, t.accent), t.text1);
+    v.widgets.open = widget(t.s4, Stroke::NONE, t.text1);
+    v.text_cursor = TextCursorStyle { stroke: Stroke::new(1.5, t.accent), ..v.text_cursor };
+    v.striped = false;
+    v.indent_has_left_vline = false;
+    v.numeric_color_space = NumericColorSpace::GammaByte;
+    v
+}
+
+/// Gives both themes of a context our visuals, spacing and type.
+pub fn install(ctx: &egui::Context) {
+    for theme in [Theme::Dark, Theme::Light] {
+        ctx.style_mut_of(theme, |style| {
+            style.visuals = visuals(theme);
+            text::install(style);
+            let s = &mut style.spacing;
+            s.item_spacing = vec2(8.0, 0.0);
+            s.button_padding = vec2(10.0, 4.0);
+            s.menu_margin = Margin::symmetric(4, 4);
+            s.window_margin = Margin::same(12);
+            s.interact_size = vec2(24.0, 24.0);
+            s.icon_width = 14.0;
+            s.icon_width_inner = 8.0;
+            s.icon_spacing = 6.0;
+            s.indent = 16.0;
+            s.tooltip_width = 420.0;
+            s.scroll = ScrollStyle { bar_width: 8.0, floating_width: 4.0, ..ScrollStyle::floating() };
+            let i = &mut style.interaction;
+            i.tooltip_delay = TOOLTIP_DELAY;
+            i.show_tooltips_only_when_still = false;
+            // Text is copied by buttons and context menus; an I-beam over every word would hide what can be pressed.
+            i.selectable_labels = false;
+            style.animation_time = FADE;
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_themes_take_their_own_tokens() {
+        let ctx = egui::Context::default();
+        install(&ctx);
+        for theme in [Theme::Dark, Theme::Light] {
+            let style = ctx.style_of(theme);
+            let t = Tokens::of_theme(theme);
+            assert_eq!(style.visuals.panel_fill, t.s1);
+            assert_eq!(style.visuals.dark_mode, t.dark);
+            assert_eq!(style.visuals.error_fg_color, t.red);
+            assert_eq!(style.spacing.item_spacing, vec2(8.0, 0.0));
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! What views draw with: plots' gestures, axes, meshes, pane furniture, little pictures.

@@ -1,0 +1,421 @@
+//! The visible range of a plot, how pixels map to it, and one set of gestures for every plot.
+//!
+//! A view holds a [`PanZoom`] (or gets the shared time range), makes a [`Scale`] for its rectangle, reads a [`Gesture`]
+//! from its response and acts on the [`Intent`]. All arithmetic is f64; screen coordinates are f32 only at the end.
+
+use egui::{Modifiers, PointerButton, Pos2, Rangef, Response, Vec2};
+
+/// Maps values to one screen axis, linearly. Values are f64 (microseconds since the epoch are exact in it).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    /// Value at `pixels.0`.
+    pub start: f64,
+    /// Value at `pixels.1`.
+    pub end: f64,
+    /// The screen coordinates of `start` and `end`, in points. `pixels.0` may be the greater (a vertical axis).
+    pub pixels: (f32, f32),
+}
+
+impl Scale {
+    /// Left to right over `x`.
+    #[must_use]
+    pub fn horizontal(start: f64, end: f64, x: Rangef) -> Self {
+        Self { start, end, pixels: (x.min, x.max) }
+    }
+
+    /// Bottom to top over `y`: `start` at the bottom.
+    #[must_use]
+    pub fn vertical(start: f64, end: f64, y: Rangef) -> Self {
+        Self { start, end, pixels: (y.max, y.min) }
+    }
+
+    /// The screen coordinate of a value.
+    #[must_use]
+    pub fn at(&self, value: f64) -> f32 {
+        let span = self.end - self.start;
+        if span == 0.0 {
+            return self.pixels.0;
+        }
+        let share = (value - self.start) / span;
+        (f64::from(self.pixels.0) + share * f64::from(self.pixels.1 - self.pixels.0)) as f32
+    }
+
+    /// The value at a screen coordinate.
+    #[must_use]
+    pub fn value(&self, pixel: f32) -> f64 {
+        let length = f64::from(self.pixels.1 - self.pixels.0);
+        if length == 0.0 {
+            return self.start;
+        }
+        self.start + f64::from(pixel - self.pixels.0) / length * (self.end - self.start)
+    }
+
+    /// Values in one point of screen; positive for either direction.
+    #[must_use]
+    pub fn per_point(&self) -> f64 {
+        let length = f64::from(self.pixels.1 - self.pixels.0).abs();
+        if length == 0.0 { 0.0 } else { (self.end - self.start) / length }
+    }
+
+    /// The screen range, least first.
+    #[must_use]
+    pub fn range(&self) -> Rangef {
+        Rangef::new(self.pixels.0.min(self.pixels.1), self.pixels.0.max(self.pixels.1))
+    }
+}
+
+/// A visible range over a domain: zoomed about a point, panned, clamped; never empty, never past the domain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PanZoom {
+    domain: (f64, f64),
+    visible: (f64, f64),
+    least: f64,
+}
+
+impl PanZoom {
+    /// All of `start..end` visible. An empty or wrong domain becomes one unit wide.
+    #[must_use]
+    pub fn new(start: f64, end: f64) -> Self {
+        let domain = sane(start, end);
+        Self { domain, visible: domain, least: 1.0f64.min(domain.1 - domain.0) }
+    }
+
+    /// The least visible span: zooming in stops there. 1 (a microsecond, an event, a byte) unless set.
+    #[must_use]
+    pub fn with_least(mut self, span: f64) -> Self {
+        self.least = span.max(f64::MIN_POSITIVE).min(self.domain.1 - self.domain.0);
+        self.show(self.visible.0, self.visible.1);
+        self
+    }
+
+    /// The whole domain.
+    #[must_use]
+    pub fn domain(&self) -> (f64, f64) {
+        self.domain
+    }
+
+    /// The visible range.
+    #[must_use]
+    pub fn visible(&self) -> (f64, f64) {
+        self.visible
+    }
+
+    /// The visible span as a share of the domain, 0 to 1.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        (self.visible.1 - self.visible.0) / (self.domain.1 - self.domain.0)
+    }
+
+    /// Everything is visible.
+    #[must_use]
+    pub fn is_fit(&self) -> bool {
+        self.visible == self.domain
+    }
+
+    /// A scale of the visible range over a horizontal rectangle edge.
+    #[must_use]
+    pub fn horizontal(&self, x: Rangef) -> Scale {
+        Scale::horizontal(self.visible.0, self.visible.1, x)
+    }
+
+    /// A scale of the visible range, bottom to top.
+    #[must_use]
+    pub fn vertical(&self, y: Rangef) -> Scale {
+        Scale::vertical(self.visible.0, self.visible.1, y)
+    }
+
+    /// Shows everything.
+    pub fn fit(&mut self) {
+        self.visible = self.domain;
+    }
+
+    /// Shows `a..b` (either order), widened to the least span and kept inside the domain.
+    pub fn show(&mut self, a: f64, b: f64) {
+        if !(a.is_finite() && b.is_finite()) {
+            return;
+        }
+        let (a, b) = (a.min(b), a.max(b));
+        let whole = self.domain.1 - self.domain.0;
+        let span = (b - a).clamp(self.least, whole);
+        let start = ((a + b - span) / 2.0).clamp(self.domain.0, self.domain.1 - span);
+        self.visible = if span >= whole { self.domain } else { (start, start + span) };
+    }
+
+    /// Shows `a..b` with a margin of `margin` of its span on both sides.
+    pub fn show_with_margin(&mut self, a: f64, b: f64, margin: f64) {
+        let pad = (b - a).abs() * margin;
+        self.show(a.min(b) - pad, a.max(b) + pad);
+    }
+
+    /// Zooms by `factor` (over 1 is in) so that `value` stays where it is on screen.
+    pub fn zoom(&mut self, factor: f64, value: f64) {
+        if !(factor.is_finite() && factor > 0.0 && value.is_finite()) {
+            return;
+        }
+        let (a, b) = self.visible;
+        let whole = self.domain.1 - self.domain.0;
+        let span = ((b - a) / factor).clamp(self.least, whole);
+        let share = ((value - a) / (b - a)).clamp(0.0, 1.0);
+        let start = (value.clamp(a, b) - share * span).clamp(self.domain.0, self.domain.1 - span);
+        self.visible = if span >= whole { self.domain } else { (start, start + span) };
+    }
+
+    /// Moves the visible range by `delta` values, up to the domain's ends.
+    pub fn pan(&mut self, delta: f64) {
+        if !delta.is_finite() {
+            return;
+        }
+        let (a, b) = self.visible;
+        let delta = delta.clamp(self.domain.0 - a, self.domain.1 - b);
+        self.visible = (a + delta, b + delta);
+    }
+
+    /// Replaces the domain (a growing live recording, another document). What was fit stays fit; with `follow` a range
+    /// that ended at the domain's end keeps its span and moves along.
+    pub fn set_domain(&mut self, start: f64, end: f64, follow: bool) {
+        let (fit, at_end) = (self.is_fit(), self.visible.1 >= self.domain.1);
+        self.domain = sane(start, end);
+        self.least = self.least.min(self.domain.1 - self.domain.0);
+        if fit {
+            self.fit();
+        } else {
+            let shift = if follow && at_end { self.domain.1 - self.visible.1 } else { 0.0 };
+            self.show(self.visible.0 + shift, self.visible.1 + shift);
+        }
+    }
+
+    /// Acts on a gesture along this axis. Returns whether the visible range changed.
+    ///
+    /// Horizontal scales take `ZoomTime` and the x of `Pan`; vertical ones `ZoomBytes` and the y of `Pan`. A double
+    /// click fits and a finished range is shown; views that mean something narrower by these handle them before.
+    pub fn apply(&mut self, intent: &Intent, scale: &Scale, vertical: bool) -> bool {
+        let before = self.visible;
+        match *intent {
+            Intent::ZoomTime { factor, at } if !vertical => self.zoom(factor, scale.value(at.x)),
+            Intent::ZoomBytes { factor, at } if vertical => self.zoom(factor, scale.value(at.y)),
+            Intent::Pan(delta) => {
+                let points = if vertical { delta.y } else { -delta.x };
+                self.pan(f64::from(points) * scale.per_point());
+            }
+            Intent::DoubleClick(_) => self.fit(),
+            Intent::Select { from, to, done: true } if !vertical && (from.x - to.x).abs() >= 3.0 => {
+                self.show(scale.value(from.x), scale.value(to.x));
+            }
+            _ => {}
+        }
+        self.visible != before
+    }
+}
+
+fn sane(start: f64, end: f64) -> (f64, f64) {
+    if start.is_finite() && end.is_finite() && end > start {
+        (start, end)
+    } else if start.is_finite() {
+        (start, start + 1.0)
+    } else {
+        (0.0, 1.0)
+    }
+}
+
+/// What a pointer wants of a plot this frame. Positions are screen points.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Intent {
+    /// Select the thing here and set the cursor here.
+    Click(Pos2),
+    /// Ctrl (Cmd) + click: add to or take from what is chosen.
+    CtrlClick(Pos2),
+    /// Fit: the block's life, the step, the segment; on empty space the whole recording.
+    DoubleClick(Pos2),
+    /// Open the context menu (use `response.context_menu` for the menu itself).
+    Context(Pos2),
+    /// Zoom time about `at`; over 1 is in.
+    ZoomTime {
+        /// Over 1 zooms in.
+        factor: f64,
+        /// What is here stays here.
+        at: Pos2,
+    },
+    /// Zoom bytes or addresses about `at`; over 1 is in.
+    ZoomBytes {
+        /// Over 1 zooms in.
+        factor: f64,
+        /// What is here stays here.
+        at: Pos2,
+    },
+    /// Move what is seen by this many points.
+    Pan(Vec2),
+    /// Shift + drag: a range from `from` to `to`; `done` once, when the button is let go.
+    Select {
+        /// Where the button went down.
+        from: Pos2,
+        /// Where the pointer is.
+        to: Pos2,
+        /// The button was let go in this frame.
+        done: bool,
+    },
+}
+
+/// A frame's pointer over a plot: where it hovers and what it wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Gesture {
+    /// Where the pointer is over the plot, also while dragging in it.
+    pub hover: Option<Pos2>,
+    /// What it wants, if anything. At most one thing a frame: press and click come before wheel.
+    pub intent: Option<Intent>,
+}
+
+/// What a drag that began in a plot is doing; kept between frames under the response's id.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Drag {
+    Pan,
+    Select(Pos2),
+}
+
+impl Gesture {
+    /// Reads the gesture of a response that senses [`egui::Sense::click_and_drag`].
+    #[must_use]
+    pub fn read(response: &Response) -> Self {
+        let ctx = &response.ctx;
+        let (pointer, origin, modifiers, scroll, zoom) = ctx
+            .input(|i| (i.pointer.latest_pos(), i.pointer.press_origin(), i.modifiers, i.smooth_scroll_delta(), i.zoom_delta()));
+        if response.drag_started() {
+            let start = origin.or(pointer).unwrap_or(response.rect.center());
+            let drag =
+                if modifiers.shift && response.dragged_by(PointerButton::Primary) { Drag::Select(start) } else { Drag::Pan };
+            ctx.data_mut(|d| d.insert_temp(response.id, drag));
+        }
+        let drag = ctx.data(|d| d.get_temp::<Drag>(response.id));
+        let dragging = response.dragged() || response.drag_stopped();
+        let hover = pointer.filter(|_| response.contains_pointer() || dragging);
+        let at = pointer.unwrap_or(response.rect.center());
+        let intent = if response.double_clicked() {
+            Some(Intent::DoubleClick(at))
+        } else if response.clicked() {
+            Some(if modifiers.command { Intent::CtrlClick(at) } else { Intent::Click(at) })
+        } else if response.secondary_clicked() {
+            Some(Intent::Context(at))
+        } else if dragging {
+            match drag {
+                Some(Drag::Select(from)) => Some(Intent::Select { from, to: at, done: response.drag_stopped() }),
+                _ => Some(response.drag_delta()).filter(|d| *d != Vec2::ZERO).map(Intent::Pan),
+            }
+        } else if response.contains_pointer() {
+            wheel(scroll, zoom, modifiers, at)
+        } else {
+            None
+        };
+        Self { hover, intent }
+    }
+}
+
+/// What the wheel (or a pinch) wants at `at`. A notch of the wheel, 40 points, zooms by about a fifth.
+fn wheel(scroll: Vec2, zoom: f32, modifiers: Modifiers, at: Pos2) -> Option<Intent> {
+    if (zoom - 1.0).abs() > 1e-6 {
+        let factor = f64::from(zoom);
+        // Ctrl + wheel arrives as a zoom; so does a pinch on a touch pad, which means time.
+        return Some(if modifiers.ctrl || modifiers.command {
+            Intent::ZoomBytes { factor, at }
+        } else {
+            Intent::ZoomTime { factor, at }
+        });
+    }
+    if modifiers.shift || scroll.x.abs() > scroll.y.abs() {
+        let along = if scroll.x.abs() >= scroll.y.abs() { scroll.x } else { scroll.y };
+        return (along != 0.0).then_some(Intent::Pan(Vec2::new(along, 0.0)));
+    }
+    (scroll.y != 0.0).then(|| Intent::ZoomTime { factor: (f64::from(scroll.y) / 200.0).exp(), at })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use egui::{pos2, vec2};
+
+    #[test]
+    fn zoom_keeps_the_value_under_the_pointer() {
+        let mut p = PanZoom::new(1_795_225_622_000_000.0, 1_795_225_632_000_000.0);
+        let x = Rangef::new(100.0, 980.0);
+        let value = p.horizontal(x).value(340.0);
+        for _ in 0..20 {
+            p.zoom(1.3, value);
+            assert!((p.horizontal(x).at(value) - 340.0).abs() < 0.05, "{}", p.horizontal(x).at(value));
+        }
+        for _ in 0..60 {
+            p.zoom(0.5, value);
+        }
+        assert!(p.is_fit());
+    }
+
+    #[test]
+    fn nothing_leaves_the_domain_or_gets_empty() {
+        let mut p = PanZoom::new(0.0, 1000.0);
+        p.zoom(1e12, 999.9);
+        let (a, b) = p.visible();
+        assert!(b <= 1000.0 && (b - a - 1.0).abs() < 1e-9);
+        p.pan(1e9);
+        assert_eq!(p.visible().1, 1000.0);
+        p.pan(f64::NAN);
+        p.zoom(f64::NAN, 0.0);
+        p.zoom(-1.0, 0.0);
+        p.show(f64::INFINITY, 0.0);
+        assert_eq!(p.visible().1, 1000.0);
+        p.show(300.0, 100.0);
+        assert_eq!(p.visible(), (100.0, 300.0));
+        p.pan(-1e9);
+        assert_eq!(p.visible(), (0.0, 200.0));
+        p.show_with_margin(100.0, 200.0, 0.5);
+        assert_eq!(p.visible(), (50.0, 250.0));
+        assert_eq!(PanZoom::new(5.0, 5.0).visible(), (5.0, 6.0));
+        assert_eq!(PanZoom::new(f64::NAN, 5.0).visible(), (0.0, 1.0));
+    }
+
+    #[test]
+    fn a_growing_domain_is_followed_only_from_its_end() {
+        let mut p = PanZoom::new(0.0, 100.0);
+        p.set_domain(0.0, 200.0, true);
+        assert!(p.is_fit());
+        p.show(150.0, 200.0);
+        p.set_domain(0.0, 300.0, true);
+        assert_eq!(p.visible(), (250.0, 300.0));
+        p.show(100.0, 150.0);
+        p.set_domain(0.0, 400.0, true);
+        assert_eq!(p.visible(), (100.0, 150.0));
+    }
+
+    #[test]
+    fn scales_invert() {
+        let v = Scale::vertical(400.0, 1000.0, Rangef::new(50.0, 150.0));
+        assert_eq!(v.at(400.0), 150.0);
+        assert_eq!(v.at(1000.0), 50.0);
+        assert_eq!(v.value(100.0), 700.0);
+        assert_eq!(v.per_point(), 6.0);
+        assert_eq!(v.range(), Rangef::new(50.0, 150.0));
+        assert_eq!(Scale::horizontal(3.0, 3.0, Rangef::new(0.0, 10.0)).at(3.0), 0.0);
+    }
+
+    #[test]
+    fn wheels_mean_what_the_gesture_table_says() {
+        let at = pos2(5.0, 5.0);
+        let up = vec2(0.0, 40.0);
+        let (none, shift, ctrl) = (Modifiers::NONE, Modifiers::SHIFT, Modifiers::CTRL);
+        assert!(matches!(wheel(up, 1.0, none, at), Some(Intent::ZoomTime { factor, .. }) if factor > 1.2));
+        assert_eq!(wheel(vec2(40.0, 0.0), 1.0, shift, at), Some(Intent::Pan(vec2(40.0, 0.0))));
+        assert!(matches!(wheel(Vec2::ZERO, 1.2, ctrl, at), Some(Intent::ZoomBytes { .. })));
+        assert!(matches!(wheel(Vec2::ZERO, 1.2, none, at), Some(Intent::ZoomTime { .. })));
+        assert_eq!(wheel(Vec2::ZERO, 1.0, none, at), None);
+    }
+
+    #[test]
+    fn intents_move_the_axis_they_are_about() {
+        let mut p = PanZoom::new(0.0, 1000.0);
+        p.show(400.0, 600.0);
+        let scale = p.horizontal(Rangef::new(0.0, 100.0));
+        assert!(!p.apply(&Intent::ZoomBytes { factor: 2.0, at: pos2(50.0, 0.0) }, &scale, false));
+        assert!(p.apply(&Intent::Pan(vec2(10.0, 3.0)), &scale, false));
+        assert_eq!(p.visible(), (380.0, 580.0), "dragging right shows what was to the left");
+        let select = Intent::Select { from: pos2(75.0, 0.0), to: pos2(25.0, 0.0), done: true };
+        assert!(p.apply(&select, &p.horizontal(Rangef::new(0.0, 100.0)), false));
+        assert_eq!(p.visible(), (430.0, 530.0));
+        assert!(p.apply(&Intent::DoubleClick(pos2(0.0, 0.0)), &scale, false) && p.is_fit());
+    }
+}

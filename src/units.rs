@@ -130,6 +130,21 @@ pub fn time_of_day(epoch_us: i64) -> String {
     format!("{:02}:{:02}:{:02}.{:03}", ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60, ms % 1_000)
 }
 
+/// A size as PyTorch's messages print it, `205.00 MiB`, `1024 bytes`, for text that stands beside such a message.
+#[must_use]
+pub fn pytorch_size(bytes: u64) -> String {
+    let value = bytes as f64;
+    if bytes <= KIBIBYTE {
+        format!("{bytes} bytes")
+    } else if bytes <= MEBIBYTE {
+        format!("{:.2} KiB", value / KIB)
+    } else if bytes <= GIBIBYTE {
+        format!("{:.2} MiB", value / (KIB * KIB))
+    } else {
+        format!("{:.2} GiB", value / (KIB * KIB * KIB))
+    }
+}
+
 /// A count with its thousands separated by commas: `27,909`.
 #[must_use]
 pub fn count(n: u64) -> String {

@@ -1,1 +1,3 @@
 //! The same core without a window: text for people, JSON for scripts.
+
+pub mod explain;

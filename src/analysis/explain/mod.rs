@@ -1,0 +1,321 @@
+//! What an out-of-memory message means: the verdict its figures allow, what it leaves open, what to change, and how to
+//! record what would tell the rest.
+//!
+//! A message has a handful of rounded figures; a snapshot has every block. So this works with intervals: a verdict is
+//! [`certain`](Explanation::certain) only when it holds for every value the printed decimals can stand for.
+
+use std::collections::BTreeMap;
+
+use serde::{Serialize, Serializer};
+
+use crate::formats::oom_message::{Figure, OomMessage, Platform, Writer};
+use crate::units::pytorch_size;
+
+mod judge;
+mod remedies;
+
+/// Why memory ran out. The names are the ones that `oom` uses for snapshots, and `unknown` where a message can not tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Enough is free in sum, but not in one piece.
+    Fragmentation,
+    /// The process's own limit, not the card.
+    Cap,
+    /// The program's live memory fills the card.
+    Capacity,
+    /// Other processes hold what is missing.
+    Contention,
+    /// This process holds what is missing, outside PyTorch's allocator.
+    NonPytorch,
+    /// The request alone is more than the card can ever give.
+    TooLarge,
+    /// The message does not tell.
+    Unknown,
+}
+
+impl Verdict {
+    /// The stable name used in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Fragmentation => "fragmentation",
+            Verdict::Cap => "cap",
+            Verdict::Capacity => "capacity",
+            Verdict::Contention => "contention",
+            Verdict::NonPytorch => "non_pytorch",
+            Verdict::TooLarge => "too_large",
+            Verdict::Unknown => "unknown",
+        }
+    }
+}
+
+/// One thing to do about it. In JSON it is its sentence, which holds the setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remedy {
+    /// What to do and why, in one or two sentences.
+    pub sentence: String,
+    /// The line to copy, when there is one.
+    pub setting: Option<String>,
+}
+
+impl Serialize for Remedy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.sentence)
+    }
+}
+
+/// A part of the card, for a bar to scale. Parts follow each other from 0 and sum to the capacity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Part {
+    /// `live`, `private_pool_cache`, `holes`, `outside_pytorch`, `other_processes`, `unattributed`, `free`.
+    pub name: &'static str,
+    /// Bytes, from the printed figures.
+    pub bytes: u64,
+}
+
+/// A process that the message lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ListedProcess {
+    /// Its id; `None` for the process that failed.
+    pub pid: Option<u32>,
+    /// Bytes on the GPU.
+    pub bytes: u64,
+    /// True for the process that failed.
+    pub is_this: bool,
+}
+
+/// An out-of-memory message, decoded and judged. Serialises to what `explain --json` prints.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explanation {
+    /// Who wrote it, with the releases its wording belongs to: `pytorch-2.4-2.9`.
+    pub dialect: String,
+    /// `cuda`, `hip`, `xpu`, `mps`, `cpu` or `unknown`.
+    pub platform: &'static str,
+    /// Line of the text it starts in, from 1.
+    pub line: u32,
+    /// The GPU's index inside the process.
+    pub gpu: Option<u32>,
+    /// The rank its log line belongs to.
+    pub rank: Option<u32>,
+    /// Every figure in bytes, printed or derived from printed ones.
+    pub figures: BTreeMap<&'static str, u64>,
+    /// How far each figure may be off, in bytes, because it was printed rounded. Exact ones are absent.
+    pub rounding: BTreeMap<&'static str, u64>,
+    /// The processes it lists.
+    pub processes: Vec<ListedProcess>,
+    /// The figures as parts of the card; empty when they do not add up to one.
+    pub parts: Vec<Part>,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// False when another value within the printed rounding would change the verdict.
+    pub certain: bool,
+    /// The verdict with its numbers.
+    pub sentence: String,
+    /// What the message tells beyond the verdict.
+    pub known: Vec<String>,
+    /// What no message can tell.
+    pub not_known: Vec<String>,
+    /// What to change, most promising first.
+    pub remedies: Vec<Remedy>,
+    /// Python lines that record a snapshot which tells the rest; empty where there is no such recorder.
+    pub record: Vec<String>,
+}
+
+/// Judges a message.
+#[must_use]
+pub fn explain(message: &OomMessage) -> Explanation {
+    let judged = judge::judge(message);
+    let mut figures = BTreeMap::new();
+    let mut rounding = BTreeMap::new();
+    let f = &message.figures;
+    for (name, figure) in [
+        ("requested_bytes", f.requested),
+        ("capacity_bytes", f.capacity),
+        ("device_free_bytes", f.free),
+        ("limit_bytes", f.limit),
+        ("allocated_bytes", f.allocated),
+        ("private_pool_bytes", f.private_pools),
+        ("live_bytes", message.live()),
+        ("reserved_bytes", message.reserved()),
+        ("unallocated_bytes", message.unallocated()),
+        ("process_bytes", message.this_process()),
+        ("outside_pytorch_bytes", message.outside_pytorch()),
+        ("other_processes_bytes", message.other_processes()),
+        ("other_allocations_bytes", f.other_allocations),
+    ] {
+        let Some(figure) = figure.filter(|f| !f.is_unlimited()) else { continue };
+        figures.insert(name, figure.bytes);
+        if figure.slack > 0 {
+            rounding.insert(name, figure.slack);
+        }
+    }
+    Explanation {
+        dialect: message.dialect.name(),
+        platform: message.dialect.platform.name(),
+        line: message.line,
+        gpu: message.gpu,
+        rank: message.rank,
+        figures,
+        rounding,
+        processes: message
+            .processes
+            .iter()
+            .map(|p| ListedProcess { pid: p.pid, bytes: p.bytes.bytes, is_this: p.is_this })
+            .collect(),
+        parts: parts(message),
+        verdict: judged.verdict,
+        certain: judged.certain,
+        sentence: judged.sentence,
+        known: known(message),
+        not_known: not_known(message),
+        remedies: remedies::remedies(message, judged.verdict),
+        record: record(message),
+    }
+}
+
+/// The card cut into what the message names, in stacking order. Printed figures are rounded, so what they leave over (or
+/// exceed) goes to the unattributed part, never below zero.
+fn parts(message: &OomMessage) -> Vec<Part> {
+    let (Some(capacity), Some(free)) = (message.figures.capacity, message.figures.free) else { return Vec::new() };
+    let live = message.live().map_or(0, |f| f.bytes);
+    let pool = message.figures.private_pools.map_or(0, |f| f.bytes);
+    let holes = message.unallocated().map_or(0, |f| f.bytes);
+    let outside = message.outside_pytorch().map_or(0, |f| f.bytes);
+    let others = message.other_processes().map_or(0, |f| f.bytes);
+    let named = live + pool + holes + outside + others + free.bytes;
+    let rest = capacity.bytes.saturating_sub(named);
+    [
+        ("live", live),
+        ("private_pool_cache", pool),
+        ("holes", holes),
+        ("outside_pytorch", outside),
+        ("other_processes", others),
+        ("unattributed", rest),
+        ("free", free.bytes),
+    ]
+    .into_iter()
+    .filter(|&(_, bytes)| bytes > 0)
+    .map(|(name, bytes)| Part { name, bytes })
+    .collect()
+}
+
+/// The size of the tensor behind a request that PyTorch rounded up to a segment.
+fn tensor_size(message: &OomMessage) -> Option<String> {
+    const MIB: u64 = crate::units::MEBIBYTE;
+    let q = message.figures.requested?.bytes;
+    let is_segment = message.dialect.writer == Writer::PyTorch
+        && matches!(message.dialect.platform, Platform::Cuda | Platform::Hip | Platform::Xpu);
+    if !is_segment || message.is_rejection {
+        return None;
+    }
+    Some(match q / MIB {
+        2 => "The tensor asked for is at most 1 MiB: PyTorch takes 2 MiB from the device for those.".to_owned(),
+        20 => "The tensor asked for is over 1 MiB and under 10 MiB (PyTorch takes 20 MiB from the device for those), or between 18 and 20 MiB."
+            .to_owned(),
+        n if n < 1024 && n > 2 => format!("The tensor asked for is between {} and {n} MiB: PyTorch rounds up to 2 MiB.", n - 2),
+        _ => return None,
+    })
+}
+
+fn known(message: &OomMessage) -> Vec<String> {
+    let mut out: Vec<String> = tensor_size(message).into_iter().collect();
+    if let (Some(holes), Some(reserved)) = (message.unallocated(), message.reserved())
+        && reserved.bytes > 0
+        && message.dialect.writer == Writer::PyTorch
+    {
+        let share = holes.bytes as f64 * 100.0 / reserved.bytes as f64;
+        out.push(format!(
+            "PyTorch holds {} and {} of it ({share:.1} %) is holes between live blocks: before it gave up it had already handed back every cached segment that was wholly free.",
+            pytorch_size(reserved.bytes),
+            pytorch_size(holes.bytes)
+        ));
+    }
+    if let (Some(pool), Some(live)) = (message.figures.private_pools, message.live()) {
+        out.push(format!(
+            "{} sit free in private pools (CUDA graphs, MemPool); the message counts them as allocated. Live tensors take {}.",
+            pytorch_size(pool.bytes),
+            pytorch_size(live.bytes)
+        ));
+    }
+    if let Some(outside) = message.outside_pytorch() {
+        out.push(format!(
+            "{} of this process is outside PyTorch's allocator: CUDA context, kernels, cuBLAS, cuDNN, NCCL, graphs.",
+            pytorch_size(outside.bytes)
+        ));
+    }
+    if let Some(rank) = message.rank {
+        out.push(format!("It is rank {rank}'s message; other ranks may have failed only because this one did."));
+    }
+    if let Some(gpu) = message.gpu {
+        out.push(format!("GPU {gpu} is counted inside the process, after CUDA_VISIBLE_DEVICES."));
+    }
+    if let Some(advice) = &message.advice {
+        out.push(format!("PyTorch adds: {advice}."));
+    }
+    for buffer in message.peak_buffers.iter().take(5) {
+        let place = [buffer.operator.as_deref(), buffer.source.as_deref(), buffer.shape.as_deref()];
+        let place: Vec<&str> = place.into_iter().flatten().collect();
+        out.push(format!("A buffer of {} at the peak: {}.", pytorch_size(buffer.bytes), place.join(", ")));
+    }
+    for (name, figure) in &message.extra {
+        out.push(format!("XLA's {name}: {}.", pytorch_size(figure.bytes)));
+    }
+    out
+}
+
+fn not_known(message: &OomMessage) -> Vec<String> {
+    let mut out = Vec::new();
+    match message.dialect.writer {
+        Writer::PyTorch if message.has_figures() => {
+            out.push("How large the largest hole is, and which live blocks stand between the holes.".to_owned());
+            out.push("Which lines of code own the live memory, and whether it was growing.".to_owned());
+            if message.processes.is_empty() {
+                out.push(
+                    "Whether memory outside PyTorch belongs to this process or to others: the message lists no process."
+                        .to_owned(),
+                );
+            }
+        }
+        Writer::Cpu => out.push("How much host memory was there and who held it.".to_owned()),
+        _ if !message.has_figures() => out.push("Everything about sizes: the message has no figures.".to_owned()),
+        _ => out.push("Which lines of code own the live memory, and whether it was growing.".to_owned()),
+    }
+    out
+}
+
+/// The lines that record a snapshot on the next run and dump it at the failure.
+fn record(message: &OomMessage) -> Vec<String> {
+    let lines: &[&str] = match (message.dialect.writer, message.dialect.platform) {
+        (Writer::Cpu | Writer::Mps, _) => return Vec::new(),
+        (Writer::Xla | Writer::TensorFlow, _) => {
+            &["import jax", "jax.profiler.save_device_memory_profile(\"memory.prof\")  # before the step that fails"]
+        }
+        (_, Platform::Xpu) => &[
+            "import torch",
+            "torch.xpu.memory._record_memory_history(max_entries=1_000_000)  # before the model is built; PyTorch 2.11 or later",
+            "try:",
+            "    train()",
+            "finally:",
+            "    torch.xpu.memory._dump_snapshot(\"oom.pickle\")",
+        ],
+        _ => &[
+            "import torch",
+            "torch.cuda.memory._record_memory_history(max_entries=1_000_000)  # before the model is built; PyTorch 2.1 or later",
+            "def dump(device, alloc, device_alloc, device_free):",
+            "    torch.cuda.memory._dump_snapshot(f\"oom.{device}.pickle\")",
+            "torch._C._cuda_attach_out_of_memory_observer(dump)",
+        ],
+    };
+    lines.iter().map(|&l| l.to_owned()).collect()
+}
+
+/// How two figures compare when both are known only to their rounding.
+fn compare(a: Figure, b: Figure) -> (bool, bool) {
+    let nominal = a.bytes <= b.bytes;
+    let certain = if nominal { a.high() <= b.low() } else { a.low() > b.high() };
+    (nominal, certain)
+}
+
+#[cfg(test)]
+mod tests;

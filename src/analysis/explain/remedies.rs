@@ -1,0 +1,239 @@
+//! What to change, by verdict, with the exact setting for the release that wrote the message.
+
+use super::{Remedy, Verdict};
+use crate::formats::oom_message::{OomMessage, Platform, Writer};
+use crate::units::pytorch_size;
+
+fn plain(sentence: &str) -> Remedy {
+    Remedy { sentence: sentence.to_owned(), setting: None }
+}
+
+fn set(before: &str, setting: &str, after: &str) -> Remedy {
+    Remedy { sentence: format!("{before}{setting}{after}"), setting: Some(setting.to_owned()) }
+}
+
+/// The variable that holds the allocator's settings for the release and platform of the message.
+fn variable(m: &OomMessage) -> &'static str {
+    match m.dialect.platform {
+        Platform::Hip if m.dialect.until.is_some_and(|u| u < (2, 10)) => "PYTORCH_HIP_ALLOC_CONF",
+        Platform::Xpu => "PYTORCH_ALLOC_CONF",
+        _ if m.dialect.since >= Some((2, 10)) => "PYTORCH_ALLOC_CONF",
+        _ => "PYTORCH_CUDA_ALLOC_CONF",
+    }
+}
+
+pub(super) fn remedies(m: &OomMessage, verdict: Verdict) -> Vec<Remedy> {
+    match m.dialect.writer {
+        Writer::Cpu => {
+            return vec![
+                set(
+                    "Load less into host memory at once: smaller ",
+                    "prefetch_factor",
+                    " and fewer workers in the DataLoader, memory-mapped files, or a machine with more memory.",
+                ),
+                set("Load checkpoints without a second copy: ", "torch.load(path, mmap=True, map_location=\"cpu\")", "."),
+            ];
+        }
+        Writer::Mps => {
+            return vec![
+                plain("Use a smaller batch, or a model of half precision."),
+                set(
+                    "Raise the limit if the machine has memory to spare (the system may become unstable): ",
+                    "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0",
+                    ".",
+                ),
+            ];
+        }
+        Writer::Xla => {
+            return vec![
+                set("Let JAX take more of the card: ", "XLA_PYTHON_CLIENT_MEM_FRACTION=0.95", " (the default is 0.75)."),
+                set(
+                    "See whether preallocation is what fails, for instance beside another process: ",
+                    "XLA_PYTHON_CLIENT_PREALLOCATE=false",
+                    ".",
+                ),
+                plain("Use a smaller batch, or jax.checkpoint on the layers whose buffers are listed."),
+            ];
+        }
+        Writer::TensorFlow => {
+            return vec![
+                set("Do not take the whole card at the start: ", "TF_FORCE_GPU_ALLOW_GROWTH=true", "."),
+                plain("Use a smaller batch."),
+            ];
+        }
+        _ => {}
+    }
+    match verdict {
+        Verdict::Fragmentation => fragmentation(m),
+        Verdict::Cap => cap(m),
+        Verdict::Capacity => capacity(),
+        Verdict::Contention => contention(m),
+        Verdict::NonPytorch => non_pytorch(),
+        Verdict::TooLarge if m.is_absurd_request => {
+            vec![plain(
+                "Print the shape right before the failing line: a dimension is negative, uninitialised or multiplied twice.",
+            )]
+        }
+        Verdict::TooLarge => {
+            let mut all = vec![plain(
+                "Split the request: a smaller batch, a shorter sequence, or the operation in chunks along one dimension.",
+            )];
+            all.extend(capacity().into_iter().skip(1));
+            all
+        }
+        Verdict::Unknown => unknown(m),
+    }
+}
+
+fn fragmentation(m: &OomMessage) -> Vec<Remedy> {
+    let name = variable(m);
+    let is_old = m.dialect.until.is_some_and(|u| u < (2, 1)) && m.dialect.writer == Writer::PyTorch;
+    let mut out = Vec::new();
+    if m.expandable_segments == Some(true) {
+        out.push(plain("Expandable segments are on already; what is left between live blocks are pages that a small tensor keeps mapped. Allocate long-lived tensors before short-lived ones."));
+    } else if is_old {
+        out.push(plain("Use PyTorch 2.1 or later, which has expandable segments: they remove most of this."));
+    } else {
+        out.push(set(
+            "Set ",
+            &format!("{name}=expandable_segments:True"),
+            " before the process starts: segments then grow in place and holes can be joined.",
+        ));
+    }
+    if m.dialect.until.is_none_or(|u| u >= (1, 10)) {
+        out.push(set(
+            "Or set ",
+            &format!("{name}=max_split_size_mb:128"),
+            ": larger blocks are no longer cut up by small tensors (try 128 to 512).",
+        ));
+    }
+    out.push(plain("If sizes vary from step to step, pad or bucket them to a few lengths and warm up with the longest."));
+    out.push(plain(
+        "torch.cuda.empty_cache() does not help here: PyTorch had already given back every segment that was wholly free.",
+    ));
+    out
+}
+
+fn cap(m: &OomMessage) -> Vec<Remedy> {
+    let mut out = Vec::new();
+    let f = &m.figures;
+    if let (Some(reserved), Some(q), Some(capacity)) = (m.reserved().or(f.allocated), f.requested, f.capacity)
+        && capacity.bytes > 0
+    {
+        let needed = reserved.high().saturating_add(q.high()) as f64 / capacity.low().max(1) as f64;
+        let fraction = (needed * 100.0).ceil() / 100.0;
+        if fraction <= 1.0 {
+            out.push(set(
+                "Raise the limit: ",
+                &format!("torch.cuda.set_per_process_memory_fraction({fraction:.2})"),
+                &format!(
+                    " would have let this request through ({} of {}).",
+                    pytorch_size(reserved.bytes + q.bytes),
+                    pytorch_size(capacity.bytes)
+                ),
+            ));
+        }
+    }
+    if out.is_empty() {
+        out.push(set("Raise or remove the limit: ", "torch.cuda.set_per_process_memory_fraction(1.0)", "."));
+    }
+    out.push(plain("Look for who set it: set_per_process_memory_fraction in the code, or per_process_memory_fraction in the allocator's settings."));
+    out.extend(capacity().into_iter().take(2));
+    out
+}
+
+fn capacity() -> Vec<Remedy> {
+    vec![
+        plain("Use a smaller micro-batch and accumulate gradients over several."),
+        set(
+            "Keep fewer activations: ",
+            "model.gradient_checkpointing_enable()",
+            " or torch.utils.checkpoint around the blocks of the model.",
+        ),
+        set("Compute in half precision: ", "torch.autocast(\"cuda\", dtype=torch.bfloat16)", "."),
+        set(
+            "Take less for the optimizer's step: ",
+            "torch.optim.AdamW(model.parameters(), fused=True)",
+            " needs no temporary copies; 8-bit or sharded optimizer states need less for good.",
+        ),
+        set("In evaluation keep no graph: ", "torch.inference_mode()", "."),
+    ]
+}
+
+fn contention(m: &OomMessage) -> Vec<Remedy> {
+    let mut out = Vec::new();
+    let mut others: Vec<_> = m.processes.iter().filter(|p| !p.is_this).collect();
+    others.sort_by_key(|p| std::cmp::Reverse(p.bytes.bytes));
+    if let Some(largest) = others.first() {
+        let list: Vec<String> = others
+            .iter()
+            .take(5)
+            .map(|p| {
+                format!("{} with {}", p.pid.map_or("one".to_owned(), |pid| format!("pid {pid}")), pytorch_size(p.bytes.bytes))
+            })
+            .collect();
+        let command = largest.pid.map_or("nvidia-smi".to_owned(), |pid| format!("ps -o pid,user,etime,cmd -p {pid}"));
+        out.push(set(
+            &format!("Stop what should not run beside this ({}); see what the largest is with ", list.join(", ")),
+            &command,
+            ".",
+        ));
+    }
+    out.push(set("Find every holder, also those that nvidia-smi does not name: ", "fuser -v /dev/nvidia*", "."));
+    out.push(set(
+        "Give each process its own card: ",
+        "CUDA_VISIBLE_DEVICES=1",
+        " (and torch.cuda.set_device(local_rank) before any other CUDA call).",
+    ));
+    out
+}
+
+fn non_pytorch() -> Vec<Remedy> {
+    vec![
+        set(
+            "Load kernels only when used: ",
+            "CUDA_MODULE_LOADING=LAZY",
+            " (the default since PyTorch 1.13; libraries may turn it off).",
+        ),
+        plain(
+            "Use fewer process groups and communicators: each NCCL communicator holds its own buffers. NCCL_BUFFSIZE makes them smaller.",
+        ),
+        plain("Capture fewer CUDA graphs, and check extensions that call cudaMalloc themselves."),
+    ]
+}
+
+fn unknown(m: &OomMessage) -> Vec<Remedy> {
+    let mut out = Vec::new();
+    let q = m.figures.requested;
+    if let (Some(q), Some(free)) = (q, m.figures.free)
+        && q.bytes <= free.bytes
+    {
+        if m.expandable_segments == Some(true) {
+            out.push(set(
+                "Each expandable segment reserves address space for the whole card: look for a limit with ",
+                "ulimit -v",
+                ".",
+            ));
+        }
+        out.push(plain("Check for a limit outside PyTorch: a vGPU or MIG profile, MPS (CUDA_MPS_PINNED_DEVICE_MEM_LIMIT), a container's quota, or Windows' own budget."));
+        out.push(set(
+            "Watch the card while it happens, for a process that comes and goes: ",
+            "nvidia-smi --query-compute-apps=pid,used_memory --format=csv -lms 200",
+            ".",
+        ));
+        return out;
+    }
+    if m.dialect.writer == Writer::Cublas {
+        out.push(set("Leave memory for cuBLAS, or make its workspace smaller: ", "CUBLAS_WORKSPACE_CONFIG=:4096:2", "."));
+        out.push(plain(
+            "The same error appears when an index is out of range in an earlier kernel: run once with CUDA_LAUNCH_BLOCKING=1.",
+        ));
+    }
+    if m.dialect.writer == Writer::Nccl {
+        out.push(set("Make NCCL's buffers smaller: ", "NCCL_BUFFSIZE=1048576", ", and create fewer process groups."));
+    }
+    out.push(set("Hand PyTorch's cache back before the failing call: ", "torch.cuda.empty_cache()", "."));
+    out.push(set("See who holds the card: ", "nvidia-smi", "."));
+    out.push(plain("Record a snapshot with the lines below and open it: it shows every block and who owns it."));
+    out
+}

@@ -1,0 +1,127 @@
+//! `vramscope explain`: an out-of-memory message in plain words.
+
+use std::io::{Read, Write};
+use std::path::Path;
+
+use crate::analysis::explain::{Explanation, explain};
+use crate::formats::oom_message;
+use crate::units::pytorch_size;
+
+/// Reads text from `file`, or from standard input when there is none, and writes what its out-of-memory messages mean.
+///
+/// As JSON: the explanation of the first message with figures, and under `messages` every one found.
+///
+/// # Errors
+/// One sentence when the text can not be read, or holds no out-of-memory message.
+pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), String> {
+    let mut bytes = Vec::new();
+    let name = match file {
+        Some(path) if path != Path::new("-") => {
+            bytes = std::fs::read(path).map_err(|e| format!("{} can not be read: {e}", path.display()))?;
+            path.display().to_string()
+        }
+        _ => {
+            std::io::stdin().lock().read_to_end(&mut bytes).map_err(|e| format!("standard input can not be read: {e}"))?;
+            "the text".to_owned()
+        }
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let found: Vec<_> = oom_message::find_all(&text);
+    let explained: Vec<Explanation> = found.iter().map(explain).collect();
+    let first = found.iter().position(|m| m.has_figures() || m.is_absurd_request).unwrap_or(0);
+    let Some(main) = explained.get(first) else {
+        return Err(format!("{name} holds no out-of-memory message of PyTorch, CUDA, HIP, XPU, MPS, JAX or TensorFlow"));
+    };
+    let written = if json { write_json(main, &explained, out) } else { write_text(main, &explained, out) };
+    written.map_err(|e| format!("the answer can not be written: {e}"))
+}
+
+fn write_json(main: &Explanation, all: &[Explanation], out: &mut dyn Write) -> std::io::Result<()> {
+    let mut value = serde_json::to_value(main)?;
+    if let Some(object) = value.as_object_mut() {
+        object.insert("messages".to_owned(), serde_json::to_value(all)?);
+    }
+    serde_json::to_writer_pretty(&mut *out, &value)?;
+    writeln!(out)
+}
+
+fn write_text(e: &Explanation, all: &[Explanation], out: &mut dyn Write) -> std::io::Result<()> {
+    let doubt = if e.certain { "" } else { " (the figures are rounded; another reading is possible)" };
+    writeln!(out, "{}: {}{doubt}", e.verdict.name().replace('_', " "), e.sentence)?;
+    writeln!(out, "\nMessage of {}, line {}", e.dialect, e.line)?;
+    for (name, bytes) in &e.figures {
+        let label = name.trim_end_matches("_bytes").replace('_', " ");
+        let slack = e.rounding.get(name).map_or(String::new(), |s| format!("  ±{}", pytorch_size(*s)));
+        writeln!(out, "  {label:<18} {:>14}{slack}", pytorch_size(*bytes))?;
+    }
+    for p in &e.processes {
+        let who = match (p.is_this, p.pid) {
+            (true, _) => "this process".to_owned(),
+            (false, Some(pid)) => format!("pid {pid}"),
+            (false, None) => "a process".to_owned(),
+        };
+        writeln!(out, "  {who:<18} {:>14}", pytorch_size(p.bytes))?;
+    }
+    section(out, "What to do", e.remedies.iter().map(|r| r.sentence.as_str()))?;
+    section(out, "Also known", e.known.iter().map(String::as_str))?;
+    section(out, "Not in a message", e.not_known.iter().map(String::as_str))?;
+    if !e.record.is_empty() {
+        writeln!(out, "\nTo see the rest, record the next run and open the file:")?;
+        for line in &e.record {
+            writeln!(out, "  {line}")?;
+        }
+    }
+    if all.len() > 1 {
+        writeln!(out, "\nAll {} messages in the text:", all.len())?;
+        for m in all {
+            let rank = m.rank.map_or(String::new(), |r| format!(", rank {r}"));
+            writeln!(out, "  line {}{rank}: {}: {}", m.line, m.verdict.name().replace('_', " "), m.sentence)?;
+        }
+    }
+    Ok(())
+}
+
+fn section<'a>(out: &mut dyn Write, title: &str, lines: impl Iterator<Item = &'a str>) -> std::io::Result<()> {
+    for (i, line) in lines.enumerate() {
+        if i == 0 {
+            writeln!(out, "\n{title}:")?;
+        }
+        writeln!(out, "  - {line}")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "CUDA out of memory. Tried to allocate 500.00 MiB. GPU 0 has a total capacity of 139.80 GiB of which 133.79 GiB is free. 1.61 GiB allowed; Of the allocated memory 990.02 MiB is allocated by PyTorch, and 609.98 MiB is reserved by PyTorch but unallocated.";
+
+    #[test]
+    fn text_and_json_carry_the_same_answer() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log.txt");
+        std::fs::write(&path, format!("a\n{TEXT}\n[rank1]: {TEXT}\n")).unwrap();
+        let mut json = Vec::new();
+        run(Some(&path), true, &mut json).unwrap();
+        let value: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!(value["verdict"], "fragmentation");
+        assert_eq!(value["figures"]["requested_bytes"], 524_288_000);
+        assert_eq!(value["messages"].as_array().unwrap().len(), 2);
+        assert_eq!(value["messages"][1]["rank"], 1);
+        let mut text = Vec::new();
+        run(Some(&path), false, &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.starts_with("fragmentation: 500.00 MiB were asked for"), "{text}");
+        assert!(text.contains("line 3, rank 1"));
+    }
+
+    #[test]
+    fn text_without_a_message_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log.txt");
+        std::fs::write(&path, "all went well").unwrap();
+        let error = run(Some(&path), false, &mut Vec::new()).unwrap_err();
+        assert!(error.contains("no out-of-memory message"), "{error}");
+    }
+}

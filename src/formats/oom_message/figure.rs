@@ -1,0 +1,129 @@
+//! [`Figure`]: a printed size, and how far off its decimals leave it.
+
+/// A size as printed: its nearest byte count, and the most the true value can differ from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figure {
+    /// Nearest bytes. `u64::MAX` for a figure of 2^64 bytes or more, which PyTorch prints for "no limit".
+    pub bytes: u64,
+    /// The true value lies within `bytes - slack ..= bytes + slack`; 0 when printed exactly.
+    pub slack: u64,
+}
+
+impl Figure {
+    /// A figure printed in full.
+    #[must_use]
+    pub fn exact(bytes: u64) -> Self {
+        Figure { bytes, slack: 0 }
+    }
+
+    /// Smallest value it can stand for.
+    #[must_use]
+    pub fn low(self) -> u64 {
+        self.bytes.saturating_sub(self.slack)
+    }
+
+    /// Largest value it can stand for.
+    #[must_use]
+    pub fn high(self) -> u64 {
+        self.bytes.saturating_add(self.slack)
+    }
+
+    /// The sum; errors add up.
+    #[must_use]
+    pub fn plus(self, other: Figure) -> Figure {
+        Figure { bytes: self.bytes.saturating_add(other.bytes), slack: self.slack.saturating_add(other.slack) }
+    }
+
+    /// The difference, 0 at least; errors add up.
+    #[must_use]
+    pub fn minus(self, other: Figure) -> Figure {
+        Figure { bytes: self.bytes.saturating_sub(other.bytes), slack: self.slack.saturating_add(other.slack) }
+    }
+
+    /// True where PyTorch printed 2^64 for "no limit".
+    #[must_use]
+    pub fn is_unlimited(self) -> bool {
+        self.bytes == u64::MAX
+    }
+
+    /// Reads a figure at the start of white-space-free text; also says how long it is. All units are powers of 1024,
+    /// whatever their name, as the allocators' formatters divide (formats reference, 5.1).
+    pub(super) fn at_start(text: &str) -> Option<(Figure, usize)> {
+        let digits = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+        let number = text.get(..digits)?.trim_end_matches('.');
+        let (shift, unit_length) = unit(text.get(number.len()..)?)?;
+        Some((from_decimal(number, shift)?, number.len() + unit_length))
+    }
+
+    /// Reads the figure that white-space-free text ends with.
+    pub(super) fn at_end(text: &str) -> Option<Figure> {
+        let (shift, unit_length) = unit_at_end(text)?;
+        let text = text.get(..text.len() - unit_length)?;
+        let digits = text.bytes().rev().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+        let mut number = text.get(text.len() - digits..)?.trim_start_matches('.');
+        // A sentence may end right before: "in use. 1024.00 MiB" squeezes to "use.1024.00MiB".
+        while number.bytes().filter(|b| *b == b'.').count() > 1 {
+            number = number.split_once('.').map_or(number, |(_, rest)| rest);
+        }
+        from_decimal(number, shift)
+    }
+}
+
+const UNITS: [(&str, u32); 14] = [
+    ("bytes", 0),
+    ("byte", 0),
+    ("KiB", 10),
+    ("MiB", 20),
+    ("GiB", 30),
+    ("TiB", 40),
+    ("PiB", 50),
+    ("KB", 10),
+    ("MB", 20),
+    ("GB", 30),
+    ("TB", 40),
+    ("PB", 50),
+    ("B", 0),
+    ("b", 0),
+];
+
+fn unit(text: &str) -> Option<(u32, usize)> {
+    UNITS.iter().find(|(name, _)| text.starts_with(name)).map(|&(name, shift)| (shift, name.len()))
+}
+
+fn unit_at_end(text: &str) -> Option<(u32, usize)> {
+    UNITS.iter().find(|(name, _)| text.ends_with(name)).map(|&(name, shift)| (shift, name.len()))
+}
+
+/// `12.34` times 2^shift, and half a unit of the last decimal. Integer arithmetic: figures stay exact.
+fn from_decimal(number: &str, shift: u32) -> Option<Figure> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() || fraction.len() > 9 {
+        return None;
+    }
+    let scale = 10u128.pow(fraction.len() as u32);
+    let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
+    let scaled = digits.checked_mul(1u128 << shift)?;
+    let bytes = u64::try_from((scaled + scale / 2) / scale).unwrap_or(u64::MAX);
+    let slack = if shift == 0 { 0 } else { ((1u128 << shift).div_ceil(2 * scale)) as u64 };
+    Some(Figure { bytes, slack })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{GIBIBYTE, MEBIBYTE};
+
+    #[test]
+    fn figures_know_how_exact_they_are() {
+        let (five, used) = Figure::at_start("5.50GiBreserved").unwrap();
+        assert_eq!((five.bytes, used), (5 * GIBIBYTE + GIBIBYTE / 2, 7));
+        assert_eq!(five.slack, 5_368_710);
+        assert_eq!(Figure::at_start("4770354232bytes."), Some((Figure::exact(4_770_354_232), 15)));
+        assert_eq!(Figure::at_end("inuse.1024.00MiB").unwrap().bytes, 1024 * MEBIBYTE);
+        assert_eq!(Figure::at_end("(GPU0;0bytes"), Some(Figure::exact(0)));
+        assert!(Figure::at_start("17179869184.00GiB").unwrap().0.is_unlimited());
+        assert_eq!(Figure::at_start("3.00apples"), None);
+        assert_eq!(Figure::at_end("GiB"), None);
+        assert_eq!(Figure::at_start("999999999999999999999999999999999999999999GiB"), None);
+    }
+}

@@ -1,0 +1,305 @@
+//! The text of an out-of-memory error, in every dialect that reaches a user's terminal.
+//!
+//! A message is found wherever it stands: in a pasted traceback, in a log whose lines are wrapped and carry a rank's prefix,
+//! or inside a JSON string. Matching runs over the text with all white space removed ([`text`]), so that no wrapping can
+//! hide a message or split a figure.
+//!
+//! * [`parse`] reads the first message that carries figures, [`find_all`] every one with its line.
+//! * [`OomMessage`] holds the figures, each with the error its printed decimals leave ([`Figure::slack`]).
+//!
+//! What the figures mean is decided by `analysis::explain`.
+
+mod figure;
+mod frameworks;
+mod pytorch;
+mod text;
+
+pub use figure::Figure;
+pub use frameworks::PeakBuffer;
+
+/// Which program wrote the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Writer {
+    /// PyTorch's own caching allocator.
+    PyTorch,
+    /// PyTorch over `cudaMallocAsync` (`backend:cudaMallocAsync`).
+    CudaMallocAsync,
+    /// PyTorch's allocator for Apple GPUs.
+    Mps,
+    /// PyTorch's CPU allocator: host memory ran out, not the GPU's.
+    Cpu,
+    /// A bare error of the CUDA, HIP or SYCL runtime, without figures.
+    Runtime,
+    /// cuBLAS could not make its handle or workspace.
+    Cublas,
+    /// cuDNN could not allocate.
+    Cudnn,
+    /// NCCL could not allocate its buffers.
+    Nccl,
+    /// XLA, as JAX uses it.
+    Xla,
+    /// TensorFlow's BFC allocator.
+    TensorFlow,
+}
+
+/// The memory a message is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Platform {
+    /// NVIDIA.
+    Cuda,
+    /// AMD.
+    Hip,
+    /// Intel.
+    Xpu,
+    /// Apple.
+    Mps,
+    /// Host memory.
+    Cpu,
+    /// The message does not tell.
+    Unknown,
+}
+
+impl Platform {
+    /// `cuda`, `hip`, `xpu`, `mps`, `cpu`, `unknown`: stable, used in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Platform::Cuda => "cuda",
+            Platform::Hip => "hip",
+            Platform::Xpu => "xpu",
+            Platform::Mps => "mps",
+            Platform::Cpu => "cpu",
+            Platform::Unknown => "unknown",
+        }
+    }
+}
+
+/// A release of PyTorch: major, minor.
+pub type Release = (u8, u8);
+
+/// Who wrote a message, and the releases whose wording it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dialect {
+    /// The program.
+    pub writer: Writer,
+    /// The kind of memory.
+    pub platform: Platform,
+    /// First release that writes this wording; `None` when the wording does not tell.
+    pub since: Option<Release>,
+    /// Last release that writes it; `None` when the wording does not tell or is still in use.
+    pub until: Option<Release>,
+}
+
+impl Dialect {
+    fn of(writer: Writer, platform: Platform) -> Self {
+        Dialect { writer, platform, since: None, until: None }
+    }
+
+    /// A short stable name: `pytorch-2.4-2.9`, `pytorch-hip-2.10`, `cuda-malloc-async`, `xla`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let base = match (self.writer, self.platform) {
+            (Writer::PyTorch, Platform::Hip) => "pytorch-hip",
+            (Writer::PyTorch, Platform::Xpu) => "pytorch-xpu",
+            (Writer::PyTorch, _) => "pytorch",
+            (Writer::CudaMallocAsync, _) => "cuda-malloc-async",
+            (Writer::Mps, _) => "mps",
+            (Writer::Cpu, _) => "cpu",
+            (Writer::Runtime, Platform::Hip) => "hip-error",
+            (Writer::Runtime, Platform::Xpu) => "xpu-error",
+            (Writer::Runtime, _) => "cuda-error",
+            (Writer::Cublas, _) => "cublas",
+            (Writer::Cudnn, _) => "cudnn",
+            (Writer::Nccl, _) => "nccl",
+            (Writer::Xla, _) => "xla",
+            (Writer::TensorFlow, _) => "tensorflow-bfc",
+        };
+        match (self.since, self.until) {
+            (Some(a), Some(b)) if a == b => format!("{base}-{}.{}", a.0, a.1),
+            (Some(a), Some(b)) => format!("{base}-{}.{}-{}.{}", a.0, a.1, b.0, b.1),
+            (Some(a), None) => format!("{base}-{}.{}+", a.0, a.1),
+            (None, Some(b)) => format!("{base}-up-to-{}.{}", b.0, b.1),
+            (None, None) => base.to_owned(),
+        }
+    }
+}
+
+/// Memory of one process on the GPU, as the driver counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessUse {
+    /// Its id, when the message names it (the failing process itself is "this process").
+    pub pid: Option<u32>,
+    /// Bytes, context and libraries included.
+    pub bytes: Figure,
+    /// True for the process that ran out.
+    pub is_this: bool,
+}
+
+/// The figures of a message, as printed. `None` where the message has no such figure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// What could not be had. For PyTorch on a GPU: rounded up to a segment, not the tensor's size.
+    pub requested: Option<Figure>,
+    /// Total memory of the GPU.
+    pub capacity: Option<Figure>,
+    /// Free on the device, whoever could use it.
+    pub free: Option<Figure>,
+    /// The most this process may hold ("allowed").
+    pub limit: Option<Figure>,
+    /// "already allocated", "allocated by PyTorch". From 2.4 on this includes [`private_pools`](Self::private_pools).
+    pub allocated: Option<Figure>,
+    /// Free blocks cached in private pools (2.4 and later; the wording says "allocated in private pools").
+    pub private_pools: Option<Figure>,
+    /// Reserved by PyTorch and not allocated: holes.
+    pub unallocated: Option<Figure>,
+    /// "reserved in total by PyTorch" (1.4 to 2.0).
+    pub reserved: Option<Figure>,
+    /// Memory that the same process took outside the allocator (MPS: "other allocations").
+    pub other_allocations: Option<Figure>,
+}
+
+/// One decoded out-of-memory message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OomMessage {
+    /// Who wrote it.
+    pub dialect: Dialect,
+    /// Line of the text it starts in, from 1.
+    pub line: u32,
+    /// The GPU's index as the process counts them.
+    pub gpu: Option<u32>,
+    /// The rank whose log line it is (`[rank3]:`).
+    pub rank: Option<u32>,
+    /// Its figures.
+    pub figures: Figures,
+    /// Every process on the GPU that the message lists, in its order.
+    pub processes: Vec<ProcessUse>,
+    /// "Tried to allocate more than 1EB": the size itself is broken.
+    pub is_absurd_request: bool,
+    /// Refused beforehand because of the memory fraction (2.12 and later).
+    pub is_rejection: bool,
+    /// The message says that expandable segments are on; `None` when it does not tell.
+    pub expandable_segments: Option<bool>,
+    /// What PyTorch itself, or XLA, says beyond the figures: its advice, as printed.
+    pub advice: Option<String>,
+    /// Largest buffers of the failed XLA program.
+    pub peak_buffers: Vec<PeakBuffer>,
+    /// Further figures by the name they are printed under (XLA's buffer statistics).
+    pub extra: Vec<(String, Figure)>,
+}
+
+impl OomMessage {
+    fn new(dialect: Dialect) -> Self {
+        OomMessage {
+            dialect,
+            line: 0,
+            gpu: None,
+            rank: None,
+            figures: Figures::default(),
+            processes: Vec::new(),
+            is_absurd_request: false,
+            is_rejection: false,
+            expandable_segments: None,
+            advice: None,
+            peak_buffers: Vec::new(),
+            extra: Vec::new(),
+        }
+    }
+
+    /// Everything PyTorch holds from the device: printed by 1.4 to 2.0, allocated + unallocated otherwise.
+    #[must_use]
+    pub fn reserved(&self) -> Option<Figure> {
+        let f = &self.figures;
+        f.reserved.or_else(|| Some(f.allocated?.plus(f.unallocated?)))
+    }
+
+    /// Holes: reserved and not allocated. Printed from 2.1 on (and as "cached" before 1.4), reserved - allocated in between.
+    #[must_use]
+    pub fn unallocated(&self) -> Option<Figure> {
+        let f = &self.figures;
+        f.unallocated.or_else(|| Some(f.reserved?.minus(f.allocated?)))
+    }
+
+    /// Bytes that live tensors take: allocated, less the free blocks of private pools that 2.4 and later count in.
+    #[must_use]
+    pub fn live(&self) -> Option<Figure> {
+        let f = &self.figures;
+        let allocated = f.allocated?;
+        Some(f.private_pools.map_or(allocated, |p| allocated.minus(p)))
+    }
+
+    /// What the driver counts for this process, context and libraries included.
+    #[must_use]
+    pub fn this_process(&self) -> Option<Figure> {
+        self.processes.iter().find(|p| p.is_this).map(|p| p.bytes)
+    }
+
+    /// Sum of the other processes the message lists; `None` when it lists none (which does not prove that there are none).
+    #[must_use]
+    pub fn other_processes(&self) -> Option<Figure> {
+        self.processes.iter().filter(|p| !p.is_this).map(|p| p.bytes).reduce(Figure::plus)
+    }
+
+    /// This process outside PyTorch's allocator: context, modules, libraries, graphs.
+    #[must_use]
+    pub fn outside_pytorch(&self) -> Option<Figure> {
+        Some(self.this_process()?.minus(self.reserved()?))
+    }
+
+    /// True when the message carries at least the size of the request.
+    #[must_use]
+    pub fn has_figures(&self) -> bool {
+        self.figures != Figures::default()
+    }
+}
+
+/// The first message of a text that carries figures, else the first one; `None` when there is none.
+#[must_use]
+pub fn parse(text: &str) -> Option<OomMessage> {
+    let all = find_all(text);
+    let at = all.iter().position(|m| m.has_figures() || m.is_absurd_request).unwrap_or(0);
+    all.into_iter().nth(at)
+}
+
+/// Every message of a text, in order. Takes a fraction of a second for 100 MB of log.
+#[must_use]
+pub fn find_all(text: &str) -> Vec<OomMessage> {
+    let squeezed = text::Squeezed::new(text);
+    let body = squeezed.body();
+    let mut starts: Vec<(usize, text::Anchor)> = text::anchors(body);
+    starts.sort_unstable_by_key(|&(at, _)| at);
+    // The figures of a cudaMallocAsync message belong to the head before them, when it is there.
+    starts.dedup_by(|later, first| (later.1, first.1) == (text::Anchor::Async, text::Anchor::Async) && later.0 - first.0 < 100);
+    let mut out: Vec<OomMessage> = Vec::new();
+    let mut covered = 0;
+    for (i, &(at, anchor)) in starts.iter().enumerate() {
+        if at < covered {
+            continue;
+        }
+        let next = starts.get(i + 1).map_or(body.len(), |&(n, _)| n);
+        let window = text::Window { squeezed: &squeezed, from: at, to: next.min(at + anchor.reach()) };
+        if let Some((mut message, used)) = read(anchor, &window) {
+            message.line = squeezed.line_at(at);
+            message.rank = squeezed.rank_at(at);
+            covered = at + used;
+            out.push(message);
+        }
+    }
+    out
+}
+
+fn read(anchor: text::Anchor, window: &text::Window<'_>) -> Option<(OomMessage, usize)> {
+    use text::Anchor;
+    match anchor {
+        Anchor::Native(platform) => pytorch::native(window, platform),
+        Anchor::Thc => pytorch::thc(window),
+        Anchor::Async => pytorch::malloc_async(window),
+        Anchor::Mps => pytorch::mps(window),
+        Anchor::Cpu => pytorch::cpu(window),
+        Anchor::Bare(writer, platform) => Some((OomMessage::new(Dialect::of(writer, platform)), 1)),
+        Anchor::Xla => frameworks::xla(window),
+        Anchor::Bfc => frameworks::bfc(window),
+    }
+}
+
+#[cfg(test)]
+mod tests;

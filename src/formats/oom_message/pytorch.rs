@@ -1,0 +1,212 @@
+//! PyTorch's own messages: the caching allocator from 0.4 to 2.15 on CUDA, HIP and XPU, cudaMallocAsync, MPS and the CPU.
+
+use super::text::Window;
+use super::{Dialect, Figure, OomMessage, Platform, ProcessUse, Release, Writer};
+
+type Read = Option<(OomMessage, usize)>;
+
+/// The figure right before `mark`.
+fn before(text: &str, mark: &str) -> Option<Figure> {
+    Figure::at_end(text.get(..text.find(mark)?)?)
+}
+
+/// The figure right after `mark`.
+pub(super) fn after(text: &str, mark: &str) -> Option<Figure> {
+    Figure::at_start(text.get(text.find(mark)? + mark.len()..)?).map(|(figure, _)| figure)
+}
+
+/// The number right after `mark`.
+fn number_after(text: &str, mark: &str) -> Option<u32> {
+    let rest = text.get(text.find(mark)? + mark.len()..)?;
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    rest.get(..digits)?.parse().ok()
+}
+
+/// `CUDA out of memory. Tried to allocate …`, and the same for HIP and XPU, in every wording.
+pub(super) fn native(window: &Window<'_>, platform: Platform) -> Read {
+    let text = window.text();
+    let head = text.find("outofmemory")? + "outofmemory".len();
+    let body = text.get(head..)?;
+    let mut message = OomMessage::new(Dialect::of(Writer::PyTorch, platform));
+    if let Some(rest) = body.strip_prefix(".Triedtoallocate") {
+        if rest.starts_with("morethan1EB") {
+            message.is_absurd_request = true;
+            return Some((message, head + 20));
+        }
+        let (requested, length) = Figure::at_start(rest)?;
+        message.figures.requested = Some(requested);
+        let rest = rest.get(length..)?;
+        let end = if rest.trim_start_matches('.').starts_with("(GPU") {
+            parenthesised(rest, &mut message)
+        } else {
+            sentences(rest, &mut message)
+        };
+        let used = text.len() - rest.len() + end;
+        date(&mut message, rest, window.before(40));
+        return Some((message, used));
+    }
+    if body.starts_with(".Allocationwaspreemptivelyrejected") {
+        message.is_rejection = true;
+        message.dialect.since = Some((2, 12));
+        message.figures.requested = after(body, "Requestedsize:");
+        sentences(body, &mut message);
+        return Some((message, head + 40));
+    }
+    // A log that kept only the first words.
+    (body.is_empty() || body.starts_with('.') || window.first_line_length() <= head + 1).then_some((message, head))
+}
+
+/// 1.0 to 2.0: `(GPU 0; T total capacity; U already allocated; F free; R reserved in total by PyTorch)`. Returns its length.
+fn parenthesised(rest: &str, message: &mut OomMessage) -> usize {
+    let end = rest.find(')').map_or(rest.len(), |at| at + 1);
+    let part = &rest[..end];
+    message.gpu = number_after(part, "(GPU");
+    let f = &mut message.figures;
+    f.capacity = before(part, "totalcapacity");
+    f.allocated = before(part, "alreadyallocated");
+    f.free = before(part, "free;").or_else(|| before(part, "free)"));
+    f.limit = before(part, "allowed;");
+    f.reserved = before(part, "reservedintotalbyPyTorch").or_else(|| before(part, "reserved"));
+    // Up to 1.3 "cached" is the part of the cache that holds no tensor.
+    f.unallocated = before(part, "cached");
+    end
+}
+
+/// 2.1 and later: `GPU 0 has a total capacity of T of which F is free. …`. Returns the length up to the last figure.
+fn sentences(rest: &str, message: &mut OomMessage) -> usize {
+    let close = "isreservedbyPyTorchbutunallocated";
+    let end = rest.find(close).map_or(rest.len(), |at| at + close.len());
+    let part = &rest[..end];
+    message.gpu = number_after(part, ".GPU").or_else(|| number_after(part, "GPU"));
+    let f = &mut message.figures;
+    f.capacity = after(part, "hasatotalcapacityof").or_else(|| after(part, "hasatotalcapactyof"));
+    f.free = before(part, "isfree.");
+    f.limit = before(part, "allowed;").filter(|l| !l.is_unlimited());
+    f.allocated = after(part, "Oftheallocatedmemory");
+    f.private_pools = before(part, "allocatedinprivatepools");
+    f.unallocated = before(part, close);
+    let in_use = "memoryinuse";
+    for (at, _) in part.match_indices(in_use) {
+        let Some(head) = part.get(..at) else { continue };
+        let Some(bytes) = Figure::at_end(head) else { continue };
+        let this = head.rfind("thisprocesshas");
+        let other = head.rfind("Process");
+        match (this, other) {
+            (Some(t), o) if o.is_none_or(|o| o < t) => message.processes.push(ProcessUse { pid: None, bytes, is_this: true }),
+            (_, Some(o)) => {
+                let pid = number_after(&head[o..], "Process");
+                message.processes.push(ProcessUse { pid, bytes, is_this: false });
+            }
+            _ => {}
+        }
+    }
+    end
+}
+
+/// Dates a native message by its wording; `before` is what stands before it (the exception's class).
+fn date(message: &mut OomMessage, rest: &str, before: &str) {
+    let tail_at = ["unallocated.", "byPyTorch)", "cached)"].iter().find_map(|m| rest.find(m).map(|at| at + m.len())).unwrap_or(0);
+    let tail = rest.get(tail_at..).unwrap_or("");
+    let d = &mut message.dialect;
+    let mut set = |since: Release, until: Option<Release>| {
+        d.since = Some(since);
+        d.until = until;
+    };
+    let is_old = rest.trim_start_matches('.').starts_with("(GPU");
+    if is_old {
+        if rest.contains("cached)") {
+            set((1, 0), Some((1, 3)));
+        } else if tail.starts_with("Ifreservedmemoryis") {
+            set((1, 10), Some((2, 0)));
+        } else {
+            set((1, 4), Some((1, 9)));
+        }
+    } else if rest.contains("totalcapacty") {
+        set((2, 1), Some((2, 1)));
+    } else if tail.starts_with("expandable_segmentsisenabled")
+        || tail.contains("Thecustomallocatorbacking")
+        || tail.contains("expandable-segmentreserve")
+    {
+        set((2, 15), None);
+    } else if tail.contains("PYTORCH_ALLOC_CONF") {
+        set((2, 10), Some((2, 10)));
+    } else if tail.contains("docs.pytorch.org") {
+        set((2, 11), None);
+    } else if tail.contains("pytorch.org") {
+        set((2, 2), Some((2, 9)));
+        if message.figures.private_pools.is_some() || before.ends_with("torch.OutOfMemoryError:") {
+            set((2, 4), Some((2, 9)));
+        } else if before.ends_with("torch.cuda.OutOfMemoryError:") {
+            set((2, 2), Some((2, 3)));
+        }
+    } else if message.figures.private_pools.is_some() {
+        set((2, 4), None);
+    } else {
+        set((2, 2), None);
+    }
+    if message.dialect.platform == Platform::Xpu {
+        // Its wording never changed with CUDA's.
+        (message.dialect.since, message.dialect.until) = (None, None);
+    }
+    message.expandable_segments = tail.starts_with("expandable_segmentsisenabled").then_some(true);
+    if tail.contains("ThecustomallocatorbackingthisMemPool") {
+        message.advice = Some("the custom allocator behind this MemPool returned no memory".to_owned());
+    } else if tail.contains("exceedstheexpandable-segmentreserve") {
+        message.advice = Some("the request exceeds what one expandable segment reserves".to_owned());
+        message.expandable_segments = Some(true);
+    }
+}
+
+/// 0.x: `cuda runtime error (2) : out of memory at …/THCStorage.cu:58`. No figures.
+pub(super) fn thc(window: &Window<'_>) -> Read {
+    let mut message = OomMessage::new(Dialect::of(Writer::PyTorch, Platform::Cuda));
+    message.dialect.until = Some((0, 4));
+    if window.text().get(..120.min(window.text().len())).is_some_and(|t| !t.contains("/THC")) {
+        // The runtime's own text in later releases.
+        message.dialect.writer = Writer::Runtime;
+        message.dialect.until = None;
+    }
+    Some((message, 30))
+}
+
+/// `Allocation on device 0 would exceed allowed memory. (out of memory)` and five lines of figures, or those lines alone.
+pub(super) fn malloc_async(window: &Window<'_>) -> Read {
+    let text = window.text();
+    let head = text.find("Free(accordingtoCUDA):").unwrap_or(0);
+    let names_device = text.find("wouldexceedallowedmemory").is_some_and(|at| at < 40);
+    if !names_device && head == 0 {
+        return None;
+    }
+    let head = head.max(40);
+    let mut message = OomMessage::new(Dialect::of(Writer::CudaMallocAsync, Platform::Cuda));
+    message.gpu = number_after(text, "Allocationondevice");
+    let f = &mut message.figures;
+    f.allocated = after(text, "Currentlyallocated:");
+    f.requested = after(text, "Requested:");
+    f.capacity = after(text, "Devicelimit:");
+    f.free = after(text, "Free(accordingtoCUDA):");
+    f.limit = after(text, "user-suppliedmemoryfraction):").filter(|l| !l.is_unlimited());
+    Some((message, head))
+}
+
+/// `MPS backend out of memory (MPS allocated: X, other allocations: Y, max allowed: Z). Tried to allocate W on private pool.`
+pub(super) fn mps(window: &Window<'_>) -> Read {
+    let text = window.text();
+    let mut message = OomMessage::new(Dialect::of(Writer::Mps, Platform::Mps));
+    let f = &mut message.figures;
+    f.allocated = after(text, "MPSallocated:");
+    f.other_allocations = after(text, "otherallocations:");
+    f.limit = after(text, "maxallowed:").filter(|l| !l.is_unlimited());
+    f.requested = after(text, "Triedtoallocate");
+    Some((message, 30))
+}
+
+/// `DefaultCPUAllocator: can't allocate memory: you tried to allocate N bytes.` (`not enough memory` on Windows).
+pub(super) fn cpu(window: &Window<'_>) -> Read {
+    let text = window.text();
+    let mark = "youtriedtoallocate";
+    let at = text.find(mark).filter(|&at| at < 100)?;
+    let mut message = OomMessage::new(Dialect::of(Writer::Cpu, Platform::Cpu));
+    message.figures.requested = after(text, mark);
+    Some((message, at + mark.len()))
+}

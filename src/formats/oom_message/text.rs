@@ -1,0 +1,268 @@
+//! Text without its white space, line prefixes and colour codes, and the way back to lines.
+
+use super::{Platform, Writer};
+
+/// A text with white space, colour codes and log prefixes removed. Remembers which line each part came from.
+pub(super) struct Squeezed<'a> {
+    raw: &'a str,
+    body: String,
+    /// One entry a line of the text: where its part of `body` starts, where its raw text starts, and its rank.
+    lines: Vec<Line>,
+}
+
+struct Line {
+    squeezed: usize,
+    raw: usize,
+    rank: Option<u32>,
+}
+
+impl<'a> Squeezed<'a> {
+    pub(super) fn new(raw: &'a str) -> Self {
+        let mut body = String::with_capacity(raw.len());
+        let mut lines = Vec::new();
+        let mut from = 0;
+        for line in raw.split_inclusive('\n') {
+            let (rest, rank) = strip_prefixes(line);
+            lines.push(Line { squeezed: body.len(), raw: from, rank });
+            squeeze_into(rest, &mut body);
+            from += line.len();
+        }
+        Squeezed { raw, body, lines }
+    }
+
+    pub(super) fn body(&self) -> &str {
+        &self.body
+    }
+
+    fn line_index(&self, at: usize) -> usize {
+        self.lines.partition_point(|l| l.squeezed <= at).saturating_sub(1)
+    }
+
+    /// Line number from 1 of a place in the body.
+    pub(super) fn line_at(&self, at: usize) -> u32 {
+        self.line_index(at) as u32 + 1
+    }
+
+    /// Rank in the prefix of the line of a place in the body.
+    pub(super) fn rank_at(&self, at: usize) -> Option<u32> {
+        self.lines.get(self.line_index(at)).and_then(|l| l.rank)
+    }
+}
+
+/// One message's part of the text: from its anchor to the next one, or as far as such a message can reach.
+pub(super) struct Window<'a> {
+    pub(super) squeezed: &'a Squeezed<'a>,
+    pub(super) from: usize,
+    pub(super) to: usize,
+}
+
+impl<'a> Window<'a> {
+    /// The message and what follows it, white space removed.
+    pub(super) fn text(&self) -> &'a str {
+        let body = self.squeezed.body();
+        let mut to = self.to.min(body.len());
+        while !body.is_char_boundary(to) {
+            to -= 1;
+        }
+        body.get(self.from..to).unwrap_or("")
+    }
+
+    /// What stands before the anchor, at most `most` bytes of it.
+    pub(super) fn before(&self, most: usize) -> &'a str {
+        let body = self.squeezed.body();
+        let mut from = self.from.saturating_sub(most);
+        while !body.is_char_boundary(from) {
+            from += 1;
+        }
+        body.get(from..self.from).unwrap_or("")
+    }
+
+    /// The raw lines, from the anchor's line to the window's last, prefixes removed.
+    pub(super) fn raw_lines(&self) -> impl Iterator<Item = &'a str> {
+        let first = self.squeezed.line_index(self.from);
+        let last = self.squeezed.line_index(self.to.saturating_sub(1).max(self.from));
+        let from = self.squeezed.lines.get(first).map_or(0, |l| l.raw);
+        let to = self.squeezed.lines.get(last + 1).map_or(self.squeezed.raw.len(), |l| l.raw);
+        self.squeezed.raw.get(from..to).unwrap_or("").lines().map(|l| strip_prefixes(l).0)
+    }
+
+    /// Length of the window's part that stands in the anchor's own line.
+    pub(super) fn first_line_length(&self) -> usize {
+        let line = self.squeezed.line_index(self.from);
+        self.squeezed.lines.get(line + 1).map_or(self.to, |l| l.squeezed).min(self.to) - self.from
+    }
+}
+
+/// Copies without white space, colour codes, and the two-character escapes of a JSON or Python string.
+fn squeeze_into(text: &str, out: &mut String) {
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\u{1b}' => {
+                if chars.next_if_eq(&'[').is_some() {
+                    while chars.next_if(|c| c.is_ascii_digit() || *c == ';').is_some() {}
+                    chars.next_if(char::is_ascii_alphabetic);
+                }
+            }
+            '\\' if chars.next_if(|c| matches!(c, 'n' | 't' | 'r')).is_some() => {}
+            c if c.is_whitespace() || c == '\u{200b}' || c == '\u{feff}' => {}
+            c => out.push(c),
+        }
+    }
+}
+
+/// Removes what launchers, test runners and mail put before a line: `[rank0]:`, `[1,3]<stderr>:`, `(Worker pid=12)`, `E   `,
+/// `> `, a date. Also reads the rank.
+fn strip_prefixes(line: &str) -> (&str, Option<u32>) {
+    let mut rest = line;
+    let mut rank = None;
+    // Each turn removes one prefix; a handful is the most a line carries.
+    for _ in 0..6 {
+        let trimmed = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '>');
+        if let Some((after, found)) = bracketed_rank(trimmed) {
+            rank = rank.or(found);
+            rest = after;
+        } else if let Some(after) = worker(trimmed).or_else(|| timestamp(trimmed)) {
+            rest = after;
+        } else if let Some(after) = trimmed.strip_prefix("E  ") {
+            rest = after;
+        } else if let Some((after, found)) = numbered(trimmed) {
+            rank = rank.or(found);
+            rest = after;
+        } else {
+            return (trimmed, rank);
+        }
+    }
+    (rest, rank)
+}
+
+/// `[rank0]:`, `[default3]:`, `[1,3]<stderr>:`.
+fn bracketed_rank(line: &str) -> Option<(&str, Option<u32>)> {
+    let inner_and_rest = line.strip_prefix('[')?;
+    let (inner, rest) = inner_and_rest.split_once(']')?;
+    let digits = inner.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+    let word = &inner[..inner.len() - digits.len()];
+    if matches!(word, "rank" | "default" | "Rank") && digits.bytes().all(|b| b.is_ascii_digit()) && !digits.is_empty() {
+        return Some((rest.strip_prefix(':').unwrap_or(rest), digits.parse().ok()));
+    }
+    let (job, task) = inner.split_once(',')?;
+    let is_number = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+    let after = rest.strip_prefix("<stderr>:").or_else(|| rest.strip_prefix("<stdout>:"))?;
+    (is_number(job) && is_number(task)).then(|| (after, task.parse().ok()))
+}
+
+/// `(RayWorkerWrapper pid=1234, ip=…)`, `(EngineCore_0 pid=7)`.
+fn worker(line: &str) -> Option<&str> {
+    let (inner, rest) = line.strip_prefix('(')?.split_once(')')?;
+    inner.contains("pid=").then_some(rest)
+}
+
+/// `2024-05-01T12:00:00.123Z ` and its relatives.
+fn timestamp(line: &str) -> Option<&str> {
+    let b = line.as_bytes();
+    let is_date = b.len() > 19 && b[4] == b'-' && b[7] == b'-' && b[13] == b':' && b[..4].iter().all(u8::is_ascii_digit);
+    if !is_date {
+        return None;
+    }
+    let end = b.iter().skip(11).position(|c| !(c.is_ascii_digit() || b":.,Z+-".contains(c)))?;
+    line.get(11 + end..)
+}
+
+/// `3: `, as `srun --label` writes.
+fn numbered(line: &str) -> Option<(&str, Option<u32>)> {
+    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
+    if digits == 0 || digits > 5 {
+        return None;
+    }
+    let rest = line.get(digits..)?.strip_prefix(": ")?;
+    Some((rest, line[..digits].parse().ok()))
+}
+
+/// What a message starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Anchor {
+    Native(Platform),
+    Thc,
+    Async,
+    Mps,
+    Cpu,
+    Bare(Writer, Platform),
+    Xla,
+    Bfc,
+}
+
+impl Anchor {
+    /// How much squeezed text such a message can take.
+    pub(super) fn reach(self) -> usize {
+        match self {
+            Anchor::Xla => 200_000,
+            Anchor::Bare(..) => 200,
+            _ => 6_000,
+        }
+    }
+}
+
+const ANCHORS: &[(&str, Anchor)] = &[
+    ("CUDAoutofmemory", Anchor::Native(Platform::Cuda)),
+    ("HIPoutofmemory", Anchor::Native(Platform::Hip)),
+    ("XPUoutofmemory", Anchor::Native(Platform::Xpu)),
+    ("cudaruntimeerror(2):outofmemory", Anchor::Thc),
+    ("Allocationondevice", Anchor::Async),
+    ("Currentlyallocated:", Anchor::Async),
+    ("MPSbackendoutofmemory", Anchor::Mps),
+    ("DefaultCPUAllocator:", Anchor::Cpu),
+    ("CUDAerror:outofmemory", Anchor::Bare(Writer::Runtime, Platform::Cuda)),
+    ("CUDAdrivererror:outofmemory", Anchor::Bare(Writer::Runtime, Platform::Cuda)),
+    ("cudaErrorMemoryAllocation", Anchor::Bare(Writer::Runtime, Platform::Cuda)),
+    ("CUDA_ERROR_OUT_OF_MEMORY", Anchor::Bare(Writer::Runtime, Platform::Cuda)),
+    ("HIPerror:outofmemory", Anchor::Bare(Writer::Runtime, Platform::Hip)),
+    ("hipErrorOutOfMemory", Anchor::Bare(Writer::Runtime, Platform::Hip)),
+    ("UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", Anchor::Bare(Writer::Runtime, Platform::Xpu)),
+    ("CUBLAS_STATUS_ALLOC_FAILED", Anchor::Bare(Writer::Cublas, Platform::Cuda)),
+    ("HIPBLAS_STATUS_ALLOC_FAILED", Anchor::Bare(Writer::Cublas, Platform::Hip)),
+    ("CUDNN_STATUS_ALLOC_FAILED", Anchor::Bare(Writer::Cudnn, Platform::Cuda)),
+    ("Cudafailure2'outofmemory'", Anchor::Bare(Writer::Nccl, Platform::Cuda)),
+    ("Cudafailure'outofmemory'", Anchor::Bare(Writer::Nccl, Platform::Cuda)),
+    ("RESOURCE_EXHAUSTED:", Anchor::Xla),
+    ("Resourceexhausted:", Anchor::Xla),
+    ("ranoutofmemorytryingtoallocate", Anchor::Bfc),
+];
+
+/// Every place where a message may start, by kind.
+pub(super) fn anchors(body: &str) -> Vec<(usize, Anchor)> {
+    ANCHORS.iter().flat_map(|&(needle, anchor)| body.match_indices(needle).map(move |(at, _)| (at, anchor))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_go_and_ranks_stay() {
+        for (line, rest, rank) in [
+            ("[rank3]: RuntimeError: x", "RuntimeError: x", Some(3)),
+            ("[rank12]:     y", "y", Some(12)),
+            ("[1,5]<stderr>:z", "z", Some(5)),
+            ("4: [rank4]: w", "w", Some(4)),
+            ("E   RuntimeError", "RuntimeError", None),
+            ("> > quoted", "quoted", None),
+            ("(RayWorkerWrapper pid=31, ip=10.0.0.1) v", "v", None),
+            ("2024-05-01T12:00:00.123Z u", "u", None),
+            ("2024-05-01 12:00:00,123 - ERROR t", "- ERROR t", None),
+            ("[W 2024] kept", "[W 2024] kept", None),
+        ] {
+            let (got, found) = strip_prefixes(line);
+            assert_eq!((got.trim_start(), found), (rest, rank), "{line}");
+        }
+    }
+
+    #[test]
+    fn lines_are_found_again() {
+        let s = Squeezed::new("first\n[rank1]: CUDA out\n[rank1]: of memory\n");
+        assert_eq!(s.body(), "firstCUDAoutofmemory");
+        assert_eq!(s.line_at(0), 1);
+        assert_eq!(s.line_at(5), 2);
+        assert_eq!(s.line_at(12), 3);
+        assert_eq!(s.rank_at(6), Some(1));
+    }
+}

@@ -1,4 +1,13 @@
 //! What views draw with: plots' gestures, axes, meshes, pane furniture, little pictures.
 
+pub mod axis;
+pub mod button;
+pub mod chip;
+pub mod code;
+pub mod field;
+pub mod icons;
+pub mod label;
 pub mod mesh;
+pub mod pane;
+pub mod row;
 pub mod viewport;

@@ -1,0 +1,297 @@
+//! What can be pressed: buttons, icon buttons, links, segmented controls, selectors, menu items.
+//!
+//! Each has an accessible name, reacts to the keyboard like egui's own buttons and shows the focus ring.
+
+use super::icons::Icon;
+use super::label;
+use crate::app::theme::visuals::{RADIUS_CHIP, RADIUS_CONTROL};
+use crate::app::theme::{Tokens, Type};
+use egui::{Align2, Color32, CursorIcon, Popup, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2};
+
+/// Draws the focus ring of a focused control: 1 px accent outside, gap 1.
+pub fn focus_ring(ui: &Ui, response: &Response, radius: u8) {
+    if response.has_focus() {
+        let stroke = Stroke::new(1.0, Tokens::of(ui).accent);
+        ui.painter().rect_stroke(response.rect.expand(2.0), radius + 2, stroke, StrokeKind::Inside);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Primary,
+    Outlined,
+    Plain,
+}
+
+/// A push button: primary (accent), outlined, or plain (surface).
+pub struct Push<'a> {
+    text: &'a str,
+    kind: Kind,
+    icon: Option<Icon>,
+    small: bool,
+    enabled: bool,
+}
+
+impl<'a> Push<'a> {
+    fn new(text: &'a str, kind: Kind) -> Self {
+        Self { text, kind, icon: None, small: false, enabled: true }
+    }
+
+    /// The one thing to do next: filled with the accent.
+    #[must_use]
+    pub fn primary(text: &'a str) -> Self {
+        Self::new(text, Kind::Primary)
+    }
+
+    /// Another thing to do: outlined.
+    #[must_use]
+    pub fn outlined(text: &'a str) -> Self {
+        Self::new(text, Kind::Outlined)
+    }
+
+    /// A tool: on a quiet fill.
+    #[must_use]
+    pub fn plain(text: &'a str) -> Self {
+        Self::new(text, Kind::Plain)
+    }
+
+    /// An icon before the text.
+    #[must_use]
+    pub fn icon(mut self, icon: Icon) -> Self {
+        self.icon = Some(icon);
+        self
+    }
+
+    /// 20 high with 11 px text, for pane headers; otherwise 24 high.
+    #[must_use]
+    pub fn small(mut self) -> Self {
+        self.small = true;
+        self
+    }
+
+    /// Whether it can be pressed.
+    #[must_use]
+    pub fn enabled(mut self, enabled: bool) -> Self {
+        self.enabled = enabled;
+        self
+    }
+
+    /// Shows the button.
+    pub fn show(self, ui: &mut Ui) -> Response {
+        let t = Tokens::of(ui);
+        let (height, pad, kind) = if self.small { (20.0, 8.0, Type::Column) } else { (24.0, 10.0, Type::Strong) };
+        let icon_room = if self.icon.is_some() { 12.0 + 6.0 } else { 0.0 };
+        let galley = ui.painter().layout_no_wrap(self.text.to_owned(), kind.font(), Color32::PLACEHOLDER);
+        let size = vec2(galley.size().x.ceil() + 2.0 * pad + icon_room, height);
+        let sense = if self.enabled { Sense::click() } else { Sense::hover() };
+        let (rect, response) = ui.allocate_exact_size(size, sense);
+        response.widget_info(|| WidgetInfo::labeled(Role::Button, self.enabled && ui.is_enabled(), self.text));
+        let over = response.hovered() && self.enabled;
+        let (fill, line, ink) = match self.kind {
+            Kind::Primary if over => (Tokens::over(t.text1, t.accent, 0.12), None, t.onaccent),
+            Kind::Primary => (t.accent, None, t.onaccent),
+            Kind::Outlined if over => (t.s3, Some(t.line2), t.text1),
+            Kind::Outlined => (Color32::TRANSPARENT, Some(t.line2), t.text1),
+            Kind::Plain if over => (t.s4, None, t.text1),
+            Kind::Plain => (t.s3, None, t.text1),
+        };
+        let (fill, ink) = match (self.enabled, self.kind) {
+            (true, _) => (fill, ink),
+            (false, Kind::Outlined) => (fill, t.text3),
+            (false, _) => (t.s3, t.text3),
+        };
+        let p = ui.painter();
+        p.rect(rect, RADIUS_CONTROL, fill, line.map_or(Stroke::NONE, |c| Stroke::new(1.0, c)), StrokeKind::Inside);
+        if let Some(icon) = self.icon {
+            icon.paint(p, pos2(rect.left() + pad + 6.0, rect.center().y), 14.0, ink);
+        }
+        p.galley(pos2(rect.left() + pad + icon_room, rect.center().y - galley.size().y / 2.0), galley, ink);
+        focus_ring(ui, &response, RADIUS_CONTROL);
+        if over { response.on_hover_cursor(CursorIcon::PointingHand) } else { response }
+    }
+}
+
+/// An icon in a 20 x 20 button; `name` is its accessible name and its tooltip.
+pub fn icon_button(ui: &mut Ui, icon: Icon, name: &str) -> Response {
+    icon_button_sized(ui, icon, name, 20.0, 16.0)
+}
+
+/// An icon button of `side` points with an icon of `size`.
+pub fn icon_button_sized(ui: &mut Ui, icon: Icon, name: &str, side: f32, size: f32) -> Response {
+    let t = Tokens::of(ui);
+    let (rect, response) = ui.allocate_exact_size(vec2(side, side), Sense::click());
+    response.widget_info(|| WidgetInfo::labeled(Role::Button, ui.is_enabled(), name));
+    if response.hovered() {
+        ui.painter().rect_filled(rect, RADIUS_CONTROL, t.s4);
+    }
+    let ink = if response.hovered() { t.text1 } else { t.text2 };
+    icon.paint(ui.painter(), rect.center(), size, ink);
+    focus_ring(ui, &response, RADIUS_CONTROL);
+    response.on_hover_text(name)
+}
+
+/// Clickable text in the accent, in the monospace face: a source location. Underlined on hover.
+pub fn link(ui: &mut Ui, text: &str) -> Response {
+    link_with(ui, text, Type::Mono, None)
+}
+
+/// A link with the sign that it opens in another program.
+pub fn external_link(ui: &mut Ui, text: &str) -> Response {
+    link_with(ui, text, Type::Mono, Some(Icon::External))
+}
+
+/// A link in any style, with an icon after it.
+pub fn link_with(ui: &mut Ui, text: &str, kind: Type, icon: Option<Icon>) -> Response {
+    let t = Tokens::of(ui);
+    let room = if icon.is_some() { 18.0 } else { 0.0 };
+    let galley = label::elided(ui.painter(), text, kind, t.accent, ui.available_width() - room);
+    let (rect, response) = ui.allocate_exact_size(vec2(galley.size().x + room, kind.line()), Sense::click());
+    response.widget_info(|| WidgetInfo::labeled(Role::Link, ui.is_enabled(), text));
+    let at = pos2(rect.left(), rect.center().y - galley.size().y / 2.0);
+    if response.hovered() {
+        let y = at.y + galley.size().y - 1.0;
+        ui.painter().hline(rect.left()..=rect.left() + galley.size().x, y, Stroke::new(1.0, t.accent));
+    }
+    ui.painter().galley(at, galley, t.accent);
+    if let Some(icon) = icon {
+        icon.paint(ui.painter(), pos2(rect.right() - 6.0, rect.center().y), 12.0, t.text3);
+    }
+    focus_ring(ui, &response, RADIUS_CHIP);
+    response.on_hover_cursor(CursorIcon::PointingHand)
+}
+
+/// A row of choices of which one holds, 22 high. `name` is what is chosen ("Workspace"). Returns whether it changed.
+pub fn segmented(ui: &mut Ui, name: &str, chosen: &mut usize, choices: &[&str]) -> bool {
+    let t = Tokens::of(ui);
+    let widths: Vec<f32> = choices.iter().map(|c| label::width(ui.painter(), c, Type::Strong).ceil() + 20.0).collect::<Vec<_>>();
+    let (rect, _) = ui.allocate_exact_size(vec2(widths.iter().sum(), 22.0), Sense::hover());
+    ui.painter().rect_filled(rect, RADIUS_CONTROL, t.s2);
+    let mut changed = false;
+    let mut x = rect.left();
+    for (i, (choice, width)) in choices.iter().zip(&widths).enumerate() {
+        let cell = Rect::from_min_max(pos2(x, rect.top()), pos2(x + width, rect.bottom()));
+        x += width;
+        let response = ui.interact(cell, ui.scope_id().with((name, i)), Sense::click());
+        let is_chosen = *chosen == i;
+        response.widget_info(|| WidgetInfo::selected(Role::RadioButton, ui.is_enabled(), is_chosen, *choice));
+        if response.clicked() && !is_chosen {
+            *chosen = i;
+            changed = true;
+        }
+        let mut radius = egui::CornerRadius::ZERO;
+        if i == 0 {
+            (radius.nw, radius.sw) = (RADIUS_CONTROL, RADIUS_CONTROL);
+        }
+        if i + 1 == choices.len() {
+            (radius.ne, radius.se) = (RADIUS_CONTROL, RADIUS_CONTROL);
+        }
+        if is_chosen {
+            ui.painter().rect_filled(cell, radius, t.s4);
+        }
+        let ink = if is_chosen || response.hovered() { t.text1 } else { t.text2 };
+        let kind = if is_chosen { Type::Strong } else { Type::Body };
+        label::text(ui.painter(), cell.center(), Align2::CENTER_CENTER, choice, kind, ink);
+        if i > 0 {
+            ui.painter().vline(cell.left(), cell.y_range(), Stroke::new(1.0, t.line));
+        }
+        focus_ring(ui, &response, RADIUS_CONTROL);
+    }
+    ui.painter().rect_stroke(rect, RADIUS_CONTROL, Stroke::new(1.0, t.line), StrokeKind::Inside);
+    changed
+}
+
+/// "colour **size class** ⌄": a label, the choice in force, a menu of all. 20 high. Returns whether it changed.
+pub fn selector(ui: &mut Ui, name: &str, chosen: &mut usize, choices: &[&str]) -> bool {
+    let value = choices.get(*chosen).copied().unwrap_or("none");
+    let response = selector_button(ui, name, value);
+    let mut changed = false;
+    Popup::menu(&response).gap(4.0).show(|ui| {
+        ui.set_min_width(response.rect.width().max(120.0));
+        for (i, choice) in choices.iter().enumerate() {
+            if menu_item(ui, choice, Some(i == *chosen), None, true).clicked() {
+                changed = *chosen != i;
+                *chosen = i;
+                ui.close();
+            }
+        }
+    });
+    changed
+}
+
+/// The button of a selector alone, for a menu of one's own: show `egui::Popup::menu(&response)`.
+pub fn selector_button(ui: &mut Ui, name: &str, value: &str) -> Response {
+    let t = Tokens::of(ui);
+    let p = ui.painter();
+    let before = p.layout_no_wrap(name.to_owned(), Type::Caption.font(), t.text3);
+    let after = p.layout_no_wrap(value.to_owned(), Type::Column.font(), t.text1);
+    let gap = if name.is_empty() { 0.0 } else { 4.0 };
+    let size = vec2((before.size().x + gap + after.size().x).ceil() + 16.0 + 8.0, 20.0);
+    let (rect, response) = ui.allocate_exact_size(size, Sense::click());
+    response.widget_info(|| {
+        let mut info = WidgetInfo::labeled(Role::ComboBox, ui.is_enabled(), if name.is_empty() { value } else { name });
+        info.current_text_value = Some(value.to_owned());
+        info
+    });
+    let open = Popup::is_id_open(ui, Popup::default_response_id(&response));
+    if response.hovered() || open {
+        ui.painter().rect_filled(rect, RADIUS_CONTROL, t.s4);
+    }
+    let mut x = rect.left() + 4.0;
+    for (galley, ink) in [(before, t.text3), (after, t.text1)] {
+        let width = galley.size().x;
+        ui.painter().galley(pos2(x, rect.center().y - galley.size().y / 2.0), galley, ink);
+        x += width + if width > 0.0 { gap.max(4.0) } else { 0.0 };
+    }
+    Icon::ChevronDown.paint(ui.painter(), pos2(rect.right() - 10.0, rect.center().y), 14.0, t.text3);
+    focus_ring(ui, &response, RADIUS_CONTROL);
+    response
+}
+
+/// A row of a menu, 24 high: a check mark's place (when `checked` is given), the text, a shortcut at the right.
+pub fn menu_item(ui: &mut Ui, text: &str, checked: Option<bool>, shortcut: Option<&str>, enabled: bool) -> Response {
+    let t = Tokens::of(ui);
+    let left = if checked.is_some() { 24.0 } else { 10.0 };
+    let galley = ui.painter().layout_no_wrap(text.to_owned(), Type::Body.font(), Color32::PLACEHOLDER);
+    let keys = shortcut.map(|s| ui.painter().layout_no_wrap(s.to_owned(), Type::Key.font(), t.text3));
+    let room = keys.as_ref().map_or(0.0, |k| k.size().x + 24.0);
+    let width = (left + galley.size().x + room + 12.0).max(ui.available_width());
+    let (rect, response) = ui.allocate_exact_size(vec2(width, 24.0), if enabled { Sense::click() } else { Sense::hover() });
+    response.widget_info(|| match checked {
+        Some(on) => WidgetInfo::selected(Role::MenuItem, enabled, on, text),
+        None => WidgetInfo::labeled(Role::MenuItem, enabled, text),
+    });
+    if (response.hovered() || response.has_focus()) && enabled {
+        ui.painter().rect_filled(rect, RADIUS_CONTROL, t.s4);
+    }
+    if checked == Some(true) {
+        Icon::Check.paint(ui.painter(), pos2(rect.left() + 12.0, rect.center().y), 12.0, t.text1);
+    }
+    let ink = if enabled { t.text1 } else { t.text3 };
+    ui.painter().galley(pos2(rect.left() + left, rect.center().y - galley.size().y / 2.0), galley, ink);
+    if let Some(keys) = keys {
+        let at = pos2(rect.right() - 10.0 - keys.size().x, rect.center().y - keys.size().y / 2.0);
+        ui.painter().galley(at, keys, t.text3);
+    }
+    response
+}
+
+/// A check box that is only its mark and its text: "✓ hide torch internals". Returns whether it changed.
+pub fn check(ui: &mut Ui, text: &str, on: &mut bool) -> bool {
+    let t = Tokens::of(ui);
+    let galley = ui.painter().layout_no_wrap(text.to_owned(), Type::Caption.font(), t.text2);
+    let (rect, mut response) = ui.allocate_exact_size(vec2(galley.size().x + 20.0, 20.0), Sense::click());
+    if response.clicked() {
+        *on = !*on;
+        response.mark_changed();
+    }
+    response.widget_info(|| WidgetInfo::selected(Role::CheckBox, ui.is_enabled(), *on, text));
+    let ink = if response.hovered() { t.text1 } else { t.text2 };
+    let square = Rect::from_center_size(pos2(rect.left() + 6.0, rect.center().y), vec2(11.0, 11.0));
+    ui.painter().rect_stroke(square, 2, Stroke::new(1.0, t.line2), StrokeKind::Inside);
+    if *on {
+        Icon::Check.paint(ui.painter(), square.center(), 11.0, t.text1);
+    }
+    ui.painter().galley(pos2(rect.left() + 18.0, rect.center().y - galley.size().y / 2.0), galley, ink);
+    focus_ring(ui, &response, RADIUS_CHIP);
+    response.changed()
+}

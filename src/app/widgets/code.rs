@@ -1,0 +1,158 @@
+//! Code wells: lines of monospace text on the lowest surface, with a button that copies them.
+
+use super::icons::Icon;
+use super::label;
+use crate::app::theme::visuals::RADIUS_CONTROL;
+use crate::app::theme::{Tokens, Type};
+use egui::text::{LayoutJob, TextFormat};
+use egui::{Color32, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2};
+
+/// Lines of code or settings to read and to copy.
+pub struct CodeWell<'a> {
+    text: &'a str,
+    number: Option<u32>,
+    copy: bool,
+    python: bool,
+}
+
+impl<'a> CodeWell<'a> {
+    /// A well with these lines.
+    #[must_use]
+    pub fn new(text: &'a str) -> Self {
+        Self { text, number: None, copy: false, python: false }
+    }
+
+    /// Numbers the first line, as in a file.
+    #[must_use]
+    pub fn number(mut self, number: u32) -> Self {
+        self.number = Some(number);
+        self
+    }
+
+    /// Adds a button that copies the text.
+    #[must_use]
+    pub fn copy(mut self, copy: bool) -> Self {
+        self.copy = copy;
+        self
+    }
+
+    /// Sets strings apart and dims comments, as Python.
+    #[must_use]
+    pub fn python(mut self) -> Self {
+        self.python = true;
+        self
+    }
+
+    /// Shows the well over the available width. Lines that are too long are cut with "…". Returns whether it was copied.
+    pub fn show(self, ui: &mut Ui) -> bool {
+        let t = Tokens::of(ui);
+        let lines: Vec<&str> = self.text.lines().collect();
+        let pad = if lines.len() > 1 { vec2(12.0, 10.0) } else { vec2(10.0, 5.0) };
+        let size = vec2(ui.available_width(), lines.len().max(1) as f32 * 20.0 + 2.0 * pad.y);
+        let (rect, response) = ui.allocate_exact_size(size, Sense::hover());
+        response.widget_info(|| WidgetInfo::labeled(Role::Label, true, self.text));
+        let fill = if t.dark { t.s0 } else { t.s2 };
+        ui.painter().rect(rect, RADIUS_CONTROL, fill, Stroke::new(1.0, t.line), StrokeKind::Inside);
+        let room = if self.copy { 28.0 } else { 0.0 };
+        let gutter = self.number.map_or(0.0, |n| {
+            let last = (n + lines.len() as u32).to_string();
+            label::width(ui.painter(), &last, Type::Mono) + 14.0
+        });
+        for (i, line) in lines.iter().enumerate() {
+            let y = rect.top() + pad.y + 10.0 + 20.0 * i as f32;
+            if let Some(number) = self.number {
+                let at = Rect::from_min_max(pos2(rect.left() + pad.x, y - 8.0), pos2(rect.left() + pad.x + gutter, y + 8.0));
+                label::text_in(ui.painter(), at, &(number + i as u32).to_string(), Type::Mono, t.text3);
+            }
+            let left = rect.left() + pad.x + gutter;
+            let galley = ui.painter().layout_job(self.job(line, t, rect.right() - pad.x - room - left));
+            ui.painter().galley(pos2(left, y - galley.size().y / 2.0), galley, t.text1);
+        }
+        self.copy && self.copy_button(ui, rect, pad.y)
+    }
+
+    fn copy_button(&self, ui: &mut Ui, rect: Rect, pad: f32) -> bool {
+        let t = Tokens::of(ui);
+        let place = Rect::from_center_size(pos2(rect.right() - 16.0, rect.top() + pad + 10.0), vec2(22.0, 20.0));
+        let response: Response = ui.interact(place, ui.scope_id().with(("copy", self.text)), Sense::click());
+        response.widget_info(|| WidgetInfo::labeled(Role::Button, true, "Copy"));
+        if response.hovered() {
+            ui.painter().rect_filled(place, RADIUS_CONTROL, t.s4);
+        }
+        let ink = if response.hovered() { t.text1 } else { t.text2 };
+        Icon::Copy.paint(ui.painter(), place.center(), 13.0, ink);
+        super::button::focus_ring(ui, &response, RADIUS_CONTROL);
+        let clicked = response.clicked();
+        if clicked {
+            ui.copy_text(self.text.to_owned());
+        }
+        response.on_hover_text("Copy");
+        clicked
+    }
+
+    fn job(&self, line: &str, t: &Tokens, width: f32) -> LayoutJob {
+        let mut job = LayoutJob::default();
+        let mut add = |text: &str, colour: Color32| job.append(text, 0.0, TextFormat::simple(Type::Mono.font(), colour));
+        if self.python {
+            for (text, kind) in python_pieces(line) {
+                add(text, [t.text1, t.amber, t.text3][kind as usize]);
+            }
+        } else {
+            add(line, t.text1);
+        }
+        job.wrap.max_width = width.max(0.0);
+        job.wrap.max_rows = 1;
+        job.wrap.break_anywhere = true;
+        job
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Python {
+    Code = 0,
+    Text = 1,
+    Comment = 2,
+}
+
+/// Splits a line of Python into code, strings and a comment. Good for short examples, not a parser.
+fn python_pieces(line: &str) -> Vec<(&str, Python)> {
+    let mut out = Vec::new();
+    let (mut start, mut quote) = (0, None);
+    for (i, c) in line.char_indices() {
+        match (quote, c) {
+            (None, '#') => {
+                out.push((&line[start..i], Python::Code));
+                out.push((&line[i..], Python::Comment));
+                return out.into_iter().filter(|(text, _)| !text.is_empty()).collect();
+            }
+            (None, '"' | '\'') => {
+                out.push((&line[start..i], Python::Code));
+                (start, quote) = (i, Some(c));
+            }
+            (Some(q), c) if c == q => {
+                out.push((&line[start..=i], Python::Text));
+                (start, quote) = (i + 1, None);
+            }
+            _ => {}
+        }
+    }
+    out.push((&line[start..], if quote.is_some() { Python::Text } else { Python::Code }));
+    out.into_iter().filter(|(text, _)| !text.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Python::*;
+
+    #[test]
+    fn strings_and_comments_are_set_apart() {
+        assert_eq!(
+            python_pieces("mem._dump(\"run.pickle\")  # last"),
+            [("mem._dump(", Code), ("\"run.pickle\"", Text), (")  ", Code), ("# last", Comment)]
+        );
+        assert_eq!(python_pieces("a = '#no'"), [("a = ", Code), ("'#no'", Text)]);
+        assert_eq!(python_pieces("a = \"open"), [("a = ", Code), ("\"open", Text)]);
+        assert_eq!(python_pieces(""), []);
+    }
+}

@@ -1,0 +1,101 @@
+//! Text fields: 22 high, 1 px line, an icon and a hint.
+
+use super::icons::Icon;
+use crate::app::theme::visuals::RADIUS_CONTROL;
+use crate::app::theme::{Tokens, Type};
+use egui::{Align, Layout, Margin, Rect, Response, Role, Stroke, StrokeKind, TextEdit, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+
+/// A one-line text field.
+pub struct Field<'a> {
+    name: &'a str,
+    hint: &'a str,
+    icon: Option<Icon>,
+    width: f32,
+    height: f32,
+    mono: bool,
+    invalid: bool,
+}
+
+impl<'a> Field<'a> {
+    /// A field 200 wide; `name` is its accessible name and, unless [`Self::hint`] is set, its hint.
+    #[must_use]
+    pub fn new(name: &'a str) -> Self {
+        Self { name, hint: name, icon: None, width: 200.0, height: 22.0, mono: false, invalid: false }
+    }
+
+    /// What it says while empty.
+    #[must_use]
+    pub fn hint(mut self, hint: &'a str) -> Self {
+        self.hint = hint;
+        self
+    }
+
+    /// An icon at its left.
+    #[must_use]
+    pub fn icon(mut self, icon: Icon) -> Self {
+        self.icon = Some(icon);
+        self
+    }
+
+    /// Its width.
+    #[must_use]
+    pub fn width(mut self, width: f32) -> Self {
+        self.width = width;
+        self
+    }
+
+    /// 20 high, for pane headers.
+    #[must_use]
+    pub fn small(mut self) -> Self {
+        self.height = 20.0;
+        self
+    }
+
+    /// Sets its text in the monospace face: sizes, settings, paths.
+    #[must_use]
+    pub fn mono(mut self) -> Self {
+        self.mono = true;
+        self
+    }
+
+    /// Outlines it in `text2`: what it holds can not be read. A sentence under it says why.
+    #[must_use]
+    pub fn invalid(mut self, invalid: bool) -> Self {
+        self.invalid = invalid;
+        self
+    }
+
+    /// Shows the field. The response is the text field's: `changed()`, `lost_focus()`.
+    pub fn show(self, ui: &mut Ui, text: &mut String) -> Response {
+        let t = Tokens::of(ui);
+        let (rect, _) = ui.allocate_exact_size(vec2(self.width, self.height), egui::Sense::hover());
+        let left = if self.icon.is_some() { 24.0 } else { 6.0 };
+        let inner = Rect::from_min_max(pos2(rect.left() + left, rect.top()), pos2(rect.right() - 6.0, rect.bottom()));
+        ui.painter().rect_filled(rect, RADIUS_CONTROL, t.s1);
+        let builder = UiBuilder::new().id_salt(self.name).max_rect(inner).layout(Layout::left_to_right(Align::Center));
+        let mut child = ui.new_child(builder);
+        let kind = if self.mono { Type::Mono } else { Type::Body };
+        let edit = TextEdit::singleline(text)
+            .id_salt(self.name)
+            .font(kind.font())
+            .frame(egui::Frame::NONE)
+            .margin(Margin::ZERO)
+            .desired_width(inner.width())
+            .text_color(t.text1)
+            .hint_text(kind.text(self.hint).color(t.text3));
+        let response = child.add(edit).accessible_name(self.name);
+        response.widget_info(|| WidgetInfo::labeled(Role::TextInput, true, self.name));
+        if let Some(icon) = self.icon {
+            icon.paint(ui.painter(), pos2(rect.left() + 13.0, rect.center().y), 14.0, t.text3);
+        }
+        let line = if response.has_focus() {
+            t.accent
+        } else if self.invalid {
+            t.text2
+        } else {
+            t.line
+        };
+        ui.painter().rect_stroke(rect, RADIUS_CONTROL, Stroke::new(1.0, line), StrokeKind::Inside);
+        response
+    }
+}

@@ -1,0 +1,122 @@
+//! Painting text at a place: aligned, cut with "…" when too wide.
+
+use crate::app::theme::Type;
+use egui::text::{LayoutJob, TextFormat, TextWrapping};
+use egui::{Align2, Color32, Galley, Painter, Pos2, Rect, Ui, pos2};
+use std::sync::Arc;
+
+/// Lays out one line of text, cut with "…" to `width` points.
+#[must_use]
+pub fn elided(painter: &Painter, text: &str, kind: Type, colour: Color32, width: f32) -> Arc<Galley> {
+    let mut job = LayoutJob::single_section(text.to_owned(), TextFormat::simple(kind.font(), colour));
+    job.wrap = TextWrapping { max_width: width.max(0.0), max_rows: 1, break_anywhere: true, overflow_character: Some('…') };
+    painter.layout_job(job)
+}
+
+/// Paints one line of text at `at` by `anchor`; gives the rectangle it covers.
+pub fn text(painter: &Painter, at: Pos2, anchor: Align2, text: &str, kind: Type, colour: Color32) -> Rect {
+    painter.text(at, anchor, text, kind.font(), colour)
+}
+
+/// Paints one line at the left of `rect`, centred on its height, cut to its width. Nothing is painted when fewer than
+/// three letters would fit. Gives the rectangle covered.
+pub fn text_in(painter: &Painter, rect: Rect, text: &str, kind: Type, colour: Color32) -> Rect {
+    let galley = elided(painter, text, kind, colour, rect.width());
+    let letters = galley.rows.first().map_or(0, |row| row.glyphs.len());
+    if galley.elided && letters < 4 {
+        return Rect::from_min_size(rect.left_center(), egui::Vec2::ZERO);
+    }
+    let at = pos2(rect.left(), rect.center().y - galley.size().y / 2.0);
+    let covered = Rect::from_min_size(at, galley.size());
+    painter.galley(at, galley, colour);
+    covered
+}
+
+/// As [`text_in`], right aligned.
+pub fn text_in_right(painter: &Painter, rect: Rect, text: &str, kind: Type, colour: Color32) -> Rect {
+    let galley = elided(painter, text, kind, colour, rect.width());
+    let at = pos2(rect.right() - galley.size().x, rect.center().y - galley.size().y / 2.0);
+    let covered = Rect::from_min_size(at, galley.size());
+    painter.galley(at, galley, colour);
+    covered
+}
+
+/// The width of one line of text, in points.
+#[must_use]
+pub fn width(painter: &Painter, text: &str, kind: Type) -> f32 {
+    painter.layout_no_wrap(text.to_owned(), kind.font(), Color32::PLACEHOLDER).size().x
+}
+
+/// A wrapped paragraph in the flow of a [`Ui`], with the type scale's line height.
+pub fn paragraph(ui: &mut Ui, text: &str, kind: Type, colour: Color32) -> egui::Response {
+    ui.add(egui::Label::new(kind.text(text).color(colour)).wrap())
+}
+
+/// A wrapped paragraph in which the pieces between `*` are strong (`text1`, Inter 500) and those between backquotes
+/// monospace: the verdict sentence with its figures.
+pub fn rich_paragraph(ui: &mut Ui, text: &str, kind: Type, colour: Color32, strong: Color32) -> egui::Response {
+    let mut job = LayoutJob::default();
+    job.wrap.max_width = ui.available_width();
+    for (piece, style) in pieces(text) {
+        let mut format = TextFormat::simple(kind.font(), colour);
+        match style {
+            Piece::Plain => {}
+            Piece::Strong => {
+                format.color = strong;
+                format.font_id = egui::FontId::new(kind.font().size, Type::Strong.font().family);
+            }
+            Piece::Code => {
+                format.font_id = egui::FontId::new(kind.font().size - 1.0, Type::Mono.font().family);
+                format.valign = egui::Align::Center;
+            }
+        }
+        format.line_height = Some(kind.line());
+        job.append(piece, 0.0, format);
+    }
+    ui.add(egui::Label::new(job).wrap())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Piece {
+    Plain,
+    Strong,
+    Code,
+}
+
+fn pieces(text: &str) -> Vec<(&str, Piece)> {
+    let mut out = Vec::new();
+    let mut rest = text;
+    while let Some(open) = rest.find(['*', '`']) {
+        let mark = rest.as_bytes()[open] as char;
+        let Some(length) = rest[open + 1..].find(mark) else { break };
+        if open > 0 {
+            out.push((&rest[..open], Piece::Plain));
+        }
+        let style = if mark == '*' { Piece::Strong } else { Piece::Code };
+        out.push((&rest[open + 1..open + 1 + length], style));
+        rest = &rest[open + length + 2..];
+    }
+    if !rest.is_empty() {
+        out.push((rest, Piece::Plain));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_split_a_sentence() {
+        assert_eq!(
+            pieces("*500 MiB* was asked for, see `run.pickle` and 2 * 3"),
+            [
+                ("500 MiB", Piece::Strong),
+                (" was asked for, see ", Piece::Plain),
+                ("run.pickle", Piece::Code),
+                (" and 2 * 3", Piece::Plain)
+            ]
+        );
+        assert_eq!(pieces(""), []);
+    }
+}

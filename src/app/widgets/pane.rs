@@ -1,0 +1,157 @@
+//! The furniture of a pane: its header, sections, empty states, the line that shows progress.
+
+use super::button::icon_button;
+use super::code::CodeWell;
+use super::icons::Icon;
+use super::label;
+use crate::app::theme::visuals::{HEADER_HEIGHT, PAD_PANE, PAD_ROW};
+use crate::app::theme::{Tokens, Type};
+use egui::{
+    Align, Layout, Popup, PopupCloseBehavior, Rect, Response, Role, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, vec2,
+};
+
+/// A pane's header: title, caption, controls at the right, "?" that explains the picture.
+pub struct PaneHeader<'a> {
+    title: &'a str,
+    caption: &'a str,
+    red: bool,
+    help: Option<Box<dyn FnOnce(&mut Ui) + 'a>>,
+}
+
+impl<'a> PaneHeader<'a> {
+    /// A header with a title only.
+    #[must_use]
+    pub fn new(title: &'a str) -> Self {
+        Self { title, caption: "", red: false, help: None }
+    }
+
+    /// What is seen, beside the title: "at the OOM · 54 segments of 20 MiB".
+    #[must_use]
+    pub fn caption(mut self, caption: &'a str) -> Self {
+        self.caption = caption;
+        self
+    }
+
+    /// Writes the title in red: this pane is about an out-of-memory error.
+    #[must_use]
+    pub fn red(mut self, red: bool) -> Self {
+        self.red = red;
+        self
+    }
+
+    /// The legend and gestures of this picture, shown by a "?" at the right end. Use the `legend` module
+    /// in it.
+    #[must_use]
+    pub fn help(mut self, help: impl FnOnce(&mut Ui) + 'a) -> Self {
+        self.help = Some(Box::new(help));
+        self
+    }
+
+    /// Shows the header over the full width. `controls` are laid out from the right end: the first one is rightmost.
+    /// The response is the header's own: a double click maximises the pane.
+    pub fn show(self, ui: &mut Ui, controls: impl FnOnce(&mut Ui)) -> Response {
+        let t = Tokens::of(ui);
+        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), HEADER_HEIGHT), Sense::click());
+        response.widget_info(|| WidgetInfo::labeled(Role::Label, true, self.title));
+        ui.painter().rect_filled(rect, 0, t.s2);
+        ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, Stroke::new(1.0, t.line));
+        let inner = Rect::from_min_max(pos2(rect.left() + PAD_ROW, rect.top()), pos2(rect.right() - 10.0, rect.bottom() - 1.0));
+        let mut right = ui.new_child(
+            UiBuilder::new().id_salt((self.title, "controls")).max_rect(inner).layout(Layout::right_to_left(Align::Center)),
+        );
+        right.spacing_mut().item_spacing.x = 8.0;
+        if let Some(help) = self.help {
+            let name = format!("Explain {}", self.title);
+            let button = icon_button(&mut right, Icon::Help, &name);
+            Popup::menu(&button).close_behavior(PopupCloseBehavior::CloseOnClickOutside).gap(4.0).show(|ui| {
+                ui.set_max_width(360.0);
+                egui::Frame::NONE.inner_margin(8.0).show(ui, help);
+            });
+        }
+        controls(&mut right);
+        let free = right.min_rect().left().min(inner.right());
+        let ink = if self.red { t.red } else { t.text1 };
+        let title = label::text_in(
+            ui.painter(),
+            Rect::from_min_max(inner.min, pos2((free - 8.0).max(inner.left()), inner.bottom())),
+            self.title,
+            Type::Title,
+            ink,
+        );
+        let room = Rect::from_min_max(pos2(title.right() + 8.0, inner.top()), pos2(free - 8.0, inner.bottom()));
+        if room.width() > 24.0 && !self.caption.is_empty() {
+            label::text_in(ui.painter(), room, self.caption, Type::Caption, t.text3);
+        }
+        response
+    }
+}
+
+/// The caption of a section inside a pane, with a 1 px line above it unless it is the pane's first: 10 above, 12 below
+/// the line. `trailing` stands at the right end.
+pub fn section(ui: &mut Ui, title: &str, trailing: &str, first: bool) -> Response {
+    let t = Tokens::of(ui);
+    if !first {
+        ui.add_space(10.0);
+        rule(ui);
+    }
+    ui.add_space(if first { 10.0 } else { 12.0 });
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 16.0), Sense::hover());
+    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, title));
+    let inner = rect.shrink2(vec2(PAD_PANE, 0.0));
+    label::text_in(ui.painter(), inner, title, Type::Caption, t.text3);
+    if !trailing.is_empty() {
+        label::text_in_right(ui.painter(), inner, trailing, Type::Caption, t.text3);
+    }
+    ui.add_space(6.0);
+    response
+}
+
+/// A 1 px line over the full width.
+pub fn rule(ui: &mut Ui) {
+    let t = Tokens::of(ui);
+    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 1.0), Sense::hover());
+    ui.painter().rect_filled(rect, 0, t.line);
+}
+
+/// Contents indented by a pane's padding on both sides.
+pub fn padded<R>(ui: &mut Ui, contents: impl FnOnce(&mut Ui) -> R) -> R {
+    egui::Frame::NONE.inner_margin(egui::Margin::symmetric(PAD_PANE as i8, 0)).show(ui, contents).inner
+}
+
+/// The 2 px accent line of work in progress, over the top of `rect` (a pane's body). `None` is work without a known end:
+/// the whole line, dimmed.
+pub fn progress_line(ui: &Ui, rect: Rect, share: Option<f32>) {
+    let t = Tokens::of(ui);
+    let line = Rect::from_min_size(rect.min, vec2(rect.width(), 2.0));
+    match share {
+        Some(share) => {
+            ui.painter().rect_filled(line, 0, t.accentbg);
+            let done = Rect::from_min_size(line.min, vec2(line.width() * share.clamp(0.0, 1.0), 2.0));
+            ui.painter().rect_filled(done, 0, t.accent);
+        }
+        None => {
+            ui.painter().rect_filled(line, 0, Tokens::at(t.accent, 0.5));
+        }
+    }
+}
+
+/// What stands where a picture would be when there is nothing to draw: one sentence what is missing, and the one line
+/// that would record it.
+pub fn empty_state(ui: &mut Ui, sentence: &str, line_to_copy: Option<&str>) {
+    let t = Tokens::of(ui);
+    let width = ui.available_width().min(480.0);
+    let height = if line_to_copy.is_some() { 72.0 } else { 20.0 };
+    let space = ((ui.available_height() - height) / 2.0).clamp(12.0, 160.0);
+    ui.add_space(space);
+    ui.horizontal(|ui| {
+        ui.add_space(((ui.available_width() - width) / 2.0).max(PAD_PANE));
+        ui.vertical(|ui| {
+            ui.set_width(width - 2.0 * PAD_PANE);
+            label::paragraph(ui, sentence, Type::Lead, t.text2);
+            if let Some(line) = line_to_copy {
+                ui.add_space(10.0);
+                CodeWell::new(line).copy(true).show(ui);
+            }
+        });
+    });
+}

@@ -1,0 +1,193 @@
+//! Rows: key and value, term and definition, list rows with the accent edge.
+
+use super::button::focus_ring;
+use super::label;
+use crate::app::theme::visuals::{PAD_PANE, PAD_ROW, ROW};
+use crate::app::theme::{Tokens, Type};
+use egui::{Align, Color32, Layout, Rect, Response, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+
+/// A label and a figure: the label left in `text2`, the figure right aligned in the monospace face. 20 high.
+pub struct KeyValue<'a> {
+    label: &'a str,
+    value: &'a str,
+    at: Option<f32>,
+    colour: Option<Color32>,
+    strong: bool,
+    pad: f32,
+}
+
+impl<'a> KeyValue<'a> {
+    /// A row with this label and figure.
+    #[must_use]
+    pub fn new(label: &'a str, value: &'a str) -> Self {
+        Self { label, value, at: None, colour: None, strong: false, pad: PAD_PANE }
+    }
+
+    /// Left aligns the value `x` points from the row's left edge, as the Inspector does; otherwise it stands at the right end.
+    #[must_use]
+    pub fn at(mut self, x: f32) -> Self {
+        self.at = Some(x);
+        self
+    }
+
+    /// Colours the value (red: out of memory; `text3`: stale or "not recorded").
+    #[must_use]
+    pub fn colour(mut self, colour: Color32) -> Self {
+        self.colour = Some(colour);
+        self
+    }
+
+    /// Sets label and value in `text1`: the row that decides.
+    #[must_use]
+    pub fn strong(mut self) -> Self {
+        self.strong = true;
+        self
+    }
+
+    /// Padding at both sides, 16 unless set.
+    #[must_use]
+    pub fn pad(mut self, pad: f32) -> Self {
+        self.pad = pad;
+        self
+    }
+
+    /// Shows the row over the full width. What does not fit is cut and shown whole on hover.
+    pub fn show(self, ui: &mut Ui) -> Response {
+        let t = Tokens::of(ui);
+        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
+        response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{}: {}", self.label, self.value)));
+        let inner = rect.shrink2(vec2(self.pad, 0.0));
+        let p = ui.painter();
+        let ink = self.colour.unwrap_or(t.text1);
+        let value = label::elided(p, self.value, Type::Mono, ink, inner.width() * 0.75);
+        let x = self.at.map_or(inner.right() - value.size().x, |x| rect.left() + x);
+        let value = if self.at.is_some() { label::elided(p, self.value, Type::Mono, ink, inner.right() - x) } else { value };
+        let room = Rect::from_min_max(inner.min, pos2(x - 8.0, inner.bottom()));
+        let (kind, label_ink) = if self.strong { (Type::Strong, t.text1) } else { (Type::Body, t.text2) };
+        label::text_in(p, room, self.label, kind, label_ink);
+        let cut = value.elided;
+        p.galley(pos2(x, inner.center().y - value.size().y / 2.0), value, ink);
+        if cut { response.on_hover_text(self.value) } else { response }
+    }
+}
+
+/// [`KeyValue`] with nothing special.
+pub fn key_value(ui: &mut Ui, label: &str, value: &str) -> Response {
+    KeyValue::new(label, value).show(ui)
+}
+
+/// A term in `text1` and its explanation, wrapped, from `at` points on: "hole   free space between blocks".
+pub fn definition(ui: &mut Ui, term: &str, text: &str, at: f32) {
+    let t = Tokens::of(ui);
+    let width = ui.available_width();
+    let galley = {
+        let mut job = egui::text::LayoutJob::default();
+        let mut format = egui::text::TextFormat::simple(Type::Body.font(), t.text2);
+        format.line_height = Some(Type::Body.line());
+        job.append(text, 0.0, format);
+        job.wrap.max_width = (width - at).max(20.0);
+        ui.painter().layout_job(job)
+    };
+    let (rect, response) = ui.allocate_exact_size(vec2(width, galley.size().y.max(16.0) + 6.0), Sense::hover());
+    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{term}: {text}")));
+    let first = Rect::from_min_max(pos2(rect.left(), rect.top() + 3.0), pos2(rect.left() + at - 8.0, rect.top() + 19.0));
+    label::text_in(ui.painter(), first, term, Type::Strong, t.text1);
+    ui.painter().galley(pos2(rect.left() + at, rect.top() + 3.0), galley, t.text2);
+}
+
+/// A row of a list that can be chosen: accent fill and edge when selected, a quiet fill under the pointer.
+pub struct ListRow<'a> {
+    name: &'a str,
+    height: f32,
+    selected: bool,
+    edge: Option<Color32>,
+    fill: Option<Color32>,
+    line: bool,
+    pad: f32,
+}
+
+impl<'a> ListRow<'a> {
+    /// A row 24 high; `name` is its accessible name.
+    #[must_use]
+    pub fn new(name: &'a str) -> Self {
+        Self { name, height: ROW, selected: false, edge: None, fill: None, line: false, pad: PAD_ROW }
+    }
+
+    /// Its height: 20 dense, 24, 32 to 36 with a bar, 52 with two lines.
+    #[must_use]
+    pub fn height(mut self, height: f32) -> Self {
+        self.height = height;
+        self
+    }
+
+    /// Whether it holds the selection.
+    #[must_use]
+    pub fn selected(mut self, selected: bool) -> Self {
+        self.selected = selected;
+        self
+    }
+
+    /// A 3 px edge in another colour than the accent (red: out of memory), also when not selected.
+    #[must_use]
+    pub fn edge(mut self, colour: Color32) -> Self {
+        self.edge = Some(colour);
+        self
+    }
+
+    /// A fill of its own when not selected.
+    #[must_use]
+    pub fn fill(mut self, colour: Color32) -> Self {
+        self.fill = Some(colour);
+        self
+    }
+
+    /// A 1 px line under it.
+    #[must_use]
+    pub fn line(mut self) -> Self {
+        self.line = true;
+        self
+    }
+
+    /// Padding at both sides, 12 unless set.
+    #[must_use]
+    pub fn pad(mut self, pad: f32) -> Self {
+        self.pad = pad;
+        self
+    }
+
+    /// Shows the row over the full width. `contents` are laid out left to right, centred on its height.
+    pub fn show(self, ui: &mut Ui, contents: impl FnOnce(&mut Ui)) -> Response {
+        let pad = self.pad;
+        let name = self.name;
+        let response = self.show_painted(ui);
+        let inner = response.rect.shrink2(vec2(pad, 0.0));
+        let builder = UiBuilder::new().id_salt(name).max_rect(inner).layout(Layout::left_to_right(Align::Center));
+        contents(&mut ui.new_child(builder));
+        response
+    }
+
+    /// Shows the row without contents; paint them over `response.rect`.
+    pub fn show_painted(self, ui: &mut Ui) -> Response {
+        let t = Tokens::of(ui);
+        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), self.height), Sense::click());
+        response.widget_info(|| WidgetInfo::selected(Role::ListItem, ui.is_enabled(), self.selected, self.name));
+        let p = ui.painter();
+        let fill = match (self.selected, self.fill) {
+            (true, _) => Some(t.accentbg),
+            (false, Some(fill)) => Some(fill),
+            (false, None) => response.hovered().then_some(t.s2),
+        };
+        if let Some(fill) = fill {
+            p.rect_filled(rect, 0, fill);
+        }
+        let edge = self.edge.or(self.selected.then_some(t.accent));
+        if let Some(edge) = edge {
+            p.rect_filled(Rect::from_min_size(rect.min, vec2(3.0, rect.height())), 0, edge);
+        }
+        if self.line {
+            p.hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
+        }
+        focus_ring(ui, &response, 0);
+        response
+    }
+}

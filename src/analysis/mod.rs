@@ -1,3 +1,20 @@
 //! A recording to derived tables: pure functions, no IO, no screen.
+//!
+//! [`DeviceTables`] is the base every view and report stands on: one row an allocation ([`Lifetimes`]), the segments and
+//! blocks at any event ([`StateIndex`]), and the four memory curves ([`Curves`]).
 
+pub mod curves;
 pub mod explain;
+pub mod lifetimes;
+mod placement;
+mod pyramid;
+mod runs;
+pub mod state;
+pub mod strata;
+pub mod tables;
+
+pub use curves::{Cell, Curves, Quantity};
+pub use lifetimes::{Lifetime, LifetimeId, Lifetimes, NO_EVENT};
+pub use state::{BlockAt, SegmentAt, State, StateIndex, Totals};
+pub use strata::{Strata, StrataColumn, StrataRun, strata};
+pub use tables::DeviceTables;

@@ -1,0 +1,387 @@
+//! [`Curves`]: reserved, active, allocated and requested bytes over the events, exact at every zoom.
+//!
+//! Nothing is stored for a single event. Extremes and the last value are kept for every 64 events, with a pyramid above;
+//! finer values are recomputed from the events themselves.
+
+use rayon::prelude::*;
+
+use super::pyramid::{Pyramid, Span};
+use super::runs::RunTimeline;
+use super::{LifetimeId, Lifetimes, NO_EVENT};
+use crate::model::{Action, Cancelled, DeviceRecording, Progress};
+
+/// Events in a base cell.
+const CELL: usize = 64;
+
+/// What one pixel column shows of a curve: all values after the events it covers.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// Lowest value.
+    pub min: u64,
+    /// Highest value: never lost.
+    pub max: u64,
+    /// The value after the last event.
+    pub last: u64,
+    /// Number of events; 0 when the value was carried over.
+    pub count: u32,
+}
+
+/// Which curve.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Quantity {
+    /// Segments: PyTorch's `reserved_bytes`.
+    Reserved,
+    /// Whole blocks from `alloc` to `free_completed`: `active_bytes`.
+    Active,
+    /// Whole blocks from `alloc` to `free_requested`: `allocated_bytes`.
+    Allocated,
+    /// Requested bytes from `alloc` to `free_completed`: `requested_bytes`, and what memory_viz draws.
+    #[default]
+    Requested,
+}
+
+impl Quantity {
+    /// All four, in the order of [`Totals`](super::Totals).
+    pub const ALL: [Quantity; 4] = [Quantity::Reserved, Quantity::Active, Quantity::Allocated, Quantity::Requested];
+
+    /// `reserved`, `active`, `allocated`, `requested`: stable, used in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Quantity::Reserved => "reserved",
+            Quantity::Active => "active",
+            Quantity::Allocated => "allocated",
+            Quantity::Requested => "requested",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Curve {
+    start: u64,
+    end: u64,
+    peak: u64,
+    peak_event: u32,
+    /// The value after each cell's last event.
+    last: Vec<u64>,
+    spans: Pyramid,
+}
+
+/// The four curves of one device. About 7 bytes for four events.
+#[derive(Clone, Debug, Default)]
+pub struct Curves {
+    curves: [Curve; 4],
+    blocks_exact: bool,
+    reserved_exact: bool,
+}
+
+/// What `event` adds to each curve, in bytes.
+#[inline]
+fn deltas(dev: &DeviceRecording, lifetimes: &Lifetimes, event: u32) -> [i64; 4] {
+    let i = event as usize;
+    let mut d = [0i64; 4];
+    match dev.events.action[i] {
+        Action::Alloc => {
+            let block = lifetimes.block_size(lifetimes.of_event(event)) as i64;
+            d = [0, block, block, dev.events.size[i] as i64];
+            if !lifetimes.lost().is_empty() {
+                subtract_lost(dev, lifetimes, event, &mut d);
+            }
+        }
+        Action::FreeRequested => {
+            let id = lifetimes.of_event(event);
+            if id.is_some() && lifetimes.free_requested(id) == event && !lifetimes.pending_at_start(id) {
+                d[2] = -(lifetimes.block_size(id) as i64);
+            }
+        }
+        Action::FreeCompleted => {
+            let id = lifetimes.of_event(event);
+            if id.is_some() && lifetimes.gone(id) == event {
+                let block = lifetimes.block_size(id) as i64;
+                d[1] = -block;
+                if lifetimes.free_requested(id) == event && !lifetimes.pending_at_start(id) {
+                    d[2] = -block;
+                }
+                d[3] = -(lifetimes.requested(dev, id) as i64);
+            }
+        }
+        Action::SegmentAlloc | Action::SegmentMap => d[0] = dev.events.size[i] as i64,
+        Action::SegmentFree | Action::SegmentUnmap => d[0] = -(dev.events.size[i] as i64),
+        Action::Snapshot | Action::Oom | Action::Annotate | Action::Unknown => {}
+    }
+    d
+}
+
+#[cold]
+fn subtract_lost(dev: &DeviceRecording, lifetimes: &Lifetimes, event: u32, d: &mut [i64; 4]) {
+    let lost = lifetimes.lost();
+    let from = lost.partition_point(|l| l.0 < event);
+    for &(_, id) in lost[from..].iter().take_while(|l| l.0 == event) {
+        let id = LifetimeId(id);
+        let block = lifetimes.block_size(id) as i64;
+        d[1] -= block;
+        if lifetimes.free_requested(id) == event && !lifetimes.pending_at_start(id) {
+            d[2] -= block;
+        }
+        d[3] -= lifetimes.requested(dev, id) as i64;
+    }
+}
+
+/// Extremes and last values of one stretch of events, relative to its beginning.
+struct Chunk {
+    /// One entry a cell: lowest, highest, last.
+    cells: Vec<[(i64, i64, i64); 4]>,
+    /// Highest value and where, for each curve.
+    peaks: [(i64, u32); 4],
+}
+
+impl Curves {
+    pub(crate) fn build(
+        dev: &DeviceRecording,
+        lifetimes: &Lifetimes,
+        runs: &RunTimeline,
+        progress: &Progress,
+    ) -> Result<Self, Cancelled> {
+        const CHUNK: usize = CELL * 4096;
+        let len = dev.events.len();
+        let starts = start_values(dev, lifetimes, runs);
+        let chunks: Vec<Chunk> = (0..len.div_ceil(CHUNK))
+            .into_par_iter()
+            .map(|n| {
+                progress.check()?;
+                Ok(chunk(dev, lifetimes, n * CHUNK, ((n + 1) * CHUNK).min(len)))
+            })
+            .collect::<Result<_, Cancelled>>()?;
+        let mut curves: [Curve; 4] = Default::default();
+        for (q, curve) in curves.iter_mut().enumerate() {
+            let mut value = starts[q];
+            let cells = len.div_ceil(CELL);
+            let (mut spans, mut last) = (Vec::with_capacity(cells), Vec::with_capacity(cells));
+            let (mut peak, mut peak_event) = (value, NO_EVENT);
+            for chunk in &chunks {
+                let (high, event) = chunk.peaks[q];
+                if value + high > peak {
+                    (peak, peak_event) = (value + high, event);
+                }
+                for cell in &chunk.cells {
+                    let (low, high, end) = cell[q];
+                    spans.push(Span { min: bytes(value + low), max: bytes(value + high) });
+                    last.push(bytes(value + end));
+                }
+                value += chunk.cells.last().map_or(0, |c| c[q].2);
+            }
+            *curve = Curve {
+                start: bytes(starts[q]),
+                end: bytes(value),
+                peak: bytes(peak),
+                peak_event,
+                last,
+                spans: Pyramid::build(spans),
+            };
+        }
+        let reserved_exact = dev.has_final_state && runs.mismatches == 0;
+        Ok(Curves { curves, blocks_exact: lifetimes.blocks_exact, reserved_exact })
+    }
+
+    fn curve(&self, q: Quantity) -> &Curve {
+        &self.curves[q as usize]
+    }
+
+    /// The value after `event`; [`NO_EVENT`] is before the first. Recomputes at most 63 events.
+    #[must_use]
+    pub fn at(&self, dev: &DeviceRecording, lifetimes: &Lifetimes, q: Quantity, event: u32) -> u64 {
+        if event == NO_EVENT {
+            return self.curve(q).start;
+        }
+        let event = (event as usize).min(dev.events.len().saturating_sub(1));
+        let mut walk = Walk::new(self, dev, lifetimes, q, event - event % CELL);
+        walk.to(event + 1);
+        bytes(walk.value)
+    }
+
+    /// The highest value and the first event that reached it; [`NO_EVENT`] when that was before the first event.
+    #[must_use]
+    pub fn peak(&self, q: Quantity) -> (u64, u32) {
+        (self.curve(q).peak, if self.curve(q).last.is_empty() { NO_EVENT } else { self.curve(q).peak_event })
+    }
+
+    /// The value after the last event.
+    #[must_use]
+    pub fn end(&self, q: Quantity) -> u64 {
+        self.curve(q).end
+    }
+
+    /// The value before the first event.
+    #[must_use]
+    pub fn start(&self, q: Quantity) -> u64 {
+        self.curve(q).start
+    }
+
+    /// True when the curve equals PyTorch's own counter. `Requested` depends on nothing but what was recorded; `Reserved`
+    /// on the end state; the others on every block's size.
+    #[must_use]
+    pub fn is_exact(&self, q: Quantity) -> bool {
+        match q {
+            Quantity::Reserved => self.reserved_exact,
+            Quantity::Active | Quantity::Allocated => self.blocks_exact,
+            Quantity::Requested => true,
+        }
+    }
+
+    /// One cell a pixel column. `bounds` has one more entry than there are columns, ascending event indices: column `i`
+    /// covers events `bounds[i]..bounds[i + 1]`. An empty column carries the value over. Peaks are never lost. Cost: at most
+    /// 64 events recomputed a column.
+    #[must_use]
+    pub fn columns(&self, dev: &DeviceRecording, lifetimes: &Lifetimes, q: Quantity, bounds: &[u32]) -> Vec<Cell> {
+        let len = dev.events.len();
+        let clamp = |b: u32| (b as usize).min(len);
+        let Some(first) = bounds.first().map(|&b| clamp(b)) else { return Vec::new() };
+        let mut walk = Walk::new(self, dev, lifetimes, q, first - first % CELL);
+        walk.to(first);
+        bounds
+            .windows(2)
+            .map(|w| {
+                let (from, to) = (clamp(w[0]), clamp(w[1]));
+                if to <= from {
+                    let value = bytes(walk.value);
+                    return Cell { min: value, max: value, last: value, count: 0 };
+                }
+                let span = walk.to(to);
+                Cell { min: span.min, max: span.max, last: bytes(walk.value), count: (to - from) as u32 }
+            })
+            .collect()
+    }
+
+    /// The highest value within events `from..to`, and the first event that reached it; `None` when the range is empty.
+    /// Cost: at most three cells recomputed.
+    #[must_use]
+    pub fn peak_in(&self, dev: &DeviceRecording, lifetimes: &Lifetimes, q: Quantity, from: u32, to: u32) -> Option<(u64, u32)> {
+        let (from, to) = (from as usize, (to as usize).min(dev.events.len()));
+        if from >= to {
+            return None;
+        }
+        let mut best: Option<(u64, u32)> = None;
+        let mut walk = Walk::new(self, dev, lifetimes, q, from - from % CELL);
+        walk.to(from);
+        let mut scan = |walk: &mut Walk<'_>, to: usize| {
+            while walk.event < to {
+                let event = walk.event as u32;
+                walk.to(walk.event + 1);
+                let value = bytes(walk.value);
+                if best.is_none_or(|(high, _)| value > high) {
+                    best = Some((value, event));
+                }
+            }
+        };
+        let (first_cell, last_cell) = (from.div_ceil(CELL), to / CELL);
+        if first_cell >= last_cell {
+            scan(&mut walk, to);
+            return best;
+        }
+        scan(&mut walk, first_cell * CELL);
+        if let Some(cell) = self.curve(q).spans.highest(first_cell, last_cell) {
+            let mut inside = Walk::new(self, dev, lifetimes, q, cell * CELL);
+            scan(&mut inside, (cell + 1) * CELL);
+        }
+        let mut tail = Walk::new(self, dev, lifetimes, q, last_cell * CELL);
+        scan(&mut tail, to);
+        best
+    }
+}
+
+/// A position in the events and the curve's value there.
+struct Walk<'a> {
+    curve: &'a Curve,
+    dev: &'a DeviceRecording,
+    lifetimes: &'a Lifetimes,
+    q: usize,
+    /// Events before this one are in `value`.
+    event: usize,
+    value: i64,
+}
+
+impl<'a> Walk<'a> {
+    /// At the beginning of a cell.
+    fn new(curves: &'a Curves, dev: &'a DeviceRecording, lifetimes: &'a Lifetimes, q: Quantity, event: usize) -> Self {
+        let curve = curves.curve(q);
+        let value = match event / CELL {
+            0 => curve.start,
+            cell => curve.last.get(cell - 1).copied().unwrap_or(curve.end),
+        };
+        Walk { curve, dev, lifetimes, q: q as usize, event, value: value as i64 }
+    }
+
+    fn step(&mut self, to: usize, span: &mut Span) {
+        while self.event < to {
+            self.value += deltas(self.dev, self.lifetimes, self.event as u32)[self.q];
+            *span = span.union(Span::of(bytes(self.value)));
+            self.event += 1;
+        }
+    }
+
+    /// Goes to `to`, over whole cells where it can; the extremes on the way.
+    fn to(&mut self, to: usize) -> Span {
+        let mut span = Span::EMPTY;
+        let (first_cell, last_cell) = (self.event.div_ceil(CELL), to / CELL);
+        if first_cell < last_cell {
+            self.step(first_cell * CELL, &mut span);
+            span = span.union(self.curve.spans.range(first_cell, last_cell));
+            self.event = last_cell * CELL;
+            self.value = self.curve.last.get(last_cell - 1).map_or(self.value, |&v| v as i64);
+        }
+        self.step(to, &mut span);
+        span
+    }
+}
+
+fn chunk(dev: &DeviceRecording, lifetimes: &Lifetimes, from: usize, to: usize) -> Chunk {
+    let mut cells = Vec::with_capacity((to - from).div_ceil(CELL));
+    let mut value = [0i64; 4];
+    let mut peaks = [(i64::MIN, NO_EVENT); 4];
+    let mut event = from;
+    while event < to {
+        let mut cell = [(i64::MAX, i64::MIN, 0); 4];
+        for at in event..(event + CELL).min(to) {
+            let d = deltas(dev, lifetimes, at as u32);
+            for q in 0..4 {
+                value[q] += d[q];
+                cell[q].0 = cell[q].0.min(value[q]);
+                cell[q].1 = cell[q].1.max(value[q]);
+                if value[q] > peaks[q].0 {
+                    peaks[q] = (value[q], at as u32);
+                }
+            }
+        }
+        for q in 0..4 {
+            cell[q].2 = value[q];
+        }
+        cells.push(cell);
+        event += CELL;
+    }
+    Chunk { cells, peaks }
+}
+
+/// The four values before the first event.
+fn start_values(dev: &DeviceRecording, lifetimes: &Lifetimes, runs: &RunTimeline) -> [i64; 4] {
+    let mut start = [0i64; 4];
+    for id in (0..lifetimes.initial_count() as u32).map(LifetimeId) {
+        let block = lifetimes.block_size(id) as i64;
+        start[1] += block;
+        start[2] += if lifetimes.pending_at_start(id) { 0 } else { block };
+        start[3] += lifetimes.requested(dev, id) as i64;
+    }
+    // What is reserved at the end, less what the trace added: right even where single segments could not be followed.
+    let end = if dev.has_final_state { dev.final_reserved() as i64 } else { 0 };
+    start[0] = if dev.has_final_state {
+        let net: i64 = runs.changes.iter().map(|c| deltas(dev, lifetimes, c.event)[0]).sum();
+        (end - net).max(0)
+    } else {
+        runs.initial.iter().map(|r| r.size as i64).sum()
+    };
+    start
+}
+
+/// A running sum that inconsistent input drove below zero shows as zero.
+fn bytes(value: i64) -> u64 {
+    value.max(0) as u64
+}

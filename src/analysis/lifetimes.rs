@@ -1,0 +1,615 @@
+//! [`Lifetimes`]: one row an allocation, from birth to the moment its memory became reusable.
+
+use std::sync::OnceLock;
+
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+
+use super::placement::{Before, Placement};
+use super::runs::{RunTimeline, known_pool};
+use crate::model::{Action, AllocConf, BlockState, Cancelled, DeviceRecording, PoolId, Progress, SizeClass, StackId, StreamId};
+
+/// No such event: before the first one as a birth, never as an end.
+pub const NO_EVENT: u32 = u32::MAX;
+
+/// Row in [`Lifetimes`]. Ids are in order of birth: blocks that were live before the trace come first, then allocations in
+/// event order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct LifetimeId(pub u32);
+
+impl LifetimeId {
+    /// No allocation.
+    pub const NONE: LifetimeId = LifetimeId(u32::MAX);
+
+    /// True unless this is [`LifetimeId::NONE`].
+    #[must_use]
+    pub fn is_some(self) -> bool {
+        self != Self::NONE
+    }
+}
+
+/// One allocation, by value: built from the compact columns and the event table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    /// Its row.
+    pub id: LifetimeId,
+    /// First byte.
+    pub address: u64,
+    /// Bytes the program asked for.
+    pub requested: u64,
+    /// Bytes of the whole block; certain where [`Lifetimes::blocks_exact`] says so.
+    pub block: u64,
+    /// The `alloc` event; [`NO_EVENT`] when it was live before the trace.
+    pub born: u32,
+    /// The `free_requested` event; [`NO_EVENT`] when the trace has none (see [`pending_at_start`](Self::pending_at_start)).
+    /// Where only a `free_completed` was recorded, that one.
+    pub free_requested: u32,
+    /// The `free_completed` event, or the `alloc` that reused the address without one; [`NO_EVENT`] when still held at the end.
+    pub gone: u32,
+    /// Where it was allocated; [`StackId::NONE`] when that was before the trace and the end state does not tell.
+    pub stack: StackId,
+    /// Where it was freed. PyTorch may have recorded the allocation's stack there (`context="alloc"`).
+    pub free_stack: StackId,
+    /// Its stream.
+    pub stream: StreamId,
+    /// Its pool: the event's, else that of the segment that holds it.
+    pub pool: PoolId,
+    /// Small or large requests.
+    pub class: SizeClass,
+    /// True when its free was requested before the first event: it only waits for another stream.
+    pub pending_at_start: bool,
+}
+
+/// A block that was live before the trace.
+#[derive(Clone, Copy, Debug)]
+struct Initial {
+    address: u64,
+    requested: u64,
+    /// The block's size when the end state tells it, else 0.
+    block: u64,
+    stack: StackId,
+    stream: StreamId,
+    pool: PoolId,
+    class: SizeClass,
+    pending: bool,
+}
+
+/// Block sizes: in units of 512 bytes, as the caching allocator cuts them, or in bytes where a source does not.
+#[derive(Clone, Debug)]
+enum BlockSizes {
+    Units(Vec<u32>),
+    Bytes(Vec<u64>),
+}
+
+const UNIT: u64 = 512;
+
+impl BlockSizes {
+    fn push(&mut self, size: u64) {
+        if let BlockSizes::Units(units) = self {
+            match u32::try_from(size / UNIT) {
+                Ok(n) if size.is_multiple_of(UNIT) => return units.push(n),
+                _ => *self = BlockSizes::Bytes(units.iter().map(|&n| u64::from(n) * UNIT).collect()),
+            }
+        }
+        if let BlockSizes::Bytes(bytes) = self {
+            bytes.push(size);
+        }
+    }
+
+    fn set(&mut self, at: usize, size: u64) {
+        if let BlockSizes::Units(units) = self {
+            match u32::try_from(size / UNIT) {
+                Ok(n) if size.is_multiple_of(UNIT) => {
+                    units[at] = n;
+                    return;
+                }
+                _ => *self = BlockSizes::Bytes(units.iter().map(|&n| u64::from(n) * UNIT).collect()),
+            }
+        }
+        if let BlockSizes::Bytes(bytes) = self {
+            bytes[at] = size;
+        }
+    }
+
+    #[inline]
+    fn get(&self, at: usize) -> u64 {
+        match self {
+            BlockSizes::Units(units) => units.get(at).map_or(0, |&n| u64::from(n) * UNIT),
+            BlockSizes::Bytes(bytes) => bytes.get(at).copied().unwrap_or(0),
+        }
+    }
+}
+
+/// Every allocation of one device: about 16 bytes a row, and 4 an event.
+#[derive(Debug)]
+pub struct Lifetimes {
+    initial: Vec<Initial>,
+    /// Birth of the rows after the initial ones.
+    born: Vec<u32>,
+    free_requested: Vec<u32>,
+    gone: Vec<u32>,
+    blocks: BlockSizes,
+    /// Lifetime of each event.
+    by_event: Vec<u32>,
+    /// Lifetimes that ended because their address was allocated again: event, lifetime.
+    lost: Vec<(u32, u32)>,
+    /// Pools of the rows after the initial ones, where events do not name them and there is more than one.
+    pools: Vec<PoolId>,
+    /// Row ids grouped by a hash of their address; built when first asked for.
+    by_address: OnceLock<(Vec<u32>, Vec<u32>)>,
+    /// True when every block size is certain: the settings are known, the trace and the end state agree everywhere, and no
+    /// block from before the trace was freed with slack that nothing shows.
+    pub blocks_exact: bool,
+    /// Frees of addresses where nothing was live.
+    pub unmatched_frees: u64,
+    /// Events and end-state blocks that do not follow from the block list replayed so far.
+    pub mismatches: u64,
+    /// Blocks from before the trace that were freed while the end of their block was a guess (at most 1 MiB off each).
+    pub guessed_blocks: u64,
+}
+
+impl Lifetimes {
+    pub(crate) fn build(dev: &DeviceRecording, timeline: &RunTimeline, progress: &Progress) -> Result<Self, Cancelled> {
+        let starts_empty = dev.has_final_state && timeline.initial.is_empty();
+        if starts_empty {
+            let whole = Self::scan(dev, timeline, Vec::new(), progress)?;
+            if whole.unmatched_frees == 0 {
+                return Ok(whole);
+            }
+        }
+        let initial = find_initial(dev, timeline, progress)?;
+        Self::scan(dev, timeline, initial, progress)
+    }
+
+    fn scan(
+        dev: &DeviceRecording,
+        timeline: &RunTimeline,
+        initial: Vec<Initial>,
+        progress: &Progress,
+    ) -> Result<Self, Cancelled> {
+        let events = &dev.events;
+        let conf = &dev.settings.conf;
+        let mut placement = Placement::new(conf, events.sizes_are_blocks);
+        for run in &timeline.initial {
+            placement.add_run(run);
+        }
+        let count = initial.len();
+        let wants_pools = dev.pools.len() > 1 && events.pool.contains(&PoolId::UNKNOWN);
+        let mut rows = Lifetimes {
+            born: Vec::with_capacity(events.len() / 3),
+            free_requested: Vec::with_capacity(count + events.len() / 3),
+            gone: Vec::with_capacity(count + events.len() / 3),
+            blocks: BlockSizes::Units(Vec::with_capacity(count + events.len() / 3)),
+            by_event: Vec::with_capacity(events.len()),
+            lost: Vec::new(),
+            pools: Vec::new(),
+            by_address: OnceLock::new(),
+            blocks_exact: false,
+            unmatched_frees: 0,
+            mismatches: 0,
+            guessed_blocks: 0,
+            initial,
+        };
+        let mut before = Vec::with_capacity(count);
+        for (id, block) in rows.initial.iter().enumerate() {
+            let is_known = block.block > 0 || events.sizes_are_blocks;
+            let least = if events.sizes_are_blocks { block.requested } else { conf.round_size(block.requested) };
+            let size = if block.block > 0 { block.block } else { least };
+            rows.free_requested.push(NO_EVENT);
+            rows.gone.push(NO_EVENT);
+            rows.blocks.push(size);
+            before.push(Before { address: block.address, size, is_known, lifetime: id as u32, is_pending: block.pending });
+        }
+        before.sort_by_key(|b| b.address);
+        placement.add_before(&before);
+
+        let mut change = 0;
+        for (i, &action) in events.action.iter().enumerate() {
+            if i & 0xffff == 0 {
+                progress.check()?;
+            }
+            let event = i as u32;
+            let mut of_event = NO_EVENT;
+            match action {
+                Action::Alloc => {
+                    let id = rows.gone.len() as u32;
+                    let placed = placement.alloc(events.address[i], events.size[i], id);
+                    if placed.lost != NO_EVENT {
+                        rows.end(placed.lost, event);
+                        rows.lost.push((event, placed.lost));
+                    }
+                    rows.born.push(event);
+                    rows.free_requested.push(NO_EVENT);
+                    rows.gone.push(NO_EVENT);
+                    rows.blocks.push(placed.block);
+                    if wants_pools {
+                        rows.pools.push(placed.pool);
+                    }
+                    of_event = id;
+                }
+                Action::FreeRequested => {
+                    of_event = placement.free_requested(events.address[i]);
+                    match rows.free_requested.get_mut(of_event as usize) {
+                        Some(requested) if *requested == NO_EVENT => *requested = event,
+                        Some(_) => {}
+                        None => rows.unmatched_frees += 1,
+                    }
+                }
+                Action::FreeCompleted => {
+                    of_event = placement.free_completed(events.address[i]);
+                    if of_event == NO_EVENT {
+                        rows.unmatched_frees += 1;
+                    } else {
+                        rows.end(of_event, event);
+                    }
+                }
+                Action::Annotate => of_event = placement.lifetime_at(events.address[i]),
+                Action::SegmentAlloc | Action::SegmentMap => {
+                    placement.add_run(&timeline.run(dev, change, action == Action::SegmentMap));
+                    change += 1;
+                }
+                Action::SegmentFree => {
+                    placement.remove_run(events.address[i], events.size[i]);
+                    change += 1;
+                }
+                Action::SegmentUnmap => {
+                    placement.unmap(events.address[i], events.size[i]);
+                    change += 1;
+                }
+                Action::Snapshot | Action::Oom | Action::Unknown => {}
+            }
+            rows.by_event.push(of_event);
+        }
+        for &(id, size) in &placement.corrected {
+            rows.blocks.set(id as usize, size);
+        }
+        rows.mismatches = placement.mismatches + timeline.mismatches;
+        rows.guessed_blocks = placement.unresolved;
+        if dev.has_final_state {
+            rows.compare_with_end(dev, &placement);
+        }
+        let settings_matter = !rows.born.is_empty() || rows.initial.iter().any(|b| b.block == 0);
+        let replay_agrees = dev.has_final_state
+            && rows.mismatches == 0
+            && rows.guessed_blocks == 0
+            && rows.unmatched_frees == 0
+            && rows.lost.is_empty()
+            && (dev.settings.recorded || !settings_matter);
+        rows.blocks_exact = replay_agrees || events.sizes_are_blocks;
+        Ok(rows)
+    }
+
+    /// The lifetime's memory became reusable at `event`.
+    fn end(&mut self, id: u32, event: u32) {
+        let i = id as usize;
+        if let (Some(gone), Some(requested)) = (self.gone.get_mut(i), self.free_requested.get_mut(i)) {
+            *gone = event;
+            if *requested == NO_EVENT && !self.initial.get(i).is_some_and(|b| b.pending) {
+                *requested = event;
+            }
+        }
+    }
+
+    /// What the file says of the blocks held at the end stands above what the replay found.
+    fn compare_with_end(&mut self, dev: &DeviceRecording, placement: &Placement<'_>) {
+        let active = dev.blocks.iter().filter(|b| b.state != BlockState::Inactive);
+        let mut at_end: FxHashMap<u64, (u64, bool)> =
+            active.map(|b| (b.address, (b.size, b.state == BlockState::PendingFree))).collect();
+        for (address, size, id, pending, soft) in placement.held() {
+            match at_end.remove(&address) {
+                Some((true_size, true_pending)) => {
+                    self.mismatches += u64::from((size != true_size && !soft) || pending != true_pending);
+                    if size != true_size {
+                        self.blocks.set(id as usize, true_size);
+                    }
+                }
+                None => self.mismatches += 1,
+            }
+        }
+        self.mismatches += at_end.len() as u64;
+    }
+
+    /// Number of allocations.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.gone.len()
+    }
+
+    /// True without any allocation.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.gone.is_empty()
+    }
+
+    /// Rows `0..initial_count` were live before the trace.
+    #[must_use]
+    pub fn initial_count(&self) -> usize {
+        self.initial.len()
+    }
+
+    /// Allocations whose address was allocated again while they were live: a free the trace does not have.
+    #[must_use]
+    pub fn lost_frees(&self) -> u64 {
+        self.lost.len() as u64
+    }
+
+    /// Lost frees, by event: the `alloc`, and the lifetime it ended.
+    pub(crate) fn lost(&self) -> &[(u32, u32)] {
+        &self.lost
+    }
+
+    /// A row; `None` for an id of another table.
+    #[must_use]
+    pub fn get(&self, dev: &DeviceRecording, id: LifetimeId) -> Option<Lifetime> {
+        let i = id.0 as usize;
+        let gone = *self.gone.get(i)?;
+        let free_requested = self.free_requested[i];
+        let block = self.blocks.get(i);
+        let freed = if free_requested == NO_EVENT { gone } else { free_requested };
+        let free_stack = dev.events.stack.get(freed as usize).copied().unwrap_or(StackId::NONE);
+        if let Some(before) = self.initial.get(i) {
+            return Some(Lifetime {
+                id,
+                address: before.address,
+                requested: before.requested,
+                block,
+                born: NO_EVENT,
+                free_requested,
+                gone,
+                stack: before.stack,
+                free_stack,
+                stream: before.stream,
+                pool: before.pool,
+                class: before.class,
+                pending_at_start: before.pending,
+            });
+        }
+        let row = i - self.initial.len();
+        let born = self.born[row];
+        let at = born as usize;
+        let events = &dev.events;
+        let requested = events.size[at];
+        let rounded = if events.sizes_are_blocks { requested } else { dev.settings.conf.round_size(requested) };
+        let pool = match known_pool(dev, events.pool[at]) {
+            PoolId::UNKNOWN => self.pools.get(row).copied().unwrap_or(PoolId::UNKNOWN),
+            known => known,
+        };
+        Some(Lifetime {
+            id,
+            address: events.address[at],
+            requested,
+            block,
+            born,
+            free_requested,
+            gone,
+            stack: events.stack[at],
+            free_stack,
+            stream: events.stream[at],
+            pool,
+            class: AllocConf::size_class(rounded),
+            pending_at_start: false,
+        })
+    }
+
+    /// Its `alloc` event; [`NO_EVENT`] when it was live before the trace.
+    #[must_use]
+    #[inline]
+    pub fn born(&self, id: LifetimeId) -> u32 {
+        (id.0 as usize).checked_sub(self.initial.len()).and_then(|row| self.born.get(row).copied()).unwrap_or(NO_EVENT)
+    }
+
+    /// The event at which its memory became reusable; [`NO_EVENT`] when still held at the end.
+    #[must_use]
+    #[inline]
+    pub fn gone(&self, id: LifetimeId) -> u32 {
+        self.gone.get(id.0 as usize).copied().unwrap_or(NO_EVENT)
+    }
+
+    /// The event at which the program let go of it; [`NO_EVENT`] when the trace has none.
+    #[must_use]
+    #[inline]
+    pub fn free_requested(&self, id: LifetimeId) -> u32 {
+        self.free_requested.get(id.0 as usize).copied().unwrap_or(NO_EVENT)
+    }
+
+    /// True when its free was requested before the first event.
+    #[must_use]
+    #[inline]
+    pub fn pending_at_start(&self, id: LifetimeId) -> bool {
+        self.initial.get(id.0 as usize).is_some_and(|b| b.pending)
+    }
+
+    /// True when its memory is held after `event` ([`NO_EVENT`]: before the first), free requested or not.
+    #[must_use]
+    #[inline]
+    pub fn is_live_at(&self, id: LifetimeId, event: u32) -> bool {
+        let born = self.born(id);
+        if event == NO_EVENT {
+            return (id.0 as usize) < self.initial.len();
+        }
+        (born == NO_EVENT || born <= event) && self.gone(id) > event
+    }
+
+    /// True when the program has let go of it by `event` ([`NO_EVENT`]: before the first).
+    #[must_use]
+    #[inline]
+    pub fn is_requested_free_at(&self, id: LifetimeId, event: u32) -> bool {
+        let requested = self.free_requested(id);
+        self.pending_at_start(id) || (event != NO_EVENT && requested != NO_EVENT && requested <= event)
+    }
+
+    /// Bytes of the whole block.
+    #[must_use]
+    #[inline]
+    pub fn block_size(&self, id: LifetimeId) -> u64 {
+        self.blocks.get(id.0 as usize)
+    }
+
+    /// Bytes the program asked for.
+    #[must_use]
+    #[inline]
+    pub fn requested(&self, dev: &DeviceRecording, id: LifetimeId) -> u64 {
+        let i = id.0 as usize;
+        match self.initial.get(i) {
+            Some(before) => before.requested,
+            None => self.born.get(i - self.initial.len()).map_or(0, |&e| dev.events.size[e as usize]),
+        }
+    }
+
+    /// First byte.
+    #[must_use]
+    #[inline]
+    pub fn address(&self, dev: &DeviceRecording, id: LifetimeId) -> u64 {
+        let i = id.0 as usize;
+        match self.initial.get(i) {
+            Some(before) => before.address,
+            None => self.born.get(i - self.initial.len()).map_or(0, |&e| dev.events.address[e as usize]),
+        }
+    }
+
+    /// Where it was allocated.
+    #[must_use]
+    #[inline]
+    pub fn stack(&self, dev: &DeviceRecording, id: LifetimeId) -> StackId {
+        let i = id.0 as usize;
+        match self.initial.get(i) {
+            Some(before) => before.stack,
+            None => self.born.get(i - self.initial.len()).map_or(StackId::NONE, |&e| dev.events.stack[e as usize]),
+        }
+    }
+
+    /// The allocation an `alloc`, `free_requested`, `free_completed` or `annotate` event is about; [`LifetimeId::NONE`]
+    /// for every other event. O(1).
+    #[must_use]
+    #[inline]
+    pub fn of_event(&self, event: u32) -> LifetimeId {
+        LifetimeId(self.by_event.get(event as usize).copied().unwrap_or(u32::MAX))
+    }
+
+    /// The rows born by `event` inclusive, as a count: ids below it. [`NO_EVENT`] counts the initial ones.
+    pub(crate) fn born_by(&self, event: u32) -> u32 {
+        let rows = if event == NO_EVENT { 0 } else { self.born.partition_point(|&b| b <= event) };
+        (self.initial.len() + rows) as u32
+    }
+
+    /// Every tenant an address had, oldest first. The first call groups all rows by address (about 20 ns a row); later
+    /// ones look at a handful.
+    #[must_use]
+    pub fn tenants(&self, dev: &DeviceRecording, address: u64) -> Vec<LifetimeId> {
+        let (starts, rows) = self.by_address.get_or_init(|| self.group_by_address(dev));
+        let bucket = bucket_of(address, starts.len() - 1);
+        let found = &rows[starts[bucket] as usize..starts[bucket + 1] as usize];
+        found.iter().map(|&i| LifetimeId(i)).filter(|&id| self.address(dev, id) == address).collect()
+    }
+
+    /// How many earlier tenants its address had, for display as `b0x…_3`. Cost as [`tenants`](Self::tenants).
+    #[must_use]
+    pub fn generation(&self, dev: &DeviceRecording, id: LifetimeId) -> u32 {
+        self.tenants(dev, self.address(dev, id)).iter().filter(|&&other| other < id).count() as u32
+    }
+
+    fn group_by_address(&self, dev: &DeviceRecording) -> (Vec<u32>, Vec<u32>) {
+        let buckets = (self.len() / 4).next_power_of_two().max(2);
+        let hashes: Vec<u32> =
+            (0..self.len() as u32).into_par_iter().map(|i| bucket_of(self.address(dev, LifetimeId(i)), buckets) as u32).collect();
+        let mut starts = vec![0u32; buckets + 1];
+        for &h in &hashes {
+            starts[h as usize + 1] += 1;
+        }
+        for i in 1..starts.len() {
+            starts[i] += starts[i - 1];
+        }
+        let mut next = starts.clone();
+        let mut rows = vec![0u32; self.len()];
+        for (i, &h) in hashes.iter().enumerate() {
+            let at = &mut next[h as usize];
+            rows[*at as usize] = i as u32;
+            *at += 1;
+        }
+        (starts, rows)
+    }
+}
+
+/// `buckets` is a power of two.
+fn bucket_of(address: u64, buckets: usize) -> usize {
+    ((address >> 9).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (buckets - 1)
+}
+
+/// What was live before the trace: what it frees without having allocated it, and what is held at the end though the trace never
+/// touched it. Oldest-looking first: what outlived the trace, then by how late it was freed.
+fn find_initial(dev: &DeviceRecording, timeline: &RunTimeline, progress: &Progress) -> Result<Vec<Initial>, Cancelled> {
+    const CHUNK: usize = 1 << 20;
+    let events = &dev.events;
+    // The first event at each address decides: an address that is freed before it is allocated was live.
+    let chunks: Vec<FxHashMap<u64, u32>> = events
+        .action
+        .par_chunks(CHUNK)
+        .enumerate()
+        .map(|(n, actions)| {
+            progress.check()?;
+            let mut first: FxHashMap<u64, u32> = FxHashMap::default();
+            for (i, action) in actions.iter().enumerate() {
+                if matches!(action, Action::Alloc | Action::FreeRequested | Action::FreeCompleted) {
+                    let event = n * CHUNK + i;
+                    first.entry(events.address[event]).or_insert(event as u32);
+                }
+            }
+            Ok(first)
+        })
+        .collect::<Result<_, Cancelled>>()?;
+    let mut first: FxHashMap<u64, u32> = FxHashMap::default();
+    for chunk in chunks {
+        if first.is_empty() {
+            first = chunk;
+            continue;
+        }
+        for (address, event) in chunk {
+            first.entry(address).or_insert(event);
+        }
+    }
+    let has_requests = events.action.contains(&Action::FreeRequested);
+    let class_of = |address: u64, size: u64| {
+        let at = timeline.initial.partition_point(|r| r.address <= address).checked_sub(1);
+        match at.map(|at| &timeline.initial[at]).filter(|r| address < r.address + r.size) {
+            Some(run) => (run.class, run.pool),
+            None => (AllocConf::size_class(size), PoolId::UNKNOWN),
+        }
+    };
+    let mut found: Vec<(u32, Initial)> = Vec::new();
+    if dev.has_final_state {
+        for segment in &dev.segments {
+            for block in dev.blocks_of(segment) {
+                if block.state != BlockState::Inactive && !first.contains_key(&block.address) {
+                    let initial = Initial {
+                        address: block.address,
+                        requested: block.requested,
+                        block: block.size,
+                        stack: block.stack,
+                        stream: segment.stream,
+                        pool: known_pool(dev, segment.pool),
+                        class: segment.class,
+                        pending: block.state == BlockState::PendingFree,
+                    };
+                    found.push((NO_EVENT, initial));
+                }
+            }
+        }
+    }
+    for (&address, &event) in &first {
+        let i = event as usize;
+        if events.action[i] == Action::Alloc {
+            continue;
+        }
+        let (class, run_pool) = class_of(address, events.size[i]);
+        let pool = match known_pool(dev, events.pool[i]) {
+            PoolId::UNKNOWN => run_pool,
+            known => known,
+        };
+        let pending = has_requests && events.action[i] == Action::FreeCompleted;
+        let requested = events.size[i];
+        let stream = events.stream[i];
+        found.push((event, Initial { address, requested, block: 0, stack: StackId::NONE, stream, pool, class, pending }));
+    }
+    found.sort_unstable_by_key(|(event, b)| (std::cmp::Reverse(*event), b.address));
+    Ok(found.into_iter().map(|(_, b)| b).collect())
+}

@@ -1,0 +1,248 @@
+//! Segments over time: which ranges of device memory were reserved at any event, found by undoing the trace from the end state.
+
+use super::NO_EVENT;
+use super::state::SegmentAt;
+use crate::model::{Action, DeviceRecording, PoolId, SizeClass};
+use crate::units::MEBIBYTE;
+
+/// Size of a page of the small pool's segments; nothing of the large pool is that small.
+const SMALL_SEGMENT: u64 = 2 * MEBIBYTE;
+
+/// One event that took or returned device memory, with what the end state tells about the range.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    pub(crate) event: u32,
+    pub(crate) pool: PoolId,
+    pub(crate) class: SizeClass,
+}
+
+/// The segments before the first event, every change after it, and keyframes in between.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunTimeline {
+    pub(crate) initial: Vec<SegmentAt>,
+    pub(crate) changes: Vec<Change>,
+    /// Number of changes applied, and the segments then.
+    keyframes: Vec<(usize, Vec<SegmentAt>)>,
+    /// Changes that did not fit the segments known at that moment.
+    pub(crate) mismatches: u64,
+}
+
+impl RunTimeline {
+    /// Finds the initial segments and lays keyframes. Linear in the segment events.
+    pub(crate) fn build(dev: &DeviceRecording) -> Self {
+        let events = &dev.events;
+        let mut changes: Vec<Change> = Vec::new();
+        for (i, &action) in events.action.iter().enumerate() {
+            if action.grows_reserved() || action.shrinks_reserved() {
+                let class = if events.size[i] == SMALL_SEGMENT { SizeClass::Small } else { SizeClass::Large };
+                changes.push(Change { event: i as u32, pool: known_pool(dev, events.pool[i]), class });
+            }
+        }
+        let mut timeline = RunTimeline { changes, ..RunTimeline::default() };
+        timeline.initial = if dev.has_final_state { timeline.undo_all(dev) } else { timeline.unexplained(dev) };
+        timeline.lay_keyframes(dev);
+        timeline
+    }
+
+    /// Walks from the end state back to the start. What a segment's end says about its pool and class is kept at its birth.
+    fn undo_all(&mut self, dev: &DeviceRecording) -> Vec<SegmentAt> {
+        let mut runs = final_runs(dev);
+        for at in (0..self.changes.len()).rev() {
+            let change = self.changes[at];
+            let (address, size) = range_of(dev, change.event);
+            match dev.events.action[change.event as usize] {
+                Action::SegmentAlloc | Action::SegmentMap => match cut(&mut runs, address, size) {
+                    Some(found) => {
+                        if change.pool == PoolId::UNKNOWN {
+                            self.changes[at].pool = found.pool;
+                        }
+                        self.changes[at].class = found.class;
+                    }
+                    None => self.mismatches += 1,
+                },
+                Action::SegmentFree => self.mismatches += u64::from(!insert(&mut runs, self.run(dev, at, false))),
+                _ => self.mismatches += u64::from(!insert(&mut runs, self.run(dev, at, true))),
+            }
+        }
+        for run in &mut runs {
+            run.born = NO_EVENT;
+        }
+        runs
+    }
+
+    /// Without an end state: what the trace returns but never took.
+    fn unexplained(&self, dev: &DeviceRecording) -> Vec<SegmentAt> {
+        let (mut runs, mut initial) = (Vec::new(), Vec::new());
+        for at in 0..self.changes.len() {
+            let event = self.changes[at].event;
+            let (address, size) = range_of(dev, event);
+            match dev.events.action[event as usize] {
+                Action::SegmentAlloc => _ = insert(&mut runs, self.run(dev, at, false)),
+                Action::SegmentMap => _ = insert(&mut runs, self.run(dev, at, true)),
+                action => {
+                    if cut(&mut runs, address, size).is_none() {
+                        let mut run = self.run(dev, at, action == Action::SegmentUnmap);
+                        run.born = NO_EVENT;
+                        insert(&mut initial, run);
+                    }
+                }
+            }
+        }
+        initial
+    }
+
+    fn lay_keyframes(&mut self, dev: &DeviceRecording) {
+        let mut runs = self.initial.clone();
+        let mut last = 0;
+        self.keyframes.push((0, runs.clone()));
+        for at in 0..self.changes.len() {
+            if !self.apply(dev, at, &mut runs) {
+                self.mismatches += 1;
+            }
+            if at + 1 - last >= runs.len().max(64) {
+                last = at + 1;
+                self.keyframes.push((last, runs.clone()));
+            }
+        }
+        if dev.has_final_state {
+            let end = final_runs(dev);
+            let same = end.len() == runs.len() && end.iter().zip(&runs).all(|(a, b)| a.address == b.address && a.size == b.size);
+            self.mismatches += u64::from(!same);
+        }
+    }
+
+    /// The segments after `event`, by address; their block ranges are empty. A copy of one keyframe and the changes since.
+    pub(crate) fn at(&self, dev: &DeviceRecording, event: u32) -> Vec<SegmentAt> {
+        let applied = if event == NO_EVENT { 0 } else { self.changes.partition_point(|c| c.event <= event) };
+        let frame = self.keyframes.partition_point(|k| k.0 <= applied).saturating_sub(1);
+        let Some((from, runs)) = self.keyframes.get(frame) else { return Vec::new() };
+        let mut runs = runs.clone();
+        for at in *from..applied {
+            self.apply(dev, at, &mut runs);
+        }
+        runs
+    }
+
+    /// Applies one change; false when it does not fit.
+    pub(crate) fn apply(&self, dev: &DeviceRecording, at: usize, runs: &mut Vec<SegmentAt>) -> bool {
+        let event = self.changes[at].event;
+        let (address, size) = range_of(dev, event);
+        match dev.events.action[event as usize] {
+            Action::SegmentAlloc => insert(runs, self.run(dev, at, false)),
+            Action::SegmentMap => insert(runs, self.run(dev, at, true)),
+            _ => cut(runs, address, size).is_some(),
+        }
+    }
+
+    /// The range of one change as a segment born there.
+    pub(crate) fn run(&self, dev: &DeviceRecording, at: usize, is_expandable: bool) -> SegmentAt {
+        let Change { event, pool, class } = self.changes[at];
+        let (address, size) = range_of(dev, event);
+        let i = event as usize;
+        SegmentAt {
+            address,
+            size,
+            stream: dev.events.stream[i],
+            pool,
+            class,
+            is_expandable,
+            born: event,
+            stack: dev.events.stack[i],
+            blocks: 0..0,
+        }
+    }
+}
+
+/// The pool an event names, or the only one there is.
+pub(crate) fn known_pool(dev: &DeviceRecording, pool: PoolId) -> PoolId {
+    if pool == PoolId::UNKNOWN && dev.pools.len() == 1 { PoolId(0) } else { pool }
+}
+
+fn range_of(dev: &DeviceRecording, event: u32) -> (u64, u64) {
+    (dev.events.address[event as usize], dev.events.size[event as usize])
+}
+
+fn final_runs(dev: &DeviceRecording) -> Vec<SegmentAt> {
+    let mut runs: Vec<SegmentAt> = dev
+        .segments
+        .iter()
+        .filter(|s| s.size > 0)
+        .map(|s| SegmentAt {
+            address: s.address,
+            size: s.size,
+            stream: s.stream,
+            pool: known_pool(dev, s.pool),
+            class: s.class,
+            is_expandable: s.is_expandable,
+            born: NO_EVENT,
+            stack: s.stack,
+            blocks: 0..0,
+        })
+        .collect();
+    runs.sort_by_key(|r| r.address);
+    runs
+}
+
+/// True when two touching runs are one: mapped into the same expandable segment.
+fn joins(a: &SegmentAt, b: &SegmentAt) -> bool {
+    let pools_agree = a.pool == b.pool || a.pool == PoolId::UNKNOWN || b.pool == PoolId::UNKNOWN;
+    a.is_expandable && b.is_expandable && a.stream == b.stream && pools_agree && a.address + a.size == b.address
+}
+
+/// Joins `b` to the end of `a`; the older birth is kept.
+fn join(a: &mut SegmentAt, b: &SegmentAt) {
+    let age = |s: &SegmentAt| if s.born == NO_EVENT { 0 } else { u64::from(s.born) + 1 };
+    // The piece with the larger part decides the class when they differ: a lone small page reads like any other.
+    if b.size > a.size {
+        a.class = b.class;
+    }
+    if age(b) < age(a) {
+        (a.born, a.stack) = (b.born, b.stack);
+    }
+    if a.pool == PoolId::UNKNOWN {
+        a.pool = b.pool;
+    }
+    a.size += b.size;
+}
+
+/// Adds a run, merging expandable neighbours. False (and no change) when it overlaps one or its end is out of range.
+fn insert(runs: &mut Vec<SegmentAt>, run: SegmentAt) -> bool {
+    let Some(end) = run.address.checked_add(run.size) else { return false };
+    if run.size == 0 {
+        return false;
+    }
+    let at = runs.partition_point(|r| r.address < run.address);
+    if at > 0 && runs[at - 1].address + runs[at - 1].size > run.address || runs.get(at).is_some_and(|next| next.address < end) {
+        return false;
+    }
+    let after = runs.get(at).is_some_and(|next| joins(&run, next));
+    if at > 0 && joins(&runs[at - 1], &run) {
+        join(&mut runs[at - 1], &run);
+        if after {
+            let next = runs.remove(at);
+            join(&mut runs[at - 1], &next);
+        }
+    } else if after {
+        let mut run = run;
+        join(&mut run, &runs[at]);
+        runs[at] = run;
+    } else {
+        runs.insert(at, run);
+    }
+    true
+}
+
+/// Takes a range out of the run that holds it, leaving head and tail. The run as it was, or `None` (and no change).
+fn cut(runs: &mut Vec<SegmentAt>, address: u64, size: u64) -> Option<SegmentAt> {
+    let at = runs.partition_point(|r| r.address <= address).checked_sub(1)?;
+    let end = address.checked_add(size)?;
+    let whole = runs[at].clone();
+    let whole_end = whole.address + whole.size;
+    if end > whole_end || size == 0 || (!whole.is_expandable && (address != whole.address || end != whole_end)) {
+        return None;
+    }
+    let head = (whole.address < address).then(|| SegmentAt { size: address - whole.address, ..whole.clone() });
+    let tail = (end < whole_end).then(|| SegmentAt { address: end, size: whole_end - end, ..whole.clone() });
+    runs.splice(at..=at, head.into_iter().chain(tail));
+    Some(whole)
+}

@@ -1,0 +1,176 @@
+//! [`strata`]: the stacked picture, live allocations on top of each other in order of allocation, folded to what a pixel shows.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
+use crate::model::{Cancelled, DeviceRecording, Progress};
+
+/// One pixel column: the live set at the instant the stacked quantity peaks inside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StrataColumn {
+    /// The instant shown: the state after this event; [`NO_EVENT`] before the first.
+    pub event: u32,
+    /// Reserved bytes at that instant.
+    pub reserved: u64,
+    /// Height of the stack in bytes.
+    pub total: u64,
+    /// Its runs in [`Strata::runs`], from the bottom up.
+    pub runs: Range<u32>,
+}
+
+/// A piece of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StrataRun {
+    /// Bytes from the bottom of the stack.
+    pub bottom: u64,
+    /// Its upper edge, bytes from the bottom.
+    pub top: u64,
+    /// The allocation; [`LifetimeId::NONE`] when several were folded.
+    pub lifetime: LifetimeId,
+    /// Number of allocations in a folded run, else 0.
+    pub folded: u32,
+}
+
+/// The stacked picture of a window.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Strata {
+    /// One entry a pixel column.
+    pub columns: Vec<StrataColumn>,
+    /// The runs of all columns, end to end.
+    pub runs: Vec<StrataRun>,
+}
+
+impl Strata {
+    /// What stands at `bytes` above the bottom of a column; `None` above the stack. O(log runs).
+    #[must_use]
+    pub fn hit(&self, column: usize, bytes: u64) -> Option<&StrataRun> {
+        let runs = self.runs_of(column);
+        let at = runs.partition_point(|r| r.top <= bytes);
+        runs.get(at).filter(|r| r.bottom <= bytes)
+    }
+
+    /// The runs of a column, from the bottom up.
+    #[must_use]
+    pub fn runs_of(&self, column: usize) -> &[StrataRun] {
+        let Some(column) = self.columns.get(column) else { return &[] };
+        self.runs.get(column.runs.start as usize..column.runs.end as usize).unwrap_or(&[])
+    }
+}
+
+/// Stacks the live allocations of each column. `bounds` as in [`Curves::columns`](super::Curves::columns); allocations thinner than
+/// `bytes_per_px` are folded with their thin neighbours into one run that says how many; `by` is the size that is stacked
+/// ([`Quantity::Reserved`] stacks requested bytes). An empty column shows the state it carries over.
+///
+/// # Errors
+/// [`Cancelled`] when `progress` was asked to stop.
+pub fn strata(
+    dev: &DeviceRecording,
+    tables: &DeviceTables,
+    bounds: &[u32],
+    bytes_per_px: u64,
+    by: Quantity,
+    progress: &Progress,
+) -> Result<Strata, Cancelled> {
+    /// Columns that share one walk: enough to make the first live set cheap, few enough to keep every core busy.
+    const STRIPE: usize = 32;
+    let by = if by == Quantity::Reserved { Quantity::Requested } else { by };
+    let pairs: Vec<(u32, u32)> = bounds.windows(2).map(|w| (w[0], w[1])).collect();
+    let stripes: Vec<Strata> = pairs
+        .par_chunks(STRIPE)
+        .map(|columns| {
+            progress.check()?;
+            Ok(stripe(dev, tables, columns, bytes_per_px, by))
+        })
+        .collect::<Result<_, Cancelled>>()?;
+    let mut whole = Strata::default();
+    for part in stripes {
+        let offset = whole.runs.len() as u32;
+        whole.runs.extend(part.runs);
+        whole
+            .columns
+            .extend(part.columns.into_iter().map(|c| StrataColumn { runs: c.runs.start + offset..c.runs.end + offset, ..c }));
+    }
+    Ok(whole)
+}
+
+fn stripe(dev: &DeviceRecording, tables: &DeviceTables, columns: &[(u32, u32)], bytes_per_px: u64, by: Quantity) -> Strata {
+    let DeviceTables { lifetimes, states, curves } = tables;
+    let last_event = (dev.events.len() as u32).checked_sub(1);
+    let mut strata = Strata::default();
+    let mut live: Vec<u32> = Vec::new();
+    let mut born = 0;
+    let mut at = None;
+    for &(from, to) in columns {
+        let carried = match (from.checked_sub(1), last_event) {
+            (Some(event), Some(last)) => event.min(last),
+            _ => NO_EVENT,
+        };
+        let event = curves.peak_in(dev, lifetimes, by, from, to).map_or(carried, |(_, event)| event);
+        match at {
+            // Forward from the column before: drop what went, add what came.
+            Some(previous) if previous != NO_EVENT && event != NO_EVENT && previous <= event => {
+                let now = lifetimes.born_by(event);
+                live.retain(|&id| lifetimes.gone(LifetimeId(id)) > event);
+                live.extend((born..now).filter(|&id| lifetimes.gone(LifetimeId(id)) > event));
+                born = now;
+            }
+            _ => {
+                live = states.live_ids(lifetimes, event);
+                born = lifetimes.born_by(event);
+            }
+        }
+        at = Some(event);
+        let first = strata.runs.len() as u32;
+        let total = stack(dev, tables, &live, event, bytes_per_px, by, &mut strata.runs);
+        let reserved = curves.at(dev, lifetimes, Quantity::Reserved, event);
+        strata.columns.push(StrataColumn { event, reserved, total, runs: first..strata.runs.len() as u32 });
+    }
+    strata
+}
+
+/// Appends the runs of one column; the height of the stack.
+fn stack(
+    dev: &DeviceRecording,
+    tables: &DeviceTables,
+    live: &[u32],
+    event: u32,
+    bytes_per_px: u64,
+    by: Quantity,
+    runs: &mut Vec<StrataRun>,
+) -> u64 {
+    let lifetimes = &tables.lifetimes;
+    let mut height = 0u64;
+    let mut thin = StrataRun { bottom: 0, top: 0, lifetime: LifetimeId::NONE, folded: 0 };
+    let close = |thin: &mut StrataRun, runs: &mut Vec<StrataRun>| {
+        match thin.folded {
+            0 => return,
+            1 => runs.push(StrataRun { folded: 0, ..*thin }),
+            _ => runs.push(StrataRun { lifetime: LifetimeId::NONE, ..*thin }),
+        }
+        thin.folded = 0;
+    };
+    for &id in live {
+        let id = LifetimeId(id);
+        let size = match by {
+            Quantity::Requested | Quantity::Reserved => lifetimes.requested(dev, id),
+            Quantity::Active => lifetimes.block_size(id),
+            Quantity::Allocated if lifetimes.is_requested_free_at(id, event) => continue,
+            Quantity::Allocated => lifetimes.block_size(id),
+        };
+        let (bottom, top) = (height, height + size);
+        height = top;
+        if size >= bytes_per_px {
+            close(&mut thin, runs);
+            runs.push(StrataRun { bottom, top, lifetime: id, folded: 0 });
+        } else if thin.folded == 0 {
+            thin = StrataRun { bottom, top, lifetime: id, folded: 1 };
+        } else {
+            thin.top = top;
+            thin.folded += 1;
+        }
+    }
+    close(&mut thin, runs);
+    height
+}

@@ -1,0 +1,32 @@
+//! [`DeviceTables`]: everything the views share, built together.
+
+use super::runs::RunTimeline;
+use super::{Curves, Lifetimes, StateIndex};
+use crate::model::{Cancelled, DeviceRecording, Progress};
+
+/// All tables of one device. Immutable; drop it and build it again at any time.
+#[derive(Debug)]
+pub struct DeviceTables {
+    /// One row an allocation.
+    pub lifetimes: Lifetimes,
+    /// Segments and blocks at any event.
+    pub states: StateIndex,
+    /// The four memory curves.
+    pub curves: Curves,
+}
+
+impl DeviceTables {
+    /// Builds the tables of one device: one pass over the events for the lifetimes, then curves and keyframes side by side.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when `progress` was asked to stop.
+    pub fn build(dev: &DeviceRecording, progress: &Progress) -> Result<DeviceTables, Cancelled> {
+        let runs = RunTimeline::build(dev);
+        let lifetimes = Lifetimes::build(dev, &runs, progress)?;
+        let (curves, states) = {
+            let curves = Curves::build(dev, &lifetimes, &runs, progress)?;
+            (curves, StateIndex::build(&lifetimes, runs))
+        };
+        Ok(DeviceTables { lifetimes, states, curves })
+    }
+}

@@ -1,13 +1,19 @@
 //! What views draw with: plots' gestures, axes, meshes, pane furniture, little pictures.
 
 pub mod axis;
+pub mod bar;
 pub mod button;
 pub mod chip;
 pub mod code;
 pub mod field;
 pub mod icons;
 pub mod label;
+pub mod legend;
 pub mod mesh;
 pub mod pane;
 pub mod row;
+pub mod sparkline;
+pub mod table;
+pub mod texture;
+pub mod tooltip;
 pub mod viewport;

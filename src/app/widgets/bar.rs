@@ -1,0 +1,114 @@
+//! Small horizontal bars on one scale: a value, what is reserved beyond it (hatched), ticks for limits; stacked parts.
+
+use super::mesh::Batch;
+use crate::app::theme::Tokens;
+use egui::{Color32, Painter, Pos2, Rangef, Rect, pos2};
+
+/// A bar of a table: solid up to a value, hatched up to a second one, with ticks.
+#[derive(Clone, Debug, Default)]
+pub struct Bar {
+    greatest: f64,
+    parts: Vec<(f64, Color32)>,
+    hatched: f64,
+    ticks: Vec<(f64, Color32)>,
+    thickness: f32,
+    outlined: bool,
+}
+
+impl Bar {
+    /// An empty bar on a scale of 0 to `greatest`; use the same for all rows.
+    #[must_use]
+    pub fn new(greatest: f64) -> Self {
+        Self { greatest, thickness: 9.0, ..Self::default() }
+    }
+
+    /// A solid part after those before it.
+    #[must_use]
+    pub fn part(mut self, amount: f64, colour: Color32) -> Self {
+        self.parts.push((amount, colour));
+        self
+    }
+
+    /// A hatched part after the solid ones: free inside what is reserved.
+    #[must_use]
+    pub fn hatched(mut self, amount: f64) -> Self {
+        self.hatched = amount;
+        self
+    }
+
+    /// A dashed tick across the bar at `value`: the cap (red), the recorded value (`text1`).
+    #[must_use]
+    pub fn tick(mut self, value: f64, colour: Color32) -> Self {
+        self.ticks.push((value, colour));
+        self
+    }
+
+    /// How high it is, 9 unless set.
+    #[must_use]
+    pub fn thickness(mut self, points: f32) -> Self {
+        self.thickness = points;
+        self
+    }
+
+    /// Outlines the whole scale: a bar that is the whole card.
+    #[must_use]
+    pub fn outlined(mut self) -> Self {
+        self.outlined = true;
+        self
+    }
+
+    /// Paints the bar over the width of `rect`, centred on its height. Parts of something are at least a pixel wide.
+    pub fn paint(&self, painter: &Painter, tokens: &Tokens, rect: Rect) {
+        let mut batch = Batch::new(painter).hatch_origin(rect.min);
+        let half = self.thickness / 2.0;
+        let y = Rangef::new(rect.center().y - half, rect.center().y + half);
+        let x = |amount: f64| position(rect, self.greatest, amount);
+        let mut sum = 0.0;
+        for &(amount, colour) in &self.parts {
+            if amount > 0.0 {
+                let part = Rect::from_min_max(pos2(x(sum), y.min), pos2(x(sum + amount), y.max));
+                batch.rect_at_least_a_pixel(part, colour);
+            }
+            sum += amount.max(0.0);
+        }
+        if self.hatched > 0.0 {
+            let part = Rect::from_min_max(pos2(x(sum), y.min), pos2(x(sum + self.hatched), y.max));
+            batch.hole(part, Color32::TRANSPARENT, tokens.hatch, tokens.line2);
+        }
+        if self.outlined {
+            batch.outline(Rect::from_x_y_ranges(rect.x_range(), y).expand(1.0), 1.0, tokens.line2);
+        }
+        for &(value, colour) in &self.ticks {
+            batch.dashed_vline(x(value), y.expand(3.0), 1.0, (2.0, 1.0), colour);
+        }
+        batch.paint(painter);
+    }
+
+    /// Where `amount` ends on the bar painted over `rect`.
+    #[must_use]
+    pub fn end(&self, rect: Rect, amount: f64) -> Pos2 {
+        pos2(position(rect, self.greatest, amount), rect.center().y)
+    }
+}
+
+fn position(rect: Rect, greatest: f64, amount: f64) -> f32 {
+    if greatest <= 0.0 || !amount.is_finite() {
+        return rect.left();
+    }
+    rect.left() + (amount / greatest).clamp(0.0, 1.0) as f32 * rect.width()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_past_the_scale_end_at_its_end() {
+        let rect = Rect::from_min_max(pos2(10.0, 0.0), pos2(110.0, 20.0));
+        let bar = Bar::new(200.0).part(50.0, Color32::RED);
+        assert_eq!(bar.end(rect, 50.0), pos2(35.0, 10.0));
+        assert_eq!(bar.end(rect, 900.0).x, 110.0);
+        assert_eq!(bar.end(rect, f64::NAN).x, 10.0);
+        assert_eq!(Bar::new(0.0).end(rect, 5.0).x, 10.0);
+    }
+}

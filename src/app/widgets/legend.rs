@@ -1,0 +1,179 @@
+//! Legends: swatches with names and counts, in a row under a plot or as a list in a "?" popover; and the gestures.
+
+use super::chip::Swatch;
+use super::label;
+use crate::app::theme::{Tokens, Type};
+use egui::{Color32, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+
+/// One class of a legend.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LegendEntry {
+    /// How it is drawn.
+    pub swatch: Swatch,
+    /// Its name.
+    pub name: String,
+    /// Its count or amount, in the monospace face; may be empty.
+    pub value: String,
+    /// Drawn at 25 %: other classes were chosen.
+    pub dimmed: bool,
+    /// Set the name in the monospace face: a size class, a source location.
+    pub mono: bool,
+}
+
+impl LegendEntry {
+    /// An entry without a value.
+    #[must_use]
+    pub fn new(swatch: Swatch, name: impl Into<String>) -> Self {
+        Self { swatch, name: name.into(), value: String::new(), dimmed: false, mono: false }
+    }
+
+    /// With a value.
+    #[must_use]
+    pub fn value(mut self, value: impl Into<String>) -> Self {
+        self.value = value.into();
+        self
+    }
+
+    /// With the name in the monospace face.
+    #[must_use]
+    pub fn mono(mut self) -> Self {
+        self.mono = true;
+        self
+    }
+
+    /// Dimmed or not.
+    #[must_use]
+    pub fn dimmed(mut self, dimmed: bool) -> Self {
+        self.dimmed = dimmed;
+        self
+    }
+}
+
+/// A click on a legend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LegendClick {
+    /// The entry's index.
+    pub entry: usize,
+    /// Ctrl was held: choose several.
+    pub several: bool,
+}
+
+/// A legend in one row, 24 high, over `rect`'s width: `name` at the left (may be empty) 12 px in, entries from `start` on,
+/// `trailing` at the right end. Entries that do not fit are counted ("+3"). Gives the entry that was clicked.
+pub fn legend_row(ui: &mut Ui, name: &str, start: f32, entries: &[LegendEntry], trailing: &str) -> Option<LegendClick> {
+    let t = Tokens::of(ui);
+    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 24.0), Sense::hover());
+    let mut x = rect.left() + start;
+    if !name.is_empty() {
+        let named = Rect::from_min_max(pos2(rect.left() + 12.0, rect.top()), rect.max);
+        x = x.max(label::text_in(ui.painter(), named, name, Type::Caption, t.text2).right() + 12.0);
+    }
+    let mut right = rect.right() - 12.0;
+    if !trailing.is_empty() {
+        let room = Rect::from_min_max(rect.min, pos2(right, rect.bottom()));
+        right = label::text_in_right(ui.painter(), room, trailing, Type::Caption, t.text3).left() - 12.0;
+    }
+    let mut clicked = None;
+    for (i, entry) in entries.iter().enumerate() {
+        let width = entry_width(ui, entry);
+        let left_over = if i + 1 < entries.len() { 28.0 } else { 0.0 };
+        if x + width + left_over > right {
+            let rest = Rect::from_min_max(pos2(x, rect.top()), rect.max);
+            label::text_in(ui.painter(), rest, &format!("+{}", entries.len() - i), Type::Mono, t.text3);
+            break;
+        }
+        let place = Rect::from_min_size(pos2(x, rect.top()), vec2(width, rect.height()));
+        if let Some(click) = entry_ui(ui, place, entry, i) {
+            clicked = Some(click);
+        }
+        x += width + 18.0;
+    }
+    clicked
+}
+
+/// A legend as a list: one entry a row, 20 high, the value right aligned. Gives the entry that was clicked.
+pub fn legend_list(ui: &mut Ui, entries: &[LegendEntry]) -> Option<LegendClick> {
+    let mut clicked = None;
+    for (i, entry) in entries.iter().enumerate() {
+        let width = ui.available_width().max(entry_width(ui, entry));
+        let (place, _) = ui.allocate_exact_size(vec2(width, 20.0), Sense::hover());
+        if let Some(click) = entry_ui(ui, place, entry, i) {
+            clicked = Some(click);
+        }
+    }
+    clicked
+}
+
+fn entry_width(ui: &Ui, entry: &LegendEntry) -> f32 {
+    let kind = if entry.mono { Type::Mono } else { Type::Caption };
+    let value = if entry.value.is_empty() { 0.0 } else { 6.0 + label::width(ui.painter(), &entry.value, Type::Mono) };
+    entry.swatch.size().x + 6.0 + label::width(ui.painter(), &entry.name, kind) + value
+}
+
+fn entry_ui(ui: &mut Ui, place: Rect, entry: &LegendEntry, index: usize) -> Option<LegendClick> {
+    let t = Tokens::of(ui);
+    let response = ui.interact(place, ui.scope_id().with(("legend", index, &entry.name)), Sense::click());
+    let name = if entry.value.is_empty() { entry.name.clone() } else { format!("{} {}", entry.name, entry.value) };
+    response.widget_info(|| WidgetInfo::selected(Role::Button, ui.is_enabled(), !entry.dimmed, &name));
+    let mut painter = ui.painter().clone();
+    if entry.dimmed {
+        painter.multiply_opacity(0.25);
+    }
+    let swatch = entry.swatch.paint(&painter, t, place.left_center());
+    let ink = if response.hovered() { t.text1 } else { t.text2 };
+    let kind = if entry.mono { Type::Mono } else { Type::Caption };
+    let named = Rect::from_min_max(pos2(swatch.right() + 6.0, place.top()), pos2(place.right() + 1.0, place.bottom()));
+    let covered = label::text_in(&painter, named, &entry.name, kind, ink);
+    if !entry.value.is_empty() {
+        let value = Rect::from_min_max(pos2(covered.right() + 6.0, place.top()), pos2(place.right() + 1.0, place.bottom()));
+        if place.height() > 22.0 {
+            label::text_in(&painter, value, &entry.value, Type::Mono, t.text3);
+        } else {
+            label::text_in_right(&painter, value, &entry.value, Type::Mono, t.text1);
+        }
+    }
+    response.clicked().then(|| LegendClick { entry: index, several: ui.input(|i| i.modifiers.command) })
+}
+
+/// A horizontal ramp with its two ends named: "empty ▇▇▇ full".
+pub fn paint_ramp(painter: &egui::Painter, tokens: &Tokens, rect: Rect, stops: &[Color32], ends: (&str, &str)) {
+    let mut mesh = egui::Mesh::default();
+    let last = stops.len().saturating_sub(1).max(1) as f32;
+    for (i, colour) in stops.iter().enumerate() {
+        let x = rect.left() + rect.width() * i as f32 / last;
+        mesh.colored_vertex(pos2(x, rect.top()), *colour);
+        mesh.colored_vertex(pos2(x, rect.bottom()), *colour);
+        if i > 0 {
+            let k = 2 * i as u32;
+            mesh.add_triangle(k - 2, k - 1, k);
+            mesh.add_triangle(k - 1, k + 1, k);
+        }
+    }
+    painter.add(egui::Shape::mesh(mesh));
+    let left = Rect::from_min_max(pos2(rect.left() - 80.0, rect.top() - 4.0), pos2(rect.left() - 6.0, rect.bottom() + 4.0));
+    label::text_in_right(painter, left, ends.0, Type::Caption, tokens.text2);
+    let right = Rect::from_min_max(pos2(rect.right() + 6.0, rect.top() - 4.0), pos2(rect.right() + 80.0, rect.bottom() + 4.0));
+    label::text_in(painter, right, ends.1, Type::Caption, tokens.text2);
+}
+
+/// The gestures that work in every plot, for a "?" popover. `bytes` where Ctrl + wheel zooms bytes or addresses.
+pub fn gestures(ui: &mut Ui, bytes: bool) {
+    let t = Tokens::of(ui);
+    ui.add_space(8.0);
+    label::paragraph(ui, "Gestures", Type::Caption, t.text3);
+    let mut rows = vec![
+        ("click", "select and set the cursor"),
+        ("drag", "pan"),
+        ("wheel", "zoom time at the pointer"),
+        ("Shift + wheel", "pan"),
+        ("Shift + drag", "choose a time range, Esc clears it"),
+        ("double click", "fit what is here, or the whole recording"),
+        ("right click", "copy, zoom to life, set A and B"),
+    ];
+    if bytes {
+        rows.insert(4, ("Ctrl + wheel", "zoom bytes"));
+    }
+    for (gesture, meaning) in rows {
+        super::row::definition(ui, gesture, meaning, 104.0);
+    }
+}

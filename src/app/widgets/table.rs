@@ -1,0 +1,252 @@
+//! Tables: columns of fixed or shared width, numbers right aligned, a header that sorts, rows only where they are seen.
+//!
+//! Rows are painted, not laid out: a table of a million rows costs what its visible ones cost. Below 2 million rows of
+//! 24 points egui's scroll offsets are exact to the row; filter longer tables first.
+
+use super::button::focus_ring;
+use super::icons::Icon;
+use super::label;
+use super::row::ListRow;
+use crate::app::theme::{Tokens, Type};
+use egui::{Painter, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
+
+/// How wide a column is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Width {
+    /// This many points.
+    Exact(f32),
+    /// A share of what the exact columns leave, but at least this many points: `(share, least)`.
+    Share(f32, f32),
+}
+
+/// A column of a table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Column<'a> {
+    /// Its header, with the unit if all its figures have one.
+    pub title: &'a str,
+    /// Its width, padding not included.
+    pub width: Width,
+    /// Right aligned: figures.
+    pub right: bool,
+    /// A click on the header sorts by it.
+    pub sorts: bool,
+}
+
+impl<'a> Column<'a> {
+    /// Left aligned text.
+    #[must_use]
+    pub fn text(title: &'a str, width: Width) -> Self {
+        Self { title, width, right: false, sorts: false }
+    }
+
+    /// Right aligned figures.
+    #[must_use]
+    pub fn figure(title: &'a str, width: f32) -> Self {
+        Self { title, width: Width::Exact(width), right: true, sorts: false }
+    }
+
+    /// Can be sorted by.
+    #[must_use]
+    pub fn sorts(mut self) -> Self {
+        self.sorts = true;
+        self
+    }
+}
+
+/// What happened to a table in a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableOutput {
+    /// The row that was clicked.
+    pub clicked: Option<usize>,
+    /// The row that was double clicked.
+    pub double_clicked: Option<usize>,
+    /// The row under the pointer.
+    pub hovered: Option<usize>,
+    /// The column whose header was clicked.
+    pub sort: Option<usize>,
+}
+
+/// A table with a header.
+pub struct Table<'a> {
+    name: &'a str,
+    columns: &'a [Column<'a>],
+    row_height: f32,
+    selected: Option<usize>,
+    sorted: Option<(usize, bool)>,
+    scroll_to: Option<usize>,
+    lines: bool,
+}
+
+/// Gap between columns.
+const GAP: f32 = 12.0;
+
+impl<'a> Table<'a> {
+    /// A table; `name` tells it from others in the same pane.
+    #[must_use]
+    pub fn new(name: &'a str, columns: &'a [Column<'a>]) -> Self {
+        Self { name, columns, row_height: 24.0, selected: None, sorted: None, scroll_to: None, lines: false }
+    }
+
+    /// Height of a row: 20 dense, 24, 32 to 36 with a bar.
+    #[must_use]
+    pub fn row_height(mut self, height: f32) -> Self {
+        self.row_height = height;
+        self
+    }
+
+    /// The row that holds the selection.
+    #[must_use]
+    pub fn selected(mut self, row: Option<usize>) -> Self {
+        self.selected = row;
+        self
+    }
+
+    /// The column it is sorted by, and whether descending.
+    #[must_use]
+    pub fn sorted(mut self, column: usize, descending: bool) -> Self {
+        self.sorted = Some((column, descending));
+        self
+    }
+
+    /// Scrolls this row into view in this frame.
+    #[must_use]
+    pub fn scroll_to(mut self, row: Option<usize>) -> Self {
+        self.scroll_to = row;
+        self
+    }
+
+    /// 1 px lines between rows.
+    #[must_use]
+    pub fn lines(mut self) -> Self {
+        self.lines = true;
+        self
+    }
+
+    /// Shows header and rows in the available space. `paint(painter, row, cells)` paints a row into its cells (with
+    /// [`label::text_in`], [`label::text_in_right`] or anything else); `row_name` is its accessible name.
+    pub fn show(
+        self,
+        ui: &mut Ui,
+        rows: usize,
+        row_name: impl Fn(usize) -> String,
+        mut paint: impl FnMut(&Painter, usize, &[Rect]),
+    ) -> TableOutput {
+        let mut out = TableOutput::default();
+        let width = ui.available_width();
+        let places = places(self.columns, width);
+        self.header(ui, &places, &mut out);
+        let mut area = ScrollArea::vertical().id_salt(self.name).auto_shrink(false);
+        if let Some(row) = self.scroll_to {
+            let seen = ui.available_height();
+            area = area.vertical_scroll_offset((row as f32 * self.row_height - (seen - self.row_height) / 2.0).max(0.0));
+        }
+        area.show_rows(ui, self.row_height, rows, |ui, range| {
+            ui.spacing_mut().item_spacing.y = 0.0;
+            for row in range {
+                let name = row_name(row);
+                let mut list_row = ListRow::new(&name).height(self.row_height).selected(self.selected == Some(row));
+                if self.lines {
+                    list_row = list_row.line();
+                }
+                let response = ui.push_id(row, |ui| list_row.show_painted(ui)).inner;
+                let rect = response.rect;
+                let cells: Vec<Rect> = places
+                    .iter()
+                    .map(|(a, b)| Rect::from_min_max(pos2(rect.left() + a, rect.top()), pos2(rect.left() + b, rect.bottom())))
+                    .collect();
+                paint(ui.painter(), row, &cells);
+                out.clicked = response.clicked().then_some(row).or(out.clicked);
+                out.double_clicked = response.double_clicked().then_some(row).or(out.double_clicked);
+                out.hovered = response.hovered().then_some(row).or(out.hovered);
+            }
+        });
+        out
+    }
+
+    fn header(&self, ui: &mut Ui, places: &[(f32, f32)], out: &mut TableOutput) {
+        let t = Tokens::of(ui);
+        let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 24.0), Sense::hover());
+        for (i, (column, (a, b))) in self.columns.iter().zip(places).enumerate() {
+            let cell = Rect::from_min_max(pos2(rect.left() + a, rect.top()), pos2(rect.left() + b, rect.bottom()));
+            let mut ink = t.text3;
+            if column.sorts {
+                let response =
+                    ui.interact(cell.expand2(vec2(4.0, 0.0)), ui.scope_id().with((self.name, "sort", i)), Sense::click());
+                response.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Sort by {}", column.title)));
+                if response.hovered() {
+                    ink = t.text1;
+                }
+                if response.clicked() {
+                    out.sort = Some(i);
+                }
+                focus_ring(ui, &response, 2);
+            }
+            let sorted = self.sorted.filter(|(c, _)| *c == i);
+            if sorted.is_some() {
+                ink = t.text1;
+            }
+            let p = ui.painter();
+            let covered = if column.right {
+                label::text_in_right(p, cell, column.title, Type::Column, ink)
+            } else {
+                label::text_in(p, cell, column.title, Type::Column, ink)
+            };
+            if let Some((_, descending)) = sorted {
+                let icon = if descending { Icon::SortDown } else { Icon::SortUp };
+                let x = if column.right { covered.left() - 7.0 } else { covered.right() + 7.0 };
+                icon.paint(p, pos2(x, cell.center().y), 11.0, t.text2);
+            }
+        }
+        ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, Stroke::new(1.0, t.line));
+    }
+}
+
+/// The left and right edge of each column, from the table's left edge, over `width` points.
+#[must_use]
+pub fn places(columns: &[Column<'_>], width: f32) -> Vec<(f32, f32)> {
+    let pad = crate::app::theme::visuals::PAD_PANE;
+    let gaps = GAP * columns.len().saturating_sub(1) as f32;
+    let (mut exact, mut shares) = (0.0, 0.0);
+    for c in columns {
+        match c.width {
+            Width::Exact(w) => exact += w,
+            Width::Share(s, _) => shares += s,
+        }
+    }
+    let left = (width - 2.0 * pad - gaps - exact).max(0.0);
+    let mut x = pad;
+    columns
+        .iter()
+        .map(|c| {
+            let w = match c.width {
+                Width::Exact(w) => w,
+                Width::Share(s, least) => (left * s / shares.max(f32::MIN_POSITIVE)).max(least),
+            };
+            let place = (x, x + w);
+            x += w + GAP;
+            place
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_divide_what_is_left() {
+        let columns = [
+            Column::text("block", Width::Exact(100.0)),
+            Column::text("a", Width::Share(1.0, 20.0)),
+            Column::text("b", Width::Share(3.0, 20.0)),
+            Column::figure("size", 60.0),
+        ];
+        let p = places(&columns, 628.0);
+        assert_eq!(p[0], (16.0, 116.0));
+        assert_eq!(p[1], (128.0, 228.0));
+        assert_eq!(p[2], (240.0, 540.0));
+        assert_eq!(p[3], (552.0, 612.0), "ends a padding before the edge");
+        let narrow = places(&columns, 100.0);
+        assert!(narrow[1].1 - narrow[1].0 >= 20.0);
+    }
+}

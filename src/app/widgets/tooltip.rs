@@ -1,0 +1,139 @@
+//! Tooltips: a title, a location, a line of source, figures. Shown 120 ms after the pointer comes to rest on a thing.
+
+use super::chip::Swatch;
+use super::code::CodeWell;
+use super::label;
+use super::row::KeyValue;
+use crate::app::theme::visuals::RADIUS_POPUP;
+use crate::app::theme::{Tokens, Type};
+use egui::{Color32, Frame, Id, Margin, Pos2, Response, Stroke, Tooltip, Ui};
+
+/// What a tooltip says.
+#[derive(Clone, Debug, Default)]
+pub struct Tip {
+    title: String,
+    place: String,
+    swatch: Option<Color32>,
+    code: Option<String>,
+    rows: Vec<(String, String, bool)>,
+    note: String,
+    width: Option<f32>,
+}
+
+impl Tip {
+    /// A tooltip with a title.
+    #[must_use]
+    pub fn new(title: impl Into<String>) -> Self {
+        Self { title: title.into(), ..Self::default() }
+    }
+
+    /// Where it is, in the accent, after the title: `workloads.py:21`.
+    #[must_use]
+    pub fn place(mut self, place: impl Into<String>) -> Self {
+        self.place = place.into();
+        self
+    }
+
+    /// The colour of its class, before the title.
+    #[must_use]
+    pub fn swatch(mut self, colour: Color32) -> Self {
+        self.swatch = Some(colour);
+        self
+    }
+
+    /// The line of source.
+    #[must_use]
+    pub fn code(mut self, line: impl Into<String>) -> Self {
+        self.code = Some(line.into());
+        self
+    }
+
+    /// A label and its figure.
+    #[must_use]
+    pub fn row(mut self, label: impl Into<String>, value: impl Into<String>) -> Self {
+        self.rows.push((label.into(), value.into(), false));
+        self
+    }
+
+    /// A label and its figure in red: the request that failed.
+    #[must_use]
+    pub fn red_row(mut self, label: impl Into<String>, value: impl Into<String>) -> Self {
+        self.rows.push((label.into(), value.into(), true));
+        self
+    }
+
+    /// A sentence under the figures.
+    #[must_use]
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = note.into();
+        self
+    }
+
+    /// Its width: 240, or 320 when it shows a line of source, unless set.
+    #[must_use]
+    pub fn width(mut self, width: f32) -> Self {
+        self.width = Some(width);
+        self
+    }
+
+    /// Shows it for a widget that is hovered, at the pointer, after the usual delay.
+    pub fn show(&self, response: &Response) {
+        let mut tooltip = Tooltip::for_enabled(response).at_pointer().gap(12.0);
+        tooltip.popup = tooltip.popup.frame(frame(&response.ctx));
+        tooltip.show(|ui| self.ui(ui));
+    }
+
+    /// Shows it at once at `at`: for canvases, whose one response holds many things. Call it only while the pointer is on
+    /// the thing.
+    pub fn show_at(&self, response: &Response, id: Id, at: Pos2) {
+        let mut tooltip = Tooltip::always_open(response.ctx.clone(), response.layer_id, id, at).gap(14.0);
+        tooltip.popup = tooltip.popup.frame(frame(&response.ctx));
+        tooltip.show(|ui| self.ui(ui));
+    }
+
+    /// The contents alone.
+    pub fn ui(&self, ui: &mut Ui) {
+        let t = Tokens::of(ui);
+        let width = self.width.unwrap_or(if self.code.is_some() { 320.0 } else { 240.0 });
+        ui.set_width(width);
+        ui.spacing_mut().item_spacing = egui::vec2(8.0, 0.0);
+        let (rect, _) = ui.allocate_exact_size(egui::vec2(width, 18.0), egui::Sense::hover());
+        let mut inner = rect;
+        if let Some(colour) = self.swatch {
+            inner.min.x = Swatch::Fill(colour).paint(ui.painter(), t, rect.left_center()).right() + 6.0;
+        }
+        let title = label::text_in(ui.painter(), inner, &self.title, Type::Title, t.text1);
+        if !self.place.is_empty() {
+            inner.min.x = title.right() + 8.0;
+            label::text_in(ui.painter(), inner, &self.place, Type::Mono, t.accent);
+        }
+        if let Some(line) = &self.code {
+            ui.add_space(4.0);
+            CodeWell::new(line).show(ui);
+        }
+        if !self.rows.is_empty() {
+            ui.add_space(4.0);
+        }
+        for (label, value, red) in &self.rows {
+            let row = KeyValue::new(label, value).pad(0.0);
+            let row = if *red { row.colour(t.red) } else { row };
+            row.show(ui);
+        }
+        if !self.note.is_empty() {
+            ui.add_space(4.0);
+            label::paragraph(ui, &self.note, Type::Body, t.text2);
+        }
+    }
+}
+
+/// The frame of tooltips and popups: `s3`, a 1 px `line2` outline, radius 6, the one shadow there is.
+#[must_use]
+pub fn frame(ctx: &egui::Context) -> Frame {
+    let t = Tokens::of(ctx);
+    Frame::new()
+        .fill(t.s3)
+        .stroke(Stroke::new(1.0, t.line2))
+        .corner_radius(RADIUS_POPUP)
+        .inner_margin(Margin::symmetric(12, 10))
+        .shadow(ctx.global_style().visuals.popup_shadow)
+}

@@ -1,3 +1,171 @@
-//! Bytes to a [`Recording`](crate::model::Recording): total readers, one for each artefact, chosen by the first bytes.
+//! Bytes to a [`Recording`]: total readers, one for each artefact, chosen by the first bytes.
+//!
+//! A reader gives a recording and a report of what was odd, or one [`FormatError`]; it never panics, runs nothing the file
+//! says, and uses memory in proportion to the file.
 
+mod error;
+mod html;
 pub mod oom_message;
+mod pickle;
+mod snapshot;
+mod unwrap;
+
+use std::path::Path;
+use std::time::Instant;
+
+pub use error::FormatError;
+
+use crate::model::{Format, Progress, Recording, WarningKind};
+
+/// gzip inside zip inside HTML is plenty.
+const MAX_WRAPPINGS: u32 = 4;
+
+/// Opens a file, whatever it is. The file is mapped, not read, so a large one costs no memory of its own.
+///
+/// # Errors
+/// [`FormatError`] when nothing usable could be read.
+pub fn open(path: &Path, progress: &Progress) -> Result<Recording, FormatError> {
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    let io = |error: std::io::Error| FormatError::Io { name: path.display().to_string(), what: error.to_string() };
+    let file = std::fs::File::open(path).map_err(io)?;
+    let meta = file.metadata().map_err(io)?;
+    if meta.is_dir() {
+        return Err(FormatError::Io { name: path.display().to_string(), what: "this is a folder; open a file in it".to_owned() });
+    }
+    let mapped;
+    let owned;
+    let bytes: &[u8] = if meta.is_file() && meta.len() > 0 {
+        // SAFETY: the map is only read, through slices whose every access is checked. Another program that shortens the file
+        // while we read it could end ours with SIGBUS, as for any program that maps files; copying gigabytes to rule that out
+        // would cost every reader of a large snapshot its size in memory.
+        mapped = unsafe { memmap2::Mmap::map(&file) }.map_err(io)?;
+        &mapped
+    } else {
+        // A pipe, or an empty file: nothing to map.
+        owned = std::fs::read(path).map_err(io)?;
+        &owned
+    };
+    let mut recording = read(bytes, &name, progress)?;
+    recording.source.path = Some(path.to_owned());
+    Ok(recording)
+}
+
+/// Reads bytes, whatever they are. `name` is what errors and the recording call them.
+///
+/// # Errors
+/// [`FormatError`] when nothing usable could be read.
+pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
+    let started = Instant::now();
+    let mut recording = unwrap_and_read(bytes, name, progress, 0)?;
+    recording.source.bytes = bytes.len() as u64;
+    recording.report.seconds = started.elapsed().as_secs_f64();
+    Ok(recording)
+}
+
+/// What the first bytes say a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Gzip,
+    Zstd,
+    Zip,
+    Html,
+    Pickle,
+    SnapshotJson,
+    Unknown,
+}
+
+/// Tells what a file is by its first bytes, and for JSON by the first keys.
+fn sniff(bytes: &[u8]) -> Kind {
+    let text = trim_start(bytes);
+    let head = &text[..text.len().min(4096)];
+    match bytes {
+        [0x1f, 0x8b, ..] => Kind::Gzip,
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Kind::Zstd,
+        [b'P', b'K', 3, 4, ..] => Kind::Zip,
+        [0x80, 0..=5, ..] => Kind::Pickle,
+        // Protocol 0 and 1 begin with a container; `(l`, `(d`, `](`, `}(`, `]q`, `}q`, `(c`.
+        [b'(', b'l' | b'd' | b'c', ..] | [b']' | b'}', b'(' | b'q' | b'.' | b'r', ..] => Kind::Pickle,
+        _ if starts_with_tag(head) => Kind::Html,
+        _ if matches!(head.first(), Some(b'{' | b'[')) && is_snapshot_json(text) => Kind::SnapshotJson,
+        _ => Kind::Unknown,
+    }
+}
+
+/// The one place that names every reader: an arm a kind.
+fn unwrap_and_read(bytes: &[u8], name: &str, progress: &Progress, depth: u32) -> Result<Recording, FormatError> {
+    if bytes.is_empty() {
+        return Err(FormatError::Empty { name: name.to_owned(), what: "this file is empty".to_owned() });
+    }
+    let inner = |unwrapped: unwrap::Unwrapped| -> Result<Recording, FormatError> {
+        if depth >= MAX_WRAPPINGS {
+            return Err(FormatError::TooLarge {
+                name: name.to_owned(),
+                offset: 0,
+                what: format!("more than {MAX_WRAPPINGS} containers inside each other"),
+            });
+        }
+        let mut recording = unwrap_and_read(&unwrapped.bytes, name, progress, depth + 1)?;
+        if unwrapped.truncated {
+            recording.report.warn(WarningKind::Truncated, None, || {
+                "the compressed data ends early or is damaged; what could be unpacked was read".to_owned()
+            });
+        }
+        Ok(recording)
+    };
+    match sniff(bytes) {
+        Kind::Gzip => inner(unwrap::gzip(bytes, name, progress)?),
+        Kind::Zstd => inner(unwrap::zstd(bytes, name, progress)?),
+        Kind::Zip => inner(unwrap::zip(bytes, name, progress)?),
+        Kind::Html => {
+            let bytes = html::embedded(bytes, name)?;
+            let mut recording = inner(unwrap::Unwrapped { bytes, truncated: false })?;
+            if matches!(recording.source.format, Format::SnapshotPickle | Format::SnapshotJson) {
+                recording.source.format = Format::SnapshotHtml;
+            }
+            Ok(recording)
+        }
+        Kind::Pickle => snapshot::read_pickle(bytes, name, progress),
+        Kind::SnapshotJson => snapshot::read_json(bytes, name, progress),
+        Kind::Unknown => Err(FormatError::NotRecognised { name: name.to_owned(), found: describe_start(bytes) }),
+    }
+}
+
+fn trim_start(bytes: &[u8]) -> &[u8] {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    &bytes[bytes.iter().take_while(|b| b.is_ascii_whitespace()).count()..]
+}
+
+fn starts_with_tag(head: &[u8]) -> bool {
+    let lower: Vec<u8> = head.iter().take(15).map(u8::to_ascii_lowercase).collect();
+    lower.starts_with(b"<!doctype html") || lower.starts_with(b"<html") || lower.starts_with(b"<!--")
+}
+
+/// True for JSON whose outermost keys are a snapshot's, or a list of segments.
+fn is_snapshot_json(text: &[u8]) -> bool {
+    // The keys may stand after megabytes of others, so the whole text is searched when the beginning does not tell.
+    let head = &text[..text.len().min(1 << 16)];
+    let has = |hay: &[u8], key: &[u8]| memmem(hay, key);
+    if has(head, b"\"traceEvents\"") {
+        return false;
+    }
+    if text.starts_with(b"[") {
+        return has(head, b"\"total_size\"") && has(head, b"\"blocks\"");
+    }
+    has(head, b"\"device_traces\"") || has(head, b"\"segments\"") || has(text, b"\"device_traces\"")
+}
+
+fn memmem(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack.windows(needle.len()).any(|window| window == needle)
+}
+
+fn describe_start(bytes: &[u8]) -> String {
+    let head = &bytes[..bytes.len().min(16)];
+    if head.starts_with(b"SQLite format 3\0") {
+        "an SQLite database".to_owned()
+    } else if head.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace()) {
+        format!("it begins with the text {:?}", String::from_utf8_lossy(head))
+    } else {
+        let hex: Vec<String> = head.iter().take(8).map(|b| format!("{b:02x}")).collect();
+        format!("it begins with the bytes {}", hex.join(" "))
+    }
+}

@@ -1,0 +1,78 @@
+//! [`FormatError`]: why a file gave no recording, in one sentence that names the file, the place and what to do.
+
+use crate::model::Cancelled;
+
+/// Nothing usable could be read. Oddities that could be read past are in the recording's
+/// [`LoadReport`](crate::model::LoadReport) instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    /// The first bytes belong to nothing we read.
+    #[error(
+        "{name}: not a file vramscope reads ({found}); open a snapshot from torch.cuda.memory._dump_snapshot, a profiler trace \
+         or a memory timeline"
+    )]
+    NotRecognised {
+        /// The file.
+        name: String,
+        /// What its first bytes look like.
+        found: String,
+    },
+    /// A pickle opcode that would import, call or build an object. It is never executed.
+    #[error(
+        "{name}: refused at byte {offset}: the pickle opcode {opcode} would run code or build objects, which no memory snapshot \
+         needs; do not unpickle this file, and ask its author for a plain _dump_snapshot"
+    )]
+    Unsupported {
+        /// The file.
+        name: String,
+        /// Where the opcode stands.
+        offset: u64,
+        /// Its name in Python's `pickletools`.
+        opcode: &'static str,
+    },
+    /// The bytes contradict the format.
+    #[error("{name}: broken at byte {offset}: {what}; copy the file again or record a new one")]
+    Malformed {
+        /// The file.
+        name: String,
+        /// Where.
+        offset: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// Well formed, but not a recording.
+    #[error("{name}: {what}; record with torch.cuda.memory._record_memory_history() and write _dump_snapshot()")]
+    Empty {
+        /// The file.
+        name: String,
+        /// What is missing.
+        what: String,
+    },
+    /// The operating system said no.
+    #[error("{name}: {what}")]
+    Io {
+        /// The file.
+        name: String,
+        /// The system's message.
+        what: String,
+    },
+    /// More memory, depth or entries than a genuine file of this size can need.
+    #[error("{name}: stopped at byte {offset}: {what}; the file is damaged or made to exhaust memory")]
+    TooLarge {
+        /// The file.
+        name: String,
+        /// Where.
+        offset: u64,
+        /// Which limit.
+        what: String,
+    },
+    /// The caller asked to stop.
+    #[error("loading was cancelled")]
+    Cancelled,
+}
+
+impl From<Cancelled> for FormatError {
+    fn from(_: Cancelled) -> Self {
+        FormatError::Cancelled
+    }
+}

@@ -1,0 +1,42 @@
+//! Pages saved by `torch.cuda._memory_viz`: the snapshot stands in them as base64.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::FormatError;
+
+/// The longest run of base64 after `"base64":` (the page of `trace_plot` and its kin), or inside a data URL.
+///
+/// # Errors
+/// [`FormatError::Empty`] when the page holds no snapshot, [`FormatError::Malformed`] when its base64 is broken.
+pub(crate) fn embedded(page: &[u8], name: &str) -> Result<Vec<u8>, FormatError> {
+    let mut best: Option<(usize, &[u8])> = None;
+    let mut from = 0;
+    while let Some(at) = find(&page[from..], b"base64") {
+        let start = from + at + b"base64".len();
+        let rest = &page[start..];
+        // `": "` before a JSON value; anything else between is no embedded file.
+        let skip = rest.iter().take_while(|b| b" \t\r\n:'\"".contains(b)).count();
+        let text = &rest[skip..];
+        let length = text.iter().take_while(|b| b.is_ascii_alphanumeric() || b"+/=".contains(b)).count();
+        if skip > 0 && best.is_none_or(|(_, known)| length > known.len()) {
+            best = Some((start + skip, &text[..length]));
+        }
+        from = start;
+    }
+    let Some((offset, text)) = best.filter(|(_, text)| text.len() >= 4) else {
+        return Err(FormatError::Empty {
+            name: name.to_owned(),
+            what: "this page holds a picture or text, but no embedded snapshot".to_owned(),
+        });
+    };
+    STANDARD.decode(text).map_err(|error| FormatError::Malformed {
+        name: name.to_owned(),
+        offset: offset as u64,
+        what: format!("the snapshot embedded in this page is no base64 ({error})"),
+    })
+}
+
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack.windows(needle.len()).position(|window| window == needle)
+}

@@ -1,0 +1,261 @@
+//! Allocator snapshots: what `torch.cuda.memory._dump_snapshot` and its relatives write, from PyTorch 1.11 to today.
+//!
+//! A snapshot is a dict (before 2.0 a plain list of segments). Unknown keys are counted, never fatal; a device's trace and
+//! segments stay its own.
+
+mod annotations;
+mod json;
+mod segments;
+mod settings;
+mod stacks;
+mod trace;
+
+use super::FormatError;
+use super::pickle::{self, Node, NodeId, Tree};
+use crate::model::{
+    Annotations, DeviceId, DeviceKind, DeviceRecording, Format, LoadReport, Progress, Recording, Source, WarningKind,
+};
+use segments::RawSegment;
+use stacks::{StackReader, unknown_key, wrong_type};
+
+/// More device ordinals than any host has; a guard against damaged numbers.
+const MAX_DEVICES: i64 = 4096;
+
+/// Reads a pickled snapshot.
+///
+/// # Errors
+/// [`FormatError`] when the bytes are no plain pickle or hold no snapshot.
+pub(crate) fn read_pickle(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
+    progress.set_total(bytes.len() as u64);
+    let parsed = pickle::parse(bytes, progress).map_err(|error| error.named(name))?;
+    let mut recording = assemble(&parsed.tree, name, parsed.truncated_at)?;
+    recording.source.format = Format::SnapshotPickle;
+    progress.set_done(bytes.len() as u64);
+    Ok(recording)
+}
+
+/// Reads a snapshot written as JSON.
+///
+/// # Errors
+/// [`FormatError`] when the bytes are no JSON or hold no snapshot.
+pub(crate) fn read_json(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
+    progress.set_total(bytes.len() as u64);
+    let (tree, truncated_at) = json::parse(bytes, name, progress)?;
+    let mut recording = assemble(&tree, name, truncated_at)?;
+    recording.source.format = Format::SnapshotJson;
+    progress.set_done(bytes.len() as u64);
+    Ok(recording)
+}
+
+/// The parts of a snapshot dict.
+#[derive(Default)]
+struct Parts {
+    segments: Option<NodeId>,
+    traces: Option<NodeId>,
+    settings: Option<NodeId>,
+    annotations: Option<NodeId>,
+    host_segments: Option<NodeId>,
+    host_traces: Option<NodeId>,
+}
+
+/// Makes a recording of a snapshot's values.
+fn assemble(tree: &Tree, name: &str, truncated_at: Option<u64>) -> Result<Recording, FormatError> {
+    let mut report = LoadReport::default();
+    let cut = truncated_at.is_some();
+    if let Some(offset) = truncated_at {
+        report.warn(WarningKind::Truncated, Some(offset), || {
+            format!("the file ends early, at byte {offset}; what came before it was read, copy the file again for the rest")
+        });
+    }
+    let parts = find_parts(tree, name, &mut report)?;
+    let mut stacks = StackReader::default();
+    let settings = parts.settings.map(|id| settings::read(tree, id, &mut report)).unwrap_or_default();
+    let kind = if settings::is_xpu(&settings) { DeviceKind::Xpu } else { DeviceKind::Cuda };
+
+    let mut devices: Vec<DeviceRecording> = Vec::new();
+    if let Some(list) = parts.traces {
+        read_traces(tree, list, kind, &mut devices, &mut stacks, &mut report, cut);
+    }
+    if let Some(list) = parts.segments {
+        for (index, raw) in read_segments(tree, list, &mut stacks, &mut report, cut) {
+            let at = device_at(&mut devices, DeviceId { kind, index });
+            segments::place(&mut devices[at], raw, &mut report);
+        }
+    }
+    devices.sort_by_key(|device| device.id);
+    if let Some(host) = read_host(tree, &parts, &mut stacks, &mut report, cut) {
+        devices.push(host);
+    }
+    for device in &mut devices {
+        device.has_final_state = if device.id.kind == DeviceKind::Host { parts.host_segments } else { parts.segments }.is_some();
+        let late = trace::sort_by_time(&mut device.events);
+        report.warn_many(WarningKind::OutOfOrder, late, None, || {
+            format!(
+                "the trace of {} is not in time order; its events were sorted by time, {late} stood after a later one",
+                device.id
+            )
+        });
+        device.settings = settings.clone();
+    }
+    if let Some(list) = parts.annotations {
+        let by_device = annotations::read(tree, list, &mut stacks, &mut report);
+        attach_annotations(&mut devices, by_device, &mut report);
+    }
+    if devices.is_empty() && parts.segments.is_none() && parts.traces.is_none() {
+        return Err(FormatError::Empty {
+            name: name.to_owned(),
+            what: "this snapshot has neither segments nor traces".to_owned(),
+        });
+    }
+    Ok(Recording {
+        source: Source { name: name.to_owned(), ..Source::default() },
+        devices,
+        stacks: stacks.builder.finish(),
+        report,
+    })
+}
+
+fn find_parts(tree: &Tree, name: &str, report: &mut LoadReport) -> Result<Parts, FormatError> {
+    let mut parts = Parts::default();
+    match tree.node(tree.root) {
+        // Before PyTorch 2.0, and memory_snapshot() to this day: the segments alone.
+        Node::List(items) if items.iter().all(|&item| matches!(tree.node(item), Node::Dict(_))) => {
+            if let Some(&first) = items.first()
+                && tree.get(first, "blocks").is_none()
+                && tree.get(first, "total_size").is_none()
+            {
+                return Err(FormatError::Empty {
+                    name: name.to_owned(),
+                    what: "a list of dicts, but not of memory segments".to_owned(),
+                });
+            }
+            parts.segments = Some(tree.root);
+        }
+        Node::Dict(pairs) => {
+            for &(key, value) in pairs {
+                match tree.bytes(key).unwrap_or(b"") {
+                    b"segments" => parts.segments = Some(value),
+                    b"device_traces" | b"traces" => parts.traces = Some(value),
+                    b"allocator_settings" => parts.settings = Some(value),
+                    b"external_annotations" => parts.annotations = Some(value),
+                    b"host_segments" => parts.host_segments = Some(value),
+                    b"host_traces" => parts.host_traces = Some(value),
+                    _ => unknown_key(tree, key, "the snapshot", report),
+                }
+            }
+            if parts.segments.is_none() && parts.traces.is_none() {
+                return Err(FormatError::Empty {
+                    name: name.to_owned(),
+                    what: "a dict with neither 'segments' nor 'device_traces': not a memory snapshot".to_owned(),
+                });
+            }
+        }
+        other => {
+            return Err(FormatError::Empty {
+                name: name.to_owned(),
+                what: format!("this holds a Python {}, not a memory snapshot", other.type_name()),
+            });
+        }
+    }
+    Ok(parts)
+}
+
+/// `device_traces`: one list of entries a device ordinal.
+fn read_traces(
+    tree: &Tree,
+    list: NodeId,
+    kind: DeviceKind,
+    devices: &mut Vec<DeviceRecording>,
+    stacks: &mut StackReader,
+    report: &mut LoadReport,
+    cut: bool,
+) {
+    if !matches!(tree.node(list), Node::List(_) | Node::Tuple(_) | Node::None) {
+        wrong_type(tree, list, "device_traces", "a list of lists", report);
+    }
+    let traces = tree.items(list);
+    for (index, &entries) in traces.iter().enumerate().take(MAX_DEVICES as usize) {
+        let last = cut && index + 1 == traces.len();
+        let mut device = DeviceRecording { id: DeviceId { kind, index: index as i32 }, ..DeviceRecording::default() };
+        trace::read_list(tree, entries, &mut device, stacks, report, last);
+        // A visible device that the process never used has an empty trace and no segments.
+        if !device.events.is_empty() {
+            devices.push(device);
+        }
+    }
+    report.warn_many(WarningKind::Skipped, (traces.len() as u64).saturating_sub(MAX_DEVICES as u64), None, || {
+        format!("traces of more than {MAX_DEVICES} devices; the rest was left out")
+    });
+}
+
+/// The segments of each device ordinal.
+fn read_segments(
+    tree: &Tree,
+    list: NodeId,
+    stacks: &mut StackReader,
+    report: &mut LoadReport,
+    cut: bool,
+) -> Vec<(i32, Vec<RawSegment>)> {
+    if !matches!(tree.node(list), Node::List(_) | Node::Tuple(_) | Node::None) {
+        wrong_type(tree, list, "segments", "a list", report);
+    }
+    let mut by_device: Vec<(i32, Vec<RawSegment>)> = Vec::new();
+    for &item in tree.items(list) {
+        let Some(segment) = segments::read(tree, item, stacks, report, cut) else { continue };
+        if !(0..MAX_DEVICES).contains(&segment.device) {
+            report.warn(WarningKind::Skipped, Some(tree.offset(item)), || {
+                format!("segments of device {}, which can not exist, were left out", segment.device)
+            });
+            continue;
+        }
+        let index = segment.device as i32;
+        match by_device.iter_mut().find(|(device, _)| *device == index) {
+            Some((_, segments)) => segments.push(segment),
+            None => by_device.push((index, vec![segment])),
+        }
+    }
+    by_device
+}
+
+/// Pinned host memory: a device of its own kind; `None` when the snapshot has none of it.
+fn read_host(
+    tree: &Tree,
+    parts: &Parts,
+    stacks: &mut StackReader,
+    report: &mut LoadReport,
+    cut: bool,
+) -> Option<DeviceRecording> {
+    let mut host = DeviceRecording { id: DeviceId { kind: DeviceKind::Host, index: -1 }, ..DeviceRecording::default() };
+    if let Some(list) = parts.host_traces {
+        trace::read_list(tree, list, &mut host, stacks, report, cut);
+    }
+    if let Some(list) = parts.host_segments {
+        let raw = tree.items(list).iter().filter_map(|&item| segments::read(tree, item, stacks, report, cut)).collect();
+        segments::place(&mut host, raw, report);
+    }
+    (!host.events.is_empty() || !host.segments.is_empty()).then_some(host)
+}
+
+fn device_at(devices: &mut Vec<DeviceRecording>, id: DeviceId) -> usize {
+    devices.iter().position(|device| device.id == id).unwrap_or_else(|| {
+        devices.push(DeviceRecording { id, ..DeviceRecording::default() });
+        devices.len() - 1
+    })
+}
+
+/// An annotation names the device that was current on its thread, which need not have allocated: those go to the first one.
+fn attach_annotations(devices: &mut [DeviceRecording], by_device: Vec<(i64, Annotations)>, report: &mut LoadReport) {
+    for (index, annotations) in by_device {
+        let own = devices.iter().position(|device| i64::from(device.id.index) == index);
+        match own.or(if devices.is_empty() { None } else { Some(0) }) {
+            Some(at) => {
+                let all = &mut devices[at].annotations;
+                all.extend(annotations);
+                all.sort_by_key(|annotation| annotation.start_us);
+            }
+            None => report.warn_many(WarningKind::Skipped, annotations.len() as u64, None, || {
+                "annotations in a snapshot without any device were left out".to_owned()
+            }),
+        }
+    }
+}

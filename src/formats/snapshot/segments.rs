@@ -1,0 +1,207 @@
+//! Segments and blocks: the state the recording ended in.
+
+use super::super::pickle::{Node, NodeId, Tree};
+use super::stacks::{StackReader, unknown_key, wrong_type};
+use super::trace::{number, pool_key};
+use crate::model::{Block, BlockState, DeviceRecording, LoadReport, PoolKey, Segment, SizeClass, StackId, WarningKind};
+
+/// A segment with its blocks, not yet placed in a device.
+pub(crate) struct RawSegment {
+    pub(crate) device: i64,
+    address: u64,
+    size: Option<u64>,
+    stream: u64,
+    pool: PoolKey,
+    class: SizeClass,
+    is_expandable: bool,
+    stack: StackId,
+    blocks: Vec<Block>,
+    offset: u64,
+}
+
+/// Reads one segment dict; `None` (counted) when it is none or has no address.
+pub(crate) fn read(tree: &Tree, id: NodeId, stacks: &mut StackReader, report: &mut LoadReport, cut: bool) -> Option<RawSegment> {
+    let Node::Dict(pairs) = tree.node(id) else {
+        if !cut {
+            wrong_type(tree, id, "a segment", "a dict", report);
+        }
+        return None;
+    };
+    let mut segment = RawSegment {
+        device: 0,
+        address: 0,
+        size: None,
+        stream: 0,
+        pool: (0, 0),
+        class: SizeClass::Large,
+        is_expandable: false,
+        stack: StackId::NONE,
+        blocks: Vec::new(),
+        offset: tree.offset(id),
+    };
+    let (mut address, mut blocks) = (None, None);
+    for &(key, value) in pairs {
+        match tree.bytes(key).unwrap_or(b"") {
+            b"device" => match tree.as_i64(value) {
+                Some(device) => segment.device = device,
+                None => wrong_type(tree, value, "device", "an ordinal", report),
+            },
+            b"address" | b"addr" => address = number(tree, value, "address", report),
+            b"total_size" => segment.size = number(tree, value, "total_size", report),
+            b"stream" => segment.stream = number(tree, value, "stream", report).unwrap_or(0),
+            b"segment_type" => match tree.bytes(value) {
+                Some(b"small") => segment.class = SizeClass::Small,
+                Some(b"large") => segment.class = SizeClass::Large,
+                _ => wrong_type(tree, value, "segment_type", "'small' or 'large'", report),
+            },
+            b"segment_pool_id" | b"pool_id" => segment.pool = pool_key(tree, value, report).unwrap_or((0, 0)),
+            b"is_expandable" => segment.is_expandable = tree.as_bool(value).unwrap_or(false),
+            b"frames" => segment.stack = stacks.stack(tree, value, report),
+            b"blocks" => blocks = Some(value),
+            // Sums of the blocks, which are read themselves.
+            b"allocated_size" | b"active_size" | b"requested_size" => {}
+            b"forward_frames" | b"registration_counter" => {}
+            _ => unknown_key(tree, key, "a segment", report),
+        }
+    }
+    let Some(address) = address else {
+        if !cut {
+            report.warn(WarningKind::Skipped, Some(segment.offset), || "a segment without an address was left out".to_owned());
+        }
+        return None;
+    };
+    segment.address = address;
+    if let Some(list) = blocks {
+        if !matches!(tree.node(list), Node::List(_) | Node::Tuple(_)) {
+            wrong_type(tree, list, "blocks", "a list", report);
+        }
+        let items = tree.items(list);
+        segment.blocks.reserve(items.len());
+        let mut next = address;
+        for &item in items {
+            if let Some(block) = read_block(tree, item, next, stacks, report, cut) {
+                next = block.address.saturating_add(block.size);
+                segment.blocks.push(block);
+            }
+        }
+    }
+    Some(segment)
+}
+
+/// Reads one block; before PyTorch 2.1 it has no address and follows the one before it.
+fn read_block(tree: &Tree, id: NodeId, next: u64, stacks: &mut StackReader, report: &mut LoadReport, cut: bool) -> Option<Block> {
+    let Node::Dict(pairs) = tree.node(id) else {
+        if !cut {
+            wrong_type(tree, id, "a block", "a dict", report);
+        }
+        return None;
+    };
+    let mut block = Block { address: next, size: 0, requested: 0, state: BlockState::Inactive, stack: StackId::NONE };
+    let (mut size, mut requested, mut history, mut frames) = (None, None, None, None);
+    for &(key, value) in pairs {
+        match tree.bytes(key).unwrap_or(b"") {
+            b"address" | b"addr" => block.address = number(tree, value, "address", report).unwrap_or(next),
+            b"size" => size = number(tree, value, "size", report),
+            b"requested_size" => requested = number(tree, value, "requested_size", report),
+            b"state" => match tree.bytes(value) {
+                Some(b"active_allocated") => block.state = BlockState::Active,
+                Some(b"active_pending_free" | b"active_awaiting_free") => block.state = BlockState::PendingFree,
+                Some(b"inactive") => block.state = BlockState::Inactive,
+                _ => wrong_type(tree, value, "state", "a block state PyTorch writes", report),
+            },
+            b"frames" => frames = Some(value),
+            b"history" => history = tree.items(value).first().copied(),
+            b"forward_frames" | b"user_metadata" | b"compile_context" | b"category" => {}
+            _ => unknown_key(tree, key, "a block", report),
+        }
+    }
+    let Some(size) = size else {
+        if !cut {
+            report.warn(WarningKind::Skipped, Some(tree.offset(id)), || "a block without a size was left out".to_owned());
+        }
+        return None;
+    };
+    block.size = size;
+    let past = history.and_then(|entry| tree.get(entry, "real_size")).and_then(|id| tree.as_u64(id));
+    block.requested = requested.or(past).unwrap_or(size);
+    if let Some(list) = frames {
+        block.stack = stacks.stack(tree, list, report);
+    }
+    if let (false, Some(entry)) = (block.stack.is_some(), history) {
+        if let Some(list) = tree.get(entry, "frames") {
+            block.stack = stacks.stack(tree, list, report);
+        }
+        if let Some(text) = tree.get(entry, "cpp_frames").and_then(|id| tree.bytes(id)) {
+            block.stack = stacks.with_cpp(block.stack, &String::from_utf8_lossy(text));
+        }
+    }
+    Some(block)
+}
+
+/// Puts segments into their device, by address, and makes each one's blocks cover it without a gap.
+pub(crate) fn place(device: &mut DeviceRecording, mut segments: Vec<RawSegment>, report: &mut LoadReport) {
+    segments.sort_by_key(|segment| segment.address);
+    for mut raw in segments {
+        let covered = cover(&mut raw);
+        let size = raw.blocks.iter().map(|block| block.size).fold(0, u64::saturating_add);
+        if !covered {
+            report.warn(WarningKind::StateMismatch, Some(raw.offset), || {
+                format!(
+                    "the blocks of segment {:#x} do not cover it exactly; gaps were taken as inactive and its size as {size} bytes",
+                    raw.address
+                )
+            });
+        }
+        let from = device.blocks.len() as u32;
+        device.blocks.append(&mut raw.blocks);
+        let segment = Segment {
+            address: raw.address,
+            size,
+            stream: device.intern_stream(raw.stream),
+            pool: device.intern_pool(raw.pool),
+            class: raw.class,
+            is_expandable: raw.is_expandable,
+            stack: raw.stack,
+            blocks: from..device.blocks.len() as u32,
+        };
+        device.segments.push(segment);
+    }
+}
+
+/// Fills gaps between blocks with inactive ones. False when the file's blocks were not an exact cover.
+fn cover(raw: &mut RawSegment) -> bool {
+    let mut exact = true;
+    let end = raw.address.saturating_add(raw.size.unwrap_or(0));
+    let mut next = raw.address;
+    if !raw.blocks.is_sorted_by_key(|block| block.address) {
+        exact = false;
+        raw.blocks.sort_by_key(|block| block.address);
+    }
+    let whole =
+        raw.size.is_none() || raw.blocks.iter().map(|b| u128::from(b.size)).sum::<u128>() == u128::from(raw.size.unwrap_or(0));
+    let contiguous = raw.blocks.iter().all(|block| {
+        let fits = block.address == next;
+        next = block.address.saturating_add(block.size);
+        fits
+    });
+    if exact && whole && contiguous {
+        return true;
+    }
+    let hole = |address, size| Block { address, size, requested: 0, state: BlockState::Inactive, stack: StackId::NONE };
+    let mut filled = Vec::with_capacity(raw.blocks.len() + 2);
+    next = raw.address;
+    for mut block in raw.blocks.drain(..) {
+        if block.address > next {
+            filled.push(hole(next, block.address - next));
+        }
+        // An overlap: the block keeps its bytes and moves up, so that none is counted twice or lost.
+        block.address = block.address.max(next);
+        next = block.address.saturating_add(block.size);
+        filled.push(block);
+    }
+    if next < end {
+        filled.push(hole(next, end - next));
+    }
+    raw.blocks = filled;
+    false
+}

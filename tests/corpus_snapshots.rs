@@ -1,0 +1,109 @@
+//! Every snapshot of a folder of recordings, against the figures CPython's pickle gives.
+//!
+//! `VRAMSCOPE_CORPUS` names the folder; `sample_snapshots/` of the repository is always read when it is there.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use vramscope::formats;
+use vramscope::model::{BlockState, DeviceKind, DeviceRecording, Format, NoteKind, Progress, Recording};
+
+/// CPython needs about fifteen times the size of a file.
+const LARGEST: u64 = 100 << 20;
+
+fn snapshots_in(folder: &Path, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| entry.ok().map(|e| e.path())).collect();
+    paths.sort();
+    for path in paths {
+        if path.is_dir() {
+            snapshots_in(&path, found);
+        } else if path.to_string_lossy().ends_with(".pickle") || path.to_string_lossy().ends_with("trace_plot.html") {
+            found.push(path);
+        }
+    }
+}
+
+fn device_figures(recording: &Recording, device: &DeviceRecording) -> Value {
+    let events = &device.events;
+    let mut actions: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    for i in 0..events.len() {
+        *actions.entry(events.action[i].name()).or_default() += 1;
+        *sums.entry(events.action[i].name()).or_default() += events.size[i];
+    }
+    let mut states: BTreeMap<&str, u64> = BTreeMap::new();
+    for block in &device.blocks {
+        *states.entry(block.state.name()).or_default() += block.size;
+    }
+    let requested: u64 = device.blocks.iter().filter(|b| b.state != BlockState::Inactive).map(|b| b.requested).sum();
+    json!({
+        "actions": actions,
+        "sums": sums,
+        "address_xor": events.address.iter().fold(0, |x, a| x ^ a).to_string(),
+        "streams": device.streams.len(),
+        "frames": events.stack.iter().map(|&s| recording.stacks.frames(s).len()).sum::<usize>(),
+        "segments": device.segments.len(),
+        "reserved": device.final_reserved(),
+        "blocks": device.blocks.len(),
+        "states": states,
+        "requested": requested,
+        "time": events.time_range().map(|(first, last)| [first, last]),
+        "metadata": events.notes.iter().filter(|n| n.kind == NoteKind::UserMetadata).count(),
+    })
+}
+
+fn figures(recording: &Recording) -> Value {
+    let devices: BTreeMap<String, Value> =
+        recording.devices.iter().map(|d| (d.id.index.to_string(), device_figures(recording, d))).collect();
+    let starts: usize = recording.devices.iter().map(|d| d.annotations.len()).sum();
+    json!({ "devices": devices, "stacks": recording.stacks.len(), "starts": starts })
+}
+
+#[test]
+fn every_snapshot_has_cpythons_figures() {
+    let mut files = Vec::new();
+    snapshots_in(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots")), &mut files);
+    match std::env::var_os("VRAMSCOPE_CORPUS") {
+        Some(folder) => snapshots_in(Path::new(&folder), &mut files),
+        None => eprintln!("skipped the full corpus: set VRAMSCOPE_CORPUS"),
+    }
+    files.retain(|file| file.metadata().is_ok_and(|meta| meta.len() <= LARGEST));
+    if files.is_empty() {
+        eprintln!("skipped: no snapshots to read");
+        return;
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/snapshot_figures.py");
+    let Ok(output) = Command::new("python3").arg(script).args(&files).output() else {
+        eprintln!("skipped: python3 is not installed");
+        return;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut wrong = Vec::new();
+    for (file, line) in files.iter().zip(text.lines()) {
+        let mut theirs: Value = serde_json::from_str(line).unwrap();
+        let recording = formats::open(file, &Progress::new()).unwrap_or_else(|error| panic!("{error}"));
+        let mut ours = figures(&recording);
+        for device in recording.devices.iter() {
+            assert!(device.id.kind != DeviceKind::Host || device.id.index == -1);
+            // PyTorch 2.0 writes C++ stacks as one text, which the reference does not take apart.
+            if !device.events.has_time {
+                let key = device.id.index.to_string();
+                for side in [&mut ours, &mut theirs] {
+                    side["devices"][&key]["frames"] = Value::Null;
+                    side["stacks"] = Value::Null;
+                }
+            }
+        }
+        assert!(matches!(recording.source.format, Format::SnapshotPickle | Format::SnapshotHtml));
+        if ours != theirs {
+            wrong.push(format!("{}:\n  ours   {ours}\n  theirs {theirs}", file.display()));
+        }
+    }
+    assert_eq!(text.lines().count(), files.len());
+    eprintln!("{} snapshots compared", files.len());
+    assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), files.len(), wrong.join("\n"));
+}

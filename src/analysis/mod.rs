@@ -6,6 +6,7 @@
 pub mod curves;
 pub mod explain;
 pub mod lifetimes;
+pub mod naming;
 mod placement;
 mod pyramid;
 mod runs;
@@ -15,6 +16,7 @@ pub mod tables;
 
 pub use curves::{Cell, Curves, Quantity};
 pub use lifetimes::{Lifetime, LifetimeId, Lifetimes, NO_EVENT};
+pub use naming::{NO_STACK, StackNames, is_framework, own_frame, stack_text};
 pub use state::{BlockAt, SegmentAt, State, StateIndex, Totals};
 pub use strata::{Strata, StrataColumn, StrataRun, strata};
 pub use tables::DeviceTables;

@@ -1,4 +1,312 @@
 //! The window: everything that names egui.
+//!
+//! [`App`] holds the documents and nothing clever. Views read a [`ViewContext`](views::ViewContext) and send
+//! [`Action`]s; [`handler`] applies them before the next frame is drawn; [`shell`] draws what surrounds the views.
 
+pub mod action;
+pub mod colours;
+pub mod command;
+pub mod cursor;
+pub mod document;
+mod handler;
+pub mod jobs;
+pub mod loader;
+mod notifications;
+mod overlays;
+mod palette;
+mod run;
+pub mod samples;
+pub mod selection;
+pub mod settings;
+mod shell;
 pub mod theme;
+pub mod views;
 pub mod widgets;
+pub mod workspace;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use egui::{Context, Ui};
+
+use action::{Action, Actions};
+use command::Command;
+use document::{Content, DeviceView, Document, DocumentId};
+use jobs::{Derived, Jobs};
+use loader::Loading;
+use notifications::Notifications;
+use settings::{Recent, Settings};
+use views::ViewKind;
+
+pub use run::{RunOptions, Screenshot, run, screenshot};
+
+/// What lies over the window.
+enum Overlay {
+    None,
+    Palette(palette::Palette),
+    OpenPath(String),
+    Help,
+    Settings,
+}
+
+/// The application: open documents, settings, and what is in flight.
+pub struct App {
+    settings: Settings,
+    documents: Vec<Document>,
+    /// Index of the document in front; `None` shows the welcome page.
+    active: Option<usize>,
+    next_id: u64,
+    overlay: Overlay,
+    /// The view that fills the workspace for now.
+    maximised: Option<ViewKind>,
+    notices: Notifications,
+    samples: Vec<samples::Sample>,
+    sample_rows: Derived<usize, Vec<Recent>>,
+    dialog: Option<Receiver<Option<Vec<PathBuf>>>>,
+    dialog_since: std::time::Instant,
+    actions: Actions,
+    inbox: Receiver<Action>,
+    jobs: Jobs,
+    /// Draw only this view: the screenshot of one view.
+    only: Option<ViewKind>,
+}
+
+impl App {
+    /// An app with no documents.
+    #[must_use]
+    pub fn new(ctx: &Context, mut settings: Settings, jobs: Jobs) -> Self {
+        theme::install(ctx);
+        ctx.set_theme(settings.theme.preference());
+        ctx.options_mut(|o| {
+            o.quit_shortcuts.clear();
+            o.zoom_with_keyboard = true;
+        });
+        settings.layouts.repair();
+        let (actions, inbox) = Actions::channel();
+        App {
+            settings,
+            documents: Vec::new(),
+            active: None,
+            next_id: 1,
+            overlay: Overlay::None,
+            maximised: None,
+            notices: Notifications::default(),
+            samples: samples::all(),
+            sample_rows: Derived::default(),
+            dialog: None,
+            dialog_since: std::time::Instant::now(),
+            actions,
+            inbox,
+            jobs,
+            only: None,
+        }
+    }
+
+    /// Opens files as if they had been dropped on the window.
+    pub fn open_paths(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
+        for path in paths {
+            self.open(path);
+        }
+    }
+
+    /// Where views and tests ask for changes.
+    #[must_use]
+    pub fn actions(&self) -> &Actions {
+        &self.actions
+    }
+
+    /// The document in front.
+    #[must_use]
+    pub fn active_document(&self) -> Option<&Document> {
+        self.active.and_then(|i| self.documents.get(i))
+    }
+
+    fn active_document_mut(&mut self) -> Option<&mut Document> {
+        self.active.and_then(|i| self.documents.get_mut(i))
+    }
+
+    /// The open documents, in tab order.
+    #[must_use]
+    pub fn documents(&self) -> &[Document] {
+        &self.documents
+    }
+
+    /// The settings as they would be saved now.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Sentences on screen.
+    pub fn notices(&self) -> impl Iterator<Item = &str> {
+        self.notices.texts()
+    }
+
+    /// True when nothing is being read or computed.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.jobs.running() == 0 && !self.documents.iter().any(|d| matches!(d.content, Content::Loading(_)))
+    }
+
+    fn new_document(&mut self, title: String, path: Option<PathBuf>, content: Content) -> Document {
+        let id = DocumentId(self.next_id);
+        self.next_id += 1;
+        Document {
+            id,
+            title,
+            path,
+            recording: None,
+            content,
+            parked: Default::default(),
+            workspace: Default::default(),
+            layouts: self.settings.layouts.clone(),
+        }
+    }
+
+    /// Takes in what arrived since the last frame: loaded files, dropped files, dialogs, shortcuts, actions.
+    pub fn logic(&mut self, ctx: &Context) {
+        self.poll_dialog();
+        self.poll_loading();
+        let dropped: Vec<PathBuf> = ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_path_buf()).collect());
+        for path in dropped {
+            self.open(path);
+        }
+        self.read_shortcuts(ctx);
+        while let Ok(action) = self.inbox.try_recv() {
+            self.apply(action, ctx);
+        }
+    }
+
+    /// Draws the window.
+    pub fn draw(&mut self, ui: &mut Ui) {
+        shell::draw(self, ui);
+    }
+
+    fn read_shortcuts(&mut self, ctx: &Context) {
+        let typing = ctx.text_edit_focused();
+        for command in Command::all() {
+            for shortcut in command.shortcuts() {
+                // A bare letter belongs to the text field that has the focus; Escape leaves the field first.
+                if typing && !shortcut.modifiers.command && !shortcut.modifiers.alt {
+                    continue;
+                }
+                if ctx.input_mut(|i| i.consume_shortcut(&shortcut)) {
+                    self.actions.run(command);
+                }
+            }
+        }
+    }
+
+    fn poll_loading(&mut self) {
+        let mut recents = Vec::new();
+        let mut gone = Vec::new();
+        let (axis, colour_by) = (self.settings.axis, self.settings.colour_by);
+        for document in &mut self.documents {
+            let Content::Loading(loading) = &mut document.content else { continue };
+            match loading.poll() {
+                None => {}
+                Some(Ok((recording, data))) => {
+                    let is_new = document.recording.is_none();
+                    if let (true, Some(path)) = (is_new, &document.path) {
+                        recents.push(samples::describe(path.clone(), &data));
+                    }
+                    document.recording = Some(recording);
+                    let mut view = DeviceView::new(data);
+                    view.link.colour_by = colour_by;
+                    if axis == cursor::Axis::Time && view.data.device().events.has_time {
+                        view.link.axis = axis;
+                        (view.link.from, view.link.to) = cursor::domain(view.data.device(), axis);
+                    }
+                    document.content = Content::Ready(Box::new(view));
+                }
+                Some(Err(sentence)) => {
+                    if let Some(path) = document.path.as_ref().filter(|p| !p.exists()) {
+                        gone.push(path.clone());
+                    }
+                    document.content = Content::Failed(sentence);
+                }
+            }
+        }
+        for recent in recents {
+            self.settings.remember(recent);
+        }
+        for path in gone {
+            self.settings.forget(&path);
+        }
+    }
+
+    /// Opens the desktop's dialog on a thread of its own: it blocks until the user has chosen.
+    fn open_dialog(&mut self) {
+        if self.dialog.is_some() {
+            return;
+        }
+        self.dialog_since = std::time::Instant::now();
+        self.dialog = Some(self.jobs.spawn("dialog", || {
+            rfd::FileDialog::new()
+                .set_title("Open a recording")
+                .add_filter("Recordings", &["pickle", "pkl", "json", "gz", "zst", "html", "csv", "pt", "vramscope"])
+                .add_filter("All files", &["*"])
+                .pick_files()
+        }));
+    }
+
+    fn poll_dialog(&mut self) {
+        let Some(dialog) = &self.dialog else { return };
+        let Ok(answer) = dialog.try_recv() else { return };
+        self.dialog = None;
+        match answer {
+            Some(paths) => self.open_paths(paths),
+            // Nobody cancels a dialog this fast: there was none. rfd does not tell the two apart.
+            None if self.dialog_since.elapsed().as_millis() < 400 => {
+                self.notices
+                    .say("This desktop has no file dialog service. Type the path instead, or drop the file on the window.");
+                self.overlay = Overlay::OpenPath(String::new());
+            }
+            None => {}
+        }
+    }
+
+    fn open_static(&mut self, name: &str, bytes: &'static [u8]) {
+        if let Some(at) = self.documents.iter().position(|d| d.path.is_none() && d.title == name) {
+            self.active = Some(at);
+            return;
+        }
+        let loading = Loading::bytes(&self.jobs, name.to_owned(), bytes);
+        let document = self.new_document(name.to_owned(), None, Content::Loading(loading));
+        self.documents.push(document);
+        self.active = Some(self.documents.len() - 1);
+    }
+}
+
+impl eframe::App for App {
+    fn logic(&mut self, ctx: &Context, _frame: &mut eframe::Frame) {
+        App::logic(self, ctx);
+    }
+
+    fn ui(&mut self, ui: &mut Ui, _frame: &mut eframe::Frame) {
+        self.draw(ui);
+    }
+
+    fn save(&mut self, storage: &mut dyn eframe::Storage) {
+        if let Some(document) = self.active_document() {
+            self.settings.layouts = document.layouts.clone();
+            if let Some(view) = self.active_document().and_then(Document::view) {
+                (self.settings.axis, self.settings.colour_by) = (view.link.axis, view.link.colour_by);
+            }
+        }
+        eframe::set_value(storage, eframe::APP_KEY, &self.settings);
+    }
+}
+
+/// Shares one recording between tests, benches and the app without reading a file.
+impl App {
+    /// Puts a recording in a tab as if it had been read from a file.
+    pub fn open_recording(&mut self, title: &str, data: Arc<document::DeviceData>) {
+        let recording = Arc::clone(&data.recording);
+        let mut document = self.new_document(title.to_owned(), None, Content::Ready(Box::new(DeviceView::new(data))));
+        document.recording = Some(recording);
+        self.documents.push(document);
+        self.active = Some(self.documents.len() - 1);
+    }
+}

@@ -1,0 +1,86 @@
+//! [`Action`]: every change of state. Views send them; [`handler`](super::handler) alone applies them.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use super::colours::ColourBy;
+use super::command::Command;
+use super::cursor::Axis;
+use super::document::DocumentId;
+use super::selection::Item;
+
+/// One change of state.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Run a command.
+    Run(Command),
+    /// Open files, each in a tab.
+    Open(Vec<PathBuf>),
+    /// Open the bundled sample of this index.
+    OpenSample(usize),
+    /// Bring a document to the front.
+    Activate(DocumentId),
+    /// Close a document; loading stops.
+    Close(DocumentId),
+    /// Show another device of the recording in front.
+    SetDevice(usize),
+    /// Move the cursor: the instant after this event.
+    SetCursor(u32),
+    /// Move the cursor and bring it into view.
+    GoTo(u32),
+    /// Show this part of the axis.
+    SetWindow(f64, f64),
+    /// Events or wall clock.
+    SetAxis(Axis),
+    /// The event under the pointer, for ghost lines in other views.
+    HoverEvent(Option<u32>),
+    /// The thing under the pointer.
+    Hover(Option<Item>),
+    /// Select something, or nothing.
+    Select(Option<Item>),
+    /// Choose a range of events that counts and findings follow, or none.
+    SetRange(Option<(u32, u32)>),
+    /// What block colours mean.
+    SetColourBy(ColourBy),
+    /// Dim all classes but these; empty shows all.
+    SetFocusClasses(Vec<u8>),
+    /// Set the marker A (0) or B (1) at an event.
+    SetMarker(usize, Option<u32>),
+    /// Open a source location in the user's editor.
+    OpenSource {
+        /// File as recorded.
+        file: String,
+        /// Line, from 1.
+        line: u32,
+    },
+    /// Put text on the clipboard.
+    Copy(String),
+    /// Tell the user something once.
+    Notify(String),
+}
+
+/// Where views put their actions. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Actions {
+    sender: Sender<Action>,
+}
+
+impl Actions {
+    /// A sender and the receiver the app drains each frame.
+    #[must_use]
+    pub fn channel() -> (Self, Receiver<Action>) {
+        let (sender, receiver) = channel();
+        (Actions { sender }, receiver)
+    }
+
+    /// Queues an action; it is applied before the next frame is drawn.
+    pub fn send(&self, action: Action) {
+        // The receiver lives as long as the app; after that nobody is left to act.
+        let _ = self.sender.send(action);
+    }
+
+    /// Queues a command.
+    pub fn run(&self, command: Command) {
+        self.send(Action::Run(command));
+    }
+}

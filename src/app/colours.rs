@@ -1,0 +1,343 @@
+//! What the colour of a block means: classes by stack, size, age, stream, pool or segment, with a legend that tells all.
+
+use egui::Color32;
+use serde::{Deserialize, Serialize};
+
+use super::document::DeviceData;
+use super::theme::Tokens;
+use crate::analysis::LifetimeId;
+use crate::model::SizeClass;
+use crate::units::{Bytes, count};
+
+/// What block colours mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ColourBy {
+    /// The user's innermost frame.
+    #[default]
+    Stack,
+    /// Block size, in eight steps that each hold a fair share of the bytes at the peak.
+    SizeClass,
+    /// Events since the allocation, in octaves.
+    Age,
+    /// The stream it belongs to.
+    Stream,
+    /// Small, large, or a private pool.
+    Pool,
+    /// The segment that holds it.
+    Segment,
+}
+
+impl ColourBy {
+    /// Every choice, in menu order.
+    pub const ALL: [ColourBy; 6] =
+        [ColourBy::Stack, ColourBy::SizeClass, ColourBy::Age, ColourBy::Stream, ColourBy::Pool, ColourBy::Segment];
+
+    /// Its name inside a sentence.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            ColourBy::Stack => "stack",
+            ColourBy::SizeClass => "size class",
+            ColourBy::Age => "age",
+            ColourBy::Stream => "stream",
+            ColourBy::Pool => "pool",
+            ColourBy::Segment => "segment",
+        }
+    }
+}
+
+/// How a class is painted; the theme turns it into a colour.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Paint {
+    /// A slot of the categorical palette.
+    Slot(u8),
+    /// A place on the size ramp, 0 to 1.
+    Ramp(f32),
+    /// Everything that has no slot of its own.
+    Other,
+}
+
+impl Paint {
+    /// The colour in a theme.
+    #[must_use]
+    pub fn colour(self, tokens: &Tokens) -> Color32 {
+        match self {
+            Paint::Slot(slot) => tokens.slot(usize::from(slot)),
+            Paint::Ramp(t) => super::theme::Ramp::Size.at(tokens, t),
+            Paint::Other => tokens.other,
+        }
+    }
+}
+
+/// One class of the legend.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Class {
+    /// What it is: `workloads.py:71`, `2–4 MiB`, `stream 1`.
+    pub name: String,
+    /// How it is painted.
+    pub paint: Paint,
+}
+
+/// Which class each allocation is in. Built once for a recording and a choice, so colours never jump while scrubbing.
+#[derive(Clone, Debug, Default)]
+pub struct Colours {
+    by: ColourBy,
+    /// The legend, at most sixteen classes.
+    pub classes: Vec<Class>,
+    /// By stack: class of each name, and of allocations without a stack.
+    class_of_name: Vec<u8>,
+    class_of_no_stack: u8,
+    /// By size: lower bounds of classes 1….
+    size_bounds: Vec<u64>,
+    /// By segment: address ranges in address order with their class.
+    ranges: Vec<(u64, u64, u8)>,
+    class_of_stream: Vec<u8>,
+    class_of_pool: Vec<[u8; 2]>,
+}
+
+/// Names with a colour of their own; the rest is "other".
+const SLOTS: usize = 8;
+
+impl Colours {
+    /// The classes of a device. Slots go to the names with most bytes at the peak of requested memory.
+    #[must_use]
+    pub fn build(data: &DeviceData, by: ColourBy) -> Self {
+        let mut colours = Colours { by, ..Colours::default() };
+        let device = data.device();
+        let tables = &data.tables;
+        let (_, peak) = tables.curves.peak(crate::analysis::Quantity::Requested);
+        let live = tables.states.live_at(device, &tables.lifetimes, peak);
+        match by {
+            ColourBy::Stack => {
+                let names = &data.names;
+                let mut bytes = vec![0u64; names.len() + 1];
+                for &id in &live {
+                    let at = names.index(tables.lifetimes.stack(device, id)).unwrap_or(names.len());
+                    bytes[at] += tables.lifetimes.requested(device, id);
+                }
+                colours.class_of_name = vec![0; names.len() + 1];
+                let texts: Vec<String> =
+                    (0..names.len()).map(|i| names.text(i).to_owned()).chain([crate::analysis::NO_STACK.to_owned()]).collect();
+                let assigned = colours.assign(&bytes, &texts, "stacks");
+                colours.class_of_no_stack = assigned.last().copied().unwrap_or(0);
+                colours.class_of_name = assigned;
+            }
+            ColourBy::SizeClass => {
+                let mut sizes: Vec<u64> = live.iter().map(|&id| tables.lifetimes.block_size(id)).collect();
+                sizes.sort_unstable();
+                colours.size_bounds = size_steps(&sizes);
+                let n = colours.size_bounds.len() + 1;
+                for i in 0..n {
+                    let low = i.checked_sub(1).map(|j| colours.size_bounds[j]);
+                    let high = colours.size_bounds.get(i).copied();
+                    let name = match (low, high) {
+                        (None, Some(h)) => format!("< {}", Bytes(h)),
+                        (Some(l), Some(h)) => format!("{} – {}", Bytes(l), Bytes(h)),
+                        (Some(l), None) => format!("≥ {}", Bytes(l)),
+                        (None, None) => "all sizes".to_owned(),
+                    };
+                    colours.classes.push(Class { name, paint: Paint::Ramp(i as f32 / (n - 1).max(1) as f32) });
+                }
+            }
+            ColourBy::Age => {
+                for i in 0..8u32 {
+                    let name = match i {
+                        0 => "< 64 events".to_owned(),
+                        7 => format!("≥ {} events", count(age_bound(7))),
+                        _ => format!("< {}", count(age_bound(i + 1))),
+                    };
+                    colours.classes.push(Class { name, paint: Paint::Ramp(i as f32 / 7.0) });
+                }
+            }
+            ColourBy::Stream => {
+                let mut bytes = vec![0u64; device.streams.len().max(1)];
+                for &id in &live {
+                    if let Some(l) = tables.lifetimes.get(device, id)
+                        && let Some(b) = bytes.get_mut(usize::from(l.stream.0))
+                    {
+                        *b += l.block;
+                    }
+                }
+                let texts: Vec<String> =
+                    (0..bytes.len()).map(|i| stream_name(device.streams.get(i).copied().unwrap_or(0), i)).collect();
+                colours.class_of_stream = colours.assign(&bytes, &texts, "streams");
+            }
+            ColourBy::Pool => {
+                let pools = device.pools.len().max(1);
+                let mut bytes = vec![0u64; pools * 2];
+                for &id in &live {
+                    if let Some(l) = tables.lifetimes.get(device, id) {
+                        let pool = usize::from(l.pool.0).min(pools - 1);
+                        bytes[pool * 2 + usize::from(l.class == SizeClass::Large)] += l.block;
+                    }
+                }
+                let texts: Vec<String> = (0..pools * 2)
+                    .map(|i| {
+                        let class = if i % 2 == 0 { "small" } else { "large" };
+                        match device.pools.get(i / 2) {
+                            Some((0, 0)) | None => format!("{class} pool"),
+                            Some((a, b)) => format!("private pool ({a}, {b}), {class}"),
+                        }
+                    })
+                    .collect();
+                let assigned = colours.assign(&bytes, &texts, "pools");
+                colours.class_of_pool = assigned.chunks(2).map(|c| [c[0], c[c.len() - 1]]).collect();
+            }
+            ColourBy::Segment => {
+                let state = tables.states.at(device, &tables.lifetimes, peak);
+                let bytes: Vec<u64> = state.segments.iter().map(|s| s.size).collect();
+                let texts: Vec<String> = state.segments.iter().enumerate().map(|(i, _)| format!("segment {i}")).collect();
+                let assigned = colours.assign(&bytes, &texts, "segments");
+                colours.ranges =
+                    state.segments.iter().zip(assigned).map(|(s, class)| (s.address, s.address + s.size, class)).collect();
+                if colours.classes.last().is_none_or(|c| c.paint != Paint::Other) {
+                    colours.classes.push(Class { name: "other segments".to_owned(), paint: Paint::Other });
+                }
+            }
+        }
+        if colours.classes.is_empty() {
+            colours.classes.push(Class { name: "allocated".to_owned(), paint: Paint::Slot(0) });
+        }
+        colours
+    }
+
+    /// Gives slots to the heaviest names and folds the rest into "other"; returns each name's class.
+    fn assign(&mut self, bytes: &[u64], texts: &[String], plural: &str) -> Vec<u8> {
+        let mut order: Vec<usize> = (0..bytes.len()).collect();
+        order.sort_by_key(|&i| (std::cmp::Reverse(bytes[i]), i));
+        let used = order.iter().filter(|&&i| bytes[i] > 0).count();
+        // Names that hold nothing at the peak share "other", unless slots are left for them.
+        let own = if bytes.len() <= SLOTS {
+            bytes.len()
+        } else if used <= SLOTS {
+            used
+        } else {
+            SLOTS - 1
+        };
+        let mut class = vec![own as u8; bytes.len()];
+        for (slot, &i) in order.iter().take(own).enumerate() {
+            class[i] = slot as u8;
+            self.classes.push(Class { name: texts[i].clone(), paint: Paint::Slot(slot as u8) });
+        }
+        if own < bytes.len() {
+            self.classes
+                .push(Class { name: format!("{} other {plural}", count((bytes.len() - own) as u64)), paint: Paint::Other });
+        }
+        class
+    }
+
+    /// What the colours mean.
+    #[must_use]
+    pub fn by(&self) -> ColourBy {
+        self.by
+    }
+
+    /// The class of an allocation seen at an event (only [`ColourBy::Age`] looks at the event).
+    #[must_use]
+    pub fn class_of(&self, data: &DeviceData, id: LifetimeId, at_event: u32) -> u8 {
+        let device = data.device();
+        let lifetimes = &data.tables.lifetimes;
+        match self.by {
+            ColourBy::Stack => match data.names.index(lifetimes.stack(device, id)) {
+                Some(name) => self.class_of_name.get(name).copied().unwrap_or(0),
+                None => self.class_of_no_stack,
+            },
+            ColourBy::SizeClass => {
+                let size = lifetimes.block_size(id);
+                self.size_bounds.partition_point(|&b| b <= size) as u8
+            }
+            ColourBy::Age => {
+                let born = lifetimes.born(id);
+                let age = if born == crate::analysis::NO_EVENT {
+                    u64::from(at_event)
+                } else {
+                    u64::from(at_event.saturating_sub(born))
+                };
+                (1..8).take_while(|&i| age >= age_bound(i)).count() as u8
+            }
+            ColourBy::Stream => {
+                lifetimes.get(device, id).and_then(|l| self.class_of_stream.get(usize::from(l.stream.0)).copied()).unwrap_or(0)
+            }
+            ColourBy::Pool => lifetimes
+                .get(device, id)
+                .and_then(|l| {
+                    let pool = usize::from(l.pool.0).min(self.class_of_pool.len().saturating_sub(1));
+                    self.class_of_pool.get(pool).map(|c| c[usize::from(l.class == SizeClass::Large)])
+                })
+                .unwrap_or(0),
+            ColourBy::Segment => {
+                let address = lifetimes.get(device, id).map_or(0, |l| l.address);
+                let at = self.ranges.partition_point(|r| r.0 <= address);
+                match at.checked_sub(1).map(|i| self.ranges[i]) {
+                    Some((_, end, class)) if address < end => class,
+                    _ => (self.classes.len() - 1) as u8,
+                }
+            }
+        }
+    }
+
+    /// The colour of a class in a theme.
+    #[must_use]
+    pub fn colour(&self, class: u8, tokens: &Tokens) -> Color32 {
+        self.classes.get(usize::from(class)).map_or(tokens.other, |c| c.paint.colour(tokens))
+    }
+
+    /// The colour of an allocation.
+    #[must_use]
+    pub fn of(&self, data: &DeviceData, id: LifetimeId, at_event: u32, tokens: &Tokens) -> Color32 {
+        self.colour(self.class_of(data, id, at_event), tokens)
+    }
+}
+
+/// Lower bound, in events, of an age class from 1 on.
+fn age_bound(class: u32) -> u64 {
+    64u64 << (3 * (class.max(1) - 1)).min(24)
+}
+
+/// `stream 0 (default)`, `stream 1`.
+#[must_use]
+pub fn stream_name(handle: u64, index: usize) -> String {
+    if handle == 0 { "default stream".to_owned() } else { format!("stream {index} ({handle:#x})") }
+}
+
+/// Up to seven bounds that cut sizes into steps of about equal bytes, each a round figure. `sizes` ascend.
+fn size_steps(sizes: &[u64]) -> Vec<u64> {
+    let total: u128 = sizes.iter().map(|&s| u128::from(s)).sum();
+    let mut bounds: Vec<u64> = Vec::new();
+    let mut sum = 0u128;
+    for &size in sizes {
+        let step = (sum * 8 / total.max(1)) as usize;
+        if step > 0 && step > bounds.len() {
+            let round = round_figure(size);
+            if bounds.last().is_none_or(|&b| b < round) && round > sizes[0] && bounds.len() < 7 {
+                bounds.push(round);
+            }
+        }
+        sum += u128::from(size);
+    }
+    bounds
+}
+
+/// The figure nearest below with at most a quarter-octave grain.
+fn round_figure(size: u64) -> u64 {
+    if size < 4096 {
+        return size;
+    }
+    let grain = 1u64 << (63 - size.leading_zeros()).saturating_sub(3);
+    size / grain * grain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size_steps_ascend_and_are_few() {
+        let sizes: Vec<u64> = (1..2000u64).map(|i| i * 512).collect();
+        let steps = size_steps(&sizes);
+        assert!(steps.windows(2).all(|w| w[0] < w[1]), "{steps:?}");
+        assert!((4..=7).contains(&steps.len()), "{steps:?}");
+        assert!(size_steps(&[]).is_empty());
+        assert!(size_steps(&[512; 100]).is_empty());
+    }
+}

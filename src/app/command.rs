@@ -1,0 +1,303 @@
+//! [`Command`]: everything a person can ask for by name. Menus, the palette, shortcuts and help are derived from this list.
+
+use egui::{Key, KeyboardShortcut, Modifiers};
+
+use super::colours::ColourBy;
+use super::views::ViewKind;
+use super::workspace::Workspace;
+
+/// Something a person can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Command {
+    /// Choose files in the desktop's dialog.
+    Open,
+    /// Type a path.
+    OpenPath,
+    /// Show the welcome page.
+    Welcome,
+    /// Close the tab in front.
+    Close,
+    /// Activate the tab to the right.
+    NextTab,
+    /// Activate the tab to the left.
+    PreviousTab,
+    /// Leave.
+    Quit,
+    /// Find commands, stacks, addresses.
+    Palette,
+    /// Dark, light, as the system says.
+    ToggleTheme,
+    /// The list of shortcuts and gestures.
+    Help,
+    /// The window's settings.
+    Settings,
+    /// Show the whole recording.
+    ZoomFit,
+    /// Halve the visible range about the cursor.
+    ZoomIn,
+    /// Double the visible range about the cursor.
+    ZoomOut,
+    /// Move the visible range back.
+    PanLeft,
+    /// Move the visible range forward.
+    PanRight,
+    /// Count events on the horizontal axis, or show wall-clock time.
+    ToggleAxis,
+    /// Cursor one event back.
+    EventBack,
+    /// Cursor one event on.
+    EventForward,
+    /// Cursor to the first event.
+    First,
+    /// Cursor to the last event.
+    Last,
+    /// Cursor to the highest reserved bytes.
+    Peak,
+    /// Cursor to the peak before this one.
+    PreviousPeak,
+    /// Cursor to the peak after this one.
+    NextPeak,
+    /// Cursor to the next out-of-memory event, round and round.
+    OutOfMemory,
+    /// Select the allocation before this one by the same stack.
+    PreviousSameStack,
+    /// Select the allocation after this one by the same stack.
+    NextSameStack,
+    /// Zoom to the selection's life.
+    FitSelection,
+    /// Let go of the selection, the range, the zoom: innermost first.
+    Clear,
+    /// The selection before.
+    SelectionBack,
+    /// The selection after.
+    SelectionForward,
+    /// Copy the selected block's address.
+    CopyAddress,
+    /// Copy the selected block's stack.
+    CopyStack,
+    /// Colour blocks by this.
+    Colour(ColourBy),
+    /// Switch to a workspace.
+    Workspace(Workspace),
+    /// Put the workspace's panes back.
+    ResetLayout,
+    /// Bring a view to the front, adding it when it is not in the workspace.
+    Show(ViewKind),
+}
+
+/// What has to be there for a command to make sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing.
+    Nothing,
+    /// A loaded recording in front.
+    Recording,
+    /// A selected allocation or block.
+    Selection,
+    /// A recording with an out-of-memory event.
+    OutOfMemory,
+}
+
+const CTRL: Modifiers = Modifiers::COMMAND;
+const NONE: Modifiers = Modifiers::NONE;
+const ALT: Modifiers = Modifiers::ALT;
+
+impl Command {
+    /// Every command, in the order the palette lists them.
+    #[must_use]
+    pub fn all() -> Vec<Command> {
+        use Command as C;
+        let mut all = vec![
+            C::Open,
+            C::OpenPath,
+            C::Welcome,
+            C::Close,
+            C::NextTab,
+            C::PreviousTab,
+            C::Palette,
+            C::ToggleTheme,
+            C::Help,
+            C::Settings,
+            C::OutOfMemory,
+            C::Peak,
+            C::PreviousPeak,
+            C::NextPeak,
+            C::First,
+            C::Last,
+            C::EventBack,
+            C::EventForward,
+            C::PreviousSameStack,
+            C::NextSameStack,
+            C::ZoomFit,
+            C::ZoomIn,
+            C::ZoomOut,
+            C::PanLeft,
+            C::PanRight,
+            C::FitSelection,
+            C::ToggleAxis,
+            C::Clear,
+            C::SelectionBack,
+            C::SelectionForward,
+            C::CopyAddress,
+            C::CopyStack,
+        ];
+        all.extend(ColourBy::ALL.map(C::Colour));
+        all.extend(Workspace::ALL.iter().copied().map(C::Workspace));
+        all.push(C::ResetLayout);
+        all.extend(ViewKind::all().map(C::Show));
+        all.push(C::Quit);
+        all
+    }
+
+    /// What menus and the palette call it.
+    #[must_use]
+    pub fn text(self) -> String {
+        match self {
+            Command::Open => "Open a recording…".into(),
+            Command::OpenPath => "Open a path…".into(),
+            Command::Welcome => "Welcome".into(),
+            Command::Close => "Close tab".into(),
+            Command::NextTab => "Next tab".into(),
+            Command::PreviousTab => "Previous tab".into(),
+            Command::Quit => "Quit".into(),
+            Command::Palette => "Find…".into(),
+            Command::ToggleTheme => "Switch between light and dark".into(),
+            Command::Help => "Shortcuts and gestures".into(),
+            Command::Settings => "Settings…".into(),
+            Command::ZoomFit => "Show the whole recording".into(),
+            Command::ZoomIn => "Zoom in".into(),
+            Command::ZoomOut => "Zoom out".into(),
+            Command::PanLeft => "Pan left".into(),
+            Command::PanRight => "Pan right".into(),
+            Command::ToggleAxis => "Switch between events and wall clock".into(),
+            Command::EventBack => "One event back".into(),
+            Command::EventForward => "One event on".into(),
+            Command::First => "Go to the first event".into(),
+            Command::Last => "Go to the last event".into(),
+            Command::Peak => "Go to the peak".into(),
+            Command::PreviousPeak => "Go to the previous peak".into(),
+            Command::NextPeak => "Go to the next peak".into(),
+            Command::OutOfMemory => "Go to the out-of-memory event".into(),
+            Command::PreviousSameStack => "Previous allocation of the same stack".into(),
+            Command::NextSameStack => "Next allocation of the same stack".into(),
+            Command::FitSelection => "Zoom to the selection's life".into(),
+            Command::Clear => "Clear, innermost first".into(),
+            Command::SelectionBack => "Selection back".into(),
+            Command::SelectionForward => "Selection forward".into(),
+            Command::CopyAddress => "Copy address".into(),
+            Command::CopyStack => "Copy stack".into(),
+            Command::Colour(by) => format!("Colour by {}", by.text()),
+            Command::Workspace(w) => format!("Workspace: {}", w.title()),
+            Command::ResetLayout => "Reset the layout".into(),
+            Command::Show(view) => format!("View: {}", view.title()),
+        }
+    }
+
+    /// One sentence for hover and help.
+    #[must_use]
+    pub fn tooltip(self) -> &'static str {
+        match self {
+            Command::Open => {
+                "Allocator snapshots, profiler traces, memory timelines and saved memory_viz pages, compressed or not."
+            }
+            Command::OpenPath => "Type or paste a path, for desktops with no file dialog.",
+            Command::Palette => "Find a command, a stack, a segment, or the block that holds an address.",
+            Command::ToggleAxis => "Events spread a busy millisecond out; wall clock shows how long things took.",
+            Command::OutOfMemory => "Moves every view to the request that failed.",
+            Command::Peak => "Moves every view to the instant with most memory reserved.",
+            Command::Clear => "Lets go of the range, then the selection, then the zoom.",
+            _ => "",
+        }
+    }
+
+    /// Its shortcuts; the first is the one shown.
+    #[must_use]
+    pub fn shortcuts(self) -> Vec<KeyboardShortcut> {
+        let key = |m, k| vec![KeyboardShortcut::new(m, k)];
+        match self {
+            Command::Open => key(CTRL, Key::O),
+            Command::OpenPath => key(CTRL.plus(Modifiers::SHIFT), Key::O),
+            Command::Close => key(CTRL, Key::W),
+            Command::NextTab => key(CTRL, Key::Tab),
+            Command::PreviousTab => key(CTRL.plus(Modifiers::SHIFT), Key::Tab),
+            Command::Quit => key(CTRL, Key::Q),
+            Command::Palette => key(CTRL, Key::K),
+            Command::Help => {
+                vec![KeyboardShortcut::new(NONE, Key::F1), KeyboardShortcut::new(Modifiers::SHIFT, Key::Questionmark)]
+            }
+            Command::Settings => key(CTRL, Key::Comma),
+            Command::ZoomFit => key(NONE, Key::A),
+            Command::ZoomIn => key(NONE, Key::W),
+            Command::ZoomOut => key(NONE, Key::S),
+            Command::PanLeft => key(Modifiers::SHIFT, Key::ArrowLeft),
+            Command::PanRight => key(Modifiers::SHIFT, Key::ArrowRight),
+            Command::ToggleAxis => key(NONE, Key::T),
+            Command::EventBack => vec![KeyboardShortcut::new(NONE, Key::Comma), KeyboardShortcut::new(NONE, Key::ArrowLeft)],
+            Command::EventForward => vec![KeyboardShortcut::new(NONE, Key::Period), KeyboardShortcut::new(NONE, Key::ArrowRight)],
+            Command::First => key(NONE, Key::Home),
+            Command::Last => key(NONE, Key::End),
+            Command::Peak => key(NONE, Key::P),
+            Command::PreviousPeak => key(NONE, Key::OpenBracket),
+            Command::NextPeak => key(NONE, Key::CloseBracket),
+            Command::OutOfMemory => key(NONE, Key::O),
+            Command::PreviousSameStack => key(NONE, Key::B),
+            Command::NextSameStack => key(NONE, Key::N),
+            Command::FitSelection => key(NONE, Key::F),
+            Command::Clear => key(NONE, Key::Escape),
+            Command::SelectionBack => key(ALT, Key::ArrowLeft),
+            Command::SelectionForward => key(ALT, Key::ArrowRight),
+            Command::CopyAddress => key(CTRL.plus(Modifiers::SHIFT), Key::A),
+            Command::CopyStack => key(CTRL.plus(Modifiers::SHIFT), Key::C),
+            Command::Workspace(w) => {
+                let keys = [Key::Num1, Key::Num2, Key::Num3, Key::Num4, Key::Num5];
+                let at = Workspace::ALL.iter().position(|&x| x == w).and_then(|i| keys.get(i).copied());
+                at.map(|k| key(CTRL, k)).unwrap_or_default()
+            }
+            Command::Welcome | Command::ToggleTheme | Command::Colour(_) | Command::ResetLayout | Command::Show(_) => Vec::new(),
+        }
+    }
+
+    /// What it needs to make sense.
+    #[must_use]
+    pub fn needs(self) -> Needs {
+        match self {
+            Command::Open
+            | Command::OpenPath
+            | Command::Welcome
+            | Command::Close
+            | Command::NextTab
+            | Command::PreviousTab
+            | Command::Quit
+            | Command::Palette
+            | Command::ToggleTheme
+            | Command::Help
+            | Command::Settings => Needs::Nothing,
+            Command::OutOfMemory => Needs::OutOfMemory,
+            Command::PreviousSameStack
+            | Command::NextSameStack
+            | Command::FitSelection
+            | Command::CopyAddress
+            | Command::CopyStack => Needs::Selection,
+            _ => Needs::Recording,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_commands_share_a_shortcut_and_each_has_a_name() {
+        let mut seen: Vec<(KeyboardShortcut, Command)> = Vec::new();
+        for command in Command::all() {
+            assert!(!command.text().is_empty(), "{command:?}");
+            for shortcut in command.shortcuts() {
+                if let Some((_, other)) = seen.iter().find(|(s, _)| *s == shortcut) {
+                    panic!("{command:?} and {other:?} share {shortcut:?}");
+                }
+                seen.push((shortcut, command));
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What links the views of a document: the axis, the visible window, the cursor, the range, the selection.
+
+use serde::{Deserialize, Serialize};
+
+use super::colours::ColourBy;
+use super::selection::{Item, Selection};
+use crate::model::DeviceRecording;
+
+/// What the horizontal axis counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Axis {
+    /// Events, evenly spaced: a training step is milliseconds after seconds of set-up, so this is where things can be seen.
+    #[default]
+    Event,
+    /// Wall clock.
+    Time,
+}
+
+/// The state all views of one device share.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// Events or wall clock.
+    pub axis: Axis,
+    /// Left edge of what is visible, in axis units: events, or microseconds since the first event.
+    pub from: f64,
+    /// Right edge.
+    pub to: f64,
+    /// The instant all views show: the state after this event.
+    pub cursor: u32,
+    /// The event under the pointer in some view.
+    pub hover_event: Option<u32>,
+    /// The thing under the pointer in some view.
+    pub hovered: Option<Item>,
+    /// What is selected, with its history.
+    pub selection: Selection,
+    /// A chosen range of events, first and last.
+    pub range: Option<(u32, u32)>,
+    /// What block colours mean.
+    pub colour_by: ColourBy,
+    /// Classes that stay bright; empty means all.
+    pub focus_classes: Vec<u8>,
+    /// The markers A and B.
+    pub markers: [Option<u32>; 2],
+}
+
+impl Link {
+    /// The whole recording visible, the cursor at the out-of-memory event, else at the last event.
+    #[must_use]
+    pub fn new(device: &DeviceRecording) -> Self {
+        let axis = Axis::Event;
+        let (from, to) = domain(device, axis);
+        let last = device.events.len().saturating_sub(1) as u32;
+        let cursor = device.events.ooms().first().copied().unwrap_or(last);
+        Link {
+            axis,
+            from,
+            to,
+            cursor,
+            hover_event: None,
+            hovered: None,
+            selection: Selection::default(),
+            range: None,
+            colour_by: ColourBy::default(),
+            focus_classes: Vec::new(),
+            markers: [None, None],
+        }
+    }
+
+    /// What is selected.
+    #[must_use]
+    pub fn selected(&self) -> Option<Item> {
+        self.selection.current()
+    }
+
+    /// Axis units a pixel of a plot `width` pixels wide.
+    #[must_use]
+    pub fn units_per_px(&self, width: f32) -> f64 {
+        (self.to - self.from) / f64::from(width.max(1.0))
+    }
+
+    /// Event boundaries of `columns` equal pixel columns: column i covers events `bounds[i]..bounds[i + 1]`.
+    #[must_use]
+    pub fn bounds(&self, device: &DeviceRecording, columns: usize) -> Vec<u32> {
+        bounds(device, self.axis, self.from, self.to, columns)
+    }
+
+    /// Where an event stands on the axis.
+    #[must_use]
+    pub fn position(&self, device: &DeviceRecording, event: u32) -> f64 {
+        position(device, self.axis, event)
+    }
+
+    /// The event at or before a place on the axis.
+    #[must_use]
+    pub fn event_at(&self, device: &DeviceRecording, x: f64) -> u32 {
+        event_at(device, self.axis, x)
+    }
+}
+
+/// First and last place of the axis; never empty.
+#[must_use]
+pub fn domain(device: &DeviceRecording, axis: Axis) -> (f64, f64) {
+    match (axis, device.events.time_range()) {
+        (Axis::Time, Some((first, last))) => (0.0, ((last - first) as f64).max(1.0)),
+        _ => (0.0, (device.events.len() as f64).max(1.0)),
+    }
+}
+
+/// Where an event stands: in the middle of its unit cell on the event axis, at its time on the time axis.
+#[must_use]
+pub fn position(device: &DeviceRecording, axis: Axis, event: u32) -> f64 {
+    match (axis, device.events.time_range()) {
+        (Axis::Time, Some((first, _))) => device.events.time_us.get(event as usize).map_or(0.0, |&t| (t - first) as f64),
+        _ => f64::from(event) + 0.5,
+    }
+}
+
+/// The last event at or before a place on the axis; the first event when there is none.
+#[must_use]
+pub fn event_at(device: &DeviceRecording, axis: Axis, x: f64) -> u32 {
+    let last = device.events.len().saturating_sub(1) as u32;
+    match (axis, device.events.time_range()) {
+        (Axis::Time, Some((first, _))) => {
+            let t = first.saturating_add(x.floor() as i64);
+            (device.events.time_us.partition_point(|&v| v <= t).saturating_sub(1) as u32).min(last)
+        }
+        _ => (x.max(0.0) as u32).min(last),
+    }
+}
+
+/// Event boundaries of equal pixel columns between two places on the axis.
+#[must_use]
+pub fn bounds(device: &DeviceRecording, axis: Axis, from: f64, to: f64, columns: usize) -> Vec<u32> {
+    let n = device.events.len() as u32;
+    let step = (to - from) / columns.max(1) as f64;
+    let place = |i: usize| from + step * i as f64;
+    match (axis, device.events.time_range()) {
+        (Axis::Time, Some((first, _))) => {
+            let times = &device.events.time_us;
+            let mut at = 0usize;
+            (0..=columns)
+                .map(|i| {
+                    let t = first.saturating_add(place(i).ceil() as i64);
+                    // Columns ascend, so the search starts where the last one ended.
+                    at += times[at..].partition_point(|&v| v < t);
+                    at as u32
+                })
+                .collect()
+        }
+        _ => (0..=columns).map(|i| (place(i).max(0.0).ceil() as u32).min(n)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Action, PoolId, StackId, StreamId};
+
+    fn device(times: &[i64]) -> DeviceRecording {
+        let mut d = DeviceRecording::default();
+        d.events.has_time = true;
+        for &t in times {
+            d.events.push(t, Action::Alloc, 0, 512, StreamId(0), PoolId(0), StackId::NONE);
+        }
+        d
+    }
+
+    #[test]
+    fn columns_cover_every_event_once_on_both_axes() {
+        let d = device(&[100, 100, 101, 150, 150, 199, 200]);
+        for axis in [Axis::Event, Axis::Time] {
+            let (from, to) = domain(&d, axis);
+            let b = bounds(&d, axis, from, to + 1.0, 13);
+            assert_eq!((b[0], b[13]), (0, 7), "{axis:?}");
+            assert!(b.windows(2).all(|w| w[0] <= w[1]));
+        }
+    }
+
+    #[test]
+    fn an_event_is_found_where_it_stands() {
+        let d = device(&[100, 120, 150]);
+        for axis in [Axis::Event, Axis::Time] {
+            for e in 0..3 {
+                assert_eq!(event_at(&d, axis, position(&d, axis, e)), e, "{axis:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_trace_has_a_domain() {
+        let d = DeviceRecording::default();
+        assert_eq!(domain(&d, Axis::Time), (0.0, 1.0));
+        assert_eq!(event_at(&d, Axis::Event, 5.0), 0);
+        assert_eq!(bounds(&d, Axis::Event, 0.0, 1.0, 4), vec![0; 5]);
+    }
+}

@@ -1,0 +1,141 @@
+//! [`Document`]: an open recording, what has been derived from it, and the state its views share.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::colours::{ColourBy, Colours};
+use super::cursor::Link;
+use super::jobs::{Derived, Jobs};
+use super::loader::Loading;
+use super::views::{View, ViewKind};
+use super::workspace::{Layouts, Workspace};
+use crate::analysis::{DeviceTables, StackNames, State};
+use crate::model::{DeviceRecording, Recording};
+
+/// Names a document for as long as the app runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DocumentId(pub u64);
+
+/// One device of a recording with its tables: what every view draws from. Shared with the threads that compute for views.
+pub struct DeviceData {
+    /// The recording it belongs to.
+    pub recording: Arc<Recording>,
+    /// Its index in the recording.
+    pub index: usize,
+    /// Lifetimes, states, curves.
+    pub tables: DeviceTables,
+    /// Short names of the recording's stacks.
+    pub names: Arc<StackNames>,
+    /// Its out-of-memory events, in order.
+    pub ooms: Vec<u32>,
+}
+
+impl DeviceData {
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &DeviceRecording {
+        &self.recording.devices[self.index]
+    }
+}
+
+/// A device in front, with the state its views share.
+pub struct DeviceView {
+    /// What is drawn.
+    pub data: Arc<DeviceData>,
+    /// Cursor, window, selection.
+    pub link: Link,
+    /// The views of this device, made when first shown.
+    pub views: HashMap<ViewKind, Box<dyn View>>,
+    /// Segments and blocks at the cursor.
+    pub state: Derived<u32, State>,
+    colours: Option<Arc<Colours>>,
+    making_colours: Derived<ColourBy, Colours>,
+}
+
+impl DeviceView {
+    /// Shows a device from its first event to its last.
+    #[must_use]
+    pub fn new(data: Arc<DeviceData>) -> Self {
+        let link = Link::new(data.device());
+        DeviceView {
+            data,
+            link,
+            views: HashMap::new(),
+            state: Derived::default(),
+            colours: None,
+            making_colours: Derived::default(),
+        }
+    }
+
+    /// Brings the state at the cursor and the colours up to date; returns the newest there are.
+    pub fn refresh(&mut self, jobs: &Jobs) -> (Option<Arc<State>>, Arc<Colours>) {
+        let data = Arc::clone(&self.data);
+        let cursor = self.link.cursor;
+        let state = self
+            .state
+            .get(jobs, "state", &cursor, move |_| Some(data.tables.states.at(data.device(), &data.tables.lifetimes, cursor)));
+        let by = self.link.colour_by;
+        let data = Arc::clone(&self.data);
+        let colours = self.making_colours.get(jobs, "colours", &by, move |_| Some(Colours::build(&data, by)));
+        if colours.value.is_some() {
+            self.colours = colours.value;
+        }
+        (state.value, self.colours.clone().unwrap_or_default())
+    }
+}
+
+/// What a document holds right now.
+pub enum Content {
+    /// A file is being read, or its tables built.
+    Loading(Loading),
+    /// A device is ready to be looked at.
+    Ready(Box<DeviceView>),
+    /// It can not be opened; one sentence says why and what to do.
+    Failed(String),
+}
+
+/// An open tab.
+pub struct Document {
+    /// Its name for the app.
+    pub id: DocumentId,
+    /// What the tab says.
+    pub title: String,
+    /// The file, when there is one.
+    pub path: Option<PathBuf>,
+    /// The recording, as soon as it is read.
+    pub recording: Option<Arc<Recording>>,
+    /// Loading, ready or failed.
+    pub content: Content,
+    /// Devices looked at before, kept so that going back is instant.
+    pub parked: HashMap<usize, Box<DeviceView>>,
+    /// Which arrangement of views is in front.
+    pub workspace: Workspace,
+    /// The arrangements.
+    pub layouts: Layouts,
+}
+
+impl Document {
+    /// The device in front, when it is ready.
+    #[must_use]
+    pub fn view(&self) -> Option<&DeviceView> {
+        match &self.content {
+            Content::Ready(view) => Some(view),
+            _ => None,
+        }
+    }
+
+    /// The device in front, when it is ready.
+    pub fn view_mut(&mut self) -> Option<&mut DeviceView> {
+        match &mut self.content {
+            Content::Ready(view) => Some(view),
+            _ => None,
+        }
+    }
+
+    /// True when some device of the recording ran out of memory: the tab shows a red dot.
+    #[must_use]
+    pub fn has_oom(&self) -> bool {
+        self.view().is_some_and(|v| !v.data.ooms.is_empty())
+    }
+}

@@ -1,0 +1,99 @@
+//! Opening files off the UI thread: read, then build tables of the device that is shown first. Each stage can be cancelled.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+use super::document::DeviceData;
+use super::jobs::Jobs;
+use crate::analysis::{DeviceTables, StackNames};
+use crate::formats;
+use crate::model::{PreviewPoint, Progress, Recording};
+
+/// What a loading thread ends with.
+pub type Loaded = Result<(Arc<Recording>, Arc<DeviceData>), String>;
+
+/// A recording on its way.
+pub struct Loading {
+    /// How far it is; cancelled when this is dropped.
+    pub progress: Arc<Progress>,
+    /// Curve points of the part that was read, for the picture shown meanwhile.
+    pub preview: Vec<PreviewPoint>,
+    answer: Receiver<Loaded>,
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        self.progress.cancel();
+    }
+}
+
+impl Loading {
+    /// Reads a file and prepares its busiest device.
+    #[must_use]
+    pub fn file(jobs: &Jobs, path: PathBuf) -> Self {
+        Self::start(jobs, "load", move |progress| {
+            let recording = formats::open(&path, progress).map_err(|e| e.to_string())?;
+            first_device(recording, &path.display().to_string(), progress)
+        })
+    }
+
+    /// Reads a recording that is inside the program.
+    #[must_use]
+    pub fn bytes(jobs: &Jobs, name: String, bytes: &'static [u8]) -> Self {
+        Self::start(jobs, "load", move |progress| {
+            let recording = formats::read(bytes, &name, progress).map_err(|e| e.to_string())?;
+            first_device(recording, &name, progress)
+        })
+    }
+
+    /// Prepares another device of a recording that is read already.
+    #[must_use]
+    pub fn device(jobs: &Jobs, recording: Arc<Recording>, index: usize) -> Self {
+        Self::start(jobs, "device", move |progress| {
+            let data = prepare(&recording, index, progress)?;
+            Ok((recording, data))
+        })
+    }
+
+    fn start(jobs: &Jobs, name: &str, work: impl FnOnce(&Progress) -> Loaded + Send + 'static) -> Self {
+        let progress = Arc::new(Progress::new());
+        let shared = Arc::clone(&progress);
+        let answer = jobs.spawn(name, move || work(&shared));
+        Loading { progress, preview: Vec::new(), answer }
+    }
+
+    /// The result, once.
+    pub fn poll(&mut self) -> Option<Loaded> {
+        let new = self.progress.preview_since(self.preview.len());
+        self.preview.extend(new);
+        match self.answer.try_recv() {
+            Ok(loaded) => Some(loaded),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => {
+                Some(Err("the loading thread ended without an answer; please report this file".to_owned()))
+            }
+        }
+    }
+}
+
+fn first_device(recording: Recording, name: &str, progress: &Progress) -> Loaded {
+    let recording = Arc::new(recording);
+    let index = recording
+        .busiest_device()
+        .ok_or_else(|| format!("{name} holds no events and no segments: was history recording on when it was dumped?"))?;
+    let data = prepare(&recording, index, progress)?;
+    Ok((recording, data))
+}
+
+/// Builds the tables of one device.
+///
+/// # Errors
+/// "cancelled", or that there is no such device.
+pub fn prepare(recording: &Arc<Recording>, index: usize, progress: &Progress) -> Result<Arc<DeviceData>, String> {
+    let device = recording.devices.get(index).ok_or_else(|| format!("the recording has no device number {index}"))?;
+    let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;
+    let names = Arc::new(StackNames::of(&recording.stacks));
+    let ooms = device.events.ooms();
+    Ok(Arc::new(DeviceData { recording: Arc::clone(recording), index, tables, names, ooms }))
+}

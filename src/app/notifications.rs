@@ -1,0 +1,65 @@
+//! Sentences shown once, at the bottom right, until they are read or dismissed.
+
+use std::time::{Duration, Instant};
+
+use egui::{Align2, Id, Sense, Ui};
+
+use super::theme::Tokens;
+
+struct Notice {
+    text: String,
+    since: Instant,
+}
+
+/// Notices on screen.
+#[derive(Default)]
+pub struct Notifications {
+    notices: Vec<Notice>,
+}
+
+/// Long enough to read a sentence twice.
+const SHOWN_FOR: Duration = Duration::from_secs(12);
+
+impl Notifications {
+    /// Shows a sentence; the same sentence twice only starts its time again.
+    pub fn say(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        self.notices.retain(|n| n.text != text);
+        self.notices.push(Notice { text, since: Instant::now() });
+    }
+
+    /// The sentences on screen.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.notices.iter().map(|n| n.text.as_str())
+    }
+
+    /// Draws them and drops the old ones.
+    pub fn ui(&mut self, ui: &Ui, tokens: &Tokens) {
+        self.notices.retain(|n| n.since.elapsed() < SHOWN_FOR);
+        if self.notices.is_empty() {
+            return;
+        }
+        ui.ctx().request_repaint_after(Duration::from_secs(1));
+        let mut dismissed = None;
+        egui::Area::new(Id::unique("notices")).anchor(Align2::RIGHT_BOTTOM, [-16.0, -40.0]).show(ui.ctx(), |ui| {
+            for (i, notice) in self.notices.iter().enumerate() {
+                let frame = egui::Frame::new()
+                    .fill(tokens.s3)
+                    .stroke(egui::Stroke::new(1.0, tokens.line2))
+                    .corner_radius(6)
+                    .inner_margin(egui::Margin::symmetric(12, 8));
+                let inner = frame.show(ui, |ui| {
+                    ui.set_max_width(420.0);
+                    ui.label(egui::RichText::new(&notice.text).color(tokens.text1));
+                });
+                if inner.response.interact(Sense::click()).on_hover_text("Click to dismiss").clicked() {
+                    dismissed = Some(i);
+                }
+                ui.add_space(8.0);
+            }
+        });
+        if let Some(i) = dismissed {
+            self.notices.remove(i);
+        }
+    }
+}

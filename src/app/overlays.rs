@@ -1,0 +1,256 @@
+//! What stands in for the views, or lies over them: welcome, loading, failure, path field, help, settings.
+
+use egui::{Align, Align2, Layout, Modal, Rect, RichText, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
+
+use super::action::{Action, Actions};
+use super::command::Command;
+use super::document::DocumentId;
+use super::loader::Loading;
+use super::settings::ThemeChoice;
+use super::theme::{Tokens, Type, text};
+use super::{App, Overlay, palette};
+use crate::units::Bytes;
+
+/// Draws whatever lies over the window.
+pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
+    match &app.overlay {
+        Overlay::None => {}
+        Overlay::Palette(_) => palette::draw(app, ui, tokens),
+        Overlay::OpenPath(_) => open_path(app, ui, tokens),
+        Overlay::Help => help(app, ui, tokens),
+        Overlay::Settings => settings(app, ui, tokens),
+    }
+}
+
+fn dialog_frame(tokens: &Tokens) -> egui::Frame {
+    egui::Frame::new()
+        .fill(tokens.s3)
+        .stroke(Stroke::new(1.0, tokens.line2))
+        .corner_radius(6)
+        .inner_margin(16)
+        .shadow(egui::Shadow { offset: [0, 4], blur: 16, spread: 0, color: tokens.shadow })
+}
+
+fn open_path(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
+    let Overlay::OpenPath(mut path) = std::mem::replace(&mut app.overlay, Overlay::None) else { return };
+    let mut open = false;
+    let modal = Modal::new(egui::Id::unique("open path")).frame(dialog_frame(tokens)).show(ui, |ui| {
+        ui.set_width(560.0);
+        let label = ui.label(text::title("Path of a recording").color(tokens.text1));
+        ui.add_space(8.0);
+        let field = ui
+            .add(egui::TextEdit::singleline(&mut path).font(Type::Mono.font()).desired_width(f32::INFINITY))
+            .labelled_by(label.id);
+        field.request_focus();
+        let path_is_file = std::path::Path::new(path.trim()).is_file();
+        ui.add_space(8.0);
+        ui.horizontal(|ui| {
+            let hint = if path.trim().is_empty() {
+                "Allocator snapshots, profiler traces, memory timelines and saved memory_viz pages, compressed or not."
+            } else if path_is_file {
+                "Enter opens it."
+            } else {
+                "There is no such file."
+            };
+            ui.label(text::caption(hint).color(tokens.text3));
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                open = ui.add_enabled(path_is_file, egui::Button::new("Open")).clicked();
+            });
+        });
+        open |= path_is_file && ui.input(|i| i.key_pressed(egui::Key::Enter));
+    });
+    if open {
+        app.actions.send(Action::Open(vec![path.trim().into()]));
+    } else if !modal.should_close() {
+        app.overlay = Overlay::OpenPath(path);
+    }
+}
+
+fn help(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
+    let modal = Modal::new(egui::Id::unique("help")).frame(dialog_frame(tokens)).show(ui, |ui| {
+        ui.set_width(760.0);
+        ui.label(text::title("Shortcuts and gestures").color(tokens.text1));
+        ui.add_space(10.0);
+        egui::ScrollArea::vertical().max_height(520.0).auto_shrink([false, true]).show(ui, |ui| {
+            ui.columns(2, |columns| {
+                let listed: Vec<Command> = Command::all().into_iter().filter(|c| !c.shortcuts().is_empty()).collect();
+                for command in listed {
+                    let keys: Vec<String> =
+                        command.shortcuts().iter().map(|s| s.format(&egui::ModifierNames::NAMES, false)).collect();
+                    help_row(&mut columns[0], tokens, &keys.join("  "), &command.text());
+                }
+                for (gesture, effect) in GESTURES {
+                    help_row(&mut columns[1], tokens, gesture, effect);
+                }
+            });
+        });
+    });
+    if modal.should_close() {
+        app.overlay = Overlay::None;
+    }
+}
+
+const GESTURES: [(&str, &str); 12] = [
+    ("move", "hover: outline, tooltip, and a ghost line at that instant in all views"),
+    ("click", "select what is under the pointer and set the cursor there"),
+    ("drag", "pan"),
+    ("wheel", "zoom at the pointer"),
+    ("Shift wheel", "pan"),
+    ("Ctrl wheel", "zoom bytes or addresses"),
+    ("Shift drag", "choose a range; counts and findings follow it"),
+    ("double click", "fit the block's life; on empty space the whole recording"),
+    ("right click", "copy, zoom to life, same stack, open source"),
+    ("legend click", "dim the other classes; again to undo"),
+    ("header drag", "dock a pane elsewhere"),
+    ("header double click", "fill the window with a pane, and back"),
+];
+
+fn help_row(ui: &mut Ui, tokens: &Tokens, left: &str, right: &str) {
+    ui.horizontal_top(|ui| {
+        let (rect, _) = ui.allocate_exact_size(vec2(140.0, 18.0), Sense::hover());
+        ui.painter().text(rect.left_center(), Align2::LEFT_CENTER, left, Type::Mono.font(), tokens.text2);
+        ui.add(egui::Label::new(text::body(right).color(tokens.text1)).wrap());
+    });
+}
+
+fn settings(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
+    let modal = Modal::new(egui::Id::unique("settings")).frame(dialog_frame(tokens)).show(ui, |ui| {
+        ui.set_width(560.0);
+        ui.label(text::title("Settings").color(tokens.text1));
+        ui.add_space(12.0);
+        ui.horizontal(|ui| {
+            ui.label(text::body("Theme").color(tokens.text2));
+            for (choice, name) in
+                [(ThemeChoice::System, "As the system"), (ThemeChoice::Dark, "Dark"), (ThemeChoice::Light, "Light")]
+            {
+                if ui.selectable_label(app.settings.theme == choice, name).clicked() {
+                    app.settings.theme = choice;
+                    ui.ctx().set_theme(choice.preference());
+                }
+            }
+        });
+        ui.add_space(12.0);
+        let label = ui.label(text::body("Command that opens a source line").color(tokens.text2));
+        ui.add(
+            egui::TextEdit::singleline(&mut app.settings.editor)
+                .hint_text("code -g {file}:{line}")
+                .font(Type::Mono.font())
+                .desired_width(f32::INFINITY),
+        )
+        .labelled_by(label.id);
+        ui.add_space(4.0);
+        let from_env = std::env::var("VISUAL").or_else(|_| std::env::var("EDITOR")).unwrap_or_default();
+        let note = if from_env.is_empty() {
+            "{file} and {line} are filled in. Empty: the desktop opens a vscode:// link.".to_owned()
+        } else {
+            format!("{{file}} and {{line}} are filled in. Empty: a vscode:// link. $EDITOR is \"{from_env}\".")
+        };
+        ui.label(text::caption(note).color(tokens.text3));
+    });
+    if modal.should_close() {
+        app.overlay = Overlay::None;
+    }
+}
+
+/// The picture while a file is read: what is known of its curves, and how far it is.
+pub(super) fn loading(ui: &mut Ui, tokens: &Tokens, loading: &Loading, title: &str, id: DocumentId, actions: &Actions) {
+    let rect = ui.max_rect();
+    ui.ctx().request_repaint_after(std::time::Duration::from_millis(33));
+    let fraction = loading.progress.fraction().unwrap_or(0.0);
+    let line = Rect::from_min_size(rect.min, vec2(rect.width() * fraction, 2.0));
+    ui.painter().rect_filled(line, 0.0, tokens.accent);
+
+    let plot = Rect::from_min_max(
+        pos2(rect.left() + 100.0, rect.top() + 60.0),
+        pos2(rect.right() - 40.0, rect.top() + rect.height() * 0.6),
+    );
+    ui.painter().text(
+        pos2(plot.left(), rect.top() + 32.0),
+        Align2::LEFT_CENTER,
+        format!("Reading {title}, {:.0} %", fraction * 100.0),
+        Type::Lead.font(),
+        tokens.text1,
+    );
+    let cancel = Rect::from_center_size(pos2(plot.right() - 40.0, rect.top() + 32.0), vec2(80.0, 24.0));
+    if ui.put(cancel, egui::Button::new("Cancel")).clicked() {
+        actions.send(Action::Close(id));
+    }
+    let points: Vec<_> = loading.preview.iter().filter(|p| p.device == loading.preview.first().map_or(0, |f| f.device)).collect();
+    if points.len() < 2 {
+        return;
+    }
+    let low = points.iter().map(|p| p.requested.min(p.reserved)).min().unwrap_or(0).min(0);
+    let high = points.iter().map(|p| p.reserved.max(p.requested)).max().unwrap_or(1).max(low + 1);
+    // The part that was read fills as much of the width as of the file.
+    let width = plot.width() * fraction.max(0.02);
+    let place = |i: usize, value: i64| {
+        let x = plot.left() + width * i as f32 / (points.len() - 1) as f32;
+        pos2(x, plot.bottom() - plot.height() * ((value - low) as f64 / (high - low) as f64) as f32)
+    };
+    let step = (points.len() / 1500).max(1);
+    let mut band = Vec::new();
+    let mut reserved = Vec::new();
+    for i in (0..points.len()).step_by(step) {
+        let chunk = &points[i..(i + step).min(points.len())];
+        let top = chunk.iter().map(|p| p.requested).max().unwrap_or(0);
+        let p = place(i, top);
+        band.push(egui::epaint::BandPoint::new(p.x, plot.bottom()..=p.y));
+        reserved.push(place(i, chunk.iter().map(|p| p.reserved).max().unwrap_or(0)));
+    }
+    ui.painter().add(egui::epaint::BandShape::filled(band, Tokens::at(tokens.slot(0), 0.35)));
+    ui.painter().add(egui::Shape::line(reserved, Stroke::new(1.5, tokens.text1)));
+    ui.painter().text(
+        pos2(plot.left() - 8.0, plot.top()),
+        Align2::RIGHT_CENTER,
+        Bytes((high - low).unsigned_abs()).to_string(),
+        Type::Mono.font(),
+        tokens.text3,
+    );
+    ui.painter().hline(plot.x_range(), plot.bottom(), Stroke::new(1.0, tokens.line));
+    ui.painter().text(
+        pos2(plot.left(), plot.bottom() + 16.0),
+        Align2::LEFT_CENTER,
+        "reserved and requested so far, relative to the first event",
+        Type::Caption.font(),
+        tokens.text3,
+    );
+}
+
+/// A file that can not be opened: the sentence, and what can be done.
+pub(super) fn failed(ui: &mut Ui, tokens: &Tokens, title: &str, sentence: &str, id: DocumentId, actions: &Actions) {
+    let rect = ui.max_rect();
+    let width = 640.0f32.min(rect.width() - 48.0);
+    let column = Rect::from_min_size(pos2(rect.center().x - width / 2.0, rect.top() + rect.height() * 0.28), vec2(width, 300.0));
+    ui.scope_builder(egui::UiBuilder::new().max_rect(column), |ui| {
+        ui.label(text::display(format!("{title} was not opened")).color(tokens.text1));
+        ui.add_space(8.0);
+        ui.add(egui::Label::new(text::lead(sentence).color(tokens.text2)).wrap());
+        ui.add_space(16.0);
+        ui.horizontal(|ui| {
+            if ui.button("Open another…").clicked() {
+                actions.run(Command::Open);
+            }
+            if ui.button("Copy the message").clicked() {
+                actions.send(Action::Copy(sentence.to_owned()));
+            }
+            if ui.button("Close").clicked() {
+                actions.send(Action::Close(id));
+            }
+        });
+    });
+}
+
+/// The page shown when no document is in front.
+pub(super) fn welcome(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
+    let _ = (Layout::top_down(Align::Min), WidgetInfo::new(egui::Role::Button), RichText::new(""));
+    let rect = ui.max_rect();
+    let column = Rect::from_min_size(pos2(rect.left() + 96.0, rect.top() + 120.0), vec2(520.0, rect.height() - 120.0));
+    ui.scope_builder(egui::UiBuilder::new().max_rect(column), |ui| {
+        ui.label(text::display("vramscope").color(tokens.text1));
+        ui.label(text::lead("See where GPU memory went, and why it ran out.").color(tokens.text2));
+        ui.add_space(16.0);
+        if ui.button("Open a recording…").clicked() {
+            app.actions.run(Command::Open);
+        }
+    });
+}

@@ -1,0 +1,304 @@
+//! The palette (Ctrl+K): one field that finds commands, call stacks, segments, and the block that holds an address.
+
+use egui::{Key, Sense, Ui, WidgetInfo, vec2};
+
+use super::action::Action;
+use super::command::Command;
+use super::document::{DeviceView, Document};
+use super::selection::Item;
+use super::theme::{Tokens, Type, text};
+use super::{App, Overlay};
+use crate::analysis::LifetimeId;
+use crate::units::{Address, Bytes, count};
+
+/// What the palette remembers while it is open.
+#[derive(Default)]
+pub struct Palette {
+    query: String,
+    chosen: usize,
+}
+
+/// One line of the answer.
+struct Hit {
+    title: String,
+    detail: String,
+    shortcut: String,
+    actions: Vec<Action>,
+    score: i32,
+}
+
+/// Lines shown; what is beyond is counted.
+const SHOWN: usize = 14;
+
+/// Draws the palette; closes it when something was chosen.
+pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
+    let Overlay::Palette(mut palette) = std::mem::replace(&mut app.overlay, Overlay::None) else { return };
+    let mut hits = find(app, &palette.query);
+    let total = hits.len();
+    hits.truncate(SHOWN);
+    let mut run = None;
+    let frame = egui::Frame::new()
+        .fill(tokens.s3)
+        .stroke(egui::Stroke::new(1.0, tokens.line2))
+        .corner_radius(6)
+        .shadow(egui::Shadow { offset: [0, 4], blur: 16, spread: 0, color: tokens.shadow });
+    let modal = egui::Modal::new(egui::Id::unique("palette"))
+        .area(egui::Modal::default_area(egui::Id::unique("palette")).anchor(egui::Align2::CENTER_TOP, vec2(0.0, 64.0)))
+        .backdrop_color(Tokens::at(tokens.s0, 0.45))
+        .frame(frame)
+        .show(ui, |ui| {
+            ui.set_width(620.0);
+            let (up, down, enter) = ui.input_mut(|i| {
+                (
+                    i.consume_key(egui::Modifiers::NONE, Key::ArrowUp),
+                    i.consume_key(egui::Modifiers::NONE, Key::ArrowDown),
+                    i.consume_key(egui::Modifiers::NONE, Key::Enter),
+                )
+            });
+            let field = egui::Frame::new().inner_margin(egui::Margin::symmetric(12, 10)).show(ui, |ui| {
+                ui.add(
+                    egui::TextEdit::singleline(&mut palette.query)
+                        .hint_text("a command, a file:line, an address such as 0x7f1dca2b7000, \"segment 3\", \"event 1200\"")
+                        .font(Type::Lead.font())
+                        .frame(egui::Frame::NONE)
+                        .desired_width(f32::INFINITY),
+                )
+            });
+            let field = field.inner;
+            field.widget_info(|| WidgetInfo::labeled(egui::Role::TextInput, true, "Find"));
+            field.request_focus();
+            if field.changed() {
+                palette.chosen = 0;
+            }
+            if down {
+                palette.chosen = (palette.chosen + 1).min(hits.len().saturating_sub(1));
+            }
+            if up {
+                palette.chosen = palette.chosen.saturating_sub(1);
+            }
+            let line = ui.max_rect();
+            ui.painter().hline(line.x_range(), ui.cursor().top(), egui::Stroke::new(1.0, tokens.line));
+            ui.add_space(4.0);
+            for (i, hit) in hits.iter().enumerate() {
+                if row(ui, tokens, hit, i == palette.chosen) || (enter && i == palette.chosen) {
+                    run = Some(i);
+                }
+            }
+            if hits.is_empty() {
+                ui.horizontal(|ui| {
+                    ui.add_space(12.0);
+                    ui.label(text::body("Nothing has this name.").color(tokens.text2));
+                });
+            } else if total > hits.len() {
+                ui.horizontal(|ui| {
+                    ui.add_space(12.0);
+                    ui.label(text::caption(format!("{} of {} shown", hits.len(), count(total as u64))).color(tokens.text3));
+                });
+            }
+            ui.add_space(6.0);
+        });
+    if let Some(i) = run {
+        for action in hits.swap_remove(i).actions {
+            app.actions.send(action);
+        }
+    } else if !modal.should_close() {
+        app.overlay = Overlay::Palette(palette);
+    }
+}
+
+fn row(ui: &mut Ui, tokens: &Tokens, hit: &Hit, chosen: bool) -> bool {
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 28.0), Sense::click());
+    response.widget_info(|| WidgetInfo::selected(egui::Role::Button, true, chosen, &hit.title));
+    if chosen || response.hovered() {
+        ui.painter().rect_filled(rect, 0.0, if chosen { tokens.accentbg } else { tokens.s4 });
+    }
+    let y = rect.center().y;
+    let title = ui.painter().text(
+        egui::pos2(rect.left() + 12.0, y),
+        egui::Align2::LEFT_CENTER,
+        &hit.title,
+        Type::Strong.font(),
+        tokens.text1,
+    );
+    let right = ui.painter().text(
+        egui::pos2(rect.right() - 12.0, y),
+        egui::Align2::RIGHT_CENTER,
+        &hit.shortcut,
+        Type::Key.font(),
+        tokens.text2,
+    );
+    let mut job = egui::text::LayoutJob::simple_singleline(hit.detail.clone(), Type::Mono.font(), tokens.text3);
+    job.wrap = egui::text::TextWrapping::truncate_at_width((right.left() - title.right() - 28.0).max(0.0));
+    let galley = ui.painter().layout_job(job);
+    ui.painter().galley(egui::pos2(title.right() + 12.0, y - galley.size().y / 2.0), galley, tokens.text3);
+    response.clicked()
+}
+
+/// Everything the query names, best first.
+fn find(app: &App, query: &str) -> Vec<Hit> {
+    let query = query.trim();
+    let mut hits = Vec::new();
+    if let Some(view) = app.active_document().and_then(Document::view) {
+        find_places(view, query, &mut hits);
+        if query.len() >= 2 {
+            find_stacks(view, query, &mut hits);
+        }
+    }
+    for command in Command::all() {
+        if !app.is_enabled(command) || command == Command::Palette {
+            continue;
+        }
+        let title = command.text();
+        let Some(score) = score(&title, query) else { continue };
+        let shortcut = command.shortcuts().first().map(egui_shortcut).unwrap_or_default();
+        hits.push(Hit { detail: command.tooltip().to_owned(), shortcut, actions: vec![Action::Run(command)], score, title });
+    }
+    for recent in app.settings.recents.iter().filter(|_| !query.is_empty()) {
+        let title = recent.path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        if let Some(score) = score(&title, query) {
+            let actions = vec![Action::Open(vec![recent.path.clone()])];
+            hits.push(Hit {
+                title: format!("Open {title}"),
+                detail: recent.path.display().to_string(),
+                shortcut: String::new(),
+                actions,
+                score,
+            });
+        }
+    }
+    hits.sort_by_key(|h| std::cmp::Reverse(h.score));
+    hits
+}
+
+fn egui_shortcut(shortcut: &egui::KeyboardShortcut) -> String {
+    shortcut.format(&egui::ModifierNames::NAMES, false)
+}
+
+/// Addresses, events and segments: what the query names exactly comes first.
+fn find_places(view: &DeviceView, query: &str, hits: &mut Vec<Hit>) {
+    let device = view.data.device();
+    let lower = query.to_lowercase();
+    if let Some(address) = Address::parse(query)
+        && let Some(state) = view.state.latest()
+    {
+        match state.block_at(address.0) {
+            Some(at) => {
+                let block = &state.blocks[at];
+                let item =
+                    if block.lifetime == LifetimeId::NONE { Item::Hole(block.address) } else { Item::Lifetime(block.lifetime) };
+                let what = if block.lifetime == LifetimeId::NONE { "hole" } else { "block" };
+                hits.push(Hit {
+                    title: format!("{what} of {}", Bytes(block.size)),
+                    detail: format!("{} holds {address} at this instant", Address(block.address)),
+                    shortcut: String::new(),
+                    actions: vec![Action::Select(Some(item))],
+                    score: 10_000,
+                });
+            }
+            None => hits.push(Hit {
+                title: format!("{address} is in no segment at this instant"),
+                detail: "scrub to an instant at which it was reserved".to_owned(),
+                shortcut: String::new(),
+                actions: vec![],
+                score: 10_000,
+            }),
+        }
+        // The same address may have been reserved at another time: offer the allocation that began there last.
+        let n = device.events.len();
+        let born = (0..n)
+            .rev()
+            .find(|&i| device.events.action[i] == crate::model::Action::Alloc && device.events.address[i] == address.0);
+        if let Some(i) = born {
+            let id = view.data.tables.lifetimes.of_event(i as u32);
+            hits.push(Hit {
+                title: format!("last allocation at {address}"),
+                detail: format!("event {}, {}", count(i as u64), Bytes(device.events.size[i])),
+                shortcut: String::new(),
+                actions: vec![Action::Select(Some(Item::Lifetime(id))), Action::GoTo(i as u32)],
+                score: 9_000,
+            });
+        }
+    }
+    let number = lower.split_whitespace().last().and_then(|w| w.replace(',', "").parse::<u32>().ok());
+    if let Some(n) = number {
+        if (lower.starts_with("event") || lower.chars().all(|c| c.is_ascii_digit() || c == ','))
+            && (n as usize) < device.events.len()
+        {
+            hits.push(Hit {
+                title: format!("Go to event {}", count(u64::from(n))),
+                detail: device.events.action[n as usize].name().to_owned(),
+                shortcut: String::new(),
+                actions: vec![Action::GoTo(n), Action::Select(Some(Item::Event(n)))],
+                score: 8_000,
+            });
+        }
+        if lower.starts_with("seg")
+            && let Some(segment) = view.state.latest().and_then(|s| s.segments.get(n as usize))
+        {
+            hits.push(Hit {
+                title: format!("Segment {n}"),
+                detail: format!("{} at {}", Bytes(segment.size), Address(segment.address)),
+                shortcut: String::new(),
+                actions: vec![Action::Select(Some(Item::Segment(segment.address)))],
+                score: 8_000,
+            });
+        }
+    }
+}
+
+/// Stacks by the name they go by.
+fn find_stacks(view: &DeviceView, query: &str, hits: &mut Vec<Hit>) {
+    let names = &view.data.names;
+    let stacks = &view.data.recording.stacks;
+    for i in 0..names.len() {
+        let Some(frame) = names.frame(i).and_then(|f| stacks.frame(f)) else { continue };
+        let title = format!("{} {}", names.text(i), stacks.text(frame.name));
+        let Some(score) = score(&title, query) else { continue };
+        let Some(stack) = (0..stacks.len() as u32).map(crate::model::StackId).find(|&s| names.index(s) == Some(i)) else {
+            continue;
+        };
+        hits.push(Hit {
+            title,
+            detail: stacks.text(frame.file).to_owned(),
+            shortcut: String::new(),
+            actions: vec![Action::Select(Some(Item::Stack(stack)))],
+            score,
+        });
+    }
+}
+
+/// How well a title answers a query: every letter in order, words' beginnings and unbroken runs count more. `None` when it does not.
+fn score(title: &str, query: &str) -> Option<i32> {
+    if query.is_empty() {
+        return Some(0);
+    }
+    let title: Vec<char> = title.to_lowercase().chars().collect();
+    let mut at = 0;
+    let mut total = 0;
+    let mut run = 0;
+    for wanted in query.to_lowercase().chars().filter(|c| !c.is_whitespace()) {
+        let found = (at..title.len()).find(|&i| title[i] == wanted)?;
+        run = if found == at && at > 0 { run + 1 } else { 0 };
+        let starts_word = found == 0 || !title[found - 1].is_alphanumeric();
+        total += 1 + 4 * run + if starts_word { 6 } else { 0 } - ((found - at) as i32 / 4);
+        at = found + 1;
+    }
+    // Scattered letters are no answer to a longer query.
+    (total > query.len() as i32).then(|| 100 + total * 10 - title.len() as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_prefers_words_that_begin_with_it() {
+        let good = score("Go to the peak", "peak");
+        let worse = score("Copy stack back", "peak");
+        assert!(good.is_some());
+        assert!(worse.is_none() || worse < good);
+        assert!(score("Zoom in", "zi").is_some());
+        assert!(score("Zoom in", "q").is_none());
+        assert_eq!(score("anything", ""), Some(0));
+    }
+}

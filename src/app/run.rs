@@ -1,0 +1,242 @@
+//! Starting the window, and drawing it once for a picture.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
+
+use egui::{Context, Ui, ViewportCommand};
+
+use super::jobs::Jobs;
+use super::settings::Settings;
+use super::views::ViewKind;
+use super::{App, Command, document::Content};
+
+/// How to start the window.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// Files to open.
+    pub files: Vec<PathBuf>,
+}
+
+/// A picture of the real window.
+#[derive(Clone, Debug)]
+pub struct Screenshot {
+    /// The recording; `None` draws the welcome page.
+    pub file: Option<PathBuf>,
+    /// A view's name, `overview` or another workspace's name for the whole window.
+    pub view: String,
+    /// Width and height in pixels.
+    pub size: (u32, u32),
+    /// Dark or light.
+    pub dark: bool,
+    /// Where the cursor stands; `None` leaves it at the out-of-memory event or the end.
+    pub event: Option<u32>,
+    /// Index of the device; `None` is the busiest.
+    pub device: Option<usize>,
+    /// The PNG to write.
+    pub out: PathBuf,
+}
+
+const NO_DISPLAY: &str = "there is no display: neither WAYLAND_DISPLAY nor DISPLAY is set. On a machine without one use the text commands \
+(vramscope summary FILE, vramscope state FILE, vramscope --help), or start a virtual display: xvfb-run -a vramscope FILE";
+
+fn has_display() -> bool {
+    let set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty());
+    !cfg!(all(unix, not(target_os = "macos"))) || set("DISPLAY") || set("WAYLAND_DISPLAY") || set("WAYLAND_SOCKET")
+}
+
+fn native_options(size: [f32; 2]) -> eframe::NativeOptions {
+    let mut viewport = egui::ViewportBuilder::default()
+        .with_title("vramscope")
+        .with_app_id("vramscope")
+        .with_inner_size(size)
+        .with_min_inner_size([720.0, 480.0])
+        .with_drag_and_drop(true);
+    if let Ok(icon) = eframe::icon_data::from_png_bytes(include_bytes!("../../assets/icon.png")) {
+        viewport = viewport.with_icon(icon);
+    }
+    eframe::NativeOptions { viewport, renderer: eframe::Renderer::Glow, persist_window: true, ..Default::default() }
+}
+
+/// Tries each renderer that was compiled in, until one starts.
+fn start(
+    mut options: eframe::NativeOptions,
+    make: impl Fn(&eframe::CreationContext<'_>) -> Box<dyn eframe::App> + Clone + 'static,
+) -> Result<(), String> {
+    if !has_display() {
+        return Err(NO_DISPLAY.to_owned());
+    }
+    let renderers: &[eframe::Renderer] = &[
+        eframe::Renderer::Glow,
+        #[cfg(feature = "wgpu")]
+        eframe::Renderer::Wgpu,
+    ];
+    let mut failures = Vec::new();
+    for &renderer in renderers {
+        options.renderer = renderer;
+        let make = make.clone();
+        match eframe::run_native("vramscope", clone_options(&options), Box::new(move |cc| Ok(make(cc)))) {
+            Ok(()) => return Ok(()),
+            Err(error) => failures.push(format!("{renderer}: {error}")),
+        }
+    }
+    Err(format!(
+        "the window can not be opened ({}). vramscope needs OpenGL 2.1; over ssh try LIBGL_ALWAYS_SOFTWARE=1, or use the text commands (vramscope --help)",
+        failures.join("; ")
+    ))
+}
+
+/// `NativeOptions` is not `Clone`: its hooks are not. These have none.
+fn clone_options(options: &eframe::NativeOptions) -> eframe::NativeOptions {
+    eframe::NativeOptions {
+        viewport: options.viewport.clone(),
+        renderer: options.renderer,
+        persist_window: options.persist_window,
+        persistence_path: options.persistence_path.clone(),
+        ..Default::default()
+    }
+}
+
+/// Opens the window and returns when it is closed.
+///
+/// # Errors
+/// One sentence when there is no display or no renderer starts.
+pub fn run(options: RunOptions) -> Result<(), String> {
+    start(native_options([1600.0, 1000.0]), move |cc| {
+        let settings = cc.storage.and_then(|s| eframe::get_value::<Settings>(s, eframe::APP_KEY)).unwrap_or_default();
+        let mut app = App::new(&cc.egui_ctx, settings, Jobs::new(cc.egui_ctx.clone()));
+        app.open_paths(options.files.iter().cloned());
+        Box::new(app)
+    })
+}
+
+/// Opens the window, draws the recording once, writes a PNG, and closes.
+///
+/// # Errors
+/// One sentence when the view is unknown, the recording can not be opened, there is no display, or the file can not be written.
+pub fn screenshot(shot: Screenshot) -> Result<(), String> {
+    let known: Vec<&str> = super::views::REGISTRY.iter().map(|i| i.name).collect();
+    let workspaces: Vec<String> = super::workspace::Workspace::ALL.iter().map(|w| w.name().to_owned()).collect();
+    if ViewKind::from_name(&shot.view).is_none() && !workspaces.contains(&shot.view) && shot.view != "welcome" {
+        return Err(format!(
+            "there is no view called \"{}\"; the views are {}, {}, welcome",
+            shot.view,
+            workspaces.join(", "),
+            known.join(", ")
+        ));
+    }
+    let (sender, receiver) = channel();
+    let mut options = native_options([shot.size.0 as f32, shot.size.1 as f32]);
+    options.persist_window = false;
+    options.viewport = options.viewport.with_min_inner_size([64.0, 64.0]).with_decorations(false);
+    // A path nobody reads: a picture must not depend on what the user did before.
+    options.persistence_path = Some(std::env::temp_dir().join(format!("vramscope-screenshot-{}", std::process::id())));
+    start(options, move |cc| {
+        let mut settings = Settings::default();
+        settings.theme = if shot.dark { super::settings::ThemeChoice::Dark } else { super::settings::ThemeChoice::Light };
+        cc.egui_ctx.set_pixels_per_point(1.0);
+        let mut app = App::new(&cc.egui_ctx, settings, Jobs::new(cc.egui_ctx.clone()));
+        app.only = ViewKind::from_name(&shot.view);
+        app.open_paths(shot.file.clone());
+        Box::new(Photographer {
+            app,
+            shot: shot.clone(),
+            calm_frames: 0,
+            is_placed: false,
+            is_asked: false,
+            done: sender.clone(),
+            taken: None,
+        })
+    })?;
+    receiver.try_recv().unwrap_or_else(|_| Err("the window closed before the picture was taken".to_owned()))
+}
+
+/// The app, watched until it has nothing left to compute, then photographed.
+struct Photographer {
+    app: App,
+    shot: Screenshot,
+    /// Frames drawn since everything was computed.
+    calm_frames: u32,
+    is_placed: bool,
+    is_asked: bool,
+    done: std::sync::mpsc::Sender<Result<(), String>>,
+    taken: Option<Receiver<std::sync::Arc<egui::ColorImage>>>,
+}
+
+impl Photographer {
+    fn finish(&mut self, ctx: &Context, result: Result<(), String>) {
+        let _ = self.done.send(result);
+        ctx.send_viewport_cmd(ViewportCommand::Close);
+    }
+
+    /// Puts device, workspace and cursor where the picture wants them; true when that is done.
+    fn place(&mut self) -> bool {
+        if self.is_placed {
+            return true;
+        }
+        let Some(document) = self.app.active_document() else {
+            self.is_placed = self.shot.file.is_none();
+            return self.is_placed;
+        };
+        if let (Some(view), Some(device)) = (document.view(), self.shot.device)
+            && view.data.index != device
+        {
+            self.app.actions.send(super::Action::SetDevice(device));
+            return false;
+        }
+        if document.view().is_none() {
+            return false;
+        }
+        if let Some(workspace) = super::workspace::Workspace::ALL.iter().find(|w| w.name() == self.shot.view) {
+            self.app.actions.run(Command::Workspace(*workspace));
+        }
+        if let Some(event) = self.shot.event {
+            self.app.actions.send(super::Action::GoTo(event));
+        }
+        self.is_placed = true;
+        true
+    }
+}
+
+impl eframe::App for Photographer {
+    fn logic(&mut self, ctx: &Context, _frame: &mut eframe::Frame) {
+        self.app.logic(ctx);
+        if let Some(taken) = &self.taken {
+            if let Ok(image) = taken.try_recv() {
+                let result = save_png(&image, &self.shot.out);
+                self.finish(ctx, result);
+            }
+            ctx.request_repaint();
+            return;
+        }
+        if let Some(Content::Failed(sentence)) = self.app.active_document().map(|d| &d.content) {
+            let sentence = sentence.clone();
+            self.finish(ctx, Err(sentence));
+            return;
+        }
+        let idle = self.app.is_idle() && self.place();
+        self.calm_frames = if idle { self.calm_frames + 1 } else { 0 };
+        ctx.request_repaint_after(std::time::Duration::from_millis(10));
+    }
+
+    fn ui(&mut self, ui: &mut Ui, _frame: &mut eframe::Frame) {
+        self.app.draw(ui);
+        // Views start their computations while drawing, so a few quiet frames in a row mean that nothing is left.
+        if self.calm_frames >= 6 && !self.is_asked {
+            self.is_asked = true;
+            let (sender, receiver) = channel();
+            self.taken = Some(receiver);
+            let ctx = ui.ctx().clone();
+            ui.request_screenshot(move |image| {
+                let _ = sender.send(image);
+                ctx.request_repaint();
+            });
+        }
+    }
+}
+
+fn save_png(image: &egui::ColorImage, out: &std::path::Path) -> Result<(), String> {
+    let [width, height] = image.size;
+    let pixels: Vec<u8> = image.pixels.iter().flat_map(|p| [p.r(), p.g(), p.b()]).collect();
+    image::save_buffer_with_format(out, &pixels, width as u32, height as u32, image::ColorType::Rgb8, image::ImageFormat::Png)
+        .map_err(|e| format!("can not write {}: {e}", out.display()))
+}

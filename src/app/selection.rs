@@ -1,0 +1,111 @@
+//! What is selected, and the way back to what was selected before.
+
+use crate::analysis::LifetimeId;
+use crate::model::StackId;
+
+/// Something that can be selected or hovered, meaningful in every view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Item {
+    /// One allocation, from birth to death.
+    Lifetime(LifetimeId),
+    /// A segment, by its address, as it is at the cursor.
+    Segment(u64),
+    /// A hole, by its address, as it is at the cursor.
+    Hole(u64),
+    /// One event of the trace.
+    Event(u32),
+    /// Every allocation by one call stack.
+    Stack(StackId),
+    /// An annotation, by its index.
+    Annotation(u32),
+}
+
+/// The selection with its history, like a browser's.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    history: Vec<Item>,
+    /// Index after the current item; 0 is nothing selected.
+    at: usize,
+    is_cleared: bool,
+}
+
+/// How many selections can be gone back to.
+const HISTORY: usize = 200;
+
+impl Selection {
+    /// What is selected.
+    #[must_use]
+    pub fn current(&self) -> Option<Item> {
+        if self.is_cleared { None } else { self.at.checked_sub(1).and_then(|i| self.history.get(i)).copied() }
+    }
+
+    /// Selects; what had been ahead in the history is forgotten.
+    pub fn select(&mut self, item: Option<Item>) {
+        let Some(item) = item else {
+            self.is_cleared = true;
+            return;
+        };
+        if self.current() == Some(item) {
+            return;
+        }
+        self.is_cleared = false;
+        self.history.truncate(self.at);
+        self.history.push(item);
+        if self.history.len() > HISTORY {
+            self.history.remove(0);
+        }
+        self.at = self.history.len();
+    }
+
+    /// True when [`back`](Self::back) changes something.
+    #[must_use]
+    pub fn can_go_back(&self) -> bool {
+        self.at > 1 || (self.is_cleared && self.at > 0)
+    }
+
+    /// True when [`forward`](Self::forward) changes something.
+    #[must_use]
+    pub fn can_go_forward(&self) -> bool {
+        self.at < self.history.len()
+    }
+
+    /// The selection before this one.
+    pub fn back(&mut self) {
+        if self.is_cleared {
+            self.is_cleared = false;
+        } else if self.at > 1 {
+            self.at -= 1;
+        }
+    }
+
+    /// The selection after this one.
+    pub fn forward(&mut self) {
+        self.is_cleared = false;
+        self.at = (self.at + 1).min(self.history.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn history_goes_back_and_forward_and_forgets_the_branch_not_taken() {
+        let mut s = Selection::default();
+        assert_eq!(s.current(), None);
+        assert!(!s.can_go_back());
+        s.select(Some(Item::Event(1)));
+        s.select(Some(Item::Event(2)));
+        s.select(None);
+        assert_eq!(s.current(), None);
+        s.back();
+        assert_eq!(s.current(), Some(Item::Event(2)));
+        s.back();
+        assert_eq!(s.current(), Some(Item::Event(1)));
+        assert!(s.can_go_forward());
+        s.select(Some(Item::Event(3)));
+        assert!(!s.can_go_forward());
+        s.back();
+        assert_eq!(s.current(), Some(Item::Event(1)));
+    }
+}

@@ -1,0 +1,130 @@
+//! The views: what each one is called, what it shows, how it is made. A new view registers here and nowhere else.
+
+use std::sync::Arc;
+
+use egui::Ui;
+use serde::{Deserialize, Serialize};
+
+use super::action::Actions;
+use super::colours::Colours;
+use super::cursor::Link;
+use super::document::DeviceData;
+use super::jobs::Jobs;
+use super::theme::Tokens;
+use crate::analysis::State;
+
+pub mod contents;
+
+/// Which view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ViewKind {
+    /// Curves and live allocations over time.
+    Timeline,
+    /// Segments and blocks at the cursor.
+    SegmentMap,
+    /// Everything about the selection.
+    Inspector,
+    /// The trace as a table.
+    Events,
+    /// Devices, figures, settings, what was odd.
+    Contents,
+}
+
+/// What the registry knows of a view.
+pub struct ViewInfo {
+    /// Which.
+    pub kind: ViewKind,
+    /// Pane title.
+    pub title: &'static str,
+    /// Short name for the command line: `--view timeline`.
+    pub name: &'static str,
+    /// One sentence: what it tells.
+    pub about: &'static str,
+    /// The picture's own legend, and gestures beyond the usual: (what, meaning).
+    pub legend: &'static [(&'static str, &'static str)],
+    /// Makes one.
+    pub create: fn() -> Box<dyn View>,
+}
+
+/// Every view there is, in menu order.
+pub const REGISTRY: &[ViewInfo] = &[contents::INFO];
+
+impl ViewKind {
+    /// Every view, in menu order.
+    pub fn all() -> impl Iterator<Item = ViewKind> {
+        REGISTRY.iter().map(|i| i.kind)
+    }
+
+    /// What the registry knows of it.
+    #[must_use]
+    pub fn info(self) -> &'static ViewInfo {
+        // Every kind is registered: a test walks them all.
+        REGISTRY.iter().find(|i| i.kind == self).unwrap_or(&REGISTRY[0])
+    }
+
+    /// True when this build has it.
+    #[must_use]
+    pub fn is_registered(self) -> bool {
+        REGISTRY.iter().any(|i| i.kind == self)
+    }
+
+    /// Pane title.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        self.info().title
+    }
+
+    /// The view of a command-line name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<ViewKind> {
+        REGISTRY.iter().find(|i| i.name.eq_ignore_ascii_case(name)).map(|i| i.kind)
+    }
+}
+
+/// What a view sees. It changes nothing itself: it sends actions.
+pub struct ViewContext<'a> {
+    /// The device, its tables, its recording.
+    pub data: &'a Arc<DeviceData>,
+    /// Cursor, window, selection, shared by all views.
+    pub link: &'a Link,
+    /// Segments and blocks at (or, for a frame or two while it is computed, near) the cursor; `State::event` tells which.
+    pub state: Option<&'a Arc<State>>,
+    /// What block colours mean.
+    pub colours: &'a Arc<Colours>,
+    /// The theme.
+    pub tokens: &'a Tokens,
+    /// Where changes are asked for.
+    pub actions: &'a Actions,
+    /// Threads for what takes long.
+    pub jobs: &'a Jobs,
+}
+
+/// A view: a picture of a device with its own scroll positions and caches.
+pub trait View {
+    /// A few words after the title: `at the OOM · 54 segments`.
+    fn subtitle(&self, _cx: &ViewContext<'_>) -> String {
+        String::new()
+    }
+
+    /// Controls at the right of the pane header, drawn right to left.
+    fn header_ui(&mut self, _ui: &mut Ui, _cx: &ViewContext<'_>) {}
+
+    /// The picture, in what is left of the pane.
+    fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_view_has_a_name_of_its_own_and_explains_itself() {
+        let mut names = std::collections::HashSet::new();
+        for info in REGISTRY {
+            assert!(names.insert(info.name), "{} twice", info.name);
+            assert!(info.about.ends_with('.'), "{}", info.name);
+            assert!(!info.legend.is_empty(), "{} has no legend", info.name);
+            assert_eq!(info.kind.info().name, info.name);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Workspaces: named arrangements of dockable views.
+
+use std::collections::HashMap;
+
+use egui_tiles::{Container, Linear, LinearDir, Tile, TileId, Tiles, Tree};
+use serde::{Deserialize, Serialize};
+
+use super::views::ViewKind;
+
+/// A named arrangement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Workspace {
+    /// The answer and the picture.
+    #[default]
+    Overview,
+}
+
+impl Workspace {
+    /// Every workspace, in the order of the tab bar.
+    pub const ALL: &'static [Workspace] = &[Workspace::Overview];
+
+    /// Its name.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Workspace::Overview => "Overview",
+        }
+    }
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Workspace::Overview => "overview",
+        }
+    }
+
+    /// The arrangement it starts with.
+    #[must_use]
+    pub fn default_tree(self) -> Tree<ViewKind> {
+        let mut tiles = Tiles::default();
+        let root = self.plan().build(&mut tiles);
+        let id = egui::Id::unique(("workspace", self.title()));
+        match root {
+            Some(root) => Tree::new(id, root, tiles),
+            None => Tree::empty(id),
+        }
+    }
+
+    fn plan(self) -> Plan {
+        use Plan::{Column, Pane, Row};
+        use ViewKind as V;
+        match self {
+            Workspace::Overview => Row(vec![
+                (0.175, Pane(V::Contents)),
+                (
+                    0.625,
+                    Column(vec![
+                        (0.52, Pane(V::Timeline)),
+                        (0.48, Row(vec![(0.58, Pane(V::SegmentMap)), (0.42, Pane(V::Events))])),
+                    ]),
+                ),
+                (0.20, Pane(V::Inspector)),
+            ]),
+        }
+    }
+}
+
+/// An arrangement as it is written down: rows and columns of panes, each with its share.
+enum Plan {
+    Pane(ViewKind),
+    Row(Vec<(f32, Plan)>),
+    Column(Vec<(f32, Plan)>),
+}
+
+impl Plan {
+    fn build(self, tiles: &mut Tiles<ViewKind>) -> Option<TileId> {
+        let (dir, parts) = match self {
+            Plan::Pane(kind) => return kind.is_registered().then(|| tiles.insert_pane(kind)),
+            Plan::Row(parts) => (LinearDir::Horizontal, parts),
+            Plan::Column(parts) => (LinearDir::Vertical, parts),
+        };
+        let built: Vec<(TileId, f32)> = parts.into_iter().filter_map(|(share, plan)| Some((plan.build(tiles)?, share))).collect();
+        (!built.is_empty()).then(|| split(tiles, dir, &built))
+    }
+}
+
+/// A row or column whose parts take these shares.
+pub(super) fn split(tiles: &mut Tiles<ViewKind>, dir: LinearDir, parts: &[(TileId, f32)]) -> TileId {
+    let mut linear = Linear::new(dir, parts.iter().map(|p| p.0).collect());
+    for &(id, share) in parts {
+        linear.shares.set_share(id, share);
+    }
+    tiles.insert_container(Container::Linear(linear))
+}
+
+/// The arrangement of each workspace, as the user left it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Layouts {
+    trees: HashMap<Workspace, Tree<ViewKind>>,
+}
+
+impl Layouts {
+    /// The arrangement of a workspace, its own until changed.
+    pub fn tree(&mut self, workspace: Workspace) -> &mut Tree<ViewKind> {
+        self.trees.entry(workspace).or_insert_with(|| workspace.default_tree())
+    }
+
+    /// Puts a workspace's panes back.
+    pub fn reset(&mut self, workspace: Workspace) {
+        self.trees.remove(&workspace);
+    }
+
+    /// Puts an arrangement back when saving and loading left it without a pane.
+    pub fn repair(&mut self) {
+        self.trees.retain(|_, tree| tree.tiles.tiles().any(|t| matches!(t, Tile::Pane(_))));
+    }
+}
+
+/// The pane of a view, when the arrangement has one.
+#[must_use]
+pub fn find(tree: &Tree<ViewKind>, view: ViewKind) -> Option<TileId> {
+    tree.tiles.iter().find_map(|(&id, tile)| match tile {
+        Tile::Pane(kind) if *kind == view => Some(id),
+        _ => None,
+    })
+}
+
+/// Brings a view to the front, as a new column at the right when the arrangement has none.
+pub fn show(tree: &mut Tree<ViewKind>, view: ViewKind) {
+    if let Some(id) = find(tree, view) {
+        tree.tiles.set_visible(id, true);
+        tree.make_active(|tile, _| tile == id);
+        return;
+    }
+    let pane = tree.tiles.insert_pane(view);
+    let root = match tree.root() {
+        None => pane,
+        Some(root) => match tree.tiles.get_mut(root) {
+            Some(Tile::Container(Container::Linear(linear))) if linear.dir == LinearDir::Horizontal => {
+                linear.add_child(pane);
+                root
+            }
+            _ => split(&mut tree.tiles, LinearDir::Horizontal, &[(root, 0.7), (pane, 0.3)]),
+        },
+    };
+    tree.root = Some(root);
+}

@@ -33,10 +33,10 @@ use egui::{Context, Ui};
 use action::{Action, Actions};
 use command::Command;
 use document::{Content, DeviceView, Document, DocumentId};
-use jobs::{Derived, Jobs};
+use jobs::Jobs;
 use loader::Loading;
 use notifications::Notifications;
-use settings::{Recent, Settings};
+use settings::Settings;
 use views::ViewKind;
 
 pub use run::{RunOptions, Screenshot, run, screenshot};
@@ -62,7 +62,6 @@ pub struct App {
     maximised: Option<ViewKind>,
     notices: Notifications,
     samples: Vec<samples::Sample>,
-    sample_rows: Derived<usize, Vec<Recent>>,
     dialog: Option<Receiver<Option<Vec<PathBuf>>>>,
     dialog_since: std::time::Instant,
     actions: Actions,
@@ -93,7 +92,6 @@ impl App {
             maximised: None,
             notices: Notifications::default(),
             samples: samples::all(),
-            sample_rows: Derived::default(),
             dialog: None,
             dialog_since: std::time::Instant::now(),
             actions,

@@ -11,7 +11,10 @@ use super::document::{Content, DeviceView, Document};
 use super::jobs::Jobs;
 use super::theme::{Tokens, Type, text};
 use super::views::{REGISTRY, ViewContext, ViewKind};
-use super::widgets::icons::{self, Icon};
+use super::widgets::button::icon_button;
+use super::widgets::chip::paint_key_cap;
+use super::widgets::icons::{Icon, paint_logo};
+use super::widgets::pane::PaneHeader;
 use super::workspace::Workspace;
 use super::{App, overlays};
 use crate::analysis::State;
@@ -68,7 +71,7 @@ fn menu_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     ui.horizontal_centered(|ui| {
         ui.set_height(height);
         let (logo, _) = ui.allocate_exact_size(vec2(16.0, 16.0), Sense::hover());
-        icons::paint(ui.painter(), logo, Icon::Logo, tokens.text1);
+        paint_logo(ui.painter(), logo.min + vec2(0.0, 2.0), 16.0, tokens.accent, tokens.text1, tokens.text3);
         ui.add_space(-2.0);
         ui.label(text::title("vramscope").size(13.0).color(tokens.text1));
         ui.add_space(4.0);
@@ -83,12 +86,7 @@ fn menu_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         response.widget_info(|| WidgetInfo::labeled(egui::Role::Button, true, "Find a block, a stack, a command"));
         let stroke = if response.hovered() { tokens.line2 } else { tokens.line };
         ui.painter().rect(rect, 4.0, tokens.s1, Stroke::new(1.0, stroke), egui::StrokeKind::Inside);
-        icons::paint(
-            ui.painter(),
-            Rect::from_center_size(pos2(rect.left() + 14.0, rect.center().y), vec2(12.0, 12.0)),
-            Icon::Search,
-            tokens.text3,
-        );
+        Icon::Search.paint(ui.painter(), pos2(rect.left() + 14.0, rect.center().y), 14.0, tokens.text3);
         ui.painter().text(
             pos2(rect.left() + 27.0, rect.center().y),
             Align2::LEFT_CENTER,
@@ -96,7 +94,7 @@ fn menu_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
             Type::Body.font(),
             tokens.text3,
         );
-        key_cap(ui, pos2(rect.right() - 6.0, rect.center().y), "Ctrl K", tokens);
+        paint_key_cap(ui.painter(), tokens, pos2(rect.right() - 6.0, rect.center().y), "Ctrl K");
         if response.clicked() {
             app.actions.run(Command::Palette);
         }
@@ -104,20 +102,10 @@ fn menu_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let mut right = ui.new_child(UiBuilder::new().max_rect(full).layout(Layout::right_to_left(Align::Center)));
     right.spacing_mut().item_spacing.x = 8.0;
     let (icon, label) = if tokens.dark { (Icon::Sun, "Light theme") } else { (Icon::Moon, "Dark theme") };
-    if icons::button(&mut right, icon, label).clicked() {
+    if icon_button(&mut right, icon, label).clicked() {
         app.actions.run(Command::ToggleTheme);
     }
     device_chooser(app, &mut right, tokens);
-}
-
-fn key_cap(ui: &Ui, right_centre: egui::Pos2, label: &str, tokens: &Tokens) {
-    let galley = ui.painter().layout_no_wrap(label.to_owned(), Type::Key.font(), tokens.text2);
-    let rect = Rect::from_min_size(
-        pos2(right_centre.x - galley.size().x - 10.0, right_centre.y - 8.0),
-        vec2(galley.size().x + 10.0, 16.0),
-    );
-    ui.painter().rect_stroke(rect, 3.0, Stroke::new(1.0, tokens.line2), egui::StrokeKind::Inside);
-    ui.painter().galley(rect.center() - galley.size() / 2.0, galley, tokens.text2);
 }
 
 fn menus(app: &mut App, ui: &mut Ui) {
@@ -280,7 +268,7 @@ fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
             ui.horizontal(|ui| {
                 ui.spacing_mut().item_spacing.x = 0.0;
                 if app.documents.is_empty() || app.active.is_none() {
-                    let response = tab(ui, tokens, "Welcome", true, false, Icon::Logo, None);
+                    let response = tab(ui, tokens, "Welcome", true, false, Icon::File, None);
                     if response.close && !app.documents.is_empty() {
                         let id = app.documents[app.documents.len() - 1].id;
                         app.actions.send(Action::Activate(id));
@@ -299,7 +287,7 @@ fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
                 let (plus, response) = ui.allocate_exact_size(vec2(TAB_BAR, TAB_BAR - 1.0), Sense::click());
                 response.widget_info(|| WidgetInfo::labeled(egui::Role::Button, true, "Open a recording"));
                 let colour = if response.hovered() { tokens.text1 } else { tokens.text3 };
-                icons::paint(ui.painter(), Rect::from_center_size(plus.center(), vec2(12.0, 12.0)), Icon::Plus, colour);
+                Icon::Plus.paint(ui.painter(), plus.center(), 14.0, colour);
                 if response.on_hover_text("Welcome page: open another recording").clicked() {
                     app.actions.run(Command::Welcome);
                 }
@@ -333,7 +321,7 @@ fn tab(ui: &mut Ui, tokens: &Tokens, title: &str, active: bool, red_dot: bool, i
     }
     ui.painter().vline(rect.right() - 0.5, rect.y_range(), Stroke::new(1.0, tokens.line));
     let y = rect.center().y;
-    icons::paint(ui.painter(), Rect::from_center_size(pos2(rect.left() + 18.0, y), vec2(12.0, 12.0)), icon, tokens.text3);
+    icon.paint(ui.painter(), pos2(rect.left() + 18.0, y), 14.0, tokens.text3);
     let text_at = pos2(rect.left() + 32.0, y - galley.size().y / 2.0);
     let text_end = text_at.x + galley.size().x;
     ui.painter().galley(text_at, galley, colour);
@@ -344,7 +332,7 @@ fn tab(ui: &mut Ui, tokens: &Tokens, title: &str, active: bool, red_dot: bool, i
     let close = ui.interact(cross, response.id.with("close"), Sense::click());
     close.widget_info(|| WidgetInfo::labeled(egui::Role::Button, true, format!("Close {title}")));
     let close_colour = if close.hovered() { tokens.text1 } else { tokens.text3 };
-    icons::paint(ui.painter(), cross.shrink(4.0), Icon::Cross, close_colour);
+    Icon::Close.paint(ui.painter(), cross.center(), 12.0, close_colour);
     let close_clicked = close.clicked() || response.middle_clicked();
     let open = response.clicked();
     if let Some(tip) = tip {
@@ -575,40 +563,21 @@ impl Panes<'_> {
         let tokens = self.cx.tokens;
         let rect = ui.max_rect();
         ui.painter().rect_filled(rect, 0.0, tokens.s1);
-        let header = Rect::from_min_size(rect.min, vec2(rect.width(), PANE_HEADER));
-        let body = Rect::from_min_max(pos2(rect.left(), header.bottom()), rect.max);
         let info = kind.info();
         let view = self.views.entry(kind).or_insert_with(|| (info.create)());
-
-        ui.painter().rect_filled(header, 0.0, tokens.s2);
-        ui.painter().hline(header.x_range(), header.bottom() - 0.5, Stroke::new(1.0, tokens.line));
-        let grip = ui.interact(header, ui.scope_id().with(("header", kind)), Sense::click_and_drag());
+        let subtitle = view.subtitle(&self.cx);
+        ui.spacing_mut().item_spacing.y = 0.0;
+        let cx = &self.cx;
+        let header = PaneHeader::new(info.title)
+            .caption(&subtitle)
+            .help(|ui| legend(ui, tokens, info))
+            .show(ui, |ui| view.header_ui(ui, cx));
+        // The header is drawn to be clicked; here it is also the handle by which a pane is docked elsewhere.
+        let grip = header.interact(Sense::click_and_drag());
         if grip.double_clicked() {
             *self.maximised = if self.maximised.is_some() { None } else { Some(kind) };
         }
-        let mut head =
-            ui.new_child(UiBuilder::new().max_rect(header.shrink2(vec2(12.0, 0.0))).layout(Layout::right_to_left(Align::Center)));
-        head.spacing_mut().item_spacing.x = 8.0;
-        let help = icons::button(&mut head, Icon::Help, &format!("What {} shows", info.title));
-        egui::Popup::from_toggle_button_response(&help).width(340.0).show(|ui| legend(ui, tokens, info));
-        view.header_ui(&mut head, &self.cx);
-        let left_end = head.min_rect().left();
-        let title = ui.painter().layout_no_wrap(info.title.to_owned(), Type::Title.font(), tokens.text1);
-        let title_at = pos2(header.left() + 12.0, header.center().y - title.size().y / 2.0);
-        let mut x = title_at.x + title.size().x + 8.0;
-        ui.painter().galley(title_at, title, tokens.text1);
-        let subtitle = view.subtitle(&self.cx);
-        if !subtitle.is_empty() {
-            let mut job = egui::text::LayoutJob::simple_singleline(subtitle, Type::Caption.font(), tokens.text3);
-            job.wrap = egui::text::TextWrapping::truncate_at_width((left_end - x - 8.0).max(0.0));
-            let galley = ui.painter().layout_job(job);
-            if left_end - x > 24.0 {
-                ui.painter().galley(pos2(x, header.center().y - galley.size().y / 2.0), galley, tokens.text3);
-            }
-            x = left_end;
-        }
-        let _ = x;
-
+        let body = Rect::from_min_max(pos2(rect.left(), header.rect.bottom()), rect.max);
         if body.is_positive() {
             let mut child = ui.new_child(UiBuilder::new().max_rect(body).layout(Layout::top_down(Align::Min)).id_salt(kind));
             child.set_clip_rect(body.intersect(ui.clip_rect()));

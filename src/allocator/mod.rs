@@ -1,1 +1,26 @@
 //! PyTorch's caching allocator as an executable model: one implementation, generic over where memory comes from.
+//!
+//! [`CachingAllocator`] follows PyTorch 2.11 action by action, with the differences of other releases behind a
+//! [`TorchVersion`](crate::model::TorchVersion). It runs on any [`DeviceMemory`]: a simulated one for what-if questions, a real
+//! card for the probe.
+
+mod block;
+mod caching;
+mod counters;
+mod end_state;
+mod expandable;
+mod memory;
+mod oom;
+mod pool;
+mod private;
+mod release;
+mod simulated;
+mod streams;
+
+pub use block::BlockIx;
+pub use caching::{AllocError, CachingAllocator, EventSink};
+pub use counters::{Counter, MemoryStats, PoolCounter};
+pub use end_state::{HeldBlock, HeldSegment};
+pub use memory::{DeviceError, DeviceMemory};
+pub use oom::OutOfMemory;
+pub use simulated::{Placement, SimulatedMemory};

@@ -92,8 +92,15 @@ impl AllocConf {
     /// Whether a free block of `block` bytes is cut when it serves a rounded request of `rounded` bytes.
     #[must_use]
     pub fn should_split(&self, class: SizeClass, block: u64, rounded: u64) -> bool {
+        self.splits_when(self.expandable_segments, class, block, rounded)
+    }
+
+    /// [`should_split`](Self::should_split) with the state of `expandable_segments` given: the fallback to a private pool on
+    /// out of memory decides as if it were off.
+    #[must_use]
+    pub(crate) fn splits_when(&self, expandable: bool, class: SizeClass, block: u64, rounded: u64) -> bool {
         let remaining = block.saturating_sub(rounded);
-        if class == SizeClass::Small || self.expandable_segments {
+        if class == SizeClass::Small || expandable {
             remaining >= MIN_BLOCK
         } else {
             self.max_split_size.is_none_or(|max| rounded < max) && remaining > SMALL_MAX

@@ -4,7 +4,8 @@
 //! Tables are columns, because a recording of fourteen million events must stay below the size of the file it came from.
 
 mod annotation;
-mod conf;
+pub(crate) mod conf;
+mod conf_text;
 mod device;
 mod event;
 mod progress;
@@ -13,9 +14,11 @@ mod report;
 mod sample;
 mod segment;
 mod stack;
+mod version;
 
 pub use annotation::{Annotation, Annotations};
 pub use conf::AllocConf;
+pub use conf_text::ConfError;
 pub use device::{DeviceId, DeviceKind, DeviceRecording, Settings};
 pub use event::{Action, EventId, EventTable, Note, NoteKind};
 pub use progress::{Cancelled, PreviewPoint, Progress};
@@ -24,3 +27,4 @@ pub use report::{LoadReport, LoadWarning, WarningKind};
 pub use sample::{Sample, SampleSeries};
 pub use segment::{Block, BlockState, PoolId, PoolKey, Segment, SizeClass, StreamId};
 pub use stack::{Frame, FrameId, StackId, StackTable, StackTableBuilder, StrId};
+pub use version::TorchVersion;

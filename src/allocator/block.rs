@@ -1,0 +1,144 @@
+//! Blocks, and the table that holds them.
+
+use std::ops::{Index, IndexMut};
+
+/// Index of a block in [`Blocks`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockIx(pub(crate) u32);
+
+impl BlockIx {
+    /// No block.
+    pub(crate) const NONE: BlockIx = BlockIx(u32::MAX);
+
+    #[inline]
+    pub(crate) fn is_some(self) -> bool {
+        self != Self::NONE
+    }
+
+    /// `None` for [`BlockIx::NONE`].
+    #[inline]
+    pub(crate) fn get(self) -> Option<BlockIx> {
+        if self.is_some() { Some(self) } else { None }
+    }
+}
+
+/// Index of a pool in the allocator's list.
+pub(crate) type PoolIx = u16;
+
+/// Marks a block of a `cudaMalloc` segment: it belongs to no reservation.
+pub(crate) const NO_RESERVATION: u32 = u32::MAX;
+
+/// A run of bytes of one segment. Always exactly one of: handed out (or pending), free, unmapped.
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    /// What the program asked for; stale while the block is free, as in PyTorch.
+    pub(crate) requested: u64,
+    pub(crate) stream: u64,
+    /// Counts block objects; PyTorch 2.12 orders equal sizes by it.
+    pub(crate) born: u64,
+    /// The pool's clock when the block became free; its age for garbage collection counts from here.
+    pub(crate) gc_base: u64,
+    /// Which segment or reservation, counted in order of creation; PyTorch 2.13 orders equal sizes by it.
+    pub(crate) segment: u32,
+    /// The expandable segment, or [`NO_RESERVATION`].
+    pub(crate) reservation: u32,
+    /// Neighbours by address inside the same segment.
+    pub(crate) prev: BlockIx,
+    pub(crate) next: BlockIx,
+    /// Events that must complete before a freed block is free.
+    pub(crate) events: u32,
+    pub(crate) pool: PoolIx,
+    pub(crate) allocated: bool,
+    pub(crate) mapped: bool,
+    /// Other streams used it: the side table has their list.
+    pub(crate) recorded: bool,
+}
+
+impl Block {
+    #[inline]
+    pub(crate) fn is_split(&self) -> bool {
+        self.prev.is_some() || self.next.is_some()
+    }
+
+    #[inline]
+    pub(crate) fn is_expandable(&self) -> bool {
+        self.reservation != NO_RESERVATION
+    }
+
+    /// Handed out, or freed and still guarded by another stream's work.
+    #[inline]
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.allocated || self.events > 0 || self.recorded
+    }
+}
+
+/// All blocks of a device; places of merged blocks are used again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Blocks {
+    table: Vec<Block>,
+    vacant: Vec<BlockIx>,
+    born: u64,
+}
+
+impl Blocks {
+    /// Adds a free, mapped block without neighbours.
+    pub(crate) fn add(&mut self, address: u64, size: u64, stream: u64, pool: PoolIx, segment: u32, reservation: u32) -> BlockIx {
+        self.born += 1;
+        let block = Block {
+            address,
+            size,
+            requested: 0,
+            stream,
+            born: self.born,
+            gc_base: 0,
+            segment,
+            reservation,
+            prev: BlockIx::NONE,
+            next: BlockIx::NONE,
+            events: 0,
+            pool,
+            allocated: false,
+            mapped: true,
+            recorded: false,
+        };
+        match self.vacant.pop() {
+            Some(ix) => {
+                self.table[ix.0 as usize] = block;
+                ix
+            }
+            None => {
+                self.table.push(block);
+                BlockIx(self.table.len() as u32 - 1)
+            }
+        }
+    }
+
+    /// Gives a block's place back. Its neighbours must not name it any more.
+    pub(crate) fn remove(&mut self, ix: BlockIx) {
+        // A size of zero marks the place vacant for `all`.
+        self.table[ix.0 as usize].size = 0;
+        self.vacant.push(ix);
+    }
+
+    /// Every block, in no particular order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (BlockIx, &Block)> {
+        self.table.iter().enumerate().filter(|(_, b)| b.size > 0).map(|(i, b)| (BlockIx(i as u32), b))
+    }
+}
+
+impl Index<BlockIx> for Blocks {
+    type Output = Block;
+    #[inline]
+    fn index(&self, ix: BlockIx) -> &Block {
+        &self.table[ix.0 as usize]
+    }
+}
+
+impl IndexMut<BlockIx> for Blocks {
+    #[inline]
+    fn index_mut(&mut self, ix: BlockIx) -> &mut Block {
+        &mut self.table[ix.0 as usize]
+    }
+}

@@ -1,0 +1,72 @@
+//! The segments and blocks an allocator holds, as `torch.cuda.memory.snapshot` lists them.
+
+use super::caching::{CachingAllocator, EventSink};
+use super::memory::DeviceMemory;
+use crate::model::{BlockState, PoolKey, SizeClass};
+
+/// A segment, or one contiguous mapped run of an expandable one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldSegment {
+    /// First byte.
+    pub address: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Raw stream handle.
+    pub stream: u64,
+    /// `(0, 0)` for the default pool.
+    pub pool: PoolKey,
+    /// Small or large requests.
+    pub class: SizeClass,
+    /// A run of an expandable segment.
+    pub is_expandable: bool,
+    /// Its blocks by address, without gaps.
+    pub blocks: Vec<HeldBlock>,
+}
+
+/// A block of a [`HeldSegment`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldBlock {
+    /// First byte.
+    pub address: u64,
+    /// Bytes.
+    pub size: u64,
+    /// What was asked for; stale for a free block.
+    pub requested: u64,
+    /// Live, pending or free.
+    pub state: BlockState,
+}
+
+impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
+    /// Every segment with its blocks, by address. Costs a pass over all blocks.
+    #[must_use]
+    pub fn segments(&self) -> Vec<HeldSegment> {
+        let is_head = |prev: super::BlockIx| prev.get().is_none_or(|p| !self.blocks[p].mapped);
+        let mut out = Vec::new();
+        for (_, head) in self.blocks.all().filter(|(_, b)| b.mapped && is_head(b.prev)) {
+            let pool = &self.pools[usize::from(head.pool)];
+            let mut segment = HeldSegment {
+                address: head.address,
+                size: 0,
+                stream: head.stream,
+                pool: pool.owner.unwrap_or((0, 0)),
+                class: pool.class,
+                is_expandable: head.is_expandable(),
+                blocks: Vec::new(),
+            };
+            let mut at = Some(head);
+            while let Some(b) = at.filter(|b| b.mapped) {
+                let state = match (b.allocated, b.is_in_use()) {
+                    (true, _) => BlockState::Active,
+                    (false, true) => BlockState::PendingFree,
+                    (false, false) => BlockState::Inactive,
+                };
+                segment.size += b.size;
+                segment.blocks.push(HeldBlock { address: b.address, size: b.size, requested: b.requested, state });
+                at = b.next.get().map(|n| &self.blocks[n]);
+            }
+            out.push(segment);
+        }
+        out.sort_by_key(|s| s.address);
+        out
+    }
+}

@@ -1,0 +1,110 @@
+//! Pools: free blocks in the order best fit reads them, and the private pools of graphs and `MemPool`s.
+
+use std::collections::BTreeMap;
+
+use super::block::{Block, BlockIx, PoolIx};
+use crate::model::{PoolKey, SizeClass, TorchVersion};
+
+/// How free blocks of one stream are ordered: size first, then what the release breaks ties by.
+pub(crate) type FreeKey = (u64, u64, u64);
+
+/// Which rule breaks ties between free blocks of equal size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TieRule {
+    /// Lowest address (up to 2.11).
+    Address,
+    /// Oldest block object (2.12).
+    BlockAge,
+    /// Oldest segment, then lowest address (2.13 and later).
+    SegmentAge,
+}
+
+impl TieRule {
+    pub(crate) fn of(version: TorchVersion) -> Self {
+        if version.is_at_least(13) {
+            TieRule::SegmentAge
+        } else if version.is_at_least(12) {
+            TieRule::BlockAge
+        } else {
+            TieRule::Address
+        }
+    }
+
+    #[inline]
+    pub(crate) fn key(self, block: &Block) -> FreeKey {
+        let rank = match self {
+            TieRule::Address => 0,
+            TieRule::BlockAge => block.born,
+            TieRule::SegmentAge => u64::from(block.segment),
+        };
+        (block.size, rank, block.address)
+    }
+}
+
+/// The free and the unmapped blocks of one stream in one pool.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StreamBlocks {
+    pub(crate) stream: u64,
+    pub(crate) free: BTreeMap<FreeKey, BlockIx>,
+    /// Unmapped ranges of expandable segments, by address.
+    pub(crate) unmapped: BTreeMap<u64, BlockIx>,
+}
+
+/// One pool: the small or the large half of the default pool or of a private one.
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    pub(crate) class: SizeClass,
+    /// The private pool it belongs to; `None` for the default pool.
+    pub(crate) owner: Option<PoolKey>,
+    /// Ascending by stream handle, as PyTorch compares streams.
+    pub(crate) streams: Vec<StreamBlocks>,
+    /// Searches so far while garbage collection is on: its clock.
+    pub(crate) calls: u64,
+}
+
+impl Pool {
+    pub(crate) fn new(class: SizeClass, owner: Option<PoolKey>) -> Self {
+        Pool { class, owner, streams: Vec::new(), calls: 0 }
+    }
+
+    /// The blocks of a stream; `None` when it never had any here.
+    #[inline]
+    pub(crate) fn stream(&self, stream: u64) -> Option<&StreamBlocks> {
+        self.streams.iter().find(|s| s.stream == stream)
+    }
+
+    #[inline]
+    pub(crate) fn stream_mut(&mut self, stream: u64) -> &mut StreamBlocks {
+        if let Some(at) = self.streams.iter().position(|s| s.stream == stream) {
+            return &mut self.streams[at];
+        }
+        let at = self.streams.partition_point(|s| s.stream < stream);
+        self.streams.insert(at, StreamBlocks { stream, ..StreamBlocks::default() });
+        &mut self.streams[at]
+    }
+
+    /// Every free block: by stream, then size, then tie rule.
+    pub(crate) fn free_blocks(&self) -> Vec<BlockIx> {
+        self.streams.iter().flat_map(|s| s.free.values().copied()).collect()
+    }
+}
+
+/// A pool of its own for a CUDA graph or a `MemPool`.
+#[derive(Clone, Debug)]
+pub(crate) struct PrivatePool {
+    pub(crate) id: PoolKey,
+    /// Graphs, `MemPool`s and contexts that keep it; at 0 its cache may go back to the device.
+    pub(crate) use_count: i64,
+    /// Successful growths minus releases: PyTorch destroys the pool when a release finds it at 0.
+    pub(crate) segments: i64,
+    pub(crate) large: PoolIx,
+    pub(crate) small: PoolIx,
+}
+
+/// A pool that requests are routed to for now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    pub(crate) id: PoolKey,
+    /// Only requests of this stream; `None` takes all.
+    pub(crate) stream: Option<u64>,
+}

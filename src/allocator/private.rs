@@ -1,0 +1,175 @@
+//! Private pools: CUDA graphs and `MemPool`s route requests into pools of their own.
+
+use super::block::{BlockIx, PoolIx};
+use super::caching::{AllocError, CachingAllocator, EventSink, LARGE, SMALL};
+use super::memory::DeviceMemory;
+use super::pool::{Pool, PrivatePool, Route};
+use crate::model::{PoolKey, SizeClass};
+
+impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
+    /// Whether requests must leave events and the cache alone: a capture is under way. Up to 2.12 any route counts as one.
+    #[must_use]
+    pub fn is_capturing(&self) -> bool {
+        self.routed_request || if self.version.is_at_least(13) { self.captures > 0 } else { !self.routes.is_empty() }
+    }
+
+    /// Marks the begin of a real stream capture (counted by PyTorch 2.13 and later).
+    pub fn begin_capture(&mut self) {
+        self.captures += 1;
+    }
+
+    /// Marks the end of a real stream capture.
+    pub fn end_capture(&mut self) {
+        self.captures = self.captures.saturating_sub(1);
+    }
+
+    /// Creates a private pool, or takes one more share of it.
+    ///
+    /// # Errors
+    /// When the pool was given up already.
+    pub fn create_pool(&mut self, id: PoolKey) -> Result<(), AllocError> {
+        match self.private.iter().position(|p| p.id == id) {
+            Some(at) if self.private[at].use_count <= 0 => Err(AllocError::Pool("use_count")),
+            Some(at) => {
+                self.private[at].use_count += 1;
+                Ok(())
+            }
+            None => {
+                self.private_pool(id);
+                Ok(())
+            }
+        }
+    }
+
+    /// Routes requests, of one stream or all, into the pool until [`end_pool`](Self::end_pool); takes a share of it.
+    ///
+    /// # Errors
+    /// When the pool is routed already; the share is kept, as in PyTorch.
+    pub fn begin_pool(&mut self, id: PoolKey, stream: Option<u64>) -> Result<(), AllocError> {
+        self.create_pool(id)?;
+        if self.routes.iter().any(|r| r.id == id) {
+            return Err(AllocError::Pool("beginAllocateToPool: already recording to mempool_id"));
+        }
+        self.routes.push(Route { id, stream });
+        Ok(())
+    }
+
+    /// Ends the route; the share stays.
+    ///
+    /// # Errors
+    /// When there is no such route.
+    pub fn end_pool(&mut self, id: PoolKey) -> Result<(), AllocError> {
+        match self.routes.iter().position(|r| r.id == id) {
+            Some(at) => {
+                self.routes.remove(at);
+                Ok(())
+            }
+            None => Err(AllocError::Pool("not recording")),
+        }
+    }
+
+    /// Gives one share up. Without shares the pool's cache may go back to the device.
+    ///
+    /// # Errors
+    /// When there is no such pool.
+    pub fn release_pool_share(&mut self, id: PoolKey) -> Result<(), AllocError> {
+        let Some(pool) = self.private.iter_mut().find(|p| p.id == id) else {
+            return Err(AllocError::Pool("no such pool"));
+        };
+        pool.use_count -= 1;
+        if pool.use_count == 0 && !self.freeable.contains(&id) {
+            self.freeable.push(id);
+        }
+        Ok(())
+    }
+
+    /// Lets the default pool take cached blocks of this pool rather than fail.
+    pub fn set_use_on_oom(&mut self, id: PoolKey, on: bool) {
+        self.use_on_oom.retain(|&k| k != id);
+        if on {
+            self.use_on_oom.push(id);
+        }
+    }
+
+    /// Hands the blocks of this pool out whole.
+    pub fn set_no_split(&mut self, id: PoolKey) {
+        self.no_split.push(id);
+    }
+
+    /// The index of a private pool in the list, created with one share when new.
+    pub(crate) fn private_pool(&mut self, id: PoolKey) -> usize {
+        if let Some(at) = self.private.iter().position(|p| p.id == id) {
+            return at;
+        }
+        let large = self.pools.len() as PoolIx;
+        self.pools.push(Pool::new(SizeClass::Large, Some(id)));
+        self.pools.push(Pool::new(SizeClass::Small, Some(id)));
+        self.private.push(PrivatePool { id, use_count: 1, segments: 0, large, small: large + 1 });
+        self.private.len() - 1
+    }
+
+    /// The pool that routes choose for a request: the newest that takes its stream.
+    pub(crate) fn pool_for(&self, class: SizeClass, stream: u64) -> PoolIx {
+        for route in self.routes.iter().rev() {
+            if route.stream.is_none_or(|s| s == stream)
+                && let Some(pool) = self.private.iter().find(|p| p.id == route.id)
+            {
+                return if class == SizeClass::Small { pool.small } else { pool.large };
+            }
+        }
+        if class == SizeClass::Small { SMALL } else { LARGE }
+    }
+
+    /// A cached block of a pool that helps out on out of memory.
+    pub(crate) fn take_from_helping_pool(
+        &mut self,
+        pool: PoolIx,
+        rounded: u64,
+        stream: u64,
+    ) -> Result<Option<BlockIx>, AllocError> {
+        if self.pools[usize::from(pool)].owner.is_some() {
+            return Ok(None);
+        }
+        let class = self.class_of(pool);
+        for id in self.use_on_oom.clone() {
+            self.begin_pool(id, None)?;
+            let helper = self.pool_for(class, stream);
+            let found = self.take_best_fit(helper, rounded, stream, false);
+            self.end_pool(id)?;
+            self.release_pool_share(id)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn count_private_segment(&mut self, pool: PoolIx, by: i64) {
+        if let Some(owner) = self.pools[usize::from(pool)].owner
+            && let Some(p) = self.private.iter_mut().find(|p| p.id == owner)
+        {
+            p.segments += by;
+        }
+    }
+
+    /// PyTorch counts one unmap a growth, though a growth may have mapped several times; it asserts when they do not match.
+    pub(crate) fn uncount_unmapped(&mut self, pool: PoolIx) -> Result<(), AllocError> {
+        if let Some(owner) = self.pools[usize::from(pool)].owner
+            && let Some(p) = self.private.iter_mut().find(|p| p.id == owner)
+        {
+            if p.segments <= 0 {
+                return Err(AllocError::Pool("assert cudaMalloc_count"));
+            }
+            p.segments -= 1;
+        }
+        Ok(())
+    }
+
+    /// Drops a freeable pool that PyTorch thinks is empty; its blocks, if any are left, live on.
+    pub(crate) fn destroy_if_empty(&mut self, id: PoolKey) {
+        if self.private.iter().any(|p| p.id == id && p.segments == 0) {
+            self.private.retain(|p| p.id != id);
+            self.freeable.retain(|&k| k != id);
+        }
+    }
+}

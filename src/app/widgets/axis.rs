@@ -3,6 +3,7 @@
 //! An axis has one unit. It stands at its first or last label, or beside the name of the lane; the other labels are bare
 //! numbers in the monospace face.
 
+use super::label;
 use super::mesh::Batch;
 use super::viewport::Scale;
 use crate::app::theme::{Tokens, Type};
@@ -210,7 +211,7 @@ impl Ticks {
                 continue;
             }
             marks.vline(x, Rangef::new(strip.bottom() - 6.0, strip.bottom()), 1.0, tokens.line2);
-            let galley = painter.layout_no_wrap(label, Type::Mono.font(), tokens.text3);
+            let galley = label::galley(painter, &label, Type::Mono, tokens.text3);
             let half = galley.size().x / 2.0;
             if x - half < free_from || x - half < painter.clip_rect().left() || x + half > painter.clip_rect().right() {
                 continue;
@@ -230,7 +231,7 @@ impl Ticks {
             if !y.expand(1.0).contains(at) || at > free_below {
                 continue;
             }
-            let rect = painter.text(pos2(right, at), Align2::RIGHT_CENTER, label, Type::Mono.font(), tokens.text3);
+            let rect = label::text(painter, pos2(right, at), Align2::RIGHT_CENTER, &label, Type::Mono, tokens.text3);
             free_below = at - rect.height();
         }
     }

@@ -81,7 +81,7 @@ impl<'a> Push<'a> {
         let t = Tokens::of(ui);
         let (height, pad, kind) = if self.small { (20.0, 8.0, Type::Column) } else { (24.0, 10.0, Type::Strong) };
         let icon_room = if self.icon.is_some() { 12.0 + 6.0 } else { 0.0 };
-        let galley = ui.painter().layout_no_wrap(self.text.to_owned(), kind.font(), Color32::PLACEHOLDER);
+        let galley = label::galley(ui.painter(), self.text, kind, Color32::PLACEHOLDER);
         let size = vec2(galley.size().x.ceil() + 2.0 * pad + icon_room, height);
         let sense = if self.enabled { Sense::click() } else { Sense::hover() };
         let (rect, response) = ui.allocate_exact_size(size, sense);
@@ -222,8 +222,8 @@ pub fn selector(ui: &mut Ui, name: &str, chosen: &mut usize, choices: &[&str]) -
 pub fn selector_button(ui: &mut Ui, name: &str, value: &str) -> Response {
     let t = Tokens::of(ui);
     let p = ui.painter();
-    let before = p.layout_no_wrap(name.to_owned(), Type::Caption.font(), t.text3);
-    let after = p.layout_no_wrap(value.to_owned(), Type::Column.font(), t.text1);
+    let before = label::galley(p, name, Type::Caption, t.text3);
+    let after = label::galley(p, value, Type::Column, t.text1);
     let gap = if name.is_empty() { 0.0 } else { 4.0 };
     let size = vec2((before.size().x + gap + after.size().x).ceil() + 16.0 + 8.0, 20.0);
     let (rect, response) = ui.allocate_exact_size(size, Sense::click());
@@ -251,8 +251,8 @@ pub fn selector_button(ui: &mut Ui, name: &str, value: &str) -> Response {
 pub fn menu_item(ui: &mut Ui, text: &str, checked: Option<bool>, shortcut: Option<&str>, enabled: bool) -> Response {
     let t = Tokens::of(ui);
     let left = if checked.is_some() { 24.0 } else { 10.0 };
-    let galley = ui.painter().layout_no_wrap(text.to_owned(), Type::Body.font(), Color32::PLACEHOLDER);
-    let keys = shortcut.map(|s| ui.painter().layout_no_wrap(s.to_owned(), Type::Key.font(), t.text3));
+    let galley = label::galley(ui.painter(), text, Type::Body, Color32::PLACEHOLDER);
+    let keys = shortcut.map(|s| label::galley(ui.painter(), s, Type::Key, t.text3));
     let room = keys.as_ref().map_or(0.0, |k| k.size().x + 24.0);
     let width = (left + galley.size().x + room + 12.0).max(ui.available_width());
     let (rect, response) = ui.allocate_exact_size(vec2(width, 24.0), if enabled { Sense::click() } else { Sense::hover() });
@@ -278,7 +278,7 @@ pub fn menu_item(ui: &mut Ui, text: &str, checked: Option<bool>, shortcut: Optio
 /// A check box that is only its mark and its text: "✓ hide torch internals". Returns whether it changed.
 pub fn check(ui: &mut Ui, text: &str, on: &mut bool) -> bool {
     let t = Tokens::of(ui);
-    let galley = ui.painter().layout_no_wrap(text.to_owned(), Type::Caption.font(), t.text2);
+    let galley = label::galley(ui.painter(), text, Type::Caption, t.text2);
     let (rect, mut response) = ui.allocate_exact_size(vec2(galley.size().x + 20.0, 20.0), Sense::click());
     if response.clicked() {
         *on = !*on;

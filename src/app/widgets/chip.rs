@@ -14,7 +14,7 @@ pub fn paint_chip(painter: &Painter, tokens: &Tokens, at: Pos2, anchor: Align2, 
 
 /// A chip with its own style and colours.
 pub fn paint_chip_in(painter: &Painter, at: Pos2, anchor: Align2, text: &str, kind: Type, ink: Color32, fill: Color32) -> Rect {
-    let galley = painter.layout_no_wrap(text.to_owned(), kind.font(), ink);
+    let galley = label::galley(painter, text, kind, ink);
     let rect = anchor.anchor_size(at, vec2(galley.size().x.ceil() + 8.0, 16.0));
     let rect = keep_inside(rect, at, painter.clip_rect());
     painter.rect_filled(rect, RADIUS_CHIP, fill);
@@ -40,7 +40,7 @@ fn keep_inside(rect: Rect, at: Pos2, area: Rect) -> Rect {
 
 /// Paints the OOM flag (14 high, red) with its lower edge's middle at `foot`.
 pub fn paint_flag(painter: &Painter, tokens: &Tokens, foot: Pos2, text: &str) -> Rect {
-    let galley = painter.layout_no_wrap(text.to_owned(), Type::Flag.font(), tokens.onred);
+    let galley = label::galley(painter, text, Type::Flag, tokens.onred);
     let size = vec2(galley.size().x.ceil() + 10.0, 14.0);
     let rect = Rect::from_min_size(foot - vec2(size.x / 2.0, size.y), size);
     painter.rect_filled(rect, 2, tokens.red);
@@ -59,7 +59,7 @@ pub fn paint_marker_label(painter: &Painter, tokens: &Tokens, foot: Pos2, text: 
 /// A chip in the flow of a [`Ui`]: a filter that is on, a state.
 pub fn chip(ui: &mut Ui, text: &str) -> Response {
     let t = Tokens::of(ui);
-    let galley = ui.painter().layout_no_wrap(text.to_owned(), Type::Caption.font(), t.text2);
+    let galley = label::galley(ui.painter(), text, Type::Caption, t.text2);
     let (rect, response) = ui.allocate_exact_size(vec2(galley.size().x.ceil() + 12.0, 18.0), Sense::hover());
     response.widget_info(|| WidgetInfo::labeled(Role::Label, true, text));
     ui.painter().rect_filled(rect, RADIUS_CHIP, t.s3);
@@ -79,7 +79,7 @@ pub fn key_cap(ui: &mut Ui, keys: &str) -> Response {
 
 /// Paints a key cap, 16 high, with its right edge's middle at `right`. Gives the rectangle covered.
 pub fn paint_key_cap(painter: &Painter, tokens: &Tokens, right: Pos2, keys: &str) -> Rect {
-    let galley = painter.layout_no_wrap(keys.to_owned(), Type::Key.font(), tokens.text3);
+    let galley = label::galley(painter, keys, Type::Key, tokens.text3);
     let size = vec2(galley.size().x.ceil() + 10.0, 16.0);
     let rect = Rect::from_min_size(right - vec2(size.x, 8.0), size);
     painter.rect_stroke(rect, RADIUS_CHIP, Stroke::new(1.0, tokens.line2), StrokeKind::Inside);

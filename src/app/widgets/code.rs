@@ -4,7 +4,7 @@ use super::icons::Icon;
 use super::label;
 use crate::app::theme::visuals::RADIUS_CONTROL;
 use crate::app::theme::{Tokens, Type};
-use egui::text::{LayoutJob, TextFormat};
+use egui::text::LayoutJob;
 use egui::{Color32, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2};
 
 /// Lines of code or settings to read and to copy.
@@ -92,7 +92,7 @@ impl<'a> CodeWell<'a> {
 
     fn job(&self, line: &str, t: &Tokens, width: f32) -> LayoutJob {
         let mut job = LayoutJob::default();
-        let mut add = |text: &str, colour: Color32| job.append(text, 0.0, TextFormat::simple(Type::Mono.font(), colour));
+        let mut add = |text: &str, colour: Color32| job.append(text, 0.0, label::format(Type::Mono, colour));
         if self.python {
             for (text, kind) in python_pieces(line) {
                 add(text, [t.text1, t.amber, t.text3][kind as usize]);

@@ -70,7 +70,9 @@ impl<'a> Field<'a> {
         let t = Tokens::of(ui);
         let (rect, _) = ui.allocate_exact_size(vec2(self.width, self.height), egui::Sense::hover());
         let left = if self.icon.is_some() { 24.0 } else { 6.0 };
-        let inner = Rect::from_min_max(pos2(rect.left() + left, rect.top()), pos2(rect.right() - 6.0, rect.bottom()));
+        // The monospace face's row is centred half a pixel low; two points less room bring it back.
+        let lift = if self.mono { 2.0 } else { 0.0 };
+        let inner = Rect::from_min_max(pos2(rect.left() + left, rect.top()), pos2(rect.right() - 6.0, rect.bottom() - lift));
         ui.painter().rect_filled(rect, RADIUS_CONTROL, t.s1);
         let builder = UiBuilder::new().id_salt(self.name).max_rect(inner).layout(Layout::left_to_right(Align::Center));
         let mut child = ui.new_child(builder);
@@ -81,9 +83,10 @@ impl<'a> Field<'a> {
             .frame(egui::Frame::NONE)
             .margin(Margin::ZERO)
             .desired_width(inner.width())
+            .align(egui::Align2::LEFT_CENTER)
             .text_color(t.text1)
             .hint_text(kind.text(self.hint).color(t.text3));
-        let response = child.add(edit).accessible_name(self.name);
+        let response = child.add_sized(inner.size(), edit).accessible_name(self.name);
         response.widget_info(|| WidgetInfo::labeled(Role::TextInput, true, self.name));
         if let Some(icon) = self.icon {
             icon.paint(ui.painter(), pos2(rect.left() + 13.0, rect.center().y), 14.0, t.text3);

@@ -97,18 +97,18 @@ impl Icon {
                 }
             }
             Self::Moon => {
-                // The outline of a disc less a second disc up and to the right.
-                let outer = (30..=300).step_by(15).map(|a| {
-                    let d = Vec2::angled((a as f32 + 15.0).to_radians());
-                    at(7.6, 8.2) + d * 5.2 * k
-                });
-                let mut points: Vec<Pos2> = outer.collect();
-                let inner = (75..=240).rev().step_by(15).map(|a| {
-                    let d = Vec2::angled((a as f32 + 15.0).to_radians());
-                    at(10.4, 5.6) + d * 4.1 * k
-                });
-                points.extend(inner.filter(|p| (*p - at(7.6, 8.2)).length() < 5.2 * k));
-                painter.add(Shape::closed_line(points, PathStroke::new(pen.width, pen.color)));
+                // A disc of radius 5.4 less a disc of 4.6 that lies up and to the right: two arcs that meet at the horns.
+                let arc = |cx: f32, cy: f32, r: f32, from: f32, to: f32| {
+                    (0..=16).map(move |i| {
+                        let d = Vec2::angled((from + (to - from) * i as f32 / 16.0).to_radians());
+                        (cx + d.x * r, cy + d.y * r)
+                    })
+                };
+                let (outer, inner) = (arc(7.4, 8.6, 5.4, 12.8, 257.2), arc(9.8, 6.2, 4.6, 218.5, 51.5));
+                // Two open lines: a closed one would throw spikes at the horns.
+                for points in [outer.collect::<Vec<_>>(), inner.collect()] {
+                    line(&points);
+                }
             }
             Self::Help => {
                 painter.circle_stroke(at(8.0, 8.0), 6.2 * k, pen);

@@ -5,17 +5,34 @@ use egui::text::{LayoutJob, TextFormat, TextWrapping};
 use egui::{Align2, Color32, Galley, Painter, Pos2, Rect, Ui, pos2};
 use std::sync::Arc;
 
+/// How a piece of text in a style is laid out: with the style's line height, so that all faces share one baseline.
+#[must_use]
+pub fn format(kind: Type, colour: Color32) -> TextFormat {
+    TextFormat { line_height: Some(kind.line()), ..TextFormat::simple(kind.font(), colour) }
+}
+
+/// Lays out one line of text whole.
+#[must_use]
+pub fn galley(painter: &Painter, text: &str, kind: Type, colour: Color32) -> Arc<Galley> {
+    let mut job = LayoutJob::single_section(text.to_owned(), format(kind, colour));
+    job.break_on_newline = false;
+    painter.layout_job(job)
+}
+
 /// Lays out one line of text, cut with "…" to `width` points.
 #[must_use]
 pub fn elided(painter: &Painter, text: &str, kind: Type, colour: Color32, width: f32) -> Arc<Galley> {
-    let mut job = LayoutJob::single_section(text.to_owned(), TextFormat::simple(kind.font(), colour));
+    let mut job = LayoutJob::single_section(text.to_owned(), format(kind, colour));
     job.wrap = TextWrapping { max_width: width.max(0.0), max_rows: 1, break_anywhere: true, overflow_character: Some('…') };
     painter.layout_job(job)
 }
 
 /// Paints one line of text at `at` by `anchor`; gives the rectangle it covers.
 pub fn text(painter: &Painter, at: Pos2, anchor: Align2, text: &str, kind: Type, colour: Color32) -> Rect {
-    painter.text(at, anchor, text, kind.font(), colour)
+    let galley = galley(painter, text, kind, colour);
+    let rect = anchor.anchor_size(at, galley.size());
+    painter.galley(rect.min, galley, colour);
+    rect
 }
 
 /// Paints one line at the left of `rect`, centred on its height, cut to its width. Nothing is painted when fewer than
@@ -44,7 +61,7 @@ pub fn text_in_right(painter: &Painter, rect: Rect, text: &str, kind: Type, colo
 /// The width of one line of text, in points.
 #[must_use]
 pub fn width(painter: &Painter, text: &str, kind: Type) -> f32 {
-    painter.layout_no_wrap(text.to_owned(), kind.font(), Color32::PLACEHOLDER).size().x
+    galley(painter, text, kind, Color32::PLACEHOLDER).size().x
 }
 
 /// A wrapped paragraph in the flow of a [`Ui`], with the type scale's line height.
@@ -58,7 +75,7 @@ pub fn rich_paragraph(ui: &mut Ui, text: &str, kind: Type, colour: Color32, stro
     let mut job = LayoutJob::default();
     job.wrap.max_width = ui.available_width();
     for (piece, style) in pieces(text) {
-        let mut format = TextFormat::simple(kind.font(), colour);
+        let mut format = format(kind, colour);
         match style {
             Piece::Plain => {}
             Piece::Strong => {
@@ -70,7 +87,6 @@ pub fn rich_paragraph(ui: &mut Ui, text: &str, kind: Type, colour: Color32, stro
                 format.valign = egui::Align::Center;
             }
         }
-        format.line_height = Some(kind.line());
         job.append(piece, 0.0, format);
     }
     ui.add(egui::Label::new(job).wrap())

@@ -205,41 +205,47 @@ impl Batch {
         }
         let x1 = x0 + step * columns.len() as f32;
         let period = (HATCH_PERIOD * self.scale).round() / self.scale;
-        let width = self.width(1.0);
+        let (width, half) = (self.width(1.0), self.pixel() / 2.0);
         // Half a pixel off, so that a line covers one pixel of each row whole and none by half.
-        let origin = self.snap(self.hatch_origin.x) + self.snap(self.hatch_origin.y) + self.pixel() / 2.0;
+        let origin = self.snap(self.hatch_origin.x) + self.snap(self.hatch_origin.y) + half;
         let first = ((x0 + top - origin - width) / period).floor() as i64;
         let last = ((x1 + bottom - origin) / period).ceil() as i64;
         for k in first..=last {
             let sum = origin + k as f32 * period;
             // The line runs from lower left to upper right: x from sum - bottom to sum - top.
-            let from = (((sum - bottom - x0) / step).floor().max(0.0)) as usize;
-            let to = ((((sum - top + width - x0) / step).ceil()).max(0.0) as usize).min(columns.len());
-            let mut piece: Option<(f32, f32)> = None;
+            let from = (((sum - bottom - x0) / step).floor() - 1.0).max(0.0) as usize;
+            let to = ((((sum - top + width - x0) / step).ceil() + 1.0).max(0.0) as usize).min(columns.len());
+            // A piece: its lower and upper y, and the right edge of its last column.
+            let mut piece: Option<(f32, f32, f32)> = None;
             for (i, &(t, b)) in columns.iter().enumerate().take(to).skip(from.min(to)) {
                 let (left, right) = (x0 + i as f32 * step, x0 + (i + 1) as f32 * step);
-                // Inside this column the line's y falls from sum - left to sum - right.
-                let (y0, y1) = ((sum - left).min(b), (sum - right).max(t));
+                // The rows of pixels whose part of the line begins inside this column.
+                let (y0, y1) = ((sum - left + half).min(b), (sum - right + half).max(t));
                 if y0 > y1 {
                     piece = match piece {
-                        Some((low, high)) if (high - y0).abs() < 1e-3 => Some((low, y1)),
+                        Some((low, high, _)) if (high - y0).abs() < half => Some((low, y1, right)),
                         Some(done) => {
-                            self.hatch_line(sum, done, width, (x0, x1), colour);
-                            Some((y0, y1))
+                            self.hatch_line(sum, done, width, colour);
+                            Some((y0, y1, right))
                         }
-                        None => Some((y0, y1)),
+                        None => Some((y0, y1, right)),
                     };
                 }
             }
             if let Some(done) = piece {
-                self.hatch_line(sum, done, width, (x0, x1), colour);
+                self.hatch_line(sum, done, width, colour);
             }
         }
     }
 
-    /// One piece of hatch line from `low` (greater y) up to `high`.
-    fn hatch_line(&mut self, sum: f32, (low, high): (f32, f32), width: f32, (x0, x1): (f32, f32), colour: Color32) {
-        let at = |y: f32, dx: f32| pos2((sum - y + dx).clamp(x0, x1), y);
+    /// One piece of hatch line from `low` (greater y) up to `high`, not past `right`. Its slanted ends reach half a pixel
+    /// out, where no pixel's centre is.
+    fn hatch_line(&mut self, sum: f32, (low, high, right): (f32, f32, f32), width: f32, colour: Color32) {
+        let high = high.max(sum - right + width - self.pixel() / 2.0);
+        if low <= high {
+            return;
+        }
+        let at = |y: f32, dx: f32| pos2(sum - y + dx, y);
         let first = self.mesh.vertices.len() as u32;
         for p in [at(low, 0.0), at(low, width), at(high, width), at(high, 0.0)] {
             self.mesh.colored_vertex(p, colour);
@@ -371,7 +377,7 @@ mod tests {
     fn hatch_stays_inside_and_meets_across_neighbours() {
         let mut whole = Batch::with_scale(1.0);
         whole.hatch(Rect::from_min_max(pos2(10.0, 20.0), pos2(60.0, 50.0)), INK);
-        assert!(Rect::from_min_max(pos2(10.0, 20.0), pos2(60.0, 50.0)).contains_rect(bounds(&whole)));
+        assert!(Rect::from_min_max(pos2(9.5, 20.0), pos2(60.5, 50.0)).contains_rect(bounds(&whole)));
         // 50 + 30 points of diagonal, a line every 5.
         assert!((16..=18).contains(&whole.len()), "{}", whole.len());
         let mut area = Batch::with_scale(1.0);

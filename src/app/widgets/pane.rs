@@ -39,8 +39,8 @@ impl<'a> PaneHeader<'a> {
         self
     }
 
-    /// The legend and gestures of this picture, shown by a "?" at the right end. Use the `legend` module
-    /// in it.
+    /// The legend and gestures of this picture, shown by a "?" at the right end. [`super::legend`] has
+    /// what to put into it.
     #[must_use]
     pub fn help(mut self, help: impl FnOnce(&mut Ui) + 'a) -> Self {
         self.help = Some(Box::new(help));

@@ -82,9 +82,7 @@ pub fn definition(ui: &mut Ui, term: &str, text: &str, at: f32) {
     let width = ui.available_width();
     let galley = {
         let mut job = egui::text::LayoutJob::default();
-        let mut format = egui::text::TextFormat::simple(Type::Body.font(), t.text2);
-        format.line_height = Some(Type::Body.line());
-        job.append(text, 0.0, format);
+        job.append(text, 0.0, label::format(Type::Body, t.text2));
         job.wrap.max_width = (width - at).max(20.0);
         ui.painter().layout_job(job)
     };

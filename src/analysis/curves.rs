@@ -91,22 +91,22 @@ fn deltas(dev: &DeviceRecording, lifetimes: &Lifetimes, event: u32) -> [i64; 4] 
         Action::FreeRequested => {
             let id = lifetimes.of_event(event);
             if id.is_some() && lifetimes.free_requested(id) == event && !lifetimes.pending_at_start(id) {
-                d[2] = -(lifetimes.block_size(id) as i64);
+                d[2] = (lifetimes.block_size(id) as i64).wrapping_neg();
             }
         }
         Action::FreeCompleted => {
             let id = lifetimes.of_event(event);
             if id.is_some() && lifetimes.gone(id) == event {
                 let block = lifetimes.block_size(id) as i64;
-                d[1] = -block;
+                d[1] = block.wrapping_neg();
                 if lifetimes.free_requested(id) == event && !lifetimes.pending_at_start(id) {
-                    d[2] = -block;
+                    d[2] = block.wrapping_neg();
                 }
-                d[3] = -(lifetimes.requested(dev, id) as i64);
+                d[3] = (lifetimes.requested(dev, id) as i64).wrapping_neg();
             }
         }
         Action::SegmentAlloc | Action::SegmentMap => d[0] = dev.events.size[i] as i64,
-        Action::SegmentFree | Action::SegmentUnmap => d[0] = -(dev.events.size[i] as i64),
+        Action::SegmentFree | Action::SegmentUnmap => d[0] = (dev.events.size[i] as i64).wrapping_neg(),
         Action::Snapshot | Action::Oom | Action::Annotate | Action::Unknown => {}
     }
     d
@@ -119,11 +119,11 @@ fn subtract_lost(dev: &DeviceRecording, lifetimes: &Lifetimes, event: u32, d: &m
     for &(_, id) in lost[from..].iter().take_while(|l| l.0 == event) {
         let id = LifetimeId(id);
         let block = lifetimes.block_size(id) as i64;
-        d[1] -= block;
+        d[1] = d[1].wrapping_sub(block);
         if lifetimes.free_requested(id) == event && !lifetimes.pending_at_start(id) {
-            d[2] -= block;
+            d[2] = d[2].wrapping_sub(block);
         }
-        d[3] -= lifetimes.requested(dev, id) as i64;
+        d[3] = d[3].wrapping_sub(lifetimes.requested(dev, id) as i64);
     }
 }
 
@@ -160,15 +160,15 @@ impl Curves {
             let (mut peak, mut peak_event) = (value, NO_EVENT);
             for chunk in &chunks {
                 let (high, event) = chunk.peaks[q];
-                if value + high > peak {
-                    (peak, peak_event) = (value + high, event);
+                if value.wrapping_add(high) > peak {
+                    (peak, peak_event) = (value.wrapping_add(high), event);
                 }
                 for cell in &chunk.cells {
                     let (low, high, end) = cell[q];
-                    spans.push(Span { min: bytes(value + low), max: bytes(value + high) });
-                    last.push(bytes(value + end));
+                    spans.push(Span { min: bytes(value.wrapping_add(low)), max: bytes(value.wrapping_add(high)) });
+                    last.push(bytes(value.wrapping_add(end)));
                 }
-                value += chunk.cells.last().map_or(0, |c| c[q].2);
+                value = value.wrapping_add(chunk.cells.last().map_or(0, |c| c[q].2));
             }
             *curve = Curve {
                 start: bytes(starts[q]),
@@ -313,7 +313,7 @@ impl<'a> Walk<'a> {
 
     fn step(&mut self, to: usize, span: &mut Span) {
         while self.event < to {
-            self.value += deltas(self.dev, self.lifetimes, self.event as u32)[self.q];
+            self.value = self.value.wrapping_add(deltas(self.dev, self.lifetimes, self.event as u32)[self.q]);
             *span = span.union(Span::of(bytes(self.value)));
             self.event += 1;
         }
@@ -344,7 +344,7 @@ fn chunk(dev: &DeviceRecording, lifetimes: &Lifetimes, from: usize, to: usize) -
         for at in event..(event + CELL).min(to) {
             let d = deltas(dev, lifetimes, at as u32);
             for q in 0..4 {
-                value[q] += d[q];
+                value[q] = value[q].wrapping_add(d[q]);
                 cell[q].0 = cell[q].0.min(value[q]);
                 cell[q].1 = cell[q].1.max(value[q]);
                 if value[q] > peaks[q].0 {
@@ -366,22 +366,22 @@ fn start_values(dev: &DeviceRecording, lifetimes: &Lifetimes, runs: &RunTimeline
     let mut start = [0i64; 4];
     for id in (0..lifetimes.initial_count() as u32).map(LifetimeId) {
         let block = lifetimes.block_size(id) as i64;
-        start[1] += block;
-        start[2] += if lifetimes.pending_at_start(id) { 0 } else { block };
-        start[3] += lifetimes.requested(dev, id) as i64;
+        start[1] = start[1].wrapping_add(block);
+        start[2] = start[2].wrapping_add(if lifetimes.pending_at_start(id) { 0 } else { block });
+        start[3] = start[3].wrapping_add(lifetimes.requested(dev, id) as i64);
     }
     // What is reserved at the end, less what the trace added: right even where single segments could not be followed.
     let end = if dev.has_final_state { dev.final_reserved() as i64 } else { 0 };
     start[0] = if dev.has_final_state {
-        let net: i64 = runs.changes.iter().map(|c| deltas(dev, lifetimes, c.event)[0]).sum();
-        (end - net).max(0)
+        let net = runs.changes.iter().fold(0i64, |sum, c| sum.wrapping_add(deltas(dev, lifetimes, c.event)[0]));
+        end.wrapping_sub(net).max(0)
     } else {
-        runs.initial.iter().map(|r| r.size as i64).sum()
+        runs.initial.iter().fold(0i64, |sum, r| sum.wrapping_add(r.size as i64))
     };
     start
 }
 
-/// A running sum that inconsistent input drove below zero shows as zero.
+/// A running sum that inconsistent input drove below zero shows as zero. Sums wrap rather than stop at sizes no device has.
 fn bytes(value: i64) -> u64 {
     value.max(0) as u64
 }

@@ -13,6 +13,10 @@ mod runs;
 pub mod state;
 pub mod strata;
 pub mod tables;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod toy;
 
 pub use curves::{Cell, Curves, Quantity};
 pub use lifetimes::{Lifetime, LifetimeId, Lifetimes, NO_EVENT};

@@ -178,9 +178,9 @@ impl StateIndex {
             let id = LifetimeId(id);
             let pending = lifetimes.is_requested_free_at(id, event);
             let (size, requested) = (lifetimes.block_size(id), lifetimes.requested(dev, id));
-            totals.active += size;
-            totals.requested += requested;
-            totals.allocated += if pending { 0 } else { size };
+            totals.active = totals.active.saturating_add(size);
+            totals.requested = totals.requested.saturating_add(requested);
+            totals.allocated = totals.allocated.saturating_add(if pending { 0 } else { size });
             let state = if pending { BlockState::PendingFree } else { BlockState::Active };
             BlockAt { address, size, requested, state, lifetime: id }
         };
@@ -215,7 +215,7 @@ impl StateIndex {
         }
         outside.extend(live[next..].iter().map(|&(address, id)| block_of(address, id)));
         blocks.extend(outside);
-        totals.reserved = segments.iter().map(|s| s.size).sum();
+        totals.reserved = segments.iter().fold(0, |sum, s| sum.saturating_add(s.size));
         State { event, segments, blocks, totals }
     }
 }

@@ -159,7 +159,7 @@ fn stack(
             Quantity::Allocated if lifetimes.is_requested_free_at(id, event) => continue,
             Quantity::Allocated => lifetimes.block_size(id),
         };
-        let (bottom, top) = (height, height + size);
+        let (bottom, top) = (height, height.saturating_add(size));
         height = top;
         if size >= bytes_per_px {
             close(&mut thin, runs);

@@ -47,6 +47,14 @@ impl RunTimeline {
     /// Walks from the end state back to the start. What a segment's end says about its pool and class is kept at its birth.
     fn undo_all(&mut self, dev: &DeviceRecording) -> Vec<SegmentAt> {
         let mut runs = final_runs(dev);
+        let mut small_pages: Vec<u64> = Vec::new();
+        for change in &self.changes {
+            let i = change.event as usize;
+            if dev.events.action[i] == Action::SegmentMap && dev.events.size[i] == SMALL_SEGMENT {
+                small_pages.push(dev.events.address[i]);
+            }
+        }
+        small_pages.sort_unstable();
         for at in (0..self.changes.len()).rev() {
             let change = self.changes[at];
             let (address, size) = range_of(dev, change.event);
@@ -61,7 +69,15 @@ impl RunTimeline {
                     None => self.mismatches += 1,
                 },
                 Action::SegmentFree => self.mismatches += u64::from(!insert(&mut runs, self.run(dev, at, false))),
-                _ => self.mismatches += u64::from(!insert(&mut runs, self.run(dev, at, true))),
+                _ => {
+                    // The small pool maps single pages of 2 MiB, the large one multiples of its own page.
+                    let next = small_pages.partition_point(|&page| page < address);
+                    let mapped_small = small_pages.get(next).is_some_and(|&page| page - address < size);
+                    let whole_pages = size.is_multiple_of(dev.settings.conf.large_segment_size.max(1));
+                    let class = if mapped_small || !whole_pages { SizeClass::Small } else { SizeClass::Large };
+                    self.changes[at].class = class;
+                    self.mismatches += u64::from(!insert(&mut runs, self.run(dev, at, true)));
+                }
             }
         }
         for run in &mut runs {

@@ -1,0 +1,134 @@
+//! What the tables cost: building them, seeking, panning a curve, stacking a picture.
+//!
+//! `VRAMSCOPE_BENCH` names the recording; without it a generated one of 300,000 events is used.
+
+use std::hint::black_box;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use vramscope::analysis::{DeviceTables, Quantity, strata};
+use vramscope::formats;
+use vramscope::model::{Action, DeviceRecording, PoolId, Progress, StackId, StreamId};
+
+fn main() {
+    let (dev, tables) = loaded();
+    println!(
+        "{} events, {} allocations, {} live at the end",
+        dev.events.len(),
+        tables.lifetimes.len(),
+        tables.states.live_at(dev, &tables.lifetimes, dev.events.len() as u32 - 1).len()
+    );
+    scripted();
+    divan::main();
+}
+
+fn loaded() -> &'static (DeviceRecording, DeviceTables) {
+    static LOADED: OnceLock<(DeviceRecording, DeviceTables)> = OnceLock::new();
+    LOADED.get_or_init(|| {
+        let dev = match std::env::var_os("VRAMSCOPE_BENCH") {
+            Some(path) => {
+                let from = Instant::now();
+                let mut recording = formats::open(Path::new(&path), &Progress::new()).expect("a recording");
+                println!("read in {:?}", from.elapsed());
+                let busiest = recording.busiest_device().expect("a device");
+                recording.devices.swap_remove(busiest)
+            }
+            None => generated(100_000),
+        };
+        let from = Instant::now();
+        let tables = DeviceTables::build(&dev, &Progress::new()).expect("not cancelled");
+        println!("tables built in {:?}", from.elapsed());
+        (dev, tables)
+    })
+}
+
+/// Allocations of many sizes, each freed some time later, in one large expandable range.
+fn generated(count: u64) -> DeviceRecording {
+    let mut dev = DeviceRecording { pools: vec![(0, 0)], streams: vec![0], ..DeviceRecording::default() };
+    let mut random = Random(7);
+    let mut live: Vec<(u64, u64)> = Vec::new();
+    let mut push = |action, address, size| dev.events.push(0, action, address, size, StreamId(0), PoolId(0), StackId::NONE);
+    for n in 0..count {
+        let size = 512 << random.below(12);
+        push(Action::Alloc, 0x7f00_0000_0000 + n * (2 << 20), size);
+        live.push((0x7f00_0000_0000 + n * (2 << 20), size));
+        if live.len() > 4000 {
+            let (address, size) = live.swap_remove(random.below(live.len() as u64) as usize);
+            push(Action::FreeRequested, address, size);
+            push(Action::FreeCompleted, address, size);
+        }
+    }
+    dev
+}
+
+/// A small generator: the script is the same on every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit.max(1)
+    }
+}
+
+fn report(what: &str, mut times: Vec<Duration>) {
+    times.sort();
+    let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
+    println!("{what:<44} median {:>10.2?}  p99 {:>10.2?}  most {:>10.2?}", at(0.5), at(0.99), at(1.0));
+}
+
+fn evenly(from: u32, to: u32, columns: u32) -> Vec<u32> {
+    (0..=u64::from(columns)).map(|c| from + (u64::from(to - from) * c / u64::from(columns)) as u32).collect()
+}
+
+/// Seeks and pans as a user makes them, with the percentiles a frame budget cares about.
+fn scripted() {
+    let (dev, t) = loaded();
+    let len = dev.events.len() as u32;
+    let mut random = Random(42);
+    let timed = |work: &mut dyn FnMut()| {
+        let from = Instant::now();
+        work();
+        from.elapsed()
+    };
+    let seeks = (0..500)
+        .map(|_| {
+            let event = random.below(u64::from(len)) as u32;
+            timed(&mut || _ = black_box(t.states.at(dev, &t.lifetimes, event)))
+        })
+        .collect();
+    report("seek to a random event", seeks);
+    let middle = len / 2;
+    let steps = (0..200).map(|i| timed(&mut || _ = black_box(t.states.at(dev, &t.lifetimes, middle + i)))).collect();
+    report("step one event", steps);
+    for q in Quantity::ALL {
+        let mut times = Vec::new();
+        for zoom in [1u32, 4, 16, 64, 256, 1024, 4096, 16384] {
+            let width = (len / zoom).max(1);
+            for _ in 0..25 {
+                let from = random.below(u64::from(len - width) + 1) as u32;
+                let bounds = evenly(from, from + width, 1600);
+                times.push(timed(&mut || _ = black_box(t.curves.columns(dev, &t.lifetimes, q, &bounds))));
+            }
+        }
+        report(&format!("1600 columns of {} at any zoom", q.name()), times);
+    }
+    for zoom in [1u32, 16, 256] {
+        let width = (len / zoom).max(1);
+        let times = (0..5)
+            .map(|_| {
+                let from = random.below(u64::from(len - width) + 1) as u32;
+                let bounds = evenly(from, from + width, 1600);
+                let px = t.curves.peak(Quantity::Requested).0 / 800;
+                timed(&mut || _ = black_box(strata(dev, t, &bounds, px, Quantity::Requested, &Progress::new())))
+            })
+            .collect();
+        report(&format!("strata of 1600 columns, zoom {zoom}"), times);
+    }
+}
+
+#[divan::bench(sample_count = 5, sample_size = 1)]
+fn build() -> DeviceTables {
+    DeviceTables::build(&loaded().0, &Progress::new()).expect("not cancelled")
+}

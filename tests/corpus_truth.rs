@@ -1,0 +1,230 @@
+//! What the tables say of real recordings, compared with what PyTorch itself counted while they were made.
+//!
+//! Needs the corpus of real recordings: a folder named by `VRAMSCOPE_CORPUS`.
+
+use std::path::{Path, PathBuf};
+
+use vramscope::analysis::{DeviceTables, NO_EVENT, Quantity, State};
+use vramscope::formats;
+use vramscope::model::{BlockState, DeviceRecording, Progress, Recording};
+
+fn corpus() -> Option<PathBuf> {
+    let folder = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from);
+    if folder.is_none() {
+        println!("skipped: set VRAMSCOPE_CORPUS");
+    }
+    folder
+}
+
+fn open(path: &Path) -> Recording {
+    formats::open(path, &Progress::new()).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn tables(dev: &DeviceRecording) -> DeviceTables {
+    DeviceTables::build(dev, &Progress::new()).expect("not cancelled")
+}
+
+/// Where the state after the last event differs from the file's; empty when it does not.
+fn differences(dev: &DeviceRecording, state: &State) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let file: Vec<_> = dev.segments.iter().map(|s| (s.address, s.size, s.stream, s.pool, s.class, s.is_expandable)).collect();
+    let ours: Vec<_> = state.segments.iter().map(|s| (s.address, s.size, s.stream, s.pool, s.class, s.is_expandable)).collect();
+    if file != ours {
+        let first = file.iter().zip(&ours).find(|(a, b)| a != b);
+        wrong.push(format!("segments: file {} ours {}, first {first:x?}", file.len(), ours.len()));
+    }
+    let held = |state: BlockState, requested: u64| if state == BlockState::Inactive { 0 } else { requested };
+    let file: Vec<_> = dev.blocks.iter().map(|b| (b.address, b.size, b.state, held(b.state, b.requested))).collect();
+    let ours: Vec<_> = state.blocks.iter().map(|b| (b.address, b.size, b.state, b.requested)).collect();
+    if file != ours {
+        let first = file.iter().zip(&ours).find(|(a, b)| a != b);
+        wrong.push(format!("blocks: file {} ours {}, first {first:x?}", file.len(), ours.len()));
+    }
+    wrong
+}
+
+/// Every snapshot of the corpus, with its path.
+fn snapshots(folder: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = ["demo", "multi", "profiler", "versions", "whatif"]
+        .iter()
+        .filter_map(|part| std::fs::read_dir(folder.join(part)).ok())
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|e| e == "pickle"))
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn the_last_event_leads_to_the_files_own_segments_and_blocks() {
+    let Some(folder) = corpus() else { return };
+    let (mut wrong, mut count, mut inexact) = (Vec::new(), 0, Vec::new());
+    for path in snapshots(&folder) {
+        let recording = open(&path);
+        for dev in &recording.devices {
+            if !dev.has_final_state || dev.id.index < 0 {
+                continue;
+            }
+            let t = tables(dev);
+            let last = (dev.events.len() as u32).checked_sub(1).unwrap_or(NO_EVENT);
+            let state = t.states.at(dev, &t.lifetimes, last);
+            let name = format!("{} {}", path.file_name().unwrap_or_default().to_string_lossy(), dev.id);
+            wrong.extend(differences(dev, &state).into_iter().map(|d| format!("{name}: {d}")));
+            if !t.lifetimes.blocks_exact {
+                let l = &t.lifetimes;
+                inexact.push(format!(
+                    "{name}: initial {} unmatched {} lost {} mismatches {} guessed {} settings {}",
+                    l.initial_count(),
+                    l.unmatched_frees,
+                    l.lost_frees(),
+                    l.mismatches,
+                    l.guessed_blocks,
+                    dev.settings.recorded
+                ));
+            }
+            count += 1;
+        }
+    }
+    println!("{count} devices; block sizes not certain in {}:\n{}", inexact.len(), inexact.join("\n"));
+    assert!(count > 100, "the corpus has more recordings than {count}");
+    assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn peaks_equal_pytorchs_own_counters() {
+    let Some(folder) = corpus() else { return };
+    let text = std::fs::read(folder.join("whatif_truth.json")).expect("whatif_truth.json");
+    let rows: Vec<serde_json::Value> = serde_json::from_slice(&text).expect("JSON");
+    let (mut wrong, mut count, mut exact) = (Vec::new(), 0, 0);
+    for row in &rows {
+        let label = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+        let (workload, conf, limit) = (label("workload"), label("conf_label"), label("limit_label"));
+        let name = if conf == "default" && limit == "none" {
+            format!("{workload}.default.pickle")
+        } else {
+            format!("{workload}.{conf}.{limit}.pickle")
+        };
+        let path = folder.join("whatif").join(&name);
+        if !path.exists() {
+            continue;
+        }
+        let recording = open(&path);
+        let dev = &recording.devices[recording.busiest_device().expect("a device")];
+        let t = tables(dev);
+        count += 1;
+        exact += usize::from(t.lifetimes.blocks_exact);
+        for (q, group) in [
+            (Quantity::Reserved, "reserved_bytes"),
+            (Quantity::Active, "active_bytes"),
+            (Quantity::Allocated, "allocated_bytes"),
+            (Quantity::Requested, "requested_bytes"),
+        ] {
+            let truth = row["memory_stats"][format!("{group}.all.peak")].as_u64();
+            let (ours, event) = t.curves.peak(q);
+            if truth != Some(ours) && (t.curves.is_exact(q) || matches!(q, Quantity::Reserved | Quantity::Requested)) {
+                wrong.push(format!("{name}: {group} peak is {truth:?}, ours {ours} at event {event}"));
+            }
+        }
+    }
+    println!("{count} runs, block sizes certain in {exact}");
+    assert!(count >= 100, "the corpus has more runs than {count}");
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// The recording as a full ring buffer leaves it: without its first `from` events.
+fn wrapped(dev: &DeviceRecording, from: usize) -> DeviceRecording {
+    let mut out = dev.clone();
+    let e = &mut out.events;
+    e.time_us.drain(..from);
+    e.action.drain(..from);
+    e.address.drain(..from);
+    e.size.drain(..from);
+    e.stream.drain(..from);
+    e.pool.drain(..from);
+    e.stack.drain(..from);
+    e.notes.retain(|n| n.event as usize >= from);
+    e.notes.iter_mut().for_each(|n| n.event -= from as u32);
+    out
+}
+
+/// A held block: address, requested bytes, state.
+type Held = (u64, u64, BlockState);
+
+fn held(state: &State) -> Vec<Held> {
+    let blocks = state.blocks.iter().filter(|b| b.state != BlockState::Inactive);
+    blocks.map(|b| (b.address, b.requested, b.state)).collect()
+}
+
+#[test]
+fn what_a_wrapped_ring_buffer_lost_is_found_again() {
+    let Some(folder) = corpus() else { return };
+    let (mut wrong, mut count, mut certain, mut guesses, mut off) = (Vec::new(), 0, 0, 0, 0);
+    for path in snapshots(&folder) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let recording = open(&path);
+        let Some(busiest) = recording.busiest_device() else { continue };
+        let dev = &recording.devices[busiest];
+        let whole = tables(dev);
+        // Only recordings made from start to end know what was live in the middle.
+        if dev.events.len() < 100 || whole.lifetimes.initial_count() > 0 || !whole.lifetimes.blocks_exact {
+            continue;
+        }
+        for part in [0.1, 0.45, 0.8] {
+            let from = (dev.events.len() as f64 * part) as usize;
+            let cut = wrapped(dev, from);
+            let t = tables(&cut);
+            let l = &t.lifetimes;
+            count += 1;
+            certain += usize::from(l.blocks_exact);
+            guesses += l.guessed_blocks;
+            let mut complain = |what: String| wrong.push(format!("{name} without its first {from}: {what}"));
+            let step = (cut.events.len() / 40).max(1);
+            let instants = std::iter::once(None).chain((0..cut.events.len()).step_by(step).map(Some));
+            for at in instants {
+                let event = at.map_or(NO_EVENT, |e| e as u32);
+                let truth = whole.states.at(dev, &whole.lifetimes, at.map_or(from, |e| e + from + 1) as u32 - 1);
+                let ours = t.states.at(&cut, l, event);
+                let runs = |s: &State| s.segments.iter().map(|r| (r.address, r.size, r.is_expandable)).collect::<Vec<_>>();
+                if runs(&truth) != runs(&ours) {
+                    complain(format!("other segments at {at:?}"));
+                    break;
+                }
+                if held(&truth) != held(&ours) {
+                    complain(format!("other blocks held at {at:?}"));
+                    break;
+                }
+                let sizes = |s: &State| s.blocks.iter().map(|b| (b.address, b.size)).collect::<Vec<_>>();
+                if l.blocks_exact && sizes(&truth) != sizes(&ours) {
+                    complain(format!("block sizes differ at {at:?} though they are said to be certain"));
+                    break;
+                }
+                if ours.totals.active != truth.totals.active {
+                    off = off.max(ours.totals.active.abs_diff(truth.totals.active));
+                }
+                // No call stack may stand at another allocation than its own.
+                for (a, b) in truth.blocks.iter().zip(&ours.blocks).filter(|_| sizes(&truth) == sizes(&ours)) {
+                    if !b.lifetime.is_some() {
+                        continue;
+                    }
+                    let (a, b) = (whole.lifetimes.get(dev, a.lifetime), l.get(&cut, b.lifetime));
+                    let (Some(a), Some(b)) = (a, b) else { continue };
+                    if b.stack.is_some() && a.stack != b.stack {
+                        complain(format!("a foreign call stack at {:#x}", a.address));
+                    }
+                }
+            }
+            for q in [Quantity::Reserved, Quantity::Requested, Quantity::Active, Quantity::Allocated] {
+                let truth = whole.curves.peak_in(dev, &whole.lifetimes, q, from as u32, dev.events.len() as u32);
+                let ours = t.curves.peak_in(&cut, l, q, 0, cut.events.len() as u32);
+                let equal = truth.map(|(v, e)| (v, e - from as u32)) == ours;
+                if !equal && (t.curves.is_exact(q) || q == Quantity::Requested) {
+                    complain(format!("{} peak {ours:?}, true {truth:?}", q.name()));
+                }
+            }
+        }
+    }
+    println!("{count} wrapped recordings, block sizes certain in {certain}; {guesses} blocks guessed; at most {off} bytes off");
+    assert!(count > 100, "the corpus has more recordings than {count}");
+    assert!(wrong.is_empty(), "{} of {count} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}

@@ -182,11 +182,14 @@ impl EventTable {
         self.stack.push(stack);
     }
 
-    /// The device's free bytes at an [`Action::Oom`] event; `None` for every other event.
+    /// Stands in the address column of an [`Action::Oom`] whose source does not tell the device's free bytes (profiler traces).
+    pub const FREE_UNKNOWN: u64 = u64::MAX;
+
+    /// The device's free bytes at an [`Action::Oom`] event; `None` for every other event, and where the source does not tell.
     #[must_use]
     pub fn device_free(&self, event: EventId) -> Option<u64> {
         let i = event as usize;
-        (self.action.get(i) == Some(&Action::Oom)).then(|| self.address[i])
+        (self.action.get(i) == Some(&Action::Oom)).then(|| self.address[i]).filter(|&free| free != Self::FREE_UNKNOWN)
     }
 
     /// The notes of one event.

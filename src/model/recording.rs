@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{DeviceRecording, LoadReport, StackTable};
+use super::{DeviceRecording, LoadReport, OpTable, StackTable};
 
 /// Allocator history and state of one process, over one table of call stacks. Immutable once built; share it in an `Arc`.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +13,8 @@ pub struct Recording {
     pub devices: Vec<DeviceRecording>,
     /// Every call stack of every device, interned.
     pub stacks: StackTable,
+    /// Operators, runtime calls and kernels, when a profiler trace told of them.
+    pub ops: OpTable,
     /// What the reader found odd.
     pub report: LoadReport,
 }

@@ -96,12 +96,18 @@ impl StackTable {
         self.text(frame.name) == "??" && !self.text(frame.file).ends_with(".py")
     }
 
-    /// `file.py:71`, the file's last component only.
+    /// `file.py:71`, the file's last component only. Frames without a line (operators, modules, built-ins) have no `:0`.
     #[must_use]
     pub fn location(&self, frame: Frame) -> String {
         let file = self.text(frame.file);
         let short = file.rsplit(['/', '\\']).next().unwrap_or(file);
-        if self.frame_is_unresolved(frame) { format!("{short}+{:#x}", frame.line) } else { format!("{short}:{}", frame.line) }
+        if self.frame_is_unresolved(frame) {
+            format!("{short}+{:#x}", frame.line)
+        } else if frame.line == 0 {
+            short.to_owned()
+        } else {
+            format!("{short}:{}", frame.line)
+        }
     }
 }
 

@@ -1,0 +1,298 @@
+//! Chrome traces of `torch.profiler` (Kineto), with the memory events that `profile_memory=True` adds.
+//!
+//! A trace has no segments and no pools, but it has what a snapshot lacks: operators, shapes, modules and clocks in
+//! nanoseconds, the CPU's memory beside the GPU's, and PyTorch's own totals after every event. Those totals become
+//! [`DeviceRecording::samples`], so that curves of allocated and reserved are exact even where the trace began late.
+//!
+//! * [`scan`]: the lenient scanner over the mapped bytes.
+//! * [`collect`]: events to rows.
+//! * [`nest`]: which operators, Python functions and modules enclose an allocation.
+
+mod collect;
+mod nest;
+mod scan;
+
+use rustc_hash::FxHashMap;
+
+use super::FormatError;
+use crate::model::{
+    Action, Annotation, Annotations, DeviceId, DeviceKind, DeviceRecording, EventTable, Format, Note, NoteKind, OpKind, OpLane,
+    OpTable, PoolId, Progress, Recording, Sample, Source, StackTableBuilder, StreamId, WarningKind,
+};
+use collect::{MemoryEvent, NONE, Rows, SliceKind};
+use nest::{Nesting, Stacks};
+use scan::unescape;
+
+/// Reads a trace. Needs about a third of the file's size beyond the file itself.
+///
+/// # Errors
+/// [`FormatError::Empty`] for a trace with neither memory events nor operators.
+pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
+    let mut rows = collect::collect(bytes, progress)?;
+    if rows.memory.is_empty() && rows.slices.is_empty() {
+        return Err(FormatError::Empty {
+            name: name.to_owned(),
+            what: format!(
+                "this trace has {} events but none about memory or operators: profile with profile_memory=True, or",
+                rows.events
+            ),
+        });
+    }
+    if rows.memory.is_empty() {
+        rows.report.warn(WarningKind::Skipped, None, || {
+            "the trace has operators but no memory events: profile with torch.profiler.profile(profile_memory=True)".to_owned()
+        });
+    }
+    let nesting = Nesting::new(&rows);
+    progress.check()?;
+    let mut table = StackTableBuilder::new();
+    let mut recording = Recording {
+        source: Source { name: name.to_owned(), path: None, format: Format::KinetoTrace, bytes: bytes.len() as u64 },
+        ..Recording::default()
+    };
+    let annotations = annotations(&rows, &nesting, &mut table);
+    recording.devices = devices(&mut rows, &nesting, &mut table, &annotations, progress)?;
+    recording.ops = operators(&rows, &nesting, &mut table);
+    recording.report = std::mem::take(&mut rows.report);
+    recording.stacks = table.finish();
+    Ok(recording)
+}
+
+/// c10's device types, as far as we tell them apart.
+fn device_kind(device_type: i32) -> DeviceKind {
+    match device_type {
+        0 => DeviceKind::Cpu,
+        1 | 6 => DeviceKind::Cuda,
+        12 => DeviceKind::Xpu,
+        _ => DeviceKind::Other,
+    }
+}
+
+fn microseconds(nanoseconds: i64) -> i64 {
+    nanoseconds.div_euclid(1_000)
+}
+
+/// User ranges, by start; nested ones follow the range that holds them.
+fn annotations(rows: &Rows<'_>, nesting: &Nesting, table: &mut StackTableBuilder) -> Annotations {
+    let mut found: Vec<usize> = (0..rows.slices.len()).filter(|&i| rows.slices[i].kind == SliceKind::Annotation).collect();
+    found.sort_by_key(|&i| (rows.slices[i].start, nesting.annotation_depth[i], i));
+    found
+        .into_iter()
+        .map(|i| {
+            let s = &rows.slices[i];
+            Annotation {
+                name: table.string(&unescape(rows.names[s.name as usize])),
+                start_us: microseconds(rows.base + s.start),
+                end_us: Some(microseconds(rows.base + s.end)),
+                depth: nesting.annotation_depth[i],
+            }
+        })
+        .collect()
+}
+
+/// One recording a device, GPUs first.
+fn devices(
+    rows: &mut Rows<'_>,
+    nesting: &Nesting,
+    table: &mut StackTableBuilder,
+    annotations: &Annotations,
+    progress: &Progress,
+) -> Result<Vec<DeviceRecording>, FormatError> {
+    let mut order: Vec<u32> = (0..rows.memory.len() as u32).collect();
+    // The file lists memory events thread by thread. Equal times (whole microseconds in old traces) keep the file's order.
+    order.sort_by_key(|&i| rows.memory[i as usize].time);
+    let mut by_device: FxHashMap<DeviceId, Vec<u32>> = FxHashMap::default();
+    for i in order {
+        let event = &rows.memory[i as usize];
+        let id = DeviceId { kind: device_kind(event.device_type), index: event.device_index };
+        by_device.entry(id).or_default().push(i);
+    }
+    let mut ids: Vec<DeviceId> = by_device.keys().copied().collect();
+    ids.sort_by_key(|id| (id.kind == DeviceKind::Cpu, *id));
+    let mut report = std::mem::take(&mut rows.report);
+    let mut stacks = Stacks::new(rows, nesting);
+    let mut out = Vec::with_capacity(ids.len());
+    for id in ids {
+        progress.check()?;
+        let order = by_device.remove(&id).unwrap_or_default();
+        let mut device = DeviceRecording { id, annotations: annotations.clone(), ..DeviceRecording::default() };
+        if matches!(id.kind, DeviceKind::Cuda | DeviceKind::Xpu)
+            && let Some(facts) = rows.devices.iter().find(|d| d.index == id.index)
+        {
+            device.name = Some(facts.name.clone());
+            device.capacity = facts.capacity;
+        }
+        device.settings.raw = rows.header.clone();
+        device.pools.push((0, 0));
+        let stream = device.intern_stream(0);
+        let mut builder = DeviceBuilder { live: FxHashMap::default(), unmatched: 0, lost: 0, nothing: 0 };
+        device.events = builder.events(rows, nesting, &order, stream, &mut stacks, table);
+        device.samples = samples(rows, &order);
+        if id.kind != DeviceKind::Cpu {
+            report.warn_many(WarningKind::StartMissing, builder.unmatched, None, || {
+                format!("{id}: memory that was allocated before profiling began is freed in the trace")
+            });
+        }
+        report.warn_many(WarningKind::LostFree, builder.lost, None, || {
+            format!("{id}: an allocation at an address that was still live; its free is missing in the trace")
+        });
+        report.warn_many(WarningKind::Skipped, builder.nothing, None, || format!("{id}: memory events of 0 bytes were left out"));
+        out.push(device);
+    }
+    rows.report = report;
+    Ok(out)
+}
+
+struct DeviceBuilder {
+    live: FxHashMap<u64, ()>,
+    unmatched: u64,
+    lost: u64,
+    nothing: u64,
+}
+
+impl DeviceBuilder {
+    fn events(
+        &mut self,
+        rows: &Rows<'_>,
+        nesting: &Nesting,
+        order: &[u32],
+        stream: StreamId,
+        stacks: &mut Stacks<'_, '_>,
+        table: &mut StackTableBuilder,
+    ) -> EventTable {
+        let mut events = EventTable { has_time: true, sizes_are_blocks: true, ..EventTable::default() };
+        events.reserve(order.len() * 3 / 2);
+        for &i in order {
+            let m: &MemoryEvent = &rows.memory[i as usize];
+            let around = nesting.around[i as usize];
+            let stack = stacks.stack(around, table);
+            let time = microseconds(rows.base + m.time);
+            let size = m.bytes.unsigned_abs();
+            let mut push = |action, address| events.push(time, action, address, size, stream, PoolId::UNKNOWN, stack);
+            if m.is_oom {
+                push(Action::Oom, EventTable::FREE_UNKNOWN);
+            } else if m.bytes > 0 {
+                self.lost += u64::from(self.live.insert(m.address, ()).is_some());
+                push(Action::Alloc, m.address);
+            } else if m.bytes < 0 {
+                // The profiler hears of a free when the program lets go; it does not hear when streams are done with it.
+                self.unmatched += u64::from(self.live.remove(&m.address).is_none());
+                push(Action::FreeRequested, m.address);
+                push(Action::FreeCompleted, m.address);
+                continue;
+            } else {
+                self.nothing += 1;
+                continue;
+            }
+            if let Some(operator) = operator_name(rows, nesting, around) {
+                let event = events.len() as u32 - 1;
+                events.notes.push(Note { event, kind: NoteKind::Operator, text: table.string(&operator) });
+            }
+        }
+        events
+    }
+}
+
+/// The innermost operator from a slice outwards.
+fn operator_name(rows: &Rows<'_>, nesting: &Nesting, mut at: u32) -> Option<String> {
+    while at != NONE {
+        let slice = &rows.slices[at as usize];
+        if slice.kind == SliceKind::Operator {
+            return Some(unescape(rows.names[slice.name as usize]));
+        }
+        at = nesting.parent[at as usize];
+    }
+    None
+}
+
+/// PyTorch's totals after each event. A total that does not change is not repeated, which loses nothing.
+fn samples(rows: &Rows<'_>, order: &[u32]) -> Vec<Sample> {
+    let mut out: Vec<Sample> = Vec::with_capacity(order.len());
+    for &i in order {
+        let m = &rows.memory[i as usize];
+        if m.allocated.is_none() && m.reserved.is_none() {
+            continue;
+        }
+        if out.last().is_some_and(|s| s.allocated == m.allocated && s.reserved == m.reserved) {
+            continue;
+        }
+        out.push(Sample {
+            time_us: microseconds(rows.base + m.time),
+            allocated: m.allocated,
+            reserved: m.reserved,
+            ..Sample::default()
+        });
+    }
+    out
+}
+
+/// Operators, runtime calls, kernels and copies, by start.
+fn operators(rows: &Rows<'_>, nesting: &Nesting, table: &mut StackTableBuilder) -> OpTable {
+    let kind_of = |kind| match kind {
+        SliceKind::Operator => Some(OpKind::Operator),
+        SliceKind::Runtime => Some(OpKind::Runtime),
+        SliceKind::Kernel => Some(OpKind::Kernel),
+        SliceKind::Copy => Some(OpKind::Copy),
+        SliceKind::Python | SliceKind::Annotation => None,
+    };
+    let mut order: Vec<u32> =
+        (0..rows.slices.len() as u32).filter(|&i| kind_of(rows.slices[i as usize].kind).is_some()).collect();
+    order.sort_by_key(|&i| {
+        let s = &rows.slices[i as usize];
+        (s.start, std::cmp::Reverse(s.end), i)
+    });
+    let mut row_of: FxHashMap<u32, u32> = FxHashMap::default();
+    let mut lanes: Vec<Option<u16>> = vec![None; rows.threads.len()];
+    let mut ops = OpTable::default();
+    let mut texts: FxHashMap<&[u8], crate::model::StrId> = FxHashMap::default();
+    for (row, &i) in order.iter().enumerate() {
+        let s = &rows.slices[i as usize];
+        let Some(kind) = kind_of(s.kind) else { continue };
+        if kind == OpKind::Operator {
+            row_of.insert(i, row as u32);
+        }
+        let mut intern = |raw: &'_ [u8]| table.string(&unescape(raw));
+        let name = rows.names[s.name as usize];
+        ops.name.push(*texts.entry(name).or_insert_with(|| intern(name)));
+        let shapes = rows.operators.get(s.operator as usize).map_or(&b""[..], |f| f.shapes);
+        ops.shapes.push(if shapes.is_empty() {
+            OpTable::NO_TEXT
+        } else {
+            *texts.entry(shapes).or_insert_with(|| intern(shapes))
+        });
+        ops.start_ns.push(rows.base + s.start);
+        ops.duration_ns.push((s.end - s.start).unsigned_abs());
+        ops.depth.push(nesting.depth[i as usize]);
+        ops.kind.push(kind);
+        let lane = lanes.get(usize::from(s.thread)).copied().flatten().unwrap_or_else(|| {
+            let lane = ops.lanes.len() as u16;
+            ops.lanes.push(lane_of(rows, s.thread));
+            if let Some(slot) = lanes.get_mut(usize::from(s.thread)) {
+                *slot = Some(lane);
+            }
+            lane
+        });
+        ops.lane.push(lane);
+    }
+    ops.forward = order.iter().map(|&i| row_of.get(&nesting.forward[i as usize]).copied().unwrap_or(OpTable::NO_OP)).collect();
+    ops
+}
+
+fn lane_of(rows: &Rows<'_>, thread: u16) -> OpLane {
+    let Some(&(pid, tid, is_device)) = rows.threads.get(usize::from(thread)) else {
+        return OpLane { name: "other threads".to_owned(), is_device: false };
+    };
+    let (pid, tid) = (&unescape(pid), &unescape(tid));
+    let name = if is_device {
+        format!("GPU {pid} stream {tid}")
+    } else {
+        rows.threads
+            .get(usize::from(thread))
+            .and_then(|key| rows.thread_names.get(key))
+            .map_or_else(|| format!("thread {tid}"), |raw| unescape(raw))
+    };
+    OpLane { name, is_device }
+}
+
+#[cfg(test)]
+mod tests;

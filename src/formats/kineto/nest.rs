@@ -1,0 +1,277 @@
+//! Who encloses whom: slices nest by time on their thread, and backward operators point to their forward ones.
+
+use rustc_hash::FxHashMap;
+
+use super::collect::{FlowEnd, MemoryEvent, NONE, Rows, Slice, SliceKind};
+use super::scan::unescape;
+use crate::model::{Frame, FrameId, StackId, StackTableBuilder};
+
+/// The enclosing slice of every slice and memory event, and what follows from it.
+pub(super) struct Nesting {
+    /// Nearest enclosing slice on the same thread.
+    pub(super) parent: Vec<u32>,
+    /// Enclosing operators and runtime calls.
+    pub(super) depth: Vec<u16>,
+    /// Enclosing annotations.
+    pub(super) annotation_depth: Vec<u16>,
+    /// For a slice of the backward pass, its forward slice.
+    pub(super) forward: Vec<u32>,
+    /// Innermost slice around each memory event.
+    pub(super) around: Vec<u32>,
+}
+
+impl Nesting {
+    pub(super) fn new(rows: &Rows<'_>) -> Self {
+        let slices = &rows.slices;
+        let mut order: Vec<u32> = (0..slices.len() as u32).filter(|&i| is_on_cpu(slices[i as usize].kind)).collect();
+        // Operators come before Python functions in the file, so the kind decides ties; within a kind the file's order is the
+        // order of the calls.
+        order.sort_by_key(|&i| {
+            let s = &slices[i as usize];
+            (s.thread, s.start, std::cmp::Reverse(s.end), s.kind, i)
+        });
+        let mut memory: Vec<u32> = (0..rows.memory.len() as u32).collect();
+        memory.sort_by_key(|&i| (rows.memory[i as usize].thread, rows.memory[i as usize].time));
+        let mut nesting = Nesting {
+            parent: vec![NONE; slices.len()],
+            depth: vec![0; slices.len()],
+            annotation_depth: vec![0; slices.len()],
+            forward: vec![NONE; slices.len()],
+            around: vec![NONE; rows.memory.len()],
+        };
+        nesting.sweep(slices, &rows.memory, &order, &memory);
+        nesting.link(rows, &order);
+        nesting
+    }
+
+    /// One walk over slices and memory events in time, thread by thread, with the stack of open slices.
+    fn sweep(&mut self, slices: &[Slice], events: &[MemoryEvent], order: &[u32], memory: &[u32]) {
+        let mut open: Vec<u32> = Vec::new();
+        let mut thread = u16::MAX;
+        let mut next = 0;
+        for &i in order {
+            let slice = &slices[i as usize];
+            // Memory events that come before this slice starts belong to what is open now.
+            while let Some(&m) = memory.get(next) {
+                let event = &events[m as usize];
+                if (event.thread, event.time) >= (slice.thread, slice.start) {
+                    break;
+                }
+                if event.thread == thread {
+                    self.around[m as usize] = innermost(&mut open, slices, event.time);
+                }
+                next += 1;
+            }
+            if slice.thread != thread {
+                open.clear();
+                thread = slice.thread;
+            }
+            let parent = innermost_around(&mut open, slices, slice.start, slice.end);
+            self.parent[i as usize] = parent;
+            if let Some(p) = slices.get(parent as usize) {
+                let p_index = parent as usize;
+                self.depth[i as usize] = self.depth[p_index].saturating_add(u16::from(is_work(p.kind)));
+                self.annotation_depth[i as usize] =
+                    self.annotation_depth[p_index].saturating_add(u16::from(p.kind == SliceKind::Annotation));
+            }
+            open.push(i);
+        }
+        while let Some(&m) = memory.get(next) {
+            let event = &events[m as usize];
+            if event.thread == thread {
+                self.around[m as usize] = innermost(&mut open, slices, event.time);
+            }
+            next += 1;
+        }
+    }
+
+    /// Ties backward operators to forward ones: by the arrows Kineto draws, else by the sequence number they share.
+    fn link(&mut self, rows: &Rows<'_>, order: &[u32]) {
+        let slices = &rows.slices;
+        // The slice of a flow's end starts with it; of several the outermost comes first, and Kineto means that one.
+        let mut by_start: FxHashMap<(u16, i64), u32> = FxHashMap::default();
+        let wanted: rustc_hash::FxHashSet<(u16, i64)> = rows.flows.iter().map(|f| (f.thread, f.time)).collect();
+        let mut by_sequence: FxHashMap<u64, u32> = FxHashMap::default();
+        for &i in order {
+            let s = &slices[i as usize];
+            if s.kind != SliceKind::Operator {
+                continue;
+            }
+            if wanted.contains(&(s.thread, s.start)) {
+                by_start.entry((s.thread, s.start)).or_insert(i);
+            }
+            if let Some(facts) = rows.operators.get(s.operator as usize)
+                && let (Some(sequence), 0) = (facts.sequence, facts.forward_thread)
+            {
+                // The operator that made the node is the last one that started with its number.
+                by_sequence
+                    .entry(sequence)
+                    .and_modify(|best| {
+                        if slices[*best as usize].start <= s.start {
+                            *best = i;
+                        }
+                    })
+                    .or_insert(i);
+            }
+        }
+        let mut starts: FxHashMap<u64, &FlowEnd> = FxHashMap::default();
+        for flow in rows.flows.iter().filter(|f| f.is_start) {
+            starts.insert(flow.id, flow);
+        }
+        for end in rows.flows.iter().filter(|f| !f.is_start) {
+            let from = starts.get(&end.id).and_then(|s| by_start.get(&(s.thread, s.time)));
+            let to = by_start.get(&(end.thread, end.time));
+            if let (Some(&from), Some(&to)) = (from, to)
+                && from != to
+            {
+                self.forward[to as usize] = from;
+            }
+        }
+        for &i in order {
+            let s = &slices[i as usize];
+            let Some(facts) = rows.operators.get(s.operator as usize) else { continue };
+            if self.forward[i as usize] == NONE && facts.forward_thread != 0 {
+                let from = facts.sequence.and_then(|n| by_sequence.get(&n)).copied().unwrap_or(NONE);
+                self.forward[i as usize] = if from == i { NONE } else { from };
+            }
+        }
+    }
+}
+
+fn is_on_cpu(kind: SliceKind) -> bool {
+    !matches!(kind, SliceKind::Kernel | SliceKind::Copy)
+}
+
+fn is_work(kind: SliceKind) -> bool {
+    matches!(kind, SliceKind::Operator | SliceKind::Runtime)
+}
+
+/// The innermost open slice at `time`. Closes what ended.
+fn innermost(open: &mut Vec<u32>, slices: &[Slice], time: i64) -> u32 {
+    while open.last().is_some_and(|&i| slices[i as usize].end < time) {
+        open.pop();
+    }
+    // Slices that overlap without nesting stay below ones that ended; look past them.
+    open.iter().rev().find(|&&i| slices[i as usize].end >= time).copied().unwrap_or(NONE)
+}
+
+/// The innermost open slice that holds the whole span. One that merely ends where the span starts holds only an empty one.
+fn innermost_around(open: &mut Vec<u32>, slices: &[Slice], start: i64, end: i64) -> u32 {
+    while open.last().is_some_and(|&i| slices[i as usize].end < start) {
+        open.pop();
+    }
+    open.iter().rev().find(|&&i| slices[i as usize].end >= end).copied().unwrap_or(NONE)
+}
+
+/// Call stacks of slices, made when first asked for and shared.
+pub(super) struct Stacks<'r, 'a> {
+    rows: &'r Rows<'a>,
+    nesting: &'r Nesting,
+    frames: Vec<Option<FrameId>>,
+    stacks: FxHashMap<u32, StackId>,
+    marker: Option<FrameId>,
+}
+
+/// Between the frames of a backward operator and those of its forward one.
+const FORWARD_MARK: &str = "[forward]";
+/// File of frames that are operators.
+const OPERATOR_FILE: &str = "<operator>";
+/// File of frames that are calls of an `nn.Module`.
+const MODULE_FILE: &str = "<module>";
+/// File of Python functions written in C.
+const BUILTIN_FILE: &str = "<built-in>";
+/// A stack deeper than this is cut; Python's own limit is 1,000.
+const MAX_DEPTH: usize = 4096;
+
+impl<'r, 'a> Stacks<'r, 'a> {
+    pub(super) fn new(rows: &'r Rows<'a>, nesting: &'r Nesting) -> Self {
+        Stacks { rows, nesting, frames: vec![None; rows.names.len()], stacks: FxHashMap::default(), marker: None }
+    }
+
+    /// The stack around a memory event, innermost frame first: operators and Python functions as they nest, and for a backward
+    /// operator with no Python around it the stack of its forward operator.
+    pub(super) fn stack(&mut self, innermost: u32, table: &mut StackTableBuilder) -> StackId {
+        if innermost == NONE {
+            return StackId::NONE;
+        }
+        if let Some(&known) = self.stacks.get(&innermost) {
+            return known;
+        }
+        let mut frames = Vec::with_capacity(64);
+        let forward = self.chain(innermost, &mut frames, table);
+        if forward != NONE {
+            let mark = *self.marker.get_or_insert_with(|| {
+                let (name, file) = (table.string(FORWARD_MARK), table.string(OPERATOR_FILE));
+                table.frame(Frame { name, file, line: 0 })
+            });
+            frames.push(mark);
+            self.chain(forward, &mut frames, table);
+        }
+        let stack = table.stack(&frames);
+        self.stacks.insert(innermost, stack);
+        stack
+    }
+
+    /// Appends the frames from `at` outwards. Returns the forward slice to go on with: of the innermost linked slice, if there
+    /// was no Python function around it.
+    fn chain(&mut self, mut at: u32, frames: &mut Vec<FrameId>, table: &mut StackTableBuilder) -> u32 {
+        let (mut forward, mut has_python) = (NONE, false);
+        while let Some(slice) = self.rows.slices.get(at as usize) {
+            if matches!(slice.kind, SliceKind::Operator | SliceKind::Python) && frames.len() < MAX_DEPTH {
+                let frame = self.frame(slice, table);
+                frames.push(frame);
+            }
+            has_python |= slice.kind == SliceKind::Python;
+            if forward == NONE {
+                forward = self.nesting.forward[at as usize];
+            }
+            at = self.nesting.parent[at as usize];
+        }
+        if has_python { NONE } else { forward }
+    }
+
+    fn frame(&mut self, slice: &Slice, table: &mut StackTableBuilder) -> FrameId {
+        if let Some(Some(known)) = self.frames.get(slice.name as usize) {
+            return *known;
+        }
+        let raw = self.rows.names.get(slice.name as usize).copied().unwrap_or(b"");
+        let text = unescape(raw);
+        let (file, line, name) =
+            if slice.kind == SliceKind::Python { python_frame(&text) } else { (OPERATOR_FILE, 0, text.as_str()) };
+        let (file, name) = (table.string(file), table.string(name));
+        let frame = table.frame(Frame { name, file, line });
+        self.frames[slice.name as usize] = Some(frame);
+        frame
+    }
+}
+
+/// `path(line): function`, `<built-in method …>`, `nn.Module: Linear_0`.
+fn python_frame(text: &str) -> (&str, u32, &str) {
+    if text.starts_with("nn.Module") {
+        return (MODULE_FILE, 0, text);
+    }
+    if text.starts_with("<built-in") {
+        // "<built-in method add of set object at 0x7f4d753b8820>": the address would make every call a frame of its own.
+        return (BUILTIN_FILE, 0, text.split_once(" object at 0x").map_or(text, |(kind, _)| kind));
+    }
+    let parts = text.split_once("): ").and_then(|(place, function)| {
+        let (file, line) = place.rsplit_once('(')?;
+        Some((file, line.parse().ok()?, function))
+    });
+    parts.unwrap_or(("", 0, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn python_names_are_taken_apart() {
+        assert_eq!(python_frame("torch/nn/modules/linear.py(113): forward"), ("torch/nn/modules/linear.py", 113, "forward"));
+        assert_eq!(python_frame("a(b).py(7): <lambda>"), ("a(b).py", 7, "<lambda>"));
+        assert_eq!(python_frame("nn.Module: Linear_0"), (MODULE_FILE, 0, "nn.Module: Linear_0"));
+        assert_eq!(python_frame("<built-in function len>"), (BUILTIN_FILE, 0, "<built-in function len>"));
+        assert_eq!(python_frame("<built-in method add of set object at 0x7f4d753b8820>").2, "<built-in method add of set");
+        assert_eq!(python_frame("odd"), ("", 0, "odd"));
+    }
+}

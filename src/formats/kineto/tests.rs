@@ -1,0 +1,167 @@
+use super::*;
+use crate::model::StackId;
+
+fn load(text: &str) -> Recording {
+    read(text.as_bytes(), "t.json", &Progress::new()).unwrap()
+}
+
+fn names(r: &Recording, stack: StackId) -> Vec<String> {
+    r.stacks.frames(stack).iter().filter_map(|&f| r.stacks.frame(f)).map(|f| r.stacks.text(f.name).to_owned()).collect()
+}
+
+fn memory(tid: u32, ts: &str, bytes: i64, address: u64, allocated: u64, kind: i32, index: i32) -> String {
+    format!(
+        r#"{{"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":7,"tid":{tid},"ts":{ts},"args":{{"Total Reserved":2097152,"Total Allocated":{allocated},"Bytes":{bytes},"Device Id":{index},"Device Type":{kind},"Addr":{address},"Ev Idx":1}}}}"#
+    )
+}
+
+fn slice(category: &str, name: &str, tid: u32, ts: &str, dur: &str, args: &str) -> String {
+    format!(r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":7,"tid":{tid},"ts":{ts},"dur":{dur},"args":{{{args}}}}}"#)
+}
+
+fn trace(head: &str, events: &[String]) -> String {
+    format!(
+        "\n  {{\n \"schemaVersion\": 1, {head}\n \"traceEvents\": [\n  {}\n  ],\n \"traceName\": \"x\"\n}}",
+        events.join(",\n  ")
+    )
+}
+
+fn forward_and_backward() -> Vec<String> {
+    vec![
+        slice("python_function", "train.py(3): step", 1, "100.000", "900.000", r#""Python id": 1, "Python parent id": null"#),
+        slice("python_function", "nn.Module: Linear_0", 1, "110.000", "100.000", r#""Python id": 2, "Python parent id": 1"#),
+        slice(
+            "cpu_op",
+            "aten::linear",
+            1,
+            "120.000",
+            "50.000",
+            r#""Sequence number": 5, "Fwd thread id": 0, "Input Dims": [[2, 3], []]"#,
+        ),
+        slice("cpu_op", "aten::addmm", 1, "125.000", "20.000", r#""Sequence number": 5, "Fwd thread id": 0"#),
+        memory(1, "130.500", 1024, 4096, 1024, 1, 0),
+        slice("cpu_op", "AddmmBackward0", 2, "400.000", "50.000", r#""Sequence number": 5, "Fwd thread id": 1"#),
+        memory(2, "410.000", 512, 8192, 1536, 1, 0),
+        memory(2, "455.000", -1024, 4096, 512, 1, 0),
+        slice("user_annotation", "Optimizer.step#SGD.step", 1, "500.000", "10.000", ""),
+    ]
+}
+
+#[test]
+fn allocations_get_operators_modules_and_python() {
+    let r = load(&trace(
+        r#""baseTimeNanoseconds": 1790857026000000000, "deviceProperties": [{"id": 0, "name": "NVIDIA H200", "totalGlobalMem": 150109880320}],"#,
+        &forward_and_backward(),
+    ));
+    assert_eq!(r.devices.len(), 1);
+    let d = &r.devices[0];
+    assert_eq!(
+        (d.id.to_string(), d.name.as_deref(), d.capacity),
+        ("GPU 0".to_owned(), Some("NVIDIA H200"), Some(150_109_880_320))
+    );
+    assert!(d.events.sizes_are_blocks && d.events.has_time && !d.has_final_state);
+    assert_eq!(d.events.action, [Action::Alloc, Action::Alloc, Action::FreeRequested, Action::FreeCompleted]);
+    assert_eq!(d.events.time_us[0], 1_790_857_026_000_130);
+    assert_eq!(names(&r, d.events.stack[0]), ["aten::addmm", "aten::linear", "nn.Module: Linear_0", "step"]);
+    // The autograd thread has no Python; its operator leads back to the forward one.
+    assert_eq!(
+        names(&r, d.events.stack[1]),
+        ["AddmmBackward0", "[forward]", "aten::addmm", "aten::linear", "nn.Module: Linear_0", "step"]
+    );
+    assert_eq!(d.events.stack[2], StackId::NONE);
+    let note = d.events.notes_of(0)[0];
+    assert_eq!((note.kind, r.stacks.text(note.text)), (NoteKind::Operator, "aten::addmm"));
+    assert_eq!(d.samples.iter().map(|s| s.allocated).collect::<Vec<_>>(), [Some(1024), Some(1536), Some(512)]);
+    assert_eq!(d.annotations.len(), 1);
+    assert_eq!(d.annotations[0].end_us, Some(1_790_857_026_000_510));
+    assert_eq!(r.ops.len(), 3);
+    assert_eq!(r.ops.depth, [0, 1, 0]);
+    assert_eq!(r.ops.forward, [OpTable::NO_OP, OpTable::NO_OP, 1]);
+    assert_eq!(r.stacks.text(r.ops.shapes[0]), "[[2, 3], []]");
+    assert!(r.report.warnings.is_empty(), "{:?}", r.report.warnings);
+}
+
+#[test]
+fn arrows_win_over_sequence_numbers() {
+    let mut events = forward_and_backward();
+    events.push(r#"{"ph":"s","id":9,"pid":7,"tid":1,"ts":120.000,"cat":"fwdbwd","name":"fwdbwd"}"#.to_owned());
+    events.push(r#"{"ph":"f","id":9,"pid":7,"tid":2,"ts":400.000,"cat":"fwdbwd","name":"fwdbwd","bp":"e"}"#.to_owned());
+    let r = load(&trace("", &events));
+    assert_eq!(names(&r, r.devices[0].events.stack[1])[..3], ["AddmmBackward0", "[forward]", "aten::linear"]);
+}
+
+#[test]
+fn old_traces_have_absolute_whole_microseconds() {
+    let events = [
+        slice("cpu_op", "aten::empty", 1, "1795226629869448", "22", ""),
+        slice("python_function", "prof.py(13): <module>", 1, "1795226629869448", "22", ""),
+        memory(1, "1795226629869450", 64, 77, 64, 0, -1),
+    ];
+    let r = load(&trace("", &events));
+    let d = &r.devices[0];
+    assert_eq!((d.id.kind, d.id.index), (DeviceKind::Cpu, -1));
+    assert_eq!(d.events.time_us[0], 1_795_226_629_869_450);
+    assert_eq!(names(&r, d.events.stack[0]), ["aten::empty", "<module>"]);
+}
+
+#[test]
+fn out_of_memory_marks_and_devices_stay_apart() {
+    let oom = r#"{"ph":"i","cat":"cpu_instant_event","s":"t","name":"[OutOfMemory]","pid":7,"tid":1,"ts":12.000,"args":{"Bytes":3221238272,"Total Allocated":10,"Total Reserved":20,"Device Type":1,"Device Id":0,"Ev Idx":3}}"#;
+    let r = load(&trace("", &[memory(1, "9.0", 64, 1, 64, 0, -1), memory(1, "10.0", 512, 2, 512, 12, 1), oom.to_owned()]));
+    let ids: Vec<String> = r.devices.iter().map(|d| d.id.to_string()).collect();
+    assert_eq!(ids, ["GPU 0", "XPU 1", "CPU"]);
+    let e = &r.devices[0].events;
+    assert_eq!((e.action[0], e.size[0], e.device_free(0)), (Action::Oom, 3_221_238_272, None));
+}
+
+#[test]
+fn broken_json_is_read_around() {
+    let mut events = forward_and_backward();
+    events.insert(0, r#"{"ph":"X","cat":"kernel","name":"f<"a">(int)","pid":0,"tid":7,"ts":1.0,"dur":1.0,"args":{}}"#.to_owned());
+    events.insert(1, r#"{"ph":"X","cat":"kernel","name":broken,"pid":}0}"#.to_owned());
+    events.insert(2, r#"{"ph":"X","cat":"kernel","name":"lost bracket","args":{"a":[1,2}"#.to_owned());
+    let r = load(&trace("", &events));
+    assert_eq!(r.devices[0].events.len(), 4);
+    assert_eq!(r.ops.len(), 4);
+    assert_eq!(r.stacks.text(r.ops.name[0]), "f<\"a\">(int)");
+    let warning = r.report.warnings.iter().find(|w| w.kind == WarningKind::InvalidJson).unwrap();
+    assert!(warning.count >= 2, "{warning:?}");
+}
+
+#[test]
+fn a_trace_cut_anywhere_keeps_what_came_before() {
+    let text = trace("", &forward_and_backward());
+    let whole = load(&text).devices[0].events.len();
+    for end in 0..text.len() {
+        match read(&text.as_bytes()[..end], "t", &Progress::new()) {
+            Ok(r) => {
+                assert!(r.devices.iter().all(|d| d.events.len() <= whole));
+                let warned = r.report.warnings.iter().any(|w| w.kind == WarningKind::Truncated);
+                assert!(warned, "cut at {end}: {}", &text[..end]);
+            }
+            Err(FormatError::Empty { .. }) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn legacy_arrays_and_empty_traces() {
+    let events = forward_and_backward().join(",");
+    assert_eq!(load(&format!("[{events}]")).devices[0].events.len(), 4);
+    let error = read(b"{\"traceEvents\": []}", "t", &Progress::new()).unwrap_err();
+    assert!(error.to_string().contains("profile_memory=True"), "{error}");
+    let r = load(&trace("", &forward_and_backward()[..4].to_vec()));
+    assert!(r.devices.is_empty() && r.ops.len() == 2);
+}
+
+#[test]
+fn a_file_made_of_breaks_ends_soon() {
+    let mut text = String::from("{\"traceEvents\": [{\"a\":1}");
+    for _ in 0..20_000 {
+        text.push_str(",{\"a\":[},{\"b\":[[{");
+    }
+    let started = std::time::Instant::now();
+    let _ = read(text.as_bytes(), "t", &Progress::new());
+    assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
+}

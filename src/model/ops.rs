@@ -1,0 +1,117 @@
+//! [`OpTable`]: what the program was doing, as a profiler trace tells it: operators, runtime calls, kernels.
+
+use super::StrId;
+
+/// What kind of work a row of an [`OpTable`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum OpKind {
+    /// A PyTorch operator on a CPU thread (`aten::addmm`), or a node of the backward pass.
+    Operator,
+    /// A call into the CUDA, HIP or SYCL runtime or driver (`cudaLaunchKernel`, `cudaMalloc`).
+    Runtime,
+    /// A kernel on the device.
+    Kernel,
+    /// A copy or fill on the device.
+    Copy,
+}
+
+/// A CPU thread, or a stream of a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpLane {
+    /// Its name: the thread's name, or `GPU 0 stream 7`.
+    pub name: String,
+    /// True for a stream of a device.
+    pub is_device: bool,
+}
+
+/// Operators, runtime calls and kernels, a column a field, ordered by start time. Rows of one lane nest.
+#[derive(Clone, Debug, Default)]
+pub struct OpTable {
+    /// Start, nanoseconds since the epoch.
+    pub start_ns: Vec<i64>,
+    /// Duration in nanoseconds.
+    pub duration_ns: Vec<u64>,
+    /// Nesting depth among the rows of its lane, 0 outermost.
+    pub depth: Vec<u16>,
+    /// Its name, in the recording's string table.
+    pub name: Vec<StrId>,
+    /// Index into [`lanes`](Self::lanes).
+    pub lane: Vec<u16>,
+    /// What it is.
+    pub kind: Vec<OpKind>,
+    /// Shapes of its inputs as the trace prints them (`[[32, 1000], []]`); [`OpTable::NO_TEXT`] when not recorded.
+    pub shapes: Vec<StrId>,
+    /// For an operator of the backward pass the row of the forward operator it belongs to; [`OpTable::NO_OP`] otherwise.
+    pub forward: Vec<u32>,
+    /// Threads and streams.
+    pub lanes: Vec<OpLane>,
+}
+
+impl OpTable {
+    /// No text was recorded.
+    pub const NO_TEXT: StrId = StrId(u32::MAX);
+    /// No such row.
+    pub const NO_OP: u32 = u32::MAX;
+
+    /// Number of rows.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.start_ns.len()
+    }
+
+    /// True when the source told nothing about operators.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.start_ns.is_empty()
+    }
+
+    /// When a row ends, nanoseconds since the epoch; `None` past the end of the table.
+    #[must_use]
+    pub fn end_ns(&self, row: usize) -> Option<i64> {
+        Some(self.start_ns.get(row)?.saturating_add_unsigned(*self.duration_ns.get(row)?))
+    }
+
+    /// The innermost operator of `lane` that runs at `time_ns`. Walks back from the last row that starts before it: as long as
+    /// the operators since the enclosing one began.
+    #[must_use]
+    pub fn operator_at(&self, lane: u16, time_ns: i64) -> Option<u32> {
+        let mut at = self.start_ns.partition_point(|&s| s <= time_ns);
+        while at > 0 {
+            at -= 1;
+            let runs = self.end_ns(at).is_some_and(|end| end >= time_ns);
+            if self.lane[at] == lane && self.kind[at] == OpKind::Operator {
+                if runs {
+                    return u32::try_from(at).ok();
+                }
+                if self.depth[at] == 0 {
+                    return None;
+                }
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_operator_is_found() {
+        let mut ops = OpTable::default();
+        for (start, duration, depth, lane) in [(0, 100, 0, 0), (10, 20, 1, 0), (15, 5, 0, 1), (40, 10, 1, 0)] {
+            ops.start_ns.push(start);
+            ops.duration_ns.push(duration);
+            ops.depth.push(depth);
+            ops.lane.push(lane);
+            ops.kind.push(OpKind::Operator);
+        }
+        assert_eq!(ops.operator_at(0, 15), Some(1));
+        assert_eq!(ops.operator_at(0, 35), Some(0));
+        assert_eq!(ops.operator_at(0, 45), Some(3));
+        assert_eq!(ops.operator_at(0, 101), None);
+        assert_eq!(ops.operator_at(1, 30), None);
+        assert_eq!(ops.operator_at(1, 17), Some(2));
+    }
+}

@@ -5,8 +5,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use vramscope::formats::kineto;
-use vramscope::model::{Action, DeviceKind, Progress, Recording};
+use vramscope::formats;
+use vramscope::model::{Action, DeviceKind, Format, Progress, Recording};
 
 fn corpus() -> Option<PathBuf> {
     let dir = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from);
@@ -67,7 +67,8 @@ struct Arguments {
 fn check(path: &Path) -> Recording {
     let bytes = bytes_of(path);
     let started = std::time::Instant::now();
-    let recording = kineto::read(&bytes, "trace", &Progress::new()).unwrap();
+    let recording = formats::open(path, &Progress::new()).unwrap();
+    assert_eq!(recording.source.format, Format::KinetoTrace);
     println!(
         "{}: {} bytes in {:?}, {} ops, {} stacks",
         path.display(),

@@ -5,6 +5,7 @@
 
 mod error;
 mod html;
+pub mod kineto;
 pub mod oom_message;
 mod pickle;
 mod snapshot;
@@ -70,6 +71,7 @@ enum Kind {
     Zip,
     Html,
     Pickle,
+    Trace,
     SnapshotJson,
     Unknown,
 }
@@ -86,6 +88,7 @@ fn sniff(bytes: &[u8]) -> Kind {
         // Protocol 0 and 1 begin with a container; `(l`, `(d`, `](`, `}(`, `]q`, `}q`, `(c`.
         [b'(', b'l' | b'd' | b'c', ..] | [b']' | b'}', b'(' | b'q' | b'.' | b'r', ..] => Kind::Pickle,
         _ if starts_with_tag(head) => Kind::Html,
+        _ if kineto::is_trace(&text[..text.len().min(1 << 16)]) => Kind::Trace,
         _ if matches!(head.first(), Some(b'{' | b'[')) && is_snapshot_json(text) => Kind::SnapshotJson,
         _ => Kind::Unknown,
     }
@@ -125,6 +128,7 @@ fn unwrap_and_read(bytes: &[u8], name: &str, progress: &Progress, depth: u32) ->
             Ok(recording)
         }
         Kind::Pickle => snapshot::read_pickle(bytes, name, progress),
+        Kind::Trace => kineto::read(bytes, name, progress),
         Kind::SnapshotJson => snapshot::read_json(bytes, name, progress),
         Kind::Unknown => Err(FormatError::NotRecognised { name: name.to_owned(), found: describe_start(bytes) }),
     }

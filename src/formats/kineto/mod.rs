@@ -23,6 +23,16 @@ use collect::{MemoryEvent, NONE, Rows, SliceKind};
 use nest::{Nesting, Stacks};
 use scan::unescape;
 
+/// True for the beginning (some ten kilobytes) of a Chrome trace: an object with `traceEvents`, or a bare list of events.
+pub(super) fn is_trace(head: &[u8]) -> bool {
+    let has = |key: &[u8]| head.windows(key.len()).any(|w| w == key);
+    match head.first() {
+        Some(b'{') => has(b"\"traceEvents\"") || (has(b"\"schemaVersion\"") && has(b"\"deviceProperties\"")),
+        Some(b'[') => has(b"\"ph\"") && has(b"\"ts\""),
+        _ => false,
+    }
+}
+
 /// Reads a trace. Needs about a third of the file's size beyond the file itself.
 ///
 /// # Errors

@@ -112,6 +112,7 @@ fn assemble(tree: &Tree, name: &str, truncated_at: Option<u64>) -> Result<Record
         devices,
         stacks: stacks.builder.finish(),
         report,
+        ..Recording::default()
     })
 }
 

@@ -5,8 +5,10 @@
 
 pub mod curves;
 pub mod explain;
+pub mod fragmentation;
 pub mod lifetimes;
 pub mod naming;
+pub mod oom;
 mod placement;
 mod pyramid;
 mod runs;

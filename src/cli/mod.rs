@@ -1,3 +1,4 @@
 //! The same core without a window: text for people, JSON for scripts.
 
 pub mod explain;
+pub mod oom;

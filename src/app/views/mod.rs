@@ -14,6 +14,7 @@ use super::theme::Tokens;
 use crate::analysis::State;
 
 pub mod contents;
+pub mod timeline;
 
 /// Which view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -47,7 +48,7 @@ pub struct ViewInfo {
 }
 
 /// Every view there is, in menu order.
-pub const REGISTRY: &[ViewInfo] = &[contents::INFO];
+pub const REGISTRY: &[ViewInfo] = &[timeline::INFO, contents::INFO];
 
 impl ViewKind {
     /// Every view, in menu order.

@@ -1,0 +1,263 @@
+//! Where the tracks of the timeline stand, and which values they span. Pure arithmetic.
+
+use egui::{Rangef, Rect, pos2};
+
+use crate::analysis::Cell;
+
+/// Height of the overview.
+const OVERVIEW: f32 = 34.0;
+/// Height of one line of axis labels with its ticks.
+const AXIS: f32 = 20.0;
+/// What a second line of axis labels adds.
+const AXIS_SECOND: f32 = 14.0;
+/// Height of the curves, unless the pane is low.
+const CURVES: f32 = 96.0;
+/// The least height the strata are worth drawing at.
+const STRATA_LEAST: f32 = 72.0;
+/// Height of one level of annotations.
+pub(super) const STEP: f32 = 16.0;
+/// Height of the lane of device calls.
+const DEVICE: f32 = 14.0;
+/// Height of the legend.
+pub(super) const LEGEND: f32 = 24.0;
+/// Levels of annotations drawn; deeper ones are counted.
+pub(super) const STEP_LEVELS: usize = 3;
+
+/// What there is to show.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Contents {
+    /// Labels of the axis take two lines: event and time.
+    pub two_line_axis: bool,
+    /// Levels of annotations; 0 leaves the lane out.
+    pub step_levels: usize,
+    /// There are device calls.
+    pub device_calls: bool,
+    /// Height the user gave the curves.
+    pub curves_height: Option<f32>,
+}
+
+/// The rectangles of the tracks. A track that does not fit has none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Tracks {
+    /// The horizontal extent of every plot.
+    pub x: Rangef,
+    /// The whole recording, small.
+    pub overview: Option<Rect>,
+    /// Ticks and labels.
+    pub axis: Option<Rect>,
+    /// Reserved, active, requested.
+    pub curves: Option<Rect>,
+    /// The stacked allocations.
+    pub strata: Rect,
+    /// Annotations, a level under the other.
+    pub steps: Option<Rect>,
+    /// cudaMalloc and cudaFree.
+    pub device: Option<Rect>,
+    /// Classes with counts.
+    pub legend: Option<Rect>,
+}
+
+impl Tracks {
+    /// From the axis down to the last lane: where the pointer means a time.
+    pub fn canvas(&self) -> Rect {
+        let top = self.axis.or(self.curves).unwrap_or(self.strata).top();
+        let bottom = self.device.or(self.steps).unwrap_or(self.strata).bottom();
+        Rect::from_min_max(pos2(self.x.min, top), pos2(self.x.max, bottom))
+    }
+}
+
+/// Divides a pane. What has to go when it is low goes in this order: legend, device calls, annotations, overview, curves, axis.
+pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
+    let gutter = if pane.width() >= 560.0 { 100.0 } else { 64.0 };
+    let x = Rangef::new(pane.left() + gutter, (pane.right() - 18.0).max(pane.left() + gutter + 1.0));
+    let axis_height = AXIS + if contents.two_line_axis { AXIS_SECOND } else { 0.0 };
+    let steps_height = STEP * contents.step_levels.min(STEP_LEVELS) as f32;
+    let curves_height = contents.curves_height.unwrap_or(CURVES).clamp(32.0, (pane.height() * 0.6).max(32.0));
+    let mut parts = [
+        (true, LEGEND + 6.0),
+        (contents.device_calls, DEVICE + 6.0),
+        (contents.step_levels > 0, steps_height + 8.0),
+        (true, OVERVIEW + 12.0),
+        (true, curves_height + 10.0),
+        (true, axis_height + 1.0),
+    ];
+    let room = pane.height() - STRATA_LEAST;
+    for i in 0..parts.len() {
+        let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
+        if used <= room {
+            break;
+        }
+        parts[i].0 = false;
+    }
+    let [(legend, _), (device, _), (steps, _), (overview, _), (curves, _), (axis, _)] = parts;
+    let mut top = pane.top();
+    let take = |top: &mut f32, before: f32, height: f32, after: f32| {
+        let rect = Rect::from_min_max(pos2(x.min, *top + before), pos2(x.max, *top + before + height));
+        *top = rect.bottom() + after;
+        rect
+    };
+    let overview = overview.then(|| take(&mut top, 6.0, OVERVIEW, 6.0));
+    let axis = axis.then(|| take(&mut top, 0.0, axis_height, 1.0));
+    let curves = curves.then(|| take(&mut top, 0.0, curves_height, 10.0));
+    let mut bottom = pane.bottom();
+    let legend = legend.then(|| {
+        bottom -= LEGEND;
+        let rect = Rect::from_min_max(pos2(pane.left(), bottom), pos2(pane.right(), bottom + LEGEND));
+        bottom -= 6.0;
+        rect
+    });
+    let device = device.then(|| {
+        bottom -= DEVICE;
+        let rect = Rect::from_min_max(pos2(x.min, bottom), pos2(x.max, bottom + DEVICE));
+        bottom -= 6.0;
+        rect
+    });
+    let steps = steps.then(|| {
+        bottom -= steps_height;
+        let rect = Rect::from_min_max(pos2(x.min, bottom), pos2(x.max, bottom + steps_height));
+        bottom -= 8.0;
+        rect
+    });
+    let strata = Rect::from_min_max(pos2(x.min, top), pos2(x.max, bottom.max(top + 8.0)));
+    Tracks { x, overview, axis, curves, strata, steps, device, legend }
+}
+
+/// Where a limit stands relative to a range of values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CapAt {
+    /// Inside: drawn as a line.
+    Inside,
+    /// Far above: named, not drawn.
+    Above,
+}
+
+/// Is a limit near enough to `top` to be worth the room?
+pub(super) fn cap_at(cap: u64, top: u64) -> CapAt {
+    if cap as f64 <= top as f64 * 1.3 { CapAt::Inside } else { CapAt::Above }
+}
+
+/// The range of bytes the curves span: fitted to the window, from zero only when the curves come near it.
+pub(super) fn curves_range(reserved: &[Cell], active: &[Cell], requested: &[Cell], cap: Option<u64>) -> (f64, f64) {
+    let all = || reserved.iter().chain(active).chain(requested);
+    let top = all().map(|c| c.max).max().unwrap_or(0);
+    let low = all().map(|c| c.min).min().unwrap_or(0);
+    let high = match cap {
+        Some(cap) if cap_at(cap, top) == CapAt::Inside => top.max(cap),
+        _ => top,
+    };
+    let (low, high) = (low as f64, (high as f64).max(512.0));
+    let pad = (high - low) * 0.06;
+    let low = if low < high * 0.35 { 0.0 } else { (low - pad).max(0.0) };
+    (low, high + pad.max(high * 0.004))
+}
+
+/// The bytes at the top of the strata: what is reserved in the window (and a limit near it), rounded up a little so that
+/// panning does not rescale the picture at every step.
+pub(super) fn strata_top(reserved: &[Cell], active: &[Cell], cap: Option<u64>) -> f64 {
+    let top = reserved.iter().chain(active).map(|c| c.max).max().unwrap_or(0).max(512);
+    let top = match cap {
+        Some(cap) if cap_at(cap, top) == CapAt::Inside => top.max(cap),
+        _ => top,
+    };
+    let grain = (1u64 << (63 - top.leading_zeros())) / 32;
+    (top + top / 50).div_ceil(grain.max(1)) as f64 * grain.max(1) as f64
+}
+
+/// A place for a label `width` columns wide and `height` high between two profiles (screen y, one entry a column): the
+/// left column of the first stretch, from `from` on, that holds it with room to spare; and the y of its middle.
+pub(super) fn label_place(tops: &[f32], bottoms: &[f32], from: usize, width: usize, height: f32) -> Option<(usize, f32)> {
+    let n = tops.len().min(bottoms.len());
+    if width == 0 {
+        return None;
+    }
+    // A coarse search: labels need not stand at the very first pixel that would do.
+    (from..n.saturating_sub(width)).step_by(8).find_map(|i| {
+        let top = tops[i..i + width].iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let bottom = bottoms[i..i + width].iter().copied().fold(f32::INFINITY, f32::min);
+        (bottom - top >= height).then_some((i, f32::midpoint(top, bottom)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use egui::vec2;
+
+    fn pane(width: f32, height: f32) -> Rect {
+        Rect::from_min_size(pos2(10.0, 20.0), vec2(width, height))
+    }
+
+    const ALL: Contents = Contents { two_line_axis: true, step_levels: 2, device_calls: true, curves_height: None };
+
+    #[test]
+    fn a_full_pane_has_every_track_in_the_mockup_s_order() {
+        let t = tracks(pane(998.0, 442.0), ALL);
+        assert_eq!((t.x.min, t.x.max), (110.0, 990.0));
+        let stack = [t.overview, t.axis, t.curves, Some(t.strata), t.steps, t.device, t.legend];
+        let mut last = 20.0;
+        for rect in stack {
+            let rect = rect.expect("all tracks fit");
+            assert!(rect.top() >= last, "{rect:?} overlaps the track above");
+            last = rect.bottom();
+        }
+        assert_eq!(last, 462.0);
+        assert_eq!(t.overview.map(|o| (o.top(), o.height())), Some((26.0, 34.0)));
+        assert_eq!(t.curves.map(|c| c.height()), Some(96.0));
+    }
+
+    #[test]
+    fn a_low_pane_keeps_the_strata_and_drops_the_rest_one_by_one() {
+        let mut before = usize::MAX;
+        for height in [600.0, 400.0, 340.0, 300.0, 250.0, 200.0, 150.0, 100.0, 40.0] {
+            let t = tracks(pane(700.0, height), ALL);
+            let shown = [t.overview, t.axis, t.curves, t.steps, t.device, t.legend].iter().flatten().count();
+            assert!(shown <= before);
+            before = shown;
+            assert!(t.strata.height() >= 8.0);
+            if height >= 80.0 {
+                assert!(t.strata.height() >= STRATA_LEAST.min(height), "{height}: {}", t.strata.height());
+                assert!(t.strata.bottom() <= 20.0 + height + 0.1);
+            }
+        }
+        assert_eq!(before, 0);
+        assert!(tracks(pane(30.0, 30.0), ALL).x.span() >= 1.0);
+    }
+
+    fn cells(values: &[(u64, u64)]) -> Vec<Cell> {
+        values.iter().map(|&(min, max)| Cell { min, max, last: max, count: 1 }).collect()
+    }
+
+    #[test]
+    fn the_curves_fit_the_window_and_take_in_a_limit_that_is_near() {
+        let reserved = cells(&[(1000, 1080)]);
+        let active = cells(&[(500, 900)]);
+        let (low, high) = curves_range(&reserved, &active, &active, Some(1086));
+        assert!(low > 400.0 && low < 500.0 && high > 1086.0 && high < 1200.0, "{low} {high}");
+        let (_, high) = curves_range(&reserved, &active, &active, Some(1_000_000));
+        assert!(high < 1200.0, "a limit far above does not flatten the curves");
+        assert_eq!(curves_range(&reserved, &cells(&[(100, 900)]), &active, None).0, 0.0);
+        let (low, high) = curves_range(&[], &[], &[], None);
+        assert!(low == 0.0 && high > 0.0);
+    }
+
+    #[test]
+    fn the_strata_reach_above_what_is_reserved_and_hold_still() {
+        for top in [600u64, 1 << 20, (1 << 30) + 12_345, 80 << 30] {
+            let at = strata_top(&cells(&[(0, top)]), &[], None);
+            assert!(at >= top as f64 * 1.02 && at <= top as f64 * 1.09, "{top}: {at}");
+        }
+        let a = strata_top(&cells(&[(0, 1_000_000)]), &[], None);
+        assert_eq!(a, strata_top(&cells(&[(0, 1_000_900)]), &[], None));
+        assert!(strata_top(&[], &[], None) > 0.0);
+    }
+
+    #[test]
+    fn labels_stand_where_there_is_room() {
+        let tops = vec![10.0; 100];
+        let bottoms: Vec<f32> = (0..100).map(|i| if i < 48 { 15.0 } else { 60.0 }).collect();
+        assert_eq!(label_place(&tops, &bottoms, 0, 30, 20.0), Some((48, 35.0)));
+        assert_eq!(label_place(&tops, &bottoms, 0, 60, 20.0), None);
+        assert_eq!(label_place(&tops, &bottoms, 90, 30, 2.0), None);
+        assert_eq!(label_place(&[], &[], 0, 30, 2.0), None);
+    }
+}

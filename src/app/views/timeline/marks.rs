@@ -1,0 +1,196 @@
+//! What happened at an instant or over a range: device calls, bursts of releases, snapshots, annotations. Found once for a
+//! recording; a window picks its part by binary search.
+
+use crate::model::{Action, DeviceRecording, StrId};
+
+/// A cudaMalloc, a cudaFree, or their counterparts of expandable segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DeviceCall {
+    pub event: u32,
+    /// Memory was taken; otherwise it was given back.
+    pub takes: bool,
+}
+
+/// Segments given back one after the other with nothing between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Burst {
+    pub first: u32,
+    pub last: u32,
+    /// Segments.
+    pub count: u32,
+    pub bytes: u64,
+    /// The very next event takes memory or fails for want of it: the allocator emptied its cache to try again.
+    pub is_retry: bool,
+}
+
+/// An annotation with its place among the events.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Range {
+    /// Its index in the device's annotations.
+    pub index: u32,
+    pub name: StrId,
+    pub depth: u16,
+    /// The first event at or after its start.
+    pub first: u32,
+    /// The event after its end.
+    pub end: u32,
+    /// Microseconds since the first event.
+    pub from_us: i64,
+    /// Its end, or its start when it never ended.
+    pub to_us: i64,
+}
+
+/// Everything of a device that is drawn as a mark.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Marks {
+    pub calls: Vec<DeviceCall>,
+    pub bursts: Vec<Burst>,
+    pub snapshots: Vec<u32>,
+    pub ranges: Vec<Range>,
+    /// Levels of annotations.
+    pub levels: usize,
+}
+
+impl Marks {
+    /// Reads the whole trace once.
+    pub fn of(device: &DeviceRecording) -> Self {
+        let events = &device.events;
+        let mut marks = Marks::default();
+        let mut open: Option<Burst> = None;
+        let close = |open: &mut Option<Burst>, next: Option<Action>, bursts: &mut Vec<Burst>| {
+            if let Some(mut burst) = open.take() {
+                burst.is_retry = matches!(next, Some(Action::SegmentAlloc | Action::SegmentMap | Action::Oom));
+                // A single segment given back is what an expandable segment does every day; the device lane shows it.
+                if burst.count > 1 {
+                    bursts.push(burst);
+                }
+            }
+        };
+        for (i, &action) in events.action.iter().enumerate() {
+            let event = i as u32;
+            match action {
+                Action::Alloc | Action::FreeRequested | Action::FreeCompleted if open.is_none() => continue,
+                Action::SegmentFree | Action::SegmentUnmap => {
+                    marks.calls.push(DeviceCall { event, takes: false });
+                    let burst = open.get_or_insert(Burst { first: event, last: event, count: 0, bytes: 0, is_retry: false });
+                    burst.last = event;
+                    burst.count += 1;
+                    burst.bytes += events.size[i];
+                    continue;
+                }
+                Action::SegmentAlloc | Action::SegmentMap => marks.calls.push(DeviceCall { event, takes: true }),
+                Action::Snapshot => marks.snapshots.push(event),
+                _ => {}
+            }
+            close(&mut open, Some(action), &mut marks.bursts);
+        }
+        close(&mut open, None, &mut marks.bursts);
+        if let Some((first_us, _)) = events.time_range() {
+            let times = &events.time_us;
+            for (index, a) in device.annotations.iter().enumerate() {
+                let end_us = a.end_us.unwrap_or(a.start_us).max(a.start_us);
+                marks.ranges.push(Range {
+                    index: index as u32,
+                    name: a.name,
+                    depth: a.depth,
+                    first: times.partition_point(|&t| t < a.start_us) as u32,
+                    end: times.partition_point(|&t| t <= end_us) as u32,
+                    from_us: a.start_us - first_us,
+                    to_us: end_us - first_us,
+                });
+            }
+        }
+        marks.levels = marks.ranges.iter().map(|r| usize::from(r.depth) + 1).max().unwrap_or(0);
+        marks
+    }
+}
+
+/// Marks too close to be told apart, as one: `count` of them between `left` and `right`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Cluster<T> {
+    pub left: f32,
+    pub right: f32,
+    pub count: u32,
+    /// The first of them.
+    pub first: T,
+    /// The last of them.
+    pub last: T,
+}
+
+/// Merges marks that stand closer than `gap` columns. `marks` ascend.
+pub(super) fn clusters<T: Copy>(marks: impl Iterator<Item = (f32, T)>, gap: f32) -> Vec<Cluster<T>> {
+    let mut out: Vec<Cluster<T>> = Vec::new();
+    for (x, mark) in marks {
+        match out.last_mut() {
+            Some(open) if x - open.right < gap => {
+                open.right = x;
+                open.count += 1;
+                open.last = mark;
+            }
+            _ => out.push(Cluster { left: x, right: x, count: 1, first: mark, last: mark }),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Annotation, PoolId, StackId, StreamId};
+
+    fn device(actions: &[Action]) -> DeviceRecording {
+        let mut d = DeviceRecording::default();
+        d.events.has_time = true;
+        for (i, &a) in actions.iter().enumerate() {
+            d.events.push(100 + i as i64 * 10, a, 0, 512, StreamId(0), PoolId(0), StackId::NONE);
+        }
+        d
+    }
+
+    #[test]
+    fn releases_in_a_row_are_one_burst_and_the_next_event_says_why() {
+        use Action::{Alloc, FreeCompleted, Oom, SegmentAlloc, SegmentFree, Snapshot};
+        let m = Marks::of(&device(&[
+            Alloc,
+            SegmentFree,
+            SegmentFree,
+            SegmentAlloc,
+            FreeCompleted,
+            SegmentFree,
+            Alloc,
+            SegmentFree,
+            SegmentFree,
+            SegmentFree,
+            Alloc,
+            Snapshot,
+            SegmentFree,
+            SegmentFree,
+            Oom,
+        ]));
+        let of = |first, last, count, is_retry| Burst { first, last, count, bytes: 512 * u64::from(count), is_retry };
+        assert_eq!(m.bursts, vec![of(1, 2, 2, true), of(7, 9, 3, false), of(12, 13, 2, true)]);
+        assert_eq!(m.snapshots, vec![11]);
+        assert_eq!(m.calls.len(), 9);
+        assert_eq!(m.calls.iter().filter(|c| c.takes).count(), 1);
+    }
+
+    #[test]
+    fn annotations_find_their_events() {
+        let mut d = device(&[Action::Alloc; 10]);
+        d.annotations.push(Annotation { name: StrId(0), start_us: 115, end_us: Some(150), depth: 0 });
+        d.annotations.push(Annotation { name: StrId(1), start_us: 120, end_us: None, depth: 1 });
+        let m = Marks::of(&d);
+        assert_eq!(m.levels, 2);
+        assert_eq!((m.ranges[0].first, m.ranges[0].end), (2, 6));
+        assert_eq!((m.ranges[0].from_us, m.ranges[0].to_us), (15, 50));
+        assert_eq!((m.ranges[1].first, m.ranges[1].end), (2, 3));
+    }
+
+    #[test]
+    fn marks_that_can_not_be_told_apart_are_counted() {
+        let c = clusters([(1.0, 'a'), (2.0, 'b'), (10.0, 'c'), (12.5, 'd'), (15.0, 'e'), (40.0, 'f')].into_iter(), 3.0);
+        let counts: Vec<(f32, f32, u32)> = c.iter().map(|c| (c.left, c.right, c.count)).collect();
+        assert_eq!(counts, vec![(1.0, 2.0, 2), (10.0, 15.0, 3), (40.0, 40.0, 1)]);
+        assert_eq!((c[1].first, c[1].last), ('c', 'e'));
+    }
+}

@@ -1,0 +1,226 @@
+//! What is drawn over the tracks each frame: range, selection, ghost line, markers, out-of-memory flags, cursor.
+
+use egui::{Align2, Color32, Rangef, Rect, pos2, vec2};
+
+use super::paint::Canvas;
+use super::picture::StrataPicture;
+use crate::analysis::{LifetimeId, NO_EVENT, Quantity};
+use crate::app::cursor::{self, Link};
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::mesh::{Batch, DASH_MARKER, PixelColumn};
+use crate::app::widgets::viewport::Scale;
+use crate::app::widgets::{chip, label};
+use crate::units::{Bytes, count, counted};
+
+impl Canvas<'_> {
+    /// Where an event stands on the screen; `None` outside the plots.
+    fn x_of(&self, event: u32) -> Option<f32> {
+        let x = self.x.at(cursor::position(self.data.device(), self.window.axis, event));
+        self.tracks.x.expand(0.5).contains(x).then_some(x)
+    }
+
+    /// A line through every lane, from the axis down.
+    fn through(&self) -> Rangef {
+        let canvas = self.tracks.canvas();
+        let top = self.tracks.axis.map_or(canvas.top(), |a| a.bottom());
+        Rangef::new(top, canvas.bottom())
+    }
+
+    /// The chosen range: shaded, its edges in the accent, its figures at the top.
+    pub fn range(&self, from: f32, to: f32, figures: &str) {
+        let t = self.tokens;
+        let y = self.through();
+        let painter = self.painter.with_clip_rect(self.tracks.canvas().intersect(self.painter.clip_rect()));
+        let mut batch = Batch::new(&painter);
+        batch.rect(Rect::from_x_y_ranges(Rangef::new(from, to), y), Tokens::at(t.accent, 0.13));
+        for x in [from, to] {
+            batch.vline(x, y, 1.0, t.accent);
+        }
+        batch.paint(&painter);
+        if !figures.is_empty() {
+            let middle = f32::midpoint(from.max(self.tracks.x.min), to.min(self.tracks.x.max));
+            let at = pos2(middle, y.max - 9.0);
+            chip::paint_chip_in(&painter, at, Align2::CENTER_CENTER, figures, Type::Mono, t.text1, t.s3);
+        }
+    }
+
+    /// The outline of an allocation in the strata through its life.
+    pub fn outline(&self, picture: &StrataPicture, y: &Scale, id: LifetimeId, ink: Color32, is_selected: bool) {
+        if picture.window.axis != self.window.axis {
+            return;
+        }
+        let rect = self.tracks.strata;
+        let painter = self.painter.with_clip_rect(rect.intersect(self.painter.clip_rect()));
+        let profile = picture.profile(self.data, id);
+        let step = (self.window.to - self.window.from) / self.window.columns.max(1) as f64;
+        let least = if is_selected { 5.0 } else { 1.0 };
+        let edges: Vec<Option<(f32, f32)>> = (0..self.window.columns)
+            .map(|i| {
+                let source = picture.window.column(self.window.from + step * (i as f64 + 0.5))?;
+                let (bottom, top) = profile.get(source).copied().flatten()?;
+                let (top, bottom) = (y.at(top as f64), y.at(bottom as f64));
+                let grow = (least - (bottom - top)).max(0.0) / 2.0;
+                Some((top - grow, bottom + grow))
+            })
+            .collect();
+        let flat = |v: f32| PixelColumn { top: v, bottom: v, last: v };
+        let tops: Vec<_> = edges.iter().map(|e| e.map(|e| flat(e.0))).collect();
+        let bottoms: Vec<_> = edges.iter().map(|e| e.map(|e| flat(e.1))).collect();
+        let mut batch = Batch::new(&painter);
+        let widths: &[(f32, Color32)] = if is_selected { &[(4.0, self.tokens.s1), (1.5, ink)] } else { &[(1.0, ink)] };
+        let pixel = batch.pixel();
+        for &(width, colour) in widths {
+            batch.curve(&tops, rect.left(), width, colour);
+            batch.curve(&bottoms, rect.left(), width, colour);
+            // Close the outline where the life begins and ends.
+            for i in 0..edges.len() {
+                let Some((top, bottom)) = edges[i] else { continue };
+                let y = Rangef::new(top - width / 2.0, bottom + width / 2.0);
+                if i > 0 && edges[i - 1].is_none() {
+                    batch.vline(rect.left() + i as f32 * pixel, y, width, colour);
+                }
+                if i + 1 < edges.len() && edges[i + 1].is_none() {
+                    batch.vline(rect.left() + (i + 1) as f32 * pixel, y, width, colour);
+                }
+            }
+        }
+        if is_selected {
+            // A life shorter than a pixel column may not be in the picture: its place is always marked.
+            let lifetimes = &self.data.tables.lifetimes;
+            let device = self.data.device();
+            let place =
+                |e: u32, none: u32| self.x.at(cursor::position(device, self.window.axis, if e == NO_EVENT { none } else { e }));
+            let last = device.events.len().saturating_sub(1) as u32;
+            let life = Rangef::new(place(lifetimes.born(id), 0), place(lifetimes.gone(id), last));
+            let bar = Rect::from_x_y_ranges(life, Rangef::new(rect.bottom() - 3.0, rect.bottom()));
+            batch.rect_at_least_a_pixel(bar, ink);
+        }
+        batch.paint(&painter);
+    }
+
+    /// The line at the pointer's time, the line at the pointer's bytes, and what they stand for.
+    pub fn rulers(&self, event: Option<u32>, pointer: Option<(f32, &Scale)>) {
+        let t = self.tokens;
+        let mut batch = Batch::new(self.painter);
+        let ink = Tokens::at(t.text1, 0.4);
+        let x = event.and_then(|e| self.x_of(e));
+        if let Some(x) = x {
+            batch.vline(x, self.through(), 1.0, ink);
+        }
+        if let Some((y, _)) = pointer {
+            batch.hline(self.tracks.x, y, 1.0, Tokens::at(t.text1, 0.18));
+        }
+        batch.paint(self.painter);
+        if let Some((y, scale)) = pointer {
+            let bytes = Bytes(scale.value(y).max(0.0) as u64).to_string();
+            chip::paint_chip(self.painter, t, pos2(self.tracks.x.min - 4.0, y), Align2::RIGHT_CENTER, &bytes);
+        }
+    }
+
+    /// Flags of out-of-memory events, with a line through all tracks.
+    pub fn ooms(&self) {
+        let t = self.tokens;
+        let Some(axis) = self.tracks.axis else { return };
+        let places = self.data.ooms.iter().filter_map(|&e| Some((self.x_of(e)?, e)));
+        let mut batch = Batch::new(self.painter);
+        let clusters = super::marks::clusters(places, 44.0);
+        for c in &clusters {
+            batch.vline(c.left, self.through(), 1.0, t.red);
+            if c.count > 1 {
+                batch.vline(c.right, self.through(), 1.0, t.red);
+            }
+        }
+        batch.paint(self.painter);
+        for c in clusters {
+            let text = if c.count > 1 { format!("{} OOM", c.count) } else { "OOM".to_owned() };
+            // The flag stays on the pane when the event is at its very end.
+            let half = label::width(self.painter, &text, Type::Flag) / 2.0 + 6.0;
+            let x = f32::midpoint(c.left, c.right).clamp(self.pane.left() + half, self.pane.right() - half);
+            chip::paint_flag(self.painter, t, pos2(x, axis.bottom()), &text);
+        }
+    }
+
+    /// The markers A and B, and what lies between them.
+    pub fn markers(&self, markers: &[Option<u32>; 2]) {
+        let t = self.tokens;
+        let Some(axis) = self.tracks.axis else { return };
+        let mut batch = Batch::new(self.painter);
+        let places = markers.map(|m| m.and_then(|e| self.x_of(e)));
+        if let Some(x) = places[0] {
+            batch.dashed_vline(x, self.through(), 1.0, DASH_MARKER, t.text1);
+        }
+        if let Some(x) = places[1] {
+            batch.vline(x, self.through(), 1.0, t.text1);
+        }
+        batch.paint(self.painter);
+        for (x, name) in places.iter().zip(["A", "B"]) {
+            if let Some(x) = x {
+                chip::paint_marker_label(self.painter, t, pos2(*x, axis.bottom()), name);
+            }
+        }
+        if let [Some(a), Some(b)] = *markers
+            && let Some(x) = places[1]
+        {
+            let (first, last) = (a.min(b), a.max(b));
+            let text = self.between(first, last);
+            chip::paint_chip(
+                self.painter,
+                t,
+                pos2(x + 12.0, axis.bottom() - 8.0),
+                Align2::LEFT_CENTER,
+                &format!("A to B: {text}"),
+            );
+        }
+    }
+
+    /// `1,204 events, 12.345 ms`.
+    pub fn between(&self, first: u32, last: u32) -> String {
+        let device = self.data.device();
+        let events = counted(u64::from(last.saturating_sub(first)), "event", "events");
+        let time = |e: u32| device.events.time_us.get(e as usize).copied().unwrap_or(0);
+        if device.events.has_time { format!("{events}, {}", crate::units::Micros(time(last) - time(first))) } else { events }
+    }
+
+    /// The cursor: a line through every lane, its event on the axis, the curves' values beside it.
+    pub fn cursor(&self, link: &Link, curves_y: &Scale) {
+        let t = self.tokens;
+        let event = link.cursor;
+        let Some(x) = self.x_of(event) else { return };
+        let mut batch = Batch::new(self.painter);
+        batch.vline(x, self.through(), 1.0, t.text1);
+        batch.paint(self.painter);
+        if let Some(axis) = self.tracks.axis {
+            let has_flag = self.data.ooms.iter().filter_map(|&e| self.x_of(e)).any(|o| (o - x).abs() < 60.0);
+            // A flag takes the lower line of the labels; the event number goes above it when there is room.
+            let y = if !has_flag {
+                Some(axis.bottom() - 11.0)
+            } else if axis.height() > 20.0 {
+                Some(axis.top() + 8.0)
+            } else {
+                None
+            };
+            if let Some(y) = y {
+                let text = count(u64::from(event));
+                chip::paint_chip_in(self.painter, pos2(x, y), Align2::CENTER_CENTER, &text, Type::Mono, t.text1, t.s4);
+            }
+        }
+        let Some(rect) = self.tracks.curves.filter(|r| r.height() >= 48.0) else { return };
+        let tables = &self.data.tables;
+        let device = self.data.device();
+        let value = |q| tables.curves.at(device, &tables.lifetimes, q, event);
+        let anchor = if x > rect.center().x { Align2::RIGHT_CENTER } else { Align2::LEFT_CENTER };
+        let side = if x > rect.center().x { -5.0 } else { 5.0 };
+        let mut free_below = rect.top() + 9.0;
+        for (q, ink) in [(Quantity::Reserved, t.text1), (Quantity::Active, t.slot(0))] {
+            let bytes = value(q);
+            let y = curves_y.at(bytes as f64).clamp(free_below, (rect.bottom() - 9.0).max(free_below));
+            let text = Bytes(bytes).to_string();
+            let covered = chip::paint_chip(self.painter, t, pos2(x + side, y), anchor, &text);
+            // A small edge in the curve's colour says whose figure it is.
+            let edge = if side < 0.0 { covered.right() - 2.0 } else { covered.left() };
+            let bar = Rect::from_min_size(pos2(edge, covered.top()), vec2(2.0, covered.height()));
+            self.painter.rect_filled(bar, 0, ink);
+            free_below = y + 17.0;
+        }
+    }
+}

@@ -1,0 +1,506 @@
+//! The tracks of the timeline as meshes and text. Nothing here decides anything; see `layout` and `picture`.
+
+use egui::{Align2, Color32, Painter, Rangef, Rect, Shape, pos2, vec2};
+
+use super::layout::{self, CapAt, Tracks};
+use super::marks::Marks;
+use super::picture::{StepBox, Window, WindowPicture};
+use crate::analysis::Cell;
+use crate::app::cursor::{self, Axis};
+use crate::app::document::DeviceData;
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down, time_ticks};
+use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
+use crate::app::widgets::viewport::Scale;
+use crate::app::widgets::{chip, label};
+use crate::units::{Bytes, Micros, NBSP, counted};
+
+/// What every track is painted with.
+pub(super) struct Canvas<'a> {
+    /// Clipped to the pane.
+    pub painter: &'a Painter,
+    pub tokens: &'a Tokens,
+    pub data: &'a DeviceData,
+    pub pane: Rect,
+    pub tracks: Tracks,
+    pub window: Window,
+    /// From the axis to the screen.
+    pub x: Scale,
+}
+
+/// A limit, its name, and where it is known from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Cap {
+    pub bytes: u64,
+    pub name: &'static str,
+}
+
+impl Cap {
+    /// The most this process may reserve, else what the device has.
+    pub fn of(data: &DeviceData) -> Option<Cap> {
+        let device = data.device();
+        let limit = device.limit.map(|bytes| Cap { bytes, name: "cap" });
+        limit.or(device.capacity.map(|bytes| Cap { bytes, name: "capacity" }))
+    }
+}
+
+impl Canvas<'_> {
+    /// A painter that keeps inside a track.
+    fn within(&self, rect: Rect) -> Painter {
+        self.painter.with_clip_rect(rect.intersect(self.painter.clip_rect()))
+    }
+
+    fn name(&self, rect: Rect, name: &str, below: &str) {
+        let area =
+            Rect::from_min_max(pos2(self.pane.left() + 12.0, rect.top()), pos2(self.tracks.x.min - 6.0, rect.top() + 16.0));
+        label::text_in(self.painter, area, name, Type::Caption, self.tokens.text2);
+        if !below.is_empty() && rect.height() >= 32.0 {
+            label::text_in(self.painter, area.translate(vec2(0.0, 14.0)), below, Type::Caption, self.tokens.text3);
+        }
+    }
+
+    /// A line over the whole pane under a track.
+    fn rule(&self, y: f32) {
+        let mut batch = Batch::new(self.painter);
+        batch.hline(self.pane.x_range(), y, 1.0, self.tokens.line);
+        batch.paint(self.painter);
+    }
+
+    /// Which column of a picture each pixel column of the window shows.
+    fn sources(&self, have: &Window) -> Vec<Option<usize>> {
+        if *have == self.window {
+            return (0..self.window.columns).map(Some).collect();
+        }
+        if have.axis != self.window.axis {
+            return vec![None; self.window.columns];
+        }
+        let step = (self.window.to - self.window.from) / self.window.columns as f64;
+        (0..self.window.columns).map(|i| have.column(self.window.from + step * (i as f64 + 0.5))).collect()
+    }
+
+    /// The whole recording, with the window in it.
+    pub fn overview(&self, rect: Rect, picture: Option<&WindowPicture>, cap: Option<Cap>) {
+        let t = self.tokens;
+        let row = Rect::from_min_max(pos2(rect.left(), rect.center().y - 8.0), rect.right_bottom());
+        self.name(row, "Overview", "");
+        let painter = self.within(rect.expand2(vec2(6.0, 2.0)));
+        let (first, last) = cursor::domain(self.data.device(), self.window.axis);
+        let x = Scale::horizontal(first, last, rect.x_range());
+        let mut batch = Batch::new(&painter);
+        if let Some(p) = picture.filter(|p| p.window.axis == self.window.axis) {
+            let top = layout::strata_top(&p.reserved, &p.active, cap.map(|c| c.bytes));
+            let y = Scale::vertical(0.0, top, rect.y_range());
+            let profile = |cells: &[Cell]| -> Vec<Option<PixelColumn>> {
+                let of = |c: &Cell| PixelColumn::from_values((c.min as f64, c.max as f64, c.last as f64), |v| y.at(v));
+                cells.iter().map(|c| Some(of(c))).collect()
+            };
+            batch.fill_under(&profile(&p.reserved), rect.left(), rect.bottom(), t.s4);
+            batch.fill_under(&profile(&p.active), rect.left(), rect.bottom(), t.other);
+            if let Some(cap) = cap.filter(|c| (c.bytes as f64) < top) {
+                batch.dashed_hline(rect.x_range(), y.at(cap.bytes as f64), 1.0, (2.0, 3.0), t.red);
+            }
+        }
+        for &oom in &self.data.ooms {
+            batch.vline(x.at(cursor::position(self.data.device(), self.window.axis, oom)), rect.y_range(), 1.0, t.red);
+        }
+        let (left, right) = (x.at(self.window.from), x.at(self.window.to).max(x.at(self.window.from) + 2.0));
+        let veil = Tokens::at(t.s1, 0.62);
+        batch.rect(Rect::from_min_max(rect.min, pos2(left, rect.bottom())), veil);
+        batch.rect(Rect::from_min_max(pos2(right, rect.top()), rect.max), veil);
+        batch.outline(Rect::from_min_max(pos2(left, rect.top()), pos2(right, rect.bottom())), 1.0, t.accent);
+        batch.paint(&painter);
+        for edge in [left, right] {
+            let handle = Rect::from_center_size(pos2(edge, rect.center().y), vec2(5.0, 14.0));
+            painter.rect_filled(handle, 1, t.accent);
+        }
+    }
+
+    /// Ticks, labels, grid lines.
+    pub fn axis(&self, rect: Rect) {
+        let t = self.tokens;
+        let most = most_across(rect.width()).min((rect.width() / 96.0).max(2.0) as usize);
+        let device = self.data.device();
+        let ticks = match self.window.axis {
+            Axis::Event => event_ticks(self.window.from, self.window.to, most),
+            Axis::Time => time_ticks(self.window.from, self.window.to, most),
+        };
+        let strip = Rect::from_min_max(pos2(rect.left(), rect.bottom() - 20.0), rect.max);
+        let grid = Rect::from_min_max(pos2(rect.left(), rect.bottom()), self.tracks.strata.right_bottom());
+        let mut batch = Batch::new(self.painter);
+        for (value, _) in &ticks.ticks {
+            let x = self.x.at(*value);
+            for track in [self.tracks.curves, Some(self.tracks.strata)].into_iter().flatten() {
+                batch.vline(x, track.intersect(grid).y_range(), 1.0, t.grid);
+            }
+        }
+        batch.paint(self.painter);
+        let area = Rect::from_min_max(pos2(self.tracks.x.min - 30.0, rect.top()), pos2(self.pane.right(), rect.bottom()));
+        ticks.paint_across(&self.within(area), t, &self.x, strip, UnitAt::First);
+        if self.window.axis == Axis::Event {
+            self.name(Rect::from_min_max(pos2(rect.left(), strip.top() - 1.0), strip.max), "Event", "");
+        } else {
+            self.name(Rect::from_min_max(pos2(rect.left(), strip.top() - 1.0), strip.max), "Time", "");
+        }
+        if rect.height() > 20.0
+            && let Some((first_us, _)) = device.events.time_range()
+        {
+            let row = Rect::from_min_max(rect.min, pos2(rect.right(), strip.top() + 2.0));
+            self.name(row, "Time", "");
+            let at = |value: f64| {
+                let event = cursor::event_at(device, Axis::Event, value);
+                device.events.time_us.get(event as usize).map(|t| t - first_us)
+            };
+            let times: Vec<(f32, i64)> = ticks.ticks.iter().filter_map(|(v, _)| Some((self.x.at(*v), at(*v)?))).collect();
+            let gap = times.windows(2).map(|w| (w[1].1 - w[0].1).max(1)).min().unwrap_or(1);
+            let mut free_from = f32::NEG_INFINITY;
+            for (x, us) in times {
+                let galley = self.painter.layout_no_wrap(time_label(us, gap), Type::Mono.font(), t.text3);
+                let left = x - galley.size().x / 2.0;
+                if left < free_from || left < area.left() || left + galley.size().x > area.right() {
+                    continue;
+                }
+                free_from = left + galley.size().x + 8.0;
+                self.painter.galley(pos2(left.round(), row.center().y - galley.size().y / 2.0), galley, t.text3);
+            }
+        }
+    }
+
+    /// Labels and grid of a track of bytes.
+    fn byte_axis(&self, rect: Rect, y: &Scale, name: &str) {
+        let ticks = byte_ticks(y.start, y.end, most_down(rect.height()));
+        let mut batch = Batch::new(self.painter);
+        ticks.grid_down(&mut batch, self.tokens, y, rect);
+        batch.paint(self.painter);
+        ticks.paint_down(self.painter, self.tokens, y, rect.left() - 8.0, rect.y_range(), UnitAt::Nowhere);
+        self.name(rect, name, ticks.unit);
+    }
+
+    /// Reserved, active and requested with the free memory between them hatched, and the limit.
+    pub fn curves(&self, rect: Rect, y: &Scale, picture: Option<&WindowPicture>, cap: Option<Cap>) {
+        let t = self.tokens;
+        self.byte_axis(rect, y, "Curves");
+        let Some(picture) = picture else { return };
+        let painter = self.within(rect);
+        let sources = self.sources(&picture.window);
+        let profile = |cells: &[Cell]| -> Vec<Option<PixelColumn>> {
+            let of = |c: &Cell| PixelColumn::from_values((c.min as f64, c.max as f64, c.last as f64), |v| y.at(v));
+            sources.iter().map(|s| s.and_then(|i| cells.get(i)).map(of)).collect()
+        };
+        let (reserved, active, requested) = (profile(&picture.reserved), profile(&picture.active), profile(&picture.requested));
+        let blue = t.slot(0);
+        let mut batch = Batch::new(&painter).hatch_origin(self.pane.min);
+        batch.fill_under(&active, rect.left(), rect.bottom(), Tokens::at(blue, 0.18));
+        let free: Vec<(f32, f32)> = reserved
+            .iter()
+            .zip(&active)
+            .map(|(r, a)| match (r, a) {
+                (Some(r), Some(a)) => (r.bottom.max(rect.top()), a.top.min(rect.bottom())),
+                _ => (rect.top(), rect.top()),
+            })
+            .collect();
+        batch.hatch_between(&free, rect.left(), t.hatch_large);
+        batch.curve(&requested, rect.left(), 1.0, Tokens::over(blue, t.s1, 0.55));
+        batch.curve(&active, rect.left(), 1.25, blue);
+        batch.curve(&reserved, rect.left(), 1.5, t.text1);
+        self.cap_line(&mut batch, rect, y, cap);
+        batch.paint(&painter);
+        let (tops, bottoms): (Vec<f32>, Vec<f32>) = free.iter().copied().unzip();
+        self.curve_labels(&painter, rect, &tops, &bottoms);
+        self.cap_label(&painter, rect, y, cap);
+    }
+
+    fn cap_line(&self, batch: &mut Batch, rect: Rect, y: &Scale, cap: Option<Cap>) {
+        if let Some(cap) = cap
+            && (y.start..=y.end).contains(&(cap.bytes as f64))
+        {
+            batch.dashed_hline(rect.x_range(), y.at(cap.bytes as f64), 1.0, DASH_LIMIT, self.tokens.red);
+        }
+    }
+
+    fn cap_label(&self, painter: &Painter, rect: Rect, y: &Scale, cap: Option<Cap>) {
+        let Some(cap) = cap else { return };
+        let t = self.tokens;
+        let at = rect.left() + 6.0;
+        if (y.start..=y.end).contains(&(cap.bytes as f64)) {
+            let text = format!("{} {}", cap.name, Bytes(cap.bytes));
+            let centre = y.at(cap.bytes as f64).max(rect.top() + 8.0);
+            chip::paint_chip_in(painter, pos2(at, centre), Align2::LEFT_CENTER, &text, Type::Caption, t.red, t.s1);
+        } else if layout::cap_at(cap.bytes, y.end as u64) == CapAt::Above {
+            let text = format!("{} {}, far above", cap.name, Bytes(cap.bytes));
+            chip::paint_chip_in(painter, pos2(at, rect.top() + 8.0), Align2::LEFT_CENTER, &text, Type::Caption, t.text3, t.s1);
+        }
+    }
+
+    /// Names the curves where there is room for the names.
+    fn curve_labels(&self, painter: &Painter, rect: Rect, tops: &[f32], bottoms: &[f32]) {
+        let t = self.tokens;
+        let ppp = painter.pixels_per_point();
+        let put = |column: usize, y: f32, text: &str, ink: Color32| {
+            let at = pos2(rect.left() + column as f32 / ppp, y);
+            chip::paint_chip_in(painter, at, Align2::LEFT_CENTER, text, Type::Caption, ink, Tokens::at(t.s1, 0.85));
+        };
+        let columns = |width: f32| (width * ppp) as usize;
+        // Below the line of reserved bytes; past the limit's own label.
+        if let Some((at, _)) = layout::label_place(tops, bottoms, columns(8.0), columns(56.0), 20.0) {
+            let y = tops[at..at + columns(56.0)].iter().copied().fold(f32::NEG_INFINITY, f32::max) + 11.0;
+            put(at, y, "reserved", t.text1);
+        }
+        let middle = tops.len() / 3;
+        if let Some((at, y)) = layout::label_place(tops, bottoms, middle, columns(104.0), 20.0) {
+            put(at, y, "free inside reserved", t.text2);
+        }
+        let floor = vec![rect.bottom(); bottoms.len()];
+        if let Some((at, _)) = layout::label_place(bottoms, &floor, middle, columns(44.0), 20.0) {
+            let y = bottoms[at..at + columns(44.0)].iter().copied().fold(f32::NEG_INFINITY, f32::max) + 11.0;
+            put(at, y.min(rect.bottom() - 9.0), "active", t.slot(0));
+        }
+    }
+
+    /// What stands under the picture of the strata.
+    pub fn strata_back(&self, rect: Rect, y: &Scale) {
+        self.byte_axis(rect, y, "Live blocks");
+    }
+
+    /// Reserved bytes and the limit, over the picture of the strata.
+    pub fn strata_front(&self, rect: Rect, y: &Scale, picture: Option<&WindowPicture>, cap: Option<Cap>) {
+        let painter = self.within(rect);
+        let mut batch = Batch::new(&painter);
+        if let Some(picture) = picture {
+            let of = |c: &Cell| PixelColumn::from_values((c.min as f64, c.max as f64, c.last as f64), |v| y.at(v));
+            let reserved: Vec<_> =
+                self.sources(&picture.window).iter().map(|s| s.and_then(|i| picture.reserved.get(i)).map(of)).collect();
+            batch.curve(&reserved, rect.left(), 1.0, self.tokens.text1);
+        }
+        self.cap_line(&mut batch, rect, y, cap);
+        batch.hline(rect.x_range(), rect.bottom(), 1.0, self.tokens.line2);
+        batch.paint(&painter);
+    }
+
+    /// Annotations, a level under the other. `lit` is the one to stress.
+    pub fn steps(&self, rect: Rect, boxes: &[StepBox], have: &Window, lit: Option<u32>) {
+        let t = self.tokens;
+        self.name(rect, "Steps", "");
+        if have.axis != self.window.axis {
+            return;
+        }
+        let painter = self.within(rect);
+        let mut batch = Batch::new(&painter);
+        let mut names = Vec::new();
+        for b in boxes {
+            let Some(area) = self.step_rect(rect, b, have) else { continue };
+            let is_lit = lit == Some(b.first.index) && b.count == 1;
+            batch.rect_at_least_a_pixel(area, if b.count > 1 { t.other } else { t.s3 });
+            if is_lit {
+                batch.outline(area, 1.0, t.text1);
+            }
+            let text = match b.count {
+                1 => self.data.recording.stacks.text(b.first.name).to_owned(),
+                n => format!("{n}"),
+            };
+            // A name starts where its box can be seen.
+            let seen = area.intersect(rect).shrink2(vec2(4.0, 0.0));
+            if seen.width() >= 14.0 && !text.is_empty() {
+                names.push((seen, text, b.count > 1));
+            }
+        }
+        batch.paint(&painter);
+        for (area, text, folded) in names {
+            label::text_in(&painter, area, &text, if folded { Type::Mono } else { Type::Caption }, t.text2);
+        }
+    }
+
+    /// The rectangle of an annotation; `None` when it is too deep or not in the window.
+    pub fn step_rect(&self, lane: Rect, b: &StepBox, have: &Window) -> Option<Rect> {
+        if usize::from(b.depth) >= layout::STEP_LEVELS {
+            return None;
+        }
+        let step = (have.to - have.from) / have.columns.max(1) as f64;
+        let at = |column: f32| self.x.at(have.from + f64::from(column) * step);
+        let top = lane.top() + f32::from(b.depth) * layout::STEP;
+        let (left, right) = (at(b.left), at(b.right));
+        let gap = if right - left > 3.0 { 1.0 } else { 0.0 };
+        let area = Rect::from_min_max(pos2(left, top), pos2(right - gap, top + layout::STEP - 1.0));
+        (right >= lane.left() && left <= lane.right()).then_some(area)
+    }
+
+    /// cudaMalloc and cudaFree.
+    pub fn device_calls(&self, rect: Rect, picture: &WindowPicture) {
+        let t = self.tokens;
+        self.name(Rect::from_center_size(rect.center(), vec2(rect.width(), 16.0)), "Device", "");
+        if picture.window.axis != self.window.axis {
+            return;
+        }
+        let painter = self.within(rect);
+        let have = picture.window;
+        let step = (have.to - have.from) / have.columns.max(1) as f64;
+        let at = |column: f32| self.x.at(have.from + f64::from(column) * step);
+        let mut batch = Batch::new(&painter);
+        let third = rect.width() / 3.0;
+        let mut gaps = Vec::new();
+        let mut free_from = rect.left();
+        for (i, c) in picture.calls.iter().enumerate() {
+            let (left, right) = (at(c.left), at(c.right));
+            if left - free_from > third {
+                gaps.push((free_from, left));
+            }
+            if c.count == 1 {
+                let y = if c.first.takes { rect.y_range() } else { Rangef::new(rect.center().y, rect.bottom()) };
+                batch.vline(left, y, 2.0, t.text2);
+            } else {
+                let bar = Rect::from_min_max(pos2(left - 1.0, rect.top()), pos2((right + 1.0).max(left + 2.0), rect.bottom()));
+                batch.rect(bar, t.other);
+                let next = picture.calls.get(i + 1).map_or(rect.right(), |n| at(n.left));
+                let text = format!("{}", c.count);
+                let width = label::width(&painter, &text, Type::Mono);
+                if bar.width() > width + 6.0 {
+                    label::text(&painter, bar.center(), Align2::CENTER_CENTER, &text, Type::Mono, t.text1);
+                } else if next - right > 96.0 {
+                    let text = counted(u64::from(c.count), "device call", "device calls");
+                    let place = pos2(right + 7.0, rect.center().y);
+                    free_from = label::text(&painter, place, Align2::LEFT_CENTER, &text, Type::Caption, t.text3).right() + 6.0;
+                    continue;
+                }
+            }
+            free_from = right + 6.0;
+        }
+        if rect.right() - free_from > third {
+            gaps.push((free_from, rect.right()));
+        }
+        for (from, to) in gaps {
+            let (from, to) = (from.max(rect.left()), to.min(rect.right()));
+            let span = self.span_text(self.x.value(from), self.x.value(to));
+            let text = format!("no cudaMalloc or cudaFree for {span}");
+            let middle = pos2(f32::midpoint(from, to), rect.center().y);
+            let width = label::width(&painter, &text, Type::Caption);
+            if width + 40.0 > to - from {
+                continue;
+            }
+            label::text(&painter, middle, Align2::CENTER_CENTER, &text, Type::Caption, t.text3);
+            let half = width / 2.0 + 8.0;
+            batch.hline(Rangef::new(from + 4.0, middle.x - half), middle.y, 1.0, t.line2);
+            batch.hline(Rangef::new(middle.x + half, to - 4.0), middle.y, 1.0, t.line2);
+        }
+        batch.paint(&painter);
+    }
+
+    /// A stretch of the axis in words: time where times are known, else events.
+    pub fn span_text(&self, from: f64, to: f64) -> String {
+        let device = self.data.device();
+        let (a, b) = (cursor::event_at(device, self.window.axis, from), cursor::event_at(device, self.window.axis, to));
+        let time = |e: u32| device.events.time_us.get(e as usize).copied().unwrap_or(0);
+        if device.events.has_time {
+            Micros(time(b) - time(a)).to_string()
+        } else {
+            counted(u64::from(b.saturating_sub(a)), "event", "events")
+        }
+    }
+
+    /// Pennants of snapshots and of bursts of releases, at the top of the curves.
+    pub fn pennants(&self, rect: Rect, marks: &Marks) -> Vec<(f32, Pennant)> {
+        let t = self.tokens;
+        let device = self.data.device();
+        let mut all: Vec<(f32, Pennant)> = Vec::new();
+        let place = |e: u32| self.x.at(cursor::position(device, self.window.axis, e));
+        let visible = |e: u32| rect.x_range().contains(place(e));
+        let from = cursor::event_at(device, self.window.axis, self.window.from);
+        let to = cursor::event_at(device, self.window.axis, self.window.to);
+        let bursts =
+            &marks.bursts[marks.bursts.partition_point(|b| b.last < from)..marks.bursts.partition_point(|b| b.first <= to)];
+        let snapshots =
+            &marks.snapshots[marks.snapshots.partition_point(|&s| s < from)..marks.snapshots.partition_point(|&s| s <= to)];
+        // More than a pennant every few pixels says nothing; the device lane counts them.
+        let every = (bursts.len() / 200).max(1);
+        all.extend(bursts.iter().step_by(every).filter(|b| visible(b.last)).map(|b| (place(b.last), Pennant::Burst(*b))));
+        let every = (snapshots.len() / 200).max(1);
+        all.extend(snapshots.iter().step_by(every).filter(|&&s| visible(s)).map(|&s| (place(s), Pennant::Snapshot(s))));
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let painter = self.within(rect);
+        let mut batch = Batch::new(&painter);
+        let mut shapes = Vec::new();
+        let mut names = Vec::new();
+        for (i, (x, pennant)) in all.iter().enumerate() {
+            batch.vline(*x, rect.y_range(), 1.0, t.line2);
+            let points = vec![pos2(*x, rect.top()), pos2(*x + 8.0, rect.top() + 4.0), pos2(*x, rect.top() + 8.0)];
+            shapes.push(Shape::convex_polygon(points, t.text2, egui::Stroke::NONE));
+            let next = all.get(i + 1).map_or(rect.right(), |n| n.0);
+            let text = pennant.text();
+            if next - x > label::width(&painter, &text, Type::Caption) + 22.0 {
+                names.push((pos2(x + 10.0, rect.top() + 8.0), text));
+            }
+        }
+        batch.paint(&painter);
+        painter.extend(shapes);
+        for (at, text) in names {
+            chip::paint_chip_in(&painter, at, Align2::LEFT_CENTER, &text, Type::Caption, t.text2, Tokens::at(t.s1, 0.85));
+        }
+        all
+    }
+
+    /// The lines between the tracks.
+    pub fn rules(&self) {
+        if let Some(o) = self.tracks.overview {
+            self.rule(o.bottom() + 5.5);
+        }
+        if let Some(c) = self.tracks.curves {
+            self.rule(c.bottom() + 4.5);
+        }
+        if let Some(l) = self.tracks.legend {
+            self.rule(l.top() - 0.5);
+        }
+        if let Some(lane) = self.tracks.steps.or(self.tracks.device) {
+            self.rule(lane.top() - 4.0);
+        }
+    }
+}
+
+/// A mark on the curves that is not an out-of-memory error.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Pennant {
+    /// Segments given back one after the other.
+    Burst(super::marks::Burst),
+    /// The user took a snapshot.
+    Snapshot(u32),
+}
+
+impl Pennant {
+    /// What it is, in a few words.
+    pub fn text(&self) -> String {
+        match self {
+            Pennant::Burst(b) if b.is_retry => format!("retry: freed {}", Bytes(b.bytes)),
+            Pennant::Burst(b) => format!("cache freed {}", Bytes(b.bytes)),
+            Pennant::Snapshot(_) => "snapshot".to_owned(),
+        }
+    }
+}
+
+/// A time with as many decimals as it takes to tell it from one `gap` microseconds away.
+pub(super) fn time_label(us: i64, gap: i64) -> String {
+    let gap_digits = gap.max(1).ilog10() as usize;
+    if us.abs() >= 120_000_000 && gap >= 1_000_000 {
+        return Micros(us).to_string();
+    }
+    if us.abs() >= 1_000_000 {
+        format!("{:.*}{NBSP}s", 6usize.saturating_sub(gap_digits), us as f64 / 1e6)
+    } else if us.abs() >= 1_000 {
+        format!("{:.*}{NBSP}ms", 3usize.saturating_sub(gap_digits), us as f64 / 1e3)
+    } else {
+        format!("{us}{NBSP}µs")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_the_decimals_that_tell_neighbours_apart() {
+        let plain = |us, gap| time_label(us, gap).replace(NBSP, " ");
+        assert_eq!(plain(104_214, 10_000), "104 ms");
+        assert_eq!(plain(104_214, 50), "104.21 ms");
+        assert_eq!(plain(5_104_214, 50), "5.10421 s");
+        assert_eq!(plain(5_104_214, 2_000_000), "5 s");
+        assert_eq!(plain(14, 2), "14 µs");
+        assert_eq!(plain(0, 1_000_000), "0 µs");
+        assert_eq!(plain(600_000_000, 60_000_000), "10 min 00 s");
+    }
+}

@@ -1,0 +1,500 @@
+//! What a window of the timeline shows, computed off the UI thread: curves by pixel column, strata, and their pixels.
+
+use std::sync::Arc;
+
+use egui::Color32;
+use rayon::prelude::*;
+
+use super::marks::{Cluster, DeviceCall, Marks, Range, clusters};
+use crate::analysis::{Cell, LifetimeId, NO_EVENT, Quantity, Strata, StrataRun, strata};
+use crate::app::colours::{ColourBy, Colours};
+use crate::app::cursor::{self, Axis};
+use crate::app::document::DeviceData;
+use crate::app::theme::Tokens;
+use crate::model::{DeviceRecording, Progress, StackId};
+
+/// A part of the axis over a number of physical pixel columns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Window {
+    pub axis: Axis,
+    pub from: f64,
+    pub to: f64,
+    pub columns: usize,
+}
+
+impl Window {
+    pub fn bounds(&self, device: &DeviceRecording) -> Vec<u32> {
+        cursor::bounds(device, self.axis, self.from, self.to, self.columns)
+    }
+
+    /// The column of a place on the axis, when it is inside.
+    pub fn column(&self, x: f64) -> Option<usize> {
+        let share = (x - self.from) / (self.to - self.from);
+        (0.0..1.0).contains(&share).then(|| (share * self.columns as f64) as usize)
+    }
+
+    /// Where a place on the axis stands, in columns from the left edge; may be outside.
+    pub fn place(&self, x: f64) -> f32 {
+        ((x - self.from) / (self.to - self.from) * self.columns as f64) as f32
+    }
+}
+
+/// An annotation, or several too narrow to be drawn alone, on one level.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct StepBox {
+    /// Columns from the window's left edge.
+    pub left: f32,
+    pub right: f32,
+    pub depth: u16,
+    pub first: Range,
+    /// Annotations in this box.
+    pub count: u32,
+}
+
+/// The curves and lanes of a window.
+pub(super) struct WindowPicture {
+    pub window: Window,
+    pub reserved: Vec<Cell>,
+    pub active: Vec<Cell>,
+    pub requested: Vec<Cell>,
+    pub calls: Vec<Cluster<DeviceCall>>,
+    pub steps: Vec<StepBox>,
+}
+
+impl WindowPicture {
+    /// Computes it: at most 64 events recomputed a column and curve.
+    pub fn compute(data: &DeviceData, marks: Option<&Marks>, window: Window) -> Self {
+        let device = data.device();
+        let bounds = window.bounds(device);
+        let columns = |q| data.tables.curves.columns(device, &data.tables.lifetimes, q, &bounds);
+        let (reserved, (active, requested)) = rayon::join(
+            || columns(Quantity::Reserved),
+            || rayon::join(|| columns(Quantity::Active), || columns(Quantity::Requested)),
+        );
+        let (mut calls, mut steps) = (Vec::new(), Vec::new());
+        if let Some(marks) = marks {
+            let (from, to) = (bounds.first().copied().unwrap_or(0), bounds.last().copied().unwrap_or(0));
+            let visible =
+                &marks.calls[marks.calls.partition_point(|c| c.event < from)..marks.calls.partition_point(|c| c.event < to)];
+            let place = |c: &DeviceCall| window.place(cursor::position(device, window.axis, c.event));
+            calls = clusters(visible.iter().map(|c| (place(c), *c)), 3.0);
+            steps = step_boxes(&marks.ranges, &window);
+        }
+        WindowPicture { window, reserved, active, requested, calls, steps }
+    }
+}
+
+/// First and last place of an annotation on an axis.
+pub(super) fn extent(range: &Range, axis: Axis) -> (f64, f64) {
+    match axis {
+        Axis::Event => (f64::from(range.first), f64::from(range.end)),
+        Axis::Time => (range.from_us as f64, range.to_us as f64),
+    }
+}
+
+/// The annotations of a window; those under three columns wide are merged with their neighbours of the same level.
+fn step_boxes(ranges: &[Range], window: &Window) -> Vec<StepBox> {
+    let mut boxes: Vec<StepBox> = Vec::new();
+    // The last box of each level, where a narrow one may be merged.
+    let mut last: Vec<Option<usize>> = Vec::new();
+    for range in ranges {
+        let (from, to) = extent(range, window.axis);
+        if to < window.from || from > window.to {
+            continue;
+        }
+        let (left, right) = (window.place(from).max(-1.0), window.place(to).min(window.columns as f32 + 1.0));
+        let level = usize::from(range.depth);
+        if last.len() <= level {
+            last.resize(level + 1, None);
+        }
+        if let Some(open) = last[level].map(|i| &mut boxes[i])
+            && right - left < 3.0
+            && open.right - open.left < 3.0 + 3.0 * f32::from(u8::from(open.count > 1))
+            && left - open.right < 2.0
+        {
+            open.right = open.right.max(right);
+            open.count += 1;
+            continue;
+        }
+        last[level] = Some(boxes.len());
+        boxes.push(StepBox { left, right, depth: range.depth, first: *range, count: 1 });
+    }
+    boxes
+}
+
+/// The strata of a window between two heights.
+pub(super) struct StrataPicture {
+    pub window: Window,
+    /// Bytes at the lower edge.
+    pub low: f64,
+    /// Bytes at the upper edge.
+    pub high: f64,
+    /// The distinct columns.
+    pub strata: Strata,
+    /// For each pixel column, its column in `strata`.
+    pub column: Vec<u32>,
+}
+
+/// The strata draw blocks down to this share of a pixel before folding them: a pixel takes the colour that covers most of
+/// it, which needs to know what is in it.
+const FOLD_BELOW: f64 = 8.0;
+
+impl StrataPicture {
+    /// Computes it; `None` when cancelled.
+    pub fn compute(data: &DeviceData, window: Window, low: f64, high: f64, rows: usize, progress: &Progress) -> Option<Self> {
+        let device = data.device();
+        let bounds = window.bounds(device);
+        let (distinct, column) = distinct_columns(&bounds);
+        let thin = ((high - low) / rows.max(1) as f64 / FOLD_BELOW) as u64;
+        let strata = strata(device, &data.tables, &distinct, thin, Quantity::Active, progress).ok()?;
+        Some(StrataPicture { window, low, high, strata, column })
+    }
+
+    /// The column of `strata` at a place on the axis.
+    pub fn column_at(&self, x: f64) -> Option<usize> {
+        self.column.get(self.window.column(x)?).map(|&c| c as usize)
+    }
+
+    /// What covers most of the bytes `low..high` of a column, and how many allocations reach into them.
+    pub fn hit(&self, column: usize, low: f64, high: f64) -> Option<(StrataRun, u32)> {
+        let runs = self.strata.runs_of(column);
+        let first = runs.partition_point(|r| (r.top as f64) <= low);
+        let inside = runs[first..].iter().take_while(|r| (r.bottom as f64) < high);
+        let covered = |r: &StrataRun| (r.top as f64).min(high) - (r.bottom as f64).max(low);
+        let mut best: Option<(StrataRun, f64)> = None;
+        let mut count = 0;
+        for run in inside {
+            count += run.folded.max(1);
+            if best.is_none_or(|(_, most)| covered(run) > most) {
+                best = Some((*run, covered(run)));
+            }
+        }
+        best.map(|(run, _)| (run, count))
+    }
+
+    /// Where an allocation stands in each pixel column: bytes from the bottom of the stack. `None` where it is not live.
+    /// Inside a folded run the run's extent is given. O(columns · log runs).
+    pub fn profile(&self, data: &DeviceData, id: LifetimeId) -> Vec<Option<(u64, u64)>> {
+        let lifetimes = &data.tables.lifetimes;
+        let distinct: Vec<Option<(u64, u64)>> = (0..self.strata.columns.len())
+            .map(|i| {
+                let is_live = lifetimes.is_live_at(id, self.strata.columns[i].event);
+                if is_live { locate(self.strata.runs_of(i), id) } else { None }
+            })
+            .collect();
+        self.column.iter().map(|&c| distinct.get(c as usize).copied().flatten()).collect()
+    }
+}
+
+/// The extent of a live allocation in a column's runs, or of the folded run it is part of. Runs stand in order of
+/// allocation and no two folded ones touch.
+fn locate(runs: &[StrataRun], id: LifetimeId) -> Option<(u64, u64)> {
+    let (mut low, mut high) = (0, runs.len());
+    while low < high {
+        let middle = (low + high) / 2;
+        match (middle..high).find(|&i| runs[i].folded == 0) {
+            Some(i) if runs[i].lifetime < id => low = i + 1,
+            _ => high = middle,
+        }
+    }
+    let exact = runs.iter().skip(low).take(2).find(|r| r.lifetime == id);
+    exact.or_else(|| runs.get(low).filter(|r| r.folded > 0)).map(|r| (r.bottom, r.top))
+}
+
+/// Pixel columns in which nothing happens show the same state as their neighbours: the distinct columns' bounds, and for
+/// each pixel column which one it shows.
+fn distinct_columns(bounds: &[u32]) -> (Vec<u32>, Vec<u32>) {
+    let Some(&first) = bounds.first() else { return (Vec::new(), Vec::new()) };
+    let mut distinct = vec![first];
+    let mut column = Vec::with_capacity(bounds.len() - 1);
+    // True while the last distinct column shows the state that an empty column would carry over.
+    let mut carries = false;
+    for w in bounds.windows(2) {
+        let events = w[1] - w[0];
+        if events > 0 || !carries {
+            distinct.push(w[1]);
+        }
+        carries = events <= 1;
+        column.push(distinct.len() as u32 - 2);
+    }
+    (distinct, column)
+}
+
+/// The strata as an image.
+pub(super) struct StrataImage {
+    /// What it was made from: for its window and heights, and so that its address can serve as a key.
+    pub picture: Arc<StrataPicture>,
+    /// The colours it was made with, kept for the same reason.
+    _colours: Arc<Colours>,
+    /// Row by row from the top.
+    pub pixels: Vec<Color32>,
+    pub size: [usize; 2],
+}
+
+/// How a pixel is kept before it gets its colour: nothing, or a class.
+const EMPTY: u8 = 0;
+/// Set on the lowest pixel of a block of three pixels or more.
+const SEAM: u8 = 0x80;
+/// Set on what is not in focus.
+const DIM: u8 = 0x40;
+/// Allocations folded because they are far thinner than a pixel, of classes nobody knows.
+const FOLDED: u8 = 0x3f;
+
+/// What stays bright. Nothing named means everything.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Focus {
+    /// Classes of the legend.
+    pub classes: Vec<u8>,
+    /// Allocations by one call stack.
+    pub stack: Option<StackId>,
+}
+
+impl Focus {
+    fn dims_class(&self, class: u8) -> bool {
+        !self.classes.is_empty() && !self.classes.contains(&class)
+    }
+
+    fn dims(&self, data: &DeviceData, id: LifetimeId) -> bool {
+        self.stack.is_some_and(|s| data.tables.lifetimes.stack(data.device(), id) != s)
+    }
+}
+
+impl StrataImage {
+    /// Paints it.
+    pub fn compute(
+        data: &DeviceData,
+        picture: Arc<StrataPicture>,
+        colours: Arc<Colours>,
+        tokens: &Tokens,
+        focus: &Focus,
+        rows: usize,
+    ) -> Self {
+        const STRIPE: usize = 64;
+        let width = picture.column.len();
+        let columns = picture.strata.columns.len();
+        let mut classes = vec![EMPTY; columns * rows];
+        if rows > 0 {
+            classes.par_chunks_mut(rows * STRIPE).enumerate().for_each(|(stripe, pixels)| {
+                let mut painter = ColumnPainter::default();
+                for (i, pixels) in pixels.chunks_mut(rows).enumerate() {
+                    painter.paint(data, &picture, &colours, focus, stripe * STRIPE + i, pixels);
+                }
+            });
+        }
+        let palette: Vec<Color32> = (0..=u8::MAX)
+            .map(|code| {
+                let class = code & !(SEAM | DIM);
+                if class == EMPTY {
+                    return Color32::TRANSPARENT;
+                }
+                let colour = if class == FOLDED { tokens.other } else { colours.colour(class - 1, tokens) };
+                let is_dim = code & DIM != 0 || focus.dims_class(class - 1);
+                let colour = if is_dim { Tokens::over(colour, tokens.s1, 0.25) } else { colour };
+                if code & SEAM != 0 { Tokens::over(tokens.s1, colour, 0.6) } else { colour }
+            })
+            .collect();
+        let mut pixels = vec![Color32::TRANSPARENT; width * rows];
+        pixels.par_chunks_mut(width.max(1)).enumerate().for_each(|(y, row)| {
+            for (pixel, &column) in row.iter_mut().zip(&picture.column) {
+                *pixel = palette[usize::from(classes[column as usize * rows + (rows - 1 - y)])];
+            }
+        });
+        StrataImage { picture, _colours: colours, pixels, size: [width, rows] }
+    }
+}
+
+/// Turns columns into classes by pixel, bottom up; remembers the classes of the column before, which mostly holds the same
+/// allocations.
+#[derive(Default)]
+struct ColumnPainter {
+    before: Vec<(LifetimeId, u8)>,
+    now: Vec<(LifetimeId, u8)>,
+    cover: Vec<(u8, f64)>,
+}
+
+impl ColumnPainter {
+    fn paint(
+        &mut self,
+        data: &DeviceData,
+        picture: &StrataPicture,
+        colours: &Colours,
+        focus: &Focus,
+        column: usize,
+        pixels: &mut [u8],
+    ) {
+        let event = picture.strata.columns[column].event;
+        let by_age = colours.by() == ColourBy::Age;
+        let scale = pixels.len() as f64 / (picture.high - picture.low);
+        let rows = pixels.len();
+        let mut known = 0;
+        // The pixel that is being filled, and what covers it so far.
+        let mut open = 0;
+        self.now.clear();
+        self.cover.clear();
+        for run in picture.strata.runs_of(column) {
+            let class = if run.folded > 0 {
+                if focus.stack.is_some() { FOLDED | DIM } else { FOLDED }
+            } else {
+                while self.before.get(known).is_some_and(|b| b.0 < run.lifetime) {
+                    known += 1;
+                }
+                let class = match self.before.get(known) {
+                    Some(&(id, class)) if id == run.lifetime && !by_age => class,
+                    _ => {
+                        let at = if event == NO_EVENT { 0 } else { event };
+                        let class = (colours.class_of(data, run.lifetime, at) + 1).min(FOLDED - 1);
+                        if focus.dims(data, run.lifetime) { class | DIM } else { class }
+                    }
+                };
+                self.now.push((run.lifetime, class));
+                class
+            };
+            let bottom = ((run.bottom as f64 - picture.low) * scale).max(0.0);
+            let top = ((run.top as f64 - picture.low) * scale).min(rows as f64);
+            if top <= bottom {
+                continue;
+            }
+            let (first, last) = (bottom as usize, (top.ceil() as usize - 1).min(rows - 1));
+            if first != open {
+                self.close(&mut pixels[open]);
+                open = first;
+            }
+            if first == last {
+                self.add(class, top - bottom);
+                continue;
+            }
+            self.add(class, (first + 1) as f64 - bottom);
+            self.close(&mut pixels[first]);
+            pixels[first + 1..last].fill(class);
+            open = last;
+            self.add(class, top - last as f64);
+            if last - first >= 3 {
+                // The seam goes to the first pixel that this block has for itself or most of.
+                let seam = if pixels[first] == class { first } else { first + 1 };
+                pixels[seam] |= SEAM;
+            }
+        }
+        if open < rows {
+            self.close(&mut pixels[open]);
+        }
+        std::mem::swap(&mut self.before, &mut self.now);
+    }
+
+    fn add(&mut self, class: u8, share: f64) {
+        match self.cover.iter_mut().find(|c| c.0 == class) {
+            Some(c) => c.1 += share,
+            None => self.cover.push((class, share)),
+        }
+    }
+
+    /// The class that covers most of a pixel takes it; a pixel less than half covered stays empty.
+    fn close(&mut self, pixel: &mut u8) {
+        let sum: f64 = self.cover.iter().map(|c| c.1).sum();
+        if sum >= 0.5
+            && let Some(most) = self.cover.iter().max_by(|a, b| a.1.total_cmp(&b.1))
+        {
+            *pixel = most.0;
+        }
+        self.cover.clear();
+    }
+}
+
+/// Live allocations by class at an instant.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct ClassCounts {
+    /// Blocks of each class of the legend.
+    pub blocks: Vec<u64>,
+    /// Their bytes.
+    pub bytes: Vec<u64>,
+    /// Bytes reserved and not in a live block.
+    pub free: u64,
+}
+
+impl ClassCounts {
+    /// Counts a state's blocks.
+    pub fn of(data: &DeviceData, state: &crate::analysis::State, colours: &Colours) -> Self {
+        let mut counts = ClassCounts { blocks: vec![0; colours.classes.len()], bytes: vec![0; colours.classes.len()], free: 0 };
+        for block in &state.blocks {
+            if !block.lifetime.is_some() {
+                counts.free += block.size;
+                continue;
+            }
+            let class = usize::from(colours.class_of(data, block.lifetime, state.event));
+            if let Some(n) = counts.blocks.get_mut(class) {
+                *n += 1;
+                counts.bytes[class] += block.size;
+            }
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::StrId;
+
+    #[test]
+    fn columns_without_events_share_one_state() {
+        // Columns: events 0 and 1; none; none; 2; none; 3, 4 and 5; none; none.
+        let (distinct, column) = distinct_columns(&[0, 2, 2, 2, 3, 3, 6, 6, 6]);
+        assert_eq!(distinct, vec![0, 2, 2, 3, 6, 6]);
+        assert_eq!(column, vec![0, 1, 1, 2, 2, 3, 4, 4]);
+        assert_eq!(distinct_columns(&[]), (Vec::new(), Vec::new()));
+        assert_eq!(distinct_columns(&[7]).1.len(), 0);
+    }
+
+    #[test]
+    fn a_window_knows_its_columns() {
+        let w = Window { axis: Axis::Event, from: 100.0, to: 200.0, columns: 50 };
+        assert_eq!(w.column(100.0), Some(0));
+        assert_eq!(w.column(199.9), Some(49));
+        assert_eq!((w.column(200.0), w.column(99.0)), (None, None));
+        assert_eq!(w.place(150.0), 25.0);
+    }
+
+    fn range(first: u32, end: u32, depth: u16) -> Range {
+        Range { index: first, name: StrId(0), depth, first, end, from_us: 0, to_us: 0 }
+    }
+
+    #[test]
+    fn narrow_annotations_are_merged_by_level_and_counted() {
+        let w = Window { axis: Axis::Event, from: 0.0, to: 1000.0, columns: 100 };
+        let ranges =
+            [range(0, 400, 0), range(10, 12, 1), range(14, 16, 1), range(20, 22, 1), range(400, 900, 0), range(2000, 3000, 0)];
+        let boxes = step_boxes(&ranges, &w);
+        let seen: Vec<(u16, u32)> = boxes.iter().map(|b| (b.depth, b.count)).collect();
+        assert_eq!(seen, vec![(0, 1), (1, 3), (0, 1)]);
+        assert_eq!((boxes[0].left, boxes[0].right), (0.0, 40.0));
+    }
+
+    #[test]
+    fn an_allocation_is_found_among_folded_ones() {
+        let run = |bottom, id: u32, folded| StrataRun {
+            bottom,
+            top: bottom + 10,
+            lifetime: if folded > 0 { LifetimeId::NONE } else { LifetimeId(id) },
+            folded,
+        };
+        let runs = [run(0, 0, 3), run(10, 5, 0), run(20, 7, 0), run(30, 0, 2), run(40, 12, 0), run(50, 0, 4)];
+        let at = |id| locate(&runs, LifetimeId(id)).map(|r| r.0);
+        assert_eq!((at(2), at(5), at(7), at(9), at(12), at(99)), (Some(0), Some(10), Some(20), Some(30), Some(40), Some(50)));
+        assert_eq!(at(6), None, "between two that stand alone there is nothing");
+        assert_eq!(locate(&[], LifetimeId(1)), None);
+    }
+
+    #[test]
+    fn a_pixel_takes_the_class_that_covers_most_of_it() {
+        let mut p = ColumnPainter::default();
+        let mut pixel = EMPTY;
+        p.add(3, 0.3);
+        p.add(4, 0.2);
+        p.add(3, 0.2);
+        p.close(&mut pixel);
+        assert_eq!(pixel, 3);
+        let mut pixel = EMPTY;
+        p.add(5, 0.4);
+        p.close(&mut pixel);
+        assert_eq!(pixel, EMPTY, "less than half a pixel is not drawn");
+    }
+}

@@ -1,0 +1,234 @@
+//! What is under the pointer, what it is called, and what its tooltip says.
+
+use egui::{Pos2, Rect};
+
+use super::marks::{Cluster, DeviceCall};
+use super::paint::{Canvas, Pennant};
+use super::picture::{StepBox, StrataPicture, WindowPicture};
+use crate::analysis::{NO_EVENT, Quantity, StrataRun};
+use crate::app::colours::Colours;
+use crate::app::cursor;
+use crate::app::selection::Item;
+use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::viewport::Scale;
+use crate::units::{Address, Bytes, Micros, count, counted};
+
+/// A thing of the timeline.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Under {
+    /// A run of the strata at the instant its column shows, and how many allocations share the pixel.
+    Run { run: StrataRun, event: u32, sharing: u32 },
+    /// An annotation, or several.
+    Step(StepBox),
+    /// A device call, or several.
+    Calls(Cluster<DeviceCall>),
+    /// A snapshot or a burst of releases.
+    Pennant(Pennant),
+    /// An out-of-memory event.
+    Oom(u32),
+    /// The curves.
+    Curves,
+}
+
+impl Under {
+    /// What selecting it selects.
+    pub fn item(&self) -> Option<Item> {
+        match self {
+            Under::Run { run, .. } => run.lifetime.is_some().then_some(Item::Lifetime(run.lifetime)),
+            Under::Step(b) => (b.count == 1).then_some(Item::Annotation(b.first.index)),
+            Under::Calls(c) => Some(Item::Event(c.first.event)),
+            Under::Pennant(Pennant::Burst(b)) => Some(Item::Event(b.first)),
+            Under::Pennant(Pennant::Snapshot(e)) | Under::Oom(e) => Some(Item::Event(*e)),
+            Under::Curves => None,
+        }
+    }
+
+    /// The event that setting the cursor here means, when it is another than the one at the pointer.
+    pub fn event(&self) -> Option<u32> {
+        match self {
+            Under::Run { event, .. } => (*event != NO_EVENT).then_some(*event),
+            Under::Calls(c) => Some(c.first.event),
+            Under::Pennant(Pennant::Burst(b)) => Some(b.last),
+            Under::Pennant(Pennant::Snapshot(e)) | Under::Oom(e) => Some(*e),
+            Under::Step(_) | Under::Curves => None,
+        }
+    }
+}
+
+/// Everything that can be pointed at.
+pub(super) struct Scene<'a> {
+    pub canvas: &'a Canvas<'a>,
+    pub window: Option<&'a WindowPicture>,
+    pub strata: Option<&'a StrataPicture>,
+    pub strata_y: Scale,
+    pub pennants: &'a [(f32, Pennant)],
+}
+
+impl Scene<'_> {
+    /// What is at a point. Binary searches, except over what is drawn as single marks.
+    pub fn at(&self, p: Pos2) -> Option<Under> {
+        let c = self.canvas;
+        let inside = |rect: Option<Rect>| rect.is_some_and(|r| r.contains(p));
+        let on_axis = c.tracks.axis.is_some_and(|a| a.expand2(egui::vec2(40.0, 0.0)).contains(p));
+        if on_axis {
+            let x_of = |e: u32| c.x.at(cursor::position(c.data.device(), c.window.axis, e));
+            let near = c.data.ooms.iter().copied().filter(|&e| (x_of(e) - p.x).abs() < 18.0);
+            return near.min_by(|a, b| (x_of(*a) - p.x).abs().total_cmp(&(x_of(*b) - p.x).abs())).map(Under::Oom);
+        }
+        if inside(c.tracks.curves) {
+            let top = c.tracks.curves.map_or(0.0, |r| r.top());
+            if p.y < top + 12.0
+                && let Some((_, pennant)) = self.pennants.iter().rev().find(|(x, _)| (*x - 2.0..*x + 10.0).contains(&p.x))
+            {
+                return Some(Under::Pennant(*pennant));
+            }
+            return Some(Under::Curves);
+        }
+        if c.tracks.strata.contains(p) {
+            let picture = self.strata.filter(|s| s.window.axis == c.window.axis)?;
+            let column = picture.column_at(c.x.value(p.x))?;
+            let half = self.strata_y.per_point().abs() / 2.0;
+            let middle = self.strata_y.value(p.y);
+            let (run, sharing) = picture.hit(column, middle - half, middle + half)?;
+            return Some(Under::Run { run, event: picture.strata.columns.get(column)?.event, sharing });
+        }
+        let window = self.window.filter(|w| w.window.axis == c.window.axis)?;
+        if inside(c.tracks.steps) {
+            let lane = c.tracks.steps?;
+            let found = window.steps.iter().find(|b| c.step_rect(lane, b, &window.window).is_some_and(|r| r.contains(p)));
+            return found.map(|b| Under::Step(*b));
+        }
+        if inside(c.tracks.device) {
+            let column = window.window.place(c.x.value(p.x));
+            let at = window.calls.partition_point(|k| k.right + 3.0 < column);
+            return window.calls.get(at).filter(|k| k.left - 3.0 <= column).map(|k| Under::Calls(*k));
+        }
+        None
+    }
+
+    /// What a tooltip says of it; `event` is the one at the pointer.
+    pub fn tip(&self, under: &Under, event: u32, colours: &Colours) -> Tip {
+        let data = self.canvas.data;
+        let device = data.device();
+        match under {
+            Under::Run { run, event, sharing } if run.lifetime.is_some() => self.block_tip(run, *event, *sharing, colours),
+            Under::Run { run, event, .. } => {
+                Tip::new(format!("{}, {}", counted(u64::from(run.folded), "block", "blocks"), Bytes(run.top - run.bottom)))
+                    .row("at event", count(u64::from(*event)))
+                    .note("Each is far thinner than a pixel. Ctrl + wheel zooms into the bytes.")
+            }
+            Under::Step(b) => {
+                let name = data.recording.stacks.text(b.first.name);
+                if b.count > 1 {
+                    return Tip::new(counted(u64::from(b.count), "range", "ranges"))
+                        .row("first", name.to_owned())
+                        .note("Too narrow to be drawn one by one. Zoom in to see them.");
+                }
+                Tip::new(if name.is_empty() { "unnamed range" } else { name })
+                    .row("lasts", Micros(b.first.to_us - b.first.from_us).to_string())
+                    .row("events", count(u64::from(b.first.end.saturating_sub(b.first.first))))
+            }
+            Under::Calls(c) if c.count == 1 => {
+                let e = c.first.event;
+                let action = device.events.action.get(e as usize).map_or("", |a| a.name());
+                let tip = Tip::new(action)
+                    .row("size", Bytes(device.events.size.get(e as usize).copied().unwrap_or(0)).to_string())
+                    .row("event", count(u64::from(e)));
+                self.with_time(tip, "time", e)
+            }
+            Under::Calls(c) => Tip::new(counted(u64::from(c.count), "device call", "device calls"))
+                .row("events", format!("{} to {}", count(u64::from(c.first.event)), count(u64::from(c.last.event)))),
+            Under::Pennant(Pennant::Burst(b)) => {
+                let tip = Tip::new(format!("{} given back", counted(u64::from(b.count), "segment", "segments")))
+                    .row("bytes", Bytes(b.bytes).to_string())
+                    .row("events", format!("{} to {}", count(u64::from(b.first)), count(u64::from(b.last))));
+                let tip = self.with_time(tip, "time", b.last);
+                tip.note(if b.is_retry {
+                    "The device had no room for a new segment, so the allocator emptied its cache and tried again. Each retry stalls the device."
+                } else {
+                    "The cache was emptied: torch.cuda.empty_cache(), or garbage collection by the allocator."
+                })
+            }
+            Under::Pennant(Pennant::Snapshot(e)) => {
+                self.with_time(Tip::new("Snapshot").row("event", count(u64::from(*e))), "time", *e)
+            }
+            Under::Oom(e) => {
+                let i = *e as usize;
+                let tip = Tip::new("Out of memory")
+                    .red_row("request", Bytes(device.events.size.get(i).copied().unwrap_or(0)).to_string())
+                    .row("event", count(u64::from(*e)));
+                let tip = match device.events.device_free(*e) {
+                    Some(free) => tip.row("free on the device", Bytes(free).to_string()),
+                    None => tip,
+                };
+                self.with_time(tip, "time", *e)
+            }
+            Under::Curves => {
+                let value = |q| Bytes(data.tables.curves.at(device, &data.tables.lifetimes, q, event)).to_string();
+                let mark = |q, name: &str| {
+                    if data.tables.curves.is_exact(q) { name.to_owned() } else { format!("{name}, estimated") }
+                };
+                let tip = Tip::new(format!("Event {}", count(u64::from(event))))
+                    .row(mark(Quantity::Reserved, "reserved"), value(Quantity::Reserved))
+                    .row(mark(Quantity::Active, "active"), value(Quantity::Active))
+                    .row("requested", value(Quantity::Requested));
+                self.with_time(tip, "time", event)
+            }
+        }
+    }
+
+    fn block_tip(&self, run: &StrataRun, event: u32, sharing: u32, colours: &Colours) -> Tip {
+        let c = self.canvas;
+        let (data, device) = (c.data, c.data.device());
+        let Some(life) = data.tables.lifetimes.get(device, run.lifetime) else { return Tip::new("block") };
+        let mut tip = Tip::new(Bytes(life.block).to_string())
+            .swatch(colours.of(data, life.id, if event == NO_EVENT { 0 } else { event }, c.tokens))
+            .place(data.names.of_stack(life.stack))
+            .width(280.0)
+            .row("address", Address(life.address).to_string());
+        if life.requested != life.block {
+            tip = tip.row("requested", Bytes(life.requested).to_string());
+        }
+        tip = match life.born {
+            NO_EVENT => tip.row("allocated", "before the trace"),
+            born => tip.row("allocated", self.when(born)),
+        };
+        tip = match life.gone {
+            NO_EVENT => tip.row("freed", "not in the trace"),
+            gone => tip.row("freed", self.when(gone)),
+        };
+        let time = |e: u32| device.events.time_us.get(e as usize).copied();
+        if life.born != NO_EVENT && event != NO_EVENT && event >= life.born {
+            let events = counted(u64::from(event - life.born), "event", "events");
+            tip = match (device.events.has_time, time(life.born), time(event)) {
+                (true, Some(a), Some(b)) => tip.row("age here", Micros(b - a).to_string()),
+                _ => tip.row("age here", events),
+            };
+        }
+        if sharing > 1 {
+            tip = tip.note(format!(
+                "{} reach into this pixel; this one covers most of it.",
+                counted(u64::from(sharing), "block", "blocks")
+            ));
+        }
+        tip
+    }
+
+    /// `event 27,584, 216.283 ms`.
+    fn when(&self, event: u32) -> String {
+        let events = &self.canvas.data.device().events;
+        let text = format!("event {}", count(u64::from(event)));
+        match (events.time_range(), events.time_us.get(event as usize)) {
+            (Some((first, _)), Some(&t)) => format!("{text}, {}", Micros(t - first)),
+            _ => text,
+        }
+    }
+
+    fn with_time(&self, tip: Tip, label: &str, event: u32) -> Tip {
+        let events = &self.canvas.data.device().events;
+        match (events.time_range(), events.time_us.get(event as usize)) {
+            (Some((first, _)), Some(&t)) => tip.row(label, Micros(t - first).to_string()),
+            _ => tip,
+        }
+    }
+}

@@ -15,6 +15,7 @@ use crate::analysis::State;
 
 pub mod contents;
 pub mod timeline;
+pub mod welcome;
 
 /// Which view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -76,13 +76,24 @@ impl<'a> Push<'a> {
         self
     }
 
+    fn measures(&self) -> (f32, f32, Type, f32) {
+        let icon_room = if self.icon.is_some() { 12.0 + 6.0 } else { 0.0 };
+        if self.small { (20.0, 8.0, Type::Column, icon_room) } else { (24.0, 10.0, Type::Strong, icon_room) }
+    }
+
+    /// How wide it will be.
+    #[must_use]
+    pub fn width(&self, ui: &Ui) -> f32 {
+        let (_, pad, kind, icon_room) = self.measures();
+        label::width(ui.painter(), self.text, kind).ceil() + 2.0 * pad + icon_room
+    }
+
     /// Shows the button.
     pub fn show(self, ui: &mut Ui) -> Response {
         let t = Tokens::of(ui);
-        let (height, pad, kind) = if self.small { (20.0, 8.0, Type::Column) } else { (24.0, 10.0, Type::Strong) };
-        let icon_room = if self.icon.is_some() { 12.0 + 6.0 } else { 0.0 };
+        let (height, pad, kind, icon_room) = self.measures();
         let galley = label::galley(ui.painter(), self.text, kind, Color32::PLACEHOLDER);
-        let size = vec2(galley.size().x.ceil() + 2.0 * pad + icon_room, height);
+        let size = vec2(self.width(ui), height);
         let sense = if self.enabled { Sense::click() } else { Sense::hover() };
         let (rect, response) = ui.allocate_exact_size(size, sense);
         response.widget_info(|| WidgetInfo::labeled(Role::Button, self.enabled && ui.is_enabled(), self.text));

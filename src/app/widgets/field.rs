@@ -51,6 +51,13 @@ impl<'a> Field<'a> {
         self
     }
 
+    /// Its height, to match a button beside it.
+    #[must_use]
+    pub fn height(mut self, height: f32) -> Self {
+        self.height = height;
+        self
+    }
+
     /// Sets its text in the monospace face: sizes, settings, paths.
     #[must_use]
     pub fn mono(mut self) -> Self {
@@ -71,7 +78,7 @@ impl<'a> Field<'a> {
         let (rect, _) = ui.allocate_exact_size(vec2(self.width, self.height), egui::Sense::hover());
         let left = if self.icon.is_some() { 24.0 } else { 6.0 };
         // The monospace face's row is centred half a pixel low; two points less room bring it back.
-        let lift = if self.mono { 2.0 } else { 0.0 };
+        let lift = if self.mono && !text.is_empty() { 2.0 } else { 0.0 };
         let inner = Rect::from_min_max(pos2(rect.left() + left, rect.top()), pos2(rect.right() - 6.0, rect.bottom() - lift));
         ui.painter().rect_filled(rect, RADIUS_CONTROL, t.s1);
         let builder = UiBuilder::new().id_salt(self.name).max_rect(inner).layout(Layout::left_to_right(Align::Center));
@@ -85,7 +92,7 @@ impl<'a> Field<'a> {
             .desired_width(inner.width())
             .align(egui::Align2::LEFT_CENTER)
             .text_color(t.text1)
-            .hint_text(kind.text(self.hint).color(t.text3));
+            .hint_text(Type::Body.text(self.hint).color(t.text3));
         let response = child.add_sized(inner.size(), edit).accessible_name(self.name);
         response.widget_info(|| WidgetInfo::labeled(Role::TextInput, true, self.name));
         if let Some(icon) = self.icon {

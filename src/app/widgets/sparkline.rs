@@ -34,7 +34,7 @@ impl Sparkline {
                 })
                 .collect()
         };
-        let fill = Tokens::over(tokens.categorical[0], tokens.s2, if tokens.dark { 0.75 } else { 0.65 });
+        let fill = Tokens::over(tokens.categorical[0], tokens.s2, 0.75);
         batch.fill_under(&curve(&self.allocated), rect.left(), rect.bottom(), fill);
         batch.curve(&curve(&self.reserved), rect.left(), 1.0, tokens.text1);
         if self.oom {

@@ -1,6 +1,6 @@
 //! What stands in for the views, or lies over them: welcome, loading, failure, path field, help, settings.
 
-use egui::{Align, Align2, Layout, Modal, Rect, RichText, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
+use egui::{Align, Align2, Layout, Modal, Rect, Sense, Stroke, Ui, pos2, vec2};
 
 use super::action::{Action, Actions};
 use super::command::Command;
@@ -8,6 +8,8 @@ use super::document::DocumentId;
 use super::loader::Loading;
 use super::settings::ThemeChoice;
 use super::theme::{Tokens, Type, text};
+use super::views::welcome::{FileRow, MachineState, WelcomeIntent, WelcomeModel, open_entry, welcome_ui};
+use super::widgets::sparkline::Sparkline;
 use super::{App, Overlay, palette};
 use crate::units::Bytes;
 
@@ -241,16 +243,55 @@ pub(super) fn failed(ui: &mut Ui, tokens: &Tokens, title: &str, sentence: &str, 
 }
 
 /// The page shown when no document is in front.
-pub(super) fn welcome(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
-    let _ = (Layout::top_down(Align::Min), WidgetInfo::new(egui::Role::Button), RichText::new(""));
-    let rect = ui.max_rect();
-    let column = Rect::from_min_size(pos2(rect.left() + 96.0, rect.top() + 120.0), vec2(520.0, rect.height() - 120.0));
-    ui.scope_builder(egui::UiBuilder::new().max_rect(column), |ui| {
-        ui.label(text::display("vramscope").color(tokens.text1));
-        ui.label(text::lead("See where GPU memory went, and why it ran out.").color(tokens.text2));
-        ui.add_space(16.0);
-        if ui.button("Open a recording…").clicked() {
-            app.actions.run(Command::Open);
+pub(super) fn welcome(app: &mut App, ui: &mut Ui) {
+    let model = welcome_model(app, ui);
+    match welcome_ui(ui, &model) {
+        None => {}
+        Some(WelcomeIntent::OpenDialog) => app.actions.run(Command::Open),
+        Some(WelcomeIntent::OpenPath(path)) => app.actions.send(Action::Open(vec![from_home(&path)])),
+        Some(WelcomeIntent::OpenSample(i)) => app.actions.send(Action::OpenSample(i)),
+        Some(WelcomeIntent::OpenRecent(i)) => {
+            if let Some(recent) = app.settings.recents.get(i) {
+                app.actions.send(Action::Open(vec![recent.path.clone()]));
+            }
         }
-    });
+        // No entry of this build carries one.
+        Some(WelcomeIntent::Start(_)) => {}
+    }
+}
+
+/// What the welcome page shows of the app: only ways to start that this build has.
+fn welcome_model(app: &App, ui: &Ui) -> WelcomeModel {
+    let keys = Command::Open.shortcuts().first().map(|k| ui.format_shortcut(k).replace('+', " ")).unwrap_or_default();
+    let curve = |values: &[u64]| values.iter().map(|v| *v as f32).collect();
+    WelcomeModel {
+        starts: vec![open_entry(&keys)],
+        recents: app
+            .settings
+            .recents
+            .iter()
+            .map(|r| FileRow {
+                name: r.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+                path: r.path.display().to_string(),
+                sentence: r.sentence.clone(),
+                peak_reserved: r.peak_reserved,
+                events: r.events,
+                sparkline: Sparkline { reserved: curve(&r.reserved), allocated: curve(&r.requested), oom: r.has_oom },
+            })
+            .collect(),
+        samples: app
+            .samples
+            .iter()
+            .map(|s| FileRow { name: s.name.into(), sentence: s.sentence.into(), ..FileRow::default() })
+            .collect(),
+        machine: MachineState::Unknown,
+    }
+}
+
+/// `~/run.pickle` as the shell reads it; anything else as it is.
+fn from_home(path: &str) -> std::path::PathBuf {
+    match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
+        (Some(rest), Some(home)) => std::path::Path::new(&home).join(rest),
+        _ => path.into(),
+    }
 }

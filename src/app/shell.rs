@@ -498,7 +498,7 @@ fn load_status(ui: &mut Ui, tokens: &Tokens, view: &DeviceView) {
 
 fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
     let Some(at) = app.active else {
-        overlays::welcome(app, ui, tokens);
+        overlays::welcome(app, ui);
         return;
     };
     let actions = app.actions.clone();

@@ -57,7 +57,7 @@ pub struct FileRow {
     pub sentence: String,
     /// Peak of reserved bytes.
     pub peak_reserved: u64,
-    /// Events recorded.
+    /// Events recorded. With this and the peak 0, as for a sample not yet read, no figures are shown.
     pub events: u64,
     /// It in 96 x 32 points; its red end says "out of memory" too.
     pub sparkline: Sparkline,
@@ -310,8 +310,13 @@ fn file_row(ui: &mut Ui, file: &FileRow) -> Response {
     let line =
         |y: f32, left: f32, right: f32| Rect::from_min_max(pos2(left, rect.top() + y - 8.0), pos2(right, rect.top() + y + 8.0));
     let (left, right) = (spark.right() + 14.0, rect.right());
-    let peak = label::text_in_right(p, line(18.0, left, right), &Bytes(file.peak_reserved).to_string(), Type::Mono, t.text1);
-    let events = format!("{} events", count(file.events));
+    let known = file.peak_reserved > 0 || file.events > 0;
+    let (peak, events) = if known {
+        (Bytes(file.peak_reserved).to_string(), format!("{} events", count(file.events)))
+    } else {
+        Default::default()
+    };
+    let peak = label::text_in_right(p, line(18.0, left, right), &peak, Type::Mono, t.text1);
     let events = label::text_in_right(p, line(35.0, left, right), &events, Type::Mono, t.text3);
     let oom_room = if file.sparkline.oom { 106.0 } else { 0.0 };
     let name = label::text_in(p, line(17.0, left, peak.left() - 12.0 - oom_room), &file.name, Type::Strong, t.text1);

@@ -8,7 +8,9 @@ mod html;
 pub mod kineto;
 pub mod oom_message;
 mod pickle;
+pub mod rmm;
 mod snapshot;
+pub mod timeline;
 mod unwrap;
 
 use std::path::Path;
@@ -72,6 +74,8 @@ enum Kind {
     Html,
     Pickle,
     Trace,
+    Timeline,
+    Rmm,
     SnapshotJson,
     Unknown,
 }
@@ -89,6 +93,8 @@ fn sniff(bytes: &[u8]) -> Kind {
         [b'(', b'l' | b'd' | b'c', ..] | [b']' | b'}', b'(' | b'q' | b'.' | b'r', ..] => Kind::Pickle,
         _ if starts_with_tag(head) => Kind::Html,
         _ if kineto::is_trace(&text[..text.len().min(1 << 16)]) => Kind::Trace,
+        _ if timeline::is_timeline(head) => Kind::Timeline,
+        _ if rmm::is_rmm(head) => Kind::Rmm,
         _ if matches!(head.first(), Some(b'{' | b'[')) && is_snapshot_json(text) => Kind::SnapshotJson,
         _ => Kind::Unknown,
     }
@@ -129,6 +135,8 @@ fn unwrap_and_read(bytes: &[u8], name: &str, progress: &Progress, depth: u32) ->
         }
         Kind::Pickle => snapshot::read_pickle(bytes, name, progress),
         Kind::Trace => kineto::read(bytes, name, progress),
+        Kind::Timeline => timeline::read(bytes, name, progress),
+        Kind::Rmm => rmm::read(trim_start(bytes), name, progress),
         Kind::SnapshotJson => snapshot::read_json(bytes, name, progress),
         Kind::Unknown => Err(FormatError::NotRecognised { name: name.to_owned(), found: describe_start(bytes) }),
     }

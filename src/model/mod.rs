@@ -4,6 +4,7 @@
 //! Tables are columns, because a recording of fourteen million events must stay below the size of the file it came from.
 
 mod annotation;
+mod bands;
 pub(crate) mod conf;
 mod conf_text;
 mod device;
@@ -18,6 +19,7 @@ mod stack;
 mod version;
 
 pub use annotation::{Annotation, Annotations};
+pub use bands::{CATEGORIES, CategoryBands};
 pub use conf::AllocConf;
 pub use conf_text::ConfError;
 pub use device::{DeviceId, DeviceKind, DeviceRecording, Settings};

@@ -14,6 +14,7 @@ use super::theme::Tokens;
 use crate::analysis::State;
 
 pub mod contents;
+pub mod segment_map;
 pub mod timeline;
 pub mod welcome;
 
@@ -49,7 +50,7 @@ pub struct ViewInfo {
 }
 
 /// Every view there is, in menu order.
-pub const REGISTRY: &[ViewInfo] = &[timeline::INFO, contents::INFO];
+pub const REGISTRY: &[ViewInfo] = &[timeline::INFO, segment_map::INFO, contents::INFO];
 
 impl ViewKind {
     /// Every view, in menu order.

@@ -1,0 +1,613 @@
+//! What goes where on the segment map: segments gathered in groups, put in order, folded or wrapped into rows, and where
+//! each row stands. Pure: nothing here knows a screen.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::analysis::{BlockAt, SegmentAt, State};
+use crate::model::{AllocConf, BlockState, DeviceRecording, PoolId, SizeClass, StreamId};
+use crate::units::MEBIBYTE;
+
+/// In which order the segments of a group stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Order {
+    /// By address, lowest first.
+    #[default]
+    Address,
+    /// Largest first.
+    Size,
+    /// Most free bytes first.
+    Free,
+    /// Largest hole first.
+    LargestHole,
+    /// Taken from the device first.
+    Age,
+}
+
+impl Order {
+    /// Every order, as the selector lists them.
+    pub const ALL: [Order; 5] = [Order::Address, Order::Size, Order::Free, Order::LargestHole, Order::Age];
+    /// Their names.
+    pub const NAMES: [&'static str; 5] = ["address", "size", "free bytes", "largest hole", "age"];
+}
+
+/// How long a row is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Span {
+    /// One row a segment, all on one scale of bytes.
+    #[default]
+    TrueSize,
+    /// One row a segment, every one as wide as the pane.
+    Normalised,
+    /// Long segments are broken into rows of equal bytes: good for a few large or expandable ones.
+    Wrapped,
+}
+
+impl Span {
+    /// Every way, as the selector lists them.
+    pub const ALL: [Span; 3] = [Span::TrueSize, Span::Normalised, Span::Wrapped];
+    /// Their names.
+    pub const NAMES: [&'static str; 3] = ["true size", "normalised", "wrapped"];
+}
+
+/// Rows beyond this many fold when their height is automatic.
+pub const FOLD_OVER: usize = 240;
+/// Height of the header of a group.
+pub const GROUP_HEIGHT: f32 = 20.0;
+/// Least and greatest height of a row when it is automatic.
+pub const ROW_HEIGHTS: (f32, f32) = (3.0, 18.0);
+
+/// Segments of one pool and stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// The pool; [`PoolId::UNKNOWN`] where the trace does not tell.
+    pub pool: PoolId,
+    /// Small or large requests.
+    pub class: SizeClass,
+    /// The stream.
+    pub stream: StreamId,
+    /// `large pool, default stream`.
+    pub name: String,
+    /// False for blocks whose segment the source does not know.
+    pub is_reserved: bool,
+    /// Number of segments.
+    pub segments: u32,
+    /// Bytes taken from the device.
+    pub reserved: u64,
+    /// Bytes in holes.
+    pub free: u64,
+}
+
+/// A segment, or all mapped runs of one expandable segment with the unmapped parts between them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unit {
+    /// Its group.
+    pub group: u32,
+    /// First byte.
+    pub address: u64,
+    /// One past its last mapped byte.
+    pub end: u64,
+    /// Mapped runs: indices into [`State::segments`]; empty for blocks of an unknown segment.
+    pub segments: Range<u32>,
+    /// Its blocks: indices into [`State::blocks`].
+    pub blocks: Range<u32>,
+    /// Bytes taken from the device.
+    pub reserved: u64,
+    /// Bytes in holes.
+    pub free: u64,
+    /// The largest hole.
+    pub largest_hole: u64,
+    /// Where it is; 0 when there is none.
+    pub largest_at: u64,
+    /// The event it was taken at, for ordering: before the trace first.
+    pub age: i64,
+}
+
+impl Unit {
+    /// From the first to the last byte, unmapped parts included.
+    #[must_use]
+    pub fn span(&self) -> u64 {
+        self.end - self.address
+    }
+}
+
+/// One row: a unit, a part of one, or several of equal size folded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The units: indices into [`Plan::order`].
+    pub units: Range<u32>,
+    /// First byte shown, from the unit's start.
+    pub from: u64,
+    /// One past the last byte shown.
+    pub to: u64,
+    /// Its group.
+    pub group: u32,
+    /// The largest hole of its units; for a part of a unit the largest that starts in this part.
+    pub largest_hole: u64,
+}
+
+/// The whole arrangement at one instant.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Groups, default pool first.
+    pub groups: Vec<Group>,
+    /// Units by group and address.
+    pub units: Vec<Unit>,
+    /// Units in the order of the rows.
+    pub order: Vec<u32>,
+    /// Rows from the top, by group.
+    pub rows: Vec<Row>,
+    /// Bytes of the longest row.
+    pub longest: u64,
+    /// Units that share a row with others.
+    pub folded: u32,
+}
+
+/// How rows are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The order inside a group.
+    pub order: Order,
+    /// How long rows are.
+    pub span: Span,
+    /// Fold rows of equal size when there are more than [`FOLD_OVER`].
+    pub fold: bool,
+}
+
+impl Plan {
+    /// Arranges a state. O(blocks + segments log segments).
+    #[must_use]
+    pub fn new(device: &DeviceRecording, state: &State, choice: Choice) -> Self {
+        let mut plan = Plan::default();
+        plan.gather(device, state);
+        plan.order = (0..plan.units.len() as u32).collect();
+        let units = &plan.units;
+        plan.order.sort_by_key(|&i| {
+            let u = &units[i as usize];
+            let key = match choice.order {
+                Order::Address => 0,
+                Order::Size => -i128::from(u.reserved),
+                Order::Free => -i128::from(u.free),
+                Order::LargestHole => -i128::from(u.largest_hole),
+                Order::Age => i128::from(u.age),
+            };
+            (u.group, key, u.address)
+        });
+        match choice.span {
+            Span::Wrapped => plan.wrap(state),
+            _ => plan.stack(choice.fold),
+        }
+        plan.longest = plan.rows.iter().map(|r| r.to - r.from).max().unwrap_or(0);
+        if choice.span == Span::Wrapped {
+            plan.longest = wrap_bytes(&plan.units);
+        }
+        plan
+    }
+
+    /// The group of a pool, class and stream, added when new.
+    fn gather(&mut self, device: &DeviceRecording, state: &State) {
+        let mut keys: Vec<(bool, PoolId, SizeClass, StreamId)> =
+            state.segments.iter().map(|s| (false, s.pool, s.class, s.stream)).collect();
+        if !state.uncovered().is_empty() {
+            keys.push((true, PoolId::UNKNOWN, SizeClass::Large, StreamId(0)));
+        }
+        // The default pool first, and in a pool large segments first: they hold the bytes.
+        keys.sort_by_key(|&(outside, pool, class, stream)| {
+            (outside, device.pool_key(pool) != Some((0, 0)), pool, class == SizeClass::Small, stream)
+        });
+        keys.dedup();
+        self.groups = keys
+            .iter()
+            .map(|&(outside, pool, class, stream)| Group {
+                pool,
+                class,
+                stream,
+                name: if outside {
+                    "blocks whose segment was not recorded".to_owned()
+                } else {
+                    group_name(device, pool, class, stream)
+                },
+                is_reserved: !outside,
+                segments: 0,
+                reserved: 0,
+                free: 0,
+            })
+            .collect();
+        let group_of = |s: &SegmentAt| keys.iter().position(|k| *k == (false, s.pool, s.class, s.stream)).unwrap_or(0) as u32;
+        // Runs of one expandable segment stand next to each other: nothing else can lie inside its address range, and that
+        // range is a little more than the device's memory.
+        let reach = device.capacity.map_or(1 << 40, |c| c.saturating_mul(9) / 8);
+        for (i, segment) in state.segments.iter().enumerate() {
+            let group = group_of(segment);
+            let i = i as u32;
+            match self.units.last_mut() {
+                Some(last)
+                    if segment.is_expandable
+                        && last.group == group
+                        && last.segments.end == i
+                        && state.segments[i as usize - 1].is_expandable
+                        && segment.address + segment.size - last.address <= reach =>
+                {
+                    last.segments.end = i + 1;
+                    last.blocks.end = segment.blocks.end;
+                    last.end = segment.address + segment.size;
+                    last.reserved += segment.size;
+                    last.age = last.age.min(age(segment.born));
+                }
+                _ => self.units.push(Unit {
+                    group,
+                    address: segment.address,
+                    end: segment.address + segment.size,
+                    segments: i..i + 1,
+                    blocks: segment.blocks.clone(),
+                    reserved: segment.size,
+                    free: 0,
+                    largest_hole: 0,
+                    largest_at: 0,
+                    age: age(segment.born),
+                }),
+            }
+        }
+        self.gather_uncovered(state);
+        for unit in &mut self.units {
+            for block in &state.blocks[unit.blocks.start as usize..unit.blocks.end as usize] {
+                if block.state == BlockState::Inactive {
+                    unit.free += block.size;
+                    if block.size > unit.largest_hole {
+                        (unit.largest_hole, unit.largest_at) = (block.size, block.address);
+                    }
+                }
+            }
+            if let Some(group) = self.groups.get_mut(unit.group as usize) {
+                group.segments += unit.segments.len() as u32;
+                group.reserved += unit.reserved;
+                group.free += unit.free;
+            }
+        }
+    }
+
+    /// Blocks outside any segment, in rows of neighbours no more than 2 MiB apart.
+    fn gather_uncovered(&mut self, state: &State) {
+        let outside = state.uncovered();
+        let first = (state.blocks.len() - outside.len()) as u32;
+        let group = self.groups.len().saturating_sub(1) as u32;
+        for (i, block) in outside.iter().enumerate() {
+            let i = first + i as u32;
+            let end = block.address.saturating_add(block.size);
+            match self.units.last_mut() {
+                Some(last)
+                    if last.segments.is_empty()
+                        && last.blocks.end == i
+                        && block.address >= last.address
+                        && block.address.saturating_sub(last.end) <= 2 * MEBIBYTE =>
+                {
+                    last.blocks.end = i + 1;
+                    last.end = last.end.max(end);
+                }
+                _ => self.units.push(Unit {
+                    group,
+                    address: block.address,
+                    end,
+                    segments: 0..0,
+                    blocks: i..i + 1,
+                    reserved: 0,
+                    free: 0,
+                    largest_hole: 0,
+                    largest_at: 0,
+                    age: 0,
+                }),
+            }
+        }
+    }
+
+    /// One row a unit; with `fold`, neighbours of equal size share rows so that about [`FOLD_OVER`] remain.
+    fn stack(&mut self, fold: bool) {
+        let n = self.order.len();
+        let share = if fold && n > FOLD_OVER { n.div_ceil(FOLD_OVER) } else { 1 };
+        let mut at = 0;
+        while at < n {
+            let first = &self.units[self.order[at] as usize];
+            let same = |&&i: &&u32| {
+                let u = &self.units[i as usize];
+                u.group == first.group && u.span() == first.span()
+            };
+            let count = self.order[at..].iter().take(share).take_while(same).count().max(1);
+            let members = at as u32..(at + count) as u32;
+            if count > 1 {
+                self.folded += count as u32;
+            }
+            let largest_hole = self.order[at..at + count].iter().map(|&i| self.units[i as usize].largest_hole).max();
+            self.rows.push(Row {
+                units: members,
+                from: 0,
+                to: first.span(),
+                group: first.group,
+                largest_hole: largest_hole.unwrap_or(0),
+            });
+            at += count;
+        }
+    }
+
+    /// Rows of equal bytes; a unit longer than that continues on the next row.
+    fn wrap(&mut self, state: &State) {
+        let bytes = wrap_bytes(&self.units);
+        for (place, &i) in self.order.iter().enumerate() {
+            let unit = &self.units[i as usize];
+            let blocks = &state.blocks[unit.blocks.start as usize..unit.blocks.end as usize];
+            let mut from = 0;
+            while from < unit.span() {
+                let to = (from + bytes).min(unit.span());
+                let starts = blocks_from(blocks, unit.address + from)..blocks_from(blocks, unit.address + to);
+                let inactive =
+                    blocks[starts.start.min(starts.end)..starts.end].iter().filter(|b| b.state == BlockState::Inactive);
+                self.rows.push(Row {
+                    units: place as u32..place as u32 + 1,
+                    from,
+                    to,
+                    group: unit.group,
+                    largest_hole: inactive.map(|b| b.size).max().unwrap_or(0),
+                });
+                from = to;
+            }
+        }
+    }
+
+    /// The unit of a row; the first of them when several are folded.
+    #[must_use]
+    pub fn unit(&self, row: &Row) -> Option<&Unit> {
+        self.order.get(row.units.start as usize).and_then(|&i| self.units.get(i as usize))
+    }
+
+    /// The units of a row.
+    pub fn units_of<'a>(&'a self, row: &Row) -> impl Iterator<Item = &'a Unit> {
+        self.order[row.units.start as usize..row.units.end as usize].iter().filter_map(|&i| self.units.get(i as usize))
+    }
+
+    /// The row that shows an address.
+    #[must_use]
+    pub fn row_of(&self, address: u64) -> Option<usize> {
+        self.rows.iter().position(|row| {
+            self.units_of(row).any(|u| {
+                address.checked_sub(u.address).is_some_and(|offset| (row.from..row.to).contains(&offset)) && address < u.end
+            })
+        })
+    }
+
+    /// True when the map names its groups: there is more than one.
+    #[must_use]
+    pub fn names_groups(&self) -> bool {
+        self.groups.len() > 1 || self.groups.iter().any(|g| !g.is_reserved)
+    }
+}
+
+/// The first block that starts at or after an address.
+fn blocks_from(blocks: &[BlockAt], address: u64) -> usize {
+    blocks.partition_point(|b| b.address < address)
+}
+
+fn age(born: u32) -> i64 {
+    if born == crate::analysis::NO_EVENT { -1 } else { i64::from(born) }
+}
+
+/// Bytes of a wrapped row: the least power of two from 2 MiB on that needs at most 48 rows.
+fn wrap_bytes(units: &[Unit]) -> u64 {
+    let mut bytes = 2 * MEBIBYTE;
+    while bytes < 1 << 46 && units.iter().map(|u| u.span().div_ceil(bytes)).sum::<u64>() > 48.max(units.len() as u64) {
+        bytes *= 2;
+    }
+    bytes
+}
+
+/// What a recording is best shown with: wrapped rows where there are few segments and a long one.
+#[must_use]
+pub fn natural_span(device: &DeviceRecording, state: &State) -> Span {
+    let plan = Plan::new(device, state, Choice { order: Order::Address, span: Span::TrueSize, fold: false });
+    let n = plan.units.len();
+    if (1..=10).contains(&n) && plan.longest >= 64 * MEBIBYTE { Span::Wrapped } else { Span::TrueSize }
+}
+
+fn group_name(device: &DeviceRecording, pool: PoolId, class: SizeClass, stream: StreamId) -> String {
+    let class = class.name();
+    let pool = match device.pool_key(pool) {
+        Some((0, 0)) => format!("{class} pool"),
+        Some((a, b)) => format!("private pool ({a}, {b}), {class}"),
+        None => format!("{class}, pool not recorded"),
+    };
+    let stream = match device.streams.get(usize::from(stream.0)).copied().unwrap_or(0) {
+        0 => "default stream".to_owned(),
+        handle => format!("stream {handle:#x}"),
+    };
+    format!("{pool}, {stream}")
+}
+
+/// Where rows and group headers stand, in points from the top of the scrolled area.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Places {
+    /// Top of each row.
+    pub tops: Vec<f32>,
+    /// Top of each group's header, where groups are named.
+    pub headers: Vec<(f32, u32)>,
+    /// Height of a row, its gap included.
+    pub pitch: f32,
+    /// Height of everything.
+    pub height: f32,
+}
+
+impl Places {
+    /// Stacks the rows of a plan; `pitch` is the height of a row with its gap.
+    #[must_use]
+    pub fn new(plan: &Plan, pitch: f32) -> Self {
+        let mut places = Places { pitch, ..Places::default() };
+        let mut y = 0.0;
+        let mut group = u32::MAX;
+        for row in &plan.rows {
+            if plan.names_groups() && row.group != group {
+                group = row.group;
+                places.headers.push((y, group));
+                y += GROUP_HEIGHT;
+            }
+            places.tops.push(y);
+            y += pitch;
+        }
+        places.height = y;
+        places
+    }
+
+    /// The height of a row that fills `room`: between 3 and 18 points, gap included.
+    #[must_use]
+    pub fn automatic_pitch(plan: &Plan, room: f32) -> f32 {
+        let headers = if plan.names_groups() { plan.groups.len() as f32 * GROUP_HEIGHT } else { 0.0 };
+        let each = (room - headers) / plan.rows.len().max(1) as f32;
+        each.clamp(ROW_HEIGHTS.0, ROW_HEIGHTS.1).floor()
+    }
+
+    /// The rows between two heights.
+    #[must_use]
+    pub fn between(&self, top: f32, bottom: f32) -> Range<usize> {
+        let from = self.tops.partition_point(|&t| t + self.pitch <= top);
+        let to = self.tops.partition_point(|&t| t < bottom);
+        from..to.max(from)
+    }
+
+    /// The row at a height.
+    #[must_use]
+    pub fn at(&self, y: f32) -> Option<usize> {
+        let row = self.tops.partition_point(|&t| t <= y).checked_sub(1)?;
+        (y < self.tops[row] + self.pitch).then_some(row)
+    }
+}
+
+/// True when a request could be served from a group: same class, and same pool and stream where they are known.
+#[must_use]
+pub fn serves(device: &DeviceRecording, group: &Group, oom: u32) -> bool {
+    let i = oom as usize;
+    let events = &device.events;
+    let (Some(&size), Some(&stream), Some(&pool)) = (events.size.get(i), events.stream.get(i), events.pool.get(i)) else {
+        return false;
+    };
+    let class = AllocConf::size_class(device.settings.conf.round_size(size));
+    group.is_reserved && group.class == class && group.stream == stream && (pool == PoolId::UNKNOWN || group.pool == pool)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::{LifetimeId, NO_EVENT};
+    use crate::model::StackId;
+
+    fn block(address: u64, size: u64, live: bool) -> BlockAt {
+        BlockAt {
+            address,
+            size,
+            requested: if live { size } else { 0 },
+            state: if live { BlockState::Active } else { BlockState::Inactive },
+            lifetime: if live { LifetimeId(0) } else { LifetimeId::NONE },
+        }
+    }
+
+    fn segment(address: u64, size: u64, expandable: bool, blocks: Range<u32>) -> SegmentAt {
+        SegmentAt {
+            address,
+            size,
+            stream: StreamId(0),
+            pool: PoolId(0),
+            class: SizeClass::Large,
+            is_expandable: expandable,
+            born: NO_EVENT,
+            stack: StackId::NONE,
+            blocks,
+        }
+    }
+
+    fn device() -> DeviceRecording {
+        DeviceRecording { pools: vec![(0, 0)], streams: vec![0], ..DeviceRecording::default() }
+    }
+
+    const PLAIN: Choice = Choice { order: Order::Address, span: Span::TrueSize, fold: true };
+
+    /// `n` segments of 100 bytes; segment i has a hole of i % 50 bytes at its end.
+    fn many(n: u64) -> State {
+        let mut state = State::default();
+        for i in 0..n {
+            let at = 1000 * i;
+            let hole = i % 50;
+            let first = state.blocks.len() as u32;
+            state.blocks.push(block(at, 100 - hole, true));
+            if hole > 0 {
+                state.blocks.push(block(at + 100 - hole, hole, false));
+            }
+            state.segments.push(segment(at, 100, false, first..state.blocks.len() as u32));
+        }
+        state
+    }
+
+    #[test]
+    fn every_segment_has_a_row_until_there_are_too_many() {
+        let few = Plan::new(&device(), &many(240), PLAIN);
+        assert_eq!((few.rows.len(), few.folded), (240, 0));
+        let folded = Plan::new(&device(), &many(2400), PLAIN);
+        assert_eq!((folded.rows.len(), folded.folded), (240, 2400));
+        assert_eq!(folded.rows.iter().map(|r| r.units.len()).sum::<usize>(), 2400);
+        assert_eq!(folded.rows.iter().map(|r| r.largest_hole).max(), Some(49), "folding keeps the largest hole");
+        let open = Plan::new(&device(), &many(2400), Choice { fold: false, ..PLAIN });
+        assert_eq!(open.rows.len(), 2400);
+        assert_eq!(open.row_of(1000 * 77 + 5), Some(77));
+        assert_eq!(folded.row_of(1000 * 77 + 5), Some(7));
+        assert_eq!(open.row_of(1000 * 77 + 500), None);
+    }
+
+    #[test]
+    fn rows_follow_the_order_asked_for() {
+        let plan = Plan::new(&device(), &many(60), Choice { order: Order::LargestHole, ..PLAIN });
+        assert!(plan.rows.windows(2).all(|w| w[0].largest_hole >= w[1].largest_hole));
+        assert_eq!(plan.groups[0].free, plan.units.iter().map(|u| u.free).sum::<u64>());
+    }
+
+    #[test]
+    fn runs_of_an_expandable_segment_share_a_row_and_leave_what_is_unmapped() {
+        let mut state = State { blocks: vec![block(0, 40, true), block(60, 40, false)], ..State::default() };
+        state.segments = vec![segment(0, 40, true, 0..1), segment(60, 40, true, 1..2)];
+        let plan = Plan::new(&device(), &state, PLAIN);
+        assert_eq!(plan.rows.len(), 1);
+        let unit = &plan.units[0];
+        assert_eq!((unit.span(), unit.reserved, unit.free, unit.segments.clone()), (100, 80, 40, 0..2));
+        state.segments.iter_mut().for_each(|s| s.is_expandable = false);
+        assert_eq!(Plan::new(&device(), &state, PLAIN).rows.len(), 2);
+    }
+
+    #[test]
+    fn wrapped_rows_cover_a_unit_once() {
+        let size = 300 * MEBIBYTE;
+        let mut state = State { blocks: vec![block(0, size, true)], ..State::default() };
+        state.segments = vec![segment(0, size, true, 0..1)];
+        let plan = Plan::new(&device(), &state, Choice { span: Span::Wrapped, ..PLAIN });
+        assert_eq!(plan.longest, 8 * MEBIBYTE);
+        assert_eq!(plan.rows.len(), 38);
+        assert!(plan.rows.windows(2).all(|w| w[0].to == w[1].from));
+        assert_eq!(plan.rows.last().map(|r| r.to), Some(size));
+        assert_eq!(natural_span(&device(), &state), Span::Wrapped);
+    }
+
+    #[test]
+    fn places_are_found_by_height() {
+        let plan = Plan::new(&device(), &many(10), PLAIN);
+        assert_eq!(Places::automatic_pitch(&plan, 441.0), 18.0);
+        assert_eq!(Places::automatic_pitch(&plan, 5.0), 3.0);
+        let places = Places::new(&plan, 8.0);
+        assert_eq!(places.height, 80.0);
+        assert_eq!(places.at(0.0), Some(0));
+        assert_eq!(places.at(79.9), Some(9));
+        assert_eq!(places.at(80.0), None);
+        assert_eq!(places.at(-1.0), None);
+        assert_eq!(places.between(8.0, 24.0), 1..3);
+        assert_eq!(places.between(900.0, 990.0), 10..10);
+    }
+
+    #[test]
+    fn an_empty_state_has_no_rows() {
+        let plan = Plan::new(&device(), &State::default(), PLAIN);
+        assert!(plan.rows.is_empty() && plan.groups.is_empty());
+        assert_eq!(Places::new(&plan, 8.0).at(0.0), None);
+    }
+}

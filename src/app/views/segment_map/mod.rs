@@ -1,0 +1,647 @@
+//! Segment map: every segment and block at the cursor, to scale, so that holes and what keeps them apart can be seen.
+
+use std::sync::Arc;
+
+use egui::{Pos2, Rect, Role, Sense, Shape, Ui, WidgetInfo, pos2};
+
+use super::{View, ViewContext, ViewInfo, ViewKind};
+use crate::analysis::{LifetimeId, NO_EVENT, State};
+use crate::app::action::Action;
+use crate::app::command::Command;
+use crate::app::jobs::Derived;
+use crate::app::selection::Item;
+use crate::app::theme::Tokens;
+use crate::app::widgets::axis::{UnitAt, byte_ticks, most_across};
+use crate::app::widgets::button::selector;
+use crate::app::widgets::field::Field;
+use crate::app::widgets::icons::Icon;
+use crate::app::widgets::mesh::Batch;
+use crate::app::widgets::pane::empty_state;
+use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
+use crate::model::{Action as EventAction, BlockState};
+use crate::units::{Address, Bytes, count, counted};
+
+mod layout;
+mod paint;
+mod runs;
+mod tip;
+
+use layout::{Choice, Order, Places, Plan, Span};
+use paint::Areas;
+use runs::{RowScale, Runs, Window};
+
+/// Registry entry.
+pub const INFO: ViewInfo = ViewInfo {
+    kind: ViewKind::SegmentMap,
+    title: "Segment map",
+    name: "segment-map",
+    about: "Every segment PyTorch has reserved at the cursor, one row each, with its blocks and holes to scale.",
+    legend: &[
+        ("colour", "a live block; the timeline's legend tells the classes"),
+        ("paler end of a block", "what rounding added to the request"),
+        ("pale with an outline", "freed, but still waiting for another stream"),
+        ("hatched", "a hole: reserved, and free for a request that fits"),
+        ("thin line", "address space of an expandable segment with no memory behind it"),
+        ("bar at the right", "the largest hole of the row; the red line is the request that failed"),
+        ("wheel", "scroll; Ctrl + wheel zooms addresses, drag pans"),
+        ("double click", "zoom to the block; on a hole or when zoomed, all addresses"),
+    ],
+    create: || Box::new(SegmentMap::default()),
+};
+
+/// Heights a row can have: automatic, then points with the gap.
+const HEIGHTS: [Option<f32>; 6] = [None, Some(3.0), Some(6.0), Some(10.0), Some(16.0), Some(28.0)];
+const HEIGHT_NAMES: [&str; 6] = ["fit", "3 px", "6 px", "10 px", "16 px", "28 px"];
+
+/// What the picture depends on.
+#[derive(Clone, Copy, PartialEq)]
+struct Key {
+    event: u32,
+    colours: (usize, usize),
+    choice: Choice,
+    window: Window,
+}
+
+/// Computed off the UI thread.
+struct Picture {
+    state: Arc<State>,
+    plan: Plan,
+    runs: Runs,
+    span: Span,
+    window: Window,
+}
+
+/// What a kept mesh was made of.
+#[derive(Clone, PartialEq)]
+struct MeshKey {
+    picture: usize,
+    pane: Rect,
+    scroll: f32,
+    pitch: f32,
+    dark: bool,
+    focus: Vec<u8>,
+    pixels_per_point: f32,
+}
+
+struct SegmentMap {
+    order: Order,
+    /// `None` until chosen: what suits the recording.
+    span: Option<Span>,
+    natural: Option<Span>,
+    height: usize,
+    zoom: PanZoom,
+    scroll: f32,
+    picture: Derived<Key, Picture>,
+    mesh: Option<(MeshKey, Shape)>,
+    search: String,
+    search_failed: Option<String>,
+    /// The selection the rows were last scrolled to.
+    shown_selection: Option<Item>,
+    wants_scroll: bool,
+    is_hovering: bool,
+    /// What the context menu is about.
+    menu: Option<Item>,
+}
+
+impl Default for SegmentMap {
+    fn default() -> Self {
+        SegmentMap {
+            order: Order::default(),
+            span: None,
+            natural: None,
+            height: 0,
+            zoom: PanZoom::new(0.0, 1.0).with_least(1e-6),
+            scroll: 0.0,
+            picture: Derived::default(),
+            mesh: None,
+            search: String::new(),
+            search_failed: None,
+            shown_selection: None,
+            wants_scroll: false,
+            is_hovering: false,
+            menu: None,
+        }
+    }
+}
+
+/// A thing under the pointer.
+struct Hit {
+    item: Item,
+    tip: Tip,
+    rect: Option<Rect>,
+}
+
+impl View for SegmentMap {
+    fn subtitle(&self, cx: &ViewContext<'_>) -> String {
+        let Some(state) = cx.state else { return String::new() };
+        subtitle(cx, state)
+    }
+
+    fn header_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let width = ui.available_width();
+        if width > 300.0 {
+            let mut chosen = Order::ALL.iter().position(|o| *o == self.order).unwrap_or(0);
+            if selector(ui, "order", &mut chosen, &Order::NAMES) {
+                self.order = Order::ALL[chosen];
+            }
+        }
+        if width > 480.0 {
+            let span = self.span();
+            let mut chosen = Span::ALL.iter().position(|s| *s == span).unwrap_or(0);
+            if selector(ui, "scale", &mut chosen, &Span::NAMES) {
+                self.span = Some(Span::ALL[chosen]);
+                self.zoom.fit();
+            }
+        }
+        if width > 620.0 && selector(ui, "rows", &mut self.height, &HEIGHT_NAMES) {
+            self.wants_scroll = true;
+        }
+        if width > 400.0 {
+            let field = Field::new("Address").hint("0x… find a block").icon(Icon::Search).small().mono().width(148.0);
+            let response = field.invalid(self.search_failed.is_some()).show(ui, &mut self.search);
+            if response.changed() {
+                self.search_failed = None;
+            }
+            if response.lost_focus() && ui.input(|i| i.key_pressed(egui::Key::Enter)) {
+                self.find(cx);
+            }
+            if let Some(sentence) = &self.search_failed {
+                response.on_hover_text(sentence);
+            }
+        }
+    }
+
+    fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let Some(state) = cx.state else {
+            return;
+        };
+        if state.blocks.is_empty() && state.segments.is_empty() {
+            nothing(ui, cx);
+            return;
+        }
+        if self.natural.is_none() {
+            self.natural = Some(layout::natural_span(cx.data.device(), state));
+        }
+        let pane = ui.available_rect_before_wrap();
+        let areas = Areas::new(pane);
+        let response = ui.allocate_rect(pane, Sense::click_and_drag());
+        response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, format!("Segment map, {}", subtitle(cx, state))));
+        if !areas.rows.is_positive() {
+            return;
+        }
+        let Some(picture) = self.compute(ui, cx, state, &areas) else { return };
+        let room = areas.rows.height();
+        let pitch = HEIGHTS[self.height].unwrap_or_else(|| Places::automatic_pitch(&picture.plan, room));
+        let places = Places::new(&picture.plan, pitch);
+        self.follow_selection(cx, &picture, &places, room);
+        let gesture = Gesture::read(&response);
+        self.act(ui, cx, &picture, &places, &areas, &gesture);
+        self.scroll = self.scroll.clamp(0.0, (places.height - room).max(0.0)).round();
+
+        self.draw(ui, cx, &picture, &places, &areas);
+        self.hover(ui, cx, &picture, &places, &areas, &gesture, &response);
+        self.context_menu(cx, &response);
+    }
+}
+
+impl SegmentMap {
+    fn span(&self) -> Span {
+        self.span.or(self.natural).unwrap_or_default()
+    }
+
+    fn find(&mut self, cx: &ViewContext<'_>) {
+        let Some(Address(address)) = Address::parse(&self.search) else {
+            self.search_failed = Some(format!("\"{}\" is not an address: write it as 0x7f1dca2b7000", self.search.trim()));
+            return;
+        };
+        let Some(state) = cx.state else { return };
+        match state.block_at(address).map(|i| state.blocks[i]) {
+            Some(block) => {
+                let item = if block.lifetime.is_some() { Item::Lifetime(block.lifetime) } else { Item::Hole(block.address) };
+                cx.actions.send(Action::Select(Some(item)));
+                self.wants_scroll = true;
+            }
+            None => {
+                self.search_failed = Some(format!("No segment holds {} at the cursor.", Address(address)));
+                cx.actions.send(Action::Notify(format!("No segment holds {} at the cursor.", Address(address))));
+            }
+        }
+    }
+
+    fn compute(&mut self, ui: &Ui, cx: &ViewContext<'_>, state: &Arc<State>, areas: &Areas) -> Option<Arc<Picture>> {
+        let span = self.span();
+        let choice = Choice { order: self.order, span, fold: HEIGHTS[self.height].is_none() };
+        let (from, to) = self.zoom.visible();
+        let pixels = (areas.rows.width() * ui.pixels_per_point()).floor().clamp(1.0, f32::from(u16::MAX - 1)) as u16;
+        let window = Window { from, to, pixels };
+        let colours = Arc::clone(cx.colours);
+        let key = Key { event: state.event, colours: (Arc::as_ptr(&colours) as usize, colours.classes.len()), choice, window };
+        let (data, state) = (Arc::clone(cx.data), Arc::clone(state));
+        let shown = self.picture.get(cx.jobs, "segment map", &key, move |_| {
+            let plan = Plan::new(data.device(), &state, choice);
+            let runs = Runs::new(&plan, &state, span, window, |id| colours.class_of(&data, id, state.event));
+            Some(Picture { state, plan, runs, span, window })
+        });
+        if !shown.is_fresh {
+            ui.request_repaint_after(std::time::Duration::from_millis(16));
+        }
+        shown.value
+    }
+
+    /// Scrolls to what another view selected.
+    fn follow_selection(&mut self, cx: &ViewContext<'_>, picture: &Picture, places: &Places, room: f32) {
+        let selected = cx.link.selected();
+        if selected == self.shown_selection && !self.wants_scroll {
+            return;
+        }
+        self.shown_selection = selected;
+        self.wants_scroll = false;
+        let Some(row) = selected.and_then(|item| address_of(cx, item)).and_then(|a| picture.plan.row_of(a)) else { return };
+        let top = places.tops[row];
+        if top < self.scroll || top + places.pitch > self.scroll + room {
+            self.scroll = top - (room - places.pitch) / 2.0;
+        }
+    }
+
+    fn act(&mut self, ui: &Ui, cx: &ViewContext<'_>, picture: &Picture, places: &Places, areas: &Areas, gesture: &Gesture) {
+        let Some(intent) = gesture.intent else { return };
+        let (from, to) = self.zoom.visible();
+        let scale = Scale::horizontal(from, to, areas.rows.x_range());
+        match intent {
+            Intent::Click(at) | Intent::CtrlClick(at) => {
+                let hit = hit(cx, picture, places, areas, self.scroll, at);
+                self.shown_selection = hit.as_ref().map(|h| h.item);
+                cx.actions.send(Action::Select(hit.map(|h| h.item)));
+            }
+            Intent::DoubleClick(at) => {
+                if !self.zoom.is_fit() {
+                    self.zoom.fit();
+                } else if let Some(Hit { rect: Some(rect), .. }) = hit(cx, picture, places, areas, self.scroll, at) {
+                    self.zoom.show_with_margin(scale.value(rect.left()), scale.value(rect.right()), 1.0);
+                }
+            }
+            Intent::Context(at) => {
+                let hit = hit(cx, picture, places, areas, self.scroll, at);
+                self.menu = hit.map(|h| h.item);
+                if self.menu.is_some() {
+                    cx.actions.send(Action::Select(self.menu));
+                    self.shown_selection = self.menu;
+                }
+            }
+            Intent::ZoomBytes { factor, at } => self.zoom.zoom(factor, scale.value(at.x)),
+            Intent::ZoomTime { .. } => self.scroll -= ui.input(|i| i.smooth_scroll_delta().y),
+            Intent::Pan(by) => {
+                self.zoom.pan(f64::from(-by.x) * scale.per_point());
+                self.scroll -= by.y;
+            }
+            Intent::Select { from, to, done: true } if (from.x - to.x).abs() >= 3.0 => {
+                self.zoom.show(scale.value(from.x), scale.value(to.x));
+            }
+            Intent::Select { .. } => {}
+        }
+    }
+
+    fn draw(&mut self, ui: &Ui, cx: &ViewContext<'_>, picture: &Arc<Picture>, places: &Places, areas: &Areas) {
+        let tokens = cx.tokens;
+        let painter = ui.painter();
+        self.axis(ui, cx, picture, areas);
+        let request = oom_at(cx, picture.state.event);
+        let served: Vec<bool> = picture
+            .plan
+            .groups
+            .iter()
+            .map(|g| request.is_some() && layout::serves(cx.data.device(), g, picture.state.event))
+            .collect();
+        paint::around(painter, tokens, &picture.plan, places, areas, self.scroll, request, &served);
+
+        let key = MeshKey {
+            picture: Arc::as_ptr(picture) as usize,
+            pane: areas.rows,
+            scroll: self.scroll,
+            pitch: places.pitch,
+            dark: tokens.dark,
+            focus: cx.link.focus_classes.clone(),
+            pixels_per_point: ui.pixels_per_point(),
+        };
+        let body = painter.with_clip_rect(areas.rows);
+        if self.mesh.as_ref().is_none_or(|(k, _)| *k != key) {
+            let shape = paint::rows(
+                &body,
+                tokens,
+                cx.colours,
+                &cx.link.focus_classes,
+                &picture.plan,
+                &picture.runs,
+                places,
+                areas,
+                self.scroll,
+            );
+            self.mesh = Some((key, shape));
+        }
+        if let Some((_, shape)) = &self.mesh {
+            body.add(shape.clone());
+        }
+        self.outlines(ui, cx, picture, places, areas);
+        scroll_bar(painter, tokens, areas, self.scroll, places.height);
+    }
+
+    fn axis(&self, ui: &Ui, cx: &ViewContext<'_>, picture: &Picture, areas: &Areas) {
+        let tokens = cx.tokens;
+        let painter = ui.painter();
+        if areas.gutter.width() >= paint::GUTTER {
+            let at = pos2(areas.gutter.right() - 8.0, areas.axis.center().y - 3.0);
+            crate::app::widgets::label::text(
+                painter,
+                at,
+                egui::Align2::RIGHT_CENTER,
+                "seg",
+                crate::app::theme::Type::Caption,
+                tokens.text3,
+            );
+        }
+        let whole = picture.plan.longest as f64;
+        let (from, to) = (picture.window.from * whole, picture.window.to * whole);
+        let most = most_across(areas.axis.width());
+        if picture.span == Span::Normalised {
+            let text = "each row: a whole segment";
+            crate::app::widgets::label::text_in(painter, areas.axis, text, crate::app::theme::Type::Caption, tokens.text3);
+        } else {
+            let scale = Scale::horizontal(from, to, areas.axis.x_range());
+            byte_ticks(from, to, most).paint_across(painter, tokens, &scale, areas.axis, UnitAt::Last);
+        }
+    }
+
+    /// The selected and the hovered block, and the mark of the selection's row.
+    fn outlines(&self, ui: &Ui, cx: &ViewContext<'_>, picture: &Picture, places: &Places, areas: &Areas) {
+        let painter = ui.painter().with_clip_rect(areas.rows.expand2(egui::vec2(4.0, 0.0)));
+        let mut batch = Batch::new(&painter);
+        if let Some(item) = cx.link.hovered.filter(|h| Some(*h) != cx.link.selected()) {
+            for (_, rect) in rects_of(cx, picture, places, areas, self.scroll, item) {
+                batch.outline(
+                    rect.expand2(egui::vec2(0.0, ((3.0 - rect.height()) / 2.0).max(0.0))),
+                    1.0,
+                    Tokens::at(cx.tokens.text1, 0.6),
+                );
+            }
+        }
+        let mut mark = None;
+        if let Some(item) = cx.link.selected() {
+            for (row, rect) in rects_of(cx, picture, places, areas, self.scroll, item) {
+                mark = mark.or(Some(row));
+                batch.selection(rect, cx.tokens.text1, cx.tokens.s1);
+            }
+            // A block that is not there at the cursor still has a place.
+            mark = mark.or_else(|| address_of(cx, item).and_then(|a| picture.plan.row_of(a)));
+        }
+        batch.paint(&painter);
+        if let Some(row) = mark {
+            let strip = areas.row(places, row, self.scroll);
+            let gutter = ui.painter().with_clip_rect(areas.gutter);
+            paint::mark(&gutter, cx.tokens, areas, strip);
+        }
+    }
+
+    fn hover(
+        &mut self,
+        ui: &Ui,
+        cx: &ViewContext<'_>,
+        picture: &Picture,
+        places: &Places,
+        areas: &Areas,
+        gesture: &Gesture,
+        response: &egui::Response,
+    ) {
+        let pointer = gesture.hover.filter(|_| !response.dragged() && response.hovered());
+        let hit = pointer.and_then(|at| hit(cx, picture, places, areas, self.scroll, at).map(|h| (at, h)));
+        match hit {
+            Some((at, hit)) => {
+                if cx.link.hovered != Some(hit.item) {
+                    cx.actions.send(Action::Hover(Some(hit.item)));
+                }
+                self.is_hovering = true;
+                if ui.input(|i| i.pointer.time_since_last_movement()) > 0.12 {
+                    hit.tip.show_at(response, response.id.with("tip"), at);
+                } else {
+                    ui.request_repaint_after(std::time::Duration::from_millis(120));
+                }
+            }
+            None if self.is_hovering => {
+                self.is_hovering = false;
+                cx.actions.send(Action::Hover(None));
+            }
+            None => {}
+        }
+    }
+
+    fn context_menu(&self, cx: &ViewContext<'_>, response: &egui::Response) {
+        let Some(item) = self.menu else { return };
+        response.context_menu(|ui| {
+            let mut entry = |text: &str, action: Action| {
+                if crate::app::widgets::button::menu_item(ui, text, None, None, true).clicked() {
+                    cx.actions.send(action);
+                    ui.close();
+                }
+            };
+            if let Some(address) = address_of(cx, item) {
+                entry("Copy address", Action::Copy(Address(address).to_string()));
+            }
+            if let Item::Lifetime(id) = item {
+                entry("Copy stack", Action::Run(Command::CopyStack));
+                entry("Zoom the timeline to its life", Action::Run(Command::FitSelection));
+                let stack = cx.data.tables.lifetimes.stack(cx.data.device(), id);
+                if stack.is_some() {
+                    entry("Select all by this stack", Action::Select(Some(Item::Stack(stack))));
+                }
+                let born = cx.data.tables.lifetimes.born(id);
+                if born != NO_EVENT {
+                    entry("Go to its allocation", Action::GoTo(born));
+                }
+                let gone = cx.data.tables.lifetimes.gone(id);
+                if gone != NO_EVENT {
+                    entry("Go to its end", Action::GoTo(gone));
+                }
+            }
+            entry("Set marker A at the cursor", Action::SetMarker(0, Some(cx.link.cursor)));
+            entry("Set marker B at the cursor", Action::SetMarker(1, Some(cx.link.cursor)));
+        });
+    }
+}
+
+/// `at the OOM · 54 segments of 20 MiB`.
+fn subtitle(cx: &ViewContext<'_>, state: &State) -> String {
+    let instant = if cx.data.device().events.is_empty() {
+        "at the end".to_owned()
+    } else if oom_at(cx, state.event).is_some() {
+        "at the OOM".to_owned()
+    } else if state.event == NO_EVENT {
+        "before the first event".to_owned()
+    } else {
+        format!("at event {}", count(u64::from(state.event)))
+    };
+    let segments = counted(state.segments.len() as u64, "segment", "segments");
+    let sizes = match state.segments.first() {
+        Some(first) if state.segments.iter().all(|s| s.size == first.size) && state.segments.len() > 1 => {
+            format!("{segments} of {}", Bytes(first.size))
+        }
+        _ => format!("{segments}, {}", Bytes(state.totals.reserved)),
+    };
+    format!("{instant} · {sizes}")
+}
+
+/// The request that failed at an event.
+fn oom_at(cx: &ViewContext<'_>, event: u32) -> Option<u64> {
+    let events = &cx.data.device().events;
+    (events.action.get(event as usize) == Some(&EventAction::Oom)).then(|| events.size[event as usize])
+}
+
+/// Where a thing is, when it has an address.
+fn address_of(cx: &ViewContext<'_>, item: Item) -> Option<u64> {
+    match item {
+        Item::Lifetime(id) => cx.data.tables.lifetimes.get(cx.data.device(), id).map(|l| l.address),
+        Item::Segment(address) | Item::Hole(address) => Some(address),
+        Item::Event(event) => {
+            let id = cx.data.tables.lifetimes.of_event(event);
+            cx.data.tables.lifetimes.get(cx.data.device(), id).map(|l| l.address)
+        }
+        Item::Stack(_) | Item::Annotation(_) => None,
+    }
+}
+
+/// The rectangles of a thing as it is in the picture: one a row it touches.
+fn rects_of(
+    cx: &ViewContext<'_>,
+    picture: &Picture,
+    places: &Places,
+    areas: &Areas,
+    scroll: f32,
+    item: Item,
+) -> Vec<(usize, Rect)> {
+    let state = &picture.state;
+    let (from, to) = match item {
+        Item::Lifetime(_) | Item::Event(_) => {
+            let id = match item {
+                Item::Event(event) => cx.data.tables.lifetimes.of_event(event),
+                Item::Lifetime(id) => id,
+                _ => LifetimeId::NONE,
+            };
+            let Some(block) = address_of(cx, Item::Lifetime(id)).and_then(|a| state.block_at(a)).map(|i| state.blocks[i]) else {
+                return Vec::new();
+            };
+            if block.lifetime != id {
+                return Vec::new();
+            }
+            (block.address, block.address + block.size)
+        }
+        Item::Hole(address) => match state.block_at(address).map(|i| state.blocks[i]) {
+            Some(block) if block.state == BlockState::Inactive => (block.address, block.address + block.size),
+            _ => return Vec::new(),
+        },
+        Item::Segment(address) => match state.segment_at(address).map(|i| &state.segments[i]) {
+            Some(segment) => (segment.address, segment.address + segment.size),
+            None => return Vec::new(),
+        },
+        Item::Stack(_) | Item::Annotation(_) => return Vec::new(),
+    };
+    rows_with(picture, from, to)
+        .filter_map(|(row, from, to)| Some((row, part_rect(picture, places, areas, scroll, row, from, to)?)))
+        .collect()
+}
+
+/// The rows that show some of an address range, with the part of it each shows as offsets in its unit.
+fn rows_with(picture: &Picture, from: u64, to: u64) -> impl Iterator<Item = (usize, u64, u64)> {
+    picture.plan.rows.iter().enumerate().filter_map(move |(i, row)| {
+        picture.plan.units_of(row).find_map(|unit| {
+            let a = from.max(unit.address + row.from);
+            let b = to.min(unit.address + row.to);
+            (a < b).then(|| (i, a - unit.address, b - unit.address))
+        })
+    })
+}
+
+/// Where a part of a row lies; `None` outside what is seen.
+fn part_rect(picture: &Picture, places: &Places, areas: &Areas, scroll: f32, row: usize, from: u64, to: u64) -> Option<Rect> {
+    let strip = areas.row(places, row, scroll);
+    let scale = RowScale::new(&picture.plan, picture.plan.rows.get(row)?, picture.span, picture.window);
+    let points = f64::from(areas.rows.width()) / f64::from(picture.window.pixels.max(1));
+    let (a, b) = (scale.pixel(from), scale.pixel(to));
+    if (b <= 0.0 || a >= f64::from(picture.window.pixels)) || !strip.intersects(areas.rows) {
+        return None;
+    }
+    let left = strip.left() + (a.round() * points) as f32;
+    let right = strip.left() + (b.round().max(a.round() + 1.0) * points) as f32;
+    Some(Rect::from_min_max(pos2(left, strip.top()), pos2(right, strip.bottom())))
+}
+
+/// What is under a point: the block or hole in a row, the segment in the gutter or at the bars.
+fn hit(cx: &ViewContext<'_>, picture: &Picture, places: &Places, areas: &Areas, scroll: f32, at: Pos2) -> Option<Hit> {
+    if !areas.rows.y_range().contains(at.y) {
+        return None;
+    }
+    let index = places.at(at.y - areas.rows.top() + scroll)?;
+    let row = picture.plan.rows.get(index)?;
+    let unit = picture.plan.unit(row)?;
+    let state = &picture.state;
+    if !areas.rows.x_range().contains(at.x) {
+        let segment = state.segments.get(unit.segments.start as usize)?;
+        let tip = tip::segment(cx, picture, row, segment);
+        return Some(Hit { item: Item::Segment(segment.address), tip, rect: None });
+    }
+    let scale = RowScale::new(&picture.plan, row, picture.span, picture.window);
+    let pixel = f64::from(at.x - areas.rows.left()) * f64::from(picture.window.pixels) / f64::from(areas.rows.width());
+    let offset = scale.offset(pixel)?.min(row.to.checked_sub(1)?).max(row.from);
+    if scale.offset(pixel - 1.0).unwrap_or(0) >= row.to {
+        return None;
+    }
+    // A block thinner than a pixel is still found: the first that this pixel shows.
+    let address = unit.address + offset;
+    let block = state.block_at(address).map(|i| nearest_live(state, i, scale.per_pixel(), address)).map(|i| state.blocks[i])?;
+    let item = if block.lifetime.is_some() { Item::Lifetime(block.lifetime) } else { Item::Hole(block.address) };
+    let from = block.address.max(unit.address + row.from) - unit.address;
+    let to = (block.address + block.size).min(unit.address + row.to).saturating_sub(unit.address);
+    let rect = part_rect(picture, places, areas, scroll, index, from, to);
+    Some(Hit { item, tip: tip::block(cx, picture, row, &block), rect })
+}
+
+/// When the pixel under the pointer shows a live block thinner than itself, that one, not the hole beside it.
+fn nearest_live(state: &State, at: usize, per_pixel: f64, address: u64) -> usize {
+    let is_near = |i: usize| {
+        let b = &state.blocks[i];
+        let distance = if b.address > address { b.address - address } else { address.saturating_sub(b.address + b.size) };
+        b.lifetime.is_some() && (b.size as f64) < per_pixel && (distance as f64) < per_pixel
+    };
+    if state.blocks[at].lifetime.is_some() {
+        return at;
+    }
+    [at.checked_sub(1), Some(at + 1)]
+        .into_iter()
+        .flatten()
+        .filter(|&i| i < state.blocks.len())
+        .find(|&i| is_near(i))
+        .unwrap_or(at)
+}
+
+fn scroll_bar(painter: &egui::Painter, tokens: &Tokens, areas: &Areas, scroll: f32, height: f32) {
+    let room = areas.rows.height();
+    if height <= room + 0.5 {
+        return;
+    }
+    let right = painter.clip_rect().right() - 3.0;
+    let length = (room * room / height).max(24.0);
+    let top = areas.rows.top() + (room - length) * scroll / (height - room);
+    let bar = Rect::from_min_max(pos2(right - 4.0, top), pos2(right, top + length));
+    painter.rect_filled(bar, 2, tokens.line2);
+}
+
+fn nothing(ui: &mut Ui, cx: &ViewContext<'_>) {
+    let device = cx.data.device();
+    if device.has_final_state || !device.events.is_empty() {
+        empty_state(ui, "Nothing is reserved at the cursor. Move it to an event after the first allocation.", None);
+    } else {
+        empty_state(
+            ui,
+            "This recording has no segments. A memory snapshot records them:",
+            Some("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")"),
+        );
+    }
+}

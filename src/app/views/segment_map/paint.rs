@@ -1,0 +1,232 @@
+//! The segment map's picture: rows as one mesh, and what lies over them.
+
+use egui::{Align2, Color32, Painter, Rangef, Rect, Shape, pos2};
+
+use super::layout::{Places, Plan};
+use super::runs::{Kind, Run, Runs};
+use crate::app::colours::Colours;
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::label;
+use crate::app::widgets::mesh::{Batch, DASH_LIMIT};
+use crate::units::{Bytes, counted};
+
+/// Where the parts of the map lie on screen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Areas {
+    /// Row numbers.
+    pub gutter: Rect,
+    /// Blocks, below the axis.
+    pub rows: Rect,
+    /// The axis over the rows.
+    pub axis: Rect,
+    /// Bars of the largest hole; not positive when there is no room.
+    pub bars: Rect,
+}
+
+/// Height of the axis strip.
+pub const AXIS: f32 = 20.0;
+/// Width of the gutter.
+pub const GUTTER: f32 = 36.0;
+
+impl Areas {
+    /// Divides a pane. The bars go first, then the gutter, when it gets narrow.
+    #[must_use]
+    pub fn new(pane: Rect) -> Self {
+        let gutter = if pane.width() >= 160.0 { GUTTER } else { 8.0 };
+        let bars = if pane.width() >= 300.0 { (pane.width() * 0.17).clamp(60.0, 110.0) } else { 0.0 };
+        let gap = if bars > 0.0 { 28.0 } else { 0.0 };
+        let top = pane.top() + AXIS;
+        let left = pane.left() + gutter;
+        let right = (pane.right() - 12.0 - bars - gap).max(left + 8.0);
+        Areas {
+            gutter: Rect::from_min_max(pos2(pane.left(), top), pos2(left, pane.bottom())),
+            rows: Rect::from_min_max(pos2(left, top), pos2(right, pane.bottom())),
+            axis: Rect::from_min_max(pos2(left, pane.top()), pos2(right, top)),
+            bars: Rect::from_min_max(pos2(right + gap, top), pos2(right + gap + bars, pane.bottom())),
+        }
+    }
+
+    /// The rectangle of a row's blocks.
+    #[must_use]
+    pub fn row(&self, places: &Places, row: usize, scroll: f32) -> Rect {
+        let top = self.rows.top() - scroll + places.tops.get(row).copied().unwrap_or(0.0);
+        let gap = if places.pitch > 3.0 { 1.0 } else { 0.0 };
+        Rect::from_min_max(pos2(self.rows.left(), top), pos2(self.rows.right(), top + places.pitch - gap))
+    }
+}
+
+/// The blocks of the visible rows as one mesh.
+#[must_use]
+pub fn rows(
+    painter: &Painter,
+    tokens: &Tokens,
+    colours: &Colours,
+    focus: &[u8],
+    plan: &Plan,
+    runs: &Runs,
+    places: &Places,
+    areas: &Areas,
+    scroll: f32,
+) -> Shape {
+    let mut batch = Batch::new(painter).hatch_origin(areas.rows.min);
+    let px = batch.pixel();
+    let dim = |class: u8, colour: Color32| {
+        if focus.is_empty() || focus.contains(&class) { colour } else { Tokens::over(colour, tokens.s1, 0.25) }
+    };
+    for row in places.between(scroll, scroll + areas.rows.height()) {
+        let strip = areas.row(places, row, scroll);
+        let last = plan.rows.get(row).map_or(0, |r| r.units.len());
+        for run in runs.of(row) {
+            let rect = run_rect(run, strip, px, last == 1);
+            match run.kind {
+                Kind::Live(class) => batch.rect_at_least_a_pixel(rect, dim(class, colours.colour(class, tokens))),
+                Kind::Rounding(class) => {
+                    let colour = Tokens::over(dim(class, colours.colour(class, tokens)), tokens.s1, 0.5);
+                    batch.rect_at_least_a_pixel(rect, colour);
+                }
+                Kind::Pending(class) => {
+                    let colour = dim(class, colours.colour(class, tokens));
+                    batch.rect(rect, Tokens::over(colour, tokens.s1, 0.35));
+                    if rect.width() >= 4.0 && rect.height() >= 4.0 {
+                        batch.outline(rect, 1.0, colour);
+                    }
+                }
+                Kind::Hole => {
+                    batch.rect(rect, tokens.s1);
+                    batch.hatch(rect, tokens.hatch);
+                }
+                Kind::Unmapped => batch.hline(rect.x_range(), rect.center().y, 1.0, tokens.line2),
+            }
+        }
+    }
+    batch.into_shape()
+}
+
+/// Where a run lies in its row; a pixel is left free after each block of three pixels or more.
+fn run_rect(run: &Run, strip: Rect, px: f32, gaps: bool) -> Rect {
+    let left = strip.left() + f32::from(run.from) * px;
+    let mut right = strip.left() + f32::from(run.to) * px;
+    if gaps && run.ends && right - left >= 3.0 {
+        right -= 1.0;
+    }
+    Rect::from_min_max(pos2(left, strip.top()), pos2(right, strip.bottom()))
+}
+
+/// Row numbers, group headers, the bars of the largest holes and the failed request.
+pub fn around(
+    painter: &Painter,
+    tokens: &Tokens,
+    plan: &Plan,
+    places: &Places,
+    areas: &Areas,
+    scroll: f32,
+    request: Option<u64>,
+    served: &[bool],
+) {
+    let visible = places.between(scroll, scroll + areas.rows.height());
+    let body = painter.with_clip_rect(Rect::from_min_max(
+        pos2(areas.gutter.left(), areas.rows.top()),
+        pos2(painter.clip_rect().right(), areas.rows.bottom()),
+    ));
+    let mut batch = Batch::new(painter);
+    let largest = plan.rows.iter().map(|r| r.largest_hole).max().unwrap_or(0);
+    // The request ends at 85 % of the bars, as long as no hole is longer.
+    let full = match request {
+        Some(size) => (size as f64 / 0.85).max(largest as f64),
+        None => largest as f64,
+    }
+    .max(1.0);
+    let bar_end = |bytes: u64| areas.bars.left() + (bytes as f64 / full) as f32 * areas.bars.width();
+    let every = ((64.0 / places.pitch).ceil() as usize).max(1);
+    let mut last_label = f32::NEG_INFINITY;
+    for row in visible.clone() {
+        let strip = areas.row(places, row, scroll);
+        let shown = &plan.rows[row];
+        if areas.gutter.width() >= GUTTER {
+            let first_of_group = row == 0 || plan.rows[row - 1].group != shown.group;
+            let number = row - plan.rows.partition_point(|r| r.group < shown.group);
+            let is_due = if places.pitch >= 15.0 { true } else { number.is_multiple_of(every) };
+            if (is_due || first_of_group) && strip.center().y - last_label >= 12.0 {
+                last_label = strip.center().y;
+                let at = pos2(areas.gutter.right() - 8.0, strip.center().y);
+                label::text(&body, at, Align2::RIGHT_CENTER, &row_label(plan, row), Type::Mono, tokens.text3);
+            }
+        }
+        if areas.bars.is_positive() && shown.largest_hole > 0 {
+            let height = (strip.height() * 0.6).clamp(1.0, 8.0);
+            let bar = Rect::from_min_max(
+                pos2(areas.bars.left(), strip.center().y - height / 2.0),
+                pos2(bar_end(shown.largest_hole).max(areas.bars.left() + 1.0), strip.center().y + height / 2.0),
+            );
+            let clip = Rangef::new(areas.rows.top(), areas.rows.bottom());
+            let bar = bar.intersect(Rect::from_x_y_ranges(bar.x_range(), clip));
+            batch.rect(bar, tokens.text3);
+        }
+    }
+    if let Some(size) = request
+        && areas.bars.is_positive()
+    {
+        for row in visible {
+            let strip = areas.row(places, row, scroll);
+            if served.get(plan.rows[row].group as usize) == Some(&true) {
+                let y = Rangef::new(strip.top().max(areas.rows.top()), (strip.top() + places.pitch).min(areas.rows.bottom()));
+                batch.dashed_vline(bar_end(size), y, 1.0, DASH_LIMIT, tokens.red);
+            }
+        }
+    }
+    batch.paint(painter);
+    if areas.bars.is_positive() {
+        let strip = Rect::from_min_max(pos2(areas.bars.left(), areas.axis.top()), pos2(areas.bars.right(), areas.axis.bottom()));
+        match request {
+            Some(size) => {
+                let figure = label::text_in_right(painter, strip, &Bytes(size).mebibytes(), Type::Mono, tokens.red);
+                let rest = Rect::from_min_max(strip.min, pos2(figure.left() - 6.0, strip.bottom()));
+                label::text_in(painter, rest, "largest hole", Type::Caption, tokens.text3);
+            }
+            None => {
+                label::text_in(painter, strip, "largest hole", Type::Caption, tokens.text3);
+            }
+        }
+    }
+    for &(top, group) in &places.headers {
+        let y = areas.rows.top() - scroll + top;
+        let rect = Rect::from_min_max(
+            pos2(areas.gutter.left() + 12.0, y),
+            pos2(areas.bars.right().max(areas.rows.right()), y + super::layout::GROUP_HEIGHT),
+        );
+        if rect.bottom() < areas.rows.top() || rect.top() > areas.rows.bottom() {
+            continue;
+        }
+        let Some(group) = plan.groups.get(group as usize) else { continue };
+        let figures = if group.is_reserved {
+            format!(
+                "{}, {}, {} free",
+                counted(u64::from(group.segments), "segment", "segments"),
+                Bytes(group.reserved),
+                Bytes(group.free)
+            )
+        } else {
+            String::new()
+        };
+        let covered = label::text_in_right(&body, rect, &figures, Type::Mono, tokens.text2);
+        let rest = Rect::from_min_max(rect.min, pos2(covered.left() - 12.0, rect.bottom()));
+        label::text_in(&body, rest, &group.name, Type::Strong, tokens.text1);
+    }
+}
+
+/// What the gutter says of a row: the number of its segment by address.
+fn row_label(plan: &Plan, row: usize) -> String {
+    let shown = &plan.rows[row];
+    plan.unit(shown)
+        .map_or_else(String::new, |u| if u.segments.is_empty() { String::new() } else { u.segments.start.to_string() })
+}
+
+/// The 3 px mark of the selection in the gutter.
+pub fn mark(painter: &Painter, tokens: &Tokens, areas: &Areas, strip: Rect) {
+    let grow = ((5.0 - strip.height()) / 2.0).max(0.0);
+    let rect = Rect::from_min_max(
+        pos2(areas.gutter.right() - 6.0, strip.top() - grow),
+        pos2(areas.gutter.right() - 3.0, strip.bottom() + grow),
+    );
+    painter.rect_filled(rect, 0, tokens.accent);
+}

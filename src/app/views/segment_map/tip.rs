@@ -1,0 +1,67 @@
+//! What the segment map says of a thing under the pointer.
+
+use super::Picture;
+use super::layout::Row;
+use crate::analysis::{BlockAt, SegmentAt};
+use crate::app::views::ViewContext;
+use crate::app::widgets::tooltip::Tip;
+use crate::model::BlockState;
+use crate::units::{Address, Bytes, count, counted};
+
+/// A block or a hole.
+pub fn block(cx: &ViewContext<'_>, picture: &Picture, row: &Row, block: &BlockAt) -> Tip {
+    let mut tip = if block.lifetime.is_some() {
+        let device = cx.data.device();
+        let stack = cx.data.tables.lifetimes.stack(device, block.lifetime);
+        let place = if stack.is_some() { cx.data.names.of_stack(stack) } else { crate::analysis::NO_STACK };
+        Tip::new(Bytes(block.size).to_string())
+            .place(place)
+            .swatch(cx.colours.of(cx.data, block.lifetime, picture.state.event, cx.tokens))
+            .row("address", Address(block.address).to_string())
+            .row("requested", Bytes(block.requested).to_string())
+    } else {
+        Tip::new(format!("Hole of {}", Bytes(block.size))).row("address", Address(block.address).to_string())
+    };
+    if block.lifetime.is_some() && block.size > block.requested && block.requested > 0 {
+        tip = tip.row("rounding", Bytes(block.size - block.requested).to_string());
+    }
+    if let Some(index) = picture.state.segment_at(block.address) {
+        let segment = &picture.state.segments[index];
+        tip = tip.row("segment", format!("{} of {}", count(index as u64), count(picture.state.segments.len() as u64)));
+        tip = tip.row("offset", Bytes(block.address - segment.address).to_string());
+    }
+    if block.state == BlockState::PendingFree {
+        tip = tip.note("Freed, but another stream may still use it: its memory is not reusable yet.");
+    } else if row.units.len() > 1 {
+        tip = tip.note(folded(row));
+    }
+    tip
+}
+
+/// A segment.
+pub fn segment(cx: &ViewContext<'_>, picture: &Picture, row: &Row, segment: &SegmentAt) -> Tip {
+    let blocks = picture.state.blocks_of(segment);
+    let holes = blocks.iter().filter(|b| b.state == BlockState::Inactive);
+    let (free, largest) = holes.clone().fold((0, 0), |(sum, max), b| (sum + b.size, b.size.max(max)));
+    let holes = holes.count();
+    let title = if segment.is_expandable { "Expandable segment" } else { "Segment" };
+    let mut tip = Tip::new(format!("{title} of {}", Bytes(segment.size)))
+        .row("address", Address(segment.address).to_string())
+        .row("blocks", count((blocks.len() - holes) as u64))
+        .row("free", format!("{} in {}", Bytes(free), counted(holes as u64, "hole", "holes")))
+        .row("largest hole", Bytes(largest).to_string());
+    if let Some(request) = super::oom_at(cx, picture.state.event) {
+        tip = tip.red_row("the request", Bytes(request).to_string());
+    }
+    if row.units.len() > 1 {
+        tip = tip.note(folded(row));
+    }
+    tip
+}
+
+fn folded(row: &Row) -> String {
+    format!(
+        "{} of this size are folded into this row; it shows what most of them have, and keeps the largest hole.",
+        counted(row.units.len() as u64, "segment", "segments")
+    )
+}

@@ -21,6 +21,8 @@ pub enum Type {
     Title,
     /// The verdict sentence, first lines of Welcome. 13 / 20.
     Lead,
+    /// Titles of the ways to start. Inter 500, 13 / 20.
+    LeadStrong,
     /// One per pane at most: the verdict, a block's size, the change. Inter 600, 22 / 28.
     Display,
     /// Numbers, axes, status bar, locations, code. JetBrains Mono 11 / 16.
@@ -44,6 +46,7 @@ impl Type {
             Self::Strong => FontId::new(12.0, fonts::medium()),
             Self::Title => FontId::new(12.0, fonts::semibold()),
             Self::Lead => FontId::new(13.0, fonts::regular()),
+            Self::LeadStrong => FontId::new(13.0, fonts::medium()),
             Self::Display => FontId::new(22.0, fonts::semibold()),
             Self::Mono => FontId::new(11.0, fonts::mono()),
             Self::MonoStrong => FontId::new(12.0, fonts::mono()),
@@ -56,7 +59,7 @@ impl Type {
     #[must_use]
     pub fn line(self) -> f32 {
         match self {
-            Self::Lead => 20.0,
+            Self::Lead | Self::LeadStrong => 20.0,
             Self::Display => 28.0,
             Self::Key | Self::Flag => 14.0,
             _ => 16.0,
@@ -146,7 +149,7 @@ mod tests {
     #[test]
     fn nothing_but_keys_and_the_flag_goes_under_11_px() {
         use Type::*;
-        for kind in [Caption, Column, Body, Strong, Title, Lead, Display, Mono, MonoStrong] {
+        for kind in [Caption, Column, Body, Strong, Title, Lead, LeadStrong, Display, Mono, MonoStrong] {
             assert!(kind.font().size >= 11.0 && kind.line() >= kind.font().size);
         }
         assert_eq!(Key.font().size, 10.0);

@@ -2,6 +2,7 @@
 
 use super::text;
 use super::tokens::Tokens;
+use egui::epaint::FontColorTransferFunction;
 use egui::style::{NumericColorSpace, ScrollStyle, TextCursorStyle, WidgetVisuals};
 use egui::{CornerRadius, Margin, Shadow, Stroke, Theme, Visuals, vec2};
 
@@ -71,6 +72,10 @@ pub fn visuals(theme: Theme) -> Visuals {
     v.widgets.active = widget(t.s4, Stroke::new(1.0, t.accent), t.text1);
     v.widgets.open = widget(t.s4, Stroke::NONE, t.text1);
     v.text_cursor = TextCursorStyle { stroke: Stroke::new(1.5, t.accent), ..v.text_cursor };
+    if t.dark {
+        // egui's own function for dark themes makes Inter a weight heavier than it is drawn; this keeps 400, 500 and 600 apart.
+        v.text_options.color_transfer_function = FontColorTransferFunction::Gamma(0.8);
+    }
     v.striped = false;
     v.indent_has_left_vline = false;
     v.numeric_color_space = NumericColorSpace::GammaByte;

@@ -211,11 +211,11 @@ fn start_row(ui: &mut Ui, entry: &StartEntry, first: bool) -> Response {
         }
         (false, false) => {}
     }
-    let mut line = Rect::from_min_size(rect.min + vec2(0.0, 12.0), vec2(rect.width(), 16.0));
+    let mut line = Rect::from_min_size(rect.min + vec2(0.0, 10.0), vec2(rect.width(), 20.0));
     if !entry.shortcut.is_empty() {
         line.max.x = paint_key_cap(p, t, line.right_center() - vec2(0.0, 1.0), &entry.shortcut).left() - 8.0;
     }
-    label::text_in(p, line, &entry.title, Type::Strong, if first { t.accent } else { t.text1 });
+    label::text_in(p, line, &entry.title, Type::LeadStrong, if first { t.accent } else { t.text1 });
     p.galley(rect.min + vec2(0.0, 31.0), text, t.text2);
     focus_ring(ui, &response, RADIUS_CONTROL);
     response.on_hover_cursor(egui::CursorIcon::PointingHand)

@@ -3,9 +3,14 @@
 //! [`DeviceTables`] is the base every view and report stands on: one row an allocation ([`Lifetimes`]), the segments and
 //! blocks at any event ([`StateIndex`]), and the four memory curves ([`Curves`]).
 
+pub mod accounting;
 pub mod curves;
+pub mod diff;
 pub mod explain;
+pub mod findings;
+pub mod flame;
 pub mod fragmentation;
+pub mod leaks;
 pub mod lifetimes;
 pub mod naming;
 pub mod oom;
@@ -13,6 +18,7 @@ mod placement;
 mod pyramid;
 mod runs;
 pub mod state;
+pub mod steps;
 pub mod strata;
 pub mod tables;
 #[cfg(test)]

@@ -1,0 +1,144 @@
+//! The whole card accounted for: from its total to the last byte a tensor asked for, at one instant.
+
+use super::State;
+use crate::model::{BlockState, DeviceRecording, Sample};
+
+/// What a part of the waterfall is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// Kept by the driver.
+    Driver,
+    /// Held by other processes.
+    OtherProcesses,
+    /// This process outside PyTorch's allocator: context, kernels, libraries.
+    OutsidePytorch,
+    /// Whole free segments: what `empty_cache` gives back.
+    CachedWhole,
+    /// Free memory in segments that hold live blocks: what `empty_cache` can not give back.
+    CachedPinned,
+    /// Freed by the program, waiting for another stream.
+    PendingFree,
+    /// Blocks larger than what was asked for.
+    Rounding,
+    /// What tensors asked for.
+    Requested,
+    /// Free on the device.
+    DeviceFree,
+}
+
+impl Part {
+    /// Its name in a row.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Part::Driver => "driver",
+            Part::OtherProcesses => "other processes",
+            Part::OutsidePytorch => "outside PyTorch",
+            Part::CachedWhole => "cached, whole segments",
+            Part::CachedPinned => "cached, pinned by live blocks",
+            Part::PendingFree => "freed, waiting for a stream",
+            Part::Rounding => "lost to rounding",
+            Part::Requested => "tensors",
+            Part::DeviceFree => "free on the device",
+        }
+    }
+
+    /// What it means for the user.
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        match self {
+            Part::Driver => "Reserved by the NVIDIA driver; nobody can use it.",
+            Part::OtherProcesses => "Used by other programs on this device.",
+            Part::OutsidePytorch => {
+                "CUDA context, kernels, cuBLAS, cuDNN and NCCL: nvidia-smi counts it, memory_allocated and memory_reserved do not."
+            }
+            Part::CachedWhole => {
+                "PyTorch keeps whole free segments for reuse. torch.cuda.empty_cache() gives exactly these back."
+            }
+            Part::CachedPinned => "Holes between live blocks. PyTorch can reuse them; empty_cache() can not give them back.",
+            Part::PendingFree => "Freed by the program, but another stream may still use it (record_stream).",
+            Part::Rounding => "The difference between blocks and what was asked for.",
+            Part::Requested => "What live tensors asked for.",
+            Part::DeviceFree => "Nobody uses it.",
+        }
+    }
+}
+
+/// One row of the waterfall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Which.
+    pub part: Part,
+    /// Bytes; `None` where the source can not tell.
+    pub bytes: Option<u64>,
+}
+
+/// The waterfall of one instant. The known parts of PyTorch add up to `reserved`, to the byte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waterfall {
+    /// The card's total, when known.
+    pub total: Option<u64>,
+    /// What PyTorch reserved.
+    pub reserved: u64,
+    /// The rows, from the card down to the tensors.
+    pub rows: Vec<Row>,
+}
+
+/// Accounts for a state; the sample nearest in time tells what is outside PyTorch.
+#[must_use]
+pub fn account(device: &DeviceRecording, state: &State) -> Waterfall {
+    let mut whole = 0;
+    let mut pinned = 0;
+    let (mut pending, mut live, mut requested) = (0, 0, 0);
+    for segment in &state.segments {
+        let blocks = state.blocks_of(segment);
+        let free: u64 = blocks.iter().filter(|b| b.state == BlockState::Inactive).map(|b| b.size).sum();
+        if free == segment.size {
+            whole += free;
+        } else {
+            pinned += free;
+        }
+    }
+    for block in &state.blocks {
+        match block.state {
+            BlockState::PendingFree => pending += block.size,
+            BlockState::Active => {
+                live += block.size;
+                requested += block.requested.min(block.size);
+            }
+            BlockState::Inactive => {}
+        }
+    }
+    let sample = nearest_sample(device, state.event);
+    let reserved = state.totals.reserved;
+    let outside = sample.and_then(|s| s.process).map(|p| p.saturating_sub(reserved));
+    let total = device.capacity;
+    let used = sample.and_then(|s| s.used);
+    let free = total.zip(used).map(|(t, u)| t.saturating_sub(u));
+    let row = |part, bytes| Row { part, bytes };
+    Waterfall {
+        total,
+        reserved,
+        rows: vec![
+            row(Part::DeviceFree, free),
+            row(Part::Driver, sample.and_then(|s| s.driver)),
+            row(Part::OtherProcesses, sample.and_then(|s| s.others)),
+            row(Part::OutsidePytorch, outside),
+            row(Part::CachedWhole, Some(whole)),
+            row(Part::CachedPinned, Some(pinned)),
+            row(Part::PendingFree, Some(pending)),
+            row(Part::Rounding, Some(live - requested)),
+            row(Part::Requested, Some(requested)),
+        ],
+    }
+}
+
+fn nearest_sample(device: &DeviceRecording, event: u32) -> Option<&Sample> {
+    let samples = &device.samples;
+    let Some(&time) = device.events.time_us.get(event as usize) else { return samples.last() };
+    let after = samples.partition_point(|s| s.time_us < time);
+    match (after.checked_sub(1).map(|i| &samples[i]), samples.get(after)) {
+        (Some(a), Some(b)) => Some(if time - a.time_us <= b.time_us - time { a } else { b }),
+        (a, b) => a.or(b),
+    }
+}

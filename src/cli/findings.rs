@@ -1,0 +1,56 @@
+//! `vramscope findings FILE`: what is wrong with a recording, each with its numbers and its remedy.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::analysis::findings::{Class, diagnose};
+use crate::analysis::{DeviceTables, StackNames};
+use crate::formats;
+use crate::model::Progress;
+use crate::units::Bytes;
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// One sentence when the file can not be opened.
+pub fn run(path: &Path, json: bool) -> Result<String, String> {
+    let progress = Progress::new();
+    let recording = formats::open(path, &progress).map_err(|e| e.to_string())?;
+    let names = StackNames::of(&recording.stacks);
+    let mut entries = Vec::new();
+    let mut out = String::new();
+    for device in &recording.devices {
+        let tables = DeviceTables::build(device, &progress).map_err(|e| e.to_string())?;
+        let found = diagnose(&recording, device, &tables, &names, &progress).map_err(|e| e.to_string())?;
+        for f in &found.findings {
+            let class = match f.class {
+                Class::OutOfMemory => "out_of_memory",
+                Class::Leak => "leak",
+                Class::Structure => "structure",
+                Class::Peak => "peak",
+                Class::Hygiene => "hygiene",
+            };
+            entries.push(json!({
+                "device": device.id.index, "rule": f.rule, "class": class, "title": f.title, "bytes": f.bytes, "sentence": f.sentence,
+                "evidence": f.evidence.iter().map(|e| json!({"label": e.label, "value": e.value})).collect::<Vec<_>>(),
+                "event": f.place.event, "remedy": f.remedy, "advice": f.advice, "verify": f.verify,
+            }));
+            // Writing to a String can not fail.
+            let _ = writeln!(out, "{} ({}, {})", f.title, device.id, Bytes(f.bytes));
+            let _ = writeln!(out, "  {}", f.sentence);
+            if let Some(remedy) = &f.remedy {
+                let _ = writeln!(out, "  Try: {remedy}");
+            }
+            let _ = writeln!(out, "  {}\n  Check: {}\n", f.advice, f.verify);
+        }
+    }
+    if json {
+        return serde_json::to_string_pretty(&json!({ "findings": entries })).map_err(|e| e.to_string());
+    }
+    if entries.is_empty() {
+        let _ = writeln!(out, "{}: nothing to report.", recording.source.name);
+    }
+    Ok(out)
+}

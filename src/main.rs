@@ -1,32 +1,77 @@
-//! The `vramscope` program.
+//! The `vramscope` program: reads the command line, opens the window or prints a report, and says how it went.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-fn main() -> ExitCode {
-    let mut args = std::env::args_os().skip(1).peekable();
-    if args.peek().is_some_and(|a| a == "screenshot") {
-        let _ = args.next();
-        let rest: Vec<_> = args.collect();
-        let shot = vramscope::app::Screenshot {
-            file: rest.first().map(Into::into),
-            view: rest.get(2).map(|v| v.to_string_lossy().into_owned()).unwrap_or_default(),
-            size: (1600, 1000),
-            dark: true,
-            event: None,
-            device: None,
-            out: rest.last().map(Into::into).unwrap_or_default(),
-        };
-        return report(vramscope::app::screenshot(shot));
-    }
-    report(vramscope::app::run(vramscope::app::RunOptions { files: args.map(Into::into).collect() }))
-}
+use clap::Parser;
+use vramscope::cli;
+use vramscope::cli::args::{Args, Command, ScreenshotArgs};
 
-fn report(result: Result<(), String>) -> ExitCode {
+/// The file or the machine does not allow it.
+const NOT_POSSIBLE: u8 = 1;
+/// The command line can not be understood.
+const WRONG_USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(answer) => {
+            // Help and version are answers too; a closed pipe is no reason to complain.
+            let _ = answer.print();
+            return if answer.use_stderr() { ExitCode::from(WRONG_USAGE) } else { ExitCode::SUCCESS };
+        }
+    };
+    let result = match args.command {
+        None => open_window(args.files),
+        Some(Command::Screenshot(shot)) => draw_picture(shot),
+        Some(command) => cli::run(command),
+    };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(sentence) => {
-            eprintln!("{sentence}");
-            ExitCode::FAILURE
+            complain(&sentence);
+            ExitCode::from(NOT_POSSIBLE)
         }
     }
+}
+
+/// The one place that writes to standard error.
+#[allow(clippy::print_stderr)]
+fn complain(sentence: &str) {
+    for line in sentence.lines() {
+        eprintln!("vramscope: {line}");
+    }
+}
+
+#[cfg(feature = "gui")]
+fn open_window(files: Vec<PathBuf>) -> Result<(), String> {
+    vramscope::app::run(vramscope::app::RunOptions { files })
+}
+
+#[cfg(feature = "gui")]
+fn draw_picture(mut shot: ScreenshotArgs) -> Result<(), String> {
+    let out = shot.paths.pop().unwrap_or_default();
+    vramscope::app::screenshot(vramscope::app::Screenshot {
+        file: shot.paths.pop(),
+        view: shot.view,
+        size: shot.size,
+        dark: shot.theme == cli::args::Theme::Dark,
+        event: shot.event,
+        device: shot.device,
+        out,
+    })
+}
+
+#[cfg(not(feature = "gui"))]
+const NO_WINDOW: &str =
+    "this build has no window (it was built without the feature gui); the text commands work, see vramscope --help";
+
+#[cfg(not(feature = "gui"))]
+fn open_window(_files: Vec<PathBuf>) -> Result<(), String> {
+    Err(NO_WINDOW.to_owned())
+}
+
+#[cfg(not(feature = "gui"))]
+fn draw_picture(_shot: ScreenshotArgs) -> Result<(), String> {
+    Err(NO_WINDOW.to_owned())
 }

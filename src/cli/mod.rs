@@ -1,5 +1,124 @@
 //! The same core without a window: text for people, JSON for scripts.
+//!
+//! A subcommand is a file here, a variant of [`args::Command`] and a line in [`run`]. It answers on the writer it is given and
+//! fails with one sentence, which `main` prints on standard error before it exits with 1.
 
+pub mod args;
 pub mod explain;
 pub mod findings;
 pub mod oom;
+pub mod state;
+pub mod summary;
+mod table;
+
+use std::io::{self, Write};
+use std::path::Path;
+
+pub use table::Table;
+
+use crate::formats;
+use crate::model::{Progress, Recording};
+use args::Command;
+
+/// Runs a subcommand on standard output. When the reader of the output goes away (`| head`), that is the end and no error.
+///
+/// # Errors
+/// One sentence: the file or the machine does not allow it.
+pub fn run(command: Command) -> Result<(), String> {
+    let mut out = Output { inner: io::BufWriter::new(io::stdout().lock()), is_closed: false };
+    let result = run_on(command, &mut out);
+    let flushed = out.flush();
+    if out.is_closed {
+        return Ok(());
+    }
+    result?;
+    flushed.map_err(|e| format!("the answer can not be written: {e}"))
+}
+
+/// One line a subcommand.
+fn run_on(command: Command, out: &mut dyn Write) -> Result<(), String> {
+    match command {
+        Command::Summary(a) => summary::run(&a.files, a.json, out),
+        Command::State(a) => state::run(&a, out),
+        Command::Oom(a) => print(out, &oom::run(&a.file, a.json)?),
+        Command::Explain(a) => explain::run(a.file.as_deref(), a.json, out),
+        Command::Screenshot(_) => Err("pictures are drawn by the window, which this build does not have".to_owned()),
+    }
+}
+
+/// Opens a recording.
+///
+/// # Errors
+/// One sentence that names the file as it was typed: two files of one name in two folders are common.
+pub fn open(path: &Path) -> Result<Recording, String> {
+    if !path.exists() {
+        return Err(format!("{}: there is no such file", path.display()));
+    }
+    formats::open(path, &Progress::new()).map_err(|e| {
+        let sentence = e.to_string();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        match sentence.strip_prefix(&*name) {
+            Some(rest) => format!("{}{rest}", path.display()),
+            None => sentence,
+        }
+    })
+}
+
+/// The index of the device a person named, or of the busiest when none was named.
+///
+/// # Errors
+/// One sentence that lists the devices of the recording.
+pub fn choose_device(recording: &Recording, wanted: Option<i32>) -> Result<usize, String> {
+    let name = &recording.source.name;
+    let Some(wanted) = wanted else {
+        return recording.busiest_device().ok_or_else(|| format!("{name}: no device of this recording has events or segments"));
+    };
+    recording.devices.iter().position(|d| d.id.index == wanted).ok_or_else(|| {
+        let known: Vec<String> = recording.devices.iter().map(|d| format!("{} ({})", d.id.index, d.id)).collect();
+        format!("{name}: there is no device {wanted}; the recording has {}", known.join(", "))
+    })
+}
+
+/// Writes text and ends its last line.
+///
+/// # Errors
+/// One sentence when the output can not be written.
+pub fn print(out: &mut dyn Write, text: &str) -> Result<(), String> {
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    write!(out, "{text}{end}").map_err(|e| format!("the answer can not be written: {e}"))
+}
+
+/// Writes a value as indented JSON and a line end.
+///
+/// # Errors
+/// One sentence when the output can not be written.
+pub fn print_json(out: &mut dyn Write, value: &impl serde::Serialize) -> Result<(), String> {
+    let failed = |e: &dyn std::fmt::Display| format!("the answer can not be written: {e}");
+    serde_json::to_writer_pretty(&mut *out, value).map_err(|e| failed(&e))?;
+    writeln!(out).map_err(|e| failed(&e))
+}
+
+/// A writer that remembers whether its reader went away.
+struct Output<W: Write> {
+    inner: W,
+    is_closed: bool,
+}
+
+impl<W: Write> Output<W> {
+    fn watch<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        self.is_closed |= matches!(&result, Err(e) if e.kind() == io::ErrorKind::BrokenPipe);
+        result
+    }
+}
+
+impl<W: Write> Write for Output<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let result = self.inner.write(bytes);
+        self.watch(result)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let result = self.inner.flush();
+        self.watch(result)
+    }
+}

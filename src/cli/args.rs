@@ -1,0 +1,230 @@
+//! What can be typed after `vramscope`.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+use crate::analysis::Quantity;
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "vramscope",
+    version,
+    about = "Shows where a PyTorch program's GPU memory went and why it ran out.",
+    long_about = "Shows where a PyTorch program's GPU memory went and why it ran out.\n\n\
+        vramscope FILE… opens the window on memory snapshots, profiler traces and memory timelines. The subcommands below print \
+        the same answers as text, or as one JSON object with --json; they need no display and no GPU.",
+    after_help = "Record a snapshot in your program:\n  \
+        torch.cuda.memory._record_memory_history()\n  \
+        ...                                  # what you want to see\n  \
+        torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")\n\n\
+        Exit codes: 0 done, 1 the file or the machine does not allow it, 2 wrong usage.",
+    args_conflicts_with_subcommands = true
+)]
+pub struct Args {
+    /// Recordings to open in the window
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// What to do instead of opening the window
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// One subcommand each; the text of their help is what `vramscope help` prints.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Peaks, totals, out-of-memory events and oddities of one or many files
+    Summary(SummaryArgs),
+    /// Segments, blocks and live memory by call stack at one instant
+    State(StateArgs),
+    /// Why each out-of-memory error happened, and what stood in the way
+    Oom(FileArgs),
+    /// What the text of an out-of-memory error says, and what to do
+    Explain(ExplainArgs),
+    /// Draw one view of the window into a PNG
+    Screenshot(ScreenshotArgs),
+}
+
+/// A file, as text or JSON.
+#[derive(Debug, ClapArgs)]
+pub struct FileArgs {
+    /// The recording
+    pub file: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `summary`.
+#[derive(Debug, ClapArgs)]
+pub struct SummaryArgs {
+    /// The recordings
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Print one JSON object; with several files {"files": […], "errors": […]}
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `explain`.
+#[derive(Debug, ClapArgs)]
+pub struct ExplainArgs {
+    /// A log that holds the message; standard input when absent or "-"
+    pub file: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `state`.
+#[derive(Debug, ClapArgs)]
+pub struct StateArgs {
+    /// The recording
+    pub file: PathBuf,
+    /// Which instant
+    #[command(flatten)]
+    pub instant: InstantArgs,
+    /// The device, by the number the process knew it by; the busiest when absent
+    #[arg(long, value_name = "N")]
+    pub device: Option<i32>,
+    /// Print one JSON object, with every segment and block
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Exactly one instant.
+#[derive(Debug, ClapArgs)]
+#[group(required = true, multiple = false)]
+pub struct InstantArgs {
+    /// After event N, counted from 0
+    #[arg(long, value_name = "N")]
+    pub event: Option<u32>,
+    /// Where a curve first reached its peak
+    #[arg(long, value_name = "CURVE", num_args = 0..=1, require_equals = true, default_missing_value = "requested")]
+    pub peak: Option<Curve>,
+    /// At an out-of-memory event, the first unless --oom=2, --oom=3, …
+    #[arg(long, value_name = "K", num_args = 0..=1, require_equals = true, default_missing_value = "1",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub oom: Option<u32>,
+    /// After the last event
+    #[arg(long)]
+    pub end: bool,
+}
+
+/// A curve, as typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Curve {
+    /// Segments taken from the device
+    Reserved,
+    /// Blocks until their memory is reusable
+    Active,
+    /// Blocks until the program frees them
+    Allocated,
+    /// Bytes the program asked for
+    Requested,
+}
+
+impl Curve {
+    /// The quantity it names.
+    #[must_use]
+    pub fn quantity(self) -> Quantity {
+        match self {
+            Curve::Reserved => Quantity::Reserved,
+            Curve::Active => Quantity::Active,
+            Curve::Allocated => Quantity::Allocated,
+            Curve::Requested => Quantity::Requested,
+        }
+    }
+}
+
+/// Light or dark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Theme {
+    /// Light text on dark
+    Dark,
+    /// Dark text on light
+    Light,
+}
+
+/// Arguments of `screenshot`.
+#[derive(Debug, ClapArgs)]
+pub struct ScreenshotArgs {
+    /// The recording, then the picture to write; the picture alone draws the welcome page
+    #[arg(required = true, num_args = 1..=2, value_names = ["FILE", "OUT.png"])]
+    pub paths: Vec<PathBuf>,
+    /// A view or a workspace; an unknown name lists them
+    #[arg(long, default_value = "overview")]
+    pub view: String,
+    /// Width and height in pixels
+    #[arg(long, value_name = "WxH", default_value = "1600x1000", value_parser = parse_size)]
+    pub size: (u32, u32),
+    /// Colours
+    #[arg(long, value_enum, default_value = "dark")]
+    pub theme: Theme,
+    /// Where the cursor stands
+    #[arg(long, value_name = "N")]
+    pub event: Option<u32>,
+    /// Which device of the file, counted from 0
+    #[arg(long, value_name = "N")]
+    pub device: Option<usize>,
+}
+
+/// Reads `1600x1000`. A side is 64 to 16384 pixels: below nothing can be read, above no driver draws it.
+fn parse_size(text: &str) -> Result<(u32, u32), String> {
+    let side = |s: &str| s.trim().parse::<u32>().ok().filter(|n| (64..=16384).contains(n));
+    text.split_once(['x', 'X'])
+        .and_then(|(w, h)| Some((side(w)?, side(h)?)))
+        .ok_or_else(|| "write width x height in pixels, each from 64 to 16384, as in 1600x1000".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Args, clap::Error> {
+        Args::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn files_alone_open_the_window() {
+        let args = parse("vramscope a.pickle b.pickle").unwrap();
+        assert_eq!(args.files.len(), 2);
+        assert!(args.command.is_none());
+    }
+
+    #[test]
+    fn an_instant_is_named_exactly_once() {
+        assert!(parse("vramscope state f.pickle").is_err());
+        assert!(parse("vramscope state f.pickle --peak --oom").is_err());
+        for (line, want) in [("--peak", Curve::Requested), ("--peak=reserved", Curve::Reserved)] {
+            let Some(Command::State(s)) = parse(&format!("vramscope state {line} f.pickle")).unwrap().command else { panic!() };
+            assert_eq!(s.instant.peak, Some(want));
+        }
+        assert!(parse("vramscope state --oom=0 f.pickle").is_err());
+    }
+
+    #[test]
+    fn sizes_are_read_and_checked() {
+        assert_eq!(parse_size("1600x1000"), Ok((1600, 1000)));
+        for wrong in ["1600", "0x10", "axb", "1600x100000", ""] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_picture_of_the_welcome_page_needs_no_recording() {
+        let Some(Command::Screenshot(s)) = parse("vramscope screenshot --view welcome out.png").unwrap().command else {
+            panic!()
+        };
+        assert_eq!(s.paths, [PathBuf::from("out.png")]);
+        assert!(parse("vramscope screenshot a b c").is_err());
+    }
+}

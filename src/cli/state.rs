@@ -1,0 +1,426 @@
+//! `vramscope state FILE --event N|--peak|--oom|--end`: segments, blocks and live memory at one instant.
+
+use std::io::Write;
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use super::args::{InstantArgs, StateArgs};
+use super::{Table, choose_device, oom, open, print, print_json};
+use crate::analysis::{BlockAt, DeviceTables, NO_EVENT, NO_STACK, Quantity, SegmentAt, StackNames, State};
+use crate::model::{BlockState, DeviceRecording, PoolId, Progress, Recording, StackId, StreamId};
+use crate::units::{Address, Bytes, count, counted, time_of_day};
+
+/// Rows of the text output; JSON has every one.
+const STACKS_SHOWN: usize = 16;
+const SEGMENTS_SHOWN: usize = 24;
+/// Characters of the picture of a segment.
+const BAR: u64 = 32;
+
+/// The JSON object. Sizes are bytes, addresses integers.
+#[derive(Debug, Serialize)]
+struct Report {
+    file: String,
+    device: DeviceName,
+    /// The state is the one after this event; null before the first.
+    event: Option<u32>,
+    events: u64,
+    /// What that event did; null before the first.
+    action: Option<&'static str>,
+    time_us: Option<i64>,
+    totals: Totals,
+    holes: Holes,
+    segments: Vec<SegmentRow>,
+    /// Live blocks that no segment is known to hold; profiler traces have only such.
+    blocks_outside_segments: Vec<BlockRow>,
+    live: Vec<LiveRow>,
+}
+
+#[derive(Debug, Serialize)]
+struct DeviceName {
+    index: i32,
+    kind: &'static str,
+    #[serde(skip)]
+    label: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Totals {
+    reserved_bytes: u64,
+    active_bytes: u64,
+    allocated_bytes: u64,
+    requested_bytes: u64,
+    /// False where the file does not tell the size of every block.
+    exact: bool,
+}
+
+/// Free space inside reserved memory.
+#[derive(Debug, Default, Serialize)]
+struct Holes {
+    count: u64,
+    bytes: u64,
+    largest_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct SegmentRow {
+    address: u64,
+    bytes: u64,
+    stream: u64,
+    pool: Option<[u64; 2]>,
+    /// `small` or `large`: which requests it serves.
+    class: &'static str,
+    is_expandable: bool,
+    /// Event that took it from the device; null when before the trace.
+    born: Option<u32>,
+    used_bytes: u64,
+    largest_hole_bytes: u64,
+    blocks: Vec<BlockRow>,
+}
+
+#[derive(Debug, Serialize)]
+struct BlockRow {
+    address: u64,
+    bytes: u64,
+    /// What the program asked for; 0 when inactive.
+    requested_bytes: u64,
+    /// PyTorch's name: `active_allocated`, `active_pending_free` or `inactive`.
+    state: &'static str,
+    /// Event that allocated it; null when inactive or before the trace.
+    born: Option<u32>,
+}
+
+/// Live allocations of one call stack.
+#[derive(Debug, Serialize)]
+struct LiveRow {
+    /// Whole blocks.
+    bytes: u64,
+    requested_bytes: u64,
+    count: u64,
+    /// Innermost frame first, `file:line name`; empty without a stack.
+    stack: Vec<String>,
+    /// The innermost frame of the program's own.
+    #[serde(rename = "where")]
+    place: String,
+}
+
+/// Writes the state.
+///
+/// # Errors
+/// One sentence when the file can not be read, or has no such device or instant.
+pub fn run(args: &StateArgs, out: &mut dyn Write) -> Result<(), String> {
+    let recording = open(&args.file)?;
+    let device = &recording.devices[device_for(&recording, args)?];
+    let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
+    let event = find_event(&recording, device, &tables, &args.instant)?;
+    let state = tables.states.at(device, &tables.lifetimes, event);
+    let report = report(&recording, device, &tables, &state, args.file.display().to_string());
+    if args.json { print_json(out, &report) } else { print(out, &text(&report)) }
+}
+
+/// The device asked for; for `--oom` without one, the first that ran out of memory.
+fn device_for(recording: &Recording, args: &StateArgs) -> Result<usize, String> {
+    if args.instant.oom.is_some()
+        && args.device.is_none()
+        && let Some(at) = recording.devices.iter().position(|d| !d.events.ooms().is_empty())
+    {
+        return Ok(at);
+    }
+    choose_device(recording, args.device)
+}
+
+fn find_event(
+    recording: &Recording,
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    instant: &InstantArgs,
+) -> Result<u32, String> {
+    let file = &recording.source.name;
+    let events = device.events.len() as u64;
+    if let Some(event) = instant.event {
+        if u64::from(event) >= events {
+            let known = if events == 0 { "no events".to_owned() } else { format!("events 0 to {}", events - 1) };
+            return Err(format!("{file}: there is no event {event}; {} has {known}", device.id));
+        }
+        return Ok(event);
+    }
+    if let Some(curve) = instant.peak {
+        return Ok(tables.curves.peak(curve.quantity()).1);
+    }
+    if let Some(nth) = instant.oom {
+        let ooms = device.events.ooms();
+        return ooms.get(nth as usize - 1).copied().ok_or_else(|| match ooms.len() {
+            0 => format!("{file}: no out-of-memory event was recorded; use --peak, --end or --event N"),
+            n => format!("{file}: there is no out-of-memory event {nth}; {} has {n}", device.id),
+        });
+    }
+    Ok((events as u32).checked_sub(1).unwrap_or(NO_EVENT))
+}
+
+fn report(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, state: &State, file: String) -> Report {
+    let at = (state.event != NO_EVENT).then_some(state.event);
+    let events = &device.events;
+    let names = StackNames::of(&recording.stacks);
+    let block_row = |b: &BlockAt| BlockRow {
+        address: b.address,
+        bytes: b.size,
+        requested_bytes: b.requested,
+        state: b.state.name(),
+        born: Some(tables.lifetimes.born(b.lifetime)).filter(|&e| b.lifetime.is_some() && e != NO_EVENT),
+    };
+    let mut holes = Holes::default();
+    for hole in state.holes() {
+        holes.count += 1;
+        holes.bytes += hole.size;
+        holes.largest_bytes = holes.largest_bytes.max(hole.size);
+    }
+    let t = state.totals;
+    Report {
+        file,
+        device: DeviceName { index: device.id.index, kind: device.id.kind.name(), label: device.id.to_string() },
+        event: at,
+        events: events.len() as u64,
+        action: at.and_then(|e| events.action.get(e as usize)).map(|a| a.name()),
+        time_us: at.filter(|_| events.has_time).and_then(|e| events.time_us.get(e as usize)).copied(),
+        totals: Totals {
+            reserved_bytes: t.reserved,
+            active_bytes: t.active,
+            allocated_bytes: t.allocated,
+            requested_bytes: t.requested,
+            exact: tables.curves.is_exact(Quantity::Allocated),
+        },
+        holes,
+        segments: state.segments.iter().map(|s| segment_row(device, state, s, &block_row)).collect(),
+        blocks_outside_segments: state.uncovered().iter().map(block_row).collect(),
+        live: live_by_stack(recording, device, tables, state, &names),
+    }
+}
+
+fn segment_row(device: &DeviceRecording, state: &State, s: &SegmentAt, block_row: &dyn Fn(&BlockAt) -> BlockRow) -> SegmentRow {
+    let blocks = state.blocks_of(s);
+    let free = blocks.iter().filter(|b| b.state == BlockState::Inactive).map(|b| b.size);
+    SegmentRow {
+        address: s.address,
+        bytes: s.size,
+        stream: stream_handle(device, s.stream),
+        pool: pool_key(device, s.pool),
+        class: s.class.name(),
+        is_expandable: s.is_expandable,
+        born: (s.born != NO_EVENT).then_some(s.born),
+        used_bytes: s.size - free.clone().sum::<u64>().min(s.size),
+        largest_hole_bytes: free.max().unwrap_or(0),
+        blocks: blocks.iter().map(block_row).collect(),
+    }
+}
+
+fn stream_handle(device: &DeviceRecording, stream: StreamId) -> u64 {
+    device.streams.get(usize::from(stream.0)).copied().unwrap_or(0)
+}
+
+fn pool_key(device: &DeviceRecording, pool: PoolId) -> Option<[u64; 2]> {
+    device.pool_key(pool).map(|(a, b)| [a, b])
+}
+
+/// The live set grouped by stack, most bytes first.
+fn live_by_stack(
+    recording: &Recording,
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    state: &State,
+    names: &StackNames,
+) -> Vec<LiveRow> {
+    let mut groups: FxHashMap<StackId, (u64, u64, u64)> = FxHashMap::default();
+    for block in state.blocks.iter().filter(|b| b.state != BlockState::Inactive) {
+        let stack = if block.lifetime.is_some() { tables.lifetimes.stack(device, block.lifetime) } else { StackId::NONE };
+        let group = groups.entry(stack).or_default();
+        group.0 += block.size;
+        group.1 += block.requested;
+        group.2 += 1;
+    }
+    let mut rows: Vec<(StackId, (u64, u64, u64))> = groups.into_iter().collect();
+    rows.sort_unstable_by_key(|&(stack, (bytes, _, count))| (std::cmp::Reverse((bytes, count)), stack));
+    rows.into_iter()
+        .map(|(stack, (bytes, requested_bytes, count))| LiveRow {
+            bytes,
+            requested_bytes,
+            count,
+            stack: oom::frames(recording, stack),
+            place: names.of_stack(stack).to_owned(),
+        })
+        .collect()
+}
+
+fn text(r: &Report) -> String {
+    let t = &r.totals;
+    let when = match (r.event, r.action) {
+        (Some(event), Some(action)) => {
+            let time = r.time_us.map_or(String::new(), |us| format!(", {} UTC", time_of_day(us)));
+            format!("after event {} of {} ({action}{time})", count(u64::from(event)), count(r.events))
+        }
+        _ => "before the first event".to_owned(),
+    };
+    let mut out = format!(
+        "{}: {} {when} held {} in {}: {} active, {} free in {}{}\n\n",
+        r.file,
+        r.device.label,
+        Bytes(t.reserved_bytes),
+        counted(r.segments.len() as u64, "segment", "segments"),
+        Bytes(t.active_bytes),
+        Bytes(r.holes.bytes),
+        counted(r.holes.count, "hole", "holes"),
+        if r.holes.count > 1 { format!(", the largest {}", Bytes(r.holes.largest_bytes)) } else { String::new() }
+    );
+    let mut totals = Table::new("lrlrlrlr");
+    let cells = |name: &str, bytes: u64| [format!("  {name}"), Bytes(bytes).to_string()];
+    totals.row(
+        [
+            cells("reserved", t.reserved_bytes),
+            cells("active", t.active_bytes),
+            cells("allocated", t.allocated_bytes),
+            cells("requested", t.requested_bytes),
+        ]
+        .concat(),
+    );
+    out += &totals.to_string();
+    if !t.exact {
+        out += "  the file does not tell the size of every block: active and allocated are partly estimated\n";
+    }
+    live_text(r, &mut out);
+    segments_text(r, &mut out);
+    out
+}
+
+fn live_text(r: &Report, out: &mut String) {
+    let mut table = Table::new("rrrl");
+    table.row(["  live", "share", "blocks", "allocated at"]);
+    let share = |bytes: u64| format!("{:.1}%", 100.0 * bytes as f64 / r.totals.active_bytes.max(1) as f64);
+    for row in r.live.iter().take(STACKS_SHOWN) {
+        let function = row.stack.first().filter(|_| row.place != NO_STACK).and_then(|_| function_at(row));
+        let place = function.map_or_else(|| row.place.clone(), |f| format!("{}  {f}", row.place));
+        table.row([format!("  {}", Bytes(row.bytes)), share(row.bytes), count(row.count), place]);
+    }
+    if let Some(rest) = r.live.get(STACKS_SHOWN..).filter(|rest| !rest.is_empty()) {
+        let bytes = rest.iter().map(|l| l.bytes).sum();
+        table.row([
+            format!("  {}", Bytes(bytes)),
+            share(bytes),
+            count(rest.iter().map(|l| l.count).sum()),
+            format!("{} more (--json has them)", counted(rest.len() as u64, "stack", "stacks")),
+        ]);
+    }
+    if r.live.is_empty() {
+        *out += "\n  nothing is live\n";
+    } else {
+        *out += &format!("\n{table}");
+    }
+}
+
+/// The function whose `file:line` the row shows.
+fn function_at(row: &LiveRow) -> Option<&str> {
+    let (_, name) =
+        row.stack.iter().find(|f| f.split_once(' ').is_some_and(|(at, _)| at.ends_with(&row.place)))?.split_once(' ')?;
+    Some(name)
+}
+
+fn segments_text(r: &Report, out: &mut String) {
+    if r.segments.is_empty() {
+        if !r.blocks_outside_segments.is_empty() {
+            *out += &format!(
+                "\n  the file names no segments for {}\n",
+                counted(r.blocks_outside_segments.len() as u64, "block", "blocks")
+            );
+        }
+        return;
+    }
+    let mut order: Vec<&SegmentRow> = r.segments.iter().collect();
+    order.sort_by_key(|s| (std::cmp::Reverse(s.bytes), s.address));
+    let mut table = Table::new("lrrrrll");
+    table.row(["  segment", "size", "used", "largest hole", "blocks", "pool", "█ used  ▒ partly  · free"]);
+    for s in order.iter().take(SEGMENTS_SHOWN) {
+        let mut pool = s.class.to_owned();
+        if s.is_expandable {
+            pool += " expandable";
+        }
+        if let Some([a, b]) = s.pool.filter(|p| *p != [0, 0]) {
+            pool += &format!(" private ({a}, {b})");
+        }
+        if s.stream != 0 {
+            pool += &format!(" stream {:#x}", s.stream);
+        }
+        table.row([
+            format!("  {}", Address(s.address)),
+            Bytes(s.bytes).to_string(),
+            Bytes(s.used_bytes).to_string(),
+            Bytes(s.largest_hole_bytes).to_string(),
+            count(s.blocks.len() as u64),
+            pool,
+            bar(s),
+        ]);
+    }
+    *out += &format!("\n{table}");
+    if let Some(rest) = order.get(SEGMENTS_SHOWN..).filter(|rest| !rest.is_empty()) {
+        *out += &format!(
+            "  and {} of at most {}, {} together (--json has them)\n",
+            counted(rest.len() as u64, "segment", "segments"),
+            Bytes(rest[0].bytes),
+            Bytes(rest.iter().map(|s| s.bytes).sum())
+        );
+    }
+}
+
+/// The segment from first to last byte, scaled to one width: which parts are used.
+fn bar(s: &SegmentRow) -> String {
+    let edge = |i: u64| (u128::from(s.bytes) * u128::from(i) / u128::from(BAR)) as u64;
+    let mut next = 0;
+    (0..BAR)
+        .map(|i| {
+            let (from, to) = (s.address + edge(i), s.address + edge(i + 1));
+            // Blocks cover the segment in address order, so the first that reaches into this cell is never before the last one's.
+            while s.blocks.get(next).is_some_and(|b| b.address + b.bytes <= from) {
+                next += 1;
+            }
+            let used: u64 = s.blocks[next.min(s.blocks.len())..]
+                .iter()
+                .take_while(|b| b.address < to)
+                .filter(|b| b.state != BlockState::Inactive.name())
+                .map(|b| (b.address + b.bytes).min(to).saturating_sub(b.address.max(from)))
+                .sum();
+            match used {
+                0 => '·',
+                n if n >= to - from => '█',
+                _ => '▒',
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(address: u64, bytes: u64, state: BlockState) -> BlockRow {
+        BlockRow { address, bytes, requested_bytes: 0, state: state.name(), born: None }
+    }
+
+    #[test]
+    fn the_bar_shows_what_is_used() {
+        let blocks = vec![
+            block(1000, 16, BlockState::Active),
+            block(1016, 17, BlockState::Inactive),
+            block(1033, 31, BlockState::PendingFree),
+        ];
+        let segment = SegmentRow {
+            address: 1000,
+            bytes: 64,
+            stream: 0,
+            pool: None,
+            class: "small",
+            is_expandable: false,
+            born: None,
+            used_bytes: 47,
+            largest_hole_bytes: 17,
+            blocks,
+        };
+        assert_eq!(bar(&segment), format!("{}{}▒{}", "█".repeat(8), "·".repeat(8), "█".repeat(15)));
+    }
+}

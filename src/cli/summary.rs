@@ -1,0 +1,355 @@
+//! `vramscope summary FILE…`: what a recording holds and how high it went.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde::Serialize;
+
+use super::{Table, open, print, print_json};
+use crate::analysis::{DeviceTables, NO_EVENT, Quantity};
+use crate::model::{Action, DeviceRecording, LoadWarning, PoolId, Progress, Recording};
+use crate::units::{Bytes, Micros, count, counted, time_of_day};
+
+/// The JSON object of one file. Sizes are bytes, times microseconds since the epoch.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    file: String,
+    format: &'static str,
+    load: Load,
+    devices: Vec<DeviceSummary>,
+}
+
+#[derive(Debug, Serialize)]
+struct Load {
+    /// From opening the file to the finished recording.
+    seconds: f64,
+    /// From there to the figures below.
+    analysis_seconds: f64,
+    events: u64,
+    bytes: u64,
+    warnings: Vec<Warning>,
+}
+
+#[derive(Debug, Serialize)]
+struct Warning {
+    kind: &'static str,
+    count: u64,
+    first_offset: Option<u64>,
+    text: String,
+}
+
+#[derive(Debug, Serialize)]
+struct DeviceSummary {
+    #[serde(skip)]
+    label: String,
+    index: i32,
+    kind: &'static str,
+    name: Option<String>,
+    capacity_bytes: Option<u64>,
+    limit_bytes: Option<u64>,
+    alloc_conf: Option<String>,
+    events: u64,
+    /// Samples of the whole card (NVML), not of the trace.
+    samples: u64,
+    /// `alloc` events; blocks that were live before the trace are not among them.
+    allocations: u64,
+    /// Blocks that were live before the trace began.
+    live_before: u64,
+    /// At the end of the recording, as are `blocks`.
+    segments: u64,
+    blocks: u64,
+    /// Streams and pools that a segment or an allocation belongs to.
+    streams: u64,
+    pools: u64,
+    /// Ranges, each with its start and end counted once.
+    annotations: u64,
+    time_us: Option<[i64; 2]>,
+    reserved_bytes: Level,
+    active_bytes: Level,
+    allocated_bytes: Level,
+    requested_bytes: Level,
+    ooms: Vec<Oom>,
+}
+
+#[derive(Debug, Serialize)]
+struct Level {
+    end: u64,
+    peak: u64,
+    /// The first event after which the peak stood; null when it stood before the first event.
+    peak_event: Option<u32>,
+    /// False where the file does not tell the size of every block.
+    exact: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Oom {
+    event: u32,
+    requested_bytes: u64,
+    device_free_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Many {
+    files: Vec<Summary>,
+    errors: Vec<Failure>,
+}
+
+#[derive(Debug, Serialize)]
+struct Failure {
+    file: String,
+    error: String,
+}
+
+/// Writes a summary of each file. A file that fails leaves the others untouched.
+///
+/// # Errors
+/// One sentence a file that could not be read, a line each.
+pub fn run(files: &[PathBuf], json: bool, out: &mut dyn Write) -> Result<(), String> {
+    let mut many = Many { files: Vec::new(), errors: Vec::new() };
+    for path in files {
+        match open(path).and_then(|recording| summarise(path, &recording)) {
+            Ok(summary) if json => many.files.push(summary),
+            Ok(summary) => {
+                // A blank line between files; the answer to the first is shown while the next is read.
+                let gap = if many.files.is_empty() { "" } else { "\n" };
+                print(out, &format!("{gap}{}", text(&summary)))?;
+                out.flush().map_err(|e| format!("the answer can not be written: {e}"))?;
+                many.files.push(summary);
+            }
+            Err(error) => many.errors.push(Failure { file: path.display().to_string(), error }),
+        }
+    }
+    if json {
+        match (files.len(), many.files.first()) {
+            (1, Some(one)) => print_json(out, one)?,
+            (1, None) => {}
+            _ => print_json(out, &many)?,
+        }
+    }
+    if many.errors.is_empty() {
+        return Ok(());
+    }
+    Err(many.errors.into_iter().map(|f| f.error).collect::<Vec<_>>().join("\n"))
+}
+
+/// The summary of an open recording.
+///
+/// # Errors
+/// Never in practice: only when the computation is cancelled.
+pub fn summarise(path: &Path, recording: &Recording) -> Result<Summary, String> {
+    let started = Instant::now();
+    let devices: Vec<DeviceSummary> = recording.devices.iter().map(summarise_device).collect::<Result<_, _>>()?;
+    Ok(Summary {
+        file: path.display().to_string(),
+        format: recording.source.format.name(),
+        load: Load {
+            seconds: recording.report.seconds,
+            analysis_seconds: started.elapsed().as_secs_f64(),
+            events: recording.devices.iter().map(|d| d.events.len() as u64).sum(),
+            bytes: recording.source.bytes,
+            warnings: recording.report.warnings.iter().map(warning).collect(),
+        },
+        devices,
+    })
+}
+
+fn warning(w: &LoadWarning) -> Warning {
+    Warning { kind: w.kind.name(), count: w.count, first_offset: w.first_offset, text: w.text.clone() }
+}
+
+fn summarise_device(device: &DeviceRecording) -> Result<DeviceSummary, String> {
+    let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
+    let events = &device.events;
+    let level = |q| {
+        let (peak, event) = tables.curves.peak(q);
+        Level { end: tables.curves.end(q), peak, peak_event: some_event(event), exact: tables.curves.is_exact(q) }
+    };
+    // A trace without a final state: what is there at the end follows from the events.
+    let (segments, blocks) = if device.has_final_state {
+        (device.segments.len(), device.blocks.len())
+    } else {
+        let last = (events.len() as u32).checked_sub(1).unwrap_or(NO_EVENT);
+        let state = tables.states.at(device, &tables.lifetimes, last);
+        (state.segments.len(), state.blocks.len())
+    };
+    Ok(DeviceSummary {
+        label: device.id.to_string(),
+        index: device.id.index,
+        kind: device.id.kind.name(),
+        name: device.name.clone(),
+        capacity_bytes: device.capacity,
+        limit_bytes: device.limit,
+        alloc_conf: alloc_conf(device),
+        events: events.len() as u64,
+        samples: device.samples.len() as u64,
+        allocations: events.action.iter().filter(|&&a| a == Action::Alloc).count() as u64,
+        live_before: tables.lifetimes.initial_count() as u64,
+        segments: segments as u64,
+        blocks: blocks as u64,
+        streams: streams_used(device),
+        pools: pools_used(device),
+        annotations: device.annotations.len() as u64,
+        time_us: events.time_range().map(|(first, last)| [first, last]),
+        reserved_bytes: level(Quantity::Reserved),
+        active_bytes: level(Quantity::Active),
+        allocated_bytes: level(Quantity::Allocated),
+        requested_bytes: level(Quantity::Requested),
+        ooms: events
+            .ooms()
+            .into_iter()
+            .map(|event| Oom {
+                event,
+                requested_bytes: events.size[event as usize],
+                device_free_bytes: events.device_free(event).unwrap_or(0),
+            })
+            .collect(),
+    })
+}
+
+fn some_event(event: u32) -> Option<u32> {
+    (event != NO_EVENT).then_some(event)
+}
+
+/// What the source recorded of `PYTORCH_CUDA_ALLOC_CONF`; `None` when it recorded no settings or the variable was empty.
+fn alloc_conf(device: &DeviceRecording) -> Option<String> {
+    device.settings.raw.iter().find(|(k, v)| k.ends_with("ALLOC_CONF") && !v.is_empty()).map(|(_, v)| v.clone())
+}
+
+/// Marks of events and markers (out of memory, snapshot) name no stream of their own, so they do not count.
+fn streams_used(device: &DeviceRecording) -> u64 {
+    let mut used = vec![false; device.streams.len()];
+    let events = &device.events;
+    let of_events = events
+        .action
+        .iter()
+        .zip(&events.stream)
+        .filter(|(a, _)| !matches!(a, Action::Oom | Action::Snapshot | Action::Unknown))
+        .map(|(_, s)| s);
+    for stream in of_events.chain(device.segments.iter().map(|s| &s.stream)) {
+        if let Some(used) = used.get_mut(usize::from(stream.0)) {
+            *used = true;
+        }
+    }
+    used.into_iter().filter(|&u| u).count() as u64
+}
+
+fn pools_used(device: &DeviceRecording) -> u64 {
+    let mut used = vec![false; device.pools.len()];
+    let known = device.segments.iter().map(|s| s.pool).chain(device.events.pool.iter().copied());
+    for pool in known.filter(|&p| p != PoolId::UNKNOWN) {
+        if let Some(used) = used.get_mut(usize::from(pool.0)) {
+            *used = true;
+        }
+    }
+    used.into_iter().filter(|&u| u).count() as u64
+}
+
+fn text(s: &Summary) -> String {
+    let mut out = format!("{}: {}\n", s.file, headline(s));
+    let read = Micros((s.load.seconds * 1e6) as i64);
+    out += &format!("  {}, {}, {}, read in {read}\n", s.format, Bytes(s.load.bytes), counted(s.load.events, "event", "events"));
+    for device in &s.devices {
+        out += &device_text(device);
+    }
+    for w in &s.load.warnings {
+        out += &format!("  note: {} ({}, {})\n", w.text, w.kind, counted(w.count, "time", "times"));
+    }
+    out
+}
+
+/// The answer in one sentence.
+fn headline(s: &Summary) -> String {
+    if let Some((device, oom)) = s.devices.iter().find_map(|d| Some((d, d.ooms.first()?))) {
+        let total: usize = s.devices.iter().map(|d| d.ooms.len()).sum();
+        let more = if total > 1 { format!(" (the first of {total} out-of-memory events)") } else { String::new() };
+        return format!(
+            "{} ran out of memory at event {}{more}: a request for {} failed, with {} reserved at the peak. \
+             Why: vramscope oom {}",
+            device.label,
+            count(u64::from(oom.event)),
+            Bytes(oom.requested_bytes),
+            Bytes(device.reserved_bytes.peak),
+            quoted(&s.file)
+        );
+    }
+    let peaks: Vec<String> = s
+        .devices
+        .iter()
+        .map(|d| {
+            format!(
+                "{} reserved at most {}, for {} of tensors",
+                d.label,
+                Bytes(d.reserved_bytes.peak),
+                Bytes(d.requested_bytes.peak)
+            )
+        })
+        .collect();
+    if peaks.is_empty() { "no device has events or segments.".to_owned() } else { format!("{}.", peaks.join("; ")) }
+}
+
+fn quoted(file: &str) -> String {
+    if file.contains(char::is_whitespace) { format!("'{file}'") } else { file.to_owned() }
+}
+
+fn device_text(d: &DeviceSummary) -> String {
+    let title = d.name.as_ref().map_or_else(|| d.label.clone(), |name| format!("{}, {name}", d.label));
+    let mut table = Table::new("lrrrl");
+    table.row([title.as_str(), "at the end", "peak", "at event", ""]);
+    for (name, level, what) in [
+        ("reserved", &d.reserved_bytes, "segments taken from the device"),
+        ("active", &d.active_bytes, "blocks until their memory is reusable"),
+        ("allocated", &d.allocated_bytes, "blocks until the program frees them"),
+        ("requested", &d.requested_bytes, "what the program asked for"),
+    ] {
+        let event = level.peak_event.map_or_else(|| "start".to_owned(), |e| count(u64::from(e)));
+        let doubt = if level.exact { "" } else { " (block sizes are partly estimated)" };
+        table.row([
+            format!("  {name}"),
+            Bytes(level.end).to_string(),
+            Bytes(level.peak).to_string(),
+            event,
+            format!("{what}{doubt}"),
+        ]);
+    }
+    let mut out = format!("\n{table}");
+    let mut facts = vec![
+        counted(d.events, "event", "events"),
+        counted(d.allocations, "allocation", "allocations"),
+        counted(d.segments, "segment", "segments"),
+        counted(d.blocks, "block", "blocks"),
+        counted(d.streams, "stream", "streams"),
+        counted(d.pools, "pool", "pools"),
+    ];
+    if d.annotations > 0 {
+        facts.push(counted(d.annotations, "annotation", "annotations"));
+    }
+    if d.samples > 0 {
+        facts.push(counted(d.samples, "sample", "samples"));
+    }
+    if d.live_before > 0 {
+        facts.push(format!("{} live before the trace", counted(d.live_before, "block", "blocks")));
+    }
+    out += &format!("  {}\n", facts.join(", "));
+    if let Some([first, last]) = d.time_us {
+        let span = Micros(last.saturating_sub(first));
+        out += &format!("  {} to {} UTC, {span}\n", time_of_day(first), time_of_day(last));
+    }
+    for (label, bytes) in [("device memory", d.capacity_bytes), ("limit of this process", d.limit_bytes)] {
+        if let Some(bytes) = bytes {
+            out += &format!("  {label}: {}\n", Bytes(bytes));
+        }
+    }
+    if let Some(conf) = &d.alloc_conf {
+        out += &format!("  allocator settings: {conf}\n");
+    }
+    for oom in &d.ooms {
+        out += &format!(
+            "  out of memory at event {}: {} requested, {} free on the device\n",
+            count(u64::from(oom.event)),
+            Bytes(oom.requested_bytes),
+            Bytes(oom.device_free_bytes)
+        );
+    }
+    out
+}

@@ -367,6 +367,29 @@ fn all_widgets_in_both_themes() {
 }
 
 #[test]
+fn hatch_and_lines_hold_at_every_scale() {
+    let mut results = SnapshotResults::new();
+    for (scale, name) in [(1.5, "scale_150"), (2.0, "scale_200")] {
+        let mut h = Harness::builder()
+            .with_size([300.0, 150.0])
+            .with_pixels_per_point(scale)
+            .with_options(options())
+            .with_context_setup(theme::install)
+            .wgpu()
+            .build_ui(|ui| {
+                let all = ui.content_rect();
+                ui.painter().rect_filled(all, 0, Tokens::of(ui).s1);
+                let mut child = ui.new_child(egui::UiBuilder::new().max_rect(all));
+                child.set_clip_rect(all);
+                curves(&mut child, all);
+            });
+        h.run();
+        h.snapshot(name);
+        results.extend_harness(&mut h);
+    }
+}
+
+#[test]
 fn controls_answer_to_clicks_and_to_their_names() {
     let mut h = Harness::builder()
         .with_size([1300.0, 760.0])

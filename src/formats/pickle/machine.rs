@@ -1,4 +1,7 @@
 //! The machine: pickle opcodes to a [`Tree`]. It has a stack, marks and a memo, and nothing else: no names, no calls.
+//!
+//! It can run a whole file, or a piece of one: objects stored outside the piece become [`Node::Memo`], to be loaded by who
+//! needs them.
 
 use std::borrow::Cow;
 
@@ -7,84 +10,68 @@ use rustc_hash::FxHashMap;
 use super::opcodes as op;
 use super::ops::{Op, little_endian};
 use super::tree::{Node, NodeId, Tree};
-use super::{Parsed, PickleError};
-use crate::model::Progress;
+use super::{MAX_DEPTH, PickleError, decimal_id};
 
-/// No genuine snapshot nests deeper than ten; Python itself gives up at a thousand.
-const MAX_DEPTH: usize = 1000;
-
-const UNSET: NodeId = NodeId::MAX;
-
-/// Memo entries by id. Writers number them densely; anything else goes into a map, so a hostile id costs no memory.
-#[derive(Default)]
-struct Memo {
-    dense: Vec<NodeId>,
+/// The nodes of memo ids. They come in runs, with gaps where trace entries were skimmed.
+#[derive(Debug, Default)]
+pub(super) struct Memo {
+    runs: Vec<(u64, Vec<NodeId>)>,
     sparse: FxHashMap<u64, NodeId>,
-    /// How many `MEMOIZE` and `PUT` there were: the next `MEMOIZE` takes this id.
-    count: u64,
+    /// How many were stored, here and before: the next `MEMOIZE` takes this id.
+    pub(super) count: u64,
 }
 
 impl Memo {
     fn set(&mut self, id: u64, node: NodeId) {
         self.count += 1;
-        let dense = self.dense.len() as u64;
-        if id < dense {
-            self.dense[id as usize] = node;
-        } else if id <= dense + 64 {
-            self.dense.resize(id as usize, UNSET);
-            self.dense.push(node);
-        } else {
-            self.sparse.insert(id, node);
+        match self.runs.last_mut() {
+            Some((first, nodes)) if *first + nodes.len() as u64 == id => nodes.push(node),
+            Some((first, nodes)) if id < *first + nodes.len() as u64 => {
+                self.sparse.insert(id, node);
+            }
+            _ => self.runs.push((id, vec![node])),
         }
     }
 
     fn get(&self, id: u64) -> Option<NodeId> {
-        match self.dense.get(id as usize) {
-            Some(&UNSET) | None => self.sparse.get(&id).copied(),
-            Some(&node) => Some(node),
+        if let Some(&node) = self.sparse.get(&id) {
+            return Some(node);
         }
+        let (first, nodes) = self.runs.get(self.runs.partition_point(|(first, _)| *first <= id).checked_sub(1)?)?;
+        nodes.get(usize::try_from(id - first).ok()?).copied()
     }
+}
+
+/// A value on the stack, and where it begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) node: NodeId,
+    pub(super) start: usize,
 }
 
 pub(super) struct Machine<'a> {
-    bytes: &'a [u8],
-    tree: Tree<'a>,
-    stack: Vec<NodeId>,
-    marks: Vec<usize>,
-    memo: Memo,
+    pub(super) bytes: &'a [u8],
+    pub(super) tree: Tree<'a>,
+    pub(super) stack: Vec<Slot>,
+    /// Where on the stack each mark is, and where in the file.
+    pub(super) marks: Vec<(usize, usize)>,
+    pub(super) memo: Memo,
+    /// Ids that were fetched and are not in `memo`, and the [`Node::Memo`] that stands for each.
+    pub(super) outside: FxHashMap<u64, NodeId>,
 }
 
+/// What an opcode stored in the memo: the id and where the object begins.
+pub(super) type Stored = Option<(u64, usize)>;
+
 impl<'a> Machine<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Machine { bytes, tree: Tree::default(), stack: Vec::new(), marks: Vec::new(), memo: Memo::default() }
+    /// A machine that adds to `tree`, with `count` objects stored before its first opcode.
+    pub(super) fn new(bytes: &'a [u8], tree: Tree<'a>, count: u64) -> Self {
+        let memo = Memo { count, ..Memo::default() };
+        Machine { bytes, tree, stack: Vec::new(), marks: Vec::new(), memo, outside: FxHashMap::default() }
     }
 
-    /// Runs to `STOP`. A file that ends before gives what its stack holds, with `truncated_at` set.
-    pub(super) fn run(mut self, progress: &Progress) -> Result<Parsed<'a>, PickleError> {
-        let mut pos = 0;
-        let mut turns = 0u32;
-        loop {
-            turns = turns.wrapping_add(1);
-            if turns.is_multiple_of(1 << 16) {
-                progress.check().map_err(|_| PickleError::Cancelled)?;
-                progress.set_done(pos as u64);
-            }
-            let read = match Op::read(self.bytes, pos) {
-                Ok(read) => read,
-                Err(PickleError::Truncated { offset }) => return self.salvage(offset),
-                Err(error) => return Err(error),
-            };
-            if read.code == op::STOP {
-                let root = self.pop(pos)?;
-                self.tree.root = root;
-                return Ok(Parsed { tree: self.tree, truncated_at: None });
-            }
-            self.step(read, pos)?;
-            pos = read.next;
-        }
-    }
-
-    fn step(&mut self, read: Op<'a>, pos: usize) -> Result<(), PickleError> {
+    /// Runs one opcode other than `STOP`.
+    pub(super) fn step(&mut self, read: Op<'a>, pos: usize) -> Result<Stored, PickleError> {
         let offset = pos as u64;
         let operand = read.operand;
         match read.code {
@@ -98,17 +85,17 @@ impl<'a> Machine<'a> {
                 if self.marks.len() >= MAX_DEPTH {
                     return Err(PickleError::Limit { offset, what: format!("values nested more than {MAX_DEPTH} deep") });
                 }
-                self.marks.push(self.stack.len());
+                self.marks.push((self.stack.len(), pos));
             }
             op::POP => {
-                if self.marks.last() == Some(&self.stack.len()) {
+                if self.marks.last().is_some_and(|&(floor, _)| floor == self.stack.len()) {
                     self.marks.pop();
                 } else {
                     self.pop(pos)?;
                 }
             }
             op::POP_MARK => {
-                let from = self.mark(pos)?;
+                let (from, _) = self.mark(pos)?;
                 self.stack.truncate(from);
             }
             op::DUP => {
@@ -154,24 +141,24 @@ impl<'a> Machine<'a> {
             op::TUPLE2 => self.tuple(2, pos)?,
             op::TUPLE3 => self.tuple(3, pos)?,
             op::TUPLE => {
-                let items = self.pop_to_mark(pos)?;
-                self.push(Node::Tuple(items), pos);
+                let (items, start) = self.pop_to_mark(pos)?;
+                self.push(Node::Tuple(items), start);
             }
             op::LIST | op::FROZENSET => {
-                let items = self.pop_to_mark(pos)?;
-                self.push(Node::List(items), pos);
+                let (items, start) = self.pop_to_mark(pos)?;
+                self.push(Node::List(items), start);
             }
             op::DICT => {
-                let items = self.pop_to_mark(pos)?;
+                let (items, start) = self.pop_to_mark(pos)?;
                 let pairs = pairs_of(&items).ok_or_else(|| bad(pos, "a dict with a key but no value"))?;
-                self.push(Node::Dict(pairs), pos);
+                self.push(Node::Dict(pairs), start);
             }
             op::APPEND => {
                 let item = self.pop(pos)?;
                 self.list(pos)?.push(item);
             }
             op::APPENDS | op::ADDITEMS => {
-                let items = self.pop_to_mark(pos)?;
+                let (items, _) = self.pop_to_mark(pos)?;
                 self.list(pos)?.extend(items);
             }
             op::SETITEM => {
@@ -180,26 +167,19 @@ impl<'a> Machine<'a> {
                 self.dict(pos)?.push((key, value));
             }
             op::SETITEMS => {
-                let items = self.pop_to_mark(pos)?;
+                let (items, _) = self.pop_to_mark(pos)?;
                 let pairs = pairs_of(&items).ok_or_else(|| bad(pos, "a dict with a key but no value"))?;
                 self.dict(pos)?.extend(pairs);
             }
-            op::MEMOIZE => {
-                let top = self.top(pos)?;
-                self.memo.set(self.memo.count, top);
-            }
-            op::BINPUT | op::LONG_BINPUT => {
-                let top = self.top(pos)?;
-                self.memo.set(little_endian(operand), top);
-            }
+            op::MEMOIZE => return self.store(self.memo.count, pos).map(Some),
+            op::BINPUT | op::LONG_BINPUT => return self.store(little_endian(operand), pos).map(Some),
             op::PUT => {
-                let top = self.top(pos)?;
-                let id = memo_id_of_text(operand).ok_or_else(|| bad(pos, "a PUT that is no number"))?;
-                self.memo.set(id, top);
+                let id = decimal_id(operand).ok_or_else(|| bad(pos, "a PUT that is no number"))?;
+                return self.store(id, pos).map(Some);
             }
             op::BINGET | op::LONG_BINGET => self.fetch(little_endian(operand), pos)?,
             op::GET => {
-                let id = memo_id_of_text(operand).ok_or_else(|| bad(pos, "a GET that is no number"))?;
+                let id = decimal_id(operand).ok_or_else(|| bad(pos, "a GET that is no number"))?;
                 self.fetch(id, pos)?;
             }
             code => {
@@ -208,111 +188,92 @@ impl<'a> Machine<'a> {
                 return Err(PickleError::Forbidden { offset, opcode });
             }
         }
-        Ok(())
+        Ok(None)
     }
 
-    fn push(&mut self, node: Node<'a>, pos: usize) {
-        let id = self.tree.push(node, pos as u64);
-        self.stack.push(id);
+    fn push(&mut self, node: Node<'a>, start: usize) {
+        let id = self.tree.push(node, start as u64);
+        self.stack.push(Slot { node: id, start });
     }
 
-    fn top(&self, pos: usize) -> Result<NodeId, PickleError> {
-        let floor = self.marks.last().copied().unwrap_or(0);
-        if self.stack.len() <= floor {
-            return Err(bad(pos, "a value is needed where there is none"));
-        }
-        self.stack.last().copied().ok_or_else(|| bad(pos, "a value is needed where there is none"))
+    /// How many values are above the last mark.
+    pub(super) fn loose(&self) -> usize {
+        self.stack.len() - self.marks.last().map_or(0, |&(floor, _)| floor.min(self.stack.len()))
     }
 
-    fn pop(&mut self, pos: usize) -> Result<NodeId, PickleError> {
+    fn top(&self, pos: usize) -> Result<Slot, PickleError> {
+        let slot = if self.loose() > 0 { self.stack.last().copied() } else { None };
+        slot.ok_or_else(|| bad(pos, "a value is needed where there is none"))
+    }
+
+    pub(super) fn pop(&mut self, pos: usize) -> Result<NodeId, PickleError> {
         let top = self.top(pos)?;
         self.stack.pop();
-        Ok(top)
+        Ok(top.node)
     }
 
-    fn mark(&mut self, pos: usize) -> Result<usize, PickleError> {
+    fn mark(&mut self, pos: usize) -> Result<(usize, usize), PickleError> {
         self.marks.pop().ok_or_else(|| bad(pos, "a batch ends that never began"))
     }
 
-    fn pop_to_mark(&mut self, pos: usize) -> Result<Vec<NodeId>, PickleError> {
-        let from = self.mark(pos)?;
-        Ok(self.stack.split_off(from.min(self.stack.len())))
+    fn pop_to_mark(&mut self, pos: usize) -> Result<(Vec<NodeId>, usize), PickleError> {
+        let (from, start) = self.mark(pos)?;
+        let items = self.stack.drain(from.min(self.stack.len())..).map(|slot| slot.node).collect();
+        Ok((items, start))
     }
 
     fn tuple(&mut self, n: usize, pos: usize) -> Result<(), PickleError> {
-        let floor = self.marks.last().copied().unwrap_or(0);
-        let from = self.stack.len().checked_sub(n).filter(|&from| from >= floor);
-        let items = self.stack.split_off(from.ok_or_else(|| bad(pos, "a tuple of values that are not there"))?);
-        self.push(Node::Tuple(items), pos);
+        let from = self.stack.len().checked_sub(n).filter(|_| self.loose() >= n);
+        let from = from.ok_or_else(|| bad(pos, "a tuple of values that are not there"))?;
+        let start = self.stack[from].start;
+        let items = self.stack.drain(from..).map(|slot| slot.node).collect();
+        self.push(Node::Tuple(items), start);
         Ok(())
     }
 
-    fn list(&mut self, pos: usize) -> Result<&mut Vec<NodeId>, PickleError> {
+    pub(super) fn list(&mut self, pos: usize) -> Result<&mut Vec<NodeId>, PickleError> {
         let top = self.top(pos)?;
-        match self.tree.nodes.get_mut(top as usize) {
+        match self.tree.nodes.get_mut(top.node as usize) {
             Some(Node::List(items)) => Ok(items),
-            _ => Err(bad(pos, "items are appended to something that is no list")),
+            _ => Err(bad(pos, "items are appended to something that is no list of this place")),
         }
     }
 
     fn dict(&mut self, pos: usize) -> Result<&mut Vec<(NodeId, NodeId)>, PickleError> {
         let top = self.top(pos)?;
-        match self.tree.nodes.get_mut(top as usize) {
+        match self.tree.nodes.get_mut(top.node as usize) {
             Some(Node::Dict(pairs)) => Ok(pairs),
-            _ => Err(bad(pos, "keys are set in something that is no dict")),
+            _ => Err(bad(pos, "keys are set in something that is no dict of this place")),
         }
+    }
+
+    fn store(&mut self, id: u64, pos: usize) -> Result<(u64, usize), PickleError> {
+        let top = self.top(pos)?;
+        if self.memo.get(id).is_some() {
+            return Err(bad(pos, "a memo entry is stored twice"));
+        }
+        self.memo.set(id, top.node);
+        Ok((id, top.start))
     }
 
     fn fetch(&mut self, id: u64, pos: usize) -> Result<(), PickleError> {
-        let node = self.memo.get(id).ok_or_else(|| bad(pos, &format!("memo entry {id} is fetched but was never stored")))?;
-        self.stack.push(node);
+        let known = self.memo.get(id).or_else(|| self.outside.get(&id).copied());
+        let node = known.unwrap_or_else(|| {
+            let node = self.tree.push(Node::Memo(id), pos as u64);
+            self.outside.insert(id, node);
+            node
+        });
+        self.stack.push(Slot { node, start: pos });
         Ok(())
-    }
-
-    /// The file ended early: closes every open container with the items it has, innermost first.
-    fn salvage(mut self, offset: u64) -> Result<Parsed<'a>, PickleError> {
-        while let Some(from) = self.marks.pop() {
-            let items = self.stack.split_off(from.min(self.stack.len()));
-            self.absorb(&items);
-        }
-        let rest = self.stack.split_off(1.min(self.stack.len()));
-        self.absorb(&rest);
-        let root = self.stack.first().copied().ok_or(PickleError::Truncated { offset })?;
-        self.tree.root = root;
-        Ok(Parsed { tree: self.tree, truncated_at: Some(offset) })
-    }
-
-    /// Gives loose items to the container on top of the stack, as the missing opcode would have done.
-    fn absorb(&mut self, items: &[NodeId]) {
-        let Some(&target) = self.stack.last() else { return };
-        // `outer inner` at the end, where a single APPEND was due: the list inside its list, as `device_traces` of one device.
-        let mut items = items.to_vec();
-        if let [.., outer, inner] = items[..]
-            && matches!(self.tree.node(target), Node::Dict(_))
-            && items.len() % 2 == 1
-            && let Some(Node::List(list)) = self.tree.nodes.get_mut(outer as usize)
-        {
-            list.push(inner);
-            items.pop();
-        }
-        match self.tree.nodes.get_mut(target as usize) {
-            Some(Node::List(list)) => list.extend(items),
-            Some(Node::Dict(pairs)) => pairs.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1]))),
-            _ => {}
-        }
     }
 }
 
-fn bad(pos: usize, what: &str) -> PickleError {
+pub(super) fn bad(pos: usize, what: &str) -> PickleError {
     PickleError::Malformed { offset: pos as u64, what: what.to_owned() }
 }
 
 fn pairs_of(items: &[NodeId]) -> Option<Vec<(NodeId, NodeId)>> {
     items.len().is_multiple_of(2).then(|| items.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect())
-}
-
-fn memo_id_of_text(text: &[u8]) -> Option<u64> {
-    std::str::from_utf8(text).ok()?.trim().parse().ok()
 }
 
 /// Little-endian two's complement of any length: addresses beyond 2^63 come with a ninth sign byte.

@@ -3,15 +3,25 @@
 //! A pickle is a program for a stack machine, and Python's own machine imports and calls whatever the file names. This one
 //! knows containers, numbers and text. It has no opcode that names anything, so a file can at worst be refused.
 
+mod load;
 mod machine;
-mod opcodes;
+mod memo;
+pub(crate) mod opcodes;
 mod ops;
+mod scan;
+mod skim;
 mod tree;
 
+pub(crate) use load::{items, resolve_outside};
+pub(crate) use memo::MemoIndex;
+pub(crate) use ops::{Op, little_endian};
+pub(crate) use scan::{Part, Scanner, Streamed};
 pub(crate) use tree::{Node, NodeId, Tree};
 
 use super::FormatError;
-use crate::model::Progress;
+
+/// No genuine snapshot nests deeper than ten; Python itself gives up at a thousand.
+const MAX_DEPTH: usize = 1000;
 
 /// Why a pickle gave no value. [`named`](Self::named) makes it a [`FormatError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,14 +58,21 @@ impl PickleError {
 #[derive(Debug)]
 pub(crate) struct Parsed<'a> {
     pub(crate) tree: Tree<'a>,
-    /// Where the file ended, when that was too early; the tree holds what came before.
-    pub(crate) truncated_at: Option<u64>,
+    /// Objects that stand in skimmed lists: their ids, and the [`Node::Memo`] in the tree that [`resolve_outside`] is to fill.
+    pub(crate) outside: Vec<(u64, NodeId)>,
+    /// Where reading ended, when that was too early; the tree holds what came before.
+    pub(crate) ended: Option<Ended>,
 }
 
-/// Reads a pickle. What follows its `STOP` is ignored.
-///
-/// # Errors
-/// [`PickleError`]; a truncated file is one only when not even its first value is there.
-pub(crate) fn parse<'a>(bytes: &'a [u8], progress: &Progress) -> Result<Parsed<'a>, PickleError> {
-    machine::Machine::new(bytes).run(progress)
+/// Where and why a file could not be read to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) offset: u64,
+    /// What is broken there; `None` when the file just ends.
+    pub(crate) what: Option<String>,
+}
+
+/// The id in the operand of a protocol 0 `PUT` or `GET`.
+fn decimal_id(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.trim().parse().ok()
 }

@@ -22,6 +22,8 @@ pub(crate) enum Node<'a> {
     List(Vec<NodeId>),
     Tuple(Vec<NodeId>),
     Dict(Vec<(NodeId, NodeId)>),
+    /// An object stored elsewhere in the file, not loaded yet.
+    Memo(u64),
 }
 
 impl Node<'_> {
@@ -37,6 +39,7 @@ impl Node<'_> {
             Node::List(_) => "list",
             Node::Tuple(_) => "tuple",
             Node::Dict(_) => "dict",
+            Node::Memo(_) => "object that could not be loaded",
         }
     }
 }
@@ -152,6 +155,7 @@ impl<'a> Tree<'a> {
             Node::Int(v) => out.push_str(&v.to_string()),
             Node::Uint(v) => out.push_str(&v.to_string()),
             Node::Huge => out.push_str("(an integer beyond 64 bits)"),
+            Node::Memo(_) => out.push('…'),
             Node::Float(v) => out.push_str(&format!("{v:?}")),
             Node::Str(text) => out.push_str(&String::from_utf8_lossy(text)),
             Node::Bytes(bytes) => out.push_str(&format!("({} bytes)", bytes.len())),

@@ -4,19 +4,25 @@
 //! segments stay its own.
 
 mod annotations;
+mod columns;
+mod decode;
 mod json;
+mod order;
 mod segments;
 mod settings;
 mod stacks;
+mod stream;
 mod trace;
 
 use super::FormatError;
-use super::pickle::{self, Node, NodeId, Tree};
+use super::pickle::{Ended, Node, NodeId, Tree};
 use crate::model::{
-    Annotations, DeviceId, DeviceKind, DeviceRecording, Format, LoadReport, Progress, Recording, Source, WarningKind,
+    Annotations, DeviceId, DeviceKind, DeviceRecording, Format, LoadReport, Progress, Recording, Source, StackTableBuilder,
+    WarningKind,
 };
 use segments::RawSegment;
 use stacks::{StackReader, unknown_key, wrong_type};
+use stream::{Read, Trace};
 
 /// More device ordinals than any host has; a guard against damaged numbers.
 const MAX_DEVICES: i64 = 4096;
@@ -26,11 +32,12 @@ const MAX_DEVICES: i64 = 4096;
 /// # Errors
 /// [`FormatError`] when the bytes are no plain pickle or hold no snapshot.
 pub(crate) fn read_pickle(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
-    progress.set_total(bytes.len() as u64);
-    let parsed = pickle::parse(bytes, progress).map_err(|error| error.named(name))?;
-    let mut recording = assemble(&parsed.tree, name, parsed.truncated_at)?;
+    // Each byte is scanned and then decoded.
+    progress.set_total(2 * bytes.len() as u64);
+    let read = stream::read(bytes, progress).map_err(|error| error.named(name))?;
+    let mut recording = assemble(read, name)?;
     recording.source.format = Format::SnapshotPickle;
-    progress.set_done(bytes.len() as u64);
+    progress.set_done(2 * bytes.len() as u64);
     Ok(recording)
 }
 
@@ -41,7 +48,9 @@ pub(crate) fn read_pickle(bytes: &[u8], name: &str, progress: &Progress) -> Resu
 pub(crate) fn read_json(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     progress.set_total(bytes.len() as u64);
     let (tree, truncated_at) = json::parse(bytes, name, progress)?;
-    let mut recording = assemble(&tree, name, truncated_at)?;
+    let ended = truncated_at.map(|offset| Ended { offset, what: None });
+    let read = Read { tree, ended, traces: Vec::new(), stacks: StackTableBuilder::new(), report: LoadReport::default() };
+    let mut recording = assemble(read, name)?;
     recording.source.format = Format::SnapshotJson;
     progress.set_done(bytes.len() as u64);
     Ok(recording)
@@ -59,22 +68,30 @@ struct Parts {
 }
 
 /// Makes a recording of a snapshot's values.
-fn assemble(tree: &Tree, name: &str, truncated_at: Option<u64>) -> Result<Recording, FormatError> {
-    let mut report = LoadReport::default();
-    let cut = truncated_at.is_some();
-    if let Some(offset) = truncated_at {
-        report.warn(WarningKind::Truncated, Some(offset), || {
-            format!("the file ends early, at byte {offset}; what came before it was read, copy the file again for the rest")
+fn assemble(read: Read<'_>, name: &str) -> Result<Recording, FormatError> {
+    let Read { tree, ended, mut traces, stacks: mut builder, mut report } = read;
+    let tree = &tree;
+    let cut = ended.is_some();
+    if let Some(Ended { offset, what }) = &ended {
+        report.warn(WarningKind::Truncated, Some(*offset), || match what {
+            None => {
+                format!("the file ends early, at byte {offset}; what came before it was read, copy the file again for the rest")
+            }
+            Some(what) => format!("the file is broken at byte {offset}: {what}; what came before it was read"),
         });
     }
-    let parts = find_parts(tree, name, &mut report)?;
-    let mut stacks = StackReader::default();
+    let broken = ended.and_then(|ended| {
+        let what = ended.what?;
+        Some(FormatError::Malformed { name: name.to_owned(), offset: ended.offset, what })
+    });
+    let parts = find_parts(tree, name, &mut report).map_err(|error| broken.clone().unwrap_or(error))?;
+    let mut stacks = StackReader::new(&mut builder);
     let settings = parts.settings.map(|id| settings::read(tree, id, &mut report)).unwrap_or_default();
     let kind = if settings::is_xpu(&settings) { DeviceKind::Xpu } else { DeviceKind::Cuda };
 
     let mut devices: Vec<DeviceRecording> = Vec::new();
     if let Some(list) = parts.traces {
-        read_traces(tree, list, kind, &mut devices, &mut stacks, &mut report, cut);
+        read_traces(tree, list, kind, &mut traces, &mut devices, &mut stacks, &mut report, cut);
     }
     if let Some(list) = parts.segments {
         for (index, raw) in read_segments(tree, list, &mut stacks, &mut report, cut) {
@@ -83,7 +100,7 @@ fn assemble(tree: &Tree, name: &str, truncated_at: Option<u64>) -> Result<Record
         }
     }
     devices.sort_by_key(|device| device.id);
-    if let Some(host) = read_host(tree, &parts, &mut stacks, &mut report, cut) {
+    if let Some(host) = read_host(tree, &parts, &mut traces, &mut stacks, &mut report, cut) {
         devices.push(host);
     }
     for device in &mut devices {
@@ -101,16 +118,14 @@ fn assemble(tree: &Tree, name: &str, truncated_at: Option<u64>) -> Result<Record
         let by_device = annotations::read(tree, list, &mut stacks, &mut report);
         attach_annotations(&mut devices, by_device, &mut report);
     }
-    if devices.is_empty() && parts.segments.is_none() && parts.traces.is_none() {
-        return Err(FormatError::Empty {
-            name: name.to_owned(),
-            what: "this snapshot has neither segments nor traces".to_owned(),
-        });
+    if let (true, Some(error)) = (devices.is_empty(), broken) {
+        return Err(error);
     }
+    let stacks = order::by_first_use(&mut devices, &builder.finish());
     Ok(Recording {
         source: Source { name: name.to_owned(), ..Source::default() },
         devices,
-        stacks: stacks.builder.finish(),
+        stacks,
         report,
         ..Recording::default()
     })
@@ -166,6 +181,7 @@ fn read_traces(
     tree: &Tree,
     list: NodeId,
     kind: DeviceKind,
+    streamed: &mut Vec<Trace>,
     devices: &mut Vec<DeviceRecording>,
     stacks: &mut StackReader,
     report: &mut LoadReport,
@@ -177,7 +193,8 @@ fn read_traces(
     let traces = tree.items(list);
     for (index, &entries) in traces.iter().enumerate().take(MAX_DEVICES as usize) {
         let last = cut && index + 1 == traces.len();
-        let mut device = DeviceRecording { id: DeviceId { kind, index: index as i32 }, ..DeviceRecording::default() };
+        let mut device = take(streamed, entries);
+        device.id = DeviceId { kind, index: index as i32 };
         trace::read_list(tree, entries, &mut device, stacks, report, last);
         // A visible device that the process never used has an empty trace and no segments.
         if !device.events.is_empty() {
@@ -222,11 +239,13 @@ fn read_segments(
 fn read_host(
     tree: &Tree,
     parts: &Parts,
+    streamed: &mut Vec<Trace>,
     stacks: &mut StackReader,
     report: &mut LoadReport,
     cut: bool,
 ) -> Option<DeviceRecording> {
-    let mut host = DeviceRecording { id: DeviceId { kind: DeviceKind::Host, index: -1 }, ..DeviceRecording::default() };
+    let mut host = parts.host_traces.map(|list| take(streamed, list)).unwrap_or_default();
+    host.id = DeviceId { kind: DeviceKind::Host, index: -1 };
     if let Some(list) = parts.host_traces {
         trace::read_list(tree, list, &mut host, stacks, report, cut);
     }
@@ -235,6 +254,11 @@ fn read_host(
         segments::place(&mut host, raw, report);
     }
     (!host.events.is_empty() || !host.segments.is_empty()).then_some(host)
+}
+
+/// The events that were streamed out of a list.
+fn take(streamed: &mut Vec<Trace>, list: NodeId) -> DeviceRecording {
+    streamed.iter().position(|trace| trace.list == list).map(|at| streamed.swap_remove(at).device).unwrap_or_default()
 }
 
 fn device_at(devices: &mut Vec<DeviceRecording>, id: DeviceId) -> usize {

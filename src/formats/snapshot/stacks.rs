@@ -6,18 +6,22 @@ use super::super::pickle::{Node, NodeId, Tree};
 use crate::model::{Frame, FrameId, LoadReport, StackId, StackTableBuilder, StrId, WarningKind};
 
 /// Longer stacks are cut here; CPython gives up recursing at a thousand.
-const MAX_FRAMES: usize = 4096;
+pub(crate) const MAX_FRAMES: usize = 4096;
 
 /// Interns strings, frames and stacks, and remembers by node what it has seen.
-#[derive(Default)]
-pub(crate) struct StackReader {
-    pub(crate) builder: StackTableBuilder,
+pub(crate) struct StackReader<'b> {
+    pub(crate) builder: &'b mut StackTableBuilder,
     texts: FxHashMap<NodeId, StrId>,
     frames: FxHashMap<NodeId, Option<FrameId>>,
     stacks: FxHashMap<NodeId, StackId>,
 }
 
-impl StackReader {
+impl<'b> StackReader<'b> {
+    /// A reader of one tree that interns into `builder`.
+    pub(crate) fn new(builder: &'b mut StackTableBuilder) -> Self {
+        StackReader { builder, texts: FxHashMap::default(), frames: FxHashMap::default(), stacks: FxHashMap::default() }
+    }
+
     /// The id of a text value; what is not UTF-8 is replaced and counted.
     pub(crate) fn text(&mut self, tree: &Tree, id: NodeId, report: &mut LoadReport) -> StrId {
         if let Some(&known) = self.texts.get(&id) {
@@ -74,7 +78,8 @@ impl StackReader {
         self.builder.stack(&ids)
     }
 
-    fn frame(&mut self, tree: &Tree, id: NodeId, report: &mut LoadReport) -> Option<FrameId> {
+    /// The id of a frame; `None`, and counted, when it is none.
+    pub(crate) fn frame(&mut self, tree: &Tree, id: NodeId, report: &mut LoadReport) -> Option<FrameId> {
         if let Some(&known) = self.frames.get(&id) {
             return known;
         }

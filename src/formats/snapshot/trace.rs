@@ -2,7 +2,12 @@
 
 use super::super::pickle::{Node, NodeId, Tree};
 use super::stacks::{StackReader, unknown_key, wrong_type};
-use crate::model::{Action, DeviceRecording, EventTable, LoadReport, Note, NoteKind, PoolId, PoolKey, StackId, WarningKind};
+use crate::model::{
+    Action, DeviceRecording, EventTable, LoadReport, Note, NoteKind, PoolId, PoolKey, StackId, StrId, StreamId, WarningKind,
+};
+
+/// The time of an event that had none; replaced by the time before it.
+pub(crate) const UNTIMED: i64 = i64::MIN;
 
 /// One event as the file has it, its handles not yet interned.
 #[derive(Clone, Copy, Debug)]
@@ -16,17 +21,144 @@ pub(crate) struct Entry {
     pub(crate) stack: StackId,
 }
 
-/// Appends an event; without a time it takes the one before it.
-pub(crate) fn push(device: &mut DeviceRecording, entry: Entry) {
-    let stream = device.intern_stream(entry.stream);
-    let pool = entry.pool.map_or(PoolId::UNKNOWN, |key| device.intern_pool(key));
-    let events = &mut device.events;
-    events.has_time |= entry.time_us.is_some();
-    let time = entry.time_us.or_else(|| events.time_us.last().copied()).unwrap_or(0);
-    events.push(time, entry.action, entry.address, entry.size, stream, pool, entry.stack);
+/// One event as the columns have it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event {
+    pub(crate) time_us: i64,
+    pub(crate) action: Action,
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) stream: StreamId,
+    pub(crate) pool: PoolId,
+    pub(crate) stack: StackId,
 }
 
-/// Reads a list of entries and appends them to `device`. Entries that are no dict, or have no action, are counted and left out.
+/// The keys of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    Action,
+    Address,
+    DeviceFree,
+    Size,
+    Stream,
+    Time,
+    Pool,
+    Frames,
+    /// `cpp_frames`: one text with a line a frame (2.0).
+    Cpp,
+    /// A text kept as a note.
+    Note(NoteKind),
+    /// Not known to this version.
+    Other,
+}
+
+impl Key {
+    pub(crate) fn of(name: &[u8]) -> Self {
+        match name {
+            b"action" => Key::Action,
+            b"addr" | b"address" => Key::Address,
+            b"device_free" => Key::DeviceFree,
+            b"size" => Key::Size,
+            b"stream" => Key::Stream,
+            b"time_us" => Key::Time,
+            b"pool_id" | b"segment_pool_id" => Key::Pool,
+            b"frames" => Key::Frames,
+            b"cpp_frames" => Key::Cpp,
+            b"user_metadata" => Key::Note(NoteKind::UserMetadata),
+            b"compile_context" => Key::Note(NoteKind::CompileContext),
+            b"internal_metadata" => Key::Note(NoteKind::Internal),
+            b"category" => Key::Note(NoteKind::Category),
+            b"forward_frames" => Key::Note(NoteKind::ForwardFrames),
+            _ => Key::Other,
+        }
+    }
+}
+
+/// Reads one entry; what it says in words is added to `notes`. `None`, and counted, when it is no dict or has no action;
+/// `cut` says that it may be the last of a truncated file, where that is no oddity.
+pub(crate) fn read_entry(
+    tree: &Tree,
+    id: NodeId,
+    stacks: &mut StackReader,
+    report: &mut LoadReport,
+    cut: bool,
+    notes: &mut Vec<(NoteKind, StrId)>,
+) -> Option<Entry> {
+    let Node::Dict(pairs) = tree.node(id) else {
+        if !cut {
+            wrong_type(tree, id, "a trace entry", "a dict", report);
+        }
+        return None;
+    };
+    let first_note = notes.len();
+    let (mut action, mut address, mut size, mut device_free) = (None, None, None, None);
+    let mut entry =
+        Entry { action: Action::Unknown, address: 0, size: 0, stream: 0, time_us: None, pool: None, stack: StackId::NONE };
+    let mut cpp = None;
+    for &(key, value) in pairs {
+        match Key::of(tree.bytes(key).unwrap_or(b"")) {
+            Key::Action => {
+                entry.action = Action::from_name(tree.bytes(value).unwrap_or(b""));
+                action = Some(value);
+                if entry.action == Action::Unknown {
+                    notes.push((NoteKind::Action, stacks.text(tree, value, report)));
+                    report.warn(WarningKind::UnknownAction, Some(tree.offset(id)), || {
+                        format!("the action '{}' is not known; its events are kept and otherwise ignored", tree.text_of(value))
+                    });
+                }
+            }
+            Key::Address => address = number(tree, value, "addr", report),
+            Key::DeviceFree => device_free = number(tree, value, "device_free", report),
+            Key::Size => size = number(tree, value, "size", report),
+            Key::Stream => entry.stream = number(tree, value, "stream", report).unwrap_or(0),
+            Key::Time => {
+                entry.time_us = tree.as_i64(value);
+                if entry.time_us.is_none() {
+                    wrong_type(tree, value, "time_us", "a whole number of microseconds", report);
+                }
+            }
+            Key::Pool => entry.pool = pool_key(tree, value, report),
+            Key::Frames => entry.stack = stacks.stack(tree, value, report),
+            Key::Cpp => cpp = Some(value),
+            Key::Note(kind) => {
+                if let Some(text) = note_text(tree, value, kind, stacks, report) {
+                    notes.push((kind, text));
+                }
+            }
+            Key::Other => {
+                unknown_key(tree, key, "a trace entry", report);
+                let text = format!("{}: {}", tree.text_of(key), tree.text_of(value));
+                notes.push((NoteKind::Internal, stacks.builder.string(&text)));
+            }
+        }
+    }
+    if let Some(text) = cpp.and_then(|value| tree.bytes(value)) {
+        entry.stack = stacks.with_cpp(entry.stack, &String::from_utf8_lossy(text));
+    }
+    entry.size = size.unwrap_or(0);
+    entry.address = match entry.action {
+        Action::Oom => device_free.or(address).unwrap_or(0),
+        _ => address.unwrap_or(0),
+    };
+    let is_whole = entry.action == Action::Unknown || size.is_some() && (address.is_some() || device_free.is_some());
+    if action.is_none() || !is_whole && cut {
+        notes.truncate(first_note);
+        if !cut {
+            report.warn(WarningKind::WrongType, Some(tree.offset(id)), || {
+                "a trace entry without an action was left out".to_owned()
+            });
+        }
+        return None;
+    }
+    if !is_whole {
+        report.warn(WarningKind::WrongType, Some(tree.offset(id)), || {
+            format!("a trace entry '{}' without an address or size; zero was taken", entry.action.name())
+        });
+    }
+    Some(entry)
+}
+
+/// Reads a list of entries that is all in the tree (JSON, and odd pickles) and appends them to `device`.
 pub(crate) fn read_list(
     tree: &Tree,
     list: NodeId,
@@ -39,7 +171,7 @@ pub(crate) fn read_list(
     if !matches!(tree.node(list), Node::List(_) | Node::Tuple(_) | Node::None) {
         wrong_type(tree, list, "a trace", "a list of entries", report);
     }
-    device.events.reserve(items.len());
+    let mut notes = Vec::new();
     for (i, &item) in items.iter().enumerate() {
         if device.events.len() >= u32::MAX as usize - 1 {
             report.warn_many(WarningKind::Skipped, (items.len() - i) as u64, Some(tree.offset(item)), || {
@@ -48,123 +180,35 @@ pub(crate) fn read_list(
             break;
         }
         let cut = truncated && i + 1 == items.len();
-        read_entry(tree, item, device, stacks, report, cut);
+        notes.clear();
+        let Some(entry) = read_entry(tree, item, stacks, report, cut, &mut notes) else { continue };
+        let event = device.events.len() as u32;
+        device.events.notes.extend(notes.iter().map(|&(kind, text)| Note { event, kind, text }));
+        let stream = device.intern_stream(entry.stream);
+        let pool = entry.pool.map_or(PoolId::UNKNOWN, |key| device.intern_pool(key));
+        let events = &mut device.events;
+        events.has_time |= entry.time_us.is_some();
+        let time = entry.time_us.unwrap_or(UNTIMED);
+        events.push(time, entry.action, entry.address, entry.size, stream, pool, entry.stack);
     }
 }
 
-fn read_entry(
-    tree: &Tree,
-    id: NodeId,
-    device: &mut DeviceRecording,
-    stacks: &mut StackReader,
-    report: &mut LoadReport,
-    cut: bool,
-) {
-    let Node::Dict(pairs) = tree.node(id) else {
-        // What a truncated file ends in may be anything.
-        if !cut {
-            wrong_type(tree, id, "a trace entry", "a dict", report);
+/// Gives events without a time the one before them, or zero when no event has any.
+pub(crate) fn fill_times(events: &mut EventTable) {
+    let first = events.time_us.iter().copied().find(|&time| time != UNTIMED).unwrap_or(0);
+    let mut last = first;
+    for time in &mut events.time_us {
+        if *time == UNTIMED {
+            *time = last;
         }
-        return;
-    };
-    let event = device.events.len() as u32;
-    let first_note = device.events.notes.len();
-    let (mut action, mut address, mut size, mut device_free) = (None, None, None, None);
-    let mut entry =
-        Entry { action: Action::Unknown, address: 0, size: 0, stream: 0, time_us: None, pool: None, stack: StackId::NONE };
-    let mut cpp = None;
-    let note = |device: &mut DeviceRecording, kind, text| device.events.notes.push(Note { event, kind, text });
-    for &(key, value) in pairs {
-        let name = tree.bytes(key).unwrap_or(b"");
-        match name {
-            b"action" => {
-                let text = tree.bytes(value).unwrap_or(b"");
-                entry.action = Action::from_name(text);
-                action = Some(value);
-                if entry.action == Action::Unknown {
-                    let text = stacks.text(tree, value, report);
-                    note(device, NoteKind::Action, text);
-                    report.warn(WarningKind::UnknownAction, Some(tree.offset(id)), || {
-                        format!("the action '{}' is not known; its events are kept and otherwise ignored", tree.text_of(value))
-                    });
-                }
-            }
-            b"addr" | b"address" => address = number(tree, value, "addr", report),
-            b"device_free" => device_free = number(tree, value, "device_free", report),
-            b"size" => size = number(tree, value, "size", report),
-            b"stream" => entry.stream = number(tree, value, "stream", report).unwrap_or(0),
-            b"time_us" => {
-                entry.time_us = tree.as_i64(value);
-                if entry.time_us.is_none() {
-                    wrong_type(tree, value, "time_us", "a whole number of microseconds", report);
-                }
-            }
-            b"pool_id" | b"segment_pool_id" => entry.pool = pool_key(tree, value, report),
-            b"frames" => entry.stack = stacks.stack(tree, value, report),
-            b"cpp_frames" => cpp = Some(value),
-            _ => {
-                let Some((kind, default)) = note_kind(name) else {
-                    unknown_key(tree, key, "a trace entry", report);
-                    let text = format!("{}: {}", tree.text_of(key), tree.text_of(value));
-                    let text = stacks.builder.string(&text);
-                    note(device, NoteKind::Internal, text);
-                    continue;
-                };
-                if let Some(text) = note_text(tree, value, default, stacks, report) {
-                    note(device, kind, text);
-                }
-            }
-        }
+        last = *time;
     }
-    if let Some(text) = cpp.and_then(|value| tree.bytes(value)) {
-        entry.stack = stacks.with_cpp(entry.stack, &String::from_utf8_lossy(text));
-    }
-    entry.size = size.unwrap_or(0);
-    entry.address = match entry.action {
-        Action::Oom => device_free.or(address).unwrap_or(0),
-        _ => address.unwrap_or(0),
-    };
-    let complete =
-        action.is_some() && (size.is_some() && (address.is_some() || device_free.is_some()) || entry.action == Action::Unknown);
-    if !complete && (cut || action.is_none()) {
-        device.events.notes.truncate(first_note);
-        if !cut {
-            report.warn(WarningKind::WrongType, Some(tree.offset(id)), || {
-                "a trace entry without an action was left out".to_owned()
-            });
-        }
-        return;
-    }
-    if !complete {
-        report.warn(WarningKind::WrongType, Some(tree.offset(id)), || {
-            format!("a trace entry '{}' without an address or size; zero was taken", entry.action.name())
-        });
-    }
-    push(device, entry);
-}
-
-/// Which note a key becomes, and the value that says "none".
-pub(crate) fn note_kind(key: &[u8]) -> Option<(NoteKind, &'static [u8])> {
-    Some(match key {
-        b"user_metadata" => (NoteKind::UserMetadata, b""),
-        b"compile_context" => (NoteKind::CompileContext, b"N/A"),
-        b"internal_metadata" => (NoteKind::Internal, b""),
-        b"category" => (NoteKind::Category, b""),
-        b"forward_frames" => (NoteKind::ForwardFrames, b""),
-        _ => return None,
-    })
 }
 
 /// The text of a note; `None` when it says nothing.
-fn note_text(
-    tree: &Tree,
-    value: NodeId,
-    default: &[u8],
-    stacks: &mut StackReader,
-    report: &mut LoadReport,
-) -> Option<crate::model::StrId> {
+fn note_text(tree: &Tree, value: NodeId, kind: NoteKind, stacks: &mut StackReader, report: &mut LoadReport) -> Option<StrId> {
     match tree.node(value) {
-        Node::Str(text) if text.is_empty() || text.as_ref() == default => None,
+        Node::Str(text) if text.is_empty() || kind == NoteKind::CompileContext && text.as_ref() == b"N/A" => None,
         Node::Str(_) => Some(stacks.text(tree, value, report)),
         Node::None => None,
         // forward_frames: chunks of an already formatted traceback.

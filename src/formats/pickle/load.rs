@@ -1,0 +1,193 @@
+//! Loading pieces of a pickle: one stored object, or the items of a batch.
+
+use super::PickleError;
+use super::machine::{Machine, Slot};
+use super::memo::MemoIndex;
+use super::opcodes as op;
+use super::ops::Op;
+use super::tree::{Node, NodeId, Tree};
+
+/// One entry, or one stack, needs a few thousand nodes at most; an object that needs more was made to.
+const MAX_NODES: usize = 1 << 22;
+/// How far past an object to look for opcodes that go on filling it.
+const MAX_LOOKAHEAD: usize = 1 << 16;
+
+/// What [`items`] read.
+pub(crate) struct Items {
+    pub(crate) nodes: Vec<NodeId>,
+    /// Where to go on.
+    pub(crate) next: usize,
+    /// The id the next `MEMOIZE` there takes.
+    pub(crate) memo_id: u64,
+}
+
+/// Reads the values that begin at `pos`, until nothing is open and another dict begins, or `end`. A single `APPEND` that gives
+/// one away is passed over.
+///
+/// # Errors
+/// [`PickleError`] when they are no plain values.
+pub(crate) fn items<'a>(
+    bytes: &'a [u8],
+    memo: &MemoIndex,
+    (pos, end): (usize, usize),
+    memo_id: u64,
+    tree: &mut Tree<'a>,
+) -> Result<Items, PickleError> {
+    let mut machine = Machine::new(bytes, std::mem::take(tree), memo_id);
+    let mut p = pos;
+    let mut done: Vec<Slot> = Vec::new();
+    while p < end {
+        let between = machine.marks.is_empty() && !machine.stack.is_empty();
+        if between && bytes[p] == op::EMPTY_DICT {
+            break;
+        }
+        if between && bytes[p] == op::APPEND && machine.stack.len() == 1 {
+            done.append(&mut machine.stack);
+            p += 1;
+            break;
+        }
+        let read = Op::read(bytes, p)?;
+        if read.code == op::STOP {
+            break;
+        }
+        machine.step(read, p)?;
+        p = read.next;
+    }
+    done.append(&mut machine.stack);
+    let memo_id = machine.memo.count;
+    *tree = resolve(machine, memo)?;
+    Ok(Items { nodes: done.iter().map(|slot| slot.node).collect(), next: p, memo_id })
+}
+
+/// Loads everything a tree refers to as [`Node::Memo`], and what that refers to in turn.
+fn resolve<'a>(machine: Machine<'a>, memo: &MemoIndex) -> Result<Tree<'a>, PickleError> {
+    let bytes = machine.bytes;
+    let mut tree = machine.tree;
+    let outside = machine.outside.into_iter().collect();
+    resolve_outside(bytes, memo, &mut tree, outside, MAX_NODES)?;
+    Ok(tree)
+}
+
+/// Replaces each [`Node::Memo`] named in `missing` by what is stored there. Cycles end, because each id is loaded once.
+///
+/// # Errors
+/// [`PickleError`] when an id was never stored, or what it leads to is out of proportion.
+pub(crate) fn resolve_outside<'a>(
+    bytes: &'a [u8],
+    memo: &MemoIndex,
+    tree: &mut Tree<'a>,
+    mut missing: Vec<(u64, NodeId)>,
+    max_nodes: usize,
+) -> Result<(), PickleError> {
+    let mut loaded: rustc_hash::FxHashMap<u64, NodeId> = rustc_hash::FxHashMap::default();
+    let limit = tree.nodes.len() + max_nodes;
+    while let Some((id, place)) = missing.pop() {
+        let offset = tree.offset(place);
+        let node = match loaded.get(&id) {
+            Some(&node) => node,
+            None => {
+                let start = memo.start(id).filter(|&start| start < offset || start == 0).ok_or_else(|| {
+                    PickleError::Malformed { offset, what: format!("memo entry {id} is fetched but was never stored") }
+                })?;
+                let node = object(bytes, memo, id, start, tree, &mut missing)?;
+                loaded.insert(id, node);
+                node
+            }
+        };
+        if tree.nodes.len() > limit {
+            return Err(PickleError::Limit { offset, what: "one value refers to millions of others".to_owned() });
+        }
+        let content = tree.node(node).clone();
+        if let Some(slot) = tree.nodes.get_mut(place as usize) {
+            *slot = content;
+        }
+    }
+    Ok(())
+}
+
+/// Loads the object stored as `id`, which begins at `start`. What it refers to is added to `missing`.
+fn object<'a>(
+    bytes: &'a [u8],
+    memo: &MemoIndex,
+    id: u64,
+    start: u64,
+    tree: &mut Tree<'a>,
+    missing: &mut Vec<(u64, NodeId)>,
+) -> Result<NodeId, PickleError> {
+    let malformed = |offset: usize, what: &str| PickleError::Malformed { offset: offset as u64, what: what.to_owned() };
+    let mut pos = start as usize;
+    let mut machine = Machine::new(bytes, std::mem::take(tree), memo.first_id_from(start, id));
+    let outcome = loop {
+        let read = match Op::read(bytes, pos) {
+            Ok(read) if read.code != op::STOP => read,
+            Ok(_) => break Err(malformed(pos, "a stored object is not complete")),
+            Err(error) => break Err(error),
+        };
+        match machine.step(read, pos) {
+            Ok(stored) => {
+                pos = read.next;
+                if stored.is_some_and(|(stored, _)| stored == id) && machine.marks.is_empty() && machine.stack.len() == 1 {
+                    break Ok(machine.stack[0].node);
+                }
+            }
+            Err(error) => break Err(error),
+        }
+    };
+    missing.extend(machine.outside.drain());
+    if let Ok(node) = outcome {
+        let before = length(machine.tree.node(node));
+        finish_filling(&mut machine, node, pos);
+        // Nothing came of looking further: what the neighbours refer to is none of ours.
+        if length(machine.tree.node(node)) != before {
+            missing.extend(machine.outside.drain());
+        }
+    }
+    *tree = machine.tree;
+    outcome
+}
+
+fn length(node: &Node) -> usize {
+    match node {
+        Node::List(items) => items.len(),
+        Node::Dict(pairs) => pairs.len(),
+        _ => 0,
+    }
+}
+
+/// CPython stores a container before it fills it: runs on while what follows may still be its items.
+fn finish_filling(machine: &mut Machine<'_>, node: NodeId, mut pos: usize) {
+    if !matches!(machine.tree.node(node), Node::List(_) | Node::Dict(_)) {
+        return;
+    }
+    let limit = pos.saturating_add(MAX_LOOKAHEAD);
+    // What is pushed above the container and never given to it belongs to its neighbours.
+    while pos < limit {
+        let Ok(read) = Op::read(machine.bytes, pos) else { return };
+        let ends = matches!(read.code, op::STOP) || machine.marks.is_empty() && machine.stack.len() == 1 && takes_top(read.code);
+        if ends || machine.step(read, pos).is_err() || machine.stack.is_empty() {
+            return;
+        }
+        pos = read.next;
+    }
+}
+
+/// Opcodes that, with the container alone on the stack, give it to whatever holds it.
+fn takes_top(code: u8) -> bool {
+    matches!(
+        code,
+        op::APPEND
+            | op::APPENDS
+            | op::SETITEM
+            | op::SETITEMS
+            | op::ADDITEMS
+            | op::TUPLE
+            | op::TUPLE1
+            | op::TUPLE2
+            | op::TUPLE3
+            | op::LIST
+            | op::DICT
+            | op::FROZENSET
+            | op::POP
+            | op::POP_MARK
+    )
+}

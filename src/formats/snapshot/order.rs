@@ -1,0 +1,66 @@
+//! Ids in the order of the events: threads intern what they meet first, and the same file must give the same ids each time.
+
+use rustc_hash::FxHashMap;
+
+use crate::model::{DeviceRecording, Frame, StackId, StackTable, StackTableBuilder, StrId};
+
+/// Renumbers every string, frame and stack by first use. Costs a pass over the stack column.
+pub(super) fn by_first_use(devices: &mut [DeviceRecording], table: &StackTable) -> StackTable {
+    let mut order =
+        Order { table, builder: StackTableBuilder::new(), stacks: vec![StackId::NONE; table.len()], texts: FxHashMap::default() };
+    for device in devices {
+        for stack in &mut device.events.stack {
+            *stack = order.stack(*stack);
+        }
+        for note in &mut device.events.notes {
+            note.text = order.text(note.text);
+        }
+        for segment in &mut device.segments {
+            segment.stack = order.stack(segment.stack);
+        }
+        for block in &mut device.blocks {
+            block.stack = order.stack(block.stack);
+        }
+        for annotation in &mut device.annotations {
+            annotation.name = order.text(annotation.name);
+        }
+    }
+    order.builder.finish()
+}
+
+struct Order<'t> {
+    table: &'t StackTable,
+    builder: StackTableBuilder,
+    stacks: Vec<StackId>,
+    texts: FxHashMap<StrId, StrId>,
+}
+
+impl Order<'_> {
+    #[inline]
+    fn stack(&mut self, old: StackId) -> StackId {
+        match self.stacks.get(old.0 as usize) {
+            None => StackId::NONE,
+            Some(&StackId::NONE) => self.new_stack(old),
+            Some(&known) => known,
+        }
+    }
+
+    #[cold]
+    fn new_stack(&mut self, old: StackId) -> StackId {
+        let mut frames = Vec::new();
+        for frame in self.table.frames(old).iter().filter_map(|&id| self.table.frame(id)) {
+            let (name, file) = (self.text(frame.name), self.text(frame.file));
+            frames.push(self.builder.frame(Frame { name, file, line: frame.line }));
+        }
+        let new = self.builder.stack(&frames);
+        if let Some(slot) = self.stacks.get_mut(old.0 as usize) {
+            *slot = new;
+        }
+        new
+    }
+
+    fn text(&mut self, old: StrId) -> StrId {
+        let (table, builder) = (self.table, &mut self.builder);
+        *self.texts.entry(old).or_insert_with(|| builder.string(table.text(old)))
+    }
+}

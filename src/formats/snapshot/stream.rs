@@ -1,0 +1,219 @@
+//! A pickled snapshot, scanned and decoded at once: one thread looks for entries, all the others turn them into columns.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::super::pickle::{self, MemoIndex, NodeId, Part, PickleError, Scanner, Streamed, Tree};
+use super::columns::{self, Columns};
+use super::decode::{self, Decoded, Shared, Worker};
+use super::trace;
+use crate::model::{DeviceRecording, LoadReport, Note, PoolId, PoolKey, PreviewPoint, Progress, StackTableBuilder, StreamId};
+
+/// The lists of a snapshot that hold events.
+const STREAMED: Streamed = Streamed { nested: &[b"device_traces", b"traces"], flat: &[b"host_traces"] };
+
+/// The events of one list.
+pub(super) struct Trace {
+    /// The list's node in the tree; what could not be streamed is still in that.
+    pub(super) list: NodeId,
+    /// Events, and the streams and pools they name; nothing else is set.
+    pub(super) device: DeviceRecording,
+}
+
+/// A snapshot whose events are decoded and whose rest is a tree.
+pub(super) struct Read<'a> {
+    pub(super) tree: Tree<'a>,
+    pub(super) ended: Option<pickle::Ended>,
+    pub(super) traces: Vec<Trace>,
+    pub(super) stacks: StackTableBuilder,
+    pub(super) report: LoadReport,
+}
+
+/// One decoded part, and where it stands.
+struct Piece {
+    sequence: usize,
+    list: NodeId,
+    slots: usize,
+    decoded: Decoded,
+}
+
+/// Reads a pickle.
+///
+/// # Errors
+/// [`PickleError`].
+pub(super) fn read<'a>(bytes: &'a [u8], progress: &Progress) -> Result<Read<'a>, PickleError> {
+    let mut columns = Columns::for_file(bytes.len())
+        .ok_or_else(|| PickleError::Limit { offset: 0, what: "there is not enough address space for its events".to_owned() })?;
+    let shared = Shared {
+        bytes,
+        memo: MemoIndex::default(),
+        stacks: Mutex::new(StackTableBuilder::new()),
+        streams: Mutex::default(),
+        pools: Mutex::default(),
+    };
+    let workers: Mutex<Vec<Worker<'a>>> = Mutex::default();
+    let pieces: Mutex<Vec<Piece>> = Mutex::default();
+    let preview = Mutex::new(Preview::default());
+    let mut slots = columns.slots();
+    let parsed = rayon::scope_fifo(|scope| {
+        let (shared, workers, pieces, preview) = (&shared, &workers, &pieces, &preview);
+        let mut sequence = 0;
+        let hand_out = |part: Part| {
+            let slots = slots.take(part.items);
+            let place = sequence;
+            sequence += 1;
+            scope.spawn_fifo(move |_| {
+                if progress.check().is_err() {
+                    return;
+                }
+                let mut worker = lock(workers).pop().unwrap_or_else(Worker::new);
+                let room = slots.len();
+                let mut decoded = decode::part(shared, &mut worker, &part, slots);
+                lock(workers).push(worker);
+                progress.advance(part.ranges.iter().map(|range| (range.end - range.start) as u64).sum());
+                let points = std::mem::take(&mut decoded.preview);
+                lock(preview).add(place, &part, points, &decoded, progress);
+                lock(pieces).push(Piece { sequence: place, list: part.list, slots: room, decoded });
+            });
+        };
+        Scanner::new(bytes, &shared.memo, STREAMED, hand_out).run(progress)
+    })?;
+    progress.check().map_err(|_| PickleError::Cancelled)?;
+    drop(workers);
+
+    let mut report = LoadReport::default();
+    let mut pieces = pieces.into_inner().unwrap_or_else(PoisonError::into_inner);
+    pieces.sort_by_key(|piece| piece.sequence);
+    let written: Vec<(usize, usize)> = pieces.iter().map(|piece| (piece.slots, piece.decoded.written)).collect();
+    let events = columns.finish(&written);
+    let streams = shared.streams.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let pools = shared.pools.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let traces = cut(events, pieces, &streams, &pools, &mut report);
+
+    let mut tree = parsed.tree;
+    pickle::resolve_outside(bytes, &shared.memo, &mut tree, parsed.outside, bytes.len() / 8 + (1 << 20))?;
+    let stacks = shared.stacks.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(Read { tree, ended: parsed.ended, traces, stacks, report })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Cuts the events of a file into its lists, which follow each other, and gives each its notes, streams and pools.
+fn cut(
+    mut events: crate::model::EventTable,
+    pieces: Vec<Piece>,
+    streams: &[u64],
+    pools: &[PoolKey],
+    report: &mut LoadReport,
+) -> Vec<Trace> {
+    let mut lists: Vec<(NodeId, usize, DeviceRecording, bool)> = Vec::new();
+    let mut at = 0;
+    for piece in pieces {
+        if lists.last().is_none_or(|(list, ..)| *list != piece.list) {
+            lists.push((piece.list, at, DeviceRecording::default(), false));
+        }
+        let Some((_, first, device, has_untimed)) = lists.last_mut() else { continue };
+        let base = (at - *first) as u32;
+        let decoded = piece.decoded;
+        device.events.notes.extend(decoded.notes.into_iter().map(|note| Note { event: note.event + base, ..note }));
+        device.events.has_time |= decoded.has_time;
+        *has_untimed |= decoded.has_untimed;
+        at += decoded.written;
+        for warning in decoded.report.warnings {
+            report.warn_many(warning.kind, warning.count, warning.first_offset, || warning.text);
+        }
+    }
+    let mut traces = Vec::with_capacity(lists.len());
+    while let Some((list, first, mut device, has_untimed)) = lists.pop() {
+        let mut own = if first == 0 { std::mem::take(&mut events) } else { columns::split_off(&mut events, first) };
+        own.notes = std::mem::take(&mut device.events.notes);
+        own.has_time = device.events.has_time;
+        if has_untimed {
+            trace::fill_times(&mut own);
+        }
+        device.events = own;
+        name_streams(&mut device, streams);
+        name_pools(&mut device, pools);
+        traces.push(Trace { list, device });
+    }
+    traces
+}
+
+/// Numbers the streams of one device in the order it first used them.
+fn name_streams(device: &mut DeviceRecording, handles: &[u64]) {
+    if let [only] = handles {
+        device.streams = vec![*only];
+        return;
+    }
+    let mut ids = vec![None; handles.len()];
+    for stream in &mut device.events.stream {
+        let Some(id) = ids.get_mut(usize::from(stream.0)) else { continue };
+        *stream = *id.get_or_insert_with(|| {
+            device.streams.push(handles[usize::from(stream.0)]);
+            StreamId((device.streams.len() - 1) as u16)
+        });
+    }
+}
+
+/// Numbers the pools of one device in the order it first used them.
+fn name_pools(device: &mut DeviceRecording, keys: &[PoolKey]) {
+    if keys.is_empty() {
+        return;
+    }
+    let mut ids = vec![None; keys.len()];
+    for pool in &mut device.events.pool {
+        let Some(id) = ids.get_mut(usize::from(pool.0)) else { continue };
+        *pool = *id.get_or_insert_with(|| {
+            device.pools.push(keys[usize::from(pool.0)]);
+            PoolId((device.pools.len() - 1) as u16)
+        });
+    }
+}
+
+/// Puts the curves of parts that finish in any order one after the other.
+#[derive(Default)]
+struct Preview {
+    next: usize,
+    waiting: BTreeMap<usize, Ready>,
+    list: Option<NodeId>,
+    events: u32,
+    reserved: i64,
+    requested: i64,
+}
+
+struct Ready {
+    list: NodeId,
+    index: Option<usize>,
+    points: Vec<PreviewPoint>,
+    written: u32,
+    net: (i64, i64),
+}
+
+impl Preview {
+    fn add(&mut self, place: usize, part: &Part, points: Vec<PreviewPoint>, decoded: &Decoded, progress: &Progress) {
+        let ready = Ready { list: part.list, index: part.index, points, written: decoded.written as u32, net: decoded.net };
+        self.waiting.insert(place, ready);
+        while let Some(mut ready) = self.waiting.remove(&self.next) {
+            self.next += 1;
+            if self.list != Some(ready.list) {
+                self.list = Some(ready.list);
+                (self.events, self.reserved, self.requested) = (0, 0, 0);
+            }
+            // Host memory has no place among the devices of the preview.
+            if let Some(device) = ready.index.and_then(|index| u16::try_from(index).ok()) {
+                for point in &mut ready.points {
+                    point.device = device;
+                    point.event = point.event.saturating_add(self.events);
+                    point.reserved = point.reserved.wrapping_add(self.reserved);
+                    point.requested = point.requested.wrapping_add(self.requested);
+                }
+                progress.publish(&ready.points);
+            }
+            self.events = self.events.saturating_add(ready.written);
+            self.reserved = self.reserved.wrapping_add(ready.net.0);
+            self.requested = self.requested.wrapping_add(ready.net.1);
+        }
+    }
+}

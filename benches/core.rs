@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use vramscope::analysis::heatmap::{HeatmapSpec, Shade, heatmap};
 use vramscope::analysis::{DeviceTables, Quantity, strata};
 use vramscope::formats;
 use vramscope::model::{Action, DeviceRecording, PoolId, Progress, StackId, StreamId};
@@ -125,6 +126,12 @@ fn scripted() {
             })
             .collect();
         report(&format!("strata of 1600 columns, zoom {zoom}"), times);
+    }
+    for shade in [Shade::Occupancy, Shade::OldestBlock, Shade::LargestHole] {
+        let bounds = evenly(0, len, 1600);
+        let spec = HeatmapSpec { rows: 400, shade, servers: None };
+        let times = (0..5).map(|_| timed(&mut || _ = black_box(heatmap(dev, t, &bounds, spec, &Progress::new())))).collect();
+        report(&format!("heatmap of 1600 x 400, {shade:?}"), times);
     }
 }
 

@@ -4,9 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
+use vramscope::analysis::fragmentation::{Servers, blockers, cheapest_hole, cheapest_release, holes};
 use vramscope::analysis::{DeviceTables, NO_EVENT, Quantity, State};
 use vramscope::formats;
-use vramscope::model::{BlockState, DeviceRecording, Progress, Recording};
+use vramscope::model::{BlockState, DeviceRecording, Progress, Recording, SizeClass};
+use vramscope::units::MEBIBYTE;
 
 fn corpus() -> Option<PathBuf> {
     let folder = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from);
@@ -227,4 +229,44 @@ fn what_a_wrapped_ring_buffer_lost_is_found_again() {
     println!("{count} wrapped recordings, block sizes certain in {certain}; {guesses} blocks guessed; at most {off} bytes off");
     assert!(count > 100, "the corpus has more recordings than {count}");
     assert!(wrong.is_empty(), "{} of {count} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// The state at the end of a dump made at an out-of-memory event.
+fn at_oom(folder: &Path, name: &str) -> State {
+    let recording = open(&folder.join("whatif").join(name));
+    let dev = &recording.devices[recording.busiest_device().expect("a device")];
+    let t = tables(dev);
+    t.states.at(dev, &t.lifetimes, dev.events.len() as u32 - 1)
+}
+
+const LARGE: Servers = Servers { class: SizeClass::Large, stream: None, pool: None };
+
+#[test]
+fn slivers_pin_four_segments() {
+    let Some(folder) = corpus() else { return };
+    let state = at_oom(&folder, "fragment_oom.default.x110.at_oom.pickle");
+    let free = holes(&state, Some(&LARGE));
+    assert_eq!((free.count, free.bytes, free.largest / MEBIBYTE), (26, 639_614_976, 27));
+    let found = blockers(&state, Some(&LARGE));
+    assert_eq!(found.len(), 33);
+    let first = found[0];
+    assert_eq!([first.size, first.strands(), first.hole_if_freed()].map(|b| b / MEBIBYTE), [33, 52, 85]);
+    assert_eq!(cheapest_hole(&state, &LARGE, 500 * MEBIBYTE), None, "no segment is that large");
+    let way = cheapest_release(&state, 340 * MEBIBYTE).expect("a way out");
+    assert_eq!((way.blocks.len(), way.bytes / MEBIBYTE, way.room / MEBIBYTE, way.segments.len()), (8, 216, 400, 1));
+}
+
+#[test]
+fn caches_that_grow_leave_52_holes() {
+    let Some(folder) = corpus() else { return };
+    let state = at_oom(&folder, "kv_decode.default.x103.at_oom.pickle");
+    let live = state.blocks.iter().filter(|b| b.state != BlockState::Inactive).count();
+    let free = holes(&state, Some(&LARGE));
+    assert_eq!((state.segments.len(), live, free.count, free.bytes), (54, 206, 52, 140_140_544));
+    assert_eq!((free.largest as f64 / MEBIBYTE as f64 * 100.0).round(), 542.0);
+    let found = blockers(&state, Some(&LARGE));
+    let mib = |bytes: u64| (bytes as f64 / MEBIBYTE as f64 * 100.0).round();
+    assert_eq!((mib(found[0].size), mib(found[0].strands())), (228.0, 814.0));
+    let request = 5_853_184;
+    assert_eq!(found.iter().filter(|b| b.hole_if_freed() >= request).count(), 42);
 }

@@ -65,6 +65,58 @@ pub fn holes(state: &State, servers: Option<&Servers>) -> Holes {
     found
 }
 
+/// The state of the segments that serve one kind of request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolHoles {
+    /// Their pool.
+    pub pool: PoolId,
+    /// Their stream.
+    pub stream: StreamId,
+    /// Small or large requests.
+    pub class: SizeClass,
+    /// Number of segments.
+    pub segments: u32,
+    /// Bytes of the segments.
+    pub reserved: u64,
+    /// Number of blocks held, pending frees among them.
+    pub held: u32,
+    /// Bytes of those blocks.
+    pub held_bytes: u64,
+    /// The free memory between them.
+    pub holes: Holes,
+}
+
+/// Holes by pool, stream and size class, the most free bytes first: memory free in one can not serve another. O(blocks).
+#[must_use]
+pub fn holes_by_pool(state: &State) -> Vec<PoolHoles> {
+    let mut pools: Vec<PoolHoles> = Vec::new();
+    for segment in &state.segments {
+        let SegmentAt { pool, stream, class, size, .. } = *segment;
+        let at = pools.iter().position(|p| (p.pool, p.stream, p.class) == (pool, stream, class)).unwrap_or_else(|| {
+            let (segments, reserved, held, held_bytes, holes) = (0, 0, 0, 0, Holes::default());
+            pools.push(PoolHoles { pool, stream, class, segments, reserved, held, held_bytes, holes });
+            pools.len() - 1
+        });
+        let sums = &mut pools[at];
+        sums.segments += 1;
+        sums.reserved += size;
+        for block in state.blocks_of(segment) {
+            if block.state == BlockState::Inactive {
+                sums.holes.count += 1;
+                sums.holes.bytes += block.size;
+                if block.size > sums.holes.largest {
+                    (sums.holes.largest, sums.holes.largest_address) = (block.size, block.address);
+                }
+            } else {
+                sums.held += 1;
+                sums.held_bytes += block.size;
+            }
+        }
+    }
+    pools.sort_by_key(|p| std::cmp::Reverse(p.holes.bytes));
+    pools
+}
+
 /// A live block that keeps a hole from growing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocker {

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
+use super::initial::{Initial, find_initial};
 use super::placement::{Before, Placement};
 use super::runs::{RunTimeline, known_pool};
 use crate::model::{Action, AllocConf, BlockState, Cancelled, DeviceRecording, PoolId, Progress, SizeClass, StackId, StreamId};
@@ -58,20 +59,6 @@ pub struct Lifetime {
     pub class: SizeClass,
     /// True when its free was requested before the first event: it only waits for another stream.
     pub pending_at_start: bool,
-}
-
-/// A block that was live before the trace.
-#[derive(Clone, Copy, Debug)]
-struct Initial {
-    address: u64,
-    requested: u64,
-    /// The block's size when the end state tells it, else 0.
-    block: u64,
-    stack: StackId,
-    stream: StreamId,
-    pool: PoolId,
-    class: SizeClass,
-    pending: bool,
 }
 
 /// Block sizes: in units of 512 bytes, as the caching allocator cuts them, or in bytes where a source does not.
@@ -533,83 +520,4 @@ impl Lifetimes {
 /// `buckets` is a power of two.
 fn bucket_of(address: u64, buckets: usize) -> usize {
     ((address >> 9).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (buckets - 1)
-}
-
-/// What was live before the trace: what it frees without having allocated it, and what is held at the end though the trace never
-/// touched it. Oldest-looking first: what outlived the trace, then by how late it was freed.
-fn find_initial(dev: &DeviceRecording, timeline: &RunTimeline, progress: &Progress) -> Result<Vec<Initial>, Cancelled> {
-    const CHUNK: usize = 1 << 20;
-    let events = &dev.events;
-    // The first event at each address decides: an address that is freed before it is allocated was live.
-    let chunks: Vec<FxHashMap<u64, u32>> = events
-        .action
-        .par_chunks(CHUNK)
-        .enumerate()
-        .map(|(n, actions)| {
-            progress.check()?;
-            let mut first: FxHashMap<u64, u32> = FxHashMap::default();
-            for (i, action) in actions.iter().enumerate() {
-                if matches!(action, Action::Alloc | Action::FreeRequested | Action::FreeCompleted) {
-                    let event = n * CHUNK + i;
-                    first.entry(events.address[event]).or_insert(event as u32);
-                }
-            }
-            Ok(first)
-        })
-        .collect::<Result<_, Cancelled>>()?;
-    let mut first: FxHashMap<u64, u32> = FxHashMap::default();
-    for chunk in chunks {
-        if first.is_empty() {
-            first = chunk;
-            continue;
-        }
-        for (address, event) in chunk {
-            first.entry(address).or_insert(event);
-        }
-    }
-    let has_requests = events.action.contains(&Action::FreeRequested);
-    let class_of = |address: u64, size: u64| {
-        let at = timeline.initial.partition_point(|r| r.address <= address).checked_sub(1);
-        match at.map(|at| &timeline.initial[at]).filter(|r| address < r.address + r.size) {
-            Some(run) => (run.class, run.pool),
-            None => (AllocConf::size_class(size), PoolId::UNKNOWN),
-        }
-    };
-    let mut found: Vec<(u32, Initial)> = Vec::new();
-    if dev.has_final_state {
-        for segment in &dev.segments {
-            for block in dev.blocks_of(segment) {
-                if block.state != BlockState::Inactive && !first.contains_key(&block.address) {
-                    let initial = Initial {
-                        address: block.address,
-                        requested: block.requested,
-                        block: block.size,
-                        stack: block.stack,
-                        stream: segment.stream,
-                        pool: known_pool(dev, segment.pool),
-                        class: segment.class,
-                        pending: block.state == BlockState::PendingFree,
-                    };
-                    found.push((NO_EVENT, initial));
-                }
-            }
-        }
-    }
-    for (&address, &event) in &first {
-        let i = event as usize;
-        if events.action[i] == Action::Alloc {
-            continue;
-        }
-        let (class, run_pool) = class_of(address, events.size[i]);
-        let pool = match known_pool(dev, events.pool[i]) {
-            PoolId::UNKNOWN => run_pool,
-            known => known,
-        };
-        let pending = has_requests && events.action[i] == Action::FreeCompleted;
-        let requested = events.size[i];
-        let stream = events.stream[i];
-        found.push((event, Initial { address, requested, block: 0, stack: StackId::NONE, stream, pool, class, pending }));
-    }
-    found.sort_unstable_by_key(|(event, b)| (std::cmp::Reverse(*event), b.address));
-    Ok(found.into_iter().map(|(_, b)| b).collect())
 }

@@ -10,6 +10,8 @@ pub mod explain;
 pub mod findings;
 pub mod flame;
 pub mod fragmentation;
+pub mod heatmap;
+mod initial;
 pub mod leaks;
 pub mod lifetimes;
 pub mod naming;

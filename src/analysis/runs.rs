@@ -129,7 +129,7 @@ impl RunTimeline {
 
     /// The segments after `event`, by address; their block ranges are empty. A copy of one keyframe and the changes since.
     pub(crate) fn at(&self, dev: &DeviceRecording, event: u32) -> Vec<SegmentAt> {
-        let applied = if event == NO_EVENT { 0 } else { self.changes.partition_point(|c| c.event <= event) };
+        let applied = self.changes_until(event);
         let frame = self.keyframes.partition_point(|k| k.0 <= applied).saturating_sub(1);
         let Some((from, runs)) = self.keyframes.get(frame) else { return Vec::new() };
         let mut runs = runs.clone();
@@ -137,6 +137,11 @@ impl RunTimeline {
             self.apply(dev, at, &mut runs);
         }
         runs
+    }
+
+    /// How many changes were applied after `event`.
+    pub(crate) fn changes_until(&self, event: u32) -> usize {
+        if event == NO_EVENT { 0 } else { self.changes.partition_point(|c| c.event <= event) }
     }
 
     /// Applies one change; false when it does not fit.

@@ -1,0 +1,510 @@
+//! [`heatmap()`]: device memory by address over time, and [`hole_sizes`]: free memory by the size of its holes over time.
+//!
+//! A column stands for the instant at which requested bytes peak inside it, as in [`strata`](super::strata()), so the pictures
+//! agree. The live set is carried from column to column: what was born and gone in between is never placed.
+
+use rayon::prelude::*;
+
+use super::fragmentation::Servers;
+use super::{DeviceTables, LifetimeId, Lifetimes, NO_EVENT, Quantity, SegmentAt};
+use crate::model::{Cancelled, DeviceRecording, Progress};
+
+/// What the shade of a cell says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Shade {
+    /// Share of the cell's reserved bytes that blocks hold, 0 to 1.
+    #[default]
+    Occupancy,
+    /// Age of the oldest block in the cell, in microseconds (in events where the source has no times); 0 when empty. A block
+    /// from before the trace is as old as the trace.
+    OldestBlock,
+    /// Size in bytes of the largest block in the cell; 0 when empty.
+    LargestBlock,
+    /// Size in bytes of the largest hole in the cell; 0 when full.
+    LargestHole,
+}
+
+/// What to draw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeatmapSpec {
+    /// The most rows wanted; fewer come back when there are fewer units of 512 bytes.
+    pub rows: u32,
+    /// What the shade says.
+    pub shade: Shade,
+    /// Only segments that serve these requests; `None` is all.
+    pub servers: Option<Servers>,
+}
+
+/// A range of addresses that was reserved at some time in the window. Extents stand end to end on the vertical axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// First address.
+    pub address: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Where it begins on the axis, in bytes.
+    pub offset: u64,
+}
+
+/// One column of a heatmap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeatmapColumn {
+    /// The instant shown: the state after this event; [`NO_EVENT`] before the first.
+    pub event: u32,
+    /// Reserved bytes.
+    pub reserved: u64,
+    /// Bytes blocks hold, pending frees among them.
+    pub occupied: u64,
+    /// Free bytes inside reserved memory.
+    pub free: u64,
+    /// Number of holes.
+    pub holes: u32,
+    /// The largest hole in bytes, 0 without holes.
+    pub largest_hole: u64,
+    /// Where the largest begins, 0 without holes.
+    pub largest_hole_address: u64,
+}
+
+/// Address by time. Empty when no segment was reserved in the window (profiler traces have none).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Heatmap {
+    /// The vertical axis, by address.
+    pub extents: Vec<Extent>,
+    /// Bytes of the axis.
+    pub total: u64,
+    /// Bytes a row; the last row may hold fewer.
+    pub row_bytes: u64,
+    /// Number of rows.
+    pub rows: usize,
+    /// One entry a column.
+    pub columns: Vec<HeatmapColumn>,
+    /// `cells[row * columns.len() + column]`, row 0 at the lowest address. NaN where nothing was reserved at that instant.
+    pub cells: Vec<f32>,
+}
+
+impl Heatmap {
+    /// The shade of a cell; `None` outside the map or where nothing was reserved.
+    #[must_use]
+    pub fn cell(&self, row: usize, column: usize) -> Option<f32> {
+        let inside = row < self.rows && column < self.columns.len();
+        inside.then(|| self.cells[row * self.columns.len() + column]).filter(|v| !v.is_nan())
+    }
+
+    /// The row an address is drawn in; `None` when it was never reserved.
+    #[must_use]
+    pub fn row_of(&self, address: u64) -> Option<usize> {
+        offset_of(&self.extents, address).map(|offset| (offset / self.row_bytes.max(1)) as usize)
+    }
+
+    /// The addresses of a row: its first and the one after its last. A row can jump from one segment to the next.
+    #[must_use]
+    pub fn addresses_of(&self, row: usize) -> Option<(u64, u64)> {
+        let from = (row as u64).checked_mul(self.row_bytes).filter(|&o| o < self.total)?;
+        let last = (from + self.row_bytes).min(self.total) - 1;
+        Some((address_at(&self.extents, from)?, address_at(&self.extents, last)? + 1))
+    }
+}
+
+/// Free memory by hole size over time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HoleSizes {
+    /// Lower bounds of the classes in bytes, doubling; a hole is in the last class it reaches.
+    pub classes: Vec<u64>,
+    /// One entry a column.
+    pub columns: Vec<HeatmapColumn>,
+    /// `bytes[class * columns.len() + column]`: free bytes in holes of that class.
+    pub bytes: Vec<u64>,
+    /// Number of those holes, laid out alike.
+    pub counts: Vec<u32>,
+}
+
+/// Draws addresses over time. `bounds` as in [`Curves::columns`](super::Curves::columns). Cost: for each column the live set
+/// and the rows once, so tens of milliseconds for 1600 columns of a large recording.
+///
+/// # Errors
+/// [`Cancelled`] when `progress` was asked to stop.
+pub fn heatmap(
+    dev: &DeviceRecording,
+    tables: &DeviceTables,
+    bounds: &[u32],
+    spec: HeatmapSpec,
+    progress: &Progress,
+) -> Result<Heatmap, Cancelled> {
+    let instants = instants(dev, tables, bounds);
+    let extents = extents(dev, tables, &instants, spec.servers.as_ref());
+    let total = extents.last().map_or(0, |e| e.offset + e.size);
+    let rows = u64::from(spec.rows).min(total.div_ceil(512)).max(1);
+    let row_bytes = total.div_ceil(rows).max(1);
+    let rows = total.div_ceil(row_bytes) as usize;
+    let parts: Vec<(Vec<HeatmapColumn>, Vec<f32>)> = instants
+        .par_chunks(STRIPE)
+        .map(|events| {
+            progress.check()?;
+            let mut sweep = Sweep::new(dev, tables);
+            let mut cells = Vec::with_capacity(rows * events.len());
+            let mut column = Column { shade: spec.shade, row_bytes, cells: vec![RowSum::default(); rows] };
+            let columns = events
+                .iter()
+                .map(|&event| {
+                    sweep.seek(event);
+                    column.cells.fill(RowSum::default());
+                    let summary = column.draw(dev, &sweep, &extents, spec.servers.as_ref());
+                    cells.extend(column.cells.iter().map(|row| row.shade(spec.shade)));
+                    summary
+                })
+                .collect();
+            Ok((columns, cells))
+        })
+        .collect::<Result<_, Cancelled>>()?;
+    let width = instants.len();
+    let mut cells = vec![f32::NAN; rows * width];
+    let mut columns = Vec::with_capacity(width);
+    for (part, values) in parts {
+        for (c, value) in values.chunks(rows.max(1)).enumerate() {
+            for (row, &v) in value.iter().enumerate() {
+                cells[row * width + columns.len() + c] = v;
+            }
+        }
+        columns.extend(part);
+    }
+    Ok(Heatmap { extents, total, row_bytes, rows, columns, cells })
+}
+
+/// Sorts free memory by the size of its holes, over time. `bounds` and cost as for [`heatmap()`].
+///
+/// # Errors
+/// [`Cancelled`] when `progress` was asked to stop.
+pub fn hole_sizes(
+    dev: &DeviceRecording,
+    tables: &DeviceTables,
+    bounds: &[u32],
+    servers: Option<&Servers>,
+    progress: &Progress,
+) -> Result<HoleSizes, Cancelled> {
+    const LOWEST: u64 = 512;
+    let instants = instants(dev, tables, bounds);
+    type Classes = Vec<(u64, u32)>;
+    let parts: Vec<Vec<(HeatmapColumn, Classes)>> = instants
+        .par_chunks(STRIPE)
+        .map(|events| {
+            progress.check()?;
+            let mut sweep = Sweep::new(dev, tables);
+            let columns = events.iter().map(|&event| {
+                sweep.seek(event);
+                let mut classes: Classes = Vec::new();
+                let mut summary = HeatmapColumn::at(event);
+                for run in sweep.runs.iter().filter(|r| servers.is_none_or(|s| s.take(r))) {
+                    summary.reserved += run.size;
+                    sweep.pieces(run, |address, size, block| {
+                        summary.count(address, size, block.is_some());
+                        if block.is_none() {
+                            let class = (size / LOWEST).max(1).ilog2() as usize;
+                            if classes.len() <= class {
+                                classes.resize(class + 1, (0, 0));
+                            }
+                            classes[class].0 += size;
+                            classes[class].1 += 1;
+                        }
+                    });
+                }
+                (summary, classes)
+            });
+            Ok(columns.collect())
+        })
+        .collect::<Result<_, Cancelled>>()?;
+    let all: Vec<(HeatmapColumn, Classes)> = parts.into_iter().flatten().collect();
+    let height = all.iter().map(|(_, c)| c.len()).max().unwrap_or(0);
+    let width = all.len();
+    let mut sizes = HoleSizes {
+        classes: (0..height).map(|k| LOWEST << k).collect(),
+        columns: all.iter().map(|(column, _)| *column).collect(),
+        bytes: vec![0; height * width],
+        counts: vec![0; height * width],
+    };
+    for (c, (_, classes)) in all.iter().enumerate() {
+        for (k, &(bytes, count)) in classes.iter().enumerate() {
+            sizes.bytes[k * width + c] = bytes;
+            sizes.counts[k * width + c] = count;
+        }
+    }
+    Ok(sizes)
+}
+
+/// Columns that share one sweep: enough to make the first seek cheap, few enough to keep every core busy.
+const STRIPE: usize = 64;
+
+/// The instant each column stands for: where requested bytes peak in it; an empty column repeats what came before.
+fn instants(dev: &DeviceRecording, tables: &DeviceTables, bounds: &[u32]) -> Vec<u32> {
+    let last = (dev.events.len() as u32).checked_sub(1);
+    let pairs: Vec<(u32, u32)> = bounds.windows(2).map(|w| (w[0], w[1])).collect();
+    pairs
+        .par_iter()
+        .with_min_len(STRIPE)
+        .map(|&(from, to)| {
+            let carried = match (from.checked_sub(1), last) {
+                (Some(event), Some(last)) => event.min(last),
+                _ => NO_EVENT,
+            };
+            let peak = tables.curves.peak_in(dev, &tables.lifetimes, Quantity::Requested, from, to);
+            peak.map_or(carried, |(_, event)| event)
+        })
+        .collect()
+}
+
+/// Every range reserved at the first instant or since, up to the last. Ranges that overlap, or touch inside an expandable segment, are one.
+fn extents(dev: &DeviceRecording, tables: &DeviceTables, instants: &[u32], servers: Option<&Servers>) -> Vec<Extent> {
+    let runs = &tables.states.runs;
+    let (Some(&first), Some(&last)) = (instants.first(), instants.last()) else { return Vec::new() };
+    let mut ranges: Vec<(u64, u64, bool)> = Vec::new();
+    let mut add = |run: &SegmentAt| {
+        if servers.is_none_or(|s| s.take(run)) {
+            ranges.push((run.address, run.address.saturating_add(run.size), run.is_expandable));
+        }
+    };
+    let start = runs.at(dev, first);
+    start.iter().for_each(&mut add);
+    let from = runs.changes_until(first);
+    for at in from..runs.changes_until(last).max(from) {
+        let action = dev.events.action[runs.changes[at].event as usize];
+        if action.grows_reserved() {
+            add(&runs.run(dev, at, action == crate::model::Action::SegmentMap));
+        }
+    }
+    ranges.sort_unstable();
+    let mut merged: Vec<(u64, u64, bool)> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(open) if range.0 < open.1 || (range.0 == open.1 && range.2 && open.2) => {
+                open.1 = open.1.max(range.1);
+                open.2 |= range.2;
+            }
+            _ => merged.push(range),
+        }
+    }
+    let mut offset = 0;
+    merged
+        .into_iter()
+        .map(|(address, end, _)| {
+            let extent = Extent { address, size: end - address, offset };
+            offset += extent.size;
+            extent
+        })
+        .collect()
+}
+
+fn offset_of(extents: &[Extent], address: u64) -> Option<u64> {
+    let at = extents.partition_point(|e| e.address <= address).checked_sub(1)?;
+    let extent = &extents[at];
+    (address - extent.address < extent.size).then(|| extent.offset + (address - extent.address))
+}
+
+fn address_at(extents: &[Extent], offset: u64) -> Option<u64> {
+    let at = extents.partition_point(|e| e.offset <= offset).checked_sub(1)?;
+    Some(extents[at].address + (offset - extents[at].offset))
+}
+
+impl HeatmapColumn {
+    fn at(event: u32) -> Self {
+        HeatmapColumn { event, reserved: 0, occupied: 0, free: 0, holes: 0, largest_hole: 0, largest_hole_address: 0 }
+    }
+
+    fn count(&mut self, address: u64, size: u64, is_block: bool) {
+        if is_block {
+            self.occupied += size;
+            return;
+        }
+        self.free += size;
+        self.holes += 1;
+        if size > self.largest_hole {
+            (self.largest_hole, self.largest_hole_address) = (size, address);
+        }
+    }
+}
+
+/// A live block.
+#[derive(Clone, Copy)]
+struct Held {
+    address: u64,
+    size: u64,
+    id: u32,
+}
+
+/// The live set by address and the segments, at an instant that only moves forward.
+struct Sweep<'a> {
+    dev: &'a DeviceRecording,
+    tables: &'a DeviceTables,
+    event: Option<u32>,
+    born: u32,
+    changes: usize,
+    held: Vec<Held>,
+    fresh: Vec<Held>,
+    runs: Vec<SegmentAt>,
+}
+
+impl<'a> Sweep<'a> {
+    fn new(dev: &'a DeviceRecording, tables: &'a DeviceTables) -> Self {
+        Sweep { dev, tables, event: None, born: 0, changes: 0, held: Vec::new(), fresh: Vec::new(), runs: Vec::new() }
+    }
+
+    fn block(&self, lifetimes: &Lifetimes, id: u32) -> Held {
+        let row = LifetimeId(id);
+        Held { address: lifetimes.address(self.dev, row), size: lifetimes.block_size(row), id }
+    }
+
+    fn seek(&mut self, event: u32) {
+        let lifetimes = &self.tables.lifetimes;
+        let born = lifetimes.born_by(event);
+        match self.event {
+            Some(at) if at != NO_EVENT && event != NO_EVENT && at <= event => {
+                if at == event {
+                    return;
+                }
+                self.held.retain(|h| lifetimes.gone(LifetimeId(h.id)) > event);
+                let new = (self.born..born).filter(|&id| lifetimes.gone(LifetimeId(id)) > event);
+                let mut fresh = std::mem::take(&mut self.fresh);
+                fresh.extend(new.map(|id| self.block(lifetimes, id)));
+                fresh.sort_unstable_by_key(|h| h.address);
+                merge_sorted(&mut self.held, &fresh);
+                fresh.clear();
+                self.fresh = fresh;
+                let until = self.tables.states.runs.changes_until(event);
+                for change in self.changes..until {
+                    self.tables.states.runs.apply(self.dev, change, &mut self.runs);
+                }
+                self.changes = until;
+            }
+            _ => {
+                let live = self.tables.states.live_ids(lifetimes, event);
+                self.held = live.into_iter().map(|id| self.block(lifetimes, id)).collect();
+                self.held.sort_unstable_by_key(|h| h.address);
+                self.runs = self.tables.states.runs.at(self.dev, event);
+                self.changes = self.tables.states.runs.changes_until(event);
+            }
+        }
+        self.born = born;
+        self.event = Some(event);
+    }
+
+    /// The blocks and holes of a segment by address: address, size, and the block's allocation. Blocks that do not fit what the
+    /// segment has room for are left out, as in [`State::uncovered`](super::State::uncovered).
+    fn pieces(&self, run: &SegmentAt, mut each: impl FnMut(u64, u64, Option<LifetimeId>)) {
+        let end = run.address + run.size;
+        let mut cursor = run.address;
+        let first = self.held.partition_point(|h| h.address < run.address);
+        for held in &self.held[first..] {
+            if held.address >= end {
+                break;
+            }
+            if held.address < cursor || held.size > end - held.address {
+                continue;
+            }
+            if held.address > cursor {
+                each(cursor, held.address - cursor, None);
+            }
+            each(held.address, held.size, Some(LifetimeId(held.id)));
+            cursor = held.address + held.size;
+        }
+        if cursor < end {
+            each(cursor, end - cursor, None);
+        }
+    }
+}
+
+/// Merges sorted `new` into sorted `all`, from the back, in place.
+fn merge_sorted(all: &mut Vec<Held>, new: &[Held]) {
+    let (mut from, mut fresh) = (all.len(), new.len());
+    all.extend_from_slice(new);
+    let mut to = all.len();
+    while fresh > 0 {
+        to -= 1;
+        if from > 0 && all[from - 1].address > new[fresh - 1].address {
+            from -= 1;
+            all[to] = all[from];
+        } else {
+            fresh -= 1;
+            all[to] = new[fresh];
+        }
+    }
+}
+
+/// What one row of one column adds up to.
+#[derive(Clone, Copy, Debug, Default)]
+struct RowSum {
+    reserved: u64,
+    occupied: u64,
+    /// The extreme the shade asks for.
+    extreme: f32,
+}
+
+impl RowSum {
+    fn shade(&self, shade: Shade) -> f32 {
+        match (self.reserved, shade) {
+            (0, _) => f32::NAN,
+            (reserved, Shade::Occupancy) => (self.occupied as f64 / reserved as f64) as f32,
+            _ => self.extreme,
+        }
+    }
+}
+
+struct Column {
+    shade: Shade,
+    row_bytes: u64,
+    cells: Vec<RowSum>,
+}
+
+impl Column {
+    /// Adds every segment of one instant, block by block.
+    fn draw(&mut self, dev: &DeviceRecording, sweep: &Sweep<'_>, extents: &[Extent], servers: Option<&Servers>) -> HeatmapColumn {
+        let event = sweep.event.unwrap_or(NO_EVENT);
+        let mut summary = HeatmapColumn::at(event);
+        let shade = self.shade;
+        for run in sweep.runs.iter().filter(|r| servers.is_none_or(|s| s.take(r))) {
+            // Every segment of the window lies in the extents; one that does not is counted but can not be drawn.
+            let offset = offset_of(extents, run.address);
+            summary.reserved += run.size;
+            if let Some(offset) = offset {
+                self.spread(offset, run.size, |row, bytes| row.reserved += bytes);
+            }
+            sweep.pieces(run, |address, size, block| {
+                summary.count(address, size, block.is_some());
+                let Some(offset) = offset.map(|o| o + (address - run.address)) else { return };
+                let value = match (shade, block) {
+                    (Shade::Occupancy, Some(_)) => return self.spread(offset, size, |row, bytes| row.occupied += bytes),
+                    (Shade::OldestBlock, Some(id)) => age(dev, sweep.tables.lifetimes.born(id), event),
+                    (Shade::LargestBlock, Some(_)) | (Shade::LargestHole, None) => size as f32,
+                    _ => return,
+                };
+                self.spread(offset, size, |row, _| row.extreme = row.extreme.max(value));
+            });
+        }
+        summary
+    }
+
+    fn spread(&mut self, offset: u64, size: u64, mut add: impl FnMut(&mut RowSum, u64)) {
+        let end = offset + size;
+        let mut from = offset;
+        let mut row = (offset / self.row_bytes) as usize;
+        while from < end {
+            let to = ((row as u64 + 1) * self.row_bytes).min(end);
+            match self.cells.get_mut(row) {
+                Some(cell) => add(cell, to - from),
+                None => return,
+            }
+            from = to;
+            row += 1;
+        }
+    }
+}
+
+/// Microseconds (events where there are no times) from birth to `event`.
+fn age(dev: &DeviceRecording, born: u32, event: u32) -> f32 {
+    let born = if born == NO_EVENT { 0 } else { born };
+    if event == NO_EVENT {
+        return 0.0;
+    }
+    if !dev.events.has_time {
+        return event.saturating_sub(born) as f32;
+    }
+    let time = |e: u32| dev.events.time_us.get(e as usize).copied().unwrap_or(0);
+    time(event).saturating_sub(time(born)).max(0) as f32
+}

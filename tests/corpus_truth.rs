@@ -272,5 +272,6 @@ fn caches_that_grow_leave_52_holes() {
     let found = blockers(&state, Some(&LARGE));
     assert_eq!((mib(found[0].size), mib(found[0].strands())), (2.28, 8.14));
     let request = 5_853_184;
-    assert_eq!(found.iter().filter(|b| b.hole_if_freed() >= request).count(), 42);
+    assert_eq!(found.len(), 69);
+    assert_eq!(found.iter().filter(|b| b.hole_if_freed() >= request).count(), 50, "any one of these would have been enough");
 }

@@ -34,12 +34,12 @@ const FILES: f32 = 520.0;
 const RECORD: f32 = 424.0;
 const GAP: f32 = 64.0;
 
-/// Lays the page out: three columns from 1,424 points on, two from 860, else one.
+/// Lays the page out: three columns from 1,456 points on, two from 860, else one.
 #[must_use]
 pub fn layout(width: f32, height: f32) -> Layout {
     let top = (height * 0.14).clamp(20.0, 128.0);
     let wanted = START + FILES + RECORD + 2.0 * GAP;
-    let columns = if width >= wanted + 16.0 {
+    let columns = if width >= wanted + 48.0 {
         let x = ((width - wanted) / 2.0).min(160.0).floor();
         vec![
             (Span { x, width: START }, vec![Part::Start]),

@@ -4,6 +4,9 @@
 //! [`TorchVersion`](crate::model::TorchVersion). It runs on any [`DeviceMemory`]: a simulated one for what-if questions, a real
 //! card for the probe.
 
+mod adopt;
+mod agree;
+mod assume;
 mod block;
 mod caching;
 mod counters;
@@ -14,13 +17,20 @@ mod oom;
 mod pool;
 mod private;
 mod release;
+mod replay;
+mod requests;
 mod simulated;
+mod start;
 mod streams;
 
+pub use agree::{Agreement, Difference, Happening, agreement};
+pub use assume::Assumption;
 pub use block::BlockIx;
 pub use caching::{AllocError, CachingAllocator, EventSink};
 pub use counters::{Counter, MemoryStats, PoolCounter};
 pub use end_state::{HeldBlock, HeldSegment};
 pub use memory::{DeviceError, DeviceMemory};
 pub use oom::OutOfMemory;
+pub use replay::{Replay, Replayed};
+pub use requests::Requests;
 pub use simulated::{Placement, SimulatedMemory};

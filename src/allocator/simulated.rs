@@ -1,22 +1,38 @@
 //! [`SimulatedMemory`]: a device that only counts, with a choice of where the driver would put segments.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
 use super::memory::{DeviceError, DeviceMemory};
+use super::requests::Growth;
+use crate::units::MEBIBYTE;
 
 /// Where simulated segments go. Sizes and offsets inside a segment never depend on it; up to PyTorch 2.12 the choice between
 /// equal free blocks does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
+    /// As measured on an H200 with driver 580: in the lowest gap of a 32 MiB piece already in use, else in the highest run of
+    /// pieces given back, else below everything.
+    Driver,
     /// Each segment above the one before.
     Ascending,
     /// Each segment below the one before.
     Descending,
     /// By turns below and above all others.
     Alternating,
+    /// Anywhere; the same seed gives the same places.
+    Random(u64),
 }
+
+/// Addresses are handed out in pieces of this size.
+const PIECE: u64 = 32 * MEBIBYTE;
+/// Where address ranges of expandable segments begin: apart from every segment.
+const RANGES: u64 = 0x6000_0000_0000;
+/// Spacing of those ranges.
+const RANGE_STEP: u64 = 1 << 38;
+/// Where random places lie.
+const RANDOM_BASE: u64 = 0x7100_0000_0000;
 
 /// A simulated device.
 #[derive(Clone, Debug)]
@@ -24,19 +40,23 @@ pub struct SimulatedMemory {
     total: u64,
     used: u64,
     placement: Placement,
+    /// The next address above and below everything placed so far.
     up: u64,
     down: u64,
     next_range: u64,
     calls: u64,
+    random: u64,
     /// Marks set and passed, by stream.
     marks: FxHashMap<u64, (u64, u64)>,
+    /// Live segments by address.
     live: BTreeMap<u64, u64>,
+    /// Pieces that ever held a segment.
+    touched: BTreeSet<u64>,
+    /// Growth of the recording, while it is followed.
+    recorded: Vec<Growth>,
+    next_recorded: usize,
+    is_following: bool,
 }
-
-/// Where address ranges of expandable segments begin: apart from every segment.
-const RANGES: u64 = 0x6000_0000_0000;
-/// Spacing of those ranges.
-const RANGE_STEP: u64 = 1 << 38;
 
 impl SimulatedMemory {
     /// An empty device of `total` bytes.
@@ -50,8 +70,13 @@ impl SimulatedMemory {
             down: 0x7a00_0000_0000,
             next_range: RANGES,
             calls: 0,
+            random: if let Placement::Random(seed) = placement { seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 } else { 1 },
             marks: FxHashMap::default(),
             live: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            recorded: Vec::new(),
+            next_recorded: 0,
+            is_following: false,
         }
     }
 
@@ -59,6 +84,120 @@ impl SimulatedMemory {
     pub fn finish(&mut self, stream: u64) {
         let mark = self.marks.entry(stream).or_default();
         mark.1 = mark.0;
+    }
+
+    /// Uses the addresses of `growths` for as long as the same growth is asked for in the same order.
+    pub(crate) fn follow(&mut self, growths: &[Growth]) {
+        self.recorded = growths.to_vec();
+        self.is_following = true;
+        if let Some(first) = growths.iter().find(|g| !g.is_map) {
+            self.up = first.address;
+            self.down = first.address.next_multiple_of(PIECE);
+        }
+    }
+
+    /// True while every growth so far was the recording's.
+    pub(crate) fn is_following(&self) -> bool {
+        self.is_following
+    }
+
+    /// Takes a segment that was there before.
+    pub(crate) fn adopt(&mut self, address: u64, size: u64) {
+        self.used += size;
+        if self.live.is_empty() && !self.is_following {
+            self.up = address;
+            self.down = address;
+        }
+        self.note(address, size);
+    }
+
+    /// Takes pages that were mapped before.
+    pub(crate) fn adopt_pages(&mut self, size: u64) {
+        self.used += size;
+    }
+
+    fn note(&mut self, address: u64, size: u64) {
+        self.live.insert(address, size);
+        self.up = self.up.max(address + size);
+        self.down = self.down.min(address);
+        self.touched.extend(address / PIECE..=(address + size - 1) / PIECE);
+    }
+
+    fn is_vacant(&self, address: u64, size: u64) -> bool {
+        let before = self.live.range(..address + size).next_back();
+        before.is_none_or(|(a, s)| a + s <= address)
+    }
+
+    fn place(&mut self, size: u64) -> u64 {
+        let is_odd = self.calls % 2 == 1;
+        match self.placement {
+            Placement::Ascending => self.up,
+            Placement::Alternating if !is_odd => self.up,
+            Placement::Descending | Placement::Alternating => self.down - size,
+            Placement::Driver => self.place_like_driver(size),
+            Placement::Random(_) => loop {
+                // xorshift: plain, and the same everywhere.
+                self.random ^= self.random << 13;
+                self.random ^= self.random >> 7;
+                self.random ^= self.random << 17;
+                let address = RANDOM_BASE + (self.random % (1 << 22)) * 2 * MEBIBYTE;
+                if self.is_vacant(address, size) {
+                    break address;
+                }
+            },
+        }
+    }
+
+    fn place_like_driver(&self, size: u64) -> u64 {
+        // Gaps in pieces that are partly in use, lowest first.
+        let mut behind = 0;
+        for (&address, &bytes) in &self.live {
+            let piece_start = address / PIECE * PIECE;
+            let gap_start = piece_start.max(behind);
+            if address - gap_start >= size {
+                return gap_start;
+            }
+            let end = address + bytes;
+            let piece_end = end.next_multiple_of(PIECE);
+            let next = self.live.range(end..).next().map_or(u64::MAX, |(&a, _)| a);
+            if piece_end.min(next) - end >= size {
+                return end;
+            }
+            behind = end;
+        }
+        // Whole pieces given back, highest first.
+        let pieces = size.div_ceil(PIECE);
+        let mut run = 0;
+        let mut last = u64::MAX;
+        for &piece in self.touched.iter().rev() {
+            let is_free = self.is_vacant(piece * PIECE, PIECE);
+            run = if !is_free {
+                0
+            } else if run > 0 && last == piece + 1 {
+                run + 1
+            } else {
+                1
+            };
+            last = piece;
+            if run == pieces {
+                return piece * PIECE;
+            }
+        }
+        (self.down - size) / PIECE * PIECE
+    }
+
+    /// The recorded address for a growth of this kind, while the recording is followed.
+    fn recorded_address(&mut self, is_map: bool, size: Option<u64>, stream: u64) -> Option<u64> {
+        if !self.is_following {
+            return None;
+        }
+        let next = self.recorded.get(self.next_recorded).copied();
+        let fits = next.filter(|g| g.is_map == is_map && g.stream == stream && size.is_none_or(|s| s == g.size));
+        let address = fits.map(|g| g.address);
+        if address.is_none() {
+            self.is_following = false;
+        }
+        address
     }
 }
 
@@ -71,27 +210,24 @@ impl DeviceMemory for SimulatedMemory {
         self.total.saturating_sub(self.used)
     }
 
-    fn malloc(&mut self, size: u64, _stream: u64) -> Result<u64, DeviceError> {
+    fn malloc(&mut self, size: u64, stream: u64) -> Result<u64, DeviceError> {
         if size > self.available() {
             return Err(DeviceError::OutOfMemory);
         }
-        let is_odd = self.calls % 2 == 1;
+        let recorded = self.recorded_address(false, Some(size), stream);
+        let address = match recorded.filter(|&a| self.is_vacant(a, size)) {
+            Some(address) => {
+                self.next_recorded += 1;
+                address
+            }
+            None => {
+                self.is_following = false;
+                self.place(size)
+            }
+        };
         self.calls += 1;
-        let goes_down = match self.placement {
-            Placement::Ascending => false,
-            Placement::Descending => true,
-            Placement::Alternating => is_odd,
-        };
-        let address = if goes_down {
-            self.down -= size;
-            self.down
-        } else {
-            let at = self.up;
-            self.up += size;
-            at
-        };
         self.used += size;
-        self.live.insert(address, size);
+        self.note(address, size);
         Ok(address)
     }
 
@@ -100,7 +236,10 @@ impl DeviceMemory for SimulatedMemory {
         self.used = self.used.saturating_sub(size);
     }
 
-    fn reserve(&mut self, size: u64, _stream: u64) -> Result<u64, DeviceError> {
+    fn reserve(&mut self, size: u64, stream: u64) -> Result<u64, DeviceError> {
+        if let Some(address) = self.recorded_address(true, None, stream) {
+            return Ok(address);
+        }
         let address = self.next_range;
         self.next_range += size.checked_next_multiple_of(RANGE_STEP).unwrap_or(RANGE_STEP);
         Ok(address)
@@ -108,9 +247,17 @@ impl DeviceMemory for SimulatedMemory {
 
     fn release(&mut self, _address: u64, _size: u64) {}
 
-    fn map(&mut self, _address: u64, size: u64, _page: u64) -> Result<(), DeviceError> {
+    fn map(&mut self, address: u64, size: u64, _page: u64) -> Result<(), DeviceError> {
         if size > self.available() {
             return Err(DeviceError::OutOfMemory);
+        }
+        if self.is_following {
+            let next = self.recorded.get(self.next_recorded);
+            if next.is_some_and(|g| g.is_map && g.address == address && g.size == size) {
+                self.next_recorded += 1;
+            } else {
+                self.is_following = false;
+            }
         }
         self.used += size;
         Ok(())

@@ -1,0 +1,92 @@
+//! [`Assumption`]: what a replay had to take for granted because the trace does not tell it.
+
+use std::fmt;
+
+use crate::units::{Bytes, count, counted};
+
+/// One thing a trace does not tell, and what was assumed instead. Shown with every result that is not exact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Assumption {
+    /// Recording began when memory was in use already.
+    StartedEarlier {
+        /// Blocks that were live then.
+        blocks: u64,
+        /// Of those, the ones whose whole size is a guess.
+        uncertain: u64,
+    },
+    /// Frees without allocations, or addresses handed out twice: events are missing.
+    UnmatchedEvents {
+        /// How many.
+        count: u64,
+    },
+    /// Frees that waited for another stream's work, which a trace shows only by when they completed.
+    GuardedFrees {
+        /// How many.
+        count: u64,
+    },
+    /// The recording failed at some requests and no limit is known: one that explains them was taken.
+    InferredLimit {
+        /// Bytes.
+        bytes: u64,
+    },
+    /// Requests that failed in the recording succeed under other settings; what the program would have done then is unknown.
+    WentOnDifferently {
+        /// The first such event.
+        event: u32,
+    },
+    /// Requests served where the recording has them, because a captured graph restored its pool there.
+    Restored {
+        /// How many.
+        count: u64,
+    },
+    /// The rules of this release explain the recording, which does not name its release.
+    InferredVersion {
+        /// `2.13`.
+        version: crate::model::TorchVersion,
+    },
+}
+
+impl fmt::Display for Assumption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Assumption::StartedEarlier { blocks, uncertain } => {
+                let blocks = counted(*blocks, "block", "blocks");
+                write!(f, "{blocks} were there before the recording began and keep their places")?;
+                if *uncertain > 0 {
+                    write!(f, "; the whole size of {} of them is a guess", count(*uncertain))?;
+                }
+                Ok(())
+            }
+            Assumption::UnmatchedEvents { count: n } => {
+                write!(f, "{} of the trace do not match: events are missing", counted(*n, "event", "events"))
+            }
+            Assumption::GuardedFrees { count: n } => {
+                write!(
+                    f,
+                    "{} waited for another stream; they are taken to complete where they did in the recording",
+                    counted(*n, "free", "frees")
+                )
+            }
+            Assumption::InferredLimit { bytes } => {
+                write!(f, "the recording does not name its memory limit; {} explains its failed requests", Bytes(*bytes))
+            }
+            Assumption::WentOnDifferently { event } => {
+                write!(
+                    f,
+                    "the request of event {} failed in the recording and succeeds here; from there on the program could have done something else",
+                    count(u64::from(*event))
+                )
+            }
+            Assumption::Restored { count: n } => {
+                write!(
+                    f,
+                    "{} are placed where the recording has them, because a graph restored its pool",
+                    counted(*n, "request", "requests")
+                )
+            }
+            Assumption::InferredVersion { version } => {
+                write!(f, "the recording does not name its PyTorch release; the rules of {version} explain it")
+            }
+        }
+    }
+}

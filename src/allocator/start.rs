@@ -1,0 +1,266 @@
+//! The state a trace began in: found by undoing its segment events from the end, and from frees without allocations.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::model::conf::{SMALL_MAX, SMALL_SEGMENT};
+use crate::model::{Action, BlockState, DeviceRecording, PoolKey, SizeClass};
+
+/// A segment, or mapped run of an expandable one, that was there before the first event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StartSegment {
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) stream: u64,
+    pub(crate) pool: PoolKey,
+    pub(crate) class: SizeClass,
+    pub(crate) is_expandable: bool,
+    /// By address, without gaps.
+    pub(crate) blocks: Vec<StartBlock>,
+}
+
+/// A block of a [`StartSegment`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StartBlock {
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) requested: u64,
+    pub(crate) is_allocated: bool,
+    pub(crate) is_pending: bool,
+    /// The trace leaves more than one size possible.
+    pub(crate) size_is_a_guess: bool,
+    pub(crate) slot: u32,
+}
+
+impl StartBlock {
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.is_allocated || self.is_pending
+    }
+}
+
+/// A run of reserved memory while walking back.
+#[derive(Clone, Copy)]
+struct Run {
+    size: u64,
+    stream: u64,
+    pool: PoolKey,
+    class: SizeClass,
+    is_expandable: bool,
+}
+
+/// What is known of a block that was live before the first event.
+struct Known {
+    requested: u64,
+    is_pending: bool,
+    /// The whole size, where it is certain.
+    size: Option<u64>,
+    is_gone: bool,
+}
+
+/// The segments and blocks before the first event; empty for a trace that saw everything.
+pub(crate) fn segments_before(device: &DeviceRecording) -> Vec<StartSegment> {
+    let runs = runs_before(device);
+    if runs.is_empty() {
+        return Vec::new();
+    }
+    let known = blocks_before(device, &runs);
+    let mut known: Vec<(u64, Known)> = known.into_iter().collect();
+    known.sort_unstable_by_key(|&(address, _)| address);
+    let conf = &device.settings.conf;
+    let mut out = Vec::with_capacity(runs.len());
+    let mut next = 0;
+    for (address, run) in runs {
+        let end = address + run.size;
+        let mut segment = StartSegment {
+            address,
+            size: run.size,
+            stream: run.stream,
+            pool: run.pool,
+            class: run.class,
+            is_expandable: run.is_expandable,
+            blocks: Vec::new(),
+        };
+        let hole = |address: u64, size: u64| StartBlock {
+            address,
+            size,
+            requested: 0,
+            is_allocated: false,
+            is_pending: false,
+            size_is_a_guess: false,
+            slot: u32::MAX,
+        };
+        let mut at = address;
+        while known.get(next).is_some_and(|k| k.0 < at) {
+            next += 1;
+        }
+        while let Some((start, k)) = known.get(next).filter(|k| k.0 < end) {
+            next += 1;
+            if *start > at {
+                segment.blocks.push(hole(at, start - at));
+            }
+            let room = known.get(next).map_or(end, |n| n.0.min(end)) - start;
+            let rounded = conf.round_size(k.requested).min(room);
+            // A large block keeps a rest of up to 1 MiB; no hole of the large pool is that small.
+            let keeps_rest = run.class == SizeClass::Large && !run.is_expandable && !conf.expandable_segments;
+            let is_oversize = keeps_rest && conf.max_split_size.is_some_and(|max| rounded >= max);
+            let (size, is_guess) = match k.size {
+                Some(size) => (size.min(room), false),
+                None if !keeps_rest => (rounded, false),
+                None if is_oversize || room - rounded <= SMALL_MAX => (room, false),
+                None => (rounded, true),
+            };
+            segment.blocks.push(StartBlock {
+                address: *start,
+                size,
+                requested: k.requested,
+                is_allocated: !k.is_pending,
+                is_pending: k.is_pending,
+                size_is_a_guess: is_guess,
+                slot: u32::MAX,
+            });
+            at = start + size;
+        }
+        if at < end {
+            segment.blocks.push(hole(at, end - at));
+        }
+        out.push(segment);
+    }
+    out
+}
+
+/// Undoes every segment event, newest first, from the segments of the end.
+fn runs_before(device: &DeviceRecording) -> BTreeMap<u64, Run> {
+    let mut runs: BTreeMap<u64, Run> = BTreeMap::new();
+    let handle = |stream: crate::model::StreamId| device.streams.get(usize::from(stream.0)).copied().unwrap_or(0);
+    for s in &device.segments {
+        let pool = device.pool_key(s.pool).unwrap_or((0, 0));
+        let run = Run { size: s.size, stream: handle(s.stream), pool, class: s.class, is_expandable: s.is_expandable };
+        runs.insert(s.address, run);
+    }
+    let events = &device.events;
+    let page = device.settings.conf.large_segment_size;
+    for i in (0..events.len()).rev() {
+        let action = events.action[i];
+        if !action.grows_reserved() && !action.shrinks_reserved() {
+            continue;
+        }
+        let (address, size) = (events.address[i], events.size[i]);
+        match action {
+            Action::SegmentAlloc => {
+                runs.remove(&address);
+            }
+            Action::SegmentMap => cut(&mut runs, address, size),
+            Action::SegmentFree | Action::SegmentUnmap => {
+                let is_expandable = action == Action::SegmentUnmap;
+                let is_small = if is_expandable { !size.is_multiple_of(page) } else { size == SMALL_SEGMENT };
+                let run = Run {
+                    size,
+                    stream: handle(events.stream[i]),
+                    pool: device.pool_key(events.pool[i]).unwrap_or((0, 0)),
+                    class: if is_small { SizeClass::Small } else { SizeClass::Large },
+                    is_expandable,
+                };
+                runs.insert(address, run);
+            }
+            _ => {}
+        }
+    }
+    runs
+}
+
+/// Takes a mapped range out of the run that holds it.
+fn cut(runs: &mut BTreeMap<u64, Run>, address: u64, size: u64) {
+    let mut at = address;
+    let end = address + size;
+    while at < end {
+        let Some((&base, &run)) = runs.range(..=at).next_back() else { return };
+        let run_end = base + run.size;
+        if !run.is_expandable || run_end <= at {
+            return;
+        }
+        runs.remove(&base);
+        if base < at {
+            runs.insert(base, Run { size: at - base, ..run });
+        }
+        if run_end > end {
+            runs.insert(end, Run { size: run_end - end, ..run });
+        }
+        at = run_end;
+    }
+}
+
+/// Blocks that are freed, or still there at the end, without having been allocated in the trace.
+fn blocks_before(device: &DeviceRecording, runs: &BTreeMap<u64, Run>) -> FxHashMap<u64, Known> {
+    let events = &device.events;
+    let conf = &device.settings.conf;
+    let mut born: FxHashSet<u64> = FxHashSet::default();
+    let mut pending: FxHashSet<u64> = FxHashSet::default();
+    let mut known: BTreeMap<u64, Known> = BTreeMap::new();
+    let is_inside = |address: u64| runs.range(..=address).next_back().is_some_and(|(base, run)| address < base + run.size);
+    for i in 0..events.len() {
+        let address = events.address[i];
+        match events.action[i] {
+            Action::Alloc => {
+                born.insert(address);
+            }
+            Action::FreeRequested => {
+                if !born.remove(&address) && is_inside(address) {
+                    known.entry(address).or_insert(Known {
+                        requested: events.size[i],
+                        is_pending: false,
+                        size: None,
+                        is_gone: false,
+                    });
+                }
+                pending.insert(address);
+            }
+            Action::FreeCompleted => {
+                if !pending.remove(&address) && is_inside(address) {
+                    known.entry(address).or_insert(Known {
+                        requested: events.size[i],
+                        is_pending: true,
+                        size: None,
+                        is_gone: false,
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+    for block in device.blocks.iter().filter(|b| b.state != BlockState::Inactive) {
+        if !born.contains(&block.address) && !pending.contains(&block.address) && is_inside(block.address) {
+            let is_pending = block.state == BlockState::PendingFree;
+            known.entry(block.address).or_insert(Known {
+                requested: block.requested,
+                is_pending,
+                size: Some(block.size),
+                is_gone: false,
+            });
+        }
+    }
+    // An allocation starts at the start of a hole, so the first ones behind a block show where it ends.
+    for i in 0..events.len() {
+        let address = events.address[i];
+        match events.action[i] {
+            Action::Alloc => {
+                if let Some((start, k)) = known.range_mut(..address).next_back()
+                    && !k.is_gone
+                    && k.size.is_none()
+                {
+                    let rounded = conf.round_size(k.requested);
+                    if address >= start + rounded && address - (start + rounded) <= SMALL_MAX {
+                        k.size = Some(address - start);
+                    }
+                }
+            }
+            Action::FreeCompleted => {
+                if let Some(k) = known.get_mut(&address) {
+                    k.is_gone = true;
+                }
+            }
+            _ => {}
+        }
+    }
+    known.into_iter().collect()
+}

@@ -14,6 +14,8 @@ pub enum Assumption {
         /// Of those, the ones whose whole size is a guess.
         uncertain: u64,
     },
+    /// The trace has requests but no segments, as a profiler's: only sizes are known, nothing can be compared.
+    NoSegmentEvents,
     /// Frees without allocations, or addresses handed out twice: events are missing.
     UnmatchedEvents {
         /// How many.
@@ -56,6 +58,12 @@ impl fmt::Display for Assumption {
                     write!(f, "; the whole size of {} of them is a guess", count(*uncertain))?;
                 }
                 Ok(())
+            }
+            Assumption::NoSegmentEvents => {
+                write!(
+                    f,
+                    "the trace does not show segments, so the model can not be compared with it; sizes are taken as requests"
+                )
             }
             Assumption::UnmatchedEvents { count: n } => {
                 write!(f, "{} of the trace do not match: events are missing", counted(*n, "event", "events"))

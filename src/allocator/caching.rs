@@ -24,6 +24,10 @@ pub(crate) const SMALL: PoolIx = 1;
 pub trait EventSink {
     /// One action. `address` is the device's free bytes for [`Action::Oom`]; `pool` is `(0, 0)` for the default pool.
     fn event(&mut self, action: Action, address: u64, size: u64, stream: u64, pool: PoolKey);
+
+    /// A replay goes on to this event of its recording; what follows belongs to it.
+    #[inline]
+    fn at(&mut self, _event: usize) {}
 }
 
 /// Nobody listens.
@@ -162,6 +166,13 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
     #[must_use]
     pub fn stats(&self) -> &MemoryStats {
         &self.stats
+    }
+
+    /// Reserved and allocated bytes now.
+    #[inline]
+    #[must_use]
+    pub fn levels(&self) -> (u64, u64) {
+        (self.total_reserved, self.stats.allocated_bytes.all.current)
     }
 
     /// `reset_peak_memory_stats`.

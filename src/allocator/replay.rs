@@ -106,8 +106,13 @@ impl Replay {
             if i % 65_536 == 0 {
                 progress.check()?;
             }
-            match requests.step(i) {
-                Step::Skip => continue,
+            let step = requests.step(i);
+            if step == Step::Skip {
+                continue;
+            }
+            a.sink.at(i);
+            match step {
+                Step::Skip => {}
                 Step::Alloc { slot } => {
                     let served = a.malloc_in(sizes[i].max(1), requests.stream(i), requests.pool(i));
                     end.requests += 1;

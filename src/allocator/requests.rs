@@ -66,11 +66,13 @@ pub struct Requests<'a> {
     pub(crate) least_limit: u64,
     /// The least that was refused; `None` when nothing was.
     pub(crate) refused: Option<u64>,
+    /// The most that was reserved or asked for when something was released before a growth: no limit need be above.
+    pub(crate) most_needed: u64,
     /// Free device memory plus reserved memory at an OOM of the device itself: what this process could have had.
     pub(crate) device_room: Option<u64>,
     /// Requests, failed ones included.
     pub(crate) count: u64,
-    /// Address of each event's private pool was inferred, and more that the trace does not tell.
+    /// What the trace does not tell.
     pub(crate) assumptions: Vec<Assumption>,
 }
 
@@ -174,6 +176,7 @@ impl<'a> Reader<'a> {
                 growths: Vec::new(),
                 least_limit: reserved,
                 refused: None,
+                most_needed: 0,
                 device_room: None,
                 count: 0,
                 assumptions: Vec::new(),
@@ -402,6 +405,7 @@ impl<'a> Reader<'a> {
         let conf = &self.out.device.settings.conf;
         let releases_early = conf.max_split_size.is_some() || conf.garbage_collection_threshold > 0.0;
         for u in std::mem::take(&mut self.undecided) {
+            self.out.most_needed = self.out.most_needed.max(u.needed);
             let is_failure = self.out.device.events.action[u.request] == Action::Oom;
             let is_retry = is_failure || u.same_stack.unwrap_or(u.needed > self.peak_needed || releases_early);
             if is_retry {
@@ -425,6 +429,9 @@ impl<'a> Reader<'a> {
         if !self.out.start.is_empty() {
             let blocks = self.out.start.iter().flat_map(|s| &s.blocks).filter(|b| b.is_in_use()).count() as u64;
             self.out.assumptions.push(Assumption::StartedEarlier { blocks, uncertain });
+        }
+        if self.out.growths.is_empty() && self.out.start.is_empty() && self.out.count > 0 {
+            self.out.assumptions.push(Assumption::NoSegmentEvents);
         }
         if self.unmatched > 0 {
             self.out.assumptions.push(Assumption::UnmatchedEvents { count: self.unmatched });

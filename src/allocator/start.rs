@@ -166,7 +166,44 @@ fn runs_before(device: &DeviceRecording) -> BTreeMap<u64, Run> {
             _ => {}
         }
     }
-    runs
+    join(runs)
+}
+
+/// Neighbouring runs of one expandable segment are one run.
+fn join(runs: BTreeMap<u64, Run>) -> BTreeMap<u64, Run> {
+    let mut joined: BTreeMap<u64, Run> = BTreeMap::new();
+    for (address, run) in runs {
+        if let Some(mut last) = joined.last_entry() {
+            let (base, l) = (*last.key(), last.get_mut());
+            let is_same =
+                l.is_expandable && run.is_expandable && l.stream == run.stream && l.pool == run.pool && l.class == run.class;
+            if is_same && base + l.size == address {
+                l.size += run.size;
+                continue;
+            }
+        }
+        joined.insert(address, run);
+    }
+    joined
+}
+
+/// Lets the guessed block that ends at `hole` keep as much of the hole as the rules allow, because the recording did not use it
+/// where the model would have. `false` when there is no such block.
+pub(crate) fn widen_guess_before(start: &mut [StartSegment], hole: u64) -> bool {
+    let Some(segment) = start.iter_mut().find(|s| s.address <= hole && hole < s.address + s.size) else { return false };
+    let Some(at) = segment.blocks.iter().position(|b| b.address == hole && !b.is_in_use()) else { return false };
+    let Some(before) = at.checked_sub(1).filter(|&b| segment.blocks[b].size_is_a_guess) else { return false };
+    let gap = segment.blocks[at].size;
+    // A hole of the large pool is larger than 1 MiB, and so is no rest.
+    let rest = gap.saturating_sub(SMALL_MAX + 512).min(SMALL_MAX);
+    if rest == 0 {
+        return false;
+    }
+    segment.blocks[before].size += rest;
+    segment.blocks[before].size_is_a_guess = false;
+    segment.blocks[at].address += rest;
+    segment.blocks[at].size -= rest;
+    true
 }
 
 /// Takes a mapped range out of the run that holds it.

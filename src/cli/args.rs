@@ -40,6 +40,8 @@ pub enum Command {
     State(StateArgs),
     /// Why each out-of-memory error happened, and what stood in the way
     Oom(FileArgs),
+    /// The same requests under other allocator settings and limits
+    Whatif(WhatifArgs),
     /// What the text of an out-of-memory error says, and what to do
     Explain(ExplainArgs),
     /// Draw one view of the window into a PNG
@@ -63,6 +65,25 @@ pub struct SummaryArgs {
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Print one JSON object; with several files {"files": […], "errors": […]}
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `whatif`.
+#[derive(Debug, ClapArgs)]
+pub struct WhatifArgs {
+    /// The recording
+    pub file: PathBuf,
+    /// Settings to try, as in PYTORCH_CUDA_ALLOC_CONF, "" for the defaults; a designed list when absent
+    #[arg(long, value_name = "CONF", num_args = 1.., value_parser = parse_conf)]
+    pub conf: Vec<String>,
+    /// The most bytes that may be reserved, as in 60GiB; the recording's own limit when absent
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub limit: Option<u64>,
+    /// The device, by the number the process knew it by; the busiest when absent
+    #[arg(long, value_name = "N")]
+    pub device: Option<i32>,
+    /// Print one JSON object
     #[arg(long)]
     pub json: bool,
 }
@@ -170,6 +191,16 @@ pub struct ScreenshotArgs {
     pub device: Option<usize>,
 }
 
+/// Lets a settings string through when PyTorch would read it.
+fn parse_conf(text: &str) -> Result<String, String> {
+    crate::model::AllocConf::parse(text).map(|_| text.to_owned()).map_err(|e| e.to_string())
+}
+
+/// Reads `60GiB`.
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    crate::units::Bytes::parse(text).map(|b| b.0)
+}
+
 /// Reads `1600x1000`. A side is 64 to 16384 pixels: below nothing can be read, above no driver draws it.
 fn parse_size(text: &str) -> Result<(u32, u32), String> {
     let side = |s: &str| s.trim().parse::<u32>().ok().filter(|n| (64..=16384).contains(n));
@@ -209,6 +240,17 @@ mod tests {
             assert_eq!(s.instant.peak, Some(want));
         }
         assert!(parse("vramscope state --oom=0 f.pickle").is_err());
+    }
+
+    #[test]
+    fn settings_are_checked_by_pytorchs_rules() {
+        let args =
+            Args::try_parse_from(["vramscope", "whatif", "f.pickle", "--conf", "", "max_split_size_mb:64", "--limit", "2GiB"])
+                .unwrap();
+        let Some(Command::Whatif(w)) = args.command else { panic!() };
+        assert_eq!((w.conf.as_slice(), w.limit), (["".to_owned(), "max_split_size_mb:64".to_owned()].as_slice(), Some(2 << 30)));
+        let wrong = Args::try_parse_from(["vramscope", "whatif", "f.pickle", "--conf", "max_split_size_mb:1"]).unwrap_err();
+        assert!(wrong.to_string().contains("character 19"), "{wrong}");
     }
 
     #[test]

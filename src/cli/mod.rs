@@ -10,6 +10,7 @@ pub mod oom;
 pub mod state;
 pub mod summary;
 mod table;
+pub mod whatif;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -41,6 +42,7 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), String> {
         Command::Summary(a) => summary::run(&a.files, a.json, out),
         Command::State(a) => state::run(&a, out),
         Command::Oom(a) => print(out, &oom::run(&a.file, a.json)?),
+        Command::Whatif(a) => whatif::run(&a, out),
         Command::Explain(a) => explain::run(a.file.as_deref(), a.json, out),
         Command::Screenshot(_) => Err("pictures are drawn by the window, which this build does not have".to_owned()),
     }

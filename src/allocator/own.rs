@@ -1,0 +1,128 @@
+//! The settings, limit and release under which the model reproduces a recording.
+
+use super::agree::{Agreement, Difference, agreement};
+use super::assume::Assumption;
+use super::replay::Replay;
+use super::requests::Requests;
+use crate::model::{Action, Cancelled, PoolId, Progress, TorchVersion};
+
+/// A recording explained by the model, or as far as it goes.
+#[derive(Clone, Debug)]
+pub struct OwnRun {
+    /// What to run to get the recording again.
+    pub replay: Replay,
+    /// Whether that is what comes out.
+    pub agreement: Agreement,
+    /// The limits that explain the recording: the least and the most. Equal when the limit is known.
+    pub limit_span: Option<(u64, u64)>,
+    /// What had to be assumed.
+    pub assumptions: Vec<Assumption>,
+}
+
+/// Finds the limit and the release under which a recording comes out of the model.
+///
+/// `known_limit` is what the user or the file says. Costs one run where it agrees at once, a few otherwise.
+///
+/// # Errors
+/// [`Cancelled`] when asked to stop.
+pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: &Progress) -> Result<OwnRun, Cancelled> {
+    let mut replay = Replay::of(requests);
+    let span = limit_span(requests, known_limit.or(requests.device.limit).or_else(|| limit_of_fraction(requests)));
+    replay.limit = span.map(|(_, most)| most);
+    let mut assumptions = requests.assumptions.clone();
+    let mut outcome = agreement(&replay, requests, progress)?;
+    // With these settings releases come before the limit is reached, so when they came tells the limit.
+    let releases_early = replay.conf.garbage_collection_threshold > 0.0 || replay.conf.max_split_size.is_some();
+    let mut limit_span = span;
+    // A block that was there before may be larger than it shows; where the model would use the hole behind it and the
+    // recording did not, it is.
+    while let Agreement::Differs(Difference { modelled: Some(h), .. }) = &outcome {
+        if h.action != Action::Alloc || !super::start::widen_guess_before(&mut requests.start, h.address) {
+            break;
+        }
+        outcome = agreement(&replay, requests, progress)?;
+    }
+    if let Agreement::Differs(first) = &outcome {
+        // Which release breaks ties how shows as one allocation in two places.
+        let is_tie = [first.recorded, first.modelled].iter().all(|h| h.is_some_and(|h| h.action == Action::Alloc));
+        let names_pools = requests.device.events.pool.first().is_some_and(|&p| p != PoolId::UNKNOWN);
+        if is_tie || names_pools {
+            for version in [TorchVersion::new(2, 13), TorchVersion::new(2, 12), TorchVersion::new(2, 9), TorchVersion::new(2, 3)]
+            {
+                let other = Replay { version, ..replay.clone() };
+                let tried = agreement(&other, requests, progress)?;
+                if tried.agrees() {
+                    replay = other;
+                    outcome = tried;
+                    assumptions.push(Assumption::InferredVersion { version });
+                    break;
+                }
+            }
+        }
+    }
+    if !outcome.agrees() && releases_early && known_limit.is_none() {
+        search_limit(requests, &mut replay, &mut outcome, progress)?;
+        limit_span = replay.limit.map(|l| (l, l));
+    }
+    let is_inferred = known_limit.is_none() && requests.device.limit.is_none();
+    if let Some(bytes) = replay.limit.filter(|_| is_inferred) {
+        assumptions.push(Assumption::InferredLimit { bytes });
+    }
+    Ok(OwnRun { replay, agreement: outcome, limit_span, assumptions })
+}
+
+fn limit_of_fraction(requests: &Requests<'_>) -> Option<u64> {
+    let fraction = requests.device.settings.conf.per_process_memory_fraction;
+    let capacity = requests.device.capacity?;
+    (fraction < 1.0).then(|| (fraction * capacity as f64) as u64)
+}
+
+/// The limits under which exactly the recorded requests fail; `None` when nothing failed.
+fn limit_span(requests: &Requests<'_>, known: Option<u64>) -> Option<(u64, u64)> {
+    if let Some(limit) = known {
+        return Some((limit, limit));
+    }
+    let refused = requests.refused?;
+    if let Some(room) = requests.device_room.filter(|&r| r >= requests.least_limit && r < refused) {
+        return Some((room, room));
+    }
+    let most = refused.saturating_sub(1).max(requests.least_limit);
+    Some((requests.least_limit.min(most), most))
+}
+
+/// Narrows the limit down by the first difference: releases that come too early mean a limit too low, and the reverse.
+fn search_limit(
+    requests: &Requests<'_>,
+    replay: &mut Replay,
+    outcome: &mut Agreement,
+    progress: &Progress,
+) -> Result<(), Cancelled> {
+    let threshold = replay.conf.garbage_collection_threshold;
+    let mut low = requests.least_limit;
+    // Above this nothing is released for want of room, nor is the threshold of garbage collection reached.
+    let mut high = requests.most_needed.max(low);
+    if threshold > 0.0 {
+        high = high.max((low as f64 / threshold) as u64 + 1);
+    }
+    if let Some(refused) = requests.refused {
+        high = high.min(refused);
+    }
+    while low <= high {
+        let limit = low + (high - low) / 2;
+        let tried = Replay { limit: Some(limit), ..replay.clone() };
+        let result = agreement(&tried, requests, progress)?;
+        let Agreement::Differs(difference) = &result else {
+            *replay = tried;
+            *outcome = result;
+            return Ok(());
+        };
+        let is_release = |h: Option<super::Happening>| h.is_some_and(|h| h.action.shrinks_reserved());
+        if is_release(difference.modelled) && !is_release(difference.recorded) {
+            low = limit + 1;
+        } else {
+            let Some(below) = limit.checked_sub(1) else { break };
+            high = below;
+        }
+    }
+    Ok(())
+}

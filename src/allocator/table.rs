@@ -1,0 +1,102 @@
+//! A simulation as a [`Recording`]: what the model did, with the times and stacks of the requests that made it.
+
+use rustc_hash::FxHashMap;
+
+use super::caching::EventSink;
+use super::replay::Replayed;
+use super::whatif::{Question, WhatIf};
+use crate::model::{
+    Action, Block, BlockState, Cancelled, DeviceRecording, EventTable, Format, PoolKey, Progress, Recording, Segment, Settings,
+    Source, StackId,
+};
+
+/// Writes actions into an event table.
+struct Writer<'a> {
+    recorded: &'a EventTable,
+    at: usize,
+    out: DeviceRecording,
+}
+
+impl EventSink for Writer<'_> {
+    fn at(&mut self, event: usize) {
+        self.at = event;
+    }
+
+    fn event(&mut self, action: Action, address: u64, size: u64, stream: u64, pool: PoolKey) {
+        let stream = self.out.intern_stream(stream);
+        let pool = self.out.intern_pool(pool);
+        let stack = self.recorded.stack.get(self.at).copied().unwrap_or(StackId::NONE);
+        let time = self.recorded.time_us.get(self.at).copied().unwrap_or(0);
+        self.out.events.push(time, action, address, size, stream, pool, stack);
+    }
+}
+
+impl WhatIf<'_> {
+    /// Runs a question with the driver's placement and gives everything the allocator did as a recording of its own, with the
+    /// stacks of `recording`, which this device must belong to. Stops at the first failed request.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn simulate(&self, recording: &Recording, question: &Question, progress: &Progress) -> Result<Recording, Cancelled> {
+        let device = self.requests().device;
+        let conf = question.conf.clone();
+        let raw = vec![("PYTORCH_CUDA_ALLOC_CONF".to_owned(), question.text.clone())];
+        let out = DeviceRecording {
+            id: device.id,
+            name: device.name.clone(),
+            capacity: device.capacity,
+            limit: question.limit,
+            has_final_state: true,
+            annotations: device.annotations.clone(),
+            settings: Settings { recorded: true, conf, raw },
+            events: EventTable { has_time: device.events.has_time, ..EventTable::default() },
+            ..DeviceRecording::default()
+        };
+        let run = self.replay_of(question).run(self.requests(), Writer { recorded: &device.events, at: 0, out }, progress)?;
+        let shown = if question.text.is_empty() { "default settings" } else { &question.text };
+        Ok(Recording {
+            source: Source { name: format!("what-if: {shown}"), path: None, format: Format::WhatIf, bytes: 0 },
+            devices: vec![close(run)],
+            stacks: recording.stacks.clone(),
+            ..Recording::default()
+        })
+    }
+}
+
+/// Adds the segments and blocks of the end.
+fn close(run: Replayed<Writer<'_>>) -> DeviceRecording {
+    let held = run.allocator.segments();
+    let mut out = run.allocator.sink.out;
+    let mut stacks: FxHashMap<u64, StackId> = FxHashMap::default();
+    for i in 0..out.events.len() {
+        if out.events.action[i] == Action::Alloc {
+            stacks.insert(out.events.address[i], out.events.stack[i]);
+        }
+    }
+    for segment in held {
+        let first = out.blocks.len() as u32;
+        for b in &segment.blocks {
+            let stack = if b.state == BlockState::Inactive { None } else { stacks.get(&b.address).copied() };
+            out.blocks.push(Block {
+                address: b.address,
+                size: b.size,
+                requested: b.requested,
+                state: b.state,
+                stack: stack.unwrap_or(StackId::NONE),
+            });
+        }
+        let stream = out.intern_stream(segment.stream);
+        let pool = out.intern_pool(segment.pool);
+        out.segments.push(Segment {
+            address: segment.address,
+            size: segment.size,
+            stream,
+            pool,
+            class: segment.class,
+            is_expandable: segment.is_expandable,
+            stack: StackId::NONE,
+            blocks: first..out.blocks.len() as u32,
+        });
+    }
+    out
+}

@@ -1,0 +1,399 @@
+//! What if: the recorded requests under other settings and limits.
+//!
+//! Up to PyTorch 2.12 a choice between equal free blocks falls on the lower address, and addresses are the driver's. So a
+//! question is answered by several runs, each with another idea of where segments go: what all agree on is certain, for the
+//! rest the span is given.
+
+use std::time::Instant;
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::assume::Assumption;
+use super::caching::{CachingAllocator, EventSink};
+use super::own::{OwnRun, explain};
+use super::replay::{Replay, Replayed, Watcher};
+use super::requests::Requests;
+use super::simulated::{Placement, SimulatedMemory};
+use crate::model::{AllocConf, Cancelled, DeviceRecording, Progress};
+
+/// One setting to try.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// The settings.
+    pub conf: AllocConf,
+    /// As the user wrote them; shown and printed.
+    pub text: String,
+    /// The most bytes that may be reserved; `None` is as much as wanted.
+    pub limit: Option<u64>,
+}
+
+impl Question {
+    /// Reads a settings string.
+    ///
+    /// # Errors
+    /// PyTorch's rule for the first wrong key or value.
+    pub fn parse(text: &str, limit: Option<u64>) -> Result<Self, crate::model::ConfError> {
+        Ok(Question { conf: AllocConf::parse(text)?, text: text.to_owned(), limit })
+    }
+}
+
+/// The figures of one answer, under the names of the command-line contract. Bytes are whole blocks and segments.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The settings as asked.
+    pub conf: String,
+    /// The limit that applied.
+    pub limit_bytes: Option<u64>,
+    /// Whether a request failed; the run stops there.
+    pub oom: bool,
+    /// Which request, counted from 0.
+    pub oom_request: Option<u64>,
+    /// Highest reserved bytes.
+    pub peak_reserved_bytes: u64,
+    /// Highest allocated bytes.
+    pub peak_allocated_bytes: u64,
+    /// Highest active bytes: allocated, and freed but guarded by another stream.
+    pub peak_active_bytes: u64,
+    /// Highest requested bytes.
+    pub peak_requested_bytes: u64,
+    /// Highest bytes of free pieces in segments in use.
+    pub peak_inactive_split_bytes: u64,
+    /// Times the cache was emptied to try again.
+    pub num_alloc_retries: u64,
+    /// Requests that failed.
+    pub num_ooms: u64,
+    /// Calls of `cudaMalloc`, or mappings.
+    pub num_device_alloc: u64,
+    /// Calls of `cudaFree`, or unmappings.
+    pub num_device_free: u64,
+    /// Most segments at once; expandable ones are not counted, as in PyTorch.
+    pub peak_segments: u64,
+    /// Reserved bytes at the end.
+    pub final_reserved_bytes: u64,
+    /// Allocated bytes at the end.
+    pub final_allocated_bytes: u64,
+    /// Requests served or refused.
+    pub requests: u64,
+    /// Time the answer took.
+    pub seconds: f64,
+    /// True when verdict, failing request and peak do not depend on where the driver puts segments.
+    pub certain: bool,
+    /// Lowest and highest peak of reserved bytes over the places tried.
+    pub peak_reserved_span: [u64; 2],
+    /// Requests that may fail: `[earliest, latest]`; `null` in a place without OOM counts as the number of requests.
+    pub oom_request_span: Option<[u64; 2]>,
+    /// Whether the model reproduces the recording under its own settings.
+    pub agrees_with_recording: bool,
+}
+
+/// Curves over the requests, folded to a number of points; each holds the highest value of its stretch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Curve {
+    /// The last event of each stretch.
+    pub event: Vec<u32>,
+    /// Reserved bytes.
+    pub reserved: Vec<u64>,
+    /// Allocated bytes.
+    pub allocated: Vec<u64>,
+}
+
+/// A row, with its curve and what was assumed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The question.
+    pub question: Question,
+    /// The figures.
+    pub row: Row,
+    /// Empty unless points were asked for.
+    pub curve: Curve,
+    /// Empty where the answer is exact.
+    pub assumptions: Vec<Assumption>,
+}
+
+/// Runs of more requests than this try fewer places, to answer in seconds.
+const MANY_REQUESTS: u64 = 1_000_000;
+
+/// Settings worth trying, each with what it is for.
+pub const SUGGESTED: [(&str, &str); 12] = [
+    ("", "PyTorch's defaults"),
+    ("expandable_segments:True", "segments grow in place, so holes between them do not arise"),
+    ("expandable_segments:True,garbage_collection_threshold:0.8", "growing segments, unused ones given back before the limit"),
+    ("max_split_size_mb:512", "blocks of 512 MiB and more are kept whole"),
+    ("max_split_size_mb:128", "blocks of 128 MiB and more are kept whole"),
+    ("max_split_size_mb:64", "blocks of 64 MiB and more are kept whole"),
+    ("garbage_collection_threshold:0.8", "old unused segments go back at 80 % of the limit"),
+    ("garbage_collection_threshold:0.6", "old unused segments go back at 60 % of the limit"),
+    ("max_split_size_mb:128,garbage_collection_threshold:0.8", "whole large blocks, old ones given back"),
+    ("roundup_power2_divisions:4", "sizes that vary a little share blocks"),
+    ("roundup_power2_divisions:[256:1,512:2,1024:4,>:8]", "coarser sizes for large requests, as in PyTorch's documentation"),
+    ("expandable_segments:True,roundup_power2_divisions:8", "growing segments, similar sizes share blocks"),
+];
+
+/// Answers questions about one device of a recording.
+#[derive(Debug)]
+pub struct WhatIf<'a> {
+    requests: Requests<'a>,
+    own: OwnRun,
+}
+
+impl<'a> WhatIf<'a> {
+    /// Reads the requests and finds out whether the model reproduces the recording.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn new(device: &'a DeviceRecording, known_limit: Option<u64>, progress: &Progress) -> Result<Self, Cancelled> {
+        let mut requests = Requests::read(device, progress)?;
+        let own = explain(&mut requests, known_limit, progress)?;
+        Ok(WhatIf { requests, own })
+    }
+
+    /// The recording under its own settings.
+    #[must_use]
+    pub fn own(&self) -> &OwnRun {
+        &self.own
+    }
+
+    /// The requests of the recording.
+    #[must_use]
+    pub fn requests(&self) -> &Requests<'a> {
+        &self.requests
+    }
+
+    /// The limit that applies where a question names none: the recording's own, as far as it is known or follows from its
+    /// failed requests.
+    #[must_use]
+    pub fn own_limit(&self) -> Option<u64> {
+        self.own.replay.limit
+    }
+
+    /// The question "as it was": the recording's own settings and limit.
+    #[must_use]
+    pub fn own_question(&self) -> Question {
+        let conf = self.own.replay.conf.clone();
+        Question { text: conf.to_string(), conf, limit: self.own.replay.limit }
+    }
+
+    /// The run that gives an answer's figures.
+    pub(crate) fn replay_of(&self, question: &Question) -> Replay {
+        self.replay(question, Placement::Driver, true)
+    }
+
+    fn replay(&self, question: &Question, placement: Placement, follows_recording: bool) -> Replay {
+        Replay {
+            conf: question.conf.clone(),
+            version: self.own.replay.version,
+            limit: question.limit,
+            placement,
+            follows_recording,
+            stops_at_oom: true,
+        }
+    }
+
+    /// Runs one question. `points` is how many points its curve shall have, 0 for none.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn ask(&self, question: &Question, points: usize, progress: &Progress) -> Result<Answer, Cancelled> {
+        let started = Instant::now();
+        let mut sampler = Sampler::new(self.requests.device.events.len(), points);
+        let first = self.replay(question, Placement::Driver, true).run_watched(&self.requests, (), &mut sampler, progress)?;
+        let mut row = self.row(question, &first);
+        let is_the_recording = first.allocator.memory.is_following() && question.conf == self.own.replay.conf;
+        if first.allocator.has_tie() && !is_the_recording {
+            self.vary(question, &mut row, progress)?;
+        }
+        if let Some((least, most)) = self.own.limit_span
+            && question.limit == Some(most)
+            && least < most
+        {
+            // The recording's limit is known only as a span: the other end must give the same verdict.
+            let lower = Question { limit: Some(least), ..question.clone() };
+            let other = self.replay(&lower, Placement::Driver, true).run(&self.requests, (), progress)?;
+            widen(&mut row, &self.row(&lower, &other));
+        }
+        row.seconds = started.elapsed().as_secs_f64();
+        let mut assumptions = self.own.assumptions.clone();
+        if let Some(event) = first.rescued_event {
+            assumptions.push(Assumption::WentOnDifferently { event });
+        }
+        Ok(Answer { question: question.clone(), row, curve: sampler.finish(), assumptions })
+    }
+
+    /// Tries other places for segments, and widens the spans of `row`.
+    fn vary(&self, question: &Question, row: &mut Row, progress: &Progress) -> Result<(), Cancelled> {
+        let all = [
+            (Placement::Descending, true),
+            (Placement::Descending, false),
+            (Placement::Ascending, false),
+            (Placement::Driver, false),
+            (Placement::Ascending, true),
+            (Placement::Alternating, false),
+            (Placement::Random(1), false),
+            (Placement::Random(2), true),
+            (Placement::Random(3), false),
+            (Placement::Random(4), true),
+            (Placement::Random(5), false),
+            (Placement::Random(6), false),
+        ];
+        let count = if self.requests.count > MANY_REQUESTS { 3 } else { all.len() };
+        let others: Result<Vec<Row>, Cancelled> = all[..count]
+            .par_iter()
+            .map(|&(placement, follows)| {
+                let run = self.replay(question, placement, follows).run(&self.requests, (), progress)?;
+                Ok(self.row(question, &run))
+            })
+            .collect();
+        for other in others? {
+            widen(row, &other);
+        }
+        Ok(())
+    }
+
+    fn row<S: EventSink>(&self, question: &Question, run: &Replayed<S>) -> Row {
+        let stats = run.allocator.stats();
+        let peak = stats.reserved_bytes.all.peak;
+        Row {
+            conf: question.text.clone(),
+            limit_bytes: question.limit,
+            oom: run.oom_request.is_some(),
+            oom_request: run.oom_request,
+            peak_reserved_bytes: peak,
+            peak_allocated_bytes: stats.allocated_bytes.all.peak,
+            peak_active_bytes: stats.active_bytes.all.peak,
+            peak_requested_bytes: stats.requested_bytes.all.peak,
+            peak_inactive_split_bytes: stats.inactive_split_bytes.all.peak,
+            num_alloc_retries: stats.num_alloc_retries,
+            num_ooms: stats.num_ooms,
+            num_device_alloc: stats.num_device_alloc,
+            num_device_free: stats.num_device_free,
+            peak_segments: stats.segment.all.peak,
+            final_reserved_bytes: stats.reserved_bytes.all.current,
+            final_allocated_bytes: stats.allocated_bytes.all.current,
+            requests: run.requests,
+            seconds: 0.0,
+            certain: true,
+            peak_reserved_span: [peak, peak],
+            oom_request_span: run.oom_request.map(|r| [r, r]),
+            agrees_with_recording: self.own.agreement.agrees(),
+        }
+    }
+
+    /// Runs many questions, on all cores. Progress counts questions.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn ask_all(&self, questions: &[Question], points: usize, progress: &Progress) -> Result<Vec<Answer>, Cancelled> {
+        progress.set_total(questions.len() as u64);
+        progress.set_done(0);
+        questions
+            .par_iter()
+            .map(|question| {
+                let answer = self.ask(question, points, progress)?;
+                progress.advance(1);
+                Ok(answer)
+            })
+            .collect()
+    }
+
+    /// The smallest limit, to 2 MiB, under which no request fails with these settings: "what is the smallest card this run
+    /// fits?". `None` when a request fails without any limit. About 16 runs.
+    ///
+    /// Whether a run passes is not strictly monotonic in the limit (garbage collection follows it); the bisection ends at a
+    /// limit that passes with one that fails 2 MiB below.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn smallest_limit(&self, conf: &AllocConf, progress: &Progress) -> Result<Option<u64>, Cancelled> {
+        const STEP: u64 = 2 << 20;
+        let passes = |limit: Option<u64>| -> Result<Option<(u64, u64)>, Cancelled> {
+            let question = Question { conf: conf.clone(), text: String::new(), limit };
+            let run = self.replay(&question, Placement::Driver, true).run(&self.requests, (), progress)?;
+            let stats = run.allocator.stats();
+            let peaks = (stats.reserved_bytes.all.peak, stats.active_bytes.all.peak);
+            Ok(run.oom_request.is_none().then_some(peaks))
+        };
+        let Some((peak_reserved, peak_active)) = passes(None)? else { return Ok(None) };
+        // Nothing below the active peak can pass, and the reserved peak surely does, with the check on whole segments.
+        let mut fails = (peak_active / STEP).saturating_sub(1);
+        let mut works = peak_reserved.div_ceil(STEP);
+        while passes(Some(works * STEP))?.is_none() {
+            fails = works;
+            works += works / 8 + 16;
+        }
+        while works - fails > 1 {
+            let middle = fails + (works - fails) / 2;
+            match passes(Some(middle * STEP))? {
+                Some(_) => works = middle,
+                None => fails = middle,
+            }
+        }
+        Ok(Some(works * STEP))
+    }
+}
+
+/// How much larger a batch could be if everything above `fixed_bytes` (parameters, optimizer state) grew with it: the factor by
+/// which the active memory above it may grow until `room` bytes are full, and 1 when it is full already.
+///
+/// A first estimate: it takes for granted that waste grows in proportion, `peak_reserved` over `peak_active`.
+#[must_use]
+pub fn batch_headroom(row: &Row, fixed_bytes: u64, room: u64) -> f64 {
+    let active = row.peak_active_bytes.max(1) as f64;
+    let waste = row.peak_reserved_bytes as f64 / active;
+    let growing = active - (fixed_bytes as f64).min(active - 1.0);
+    ((room as f64 / waste - fixed_bytes as f64) / growing).max(1.0)
+}
+
+fn widen(row: &mut Row, other: &Row) {
+    row.certain &=
+        row.oom == other.oom && row.oom_request == other.oom_request && row.peak_reserved_bytes == other.peak_reserved_bytes;
+    let span = &mut row.peak_reserved_span;
+    span[0] = span[0].min(other.peak_reserved_bytes);
+    span[1] = span[1].max(other.peak_reserved_bytes);
+    if row.oom_request_span.is_some() || other.oom_request.is_some() {
+        // A run without a failure made every request.
+        let made = |r: &Row| r.oom_request.unwrap_or(r.requests);
+        let [low, high] = row.oom_request_span.unwrap_or([made(row), made(row)]);
+        row.oom_request_span = Some([low.min(made(other)), high.max(made(other))]);
+    }
+}
+
+/// Collects a curve.
+struct Sampler {
+    events: usize,
+    points: usize,
+    at: usize,
+    curve: Curve,
+}
+
+impl Sampler {
+    fn new(events: usize, points: usize) -> Self {
+        Sampler { events: events.max(1), points, at: usize::MAX, curve: Curve::default() }
+    }
+
+    fn finish(self) -> Curve {
+        self.curve
+    }
+}
+
+impl<S: EventSink> Watcher<S> for Sampler {
+    #[inline]
+    fn after(&mut self, event: usize, allocator: &mut CachingAllocator<SimulatedMemory, S>) -> bool {
+        if self.points > 0 {
+            let (reserved, allocated) = allocator.levels();
+            let point = event * self.points / self.events;
+            let c = &mut self.curve;
+            if point != self.at {
+                self.at = point;
+                c.event.push(event as u32);
+                c.reserved.push(reserved);
+                c.allocated.push(allocated);
+            } else if let (Some(e), Some(r), Some(a)) = (c.event.last_mut(), c.reserved.last_mut(), c.allocated.last_mut()) {
+                *e = event as u32;
+                *r = reserved.max(*r);
+                *a = allocated.max(*a);
+            }
+        }
+        true
+    }
+}

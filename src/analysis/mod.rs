@@ -20,6 +20,7 @@ mod placement;
 mod pyramid;
 mod runs;
 pub mod state;
+pub mod stats_check;
 pub mod steps;
 pub mod strata;
 pub mod tables;

@@ -81,6 +81,8 @@ pub fn is_framework(stacks: &StackTable, frame: Frame) -> bool {
     let file = stacks.text(frame.file);
     const PARTS: [&str; 6] = ["site-packages/", "dist-packages/", "/torch/", "site-packages\\", "/lib/python3", "torch/csrc"];
     file.starts_with('<')
+        // Profiler traces name files from below site-packages on.
+        || file.starts_with("torch/")
         || file.is_empty()
         || file == "??"
         || PARTS.iter().any(|p| file.contains(p))

@@ -10,6 +10,7 @@ pub mod oom_message;
 mod pickle;
 pub mod rmm;
 mod snapshot;
+pub mod stats;
 pub mod timeline;
 mod unwrap;
 

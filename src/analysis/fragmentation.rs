@@ -1,6 +1,6 @@
 //! Holes, what keeps them from growing, and the cheapest way to make room for a request.
 
-use crate::model::{BlockState, PoolId, SizeClass, StreamId};
+use crate::model::{AllocConf, BlockState, DeviceRecording, PoolId, SizeClass, StreamId};
 use crate::units::MEBIBYTE;
 
 use super::{BlockAt, SegmentAt, State};
@@ -17,6 +17,21 @@ pub struct Servers {
 }
 
 impl Servers {
+    /// Which segments could have served the request that failed at an out-of-memory event, and its bytes; `None` for other
+    /// events.
+    #[must_use]
+    pub fn of_oom(device: &DeviceRecording, event: u32) -> Option<(Self, u64)> {
+        device.events.device_free(event)?;
+        let i = event as usize;
+        let requested = device.events.size[i];
+        // Before PyTorch 2.12 the event does not tell its pool; a request outside a capture goes to the default one.
+        let pool = match device.events.pool[i] {
+            PoolId::UNKNOWN => device.pools.iter().position(|&p| p == (0, 0)).and_then(|p| u16::try_from(p).ok()).map(PoolId),
+            known => Some(known),
+        };
+        Some((Servers { class: AllocConf::size_class(requested), stream: Some(device.events.stream[i]), pool }, requested))
+    }
+
     /// True when the segment can serve the request.
     #[must_use]
     pub fn take(&self, segment: &SegmentAt) -> bool {

@@ -14,6 +14,7 @@ use super::theme::Tokens;
 use crate::analysis::State;
 
 pub mod contents;
+pub mod inspector;
 pub mod segment_map;
 pub mod timeline;
 pub mod welcome;
@@ -50,7 +51,7 @@ pub struct ViewInfo {
 }
 
 /// Every view there is, in menu order.
-pub const REGISTRY: &[ViewInfo] = &[timeline::INFO, segment_map::INFO, contents::INFO];
+pub const REGISTRY: &[ViewInfo] = &[timeline::INFO, segment_map::INFO, inspector::INFO, contents::INFO];
 
 impl ViewKind {
     /// Every view, in menu order.

@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use crate::analysis::fragmentation::Servers;
 use crate::analysis::{BlockAt, SegmentAt, State};
-use crate::model::{AllocConf, BlockState, DeviceRecording, PoolId, SizeClass, StreamId};
+use crate::model::{BlockState, DeviceRecording, PoolId, SizeClass, StreamId};
 use crate::units::MEBIBYTE;
 
 /// In which order the segments of a group stand.
@@ -478,16 +479,19 @@ impl Places {
     }
 }
 
-/// True when a request could be served from a group: same class, and same pool and stream where they are known.
+/// For each group, whether the request that failed at an event could be served from it.
 #[must_use]
-pub fn serves(device: &DeviceRecording, group: &Group, oom: u32) -> bool {
-    let i = oom as usize;
-    let events = &device.events;
-    let (Some(&size), Some(&stream), Some(&pool)) = (events.size.get(i), events.stream.get(i), events.pool.get(i)) else {
-        return false;
-    };
-    let class = AllocConf::size_class(device.settings.conf.round_size(size));
-    group.is_reserved && group.class == class && group.stream == stream && (pool == PoolId::UNKNOWN || group.pool == pool)
+pub fn serves(device: &DeviceRecording, plan: &Plan, state: &State) -> Vec<bool> {
+    let servers = Servers::of_oom(device, state.event);
+    let mut out = vec![false; plan.groups.len()];
+    let Some((servers, _)) = servers else { return out };
+    for unit in &plan.units {
+        let segment = state.segments.get(unit.segments.start as usize).filter(|_| !unit.segments.is_empty());
+        if let (Some(served), Some(segment)) = (out.get_mut(unit.group as usize), segment) {
+            *served |= servers.take(segment);
+        }
+    }
+    out
 }
 
 #[cfg(test)]

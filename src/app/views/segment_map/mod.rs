@@ -307,12 +307,7 @@ impl SegmentMap {
         let painter = ui.painter();
         self.axis(ui, cx, picture, areas);
         let request = oom_at(cx, picture.state.event);
-        let served: Vec<bool> = picture
-            .plan
-            .groups
-            .iter()
-            .map(|g| request.is_some() && layout::serves(cx.data.device(), g, picture.state.event))
-            .collect();
+        let served = layout::serves(cx.data.device(), &picture.plan, &picture.state);
         paint::around(painter, tokens, &picture.plan, places, areas, self.scroll, request, &served);
 
         let key = MeshKey {

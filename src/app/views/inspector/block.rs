@@ -1,0 +1,214 @@
+//! The card of one allocation.
+
+use super::card::{
+    Around, Card, Fact, Lead, Line, List, NO_TIMES, Tone, annotation_around, between, moment, pool_text, request_at, stack_name,
+};
+use crate::analysis::fragmentation::{Servers, blockers};
+use crate::analysis::{Lifetime, LifetimeId, NO_EVENT, State};
+use crate::app::document::DeviceData;
+use crate::app::selection::Item;
+use crate::model::{Action, BlockState, StackId};
+use crate::units::{Address, Bytes, count, counted};
+
+/// Lines a list shows at most.
+pub const LINES: usize = 8;
+
+/// The card of an allocation as seen at an instant. O(allocations): it counts those by the same stack.
+pub fn card(data: &DeviceData, state: &State, id: LifetimeId) -> Option<Card> {
+    let device = data.device();
+    let l = data.tables.lifetimes.get(device, id)?;
+    let at = state.block_at(l.address).filter(|&i| state.blocks[i].lifetime == id);
+    let around = at.and_then(|i| around(data, state, i));
+    let stranded = around.as_ref().map_or(0, |a| a.before + a.after);
+    let claim = if stranded > 0 { format!("strands {} of free memory", Bytes(stranded)) } else { stack_name(data, l.stack) };
+    let mut card = Card {
+        kind: "Block".to_owned(),
+        subject: Some(Address(l.address).to_string()),
+        title: Bytes(l.block).to_string(),
+        claim,
+        around,
+        facts: sizes(data, &l),
+        stacks: vec![("allocated", l.stack)],
+        ..Card::default()
+    };
+    card.facts.extend(place(data, state, &l, at));
+    card.facts.extend(life(data, state, &l, at.is_some()));
+    if l.free_stack.is_some() {
+        card.stacks.push(("freed", l.free_stack));
+    }
+    card.same = same_stack(data, state, l.stack);
+    card.lists.extend(next_blockers(data, state, Some(id)));
+    Some(card)
+}
+
+fn sizes(data: &DeviceData, l: &Lifetime) -> Vec<Fact> {
+    let mut facts = vec![Fact::new("requested", Bytes(l.requested).to_string())];
+    if data.device().events.sizes_are_blocks {
+        facts = vec![Fact::missing("requested", "A profiler trace writes whole blocks. A memory snapshot has both sizes.")];
+    }
+    facts.push(Fact::new("block", Bytes(l.block).to_string()));
+    let lost = l.block.saturating_sub(l.requested);
+    let exact = if data.tables.lifetimes.blocks_exact { "" } else { ", by the allocator's rules" };
+    facts.push(Fact::new("rounding", format!("{}{exact}", Bytes(lost))));
+    facts
+}
+
+fn place(data: &DeviceData, state: &State, l: &Lifetime, at: Option<usize>) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    if let (Some(_), Some(index)) = (at, state.segment_at(l.address)) {
+        let segment = &state.segments[index];
+        let text = format!(
+            "{} of {}, offset {}",
+            count(index as u64),
+            count(state.segments.len() as u64),
+            Bytes(l.address - segment.address)
+        );
+        facts.push(Fact::new("segment", text).lead(Lead::Item(Item::Segment(segment.address))));
+    }
+    facts.push(Fact::new("pool", pool_text(data, l.pool, l.class, l.stream)));
+    let earlier = data.tables.lifetimes.generation(data.device(), l.id);
+    let tenant = if earlier == 0 {
+        "its first tenant".to_owned()
+    } else {
+        format!("after {}", counted(u64::from(earlier), "earlier tenant", "earlier tenants"))
+    };
+    facts.push(Fact::new("address", tenant));
+    facts
+}
+
+fn life(data: &DeviceData, state: &State, l: &Lifetime, is_held: bool) -> Vec<Fact> {
+    let device = data.device();
+    let mut facts = Vec::new();
+    let last = device.events.len().saturating_sub(1) as u32;
+    if l.born == NO_EVENT {
+        facts.push(Fact::new("allocated", "before the first event").tone(Tone::Quiet));
+    } else {
+        facts.push(Fact::new("allocated", moment(data, l.born)).lead(Lead::Event(l.born)));
+        if let Some((i, a)) = annotation_around(data, l.born) {
+            let name = data.recording.stacks.text(a.name).to_owned();
+            facts.push(Fact::new("during", name).lead(Lead::Item(Item::Annotation(i as u32))));
+        }
+    }
+    let at_oom = request_at(data, state).is_some();
+    if l.free_requested == NO_EVENT && l.gone == NO_EVENT {
+        facts.push(Fact::new("freed", "not before the recording ends"));
+    } else {
+        let event = if l.free_requested == NO_EVENT { l.gone } else { l.free_requested };
+        let text = moment(data, event);
+        let when = if at_oom && event > state.event { format!("not before the OOM; {text}") } else { text };
+        facts.push(Fact::new("freed", when).lead(Lead::Event(event)));
+        // Where a free completes at once it is the next event; a wait for another stream is longer.
+        if l.gone == NO_EVENT {
+            facts.push(Fact::new("reusable", "not before the recording ends"));
+        } else if l.gone > event + 1 {
+            facts.push(Fact::new("reusable", moment(data, l.gone)).lead(Lead::Event(l.gone)));
+        }
+    }
+    let start = if l.born == NO_EVENT { 0 } else { l.born };
+    if is_held && state.event != NO_EVENT {
+        facts.push(Fact::new("age", between(data, start, state.event)));
+    } else {
+        let now = if l.born != NO_EVENT && (state.event == NO_EVENT || state.event < l.born) {
+            "not yet allocated at the cursor"
+        } else {
+            "gone at the cursor"
+        };
+        facts.push(Fact::new("lived", between(data, start, l.gone.min(last))));
+        facts.push(Fact::new("now", now).tone(Tone::Quiet));
+    }
+    if !device.events.has_time && !device.events.is_empty() {
+        facts.push(Fact::missing("times", NO_TIMES));
+    }
+    facts
+}
+
+/// What lies beside a live block of the state.
+fn around(data: &DeviceData, state: &State, at: usize) -> Option<Around> {
+    let block = &state.blocks[at];
+    let segment = &state.segments[state.segment_at(block.address)?];
+    let blocks = state.blocks_of(segment);
+    let i = at.checked_sub(segment.blocks.start as usize)?;
+    let hole = |i: Option<usize>| i.and_then(|i| blocks.get(i)).filter(|b| b.state == BlockState::Inactive).map_or(0, |b| b.size);
+    let live = |i: Option<usize>| i.and_then(|i| blocks.get(i)).filter(|b| b.lifetime.is_some()).map(|b| b.lifetime);
+    let before = hole(i.checked_sub(1));
+    let after = hole(Some(i + 1));
+    let left = live(i.checked_sub(1)).or_else(|| live(i.checked_sub(2)));
+    let right = live(Some(i + 1)).or_else(|| live(Some(i + 2)));
+    Some(Around {
+        lifetime: block.lifetime,
+        before,
+        block: block.size,
+        after,
+        neighbours: [left, right],
+        request: request_at(data, state),
+    })
+}
+
+/// What all allocations by one stack hold now, and held over the run.
+pub fn same_stack(data: &DeviceData, state: &State, stack: StackId) -> Vec<Fact> {
+    let device = data.device();
+    let lifetimes = &data.tables.lifetimes;
+    let is_same = |id: LifetimeId| lifetimes.stack(device, id) == stack;
+    let (mut live, mut of, mut bytes) = (0u64, 0u64, 0u64);
+    for block in state.blocks.iter().filter(|b| b.lifetime.is_some()) {
+        of += 1;
+        if is_same(block.lifetime) {
+            live += 1;
+            bytes += block.size;
+        }
+    }
+    let (mut all, mut total) = (0u64, 0u64);
+    for i in 0..lifetimes.len() as u32 {
+        if is_same(LifetimeId(i)) {
+            all += 1;
+            total += lifetimes.requested(device, LifetimeId(i));
+        }
+    }
+    let mut facts = vec![
+        Fact::new("live", format!("{} of {}, {}", count(live), counted(of, "block", "blocks"), Bytes(bytes))),
+        Fact::new("over the run", format!("{}, {}", counted(all, "allocation", "allocations"), Bytes(total))),
+    ];
+    let served = Servers::of_oom(data.device(), state.event);
+    let beside = blockers(state, served.as_ref().map(|(s, _)| s));
+    let mine: Vec<_> = beside.iter().filter(|b| is_same(state.blocks[b.block].lifetime)).collect();
+    if !mine.is_empty() {
+        facts.push(Fact::new("beside a hole", counted(mine.len() as u64, "block", "blocks")));
+    }
+    if let Some((_, request)) = served {
+        let enough = mine.iter().filter(|b| b.hole_if_freed() >= request).count();
+        if enough > 0 {
+            facts.push(Fact::new("enough alone", format!("any one of {}, if freed", count(enough as u64))));
+        }
+    }
+    facts
+}
+
+/// The live blocks that strand most free memory.
+pub fn next_blockers(data: &DeviceData, state: &State, but: Option<LifetimeId>) -> Option<List> {
+    let served = Servers::of_oom(data.device(), state.event);
+    let all = blockers(state, served.as_ref().map(|(s, _)| s));
+    let others: Vec<_> = all.iter().filter(|b| Some(state.blocks[b.block].lifetime) != but).collect();
+    if others.is_empty() {
+        return None;
+    }
+    let lines: Vec<Line> = others
+        .iter()
+        .take(LINES)
+        .map(|b| Line {
+            item: Item::Lifetime(state.blocks[b.block].lifetime),
+            name: Address(state.blocks[b.block].address).to_string(),
+            note: Bytes(b.size).to_string(),
+            bytes: b.strands(),
+        })
+        .collect();
+    Some(List {
+        title: if but.is_some() { "Next blockers" } else { "Blockers" }.to_owned(),
+        trailing: format!("strands · {} of {}", lines.len(), count(others.len() as u64)),
+        lines,
+    })
+}
+
+/// What an event did, in a word or two: `alloc`, `free requested`.
+pub fn action_text(action: Action) -> String {
+    action.name().replace('_', " ")
+}

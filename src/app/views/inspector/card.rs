@@ -1,0 +1,220 @@
+//! What the inspector says of a thing: a card of facts, made off the UI thread from the recording alone.
+
+use crate::analysis::{LifetimeId, NO_EVENT, State};
+use crate::app::document::DeviceData;
+use crate::app::selection::Item;
+use crate::model::{Annotation, PoolId, SizeClass, StackId, StreamId};
+use crate::units::{Micros, count};
+
+/// How a figure is coloured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tone {
+    /// As any value.
+    #[default]
+    Plain,
+    /// Not recorded, or not there now.
+    Quiet,
+    /// Part of an out-of-memory error.
+    Red,
+}
+
+/// Where a figure leads when it is clicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lead {
+    /// To an event: the cursor goes there.
+    Event(u32),
+    /// To another thing: it is selected.
+    Item(Item),
+}
+
+/// One line: what it is, and how much.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fact {
+    /// What it is.
+    pub label: &'static str,
+    /// The figure with its unit.
+    pub value: String,
+    /// Its colour.
+    pub tone: Tone,
+    /// Why it is missing, and what records it.
+    pub hint: Option<String>,
+    /// Where a click leads.
+    pub lead: Option<Lead>,
+}
+
+impl Fact {
+    /// A figure.
+    pub fn new(label: &'static str, value: impl Into<String>) -> Self {
+        Fact { label, value: value.into(), ..Fact::default() }
+    }
+
+    /// A figure the file does not have, with what would record it.
+    pub fn missing(label: &'static str, hint: &str) -> Self {
+        Fact { label, value: "not recorded".to_owned(), tone: Tone::Quiet, hint: Some(hint.to_owned()), lead: None }
+    }
+
+    /// In another colour.
+    pub fn tone(mut self, tone: Tone) -> Self {
+        self.tone = tone;
+        self
+    }
+
+    /// Leads somewhere.
+    pub fn lead(mut self, lead: Lead) -> Self {
+        self.lead = Some(lead);
+        self
+    }
+}
+
+/// A live block and what lies beside it in its segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Around {
+    /// The block.
+    pub lifetime: LifetimeId,
+    /// Bytes of the hole before it; 0 when there is none.
+    pub before: u64,
+    /// Bytes of the block.
+    pub block: u64,
+    /// Bytes of the hole after it; 0 when there is none.
+    pub after: u64,
+    /// The live blocks beyond the holes, for their colours.
+    pub neighbours: [Option<LifetimeId>; 2],
+    /// The request that failed at the cursor.
+    pub request: Option<u64>,
+}
+
+impl Around {
+    /// The one hole there would be without the block.
+    #[must_use]
+    pub fn if_freed(&self) -> u64 {
+        self.before + self.block + self.after
+    }
+}
+
+/// A line of a list of other things.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// What it is.
+    pub item: Item,
+    /// Its name, an address mostly.
+    pub name: String,
+    /// A figure beside the name.
+    pub note: String,
+    /// The figure the list is ordered by.
+    pub bytes: u64,
+}
+
+/// A list of other things worth a look.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct List {
+    /// Its caption.
+    pub title: String,
+    /// What the figures are; tells how many are left out.
+    pub trailing: String,
+    /// Its lines, largest first.
+    pub lines: Vec<Line>,
+}
+
+/// Everything the inspector says of one thing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Card {
+    /// `Block`, `Segment`, `Event`.
+    pub kind: String,
+    /// An address, to be copied.
+    pub subject: Option<String>,
+    /// The one big figure or name.
+    pub title: String,
+    /// What follows from it, beside it.
+    pub claim: String,
+    /// The title is about an out-of-memory error.
+    pub is_red: bool,
+    /// Its neighbours.
+    pub around: Option<Around>,
+    /// Facts in the order they are read.
+    pub facts: Vec<Fact>,
+    /// Call stacks with what they did; [`StackId::NONE`] where none was recorded.
+    pub stacks: Vec<(&'static str, StackId)>,
+    /// Facts about all allocations by the same stack.
+    pub same: Vec<Fact>,
+    /// Other things, by figures.
+    pub lists: Vec<List>,
+    /// A sentence at the end: what to do next.
+    pub next: String,
+}
+
+/// The line that records call stacks.
+pub const RECORD_STACKS: &str = "torch.cuda.memory._record_memory_history(context=\"all\", stacks=\"all\")";
+/// The line that records a trace.
+pub const RECORD_TRACE: &str = "torch.cuda.memory._record_memory_history(max_entries=1_000_000)";
+/// Why there are no times.
+pub const NO_TIMES: &str = "PyTorch 2.2 and later write the time of each event.";
+
+/// Time since the first event.
+pub fn since_start(data: &DeviceData, event: u32) -> Option<i64> {
+    let events = &data.device().events;
+    let (first, _) = events.time_range()?;
+    events.time_us.get(event as usize).map(|t| t - first)
+}
+
+/// `216.283 ms, event 27,584`.
+pub fn moment(data: &DeviceData, event: u32) -> String {
+    match since_start(data, event) {
+        Some(us) => format!("{}, event {}", Micros(us), count(u64::from(event))),
+        None => format!("event {}", count(u64::from(event))),
+    }
+}
+
+/// A span between two events: time where it was recorded, else events.
+pub fn between(data: &DeviceData, from: u32, to: u32) -> String {
+    let events = crate::units::counted(u64::from(to.saturating_sub(from)), "event", "events");
+    match (since_start(data, from), since_start(data, to)) {
+        (Some(a), Some(b)) => format!("{}, {events}", Micros(b - a)),
+        _ => events,
+    }
+}
+
+/// `large pool, default stream`.
+pub fn pool_text(data: &DeviceData, pool: PoolId, class: SizeClass, stream: StreamId) -> String {
+    let device = data.device();
+    let pool = match device.pool_key(pool) {
+        Some((0, 0)) => format!("{} pool", class.name()),
+        Some((a, b)) => format!("private ({a}, {b}), {}", class.name()),
+        None => format!("{}, pool not recorded", class.name()),
+    };
+    format!("{pool}, {}", stream_text(data, stream))
+}
+
+/// `default stream`, `stream 0x55…`.
+pub fn stream_text(data: &DeviceData, stream: StreamId) -> String {
+    match data.device().streams.get(usize::from(stream.0)).copied().unwrap_or(0) {
+        0 => "default stream".to_owned(),
+        handle => format!("stream {handle:#x}"),
+    }
+}
+
+/// The innermost annotation around an event. O(annotations).
+pub fn annotation_around(data: &DeviceData, event: u32) -> Option<(usize, &Annotation)> {
+    let device = data.device();
+    if !device.events.has_time {
+        return None;
+    }
+    let &t = device.events.time_us.get(event as usize)?;
+    let until = device.annotations.partition_point(|a| a.start_us <= t);
+    device.annotations[..until]
+        .iter()
+        .enumerate()
+        .filter(|(_, a)| a.end_us.is_some_and(|end| t <= end))
+        .max_by_key(|(i, a)| (a.depth, *i))
+}
+
+/// The request that failed at the instant of a state.
+pub fn request_at(data: &DeviceData, state: &State) -> Option<u64> {
+    let events = &data.device().events;
+    let i = state.event as usize;
+    (state.event != NO_EVENT && events.action.get(i) == Some(&crate::model::Action::Oom)).then(|| events.size[i])
+}
+
+/// The name of a stack as lists show it.
+pub fn stack_name(data: &DeviceData, stack: StackId) -> String {
+    data.names.of_stack(stack).to_owned()
+}

@@ -1,0 +1,250 @@
+//! Inspector: everything about the selection: its figures, its neighbours, its life, its stack, and others like it.
+
+use std::sync::Arc;
+
+use egui::{Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
+
+use super::{View, ViewContext, ViewInfo, ViewKind};
+use crate::app::action::Action;
+use crate::app::command::Command;
+use crate::app::jobs::Derived;
+use crate::app::selection::Item;
+use crate::app::theme::Type;
+use crate::app::theme::visuals::PAD_PANE;
+use crate::app::widgets::button::{Push, focus_ring, icon_button};
+use crate::app::widgets::icons::Icon;
+use crate::app::widgets::label;
+use crate::app::widgets::pane::{padded, section};
+use crate::app::widgets::row::ListRow;
+use crate::units::Bytes;
+
+mod block;
+mod card;
+mod neighbours;
+mod stacks;
+mod things;
+
+use card::{Card, Fact, Lead, List, Tone};
+
+/// Registry entry.
+pub const INFO: ViewInfo = ViewInfo {
+    kind: ViewKind::Inspector,
+    title: "Inspector",
+    name: "inspector",
+    about: "Everything the recording knows of what is selected.",
+    legend: &[
+        ("rounding", "bytes of the block beyond the request"),
+        ("strands", "free memory beside a block that no larger request can use while it lives"),
+        ("if freed", "the one hole there would be without this block"),
+        ("same stack", "all allocations that came from the same lines of code"),
+        ("accent", "opens a source file; other figures underline when they lead somewhere"),
+    ],
+    create: || Box::new(Inspector::default()),
+};
+
+/// Where values begin, from the pane's left edge.
+const VALUES: f32 = 104.0;
+
+#[derive(Default)]
+struct Inspector {
+    card: Derived<(Option<Item>, u32), Card>,
+    stacks: stacks::Stacks,
+}
+
+impl View for Inspector {
+    fn header_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        ui.spacing_mut().item_spacing.x = 2.0;
+        let selection = &cx.link.selection;
+        let mut chevron = |icon, name: &str, command, can: bool| {
+            let response = ui.add_enabled_ui(can, |ui| icon_button(ui, icon, name)).inner;
+            if response.clicked() {
+                cx.actions.run(command);
+            }
+        };
+        chevron(Icon::ChevronRight, "Selection after this one", Command::SelectionForward, selection.can_go_forward());
+        chevron(Icon::ChevronLeft, "Selection before this one", Command::SelectionBack, selection.can_go_back());
+    }
+
+    fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let Some(state) = cx.state else { return };
+        let selected = cx.link.selected();
+        let (data, at) = (Arc::clone(cx.data), Arc::clone(state));
+        let shown =
+            self.card.get(cx.jobs, "inspector", &(selected, state.event), move |_| Some(things::card(&data, &at, selected)));
+        let Some(card) = shown.value else { return };
+        ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
+            ui.spacing_mut().item_spacing.y = 0.0;
+            ui.add_space(12.0);
+            head(ui, cx, &card);
+            if let Some(around) = &card.around {
+                ui.add_space(12.0);
+                neighbours::show(ui, cx.data, cx.colours, cx.tokens, around, state.event);
+            }
+            if !card.facts.is_empty() {
+                rule(ui);
+                facts(ui, cx, &card.facts);
+            }
+            if !card.stacks.is_empty() {
+                rule(ui);
+                self.stacks.show(ui, cx, &card.stacks);
+            }
+            if !card.same.is_empty() {
+                section(ui, "Same stack", "", false);
+                facts(ui, cx, &card.same);
+                same_stack_buttons(ui, cx, &card);
+            }
+            for list in &card.lists {
+                section(ui, &list.title, &list.trailing, false);
+                lines(ui, cx, list);
+            }
+            if !card.next.is_empty() {
+                rule(ui);
+                padded(ui, |ui| label::paragraph(ui, &card.next, Type::Body, cx.tokens.text2));
+            }
+            ui.add_space(16.0);
+        });
+    }
+}
+
+/// Space, a line, space.
+fn rule(ui: &mut Ui) {
+    ui.add_space(10.0);
+    crate::app::widgets::pane::rule(ui);
+    ui.add_space(12.0);
+}
+
+/// What it is, its address to copy, and the one big figure.
+fn head(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
+    let t = cx.tokens;
+    padded(ui, |ui| {
+        ui.horizontal(|ui| {
+            ui.spacing_mut().item_spacing.x = 6.0;
+            ui.label(Type::Caption.text(&card.kind).color(t.text3));
+            if let Some(subject) = &card.subject {
+                ui.label(Type::MonoStrong.text(subject).color(t.text1));
+                if icon_button(ui, Icon::Copy, &format!("Copy {subject}")).clicked() {
+                    cx.actions.send(Action::Copy(subject.clone()));
+                }
+            }
+        });
+        ui.add_space(4.0);
+        let ink = if card.is_red { t.red } else { t.text1 };
+        ui.horizontal_wrapped(|ui| {
+            ui.spacing_mut().item_spacing.x = 10.0;
+            ui.add(egui::Label::new(Type::Display.text(&card.title).color(ink)).truncate());
+            if !card.claim.is_empty() {
+                ui.add(egui::Label::new(Type::Body.text(&card.claim).color(t.text2)).wrap());
+            }
+        });
+    });
+}
+
+/// Rows of label and value; values that lead somewhere underline under the pointer.
+fn facts(ui: &mut Ui, cx: &ViewContext<'_>, facts: &[Fact]) {
+    let t = cx.tokens;
+    for fact in facts {
+        let sense = if fact.lead.is_some() { Sense::click() } else { Sense::hover() };
+        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), sense);
+        let role = if fact.lead.is_some() { Role::Link } else { Role::Label };
+        response.widget_info(|| WidgetInfo::labeled(role, true, format!("{}: {}", fact.label, fact.value)));
+        let inner = rect.shrink2(vec2(PAD_PANE, 0.0));
+        let x = rect.left() + VALUES.min(rect.width() * 0.45);
+        let names = Rect::from_min_max(inner.min, pos2(x - 8.0, inner.bottom()));
+        label::text_in(ui.painter(), names, fact.label, Type::Body, t.text2);
+        let ink = match fact.tone {
+            Tone::Plain => t.text1,
+            Tone::Quiet => t.text3,
+            Tone::Red => t.red,
+        };
+        let galley = label::elided(ui.painter(), &fact.value, Type::Mono, ink, inner.right() - x);
+        let at = pos2(x, rect.center().y - galley.size().y / 2.0);
+        let covered = Rect::from_min_size(at, galley.size());
+        let cut = galley.elided;
+        ui.painter().galley(at, galley, ink);
+        if fact.lead.is_some() && response.hovered() {
+            ui.painter().hline(covered.x_range(), covered.bottom() - 1.0, egui::Stroke::new(1.0, ink));
+        }
+        focus_ring(ui, &response, 2);
+        if response.clicked() {
+            match fact.lead {
+                Some(Lead::Event(event)) => cx.actions.send(Action::GoTo(event)),
+                Some(Lead::Item(item)) => cx.actions.send(Action::Select(Some(item))),
+                None => {}
+            }
+        }
+        let response = match fact.lead {
+            Some(Lead::Event(_)) => response.on_hover_cursor(egui::CursorIcon::PointingHand),
+            Some(Lead::Item(_)) => response.on_hover_cursor(egui::CursorIcon::PointingHand),
+            None => response,
+        };
+        if cut {
+            response.on_hover_text(&fact.value);
+        }
+        if let Some(hint) = &fact.hint {
+            ui.horizontal(|ui| {
+                ui.spacing_mut().item_spacing.x = 0.0;
+                ui.add_space(x - rect.left());
+                ui.set_width(inner.right() - x);
+                label::paragraph(ui, hint, Type::Caption, t.text3);
+            });
+            ui.add_space(4.0);
+        }
+    }
+}
+
+fn same_stack_buttons(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
+    ui.add_space(6.0);
+    padded(ui, |ui| {
+        ui.horizontal(|ui| {
+            if Push::plain("Previous")
+                .small()
+                .icon(Icon::ChevronLeft)
+                .show(ui)
+                .on_hover_text("The allocation before it")
+                .clicked()
+            {
+                cx.actions.run(Command::PreviousSameStack);
+            }
+            if Push::plain("Next").small().icon(Icon::ChevronRight).show(ui).on_hover_text("The allocation after it").clicked() {
+                cx.actions.run(Command::NextSameStack);
+            }
+            if let Some(&(_, stack)) = card.stacks.first()
+                && stack.is_some()
+                && Push::plain("All").small().show(ui).on_hover_text("Select everything by this stack").clicked()
+            {
+                cx.actions.send(Action::Select(Some(Item::Stack(stack))));
+            }
+        });
+    });
+}
+
+/// A list of other things: name, note, bar, figure.
+fn lines(ui: &mut Ui, cx: &ViewContext<'_>, list: &List) {
+    let t = cx.tokens;
+    let most = list.lines.iter().map(|l| l.bytes).max().unwrap_or(1).max(1) as f32;
+    for (i, line) in list.lines.iter().enumerate() {
+        let figure = Bytes(line.bytes).to_string();
+        let name = format!("{} {}", line.name, figure);
+        let selected = cx.link.selected() == Some(line.item);
+        let response =
+            ui.push_id((&list.title, i), |ui| ListRow::new(&name).height(20.0).selected(selected).show_painted(ui)).inner;
+        let painter = ui.painter();
+        let inner = response.rect.shrink2(vec2(PAD_PANE, 0.0));
+        let covered = label::text_in(painter, inner, &line.name, Type::Mono, t.text2);
+        let note = Rect::from_min_max(pos2(covered.right() + 10.0, inner.top()), pos2(covered.right() + 74.0, inner.bottom()));
+        label::text_in_right(painter, note, &line.note, Type::Mono, t.text3);
+        let figure_rect = label::text_in_right(painter, inner, &figure, Type::Mono, t.text1);
+        let bars = Rect::from_min_max(pos2(note.right() + 10.0, inner.top()), pos2(inner.right() - 72.0, inner.bottom()));
+        if bars.width() > 12.0 && bars.right() < figure_rect.left() + 1.0 {
+            let width = bars.width() * line.bytes as f32 / most;
+            let bar = Rect::from_min_size(pos2(bars.right() - width, bars.center().y - 3.0), vec2(width.max(1.0), 6.0));
+            painter.rect_filled(bar, 0, t.text3);
+        }
+        if response.clicked() {
+            cx.actions.send(Action::Select(Some(line.item)));
+        }
+        if response.hovered() && cx.link.hovered != Some(line.item) {
+            cx.actions.send(Action::Hover(Some(line.item)));
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Call stacks: own frames with their source line, framework frames dimmed and folded, locations that open in the editor.
+
+use std::sync::Arc;
+
+use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+
+use super::card::RECORD_STACKS;
+use crate::analysis::{is_framework, stack_text};
+use crate::app::action::Action;
+use crate::app::jobs::Derived;
+use crate::app::theme::Type;
+use crate::app::theme::visuals::PAD_PANE;
+use crate::app::views::ViewContext;
+use crate::app::widgets::button::{external_link, icon_button, segmented};
+use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::icons::Icon;
+use crate::app::widgets::label;
+use crate::app::widgets::pane::padded;
+use crate::model::{Frame, StackId, StackTable};
+use crate::units::counted;
+
+/// A run of frames as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A frame of the user's own: its place in the stack.
+    Own(usize),
+    /// Framework frames: from, to.
+    Framework(usize, usize),
+}
+
+/// Groups frames: every own frame by itself, framework frames in runs.
+#[must_use]
+pub fn parts(stacks: &StackTable, frames: &[Frame]) -> Vec<Part> {
+    let mut out: Vec<Part> = Vec::new();
+    for (i, frame) in frames.iter().enumerate() {
+        if !is_framework(stacks, *frame) {
+            out.push(Part::Own(i));
+        } else if let Some(Part::Framework(_, to)) = out.last_mut() {
+            *to = i + 1;
+        } else {
+            out.push(Part::Framework(i, i + 1));
+        }
+    }
+    out
+}
+
+/// The stack section of the inspector.
+#[derive(Default)]
+pub struct Stacks {
+    /// Which of the card's stacks is shown.
+    chosen: usize,
+    /// Show framework frames one by one.
+    shows_framework: bool,
+    source: Derived<StackId, Vec<Option<String>>>,
+}
+
+impl Stacks {
+    /// Shows the stacks of a card, one at a time.
+    pub fn show(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, stacks: &[(&'static str, StackId)]) {
+        let t = cx.tokens;
+        self.chosen = self.chosen.min(stacks.len().saturating_sub(1));
+        let Some(&(_, stack)) = stacks.get(self.chosen) else { return };
+        let table = &cx.data.recording.stacks;
+        padded(ui, |ui| {
+            ui.horizontal(|ui| {
+                if stacks.len() > 1 {
+                    let names: Vec<&str> = stacks.iter().map(|s| s.0).collect();
+                    segmented(ui, "Stack", &mut self.chosen, &names);
+                } else {
+                    ui.label(Type::Caption.text("Stack").color(t.text3));
+                }
+                ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+                    if stack.is_some() && icon_button(ui, Icon::Copy, "Copy the stack").clicked() {
+                        cx.actions.send(Action::Copy(stack_text(table, stack)));
+                    }
+                    ui.label(Type::Caption.text("most recent first").color(t.text3));
+                });
+            });
+            ui.add_space(6.0);
+        });
+        let frames: Vec<Frame> = table.frames(stack).iter().filter_map(|&f| table.frame(f)).collect();
+        if frames.is_empty() {
+            padded(ui, |ui| {
+                label::paragraph(ui, "not recorded. This line records call stacks:", Type::Body, t.text3);
+                ui.add_space(6.0);
+                CodeWell::new(RECORD_STACKS).python().copy(true).show(ui);
+            });
+            return;
+        }
+        let source = self.source(cx, stack, &frames);
+        for part in parts(table, &frames) {
+            match part {
+                Part::Own(i) => {
+                    frame_row(ui, cx, i, frames[i], false);
+                    if let Some(line) = source.as_ref().and_then(|s| s.get(i)).and_then(|l| l.as_deref()) {
+                        padded(ui, |ui| {
+                            ui.add_space(2.0);
+                            CodeWell::new(line).number(frames[i].line).python().show(ui);
+                            ui.add_space(6.0);
+                        });
+                    }
+                }
+                Part::Framework(from, to) if self.shows_framework => {
+                    for i in from..to {
+                        frame_row(ui, cx, i, frames[i], true);
+                    }
+                }
+                Part::Framework(from, to) => {
+                    let names = table.text(frames[from].name);
+                    let n = counted((to - from) as u64, "framework frame", "framework frames");
+                    let text = if to - from == 1 { format!("{n}: {names}") } else { format!("{n}, innermost {names}") };
+                    if folded_row(ui, cx, &text) {
+                        self.shows_framework = true;
+                    }
+                }
+            }
+        }
+        if self.shows_framework && frames.iter().any(|f| is_framework(table, *f)) && folded_row(ui, cx, "Fold framework frames") {
+            self.shows_framework = false;
+        }
+    }
+
+    /// Source lines of own frames whose file is on this machine; read off the UI thread.
+    fn source(&mut self, cx: &ViewContext<'_>, stack: StackId, frames: &[Frame]) -> Option<Arc<Vec<Option<String>>>> {
+        let recording = Arc::clone(&cx.data.recording);
+        let frames = frames.to_vec();
+        let shown = self.source.get(cx.jobs, "source lines", &stack, move |_| {
+            let table = &recording.stacks;
+            let line =
+                |frame: &Frame| (!is_framework(table, *frame)).then(|| source_line(table.text(frame.file), frame.line)).flatten();
+            Some(frames.iter().map(line).collect())
+        });
+        shown.value.filter(|_| shown.is_fresh)
+    }
+}
+
+/// Largest source file that is read for a line of it.
+const LARGEST_SOURCE: u64 = 4 << 20;
+
+/// One line of a file, without its indentation; `None` when the file is not on this machine or shorter.
+fn source_line(file: &str, line: u32) -> Option<String> {
+    let path = std::path::Path::new(file);
+    let size = std::fs::metadata(path).ok().filter(|m| m.is_file())?.len();
+    if !path.is_absolute() || size > LARGEST_SOURCE {
+        return None;
+    }
+    let text = std::fs::read(path).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let found = text.lines().nth((line as usize).checked_sub(1)?)?.trim();
+    (!found.is_empty()).then(|| found.chars().take(200).collect())
+}
+
+/// Number, function, location.
+fn frame_row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, dim: bool) {
+    let t = cx.tokens;
+    let table = &cx.data.recording.stacks;
+    let name = table.text(frame.name);
+    let location = table.location(frame);
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
+    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{index} {name} {location}")));
+    let inner = rect.shrink2(vec2(PAD_PANE, 0.0));
+    let y = rect.center().y;
+    let painter = ui.painter();
+    label::text(painter, pos2(inner.left(), y), egui::Align2::LEFT_CENTER, &index.to_string(), Type::Mono, t.text3);
+    let half = inner.width() * 0.55;
+    let mut link_ui = ui.new_child(
+        egui::UiBuilder::new()
+            .id_salt(("frame", index))
+            .max_rect(Rect::from_min_max(pos2(inner.right() - half, rect.top()), inner.max))
+            .layout(egui::Layout::right_to_left(egui::Align::Center)),
+    );
+    let file = table.text(frame.file);
+    let can_open = !table.frame_is_unresolved(frame) && frame.line > 0;
+    if dim || !can_open {
+        let room = Rect::from_min_max(pos2(inner.right() - half, rect.top()), inner.max);
+        label::text_in_right(ui.painter(), room, &location, Type::Mono, t.text3);
+    } else {
+        let link = external_link(&mut link_ui, &location).on_hover_text(format!("Open {file}:{}", frame.line));
+        if link.clicked() {
+            cx.actions.send(Action::OpenSource { file: file.to_owned(), line: frame.line });
+        }
+    }
+    let taken = if dim || !can_open { half * 0.85 } else { link_ui.min_rect().width() };
+    let room = Rect::from_min_max(pos2(inner.left() + 20.0, rect.top()), pos2(inner.right() - taken - 8.0, rect.bottom()));
+    label::text_in(ui.painter(), room, name, Type::MonoStrong, if dim { t.text3 } else { t.text1 });
+}
+
+/// A row that opens or closes the framework frames. Returns whether it was clicked.
+fn folded_row(ui: &mut Ui, cx: &ViewContext<'_>, text: &str) -> bool {
+    let t = cx.tokens;
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::click());
+    response.widget_info(|| WidgetInfo::labeled(Role::Button, true, text));
+    let ink = if response.hovered() { t.text1 } else { t.text3 };
+    let inner = rect.shrink2(vec2(PAD_PANE, 0.0));
+    Icon::ChevronRight.paint(ui.painter(), pos2(inner.left() + 4.0, rect.center().y), 12.0, ink);
+    let room = Rect::from_min_max(pos2(inner.left() + 20.0, rect.top()), inner.max);
+    label::text_in(ui.painter(), room, text, Type::Body, ink);
+    crate::app::widgets::button::focus_ring(ui, &response, 2);
+    response.clicked()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::StackTableBuilder;
+
+    #[test]
+    fn framework_frames_gather_in_runs() {
+        let mut b = StackTableBuilder::new();
+        let mut frame = |file: &str| {
+            let (name, file) = (b.string("f"), b.string(file));
+            Frame { name, file, line: 1 }
+        };
+        let torch = frame("/x/site-packages/torch/a.py");
+        let own = frame("/home/me/train.py");
+        let frames = [torch, torch, own, torch, own];
+        assert_eq!(parts(b.table(), &frames), [Part::Framework(0, 2), Part::Own(2), Part::Framework(3, 4), Part::Own(4)]);
+    }
+
+    #[test]
+    fn a_source_line_is_read_only_where_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("train.py");
+        std::fs::write(&path, "import torch\n    x = torch.zeros(1)\n").unwrap();
+        let path = path.to_string_lossy();
+        assert_eq!(source_line(&path, 2).as_deref(), Some("x = torch.zeros(1)"));
+        assert_eq!(source_line(&path, 3), None);
+        assert_eq!(source_line(&path, 0), None);
+        assert_eq!(source_line("/nowhere/train.py", 1), None);
+    }
+}

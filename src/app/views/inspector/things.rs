@@ -1,0 +1,342 @@
+//! The cards of everything else: segments, holes, events, stacks, annotations, and the instant itself.
+
+use super::block::{LINES, action_text, next_blockers, same_stack};
+use super::card::{
+    Card, Fact, Lead, Line, List, NO_TIMES, RECORD_TRACE, Tone, moment, pool_text, request_at, stack_name, stream_text,
+};
+use crate::analysis::fragmentation::Servers;
+use crate::analysis::{BlockAt, LifetimeId, NO_EVENT, Quantity, State};
+use crate::app::document::DeviceData;
+use crate::app::selection::Item;
+use crate::model::{Action, BlockState, NoteKind, PoolId, StackId};
+use crate::units::{Address, Bytes, Micros, count, counted, time_of_day};
+
+/// The card of anything, as seen at an instant.
+pub fn card(data: &DeviceData, state: &State, item: Option<Item>) -> Card {
+    let card = match item {
+        Some(Item::Lifetime(id)) => super::block::card(data, state, id),
+        Some(Item::Segment(address)) => segment(data, state, address),
+        Some(Item::Hole(address)) => hole(data, state, address),
+        Some(Item::Event(e)) => event(data, e),
+        Some(Item::Stack(s)) => Some(stack(data, state, s)),
+        Some(Item::Annotation(i)) => annotation(data, i),
+        None => None,
+    };
+    match (card, item) {
+        (Some(card), _) => card,
+        (None, Some(Item::Segment(address))) => gone("Segment", address),
+        (None, Some(Item::Hole(address))) => gone("Hole", address),
+        (None, _) => instant(data, state),
+    }
+}
+
+fn gone(kind: &str, address: u64) -> Card {
+    Card {
+        kind: kind.to_owned(),
+        subject: Some(Address(address).to_string()),
+        title: "Not there".to_owned(),
+        claim: "at the cursor".to_owned(),
+        next: format!("At the cursor no {} begins at this address. Move the cursor back to where it was.", kind.to_lowercase()),
+        ..Card::default()
+    }
+}
+
+fn segment(data: &DeviceData, state: &State, address: u64) -> Option<Card> {
+    let index = state.segment_at(address)?;
+    let segment = &state.segments[index];
+    let blocks = state.blocks_of(segment);
+    let sum = |state: BlockState| {
+        blocks.iter().filter(|b| b.state == state).fold((0u64, 0u64), |(n, bytes), b| (n + 1, bytes + b.size))
+    };
+    let (live, live_bytes) = sum(BlockState::Active);
+    let (pending, pending_bytes) = sum(BlockState::PendingFree);
+    let (holes, free) = sum(BlockState::Inactive);
+    let largest = blocks.iter().filter(|b| b.state == BlockState::Inactive).max_by_key(|b| b.size);
+    let requested: u64 = blocks.iter().map(|b| b.requested).sum();
+    let mut facts = vec![
+        Fact::new("number", format!("{} of {}", count(index as u64), count(state.segments.len() as u64))),
+        Fact::new("pool", pool_text(data, segment.pool, segment.class, segment.stream)),
+        Fact::new("kind", if segment.is_expandable { "mapped part of an expandable segment" } else { "cudaMalloc" }),
+        Fact::new("live", format!("{}, {}", counted(live, "block", "blocks"), Bytes(live_bytes))),
+    ];
+    if pending > 0 {
+        facts.push(Fact::new("pending free", format!("{}, {}", counted(pending, "block", "blocks"), Bytes(pending_bytes))));
+    }
+    facts.push(Fact::new("free", format!("{} in {}", Bytes(free), counted(holes, "hole", "holes"))));
+    if let Some(hole) = largest {
+        facts.push(Fact::new("largest hole", Bytes(hole.size).to_string()).lead(Lead::Item(Item::Hole(hole.address))));
+    }
+    facts.push(Fact::new("rounding", Bytes((live_bytes + pending_bytes).saturating_sub(requested)).to_string()));
+    facts.push(if segment.born == NO_EVENT {
+        Fact::new("taken", "before the first event").tone(Tone::Quiet)
+    } else {
+        Fact::new("taken", moment(data, segment.born)).lead(Lead::Event(segment.born))
+    });
+    let claim = if free == segment.size { "all of it free".to_owned() } else { format!("{} free", Bytes(free)) };
+    Some(Card {
+        kind: "Segment".to_owned(),
+        subject: Some(Address(segment.address).to_string()),
+        title: Bytes(segment.size).to_string(),
+        claim,
+        facts,
+        stacks: vec![("taken", segment.stack)],
+        lists: largest_blocks("Its blocks", blocks.iter().filter(|b| b.lifetime.is_some()).collect()).into_iter().collect(),
+        ..Card::default()
+    })
+}
+
+fn hole(data: &DeviceData, state: &State, address: u64) -> Option<Card> {
+    let at = state.block_at(address).filter(|&i| state.blocks[i].state == BlockState::Inactive)?;
+    let hole = state.blocks[at];
+    let index = state.segment_at(address)?;
+    let segment = &state.segments[index];
+    let mut facts = vec![
+        Fact::new(
+            "segment",
+            format!(
+                "{} of {}, offset {}",
+                count(index as u64),
+                count(state.segments.len() as u64),
+                Bytes(hole.address - segment.address)
+            ),
+        )
+        .lead(Lead::Item(Item::Segment(segment.address))),
+        Fact::new("pool", pool_text(data, segment.pool, segment.class, segment.stream)),
+    ];
+    let beside = |i: Option<usize>, label: &'static str, end: &str| {
+        let block = i.filter(|i| segment.blocks.contains(&(*i as u32))).and_then(|i| state.blocks.get(i));
+        match block {
+            Some(b) if b.lifetime.is_some() => {
+                let stack = data.tables.lifetimes.stack(data.device(), b.lifetime);
+                Fact::new(label, format!("{} {}", Bytes(b.size), stack_name(data, stack)))
+                    .lead(Lead::Item(Item::Lifetime(b.lifetime)))
+            }
+            _ => Fact::new(label, end.to_owned()).tone(Tone::Quiet),
+        }
+    };
+    facts.push(beside(at.checked_sub(1), "before it", "the segment's start"));
+    facts.push(beside(Some(at + 1), "after it", "the segment's end"));
+    let mut claim = "free for a request that fits".to_owned();
+    if let Some((servers, request)) = Servers::of_oom(data.device(), state.event) {
+        facts.push(Fact::new("the request", Bytes(request).to_string()).tone(Tone::Red));
+        claim = if !servers.take(segment) {
+            "in a pool that could not serve the request".to_owned()
+        } else if hole.size < request {
+            format!("{} too small for the request", Bytes(request - hole.size))
+        } else {
+            "large enough for the request".to_owned()
+        };
+    }
+    Some(Card {
+        kind: "Hole".to_owned(),
+        subject: Some(Address(hole.address).to_string()),
+        title: Bytes(hole.size).to_string(),
+        claim,
+        facts,
+        lists: next_blockers(data, state, None).into_iter().collect(),
+        ..Card::default()
+    })
+}
+
+fn event(data: &DeviceData, e: u32) -> Option<Card> {
+    let device = data.device();
+    let events = &device.events;
+    let i = e as usize;
+    let action = *events.action.get(i)?;
+    let (address, size) = (events.address[i], events.size[i]);
+    let is_oom = action == Action::Oom;
+    let mut facts = vec![Fact::new("number", format!("{} of {}", count(u64::from(e)), count(events.len() as u64)))];
+    match super::card::since_start(data, e) {
+        Some(us) => {
+            facts.push(Fact::new("time", format!("{} after the first", Micros(us))));
+            facts.push(Fact::new("clock", format!("{} UTC", time_of_day(events.time_us[i]))));
+        }
+        None => facts.push(Fact::missing("time", NO_TIMES)),
+    }
+    if is_oom {
+        facts.push(Fact::new("requested", Bytes(size).to_string()).tone(Tone::Red));
+        facts.push(Fact::new("device free", Bytes(address).to_string()));
+        let at = |q| Bytes(data.tables.curves.at(device, &data.tables.lifetimes, q, e)).to_string();
+        facts.push(Fact::new("reserved", at(Quantity::Reserved)));
+        facts.push(Fact::new("allocated", at(Quantity::Allocated)));
+    } else {
+        facts.push(Fact::new("size", format!("{} ({} bytes)", Bytes(size), count(size))));
+        if address != 0 || action != Action::Snapshot {
+            facts.push(Fact::new("address", Address(address).to_string()));
+        }
+    }
+    facts.push(Fact::new("stream", stream_text(data, events.stream[i])));
+    match device.pool_key(events.pool[i]) {
+        Some((0, 0)) => facts.push(Fact::new("pool", "default")),
+        Some((a, b)) => facts.push(Fact::new("pool", format!("private ({a}, {b})"))),
+        None if events.pool[i] == PoolId::UNKNOWN => {
+            facts.push(Fact::missing("pool", "PyTorch 2.12 and later write the pool of each event."));
+        }
+        None => {}
+    }
+    let id = data.tables.lifetimes.of_event(e);
+    if id.is_some() {
+        let text = format!("{} at {}", Bytes(data.tables.lifetimes.block_size(id)), Address(address));
+        facts.push(Fact::new("block", text).lead(Lead::Item(Item::Lifetime(id))));
+    }
+    let stacks = &data.recording.stacks;
+    for note in events.notes_of(e) {
+        facts.push(Fact::new(note_label(note.kind), stacks.text(note.text)));
+    }
+    Some(Card {
+        kind: "Event".to_owned(),
+        title: if is_oom { "Out of memory".to_owned() } else { action_text(action) },
+        claim: if is_oom { format!("a request for {} failed", Bytes(size)) } else { Bytes(size).to_string() },
+        is_red: is_oom,
+        facts,
+        stacks: vec![("recorded", events.stack[i])],
+        ..Card::default()
+    })
+}
+
+fn note_label(kind: NoteKind) -> &'static str {
+    match kind {
+        NoteKind::UserMetadata => "user metadata",
+        NoteKind::CompileContext => "compile context",
+        NoteKind::Action => "action",
+        NoteKind::ForwardFrames => "forward frames",
+        NoteKind::Operator => "operator",
+        NoteKind::Category => "category",
+        NoteKind::Internal => "internal",
+    }
+}
+
+fn stack(data: &DeviceData, state: &State, stack: StackId) -> Card {
+    let device = data.device();
+    let mine: Vec<&BlockAt> = state
+        .blocks
+        .iter()
+        .filter(|b| b.lifetime.is_some() && data.tables.lifetimes.stack(device, b.lifetime) == stack)
+        .collect();
+    let bytes: u64 = mine.iter().map(|b| b.size).sum();
+    Card {
+        kind: "Stack".to_owned(),
+        title: stack_name(data, stack),
+        claim: format!("{} live", Bytes(bytes)),
+        facts: same_stack(data, state, stack),
+        stacks: vec![("allocated", stack)],
+        lists: largest_blocks("Its live blocks", mine).into_iter().collect(),
+        ..Card::default()
+    }
+}
+
+fn largest_blocks(title: &str, mut blocks: Vec<&BlockAt>) -> Option<List> {
+    if blocks.is_empty() {
+        return None;
+    }
+    blocks.sort_by_key(|b| (std::cmp::Reverse(b.size), b.address));
+    let all = blocks.len();
+    let lines: Vec<Line> = blocks
+        .iter()
+        .take(LINES)
+        .map(|b| Line {
+            item: Item::Lifetime(b.lifetime),
+            name: Address(b.address).to_string(),
+            note: String::new(),
+            bytes: b.size,
+        })
+        .collect();
+    Some(List { title: title.to_owned(), trailing: format!("{} of {}", lines.len(), count(all as u64)), lines })
+}
+
+fn annotation(data: &DeviceData, index: u32) -> Option<Card> {
+    let device = data.device();
+    let a = device.annotations.get(index as usize)?;
+    let events = &device.events;
+    let name = data.recording.stacks.text(a.name).to_owned();
+    let mut facts = Vec::new();
+    let duration = a.end_us.map(|end| Micros(end - a.start_us).to_string());
+    facts.push(match &duration {
+        Some(d) => Fact::new("duration", d.clone()),
+        None => Fact::new("duration", "its end was not recorded").tone(Tone::Quiet),
+    });
+    if events.has_time {
+        let from = events.time_us.partition_point(|&t| t < a.start_us) as u32;
+        let to = a.end_us.map_or(events.len(), |end| events.time_us.partition_point(|&t| t <= end)) as u32;
+        facts.push(Fact::new("events", count(u64::from(to.saturating_sub(from)))));
+        if from < events.len() as u32 {
+            facts.push(Fact::new("first event", moment(data, from)).lead(Lead::Event(from)));
+        }
+        for (label, q) in [("reserved", Quantity::Reserved), ("allocated", Quantity::Allocated)] {
+            let at = |event: Option<u32>| match event {
+                Some(event) => data.tables.curves.at(device, &data.tables.lifetimes, q, event),
+                None => data.tables.curves.start(q),
+            };
+            facts.push(Fact::new(label, change(at(from.checked_sub(1)), at(to.checked_sub(1)))));
+        }
+        if let Some((peak, event)) = data.tables.curves.peak_in(device, &data.tables.lifetimes, Quantity::Allocated, from, to) {
+            facts.push(Fact::new("peak inside", Bytes(peak).to_string()).lead(Lead::Event(event)));
+        }
+    } else {
+        facts.push(Fact::missing("events", NO_TIMES));
+    }
+    Some(Card { kind: "Annotation".to_owned(), title: name, claim: duration.unwrap_or_default(), facts, ..Card::default() })
+}
+
+/// `+14.00 MiB, to 1,080 MiB`.
+fn change(before: u64, after: u64) -> String {
+    match after.cmp(&before) {
+        std::cmp::Ordering::Equal => format!("unchanged at {}", Bytes(after)),
+        std::cmp::Ordering::Greater => format!("+{}, to {}", Bytes(after - before), Bytes(after)),
+        std::cmp::Ordering::Less => format!("-{}, to {}", Bytes(before - after), Bytes(after)),
+    }
+}
+
+/// What there is to say of the cursor's instant when nothing is selected.
+fn instant(data: &DeviceData, state: &State) -> Card {
+    let device = data.device();
+    let totals = state.totals;
+    let (mut holes, mut free, mut largest) = (0u64, 0u64, 0u64);
+    for hole in state.holes() {
+        (holes, free, largest) = (holes + 1, free + hole.size, largest.max(hole.size));
+    }
+    let request = request_at(data, state);
+    let mut facts = Vec::new();
+    if let Some(request) = request {
+        facts.push(Fact::new("request", Bytes(request).to_string()).tone(Tone::Red).lead(Lead::Item(Item::Event(state.event))));
+        if let Some(free) = device.events.device_free(state.event) {
+            facts.push(Fact::new("device free", Bytes(free).to_string()));
+        }
+    }
+    if state.event != NO_EVENT && !device.events.is_empty() {
+        facts.push(Fact::new("instant", moment(data, state.event)));
+        if request.is_none()
+            && let Some(&action) = device.events.action.get(state.event as usize)
+        {
+            let text = format!("{} {}", action_text(action), Bytes(device.events.size[state.event as usize]));
+            facts.push(Fact::new("event", text).lead(Lead::Item(Item::Event(state.event))));
+        }
+    }
+    facts.push(Fact::new("reserved", Bytes(totals.reserved).to_string()));
+    facts.push(Fact::new("active", Bytes(totals.active).to_string()));
+    facts.push(Fact::new("allocated", Bytes(totals.allocated).to_string()));
+    facts.push(Fact::new("requested", Bytes(totals.requested).to_string()));
+    facts.push(Fact::new("segments", count(state.segments.len() as u64)));
+    facts.push(Fact::new("live blocks", count(state.blocks.len() as u64 - holes)));
+    facts.push(Fact::new("free", format!("{} in {}", Bytes(free), counted(holes, "hole", "holes"))));
+    facts.push(Fact::new("largest hole", Bytes(largest).to_string()));
+    if device.events.is_empty() {
+        facts.push(Fact::missing("events", RECORD_TRACE));
+    }
+    Card {
+        kind: if request.is_some() { "At the out-of-memory event" } else { "At the cursor" }.to_owned(),
+        title: Bytes(totals.allocated).to_string(),
+        claim: format!("allocated of {} reserved", Bytes(totals.reserved)),
+        facts,
+        lists: [next_blockers(data, state, None), largest_live(state)].into_iter().flatten().collect(),
+        next:
+            "Nothing is selected. Click a block in the timeline or the segment map to see its life, its stack and its neighbours."
+                .to_owned(),
+        ..Card::default()
+    }
+}
+
+fn largest_live(state: &State) -> Option<List> {
+    let live = state.blocks.iter().filter(|b| b.lifetime != LifetimeId::NONE).collect();
+    largest_blocks("Largest live blocks", live)
+}

@@ -76,6 +76,10 @@ impl View for Inspector {
             ui.spacing_mut().item_spacing.y = 0.0;
             ui.add_space(12.0);
             head(ui, cx, &card);
+            if !card.next.is_empty() {
+                ui.add_space(8.0);
+                padded(ui, |ui| label::paragraph(ui, &card.next, Type::Body, cx.tokens.text2));
+            }
             if let Some(around) = &card.around {
                 ui.add_space(12.0);
                 neighbours::show(ui, cx.data, cx.colours, cx.tokens, around, state.event);
@@ -96,10 +100,6 @@ impl View for Inspector {
             for list in &card.lists {
                 section(ui, &list.title, &list.trailing, false);
                 lines(ui, cx, list);
-            }
-            if !card.next.is_empty() {
-                rule(ui);
-                padded(ui, |ui| label::paragraph(ui, &card.next, Type::Body, cx.tokens.text2));
             }
             ui.add_space(16.0);
         });

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 /// A run of consecutive memo ids.
 #[derive(Debug)]
-struct Block {
+pub(crate) struct Block {
     first: u64,
     /// What `relative` counts from.
     base: u64,
@@ -48,6 +48,18 @@ impl MemoIndex {
             blocks.get(after.checked_sub(1)?)?.start(id)
         });
         found.or_else(|| self.sparse.read().ok()?.get(&id).copied())
+    }
+
+    /// As [`start`](Self::start); `near` keeps the run it found, for the next id is often in the same one.
+    pub(crate) fn start_near(&self, id: u64, near: &mut Option<Arc<Block>>) -> Option<u64> {
+        if let Some(start) = near.as_ref().and_then(|block| block.start(id)) {
+            return Some(start);
+        }
+        if let Ok(blocks) = self.blocks.read() {
+            let after = blocks.partition_point(|block| block.first <= id);
+            *near = after.checked_sub(1).and_then(|at| blocks.get(at)).cloned();
+        }
+        near.as_ref().and_then(|block| block.start(id)).or_else(|| self.start(id))
     }
 
     /// The first id that was stored after the byte `start`, going back from `id`, whose object begins there.

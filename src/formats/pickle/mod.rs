@@ -13,7 +13,7 @@ mod skim;
 mod tree;
 
 pub(crate) use load::{items, resolve_outside};
-pub(crate) use memo::MemoIndex;
+pub(crate) use memo::{Block as MemoBlock, MemoIndex};
 pub(crate) use ops::{Op, little_endian};
 pub(crate) use scan::{Part, Scanner, Streamed};
 pub(crate) use tree::{Node, NodeId, Tree};

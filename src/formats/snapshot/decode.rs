@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use super::super::pickle::{self, MemoIndex, Node, NodeId, Op, Part, PickleError, Tree, little_endian, opcodes as op};
+use super::super::pickle::{self, MemoBlock, MemoIndex, Node, NodeId, Op, Part, PickleError, Tree, little_endian, opcodes as op};
 use super::columns::Slots;
 use super::stacks::StackReader;
 use super::trace::{self, Entry, Event, Key, UNTIMED};
@@ -17,6 +17,7 @@ use crate::model::{
 /// The direct way looks this far ahead without asking for the file's end.
 const MARGIN: usize = 600;
 const ATOMS: usize = 256;
+const WORDS: usize = 64;
 const RECENT: usize = 1 << 13;
 /// Longer stacks are remembered for good, so that fetching one a million times does not read it a million times.
 const LONG_STACK: usize = 64;
@@ -60,6 +61,8 @@ pub(super) struct Decoded {
 pub(super) struct Worker<'a> {
     near_atoms: Vec<(u64, Option<Atom<'a>>)>,
     atoms: FxHashMap<u64, Atom<'a>>,
+    near_words: Vec<(u64, &'a [u8])>,
+    near_block: Option<std::sync::Arc<MemoBlock>>,
     recent: Vec<(u64, StackId)>,
     long: FxHashMap<u64, StackId>,
     /// Stacks by the bytes that fetch their frames.
@@ -76,6 +79,8 @@ impl Worker<'_> {
         Worker {
             near_atoms: vec![(u64::MAX, None); ATOMS],
             atoms: FxHashMap::default(),
+            near_words: vec![(u64::MAX, &[]); WORDS],
+            near_block: None,
             recent: vec![(u64::MAX, StackId::NONE); RECENT],
             long: FxHashMap::default(),
             by_bytes: FxHashMap::default(),
@@ -291,9 +296,9 @@ impl<'a> Decoder<'_, '_, 'a> {
                 }
                 Key::Frames => entry.stack = self.frames(&mut p, &mut id, limit)?,
                 Key::Note(kind) => {
-                    let atom = self.atom(&mut p, &mut id)?;
-                    if !atom.text.is_empty() && !(kind == NoteKind::CompileContext && atom.text == b"N/A") {
-                        let text = self.text(atom.text)?;
+                    let text = self.words(&mut p, &mut id)?;
+                    if !text.is_empty() && !(kind == NoteKind::CompileContext && text == b"N/A") {
+                        let text = self.text(text)?;
                         self.worker.notes.push((kind, text));
                     }
                 }
@@ -313,6 +318,38 @@ impl<'a> Decoder<'_, '_, 'a> {
             _ => address?,
         };
         has_action.then_some((p, id, entry))
+    }
+
+    /// The text of a note. Unlike keys and actions these may all be different objects, which would only flush the atoms.
+    #[inline]
+    fn words(&mut self, p: &mut usize, id: &mut u64) -> Option<&'a [u8]> {
+        let b = self.bytes;
+        let at = *p;
+        let fetched = match b[at] {
+            op::BINGET => {
+                *p = at + 2;
+                u64::from(b[at + 1])
+            }
+            op::LONG_BINGET => {
+                *p = at + 5;
+                little_endian(&b[at + 1..at + 5])
+            }
+            _ => return self.atom(p, id).map(|atom| atom.text),
+        };
+        let near = self.worker.near_words[fetched as usize % WORDS];
+        if near.0 == fetched {
+            return Some(near.1);
+        }
+        if fetched >= *id {
+            return None;
+        }
+        let start = self.shared.memo.start_near(fetched, &mut self.worker.near_block)? as usize;
+        let read = Op::read(b, start).ok()?;
+        if !matches!(read.code, op::SHORT_BINUNICODE | op::BINUNICODE | op::BINUNICODE8) {
+            return None;
+        }
+        self.worker.near_words[fetched as usize % WORDS] = (fetched, read.operand);
+        Some(read.operand)
     }
 
     /// A text: fetched, or written out here.
@@ -441,7 +478,7 @@ impl<'a> Decoder<'_, '_, 'a> {
     fn load_stack(&mut self, list: u64) -> Option<(StackId, usize)> {
         let b = self.bytes;
         let limit = b.len().checked_sub(MARGIN)?;
-        let mut p = self.shared.memo.start(list)? as usize;
+        let mut p = self.shared.memo.start_near(list, &mut self.worker.near_block)? as usize;
         if p < limit && b[p] == op::EMPTY_LIST {
             p += 1;
             skip_store(b, &mut p, &mut 0);

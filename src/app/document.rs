@@ -10,6 +10,7 @@ use super::jobs::{Derived, Jobs};
 use super::loader::Loading;
 use super::views::{View, ViewKind};
 use super::workspace::{Layouts, Workspace};
+use crate::analysis::findings::{Findings, diagnose};
 use crate::analysis::{DeviceTables, StackNames, State};
 use crate::model::{DeviceRecording, Recording};
 
@@ -49,6 +50,7 @@ pub struct DeviceView {
     pub views: HashMap<ViewKind, Box<dyn View>>,
     /// Segments and blocks at the cursor.
     pub state: Derived<u32, State>,
+    findings: Derived<(), Findings>,
     colours: Option<Arc<Colours>>,
     making_colours: Derived<ColourBy, Colours>,
 }
@@ -57,19 +59,24 @@ impl DeviceView {
     /// Shows a device from its first event to its last.
     #[must_use]
     pub fn new(data: Arc<DeviceData>) -> Self {
-        let link = Link::new(data.device());
+        let mut link = Link::new(data.device());
+        // One name for everything says nothing; sizes do.
+        if data.names.len() <= 1 {
+            link.colour_by = ColourBy::SizeClass;
+        }
         DeviceView {
             data,
             link,
             views: HashMap::new(),
             state: Derived::default(),
+            findings: Derived::default(),
             colours: None,
             making_colours: Derived::default(),
         }
     }
 
     /// Brings the state at the cursor and the colours up to date; returns the newest there are.
-    pub fn refresh(&mut self, jobs: &Jobs) -> (Option<Arc<State>>, Arc<Colours>) {
+    pub fn refresh(&mut self, jobs: &Jobs) -> (Option<Arc<State>>, Arc<Colours>, Option<Arc<Findings>>) {
         let data = Arc::clone(&self.data);
         let cursor = self.link.cursor;
         let state = self
@@ -81,7 +88,11 @@ impl DeviceView {
         if colours.value.is_some() {
             self.colours = colours.value;
         }
-        (state.value, self.colours.clone().unwrap_or_default())
+        let data = Arc::clone(&self.data);
+        let findings = self.findings.get(jobs, "findings", &(), move |progress| {
+            diagnose(&data.recording, data.device(), &data.tables, &data.names, progress).ok()
+        });
+        (state.value, self.colours.clone().unwrap_or_default(), findings.value)
     }
 }
 

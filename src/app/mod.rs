@@ -211,7 +211,9 @@ impl App {
                     }
                     document.recording = Some(recording);
                     let mut view = DeviceView::new(data);
-                    view.link.colour_by = colour_by;
+                    if view.link.colour_by == Default::default() {
+                        view.link.colour_by = colour_by;
+                    }
                     if axis == cursor::Axis::Time && view.data.device().events.has_time {
                         view.link.axis = axis;
                         (view.link.from, view.link.to) = cursor::domain(view.data.device(), axis);

@@ -198,6 +198,13 @@ impl Photographer {
 }
 
 impl eframe::App for Photographer {
+    /// A pointer that happens to rest over the window must not show in the picture.
+    fn raw_input_hook(&mut self, _ctx: &Context, input: &mut egui::RawInput) {
+        input.events.retain(|e| {
+            !matches!(e, egui::Event::PointerMoved(_) | egui::Event::PointerButton { .. } | egui::Event::MouseMoved(_))
+        });
+    }
+
     fn logic(&mut self, ctx: &Context, _frame: &mut eframe::Frame) {
         self.app.logic(ctx);
         if let Some(taken) = &self.taken {

@@ -534,11 +534,20 @@ fn workspace_ui(
 ) {
     let workspace = document.workspace;
     let Content::Ready(view) = &mut document.content else { return };
-    let (state, colours) = view.refresh(jobs);
+    let (state, colours, findings) = view.refresh(jobs);
     let data = Arc::clone(&view.data);
     let mut panes = Panes {
         views: &mut view.views,
-        cx: ViewContext { data: &data, link: &view.link, state: state.as_ref(), colours: &colours, tokens, actions, jobs },
+        cx: ViewContext {
+            data: &data,
+            link: &view.link,
+            state: state.as_ref(),
+            findings: findings.as_ref(),
+            colours: &colours,
+            tokens,
+            actions,
+            jobs,
+        },
         maximised,
         is_single: false,
     };

@@ -13,17 +13,20 @@ pub enum Workspace {
     /// The answer and the picture.
     #[default]
     Overview,
+    /// Why a request failed.
+    Autopsy,
 }
 
 impl Workspace {
     /// Every workspace, in the order of the tab bar.
-    pub const ALL: &'static [Workspace] = &[Workspace::Overview];
+    pub const ALL: &'static [Workspace] = &[Workspace::Overview, Workspace::Autopsy];
 
     /// Its name.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
             Workspace::Overview => "Overview",
+            Workspace::Autopsy => "OOM autopsy",
         }
     }
 
@@ -32,6 +35,7 @@ impl Workspace {
     pub fn name(self) -> &'static str {
         match self {
             Workspace::Overview => "overview",
+            Workspace::Autopsy => "autopsy",
         }
     }
 
@@ -52,7 +56,7 @@ impl Workspace {
         use ViewKind as V;
         match self {
             Workspace::Overview => Row(vec![
-                (0.175, Pane(V::Contents)),
+                (0.175, Column(vec![(0.72, Pane(V::Findings)), (0.28, Pane(V::Contents))])),
                 (
                     0.625,
                     Column(vec![
@@ -62,6 +66,7 @@ impl Workspace {
                 ),
                 (0.20, Pane(V::Inspector)),
             ]),
+            Workspace::Autopsy => Row(vec![(1.0, Pane(V::Autopsy))]),
         }
     }
 }

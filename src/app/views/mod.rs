@@ -12,8 +12,11 @@ use super::document::DeviceData;
 use super::jobs::Jobs;
 use super::theme::Tokens;
 use crate::analysis::State;
+use crate::analysis::findings::Findings;
 
+pub mod autopsy;
 pub mod contents;
+pub mod findings;
 pub mod inspector;
 pub mod segment_map;
 pub mod timeline;
@@ -22,6 +25,10 @@ pub mod welcome;
 /// Which view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ViewKind {
+    /// What is wrong, ranked.
+    Findings,
+    /// Why a request failed.
+    Autopsy,
     /// Curves and live allocations over time.
     Timeline,
     /// Segments and blocks at the cursor.
@@ -51,7 +58,8 @@ pub struct ViewInfo {
 }
 
 /// Every view there is, in menu order.
-pub const REGISTRY: &[ViewInfo] = &[timeline::INFO, segment_map::INFO, inspector::INFO, contents::INFO];
+pub const REGISTRY: &[ViewInfo] =
+    &[findings::INFO, timeline::INFO, segment_map::INFO, inspector::INFO, contents::INFO, autopsy::INFO];
 
 impl ViewKind {
     /// Every view, in menu order.
@@ -93,6 +101,8 @@ pub struct ViewContext<'a> {
     pub link: &'a Link,
     /// Segments and blocks at (or, for a frame or two while it is computed, near) the cursor; `State::event` tells which.
     pub state: Option<&'a Arc<State>>,
+    /// What the rules found; `None` while they run.
+    pub findings: Option<&'a Arc<Findings>>,
     /// What block colours mean.
     pub colours: &'a Arc<Colours>,
     /// The theme.

@@ -13,13 +13,14 @@ pub struct CodeWell<'a> {
     number: Option<u32>,
     copy: bool,
     python: bool,
+    broken: bool,
 }
 
 impl<'a> CodeWell<'a> {
     /// A well with these lines.
     #[must_use]
     pub fn new(text: &'a str) -> Self {
-        Self { text, number: None, copy: false, python: false }
+        Self { text, number: None, copy: false, python: false, broken: false }
     }
 
     /// Numbers the first line, as in a file.
@@ -43,10 +44,19 @@ impl<'a> CodeWell<'a> {
         self
     }
 
+    /// Breaks a setting after its `=` when it does not fit in one line; what is copied stays one line.
+    #[must_use]
+    pub fn broken(mut self, broken: bool) -> Self {
+        self.broken = broken;
+        self
+    }
+
     /// Shows the well over the available width. Lines that are too long are cut with "…". Returns whether it was copied.
     pub fn show(self, ui: &mut Ui) -> bool {
         let t = Tokens::of(ui);
-        let lines: Vec<&str> = self.text.lines().collect();
+        let fits = label::width(ui.painter(), self.text, Type::Mono) + 50.0 < ui.available_width();
+        let shown = if self.broken && !fits { self.text.replacen('=', "=\n  ", 1) } else { self.text.to_owned() };
+        let lines: Vec<&str> = shown.lines().collect();
         let pad = if lines.len() > 1 { vec2(12.0, 10.0) } else { vec2(10.0, 5.0) };
         let size = vec2(ui.available_width(), lines.len().max(1) as f32 * 20.0 + 2.0 * pad.y);
         let (rect, response) = ui.allocate_exact_size(size, Sense::hover());

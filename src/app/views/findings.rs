@@ -1,0 +1,177 @@
+//! Findings: what is wrong with this recording, most serious first, each with its evidence and what to do.
+
+use egui::{Align, Layout, ScrollArea, Sense, Ui, UiBuilder, vec2};
+
+use super::{View, ViewContext, ViewInfo, ViewKind};
+use crate::analysis::findings::{Class, Finding};
+use crate::app::action::Action;
+use crate::app::colours::ColourBy;
+use crate::app::command::Command;
+use crate::app::selection::Item;
+use crate::app::theme::{Tokens, Type, text};
+use crate::app::widgets::button::Push;
+use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::label;
+use crate::app::workspace::Workspace;
+use crate::units::Bytes;
+
+/// Registry entry.
+pub const INFO: ViewInfo = ViewInfo {
+    kind: ViewKind::Findings,
+    title: "Findings",
+    name: "findings",
+    about: "What is wrong with this recording, most serious first. A click takes all views to the evidence.",
+    legend: &[
+        ("order", "out of memory, leaks, structure, peak, hygiene; by bytes within each"),
+        ("figure", "the bytes at stake"),
+        ("nothing listed", "no rule found anything: every rule needs numbers to speak"),
+    ],
+    create: || Box::new(FindingsView { open: 0 }),
+};
+
+struct FindingsView {
+    /// The finding whose evidence is shown.
+    open: usize,
+}
+
+impl View for FindingsView {
+    fn subtitle(&self, cx: &ViewContext<'_>) -> String {
+        cx.findings.map(|f| f.findings.len().to_string()).unwrap_or_default()
+    }
+
+    fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let t = cx.tokens;
+        let Some(found) = cx.findings else {
+            ui.add_space(12.0);
+            ui.horizontal(|ui| {
+                ui.add_space(12.0);
+                ui.label(text::body("Looking for what is wrong…").color(t.text3));
+            });
+            return;
+        };
+        ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
+            ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
+            if found.findings.is_empty() {
+                healthy(ui, cx);
+            }
+            for (i, finding) in found.findings.iter().enumerate() {
+                if finding_ui(ui, cx, finding, i, self.open == i) {
+                    self.open = i;
+                    take_there(cx, finding);
+                }
+            }
+        });
+    }
+}
+
+/// No rule fired: say so, with the figures a user would check first.
+fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
+    let (peak, _) = cx.data.tables.curves.peak(crate::analysis::Quantity::Reserved);
+    let (active, _) = cx.data.tables.curves.peak(crate::analysis::Quantity::Active);
+    padded(ui, |ui| {
+        ui.label(text::title("Nothing stands out").color(cx.tokens.text1));
+        ui.add_space(4.0);
+        let share = if peak > 0 { active as f64 / peak as f64 * 100.0 } else { 0.0 };
+        let sentence = format!(
+            "No request failed, nothing grows from step to step, and {share:.0} % of the {} reserved at the peak was in use.",
+            Bytes(peak)
+        );
+        label::paragraph(ui, &sentence, Type::Body, cx.tokens.text2);
+    });
+}
+
+/// Draws a finding; true when it was clicked.
+fn finding_ui(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, is_open: bool) -> bool {
+    let t = cx.tokens;
+    let top = ui.cursor().min;
+    let width = ui.available_width();
+    let is_oom = f.class == Class::OutOfMemory;
+    let fill_at = ui.painter().add(egui::Shape::Noop);
+    let mut head_clicked = false;
+    let inner = ui.scope_builder(UiBuilder::new().id_salt(("finding", index)), |ui| {
+        padded(ui, |ui| {
+            let head = ui.allocate_exact_size(vec2(ui.available_width(), 16.0), Sense::click());
+            let (rect, response) = head;
+            response.widget_info(|| egui::WidgetInfo::selected(egui::Role::ListItem, true, is_open, &f.title));
+            let figure = label::text_in_right(ui.painter(), rect, &Bytes(f.bytes).to_string(), Type::Mono, t.text1);
+            let room = egui::Rect::from_min_max(rect.min, egui::pos2(figure.left() - 8.0, rect.bottom()));
+            label::text_in(ui.painter(), room, &f.title, Type::Title, if is_oom { t.red } else { t.text1 });
+            head_clicked = response.clicked();
+            ui.add_space(4.0);
+            let body = label::paragraph(ui, &f.sentence, Type::Body, t.text2);
+            head_clicked |= body.interact(Sense::click()).clicked();
+            if is_open {
+                evidence(ui, cx, f, index);
+            }
+        });
+    });
+    let bottom = inner.response.rect.bottom();
+    let rect = egui::Rect::from_min_max(top, egui::pos2(top.x + width, bottom));
+    if is_open {
+        ui.painter().set(fill_at, egui::Shape::rect_filled(rect, 0.0, t.s2));
+    }
+    if is_oom || is_open {
+        let edge = egui::Rect::from_min_size(rect.min, vec2(3.0, rect.height()));
+        ui.painter().rect_filled(edge, 0.0, if is_oom { t.red } else { t.accent });
+    }
+    ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
+    head_clicked
+}
+
+fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize) {
+    let t = cx.tokens;
+    ui.add_space(8.0);
+    for e in &f.evidence {
+        let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
+        let value = label::text_in_right(ui.painter(), rect, &e.value, Type::Mono, if e.is_red { t.red } else { t.text1 });
+        let room = egui::Rect::from_min_max(rect.min, egui::pos2(value.left() - 8.0, rect.bottom()));
+        label::text_in(ui.painter(), room, &e.label, Type::Body, t.text2);
+    }
+    ui.add_space(6.0);
+    label::paragraph(ui, &f.advice, Type::Body, t.text2);
+    if let Some(remedy) = &f.remedy {
+        ui.add_space(6.0);
+        CodeWell::new(remedy).broken(true).copy(true).show(ui);
+    }
+    ui.add_space(6.0);
+    label::paragraph(ui, &format!("Check: {}", f.verify), Type::Caption, t.text3);
+    ui.add_space(8.0);
+    ui.scope_builder(UiBuilder::new().id_salt(("buttons", index)), |ui| {
+        ui.with_layout(Layout::left_to_right(Align::Min), |ui| {
+            ui.spacing_mut().item_spacing.x = 8.0;
+            if f.class == Class::OutOfMemory && Push::primary("Open autopsy").show(ui).clicked() {
+                take_there(cx, f);
+                cx.actions.run(Command::Workspace(Workspace::Autopsy));
+            }
+            if (f.place.event.is_some() || !f.place.lifetimes.is_empty()) && Push::outlined("Go to event").show(ui).clicked() {
+                take_there(cx, f);
+            }
+        });
+    });
+}
+
+/// Takes cursor, selection, range and colours to the evidence.
+fn take_there(cx: &ViewContext<'_>, f: &Finding) {
+    if let Some(event) = f.place.event {
+        cx.actions.send(Action::GoTo(event));
+    }
+    if let Some((from, to)) = f.place.range {
+        cx.actions.send(Action::SetRange(Some((from, to))));
+    }
+    let item = f.place.lifetimes.first().map(|&l| Item::Lifetime(l)).or(f.place.stack.map(Item::Stack));
+    if let Some(item) = item {
+        cx.actions.send(Action::Select(Some(item)));
+    }
+    // Where one stack holds nearly all bytes its colour says nothing; sizes tell the holes apart.
+    if f.class == Class::OutOfMemory && cx.link.colour_by == ColourBy::Stack && cx.data.names.len() <= 1 {
+        cx.actions.send(Action::SetColourBy(ColourBy::SizeClass));
+    }
+}
+
+fn padded(ui: &mut Ui, contents: impl FnOnce(&mut Ui)) {
+    egui::Frame::NONE.inner_margin(egui::Margin { left: 16, right: 12, top: 10, bottom: 12 }).show(ui, |ui| {
+        ui.set_width(ui.available_width());
+        contents(ui);
+    });
+    let _ = Tokens::of(ui);
+}

@@ -10,7 +10,7 @@ const OVERVIEW: f32 = 34.0;
 const AXIS: f32 = 20.0;
 /// What a second line of axis labels adds.
 const AXIS_SECOND: f32 = 14.0;
-/// Height of the curves, unless the pane is low.
+/// Height of the curves, unless the pane is low or very high.
 const CURVES: f32 = 96.0;
 /// The least height the strata are worth drawing at.
 const STRATA_LEAST: f32 = 72.0;
@@ -72,7 +72,8 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let x = Rangef::new(pane.left() + gutter, (pane.right() - 18.0).max(pane.left() + gutter + 1.0));
     let axis_height = AXIS + if contents.two_line_axis { AXIS_SECOND } else { 0.0 };
     let steps_height = STEP * contents.step_levels.min(STEP_LEVELS) as f32;
-    let curves_height = contents.curves_height.unwrap_or(CURVES).clamp(32.0, (pane.height() * 0.6).max(32.0));
+    let usual = (pane.height() * 0.18).clamp(CURVES, 1.75 * CURVES);
+    let curves_height = contents.curves_height.unwrap_or(usual).clamp(32.0, (pane.height() * 0.6).max(32.0));
     let mut parts = [
         (true, LEGEND + 6.0),
         (contents.device_calls, DEVICE + 6.0),

@@ -167,11 +167,15 @@ impl Canvas<'_> {
 
     /// Labels and grid of a track of bytes.
     fn byte_axis(&self, rect: Rect, y: &Scale, name: &str) {
-        let ticks = byte_ticks(y.start, y.end, most_down(rect.height()));
+        let ticks = byte_ticks(y.start, y.end, most_down(rect.height()).min(8));
         let mut batch = Batch::new(self.painter);
         ticks.grid_down(&mut batch, self.tokens, y, rect);
         batch.paint(self.painter);
-        ticks.paint_down(self.painter, self.tokens, y, rect.left() - 8.0, rect.y_range(), UnitAt::Nowhere);
+        // No label beside the track's name, nor beside the unit where the gutter is narrow.
+        let gutter = rect.left() - self.pane.left();
+        let named = if gutter < 100.0 { 30.0 } else { 15.0 };
+        let labels = Rangef::new(rect.top() + named, rect.bottom());
+        ticks.paint_down(self.painter, self.tokens, y, rect.left() - 8.0, labels, UnitAt::Nowhere);
         self.name(rect, name, ticks.unit);
     }
 
@@ -289,7 +293,7 @@ impl Canvas<'_> {
         for b in boxes {
             let Some(area) = self.step_rect(rect, b, have) else { continue };
             let is_lit = lit == Some(b.first.index) && b.count == 1;
-            batch.rect_at_least_a_pixel(area, if b.count > 1 { t.other } else { t.s3 });
+            batch.rect_at_least_a_pixel(area, if b.count > 1 { t.other } else { t.s4 });
             if is_lit {
                 batch.outline(area, 1.0, t.text1);
             }

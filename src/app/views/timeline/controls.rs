@@ -1,0 +1,168 @@
+//! What can be pressed in the timeline: the legend, the menu of a right click, the offer to zoom to a range.
+
+use std::sync::Arc;
+
+use egui::{Rect, Response, Ui, UiBuilder, pos2, vec2};
+
+use super::paint::Canvas;
+use super::picture::ClassCounts;
+use super::{MenuTarget, Timeline};
+use crate::analysis::stack_text;
+use crate::app::action::Action;
+use crate::app::colours::{ColourBy, Paint};
+use crate::app::command::Command;
+use crate::app::cursor;
+use crate::app::selection::Item;
+use crate::app::views::ViewContext;
+use crate::app::widgets::button::{self, Push};
+use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::legend::{LegendEntry, legend_row};
+use crate::units::{Address, Bytes, count};
+
+impl Timeline {
+    /// A chosen range offers to be zoomed to.
+    pub(super) fn range_ui(&self, ui: &mut Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>) {
+        let Some((first, last)) = cx.link.range else { return };
+        let device = cx.data.device();
+        let at = |e| cursor::position(device, cx.link.axis, e);
+        let (from, to) = (at(first), at(last));
+        let (left, right) = (canvas.x.at(from), canvas.x.at(to));
+        let is_filling = right - left > canvas.tracks.x.span() * 0.85;
+        if is_filling || right < canvas.tracks.x.min || left > canvas.tracks.x.max {
+            return;
+        }
+        let middle = f32::midpoint(left.max(canvas.tracks.x.min), right.min(canvas.tracks.x.max));
+        let top = canvas.tracks.strata.top() + 6.0;
+        let area = Rect::from_center_size(pos2(middle, top + 10.0), vec2(180.0, 22.0));
+        let x = area.left().clamp(canvas.pane.left(), (canvas.pane.right() - area.width()).max(canvas.pane.left()));
+        let area = Rect::from_min_size(pos2(x, area.top()), area.size());
+        let layout = egui::Layout::left_to_right(egui::Align::Center).with_main_align(egui::Align::Center);
+        ui.scope_builder(UiBuilder::new().max_rect(area).layout(layout).id_salt("range"), |ui| {
+            ui.spacing_mut().item_spacing.x = 4.0;
+            if Push::primary("Zoom to range").small().show(ui).clicked() {
+                cx.actions.send(Action::SetWindow(from, to));
+            }
+            if Push::plain("Clear").small().show(ui).clicked() {
+                cx.actions.send(Action::SetRange(None));
+            }
+        });
+    }
+
+    pub(super) fn legend_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, rect: Rect, start: f32) {
+        let counts = cx.state.and_then(|state| {
+            let (data, state, colours) = (Arc::clone(cx.data), Arc::clone(state), Arc::clone(cx.colours));
+            let key = (Arc::as_ptr(&state) as usize, Arc::as_ptr(&colours) as usize);
+            let job = move |_: &_| Some((ClassCounts::of(&data, &state, &colours), state, colours));
+            self.counts.get(cx.jobs, "class counts", &key, job).value
+        });
+        let counts = counts.as_ref().map(|c| &c.0).filter(|c| c.blocks.len() == cx.colours.classes.len());
+        let focus = &cx.link.focus_classes;
+        let mut entries: Vec<LegendEntry> = cx
+            .colours
+            .classes
+            .iter()
+            .enumerate()
+            .map(|(i, class)| {
+                let is_dim = !focus.is_empty() && !focus.contains(&(i as u8));
+                let value = counts.map(|c| count(c.blocks[i])).unwrap_or_default();
+                let entry = LegendEntry::new(Swatch::Fill(class.paint.colour(cx.tokens)), class.name.clone()).dimmed(is_dim);
+                let entry = if class.paint == Paint::Other { entry } else { entry.mono() };
+                entry.value(value)
+            })
+            .collect();
+        let free = counts.map(|c| Bytes(c.free).to_string()).unwrap_or_default();
+        entries.push(LegendEntry::new(Swatch::Free, "free").value(free));
+        let name = match cx.link.colour_by {
+            ColourBy::Stack => "Stack",
+            ColourBy::SizeClass => "Block size",
+            ColourBy::Age => "Age",
+            ColourBy::Stream => "Stream",
+            ColourBy::Pool => "Pool",
+            ColourBy::Segment => "Segment",
+        };
+        let mut row = ui.new_child(UiBuilder::new().max_rect(rect).id_salt("legend"));
+        let trailing = if rect.width() > 620.0 { "counts at the cursor" } else { "" };
+        if let Some(click) = legend_row(&mut row, name, start, &entries, trailing)
+            && click.entry < cx.colours.classes.len()
+        {
+            cx.actions.send(Action::SetFocusClasses(toggled(focus, click.entry as u8, click.several)));
+        }
+    }
+
+    pub(super) fn menu_ui(&mut self, cx: &ViewContext<'_>, response: &Response) {
+        let MenuTarget { item, event } = self.menu;
+        egui::Popup::context_menu(response).show(|ui| {
+            ui.set_min_width(190.0);
+            let device = cx.data.device();
+            let life = match item {
+                Some(Item::Lifetime(id)) => cx.data.tables.lifetimes.get(device, id),
+                _ => None,
+            };
+            let stack = life.map(|l| l.stack).filter(|s| s.is_some());
+            let mut entry = |text: &str, enabled: bool, actions: &dyn Fn()| {
+                if button::menu_item(ui, text, None, None, enabled).clicked() && enabled {
+                    actions();
+                    ui.close();
+                }
+            };
+            entry("Copy address", life.is_some(), &|| {
+                if let Some(l) = life {
+                    cx.actions.send(Action::Copy(Address(l.address).to_string()));
+                }
+            });
+            entry("Copy stack", stack.is_some(), &|| {
+                if let Some(s) = stack {
+                    cx.actions.send(Action::Copy(stack_text(&cx.data.recording.stacks, s)));
+                }
+            });
+            entry("Open source", stack.is_some(), &|| {
+                let stacks = &cx.data.recording.stacks;
+                let frame = stack.and_then(|s| cx.data.names.index(s)).and_then(|i| cx.data.names.frame(i));
+                if let Some(f) = frame.and_then(|f| stacks.frame(f)) {
+                    cx.actions.send(Action::OpenSource { file: stacks.text(f.file).to_owned(), line: f.line });
+                }
+            });
+            entry("Zoom to life", item.is_some(), &|| {
+                cx.actions.send(Action::Select(item));
+                cx.actions.run(Command::FitSelection);
+            });
+            entry("Select same stack", stack.is_some(), &|| {
+                cx.actions.send(Action::Select(stack.map(Item::Stack)));
+            });
+            entry("Set A here", true, &|| cx.actions.send(Action::SetMarker(0, Some(event))));
+            entry("Set B here", true, &|| cx.actions.send(Action::SetMarker(1, Some(event))));
+            let has_markers = cx.link.markers.iter().any(Option::is_some);
+            entry("Clear A and B", has_markers, &|| {
+                cx.actions.send(Action::SetMarker(0, None));
+                cx.actions.send(Action::SetMarker(1, None));
+            });
+            entry("Show everything", true, &|| cx.actions.run(Command::ZoomFit));
+        });
+    }
+}
+
+/// The classes in focus after a click on one: it alone, or all again; with several, it more or it less.
+fn toggled(focus: &[u8], class: u8, several: bool) -> Vec<u8> {
+    if several {
+        let mut next: Vec<u8> = focus.iter().copied().filter(|&c| c != class).collect();
+        if next.len() == focus.len() {
+            next.push(class);
+        }
+        return next;
+    }
+    if focus == [class] { Vec::new() } else { vec![class] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clicks_on_the_legend_choose_one_or_several_classes() {
+        assert_eq!(toggled(&[], 2, false), vec![2]);
+        assert_eq!(toggled(&[2], 2, false), Vec::<u8>::new());
+        assert_eq!(toggled(&[2], 3, false), vec![3]);
+        assert_eq!(toggled(&[2], 3, true), vec![2, 3]);
+        assert_eq!(toggled(&[2, 3], 2, true), vec![3]);
+    }
+}

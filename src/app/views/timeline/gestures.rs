@@ -1,0 +1,251 @@
+//! What the pointer does to the timeline.
+
+use egui::{CursorIcon, Pos2, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+
+use super::paint::Canvas;
+use super::under::{Scene, Under};
+use super::{Grip, MenuTarget, Timeline};
+use crate::app::action::Action;
+use crate::app::command::Command;
+use crate::app::cursor::{self, Axis};
+use crate::app::selection::Item;
+use crate::app::views::ViewContext;
+use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
+
+impl Timeline {
+    pub(super) fn gestures(&mut self, ui: &Ui, cx: &ViewContext<'_>, scene: &Scene<'_>, response: &Response, top: f64) {
+        let canvas = scene.canvas;
+        let device = cx.data.device();
+        let gesture = Gesture::read(response);
+        let cursor_x = canvas.x.at(cursor::position(device, cx.link.axis, cx.link.cursor));
+        let on_cursor = |p: Pos2| canvas.tracks.axis.is_some_and(|a| a.contains(p)) || (p.x - cursor_x).abs() <= 4.0;
+        if response.drag_started()
+            && let Some(start) = ui.input(|i| i.pointer.press_origin())
+        {
+            let is_plain = !ui.input(|i| i.modifiers.shift);
+            self.grip = Some(if on_cursor(start) && is_plain { Grip::Cursor } else { Grip::Plot });
+        }
+        let event_at = |p: Pos2| cx.link.event_at(device, canvas.x.value(p.x.clamp(canvas.tracks.x.min, canvas.tracks.x.max)));
+        let under = gesture.hover.filter(|_| !response.dragged()).and_then(|p| scene.at(p));
+        self.say_hover(cx, gesture.hover.map(event_at), under.as_ref().and_then(Under::item));
+        if let Some(p) = gesture.hover {
+            let icon = match self.grip {
+                Some(Grip::Plot) => CursorIcon::Grabbing,
+                Some(_) => CursorIcon::ResizeHorizontal,
+                None if on_cursor(p) => CursorIcon::ResizeHorizontal,
+                None if under.as_ref().and_then(Under::item).is_some() => CursorIcon::PointingHand,
+                None => CursorIcon::Crosshair,
+            };
+            ui.set_cursor_icon(icon);
+        }
+        self.tooltip(ui, cx, scene, response, under.as_ref(), gesture.hover, event_at);
+        let is_done = response.drag_stopped();
+        let intent = gesture.intent;
+        match (self.grip, gesture.hover) {
+            (Some(Grip::Cursor), Some(p)) => cx.actions.send(Action::SetCursor(event_at(p))),
+            _ => {
+                if let Some(intent) = intent {
+                    self.act(cx, scene, intent, event_at, top);
+                }
+            }
+        }
+        if is_done {
+            self.grip = None;
+        }
+    }
+
+    pub(super) fn act(
+        &mut self,
+        cx: &ViewContext<'_>,
+        scene: &Scene<'_>,
+        intent: Intent,
+        event_at: impl Fn(Pos2) -> u32,
+        top: f64,
+    ) {
+        let canvas = scene.canvas;
+        match intent {
+            Intent::Click(p) | Intent::CtrlClick(p) => {
+                let under = scene.at(p);
+                let event = under.as_ref().and_then(Under::event).unwrap_or_else(|| event_at(p));
+                cx.actions.send(Action::SetCursor(event));
+                cx.actions.send(Action::Select(under.as_ref().and_then(Under::item)));
+            }
+            Intent::DoubleClick(p) => match scene.at(p).as_ref().and_then(Under::item) {
+                Some(item @ (Item::Lifetime(_) | Item::Annotation(_))) => {
+                    cx.actions.send(Action::Select(Some(item)));
+                    cx.actions.run(Command::FitSelection);
+                }
+                _ => {
+                    self.bytes = None;
+                    cx.actions.run(Command::ZoomFit);
+                }
+            },
+            Intent::Context(p) => {
+                let under = scene.at(p);
+                let event = under.as_ref().and_then(Under::event).unwrap_or_else(|| event_at(p));
+                self.menu = MenuTarget { item: under.as_ref().and_then(Under::item), event };
+            }
+            Intent::Select { from, to, done } => {
+                let (a, b) = (event_at(from), event_at(to));
+                if !done {
+                    let (left, right) = (from.x.min(to.x), from.x.max(to.x));
+                    canvas.range(left, right, &canvas.between(a.min(b), a.max(b)));
+                } else if (from.x - to.x).abs() >= 3.0 {
+                    cx.actions.send(Action::SetRange(Some((a.min(b), a.max(b)))));
+                }
+            }
+            Intent::ZoomTime { .. } | Intent::Pan(_) | Intent::ZoomBytes { .. } => {
+                let (first, last) = cursor::domain(cx.data.device(), cx.link.axis);
+                let least = if cx.link.axis == Axis::Event { 8.0 } else { 20.0 };
+                let mut time = PanZoom::new(first, last).with_least(least);
+                time.show(cx.link.from, cx.link.to);
+                if time.apply(&intent, &canvas.x, false) {
+                    let (from, to) = time.visible();
+                    cx.actions.send(Action::SetWindow(from, to));
+                }
+                let is_over_strata = match intent {
+                    Intent::ZoomBytes { at, .. } => canvas.tracks.strata.contains(at),
+                    _ => self.bytes.is_some(),
+                };
+                if is_over_strata {
+                    let mut bytes = PanZoom::new(0.0, top).with_least(512.0);
+                    if let Some((low, high)) = self.bytes {
+                        bytes.show(low, high);
+                    }
+                    if bytes.apply(&intent, &scene.strata_y, true) {
+                        self.bytes = (!bytes.is_fit()).then_some(bytes.visible());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells the other views what is under the pointer, once for each change.
+    pub(super) fn say_hover(&mut self, cx: &ViewContext<'_>, event: Option<u32>, item: Option<Item>) {
+        if event.is_none() && !self.said_hover {
+            return;
+        }
+        if cx.link.hover_event != event {
+            cx.actions.send(Action::HoverEvent(event));
+        }
+        if cx.link.hovered != item {
+            cx.actions.send(Action::Hover(item));
+        }
+        self.said_hover = event.is_some();
+    }
+
+    /// A tooltip once the pointer has been on a thing for 120 ms.
+    pub(super) fn tooltip(
+        &mut self,
+        ui: &Ui,
+        cx: &ViewContext<'_>,
+        scene: &Scene<'_>,
+        response: &Response,
+        under: Option<&Under>,
+        at: Option<Pos2>,
+        event_at: impl Fn(Pos2) -> u32,
+    ) {
+        const DELAY: f64 = 0.12;
+        let now = ui.input(|i| i.time);
+        let (Some(under), Some(at)) = (under, at) else {
+            self.hovering = None;
+            return;
+        };
+        let since = match &self.hovering {
+            Some((before, since))
+                if before.item() == under.item() && std::mem::discriminant(before) == std::mem::discriminant(under) =>
+            {
+                *since
+            }
+            _ => now,
+        };
+        self.hovering = Some((*under, since));
+        if now - since < DELAY {
+            ui.request_repaint_after(std::time::Duration::from_millis(130));
+        } else if !response.context_menu_opened() {
+            let tip = scene.tip(under, event_at(at), cx.colours);
+            tip.show_at(response, response.id.with("tip"), at);
+        }
+    }
+
+    /// The overview: drag the window or its edges, click to bring it elsewhere, wheel to zoom.
+    pub(super) fn overview_ui(&mut self, ui: &Ui, cx: &ViewContext<'_>, rect: Rect) {
+        let (first, last) = cursor::domain(cx.data.device(), cx.link.axis);
+        let x = Scale::horizontal(first, last, rect.x_range());
+        let (left, right) = (x.at(cx.link.from), x.at(cx.link.to));
+        let response =
+            ui.interact(rect.expand2(vec2(4.0, 0.0)), ui.scope_id().with("timeline overview"), Sense::click_and_drag());
+        response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "Overview of the whole recording"));
+        let grip_at = |p: Pos2| {
+            if (p.x - left).abs() <= 6.0 {
+                Grip::OverviewLeft
+            } else if (p.x - right).abs() <= 6.0 {
+                Grip::OverviewRight
+            } else {
+                Grip::OverviewWindow
+            }
+        };
+        if response.drag_started()
+            && let Some(start) = ui.input(|i| i.pointer.press_origin())
+        {
+            self.grip = Some(grip_at(start));
+        }
+        let gesture = Gesture::read(&response);
+        if let Some(p) = gesture.hover {
+            let icon = match self.grip.unwrap_or_else(|| grip_at(p)) {
+                Grip::OverviewLeft | Grip::OverviewRight => CursorIcon::ResizeHorizontal,
+                _ if self.grip.is_some() => CursorIcon::Grabbing,
+                _ => CursorIcon::Grab,
+            };
+            ui.set_cursor_icon(icon);
+        }
+        let span = cx.link.to - cx.link.from;
+        let show = |from: f64, to: f64| cx.actions.send(Action::SetWindow(from, to));
+        match gesture.intent {
+            Some(Intent::Pan(delta)) => {
+                let by = f64::from(delta.x) * x.per_point();
+                match self.grip {
+                    Some(Grip::OverviewLeft) => show((cx.link.from + by).clamp(first, cx.link.to), cx.link.to),
+                    Some(Grip::OverviewRight) => show(cx.link.from, (cx.link.to + by).clamp(cx.link.from, last)),
+                    // A wheel that pans moves the other way than a hand.
+                    Some(Grip::OverviewWindow) => {
+                        let from = (cx.link.from + by).clamp(first, (last - span).max(first));
+                        show(from, from + span);
+                    }
+                    _ => show(cx.link.from - by, cx.link.to - by),
+                }
+            }
+            Some(Intent::Click(p) | Intent::CtrlClick(p)) => {
+                let middle = x.value(p.x);
+                let from = (middle - span / 2.0).clamp(first, (last - span).max(first));
+                show(from, from + span);
+            }
+            Some(Intent::Select { from, to, done: true }) => show(x.value(from.x.min(to.x)), x.value(from.x.max(to.x))),
+            Some(Intent::DoubleClick(_)) => cx.actions.run(Command::ZoomFit),
+            Some(Intent::ZoomTime { factor, at }) => {
+                let middle = x.value(at.x).clamp(cx.link.from, cx.link.to);
+                show(middle - (middle - cx.link.from) / factor, middle + (cx.link.to - middle) / factor);
+            }
+            _ => {}
+        }
+        if response.drag_stopped() {
+            self.grip = None;
+        }
+    }
+
+    /// The line under the curves can be dragged.
+    pub(super) fn resize_curves(&mut self, ui: &Ui, canvas: &Canvas<'_>) {
+        let Some(rect) = canvas.tracks.curves else { return };
+        let edge =
+            Rect::from_min_max(pos2(canvas.pane.left(), rect.bottom() + 2.0), pos2(canvas.pane.right(), rect.bottom() + 8.0));
+        let response = ui.interact(edge, ui.scope_id().with("curves height"), Sense::click_and_drag());
+        response.widget_info(|| WidgetInfo::labeled(Role::Splitter, true, "Height of the curves"));
+        let response = response.on_hover_cursor(CursorIcon::ResizeVertical);
+        if response.dragged() {
+            self.curves_height = Some(rect.height() + response.drag_delta().y);
+        }
+        if response.double_clicked() {
+            self.curves_height = None;
+        }
+    }
+}

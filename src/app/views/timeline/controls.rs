@@ -17,7 +17,7 @@ use crate::app::views::ViewContext;
 use crate::app::widgets::button::{self, Push};
 use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
-use crate::units::{Address, Bytes, count};
+use crate::units::{Address, Bytes, NBSP, count};
 
 impl Timeline {
     /// A chosen range offers to be zoomed to.
@@ -57,6 +57,8 @@ impl Timeline {
         });
         let counts = counts.as_ref().map(|c| &c.0).filter(|c| c.blocks.len() == cx.colours.classes.len());
         let focus = &cx.link.focus_classes;
+        let names: Vec<&str> = cx.colours.classes.iter().map(|c| c.name.as_str()).collect();
+        let (unit, names) = without_unit(&names, cx.link.colour_by);
         let mut entries: Vec<LegendEntry> = cx
             .colours
             .classes
@@ -65,7 +67,7 @@ impl Timeline {
             .map(|(i, class)| {
                 let is_dim = !focus.is_empty() && !focus.contains(&(i as u8));
                 let value = counts.map(|c| count(c.blocks[i])).unwrap_or_default();
-                let entry = LegendEntry::new(Swatch::Fill(class.paint.colour(cx.tokens)), class.name.clone()).dimmed(is_dim);
+                let entry = LegendEntry::new(Swatch::Fill(class.paint.colour(cx.tokens)), names[i].clone()).dimmed(is_dim);
                 let entry = if class.paint == Paint::Other { entry } else { entry.mono() };
                 entry.value(value)
             })
@@ -74,15 +76,17 @@ impl Timeline {
         entries.push(LegendEntry::new(Swatch::Free, "free").value(free));
         let name = match cx.link.colour_by {
             ColourBy::Stack => "Stack",
+            ColourBy::SizeClass if !unit.is_empty() => "Size",
             ColourBy::SizeClass => "Block size",
             ColourBy::Age => "Age",
             ColourBy::Stream => "Stream",
             ColourBy::Pool => "Pool",
             ColourBy::Segment => "Segment",
         };
+        let name = if unit.is_empty() { name.to_owned() } else { format!("{name}, {unit}") };
         let mut row = ui.new_child(UiBuilder::new().max_rect(rect).id_salt("legend"));
         let trailing = if rect.width() > 620.0 { "counts at the cursor" } else { "" };
-        if let Some(click) = legend_row(&mut row, name, start, &entries, trailing)
+        if let Some(click) = legend_row(&mut row, &name, start, &entries, trailing)
             && click.entry < cx.colours.classes.len()
         {
             cx.actions.send(Action::SetFocusClasses(toggled(focus, click.entry as u8, click.several)));
@@ -141,6 +145,23 @@ impl Timeline {
     }
 }
 
+/// Size classes that share a unit name it once: the unit, and the names without it.
+fn without_unit(names: &[&str], by: ColourBy) -> (&'static str, Vec<String>) {
+    let whole = || names.iter().map(|&n| n.to_owned()).collect();
+    if by != ColourBy::SizeClass {
+        return ("", whole());
+    }
+    let unit = ["KiB", "MiB", "GiB"].into_iter().find(|u| names.iter().all(|n| n.ends_with(u)));
+    match unit {
+        Some(unit) => {
+            let suffix = format!("{NBSP}{unit}");
+            // "3 MiB – 4 MiB" becomes "3–4"; one that mixes units ("512 KiB – 1 MiB") keeps what it needs.
+            (unit, names.iter().map(|n| n.replace(&suffix, "").replace(" – ", "–")).collect())
+        }
+        None => ("", whole()),
+    }
+}
+
 /// The classes in focus after a click on one: it alone, or all again; with several, it more or it less.
 fn toggled(focus: &[u8], class: u8, several: bool) -> Vec<u8> {
     if several {
@@ -156,6 +177,15 @@ fn toggled(focus: &[u8], class: u8, several: bool) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn size_classes_name_their_unit_once() {
+        let names = ["<\u{20}3.25\u{a0}MiB", "3.25\u{a0}MiB – 4\u{a0}MiB", "≥ 4\u{a0}MiB"];
+        let (unit, short) = without_unit(&names, ColourBy::SizeClass);
+        assert_eq!((unit, short), ("MiB", vec!["< 3.25".to_owned(), "3.25–4".to_owned(), "≥ 4".to_owned()]));
+        assert_eq!(without_unit(&["< 3\u{a0}KiB", "≥ 3\u{a0}MiB"], ColourBy::SizeClass).0, "");
+        assert_eq!(without_unit(&["a MiB"], ColourBy::Stack).0, "");
+    }
 
     #[test]
     fn clicks_on_the_legend_choose_one_or_several_classes() {

@@ -3,6 +3,7 @@
 use egui::{CursorIcon, Pos2, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::paint::Canvas;
+use super::picture::extent;
 use super::under::{Scene, Under};
 use super::{Grip, MenuTarget, Timeline};
 use crate::app::action::Action;
@@ -70,16 +71,24 @@ impl Timeline {
                 cx.actions.send(Action::SetCursor(event));
                 cx.actions.send(Action::Select(under.as_ref().and_then(Under::item)));
             }
-            Intent::DoubleClick(p) => match scene.at(p).as_ref().and_then(Under::item) {
-                Some(item @ (Item::Lifetime(_) | Item::Annotation(_))) => {
-                    cx.actions.send(Action::Select(Some(item)));
-                    cx.actions.run(Command::FitSelection);
+            Intent::DoubleClick(p) => {
+                let under = scene.at(p);
+                match (&under, under.as_ref().and_then(Under::item)) {
+                    (_, Some(item @ (Item::Lifetime(_) | Item::Annotation(_)))) => {
+                        cx.actions.send(Action::Select(Some(item)));
+                        cx.actions.run(Command::FitSelection);
+                    }
+                    (Some(Under::Step(b)), _) => {
+                        let (from, to) = extent(&b.first, cx.link.axis);
+                        let margin = (to - from) * 0.05;
+                        cx.actions.send(Action::SetWindow(from - margin, to + margin));
+                    }
+                    _ => {
+                        self.bytes = None;
+                        cx.actions.run(Command::ZoomFit);
+                    }
                 }
-                _ => {
-                    self.bytes = None;
-                    cx.actions.run(Command::ZoomFit);
-                }
-            },
+            }
             Intent::Context(p) => {
                 let under = scene.at(p);
                 let event = under.as_ref().and_then(Under::event).unwrap_or_else(|| event_at(p));

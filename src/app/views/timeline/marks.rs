@@ -1,6 +1,9 @@
 //! What happened at an instant or over a range: device calls, bursts of releases, snapshots, annotations. Found once for a
 //! recording; a window picks its part by binary search.
 
+use crate::analysis::oom::examine;
+use crate::analysis::steps::{StepSource, Steps};
+use crate::app::document::DeviceData;
 use crate::model::{Action, DeviceRecording, StrId};
 
 /// A cudaMalloc, a cudaFree, or their counterparts of expandable segments.
@@ -23,12 +26,19 @@ pub(super) struct Burst {
     pub is_retry: bool,
 }
 
-/// An annotation with its place among the events.
+/// What a range of the steps lane is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Named {
+    /// An annotation: its index in the device's, its name.
+    Annotation(u32, StrId),
+    /// A training step, counted from 0.
+    Step(u32),
+}
+
+/// An annotation or a training step with its place among the events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Range {
-    /// Its index in the device's annotations.
-    pub index: u32,
-    pub name: StrId,
+    pub named: Named,
     pub depth: u16,
     /// The first event at or after its start.
     pub first: u32,
@@ -47,13 +57,51 @@ pub(super) struct Marks {
     pub bursts: Vec<Burst>,
     pub snapshots: Vec<u32>,
     pub ranges: Vec<Range>,
-    /// Levels of annotations.
+    /// Levels of ranges.
     pub levels: usize,
+    /// The steps were inferred from a call stack that repeats.
+    pub is_inferred: bool,
+    /// The limit of this process or of the device.
+    pub cap: Option<Cap>,
+}
+
+/// A limit on reserved memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cap {
+    pub bytes: u64,
+    /// What stands before the figure.
+    pub name: &'static str,
+}
+
+impl Cap {
+    /// The most this process may reserve where that is known; else what a failed request says of it; else what the device has.
+    fn of(data: &DeviceData) -> Option<Cap> {
+        let device = data.device();
+        if let Some(bytes) = device.limit {
+            return Some(Cap { bytes, name: "cap" });
+        }
+        let inferred = data.ooms.last().and_then(|&event| {
+            let state = data.tables.states.at(device, &data.tables.lifetimes, event);
+            examine(device, &data.tables, event, &state)?.limit
+        });
+        match inferred {
+            Some((low, high)) if low == high => Some(Cap { bytes: high, name: "cap" }),
+            Some((_, high)) => Some(Cap { bytes: high, name: "cap under" }),
+            None => device.capacity.map(|bytes| Cap { bytes, name: "capacity" }),
+        }
+    }
 }
 
 impl Marks {
-    /// Reads the whole trace once.
-    pub fn of(device: &DeviceRecording) -> Self {
+    /// Everything: the trace read once, the steps, the limit.
+    pub fn of(data: &DeviceData) -> Self {
+        let steps = Steps::find(&data.recording, data.device(), &data.tables);
+        let mut marks = Self::of_trace(data.device(), &steps);
+        marks.cap = Cap::of(data);
+        marks
+    }
+
+    fn of_trace(device: &DeviceRecording, steps: &Steps) -> Self {
         let events = &device.events;
         let mut marks = Marks::default();
         let mut open: Option<Burst> = None;
@@ -85,14 +133,25 @@ impl Marks {
             close(&mut open, Some(action), &mut marks.bursts);
         }
         close(&mut open, None, &mut marks.bursts);
-        if let Some((first_us, _)) = events.time_range() {
+        // A profiler's steps are annotations already.
+        let is_annotated = matches!(&steps.source, StepSource::Annotation(name) if name == "ProfilerStep");
+        let outer = u16::from(!steps.is_empty() && !is_annotated);
+        marks.is_inferred = steps.is_inferred();
+        let first_us = events.time_range().map_or(0, |(first, _)| first);
+        let time = |e: u32| events.time_us.get((e as usize).min(events.len().saturating_sub(1))).map_or(0, |t| t - first_us);
+        if outer > 0 {
+            for (i, w) in steps.bounds.windows(2).enumerate() {
+                let named = Named::Step(i as u32);
+                marks.ranges.push(Range { named, depth: 0, first: w[0], end: w[1], from_us: time(w[0]), to_us: time(w[1]) });
+            }
+        }
+        if events.has_time {
             let times = &events.time_us;
             for (index, a) in device.annotations.iter().enumerate() {
                 let end_us = a.end_us.unwrap_or(a.start_us).max(a.start_us);
                 marks.ranges.push(Range {
-                    index: index as u32,
-                    name: a.name,
-                    depth: a.depth,
+                    named: Named::Annotation(index as u32, a.name),
+                    depth: a.depth.saturating_add(outer),
                     first: times.partition_point(|&t| t < a.start_us) as u32,
                     end: times.partition_point(|&t| t <= end_us) as u32,
                     from_us: a.start_us - first_us,
@@ -150,23 +209,26 @@ mod tests {
     #[test]
     fn releases_in_a_row_are_one_burst_and_the_next_event_says_why() {
         use Action::{Alloc, FreeCompleted, Oom, SegmentAlloc, SegmentFree, Snapshot};
-        let m = Marks::of(&device(&[
-            Alloc,
-            SegmentFree,
-            SegmentFree,
-            SegmentAlloc,
-            FreeCompleted,
-            SegmentFree,
-            Alloc,
-            SegmentFree,
-            SegmentFree,
-            SegmentFree,
-            Alloc,
-            Snapshot,
-            SegmentFree,
-            SegmentFree,
-            Oom,
-        ]));
+        let m = Marks::of_trace(
+            &device(&[
+                Alloc,
+                SegmentFree,
+                SegmentFree,
+                SegmentAlloc,
+                FreeCompleted,
+                SegmentFree,
+                Alloc,
+                SegmentFree,
+                SegmentFree,
+                SegmentFree,
+                Alloc,
+                Snapshot,
+                SegmentFree,
+                SegmentFree,
+                Oom,
+            ]),
+            &Steps::default(),
+        );
         let of = |first, last, count, is_retry| Burst { first, last, count, bytes: 512 * u64::from(count), is_retry };
         assert_eq!(m.bursts, vec![of(1, 2, 2, true), of(7, 9, 3, false), of(12, 13, 2, true)]);
         assert_eq!(m.snapshots, vec![11]);
@@ -179,11 +241,16 @@ mod tests {
         let mut d = device(&[Action::Alloc; 10]);
         d.annotations.push(Annotation { name: StrId(0), start_us: 115, end_us: Some(150), depth: 0 });
         d.annotations.push(Annotation { name: StrId(1), start_us: 120, end_us: None, depth: 1 });
-        let m = Marks::of(&d);
+        let m = Marks::of_trace(&d, &Steps::default());
         assert_eq!(m.levels, 2);
         assert_eq!((m.ranges[0].first, m.ranges[0].end), (2, 6));
         assert_eq!((m.ranges[0].from_us, m.ranges[0].to_us), (15, 50));
         assert_eq!((m.ranges[1].first, m.ranges[1].end), (2, 3));
+        let steps = Steps { bounds: vec![0, 4, 10], source: StepSource::Annotation("Optimizer.step".to_owned()) };
+        let m = Marks::of_trace(&d, &steps);
+        assert_eq!((m.levels, m.is_inferred), (3, false), "steps hold the annotations");
+        assert_eq!((m.ranges[1].named, m.ranges[1].first, m.ranges[1].end), (Named::Step(1), 4, 10));
+        assert_eq!((m.ranges[1].from_us, m.ranges[1].to_us), (40, 90), "the last step ends with the last event");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use egui::{Rect, Response, Role, Sense, Ui, WidgetInfo, pos2};
 
 use self::marks::Marks;
-use self::paint::{Canvas, Cap};
+use self::paint::Canvas;
 use self::picture::{ClassCounts, Focus, StrataImage, StrataPicture, Window, WindowPicture};
 use self::under::{Scene, Under};
 use super::{View, ViewContext, ViewInfo, ViewKind};
@@ -161,7 +161,7 @@ impl View for Timeline {
             return;
         }
         let data = Arc::clone(cx.data);
-        let marks = self.marks.get(cx.jobs, "marks", &(), move |_| Some(Marks::of(data.device()))).value;
+        let marks = self.marks.get(cx.jobs, "marks", &(), move |_| Some(Marks::of(&data))).value;
         let contents = layout::Contents {
             two_line_axis: device.events.has_time && cx.link.axis == Axis::Event,
             step_levels: marks.as_ref().map_or(usize::from(!device.annotations.is_empty()), |m| m.levels),
@@ -182,7 +182,7 @@ impl View for Timeline {
         });
 
         let picture = self.window_picture(cx, window, marks.clone());
-        let cap = Cap::of(cx.data);
+        let cap = marks.as_ref().and_then(|m| m.cap);
         let cap_bytes = cap.map(|c| c.bytes);
         let painter = ui.painter_at(pane_rect);
         let canvas = Canvas {
@@ -224,21 +224,28 @@ impl View for Timeline {
             self.paint_strata(&canvas, image, &strata_y);
         }
         canvas.strata_front(tracks.strata, &strata_y, picture.as_deref(), cap);
+        let is_inferred = marks.as_ref().is_some_and(|m| m.is_inferred);
         let lit = match cx.link.selected() {
             Some(Item::Annotation(i)) => Some(i),
             _ => None,
         };
         if let Some(p) = &picture {
             if let Some(rect) = tracks.steps {
-                canvas.steps(rect, &p.steps, &p.window, lit);
+                canvas.steps(rect, &p.steps, &p.window, lit, is_inferred);
             }
             if let Some(rect) = tracks.device {
                 canvas.device_calls(rect, p);
             }
         }
         let strata = image.as_ref().map(|i| Arc::clone(&i.picture));
-        let scene =
-            Scene { canvas: &canvas, window: picture.as_deref(), strata: strata.as_deref(), strata_y, pennants: &pennants };
+        let scene = Scene {
+            canvas: &canvas,
+            window: picture.as_deref(),
+            strata: strata.as_deref(),
+            strata_y,
+            pennants: &pennants,
+            is_inferred,
+        };
         self.overlays(cx, &scene, &response, &curves_y);
         self.gestures(ui, cx, &scene, &response, top);
         self.resize_curves(ui, &canvas);

@@ -39,7 +39,7 @@ impl Canvas<'_> {
         batch.paint(&painter);
         if !figures.is_empty() {
             let middle = f32::midpoint(from.max(self.tracks.x.min), to.min(self.tracks.x.max));
-            let at = pos2(middle, y.max - 9.0);
+            let at = pos2(middle, self.tracks.strata.bottom() - 12.0);
             chip::paint_chip_in(&painter, at, Align2::CENTER_CENTER, figures, Type::Mono, t.text1, t.s3);
         }
     }
@@ -158,18 +158,16 @@ impl Canvas<'_> {
                 chip::paint_marker_label(self.painter, t, pos2(*x, axis.bottom()), name);
             }
         }
-        if let [Some(a), Some(b)] = *markers
-            && let Some(x) = places[1]
-        {
-            let (first, last) = (a.min(b), a.max(b));
-            let text = self.between(first, last);
-            chip::paint_chip(
-                self.painter,
-                t,
-                pos2(x + 12.0, axis.bottom() - 8.0),
-                Align2::LEFT_CENTER,
-                &format!("A to B: {text}"),
-            );
+        if let [Some(a), Some(b)] = *markers {
+            let text = format!("A to B: {}", self.between(a.min(b), a.max(b)));
+            let place = |e: u32| {
+                let x = self.x.at(cursor::position(self.data.device(), self.window.axis, e));
+                x.clamp(self.tracks.x.min, self.tracks.x.max)
+            };
+            if places.iter().any(Option::is_some) {
+                let at = pos2(f32::midpoint(place(a), place(b)), self.tracks.strata.bottom() - 30.0);
+                chip::paint_chip(self.painter, t, at, Align2::CENTER_CENTER, &text);
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use egui::{Align2, Color32, Painter, Rangef, Rect, Shape, pos2, vec2};
 
 use super::layout::{self, CapAt, Tracks};
-use super::marks::Marks;
+use super::marks::{Cap, Marks, Named, Range};
 use super::picture::{StepBox, Window, WindowPicture};
 use crate::analysis::Cell;
 use crate::app::cursor::{self, Axis};
@@ -26,22 +26,6 @@ pub(super) struct Canvas<'a> {
     pub window: Window,
     /// From the axis to the screen.
     pub x: Scale,
-}
-
-/// A limit, its name, and where it is known from.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Cap {
-    pub bytes: u64,
-    pub name: &'static str,
-}
-
-impl Cap {
-    /// The most this process may reserve, else what the device has.
-    pub fn of(data: &DeviceData) -> Option<Cap> {
-        let device = data.device();
-        let limit = device.limit.map(|bytes| Cap { bytes, name: "cap" });
-        limit.or(device.capacity.map(|bytes| Cap { bytes, name: "capacity" }))
-    }
 }
 
 impl Canvas<'_> {
@@ -171,10 +155,12 @@ impl Canvas<'_> {
         let mut batch = Batch::new(self.painter);
         ticks.grid_down(&mut batch, self.tokens, y, rect);
         batch.paint(self.painter);
-        // No label beside the track's name, nor beside the unit where the gutter is narrow.
+        // No label beside a name that reaches it, nor beside the unit where the gutter is narrow.
         let gutter = rect.left() - self.pane.left();
-        let named = if gutter < 100.0 { 30.0 } else { 15.0 };
-        let labels = Rangef::new(rect.top() + named, rect.bottom());
+        let is_wide = 12.0 + label::width(self.painter, name, Type::Caption) + 4.0 > gutter - 8.0 - 38.0;
+        let named = if gutter < 100.0 { 30.0 } else { 15.0 * f32::from(u8::from(is_wide)) };
+        // A label at the lower edge needs half its height below it.
+        let labels = Rangef::new(rect.top() + named, rect.bottom().min(self.pane.bottom() - 7.0));
         ticks.paint_down(self.painter, self.tokens, y, rect.left() - 8.0, labels, UnitAt::Nowhere);
         self.name(rect, name, ticks.unit);
     }
@@ -280,10 +266,22 @@ impl Canvas<'_> {
         batch.paint(&painter);
     }
 
-    /// Annotations, a level under the other. `lit` is the one to stress.
-    pub fn steps(&self, rect: Rect, boxes: &[StepBox], have: &Window, lit: Option<u32>) {
+    /// What a range is called.
+    pub fn range_name(&self, range: &Range) -> String {
+        match range.named {
+            Named::Annotation(_, name) => self.data.recording.stacks.text(name).to_owned(),
+            Named::Step(n) => n.to_string(),
+        }
+    }
+
+    /// Annotations and steps, a level under the other. `lit` is the annotation to stress.
+    pub fn steps(&self, rect: Rect, boxes: &[StepBox], have: &Window, lit: Option<u32>, is_inferred: bool) {
         let t = self.tokens;
         self.name(rect, "Steps", "");
+        if is_inferred && rect.left() - self.pane.left() >= 100.0 {
+            let at = pos2(self.pane.left() + 46.0, rect.top() + 8.0);
+            label::text(self.painter, at, Align2::LEFT_CENTER, "inferred", Type::Caption, t.text3);
+        }
         if have.axis != self.window.axis {
             return;
         }
@@ -292,24 +290,32 @@ impl Canvas<'_> {
         let mut names = Vec::new();
         for b in boxes {
             let Some(area) = self.step_rect(rect, b, have) else { continue };
-            let is_lit = lit == Some(b.first.index) && b.count == 1;
+            let is_lit = matches!(b.first.named, Named::Annotation(i, _) if lit == Some(i)) && b.count == 1;
+            let is_step = matches!(b.first.named, Named::Step(_));
             batch.rect_at_least_a_pixel(area, if b.count > 1 { t.other } else { t.s4 });
             if is_lit {
                 batch.outline(area, 1.0, t.text1);
             }
             let text = match b.count {
-                1 => self.data.recording.stacks.text(b.first.name).to_owned(),
-                n => format!("{n}"),
+                1 => self.range_name(&b.first),
+                n => n.to_string(),
             };
             // A name starts where its box can be seen.
             let seen = area.intersect(rect).shrink2(vec2(4.0, 0.0));
-            if seen.width() >= 14.0 && !text.is_empty() {
-                names.push((seen, text, b.count > 1));
+            if seen.width() >= 6.0 && !text.is_empty() {
+                names.push((seen, text, b.count > 1 || is_step));
             }
         }
         batch.paint(&painter);
-        for (area, text, folded) in names {
-            label::text_in(&painter, area, &text, if folded { Type::Mono } else { Type::Caption }, t.text2);
+        for (area, text, is_number) in names {
+            // A number has to be whole; a name may be cut.
+            if is_number {
+                if label::width(&painter, &text, Type::Mono) <= area.width() {
+                    label::text(&painter, area.left_center(), Align2::LEFT_CENTER, &text, Type::Mono, t.text1);
+                }
+            } else {
+                label::text_in(&painter, area, &text, Type::Caption, t.text1);
+            }
         }
     }
 

@@ -432,7 +432,7 @@ impl ClassCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::StrId;
+    use crate::app::views::timeline::marks::Named;
 
     #[test]
     fn columns_without_events_share_one_state() {
@@ -454,7 +454,7 @@ mod tests {
     }
 
     fn range(first: u32, end: u32, depth: u16) -> Range {
-        Range { index: first, name: StrId(0), depth, first, end, from_us: 0, to_us: 0 }
+        Range { named: Named::Step(first), depth, first, end, from_us: 0, to_us: 0 }
     }
 
     #[test]

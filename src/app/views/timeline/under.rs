@@ -2,7 +2,7 @@
 
 use egui::{Pos2, Rect};
 
-use super::marks::{Cluster, DeviceCall};
+use super::marks::{Cluster, DeviceCall, Named};
 use super::paint::{Canvas, Pennant};
 use super::picture::{StepBox, StrataPicture, WindowPicture};
 use crate::analysis::{NO_EVENT, Quantity, StrataRun};
@@ -35,7 +35,10 @@ impl Under {
     pub fn item(&self) -> Option<Item> {
         match self {
             Under::Run { run, .. } => run.lifetime.is_some().then_some(Item::Lifetime(run.lifetime)),
-            Under::Step(b) => (b.count == 1).then_some(Item::Annotation(b.first.index)),
+            Under::Step(b) => match b.first.named {
+                Named::Annotation(i, _) if b.count == 1 => Some(Item::Annotation(i)),
+                _ => None,
+            },
             Under::Calls(c) => Some(Item::Event(c.first.event)),
             Under::Pennant(Pennant::Burst(b)) => Some(Item::Event(b.first)),
             Under::Pennant(Pennant::Snapshot(e)) | Under::Oom(e) => Some(Item::Event(*e)),
@@ -62,6 +65,8 @@ pub(super) struct Scene<'a> {
     pub strata: Option<&'a StrataPicture>,
     pub strata_y: Scale,
     pub pennants: &'a [(f32, Pennant)],
+    /// The steps were inferred.
+    pub is_inferred: bool,
 }
 
 impl Scene<'_> {
@@ -108,7 +113,8 @@ impl Scene<'_> {
 
     /// What a tooltip says of it; `event` is the one at the pointer.
     pub fn tip(&self, under: &Under, event: u32, colours: &Colours) -> Tip {
-        let data = self.canvas.data;
+        let c = self.canvas;
+        let data = c.data;
         let device = data.device();
         match under {
             Under::Run { run, event, sharing } if run.lifetime.is_some() => self.block_tip(run, *event, *sharing, colours),
@@ -118,15 +124,23 @@ impl Scene<'_> {
                     .note("Each is far thinner than a pixel. Ctrl + wheel zooms into the bytes.")
             }
             Under::Step(b) => {
-                let name = data.recording.stacks.text(b.first.name);
+                let name = match b.first.named {
+                    Named::Step(n) => format!("Step {n}"),
+                    Named::Annotation(..) => c.range_name(&b.first),
+                };
                 if b.count > 1 {
                     return Tip::new(counted(u64::from(b.count), "range", "ranges"))
-                        .row("first", name.to_owned())
+                        .row("first", name)
                         .note("Too narrow to be drawn one by one. Zoom in to see them.");
                 }
-                Tip::new(if name.is_empty() { "unnamed range" } else { name })
-                    .row("lasts", Micros(b.first.to_us - b.first.from_us).to_string())
-                    .row("events", count(u64::from(b.first.end.saturating_sub(b.first.first))))
+                let tip = Tip::new(if name.is_empty() { "unnamed range".to_owned() } else { name })
+                    .row("events", format!("{} to {}", count(u64::from(b.first.first)), count(u64::from(b.first.end))));
+                let lasts = Micros(b.first.to_us - b.first.from_us).to_string();
+                let tip = if device.events.has_time { tip.row("lasts", lasts) } else { tip };
+                match (b.first.named, self.is_inferred) {
+                    (Named::Step(_), true) => tip.note("Inferred: one call stack allocates once in every step."),
+                    _ => tip,
+                }
             }
             Under::Calls(c) if c.count == 1 => {
                 let e = c.first.event;

@@ -295,8 +295,7 @@ fn live_text(r: &Report, out: &mut String) {
     table.row(["  live", "share", "blocks", "allocated at"]);
     let share = |bytes: u64| format!("{:.1}%", 100.0 * bytes as f64 / r.totals.active_bytes.max(1) as f64);
     for row in r.live.iter().take(STACKS_SHOWN) {
-        let function = row.stack.first().filter(|_| row.place != NO_STACK).and_then(|_| function_at(row));
-        let place = function.map_or_else(|| row.place.clone(), |f| format!("{}  {f}", row.place));
+        let place = place_text(row);
         table.row([format!("  {}", Bytes(row.bytes)), share(row.bytes), count(row.count), place]);
     }
     if let Some(rest) = r.live.get(STACKS_SHOWN..).filter(|rest| !rest.is_empty()) {
@@ -315,11 +314,14 @@ fn live_text(r: &Report, out: &mut String) {
     }
 }
 
-/// The function whose `file:line` the row shows.
-fn function_at(row: &LiveRow) -> Option<&str> {
-    let (_, name) =
-        row.stack.iter().find(|f| f.split_once(' ').is_some_and(|(at, _)| at.ends_with(&row.place)))?.split_once(' ')?;
-    Some(name)
+/// `train.py:99  step, by linear.py:134 forward`: the program's own line, and what it called to get memory.
+fn place_text(row: &LiveRow) -> String {
+    let short = |frame: &str| frame.rsplit(['/', '\\']).next().unwrap_or(frame).to_owned();
+    let own = row.stack.iter().position(|f| f.split_once(' ').is_some_and(|(at, _)| at.ends_with(&row.place)));
+    let Some(own) = own else { return row.place.clone() };
+    let function = row.stack[own].split_once(' ').map_or("", |(_, name)| name);
+    let by = if own > 0 { format!(", by {}", short(&row.stack[0])) } else { String::new() };
+    format!("{}  {function}{by}", row.place)
 }
 
 fn segments_text(r: &Report, out: &mut String) {

@@ -2,6 +2,9 @@
 //!
 //! `VRAMSCOPE_BENCH` names the recording; without it a generated one of 300,000 events is used.
 
+// Nobody catches a benchmark that can not start.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::OnceLock;

@@ -2,6 +2,9 @@
 //!
 //! Runs on the samples of the repository, and on every snapshot below `VRAMSCOPE_CORPUS` when that is set.
 
+// A panic is how a test says no, also in its helpers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 

@@ -2,6 +2,9 @@
 //!
 //! Set `VRAMSCOPE_ALLOCATOR_MODEL` to the path of `allocator_model.py` (and have `python3`) to run it.
 
+// A panic is how a test says no, also in its helpers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 #[path = "support/allocator_script.rs"]
 #[allow(unreachable_pub)]
 mod allocator_script;

@@ -1,6 +1,9 @@
 //! The files of `sample_snapshots/`, against figures that CPython's `pickle` and a few lines of Python gave, and, for the two
 //! recorded at an out-of-memory error, PyTorch's own `memory_stats` of the same run.
 
+// A panic is how a test says no, also in its helpers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::path::{Path, PathBuf};
 
 use vramscope::analysis::{DeviceTables, Quantity};

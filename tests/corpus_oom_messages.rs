@@ -1,5 +1,8 @@
 //! Every out-of-memory message of the corpus decodes, and its figures agree with what the allocator's observer reported.
 
+// A panic is how a test says no, also in its helpers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::path::PathBuf;
 
 use vramscope::analysis::explain::{Verdict, explain};

@@ -2,6 +2,9 @@
 //!
 //! `VRAMSCOPE_CORPUS` names the folder; `sample_snapshots/` of the repository is always read when it is there.
 
+// A panic is how a test says no, also in its helpers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;

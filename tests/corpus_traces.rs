@@ -1,5 +1,8 @@
 //! Profiler traces of the corpus against what PyTorch wrote in them and beside them.
 
+// A panic is how a test says no, also in its helpers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -2,6 +2,9 @@
 //!
 //! Needs the corpus of real recordings: a folder named by `VRAMSCOPE_CORPUS`.
 
+// A panic is how a test says no, also in its helpers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::path::{Path, PathBuf};
 
 use vramscope::analysis::fragmentation::{Servers, blockers, cheapest_hole, cheapest_release, holes};

@@ -1,4 +1,7 @@
 //! Every widget in one picture per theme, and how the interactive ones behave.
+
+// A panic is how a test says no, also in its helpers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg(feature = "gui")]
 
 use egui::{Align2, Color32, Rangef, Rect, Sense, Theme, Ui, pos2, vec2};

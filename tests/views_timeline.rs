@@ -1,4 +1,7 @@
 //! The timeline in pictures and under the pointer.
+
+// A panic is how a test says no, also in its helpers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg(feature = "gui")]
 
 use std::path::Path;

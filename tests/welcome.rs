@@ -1,4 +1,7 @@
 //! The welcome page in pictures, and what it answers.
+
+// A panic is how a test says no, also in its helpers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg(feature = "gui")]
 
 use egui::Theme;

@@ -28,13 +28,12 @@ const PANE_HEADER: f32 = 28.0;
 /// Draws the whole window.
 pub(super) fn draw(app: &mut App, ui: &mut Ui) {
     let tokens = Tokens::of(ui.ctx());
-    if let Some(only) = app.only {
-        if let Some(document) = app.active_document_mut()
-            && document.view().is_some()
-        {
-            draw_single(app, ui, tokens, only);
-            return;
-        }
+    if let Some(only) = app.only
+        && let Some(document) = app.active_document_mut()
+        && document.view().is_some()
+    {
+        draw_single(app, ui, tokens, only);
+        return;
     }
     let bar = |fill| Frame::new().fill(fill).inner_margin(Margin::symmetric(12, 0));
     Panel::top("menu")

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::args::{InstantArgs, StateArgs};
 use super::{Table, choose_device, oom, open, print, print_json};
-use crate::analysis::{BlockAt, DeviceTables, NO_EVENT, NO_STACK, Quantity, SegmentAt, StackNames, State};
+use crate::analysis::{BlockAt, DeviceTables, NO_EVENT, Quantity, SegmentAt, StackNames, State};
 use crate::model::{BlockState, DeviceRecording, PoolId, Progress, Recording, StackId, StreamId};
 use crate::units::{Address, Bytes, count, counted, time_of_day};
 

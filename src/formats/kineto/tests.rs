@@ -151,7 +151,7 @@ fn legacy_arrays_and_empty_traces() {
     assert_eq!(load(&format!("[{events}]")).devices[0].events.len(), 4);
     let error = read(b"{\"traceEvents\": []}", "t", &Progress::new()).unwrap_err();
     assert!(error.to_string().contains("profile_memory=True"), "{error}");
-    let r = load(&trace("", &forward_and_backward()[..4].to_vec()));
+    let r = load(&trace("", &forward_and_backward()[..4]));
     assert!(r.devices.is_empty() && r.ops.len() == 2);
 }
 

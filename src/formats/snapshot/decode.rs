@@ -297,7 +297,8 @@ impl<'a> Decoder<'_, '_, 'a> {
                 Key::Frames => entry.stack = self.frames(&mut p, &mut id, limit)?,
                 Key::Note(kind) => {
                     let text = self.words(&mut p, &mut id)?;
-                    if !text.is_empty() && !(kind == NoteKind::CompileContext && text == b"N/A") {
+                    let is_placeholder = kind == NoteKind::CompileContext && text == b"N/A";
+                    if !text.is_empty() && !is_placeholder {
                         let text = self.text(text)?;
                         self.worker.notes.push((kind, text));
                     }

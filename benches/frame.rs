@@ -175,6 +175,7 @@ fn timeline_alone(data: &Arc<DeviceData>) {
                     link: &link,
                     state: Some(&state),
                     colours: &colours,
+                    findings: None,
                     tokens: Tokens::of(ui.ctx()),
                     actions: &actions,
                     jobs: &jobs,

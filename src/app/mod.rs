@@ -33,7 +33,7 @@ use egui::{Context, Ui};
 use action::{Action, Actions};
 use command::Command;
 use document::{Content, DeviceView, Document, DocumentId};
-use jobs::Jobs;
+use jobs::{Derived, Jobs};
 use loader::Loading;
 use notifications::Notifications;
 use settings::Settings;
@@ -62,6 +62,7 @@ pub struct App {
     maximised: Option<ViewKind>,
     notices: Notifications,
     samples: Vec<samples::Sample>,
+    sample_lines: Derived<(), Vec<settings::Recent>>,
     dialog: Option<Receiver<Option<Vec<PathBuf>>>>,
     dialog_since: std::time::Instant,
     actions: Actions,
@@ -92,6 +93,7 @@ impl App {
             maximised: None,
             notices: Notifications::default(),
             samples: samples::all(),
+            sample_lines: Derived::default(),
             dialog: None,
             dialog_since: std::time::Instant::now(),
             actions,

@@ -261,7 +261,10 @@ pub(super) fn welcome(app: &mut App, ui: &mut Ui) {
 }
 
 /// What the welcome page shows of the app: only ways to start that this build has.
-fn welcome_model(app: &App, ui: &Ui) -> WelcomeModel {
+fn welcome_model(app: &mut App, ui: &Ui) -> WelcomeModel {
+    let samples = app.samples.clone();
+    let lines = app.sample_lines.get(&app.jobs, "samples", &(), move |p| Some(super::samples::describe_all(&samples, p))).value;
+    let line = |i: usize| lines.as_ref().and_then(|l| l.get(i)).cloned().unwrap_or_default();
     let keys = Command::Open.shortcuts().first().map(|k| ui.format_shortcut(k).replace('+', " ")).unwrap_or_default();
     let curve = |values: &[u64]| values.iter().map(|v| *v as f32).collect();
     WelcomeModel {
@@ -282,7 +285,22 @@ fn welcome_model(app: &App, ui: &Ui) -> WelcomeModel {
         samples: app
             .samples
             .iter()
-            .map(|s| FileRow { name: s.name.into(), sentence: s.sentence.into(), ..FileRow::default() })
+            .enumerate()
+            .map(|(i, s)| {
+                let line = line(i);
+                FileRow {
+                    name: s.name.into(),
+                    path: String::new(),
+                    sentence: s.sentence.into(),
+                    peak_reserved: line.peak_reserved,
+                    events: line.events,
+                    sparkline: Sparkline {
+                        reserved: curve(&line.reserved),
+                        allocated: curve(&line.requested),
+                        oom: line.has_oom,
+                    },
+                }
+            })
             .collect(),
         machine: MachineState::Unknown,
     }

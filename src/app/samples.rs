@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::document::DeviceData;
 use super::settings::Recent;
 use crate::analysis::Quantity;
+use crate::model::Progress;
 use crate::units::{Bytes, count};
 
 /// A recording inside the program: it opens with no GPU, no Python and no file.
@@ -21,7 +22,37 @@ pub struct Sample {
 /// Every bundled recording.
 #[must_use]
 pub fn all() -> Vec<Sample> {
-    Vec::new()
+    macro_rules! sample {
+        ($name:literal, $sentence:literal) => {
+            Sample { name: $name, sentence: $sentence, bytes: include_bytes!(concat!("../../sample_snapshots/", $name)) }
+        };
+    }
+    vec![
+        sample!("fragment_oom.pickle", "500 MiB did not fit into 610 MiB of holes"),
+        sample!("kv_decode_oom.pickle.gz", "A cache that grows by copying, until nothing fits"),
+        sample!("expandable_oom.pickle", "Expandable segments, and a request beyond the cap"),
+        sample!("leak.pickle", "Losses kept with their graph: grows with every step"),
+        sample!("gpt_train.pickle", "Four steps of a small GPT, healthy"),
+        sample!("cuda_graph.pickle", "A CUDA graph and its private pool"),
+        sample!("multi_stream.pickle", "Freed, but waiting for another stream"),
+        sample!("two_gpus.pickle", "One process on two devices"),
+    ]
+}
+
+/// Reads every bundled recording for its line on the welcome page; those that can not be read are left blank.
+#[must_use]
+pub fn describe_all(samples: &[Sample], progress: &Progress) -> Vec<Recent> {
+    samples
+        .iter()
+        .map(|s| {
+            let read = || -> Option<Recent> {
+                let recording = std::sync::Arc::new(crate::formats::read(s.bytes, s.name, progress).ok()?);
+                let data = super::loader::prepare(&recording, recording.busiest_device()?, progress).ok()?;
+                Some(describe(PathBuf::new(), &data))
+            };
+            read().unwrap_or_default()
+        })
+        .collect()
 }
 
 /// Points of a sparkline.
@@ -51,5 +82,21 @@ pub fn describe(path: PathBuf, data: &DeviceData) -> Recent {
         sentence,
         reserved: column(Quantity::Reserved),
         requested: column(Quantity::Requested),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sample_opens_and_has_a_line() {
+        let samples = all();
+        let lines = describe_all(&samples, &Progress::new());
+        for (sample, line) in samples.iter().zip(lines) {
+            assert!(line.events > 0 && line.peak_reserved > 0, "{}", sample.name);
+            assert_eq!(line.reserved.len(), POINTS, "{}", sample.name);
+            assert_eq!(line.has_oom, sample.name.contains("oom"), "{}", sample.name);
+        }
     }
 }

@@ -44,6 +44,18 @@ pub enum Command {
     Whatif(WhatifArgs),
     /// What the text of an out-of-memory error says, and what to do
     Explain(ExplainArgs),
+    /// What is wrong with a recording, most serious first, with remedies
+    Findings(FileArgs),
+    /// What survives its training step, by call stack
+    Leaks(DeviceFileArgs),
+    /// Bytes by call stack, as collapsed stacks for flame graphs
+    Flame(FlameArgs),
+    /// What is live in one recording or instant and not in another
+    Diff(DiffArgs),
+    /// One snapshot a rank, side by side: peaks, outliers, the first to fail
+    Ranks(RanksArgs),
+    /// Limits for continuous integration; exit code 1 when one is passed
+    Check(CheckArgs),
     /// Draw one view of the window into a PNG
     Screenshot(ScreenshotArgs),
 }
@@ -56,6 +68,116 @@ pub struct FileArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// A file and one of its devices.
+#[derive(Debug, ClapArgs)]
+pub struct DeviceFileArgs {
+    /// The recording
+    pub file: PathBuf,
+    /// The device, by the number the process knew it by; the busiest when absent
+    #[arg(long, value_name = "N")]
+    pub device: Option<i32>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `flame`.
+#[derive(Debug, ClapArgs)]
+pub struct FlameArgs {
+    /// The recording
+    pub file: PathBuf,
+    /// What is live after event N instead of at the peak of requested memory
+    #[arg(long, value_name = "N", group = "measure")]
+    pub event: Option<u32>,
+    /// What is live at the end
+    #[arg(long, group = "measure")]
+    pub end: bool,
+    /// Everything allocated, live or not
+    #[arg(long, group = "measure")]
+    pub allocated: bool,
+    /// What was allocated and freed again
+    #[arg(long, group = "measure")]
+    pub churn: bool,
+    /// Root the graph at the innermost frame
+    #[arg(long)]
+    pub inverted: bool,
+    /// Leave out frames of PyTorch, Python and installed packages
+    #[arg(long)]
+    pub fold_framework: bool,
+    /// The device, by the number the process knew it by; the busiest when absent
+    #[arg(long, value_name = "N")]
+    pub device: Option<i32>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `diff`.
+#[derive(Debug, ClapArgs)]
+pub struct DiffArgs {
+    /// The first recording
+    pub a: PathBuf,
+    /// The second recording; the same file compares two instants
+    pub b: PathBuf,
+    /// The instant in A; the peak of requested memory when absent
+    #[arg(long, value_name = "N")]
+    pub a_event: Option<u32>,
+    /// The instant in B
+    #[arg(long, value_name = "N")]
+    pub b_event: Option<u32>,
+    /// Compare the ends instead of the peaks
+    #[arg(long)]
+    pub end: bool,
+    /// The device, by the number the process knew it by; the busiest when absent
+    #[arg(long, value_name = "N")]
+    pub device: Option<i32>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `ranks`.
+#[derive(Debug, ClapArgs)]
+pub struct RanksArgs {
+    /// Folders of snapshots, or the snapshots themselves
+    #[arg(required = true, value_name = "DIR")]
+    pub paths: Vec<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, ClapArgs)]
+#[command(group(clap::ArgGroup::new("limits").args(["max_peak", "max_fragmentation", "no_leaks", "no_oom"]).required(true).multiple(true)))]
+pub struct CheckArgs {
+    /// The recording
+    pub file: PathBuf,
+    /// The most that may be reserved, as in 60GiB
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub max_peak: Option<u64>,
+    /// The largest share of the peak of reserved memory that may be free, 0 to 1
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    pub max_fragmentation: Option<f64>,
+    /// Nothing may grow from step to step
+    #[arg(long)]
+    pub no_leaks: bool,
+    /// No request may fail
+    #[arg(long)]
+    pub no_oom: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Reads a share from 0 to 1.
+fn parse_share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err(format!("\"{text}\" is not a share from 0 to 1")),
+    }
 }
 
 /// Arguments of `summary`.

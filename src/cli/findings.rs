@@ -7,7 +7,6 @@ use serde_json::json;
 
 use crate::analysis::findings::{Class, diagnose};
 use crate::analysis::{DeviceTables, StackNames};
-use crate::formats;
 use crate::model::Progress;
 use crate::units::Bytes;
 
@@ -17,7 +16,7 @@ use crate::units::Bytes;
 /// One sentence when the file can not be opened.
 pub fn run(path: &Path, json: bool) -> Result<String, String> {
     let progress = Progress::new();
-    let recording = formats::open(path, &progress).map_err(|e| e.to_string())?;
+    let recording = super::open(path)?;
     let names = StackNames::of(&recording.stacks);
     let mut entries = Vec::new();
     let mut out = String::new();

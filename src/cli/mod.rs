@@ -4,9 +4,14 @@
 //! fails with one sentence, which `main` prints on standard error before it exits with 1.
 
 pub mod args;
+pub mod check;
+pub mod diff;
 pub mod explain;
 pub mod findings;
+pub mod flame;
+pub mod leaks;
 pub mod oom;
+pub mod ranks;
 pub mod state;
 pub mod summary;
 mod table;
@@ -44,6 +49,12 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), String> {
         Command::Oom(a) => print(out, &oom::run(&a.file, a.json)?),
         Command::Whatif(a) => whatif::run(&a, out),
         Command::Explain(a) => explain::run(a.file.as_deref(), a.json, out),
+        Command::Findings(a) => print(out, &findings::run(&a.file, a.json)?),
+        Command::Leaks(a) => leaks::run(&a, out),
+        Command::Flame(a) => flame::run(&a, out),
+        Command::Diff(a) => diff::run(&a, out),
+        Command::Ranks(a) => ranks::run(&a, out),
+        Command::Check(a) => check::run(&a, out),
         Command::Screenshot(_) => Err("pictures are drawn by the window, which this build does not have".to_owned()),
     }
 }

@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::analysis::oom::{Autopsy, examine};
 use crate::analysis::{DeviceTables, State};
-use crate::formats;
 use crate::model::{DeviceRecording, Progress, Recording, StackId};
 use crate::units::{Address, Bytes, counted};
 
@@ -79,7 +78,7 @@ struct WayOutEntry {
 /// One sentence when the file can not be opened.
 pub fn run(path: &Path, json: bool) -> Result<String, String> {
     let progress = Progress::new();
-    let recording = formats::open(path, &progress).map_err(|e| e.to_string())?;
+    let recording = super::open(path)?;
     let report = report(&recording, &progress)?;
     if json {
         return serde_json::to_string_pretty(&report).map_err(|e| e.to_string());

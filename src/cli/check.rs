@@ -1,0 +1,68 @@
+//! `vramscope check FILE`: limits for continuous integration; exit code 1 when one is passed.
+
+use std::io::Write;
+
+use serde_json::json;
+
+use super::args::CheckArgs;
+use super::{open, print, print_json};
+use crate::analysis::leaks::growth;
+use crate::analysis::steps::Steps;
+use crate::analysis::{DeviceTables, Quantity};
+use crate::model::Progress;
+use crate::units::Bytes;
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// One sentence naming what was passed, when anything was; or why the file can not be opened.
+pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
+    let recording = open(&args.file)?;
+    let mut checks = Vec::new();
+    let mut failures = Vec::new();
+    for device in &recording.devices {
+        let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
+        let mut check = |name: &str, passed: bool, value: serde_json::Value, limit: serde_json::Value, sentence: String| {
+            checks.push(json!({"device": device.id.index, "kind": device.id.kind.name(), "check": name, "passed": passed, "value": value, "limit": limit}));
+            if !passed {
+                failures.push(format!("{}: {sentence}", device.id));
+            }
+        };
+        let (peak, at) = tables.curves.peak(Quantity::Reserved);
+        if let Some(most) = args.max_peak {
+            let sentence = format!("{} was reserved at event {at}, more than {}", Bytes(peak), Bytes(most));
+            check("max_peak", peak <= most, json!(peak), json!(most), sentence);
+        }
+        if let Some(most) = args.max_fragmentation {
+            // At the peak of reserved memory, where room is scarce: the share that no tensor used.
+            let active = tables.curves.at(device, &tables.lifetimes, Quantity::Active, at);
+            let share = if peak == 0 { 0.0 } else { peak.saturating_sub(active) as f64 / peak as f64 };
+            let sentence = format!(
+                "{:.1} % of the {} reserved at the peak was free, more than {:.1} %",
+                share * 100.0,
+                Bytes(peak),
+                most * 100.0
+            );
+            check("max_fragmentation", share <= most, json!(share), json!(most), sentence);
+        }
+        if args.no_leaks {
+            let steps = Steps::find(&recording, device, &tables);
+            let bytes: u64 = growth(device, &tables, &steps).iter().filter(|g| g.is_leak()).map(|g| g.bytes).sum();
+            let sentence = format!("{} survive their step, growing with every step (vramscope leaks lists them)", Bytes(bytes));
+            check("no_leaks", bytes == 0, json!(bytes), json!(0), sentence);
+        }
+        if args.no_oom {
+            let ooms = device.events.ooms().len();
+            check("no_oom", ooms == 0, json!(ooms), json!(0), format!("{ooms} requests failed (vramscope oom says why)"));
+        }
+    }
+    if args.json {
+        print_json(out, &json!({"file": recording.source.name, "passed": failures.is_empty(), "checks": checks}))?;
+    } else if failures.is_empty() {
+        print(
+            out,
+            &format!("{}: {} passed.", recording.source.name, crate::units::counted(checks.len() as u64, "check", "checks")),
+        )?;
+    }
+    if failures.is_empty() { Ok(()) } else { Err(format!("{}: {}", recording.source.name, failures.join("; "))) }
+}

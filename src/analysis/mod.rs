@@ -18,6 +18,7 @@ pub mod naming;
 pub mod oom;
 mod placement;
 mod pyramid;
+pub mod query;
 mod runs;
 pub mod state;
 pub mod stats_check;

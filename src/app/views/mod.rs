@@ -16,6 +16,7 @@ use crate::analysis::findings::Findings;
 
 pub mod autopsy;
 pub mod contents;
+pub mod events;
 pub mod findings;
 pub mod inspector;
 pub mod segment_map;
@@ -59,7 +60,7 @@ pub struct ViewInfo {
 
 /// Every view there is, in menu order.
 pub const REGISTRY: &[ViewInfo] =
-    &[findings::INFO, timeline::INFO, segment_map::INFO, inspector::INFO, contents::INFO, autopsy::INFO];
+    &[findings::INFO, timeline::INFO, segment_map::INFO, inspector::INFO, events::INFO, contents::INFO, autopsy::INFO];
 
 impl ViewKind {
     /// Every view, in menu order.

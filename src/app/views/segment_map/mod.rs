@@ -12,7 +12,7 @@ use crate::app::jobs::Derived;
 use crate::app::selection::Item;
 use crate::app::theme::Tokens;
 use crate::app::widgets::axis::{UnitAt, byte_ticks, most_across};
-use crate::app::widgets::button::selector;
+use crate::app::widgets::button::{icon_button, menu_item, selector_button};
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::mesh::Batch;
@@ -140,35 +140,16 @@ impl View for SegmentMap {
 
     fn header_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let width = ui.available_width();
-        if width > 300.0 {
-            let mut chosen = Order::ALL.iter().position(|o| *o == self.order).unwrap_or(0);
-            if selector(ui, "order", &mut chosen, &Order::NAMES) {
-                self.order = Order::ALL[chosen];
-            }
+        if width > 260.0 {
+            self.arrangement(ui);
         }
-        if width > 480.0 {
-            let span = self.span();
-            let mut chosen = Span::ALL.iter().position(|s| *s == span).unwrap_or(0);
-            if selector(ui, "scale", &mut chosen, &Span::NAMES) {
-                self.span = Some(Span::ALL[chosen]);
-                self.zoom.fit();
-            }
-        }
-        if width > 620.0 && selector(ui, "rows", &mut self.height, &HEIGHT_NAMES) {
-            self.wants_scroll = true;
-        }
-        if width > 400.0 {
-            let field = Field::new("Address").hint("0x… find a block").icon(Icon::Search).small().mono().width(148.0);
-            let response = field.invalid(self.search_failed.is_some()).show(ui, &mut self.search);
-            if response.changed() {
-                self.search_failed = None;
-            }
-            if response.lost_focus() && ui.input(|i| i.key_pressed(egui::Key::Enter)) {
-                self.find(cx);
-            }
-            if let Some(sentence) = &self.search_failed {
-                response.on_hover_text(sentence);
-            }
+        if width > 560.0 {
+            self.address_field(ui, cx);
+        } else if width > 200.0 {
+            let button = icon_button(ui, Icon::Search, "Find an address");
+            egui::Popup::from_toggle_button_response(&button)
+                .close_behavior(egui::PopupCloseBehavior::CloseOnClickOutside)
+                .show(|ui| self.address_field(ui, cx));
         }
     }
 
@@ -206,6 +187,42 @@ impl View for SegmentMap {
 }
 
 impl SegmentMap {
+    /// Order, scale and height of the rows, in one menu.
+    fn arrangement(&mut self, ui: &mut Ui) {
+        let order = Order::ALL.iter().position(|o| *o == self.order).unwrap_or(0);
+        let span = self.span();
+        let scale = Span::ALL.iter().position(|s| *s == span).unwrap_or(0);
+        let button = selector_button(ui, "order", Order::NAMES[order]);
+        egui::Popup::menu(&button).gap(4.0).close_behavior(egui::PopupCloseBehavior::CloseOnClickOutside).show(|ui| {
+            ui.set_min_width(150.0);
+            if let Some(i) = choose(ui, "Order of rows", &Order::NAMES, order) {
+                self.order = Order::ALL[i];
+            }
+            if let Some(i) = choose(ui, "Scale", &Span::NAMES, scale) {
+                self.span = Some(Span::ALL[i]);
+                self.zoom.fit();
+            }
+            if let Some(i) = choose(ui, "Height of a row", &HEIGHT_NAMES, self.height) {
+                self.height = i;
+                self.wants_scroll = true;
+            }
+        });
+    }
+
+    fn address_field(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let field = Field::new("Address").hint("0x… find a block").icon(Icon::Search).small().mono().width(148.0);
+        let response = field.invalid(self.search_failed.is_some()).show(ui, &mut self.search);
+        if response.changed() {
+            self.search_failed = None;
+        }
+        if response.lost_focus() && ui.input(|i| i.key_pressed(egui::Key::Enter)) {
+            self.find(cx);
+        }
+        if let Some(sentence) = &self.search_failed {
+            response.on_hover_text(sentence);
+        }
+    }
+
     fn span(&self) -> Span {
         self.span.or(self.natural).unwrap_or_default()
     }
@@ -433,7 +450,7 @@ impl SegmentMap {
         let Some(item) = self.menu else { return };
         response.context_menu(|ui| {
             let mut entry = |text: &str, action: Action| {
-                if crate::app::widgets::button::menu_item(ui, text, None, None, true).clicked() {
+                if menu_item(ui, text, None, None, true).clicked() {
                     cx.actions.send(action);
                     ui.close();
                 }
@@ -461,6 +478,23 @@ impl SegmentMap {
             entry("Set marker B at the cursor", Action::SetMarker(1, Some(cx.link.cursor)));
         });
     }
+}
+
+/// A captioned part of a menu; the choice that was clicked.
+fn choose(ui: &mut Ui, title: &str, names: &[&str], chosen: usize) -> Option<usize> {
+    let t = Tokens::of(ui);
+    ui.add_space(6.0);
+    ui.horizontal(|ui| {
+        ui.add_space(10.0);
+        ui.label(crate::app::theme::text::caption(title).color(t.text3));
+    });
+    let mut clicked = None;
+    for (i, name) in names.iter().enumerate() {
+        if menu_item(ui, name, Some(i == chosen), None, true).clicked() {
+            clicked = Some(i);
+        }
+    }
+    clicked
 }
 
 /// `at the OOM · 54 segments of 20 MiB`.

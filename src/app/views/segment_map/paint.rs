@@ -50,7 +50,7 @@ impl Areas {
     #[must_use]
     pub fn row(&self, places: &Places, row: usize, scroll: f32) -> Rect {
         let top = self.rows.top() - scroll + places.tops.get(row).copied().unwrap_or(0.0);
-        let gap = if places.pitch > 3.0 { 1.0 } else { 0.0 };
+        let gap = if places.pitch >= 3.0 { 1.0 } else { 0.0 };
         Rect::from_min_max(pos2(self.rows.left(), top), pos2(self.rows.right(), top + places.pitch - gap))
     }
 }
@@ -92,7 +92,7 @@ pub fn rows(
                     }
                 }
                 Kind::Hole => {
-                    batch.rect(rect, tokens.s1);
+                    batch.rect(rect, tokens.s0);
                     batch.hatch(rect, tokens.hatch);
                 }
                 Kind::Unmapped => batch.hline(rect.x_range(), rect.center().y, 1.0, tokens.line2),

@@ -1,0 +1,450 @@
+//! Events: the trace as a table, filtered off the UI thread, linked with the cursor.
+
+use std::sync::Arc;
+
+use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+
+use super::{View, ViewContext, ViewInfo, ViewKind};
+use crate::analysis::query::{Query, of_text};
+use crate::app::action::Action;
+use crate::app::jobs::Derived;
+use crate::app::selection::Item;
+use crate::app::theme::Type;
+use crate::app::widgets::button::{icon_button, menu_item};
+use crate::app::widgets::field::Field;
+use crate::app::widgets::icons::Icon;
+use crate::app::widgets::label;
+use crate::app::widgets::pane::{empty_state, progress_line};
+use crate::model::Action as EventAction;
+use crate::units::{Address, Bytes, Micros, count};
+
+mod layout;
+
+use layout::{Column, Scroll};
+
+/// Registry entry.
+pub const INFO: ViewInfo = ViewInfo {
+    kind: ViewKind::Events,
+    title: "Events",
+    name: "events",
+    about: "The allocator's trace, one row an event. The row of the cursor is marked; a click moves the cursor there.",
+    legend: &[
+        ("alloc, free, segment, oom", "only these actions; free is both halves of a free"),
+        ("size>1MiB", "only these sizes; also <, >=, <=, =, and size=1MiB..2MiB"),
+        ("train.py, stack~attention", "only events with this in their call stack"),
+        ("0x7f1dca2b7000, 0x7f1d..", "only blocks that hold this address, or addresses that begin so"),
+        ("stream=1, pool=private", "only this stream, only private pools"),
+        ("time>100ms, event=1..500", "only this part of the trace"),
+        ("live@peak, live@oom", "only blocks that are live at that instant"),
+        ("step=3, during~forward", "only inside these annotations"),
+        ("-term", "everything but"),
+    ],
+    create: || Box::new(Events::default()),
+};
+
+/// Height of a row.
+const ROW: f32 = 20.0;
+/// Height of the filter's strip, and of the header of the columns.
+const STRIP: f32 = 32.0;
+const HEADER: f32 = 24.0;
+
+#[derive(Default)]
+struct Events {
+    filter: String,
+    /// The filter in force, or what is wrong with it.
+    query: Query,
+    wrong: Option<String>,
+    left: Derived<Query, Vec<u32>>,
+    scroll: Scroll,
+    /// The cursor the rows were last scrolled to; `None` before the first frame.
+    followed: Option<u32>,
+    /// The list the rows were last scrolled in.
+    seen_list: usize,
+    /// Where in the handle the scroll bar is held.
+    held: Option<f32>,
+    is_hovering: bool,
+    menu: Option<u32>,
+}
+
+/// The rows of the table: all events, or those a filter leaves.
+enum Rows {
+    All(usize),
+    Some(Arc<Vec<u32>>),
+}
+
+impl Rows {
+    fn len(&self) -> usize {
+        match self {
+            Rows::All(n) => *n,
+            Rows::Some(list) => list.len(),
+        }
+    }
+
+    fn event(&self, row: usize) -> Option<u32> {
+        match self {
+            Rows::All(n) => (row < *n).then_some(row as u32),
+            Rows::Some(list) => list.get(row).copied(),
+        }
+    }
+
+    /// The row of an event, else of the last before it.
+    fn row_of(&self, event: u32) -> usize {
+        match self {
+            Rows::All(_) => event as usize,
+            Rows::Some(list) => list.partition_point(|&e| e <= event).saturating_sub(1),
+        }
+    }
+}
+
+impl View for Events {
+    fn subtitle(&self, cx: &ViewContext<'_>) -> String {
+        let n = cx.data.device().events.len();
+        match (self.query.is_empty(), self.left.latest()) {
+            (false, Some(left)) => of_text(left.len(), n),
+            _ => crate::units::counted(n as u64, "event", "events"),
+        }
+    }
+
+    fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let device = cx.data.device();
+        if device.events.is_empty() {
+            empty_state(
+                ui,
+                "This recording has no trace: only the state at its end. This line, before the work begins, records one:",
+                Some("torch.cuda.memory._record_memory_history(max_entries=1_000_000)"),
+            );
+            return;
+        }
+        ui.spacing_mut().item_spacing.y = 0.0;
+        self.filter_strip(ui, cx);
+        let Some(rows) = self.rows(ui, cx) else { return };
+        self.table(ui, cx, &rows);
+    }
+}
+
+impl Events {
+    fn filter_strip(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let (strip, _) = ui.allocate_exact_size(vec2(ui.available_width(), STRIP), Sense::hover());
+        let inner = strip.shrink2(vec2(12.0, 5.0));
+        let mut child = ui.new_child(
+            egui::UiBuilder::new().id_salt("filter").max_rect(inner).layout(egui::Layout::left_to_right(egui::Align::Center)),
+        );
+        let clear = if self.filter.is_empty() { 0.0 } else { 28.0 };
+        let field = Field::new("Filter events")
+            .hint("alloc size>1MiB train.py")
+            .icon(Icon::Search)
+            .width((inner.width() - clear).max(40.0))
+            .invalid(self.wrong.is_some());
+        let response = field.show(&mut child, &mut self.filter);
+        let cleared = clear > 0.0 && icon_button(&mut child, Icon::Close, "Clear the filter").clicked();
+        if cleared {
+            self.filter.clear();
+        }
+        if response.changed() || cleared {
+            self.read();
+        }
+        if let Some(sentence) = &self.wrong {
+            ui.horizontal(|ui| {
+                ui.add_space(12.0);
+                ui.add(egui::Label::new(Type::Body.text(sentence).color(cx.tokens.text2)).wrap());
+            });
+            ui.add_space(6.0);
+        }
+    }
+
+    fn read(&mut self) {
+        match Query::parse(&self.filter) {
+            Ok(query) => {
+                self.query = query;
+                self.wrong = None;
+                self.followed = None;
+            }
+            Err(sentence) => self.wrong = Some(sentence),
+        }
+    }
+
+    fn rows(&mut self, ui: &Ui, cx: &ViewContext<'_>) -> Option<Rows> {
+        if self.query.is_empty() {
+            return Some(Rows::All(cx.data.device().events.len()));
+        }
+        let (data, query) = (Arc::clone(cx.data), self.query.clone());
+        let shown = self.left.get(cx.jobs, "filter events", &self.query, move |progress| {
+            query.events(&data.recording, data.device(), &data.tables, progress).ok()
+        });
+        if !shown.is_fresh {
+            progress_line(ui, ui.available_rect_before_wrap(), shown.fraction);
+        }
+        shown.value.map(Rows::Some)
+    }
+
+    fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, rows: &Rows) {
+        let device = cx.data.device();
+        let area = ui.available_rect_before_wrap();
+        let columns = layout::columns(area.width() - 10.0, device.events.has_time, device.events.len());
+        let header = Rect::from_min_size(area.min, vec2(area.width(), HEADER));
+        self.header(ui, cx, header, &columns);
+        let body = Rect::from_min_max(pos2(area.left(), header.bottom()), area.max);
+        if !body.is_positive() {
+            return;
+        }
+        let response = ui.allocate_rect(area, Sense::hover());
+        response.widget_info(|| WidgetInfo::labeled(Role::Table, true, format!("Events, {}", count(rows.len() as u64))));
+        if rows.len() == 0 {
+            let at = pos2(body.center().x, body.top() + 32.0);
+            let text = "No event passes this filter.";
+            label::text(ui.painter(), at, egui::Align2::CENTER_CENTER, text, Type::Body, cx.tokens.text2);
+            return;
+        }
+        let seen = f64::from(body.height() / ROW);
+        self.follow(cx, rows, seen);
+        self.wheel(ui, body, seen);
+        self.scroll_bar(ui, cx, body, rows.len(), seen);
+        self.scroll.clamp(rows.len(), seen);
+
+        let first = self.scroll.top.floor() as usize;
+        let offset = ((self.scroll.top - self.scroll.top.floor()) as f32 * ROW).round();
+        let mut hovered = None;
+        for i in 0..(body.height() / ROW).ceil() as usize + 1 {
+            let Some(event) = rows.event(first + i) else { break };
+            let top = body.top() - offset + i as f32 * ROW;
+            let rect = Rect::from_min_size(pos2(body.left(), top), vec2(body.width() - 10.0, ROW));
+            if self.row(ui, cx, event, rect, body, &columns) {
+                hovered = Some(event);
+            }
+        }
+        match hovered {
+            Some(event) => {
+                self.is_hovering = true;
+                if cx.link.hover_event != Some(event) {
+                    cx.actions.send(Action::HoverEvent(Some(event)));
+                }
+            }
+            None if self.is_hovering => {
+                self.is_hovering = false;
+                cx.actions.send(Action::HoverEvent(None));
+            }
+            None => {}
+        }
+    }
+
+    /// Brings the cursor's row into view when the cursor, or the list, has changed.
+    fn follow(&mut self, cx: &ViewContext<'_>, rows: &Rows, seen: f64) {
+        let list = match rows {
+            Rows::All(_) => 0,
+            Rows::Some(list) => Arc::as_ptr(list) as usize,
+        };
+        if self.followed == Some(cx.link.cursor) && self.seen_list == list {
+            return;
+        }
+        self.followed = Some(cx.link.cursor);
+        self.seen_list = list;
+        self.scroll.reveal(rows.row_of(cx.link.cursor), seen);
+    }
+
+    fn wheel(&mut self, ui: &Ui, body: Rect, seen: f64) {
+        if !ui.rect_contains_pointer(body) {
+            return;
+        }
+        let (wheel, pages) = ui.input(|i| {
+            let pages = i64::from(i.key_pressed(egui::Key::PageDown)) - i64::from(i.key_pressed(egui::Key::PageUp));
+            (i.smooth_scroll_delta().y, pages)
+        });
+        self.scroll.top -= f64::from(wheel / ROW);
+        self.scroll.top += pages as f64 * (seen - 1.0);
+    }
+
+    fn scroll_bar(&mut self, ui: &Ui, cx: &ViewContext<'_>, body: Rect, rows: usize, seen: f64) {
+        self.scroll.clamp(rows, seen);
+        let Some((top, length)) = self.scroll.handle(rows, seen, body.height()) else { return };
+        let track = Rect::from_min_max(pos2(body.right() - 10.0, body.top()), body.max);
+        let response = ui.interact(track, ui.scope_id().with("scroll bar"), Sense::click_and_drag());
+        response.widget_info(|| WidgetInfo::labeled(Role::ScrollBar, true, "Scroll events"));
+        if let Some(at) = response.interact_pointer_pos() {
+            let y = at.y - track.top();
+            let held = *self.held.get_or_insert(if (top..top + length).contains(&y) { y - top } else { length / 2.0 });
+            self.scroll.drag(y - held, rows, seen, body.height());
+        } else {
+            self.held = None;
+        }
+        let (top, length) = self.scroll.handle(rows, seen, body.height()).unwrap_or((top, length));
+        let ink = if response.hovered() || response.dragged() { cx.tokens.text3 } else { cx.tokens.line2 };
+        let handle = Rect::from_min_size(pos2(track.left() + 3.0, track.top() + top), vec2(5.0, length));
+        ui.painter().rect_filled(handle, 2, ink);
+    }
+
+    fn header(&self, ui: &Ui, cx: &ViewContext<'_>, rect: Rect, columns: &[(Column, f32, f32)]) {
+        let t = cx.tokens;
+        for &(column, left, right) in columns {
+            let cell = Rect::from_min_max(pos2(rect.left() + left, rect.top()), pos2(rect.left() + right, rect.bottom()));
+            if column.is_figure() {
+                label::text_in_right(ui.painter(), cell, column.title(), Type::Column, t.text3);
+            } else {
+                label::text_in(ui.painter(), cell, column.title(), Type::Column, t.text3);
+            }
+        }
+        ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
+    }
+
+    /// One row. Returns whether the pointer is on it.
+    fn row(&mut self, ui: &Ui, cx: &ViewContext<'_>, event: u32, rect: Rect, body: Rect, columns: &[(Column, f32, f32)]) -> bool {
+        let t = cx.tokens;
+        let device = cx.data.device();
+        let events = &device.events;
+        let i = event as usize;
+        let action = events.action[i];
+        let is_oom = action == EventAction::Oom;
+        let lifetime = cx.data.tables.lifetimes.of_event(event);
+        let response = ui.interact(rect.intersect(body), ui.scope_id().with(("event", event)), Sense::click());
+        let size = Bytes(events.size[i]).to_string();
+        response.widget_info(|| WidgetInfo::labeled(Role::Row, true, format!("Event {event}: {} {size}", action.name())));
+        let painter = ui.painter().with_clip_rect(body);
+        let is_cursor = event == cx.link.cursor;
+        let is_selected = match cx.link.selected() {
+            Some(Item::Lifetime(id)) => id == lifetime,
+            Some(Item::Event(e)) => e == event,
+            Some(Item::Stack(s)) => s == events.stack[i] && s.is_some(),
+            _ => false,
+        };
+        let fill = if is_cursor {
+            Some(t.accentbg)
+        } else if response.hovered() || cx.link.hover_event == Some(event) {
+            Some(t.s3)
+        } else if is_selected {
+            Some(t.s2)
+        } else {
+            None
+        };
+        if let Some(fill) = fill {
+            painter.rect_filled(rect, 0, fill);
+        }
+        let edge = if is_oom {
+            Some(t.red)
+        } else if is_cursor || is_selected {
+            Some(t.accent)
+        } else {
+            None
+        };
+        if let Some(edge) = edge {
+            painter.rect_filled(Rect::from_min_size(rect.min, vec2(3.0, rect.height())), 0, edge);
+        }
+        for &(column, left, right) in columns {
+            let cell = Rect::from_min_max(pos2(rect.left() + left, rect.top()), pos2(rect.left() + right, rect.bottom()));
+            match column {
+                Column::Event => {
+                    label::text_in_right(&painter, cell, &count(u64::from(event)), Type::Mono, t.text2);
+                }
+                Column::Time => {
+                    let since = events.time_us[i] - events.time_us.first().copied().unwrap_or(0);
+                    label::text_in_right(&painter, cell, &Micros(since).to_string(), Type::Mono, t.text2);
+                }
+                Column::Action => {
+                    let mut cell = cell;
+                    if lifetime.is_some() {
+                        let swatch = Rect::from_min_size(pos2(cell.left(), cell.center().y - 4.0), vec2(8.0, 8.0));
+                        let colour = cx.colours.of(cx.data, lifetime, event, t);
+                        if action == EventAction::Alloc {
+                            painter.rect_filled(swatch, 0, colour);
+                        } else {
+                            painter.rect_stroke(swatch, 0, egui::Stroke::new(1.0, colour), egui::StrokeKind::Inside);
+                        }
+                    }
+                    cell.min.x += 14.0;
+                    let ink = if is_oom {
+                        t.red
+                    } else if action == EventAction::FreeCompleted {
+                        t.text3
+                    } else {
+                        t.text1
+                    };
+                    label::text_in(&painter, cell, &action.name().replace('_', " "), Type::Body, ink);
+                }
+                Column::Size => {
+                    label::text_in_right(&painter, cell, &size, Type::Mono, if is_oom { t.red } else { t.text1 });
+                }
+                Column::Address => {
+                    // The address column of an out-of-memory event holds what the device had free.
+                    let text = match events.device_free(event) {
+                        Some(free) => format!("{} free", Bytes(free)),
+                        None => Address(events.address[i]).to_string(),
+                    };
+                    label::text_in(&painter, cell, &text, Type::Mono, t.text2);
+                }
+                Column::Stream => {
+                    label::text_in_right(&painter, cell, &events.stream[i].0.to_string(), Type::Mono, t.text3);
+                }
+                Column::Stack => {
+                    let stack = events.stack[i];
+                    if stack.is_some() {
+                        label::text_in(&painter, cell, cx.data.names.of_stack(stack), Type::Mono, t.text2);
+                    }
+                }
+            }
+        }
+        if response.clicked() || response.double_clicked() || response.secondary_clicked() {
+            self.followed = Some(event);
+            let has_notes = !events.notes_of(event).is_empty();
+            let item = if lifetime.is_some() && !has_notes && !response.double_clicked() {
+                Item::Lifetime(lifetime)
+            } else {
+                Item::Event(event)
+            };
+            if response.secondary_clicked() {
+                self.menu = Some(event);
+            } else {
+                cx.actions.send(Action::SetCursor(event));
+            }
+            cx.actions.send(Action::Select(Some(item)));
+        }
+        let is_hovered = response.hovered();
+        if self.menu == Some(event) {
+            self.context_menu(cx, &response, event);
+        }
+        is_hovered
+    }
+
+    fn context_menu(&mut self, cx: &ViewContext<'_>, response: &egui::Response, event: u32) {
+        let events = &cx.data.device().events;
+        let i = event as usize;
+        let mut filter = None;
+        response.context_menu(|ui| {
+            let mut entry = |text: &str| {
+                let clicked = menu_item(ui, text, None, None, true).clicked();
+                if clicked {
+                    ui.close();
+                }
+                clicked
+            };
+            if entry("Go to this event") {
+                cx.actions.send(Action::GoTo(event));
+            }
+            if entry("Select this event") {
+                cx.actions.send(Action::Select(Some(Item::Event(event))));
+            }
+            if events.action[i] != EventAction::Oom {
+                if entry("Copy address") {
+                    cx.actions.send(Action::Copy(Address(events.address[i]).to_string()));
+                }
+                if entry("Only this address") {
+                    filter = Some(Address(events.address[i]).to_string());
+                }
+            }
+            if entry("Only this action") {
+                filter = Some(events.action[i].name().to_owned());
+            }
+            let stack = events.stack[i];
+            if stack.is_some() && entry("Only stacks that meet here") {
+                filter = Some(format!("stack~\"{}\"", cx.data.names.of_stack(stack)));
+            }
+            if entry("Set marker A here") {
+                cx.actions.send(Action::SetMarker(0, Some(event)));
+            }
+            if entry("Set marker B here") {
+                cx.actions.send(Action::SetMarker(1, Some(event)));
+            }
+        });
+        if let Some(text) = filter {
+            self.filter = text;
+            self.read();
+        }
+    }
+}

@@ -1,17 +1,18 @@
 //! [`Curves`]: reserved, active, allocated and requested bytes over the events, exact at every zoom.
 //!
-//! Nothing is stored for a single event. Extremes and the last value are kept for every 64 events, with a pyramid above;
-//! finer values are recomputed from the events themselves.
+//! Nothing is stored for a single event. Extremes and the last value are kept for every 32 events, with a pyramid above;
+//! finer values are recomputed from the events themselves. Reserved bytes change seldom and are kept by change.
 
 use rayon::prelude::*;
 
 use super::pyramid::{Pyramid, Span};
 use super::runs::RunTimeline;
+use super::steps_curve::Steps;
 use super::{LifetimeId, Lifetimes, NO_EVENT};
 use crate::model::{Action, Cancelled, DeviceRecording, Progress};
 
 /// Events in a base cell.
-const CELL: usize = 64;
+const CELL: usize = 32;
 
 /// What one pixel column shows of a curve: all values after the events it covers.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -56,6 +57,7 @@ impl Quantity {
     }
 }
 
+/// A curve that changes at most events: active, allocated, requested.
 #[derive(Clone, Debug, Default)]
 struct Curve {
     start: u64,
@@ -67,23 +69,40 @@ struct Curve {
     spans: Pyramid,
 }
 
-/// The four curves of one device. About 7 bytes for four events.
+/// The four curves of one device. About three bytes an event.
 #[derive(Clone, Debug, Default)]
 pub struct Curves {
-    curves: [Curve; 4],
+    reserved: Steps,
+    /// Active, allocated, requested.
+    curves: [Curve; 3],
     blocks_exact: bool,
     reserved_exact: bool,
 }
 
-/// What `event` adds to each curve, in bytes.
+/// What `event` adds to active, allocated and requested bytes.
 #[inline]
-fn deltas(dev: &DeviceRecording, lifetimes: &Lifetimes, event: u32) -> [i64; 4] {
+fn deltas(dev: &DeviceRecording, lifetimes: &Lifetimes, event: u32) -> [i64; 3] {
+    if !lifetimes.is_plain() {
+        return careful_deltas(dev, lifetimes, event);
+    }
     let i = event as usize;
-    let mut d = [0i64; 4];
+    let block = || lifetimes.block_size(lifetimes.of_event(event)) as i64;
+    match dev.events.action[i] {
+        Action::Alloc => [block(), block(), dev.events.size[i] as i64],
+        Action::FreeRequested => [0, block().wrapping_neg(), 0],
+        Action::FreeCompleted => [block().wrapping_neg(), 0, (dev.events.size[i] as i64).wrapping_neg()],
+        _ => [0; 3],
+    }
+}
+
+/// As [`deltas`], where frees can be missing, doubled or of another size than their allocation.
+fn careful_deltas(dev: &DeviceRecording, lifetimes: &Lifetimes, event: u32) -> [i64; 3] {
+    let i = event as usize;
+    let mut d = [0i64; 3];
     match dev.events.action[i] {
         Action::Alloc => {
             let block = lifetimes.block_size(lifetimes.of_event(event)) as i64;
-            d = [0, block, block, dev.events.size[i] as i64];
+            d = [block, block, dev.events.size[i] as i64];
             if !lifetimes.lost().is_empty() {
                 subtract_lost(dev, lifetimes, event, &mut d);
             }
@@ -91,48 +110,46 @@ fn deltas(dev: &DeviceRecording, lifetimes: &Lifetimes, event: u32) -> [i64; 4] 
         Action::FreeRequested => {
             let id = lifetimes.of_event(event);
             if id.is_some() && lifetimes.free_requested(id) == event && !lifetimes.pending_at_start(id) {
-                d[2] = (lifetimes.block_size(id) as i64).wrapping_neg();
+                d[1] = (lifetimes.block_size(id) as i64).wrapping_neg();
             }
         }
         Action::FreeCompleted => {
             let id = lifetimes.of_event(event);
             if id.is_some() && lifetimes.gone(id) == event {
                 let block = lifetimes.block_size(id) as i64;
-                d[1] = block.wrapping_neg();
+                d[0] = block.wrapping_neg();
                 if lifetimes.free_requested(id) == event && !lifetimes.pending_at_start(id) {
-                    d[2] = block.wrapping_neg();
+                    d[1] = block.wrapping_neg();
                 }
-                d[3] = (lifetimes.requested(dev, id) as i64).wrapping_neg();
+                d[2] = (lifetimes.requested(dev, id) as i64).wrapping_neg();
             }
         }
-        Action::SegmentAlloc | Action::SegmentMap => d[0] = dev.events.size[i] as i64,
-        Action::SegmentFree | Action::SegmentUnmap => d[0] = (dev.events.size[i] as i64).wrapping_neg(),
-        Action::Snapshot | Action::Oom | Action::Annotate | Action::Unknown => {}
+        _ => {}
     }
     d
 }
 
 #[cold]
-fn subtract_lost(dev: &DeviceRecording, lifetimes: &Lifetimes, event: u32, d: &mut [i64; 4]) {
+fn subtract_lost(dev: &DeviceRecording, lifetimes: &Lifetimes, event: u32, d: &mut [i64; 3]) {
     let lost = lifetimes.lost();
     let from = lost.partition_point(|l| l.0 < event);
     for &(_, id) in lost[from..].iter().take_while(|l| l.0 == event) {
         let id = LifetimeId(id);
         let block = lifetimes.block_size(id) as i64;
-        d[1] = d[1].wrapping_sub(block);
+        d[0] = d[0].wrapping_sub(block);
         if lifetimes.free_requested(id) == event && !lifetimes.pending_at_start(id) {
-            d[2] = d[2].wrapping_sub(block);
+            d[1] = d[1].wrapping_sub(block);
         }
-        d[3] = d[3].wrapping_sub(lifetimes.requested(dev, id) as i64);
+        d[2] = d[2].wrapping_sub(lifetimes.requested(dev, id) as i64);
     }
 }
 
 /// Extremes and last values of one stretch of events, relative to its beginning.
 struct Chunk {
     /// One entry a cell: lowest, highest, last.
-    cells: Vec<[(i64, i64, i64); 4]>,
+    cells: Vec<[(i64, i64, i64); 3]>,
     /// Highest value and where, for each curve.
-    peaks: [(i64, u32); 4],
+    peaks: [(i64, u32); 3],
 }
 
 impl Curves {
@@ -142,9 +159,9 @@ impl Curves {
         runs: &RunTimeline,
         progress: &Progress,
     ) -> Result<Self, Cancelled> {
-        const CHUNK: usize = CELL * 4096;
+        const CHUNK: usize = CELL * 8192;
         let len = dev.events.len();
-        let starts = start_values(dev, lifetimes, runs);
+        let starts = start_values(dev, lifetimes);
         let chunks: Vec<Chunk> = (0..len.div_ceil(CHUNK))
             .into_par_iter()
             .map(|n| {
@@ -152,7 +169,7 @@ impl Curves {
                 Ok(chunk(dev, lifetimes, n * CHUNK, ((n + 1) * CHUNK).min(len)))
             })
             .collect::<Result<_, Cancelled>>()?;
-        let mut curves: [Curve; 4] = Default::default();
+        let mut curves: [Curve; 3] = Default::default();
         for (q, curve) in curves.iter_mut().enumerate() {
             let mut value = starts[q];
             let cells = len.div_ceil(CELL);
@@ -180,21 +197,23 @@ impl Curves {
             };
         }
         let reserved_exact = dev.has_final_state && runs.mismatches == 0;
-        Ok(Curves { curves, blocks_exact: lifetimes.blocks_exact, reserved_exact })
+        Ok(Curves { reserved: Steps::build(dev, runs), curves, blocks_exact: lifetimes.blocks_exact, reserved_exact })
     }
 
-    fn curve(&self, q: Quantity) -> &Curve {
-        &self.curves[q as usize]
+    /// `None` for reserved bytes, which are kept by change.
+    fn curve(&self, q: Quantity) -> Option<&Curve> {
+        (q as usize).checked_sub(1).map(|i| &self.curves[i])
     }
 
-    /// The value after `event`; [`NO_EVENT`] is before the first. Recomputes at most 63 events.
+    /// The value after `event`; [`NO_EVENT`] is before the first. Recomputes at most 31 events.
     #[must_use]
     pub fn at(&self, dev: &DeviceRecording, lifetimes: &Lifetimes, q: Quantity, event: u32) -> u64 {
-        if event == NO_EVENT {
-            return self.curve(q).start;
+        let Some(curve) = self.curve(q) else { return self.reserved.at(event) };
+        if event == NO_EVENT || dev.events.is_empty() {
+            return curve.start;
         }
-        let event = (event as usize).min(dev.events.len().saturating_sub(1));
-        let mut walk = Walk::new(self, dev, lifetimes, q, event - event % CELL);
+        let event = (event as usize).min(dev.events.len() - 1);
+        let mut walk = Walk::new(curve, dev, lifetimes, q, event - event % CELL);
         walk.to(event + 1);
         bytes(walk.value)
     }
@@ -202,19 +221,22 @@ impl Curves {
     /// The highest value and the first event that reached it; [`NO_EVENT`] when that was before the first event.
     #[must_use]
     pub fn peak(&self, q: Quantity) -> (u64, u32) {
-        (self.curve(q).peak, if self.curve(q).last.is_empty() { NO_EVENT } else { self.curve(q).peak_event })
+        match self.curve(q) {
+            None => self.reserved.peak(),
+            Some(curve) => (curve.peak, if curve.last.is_empty() { NO_EVENT } else { curve.peak_event }),
+        }
     }
 
     /// The value after the last event.
     #[must_use]
     pub fn end(&self, q: Quantity) -> u64 {
-        self.curve(q).end
+        self.curve(q).map_or_else(|| self.reserved.at(NO_EVENT - 1), |c| c.end)
     }
 
     /// The value before the first event.
     #[must_use]
     pub fn start(&self, q: Quantity) -> u64 {
-        self.curve(q).start
+        self.curve(q).map_or(self.reserved.start, |c| c.start)
     }
 
     /// True when the curve equals PyTorch's own counter. `Requested` depends on nothing but what was recorded; `Reserved`
@@ -230,13 +252,14 @@ impl Curves {
 
     /// One cell a pixel column. `bounds` has one more entry than there are columns, ascending event indices: column `i`
     /// covers events `bounds[i]..bounds[i + 1]`. An empty column carries the value over. Peaks are never lost. Cost: at most
-    /// 64 events recomputed a column.
+    /// 32 events recomputed a column, none for reserved bytes.
     #[must_use]
     pub fn columns(&self, dev: &DeviceRecording, lifetimes: &Lifetimes, q: Quantity, bounds: &[u32]) -> Vec<Cell> {
         let len = dev.events.len();
         let clamp = |b: u32| (b as usize).min(len);
         let Some(first) = bounds.first().map(|&b| clamp(b)) else { return Vec::new() };
-        let mut walk = Walk::new(self, dev, lifetimes, q, first - first % CELL);
+        let Some(curve) = self.curve(q) else { return self.reserved.columns(bounds.iter().map(|&b| clamp(b) as u32)) };
+        let mut walk = Walk::new(curve, dev, lifetimes, q, first - first % CELL);
         walk.to(first);
         bounds
             .windows(2)
@@ -260,8 +283,9 @@ impl Curves {
         if from >= to {
             return None;
         }
+        let Some(curve) = self.curve(q) else { return Some(self.reserved.peak_in(from as u32, to as u32)) };
         let mut best: Option<(u64, u32)> = None;
-        let mut walk = Walk::new(self, dev, lifetimes, q, from - from % CELL);
+        let mut walk = Walk::new(curve, dev, lifetimes, q, from - from % CELL);
         walk.to(from);
         let mut scan = |walk: &mut Walk<'_>, to: usize| {
             while walk.event < to {
@@ -279,11 +303,11 @@ impl Curves {
             return best;
         }
         scan(&mut walk, first_cell * CELL);
-        if let Some(cell) = self.curve(q).spans.highest(first_cell, last_cell) {
-            let mut inside = Walk::new(self, dev, lifetimes, q, cell * CELL);
+        if let Some(cell) = curve.spans.highest(first_cell, last_cell) {
+            let mut inside = Walk::new(curve, dev, lifetimes, q, cell * CELL);
             scan(&mut inside, (cell + 1) * CELL);
         }
-        let mut tail = Walk::new(self, dev, lifetimes, q, last_cell * CELL);
+        let mut tail = Walk::new(curve, dev, lifetimes, q, last_cell * CELL);
         scan(&mut tail, to);
         best
     }
@@ -302,16 +326,29 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     /// At the beginning of a cell.
-    fn new(curves: &'a Curves, dev: &'a DeviceRecording, lifetimes: &'a Lifetimes, q: Quantity, event: usize) -> Self {
-        let curve = curves.curve(q);
+    fn new(curve: &'a Curve, dev: &'a DeviceRecording, lifetimes: &'a Lifetimes, q: Quantity, event: usize) -> Self {
         let value = match event / CELL {
             0 => curve.start,
             cell => curve.last.get(cell - 1).copied().unwrap_or(curve.end),
         };
-        Walk { curve, dev, lifetimes, q: q as usize, event, value: value as i64 }
+        Walk { curve, dev, lifetimes, q: (q as usize).saturating_sub(1), event, value: value as i64 }
     }
 
     fn step(&mut self, to: usize, span: &mut Span) {
+        // Requested bytes are by far the most asked for, and need two columns only.
+        if self.q == 2 && self.lifetimes.is_plain() {
+            let events = &self.dev.events;
+            for (action, &size) in events.action[self.event.min(to)..to].iter().zip(&events.size[self.event.min(to)..to]) {
+                match action {
+                    Action::Alloc => self.value = self.value.wrapping_add(size as i64),
+                    Action::FreeCompleted => self.value = self.value.wrapping_sub(size as i64),
+                    _ => {}
+                }
+                *span = span.union(Span::of(bytes(self.value)));
+            }
+            self.event = self.event.max(to);
+            return;
+        }
         while self.event < to {
             self.value = self.value.wrapping_add(deltas(self.dev, self.lifetimes, self.event as u32)[self.q]);
             *span = span.union(Span::of(bytes(self.value)));
@@ -336,14 +373,14 @@ impl<'a> Walk<'a> {
 
 fn chunk(dev: &DeviceRecording, lifetimes: &Lifetimes, from: usize, to: usize) -> Chunk {
     let mut cells = Vec::with_capacity((to - from).div_ceil(CELL));
-    let mut value = [0i64; 4];
-    let mut peaks = [(i64::MIN, NO_EVENT); 4];
+    let mut value = [0i64; 3];
+    let mut peaks = [(i64::MIN, NO_EVENT); 3];
     let mut event = from;
     while event < to {
-        let mut cell = [(i64::MAX, i64::MIN, 0); 4];
+        let mut cell = [(i64::MAX, i64::MIN, 0); 3];
         for at in event..(event + CELL).min(to) {
             let d = deltas(dev, lifetimes, at as u32);
-            for q in 0..4 {
+            for q in 0..3 {
                 value[q] = value[q].wrapping_add(d[q]);
                 cell[q].0 = cell[q].0.min(value[q]);
                 cell[q].1 = cell[q].1.max(value[q]);
@@ -352,7 +389,7 @@ fn chunk(dev: &DeviceRecording, lifetimes: &Lifetimes, from: usize, to: usize) -
                 }
             }
         }
-        for q in 0..4 {
+        for q in 0..3 {
             cell[q].2 = value[q];
         }
         cells.push(cell);
@@ -361,27 +398,19 @@ fn chunk(dev: &DeviceRecording, lifetimes: &Lifetimes, from: usize, to: usize) -
     Chunk { cells, peaks }
 }
 
-/// The four values before the first event.
-fn start_values(dev: &DeviceRecording, lifetimes: &Lifetimes, runs: &RunTimeline) -> [i64; 4] {
-    let mut start = [0i64; 4];
+/// Active, allocated and requested bytes before the first event.
+fn start_values(dev: &DeviceRecording, lifetimes: &Lifetimes) -> [i64; 3] {
+    let mut start = [0i64; 3];
     for id in (0..lifetimes.initial_count() as u32).map(LifetimeId) {
         let block = lifetimes.block_size(id) as i64;
-        start[1] = start[1].wrapping_add(block);
-        start[2] = start[2].wrapping_add(if lifetimes.pending_at_start(id) { 0 } else { block });
-        start[3] = start[3].wrapping_add(lifetimes.requested(dev, id) as i64);
+        start[0] = start[0].wrapping_add(block);
+        start[1] = start[1].wrapping_add(if lifetimes.pending_at_start(id) { 0 } else { block });
+        start[2] = start[2].wrapping_add(lifetimes.requested(dev, id) as i64);
     }
-    // What is reserved at the end, less what the trace added: right even where single segments could not be followed.
-    let end = if dev.has_final_state { dev.final_reserved() as i64 } else { 0 };
-    start[0] = if dev.has_final_state {
-        let net = runs.changes.iter().fold(0i64, |sum, c| sum.wrapping_add(deltas(dev, lifetimes, c.event)[0]));
-        end.wrapping_sub(net).max(0)
-    } else {
-        runs.initial.iter().fold(0i64, |sum, r| sum.wrapping_add(r.size as i64))
-    };
     start
 }
 
 /// A running sum that inconsistent input drove below zero shows as zero. Sums wrap rather than stop at sizes no device has.
-fn bytes(value: i64) -> u64 {
+pub(super) fn bytes(value: i64) -> u64 {
     value.max(0) as u64
 }

@@ -327,6 +327,7 @@ struct Held {
     address: u64,
     size: u64,
     id: u32,
+    gone: u32,
 }
 
 /// The live set by address and the segments, at an instant that only moves forward.
@@ -348,7 +349,7 @@ impl<'a> Sweep<'a> {
 
     fn block(&self, lifetimes: &Lifetimes, id: u32) -> Held {
         let row = LifetimeId(id);
-        Held { address: lifetimes.address(self.dev, row), size: lifetimes.block_size(row), id }
+        Held { address: lifetimes.address(self.dev, row), size: lifetimes.block_size(row), id, gone: lifetimes.gone(row) }
     }
 
     fn seek(&mut self, event: u32) {
@@ -359,7 +360,7 @@ impl<'a> Sweep<'a> {
                 if at == event {
                     return;
                 }
-                self.held.retain(|h| lifetimes.gone(LifetimeId(h.id)) > event);
+                self.held.retain(|h| h.gone > event);
                 let new = (self.born..born).filter(|&id| lifetimes.gone(LifetimeId(id)) > event);
                 let mut fresh = std::mem::take(&mut self.fresh);
                 fresh.extend(new.map(|id| self.block(lifetimes, id)));

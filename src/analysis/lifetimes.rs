@@ -124,6 +124,9 @@ pub struct Lifetimes {
     pools: Vec<PoolId>,
     /// Row ids grouped by a hash of their address; built when first asked for.
     by_address: OnceLock<(Vec<u32>, Vec<u32>)>,
+    /// True when every free is a request and then a completion of what was allocated: an event's own columns then tell what
+    /// it adds to a curve.
+    is_plain: bool,
     /// True when every block size is certain: the settings are known, the trace and the end state agree everywhere, and no
     /// block from before the trace was freed with slack that nothing shows.
     pub blocks_exact: bool,
@@ -171,6 +174,7 @@ impl Lifetimes {
             lost: Vec::new(),
             pools: Vec::new(),
             by_address: OnceLock::new(),
+            is_plain: false,
             blocks_exact: false,
             unmatched_frees: 0,
             mismatches: 0,
@@ -185,11 +189,19 @@ impl Lifetimes {
             rows.free_requested.push(NO_EVENT);
             rows.gone.push(NO_EVENT);
             rows.blocks.push(size);
-            before.push(Before { address: block.address, size, is_known, lifetime: id as u32, is_pending: block.pending });
+            before.push(Before {
+                address: block.address,
+                size,
+                is_known,
+                requested: block.requested,
+                lifetime: id as u32,
+                is_pending: block.pending,
+            });
         }
         before.sort_by_key(|b| b.address);
         placement.add_before(&before);
 
+        let mut is_plain = !rows.initial.iter().any(|b| b.pending);
         let mut change = 0;
         for (i, &action) in events.action.iter().enumerate() {
             if i & 0xffff == 0 {
@@ -218,16 +230,17 @@ impl Lifetimes {
                     of_event = placement.free_requested(events.address[i]);
                     match rows.free_requested.get_mut(of_event as usize) {
                         Some(requested) if *requested == NO_EVENT => *requested = event,
-                        Some(_) => {}
+                        Some(_) => is_plain = false,
                         None => rows.unmatched_frees += 1,
                     }
                 }
                 Action::FreeCompleted => {
-                    of_event = placement.free_completed(events.address[i]);
+                    of_event = placement.free_completed(events.address[i], events.size[i]);
                     if of_event == NO_EVENT {
                         rows.unmatched_frees += 1;
                     } else {
                         rows.end(of_event, event);
+                        is_plain &= rows.free_requested[of_event as usize] != event;
                     }
                 }
                 Action::Annotate => of_event = placement.lifetime_at(events.address[i]),
@@ -252,6 +265,7 @@ impl Lifetimes {
         }
         rows.mismatches = placement.mismatches + timeline.mismatches;
         rows.guessed_blocks = placement.unresolved;
+        rows.is_plain = is_plain && placement.uneven == 0 && rows.unmatched_frees == 0 && rows.lost.is_empty();
         if dev.has_final_state {
             rows.compare_with_end(dev, &placement);
         }
@@ -318,6 +332,10 @@ impl Lifetimes {
     #[must_use]
     pub fn lost_frees(&self) -> u64 {
         self.lost.len() as u64
+    }
+
+    pub(crate) fn is_plain(&self) -> bool {
+        self.is_plain
     }
 
     /// Lost frees, by event: the `alloc`, and the lifetime it ended.

@@ -23,6 +23,7 @@ mod runs;
 pub mod state;
 pub mod stats_check;
 pub mod steps;
+mod steps_curve;
 pub mod strata;
 pub mod tables;
 #[cfg(test)]

@@ -36,6 +36,8 @@ struct Node {
     prev: u32,
     next: u32,
     lifetime: u32,
+    /// What the program asked for, while held.
+    requested: u64,
     pool: PoolId,
     class: SizeClass,
     what: Use,
@@ -73,6 +75,7 @@ pub(crate) struct Before {
     pub(crate) size: u64,
     /// True when `size` is certain.
     pub(crate) is_known: bool,
+    pub(crate) requested: u64,
     pub(crate) lifetime: u32,
     pub(crate) is_pending: bool,
 }
@@ -94,6 +97,8 @@ pub(crate) struct Placement<'a> {
     pub(crate) corrected: Vec<(u32, u64)>,
     /// Blocks from before the trace that were freed while their size was still a guess.
     pub(crate) unresolved: u64,
+    /// Completed frees whose size is not what was allocated.
+    pub(crate) uneven: u64,
 }
 
 impl<'a> Placement<'a> {
@@ -111,6 +116,7 @@ impl<'a> Placement<'a> {
             mismatches: 0,
             corrected: Vec::new(),
             unresolved: 0,
+            uneven: 0,
         }
     }
 
@@ -138,6 +144,7 @@ impl<'a> Placement<'a> {
             prev: NONE,
             next: NONE,
             lifetime: NONE,
+            requested: 0,
             pool,
             class,
             what: Use::Free,
@@ -210,6 +217,7 @@ impl<'a> Placement<'a> {
             prev: NONE,
             next: NONE,
             lifetime: NONE,
+            requested: 0,
             pool: PoolId::UNKNOWN,
             class: SizeClass::Large,
             what: Use::Tail,
@@ -323,7 +331,7 @@ impl<'a> Placement<'a> {
         for (i, block) in blocks.iter().enumerate() {
             let Some(at) = self.find(block.address).filter(|&at| self.nodes[at as usize].what == Use::Free) else {
                 self.mismatches += u64::from(!self.runs.is_empty());
-                self.detached(block.address, block.size, block.lifetime, block.is_pending);
+                self.detached(block.address, block.size, block.requested, block.lifetime, block.is_pending);
                 continue;
             };
             let at = self.split_front(at, block.address);
@@ -338,7 +346,7 @@ impl<'a> Placement<'a> {
             let limit = self.slack_limit(node.class, least);
             let soft = !block.is_known && gap > 0 && limit > 0;
             let size = if soft && gap <= limit { room } else { least };
-            self.take(at, size, block.lifetime);
+            self.take(at, size, block.requested, block.lifetime);
             let n = &mut self.nodes[at as usize];
             n.soft = soft;
             n.what = if block.is_pending { Use::Pending } else { Use::Live };
@@ -374,7 +382,7 @@ impl<'a> Placement<'a> {
     }
 
     /// Makes a free node a block of `size` bytes; the rest stays free.
-    fn take(&mut self, at: u32, size: u64, lifetime: u32) {
+    fn take(&mut self, at: u32, size: u64, requested: u64, lifetime: u32) {
         let node = self.nodes[at as usize];
         if size < node.size {
             let rest = self.node(Node { address: node.address + size, size: node.size - size, ..node });
@@ -385,18 +393,20 @@ impl<'a> Placement<'a> {
         let n = &mut self.nodes[at as usize];
         n.size = size;
         n.what = Use::Live;
+        n.requested = requested;
         n.lifetime = lifetime;
         n.soft = false;
         self.last = at;
     }
 
-    fn detached(&mut self, address: u64, size: u64, lifetime: u32, is_pending: bool) {
+    fn detached(&mut self, address: u64, size: u64, requested: u64, lifetime: u32, is_pending: bool) {
         let node = Node {
             address,
             size,
             prev: NONE,
             next: NONE,
             lifetime,
+            requested,
             pool: PoolId::UNKNOWN,
             class: SizeClass::Large,
             what: if is_pending { Use::Pending } else { Use::Live },
@@ -426,7 +436,7 @@ impl<'a> Placement<'a> {
             None => match self.open(address) {
                 Some(at) => at,
                 None => {
-                    self.detached(address, rounded, lifetime, false);
+                    self.detached(address, rounded, requested, lifetime, false);
                     return Placed { block: rounded, pool: PoolId::UNKNOWN, lost };
                 }
             },
@@ -441,7 +451,7 @@ impl<'a> Placement<'a> {
         } else {
             size
         };
-        self.take(at, block, lifetime);
+        self.take(at, block, requested, lifetime);
         Placed { block, pool, lost }
     }
 
@@ -535,9 +545,10 @@ impl<'a> Placement<'a> {
     }
 
     /// The block at `address` became reusable; its lifetime, or `u32::MAX`.
-    pub(crate) fn free_completed(&mut self, address: u64) -> u32 {
+    pub(crate) fn free_completed(&mut self, address: u64, size: u64) -> u32 {
         let Some(at) = self.block_at(address) else { return NONE };
-        let lifetime = self.nodes[at as usize].lifetime;
+        let Node { lifetime, requested, .. } = self.nodes[at as usize];
+        self.uneven += u64::from(requested != size);
         self.release(at);
         lifetime
     }

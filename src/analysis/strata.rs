@@ -95,11 +95,33 @@ pub fn strata(
     Ok(whole)
 }
 
+/// A live allocation as the sweep carries it: what each column asks of it lies side by side.
+#[derive(Clone, Copy)]
+struct Held {
+    id: u32,
+    /// The event that takes it off the stack.
+    until: u32,
+    size: u64,
+}
+
 fn stripe(dev: &DeviceRecording, tables: &DeviceTables, columns: &[(u32, u32)], bytes_per_px: u64, by: Quantity) -> Strata {
     let DeviceTables { lifetimes, states, curves } = tables;
     let last_event = (dev.events.len() as u32).checked_sub(1);
     let mut strata = Strata::default();
-    let mut live: Vec<u32> = Vec::new();
+    let hold = |id: u32| {
+        let row = LifetimeId(id);
+        let gone = lifetimes.gone(row);
+        match by {
+            Quantity::Requested | Quantity::Reserved => Held { id, until: gone, size: lifetimes.requested(dev, row) },
+            Quantity::Active => Held { id, until: gone, size: lifetimes.block_size(row) },
+            Quantity::Allocated => {
+                // A free requested before the trace is off the stack from the start.
+                let until = if lifetimes.pending_at_start(row) { 0 } else { lifetimes.free_requested(row).min(gone) };
+                Held { id, until, size: lifetimes.block_size(row) }
+            }
+        }
+    };
+    let mut held: Vec<Held> = Vec::new();
     let mut born = 0;
     let mut at = None;
     for &(from, to) in columns {
@@ -112,18 +134,26 @@ fn stripe(dev: &DeviceRecording, tables: &DeviceTables, columns: &[(u32, u32)], 
             // Forward from the column before: drop what went, add what came.
             Some(previous) if previous != NO_EVENT && event != NO_EVENT && previous <= event => {
                 let now = lifetimes.born_by(event);
-                live.retain(|&id| lifetimes.gone(LifetimeId(id)) > event);
-                live.extend((born..now).filter(|&id| lifetimes.gone(LifetimeId(id)) > event));
+                held.retain(|h| h.until > event);
+                held.extend(
+                    (born..now).filter(|&id| lifetimes.gone(LifetimeId(id)) > event).map(hold).filter(|h| h.until > event),
+                );
                 born = now;
             }
             _ => {
-                live = states.live_ids(lifetimes, event);
+                held.clear();
+                held.extend(states.live_ids(lifetimes, event).into_iter().map(hold));
+                held.retain(|h| match (event, by) {
+                    (NO_EVENT, Quantity::Allocated) => !lifetimes.pending_at_start(LifetimeId(h.id)),
+                    (NO_EVENT, _) => true,
+                    _ => h.until > event,
+                });
                 born = lifetimes.born_by(event);
             }
         }
         at = Some(event);
         let first = strata.runs.len() as u32;
-        let total = stack(dev, tables, &live, event, bytes_per_px, by, &mut strata.runs);
+        let total = stack(&held, bytes_per_px, &mut strata.runs);
         let reserved = curves.at(dev, lifetimes, Quantity::Reserved, event);
         strata.columns.push(StrataColumn { event, reserved, total, runs: first..strata.runs.len() as u32 });
     }
@@ -131,16 +161,7 @@ fn stripe(dev: &DeviceRecording, tables: &DeviceTables, columns: &[(u32, u32)], 
 }
 
 /// Appends the runs of one column; the height of the stack.
-fn stack(
-    dev: &DeviceRecording,
-    tables: &DeviceTables,
-    live: &[u32],
-    event: u32,
-    bytes_per_px: u64,
-    by: Quantity,
-    runs: &mut Vec<StrataRun>,
-) -> u64 {
-    let lifetimes = &tables.lifetimes;
+fn stack(held: &[Held], bytes_per_px: u64, runs: &mut Vec<StrataRun>) -> u64 {
     let mut height = 0u64;
     let mut thin = StrataRun { bottom: 0, top: 0, lifetime: LifetimeId::NONE, folded: 0 };
     let close = |thin: &mut StrataRun, runs: &mut Vec<StrataRun>| {
@@ -151,21 +172,15 @@ fn stack(
         }
         thin.folded = 0;
     };
-    for &id in live {
-        let id = LifetimeId(id);
-        let size = match by {
-            Quantity::Requested | Quantity::Reserved => lifetimes.requested(dev, id),
-            Quantity::Active => lifetimes.block_size(id),
-            Quantity::Allocated if lifetimes.is_requested_free_at(id, event) => continue,
-            Quantity::Allocated => lifetimes.block_size(id),
-        };
+    for &Held { id, size, .. } in held {
+        let lifetime = LifetimeId(id);
         let (bottom, top) = (height, height.saturating_add(size));
         height = top;
         if size >= bytes_per_px {
             close(&mut thin, runs);
-            runs.push(StrataRun { bottom, top, lifetime: id, folded: 0 });
+            runs.push(StrataRun { bottom, top, lifetime, folded: 0 });
         } else if thin.folded == 0 {
-            thin = StrataRun { bottom, top, lifetime: id, folded: 1 };
+            thin = StrataRun { bottom, top, lifetime, folded: 1 };
         } else {
             thin.top = top;
             thin.folded += 1;

@@ -138,11 +138,11 @@ proptest! {
     }
 
     #[test]
-    fn strata_reach_the_peak_of_every_column(ops in toy::ops(300), columns in 1u32..20, px in 0u64..4_000_000) {
+    fn strata_reach_the_peak_of_every_column(ops in toy::ops(300), columns in 1u32..20, px in 0u64..4_000_000, cut in 0.0f64..0.9) {
         let toy = Toy::run(AllocConf::default(), &ops);
-        let (dev, _) = toy.recording(0);
+        let (dev, _) = toy.recording((toy.states.len() as f64 * cut) as usize);
         let t = tables(&dev);
-        let len = toy.states.len() as u32;
+        let len = dev.events.len() as u32;
         let bounds: Vec<u32> = (0..=columns).map(|c| c * len / columns).collect();
         for by in [Quantity::Requested, Quantity::Active, Quantity::Allocated] {
             let s = strata(&dev, &t, &bounds, px, by, &Progress::new()).expect("not cancelled");

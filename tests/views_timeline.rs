@@ -116,6 +116,7 @@ fn alone(data: &Arc<DeviceData>, theme: Theme, size: [f32; 2], change: fn(&mut L
             link: &link,
             state: Some(&state),
             colours: &colours,
+            findings: None,
             tokens,
             actions: &actions,
             jobs: &jobs,

@@ -47,6 +47,8 @@ const ROW: f32 = 20.0;
 /// Height of the filter's strip, and of the header of the columns.
 const STRIP: f32 = 32.0;
 const HEADER: f32 = 24.0;
+/// Seconds without typing before what is wrong with a filter is said.
+const PAUSE: f64 = 0.7;
 
 #[derive(Default)]
 struct Events {
@@ -54,6 +56,8 @@ struct Events {
     /// The filter in force, or what is wrong with it.
     query: Query,
     wrong: Option<String>,
+    /// When the filter was last typed in: what is wrong is said only when the typing rests.
+    typed_at: f64,
     left: Derived<Query, Vec<u32>>,
     scroll: Scroll,
     /// The cursor the rows were last scrolled to; `None` before the first frame.
@@ -141,9 +145,13 @@ impl Events {
             self.filter.clear();
         }
         if response.changed() || cleared {
+            self.typed_at = ui.input(|i| i.time);
             self.read();
         }
-        if let Some(sentence) = &self.wrong {
+        let rest = ui.input(|i| i.time) - self.typed_at;
+        if self.wrong.is_some() && rest < PAUSE {
+            ui.request_repaint_after(std::time::Duration::from_secs_f64(PAUSE - rest));
+        } else if let Some(sentence) = &self.wrong {
             ui.horizontal(|ui| {
                 ui.add_space(12.0);
                 ui.add(egui::Label::new(Type::Body.text(sentence).color(cx.tokens.text2)).wrap());

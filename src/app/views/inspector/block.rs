@@ -68,11 +68,11 @@ fn place(data: &DeviceData, state: &State, l: &Lifetime, at: Option<usize>) -> V
     facts.push(Fact::new("pool", pool_text(data, l.pool, l.class, l.stream)));
     let earlier = data.tables.lifetimes.generation(data.device(), l.id);
     let tenant = if earlier == 0 {
-        "its first tenant".to_owned()
+        "first at this address".to_owned()
     } else {
-        format!("after {}", counted(u64::from(earlier), "earlier tenant", "earlier tenants"))
+        format!("{} at this address", ordinal(u64::from(earlier) + 1))
     };
-    facts.push(Fact::new("address", tenant));
+    facts.push(Fact::new("generation", tenant));
     facts
 }
 
@@ -91,7 +91,8 @@ fn life(data: &DeviceData, state: &State, l: &Lifetime, is_held: bool) -> Vec<Fa
     }
     let at_oom = request_at(data, state).is_some();
     if l.free_requested == NO_EVENT && l.gone == NO_EVENT {
-        facts.push(Fact::new("freed", "not before the recording ends"));
+        let end = if at_oom { "not before the OOM" } else { "not before the recording ends" };
+        facts.push(Fact::new("freed", end));
     } else {
         let event = if l.free_requested == NO_EVENT { l.gone } else { l.free_requested };
         let text = moment(data, event);
@@ -120,6 +121,18 @@ fn life(data: &DeviceData, state: &State, l: &Lifetime, is_held: bool) -> Vec<Fa
         facts.push(Fact::missing("times", NO_TIMES));
     }
     facts
+}
+
+/// `2nd`, `3rd`, `11th`.
+fn ordinal(n: u64) -> String {
+    let end = match (n % 100, n % 10) {
+        (11..=13, _) => "th",
+        (_, 1) => "st",
+        (_, 2) => "nd",
+        (_, 3) => "rd",
+        _ => "th",
+    };
+    format!("{}{end}", count(n))
 }
 
 /// What lies beside a live block of the state.

@@ -143,7 +143,8 @@ pub struct Card {
 }
 
 /// The line that records call stacks.
-pub const RECORD_STACKS: &str = "torch.cuda.memory._record_memory_history(context=\"all\", stacks=\"all\")";
+pub const RECORD_STACKS: &str =
+    "from torch.cuda import memory\nmemory._record_memory_history(\n    context=\"all\", stacks=\"all\")";
 /// The line that records a trace.
 pub const RECORD_TRACE: &str = "torch.cuda.memory._record_memory_history(max_entries=1_000_000)";
 /// Why there are no times.

@@ -326,7 +326,7 @@ fn instant(data: &DeviceData, state: &State) -> Card {
     Card {
         kind: if request.is_some() { "At the out-of-memory event" } else { "At the cursor" }.to_owned(),
         title: Bytes(totals.allocated).to_string(),
-        claim: format!("of {} reserved is in use", Bytes(totals.reserved)),
+        claim: format!("in use of {}", Bytes(totals.reserved)),
         facts,
         lists: [next_blockers(data, state, None), largest_live(state)].into_iter().flatten().collect(),
         next:

@@ -59,6 +59,11 @@ pub const GROUP_HEIGHT: f32 = 20.0;
 /// Least and greatest height of a row when it is automatic.
 pub const ROW_HEIGHTS: (f32, f32) = (3.0, 18.0);
 
+/// Up to this many rows may be higher.
+const FEW_ROWS: usize = 8;
+/// How high they may be.
+const FEW_ROWS_HEIGHT: f32 = 36.0;
+
 /// Segments of one pool and stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
@@ -143,6 +148,8 @@ pub struct Plan {
     pub longest: u64,
     /// Units that share a row with others.
     pub folded: u32,
+    /// Long units go on over several rows.
+    pub is_wrapped: bool,
 }
 
 /// How rows are made.
@@ -176,7 +183,10 @@ impl Plan {
             (u.group, key, u.address)
         });
         match choice.span {
-            Span::Wrapped => plan.wrap(state),
+            Span::Wrapped => {
+                plan.wrap(state);
+                plan.is_wrapped = true;
+            }
             _ => plan.stack(choice.fold),
         }
         plan.longest = plan.rows.iter().map(|r| r.to - r.from).max().unwrap_or(0);
@@ -400,12 +410,13 @@ fn wrap_bytes(units: &[Unit]) -> u64 {
     bytes
 }
 
-/// What a recording is best shown with: wrapped rows where there are few segments and a long one.
+/// What a recording is best shown with: wrapped rows where a few expandable segments hold everything.
 #[must_use]
 pub fn natural_span(device: &DeviceRecording, state: &State) -> Span {
     let plan = Plan::new(device, state, Choice { order: Order::Address, span: Span::TrueSize, fold: false });
     let n = plan.units.len();
-    if (1..=10).contains(&n) && plan.longest >= 64 * MEBIBYTE { Span::Wrapped } else { Span::TrueSize }
+    let is_expandable = state.segments.iter().any(|s| s.is_expandable);
+    if (1..=10).contains(&n) && is_expandable && plan.longest >= 64 * MEBIBYTE { Span::Wrapped } else { Span::TrueSize }
 }
 
 fn group_name(device: &DeviceRecording, pool: PoolId, class: SizeClass, stream: StreamId) -> String {
@@ -455,12 +466,13 @@ impl Places {
         places
     }
 
-    /// The height of a row that fills `room`: between 3 and 18 points, gap included.
+    /// The height of a row that fills `room`, gap included: between 3 and 18 points, or more where there are few rows.
     #[must_use]
     pub fn automatic_pitch(plan: &Plan, room: f32) -> f32 {
         let headers = if plan.names_groups() { plan.groups.len() as f32 * GROUP_HEIGHT } else { 0.0 };
         let each = (room - headers) / plan.rows.len().max(1) as f32;
-        each.clamp(ROW_HEIGHTS.0, ROW_HEIGHTS.1).floor()
+        let most = if plan.rows.len() <= FEW_ROWS { FEW_ROWS_HEIGHT } else { ROW_HEIGHTS.1 };
+        each.clamp(ROW_HEIGHTS.0, most).floor()
     }
 
     /// The rows between two heights.

@@ -194,7 +194,7 @@ impl SegmentMap {
         let scale = Span::ALL.iter().position(|s| *s == span).unwrap_or(0);
         let button = selector_button(ui, "order", Order::NAMES[order]);
         egui::Popup::menu(&button).gap(4.0).close_behavior(egui::PopupCloseBehavior::CloseOnClickOutside).show(|ui| {
-            ui.set_min_width(150.0);
+            ui.set_width(150.0);
             if let Some(i) = choose(ui, "Order of rows", &Order::NAMES, order) {
                 self.order = Order::ALL[i];
             }

@@ -92,8 +92,7 @@ pub fn rows(
                     }
                 }
                 Kind::Hole => {
-                    batch.rect(rect, tokens.s0);
-                    batch.hatch(rect, tokens.hatch);
+                    batch.hole(rect, tokens.s0, tokens.hatch, tokens.line2);
                 }
                 Kind::Unmapped => batch.hline(rect.x_range(), rect.center().y, 1.0, tokens.line2),
             }
@@ -137,7 +136,7 @@ pub fn around(
     }
     .max(1.0);
     let bar_end = |bytes: u64| areas.bars.left() + (bytes as f64 / full) as f32 * areas.bars.width();
-    let every = ((64.0 / places.pitch).ceil() as usize).max(1);
+    let every = if places.pitch >= 15.0 { 1 } else { (64.0 / places.pitch).ceil() as usize };
     let mut last_label = f32::NEG_INFINITY;
     for row in visible.clone() {
         let strip = areas.row(places, row, scroll);
@@ -145,7 +144,8 @@ pub fn around(
         if areas.gutter.width() >= GUTTER {
             let first_of_group = row == 0 || plan.rows[row - 1].group != shown.group;
             let number = row - plan.rows.partition_point(|r| r.group < shown.group);
-            let is_due = if places.pitch >= 15.0 { true } else { number.is_multiple_of(every) };
+            // A wrapped segment is numbered where it begins.
+            let is_due = if plan.is_wrapped { shown.from == 0 } else { number.is_multiple_of(every) };
             if (is_due || first_of_group) && strip.center().y - last_label >= 12.0 {
                 last_label = strip.center().y;
                 let at = pos2(areas.gutter.right() - 8.0, strip.center().y);
@@ -176,7 +176,8 @@ pub fn around(
     }
     batch.paint(painter);
     if areas.bars.is_positive() {
-        let strip = Rect::from_min_max(pos2(areas.bars.left(), areas.axis.top()), pos2(areas.bars.right(), areas.axis.bottom()));
+        let strip =
+            Rect::from_min_max(pos2(areas.bars.left(), areas.axis.top()), pos2(areas.bars.right(), areas.axis.bottom() - 6.0));
         match request {
             Some(size) => {
                 let figure = label::text_in_right(painter, strip, &Bytes(size).mebibytes(), Type::Mono, tokens.red);

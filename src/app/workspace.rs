@@ -15,11 +15,13 @@ pub enum Workspace {
     Overview,
     /// Why a request failed.
     Autopsy,
+    /// Which code holds the bytes.
+    Flame,
 }
 
 impl Workspace {
     /// Every workspace, in the order of the tab bar.
-    pub const ALL: &'static [Workspace] = &[Workspace::Overview, Workspace::Autopsy];
+    pub const ALL: &'static [Workspace] = &[Workspace::Overview, Workspace::Autopsy, Workspace::Flame];
 
     /// Its name.
     #[must_use]
@@ -27,6 +29,7 @@ impl Workspace {
         match self {
             Workspace::Overview => "Overview",
             Workspace::Autopsy => "OOM autopsy",
+            Workspace::Flame => "Flame",
         }
     }
 
@@ -36,6 +39,7 @@ impl Workspace {
         match self {
             Workspace::Overview => "overview",
             Workspace::Autopsy => "autopsy",
+            Workspace::Flame => "flame-graph",
         }
     }
 
@@ -67,6 +71,9 @@ impl Workspace {
                 (0.20, Pane(V::Inspector)),
             ]),
             Workspace::Autopsy => Row(vec![(1.0, Pane(V::Autopsy))]),
+            Workspace::Flame => {
+                Row(vec![(0.8, Column(vec![(0.4, Pane(V::Timeline)), (0.6, Pane(V::Flame))])), (0.2, Pane(V::Inspector))])
+            }
         }
     }
 }

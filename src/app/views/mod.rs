@@ -18,6 +18,7 @@ pub mod autopsy;
 pub mod contents;
 pub mod events;
 pub mod findings;
+pub mod flame;
 pub mod inspector;
 pub mod segment_map;
 pub mod timeline;
@@ -26,6 +27,8 @@ pub mod welcome;
 /// Which view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ViewKind {
+    /// Bytes by call stack.
+    Flame,
     /// What is wrong, ranked.
     Findings,
     /// Why a request failed.
@@ -59,8 +62,16 @@ pub struct ViewInfo {
 }
 
 /// Every view there is, in menu order.
-pub const REGISTRY: &[ViewInfo] =
-    &[findings::INFO, timeline::INFO, segment_map::INFO, inspector::INFO, events::INFO, contents::INFO, autopsy::INFO];
+pub const REGISTRY: &[ViewInfo] = &[
+    findings::INFO,
+    timeline::INFO,
+    segment_map::INFO,
+    inspector::INFO,
+    events::INFO,
+    contents::INFO,
+    autopsy::INFO,
+    flame::INFO,
+];
 
 impl ViewKind {
     /// Every view, in menu order.

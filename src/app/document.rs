@@ -60,6 +60,10 @@ impl DeviceView {
     #[must_use]
     pub fn new(data: Arc<DeviceData>) -> Self {
         let mut link = Link::new(data.device());
+        if data.ooms.is_empty() && !data.device().events.is_empty() {
+            // The end of a run is mostly empty; the peak is what a newcomer asks about.
+            link.cursor = data.tables.curves.peak(crate::analysis::Quantity::Active).1;
+        }
         // One name for everything says nothing; sizes do.
         if data.names.len() <= 1 {
             link.colour_by = ColourBy::SizeClass;

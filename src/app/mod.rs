@@ -70,6 +70,8 @@ pub struct App {
     jobs: Jobs,
     /// Draw only this view: the screenshot of one view.
     only: Option<ViewKind>,
+    /// The title bar's text, sent to the desktop only when it changes.
+    shown_title: String,
 }
 
 impl App {
@@ -100,6 +102,7 @@ impl App {
             inbox,
             jobs,
             only: None,
+            shown_title: String::new(),
         }
     }
 
@@ -178,8 +181,26 @@ impl App {
         }
     }
 
+    /// What the window's title bar says: the recording in front and the instant it is at.
+    fn title(&self) -> String {
+        match self.active_document() {
+            None => "vramscope".to_owned(),
+            Some(d) => match d.view() {
+                Some(v) if !v.data.device().events.is_empty() => {
+                    format!("{}, event {} - vramscope", d.title, crate::units::count(u64::from(v.link.cursor)))
+                }
+                _ => format!("{} - vramscope", d.title),
+            },
+        }
+    }
+
     /// Draws the window.
     pub fn draw(&mut self, ui: &mut Ui) {
+        let title = self.title();
+        if title != self.shown_title {
+            ui.ctx().send_viewport_cmd(egui::ViewportCommand::Title(title.clone()));
+            self.shown_title = title;
+        }
         shell::draw(self, ui);
     }
 

@@ -135,7 +135,7 @@ fn variable_sizes(p: &Patient<'_>) -> Vec<Finding> {
         }
     }
     // Fixed shapes repeat after the first steps; lengths that vary keep bringing new sizes.
-    if sizes.len() < 20 || new_late < 10 || late < 3 {
+    if sizes.len() < 60 || new_late < 10 || late < 3 {
         return Vec::new();
     }
     vec![Finding {

@@ -26,6 +26,7 @@ fn answers_match_runs_that_were_really_made() {
     let (mut verdicts, mut passed, mut exact, mut near, mut held, mut all, mut certain, mut certain_wrong) =
         (0, 0, 0, 0, 0, 0, 0, 0);
     let (mut failed, mut same_request) = (0, 0);
+    let (mut limits, mut limits_right) = (0, 0);
     let mut lines = Vec::new();
     for workload in workloads {
         let recording = formats::open(&corpus.join(format!("whatif/{workload}.default.pickle")), &progress).unwrap();
@@ -38,6 +39,14 @@ fn answers_match_runs_that_were_really_made() {
             let label = format!("{workload} {} {}", r["conf_label"], r["limit_label"]);
             all += 1;
             let oom = r["oom"].as_bool().unwrap();
+            if let Some(limit) = question.limit {
+                let least = whatif.smallest_limit(&question.conf, &progress).unwrap().unwrap();
+                limits += 1;
+                limits_right += usize::from((limit >= least) != oom);
+                if (limit >= least) == oom {
+                    lines.push(format!("{label}: smallest limit {least}, with {limit} it is {oom}"));
+                }
+            }
             let peak = r["peak_reserved"].as_u64().unwrap();
             verdicts += usize::from(oom == got.oom);
             if oom != got.oom {
@@ -111,6 +120,8 @@ fn answers_match_runs_that_were_really_made() {
     println!(
         "{all} rows: verdict right in {verdicts}; {passed} without OOM: exact {exact}, within 3 % {near}; {failed} with OOM: same request {same_request}; span holds {held}; certain {certain}, of those wrong {certain_wrong}"
     );
+    println!("smallest limit on the right side of {limits_right} of {limits} limits");
+    assert!(limits_right * 100 >= limits * 97);
     assert_eq!(verdicts, all);
     assert_eq!(same_request, failed);
     assert!(exact * 10 >= passed * 9);

@@ -36,8 +36,8 @@ pub enum Assumption {
         /// The first such event.
         event: u32,
     },
-    /// Requests served where the recording has them, because a captured graph restored its pool there.
-    Restored {
+    /// Requests of captured graphs: what a graph restores in place is asked for again, like any other request of its pool.
+    PrivatePools {
         /// How many.
         count: u64,
     },
@@ -85,10 +85,10 @@ impl fmt::Display for Assumption {
                     count(u64::from(*event))
                 )
             }
-            Assumption::Restored { count: n } => {
+            Assumption::PrivatePools { count: n } => {
                 write!(
                     f,
-                    "{} are placed where the recording has them, because a graph restored its pool",
+                    "{} of private pools run again like any other; a captured graph would restore its blocks in place",
                     counted(*n, "request", "requests")
                 )
             }

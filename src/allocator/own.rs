@@ -34,6 +34,16 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
     // With these settings releases come before the limit is reached, so when they came tells the limit.
     let releases_early = replay.conf.garbage_collection_threshold > 0.0 || replay.conf.max_split_size.is_some();
     let mut limit_span = span;
+    if !outcome.agrees() && !requests.captures.is_empty() {
+        // Captures that were only inferred: without them if that is better.
+        let inferred = std::mem::take(&mut requests.captures);
+        let without = agreement(&replay, requests, progress)?;
+        if without.agrees() {
+            outcome = without;
+        } else {
+            requests.captures = inferred;
+        }
+    }
     // A block that was there before may be larger than it shows; where the model would use the hole behind it and the
     // recording did not, it is.
     while let Agreement::Differs(Difference { modelled: Some(h), .. }) = &outcome {
@@ -60,8 +70,21 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
             }
         }
     }
-    if !outcome.agrees() && releases_early && known_limit.is_none() {
+    let may_search = releases_early && known_limit.is_none();
+    if !outcome.agrees() && may_search {
         search_limit(requests, &mut replay, &mut outcome, progress)?;
+    }
+    // What no limit explains may read another way.
+    while let Agreement::Differs(difference) = &outcome {
+        if !requests.read_differently(difference.event) {
+            break;
+        }
+        outcome = agreement(&replay, requests, progress)?;
+    }
+    if !outcome.agrees() && may_search {
+        search_limit(requests, &mut replay, &mut outcome, progress)?;
+    }
+    if may_search {
         limit_span = replay.limit.map(|l| (l, l));
     }
     let is_inferred = known_limit.is_none() && requests.device.limit.is_none();

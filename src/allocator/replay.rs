@@ -23,6 +23,8 @@ pub struct Replay {
     pub placement: Placement,
     /// Use the recorded addresses for as long as the same segments are asked for in the same order.
     pub follows_recording: bool,
+    /// Complete frees that waited for another stream at once, not where the recording did.
+    pub completes_at_once: bool,
     /// Stop at the first request that fails. Otherwise the run goes on as the recorded program did.
     pub stops_at_oom: bool,
 }
@@ -67,6 +69,7 @@ impl Replay {
             limit: requests.device.limit,
             placement: Placement::Descending,
             follows_recording: true,
+            completes_at_once: false,
             stops_at_oom: false,
         }
     }
@@ -111,6 +114,13 @@ impl Replay {
                 continue;
             }
             a.sink.at(i);
+            if !requests.captures.is_empty()
+                && requests.captures.contains(&(i as u32))
+                && let Err(error) = a.empty_cache()
+            {
+                end.broken = Some(error);
+                break;
+            }
             match step {
                 Step::Skip => {}
                 Step::Alloc { slot } => {
@@ -157,6 +167,11 @@ impl Replay {
                     }
                 }
                 Step::Free { slot } => {
+                    if let Some(block) = std::mem::replace(&mut slots[slot as usize], BlockIx::NONE).get() {
+                        a.free(block);
+                    }
+                }
+                Step::FreeLater { slot } if self.completes_at_once => {
                     if let Some(block) = std::mem::replace(&mut slots[slot as usize], BlockIx::NONE).get() {
                         a.free(block);
                     }

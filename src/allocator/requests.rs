@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::assume::Assumption;
 use super::start::{self, StartSegment};
@@ -55,6 +55,10 @@ pub struct Requests<'a> {
     plan: Vec<u32>,
     /// Completions that came while a request was being retried: they are told behind that request.
     pub(crate) after: FxHashMap<EventId, Vec<u32>>,
+    /// Stretches of releases that were not taken for `empty_cache`.
+    retries: Vec<Retry>,
+    /// Requests before which a graph capture began, which empties the cache first.
+    pub(crate) captures: FxHashSet<EventId>,
     /// Requests that went to a private pool.
     pub(crate) private: FxHashMap<EventId, PoolKey>,
     /// Handles needed: the most blocks alive at once.
@@ -93,6 +97,49 @@ impl<'a> Requests<'a> {
         self.count
     }
 
+    /// True when answers under other settings rest on more than the requests: blocks from before the trace, pools of captured
+    /// graphs, or missing events.
+    #[must_use]
+    pub(crate) fn needs_assumptions(&self) -> bool {
+        self.assumptions.iter().any(|a| !matches!(a, Assumption::GuardedFrees { .. }))
+    }
+
+    /// True when some frees waited for another stream.
+    #[must_use]
+    pub(crate) fn has_guarded_frees(&self) -> bool {
+        self.assumptions.iter().any(|a| matches!(a, Assumption::GuardedFrees { .. }))
+    }
+
+    fn tell_completions(&mut self, completions: &[(usize, u32)]) {
+        for &(event, slot) in completions {
+            self.plan[event] = slot;
+        }
+    }
+
+    /// The model departs from the recording around this event: reads the stretch of releases there another way. First its
+    /// completions as part of the wait, then its releases as a call of `empty_cache`. `false` when there is no other way.
+    pub(crate) fn read_differently(&mut self, event: EventId) -> bool {
+        let event = event as usize;
+        let Some(at) = self.retries.iter().position(|r| (r.from..=r.request).contains(&event)) else { return false };
+        let request = self.retries[at].request as u32;
+        if !self.retries[at].completions_waited {
+            self.retries[at].completions_waited = true;
+            let completions = std::mem::take(&mut self.retries[at].completions);
+            for &(event, _) in &completions {
+                self.plan[event] = SKIP;
+            }
+            self.after.insert(request, completions.iter().map(|&(_, slot)| slot).collect());
+            self.retries[at].completions = completions;
+            return true;
+        }
+        let retry = self.retries.swap_remove(at);
+        let Some(release) = retry.release else { return false };
+        self.after.remove(&request);
+        self.plan[release] = EMPTY_CACHE;
+        self.tell_completions(&retry.completions);
+        true
+    }
+
     /// The raw handle of an event's stream.
     #[inline]
     pub(crate) fn stream(&self, event: usize) -> u64 {
@@ -127,6 +174,8 @@ struct Stretch {
     first_release: Option<usize>,
     first_release_stack: Option<StackId>,
     reserved_before: u64,
+    /// Only whole segments of the large pool went, as garbage collection takes them.
+    only_large_segments: bool,
     completions: Vec<(usize, u32)>,
 }
 
@@ -150,15 +199,31 @@ struct Reader<'a> {
     /// Private segments by address: the event they began with, size and key.
     private_segments: BTreeMap<u64, (u64, PoolKey)>,
     private_begins: FxHashMap<usize, (u64, PoolKey)>,
+    /// The last two requests, oldest first.
+    last_allocs: [usize; 2],
     unmatched: u64,
 }
 
 struct Undecided {
-    release: usize,
+    release: Option<usize>,
     request: usize,
     needed: u64,
     same_stack: Option<bool>,
+    only_large_segments: bool,
     completions: Vec<(usize, u32)>,
+}
+
+/// Releases taken to be part of a request that was tried again, or of garbage collection.
+#[derive(Debug)]
+struct Retry {
+    /// First event of the stretch.
+    from: usize,
+    release: Option<usize>,
+    request: usize,
+    completions: Vec<(usize, u32)>,
+    /// Every completion is taken to come from the wait before the cache was emptied; otherwise those before the first release
+    /// are taken to come from polling.
+    completions_waited: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -170,6 +235,8 @@ impl<'a> Reader<'a> {
                 device,
                 plan: vec![SKIP; device.events.len()],
                 after: FxHashMap::default(),
+                retries: Vec::new(),
+                captures: FxHashSet::default(),
                 private: FxHashMap::default(),
                 slots: 0,
                 start,
@@ -192,6 +259,7 @@ impl<'a> Reader<'a> {
             undecided: Vec::new(),
             private_segments: BTreeMap::new(),
             private_begins: FxHashMap::default(),
+            last_allocs: [usize::MAX; 2],
             unmatched: 0,
         };
         reader.find_private_segments();
@@ -286,14 +354,30 @@ impl<'a> Reader<'a> {
             recorded.or_else(|| if self.private_segments.is_empty() { None } else { self.private_pool_at(address) })
             && key != (0, 0)
         {
+            self.note_capture(i);
             self.out.private.insert(i as u32, key);
         }
+        self.last_allocs = [self.last_allocs[1], i];
         let slot = self.new_slot();
         self.vacant.append(&mut self.vacant_later);
         if self.live.insert(address, slot).is_some() {
             self.unmatched += 1;
         }
         self.out.plan[i] = slot;
+    }
+
+    /// `torch.cuda.graph` empties the cache, then asks the default pool for the seed and the offset of the random generator, 8
+    /// bytes each, and then captures into its own pool. That call is invisible when nothing could be given back.
+    fn note_capture(&mut self, request: usize) {
+        let events = &self.out.device.events;
+        let is_register = |i: usize| {
+            events.size.get(i) == Some(&8)
+                && events.stream[i] == events.stream[request]
+                && !self.out.private.contains_key(&(i as u32))
+        };
+        if self.last_allocs.iter().all(|&i| is_register(i)) {
+            self.out.captures.insert(self.last_allocs[0] as u32);
+        }
     }
 
     fn oom(&mut self, i: usize, available: u64, rounded: u64) {
@@ -352,10 +436,13 @@ impl<'a> Reader<'a> {
     fn shrink(&mut self, i: usize, address: u64, size: u64) {
         if self.stretch.first_release.is_none() {
             self.stretch.first_release = Some(i);
+            self.stretch.only_large_segments = true;
             self.stretch.reserved_before = self.reserved;
             let stack = self.out.device.events.stack[i];
             self.stretch.first_release_stack = stack.is_some().then_some(stack);
         }
+        let is_small = size == crate::model::conf::SMALL_SEGMENT;
+        self.stretch.only_large_segments &= self.out.device.events.action[i] == Action::SegmentFree && !is_small;
         self.reserved = self.reserved.saturating_sub(size);
         if !self.private_segments.is_empty() {
             self.private_segments.remove(&address);
@@ -365,24 +452,32 @@ impl<'a> Reader<'a> {
     /// A request ends the stretch: its releases were part of it, or `empty_cache` before it.
     fn end_stretch(&mut self, request: usize, grew: bool) {
         let stretch = std::mem::take(&mut self.stretch);
-        let Some(release) = stretch.first_release else {
-            self.tell_completions(&stretch.completions);
-            return;
-        };
-        if !grew {
-            self.out.plan[release] = EMPTY_CACHE;
+        let device = self.out.device;
+        let is_failure = device.events.action[request] == Action::Oom;
+        let waited_for_nothing = stretch.first_release.is_none() && !(is_failure && !stretch.completions.is_empty());
+        if !grew || waited_for_nothing {
+            if let Some(release) = stretch.first_release {
+                self.out.plan[release] = EMPTY_CACHE;
+            }
             self.tell_completions(&stretch.completions);
             return;
         }
-        let device = self.out.device;
         let rounded = match device.events.action[request] {
             Action::Oom => device.events.size[request],
             _ => device.settings.conf.round_size(device.events.size[request]),
         };
-        let needed = stretch.reserved_before + device.settings.conf.segment_size(rounded);
+        let before = stretch.first_release.map_or(self.reserved, |_| stretch.reserved_before);
+        let needed = before + device.settings.conf.segment_size(rounded);
         let stack = device.events.stack[request];
         let same_stack = stretch.first_release_stack.filter(|_| stack.is_some()).map(|s| s == stack);
-        self.undecided.push(Undecided { release, request, needed, same_stack, completions: stretch.completions });
+        self.undecided.push(Undecided {
+            release: stretch.first_release,
+            request,
+            needed,
+            same_stack,
+            only_large_segments: stretch.only_large_segments,
+            completions: stretch.completions,
+        });
     }
 
     fn end_stretch_as_empty_cache(&mut self) {
@@ -395,31 +490,42 @@ impl<'a> Reader<'a> {
     }
 
     fn tell_completions(&mut self, completions: &[(usize, u32)]) {
-        for &(event, slot) in completions {
-            self.out.plan[event] = slot;
-        }
+        self.out.tell_completions(completions);
     }
 
-    /// Now that the peak is known: a request that would have fitted below it was not refused, so `empty_cache` was called.
+    /// Now that the peak is known: a request that would have fitted below it was not refused, so `empty_cache` was called,
+    /// unless garbage collection explains what went.
     fn settle(&mut self) {
-        let conf = &self.out.device.settings.conf;
-        let releases_early = conf.max_split_size.is_some() || conf.garbage_collection_threshold > 0.0;
+        let collects_garbage = self.out.device.settings.conf.garbage_collection_threshold > 0.0;
         for u in std::mem::take(&mut self.undecided) {
             self.out.most_needed = self.out.most_needed.max(u.needed);
             let is_failure = self.out.device.events.action[u.request] == Action::Oom;
-            let is_retry = is_failure || u.same_stack.unwrap_or(u.needed > self.peak_needed || releases_early);
-            if is_retry {
-                if !releases_early {
-                    self.out.refused = Some(self.out.refused.map_or(u.needed, |r| r.min(u.needed)));
+            let is_refused = is_failure || u.same_stack.unwrap_or(u.needed > self.peak_needed);
+            let is_garbage = collects_garbage && u.only_large_segments;
+            if !is_refused && !is_garbage {
+                if let Some(release) = u.release {
+                    self.out.plan[release] = EMPTY_CACHE;
                 }
-                let slots: Vec<u32> = u.completions.iter().map(|&(_, slot)| slot).collect();
-                if !slots.is_empty() {
-                    self.out.after.insert(u.request as u32, slots);
-                }
-            } else {
-                self.out.plan[u.release] = EMPTY_CACHE;
-                self.tell_completions(&u.completions);
+                self.out.tell_completions(&u.completions);
+                continue;
             }
+            if is_refused && !collects_garbage && u.needed > self.peak_needed {
+                self.out.refused = Some(self.out.refused.map_or(u.needed, |r| r.min(u.needed)));
+            }
+            let split = u.release.map_or(u.completions.len(), |release| u.completions.partition_point(|c| c.0 < release));
+            let (polled, waited) = u.completions.split_at(split);
+            self.out.tell_completions(polled);
+            if !waited.is_empty() {
+                self.out.after.insert(u.request as u32, waited.iter().map(|&(_, slot)| slot).collect());
+            }
+            let first = u.completions.first().map(|c| c.0).into_iter().chain(u.release).min();
+            self.out.retries.push(Retry {
+                from: first.unwrap_or(u.request),
+                release: u.release,
+                request: u.request,
+                completions_waited: polled.is_empty(),
+                completions: u.completions,
+            });
         }
     }
 
@@ -435,6 +541,9 @@ impl<'a> Reader<'a> {
         }
         if self.unmatched > 0 {
             self.out.assumptions.push(Assumption::UnmatchedEvents { count: self.unmatched });
+        }
+        if !self.out.private.is_empty() {
+            self.out.assumptions.push(Assumption::PrivatePools { count: self.out.private.len() as u64 });
         }
         let pending: u64 =
             (0..self.out.plan.len()).filter(|&i| matches!(self.out.step(i), Step::FreeLater { .. })).count() as u64;

@@ -77,8 +77,11 @@ pub struct Row {
     pub requests: u64,
     /// Time the answer took.
     pub seconds: f64,
-    /// True when verdict, failing request and peak do not depend on where the driver puts segments.
+    /// True when verdict, failing request and peak depend on nothing that the trace does not tell.
     pub certain: bool,
+    /// Why it is not certain: `placement` (where the driver puts segments), `limit` (known only as a span), `timing` (when
+    /// guarded frees complete), `trace` (see the assumptions).
+    pub uncertain_because: Option<&'static str>,
     /// Lowest and highest peak of reserved bytes over the places tried.
     pub peak_reserved_span: [u64; 2],
     /// Requests that may fail: `[earliest, latest]`; `null` in a place without OOM counts as the number of requests.
@@ -186,6 +189,7 @@ impl<'a> WhatIf<'a> {
             limit: question.limit,
             placement,
             follows_recording,
+            completes_at_once: false,
             stops_at_oom: true,
         }
     }
@@ -210,7 +214,16 @@ impl<'a> WhatIf<'a> {
             // The recording's limit is known only as a span: the other end must give the same verdict.
             let lower = Question { limit: Some(least), ..question.clone() };
             let other = self.replay(&lower, Placement::Driver, true).run(&self.requests, (), progress)?;
-            widen(&mut row, &self.row(&lower, &other));
+            if other.oom_request != row.oom_request {
+                doubt(&mut row, "limit");
+            }
+        }
+        if !is_the_recording && self.requests.has_guarded_frees() {
+            let early = Replay { completes_at_once: true, ..self.replay(question, Placement::Driver, true) };
+            widen(&mut row, &self.row(question, &early.run(&self.requests, (), progress)?), "timing");
+        }
+        if !is_the_recording && (self.requests.needs_assumptions() || !self.own.agreement.agrees()) {
+            doubt(&mut row, "trace");
         }
         row.seconds = started.elapsed().as_secs_f64();
         let mut assumptions = self.own.assumptions.clone();
@@ -245,7 +258,7 @@ impl<'a> WhatIf<'a> {
             })
             .collect();
         for other in others? {
-            widen(row, &other);
+            widen(row, &other, "placement");
         }
         Ok(())
     }
@@ -273,6 +286,7 @@ impl<'a> WhatIf<'a> {
             requests: run.requests,
             seconds: 0.0,
             certain: true,
+            uncertain_because: None,
             peak_reserved_span: [peak, peak],
             oom_request_span: run.oom_request.map(|r| [r, r]),
             agrees_with_recording: self.own.agreement.agrees(),
@@ -344,9 +358,15 @@ pub fn batch_headroom(row: &Row, fixed_bytes: u64, room: u64) -> f64 {
     ((room as f64 / waste - fixed_bytes as f64) / growing).max(1.0)
 }
 
-fn widen(row: &mut Row, other: &Row) {
-    row.certain &=
-        row.oom == other.oom && row.oom_request == other.oom_request && row.peak_reserved_bytes == other.peak_reserved_bytes;
+fn doubt(row: &mut Row, because: &'static str) {
+    row.certain = false;
+    row.uncertain_because.get_or_insert(because);
+}
+
+fn widen(row: &mut Row, other: &Row, because: &'static str) {
+    if row.oom_request != other.oom_request || row.peak_reserved_bytes != other.peak_reserved_bytes {
+        doubt(row, because);
+    }
     let span = &mut row.peak_reserved_span;
     span[0] = span[0].min(other.peak_reserved_bytes);
     span[1] = span[1].max(other.peak_reserved_bytes);

@@ -151,10 +151,15 @@ fn outcome(row: &Row) -> String {
     };
     let [low, high] = row.peak_reserved_span;
     if low != high {
-        text += &format!("; peak {} to {}, depending on where the driver puts segments", Bytes(low), Bytes(high));
-    } else if !row.certain {
-        text += "; not certain: it depends on where the driver puts segments";
+        text += &format!("; peak {} to {}", Bytes(low), Bytes(high));
     }
+    text += match row.uncertain_because {
+        Some("placement") => ", depending on where the driver puts segments",
+        Some("limit") => "; not certain, because the exact limit is not known",
+        Some("timing") => ", depending on when other streams finish",
+        Some(_) => "; an estimate, see below",
+        None => "",
+    };
     text
 }
 

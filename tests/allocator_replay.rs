@@ -1,0 +1,196 @@
+//! Recordings made by the model itself: whatever the settings, limit and streams, they are explained again, and a simulation is
+//! a recording like any other.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use vramscope::allocator::whatif::{SUGGESTED, batch_headroom};
+use vramscope::allocator::{AllocError, BlockIx, CachingAllocator, EventSink, Placement, Question, SimulatedMemory, WhatIf};
+use vramscope::model::{
+    Action, AllocConf, Block, DeviceRecording, PoolKey, Progress, Recording, Segment, Settings, StackId, TorchVersion,
+};
+
+/// Writes what the allocator does into a device recording.
+#[derive(Clone, Default)]
+struct Recorder(Rc<RefCell<DeviceRecording>>);
+
+impl EventSink for Recorder {
+    fn event(&mut self, action: Action, address: u64, size: u64, stream: u64, pool: PoolKey) {
+        let mut device = self.0.borrow_mut();
+        let stream = device.intern_stream(stream);
+        let pool = device.intern_pool(pool);
+        let time = device.events.len() as i64;
+        device.events.push(time, action, address, size, stream, pool, StackId::NONE);
+    }
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+/// Runs a random program: sizes that repeat, as programs have them, on two streams, with frees that wait and some flushes.
+fn record(conf: &str, limit: Option<u64>, seed: u64, requests: u64) -> DeviceRecording {
+    let mut dice = Dice(seed);
+    let sizes: Vec<u64> = (0..12)
+        .map(|i| match i % 4 {
+            0 => 1 + dice.below(4000),
+            1 => 1 + dice.below(1 << 20),
+            2 => (1 << 20) + dice.below(9 << 20),
+            _ => (10 << 20) + dice.below(30 << 20),
+        })
+        .collect();
+    let conf = AllocConf::parse(conf).unwrap();
+    let recorder = Recorder::default();
+    let memory = SimulatedMemory::new(64 << 30, Placement::Driver);
+    let mut allocator = CachingAllocator::new(memory, recorder.clone(), conf.clone(), TorchVersion::REFERENCE);
+    allocator.set_limit(limit);
+    let mut live: Vec<BlockIx> = Vec::new();
+    for _ in 0..requests {
+        match dice.below(20) {
+            0..=10 => match allocator.malloc(sizes[dice.below(12) as usize], dice.below(2) * 0x1000) {
+                Ok(block) => live.push(block),
+                Err(AllocError::OutOfMemory(_)) => {
+                    for block in live.drain(..live.len() / 2) {
+                        allocator.free(block);
+                    }
+                }
+                Err(other) => panic!("{other}"),
+            },
+            11..=17 if !live.is_empty() => {
+                let block = live.swap_remove(dice.below(live.len() as u64) as usize);
+                if dice.below(8) == 0 {
+                    allocator.record_stream(block, 0x2000);
+                }
+                allocator.free(block);
+            }
+            18 => allocator.memory.finish(0x2000),
+            19 if dice.below(30) == 0 => allocator.empty_cache().unwrap(),
+            _ => {}
+        }
+    }
+    let mut device = recorder.0.borrow().clone();
+    device.settings = Settings { recorded: true, conf, raw: Vec::new() };
+    device.has_final_state = true;
+    for held in allocator.segments() {
+        let first = device.blocks.len() as u32;
+        for b in &held.blocks {
+            device.blocks.push(Block {
+                address: b.address,
+                size: b.size,
+                requested: b.requested,
+                state: b.state,
+                stack: StackId::NONE,
+            });
+        }
+        let stream = device.intern_stream(held.stream);
+        let pool = device.intern_pool(held.pool);
+        let blocks = first..device.blocks.len() as u32;
+        device.segments.push(Segment {
+            address: held.address,
+            size: held.size,
+            stream,
+            pool,
+            class: held.class,
+            is_expandable: held.is_expandable,
+            stack: StackId::NONE,
+            blocks,
+        });
+    }
+    device
+}
+
+const CONFS: [&str; 7] = [
+    "",
+    "expandable_segments:True",
+    "max_split_size_mb:30",
+    "garbage_collection_threshold:0.6",
+    "roundup_power2_divisions:4",
+    "max_split_size_mb:25,garbage_collection_threshold:0.7",
+    "expandable_segments:True,roundup_power2_divisions:8",
+];
+
+#[test]
+fn recordings_are_explained_with_and_without_a_limit() {
+    let progress = Progress::new();
+    for (i, conf) in CONFS.iter().enumerate() {
+        for limit in [None, Some(400 << 20)] {
+            for seed in 0..12 {
+                let device = record(conf, limit, seed * 31 + i as u64, 600);
+                let whatif = WhatIf::new(&device, limit, &progress).unwrap();
+                let own = whatif.own();
+                assert!(own.agreement.agrees(), "{conf:?} {limit:?} seed {seed}: {:?}", own.agreement);
+                let again = whatif.ask(&Question { limit, ..whatif.own_question() }, 50, &progress).unwrap();
+                assert!(again.row.agrees_with_recording);
+                assert!(again.curve.event.len() <= 50);
+                if !again.row.oom {
+                    assert_eq!(again.curve.reserved.iter().max().copied(), Some(again.row.peak_reserved_bytes));
+                }
+                assert_eq!(again.row.oom_request.is_some(), device.events.action.contains(&Action::Oom));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_simulation_is_a_recording_like_any_other() {
+    let progress = Progress::new();
+    let device = record("", None, 5, 800);
+    let recording = Recording { devices: vec![device], ..Recording::default() };
+    let whatif = WhatIf::new(&recording.devices[0], None, &progress).unwrap();
+    let same = whatif.simulate(&recording, &whatif.own_question(), &progress).unwrap();
+    assert_eq!(same.devices[0].events.action, recording.devices[0].events.action);
+    assert_eq!(same.devices[0].events.address, recording.devices[0].events.address);
+    assert_eq!(same.devices[0].events.size, recording.devices[0].events.size);
+    assert_eq!(same.devices[0].blocks, recording.devices[0].blocks);
+    for (text, _) in SUGGESTED {
+        let question = Question::parse(text, Some(600 << 20)).unwrap();
+        let simulated = whatif.simulate(&recording, &question, &progress).unwrap();
+        let row = whatif.ask(&question, 0, &progress).unwrap().row;
+        assert_eq!(simulated.devices[0].final_reserved(), row.final_reserved_bytes, "{text}");
+        let again = WhatIf::new(&simulated.devices[0], question.limit, &progress).unwrap();
+        assert!(again.own().agreement.agrees(), "{text}: {:?}", again.own().agreement);
+    }
+}
+
+#[test]
+fn the_smallest_limit_passes_and_less_does_not() {
+    let progress = Progress::new();
+    let device = record("", None, 9, 500);
+    let whatif = WhatIf::new(&device, None, &progress).unwrap();
+    for text in ["", "expandable_segments:True", "max_split_size_mb:30"] {
+        let question = |limit| Question::parse(text, Some(limit)).unwrap();
+        let least = whatif.smallest_limit(&question(0).conf, &progress).unwrap().unwrap();
+        assert!(!whatif.ask(&question(least), 0, &progress).unwrap().row.oom);
+        assert!(whatif.ask(&question(least - (2 << 20)), 0, &progress).unwrap().row.oom);
+    }
+}
+
+#[test]
+fn many_questions_are_answered_in_order_and_can_be_cancelled() {
+    let progress = Progress::new();
+    let device = record("", None, 3, 300);
+    let whatif = WhatIf::new(&device, None, &progress).unwrap();
+    let questions: Vec<Question> = SUGGESTED.iter().map(|(text, _)| Question::parse(text, None).unwrap()).collect();
+    let answers = whatif.ask_all(&questions, 0, &progress).unwrap();
+    assert!(answers.iter().zip(&questions).all(|(a, q)| a.question == *q));
+    assert_eq!(progress.fraction(), Some(1.0));
+    progress.cancel();
+    assert!(whatif.ask_all(&questions, 0, &progress).is_err());
+}
+
+#[test]
+fn headroom_grows_with_room() {
+    let progress = Progress::new();
+    let device = record("", None, 3, 300);
+    let whatif = WhatIf::new(&device, None, &progress).unwrap();
+    let row = whatif.ask(&whatif.own_question(), 0, &progress).unwrap().row;
+    let peak = row.peak_reserved_bytes;
+    assert!((batch_headroom(&row, 0, peak) - 1.0).abs() < 1e-9);
+    assert!((batch_headroom(&row, 0, 2 * peak) - 2.0).abs() < 1e-9);
+    assert!(batch_headroom(&row, row.peak_active_bytes / 2, 2 * peak) > 2.0);
+}

@@ -7,6 +7,7 @@ pub mod accounting;
 pub mod curves;
 pub mod diff;
 pub mod explain;
+pub mod export;
 pub mod findings;
 pub mod flame;
 pub mod fragmentation;

@@ -56,6 +56,8 @@ pub enum Command {
     Ranks(RanksArgs),
     /// Limits for continuous integration; exit code 1 when one is passed
     Check(CheckArgs),
+    /// Tables, flame graphs, traces or a snapshot for other tools
+    Export(ExportArgs),
     /// Draw one view of the window into a PNG
     Screenshot(ScreenshotArgs),
 }
@@ -220,6 +222,63 @@ pub struct ExplainArgs {
     pub json: bool,
 }
 
+/// What `export` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// Comma-separated tables
+    Csv,
+    /// Parquet tables, for DuckDB, Polars and Spark
+    Parquet,
+    /// Flame graphs for speedscope.app
+    Speedscope,
+    /// Counters and slices for ui.perfetto.dev
+    Perfetto,
+    /// A PyTorch snapshot, whole or trimmed
+    Snapshot,
+}
+
+/// A table of `export`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportTableName {
+    /// The allocator's trace
+    Events,
+    /// One row an allocation
+    Lifetimes,
+    /// The blocks at the end
+    Blocks,
+    /// Reserved, active, allocated and requested after every event
+    Curves,
+    /// The frames that the other tables' stack column points to
+    Stacks,
+}
+
+/// Arguments of `export`.
+#[derive(Debug, ClapArgs)]
+pub struct ExportArgs {
+    /// The recording
+    pub file: PathBuf,
+    /// What to write
+    #[arg(long, value_enum)]
+    pub to: ExportFormat,
+    /// The file to write; for tables a file ending in .csv or .parquet, or a folder for all of them
+    pub out: PathBuf,
+    /// The table to write; into one file lifetimes when absent, into a folder all of them
+    #[arg(long, value_enum)]
+    pub table: Option<ExportTableName>,
+    /// Only this device, by the number the process knew it by
+    #[arg(long, value_name = "N")]
+    pub device: Option<i32>,
+    /// Only events FROM up to before TO, with the state they leave (snapshots)
+    #[arg(long, value_name = "FROM..TO", value_parser = parse_range)]
+    pub events: Option<(u32, u32)>,
+    /// Cut file paths to what tells nothing of the machine (snapshots)
+    #[arg(long)]
+    pub redact: bool,
+    /// The rank that a folder of tables is partitioned by; from the file's name when absent
+    #[arg(long, value_name = "N")]
+    pub rank: Option<u32>,
+}
+
 /// Arguments of `state`.
 #[derive(Debug, ClapArgs)]
 pub struct StateArgs {
@@ -321,6 +380,14 @@ fn parse_conf(text: &str) -> Result<String, String> {
 /// Reads `60GiB`.
 fn parse_bytes(text: &str) -> Result<u64, String> {
     crate::units::Bytes::parse(text).map(|b| b.0)
+}
+
+/// Reads `1000..2000`.
+fn parse_range(text: &str) -> Result<(u32, u32), String> {
+    text.split_once("..")
+        .and_then(|(from, to)| Some((from.trim().parse().ok()?, to.trim().parse().ok()?)))
+        .filter(|(from, to)| from < to)
+        .ok_or_else(|| "write the first event and the one after the last, as in 1000..2000".to_owned())
 }
 
 /// Reads `1600x1000`. A side is 64 to 16384 pixels: below nothing can be read, above no driver draws it.

@@ -7,6 +7,7 @@ pub mod args;
 pub mod check;
 pub mod diff;
 pub mod explain;
+pub mod export;
 pub mod findings;
 pub mod flame;
 pub mod leaks;
@@ -55,6 +56,7 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), String> {
         Command::Diff(a) => diff::run(&a, out),
         Command::Ranks(a) => ranks::run(&a, out),
         Command::Check(a) => check::run(&a, out),
+        Command::Export(a) => export::run(&a, out),
         Command::Screenshot(_) => Err("pictures are drawn by the window, which this build does not have".to_owned()),
     }
 }

@@ -4,6 +4,7 @@
 //! says, and uses memory in proportion to the file.
 
 mod error;
+pub mod export;
 mod html;
 pub mod kineto;
 pub mod oom_message;

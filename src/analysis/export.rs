@@ -1,0 +1,208 @@
+//! Derived rows for the way out: lifetimes and curves as tables, and the part of a recording that a trimmed snapshot holds.
+
+use std::ops::Range;
+
+use super::{DeviceTables, LifetimeId, NO_EVENT, Quantity, StackNames};
+use crate::formats::export::perfetto::CounterRow;
+use crate::formats::export::snapshot::DevicePart;
+use crate::formats::export::{Column, ExportTable, Field};
+use crate::model::{Block, BlockState, DeviceRecording, Recording, Segment, StackId};
+
+/// The short name of every stack of a recording, by id: what the tables call `place`.
+#[must_use]
+pub fn places(recording: &Recording) -> Vec<String> {
+    let names = StackNames::of(&recording.stacks);
+    (0..recording.stacks.len() as u32).map(|i| names.of_stack(StackId(i)).to_owned()).collect()
+}
+
+fn event_number(event: u32) -> Option<u64> {
+    (event != NO_EVENT).then_some(u64::from(event))
+}
+
+/// One row an allocation.
+pub struct LifetimesTable<'a> {
+    device: &'a DeviceRecording,
+    tables: &'a DeviceTables,
+    places: &'a [String],
+    name: String,
+    pools: Vec<String>,
+}
+
+impl<'a> LifetimesTable<'a> {
+    /// `places` as [`places`] gives them.
+    #[must_use]
+    pub fn new(device: &'a DeviceRecording, tables: &'a DeviceTables, places: &'a [String]) -> Self {
+        let name = format!("{}:{}", device.id.kind.name(), device.id.index);
+        let pools = device.pools.iter().map(|(a, b)| format!("{a}:{b}")).collect();
+        LifetimesTable { device, tables, places, name, pools }
+    }
+}
+
+impl ExportTable for LifetimesTable<'_> {
+    fn name(&self) -> &'static str {
+        "lifetimes"
+    }
+
+    fn fields(&self) -> &'static [Field] {
+        const FIELDS: [Field; 15] = [
+            Field::text("device"),
+            Field::unsigned("lifetime"),
+            Field::unsigned("address"),
+            Field::unsigned("requested_bytes"),
+            Field::unsigned("block_bytes"),
+            Field::unsigned("born_event"),
+            Field::unsigned("free_requested_event"),
+            Field::unsigned("gone_event"),
+            Field::signed("born_us"),
+            Field::signed("gone_us"),
+            Field::text("size_class"),
+            Field::unsigned("stream"),
+            Field::text("pool"),
+            Field::unsigned("stack"),
+            Field::text("place"),
+        ];
+        &FIELDS
+    }
+
+    fn len(&self) -> usize {
+        self.tables.lifetimes.len()
+    }
+
+    fn batch(&self, rows: Range<usize>) -> Vec<Column<'_>> {
+        let d = self.device;
+        let time = |event: u32| if d.events.has_time { d.events.time_us.get(event as usize).copied() } else { None };
+        let rows: Vec<_> = rows.filter_map(|i| self.tables.lifetimes.get(d, LifetimeId(i as u32))).collect();
+        let stack = |s: StackId| s.is_some().then_some(u64::from(s.0));
+        vec![
+            Column::Text(rows.iter().map(|_| Some(self.name.as_str())).collect()),
+            Column::Unsigned(rows.iter().map(|l| Some(u64::from(l.id.0))).collect()),
+            Column::Unsigned(rows.iter().map(|l| Some(l.address)).collect()),
+            Column::Unsigned(rows.iter().map(|l| Some(l.requested)).collect()),
+            Column::Unsigned(rows.iter().map(|l| Some(l.block)).collect()),
+            Column::Unsigned(rows.iter().map(|l| event_number(l.born)).collect()),
+            Column::Unsigned(rows.iter().map(|l| event_number(l.free_requested)).collect()),
+            Column::Unsigned(rows.iter().map(|l| event_number(l.gone)).collect()),
+            Column::Signed(rows.iter().map(|l| time(l.born)).collect()),
+            Column::Signed(rows.iter().map(|l| time(l.gone)).collect()),
+            Column::Text(rows.iter().map(|l| Some(l.class.name())).collect()),
+            Column::Unsigned(rows.iter().map(|l| d.streams.get(usize::from(l.stream.0)).copied()).collect()),
+            Column::Text(rows.iter().map(|l| self.pools.get(usize::from(l.pool.0)).map(String::as_str)).collect()),
+            Column::Unsigned(rows.iter().map(|l| stack(l.stack)).collect()),
+            Column::Text(rows.iter().map(|l| self.places.get(l.stack.0 as usize).map(String::as_str)).collect()),
+        ]
+    }
+}
+
+/// The four memory curves after every event.
+pub struct CurvesTable<'a> {
+    device: &'a DeviceRecording,
+    tables: &'a DeviceTables,
+    name: String,
+}
+
+impl<'a> CurvesTable<'a> {
+    /// The curves of one device.
+    #[must_use]
+    pub fn new(device: &'a DeviceRecording, tables: &'a DeviceTables) -> Self {
+        CurvesTable { device, tables, name: format!("{}:{}", device.id.kind.name(), device.id.index) }
+    }
+
+    fn values(&self, q: Quantity, rows: &Range<usize>) -> Vec<u64> {
+        let bounds: Vec<u32> = (rows.start as u32..=rows.end as u32).collect();
+        self.tables.curves.columns(self.device, &self.tables.lifetimes, q, &bounds).iter().map(|c| c.last).collect()
+    }
+}
+
+impl ExportTable for CurvesTable<'_> {
+    fn name(&self) -> &'static str {
+        "curves"
+    }
+
+    fn fields(&self) -> &'static [Field] {
+        const FIELDS: [Field; 7] = [
+            Field::text("device"),
+            Field::unsigned("event"),
+            Field::signed("time_us"),
+            Field::unsigned("reserved_bytes"),
+            Field::unsigned("active_bytes"),
+            Field::unsigned("allocated_bytes"),
+            Field::unsigned("requested_bytes"),
+        ];
+        &FIELDS
+    }
+
+    fn len(&self) -> usize {
+        self.device.events.len()
+    }
+
+    fn batch(&self, rows: Range<usize>) -> Vec<Column<'_>> {
+        let e = &self.device.events;
+        let curve = |q| Column::Unsigned(self.values(q, &rows).into_iter().map(Some).collect());
+        vec![
+            Column::Text(rows.clone().map(|_| Some(self.name.as_str())).collect()),
+            Column::Unsigned(rows.clone().map(|i| Some(i as u64)).collect()),
+            Column::Signed(rows.clone().map(|i| e.has_time.then_some(e.time_us[i])).collect()),
+            curve(Quantity::Reserved),
+            curve(Quantity::Active),
+            curve(Quantity::Allocated),
+            curve(Quantity::Requested),
+        ]
+    }
+}
+
+/// The curves as counters, without rows that repeat the one before.
+#[must_use]
+pub fn counters(device: &DeviceRecording, tables: &DeviceTables) -> Vec<CounterRow> {
+    let table = CurvesTable::new(device, tables);
+    let rows = 0..device.events.len();
+    let [reserved, allocated, requested] =
+        [Quantity::Reserved, Quantity::Allocated, Quantity::Requested].map(|q| table.values(q, &rows));
+    let has_segments = !device.segments.is_empty() || device.events.action.iter().any(|a| a.grows_reserved());
+    let mut out: Vec<CounterRow> = Vec::new();
+    for i in rows {
+        let row = CounterRow {
+            event: i as u32,
+            reserved: has_segments.then_some(reserved[i]),
+            allocated: allocated[i],
+            requested: requested[i],
+        };
+        if out.last().is_none_or(|last| CounterRow { event: row.event, ..*last } != row) {
+            out.push(row);
+        }
+    }
+    out
+}
+
+/// Events `events` of a device, with the segments and blocks as they stood after the last of them.
+#[must_use]
+pub fn trimmed(recording: &Recording, device: usize, tables: &DeviceTables, events: Range<u32>) -> Option<DevicePart> {
+    let d = recording.devices.get(device)?;
+    let end = events.end.min(d.events.len() as u32);
+    let events = events.start.min(end)..end;
+    if end as usize == d.events.len() && d.has_final_state {
+        return Some(DevicePart { device, events, segments: d.segments.clone(), blocks: d.blocks.clone() });
+    }
+    let last = end.checked_sub(1).unwrap_or(NO_EVENT);
+    let state = tables.states.at(d, &tables.lifetimes, last);
+    let mut blocks: Vec<Block> = Vec::with_capacity(state.blocks.len());
+    let mut segments: Vec<Segment> = Vec::with_capacity(state.segments.len());
+    for s in &state.segments {
+        let from = blocks.len() as u32;
+        blocks.extend(state.blocks_of(s).iter().map(|b| {
+            let is_live = b.state != BlockState::Inactive;
+            let stack = if is_live { tables.lifetimes.stack(d, b.lifetime) } else { StackId::NONE };
+            Block { address: b.address, size: b.size, requested: b.requested, state: b.state, stack }
+        }));
+        segments.push(Segment {
+            address: s.address,
+            size: s.size,
+            stream: s.stream,
+            pool: s.pool,
+            class: s.class,
+            is_expandable: s.is_expandable,
+            stack: s.stack,
+            blocks: from..blocks.len() as u32,
+        });
+    }
+    Some(DevicePart { device, events, segments, blocks })
+}

@@ -1,0 +1,192 @@
+//! `vramscope export FILE --to FORMAT OUT`: a recording for other tools.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::args::{ExportArgs, ExportFormat, ExportTableName};
+use super::{choose_device, open};
+use crate::analysis::export::{CurvesTable, LifetimesTable, counters, places, trimmed};
+use crate::analysis::flame::{Measure, weigh};
+use crate::analysis::{DeviceTables, Quantity};
+use crate::formats::export::{BlocksTable, EventsTable, ExportTable, StacksTable, csv, parquet, perfetto, snapshot, speedscope};
+use crate::model::{Progress, Recording, StackId};
+use crate::units::{Bytes, count};
+
+/// Writes the export and says on `out` what was written.
+///
+/// # Errors
+/// One sentence: the recording can not be read, the device or range is not in it, or a file can not be written.
+pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), String> {
+    let recording = open(&args.file)?;
+    let written = match args.to {
+        ExportFormat::Csv | ExportFormat::Parquet => tables(args, &recording)?,
+        ExportFormat::Speedscope => vec![to_speedscope(args, &recording)?],
+        ExportFormat::Perfetto => vec![to_perfetto(args, &recording)?],
+        ExportFormat::Snapshot => vec![to_snapshot(args, &recording)?],
+    };
+    for (path, what) in written {
+        let size = std::fs::metadata(&path).map_or(0, |m| m.len());
+        super::print(out, &format!("{}: {what}, {}", path.display(), Bytes(size)))?;
+    }
+    Ok(())
+}
+
+type Written = (PathBuf, String);
+
+fn create(path: &Path) -> Result<BufWriter<File>, String> {
+    if let Some(folder) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(|e| format!("{}: this folder can not be made: {e}", folder.display()))?;
+    }
+    File::create(path).map(BufWriter::new).map_err(|e| format!("{}: can not be written: {e}", path.display()))
+}
+
+fn failed(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
+    move |e| format!("{}: can not be written: {e}", path.display())
+}
+
+fn build(recording: &Recording, device: usize) -> Result<DeviceTables, String> {
+    DeviceTables::build(&recording.devices[device], &Progress::new()).map_err(|e| e.to_string())
+}
+
+/// The devices that are written: the one asked for, else every one.
+fn devices(args: &ExportArgs, recording: &Recording) -> Result<Vec<usize>, String> {
+    match args.device {
+        Some(_) => choose_device(recording, args.device).map(|d| vec![d]),
+        None => Ok((0..recording.devices.len()).collect()),
+    }
+}
+
+/// The rank of the process: as asked for, else from the file's name (`rank3`, `rank_3`, `rank-3`), else 0.
+fn rank(args: &ExportArgs) -> u32 {
+    let name = args.file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let from_name = || {
+        let (_, rest) = name.split_once("rank")?;
+        let rest = rest.trim_start_matches(['_', '-', '=']);
+        rest.get(..rest.bytes().take_while(u8::is_ascii_digit).count())?.parse().ok()
+    };
+    args.rank.or_else(from_name).unwrap_or(0)
+}
+
+/// One table into OUT, or every table into the folder OUT: `OUT/events/rank=0/NAME.cuda-0.parquet`, so that a fleet's exports
+/// into one folder are one partitioned data set.
+fn tables(args: &ExportArgs, recording: &Recording) -> Result<Vec<Written>, String> {
+    let is_parquet = args.to == ExportFormat::Parquet;
+    let extension = if is_parquet { "parquet" } else { "csv" };
+    let is_file = args.out.extension().is_some_and(|e| e.eq_ignore_ascii_case(extension));
+    let place_names = places(recording);
+    let stem = args.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut written = Vec::new();
+    let mut write = |table: &dyn ExportTable, part: &str| -> Result<(), String> {
+        let path = if is_file {
+            args.out.clone()
+        } else {
+            args.out.join(table.name()).join(format!("rank={}", rank(args))).join(format!("{stem}{part}.{extension}"))
+        };
+        let mut file = create(&path)?;
+        let result = if is_parquet { parquet::write(table, &mut file) } else { csv::write(table, &mut file) };
+        result.map_err(failed(&path))?;
+        written.push((path, format!("{} rows of {}", count(table.len() as u64), table.name())));
+        Ok(())
+    };
+    let wanted = |name: ExportTableName| match args.table {
+        Some(table) => table == name,
+        None => !is_file || name == ExportTableName::Lifetimes,
+    };
+    let chosen = if is_file { vec![choose_device(recording, args.device)?] } else { devices(args, recording)? };
+    for index in chosen {
+        let device = &recording.devices[index];
+        let part = format!(".{}-{}", device.id.kind.name(), device.id.index);
+        if wanted(ExportTableName::Events) {
+            write(&EventsTable::new(device, &place_names), &part)?;
+        }
+        if wanted(ExportTableName::Blocks) {
+            write(&BlocksTable::new(device, &place_names), &part)?;
+        }
+        if wanted(ExportTableName::Lifetimes) || wanted(ExportTableName::Curves) {
+            let tables = build(recording, index)?;
+            if wanted(ExportTableName::Lifetimes) {
+                write(&LifetimesTable::new(device, &tables, &place_names), &part)?;
+            }
+            if wanted(ExportTableName::Curves) {
+                write(&CurvesTable::new(device, &tables), &part)?;
+            }
+        }
+    }
+    if wanted(ExportTableName::Stacks) {
+        write(&StacksTable::new(recording), "")?;
+    }
+    Ok(written)
+}
+
+fn to_speedscope(args: &ExportArgs, recording: &Recording) -> Result<Written, String> {
+    let mut names = Vec::new();
+    let mut weights: Vec<Vec<(StackId, u64)>> = Vec::new();
+    for index in devices(args, recording)? {
+        let device = &recording.devices[index];
+        if device.events.is_empty() && device.segments.is_empty() {
+            continue;
+        }
+        let tables = build(recording, index)?;
+        let (_, peak) = tables.curves.peak(Quantity::Requested);
+        let last = (device.events.len() as u32).saturating_sub(1);
+        for (what, measure) in [
+            ("live at the peak", Measure::LiveAt(peak)),
+            ("live at the end", Measure::LiveAt(last)),
+            ("allocated over the recording", Measure::Allocated(0, last)),
+        ] {
+            let mut by_stack: Vec<(StackId, u64)> =
+                weigh(device, &tables, measure).into_iter().map(|(stack, (bytes, _))| (stack, bytes)).collect();
+            by_stack.sort_by_key(|&(stack, bytes)| (std::cmp::Reverse(bytes), stack));
+            names.push(format!("{}, {what}", device.id));
+            weights.push(by_stack);
+        }
+    }
+    let flames: Vec<_> = names.iter().zip(&weights).map(|(name, weights)| speedscope::Flame { name, weights }).collect();
+    let mut file = create(&args.out)?;
+    speedscope::write(&recording.source.name, &recording.stacks, &flames, &mut file).map_err(failed(&args.out))?;
+    Ok((args.out.clone(), format!("{} flame graphs", flames.len())))
+}
+
+fn to_perfetto(args: &ExportArgs, recording: &Recording) -> Result<Written, String> {
+    let wanted = devices(args, recording)?;
+    let mut rows = Vec::new();
+    for index in 0..recording.devices.len() {
+        rows.push(if wanted.contains(&index) {
+            counters(&recording.devices[index], &build(recording, index)?)
+        } else {
+            Vec::new()
+        });
+    }
+    let total: usize = rows.iter().map(Vec::len).sum();
+    let mut file = create(&args.out)?;
+    perfetto::write(recording, &mut |device| std::mem::take(&mut rows[device]), &mut file).map_err(failed(&args.out))?;
+    Ok((args.out.clone(), format!("{} counter values", count(total as u64))))
+}
+
+fn to_snapshot(args: &ExportArgs, recording: &Recording) -> Result<Written, String> {
+    let mut parts = Vec::new();
+    let mut events = 0u64;
+    for index in devices(args, recording)? {
+        let device = &recording.devices[index];
+        let part = match args.events {
+            None => snapshot::DevicePart::whole(recording, index),
+            Some((from, to)) => {
+                if from as usize >= device.events.len() && args.device.is_some() {
+                    return Err(format!(
+                        "{} has {} events; the range {from}..{to} is past its end",
+                        device.id,
+                        count(device.events.len() as u64)
+                    ));
+                }
+                trimmed(recording, index, &build(recording, index)?, from..to)
+            }
+        };
+        let Some(part) = part else { continue };
+        events += u64::from(part.events.end - part.events.start);
+        parts.push(part);
+    }
+    let mut file = create(&args.out)?;
+    snapshot::write(recording, &parts, args.redact, &mut file).map_err(failed(&args.out))?;
+    Ok((args.out.clone(), format!("{} events", count(events))))
+}

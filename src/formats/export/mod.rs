@@ -1,0 +1,86 @@
+//! The way out: recordings as tables (CSV, Parquet), for other viewers (speedscope, Perfetto), and as a PyTorch snapshot again.
+//!
+//! A table is anything with named columns that can give a range of rows ([`ExportTable`]); it is asked in batches, so that a
+//! recording of millions of events streams through a bounded amount of memory. Tables of events, blocks and stacks are here;
+//! those of derived rows (lifetimes, curves) are in `analysis::export`, which knows them.
+
+pub mod csv;
+pub mod parquet;
+pub mod perfetto;
+pub mod snapshot;
+pub mod speedscope;
+mod tables;
+
+use std::ops::Range;
+
+pub use tables::{BlocksTable, EventsTable, StacksTable};
+
+/// What a column holds. Every column may have gaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Bytes, addresses, counts, ids.
+    Unsigned,
+    /// Times and ordinals.
+    Signed,
+    /// Text.
+    Text,
+}
+
+/// A column's name and kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Lower case, words joined by underscores; ends in its unit where it has one.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+}
+
+impl Field {
+    /// A column of bytes, addresses, counts or ids.
+    #[must_use]
+    pub const fn unsigned(name: &'static str) -> Self {
+        Field { name, kind: Kind::Unsigned }
+    }
+
+    /// A column of times or ordinals.
+    #[must_use]
+    pub const fn signed(name: &'static str) -> Self {
+        Field { name, kind: Kind::Signed }
+    }
+
+    /// A column of text.
+    #[must_use]
+    pub const fn text(name: &'static str) -> Self {
+        Field { name, kind: Kind::Text }
+    }
+}
+
+/// A run of rows of one column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Column<'a> {
+    /// See [`Kind::Unsigned`].
+    Unsigned(Vec<Option<u64>>),
+    /// See [`Kind::Signed`].
+    Signed(Vec<Option<i64>>),
+    /// See [`Kind::Text`].
+    Text(Vec<Option<&'a str>>),
+}
+
+/// A table that can be written in batches of rows.
+pub trait ExportTable {
+    /// Its name: `events`, `lifetimes`, `blocks`, `curves`, `stacks`.
+    fn name(&self) -> &'static str;
+    /// Its columns.
+    fn fields(&self) -> &'static [Field];
+    /// Its number of rows.
+    fn len(&self) -> usize;
+    /// True without rows.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The rows `rows` (within [`len`](Self::len)) of every column, in the order of [`fields`](Self::fields).
+    fn batch(&self, rows: Range<usize>) -> Vec<Column<'_>>;
+}
+
+#[cfg(test)]
+mod tests;

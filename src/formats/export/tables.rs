@@ -1,0 +1,213 @@
+//! Tables that stand in a recording as they are: events, blocks of the end state, stacks.
+
+use std::ops::Range;
+
+use super::{Column, ExportTable, Field};
+use crate::model::{Action, DeviceRecording, PoolId, Recording, StackId, StackTable};
+
+/// Text of each pool key of a device: `0:1`.
+fn pool_names(device: &DeviceRecording) -> Vec<String> {
+    device.pools.iter().map(|(a, b)| format!("{a}:{b}")).collect()
+}
+
+/// `cuda:0`, `cpu:-1`.
+pub(super) fn device_name(device: &DeviceRecording) -> String {
+    format!("{}:{}", device.id.kind.name(), device.id.index)
+}
+
+fn stack_number(stack: StackId) -> Option<u64> {
+    stack.is_some().then_some(u64::from(stack.0))
+}
+
+/// The allocator's events of one device.
+pub struct EventsTable<'a> {
+    device: &'a DeviceRecording,
+    name: String,
+    pools: Vec<String>,
+    /// Where each stack is, in short, by stack id.
+    places: &'a [String],
+}
+
+impl<'a> EventsTable<'a> {
+    /// `places` names each stack of the recording by its id, in short; shorter or empty lists leave gaps.
+    #[must_use]
+    pub fn new(device: &'a DeviceRecording, places: &'a [String]) -> Self {
+        EventsTable { device, name: device_name(device), pools: pool_names(device), places }
+    }
+}
+
+impl ExportTable for EventsTable<'_> {
+    fn name(&self) -> &'static str {
+        "events"
+    }
+
+    fn fields(&self) -> &'static [Field] {
+        const FIELDS: [Field; 11] = [
+            Field::text("device"),
+            Field::unsigned("event"),
+            Field::signed("time_us"),
+            Field::text("action"),
+            Field::unsigned("address"),
+            Field::unsigned("bytes"),
+            Field::unsigned("device_free_bytes"),
+            Field::unsigned("stream"),
+            Field::text("pool"),
+            Field::unsigned("stack"),
+            Field::text("place"),
+        ];
+        &FIELDS
+    }
+
+    fn len(&self) -> usize {
+        self.device.events.len()
+    }
+
+    fn batch(&self, rows: Range<usize>) -> Vec<Column<'_>> {
+        let e = &self.device.events;
+        let has_address = |i: usize| !matches!(e.action[i], Action::Oom | Action::Snapshot);
+        let each = || rows.clone();
+        vec![
+            Column::Text(each().map(|_| Some(self.name.as_str())).collect()),
+            Column::Unsigned(each().map(|i| Some(i as u64)).collect()),
+            Column::Signed(each().map(|i| e.has_time.then_some(e.time_us[i])).collect()),
+            Column::Text(each().map(|i| Some(e.action[i].name())).collect()),
+            Column::Unsigned(each().map(|i| has_address(i).then_some(e.address[i])).collect()),
+            Column::Unsigned(each().map(|i| Some(e.size[i])).collect()),
+            Column::Unsigned(each().map(|i| e.device_free(i as u32)).collect()),
+            Column::Unsigned(each().map(|i| self.device.streams.get(usize::from(e.stream[i].0)).copied()).collect()),
+            Column::Text(each().map(|i| pool(&self.pools, e.pool[i])).collect()),
+            Column::Unsigned(each().map(|i| stack_number(e.stack[i])).collect()),
+            Column::Text(each().map(|i| self.places.get(e.stack[i].0 as usize).map(String::as_str)).collect()),
+        ]
+    }
+}
+
+fn pool(names: &[String], pool: PoolId) -> Option<&str> {
+    names.get(usize::from(pool.0)).map(String::as_str)
+}
+
+/// The blocks of the end state of one device, with the segment each stands in.
+pub struct BlocksTable<'a> {
+    device: &'a DeviceRecording,
+    name: String,
+    pools: Vec<String>,
+    places: &'a [String],
+    /// Segment and block index of each row.
+    rows: Vec<(u32, u32)>,
+}
+
+impl<'a> BlocksTable<'a> {
+    /// See [`EventsTable::new`].
+    #[must_use]
+    pub fn new(device: &'a DeviceRecording, places: &'a [String]) -> Self {
+        let rows = device
+            .segments
+            .iter()
+            .enumerate()
+            .flat_map(|(s, segment)| segment.blocks.clone().map(move |b| (s as u32, b)))
+            .collect();
+        BlocksTable { device, name: device_name(device), pools: pool_names(device), places, rows }
+    }
+}
+
+impl ExportTable for BlocksTable<'_> {
+    fn name(&self) -> &'static str {
+        "blocks"
+    }
+
+    fn fields(&self) -> &'static [Field] {
+        const FIELDS: [Field; 13] = [
+            Field::text("device"),
+            Field::unsigned("segment_address"),
+            Field::unsigned("segment_bytes"),
+            Field::text("segment_type"),
+            Field::text("expandable"),
+            Field::unsigned("address"),
+            Field::unsigned("bytes"),
+            Field::unsigned("requested_bytes"),
+            Field::text("state"),
+            Field::unsigned("stream"),
+            Field::text("pool"),
+            Field::unsigned("stack"),
+            Field::text("place"),
+        ];
+        &FIELDS
+    }
+
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn batch(&self, rows: Range<usize>) -> Vec<Column<'_>> {
+        let d = self.device;
+        let rows: Vec<_> =
+            self.rows[rows].iter().filter_map(|&(s, b)| Some((d.segments.get(s as usize)?, d.blocks.get(b as usize)?))).collect();
+        vec![
+            Column::Text(rows.iter().map(|_| Some(self.name.as_str())).collect()),
+            Column::Unsigned(rows.iter().map(|(s, _)| Some(s.address)).collect()),
+            Column::Unsigned(rows.iter().map(|(s, _)| Some(s.size)).collect()),
+            Column::Text(rows.iter().map(|(s, _)| Some(s.class.name())).collect()),
+            Column::Text(rows.iter().map(|(s, _)| Some(if s.is_expandable { "true" } else { "false" })).collect()),
+            Column::Unsigned(rows.iter().map(|(_, b)| Some(b.address)).collect()),
+            Column::Unsigned(rows.iter().map(|(_, b)| Some(b.size)).collect()),
+            Column::Unsigned(
+                rows.iter().map(|(_, b)| (b.state != crate::model::BlockState::Inactive).then_some(b.requested)).collect(),
+            ),
+            Column::Text(rows.iter().map(|(_, b)| Some(b.state.name())).collect()),
+            Column::Unsigned(rows.iter().map(|(s, _)| d.streams.get(usize::from(s.stream.0)).copied()).collect()),
+            Column::Text(rows.iter().map(|(s, _)| pool(&self.pools, s.pool)).collect()),
+            Column::Unsigned(rows.iter().map(|(_, b)| stack_number(b.stack)).collect()),
+            Column::Text(rows.iter().map(|(_, b)| self.places.get(b.stack.0 as usize).map(String::as_str)).collect()),
+        ]
+    }
+}
+
+/// Every frame of every stack of a recording: what the `stack` column of the other tables points to.
+pub struct StacksTable<'a> {
+    stacks: &'a StackTable,
+    /// Stack and depth of each row.
+    rows: Vec<(u32, u32)>,
+}
+
+impl<'a> StacksTable<'a> {
+    /// All stacks.
+    #[must_use]
+    pub fn new(recording: &'a Recording) -> Self {
+        let stacks = &recording.stacks;
+        let depths = |s: u32| (0..stacks.frames(StackId(s)).len() as u32).map(move |d| (s, d));
+        StacksTable { stacks, rows: (0..stacks.len() as u32).flat_map(depths).collect() }
+    }
+}
+
+impl ExportTable for StacksTable<'_> {
+    fn name(&self) -> &'static str {
+        "stacks"
+    }
+
+    fn fields(&self) -> &'static [Field] {
+        const FIELDS: [Field; 5] = [
+            Field::unsigned("stack"),
+            Field::unsigned("depth"),
+            Field::text("function"),
+            Field::text("file"),
+            Field::unsigned("line"),
+        ];
+        &FIELDS
+    }
+
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn batch(&self, rows: Range<usize>) -> Vec<Column<'_>> {
+        let rows = &self.rows[rows];
+        let frame = |&(s, d): &(u32, u32)| self.stacks.frames(StackId(s)).get(d as usize).and_then(|&f| self.stacks.frame(f));
+        vec![
+            Column::Unsigned(rows.iter().map(|r| Some(u64::from(r.0))).collect()),
+            Column::Unsigned(rows.iter().map(|r| Some(u64::from(r.1))).collect()),
+            Column::Text(rows.iter().map(|r| frame(r).map(|f| self.stacks.text(f.name))).collect()),
+            Column::Text(rows.iter().map(|r| frame(r).map(|f| self.stacks.text(f.file))).collect()),
+            Column::Unsigned(rows.iter().map(|r| frame(r).map(|f| u64::from(f.line))).collect()),
+        ]
+    }
+}

@@ -1,0 +1,153 @@
+use super::*;
+use crate::model::{
+    Action, Annotation, Block, BlockState, DeviceRecording, Frame, Note, NoteKind, PoolId, Progress, Recording, Segment,
+    SizeClass, StackId, StackTableBuilder, StreamId,
+};
+
+/// Two stacks, a segment with a live block and a hole, an event of each kind that carries something of its own.
+fn recording() -> Recording {
+    let mut table = StackTableBuilder::new();
+    let frame = |table: &mut StackTableBuilder, file: &str, name: &str, line| {
+        let (file, name) = (table.string(file), table.string(name));
+        table.frame(Frame { name, file, line })
+    };
+    let inner = frame(&mut table, "/home/someone/proj/model.py", "forward, \"quoted\"", 7);
+    let outer = frame(&mut table, "/opt/py/site-packages/torch/nn/module.py", "__call__", 1500);
+    let (a, b) = (table.stack(&[inner, outer]), table.stack(&[outer]));
+    let (note, range) = (table.string("saved"), table.string("step"));
+    let mut d = DeviceRecording { has_final_state: true, ..DeviceRecording::default() };
+    d.pools = vec![(0, 0), (0, 1)];
+    d.streams = vec![0, 0x7f00_1234_5678];
+    d.events.has_time = true;
+    let base = 1_795_225_000_000_000;
+    let address = 0xffff_8000_0000_0000u64;
+    d.events.push(base, Action::SegmentAlloc, address, 2 << 20, StreamId(1), PoolId(1), a);
+    d.events.push(base + 1, Action::Alloc, address, 1000, StreamId(1), PoolId(1), a);
+    d.events.push(base + 2, Action::Alloc, address + 1024, 300, StreamId(1), PoolId(1), b);
+    d.events.push(base + 3, Action::FreeRequested, address + 1024, 300, StreamId(1), PoolId(1), StackId::NONE);
+    d.events.push(base + 4, Action::FreeCompleted, address + 1024, 300, StreamId(1), PoolId(1), StackId::NONE);
+    d.events.push(base + 5, Action::Oom, 4096, 1 << 33, StreamId(0), PoolId(0), b);
+    d.events.notes.push(Note { event: 1, kind: NoteKind::UserMetadata, text: note });
+    d.blocks = vec![
+        Block { address, size: 1024, requested: 1000, state: BlockState::Active, stack: a },
+        Block {
+            address: address + 1024,
+            size: (2 << 20) - 1024,
+            requested: 0,
+            state: BlockState::Inactive,
+            stack: StackId::NONE,
+        },
+    ];
+    d.segments = vec![Segment {
+        address,
+        size: 2 << 20,
+        stream: StreamId(1),
+        pool: PoolId(1),
+        class: SizeClass::Small,
+        is_expandable: false,
+        stack: StackId::NONE,
+        blocks: 0..2,
+    }];
+    d.annotations = vec![Annotation { name: range, start_us: base, end_us: Some(base + 4), depth: 0 }];
+    d.settings.recorded = true;
+    d.settings.raw = vec![
+        ("PYTORCH_CUDA_ALLOC_CONF".to_owned(), "expandable_segments:False".to_owned()),
+        ("max_split_size".to_owned(), "-1".to_owned()),
+    ];
+    Recording { devices: vec![d], stacks: table.finish(), ..Recording::default() }
+}
+
+#[test]
+fn csv_quotes_what_needs_it_and_leaves_gaps_empty() {
+    let r = recording();
+    let mut out = Vec::new();
+    csv::write(&StacksTable::new(&r), &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(
+        text.starts_with("stack,depth,function,file,line\n0,0,\"forward, \"\"quoted\"\"\",/home/someone/proj/model.py,7\n"),
+        "{text}"
+    );
+    let mut out = Vec::new();
+    csv::write(&EventsTable::new(&r.devices[0], &["model.py:7".to_owned()]), &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 7);
+    assert_eq!(lines[2], "cuda:0,1,1795225000000001,alloc,18446603336221196288,1000,,139638282147448,0:1,0,model.py:7");
+    assert_eq!(lines[6], "cuda:0,5,1795225000000005,oom,,8589934592,4096,0,0:0,1,");
+}
+
+fn round_trip(redact: bool) -> (Recording, Recording) {
+    let r = recording();
+    let mut out = Vec::new();
+    snapshot::write(&r, &[snapshot::DevicePart::whole(&r, 0).unwrap()], redact, &mut out).unwrap();
+    let back = crate::formats::read(&out, "back.pickle", &Progress::new()).unwrap();
+    (r, back)
+}
+
+#[test]
+fn a_snapshot_comes_back_as_it_was() {
+    let (r, back) = round_trip(false);
+    assert!(back.report.warnings.is_empty(), "{:?}", back.report.warnings);
+    let (d, b) = (&r.devices[0], &back.devices[0]);
+    assert_eq!(b.events.time_us, d.events.time_us);
+    assert_eq!(b.events.action, d.events.action);
+    assert_eq!(b.events.address, d.events.address);
+    assert_eq!(b.events.size, d.events.size);
+    let pools = |d: &DeviceRecording| d.events.pool.iter().map(|&p| d.pool_key(p)).collect::<Vec<_>>();
+    assert_eq!(pools(b), pools(d));
+    let streams = |d: &DeviceRecording| d.events.stream.iter().map(|s| d.streams[usize::from(s.0)]).collect::<Vec<_>>();
+    assert_eq!(streams(b), streams(d));
+    let frames = |r: &Recording, s: StackId| {
+        let text = |f: Frame| (r.stacks.text(f.name).to_owned(), r.stacks.text(f.file).to_owned(), f.line);
+        r.stacks.frames(s).iter().filter_map(|&f| r.stacks.frame(f)).map(text).collect::<Vec<_>>()
+    };
+    for i in 0..d.events.len() {
+        assert_eq!(frames(&back, b.events.stack[i]), frames(&r, d.events.stack[i]));
+    }
+    assert_eq!(b.events.notes.len(), 1);
+    assert_eq!((b.segments.len(), b.blocks.len()), (1, 2));
+    assert_eq!((b.blocks[0].size, b.blocks[0].requested, b.blocks[0].state), (1024, 1000, BlockState::Active));
+    assert_eq!(b.annotations.len(), 1);
+    assert_eq!(b.annotations[0].end_us, d.annotations[0].end_us);
+    assert_eq!(b.settings.raw, d.settings.raw);
+}
+
+#[test]
+fn redacted_paths_tell_nothing_of_the_machine() {
+    let (_, back) = round_trip(true);
+    let files: Vec<&str> = (0..back.stacks.frame_count() as u32)
+        .filter_map(|i| back.stacks.frame(crate::model::FrameId(i)))
+        .map(|f| back.stacks.text(f.file))
+        .collect();
+    assert_eq!(files, ["model.py", "torch/nn/module.py"]);
+}
+
+#[test]
+fn speedscope_and_perfetto_are_valid_json() {
+    let r = recording();
+    let weights = [(StackId(0), 1000), (StackId::NONE, 24)];
+    let mut out = Vec::new();
+    speedscope::write("x", &r.stacks, &[speedscope::Flame { name: "GPU 0", weights: &weights }], &mut out).unwrap();
+    let v: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!(v["profiles"][0]["samples"], serde_json::json!([[1, 0], [2]]));
+    assert_eq!(v["profiles"][0]["endValue"], 1024);
+    assert_eq!(v["shared"]["frames"][0]["line"], 7);
+    let mut out = Vec::new();
+    let row = perfetto::CounterRow { event: 1, reserved: Some(5), allocated: 4, requested: 3 };
+    perfetto::write(&r, &mut |_| vec![row], &mut out).unwrap();
+    let v: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    let events = v["traceEvents"].as_array().unwrap();
+    let counter = events.iter().find(|e| e["ph"] == "C").unwrap();
+    assert_eq!(counter["args"], serde_json::json!({"reserved": 5, "allocated": 4, "requested": 3}));
+    assert!(events.iter().any(|e| e["name"] == "out of memory"));
+}
+
+#[test]
+fn a_parquet_file_has_its_marks() {
+    let r = recording();
+    let mut out = Vec::new();
+    parquet::write(&EventsTable::new(&r.devices[0], &[]), &mut out).unwrap();
+    assert_eq!((&out[..4], &out[out.len() - 4..]), (&b"PAR1"[..], &b"PAR1"[..]));
+    let footer = u32::from_le_bytes(out[out.len() - 8..out.len() - 4].try_into().unwrap()) as usize;
+    assert!(footer + 12 < out.len());
+}

@@ -13,6 +13,8 @@ pub enum Command {
     Open,
     /// Type a path.
     OpenPath,
+    /// Paste the text of an out-of-memory error.
+    Explain,
     /// Show the welcome page.
     Welcome,
     /// Close the tab in front.
@@ -110,6 +112,7 @@ impl Command {
         let mut all = vec![
             C::Open,
             C::OpenPath,
+            C::Explain,
             C::Welcome,
             C::Close,
             C::NextTab,
@@ -155,6 +158,7 @@ impl Command {
         match self {
             Command::Open => "Open a recording…".into(),
             Command::OpenPath => "Open a path…".into(),
+            Command::Explain => "Explain an OOM message…".into(),
             Command::Welcome => "Welcome".into(),
             Command::Close => "Close tab".into(),
             Command::NextTab => "Next tab".into(),
@@ -201,6 +205,7 @@ impl Command {
                 "Allocator snapshots, profiler traces, memory timelines and saved memory_viz pages, compressed or not."
             }
             Command::OpenPath => "Type or paste a path, for desktops with no file dialog.",
+            Command::Explain => "Paste the text of the error: what its figures mean, and what to do. No file needed.",
             Command::Palette => "Find a command, a stack, a segment, or the block that holds an address.",
             Command::ToggleAxis => "Events spread a busy millisecond out; wall clock shows how long things took.",
             Command::OutOfMemory => "Moves every view to the request that failed.",
@@ -217,6 +222,7 @@ impl Command {
         match self {
             Command::Open => key(CTRL, Key::O),
             Command::OpenPath => key(CTRL.plus(Modifiers::SHIFT), Key::O),
+            Command::Explain => key(CTRL, Key::E),
             Command::Close => key(CTRL, Key::W),
             Command::NextTab => key(CTRL, Key::Tab),
             Command::PreviousTab => key(CTRL.plus(Modifiers::SHIFT), Key::Tab),
@@ -263,6 +269,7 @@ impl Command {
         match self {
             Command::Open
             | Command::OpenPath
+            | Command::Explain
             | Command::Welcome
             | Command::Close
             | Command::NextTab

@@ -85,6 +85,7 @@ impl App {
         match command {
             Command::Open => self.open_dialog(),
             Command::OpenPath => self.overlay = Overlay::OpenPath(String::new()),
+            Command::Explain => self.overlay = Overlay::Explain(Default::default()),
             Command::Welcome => self.active = None,
             Command::Close => {
                 if let Some(at) = self.active {

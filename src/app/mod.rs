@@ -8,6 +8,7 @@ pub mod colours;
 pub mod command;
 pub mod cursor;
 pub mod document;
+mod explain;
 mod handler;
 pub mod jobs;
 pub mod loader;
@@ -46,6 +47,7 @@ enum Overlay {
     None,
     Palette(palette::Palette),
     OpenPath(String),
+    Explain(explain::Explainer),
     Help,
     Settings,
 }

@@ -8,7 +8,7 @@ use super::document::DocumentId;
 use super::loader::Loading;
 use super::settings::ThemeChoice;
 use super::theme::{Tokens, Type, text};
-use super::views::welcome::{FileRow, MachineState, WelcomeIntent, WelcomeModel, open_entry, welcome_ui};
+use super::views::welcome::{FileRow, MachineState, StartEntry, WelcomeIntent, WelcomeModel, open_entry, welcome_ui};
 use super::widgets::sparkline::Sparkline;
 use super::{App, Overlay, palette};
 use crate::units::Bytes;
@@ -19,6 +19,7 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         Overlay::None => {}
         Overlay::Palette(_) => palette::draw(app, ui, tokens),
         Overlay::OpenPath(_) => open_path(app, ui, tokens),
+        Overlay::Explain(_) => super::explain::draw(app, ui, tokens),
         Overlay::Help => help(app, ui, tokens),
         Overlay::Settings => settings(app, ui, tokens),
     }
@@ -255,8 +256,7 @@ pub(super) fn welcome(app: &mut App, ui: &mut Ui) {
                 app.actions.send(Action::Open(vec![recent.path.clone()]));
             }
         }
-        // No entry of this build carries one.
-        Some(WelcomeIntent::Start(_)) => {}
+        Some(WelcomeIntent::Start(_)) => app.actions.run(Command::Explain),
     }
 }
 
@@ -268,7 +268,19 @@ fn welcome_model(app: &mut App, ui: &Ui) -> WelcomeModel {
     let keys = Command::Open.shortcuts().first().map(|k| ui.format_shortcut(k).replace('+', " ")).unwrap_or_default();
     let curve = |values: &[u64]| values.iter().map(|v| *v as f32).collect();
     WelcomeModel {
-        starts: vec![open_entry(&keys)],
+        starts: vec![
+            open_entry(&keys),
+            StartEntry {
+                title: "Explain an OOM message…".into(),
+                text: "Paste the text of the error. No file needed.".into(),
+                shortcut: Command::Explain
+                    .shortcuts()
+                    .first()
+                    .map(|k| ui.format_shortcut(k).replace('+', " "))
+                    .unwrap_or_default(),
+                intent: WelcomeIntent::Start(0),
+            },
+        ],
         recents: app
             .settings
             .recents

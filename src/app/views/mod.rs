@@ -14,6 +14,7 @@ use super::theme::Tokens;
 use crate::analysis::State;
 use crate::analysis::findings::Findings;
 
+pub mod accounting;
 pub mod autopsy;
 pub mod contents;
 pub mod events;
@@ -27,6 +28,8 @@ pub mod welcome;
 /// Which view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ViewKind {
+    /// The whole card, to the last byte.
+    Accounting,
     /// Bytes by call stack.
     Flame,
     /// What is wrong, ranked.
@@ -71,6 +74,7 @@ pub const REGISTRY: &[ViewInfo] = &[
     contents::INFO,
     autopsy::INFO,
     flame::INFO,
+    accounting::INFO,
 ];
 
 impl ViewKind {

@@ -1,0 +1,89 @@
+//! Accounting: the whole card at the cursor, from its total down to the bytes tensors asked for.
+
+use egui::{ScrollArea, Sense, Ui, vec2};
+
+use super::{View, ViewContext, ViewInfo, ViewKind};
+use crate::analysis::accounting::{Part, account};
+use crate::app::theme::Type;
+use crate::app::widgets::bar::Bar;
+use crate::app::widgets::label;
+use crate::units::Bytes;
+
+/// Registry entry.
+pub const INFO: ViewInfo = ViewInfo {
+    kind: ViewKind::Accounting,
+    title: "Accounting",
+    name: "accounting",
+    about: "Where every byte is at the cursor: why nvidia-smi and PyTorch disagree, and what empty_cache would give back.",
+    legend: &[
+        ("grey", "not PyTorch's: driver, other processes, context"),
+        ("hatched", "free inside what PyTorch reserved"),
+        ("not recorded", "an allocator snapshot does not hold it; nvidia-smi does"),
+    ],
+    create: || Box::new(Accounting),
+};
+
+struct Accounting;
+
+impl View for Accounting {
+    fn subtitle(&self, cx: &ViewContext<'_>) -> String {
+        format!("at event {}", crate::units::count(u64::from(cx.link.cursor)))
+    }
+
+    fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let t = cx.tokens;
+        let Some(state) = cx.state else { return };
+        let waterfall = account(cx.data.device(), state);
+        let greatest = waterfall.rows.iter().filter_map(|r| r.bytes).max().unwrap_or(1).max(waterfall.reserved) as f64;
+        ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
+            ui.spacing_mut().item_spacing.y = 0.0;
+            ui.add_space(8.0);
+            let whole = waterfall.rows.iter().find(|r| r.part == Part::CachedWhole).and_then(|r| r.bytes).unwrap_or(0);
+            egui::Frame::NONE.inner_margin(egui::Margin::symmetric(16, 4)).show(ui, |ui| {
+                ui.set_width(ui.available_width());
+                let sentence = format!(
+                    "PyTorch reserves {}. torch.cuda.empty_cache() would give {} of it back now.",
+                    Bytes(waterfall.reserved),
+                    Bytes(whole)
+                );
+                label::paragraph(ui, &sentence, Type::Lead, t.text1);
+            });
+            ui.add_space(8.0);
+            for row in &waterfall.rows {
+                let height = if row.bytes.unwrap_or(0) > 0 { 44.0 } else { 24.0 };
+                let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());
+                let inner = rect.shrink2(vec2(16.0, 0.0));
+                let first = egui::Rect::from_min_size(inner.min, vec2(inner.width(), 22.0));
+                let figure = row.bytes.map_or_else(|| "not recorded".to_owned(), |b| Bytes(b).to_string());
+                let ink = if row.bytes.is_some() { t.text1 } else { t.text3 };
+                let value = label::text_in_right(ui.painter(), first, &figure, Type::Mono, ink);
+                let room = egui::Rect::from_min_max(first.min, egui::pos2(value.left() - 8.0, first.bottom()));
+                label::text_in(
+                    ui.painter(),
+                    room,
+                    row.part.title(),
+                    Type::Strong,
+                    if row.bytes.is_some() { t.text1 } else { t.text2 },
+                );
+                let bar = egui::Rect::from_min_max(
+                    egui::pos2(inner.left(), first.bottom()),
+                    egui::pos2(inner.right(), first.bottom() + 14.0),
+                );
+                if let Some(bytes) = row.bytes.filter(|&b| b > 0) {
+                    let empty = Bar::new(greatest);
+                    let drawn = match row.part {
+                        Part::CachedWhole | Part::CachedPinned | Part::DeviceFree => empty.hatched(bytes as f64),
+                        Part::Driver | Part::OtherProcesses => empty.part(bytes as f64, t.other),
+                        Part::OutsidePytorch => empty.part(bytes as f64, t.slot(1)),
+                        Part::PendingFree => empty.part(bytes as f64, t.slot(3)),
+                        Part::Rounding => empty.part(bytes as f64, t.slot(5)),
+                        Part::Requested => empty.part(bytes as f64, t.slot(0)),
+                    };
+                    drawn.paint(ui.painter(), t, bar);
+                }
+                response.on_hover_text(row.part.about());
+            }
+            ui.add_space(12.0);
+        });
+    }
+}

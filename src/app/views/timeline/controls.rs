@@ -96,7 +96,7 @@ impl Timeline {
     pub(super) fn menu_ui(&mut self, cx: &ViewContext<'_>, response: &Response) {
         let MenuTarget { item, event } = self.menu;
         egui::Popup::context_menu(response).show(|ui| {
-            ui.set_min_width(190.0);
+            ui.set_width(170.0);
             let device = cx.data.device();
             let life = match item {
                 Some(Item::Lifetime(id)) => cx.data.tables.lifetimes.get(device, id),

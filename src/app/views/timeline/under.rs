@@ -207,10 +207,15 @@ impl Scene<'_> {
             NO_EVENT => tip.row("allocated", "before the trace"),
             born => tip.row("allocated", self.when(born)),
         };
-        tip = match life.gone {
+        // The program lets go first; the block can be reused once other streams are done with it.
+        let freed = if life.free_requested == NO_EVENT { life.gone } else { life.free_requested };
+        tip = match freed {
             NO_EVENT => tip.row("freed", "not in the trace"),
-            gone => tip.row("freed", self.when(gone)),
+            freed => tip.row("freed", self.when(freed)),
         };
+        if life.gone != NO_EVENT && freed != NO_EVENT && life.gone > freed + 1 {
+            tip = tip.row("reusable", self.when(life.gone));
+        }
         let time = |e: u32| device.events.time_us.get(e as usize).copied();
         if life.born != NO_EVENT && event != NO_EVENT && event >= life.born {
             let events = counted(u64::from(event - life.born), "event", "events");

@@ -115,6 +115,7 @@ fn alone(data: &Arc<DeviceData>, theme: Theme, size: [f32; 2], change: fn(&mut L
             data: &data,
             link: &link,
             state: Some(&state),
+            findings: None,
             colours: &colours,
             findings: None,
             tokens,
@@ -292,6 +293,30 @@ fn the_legend_dims_the_other_classes_and_the_axis_switches_to_time() {
     send(&mut h, Action::SetAxis(Axis::Time));
     assert_eq!(link(&h).axis, Axis::Time);
     assert!(place != NO_EVENT && h.query_by_label_contains("Timeline,").is_some());
+}
+
+#[test]
+fn tracks_fold_to_their_names_and_bytes_zoom() {
+    let data = sample("gpt_train.pickle");
+    let mut h = app(&data, Theme::Dark, [1600.0, 1000.0]);
+    let before = canvas(&h);
+    h.get_by_label("Fold Overview").click();
+    h.run_steps(3);
+    assert!(canvas(&h).height() > before.height(), "the strata take the room");
+    h.get_by_label("Open Overview").click();
+    h.run_steps(3);
+    assert_eq!(canvas(&h), before);
+    let p = pos2(before.center().x, before.bottom() - 100.0);
+    move_to(&mut h, p);
+    h.event(Event::ModifiersChanged(Modifiers::CTRL));
+    h.event(Event::Zoom(3.0));
+    h.run_steps(2);
+    h.event(Event::ModifiersChanged(Modifiers::NONE));
+    h.run_steps(3);
+    assert_eq!((link(&h).from, link(&h).to), (0.0, data.device().events.len() as f64), "time stays");
+    h.get_by_label("Show all bytes").click();
+    h.run_steps(3);
+    assert!(h.query_by_label("Show all bytes").is_none());
 }
 
 #[test]

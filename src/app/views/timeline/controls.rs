@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use egui::{Rect, Response, Ui, UiBuilder, pos2, vec2};
 
+use super::layout::Track;
 use super::paint::Canvas;
 use super::picture::ClassCounts;
 use super::{MenuTarget, Timeline};
@@ -13,9 +14,12 @@ use crate::app::colours::{ColourBy, Paint};
 use crate::app::command::Command;
 use crate::app::cursor;
 use crate::app::selection::Item;
+use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::button::{self, Push};
 use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::icons::Icon;
+use crate::app::widgets::label;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
 use crate::units::{Address, Bytes, NBSP, count};
 
@@ -46,6 +50,55 @@ impl Timeline {
                 cx.actions.send(Action::SetRange(None));
             }
         });
+    }
+
+    /// While the strata are zoomed in bytes, one click shows all of them again.
+    pub(super) fn bytes_ui(&mut self, ui: &mut Ui, canvas: &Canvas<'_>) {
+        if self.bytes.is_none() {
+            return;
+        }
+        let strata = canvas.tracks.strata;
+        let area = Rect::from_min_size(pos2(strata.right() - 126.0, strata.top() + 6.0), vec2(120.0, 20.0));
+        let layout = egui::Layout::right_to_left(egui::Align::Center);
+        ui.scope_builder(UiBuilder::new().max_rect(area).layout(layout).id_salt("bytes"), |ui| {
+            if Push::plain("Show all bytes").small().show(ui).clicked() {
+                self.bytes = None;
+            }
+        });
+    }
+
+    /// The name of a track folds and opens it.
+    pub(super) fn fold_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>) {
+        for track in Track::ALL {
+            let i = track as usize;
+            let (rect, is_open) = match (canvas.tracks.open(track), canvas.tracks.folded[i]) {
+                (Some(rect), _) => (rect, true),
+                (None, Some(rect)) => (rect, false),
+                (None, None) => continue,
+            };
+            let top = if track == Track::Overview { rect.center().y - 8.0 } else { rect.top() };
+            let place = Rect::from_min_max(pos2(canvas.pane.left(), top), pos2(canvas.tracks.x.min - 44.0, top + 16.0));
+            let id = ui.scope_id().with(("fold", track.name()));
+            let response = ui.interact(place, id, egui::Sense::click()).on_hover_cursor(egui::CursorIcon::PointingHand);
+            let verb = if is_open { "Fold" } else { "Open" };
+            response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, format!("{verb} {}", track.name())));
+            if !is_open {
+                label::text_in(
+                    canvas.painter,
+                    place.with_min_x(place.left() + 12.0),
+                    track.name(),
+                    Type::Caption,
+                    cx.tokens.text3,
+                );
+            }
+            if response.hovered() || !is_open {
+                let icon = if is_open { Icon::ChevronDown } else { Icon::ChevronRight };
+                icon.paint(canvas.painter, pos2(place.left() + 6.0, place.center().y), 10.0, cx.tokens.text3);
+            }
+            if response.clicked() {
+                self.folded[i] = is_open;
+            }
+        }
     }
 
     pub(super) fn legend_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, rect: Rect, start: f32) {

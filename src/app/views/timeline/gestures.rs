@@ -46,6 +46,7 @@ impl Timeline {
             (Some(Grip::Cursor), Some(p)) => cx.actions.send(Action::SetCursor(event_at(p))),
             _ => {
                 if let Some(intent) = intent {
+                    let intent = self.still_bytes(intent, ui.input(|i| i.time));
                     self.act(cx, scene, intent, event_at, top);
                 }
             }
@@ -53,6 +54,18 @@ impl Timeline {
         if is_done {
             self.grip = None;
         }
+    }
+
+    /// The wheel's motion runs out over some frames; when Ctrl is let go meanwhile, the rest still means bytes.
+    fn still_bytes(&mut self, intent: Intent, now: f64) -> Intent {
+        match intent {
+            Intent::ZoomBytes { .. } => self.zoomed_bytes_at = now,
+            Intent::ZoomTime { factor, at } if self.bytes.is_some() && now - self.zoomed_bytes_at < 0.25 => {
+                return Intent::ZoomBytes { factor, at };
+            }
+            _ => {}
+        }
+        intent
     }
 
     pub(super) fn act(

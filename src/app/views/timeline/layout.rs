@@ -23,9 +23,37 @@ pub(super) const LEGEND: f32 = 24.0;
 /// Levels of annotations drawn; deeper ones are counted.
 pub(super) const STEP_LEVELS: usize = 3;
 
+/// A track that can be folded to its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Track {
+    Overview,
+    Curves,
+    Steps,
+    Device,
+}
+
+impl Track {
+    pub const ALL: [Track; 4] = [Track::Overview, Track::Curves, Track::Steps, Track::Device];
+
+    /// What stands in the gutter.
+    pub fn name(self) -> &'static str {
+        match self {
+            Track::Overview => "Overview",
+            Track::Curves => "Curves",
+            Track::Steps => "Steps",
+            Track::Device => "Device",
+        }
+    }
+}
+
+/// Height of a folded track: its name.
+pub(super) const FOLDED: f32 = 16.0;
+
 /// What there is to show.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Contents {
+    /// Tracks folded to their names, in the order of [`Track::ALL`].
+    pub folded: [bool; 4],
     /// Labels of the axis take two lines: event and time.
     pub two_line_axis: bool,
     /// Levels of annotations; 0 leaves the lane out.
@@ -55,9 +83,21 @@ pub(super) struct Tracks {
     pub device: Option<Rect>,
     /// Classes with counts.
     pub legend: Option<Rect>,
+    /// Where the names of folded tracks stand, in the order of [`Track::ALL`]; such a track has no rectangle of its own.
+    pub folded: [Option<Rect>; 4],
 }
 
 impl Tracks {
+    /// The rectangle of a track, when it is open.
+    pub fn open(&self, track: Track) -> Option<Rect> {
+        match track {
+            Track::Overview => self.overview,
+            Track::Curves => self.curves,
+            Track::Steps => self.steps,
+            Track::Device => self.device,
+        }
+    }
+
     /// From the axis down to the last lane: where the pointer means a time.
     pub fn canvas(&self) -> Rect {
         let top = self.axis.or(self.curves).unwrap_or(self.strata).top();
@@ -74,11 +114,16 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let steps_height = STEP * contents.step_levels.min(STEP_LEVELS) as f32;
     let usual = (pane.height() * 0.18).clamp(CURVES, 1.75 * CURVES);
     let curves_height = contents.curves_height.unwrap_or(usual).clamp(32.0, (pane.height() * 0.6).max(32.0));
+    let or_folded = |track: Track, height: f32| if contents.folded[track as usize] { FOLDED } else { height };
+    let overview_height = or_folded(Track::Overview, OVERVIEW);
+    let curves_height = or_folded(Track::Curves, curves_height);
+    let steps_height = or_folded(Track::Steps, steps_height);
+    let device_height = or_folded(Track::Device, DEVICE);
     let mut parts = [
         (true, LEGEND + 6.0),
-        (contents.device_calls, DEVICE + 6.0),
+        (contents.device_calls, device_height + 6.0),
         (contents.step_levels > 0, steps_height + 8.0),
-        (true, OVERVIEW + 12.0),
+        (true, overview_height + 12.0),
         (true, curves_height + 10.0),
         (true, axis_height + 1.0),
     ];
@@ -97,7 +142,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         *top = rect.bottom() + after;
         rect
     };
-    let overview = overview.then(|| take(&mut top, 6.0, OVERVIEW, 6.0));
+    let overview = overview.then(|| take(&mut top, 6.0, overview_height, 6.0));
     let axis = axis.then(|| take(&mut top, 0.0, axis_height, 1.0));
     let curves = curves.then(|| take(&mut top, 0.0, curves_height, 10.0));
     let mut bottom = pane.bottom();
@@ -108,8 +153,8 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         rect
     });
     let device = device.then(|| {
-        bottom -= DEVICE;
-        let rect = Rect::from_min_max(pos2(x.min, bottom), pos2(x.max, bottom + DEVICE));
+        bottom -= device_height;
+        let rect = Rect::from_min_max(pos2(x.min, bottom), pos2(x.max, bottom + device_height));
         bottom -= 6.0;
         rect
     });
@@ -120,7 +165,17 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         rect
     });
     let strata = Rect::from_min_max(pos2(x.min, top), pos2(x.max, bottom.max(top + 8.0)));
-    Tracks { x, overview, axis, curves, strata, steps, device, legend }
+    let mut tracks = Tracks { x, overview, axis, curves, strata, steps, device, legend, folded: [None; 4] };
+    for track in Track::ALL.into_iter().filter(|&t| contents.folded[t as usize]) {
+        let slot = match track {
+            Track::Overview => &mut tracks.overview,
+            Track::Curves => &mut tracks.curves,
+            Track::Steps => &mut tracks.steps,
+            Track::Device => &mut tracks.device,
+        };
+        tracks.folded[track as usize] = slot.take();
+    }
+    tracks
 }
 
 /// Where a limit stands relative to a range of values.
@@ -188,7 +243,18 @@ mod tests {
         Rect::from_min_size(pos2(10.0, 20.0), vec2(width, height))
     }
 
-    const ALL: Contents = Contents { two_line_axis: true, step_levels: 2, device_calls: true, curves_height: None };
+    const ALL: Contents =
+        Contents { folded: [false; 4], two_line_axis: true, step_levels: 2, device_calls: true, curves_height: None };
+
+    #[test]
+    fn a_folded_track_leaves_its_name_and_gives_its_room_to_the_strata() {
+        let open = tracks(pane(998.0, 442.0), ALL);
+        let folded = tracks(pane(998.0, 442.0), Contents { folded: [true, true, true, false], ..ALL });
+        assert_eq!((folded.overview, folded.curves, folded.steps), (None, None, None));
+        assert_eq!(folded.folded.map(|r| r.map(|r| r.height())), [Some(FOLDED), Some(FOLDED), Some(FOLDED), None]);
+        let gained = (34.0 - 16.0) + (96.0 - 16.0) + (32.0 - 16.0);
+        assert_eq!(folded.strata.height(), open.strata.height() + gained);
+    }
 
     #[test]
     fn a_full_pane_has_every_track_in_the_mockup_s_order() {

@@ -55,6 +55,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("wheel", "zoom at the pointer; Shift pans, Ctrl zooms bytes"),
         ("Shift + drag", "choose a range; Esc clears it"),
         ("double click", "fit the block's life or the step; elsewhere everything"),
+        ("track name", "click folds the track, click again opens it"),
         ("right click", "copy, zoom to life, set A and B, open source"),
     ],
     create: || Box::new(Timeline::default()),
@@ -115,6 +116,10 @@ struct Timeline {
     /// Bytes the strata are zoomed to; all of them when `None`.
     bytes: Option<(f64, f64)>,
     curves_height: Option<f32>,
+    /// Tracks folded to their names, in the order of [`layout::Track::ALL`].
+    folded: [bool; 4],
+    /// When the bytes were last zoomed, in seconds of the context's clock.
+    zoomed_bytes_at: f64,
     grip: Option<Grip>,
     menu: MenuTarget,
     /// What the pointer has been on, and since when.
@@ -163,6 +168,7 @@ impl View for Timeline {
         let data = Arc::clone(cx.data);
         let marks = self.marks.get(cx.jobs, "marks", &(), move |_| Some(Marks::of(&data))).value;
         let contents = layout::Contents {
+            folded: self.folded,
             two_line_axis: device.events.has_time && cx.link.axis == Axis::Event,
             step_levels: marks.as_ref().map_or(usize::from(!device.annotations.is_empty()), |m| m.levels),
             device_calls: marks.as_ref().is_none_or(|m| !m.calls.is_empty()),
@@ -250,6 +256,8 @@ impl View for Timeline {
         self.gestures(ui, cx, &scene, &response, top);
         self.resize_curves(ui, &canvas);
         self.range_ui(ui, cx, &canvas);
+        self.bytes_ui(ui, &canvas);
+        self.fold_ui(ui, cx, &canvas);
         if let Some(rect) = tracks.legend {
             self.legend_ui(ui, cx, rect, tracks.x.min - pane_rect.left());
         }

@@ -117,7 +117,6 @@ fn alone(data: &Arc<DeviceData>, theme: Theme, size: [f32; 2], change: fn(&mut L
             state: Some(&state),
             findings: None,
             colours: &colours,
-            findings: None,
             tokens,
             actions: &actions,
             jobs: &jobs,

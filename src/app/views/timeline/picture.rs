@@ -497,4 +497,56 @@ mod tests {
         p.close(&mut pixel);
         assert_eq!(pixel, EMPTY, "less than half a pixel is not drawn");
     }
+
+    fn sample() -> DeviceData {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
+        let progress = Progress::new();
+        let recording = Arc::new(crate::formats::open(&path, &progress).unwrap());
+        let tables = crate::analysis::DeviceTables::build(&recording.devices[0], &progress).unwrap();
+        let names = Arc::new(crate::analysis::StackNames::of(&recording.stacks));
+        DeviceData { recording, index: 0, tables, names, ooms: Vec::new() }
+    }
+
+    #[test]
+    fn every_column_is_as_high_as_the_peak_inside_it_at_every_zoom() {
+        let data = sample();
+        let n = data.device().events.len() as f64;
+        let rows = 150;
+        let colours = Arc::new(Colours::build(&data, ColourBy::SizeClass));
+        for (from, to) in [(0.0, n), (n * 0.2, n * 0.3), (1950.0, 1990.0)] {
+            let window = Window { axis: Axis::Event, from, to, columns: 240 };
+            let curves = WindowPicture::compute(&data, None, window);
+            let high = curves.active.iter().map(|c| c.max).max().unwrap() as f64 * 1.1;
+            let picture = Arc::new(StrataPicture::compute(&data, window, 0.0, high, rows, &Progress::new()).unwrap());
+            let tokens = Tokens::of_theme(egui::Theme::Dark);
+            let image = StrataImage::compute(&data, Arc::clone(&picture), Arc::clone(&colours), tokens, &Focus::default(), rows);
+            assert_eq!(image.pixels.len(), 240 * rows);
+            for (x, cell) in curves.active.iter().enumerate() {
+                let column = &picture.strata.columns[picture.column[x] as usize];
+                assert_eq!(column.total, cell.max, "column {x} of {from}..{to}");
+                let painted = (0..rows).find(|y| image.pixels[y * 240 + x] != Color32::TRANSPARENT).map_or(0, |y| rows - y);
+                let expected = cell.max as f64 / high * rows as f64;
+                assert!((painted as f64 - expected).abs() <= 0.51, "column {x}: {painted} rows for {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_stack_in_focus_dims_the_others() {
+        let data = sample();
+        let window = Window { axis: Axis::Event, from: 0.0, to: data.device().events.len() as f64, columns: 60 };
+        let colours = Arc::new(Colours::build(&data, ColourBy::Stack));
+        let high = data.tables.curves.peak(Quantity::Active).0 as f64;
+        let picture = Arc::new(StrataPicture::compute(&data, window, 0.0, high, 80, &Progress::new()).unwrap());
+        let tokens = Tokens::of_theme(egui::Theme::Light);
+        let paint =
+            |focus: &Focus| StrataImage::compute(&data, Arc::clone(&picture), Arc::clone(&colours), tokens, focus, 80).pixels;
+        let all = paint(&Focus::default());
+        let dimmed = paint(&Focus { classes: Vec::new(), stack: Some(StackId(0)) });
+        let changed = all.iter().zip(&dimmed).filter(|(a, b)| a != b).count();
+        assert!(changed > 0);
+        let of_classes = paint(&Focus { classes: (0..colours.classes.len() as u8).collect(), stack: None });
+        let is_kept = all.iter().zip(&of_classes).all(|(a, b)| a == b || *a == tokens.other);
+        assert!(is_kept, "with every class in focus only what is folded, which has none, is dimmed");
+    }
 }

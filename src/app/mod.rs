@@ -326,6 +326,11 @@ impl eframe::App for App {
 
 /// Shares one recording between tests, benches and the app without reading a file.
 impl App {
+    /// Draws nothing but one view, over the whole window.
+    pub fn show_only(&mut self, view: ViewKind) {
+        self.only = Some(view);
+    }
+
     /// Puts a recording in a tab as if it had been read from a file.
     pub fn open_recording(&mut self, title: &str, data: Arc<document::DeviceData>) {
         let recording = Arc::clone(&data.recording);

@@ -21,7 +21,7 @@ impl Scroll {
             self.top = match (is_near, row < self.top) {
                 (true, true) => row,
                 (true, false) => row + 1.0 - seen,
-                (false, _) => row - (seen - 1.0) / 2.0,
+                (false, _) => (row - (seen - 1.0) / 2.0).floor(),
             };
         }
     }
@@ -51,7 +51,7 @@ impl Scroll {
 pub enum Column {
     /// Its number.
     Event,
-    /// Time since the first event.
+    /// Milliseconds since the first event, to the microsecond.
     Time,
     /// What happened.
     Action,
@@ -71,7 +71,7 @@ impl Column {
     pub fn title(self) -> &'static str {
         match self {
             Column::Event => "event",
-            Column::Time => "time",
+            Column::Time => "time, ms",
             Column::Action => "action",
             Column::Size => "size",
             Column::Address => "address",
@@ -90,7 +90,7 @@ impl Column {
     fn width(self, events: usize) -> f32 {
         match self {
             Column::Event => (crate::units::count(events as u64).len() as f32 * 6.7).max(36.0).ceil() + 2.0,
-            Column::Time => 70.0,
+            Column::Time => 82.0,
             Column::Action => 100.0,
             Column::Size => 76.0,
             Column::Address => 96.0,
@@ -147,7 +147,7 @@ mod tests {
         s.clamp(rows, 20.0);
         assert_eq!(s.top, 49_999_980.0);
         s.reveal(25_000_001, 20.0);
-        assert_eq!(s.top, 25_000_001.0 - 9.5);
+        assert_eq!(s.top, 24_999_991.0, "in the middle, on a whole row");
         let before = s;
         s.reveal(25_000_005, 20.0);
         assert_eq!(s, before, "what is seen stays where it is");

@@ -16,7 +16,7 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, progress_line};
 use crate::model::Action as EventAction;
-use crate::units::{Address, Bytes, Micros, count};
+use crate::units::{Address, Bytes, count};
 
 mod layout;
 
@@ -124,6 +124,13 @@ impl View for Events {
         let Some(rows) = self.rows(ui, cx) else { return };
         self.table(ui, cx, &rows);
     }
+}
+
+/// `5,176.123`: events of one step differ by microseconds.
+fn milliseconds(us: i64) -> String {
+    let sign = if us < 0 { "-" } else { "" };
+    let us = us.unsigned_abs();
+    format!("{sign}{}.{:03}", count(us / 1_000), us % 1_000)
 }
 
 impl Events {
@@ -343,7 +350,7 @@ impl Events {
                 }
                 Column::Time => {
                     let since = events.time_us[i] - events.time_us.first().copied().unwrap_or(0);
-                    label::text_in_right(&painter, cell, &Micros(since).to_string(), Type::Mono, t.text2);
+                    label::text_in_right(&painter, cell, &milliseconds(since), Type::Mono, t.text2);
                 }
                 Column::Action => {
                     let mut cell = cell;

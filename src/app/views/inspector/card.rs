@@ -185,11 +185,11 @@ pub fn pool_text(data: &DeviceData, pool: PoolId, class: SizeClass, stream: Stre
     format!("{pool}, {}", stream_text(data, stream))
 }
 
-/// `default stream`, `stream 0x55…`.
+/// `default stream`, `stream 1 (0x55…)`.
 pub fn stream_text(data: &DeviceData, stream: StreamId) -> String {
     match data.device().streams.get(usize::from(stream.0)).copied().unwrap_or(0) {
         0 => "default stream".to_owned(),
-        handle => format!("stream {handle:#x}"),
+        handle => format!("stream {} ({handle:#x})", stream.0),
     }
 }
 

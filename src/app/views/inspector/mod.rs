@@ -129,13 +129,24 @@ fn head(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
         });
         ui.add_space(4.0);
         let ink = if card.is_red { t.red } else { t.text1 };
-        ui.horizontal_wrapped(|ui| {
-            ui.spacing_mut().item_spacing.x = 10.0;
-            ui.add(egui::Label::new(Type::Display.text(&card.title).color(ink)).truncate());
+        let width = |text: &str, kind: Type| label::width(ui.painter(), text, kind);
+        let fits = width(&card.title, Type::Display) + 10.0 + width(&card.claim, Type::Body) <= ui.available_width();
+        let claim = |ui: &mut Ui| {
             if !card.claim.is_empty() {
                 ui.add(egui::Label::new(Type::Body.text(&card.claim).color(t.text2)).wrap());
             }
-        });
+        };
+        let title = |ui: &mut Ui| ui.add(egui::Label::new(Type::Display.text(&card.title).color(ink)).truncate());
+        if fits {
+            ui.horizontal(|ui| {
+                ui.spacing_mut().item_spacing.x = 10.0;
+                title(ui);
+                claim(ui);
+            });
+        } else {
+            title(ui);
+            claim(ui);
+        }
     });
 }
 
@@ -181,12 +192,13 @@ fn facts(ui: &mut Ui, cx: &ViewContext<'_>, facts: &[Fact]) {
             response.on_hover_text(&fact.value);
         }
         if let Some(hint) = &fact.hint {
-            ui.horizontal(|ui| {
-                ui.spacing_mut().item_spacing.x = 0.0;
-                ui.add_space(x - rect.left());
-                ui.set_width(inner.right() - x);
-                label::paragraph(ui, hint, Type::Caption, t.text3);
-            });
+            let mut job =
+                egui::text::LayoutJob::simple(hint.clone(), Type::Caption.font(), t.text3, (inner.right() - x).max(40.0));
+            job.wrap.break_anywhere = false;
+            let galley = ui.painter().layout_job(job);
+            let (hint_rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), galley.size().y), Sense::hover());
+            response.widget_info(|| WidgetInfo::labeled(Role::Label, true, hint));
+            ui.painter().galley(pos2(x, hint_rect.top()), galley, t.text3);
             ui.add_space(4.0);
         }
     }

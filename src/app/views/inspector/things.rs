@@ -312,21 +312,28 @@ fn instant(data: &DeviceData, state: &State) -> Card {
             facts.push(Fact::new("event", text).lead(Lead::Item(Item::Event(state.event))));
         }
     }
-    facts.push(Fact::new("reserved", Bytes(totals.reserved).to_string()));
+    let has_segments = data.tables.curves.peak(Quantity::Reserved).0 > 0;
+    facts.push(if has_segments || device.has_final_state {
+        Fact::new("reserved", Bytes(totals.reserved).to_string())
+    } else {
+        Fact::missing("reserved", "A profiler trace has no segments. A memory snapshot has them.")
+    });
     facts.push(Fact::new("active", Bytes(totals.active).to_string()));
     facts.push(Fact::new("allocated", Bytes(totals.allocated).to_string()));
     facts.push(Fact::new("requested", Bytes(totals.requested).to_string()));
-    facts.push(Fact::new("segments", count(state.segments.len() as u64)));
     facts.push(Fact::new("live blocks", count(state.blocks.len() as u64 - holes)));
-    facts.push(Fact::new("free", format!("{} in {}", Bytes(free), counted(holes, "hole", "holes"))));
-    facts.push(Fact::new("largest hole", Bytes(largest).to_string()));
+    if has_segments || device.has_final_state {
+        facts.push(Fact::new("segments", count(state.segments.len() as u64)));
+        facts.push(Fact::new("free", format!("{} in {}", Bytes(free), counted(holes, "hole", "holes"))));
+        facts.push(Fact::new("largest hole", Bytes(largest).to_string()));
+    }
     if device.events.is_empty() {
         facts.push(Fact::missing("events", RECORD_TRACE));
     }
     Card {
         kind: if request.is_some() { "At the out-of-memory event" } else { "At the cursor" }.to_owned(),
         title: Bytes(totals.allocated).to_string(),
-        claim: format!("in use of {}", Bytes(totals.reserved)),
+        claim: if has_segments { format!("in use of {}", Bytes(totals.reserved)) } else { "in use".to_owned() },
         facts,
         lists: [next_blockers(data, state, None), largest_live(state)].into_iter().flatten().collect(),
         next:

@@ -428,7 +428,7 @@ fn group_name(device: &DeviceRecording, pool: PoolId, class: SizeClass, stream: 
     };
     let stream = match device.streams.get(usize::from(stream.0)).copied().unwrap_or(0) {
         0 => "default stream".to_owned(),
-        handle => format!("stream {handle:#x}"),
+        _ => format!("stream {}", stream.0),
     };
     format!("{pool}, {stream}")
 }

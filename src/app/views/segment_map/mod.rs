@@ -5,7 +5,7 @@ use std::sync::Arc;
 use egui::{Pos2, Rect, Role, Sense, Shape, Ui, WidgetInfo, pos2};
 
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::{LifetimeId, NO_EVENT, State};
+use crate::analysis::{LifetimeId, NO_EVENT, Quantity, State};
 use crate::app::action::Action;
 use crate::app::command::Command;
 use crate::app::jobs::Derived;
@@ -59,7 +59,9 @@ const HEIGHT_NAMES: [&str; 6] = ["fit", "3 px", "6 px", "10 px", "16 px", "28 px
 struct Key {
     event: u32,
     colours: (usize, usize),
-    choice: Choice,
+    order: Order,
+    span: Option<Span>,
+    fold: bool,
     window: Window,
 }
 
@@ -88,7 +90,6 @@ struct SegmentMap {
     order: Order,
     /// `None` until chosen: what suits the recording.
     span: Option<Span>,
-    natural: Option<Span>,
     height: usize,
     zoom: PanZoom,
     scroll: f32,
@@ -109,7 +110,6 @@ impl Default for SegmentMap {
         SegmentMap {
             order: Order::default(),
             span: None,
-            natural: None,
             height: 0,
             zoom: PanZoom::new(0.0, 1.0).with_least(1e-6),
             scroll: 0.0,
@@ -160,9 +160,6 @@ impl View for SegmentMap {
         if state.blocks.is_empty() && state.segments.is_empty() {
             nothing(ui, cx);
             return;
-        }
-        if self.natural.is_none() {
-            self.natural = Some(layout::natural_span(cx.data.device(), state));
         }
         let pane = ui.available_rect_before_wrap();
         let areas = Areas::new(pane);
@@ -224,7 +221,7 @@ impl SegmentMap {
     }
 
     fn span(&self) -> Span {
-        self.span.or(self.natural).unwrap_or_default()
+        self.span.or(self.picture.latest().map(|p| p.span)).unwrap_or_default()
     }
 
     fn find(&mut self, cx: &ViewContext<'_>) {
@@ -247,16 +244,23 @@ impl SegmentMap {
     }
 
     fn compute(&mut self, ui: &Ui, cx: &ViewContext<'_>, state: &Arc<State>, areas: &Areas) -> Option<Arc<Picture>> {
-        let span = self.span();
-        let choice = Choice { order: self.order, span, fold: HEIGHTS[self.height].is_none() };
+        let (order, span, fold) = (self.order, self.span, HEIGHTS[self.height].is_none());
         let (from, to) = self.zoom.visible();
         let pixels = (areas.rows.width() * ui.pixels_per_point()).floor().clamp(1.0, f32::from(u16::MAX - 1)) as u16;
         let window = Window { from, to, pixels };
         let colours = Arc::clone(cx.colours);
-        let key = Key { event: state.event, colours: (Arc::as_ptr(&colours) as usize, colours.classes.len()), choice, window };
+        let key = Key {
+            event: state.event,
+            colours: (Arc::as_ptr(&colours) as usize, colours.classes.len()),
+            order,
+            span,
+            fold,
+            window,
+        };
         let (data, state) = (Arc::clone(cx.data), Arc::clone(state));
         let shown = self.picture.get(cx.jobs, "segment map", &key, move |_| {
-            let plan = Plan::new(data.device(), &state, choice);
+            let span = span.unwrap_or_else(|| layout::natural_span(data.device(), &state));
+            let plan = Plan::new(data.device(), &state, Choice { order, span, fold });
             let runs = Runs::new(&plan, &state, span, window, |id| colours.class_of(&data, id, state.event));
             Some(Picture { state, plan, runs, span, window })
         });
@@ -665,7 +669,8 @@ fn scroll_bar(painter: &egui::Painter, tokens: &Tokens, areas: &Areas, scroll: f
 fn nothing(ui: &mut Ui, cx: &ViewContext<'_>) {
     let device = cx.data.device();
     if device.has_final_state || !device.events.is_empty() {
-        empty_state(ui, "Nothing is reserved at the cursor. Move it to an event after the first allocation.", None);
+        let nothing = if cx.data.tables.curves.peak(Quantity::Reserved).0 > 0 { "reserved" } else { "live" };
+        empty_state(ui, &format!("Nothing is {nothing} at the cursor. Move it to an instant with allocations."), None);
     } else {
         empty_state(
             ui,

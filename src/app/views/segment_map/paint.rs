@@ -92,7 +92,14 @@ pub fn rows(
                     }
                 }
                 Kind::Hole => {
-                    batch.hole(rect, tokens.s0, tokens.hatch, tokens.line2);
+                    batch.rect(rect, tokens.s1);
+                    if rect.height() >= 8.0 {
+                        batch.hole(rect, tokens.s1, tokens.hatch, tokens.line2);
+                    } else {
+                        // No room for an outline: the end is marked, so that a free segment has one.
+                        batch.hatch(rect, tokens.hatch);
+                        batch.vline(rect.right() - 0.5, rect.y_range(), 1.0, tokens.hatch);
+                    }
                 }
                 Kind::Unmapped => batch.hline(rect.x_range(), rect.center().y, 1.0, tokens.line2),
             }
@@ -182,7 +189,8 @@ pub fn around(
             Some(size) => {
                 let figure = label::text_in_right(painter, strip, &Bytes(size).mebibytes(), Type::Mono, tokens.red);
                 let rest = Rect::from_min_max(strip.min, pos2(figure.left() - 6.0, strip.bottom()));
-                label::text_in(painter, rest, "largest hole", Type::Caption, tokens.text3);
+                let fits = label::width(painter, "largest hole", Type::Caption) <= rest.width();
+                label::text_in(painter, rest, if fits { "largest hole" } else { "hole" }, Type::Caption, tokens.text3);
             }
             None => {
                 label::text_in(painter, strip, "largest hole", Type::Caption, tokens.text3);
@@ -209,9 +217,11 @@ pub fn around(
         } else {
             String::new()
         };
-        let covered = label::text_in_right(&body, rect, &figures, Type::Mono, tokens.text2);
-        let rest = Rect::from_min_max(rect.min, pos2(covered.left() - 12.0, rect.bottom()));
-        label::text_in(&body, rest, &group.name, Type::Strong, tokens.text1);
+        let name = label::text_in(&body, rect, &group.name, Type::Strong, tokens.text1);
+        let rest = Rect::from_min_max(pos2(name.right() + 12.0, rect.top()), rect.max);
+        if label::width(&body, &figures, Type::Mono) <= rest.width() {
+            label::text_in_right(&body, rest, &figures, Type::Mono, tokens.text2);
+        }
     }
 }
 

@@ -29,6 +29,7 @@ pub fn all() -> Vec<Sample> {
     }
     vec![
         sample!("fragment_oom.pickle", "500 MiB did not fit into 610 MiB of holes"),
+        sample!("serve_oom.pickle.gz", "3.46 MiB did not fit into 36 MiB of holes"),
         sample!("kv_decode_oom.pickle.gz", "A cache that grows by copying, until nothing fits"),
         sample!("expandable_oom.pickle", "Expandable segments, and a request beyond the cap"),
         sample!("leak.pickle", "Losses kept with their graph: grows with every step"),

@@ -62,7 +62,9 @@ impl DeviceView {
         let mut link = Link::new(data.device());
         if data.ooms.is_empty() && !data.device().events.is_empty() {
             // The end of a run is mostly empty; the peak is what a newcomer asks about.
-            link.cursor = data.tables.curves.peak(crate::analysis::Quantity::Active).1;
+            let peak = data.tables.curves.peak(crate::analysis::Quantity::Active).1;
+            // A recording that never exceeds its start peaks before its first event.
+            link.cursor = if peak == crate::analysis::NO_EVENT { 0 } else { peak };
         }
         // One name for everything says nothing; sizes do.
         if data.names.len() <= 1 {

@@ -51,6 +51,7 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         if !explainer.text.trim().is_empty() {
             ScrollArea::vertical()
                 .id_salt("answer")
+                .min_scrolled_height(ui.ctx().content_rect().height() * 0.55)
                 .max_height(ui.ctx().content_rect().height() * 0.6)
                 .show(ui, |ui| answer(ui, tokens, &explainer));
         }

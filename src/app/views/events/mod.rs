@@ -422,6 +422,7 @@ impl Events {
         let i = event as usize;
         let mut filter = None;
         response.context_menu(|ui| {
+            ui.set_width(200.0);
             let mut entry = |text: &str| {
                 let clicked = menu_item(ui, text, None, None, true).clicked();
                 if clicked {

@@ -7,6 +7,7 @@ use egui::{Pos2, Rect, Role, Sense, Shape, Ui, WidgetInfo, pos2};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::{LifetimeId, NO_EVENT, Quantity, State};
 use crate::app::action::Action;
+use crate::app::colours::ColourBy;
 use crate::app::command::Command;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
@@ -58,7 +59,7 @@ const HEIGHT_NAMES: [&str; 6] = ["fit", "3 px", "6 px", "10 px", "16 px", "28 px
 #[derive(Clone, Copy, PartialEq)]
 struct Key {
     event: u32,
-    colours: (usize, usize),
+    colours: (ColourBy, usize, usize),
     order: Order,
     span: Option<Span>,
     fold: bool,
@@ -67,6 +68,8 @@ struct Key {
 
 /// Computed off the UI thread.
 struct Picture {
+    /// What it was made from: an address of it may be that of an older one.
+    key: Key,
     state: Arc<State>,
     plan: Plan,
     runs: Runs,
@@ -77,7 +80,7 @@ struct Picture {
 /// What a kept mesh was made of.
 #[derive(Clone, PartialEq)]
 struct MeshKey {
-    picture: usize,
+    picture: Key,
     pane: Rect,
     scroll: f32,
     pitch: f32,
@@ -251,7 +254,7 @@ impl SegmentMap {
         let colours = Arc::clone(cx.colours);
         let key = Key {
             event: state.event,
-            colours: (Arc::as_ptr(&colours) as usize, colours.classes.len()),
+            colours: (colours.by(), Arc::as_ptr(&colours) as usize, colours.classes.len()),
             order,
             span,
             fold,
@@ -262,7 +265,7 @@ impl SegmentMap {
             let span = span.unwrap_or_else(|| layout::natural_span(data.device(), &state));
             let plan = Plan::new(data.device(), &state, Choice { order, span, fold });
             let runs = Runs::new(&plan, &state, span, window, |id| colours.class_of(&data, id, state.event));
-            Some(Picture { state, plan, runs, span, window })
+            Some(Picture { key, state, plan, runs, span, window })
         });
         if !shown.is_fresh {
             ui.request_repaint_after(std::time::Duration::from_millis(16));
@@ -332,7 +335,7 @@ impl SegmentMap {
         paint::around(painter, tokens, &picture.plan, places, areas, self.scroll, request, &served);
 
         let key = MeshKey {
-            picture: Arc::as_ptr(picture) as usize,
+            picture: picture.key,
             pane: areas.rows,
             scroll: self.scroll,
             pitch: places.pitch,
@@ -428,7 +431,7 @@ impl SegmentMap {
         gesture: &Gesture,
         response: &egui::Response,
     ) {
-        let pointer = gesture.hover.filter(|_| !response.dragged() && response.hovered());
+        let pointer = gesture.hover.filter(|_| !response.dragged() && response.hovered() && !egui::Popup::is_any_open(ui));
         let hit = pointer.and_then(|at| hit(cx, picture, places, areas, self.scroll, at).map(|h| (at, h)));
         match hit {
             Some((at, hit)) => {
@@ -453,6 +456,7 @@ impl SegmentMap {
     fn context_menu(&self, cx: &ViewContext<'_>, response: &egui::Response) {
         let Some(item) = self.menu else { return };
         response.context_menu(|ui| {
+            ui.set_width(200.0);
             let mut entry = |text: &str, action: Action| {
                 if menu_item(ui, text, None, None, true).clicked() {
                     cx.actions.send(action);

@@ -100,7 +100,13 @@ fn drag(h: &mut Harness<'_, Option<App>>, from: Pos2, to: Pos2, modifiers: Modif
 }
 
 /// The view alone, in a pane of the size it has in the Overview workspace: other views may change their places.
-fn alone(data: &Arc<DeviceData>, theme: Theme, size: [f32; 2], change: fn(&mut Link)) -> Harness<'static, Box<dyn View>> {
+fn alone(
+    data: &Arc<DeviceData>,
+    theme: Theme,
+    size: [f32; 2],
+    scale: f32,
+    change: fn(&mut Link),
+) -> Harness<'static, Box<dyn View>> {
     let data = Arc::clone(data);
     let mut link = Link::new(data.device());
     link.colour_by = ColourBy::SizeClass;
@@ -129,6 +135,7 @@ fn alone(data: &Arc<DeviceData>, theme: Theme, size: [f32; 2], change: fn(&mut L
     let options = SnapshotOptions::new().threshold(0.6).max_failed_pixels(60);
     let mut h = Harness::builder()
         .with_size(size)
+        .with_pixels_per_point(scale)
         .with_theme(theme)
         .with_options(options)
         .with_render_cursor(false)
@@ -159,7 +166,7 @@ fn pictures_in_both_themes() {
     let pane = [998.0, 442.0];
     for (theme, suffix) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
         let mut picture = |name: &str, data: &Arc<DeviceData>, size: [f32; 2], change: fn(&mut Link)| {
-            let mut h = alone(data, theme, size, change);
+            let mut h = alone(data, theme, size, 1.0, change);
             h.snapshot(format!("timeline_{name}_{suffix}"));
             results.extend_harness(&mut h);
         };
@@ -177,6 +184,9 @@ fn pictures_in_both_themes() {
         });
         picture("small", &train, [420.0, 190.0], |_| {});
     }
+    let mut h = alone(&train, Theme::Dark, [700.0, 360.0], 1.5, |link| (link.from, link.to) = (1700.0, 1720.0));
+    h.snapshot("timeline_at_150_percent");
+    results.extend_harness(&mut h);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::layout::Track;
 use super::paint::Canvas;
 use super::picture::ClassCounts;
 use super::{MenuTarget, Timeline};
-use crate::analysis::stack_text;
+use crate::analysis::{Quantity, stack_text};
 use crate::app::action::Action;
 use crate::app::colours::{ColourBy, Paint};
 use crate::app::command::Command;
@@ -125,8 +125,11 @@ impl Timeline {
                 entry.value(value)
             })
             .collect();
+        let has_segments = cx.data.tables.curves.peak(Quantity::Reserved).0 > 0;
         let free = counts.map(|c| Bytes(c.free).to_string()).unwrap_or_default();
-        entries.push(LegendEntry::new(Swatch::Free, "free").value(free));
+        if has_segments {
+            entries.push(LegendEntry::new(Swatch::Free, "free").value(free));
+        }
         let name = match cx.link.colour_by {
             ColourBy::Stack => "Stack",
             ColourBy::SizeClass if !unit.is_empty() => "Size",

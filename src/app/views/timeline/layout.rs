@@ -108,7 +108,7 @@ impl Tracks {
 
 /// Divides a pane. What has to go when it is low goes in this order: legend, device calls, annotations, overview, curves, axis.
 pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
-    let gutter = if pane.width() >= 560.0 { 100.0 } else { 64.0 };
+    let gutter = if pane.width() >= 560.0 { 100.0 } else { 76.0 };
     let x = Rangef::new(pane.left() + gutter, (pane.right() - 18.0).max(pane.left() + gutter + 1.0));
     let axis_height = AXIS + if contents.two_line_axis { AXIS_SECOND } else { 0.0 };
     let steps_height = STEP * contents.step_levels.min(STEP_LEVELS) as f32;
@@ -145,7 +145,8 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let overview = overview.then(|| take(&mut top, 6.0, overview_height, 6.0));
     let axis = axis.then(|| take(&mut top, 0.0, axis_height, 1.0));
     let curves = curves.then(|| take(&mut top, 0.0, curves_height, 10.0));
-    let mut bottom = pane.bottom();
+    // Without a legend the last lane still keeps off the edge.
+    let mut bottom = pane.bottom() - if legend { 0.0 } else { 6.0 };
     let legend = legend.then(|| {
         bottom -= LEGEND;
         let rect = Rect::from_min_max(pos2(pane.left(), bottom), pos2(pane.right(), bottom + LEGEND));

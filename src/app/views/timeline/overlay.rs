@@ -211,6 +211,9 @@ impl Canvas<'_> {
         let mut free_below = rect.top() + 9.0;
         for (q, ink) in [(Quantity::Reserved, t.text1), (Quantity::Active, t.slot(0))] {
             let bytes = value(q);
+            if q == Quantity::Reserved && tables.curves.peak(q).0 == 0 {
+                continue;
+            }
             let y = curves_y.at(bytes as f64).clamp(free_below, (rect.bottom() - 9.0).max(free_below));
             let text = Bytes(bytes).to_string();
             let covered = chip::paint_chip(self.painter, t, pos2(x + side, y), anchor, &text);

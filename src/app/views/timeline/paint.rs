@@ -188,10 +188,14 @@ impl Canvas<'_> {
                 _ => (rect.top(), rect.top()),
             })
             .collect();
-        batch.hatch_between(&free, rect.left(), t.hatch_large);
+        if picture.has_reserved {
+            batch.hatch_between(&free, rect.left(), t.hatch_large);
+        }
         batch.curve(&requested, rect.left(), 1.0, Tokens::over(blue, t.s1, 0.55));
         batch.curve(&active, rect.left(), 1.25, blue);
-        batch.curve(&reserved, rect.left(), 1.5, t.text1);
+        if picture.has_reserved {
+            batch.curve(&reserved, rect.left(), 1.5, t.text1);
+        }
         self.cap_line(&mut batch, rect, y, cap);
         batch.paint(&painter);
         let (tops, bottoms): (Vec<f32>, Vec<f32>) = free.iter().copied().unzip();
@@ -216,7 +220,7 @@ impl Canvas<'_> {
             let centre = y.at(cap.bytes as f64).max(rect.top() + 8.0);
             chip::paint_chip_in(painter, pos2(at, centre), Align2::LEFT_CENTER, &text, Type::Caption, t.red, t.s1);
         } else if layout::cap_at(cap.bytes, y.end as u64) == CapAt::Above {
-            let text = format!("{} {}, far above", cap.name, Bytes(cap.bytes));
+            let text = format!("{} {}, above this range", cap.name, Bytes(cap.bytes));
             chip::paint_chip_in(painter, pos2(at, rect.top() + 8.0), Align2::LEFT_CENTER, &text, Type::Caption, t.text3, t.s1);
         }
     }
@@ -255,7 +259,7 @@ impl Canvas<'_> {
     pub fn strata_front(&self, rect: Rect, y: &Scale, picture: Option<&WindowPicture>, cap: Option<Cap>) {
         let painter = self.within(rect);
         let mut batch = Batch::new(&painter);
-        if let Some(picture) = picture {
+        if let Some(picture) = picture.filter(|p| p.has_reserved) {
             let of = |c: &Cell| PixelColumn::from_values((c.min as f64, c.max as f64, c.last as f64), |v| y.at(v));
             let reserved: Vec<_> =
                 self.sources(&picture.window).iter().map(|s| s.and_then(|i| picture.reserved.get(i)).map(of)).collect();

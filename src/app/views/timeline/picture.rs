@@ -55,6 +55,8 @@ pub(super) struct StepBox {
 pub(super) struct WindowPicture {
     pub window: Window,
     pub reserved: Vec<Cell>,
+    /// Reserved memory is known: from segments, or from what the source sampled.
+    pub has_reserved: bool,
     pub active: Vec<Cell>,
     pub requested: Vec<Cell>,
     pub calls: Vec<Cluster<DeviceCall>>,
@@ -71,6 +73,10 @@ impl WindowPicture {
             || columns(Quantity::Reserved),
             || rayon::join(|| columns(Quantity::Active), || columns(Quantity::Requested)),
         );
+        let has_segments = data.tables.curves.peak(Quantity::Reserved).0 > 0;
+        let sampled = if has_segments { None } else { sampled_reserved(device, &bounds) };
+        let has_reserved = has_segments || sampled.is_some();
+        let reserved = sampled.unwrap_or(reserved);
         let (mut calls, mut steps) = (Vec::new(), Vec::new());
         if let Some(marks) = marks {
             let (from, to) = (bounds.first().copied().unwrap_or(0), bounds.last().copied().unwrap_or(0));
@@ -80,8 +86,29 @@ impl WindowPicture {
             calls = clusters(visible.iter().map(|c| (place(c), *c)), 3.0);
             steps = step_boxes(&marks.ranges, &window);
         }
-        WindowPicture { window, reserved, active, requested, calls, steps }
+        WindowPicture { window, reserved, has_reserved, active, requested, calls, steps }
     }
+}
+
+/// Reserved bytes by column from the samples a source carried (profiler traces tell the total, not the segments); `None`
+/// when there are none.
+fn sampled_reserved(device: &DeviceRecording, bounds: &[u32]) -> Option<Vec<Cell>> {
+    let samples: Vec<(i64, u64)> = device.samples.iter().filter_map(|s| Some((s.time_us, s.reserved?))).collect();
+    let times = &device.events.time_us;
+    if samples.is_empty() || times.is_empty() || !device.events.has_time {
+        return None;
+    }
+    let at = |event: u32| times[(event as usize).min(times.len() - 1)];
+    let cell = |w: &[u32]| {
+        let (from, to) = (at(w[0]), at(w[1].saturating_sub(1).max(w[0])));
+        let first = samples.partition_point(|s| s.0 <= from);
+        let end = samples.partition_point(|s| s.0 <= to).max(first);
+        let before = first.checked_sub(1).map_or(0, |i| samples[i].1);
+        let inside = samples[first..end].iter().map(|s| s.1);
+        let last = end.checked_sub(1).map_or(0, |i| samples[i].1);
+        Cell { min: inside.clone().fold(before, u64::min), max: inside.fold(before, u64::max), last, count: (end - first) as u32 }
+    };
+    Some(bounds.windows(2).map(cell).collect())
 }
 
 /// First and last place of an annotation on an axis.
@@ -496,6 +523,23 @@ mod tests {
         p.add(5, 0.4);
         p.close(&mut pixel);
         assert_eq!(pixel, EMPTY, "less than half a pixel is not drawn");
+    }
+
+    #[test]
+    fn sampled_totals_stand_in_for_segments() {
+        let mut d = DeviceRecording::default();
+        d.events.has_time = true;
+        for t in [100, 110, 120, 130, 140] {
+            let (action, pool) = (crate::model::Action::Alloc, crate::model::PoolId(0));
+            d.events.push(t, action, 0, 512, crate::model::StreamId(0), pool, StackId::NONE);
+        }
+        assert_eq!(sampled_reserved(&d, &[0, 5]), None);
+        for (time_us, reserved) in [(105, 7), (118, 3), (131, 9)] {
+            d.samples.push(crate::model::Sample { time_us, reserved: Some(reserved), ..Default::default() });
+        }
+        let cells = sampled_reserved(&d, &[0, 1, 3, 3, 5]).unwrap();
+        let seen: Vec<_> = cells.iter().map(|c| (c.min, c.max, c.last)).collect();
+        assert_eq!(seen, vec![(0, 0, 0), (3, 7, 3), (3, 3, 3), (3, 9, 9)]);
     }
 
     fn sample() -> DeviceData {

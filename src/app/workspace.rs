@@ -65,7 +65,7 @@ impl Workspace {
                     0.625,
                     Column(vec![
                         (0.52, Pane(V::Timeline)),
-                        (0.48, Row(vec![(0.58, Pane(V::SegmentMap)), (0.42, Pane(V::Events))])),
+                        (0.48, Row(vec![(0.57, Pane(V::SegmentMap)), (0.43, Pane(V::Heatmap))])),
                     ]),
                 ),
                 (0.20, Pane(V::Inspector)),

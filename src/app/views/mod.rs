@@ -40,6 +40,8 @@ pub enum ViewKind {
     Timeline,
     /// Segments and blocks at the cursor.
     SegmentMap,
+    /// Addresses over time.
+    Heatmap,
     /// Everything about the selection.
     Inspector,
     /// The trace as a table.
@@ -65,6 +67,7 @@ pub struct ViewInfo {
 }
 
 /// Every view there is, in menu order.
+<<<<<<< HEAD
 pub const REGISTRY: &[ViewInfo] = &[
     findings::INFO,
     timeline::INFO,
@@ -76,6 +79,10 @@ pub const REGISTRY: &[ViewInfo] = &[
     flame::INFO,
     accounting::INFO,
 ];
+=======
+pub const REGISTRY: &[ViewInfo] =
+    &[findings::INFO, timeline::INFO, segment_map::INFO, heatmap::INFO, inspector::INFO, contents::INFO, autopsy::INFO];
+>>>>>>> d4a955c (Show addresses over time beside the segment map, with the largest hole against the request that failed)
 
 impl ViewKind {
     /// Every view, in menu order.

@@ -1,0 +1,134 @@
+//! Where the parts of the fragmentation view stand, and what its strip spans. Pure arithmetic.
+
+use egui::{Rangef, Rect, pos2};
+
+/// Height of the strip above the map.
+const STRIP: f32 = 72.0;
+/// Height of the axis labels under the map.
+const AXIS: f32 = 18.0;
+/// Height of the legend.
+const LEGEND: f32 = 20.0;
+/// The least height the map is worth drawing at.
+const MAP_LEAST: f32 = 64.0;
+
+/// The parts. What does not fit has none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Areas {
+    /// The horizontal extent of strip and map.
+    pub x: Rangef,
+    /// The largest hole over time.
+    pub strip: Option<Rect>,
+    /// Addresses over time.
+    pub map: Rect,
+    /// Labels of the time axis.
+    pub axis: Option<Rect>,
+    /// What the shades mean.
+    pub legend: Option<Rect>,
+}
+
+impl Areas {
+    /// Strip and map: where the pointer means a time.
+    pub fn canvas(&self) -> Rect {
+        self.strip.map_or(self.map, |s| s.union(self.map))
+    }
+}
+
+/// Divides a pane; `labels` is the room the labels at the left need. What has to go when it is low: legend, strip, axis.
+pub(super) fn areas(pane: Rect, labels: f32) -> Areas {
+    let left = pane.left() + labels.max(48.0).min(pane.width() * 0.4);
+    let x = Rangef::new(left, (pane.right() - 16.0).max(left + 1.0));
+    let mut parts = [(true, LEGEND + 4.0), (true, STRIP + 12.0), (true, AXIS)];
+    let room = pane.height() - 16.0 - MAP_LEAST;
+    for i in 0..parts.len() {
+        if parts.iter().filter(|p| p.0).map(|p| p.1).sum::<f32>() <= room {
+            break;
+        }
+        parts[i].0 = false;
+    }
+    let [(legend, _), (strip, _), (axis, _)] = parts;
+    let mut top = pane.top() + 8.0;
+    let mut bottom = pane.bottom() - 4.0;
+    let strip = strip.then(|| {
+        let rect = Rect::from_min_max(pos2(x.min, top), pos2(x.max, top + STRIP));
+        top = rect.bottom() + 12.0;
+        rect
+    });
+    let legend = legend.then(|| {
+        let rect = Rect::from_min_max(pos2(pane.left() + 12.0, bottom - LEGEND), pos2(x.max, bottom));
+        bottom -= LEGEND + 4.0;
+        rect
+    });
+    let axis = axis.then(|| {
+        let rect = Rect::from_min_max(pos2(pane.left(), bottom - AXIS), pos2(pane.right(), bottom));
+        bottom -= AXIS;
+        rect
+    });
+    let map = Rect::from_min_max(pos2(x.min, top), pos2(x.max, bottom.max(top + 8.0)));
+    Areas { x, strip, map, axis, legend }
+}
+
+/// The bytes at the top of the strip. Beside a failed request, holes far larger than it are cut off, so that the request
+/// can be told from what nearly fits.
+pub(super) fn strip_top(largest: u64, request: Option<u64>) -> u64 {
+    match request.filter(|&r| r > 0) {
+        Some(request) => (largest + largest / 20).clamp(request + request / 2, request.saturating_mul(18) / 5),
+        None => (largest + largest / 20).max(512),
+    }
+}
+
+/// The largest hole's rows of pixels: where `share..share + size` (of the axis, 0 to 1) lies in `height` pixels, at least
+/// `least` of them.
+pub(super) fn rows_of(from: f64, to: f64, height: usize, least: usize) -> std::ops::Range<usize> {
+    let (mut first, mut last) = ((from * height as f64) as usize, (to * height as f64).ceil() as usize);
+    last = last.min(height);
+    first = first.min(last);
+    if last - first < least {
+        last = (first + least).min(height);
+        first = last.saturating_sub(least);
+    }
+    first..last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use egui::vec2;
+
+    #[test]
+    fn parts_stand_in_order_and_go_one_by_one() {
+        let mut before = usize::MAX;
+        for height in [440.0, 240.0, 180.0, 150.0, 100.0, 40.0] {
+            let pane = Rect::from_min_size(pos2(100.0, 50.0), vec2(430.0, height));
+            let a = areas(pane, 40.0);
+            let parts = [a.strip, Some(a.map), a.axis, a.legend];
+            let mut last = pane.top();
+            for rect in parts.into_iter().flatten() {
+                assert!(rect.top() >= last - 0.1, "{rect:?} overlaps");
+                last = rect.bottom();
+            }
+            assert!(last <= pane.bottom() || height < 60.0);
+            let shown = parts.iter().flatten().count();
+            assert!(shown <= before);
+            before = shown;
+        }
+        assert_eq!(before, 1);
+        assert_eq!(areas(Rect::from_min_size(pos2(0.0, 0.0), vec2(430.0, 440.0)), 40.0).strip.map(|s| s.height()), Some(72.0));
+    }
+
+    #[test]
+    fn the_strip_shows_the_request_and_cuts_off_what_is_far_above() {
+        let mib = 1 << 20;
+        assert_eq!(strip_top(254 * mib, Some(5 * mib)), 18 * mib);
+        assert_eq!(strip_top(mib, Some(10 * mib)), 15 * mib);
+        assert_eq!(strip_top(100 * mib, None), 105 * mib);
+        assert_eq!(strip_top(0, Some(0)), 512);
+    }
+
+    #[test]
+    fn a_hole_keeps_two_pixels_also_at_the_ends() {
+        assert_eq!(rows_of(0.25, 0.5, 100, 2), 25..50);
+        assert_eq!(rows_of(0.999, 1.0, 100, 2), 98..100);
+        assert_eq!(rows_of(0.0, 0.0001, 100, 2), 0..2);
+        assert_eq!(rows_of(0.5, 0.6, 1, 2), 0..1);
+    }
+}

@@ -1,0 +1,300 @@
+//! Painting of the fragmentation view around its texture.
+
+use egui::{Align2, Painter, Pos2, Rangef, Rect, Shape, Stroke, pos2, vec2};
+
+use super::Place;
+use super::layout::{self, Areas};
+use super::picture::{Map, Mode, Picture, event_of};
+use crate::analysis::NO_EVENT;
+use crate::app::cursor::{self, Axis, Link};
+use crate::app::document::DeviceData;
+use crate::app::selection::Item;
+use crate::app::theme::{Ramp, Tokens, Type};
+use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down, time_ticks};
+use crate::app::widgets::chip::{Swatch, paint_chip_in};
+use crate::app::widgets::label;
+use crate::app::widgets::legend::paint_ramp;
+use crate::app::widgets::mesh::{Batch, DASH_LIMIT, DASH_MARKER, PixelColumn};
+use crate::app::widgets::viewport::Scale;
+use crate::units::Bytes;
+
+/// The frame's picture.
+pub(super) struct Canvas<'a> {
+    pub painter: &'a Painter,
+    pub tokens: &'a Tokens,
+    pub data: &'a DeviceData,
+    pub picture: &'a Picture,
+    pub areas: Areas,
+    pub axis: Axis,
+    pub x: Scale,
+}
+
+impl Canvas<'_> {
+    /// What a point means.
+    pub fn place(&self, p: Pos2) -> Option<Place> {
+        if self.picture.key.axis != self.axis || !self.areas.canvas().contains(p) {
+            return None;
+        }
+        let column = self.picture.key.column(self.x.value(p.x))?;
+        let share = f64::from((p.y - self.areas.map.top()) / self.areas.map.height());
+        let event = event_of(self.picture.strip.get(column)?);
+        Some(Place { event, column, share: (0.0..1.0).contains(&share).then_some(share) })
+    }
+
+    fn x_of(&self, event: u32) -> f32 {
+        self.x.at(cursor::position(self.data.device(), self.axis, event))
+    }
+
+    /// Grid lines at the times of the axis.
+    pub fn back(&self) {
+        let mut batch = Batch::new(self.painter);
+        let ticks = self.time_ticks();
+        ticks.grid_across(&mut batch, self.tokens, &self.x, self.areas.map);
+        if let Some(strip) = self.areas.strip {
+            ticks.grid_across(&mut batch, self.tokens, &self.x, strip);
+        }
+        batch.paint(self.painter);
+    }
+
+    fn time_ticks(&self) -> crate::app::widgets::axis::Ticks {
+        let (from, to) = (self.x.value(self.areas.x.min), self.x.value(self.areas.x.max));
+        let most = most_across(self.areas.x.span());
+        match self.axis {
+            Axis::Event => event_ticks(from, to, most),
+            Axis::Time => time_ticks(from, to, most),
+        }
+    }
+
+    /// Time under the map, addresses or hole sizes beside it, and what the shades mean.
+    pub fn labels(&self) {
+        let (t, map) = (self.tokens, self.areas.map);
+        let mut batch = Batch::new(self.painter);
+        batch.hline(map.x_range(), map.bottom(), 1.0, t.line);
+        batch.paint(self.painter);
+        let right = map.left() - 6.0;
+        match &self.picture.map {
+            Map::Addresses(heat) => {
+                let y = Scale::horizontal(0.0, heat.total as f64, map.y_range());
+                let ticks = byte_ticks(0.0, heat.total as f64, most_down(map.height()).min(8));
+                label::text(self.painter, pos2(right, map.top() + 7.0), Align2::RIGHT_CENTER, ticks.unit, Type::Mono, t.text3);
+                for (value, text) in ticks.ticks.iter().skip(1) {
+                    let at = y.at(*value);
+                    if at > map.top() + 22.0 {
+                        label::text(self.painter, pos2(right, at), Align2::RIGHT_CENTER, text, Type::Mono, t.text3);
+                    }
+                }
+            }
+            Map::Sizes(sizes) => {
+                let classes = sizes.classes.len().max(1);
+                let height = map.height() / classes as f32;
+                let every = (18.0 / height).ceil().max(1.0) as usize;
+                for (i, &low) in sizes.classes.iter().enumerate().step_by(every) {
+                    let y = map.bottom() - (i as f32 + 0.5) * height;
+                    let text = short(low);
+                    label::text(self.painter, pos2(right, y), Align2::RIGHT_CENTER, &text, Type::Mono, t.text3);
+                }
+            }
+        }
+        if let Some(axis) = self.areas.axis {
+            self.time_labels(axis);
+        }
+        if let Some(legend) = self.areas.legend {
+            self.legend(legend);
+        }
+    }
+
+    fn time_labels(&self, axis: Rect) {
+        let ticks = self.time_ticks();
+        let mut free_from = axis.left();
+        for (i, (value, text)) in ticks.ticks.iter().enumerate() {
+            let unit = if i == 0 && !ticks.unit.is_empty() { format!("{text}\u{a0}{}", ticks.unit) } else { text.clone() };
+            let half = label::width(self.painter, &unit, Type::Mono) / 2.0;
+            let x = self.x.at(*value);
+            if x - half < free_from || x + half > axis.right() {
+                continue;
+            }
+            free_from = x + half + 8.0;
+            label::text(self.painter, pos2(x, axis.top() + 3.0), Align2::CENTER_TOP, &unit, Type::Mono, self.tokens.text3);
+        }
+    }
+
+    fn legend(&self, rect: Rect) {
+        let (t, p) = (self.tokens, self.picture);
+        let mut right = rect.right();
+        if matches!(p.map, Map::Addresses(_)) {
+            let text = "largest hole";
+            let covered =
+                label::text(self.painter, pos2(right, rect.center().y), Align2::RIGHT_CENTER, text, Type::Caption, t.text2);
+            Swatch::Fill(t.text1).paint(self.painter, t, pos2(covered.left() - 16.0, rect.center().y));
+            right = covered.left() - 32.0;
+        }
+        let end = label::width(self.painter, &p.ends.1, Type::Caption);
+        let ramp = if matches!(p.key.mode, Mode::Occupancy | Mode::HoleSizes) { Ramp::Heat } else { Ramp::Size };
+        let bar = Rect::from_min_size(pos2(right - end - 6.0 - 72.0, rect.center().y - 4.0), vec2(72.0, 8.0));
+        if bar.left() > rect.left() + 50.0 {
+            paint_ramp(self.painter, t, bar, ramp.stops(t), (&p.ends.0, &p.ends.1));
+        }
+        let name = match p.key.mode {
+            Mode::Occupancy => "address, lowest above",
+            Mode::Age => "age of the oldest block",
+            Mode::Block => "largest block",
+            Mode::Hole => "largest hole of a place",
+            Mode::HoleSizes => "free bytes by hole size",
+        };
+        let room = Rect::from_min_max(rect.min, pos2(bar.left() - 64.0, rect.bottom()));
+        if room.width() > label::width(self.painter, name, Type::Caption) {
+            label::text_in(self.painter, room, name, Type::Caption, t.text3);
+        }
+    }
+
+    /// The largest hole over time, with the request that failed.
+    pub fn strip(&self) {
+        let Some(rect) = self.areas.strip else { return };
+        let (t, p) = (self.tokens, self.picture);
+        let top = layout::strip_top(p.largest(), p.request);
+        let y = Scale::vertical(0.0, top as f64, rect.y_range());
+        let ticks = byte_ticks(0.0, top as f64, 3);
+        let mut batch = Batch::new(self.painter);
+        ticks.grid_down(&mut batch, t, &y, rect);
+        let step = batch.pixel();
+        let count = (rect.width() / step).round() as usize;
+        let mut cut: Vec<(f32, f32)> = Vec::new();
+        let columns: Vec<Option<PixelColumn>> = (0..count)
+            .map(|i| {
+                let x = rect.left() + (i as f32 + 0.5) * step;
+                let column = p.strip.get(p.key.column(self.x.value(x))?)?;
+                if column.reserved == 0 {
+                    return None;
+                }
+                if column.largest_hole > top {
+                    match cut.last_mut() {
+                        Some(open) if x - open.1 < 1.5 * step => open.1 = x,
+                        _ => cut.push((x, x)),
+                    }
+                }
+                let value = column.largest_hole.min(top) as f64;
+                Some(PixelColumn::from_values((value, value, value), |v| y.at(v)))
+            })
+            .collect();
+        if p.key.axis == self.axis {
+            batch.curve(&columns, rect.left(), 1.25, t.text1);
+        }
+        if let Some(request) = p.request {
+            batch.dashed_hline(rect.x_range(), y.at(request as f64), 1.0, DASH_LIMIT, t.red);
+        }
+        batch.paint(self.painter);
+        for (a, b) in cut.iter().filter(|(a, b)| b - a >= 8.0) {
+            // An arrow head: the curve goes on above.
+            let (x, top) = (f32::midpoint(*a, *b), rect.top());
+            let points = vec![pos2(x - 4.0, top), pos2(x, top - 5.0), pos2(x + 4.0, top)];
+            self.painter.add(Shape::convex_polygon(points, t.text1, Stroke::NONE));
+        }
+        let (right, range) = (rect.left() - 6.0, rect.y_range());
+        ticks.paint_down(self.painter, t, &y, right, range, UnitAt::Nowhere);
+        let name = match (p.request.is_some(), cut.is_empty()) {
+            (_, false) => format!("largest hole, {}, up to {}", ticks.unit, Bytes(p.largest())),
+            (_, true) => format!("largest hole, {}", ticks.unit),
+        };
+        // Recordings are busiest while they warm up: names stand behind that, where they fit.
+        let left = rect.left() + if rect.width() > 280.0 { rect.width() * 0.42 } else { 8.0 };
+        let request_y = p.request.map(|r| y.at(r as f64));
+        let free = |at: f32| request_y.is_none_or(|r| (r - at).abs() > 10.0);
+        let name_y = [rect.center().y - 8.0, rect.center().y + 10.0, rect.top() + 12.0].into_iter().find(|y| free(*y));
+        if let Some(at) = name_y {
+            paint_chip_in(self.painter, pos2(left, at), Align2::LEFT_CENTER, &name, Type::Caption, t.text2, t.s1);
+        }
+        if let (Some(r), Some(at)) = (p.request, request_y) {
+            let text = format!("the request, {}", Bytes(r));
+            let at = if at + 18.0 < rect.bottom() { at + 10.0 } else { at - 10.0 };
+            let from = if name_y.is_some_and(|n| (n - at).abs() < 16.0) { rect.left() + 8.0 } else { left };
+            paint_chip_in(self.painter, pos2(from, at), Align2::LEFT_CENTER, &text, Type::Caption, t.red, t.s1);
+        }
+    }
+
+    /// Selection, range, ghost line, markers, cursor.
+    pub fn overlays(&self, link: &Link) {
+        let t = self.tokens;
+        let painter = self.painter.with_clip_rect(self.areas.canvas());
+        let through = self.areas.canvas().y_range();
+        let mut batch = Batch::new(&painter);
+        if let Some((first, last)) = link.range {
+            let ink = Tokens::at(t.text1, 0.5);
+            batch.vline(self.x_of(first), through, 1.0, ink);
+            batch.vline(self.x_of(last), through, 1.0, ink);
+        }
+        if let Some(rect) = link.selected().and_then(|item| self.rect_of(item)) {
+            if rect.width() > 0.0 && rect.intersects(self.areas.map) {
+                batch.selection(rect, t.text1, t.s1);
+            } else {
+                // Out of the window: a mark at the nearest edge.
+                let x = if rect.left() > self.areas.x.max { self.areas.x.max - 3.0 } else { self.areas.x.min };
+                let y = rect.center().y;
+                batch.rect(Rect::from_min_max(pos2(x, y - 5.0), pos2(x + 3.0, y + 5.0)), t.accent);
+            }
+        }
+        if let Some(event) = link.hover_event {
+            batch.vline(self.x_of(event), through, 1.0, Tokens::at(t.text1, 0.4));
+        }
+        if let Some(a) = link.markers[0] {
+            batch.dashed_vline(self.x_of(a), through, 1.0, DASH_MARKER, t.text1);
+        }
+        if let Some(b) = link.markers[1] {
+            batch.vline(self.x_of(b), through, 1.0, t.text1);
+        }
+        batch.vline(self.x_of(link.cursor), through, 1.0, t.text1);
+        batch.paint(&painter);
+    }
+
+    /// A range while it is being dragged.
+    pub fn choosing(&self, from: f32, to: f32) {
+        let area = self.areas.canvas();
+        let rect = Rect::from_x_y_ranges(Rangef::new(from.min(to), from.max(to)), area.y_range());
+        self.painter.with_clip_rect(area).rect_filled(rect, 0, Tokens::at(self.tokens.accent, 0.18));
+    }
+
+    /// Where an item is in the map, as far as its addresses are on the axis.
+    fn rect_of(&self, item: Item) -> Option<Rect> {
+        let Map::Addresses(map) = &self.picture.map else { return None };
+        let device = self.data.device();
+        let Item::Lifetime(id) = item else { return None };
+        let life = self.data.tables.lifetimes.get(device, id)?;
+        let extent = map.extents.get(map.extents.partition_point(|e| e.address <= life.address).checked_sub(1)?)?;
+        if life.address - extent.address >= extent.size {
+            return None;
+        }
+        let offset = extent.offset + (life.address - extent.address);
+        let y = |bytes: u64| self.areas.map.top() + (bytes as f64 / map.total as f64) as f32 * self.areas.map.height();
+        let first = if life.born == NO_EVENT { f32::NEG_INFINITY } else { self.x_of(life.born) };
+        let last = if life.gone == NO_EVENT { f32::INFINITY } else { self.x_of(life.gone) };
+        // Edges outside the window are moved to just outside it, so that they are not drawn.
+        let (low, high) = (self.areas.x.min - 4.0, self.areas.x.max + 4.0);
+        if last < low || first > high {
+            let x = if last < low { low } else { high };
+            return Some(Rect::from_min_max(pos2(x, y(offset)), pos2(x, y(offset + life.block))));
+        }
+        Some(Rect::from_min_max(
+            pos2(first.max(low), y(offset)),
+            pos2(last.min(high).max(first.max(low) + 1.0), y(offset + life.block)),
+        ))
+    }
+}
+
+/// A class of hole sizes in few letters: `512`, `4K`, `32M`, `1G`.
+fn short(bytes: u64) -> String {
+    match bytes {
+        b if b >= 1 << 30 => format!("{}G", b >> 30),
+        b if b >= 1 << 20 => format!("{}M", b >> 20),
+        b if b >= 1 << 10 => format!("{}K", b >> 10),
+        b => b.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_have_short_names() {
+        assert_eq!([512, 2048, 1 << 20, 1 << 31].map(short), ["512", "2K", "1M", "2G"]);
+    }
+}

@@ -1,0 +1,263 @@
+//! What a window of the fragmentation view shows, computed off the UI thread down to its pixels.
+
+use egui::Color32;
+
+use super::layout;
+use crate::analysis::NO_EVENT;
+use crate::analysis::fragmentation::Servers;
+use crate::analysis::heatmap::{Heatmap, HeatmapColumn, HeatmapSpec, HoleSizes, Shade, heatmap, hole_sizes};
+use crate::app::cursor::{self, Axis};
+use crate::app::document::DeviceData;
+use crate::app::theme::{Ramp, Tokens};
+use crate::model::{DeviceRecording, Progress};
+use crate::units::{Bytes, Micros, count};
+
+/// What the map draws.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Share of each place that blocks hold.
+    #[default]
+    Occupancy,
+    /// Age of the oldest block.
+    Age,
+    /// Largest block.
+    Block,
+    /// Largest hole.
+    Hole,
+    /// Free memory by the size of its holes.
+    HoleSizes,
+}
+
+impl Mode {
+    pub const ALL: [Mode; 5] = [Mode::Occupancy, Mode::Age, Mode::Block, Mode::Hole, Mode::HoleSizes];
+    pub const NAMES: [&'static str; 5] = ["occupancy", "age", "largest block", "largest hole", "holes by size"];
+
+    fn shade(self) -> Shade {
+        match self {
+            Mode::Occupancy | Mode::HoleSizes => Shade::Occupancy,
+            Mode::Age => Shade::OldestBlock,
+            Mode::Block => Shade::LargestBlock,
+            Mode::Hole => Shade::LargestHole,
+        }
+    }
+}
+
+/// What a picture depends on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Key {
+    pub axis: Axis,
+    pub from: f64,
+    pub to: f64,
+    /// Physical pixels.
+    pub size: [usize; 2],
+    pub mode: Mode,
+    pub dark: bool,
+    /// The failed request the holes are held against.
+    pub oom: Option<u32>,
+}
+
+impl Key {
+    /// The pixel column of a place on the axis, when it is inside.
+    pub fn column(&self, x: f64) -> Option<usize> {
+        let share = (x - self.from) / (self.to - self.from);
+        (0.0..1.0).contains(&share).then(|| (share * self.size[0] as f64) as usize)
+    }
+}
+
+/// What is in the map.
+pub(super) enum Map {
+    Addresses(Heatmap),
+    Sizes(HoleSizes),
+}
+
+/// A finished picture.
+pub(super) struct Picture {
+    pub key: Key,
+    pub map: Map,
+    /// The holes that could have served the failed request, or all, a column.
+    pub strip: Vec<HeatmapColumn>,
+    pub pixels: Vec<Color32>,
+    /// What the two ends of the ramp mean.
+    pub ends: (String, String),
+    /// The bytes of the request that failed.
+    pub request: Option<u64>,
+}
+
+impl Picture {
+    pub fn compute(data: &DeviceData, key: Key, progress: &Progress) -> Option<Self> {
+        let device = data.device();
+        let tables = &data.tables;
+        let tokens = Tokens::of_theme(if key.dark { egui::Theme::Dark } else { egui::Theme::Light });
+        let bounds = cursor::bounds(device, key.axis, key.from, key.to, key.size[0]);
+        let failed = key.oom.and_then(|event| Servers::of_oom(device, event));
+        let request = failed.as_ref().map(|f| f.1);
+        let servers = failed.map(|f| f.0);
+        let mut picture = if key.mode == Mode::HoleSizes {
+            let sizes = hole_sizes(device, tables, &bounds, None, progress).ok()?;
+            let (pixels, ends) = size_pixels(&sizes, key.size, tokens);
+            let strip = sizes.columns.clone();
+            Picture { key, map: Map::Sizes(sizes), strip, pixels, ends, request }
+        } else {
+            let rows = key.size[1].max(1) as u32;
+            let spec = HeatmapSpec { rows, shade: key.mode.shade(), servers: None };
+            let map = heatmap(device, tables, &bounds, spec, progress).ok()?;
+            let strip = map.columns.clone();
+            Picture { key, map: Map::Addresses(map), strip, pixels: Vec::new(), ends: Default::default(), request }
+        };
+        if servers.is_some() {
+            picture.strip = hole_sizes(device, tables, &bounds, servers.as_ref(), progress).ok()?.columns;
+        }
+        if let Map::Addresses(map) = &picture.map {
+            (picture.pixels, picture.ends) = address_pixels(device, map, &picture.strip, key, tokens);
+        }
+        Some(picture)
+    }
+
+    /// Nothing was reserved in the window.
+    pub fn is_empty(&self) -> bool {
+        match &self.map {
+            Map::Addresses(map) => map.total == 0,
+            Map::Sizes(sizes) => sizes.columns.iter().all(|c| c.reserved == 0),
+        }
+    }
+
+    /// The largest hole of the window.
+    pub fn largest(&self) -> u64 {
+        self.strip.iter().map(|c| c.largest_hole).max().unwrap_or(0)
+    }
+}
+
+/// The pixels of an address map: the shade of each cell, and the largest hole of each column over it.
+fn address_pixels(
+    device: &DeviceRecording,
+    map: &Heatmap,
+    strip: &[HeatmapColumn],
+    key: Key,
+    tokens: &Tokens,
+) -> (Vec<Color32>, (String, String)) {
+    let [width, height] = key.size;
+    let mut pixels = vec![Color32::TRANSPARENT; width * height];
+    let greatest = map.cells.iter().copied().filter(|v| v.is_finite()).fold(0.0f32, f32::max);
+    let scale = Scale::of(key.mode, greatest);
+    let ramp = scale.ramp.table(tokens, 256);
+    let columns = map.columns.len();
+    if map.rows > 0 && columns == width {
+        for y in 0..height {
+            let cells = &map.cells[y * map.rows / height * columns..][..columns];
+            for (pixel, &value) in pixels[y * width..][..width].iter_mut().zip(cells) {
+                // What was not reserved stays blank, and so does what holds nothing.
+                if value > 0.0 {
+                    *pixel = ramp[(scale.share(value) * 255.0) as usize];
+                }
+            }
+        }
+        for (x, column) in strip.iter().enumerate().take(width).filter(|(_, c)| c.largest_hole > 0) {
+            let at = map.extents.partition_point(|e| e.address <= column.largest_hole_address);
+            let Some(extent) = at.checked_sub(1).map(|i| map.extents[i]) else { continue };
+            let offset = (extent.offset + column.largest_hole_address.saturating_sub(extent.address)) as f64;
+            let total = map.total.max(1) as f64;
+            for y in layout::rows_of(offset / total, (offset + column.largest_hole as f64) / total, height, 2) {
+                pixels[y * width + x] = tokens.text1;
+            }
+        }
+    }
+    (pixels, scale.ends(device))
+}
+
+/// The pixels of holes by size: large holes above, small ones below; the shade is the bytes in them.
+fn size_pixels(sizes: &HoleSizes, [width, height]: [usize; 2], tokens: &Tokens) -> (Vec<Color32>, (String, String)) {
+    let mut pixels = vec![Color32::TRANSPARENT; width * height];
+    let most = sizes.bytes.iter().copied().max().unwrap_or(0);
+    let ramp = Ramp::Heat.table(tokens, 256);
+    let (classes, columns) = (sizes.classes.len(), sizes.columns.len());
+    if classes > 0 && columns == width {
+        for y in 0..height {
+            let class = classes - 1 - y * classes / height;
+            for x in 0..width {
+                let bytes = sizes.bytes[class * columns + x];
+                if bytes > 0 {
+                    // Square root: a few MiB must show beside many.
+                    let share = (bytes as f64 / most as f64).sqrt();
+                    pixels[y * width + x] = ramp[(share.clamp(0.08, 1.0) * 255.0) as usize];
+                }
+            }
+        }
+    }
+    (pixels, ("nothing".to_owned(), Bytes(most).to_string()))
+}
+
+/// How a value becomes a place on a ramp.
+struct Scale {
+    mode: Mode,
+    ramp: Ramp,
+    greatest: f32,
+}
+
+impl Scale {
+    fn of(mode: Mode, greatest: f32) -> Self {
+        let ramp = if matches!(mode, Mode::Occupancy | Mode::HoleSizes) { Ramp::Heat } else { Ramp::Size };
+        Scale { mode, ramp, greatest: greatest.max(f32::MIN_POSITIVE) }
+    }
+
+    fn share(&self, value: f32) -> f32 {
+        let share = match self.mode {
+            Mode::Occupancy | Mode::HoleSizes => value,
+            // Ages and sizes span orders of magnitude: octaves from 1/4096 of the greatest up.
+            _ => 1.0 + (value / self.greatest).log2() / 12.0,
+        };
+        share.clamp(0.0, 1.0)
+    }
+
+    fn ends(&self, device: &DeviceRecording) -> (String, String) {
+        let whole = self.greatest as u64;
+        match self.mode {
+            Mode::Occupancy | Mode::HoleSizes => ("empty".to_owned(), "full".to_owned()),
+            Mode::Age if device.events.has_time => ("young".to_owned(), Micros(whole as i64).to_string()),
+            Mode::Age => ("young".to_owned(), format!("{} events", count(whole))),
+            Mode::Block | Mode::Hole => (Bytes(whole / 4096).to_string(), Bytes(whole).to_string()),
+        }
+    }
+}
+
+/// The event to show for a column: never [`NO_EVENT`].
+pub(super) fn event_of(column: &HeatmapColumn) -> u32 {
+    if column.event == NO_EVENT { 0 } else { column.event }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_sizes_keep_a_shade_and_the_greatest_is_the_end() {
+        let s = Scale::of(Mode::Hole, 4096.0);
+        assert_eq!((s.share(4096.0), s.share(1.0), s.share(0.1)), (1.0, 0.0, 0.0));
+        assert!((s.share(64.0) - 0.5).abs() < 1e-6);
+        let s = Scale::of(Mode::Occupancy, 1.0);
+        assert_eq!((s.share(0.25), s.share(2.0)), (0.25, 1.0));
+    }
+
+    #[test]
+    fn a_place_is_in_the_column_that_covers_it() {
+        let key = Key { axis: Axis::Event, from: 100.0, to: 200.0, size: [50, 10], mode: Mode::Occupancy, dark: true, oom: None };
+        assert_eq!((key.column(100.0), key.column(199.9), key.column(200.0), key.column(99.9)), (Some(0), Some(49), None, None));
+    }
+
+    #[test]
+    fn holes_by_size_put_the_largest_class_on_top() {
+        let column = HeatmapColumn {
+            event: 0,
+            reserved: 4096,
+            occupied: 0,
+            free: 1536,
+            holes: 2,
+            largest_hole: 1024,
+            largest_hole_address: 0,
+        };
+        let sizes = HoleSizes { classes: vec![512, 1024], columns: vec![column], bytes: vec![0, 1024], counts: vec![0, 1] };
+        let (pixels, ends) = size_pixels(&sizes, [1, 4], Tokens::of_theme(egui::Theme::Dark));
+        let full = Tokens::of_theme(egui::Theme::Dark).heat[5];
+        assert_eq!(pixels, [full, full, Color32::TRANSPARENT, Color32::TRANSPARENT]);
+        assert_eq!(ends.1, Bytes(1024).to_string());
+    }
+}

@@ -1,0 +1,95 @@
+//! A view alone in a pane, for pictures that do not change when other views do.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use egui::{Pos2, Rect, Theme};
+use egui_kittest::{Harness, SnapshotOptions};
+use vramscope::analysis::{DeviceTables, StackNames};
+use vramscope::app::action::{Action, Actions};
+use vramscope::app::colours::Colours;
+use vramscope::app::cursor::Link;
+use vramscope::app::document::DeviceData;
+use vramscope::app::jobs::Jobs;
+use vramscope::app::theme::{self, Tokens};
+use vramscope::app::views::{View, ViewContext, ViewKind};
+use vramscope::formats;
+use vramscope::model::Progress;
+
+/// The busiest device of a bundled sample.
+pub fn sample(name: &str) -> Arc<DeviceData> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name);
+    let progress = Progress::new();
+    let recording = Arc::new(formats::open(&path, &progress).expect("a bundled sample"));
+    let index = recording.busiest_device().expect("a device");
+    let device = &recording.devices[index];
+    let tables = DeviceTables::build(device, &progress).expect("not cancelled");
+    let (names, ooms) = (Arc::new(StackNames::of(&recording.stacks)), device.events.ooms());
+    Arc::new(DeviceData { recording, index, tables, names, ooms })
+}
+
+/// A view and what it asked for.
+pub struct Alone {
+    /// The view.
+    pub view: Box<dyn View>,
+    /// What it sent.
+    pub asked: Vec<Action>,
+}
+
+/// A view of a device over a whole window; everything is computed at once. `draws` needs a graphics adapter.
+pub fn alone(
+    data: &Arc<DeviceData>,
+    kind: ViewKind,
+    theme: Theme,
+    size: [f32; 2],
+    draws: bool,
+    change: fn(&mut Link),
+) -> Harness<'static, Alone> {
+    let data = Arc::clone(data);
+    let mut link = Link::new(data.device());
+    change(&mut link);
+    let colours = Arc::new(Colours::build(&data, link.colour_by));
+    let state = Arc::new(data.tables.states.at(data.device(), &data.tables.lifetimes, link.cursor));
+    let (actions, inbox) = Actions::channel();
+    let jobs = Jobs::synchronous();
+    let draw = move |ui: &mut egui::Ui, alone: &mut Alone| {
+        let tokens = Tokens::of_theme(theme);
+        let cx = ViewContext {
+            data: &data,
+            link: &link,
+            state: Some(&state),
+            findings: None,
+            colours: &colours,
+            tokens,
+            actions: &actions,
+            jobs: &jobs,
+        };
+        let area = Rect::from_min_size(Pos2::ZERO, size.into());
+        ui.painter().rect_filled(area, 0, tokens.s1);
+        let mut pane = ui.new_child(egui::UiBuilder::new().max_rect(area));
+        alone.view.ui(&mut pane, &cx);
+        alone.asked.extend(inbox.try_iter());
+    };
+    let options = SnapshotOptions::new().threshold(0.6).max_failed_pixels(60);
+    let builder = Harness::builder()
+        .with_size(size)
+        .with_theme(theme)
+        .with_options(options)
+        .with_step_dt(0.05)
+        .with_render_cursor(false)
+        .with_context_setup(theme::install);
+    let builder = if draws { builder.wgpu() } else { builder };
+    let mut h = builder.build_ui_state(draw, Alone { view: (kind.info().create)(), asked: Vec::new() });
+    h.run_steps(4);
+    h
+}
+
+/// Where there is neither Vulkan nor OpenGL, pictures can not be made.
+pub fn has_adapter() -> bool {
+    let found = std::panic::catch_unwind(|| Harness::builder().with_size([8.0, 8.0]).wgpu().build_ui(|_| {}).render().is_ok());
+    if !matches!(found, Ok(true)) {
+        println!("skipped: no graphics adapter, not even a software one (mesa-vulkan-drivers)");
+        return false;
+    }
+    true
+}

@@ -20,6 +20,7 @@ pub mod contents;
 pub mod events;
 pub mod findings;
 pub mod flame;
+pub mod heatmap;
 pub mod inspector;
 pub mod segment_map;
 pub mod timeline;
@@ -67,11 +68,11 @@ pub struct ViewInfo {
 }
 
 /// Every view there is, in menu order.
-<<<<<<< HEAD
 pub const REGISTRY: &[ViewInfo] = &[
     findings::INFO,
     timeline::INFO,
     segment_map::INFO,
+    heatmap::INFO,
     inspector::INFO,
     events::INFO,
     contents::INFO,
@@ -79,10 +80,6 @@ pub const REGISTRY: &[ViewInfo] = &[
     flame::INFO,
     accounting::INFO,
 ];
-=======
-pub const REGISTRY: &[ViewInfo] =
-    &[findings::INFO, timeline::INFO, segment_map::INFO, heatmap::INFO, inspector::INFO, contents::INFO, autopsy::INFO];
->>>>>>> d4a955c (Show addresses over time beside the segment map, with the largest hole against the request that failed)
 
 impl ViewKind {
     /// Every view, in menu order.

@@ -15,13 +15,15 @@ pub enum Workspace {
     Overview,
     /// Why a request failed.
     Autopsy,
+    /// The same requests under other settings.
+    WhatIf,
     /// Which code holds the bytes.
     Flame,
 }
 
 impl Workspace {
     /// Every workspace, in the order of the tab bar.
-    pub const ALL: &'static [Workspace] = &[Workspace::Overview, Workspace::Autopsy, Workspace::Flame];
+    pub const ALL: &'static [Workspace] = &[Workspace::Overview, Workspace::Autopsy, Workspace::Flame, Workspace::WhatIf];
 
     /// Its name.
     #[must_use]
@@ -30,6 +32,7 @@ impl Workspace {
             Workspace::Overview => "Overview",
             Workspace::Autopsy => "OOM autopsy",
             Workspace::Flame => "Flame",
+            Workspace::WhatIf => "What-if",
         }
     }
 
@@ -40,6 +43,7 @@ impl Workspace {
             Workspace::Overview => "overview",
             Workspace::Autopsy => "autopsy",
             Workspace::Flame => "flame-graph",
+            Workspace::WhatIf => "whatif",
         }
     }
 
@@ -71,6 +75,7 @@ impl Workspace {
                 (0.20, Pane(V::Inspector)),
             ]),
             Workspace::Autopsy => Row(vec![(1.0, Pane(V::Autopsy))]),
+            Workspace::WhatIf => Row(vec![(1.0, Pane(V::WhatIf))]),
             Workspace::Flame => {
                 Row(vec![(0.8, Column(vec![(0.4, Pane(V::Timeline)), (0.6, Pane(V::Flame))])), (0.2, Pane(V::Inspector))])
             }

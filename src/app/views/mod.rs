@@ -25,6 +25,7 @@ pub mod inspector;
 pub mod segment_map;
 pub mod timeline;
 pub mod welcome;
+pub mod whatif;
 
 /// Which view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -43,6 +44,8 @@ pub enum ViewKind {
     SegmentMap,
     /// Addresses over time.
     Heatmap,
+    /// The same requests under other settings.
+    WhatIf,
     /// Everything about the selection.
     Inspector,
     /// The trace as a table.
@@ -79,6 +82,7 @@ pub const REGISTRY: &[ViewInfo] = &[
     autopsy::INFO,
     flame::INFO,
     accounting::INFO,
+    whatif::INFO,
 ];
 
 impl ViewKind {

@@ -1,0 +1,196 @@
+//! Reserved memory over the recording for each plotted setting, without and with the limit.
+
+use egui::{Align2, Color32, Rangef, Rect, Role, Sense, Ui, WidgetInfo, pos2};
+
+use super::layout::{resample, short, spread};
+use super::table::mib;
+use super::{ViewContext, WhatIfView, outcome};
+use crate::allocator::whatif::Answer;
+use crate::app::action::Action;
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down};
+use crate::app::widgets::chip::{paint_chip_in, paint_flag};
+use crate::app::widgets::label;
+use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
+use crate::app::widgets::pane::PaneHeader;
+use crate::app::widgets::viewport::Scale;
+use crate::units::{Bytes, count};
+
+/// A curve of a chart.
+struct Line {
+    answer: std::sync::Arc<Answer>,
+    points: Vec<(u32, u64)>,
+    name: String,
+    colour: Color32,
+    width: f32,
+}
+
+impl WhatIfView {
+    pub(super) fn charts(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        PaneHeader::new("Reserved memory, as recorded and replayed").caption("by event of the recording").show(ui, |_| {});
+        let rect = ui.available_rect_before_wrap();
+        let ends = if rect.width() > 620.0 { 180.0 } else { 16.0 };
+        let x = Rangef::new(rect.left() + 100.0, rect.right() - ends);
+        let axis = Rect::from_min_max(pos2(rect.left(), rect.bottom() - 26.0), pos2(rect.right(), rect.bottom() - 6.0));
+        let height = axis.top() - rect.top() - 12.0 - 22.0;
+        let upper = Rect::from_min_max(pos2(x.min, rect.top() + 12.0), pos2(x.max, rect.top() + 12.0 + height * 0.52));
+        let lower = Rect::from_min_max(pos2(x.min, upper.bottom() + 22.0), pos2(x.max, axis.top()));
+        let canvas = upper.union(lower);
+        let response = ui.interact(canvas, ui.scope_id().with("what-if charts"), Sense::click_and_drag());
+        response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "Reserved memory of the plotted settings"));
+        let events = cx.data.device().events.len() as f64;
+        let scale = Scale::horizontal(0.0, events.max(1.0), x);
+        self.chart(ui, cx, upper, &scale, None);
+        if let Some(limit) = self.limit() {
+            self.chart(ui, cx, lower, &scale, Some(limit));
+        }
+        let t = cx.tokens;
+        let p = ui.painter();
+        let name = Rect::from_min_max(pos2(rect.left() + 12.0, axis.top()), pos2(x.min, axis.bottom()));
+        label::text_in(p, name, "Event", Type::Body, t.text2);
+        let mut free_from = x.min - 20.0;
+        for (value, text) in event_ticks(0.0, events, most_across(x.span())).ticks {
+            let (at, half) = (scale.at(value), label::width(p, &text, Type::Mono) / 2.0);
+            if at - half >= free_from {
+                label::text(p, pos2(at, axis.center().y), Align2::CENTER_CENTER, &text, Type::Mono, t.text3);
+                free_from = at + half + 8.0;
+            }
+        }
+        let through = Rangef::new(upper.top(), lower.bottom());
+        let mut batch = Batch::new(p);
+        let at_event = |e: u32| scale.at(f64::from(e) + 0.5);
+        if let Some(e) = cx.link.hover_event {
+            batch.vline(at_event(e), through, 1.0, Tokens::at(t.text1, 0.4));
+        }
+        batch.vline(at_event(cx.link.cursor), through, 1.0, t.text1);
+        batch.paint(p);
+        if (response.clicked() || response.dragged())
+            && let Some(at) = response.interact_pointer_pos()
+        {
+            let event = scale.value(at.x).clamp(0.0, (events - 1.0).max(0.0)) as u32;
+            cx.actions.send(Action::SetCursor(event));
+        }
+        if response.hovered()
+            && let Some(at) = response.hover_pos()
+        {
+            let event = scale.value(at.x).clamp(0.0, (events - 1.0).max(0.0)) as u32;
+            if cx.link.hover_event != Some(event) {
+                cx.actions.send(Action::HoverEvent(Some(event)));
+            }
+        }
+    }
+
+    /// The plotted curves, the selected one last.
+    fn lines(&self, cx: &ViewContext<'_>, limit: Option<u64>) -> Vec<Line> {
+        let mut order: Vec<usize> =
+            (0..self.settings.len()).filter(|&i| self.settings[i].is_plotted || i == self.selected).collect();
+        order.sort_by_key(|&i| (i == self.selected, i == 0, std::cmp::Reverse(i)));
+        order
+            .into_iter()
+            .filter_map(|i| {
+                let answer = self.answer(i, limit)?;
+                let points = answer.curve.event.iter().copied().zip(answer.curve.reserved.iter().copied()).collect();
+                let name = if i == 0 { "as recorded".to_owned() } else { short(&self.settings[i].title) };
+                let colour = if self.settings[i].is_plotted { self.colour(i, cx.tokens) } else { cx.tokens.other };
+                let width = if i == 0 || i == self.selected { 2.0 } else { 1.25 };
+                Some(Line { answer, points, name, colour, width })
+            })
+            .collect()
+    }
+
+    fn chart(&self, ui: &Ui, cx: &ViewContext<'_>, rect: Rect, x: &Scale, limit: Option<u64>) {
+        let t = cx.tokens;
+        let p = ui.painter();
+        let lines = self.lines(cx, limit);
+        let own = self.answer(0, None);
+        let top = lines.iter().map(|l| l.answer.row.peak_reserved_bytes).max().unwrap_or(0);
+        let cap = self.limit().filter(|&l| limit.is_some() || l <= top.saturating_add(top / 2));
+        let top = top.max(cap.unwrap_or(0)).max(1) as f64 * 1.06;
+        let y = Scale::vertical(0.0, top, rect.y_range());
+        let ticks = byte_ticks(0.0, top, most_down(rect.height()).min(6));
+        let mut batch = Batch::new(p);
+        ticks.grid_down(&mut batch, t, &y, rect);
+        let columns = (rect.width() / batch.pixel()).round().max(1.0) as usize;
+        let (from, to) = (x.value(rect.left()), x.value(rect.right()));
+        let curve = |points: &[(u32, u64)]| -> Vec<Option<PixelColumn>> {
+            let at = |v: u64| y.at(v as f64);
+            resample(points, from, to, columns)
+                .into_iter()
+                .map(|v| v.map(|v| PixelColumn { top: at(v), bottom: at(v), last: at(v) }))
+                .collect()
+        };
+        if let Some(own) = &own {
+            let points: Vec<(u32, u64)> = own.curve.event.iter().copied().zip(own.curve.allocated.iter().copied()).collect();
+            let fill = Tokens::over(t.other, t.s1, if t.dark { 0.3 } else { 0.24 });
+            batch.fill_under(&curve(&points), rect.left(), rect.bottom(), fill);
+        }
+        batch.hline(rect.x_range(), rect.bottom(), 1.0, t.line);
+        if let Some(cap) = cap {
+            batch.dashed_hline(rect.x_range(), y.at(cap as f64), 1.0, DASH_LIMIT, t.red);
+        }
+        for line in &lines {
+            batch.curve(&curve(&line.points), rect.left(), line.width, line.colour);
+        }
+        batch.paint(p);
+        let title = if limit.is_some() { "With the limit" } else { "No limit" };
+        let gutter = |top: f32| Rect::from_min_max(pos2(rect.left() - 88.0, top), pos2(rect.left() - 4.0, top + 16.0));
+        label::text_in(p, gutter(rect.top() - 2.0), title, Type::Body, t.text1);
+        label::text_in(p, gutter(rect.top() + 13.0), ticks.unit, Type::Caption, t.text3);
+        let below = Rangef::new(rect.top() + 30.0, rect.bottom() + 2.0);
+        ticks.paint_down(p, t, &y, rect.left() - 8.0, below, UnitAt::Nowhere);
+        if let Some(cap) = cap {
+            let at = pos2(rect.left() + 10.0, y.at(cap as f64) - 9.0);
+            let at = if at.y < rect.top() + 4.0 { pos2(at.x, at.y + 18.0) } else { at };
+            let text = format!("limit {}", Bytes(cap));
+            paint_chip_in(p, at, Align2::LEFT_CENTER, &text, Type::Caption, t.red, t.s1);
+        }
+        self.flags(ui, cx, rect, x, &lines);
+        ends(ui, cx, rect, x, &y, &lines);
+    }
+
+    /// Where runs fail.
+    fn flags(&self, ui: &Ui, cx: &ViewContext<'_>, rect: Rect, x: &Scale, lines: &[Line]) {
+        let mut failures: Vec<(u32, &Line)> =
+            lines.iter().filter(|l| l.answer.row.oom).map(|l| (l.answer.curve.event.last().copied().unwrap_or(0), l)).collect();
+        failures.sort_by_key(|f| f.0);
+        let mut last: Option<f32> = None;
+        for (event, _) in &failures {
+            let at = x.at(f64::from(*event)).clamp(rect.left() + 16.0, rect.right() - 16.0);
+            if last.is_none_or(|l| at - l > 44.0) {
+                paint_flag(ui.painter(), cx.tokens, pos2(at, rect.top() + 4.0), "OOM");
+                last = Some(at);
+            }
+        }
+        if let (Some((_, first)), Some(last)) = (failures.first(), last) {
+            let text = if failures.len() == 1 && lines.len() == 1 {
+                outcome(&first.answer).0
+            } else {
+                format!("{} of {} plotted settings fail", count(failures.len() as u64), count(lines.len() as u64))
+            };
+            let is_left = last > rect.center().x;
+            let (at, anchor) = if is_left { (last - 24.0, Align2::RIGHT_CENTER) } else { (last + 24.0, Align2::LEFT_CENTER) };
+            paint_chip_in(ui.painter(), pos2(at, rect.top() - 3.0), anchor, &text, Type::Caption, cx.tokens.text2, cx.tokens.s1);
+        }
+    }
+}
+
+/// The names and peaks of the curves at their right ends.
+fn ends(ui: &Ui, cx: &ViewContext<'_>, rect: Rect, x: &Scale, y: &Scale, lines: &[Line]) {
+    let right = ui.max_rect().right();
+    if right - rect.right() < 100.0 {
+        return;
+    }
+    let t = cx.tokens;
+    let p = ui.painter();
+    let complete: Vec<&Line> = lines.iter().filter(|l| !l.answer.row.oom).collect();
+    let wanted: Vec<f32> = complete.iter().map(|l| y.at(l.points.last().map_or(0, |p| p.1) as f64)).collect();
+    let places = spread(&wanted, 16.0, rect.y_range());
+    for ((line, from), to) in complete.iter().zip(&wanted).zip(&places) {
+        let start = rect.right().min(x.at(line.points.last().map_or(0.0, |p| f64::from(p.0)))).max(rect.right() - 1.0);
+        p.line_segment([pos2(start + 1.0, *from), pos2(rect.right() + 9.0, *to)], egui::Stroke::new(1.0, line.colour));
+        let place = Rect::from_min_max(pos2(rect.right() + 14.0, to - 8.0), pos2(right - 12.0, to + 8.0));
+        let value = label::text_in_right(p, place, &mib(line.answer.row.peak_reserved_bytes), Type::Mono, t.text1);
+        let kind = if line.width > 1.5 { Type::Strong } else { Type::Body };
+        label::text_in(p, Rect::from_min_max(place.min, pos2(value.left() - 6.0, place.bottom())), &line.name, kind, t.text2);
+    }
+}

@@ -1,0 +1,212 @@
+//! Where the parts of What-if stand, how its columns give way, and the places of labels. Pure arithmetic.
+
+use egui::{Rangef, Rect, pos2};
+
+/// A column of the table of settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Col {
+    /// Whether its curve is drawn.
+    Plot,
+    /// The setting.
+    Conf,
+    /// Peak reserved without a limit, as a bar.
+    Bar,
+    /// The same in MiB.
+    Peak,
+    /// The difference from the recorded setting.
+    Against,
+    /// Device calls without a limit.
+    Calls,
+    /// What happens under the limit.
+    Outcome,
+    /// Peak reserved under the limit.
+    LimitPeak,
+    /// Times the cache was emptied to try again.
+    Retries,
+    /// Device calls under the limit.
+    LimitCalls,
+}
+
+/// The columns that fit `width`, left to right with their extents. Calls go first, then retries, the difference, the peak
+/// under the limit, the bar.
+pub(super) fn columns(width: f32) -> Vec<(Col, Rangef)> {
+    use Col::{Against, Bar, Calls, Conf, LimitCalls, LimitPeak, Outcome, Peak, Plot, Retries};
+    const ALL: [(Col, f32); 10] = [
+        (Plot, 36.0),
+        (Conf, 170.0),
+        (Bar, 110.0),
+        (Peak, 74.0),
+        (Against, 104.0),
+        (Calls, 76.0),
+        (Outcome, 168.0),
+        (LimitPeak, 84.0),
+        (Retries, 56.0),
+        (LimitCalls, 76.0),
+    ];
+    const GOES: [Col; 6] = [LimitCalls, Calls, Retries, Against, LimitPeak, Bar];
+    let mut gone: Vec<Col> = Vec::new();
+    let least = |gone: &[Col]| ALL.iter().filter(|c| !gone.contains(&c.0)).map(|c| c.1).sum::<f32>();
+    for col in GOES {
+        if least(&gone) <= width {
+            break;
+        }
+        gone.push(col);
+    }
+    let spare = (width - least(&gone)).max(0.0);
+    let has_bar = !gone.contains(&Bar);
+    let mut x = 0.0;
+    ALL.iter()
+        .filter(|c| !gone.contains(&c.0))
+        .map(|&(col, least)| {
+            let more = match (col, has_bar) {
+                (Conf, true) => spare * 0.6,
+                (Conf, false) => spare,
+                (Bar, _) => spare * 0.4,
+                _ => 0.0,
+            };
+            let range = Rangef::new(x, x + least + more);
+            x = range.max;
+            (col, range)
+        })
+        .collect()
+}
+
+/// The parts of the view.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Areas {
+    /// The field for another setting, and the limit.
+    pub tools: Rect,
+    /// The settings.
+    pub table: Rect,
+    /// The charts, when there is room.
+    pub charts: Option<Rect>,
+    /// The selected setting, when there is room.
+    pub side: Option<Rect>,
+}
+
+/// Divides a pane for `rows` settings.
+pub(super) fn areas(pane: Rect, rows: usize, has_error: bool) -> Areas {
+    let side = (pane.width() >= 900.0).then(|| Rect::from_min_max(pos2(pane.right() - 340.0, pane.top()), pane.max));
+    let right = side.map_or(pane.right(), |s| s.left() - 1.0);
+    let tools_height = if has_error { 60.0 } else { 40.0 };
+    let tools = Rect::from_min_max(pane.min, pos2(right, pane.top() + tools_height));
+    let wanted = HEAD + ROW * rows as f32;
+    let room = pane.bottom() - tools.bottom();
+    let charts_fit = room >= 420.0;
+    let table_height = if charts_fit { wanted.min((room * 0.46).max(HEAD + 4.0 * ROW)) } else { room };
+    let table = Rect::from_min_max(tools.left_bottom(), pos2(right, tools.bottom() + table_height));
+    let charts = charts_fit.then(|| Rect::from_min_max(table.left_bottom(), pos2(right, pane.bottom())));
+    Areas { tools, table, charts, side }
+}
+
+/// Height of a row.
+pub(super) const ROW: f32 = 36.0;
+/// Height of the two header rows.
+pub(super) const HEAD: f32 = 48.0;
+
+/// Moves labels at `wanted` (any order) apart to at least `gap`, as little as needed, inside `range`; in the order given.
+pub(super) fn spread(wanted: &[f32], gap: f32, range: Rangef) -> Vec<f32> {
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));
+    let mut places = vec![0.0; wanted.len()];
+    let mut free = range.min;
+    for &i in &order {
+        places[i] = wanted[i].max(free);
+        free = places[i] + gap;
+    }
+    let mut free = range.max;
+    for &i in order.iter().rev() {
+        places[i] = places[i].min(free);
+        free = places[i] - gap;
+    }
+    places
+}
+
+/// A setting in few words, for the end of its curve.
+pub(super) fn short(conf: &str) -> String {
+    conf.split(',')
+        .map(|part| {
+            part.trim()
+                .replace("expandable_segments:True", "expandable")
+                .replace("garbage_collection_threshold:", "gc ")
+                .replace("max_split_size_mb:", "split ")
+                .replace("roundup_power2_divisions:", "power2 ")
+        })
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// The highest value of a curve per pixel column over `from..to` (events): `points` are (event, value), each the highest of
+/// its stretch; a column without a point holds the one before. `None` before the first and behind the last.
+pub(super) fn resample(points: &[(u32, u64)], from: f64, to: f64, columns: usize) -> Vec<Option<u64>> {
+    let step = (to - from) / columns.max(1) as f64;
+    let mut at = points.partition_point(|p| f64::from(p.0) < from);
+    (0..columns)
+        .map(|i| {
+            let end = from + step * (i + 1) as f64;
+            let mut most = None;
+            while at < points.len() && f64::from(points[at].0) < end {
+                most = most.max(Some(points[at].1));
+                at += 1;
+            }
+            // A point is the end of its stretch, so what comes up to it holds its value.
+            most.or_else(|| points.get(at).map(|p| p.1))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use egui::vec2;
+
+    #[test]
+    fn columns_fill_the_width_and_give_way_in_order() {
+        for width in [1258.0, 1000.0, 800.0, 640.0, 500.0] {
+            let c = columns(width);
+            assert!(c.windows(2).all(|w| w[0].1.max <= w[1].1.min + 0.01), "{c:?}");
+            let end = c.last().map_or(0.0, |c| c.1.max);
+            assert!((end - width).abs() < 0.1, "{width}: ends at {end}");
+            assert!(c.iter().any(|c| c.0 == Col::Outcome) && c.iter().any(|c| c.0 == Col::Peak));
+        }
+        assert_eq!(columns(1258.0).len(), 10);
+        assert!(!columns(700.0).iter().any(|c| c.0 == Col::LimitCalls));
+    }
+
+    #[test]
+    fn charts_and_side_go_when_the_pane_is_small() {
+        let pane = |w: f32, h: f32| Rect::from_min_size(pos2(0.0, 64.0), vec2(w, h));
+        let a = areas(pane(1600.0, 880.0), 13, false);
+        assert!(a.side.is_some_and(|s| s.width() == 340.0));
+        assert!(a.charts.is_some_and(|c| c.height() > 380.0), "{a:?}");
+        assert_eq!(a.table.top(), a.tools.bottom());
+        let a = areas(pane(600.0, 300.0), 13, true);
+        assert_eq!((a.side, a.charts), (None, None));
+        assert_eq!(a.table.bottom(), 364.0);
+    }
+
+    #[test]
+    fn labels_keep_apart_and_inside() {
+        let at = spread(&[50.0, 52.0, 10.0, 98.0], 16.0, Rangef::new(8.0, 100.0));
+        assert_eq!(at, [50.0, 66.0, 10.0, 98.0]);
+        let at = spread(&[99.0, 98.0, 97.0], 16.0, Rangef::new(0.0, 100.0));
+        assert_eq!(at, [100.0, 84.0, 68.0]);
+    }
+
+    #[test]
+    fn settings_have_short_names() {
+        assert_eq!(short("expandable_segments:True,roundup_power2_divisions:8"), "expandable, power2 8");
+        assert_eq!(short("max_split_size_mb:64, garbage_collection_threshold:0.8"), "split 64, gc 0.8");
+    }
+
+    #[test]
+    fn a_curve_keeps_its_peaks_and_ends_where_its_run_ended() {
+        let points = [(9, 5), (19, 9), (29, 2)];
+        let c = resample(&points, 0.0, 60.0, 6);
+        assert_eq!(c, [Some(5), Some(9), Some(2), None, None, None]);
+        let c = resample(&points, 0.0, 30.0, 60);
+        assert_eq!((c[0], c[21], c[59]), (Some(5), Some(9), Some(2)));
+        let c = resample(&points, 0.0, 60.0, 2);
+        assert_eq!(c, [Some(9), None]);
+    }
+}

@@ -1,0 +1,349 @@
+//! What-if: the requests of the recording served again under other allocator settings, with and without a limit.
+
+use std::sync::Arc;
+
+use egui::{Align, Color32, Key as Button, Layout, Rect, Ui, UiBuilder, vec2};
+
+use self::runs::{LimitFrom, Runs};
+use super::{View, ViewContext, ViewInfo, ViewKind};
+use crate::allocator::whatif::{Answer, SUGGESTED};
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::button::Push;
+use crate::app::widgets::field::Field;
+use crate::app::widgets::icons::Icon;
+use crate::app::widgets::{label, pane};
+use crate::model::{AllocConf, DeviceKind};
+use crate::units::{Bytes, count};
+
+mod charts;
+mod layout;
+mod runs;
+mod side;
+mod table;
+
+/// Registry entry.
+pub const INFO: ViewInfo = ViewInfo {
+    kind: ViewKind::WhatIf,
+    title: "What-if",
+    name: "what-if",
+    about: "The same requests under other PYTORCH_CUDA_ALLOC_CONF settings: what each would reserve, and whether it fits a limit.",
+    legend: &[
+        ("solid, hatched", "highest allocated memory, and what is reserved beyond the highest allocated"),
+        ("ticks", "the peak as recorded, and the limit in red"),
+        ("swatch", "click it to draw the setting's curve"),
+        ("fails after", "the first request the allocator model can not serve; the run stops there"),
+        ("to", "a span: the result depends on where the driver puts segments"),
+        ("limit", "any size, such as 24 GiB; Enter runs everything again"),
+    ],
+    create: || Box::new(WhatIfView::default()),
+};
+
+/// One setting.
+struct Setting {
+    text: String,
+    conf: AllocConf,
+    title: String,
+    about: &'static str,
+    is_plotted: bool,
+}
+
+#[derive(Default)]
+struct WhatIfView {
+    settings: Vec<Setting>,
+    selected: usize,
+    runs: Runs,
+    /// Chosen by the user; else what the recording tells.
+    limit: Option<u64>,
+    limit_text: String,
+    limit_error: Option<String>,
+    new_text: String,
+    new_error: Option<String>,
+    scroll_to: Option<usize>,
+}
+
+/// Settings whose curves are drawn at first, beside the recorded one.
+const PLOTTED: [&str; 4] = [
+    "expandable_segments:True",
+    "expandable_segments:True,roundup_power2_divisions:8",
+    "garbage_collection_threshold:0.6",
+    "roundup_power2_divisions:4",
+];
+
+/// Slots of the categorical palette, in the order settings take them: what usually helps first.
+const SLOTS: [usize; 8] = [2, 6, 5, 7, 4, 3, 0, 1];
+
+impl View for WhatIfView {
+    fn subtitle(&self, cx: &ViewContext<'_>) -> String {
+        let answer = self.runs.answer(self.settings.first().map_or("", |s| s.text.as_str()), None);
+        match answer {
+            Some(a) => format!("the {} requests of this recording, served again by the allocator model", count(a.row.requests)),
+            None if cx.data.device().events.is_empty() => String::new(),
+            None => "the requests of this recording, served again by the allocator model".to_owned(),
+        }
+    }
+
+    fn header_ui(&mut self, ui: &mut Ui, _: &ViewContext<'_>) {
+        if self.runs.progress().is_some() {
+            if Push::plain("Stop").small().show(ui).clicked() {
+                self.runs.stop();
+            }
+        } else if self.runs.is_stopped() && Push::primary("Go on").small().show(ui).clicked() {
+            self.runs.resume();
+        }
+    }
+
+    fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let device = cx.data.device();
+        if matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu) {
+            let sentence =
+                format!("{} is not managed by the CUDA caching allocator, so its settings do not apply here.", device.id);
+            pane::empty_state(ui, &sentence, None);
+            return;
+        }
+        if device.events.is_empty() {
+            pane::empty_state(
+                ui,
+                "This recording has no requests to serve again, only the state at its end. Record the history first:",
+                Some("torch.cuda.memory._record_memory_history()"),
+            );
+            return;
+        }
+        if self.settings.is_empty() {
+            self.settings = suggested(&device.settings.conf);
+        }
+        let wanted: Vec<(String, AllocConf)> = self.settings.iter().map(|s| (s.text.clone(), s.conf.clone())).collect();
+        self.runs.want(cx.jobs, cx.data, &wanted, self.limit);
+        if self.runs.progress().is_some() {
+            ui.request_repaint_after(std::time::Duration::from_millis(100));
+        }
+        if self.limit_text.is_empty()
+            && self.limit.is_none()
+            && let Some(own) = self.runs.own()
+        {
+            self.limit_text = Bytes(own.limit).to_string();
+        }
+        let has_error = self.new_error.is_some() || self.limit_error.is_some();
+        let pane_rect = ui.max_rect();
+        let areas = layout::areas(pane_rect, self.settings.len(), has_error);
+        inside(ui, areas.tools, "tools", |ui| self.tools(ui, cx));
+        inside(ui, areas.table, "settings", |ui| self.table(ui, cx));
+        if let Some(rect) = areas.charts {
+            inside(ui, rect, "charts", |ui| self.charts(ui, cx));
+        }
+        if let Some(rect) = areas.side {
+            ui.painter().vline(rect.left() - 0.5, rect.y_range(), egui::Stroke::new(1.0, cx.tokens.line));
+            inside(ui, rect, "selected setting", |ui| self.side(ui, cx));
+        }
+        if let Some(progress) = self.runs.progress() {
+            pane::progress_line(ui, pane_rect, progress);
+        }
+    }
+}
+
+impl WhatIfView {
+    /// The limit in force, once it is known.
+    fn limit(&self) -> Option<u64> {
+        self.limit.or_else(|| self.runs.own().map(|o| o.limit))
+    }
+
+    fn answer(&self, row: usize, limit: Option<u64>) -> Option<Arc<Answer>> {
+        self.runs.answer(&self.settings.get(row)?.text, limit)
+    }
+
+    /// The answer under the limit in force.
+    fn limited(&self, row: usize) -> Option<Arc<Answer>> {
+        self.answer(row, Some(self.limit()?))
+    }
+
+    fn colour(&self, row: usize, t: &Tokens) -> Color32 {
+        if row == 0 { t.text1 } else { t.slot(SLOTS[(row - 1) % SLOTS.len()]) }
+    }
+
+    fn tools(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let t = cx.tokens;
+        let rect = ui.max_rect();
+        let line = Rect::from_min_max(rect.min, egui::pos2(rect.right(), rect.top() + 40.0)).shrink2(vec2(16.0, 8.0));
+        let mut row = ui.new_child(UiBuilder::new().max_rect(line).layout(Layout::right_to_left(Align::Center)));
+        row.spacing_mut().item_spacing.x = 8.0;
+        let field = Field::new("Limit").hint("24 GiB").mono().width(110.0).height(24.0);
+        let limit = field.invalid(self.limit_error.is_some()).show(&mut row, &mut self.limit_text);
+        let is_wide = line.width() > 560.0;
+        if is_wide {
+            row.label(Type::Body.text("limit").color(t.text2));
+            let from = match (self.limit, self.runs.own()) {
+                (None, Some(own)) => match own.limit_from {
+                    LimitFrom::Recorded => "as recorded",
+                    LimitFrom::Failures(..) => "from the failed requests",
+                    LimitFrom::Peak => "the recorded peak",
+                },
+                _ => "",
+            };
+            if !from.is_empty() && line.width() > 860.0 {
+                row.label(Type::Caption.text(from).color(t.text3));
+            }
+        }
+        let mut left = ui.new_child(
+            UiBuilder::new()
+                .id_salt("new")
+                .max_rect(Rect::from_min_max(line.min, egui::pos2(row.min_rect().left() - 8.0, line.bottom())))
+                .layout(Layout::left_to_right(Align::Center)),
+        );
+        left.spacing_mut().item_spacing.x = 8.0;
+        let push = Push::plain("Add setting").icon(Icon::Plus);
+        let width = (left.available_width() - push.width(&left) - 8.0).clamp(80.0, 430.0);
+        let field = Field::new("PYTORCH_CUDA_ALLOC_CONF").hint("max_split_size_mb:256,…").mono().width(width).height(24.0);
+        let new = field.invalid(self.new_error.is_some()).show(&mut left, &mut self.new_text);
+        let is_pushed = push.show(&mut left).clicked();
+        let entered = ui.input(|i| i.key_pressed(Button::Enter));
+        if limit.changed() {
+            self.limit_error = None;
+        }
+        if limit.lost_focus() && entered {
+            self.set_limit();
+        }
+        if new.changed() {
+            self.new_error = None;
+        }
+        if is_pushed || (new.lost_focus() && entered) {
+            self.add();
+        }
+        if let Some(sentence) = self.new_error.as_ref().or(self.limit_error.as_ref()) {
+            let under = Rect::from_min_max(egui::pos2(line.left(), line.bottom() + 2.0), egui::pos2(line.right(), rect.bottom()));
+            label::text_in(ui.painter(), under, sentence, Type::Body, t.text2);
+        }
+    }
+
+    /// Takes the limit that was typed, and runs everything under it.
+    fn set_limit(&mut self) {
+        match read_limit(&self.limit_text) {
+            Ok(limit) => {
+                if self.limit() != Some(limit) {
+                    self.runs.cancel();
+                }
+                self.runs.resume();
+                self.limit = Some(limit);
+                self.limit_text = Bytes(limit).to_string();
+                self.limit_error = None;
+            }
+            Err(sentence) => self.limit_error = Some(sentence),
+        }
+    }
+
+    /// Adds the setting that was typed, and selects it.
+    fn add(&mut self) {
+        let text: String = self.new_text.chars().filter(|c| !c.is_whitespace()).collect();
+        if text.is_empty() {
+            self.new_error = Some("Type a setting first, such as max_split_size_mb:256.".to_owned());
+            return;
+        }
+        // Positions are told in what the user sees, so what was typed is read.
+        match AllocConf::parse(&self.new_text) {
+            Err(error) => self.new_error = Some(format!("PyTorch would refuse this at {error}")),
+            Ok(conf) => {
+                let at = self.settings.iter().position(|s| s.text == text).unwrap_or_else(|| {
+                    self.settings.push(Setting {
+                        title: text.clone(),
+                        text,
+                        conf,
+                        about: "a setting of your own",
+                        is_plotted: true,
+                    });
+                    self.settings.len() - 1
+                });
+                self.settings[at].is_plotted = true;
+                self.selected = at;
+                self.scroll_to = Some(at);
+                self.new_text.clear();
+                self.new_error = None;
+                self.runs.resume();
+            }
+        }
+    }
+}
+
+/// The recording's own setting first, then those worth trying.
+fn suggested(own: &AllocConf) -> Vec<Setting> {
+    let text = own.to_string();
+    let title = if text.is_empty() { "as recorded (default)".to_owned() } else { format!("as recorded ({text})") };
+    let mut settings = vec![Setting { text, conf: own.clone(), title, about: "the recording's own setting", is_plotted: true }];
+    for (text, about) in SUGGESTED {
+        // Suggestions are PyTorch's own keys; one an old release does not know would be left out.
+        let Ok(conf) = AllocConf::parse(text) else { continue };
+        if conf == *own {
+            continue;
+        }
+        let title = if text.is_empty() { "PyTorch's defaults".to_owned() } else { text.to_owned() };
+        settings.push(Setting { text: text.to_owned(), conf, title, about, is_plotted: PLOTTED.contains(&text) });
+    }
+    if !settings.iter().skip(1).any(|s| s.is_plotted)
+        && let Some(first) = settings.get_mut(1)
+    {
+        first.is_plotted = true;
+    }
+    settings
+}
+
+/// Reads a limit as it is shown: `3,534 MiB`, `24GiB`.
+fn read_limit(text: &str) -> Result<u64, String> {
+    let plain: String = text.chars().filter(|c| *c != ',').map(|c| if c == crate::units::NBSP { ' ' } else { c }).collect();
+    match Bytes::parse(plain.trim()) {
+        Ok(Bytes(0)) => Err("A limit of 0 serves nothing; type a size such as 24 GiB.".to_owned()),
+        Ok(Bytes(limit)) => Ok(limit),
+        Err(sentence) => Err(sentence),
+    }
+}
+
+/// `all 18,064 served`, or why not; and whether that is a failure.
+fn outcome(answer: &Answer) -> (String, bool) {
+    let row = &answer.row;
+    match row.oom_request {
+        Some(request) => (format!("fails after {}", count(request)), true),
+        None => (format!("all {} served", count(row.requests)), false),
+    }
+}
+
+/// What the outcome may be elsewhere, when it depends on where the driver puts segments.
+fn outcome_span(answer: &Answer, requests: u64) -> Option<String> {
+    let [low, high] = answer.row.oom_request_span?;
+    if low == high {
+        return None;
+    }
+    let name = |n: u64| if n >= requests { "none".to_owned() } else { count(n) };
+    Some(format!("or {}, by placement", if answer.row.oom_request == Some(low) { name(high) } else { name(low) }))
+}
+
+fn inside(ui: &mut Ui, rect: Rect, salt: &str, contents: impl FnOnce(&mut Ui)) {
+    let mut child = ui.new_child(UiBuilder::new().id_salt(salt).max_rect(rect));
+    child.set_clip_rect(rect.intersect(ui.clip_rect()));
+    child.spacing_mut().item_spacing = vec2(0.0, 0.0);
+    contents(&mut child);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_recorded_setting_stands_first_and_once() {
+        let own = AllocConf::parse("expandable_segments:True").expect("a setting");
+        let s = suggested(&own);
+        assert_eq!(s[0].conf, own);
+        assert_eq!(s.iter().filter(|s| s.conf == own).count(), 1);
+        assert_eq!(s.len(), SUGGESTED.len());
+        assert!(s.iter().filter(|s| s.is_plotted).count() >= 2);
+        let default = suggested(&AllocConf::default());
+        assert_eq!(default[0].title, "as recorded (default)");
+        assert!(default.iter().skip(1).all(|s| !s.text.is_empty()));
+    }
+
+    #[test]
+    fn limits_are_read_as_they_are_shown() {
+        for bytes in [3534u64 << 20, 24 << 30, (1086 << 20) + 4096] {
+            let shown = Bytes(bytes).to_string();
+            let read = read_limit(&shown).unwrap_or(0);
+            assert!(read.abs_diff(bytes) <= 1 << 13, "{shown}: {read}");
+        }
+        assert!(read_limit("0").is_err());
+        assert!(read_limit("a lot").is_err());
+    }
+}

@@ -1,0 +1,195 @@
+//! The runs behind What-if: asked for once, computed off the UI thread, shown as each arrives.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rayon::prelude::*;
+
+use crate::allocator::whatif::{Answer, Question, WhatIf};
+use crate::allocator::{Agreement, Difference};
+use crate::analysis::Quantity;
+use crate::app::document::DeviceData;
+use crate::app::jobs::Jobs;
+use crate::model::{AllocConf, Progress};
+
+/// Points of a curve: about one a pixel.
+const POINTS: usize = 1200;
+
+/// What the model says of the recording under its own settings.
+#[derive(Clone, Debug)]
+pub(super) struct Own {
+    /// The first difference; `None` when the model reproduces every event.
+    pub differs: Option<Difference>,
+    /// The limit that applied, and what it is known from.
+    pub limit: u64,
+    pub limit_from: LimitFrom,
+    /// Which release's rules.
+    pub rules: String,
+    /// What had to be assumed.
+    pub assumptions: Vec<String>,
+}
+
+/// Where the first limit comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LimitFrom {
+    /// The recording says so.
+    Recorded,
+    /// It explains the requests that failed: at least, at most.
+    Failures(u64, u64),
+    /// Nothing failed: the highest reserved memory.
+    Peak,
+}
+
+/// A setting to run, and the limit; `None` without.
+pub(super) type Key = (String, Option<u64>);
+
+#[derive(Default)]
+struct Shared {
+    own: Mutex<Option<Arc<Own>>>,
+    answers: Mutex<HashMap<Key, Arc<Answer>>>,
+}
+
+/// All answers so far, and the job that makes more.
+#[derive(Default)]
+pub(super) struct Runs {
+    shared: Arc<Shared>,
+    running: Option<(Receiver<()>, Arc<Progress>)>,
+    is_stopped: bool,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A thread that panicked half way left whole entries behind.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Runs {
+    /// What is known of the recording itself.
+    pub fn own(&self) -> Option<Arc<Own>> {
+        locked(&self.shared.own).clone()
+    }
+
+    /// An answer, once it is there.
+    pub fn answer(&self, text: &str, limit: Option<u64>) -> Option<Arc<Answer>> {
+        locked(&self.shared.answers).get(&(text.to_owned(), limit)).cloned()
+    }
+
+    /// A job is at work; how far it is.
+    pub fn progress(&self) -> Option<Option<f32>> {
+        self.running.as_ref().map(|(_, p)| p.fraction())
+    }
+
+    /// Stops the job at work; the next question starts another.
+    pub fn cancel(&mut self) {
+        if let Some((_, progress)) = self.running.take() {
+            progress.cancel();
+        }
+    }
+
+    /// Stops the job and starts none until [`resume`](Self::resume).
+    pub fn stop(&mut self) {
+        self.cancel();
+        self.is_stopped = true;
+    }
+
+    /// Goes on after a stop.
+    pub fn resume(&mut self) {
+        self.is_stopped = false;
+    }
+
+    /// Stopped by the user.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    /// Sees to it that each setting is run without a limit and with `limit` (the recording's own until one is chosen).
+    pub fn want(&mut self, jobs: &Jobs, data: &Arc<DeviceData>, confs: &[(String, AllocConf)], limit: Option<u64>) {
+        if let Some((done, _)) = &self.running
+            && !matches!(done.try_recv(), Err(TryRecvError::Empty))
+        {
+            self.running = None;
+        }
+        if self.running.is_some() || self.is_stopped {
+            return;
+        }
+        let limit = limit.or(self.own().map(|o| o.limit));
+        let is_complete = limit.is_some_and(|limit| {
+            let answers = locked(&self.shared.answers);
+            confs.iter().all(|(t, _)| [None, Some(limit)].iter().all(|l| answers.contains_key(&(t.clone(), *l))))
+        });
+        if is_complete {
+            return;
+        }
+        let progress = Arc::new(Progress::new());
+        let (shared, data, confs, shared_progress) =
+            (Arc::clone(&self.shared), Arc::clone(data), confs.to_vec(), Arc::clone(&progress));
+        let done = jobs.spawn("what-if", move || {
+            // Cancelled runs leave what they had answered.
+            let _ = run(&shared, &data, &confs, limit, &shared_progress);
+        });
+        self.running = Some((done, progress));
+        if jobs.is_synchronous {
+            self.running = None;
+        }
+    }
+}
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+fn run(
+    shared: &Shared,
+    data: &DeviceData,
+    confs: &[(String, AllocConf)],
+    limit: Option<u64>,
+    progress: &Progress,
+) -> Result<(), crate::model::Cancelled> {
+    let device = data.device();
+    let whatif = WhatIf::new(device, None, progress)?;
+    let limit = {
+        let own = describe(&whatif, data);
+        let limit = limit.unwrap_or(own.limit);
+        *locked(&shared.own) = Some(Arc::new(own));
+        limit
+    };
+    let mut questions = Vec::new();
+    for (text, conf) in confs {
+        for limit in [None, Some(limit)] {
+            if !locked(&shared.answers).contains_key(&(text.clone(), limit)) {
+                questions.push(Question { conf: conf.clone(), text: text.clone(), limit });
+            }
+        }
+    }
+    progress.set_total(questions.len() as u64);
+    progress.set_done(0);
+    questions.par_iter().try_for_each(|question| {
+        let answer = whatif.ask(question, POINTS, progress)?;
+        locked(&shared.answers).insert((question.text.clone(), question.limit), Arc::new(answer));
+        progress.advance(1);
+        Ok(())
+    })
+}
+
+fn describe(whatif: &WhatIf<'_>, data: &DeviceData) -> Own {
+    let own = whatif.own();
+    let differs = match &own.agreement {
+        Agreement::Agrees => None,
+        Agreement::Differs(difference) => Some(difference.clone()),
+    };
+    let (limit, limit_from) = match (data.device().limit, whatif.own_limit(), own.limit_span) {
+        (Some(limit), _, _) => (limit, LimitFrom::Recorded),
+        (None, Some(limit), Some((least, most))) => (limit, LimitFrom::Failures(least, most)),
+        (None, Some(limit), None) => (limit, LimitFrom::Failures(limit, limit)),
+        (None, None, _) => (data.tables.curves.peak(Quantity::Reserved).0, LimitFrom::Peak),
+    };
+    Own {
+        differs,
+        limit,
+        limit_from,
+        rules: own.replay.version.to_string(),
+        assumptions: own.assumptions.iter().map(ToString::to_string).collect(),
+    }
+}

@@ -1,0 +1,244 @@
+//! The selected setting in words and figures, and how far the model can be trusted here.
+
+use egui::{ScrollArea, Sense, Ui, pos2, vec2};
+
+use super::runs::LimitFrom;
+use super::table::{against, mib};
+use super::{ViewContext, WhatIfView, outcome};
+use crate::allocator::whatif::Answer;
+use crate::app::action::Action;
+use crate::app::theme::Type;
+use crate::app::widgets::button::link_with;
+use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::icons::Icon;
+use crate::app::widgets::label;
+use crate::app::widgets::pane::{self, PaneHeader};
+use crate::units::{Bytes, count};
+
+impl WhatIfView {
+    pub(super) fn side(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        PaneHeader::new("Selected setting").show(ui, |_| {});
+        ScrollArea::vertical().id_salt("selected setting").auto_shrink(false).show(ui, |ui| self.side_body(ui, cx));
+    }
+
+    fn side_body(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let t = cx.tokens;
+        let row = self.selected.min(self.settings.len().saturating_sub(1));
+        let Some(setting) = self.settings.get(row) else { return };
+        let (free, limited) = (self.answer(row, None), self.limited(row));
+        let (own, own_limited) = (self.answer(0, None), self.limited(0));
+        ui.add_space(12.0);
+        pane::padded(ui, |ui| {
+            label::paragraph(ui, &setting.title, Type::MonoStrong, t.text1);
+            ui.add_space(4.0);
+            match (&free, &own) {
+                (Some(a), Some(own)) => headline(ui, cx, a, own, row == 0),
+                _ => {
+                    label::paragraph(ui, "Running…", Type::Body, t.text3);
+                }
+            }
+            ui.add_space(4.0);
+            label::paragraph(ui, &sentence(setting.about), Type::Body, t.text2);
+        });
+        if let (Some(a), Some(own)) = (&free, &own) {
+            compare(
+                ui,
+                cx,
+                "No limit, MiB",
+                row,
+                own,
+                a,
+                &[
+                    ("peak reserved", |a| mib(a.row.peak_reserved_bytes)),
+                    ("peak allocated", |a| mib(a.row.peak_allocated_bytes)),
+                    ("peak requested", |a| mib(a.row.peak_requested_bytes)),
+                    ("device calls", |a| count(a.row.num_device_alloc)),
+                ],
+            );
+        }
+        if let (Some(a), Some(own), Some(limit)) = (&limited, &own_limited, self.limit()) {
+            compare(
+                ui,
+                cx,
+                &format!("Limit {}", Bytes(limit)),
+                row,
+                own,
+                a,
+                &[
+                    ("outcome", |a| if a.row.oom { "fails".to_owned() } else { "all served".to_owned() }),
+                    ("requests served", |a| count(a.row.oom_request.unwrap_or(a.row.requests))),
+                    ("peak reserved, MiB", |a| mib(a.row.peak_reserved_bytes)),
+                    ("retries", |a| count(a.row.num_alloc_retries)),
+                    ("device calls", |a| count(a.row.num_device_alloc)),
+                ],
+            );
+        }
+        if !setting.text.is_empty() {
+            pane::section(ui, "Use it", "", false);
+            let line = format!("PYTORCH_CUDA_ALLOC_CONF={}", setting.text);
+            pane::padded(ui, |ui| CodeWell::new(&line).copy(true).broken(true).show(ui));
+        }
+        self.trust(ui, cx);
+        assumed(ui, cx, free.as_deref(), limited.as_deref());
+        ui.add_space(16.0);
+    }
+
+    fn trust(&self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let t = cx.tokens;
+        let Some(own) = self.runs.own() else { return };
+        pane::section(ui, "Can I trust it?", "", false);
+        pane::padded(ui, |ui| {
+            let events = count(cx.data.device().events.len() as u64);
+            let (icon, text) = match &own.differs {
+                None => (
+                    Icon::Check,
+                    format!(
+                        "Served again under its own setting by the rules of PyTorch {}, this recording comes out the same, event by event, all {events} of them.",
+                        own.rules
+                    ),
+                ),
+                Some(d) => {
+                    (Icon::Cross, format!("The model does not reproduce this recording: {d}. Take the figures as estimates."))
+                }
+            };
+            marked(ui, icon, &text, t.text2);
+            if let Some(d) = &own.differs
+                && (d.event as usize) < cx.data.device().events.len()
+                && link_with(ui, "Go to that event", Type::Body, None).clicked()
+            {
+                cx.actions.send(Action::GoTo(d.event));
+            }
+            let limit = match own.limit_from {
+                LimitFrom::Recorded => "The recording names its limit.".to_owned(),
+                LimitFrom::Failures(low, high) if low < high => format!(
+                    "Where requests failed tells the limit: {} to {}. Results under it were tried at both ends.",
+                    Bytes(low),
+                    Bytes(high)
+                ),
+                LimitFrom::Failures(low, _) => format!("Where requests failed tells the limit: {}.", Bytes(low)),
+                LimitFrom::Peak => "No request failed, so nothing tells a limit; the recorded peak stands in for one.".to_owned(),
+            };
+            ui.add_space(4.0);
+            marked(ui, Icon::Check, &limit, t.text2);
+        });
+    }
+}
+
+/// The big figure and what it is.
+fn headline(ui: &mut Ui, cx: &ViewContext<'_>, a: &Answer, own: &Answer, is_own: bool) {
+    let t = cx.tokens;
+    let (value, recorded) = (a.row.peak_reserved_bytes, own.row.peak_reserved_bytes);
+    if a.row.oom {
+        label::paragraph(ui, &outcome(a).0, Type::Display, t.red);
+        label::paragraph(ui, "Even without a limit: the device itself is too small.", Type::Body, t.text2);
+        return;
+    }
+    let (figure, text) = if is_own || value == recorded {
+        (Bytes(value).to_string(), if is_own { "peak reserved".to_owned() } else { "peak reserved, as recorded".to_owned() })
+    } else {
+        let percent = (value.abs_diff(recorded) as f64 / recorded.max(1) as f64 * 100.0).round();
+        (against(value, recorded), format!("peak reserved, {percent:.0} % {}", if value < recorded { "less" } else { "more" }))
+    };
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 28.0), Sense::hover());
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, format!("{figure} {text}")));
+    let p = ui.painter();
+    let covered = label::text_in(p, rect, &figure, Type::Display, t.text1);
+    let room = egui::Rect::from_min_max(pos2(covered.right() + 8.0, rect.top() + 4.0), rect.max);
+    label::text_in(p, room, &text, Type::Body, t.text2);
+    let (wasted, was) = (
+        a.row.peak_reserved_bytes.saturating_sub(a.row.peak_allocated_bytes),
+        own.row.peak_reserved_bytes.saturating_sub(own.row.peak_allocated_bytes),
+    );
+    ui.add_space(4.0);
+    let gap = if is_own || wasted == was {
+        format!("Between the peaks of reserved and allocated lie {}.", Bytes(wasted))
+    } else {
+        let verb = if wasted < was { "falls" } else { "grows" };
+        format!("The gap between the peaks of reserved and allocated {verb} from {} to {}.", Bytes(was), Bytes(wasted))
+    };
+    label::paragraph(ui, &gap, Type::Body, t.text2);
+}
+
+/// A figure of an answer, by name.
+type Figure = (&'static str, fn(&Answer) -> String);
+
+/// Figures of the recorded and the selected setting beside each other.
+fn compare(ui: &mut Ui, cx: &ViewContext<'_>, title: &str, row: usize, own: &Answer, a: &Answer, figures: &[Figure]) {
+    let t = cx.tokens;
+    ui.add_space(10.0);
+    pane::rule(ui);
+    ui.add_space(10.0);
+    let is_own = row == 0;
+    let mut line = |name: &str, left: &str, right: &str, kind: Type, ink: [egui::Color32; 3]| {
+        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
+        response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, format!("{name}: {left} {right}")));
+        let inner = rect.shrink2(vec2(16.0, 0.0));
+        let p = ui.painter();
+        label::text_in_right(p, inner, right, kind, ink[2]);
+        let middle = egui::Rect::from_min_max(inner.min, pos2(inner.right() - 92.0, inner.bottom()));
+        if !left.is_empty() {
+            label::text_in_right(p, middle, left, kind, ink[1]);
+        }
+        let name_room = egui::Rect::from_min_max(inner.min, pos2(middle.right() - 64.0, inner.bottom()));
+        let name_kind = if kind == Type::Mono { Type::Body } else { Type::Caption };
+        label::text_in(p, name_room, name, name_kind, ink[0]);
+    };
+    let heads = if is_own { ("", "as recorded") } else { ("as recorded", "replayed") };
+    line(title, heads.0, heads.1, Type::Caption, [t.text3; 3]);
+    for (name, figure) in figures {
+        let (left, right) = (if is_own { String::new() } else { figure(own) }, figure(a));
+        let ink = |text: &str, ink| if text == "fails" { t.red } else { ink };
+        line(name, &left, &right, Type::Mono, [t.text2, ink(&left, t.text3), ink(&right, t.text1)]);
+    }
+}
+
+/// What was taken for granted, and what no replay can know.
+fn assumed(ui: &mut Ui, cx: &ViewContext<'_>, free: Option<&Answer>, limited: Option<&Answer>) {
+    let t = cx.tokens;
+    let mut told: Vec<String> = free.iter().chain(&limited).flat_map(|a| a.assumptions.iter().map(ToString::to_string)).collect();
+    told.sort();
+    told.dedup();
+    if !told.is_empty() {
+        pane::section(ui, "Assumed", "", false);
+        pane::padded(ui, |ui| {
+            for text in told {
+                label::paragraph(ui, &sentence(&text), Type::Body, t.text2);
+                ui.add_space(4.0);
+            }
+        });
+    }
+    pane::section(ui, "What replay can not know", "", false);
+    pane::padded(ui, |ui| {
+        let text = "Times do not change with the setting. Memory that PyTorch did not ask for (context, NCCL, cuBLAS) is not replayed. Each retry at the limit costs a device synchronisation.";
+        label::paragraph(ui, text, Type::Body, t.text2);
+    });
+}
+
+fn marked(ui: &mut Ui, icon: Icon, text: &str, ink: egui::Color32) {
+    let left = ui.cursor().min;
+    icon.paint(ui.painter(), pos2(left.x + 6.0, left.y + 8.0), 12.0, ink);
+    ui.horizontal(|ui| {
+        ui.add_space(18.0);
+        ui.vertical(|ui| label::paragraph(ui, text, Type::Body, ink));
+    });
+}
+
+/// First letter large, a full stop at the end.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first: String = letters.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
+    let stop = if text.ends_with('.') { "" } else { "." };
+    format!("{first}{}{stop}", letters.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phrases_become_sentences() {
+        assert_eq!(sentence("segments grow in place"), "Segments grow in place.");
+        assert_eq!(sentence("Done."), "Done.");
+        assert_eq!(sentence(""), ".");
+    }
+}

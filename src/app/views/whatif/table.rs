@@ -1,0 +1,235 @@
+//! The table of settings.
+
+use egui::{Rangef, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2};
+
+use super::layout::{self, Col, HEAD, ROW};
+use super::{ViewContext, WhatIfView, outcome, outcome_span};
+use crate::app::theme::Type;
+use crate::app::widgets::bar::Bar;
+use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::label;
+use crate::app::widgets::row::ListRow;
+use crate::units::{Bytes, NBSP, count};
+
+impl WhatIfView {
+    pub(super) fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let columns = layout::columns(ui.max_rect().width());
+        self.head(ui, cx, &columns);
+        let rows = self.settings.len();
+        let mut area = ScrollArea::vertical().id_salt("settings").auto_shrink(false);
+        if let Some(row) = self.scroll_to.take() {
+            area = area.vertical_scroll_offset(((row + 1) as f32 * ROW - (ui.available_height())).max(0.0));
+        }
+        area.show_rows(ui, ROW, rows, |ui, range| {
+            for row in range {
+                self.row(ui, cx, row, &columns);
+            }
+        });
+    }
+
+    fn head(&self, ui: &mut Ui, cx: &ViewContext<'_>, columns: &[(Col, Rangef)]) {
+        let t = cx.tokens;
+        let width = ui.max_rect().width();
+        let (rect, _) = ui.allocate_exact_size(egui::vec2(width, HEAD), Sense::hover());
+        let p = ui.painter();
+        let at = |range: Rangef, top: f32| {
+            Rect::from_min_max(
+                pos2(rect.left() + range.min + 8.0, rect.top() + top),
+                pos2(rect.left() + range.max - 8.0, rect.top() + top + 24.0),
+            )
+        };
+        let group = |from: Col| columns.iter().filter(|c| c.0 >= from).map(|c| c.1).next();
+        if let Some(range) = group(Col::Bar) {
+            let end = group(Col::Outcome).map_or(width, |r| r.min);
+            let place = at(Rangef::new(range.min, end), 0.0);
+            label::text_in(p, place, "no limit    solid allocated, hatched reserved beyond it", Type::Caption, t.text2);
+        }
+        if let Some(range) = group(Col::Outcome) {
+            let text = self.limit().map_or("limit".to_owned(), |l| format!("limit {}", Bytes(l)));
+            label::text_in(p, at(Rangef::new(range.min, width), 0.0), &text, Type::Caption, t.text2);
+        }
+        for &(col, range) in columns {
+            let (name, right) = match col {
+                Col::Plot => continue,
+                Col::Conf => ("PYTORCH_CUDA_ALLOC_CONF", false),
+                Col::Bar => ("peak reserved", false),
+                Col::Peak | Col::LimitPeak => ("MiB", true),
+                Col::Against => ("against recorded", true),
+                Col::Calls | Col::LimitCalls => ("device calls", true),
+                Col::Outcome => ("outcome", false),
+                Col::Retries => ("retries", true),
+            };
+            let name = if col == Col::LimitPeak { "peak MiB" } else { name };
+            let place = at(range, 22.0);
+            if right {
+                label::text_in_right(p, place, name, Type::Column, t.text3);
+            } else {
+                label::text_in(p, place, name, Type::Column, t.text3);
+            }
+        }
+        p.hline(rect.x_range(), rect.bottom() - 0.5, Stroke::new(1.0, t.line));
+        self.dividers(ui, cx, rect, columns);
+    }
+
+    /// The lines between setting, no limit and limit.
+    fn dividers(&self, ui: &Ui, cx: &ViewContext<'_>, rect: Rect, columns: &[(Col, Rangef)]) {
+        for col in [Col::Bar, Col::Outcome] {
+            if let Some((_, range)) = columns.iter().find(|c| c.0 >= col) {
+                ui.painter().vline(rect.left() + range.min.round() - 0.5, rect.y_range(), Stroke::new(1.0, cx.tokens.line));
+            }
+        }
+    }
+
+    fn row(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, row: usize, columns: &[(Col, Rangef)]) {
+        let t = cx.tokens;
+        let name = self.settings[row].title.clone();
+        let list_row = ListRow::new(&name).height(ROW).selected(row == self.selected).line();
+        let response = ui.push_id(row, |ui| list_row.show_painted(ui)).inner;
+        if response.clicked() {
+            self.selected = row;
+        }
+        let rect = response.rect;
+        let cell = |range: Rangef| {
+            Rect::from_min_max(
+                pos2(rect.left() + range.min + 8.0, rect.top()),
+                pos2(rect.left() + range.max - 8.0, rect.bottom()),
+            )
+        };
+        let (free, limited, own) = (self.answer(row, None), self.limited(row), self.answer(0, None));
+        let colour = self.colour(row, t);
+        let is_plotted = self.settings[row].is_plotted;
+        for &(col, range) in columns {
+            let place = cell(range);
+            let p = ui.painter().clone();
+            let figure = |text: &str, ink| label::text_in_right(&p, place, text, Type::Mono, ink);
+            match (col, &free, &limited) {
+                (Col::Plot, ..) => {
+                    let toggle = ui.interact(
+                        Rect::from_min_max(rect.left_top(), pos2(rect.left() + range.max, rect.bottom())),
+                        ui.scope_id().with(("plot", row)),
+                        Sense::click(),
+                    );
+                    toggle.widget_info(|| WidgetInfo::selected(Role::CheckBox, true, is_plotted, format!("Plot {name}")));
+                    if toggle.clicked() {
+                        self.settings[row].is_plotted = !is_plotted;
+                    }
+                    let swatch = if is_plotted { Swatch::Fill(colour) } else { Swatch::Outline(t.line2) };
+                    swatch.paint(&p, t, pos2(place.left() + 6.0, rect.center().y));
+                    crate::app::widgets::button::focus_ring(ui, &toggle, 2);
+                }
+                (Col::Conf, ..) => {
+                    let kind = if row == 0 { Type::Strong } else { Type::Mono };
+                    label::text_in(&p, place, &name, kind, t.text1);
+                }
+                (Col::Bar, Some(a), _) => {
+                    let scale = self.bar_scale();
+                    let fill = if is_plotted { colour } else { t.other };
+                    let used = a.row.peak_allocated_bytes.min(a.row.peak_reserved_bytes);
+                    let mut bar = Bar::new(scale).part(used as f64, fill).hatched((a.row.peak_reserved_bytes - used) as f64);
+                    if let Some(own) = &own {
+                        bar = bar.tick(own.row.peak_reserved_bytes as f64, t.text1);
+                    }
+                    if let Some(limit) = self.limit() {
+                        bar = bar.tick(limit as f64, t.red);
+                    }
+                    bar.paint(&p, t, place);
+                }
+                (Col::Peak, Some(a), _) => {
+                    peak(&p, place, a.row.peak_reserved_bytes, a.row.peak_reserved_span, cx);
+                }
+                (Col::Against, Some(a), _) => {
+                    if a.row.oom {
+                        label::text_in_right(&p, place, &outcome(a).0, Type::Body, t.red);
+                    } else if let Some(own) = own.as_ref().filter(|_| row > 0) {
+                        let text = against(a.row.peak_reserved_bytes, own.row.peak_reserved_bytes);
+                        figure(&text, if text == "no change" { t.text3 } else { t.text2 });
+                    }
+                }
+                (Col::Calls, Some(a), _) => {
+                    figure(&count(a.row.num_device_alloc), t.text3);
+                }
+                (Col::Outcome, _, Some(a)) => {
+                    let (text, fails) = outcome(a);
+                    let requests = free.as_ref().map_or(u64::MAX, |f| f.row.requests);
+                    let ink = if fails { t.red } else { t.text1 };
+                    match outcome_span(a, requests) {
+                        None => {
+                            label::text_in(&p, place, &text, Type::Body, ink);
+                        }
+                        Some(span) => {
+                            label::text_in(&p, upper(place), &text, Type::Body, ink);
+                            label::text_in(&p, lower(place), &span, Type::Caption, t.text3);
+                        }
+                    }
+                }
+                (Col::LimitPeak, _, Some(a)) => {
+                    peak(&p, place, a.row.peak_reserved_bytes, a.row.peak_reserved_span, cx);
+                }
+                (Col::Retries, _, Some(a)) => {
+                    figure(&count(a.row.num_alloc_retries), t.text1);
+                }
+                (Col::LimitCalls, _, Some(a)) => {
+                    figure(&count(a.row.num_device_alloc), t.text3);
+                }
+                _ => {}
+            }
+        }
+        self.dividers(ui, cx, rect, columns);
+    }
+
+    /// One scale for all bars.
+    fn bar_scale(&self) -> f64 {
+        let peaks = (0..self.settings.len()).filter_map(|i| self.answer(i, None)).map(|a| a.row.peak_reserved_bytes);
+        let limit = self.limit().unwrap_or(0);
+        let top = peaks.max().unwrap_or(0);
+        // A limit far above everything would shrink the bars to nothing.
+        (if limit < top.saturating_mul(2) { top.max(limit) } else { top }).max(1) as f64 * 1.02
+    }
+}
+
+fn upper(rect: Rect) -> Rect {
+    Rect::from_min_max(rect.min, pos2(rect.right(), rect.center().y + 2.0))
+}
+
+fn lower(rect: Rect) -> Rect {
+    Rect::from_min_max(pos2(rect.left(), rect.center().y), pos2(rect.right(), rect.bottom() - 2.0))
+}
+
+/// A peak in MiB, with its span under it when it depends on where the driver puts segments.
+fn peak(p: &egui::Painter, place: Rect, value: u64, [low, high]: [u64; 2], cx: &ViewContext<'_>) {
+    let text = mib(value);
+    if low == high {
+        label::text_in_right(p, place, &text, Type::Mono, cx.tokens.text1);
+        return;
+    }
+    label::text_in_right(p, upper(place), &text, Type::Mono, cx.tokens.text1);
+    let wide = Rect::from_min_max(pos2(place.left() - 14.0, place.top()), place.max);
+    label::text_in_right(p, lower(wide), &format!("{}–{}", mib(low), mib(high)), Type::Key, cx.tokens.text3);
+}
+
+/// Whole MiB as far as they are.
+pub(super) fn mib(bytes: u64) -> String {
+    Bytes(bytes).mebibytes()
+}
+
+/// `−902 MiB`, `+318 MiB`, `no change`.
+pub(super) fn against(value: u64, recorded: u64) -> String {
+    match value.cmp(&recorded) {
+        std::cmp::Ordering::Equal => "no change".to_owned(),
+        std::cmp::Ordering::Less => format!("−{}{NBSP}MiB", mib(recorded - value)),
+        std::cmp::Ordering::Greater => format!("+{}{NBSP}MiB", mib(value - recorded)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_have_a_sign_and_a_unit() {
+        let m = |n: u64| n << 20;
+        assert_eq!(against(m(3566), m(4468)), "−902\u{a0}MiB");
+        assert_eq!(against(m(6650), m(4468)), "+2,182\u{a0}MiB");
+        assert_eq!(against(m(1), m(1)), "no change");
+    }
+}

@@ -29,7 +29,7 @@ impl WhatIfView {
     pub(super) fn charts(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         PaneHeader::new("Reserved memory, as recorded and replayed").caption("by event of the recording").show(ui, |_| {});
         let rect = ui.available_rect_before_wrap();
-        let ends = if rect.width() > 620.0 { 180.0 } else { 16.0 };
+        let ends = if rect.width() > 620.0 { 210.0 } else { 16.0 };
         let x = Rangef::new(rect.left() + 100.0, rect.right() - ends);
         let axis = Rect::from_min_max(pos2(rect.left(), rect.bottom() - 26.0), pos2(rect.right(), rect.bottom() - 6.0));
         let height = axis.top() - rect.top() - 12.0 - 22.0;

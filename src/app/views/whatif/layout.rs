@@ -36,12 +36,12 @@ pub(super) fn columns(width: f32) -> Vec<(Col, Rangef)> {
         (Conf, 170.0),
         (Bar, 110.0),
         (Peak, 74.0),
-        (Against, 104.0),
-        (Calls, 76.0),
+        (Against, 114.0),
+        (Calls, 88.0),
         (Outcome, 168.0),
         (LimitPeak, 84.0),
-        (Retries, 56.0),
-        (LimitCalls, 76.0),
+        (Retries, 62.0),
+        (LimitCalls, 88.0),
     ];
     const GOES: [Col; 6] = [LimitCalls, Calls, Retries, Against, LimitPeak, Bar];
     let mut gone: Vec<Col> = Vec::new();

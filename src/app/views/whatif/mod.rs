@@ -45,6 +45,8 @@ struct Setting {
     title: String,
     about: &'static str,
     is_plotted: bool,
+    /// Its slot of the categorical palette; the recorded setting has the ink itself.
+    slot: usize,
 }
 
 #[derive(Default)]
@@ -61,16 +63,16 @@ struct WhatIfView {
     scroll_to: Option<usize>,
 }
 
-/// Settings whose curves are drawn at first, beside the recorded one.
-const PLOTTED: [&str; 4] = [
-    "expandable_segments:True",
-    "expandable_segments:True,roundup_power2_divisions:8",
-    "garbage_collection_threshold:0.6",
-    "roundup_power2_divisions:4",
+/// Settings whose curves are drawn at first, beside the recorded one, with their slots of the palette.
+const PLOTTED: [(&str, usize); 4] = [
+    ("expandable_segments:True", 2),
+    ("expandable_segments:True,roundup_power2_divisions:8", 1),
+    ("garbage_collection_threshold:0.6", 0),
+    ("roundup_power2_divisions:4", 3),
 ];
 
-/// Slots of the categorical palette, in the order settings take them: what usually helps first.
-const SLOTS: [usize; 8] = [2, 6, 5, 7, 4, 3, 0, 1];
+/// Slots the other settings take in turn.
+const OTHER_SLOTS: [usize; 4] = [4, 5, 6, 7];
 
 impl View for WhatIfView {
     fn subtitle(&self, cx: &ViewContext<'_>) -> String {
@@ -110,6 +112,8 @@ impl View for WhatIfView {
         }
         if self.settings.is_empty() {
             self.settings = suggested(&device.settings.conf);
+            // The first suggestion, so that there is something to compare.
+            self.selected = 1.min(self.settings.len() - 1);
         }
         let wanted: Vec<(String, AllocConf)> = self.settings.iter().map(|s| (s.text.clone(), s.conf.clone())).collect();
         self.runs.want(cx.jobs, cx.data, &wanted, self.limit);
@@ -156,7 +160,7 @@ impl WhatIfView {
     }
 
     fn colour(&self, row: usize, t: &Tokens) -> Color32 {
-        if row == 0 { t.text1 } else { t.slot(SLOTS[(row - 1) % SLOTS.len()]) }
+        if row == 0 { t.text1 } else { self.settings.get(row).map_or(t.other, |s| t.slot(s.slot)) }
     }
 
     fn tools(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
@@ -247,6 +251,7 @@ impl WhatIfView {
                         conf,
                         about: "a setting of your own",
                         is_plotted: true,
+                        slot: OTHER_SLOTS[self.settings.len() % OTHER_SLOTS.len()],
                     });
                     self.settings.len() - 1
                 });
@@ -265,7 +270,8 @@ impl WhatIfView {
 fn suggested(own: &AllocConf) -> Vec<Setting> {
     let text = own.to_string();
     let title = if text.is_empty() { "as recorded (default)".to_owned() } else { format!("as recorded ({text})") };
-    let mut settings = vec![Setting { text, conf: own.clone(), title, about: "the recording's own setting", is_plotted: true }];
+    let about = "the recording's own setting";
+    let mut settings = vec![Setting { text, conf: own.clone(), title, about, is_plotted: true, slot: 0 }];
     for (text, about) in SUGGESTED {
         // Suggestions are PyTorch's own keys; one an old release does not know would be left out.
         let Ok(conf) = AllocConf::parse(text) else { continue };
@@ -273,7 +279,9 @@ fn suggested(own: &AllocConf) -> Vec<Setting> {
             continue;
         }
         let title = if text.is_empty() { "PyTorch's defaults".to_owned() } else { text.to_owned() };
-        settings.push(Setting { text: text.to_owned(), conf, title, about, is_plotted: PLOTTED.contains(&text) });
+        let plotted = PLOTTED.iter().find(|p| p.0 == text);
+        let slot = plotted.map_or(OTHER_SLOTS[settings.len() % OTHER_SLOTS.len()], |p| p.1);
+        settings.push(Setting { text: text.to_owned(), conf, title, about, is_plotted: plotted.is_some(), slot });
     }
     if !settings.iter().skip(1).any(|s| s.is_plotted)
         && let Some(first) = settings.get_mut(1)

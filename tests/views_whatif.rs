@@ -1,0 +1,51 @@
+//! What-if in pictures, and its figures against the command's.
+#![cfg(feature = "gui")]
+
+#[path = "support/view_alone.rs"]
+mod view_alone;
+
+use egui::Theme;
+use egui_kittest::SnapshotResults;
+use egui_kittest::kittest::Queryable as _;
+use view_alone::{alone, has_adapter, sample};
+use vramscope::allocator::whatif::{Question, WhatIf};
+use vramscope::app::views::ViewKind;
+use vramscope::model::Progress;
+use vramscope::units::Bytes;
+
+#[test]
+fn pictures_in_both_themes() {
+    if !has_adapter() {
+        return;
+    }
+    let data = sample("fragment_oom.pickle");
+    let mut results = SnapshotResults::new();
+    for (theme, name) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
+        let mut h = alone(&data, ViewKind::WhatIf, theme, [1600.0, 880.0], true, |_| {});
+        h.snapshot(format!("whatif_{name}"));
+        results.extend_harness(&mut h);
+    }
+}
+
+#[test]
+fn a_new_setting_is_run_and_a_wrong_one_is_explained() {
+    let data = sample("fragment_oom.pickle");
+    let mut h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], false, |_| {});
+    let text = "max_split_size_mb:200";
+    h.get_by_label("PYTORCH_CUDA_ALLOC_CONF").click();
+    h.run_steps(2);
+    h.get_by_label("PYTORCH_CUDA_ALLOC_CONF").type_text(text);
+    h.run_steps(2);
+    h.get_by_label("Add setting").click();
+    h.run_steps(4);
+    assert!(h.query_all_by_label(text).next().is_some(), "the setting has a row");
+    let progress = Progress::new();
+    let whatif = WhatIf::new(data.device(), None, &progress).expect("not cancelled");
+    let question = Question::parse(text, None).expect("a setting");
+    let answer = whatif.ask(&question, 0, &progress).expect("not cancelled");
+    let peak = Bytes(answer.row.peak_reserved_bytes).mebibytes();
+    assert!(
+        h.query_all_by_label_contains("peak reserved: ").any(|n| format!("{n:?}").contains(&peak)),
+        "the selected setting shows {peak}"
+    );
+}

@@ -1,6 +1,9 @@
 //! Recordings made by the model itself: whatever the settings, limit and streams, they are explained again, and a simulation is
 //! a recording like any other.
 
+// A panic is how a test says no, also in its helpers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::cell::RefCell;
 use std::rc::Rc;
 

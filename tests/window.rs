@@ -1,6 +1,9 @@
 //! The real window, driven by real pointer and key events under a virtual display, checked by what its title bar says and by
 //! its pixels. Skipped with a message where Xvfb, xdotool or ImageMagick are missing.
 
+// A panic is how a test says no, also in its helpers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

@@ -1,0 +1,149 @@
+//! From points to things and back: what is under the pointer, and where a thing lies in the picture.
+
+use egui::{Pos2, Rect, pos2};
+
+use super::layout::Places;
+use super::paint::Areas;
+use super::runs::RowScale;
+use super::{Picture, tip};
+use crate::analysis::{LifetimeId, State};
+use crate::app::selection::Item;
+use crate::app::views::ViewContext;
+use crate::app::widgets::tooltip::Tip;
+use crate::model::BlockState;
+
+/// A thing under the pointer.
+pub struct Hit {
+    /// What it is.
+    pub item: Item,
+    /// What is said of it.
+    pub tip: Tip,
+    /// Where it lies in its row.
+    pub rect: Option<Rect>,
+}
+
+/// Where a thing is, when it has an address.
+pub fn address_of(cx: &ViewContext<'_>, item: Item) -> Option<u64> {
+    match item {
+        Item::Lifetime(id) => cx.data.tables.lifetimes.get(cx.data.device(), id).map(|l| l.address),
+        Item::Segment(address) | Item::Hole(address) => Some(address),
+        Item::Event(event) => {
+            let id = cx.data.tables.lifetimes.of_event(event);
+            cx.data.tables.lifetimes.get(cx.data.device(), id).map(|l| l.address)
+        }
+        Item::Stack(_) | Item::Annotation(_) => None,
+    }
+}
+
+/// The rectangles of a thing as it is in the picture: one a row it touches.
+pub fn rects_of(
+    cx: &ViewContext<'_>,
+    picture: &Picture,
+    places: &Places,
+    areas: &Areas,
+    scroll: f32,
+    item: Item,
+) -> Vec<(usize, Rect)> {
+    let state = &picture.state;
+    let (from, to) = match item {
+        Item::Lifetime(_) | Item::Event(_) => {
+            let id = match item {
+                Item::Event(event) => cx.data.tables.lifetimes.of_event(event),
+                Item::Lifetime(id) => id,
+                _ => LifetimeId::NONE,
+            };
+            let Some(block) = address_of(cx, Item::Lifetime(id)).and_then(|a| state.block_at(a)).map(|i| state.blocks[i]) else {
+                return Vec::new();
+            };
+            if block.lifetime != id {
+                return Vec::new();
+            }
+            (block.address, block.address + block.size)
+        }
+        Item::Hole(address) => match state.block_at(address).map(|i| state.blocks[i]) {
+            Some(block) if block.state == BlockState::Inactive => (block.address, block.address + block.size),
+            _ => return Vec::new(),
+        },
+        Item::Segment(address) => match state.segment_at(address).map(|i| &state.segments[i]) {
+            Some(segment) => (segment.address, segment.address + segment.size),
+            None => return Vec::new(),
+        },
+        Item::Stack(_) | Item::Annotation(_) => return Vec::new(),
+    };
+    rows_with(picture, from, to)
+        .filter_map(|(row, from, to)| Some((row, part_rect(picture, places, areas, scroll, row, from, to)?)))
+        .collect()
+}
+
+/// The rows that show some of an address range, with the part of it each shows as offsets in its unit.
+fn rows_with(picture: &Picture, from: u64, to: u64) -> impl Iterator<Item = (usize, u64, u64)> {
+    picture.plan.rows.iter().enumerate().filter_map(move |(i, row)| {
+        picture.plan.units_of(row).find_map(|unit| {
+            let a = from.max(unit.address + row.from);
+            let b = to.min(unit.address + row.to);
+            (a < b).then(|| (i, a - unit.address, b - unit.address))
+        })
+    })
+}
+
+/// Where a part of a row lies; `None` outside what is seen.
+fn part_rect(picture: &Picture, places: &Places, areas: &Areas, scroll: f32, row: usize, from: u64, to: u64) -> Option<Rect> {
+    let strip = areas.row(places, row, scroll);
+    let scale = RowScale::new(&picture.plan, picture.plan.rows.get(row)?, picture.span, picture.window);
+    let points = f64::from(areas.rows.width()) / f64::from(picture.window.pixels.max(1));
+    let (a, b) = (scale.pixel(from), scale.pixel(to));
+    if (b <= 0.0 || a >= f64::from(picture.window.pixels)) || !strip.intersects(areas.rows) {
+        return None;
+    }
+    let left = strip.left() + (a.round() * points) as f32;
+    let right = strip.left() + (b.round().max(a.round() + 1.0) * points) as f32;
+    Some(Rect::from_min_max(pos2(left, strip.top()), pos2(right, strip.bottom())))
+}
+
+/// What is under a point: the block or hole in a row, the segment in the gutter or at the bars.
+pub fn hit(cx: &ViewContext<'_>, picture: &Picture, places: &Places, areas: &Areas, scroll: f32, at: Pos2) -> Option<Hit> {
+    if !areas.rows.y_range().contains(at.y) {
+        return None;
+    }
+    let index = places.at(at.y - areas.rows.top() + scroll)?;
+    let row = picture.plan.rows.get(index)?;
+    let unit = picture.plan.unit(row)?;
+    let state = &picture.state;
+    if !areas.rows.x_range().contains(at.x) {
+        let segment = state.segments.get(unit.segments.start as usize)?;
+        let tip = tip::segment(cx, picture, row, segment);
+        return Some(Hit { item: Item::Segment(segment.address), tip, rect: None });
+    }
+    let scale = RowScale::new(&picture.plan, row, picture.span, picture.window);
+    let pixel = f64::from(at.x - areas.rows.left()) * f64::from(picture.window.pixels) / f64::from(areas.rows.width());
+    let offset = scale.offset(pixel)?.min(row.to.checked_sub(1)?).max(row.from);
+    if scale.offset(pixel - 1.0).unwrap_or(0) >= row.to {
+        return None;
+    }
+    // A block thinner than a pixel is still found: the first that this pixel shows.
+    let address = unit.address + offset;
+    let block = state.block_at(address).map(|i| nearest_live(state, i, scale.per_pixel(), address)).map(|i| state.blocks[i])?;
+    let item = if block.lifetime.is_some() { Item::Lifetime(block.lifetime) } else { Item::Hole(block.address) };
+    let from = block.address.max(unit.address + row.from) - unit.address;
+    let to = (block.address + block.size).min(unit.address + row.to).saturating_sub(unit.address);
+    let rect = part_rect(picture, places, areas, scroll, index, from, to);
+    Some(Hit { item, tip: tip::block(cx, picture, row, &block), rect })
+}
+
+/// When the pixel under the pointer shows a live block thinner than itself, that one, not the hole beside it.
+fn nearest_live(state: &State, at: usize, per_pixel: f64, address: u64) -> usize {
+    let is_near = |i: usize| {
+        let b = &state.blocks[i];
+        let distance = if b.address > address { b.address - address } else { address.saturating_sub(b.address + b.size) };
+        b.lifetime.is_some() && (b.size as f64) < per_pixel && (distance as f64) < per_pixel
+    };
+    if state.blocks[at].lifetime.is_some() {
+        return at;
+    }
+    [at.checked_sub(1), Some(at + 1)]
+        .into_iter()
+        .flatten()
+        .filter(|&i| i < state.blocks.len())
+        .find(|&i| is_near(i))
+        .unwrap_or(at)
+}

@@ -1,4 +1,4 @@
-//! Every snapshot of a folder of recordings, against the figures CPython's pickle gives.
+//! Every snapshot of a folder of recordings, and random ones, against the figures CPython's pickle gives.
 //!
 //! `VRAMSCOPE_CORPUS` names the folder; `sample_snapshots/` of the repository is always read when it is there.
 
@@ -65,6 +65,19 @@ fn figures(recording: &Recording) -> Value {
     json!({ "devices": devices, "stacks": recording.stacks.len(), "starts": starts })
 }
 
+/// What CPython's pickle says of each file; `None` without python3.
+fn cpythons_figures(files: &[PathBuf]) -> Option<Vec<Value>> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/snapshot_figures.py");
+    let Ok(output) = Command::new("python3").arg(script).args(files).output() else {
+        eprintln!("skipped: python3 is not installed");
+        return None;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().count(), files.len());
+    Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+}
+
 #[test]
 fn every_snapshot_has_cpythons_figures() {
     let mut files = Vec::new();
@@ -78,16 +91,9 @@ fn every_snapshot_has_cpythons_figures() {
         eprintln!("skipped: no snapshots to read");
         return;
     }
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/snapshot_figures.py");
-    let Ok(output) = Command::new("python3").arg(script).args(&files).output() else {
-        eprintln!("skipped: python3 is not installed");
-        return;
-    };
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).unwrap();
+    let Some(theirs) = cpythons_figures(&files) else { return };
     let mut wrong = Vec::new();
-    for (file, line) in files.iter().zip(text.lines()) {
-        let mut theirs: Value = serde_json::from_str(line).unwrap();
+    for (file, mut theirs) in files.iter().zip(theirs) {
         let recording = formats::open(file, &Progress::new()).unwrap_or_else(|error| panic!("{error}"));
         let mut ours = figures(&recording);
         for device in recording.devices.iter() {
@@ -106,7 +112,30 @@ fn every_snapshot_has_cpythons_figures() {
             wrong.push(format!("{}:\n  ours   {ours}\n  theirs {theirs}", file.display()));
         }
     }
-    assert_eq!(text.lines().count(), files.len());
     eprintln!("{} snapshots compared", files.len());
     assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), files.len(), wrong.join("\n"));
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config { cases: 12, failure_persistence: None, ..Default::default() })]
+
+    /// Whatever CPython writes, in any protocol, with shared objects or without, reads as CPython reads it.
+    #[test]
+    fn random_snapshots_have_cpythons_figures(seed in 0u32..1_000_000, protocol in 0u8..6, events in 0usize..2500, sharing in 0u8..2) {
+        let folder = tempfile::tempdir().unwrap();
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/make_snapshots.py");
+        let arguments = [seed.to_string(), protocol.to_string(), events.to_string(), sharing.to_string()];
+        match Command::new("python3").arg(script).arg(folder.path()).args(&arguments).output() {
+            Ok(output) => proptest::prop_assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+            Err(_) => {
+                eprintln!("skipped: python3 is not installed");
+                return Ok(());
+            }
+        }
+        let file = folder.path().join("snapshot.pickle");
+        let theirs = cpythons_figures(std::slice::from_ref(&file)).unwrap_or_default();
+        let recording = formats::open(&file, &Progress::new()).map_err(|e| proptest::test_runner::TestCaseError::fail(e.to_string()))?;
+        proptest::prop_assert_eq!(&figures(&recording), &theirs[0]);
+        proptest::prop_assert!(recording.report.warnings.is_empty(), "{:?}", recording.report);
+    }
 }

@@ -1,5 +1,7 @@
 //! Loading pieces of a pickle: one stored object, or the items of a batch.
 
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use super::PickleError;
 use super::machine::{Machine, Slot};
 use super::memo::MemoIndex;
@@ -7,10 +9,31 @@ use super::opcodes as op;
 use super::ops::Op;
 use super::tree::{Node, NodeId, Tree};
 
-/// One entry, or one stack, needs a few thousand nodes at most; an object that needs more was made to.
-const MAX_NODES: usize = 1 << 22;
+/// Nodes a byte of file may be made into, over all loads of it, before it is taken for an attack. What a writer makes needs a
+/// few.
+const NODES_PER_BYTE: i64 = 32;
 /// How far past an object to look for opcodes that go on filling it.
 const MAX_LOOKAHEAD: usize = 1 << 16;
+
+/// What may still be spent on loading pieces of one file again and again.
+#[derive(Debug)]
+pub(crate) struct Budget(AtomicI64);
+
+impl Budget {
+    /// The budget of a file of so many bytes.
+    pub(crate) fn for_file(bytes: usize) -> Self {
+        Budget(AtomicI64::new((bytes as i64).saturating_mul(NODES_PER_BYTE).saturating_add(1 << 22)))
+    }
+
+    fn spend(&self, nodes: usize, offset: u64) -> Result<(), PickleError> {
+        if self.0.fetch_sub(nodes as i64, Ordering::Relaxed) > nodes as i64 {
+            return Ok(());
+        }
+        // Stay spent, without ever wrapping around.
+        self.0.store(0, Ordering::Relaxed);
+        Err(PickleError::Limit { offset, what: "its values refer to each other far more than a snapshot's do".to_owned() })
+    }
+}
 
 /// What [`items`] read.
 pub(crate) struct Items {
@@ -32,6 +55,7 @@ pub(crate) fn items<'a>(
     (pos, end): (usize, usize),
     memo_id: u64,
     tree: &mut Tree<'a>,
+    budget: &Budget,
 ) -> Result<Items, PickleError> {
     let mut machine = Machine::new(bytes, std::mem::take(tree), memo_id);
     let mut p = pos;
@@ -55,17 +79,10 @@ pub(crate) fn items<'a>(
     }
     done.append(&mut machine.stack);
     let memo_id = machine.memo.count;
-    *tree = resolve(machine, memo)?;
-    Ok(Items { nodes: done.iter().map(|slot| slot.node).collect(), next: p, memo_id })
-}
-
-/// Loads everything a tree refers to as [`Node::Memo`], and what that refers to in turn.
-fn resolve<'a>(machine: Machine<'a>, memo: &MemoIndex) -> Result<Tree<'a>, PickleError> {
-    let bytes = machine.bytes;
-    let mut tree = machine.tree;
     let outside = machine.outside.into_iter().collect();
-    resolve_outside(bytes, memo, &mut tree, outside, MAX_NODES)?;
-    Ok(tree)
+    *tree = machine.tree;
+    resolve_outside(bytes, memo, tree, outside, budget)?;
+    Ok(Items { nodes: done.iter().map(|slot| slot.node).collect(), next: p, memo_id })
 }
 
 /// Replaces each [`Node::Memo`] named in `missing` by what is stored there. Cycles end, because each id is loaded once.
@@ -77,10 +94,9 @@ pub(crate) fn resolve_outside<'a>(
     memo: &MemoIndex,
     tree: &mut Tree<'a>,
     mut missing: Vec<(u64, NodeId)>,
-    max_nodes: usize,
+    budget: &Budget,
 ) -> Result<(), PickleError> {
     let mut loaded: rustc_hash::FxHashMap<u64, NodeId> = rustc_hash::FxHashMap::default();
-    let limit = tree.nodes.len() + max_nodes;
     while let Some((id, place)) = missing.pop() {
         let offset = tree.offset(place);
         let node = match loaded.get(&id) {
@@ -89,15 +105,15 @@ pub(crate) fn resolve_outside<'a>(
                 let start = memo.start(id).filter(|&start| start < offset || start == 0).ok_or_else(|| {
                     PickleError::Malformed { offset, what: format!("memo entry {id} is fetched but was never stored") }
                 })?;
-                let node = object(bytes, memo, id, start, tree, &mut missing)?;
+                let before = tree.nodes.len();
+                let (node, walked) = object(bytes, memo, id, start, tree, &mut missing)?;
+                budget.spend(tree.nodes.len() - before + walked, offset)?;
                 loaded.insert(id, node);
                 node
             }
         };
-        if tree.nodes.len() > limit {
-            return Err(PickleError::Limit { offset, what: "one value refers to millions of others".to_owned() });
-        }
         let content = tree.node(node).clone();
+        budget.spend(length(&content), offset)?;
         if let Some(slot) = tree.nodes.get_mut(place as usize) {
             *slot = content;
         }
@@ -105,7 +121,8 @@ pub(crate) fn resolve_outside<'a>(
     Ok(())
 }
 
-/// Loads the object stored as `id`, which begins at `start`. What it refers to is added to `missing`.
+/// Loads the object stored as `id`, which begins at `start`. What it refers to is added to `missing`. Also says how many opcodes
+/// that took.
 fn object<'a>(
     bytes: &'a [u8],
     memo: &MemoIndex,
@@ -113,11 +130,13 @@ fn object<'a>(
     start: u64,
     tree: &mut Tree<'a>,
     missing: &mut Vec<(u64, NodeId)>,
-) -> Result<NodeId, PickleError> {
+) -> Result<(NodeId, usize), PickleError> {
     let malformed = |offset: usize, what: &str| PickleError::Malformed { offset: offset as u64, what: what.to_owned() };
     let mut pos = start as usize;
     let mut machine = Machine::new(bytes, std::mem::take(tree), memo.first_id_from(start, id));
+    let mut walked = 0;
     let outcome = loop {
+        walked += 1;
         let read = match Op::read(bytes, pos) {
             Ok(read) if read.code != op::STOP => read,
             Ok(_) => break Err(malformed(pos, "a stored object is not complete")),
@@ -136,14 +155,14 @@ fn object<'a>(
     missing.extend(machine.outside.drain());
     if let Ok(node) = outcome {
         let before = length(machine.tree.node(node));
-        finish_filling(&mut machine, node, pos);
+        walked += finish_filling(&mut machine, node, pos);
         // Nothing came of looking further: what the neighbours refer to is none of ours.
         if length(machine.tree.node(node)) != before {
             missing.extend(machine.outside.drain());
         }
     }
     *tree = machine.tree;
-    outcome
+    outcome.map(|node| (node, walked))
 }
 
 fn length(node: &Node) -> usize {
@@ -154,21 +173,25 @@ fn length(node: &Node) -> usize {
     }
 }
 
-/// CPython stores a container before it fills it: runs on while what follows may still be its items.
-fn finish_filling(machine: &mut Machine<'_>, node: NodeId, mut pos: usize) {
+/// CPython stores a container before it fills it: runs on while what follows may still be its items. Says how many opcodes it
+/// looked at.
+fn finish_filling(machine: &mut Machine<'_>, node: NodeId, mut pos: usize) -> usize {
     if !matches!(machine.tree.node(node), Node::List(_) | Node::Dict(_)) {
-        return;
+        return 0;
     }
     let limit = pos.saturating_add(MAX_LOOKAHEAD);
+    let mut walked = 0;
     // What is pushed above the container and never given to it belongs to its neighbours.
     while pos < limit {
-        let Ok(read) = Op::read(machine.bytes, pos) else { return };
+        walked += 1;
+        let Ok(read) = Op::read(machine.bytes, pos) else { break };
         let ends = matches!(read.code, op::STOP) || machine.marks.is_empty() && machine.stack.len() == 1 && takes_top(read.code);
         if ends || machine.step(read, pos).is_err() || machine.stack.is_empty() {
-            return;
+            break;
         }
         pos = read.next;
     }
+    walked
 }
 
 /// Opcodes that, with the container alone on the stack, give it to whatever holds it.

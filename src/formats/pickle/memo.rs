@@ -7,6 +7,9 @@ use std::sync::{Arc, RwLock};
 
 use rustc_hash::FxHashMap;
 
+/// The most objects stored inside one that is stored after them.
+const MAX_INSIDE: u64 = 1 << 14;
+
 /// A run of consecutive memo ids.
 #[derive(Debug)]
 pub(crate) struct Block {
@@ -65,7 +68,7 @@ impl MemoIndex {
     /// The first id that was stored after the byte `start`, going back from `id`, whose object begins there.
     pub(crate) fn first_id_from(&self, start: u64, id: u64) -> u64 {
         let mut first = id;
-        while first > 0 && self.start(first - 1).is_some_and(|s| s >= start) {
+        while first > 0 && id - first < MAX_INSIDE && self.start(first - 1).is_some_and(|s| s >= start) {
             first -= 1;
         }
         first

@@ -12,11 +12,11 @@ mod scan;
 mod skim;
 mod tree;
 
-pub(crate) use load::{items, resolve_outside};
+pub(crate) use load::{Budget, items, resolve_outside};
 pub(crate) use memo::{Block as MemoBlock, MemoIndex};
 pub(crate) use ops::{Op, little_endian};
 pub(crate) use scan::{Part, Scanner, Streamed};
-pub(crate) use tree::{Node, NodeId, Tree};
+pub(crate) use tree::{NO_OFFSET, Node, NodeId, Tree};
 
 use super::FormatError;
 

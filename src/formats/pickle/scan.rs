@@ -15,6 +15,9 @@ use crate::model::Progress;
 /// Parts are handed out when they reach about this many bytes.
 const PART_BYTES: usize = 512 << 10;
 
+/// More lists of entries beside each other than any host has devices.
+const MAX_LISTS: usize = 4096;
+
 /// Which lists hold entries that are decoded elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Streamed {
@@ -178,7 +181,7 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
         };
         let key = text(machine.stack[outer.checked_sub(1)?])?;
         let siblings = &machine.stack[outer + 1..at];
-        if !self.streamed.nested.contains(&key) || !siblings.iter().all(is_list) {
+        if !self.streamed.nested.contains(&key) || siblings.len() > MAX_LISTS || !siblings.iter().all(is_list) {
             return None;
         }
         let Node::List(already) = machine.tree.node(machine.stack[outer].node) else { return None };
@@ -231,6 +234,8 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
         let mut items = 0;
         let mut pos = start;
         let mut handed_out = false;
+        // What is certainly whole, should the file end here: how far, and how many entries.
+        let mut whole = (start, 0);
         loop {
             let code = bytes.get(pos).copied();
             if skimmer.is_between() {
@@ -238,6 +243,7 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
                     items += skimmer.items();
                     skimmer.forget();
                     range.end = pos;
+                    whole = (pos, items);
                     if pos - range.start >= PART_BYTES {
                         self.add(list, index, range, items);
                         self.flush_at(pos);
@@ -245,6 +251,7 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
                         handed_out = true;
                         range = Range { start: pos, end: pos, memo_id: self.memo.next_id() };
                         items = 0;
+                        whole = (pos, 0);
                     }
                 }
                 if code == Some(op::EMPTY_DICT)
@@ -253,6 +260,9 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
                 {
                     skimmer.push(pos);
                     pos = next;
+                    if in_batch {
+                        whole = (next, items + skimmer.items());
+                    }
                     continue;
                 }
             }
@@ -275,11 +285,7 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
                 }
                 Ok(Step::Outside) => return Err(bad(pos, "a trace is put together in a way no writer uses")),
                 Err(error) => {
-                    // Whole entries before the end are kept; the one that was cut off is not.
-                    if skimmer.is_between() {
-                        items += skimmer.items();
-                        range.end = pos;
-                    }
+                    (range.end, items) = whole;
                     self.add(list, index, range, items);
                     return Err(error);
                 }

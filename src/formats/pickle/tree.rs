@@ -53,6 +53,9 @@ pub(crate) struct Tree<'a> {
     pub(crate) root: NodeId,
 }
 
+/// The offset of a node whose place is not known.
+pub(crate) const NO_OFFSET: u64 = u64::MAX;
+
 const NOTHING: Node<'static> = Node::None;
 
 impl<'a> Tree<'a> {
@@ -72,6 +75,11 @@ impl<'a> Tree<'a> {
     /// Where a node began in the source.
     pub(crate) fn offset(&self, id: NodeId) -> u64 {
         self.offsets.get(id as usize).copied().unwrap_or(0)
+    }
+
+    /// Where a node began, for a report; `None` when it is not known.
+    pub(crate) fn place(&self, id: NodeId) -> Option<u64> {
+        self.offsets.get(id as usize).copied().filter(|&offset| offset != NO_OFFSET)
     }
 
     /// The items of a list or tuple; none for anything else.

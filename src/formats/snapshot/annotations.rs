@@ -49,7 +49,7 @@ pub(crate) fn read(tree: &Tree, list: NodeId, stacks: &mut StackReader, report: 
         if start {
             ranges.start(name, time);
         } else if !ranges.end(name, time) {
-            report.warn(WarningKind::OpenAnnotation, Some(tree.offset(item)), || {
+            report.warn(WarningKind::OpenAnnotation, tree.place(item), || {
                 "annotations that end but never began, before recording started; they were left out".to_owned()
             });
         }

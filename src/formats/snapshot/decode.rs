@@ -5,7 +5,9 @@ use std::sync::{Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use super::super::pickle::{self, MemoBlock, MemoIndex, Node, NodeId, Op, Part, PickleError, Tree, little_endian, opcodes as op};
+use super::super::pickle::{
+    self, Budget, MemoBlock, MemoIndex, NO_OFFSET, Node, NodeId, Op, Part, PickleError, Tree, little_endian, opcodes as op,
+};
 use super::columns::Slots;
 use super::stacks::StackReader;
 use super::trace::{self, Entry, Event, Key, UNTIMED};
@@ -29,6 +31,7 @@ const PREVIEW_EVENTS: u32 = 4096;
 pub(super) struct Shared<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) memo: MemoIndex,
+    pub(super) budget: Budget,
     pub(super) stacks: Mutex<StackTableBuilder>,
     pub(super) streams: Mutex<Vec<u64>>,
     pub(super) pools: Mutex<Vec<PoolKey>>,
@@ -113,9 +116,11 @@ pub(super) fn part<'a>(shared: &Shared<'a>, worker: &mut Worker<'a>, part: &Part
                 PickleError::Forbidden { offset, opcode } => (offset, format!("it uses {opcode}")),
                 PickleError::Cancelled => break,
             };
-            decoder.out.report.warn(WarningKind::WrongType, Some(offset), || {
-                format!("a stretch of trace entries could not be decoded ({what}); the rest of the stretch was left out")
+            let lost = part.items.saturating_sub(decoder.out.written).max(1) as u64;
+            decoder.out.report.warn_many(WarningKind::Skipped, lost, Some(offset), || {
+                format!("trace entries could not be decoded ({what}); the rest of their batch was left out")
             });
+            break;
         }
     }
     decoder.finish()
@@ -217,7 +222,7 @@ impl<'a> Decoder<'_, '_, 'a> {
     /// The general way: the values up to the next entry by a tree.
     fn general(&mut self, pos: usize, end: usize, id: u64) -> Result<(usize, u64), PickleError> {
         let mut tree = Tree::default();
-        let items = pickle::items(self.bytes, &self.shared.memo, (pos, end), id, &mut tree)?;
+        let items = pickle::items(self.bytes, &self.shared.memo, (pos, end), id, &mut tree, &self.shared.budget)?;
         for &node in &items.nodes {
             self.worker.notes.clear();
             let read = {
@@ -500,8 +505,8 @@ impl<'a> Decoder<'_, '_, 'a> {
     /// A stored object as a tree of its own.
     fn load(&self, id: u64) -> Option<(Tree<'a>, NodeId)> {
         let mut tree = Tree::default();
-        let node = tree.push(Node::Memo(id), u64::MAX);
-        pickle::resolve_outside(self.bytes, &self.shared.memo, &mut tree, vec![(id, node)], 1 << 22).ok()?;
+        let node = tree.push(Node::Memo(id), NO_OFFSET);
+        pickle::resolve_outside(self.bytes, &self.shared.memo, &mut tree, vec![(id, node)], &self.shared.budget).ok()?;
         Some((tree, node))
     }
 

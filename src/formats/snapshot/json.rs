@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 
 use super::super::FormatError;
-use super::super::pickle::{Node, NodeId, Tree};
+use super::super::pickle::{NO_OFFSET, Node, NodeId, Tree};
 use crate::model::Progress;
 
 /// Reads JSON into a tree. A file that ends early gives the containers and items before the end.
@@ -63,7 +63,7 @@ impl<'a> DeserializeSeed<'a> for Seed<'_, 'a, '_> {
 
 impl<'a> Seed<'_, 'a, '_> {
     fn add(self, node: Node<'a>) -> NodeId {
-        self.tree.push(node, 0)
+        self.tree.push(node, NO_OFFSET)
     }
 }
 
@@ -103,7 +103,7 @@ impl<'a> Visitor<'a> for Seed<'_, 'a, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'a>>(self, mut seq: A) -> Result<NodeId, A::Error> {
-        let id = self.tree.push(Node::List(Vec::new()), 0);
+        let id = self.tree.push(Node::List(Vec::new()), NO_OFFSET);
         loop {
             if self.progress.check().is_err() {
                 return Err(serde::de::Error::custom("cancelled"));
@@ -129,7 +129,7 @@ impl<'a> Visitor<'a> for Seed<'_, 'a, '_> {
     }
 
     fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<NodeId, A::Error> {
-        let id = self.tree.push(Node::Dict(Vec::new()), 0);
+        let id = self.tree.push(Node::Dict(Vec::new()), NO_OFFSET);
         while let Some(key) = map.next_key_seed(Seed { tree: self.tree, progress: self.progress })? {
             let next = self.tree.nodes.len() as NodeId;
             let value = map.next_value_seed(Seed { tree: self.tree, progress: self.progress });

@@ -221,7 +221,7 @@ fn read_segments(
     for &item in tree.items(list) {
         let Some(segment) = segments::read(tree, item, stacks, report, cut) else { continue };
         if !(0..MAX_DEVICES).contains(&segment.device) {
-            report.warn(WarningKind::Skipped, Some(tree.offset(item)), || {
+            report.warn(WarningKind::Skipped, tree.place(item), || {
                 format!("segments of device {}, which can not exist, were left out", segment.device)
             });
             continue;
@@ -284,3 +284,8 @@ fn attach_annotations(devices: &mut [DeviceRecording], by_device: Vec<(i64, Anno
         }
     }
 }
+
+#[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
+mod tests;

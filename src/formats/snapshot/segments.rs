@@ -16,7 +16,7 @@ pub(crate) struct RawSegment {
     is_expandable: bool,
     stack: StackId,
     blocks: Vec<Block>,
-    offset: u64,
+    offset: Option<u64>,
 }
 
 /// Reads one segment dict; `None` (counted) when it is none or has no address.
@@ -37,7 +37,7 @@ pub(crate) fn read(tree: &Tree, id: NodeId, stacks: &mut StackReader, report: &m
         is_expandable: false,
         stack: StackId::NONE,
         blocks: Vec::new(),
-        offset: tree.offset(id),
+        offset: tree.place(id),
     };
     let (mut address, mut blocks) = (None, None);
     for &(key, value) in pairs {
@@ -66,7 +66,7 @@ pub(crate) fn read(tree: &Tree, id: NodeId, stacks: &mut StackReader, report: &m
     }
     let Some(address) = address else {
         if !cut {
-            report.warn(WarningKind::Skipped, Some(segment.offset), || "a segment without an address was left out".to_owned());
+            report.warn(WarningKind::Skipped, segment.offset, || "a segment without an address was left out".to_owned());
         }
         return None;
     };
@@ -117,7 +117,7 @@ fn read_block(tree: &Tree, id: NodeId, next: u64, stacks: &mut StackReader, repo
     }
     let Some(size) = size else {
         if !cut {
-            report.warn(WarningKind::Skipped, Some(tree.offset(id)), || "a block without a size was left out".to_owned());
+            report.warn(WarningKind::Skipped, tree.place(id), || "a block without a size was left out".to_owned());
         }
         return None;
     };
@@ -145,7 +145,7 @@ pub(crate) fn place(device: &mut DeviceRecording, mut segments: Vec<RawSegment>,
         let covered = cover(&mut raw);
         let size = raw.blocks.iter().map(|block| block.size).fold(0, u64::saturating_add);
         if !covered {
-            report.warn(WarningKind::StateMismatch, Some(raw.offset), || {
+            report.warn(WarningKind::StateMismatch, raw.offset, || {
                 format!(
                     "the blocks of segment {:#x} do not cover it exactly; gaps were taken as inactive and its size as {size} bytes",
                     raw.address

@@ -31,7 +31,7 @@ impl<'b> StackReader<'b> {
             Node::Str(bytes) => {
                 let text = String::from_utf8_lossy(bytes);
                 if text.contains(char::REPLACEMENT_CHARACTER) && std::str::from_utf8(bytes).is_err() {
-                    report.warn(WarningKind::InvalidText, Some(tree.offset(id)), || {
+                    report.warn(WarningKind::InvalidText, tree.place(id), || {
                         "text that is not UTF-8; the odd bytes are shown as replacement characters".to_owned()
                     });
                 }
@@ -57,7 +57,7 @@ impl<'b> StackReader<'b> {
             ids.extend(self.frame(tree, item, report));
         }
         if items.len() > MAX_FRAMES {
-            report.warn(WarningKind::Skipped, Some(tree.offset(list)), || {
+            report.warn(WarningKind::Skipped, tree.place(list), || {
                 format!("stacks of more than {MAX_FRAMES} frames; the outermost frames were left out")
             });
         }
@@ -107,14 +107,14 @@ impl<'b> StackReader<'b> {
             match tree.bytes(key) {
                 Some(b"name") => frame.name = self.text(tree, value, report),
                 Some(b"filename") => frame.file = self.text(tree, value, report),
-                Some(b"line") => match tree.as_i64(value).map(u32::try_from) {
-                    Some(Ok(line)) => frame.line = line,
-                    // Line -1 is Python's "unknown".
-                    Some(Err(_)) if tree.as_i64(value).is_some_and(|line| line < 0) => {}
+                Some(b"line") => match tree.as_u64(value).map(|line| (u32::try_from(line), line as i64)) {
+                    Some((Ok(line), _)) => frame.line = line,
+                    // Python's "unknown", which the C++ side writes as its unsigned view.
+                    Some((Err(_), -1)) => {}
                     _ => wrong_type(tree, value, "line", "a line number", report),
                 },
                 Some(key) if key.starts_with(b"fx_") => {
-                    report.warn(WarningKind::Skipped, Some(tree.offset(value)), || {
+                    report.warn(WarningKind::Skipped, tree.place(value), || {
                         "frames with torch.fx fields (fx_node_op and others); the frames were kept, the fields were not"
                             .to_owned()
                     });
@@ -128,14 +128,14 @@ impl<'b> StackReader<'b> {
 
 /// Counts a value of the wrong type.
 pub(crate) fn wrong_type(tree: &Tree, id: NodeId, what: &str, wanted: &str, report: &mut LoadReport) {
-    report.warn(WarningKind::WrongType, Some(tree.offset(id)), || {
+    report.warn(WarningKind::WrongType, tree.place(id), || {
         format!("{what} should be {wanted} but is {}; it was ignored", tree.node(id).type_name())
     });
 }
 
 /// Counts a key this version does not know.
 pub(crate) fn unknown_key(tree: &Tree, key: NodeId, place: &str, report: &mut LoadReport) {
-    report.warn(WarningKind::UnknownKey, Some(tree.offset(key)), || {
+    report.warn(WarningKind::UnknownKey, tree.place(key), || {
         format!("{place} has the key '{}', which this version does not know", tree.text_of(key))
     });
 }

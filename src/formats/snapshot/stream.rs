@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use super::super::pickle::{self, MemoIndex, NodeId, Part, PickleError, Scanner, Streamed, Tree};
+use super::super::pickle::{self, Budget, MemoIndex, NodeId, Part, PickleError, Scanner, Streamed, Tree};
 use super::columns::{self, Columns};
 use super::decode::{self, Decoded, Shared, Worker};
 use super::trace;
@@ -47,6 +47,7 @@ pub(super) fn read<'a>(bytes: &'a [u8], progress: &Progress) -> Result<Read<'a>,
     let shared = Shared {
         bytes,
         memo: MemoIndex::default(),
+        budget: Budget::for_file(bytes.len()),
         stacks: Mutex::new(StackTableBuilder::new()),
         streams: Mutex::default(),
         pools: Mutex::default(),
@@ -91,7 +92,7 @@ pub(super) fn read<'a>(bytes: &'a [u8], progress: &Progress) -> Result<Read<'a>,
     let traces = cut(events, pieces, &streams, &pools, &mut report);
 
     let mut tree = parsed.tree;
-    pickle::resolve_outside(bytes, &shared.memo, &mut tree, parsed.outside, bytes.len() / 8 + (1 << 20))?;
+    pickle::resolve_outside(bytes, &shared.memo, &mut tree, parsed.outside, &shared.budget)?;
     let stacks = shared.stacks.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(Read { tree, ended: parsed.ended, traces, stacks, report })
 }

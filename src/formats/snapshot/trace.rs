@@ -102,7 +102,7 @@ pub(crate) fn read_entry(
                 action = Some(value);
                 if entry.action == Action::Unknown {
                     notes.push((NoteKind::Action, stacks.text(tree, value, report)));
-                    report.warn(WarningKind::UnknownAction, Some(tree.offset(id)), || {
+                    report.warn(WarningKind::UnknownAction, tree.place(id), || {
                         format!("the action '{}' is not known; its events are kept and otherwise ignored", tree.text_of(value))
                     });
                 }
@@ -144,14 +144,12 @@ pub(crate) fn read_entry(
     if action.is_none() || !is_whole && cut {
         notes.truncate(first_note);
         if !cut {
-            report.warn(WarningKind::WrongType, Some(tree.offset(id)), || {
-                "a trace entry without an action was left out".to_owned()
-            });
+            report.warn(WarningKind::WrongType, tree.place(id), || "a trace entry without an action was left out".to_owned());
         }
         return None;
     }
     if !is_whole {
-        report.warn(WarningKind::WrongType, Some(tree.offset(id)), || {
+        report.warn(WarningKind::WrongType, tree.place(id), || {
             format!("a trace entry '{}' without an address or size; zero was taken", entry.action.name())
         });
     }
@@ -174,7 +172,7 @@ pub(crate) fn read_list(
     let mut notes = Vec::new();
     for (i, &item) in items.iter().enumerate() {
         if device.events.len() >= u32::MAX as usize - 1 {
-            report.warn_many(WarningKind::Skipped, (items.len() - i) as u64, Some(tree.offset(item)), || {
+            report.warn_many(WarningKind::Skipped, (items.len() - i) as u64, tree.place(item), || {
                 "more events than can be numbered; the rest was left out".to_owned()
             });
             break;

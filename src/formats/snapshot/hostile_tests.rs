@@ -1,0 +1,238 @@
+//! Damaged and hostile files: never a panic, never a hang, never memory out of proportion.
+
+use std::io::Write as _;
+use std::time::Instant;
+
+use super::super::{FormatError, read};
+use super::tests::{Dialect, V, dict, entry, everything, open, pickle, s};
+use crate::model::{Format, Progress, WarningKind};
+
+/// A small generator, so that a failure can be run again.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n.max(1) as u64) as usize
+    }
+}
+
+/// Reads bytes that may be anything; whatever comes of it must hold together.
+fn survive(bytes: &[u8]) {
+    let Ok(recording) = read(bytes, "damaged", &Progress::new()) else { return };
+    for device in &recording.devices {
+        let n = device.events.len();
+        assert!(device.events.time_us.len() == n && device.events.stack.len() == n && device.events.pool.len() == n);
+        assert!(device.events.notes.iter().all(|note| (note.event as usize) < n));
+        assert!(device.events.stack.iter().all(|s| !s.is_some() || (s.0 as usize) < recording.stacks.len()));
+        assert!(device.events.stream.iter().all(|s| usize::from(s.0) < device.streams.len()));
+        for segment in &device.segments {
+            let blocks = device.blocks_of(segment);
+            assert_eq!(blocks.len(), (segment.blocks.end - segment.blocks.start) as usize);
+        }
+    }
+}
+
+#[test]
+fn a_file_cut_anywhere_gives_what_came_before() {
+    for dialect in [Dialect::Python(0), Dialect::Python(2), Dialect::Python(4), Dialect::Cpp] {
+        let whole = pickle(&everything(), dialect);
+        let mut most = 0;
+        for cut in 0..whole.len() {
+            let Ok(recording) = read(&whole[..cut], "cut", &Progress::new()) else { continue };
+            assert!(recording.report.warnings.iter().any(|w| w.kind == WarningKind::Truncated), "cut at {cut} of {dialect:?}");
+            let events: usize = recording.devices.iter().map(|d| d.events.len()).sum();
+            assert!(events >= most, "cut at {cut} of {dialect:?} has {events} events, one byte less had {most}");
+            most = events;
+        }
+        assert_eq!(most, 11, "{dialect:?}");
+    }
+}
+
+#[test]
+fn thousands_of_random_damages_are_survived() {
+    // Bounded, for every run of the tests; fuzz/ has the unbounded kind.
+    let samples: Vec<Vec<u8>> =
+        [Dialect::Python(0), Dialect::Python(2), Dialect::Python(4), Dialect::Cpp].map(|d| pickle(&everything(), d)).into();
+    let interesting =
+        [b'(', b')', b'e', b'u', b'a', b's', b't', b'l', b'd', b'0', b'1', b'2', b'.', 0x94, 0x85, 0x86, 0x8c, 0x95, b'h'];
+    let mut random = Random(0x5eed_1234_abcd);
+    for turn in 0..4000 {
+        let mut bytes = samples[turn % samples.len()].clone();
+        for _ in 0..1 + random.below(4) {
+            let at = random.below(bytes.len());
+            match random.below(5) {
+                0 => bytes[at] = random.next() as u8,
+                1 => bytes[at] = interesting[random.below(interesting.len())],
+                2 => {
+                    bytes.remove(at);
+                }
+                3 => bytes.insert(at, interesting[random.below(interesting.len())]),
+                _ => {
+                    let from = random.below(bytes.len());
+                    let piece = bytes[from..(from + random.below(40)).min(bytes.len())].to_vec();
+                    bytes.splice(at..at, piece);
+                }
+            }
+        }
+        survive(&bytes);
+    }
+}
+
+/// `device_traces` of one list whose batch is `body`.
+fn around(body: &[u8]) -> Vec<u8> {
+    let mut bytes = b"\x80\x04}\x94(\x8c\x08segments\x94]\x94\x8c\x0ddevice_traces\x94]\x94]\x94(".to_vec();
+    bytes.extend_from_slice(body);
+    bytes.extend_from_slice(b"eau.");
+    bytes
+}
+
+#[test]
+fn memory_and_time_stay_in_proportion() {
+    let started = Instant::now();
+    // Lists of lists fetched twice each: two to the thirtieth leaves, if they were copied.
+    let mut bomb = b"\x80\x04}\x94(\x8c\x08segments\x94]\x94(K\x00K\x00e".to_vec();
+    for id in 0..30u8 {
+        bomb.extend([b'0', b']', 0x94, b'(', b'h', id + 2, b'h', id + 2, b'e']);
+    }
+    bomb.extend(b"u.");
+    survive(&bomb);
+    // Entries that all fetch one endless stack.
+    let mut body = b"}\x94(\x8c\x06frames\x94]\x94(".to_vec();
+    body.extend(b"}\x94(\x8c\x04name\x94\x8c\x01f\x94u".iter());
+    body.extend(b"h\x09".repeat(40_000));
+    body.extend(b"eu");
+    for _ in 0..40_000 {
+        body.extend(b"}(h\x07h\x08u");
+    }
+    survive(&around(&body));
+    // An entry fetched over and over: two bytes an event.
+    let mut body = b"}\x94(\x8c\x06action\x94\x8c\x05alloc\x94\x8c\x04addr\x94K\x01\x8c\x04size\x94K\x02u".to_vec();
+    body.extend(b"h\x06".repeat(100_000));
+    survive(&around(&body));
+    // Depth, lengths and ids without anything behind them.
+    survive(&[b"\x80\x04".as_slice(), &b"(".repeat(1_000_000)].concat());
+    survive(&around(&b"(".repeat(1_000_000)));
+    survive(&[b"\x80\x04]".as_slice(), &b"]".repeat(1_000_000)].concat());
+    survive(b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7f");
+    survive(b"\x80\x02}r\xff\xff\xff\xffq\x00.");
+    survive(&around(b"}r\xff\xff\xff\xff(h\xffh\xffu"));
+    // A list that holds itself, where frames are due.
+    survive(&around(
+        b"}\x94(\x8c\x06action\x94\x8c\x05alloc\x94\x8c\x04addr\x94K\x01\x8c\x04size\x94K\x02\x8c\x06frames\x94]\x94h\x0cau",
+    ));
+    assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
+}
+
+#[test]
+fn depth_has_a_limit_and_names_it() {
+    let error = read(&[b"\x80\x04".as_slice(), &b"(".repeat(5000)].concat(), "deep", &Progress::new()).unwrap_err();
+    assert!(matches!(error, FormatError::TooLarge { .. }), "{error}");
+}
+
+#[test]
+fn one_entry_twice_in_a_trace_is_two_events() {
+    let body = b"}\x94(\x8c\x06action\x94\x8c\x05alloc\x94\x8c\x04addr\x94K\x01\x8c\x04size\x94K\x02uh\x06h\x06";
+    let recording = open(&around(body));
+    assert_eq!(recording.devices[0].events.size, [2, 2, 2]);
+}
+
+#[test]
+fn a_dict_filled_in_two_batches_is_one_entry() {
+    let body = b"}\x94(\x8c\x06action\x94\x8c\x05alloc\x94\x8c\x04addr\x94K\x01u(\x8c\x04size\x94K\x02u}\x94(h\x07h\x08h\x09K\x05h\x0aK\x06u";
+    let recording = open(&around(body));
+    assert_eq!((&recording.devices[0].events.size[..], &recording.devices[0].events.address[..]), (&[2, 6][..], &[1, 5][..]));
+}
+
+#[test]
+fn containers_around_a_snapshot_are_taken_off() {
+    let inner = pickle(&everything(), Dialect::Python(2));
+    let plain = open(&inner);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&inner).unwrap();
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    zip.start_file("archive/data.pkl", options).unwrap();
+    zip.write_all(&inner).unwrap();
+    zip.start_file("archive/version", options).unwrap();
+    zip.write_all(b"3\n").unwrap();
+    let base64 = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &inner);
+    let page = format!(
+        "\n<!DOCTYPE html>\n<html><script>\nconst local_files = [{{\"name\": \"snapshot.pickle\", \"base64\": \"{base64}\"}}]"
+    );
+    let wrapped = [
+        (gzip.finish().unwrap(), Format::SnapshotPickle),
+        (zstd::encode_all(&inner[..], 1).unwrap(), Format::SnapshotPickle),
+        (zip.finish().unwrap().into_inner(), Format::SnapshotPickle),
+        (page.into_bytes(), Format::SnapshotHtml),
+    ];
+    for (bytes, format) in wrapped {
+        let recording = open(&bytes);
+        assert_eq!(recording.source.format, format);
+        assert_eq!(format!("{:?}", recording.devices), format!("{:?}", plain.devices));
+        assert_eq!(recording.source.bytes, bytes.len() as u64);
+        for cut in [bytes.len() / 3, bytes.len() / 2, bytes.len() - 1] {
+            survive(&bytes[..cut]);
+        }
+    }
+}
+
+fn json(value: &V) -> serde_json::Value {
+    match value {
+        V::None => serde_json::Value::Null,
+        V::Bool(v) => (*v).into(),
+        V::Int(v) => u64::try_from(*v).map_or_else(|_| (*v as i64).into(), Into::into),
+        V::Float(v) => (*v).into(),
+        V::Str(text) => text.clone().into(),
+        V::List(items) | V::Tuple(items) => items.iter().map(json).collect(),
+        V::Dict(pairs) => serde_json::Value::Object(
+            pairs.iter().map(|(k, v)| (json(k).as_str().unwrap_or_default().to_owned(), json(v))).collect(),
+        ),
+    }
+}
+
+#[test]
+fn json_gives_the_same_recording() {
+    let text = serde_json::to_string_pretty(&json(&everything())).unwrap();
+    let recording = open(text.as_bytes());
+    let pickled = open(&pickle(&everything(), Dialect::Python(4)));
+    assert_eq!(recording.source.format, Format::SnapshotJson);
+    assert_eq!(recording.devices.len(), 3);
+    for (a, b) in recording.devices.iter().zip(&pickled.devices) {
+        assert_eq!(a.events.size, b.events.size);
+        assert_eq!(a.events.address, b.events.address);
+        assert_eq!(a.blocks.len(), b.blocks.len());
+        assert_eq!(a.settings.conf, b.settings.conf);
+    }
+    let mut most = 0;
+    for cut in (text.len() / 8..text.len()).step_by(7) {
+        let Ok(recording) = read(&text.as_bytes()[..cut], "cut", &Progress::new()) else { continue };
+        let events: usize = recording.devices.iter().map(|d| d.events.len()).sum();
+        assert!(events + 1 >= most, "cut at {cut}: {events} events, {most} before");
+        most = most.max(events);
+    }
+    assert!(most > 0);
+}
+
+#[test]
+fn loading_tells_its_progress_and_can_be_stopped() {
+    let trace: Vec<V> = (0..30_000).map(|i| entry(if i % 2 == 0 { "alloc" } else { "free_completed" }, 512, 7, i, &[])).collect();
+    let value =
+        dict(&[("segments", V::List(vec![])), ("device_traces", V::List(vec![V::List(vec![]), V::List(trace)])), ("x", s("y"))]);
+    let bytes = pickle(&value, Dialect::Python(4));
+    let progress = Progress::new();
+    read(&bytes, "whole", &progress).unwrap();
+    assert_eq!(progress.fraction(), Some(1.0));
+    let preview = progress.preview_since(0);
+    assert!(preview.len() >= 7 && preview.iter().all(|p| p.device == 1 && p.requested == 7 && p.reserved == 0), "{preview:?}");
+    assert!(preview.is_sorted_by_key(|p| p.event));
+    let stopped = Progress::new();
+    stopped.cancel();
+    assert_eq!(read(&bytes, "stopped", &stopped).unwrap_err(), FormatError::Cancelled);
+}

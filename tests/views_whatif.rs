@@ -28,7 +28,7 @@ fn pictures_in_both_themes() {
 }
 
 #[test]
-fn a_new_setting_is_run_and_a_wrong_one_is_explained() {
+fn a_new_setting_is_run_and_shows_the_figures_of_the_model() {
     let data = sample("fragment_oom.pickle");
     let mut h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], false, |_| {});
     let text = "max_split_size_mb:200";

@@ -26,8 +26,6 @@ pub(super) struct Own {
     pub limit_from: LimitFrom,
     /// Which release's rules.
     pub rules: String,
-    /// What had to be assumed.
-    pub assumptions: Vec<String>,
 }
 
 /// Where the first limit comes from.
@@ -185,11 +183,5 @@ fn describe(whatif: &WhatIf<'_>, data: &DeviceData) -> Own {
         (None, Some(limit), None) => (limit, LimitFrom::Failures(limit, limit)),
         (None, None, _) => (data.tables.curves.peak(Quantity::Reserved).0, LimitFrom::Peak),
     };
-    Own {
-        differs,
-        limit,
-        limit_from,
-        rules: own.replay.version.to_string(),
-        assumptions: own.assumptions.iter().map(ToString::to_string).collect(),
-    }
+    Own { differs, limit, limit_from, rules: own.replay.version.to_string() }
 }

@@ -14,6 +14,17 @@ pub(super) struct DeviceCall {
     pub takes: bool,
 }
 
+/// What made the allocator give segments back, as far as the trace tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// The very next event takes memory or fails for want of it: the cache was emptied to try again.
+    Retry,
+    /// The same, with garbage collection switched on: it too runs just before a segment is taken.
+    Collection,
+    /// Anything else follows: the program emptied the cache.
+    Emptied,
+}
+
 /// Segments given back one after the other with nothing between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Burst {
@@ -22,8 +33,7 @@ pub(super) struct Burst {
     /// Segments.
     pub count: u32,
     pub bytes: u64,
-    /// The very next event takes memory or fails for want of it: the allocator emptied its cache to try again.
-    pub is_retry: bool,
+    pub why: Why,
 }
 
 /// What a range of the steps lane is.
@@ -105,9 +115,14 @@ impl Marks {
         let events = &device.events;
         let mut marks = Marks::default();
         let mut open: Option<Burst> = None;
+        let taking = if device.settings.conf.garbage_collection_threshold > 0.0 { Why::Collection } else { Why::Retry };
         let close = |open: &mut Option<Burst>, next: Option<Action>, bursts: &mut Vec<Burst>| {
             if let Some(mut burst) = open.take() {
-                burst.is_retry = matches!(next, Some(Action::SegmentAlloc | Action::SegmentMap | Action::Oom));
+                burst.why = match next {
+                    Some(Action::Oom) => Why::Retry,
+                    Some(Action::SegmentAlloc | Action::SegmentMap) => taking,
+                    _ => Why::Emptied,
+                };
                 // A single segment given back is what an expandable segment does every day; the device lane shows it.
                 if burst.count > 1 {
                     bursts.push(burst);
@@ -120,7 +135,7 @@ impl Marks {
                 Action::Alloc | Action::FreeRequested | Action::FreeCompleted if open.is_none() => continue,
                 Action::SegmentFree | Action::SegmentUnmap => {
                     marks.calls.push(DeviceCall { event, takes: false });
-                    let burst = open.get_or_insert(Burst { first: event, last: event, count: 0, bytes: 0, is_retry: false });
+                    let burst = open.get_or_insert(Burst { first: event, last: event, count: 0, bytes: 0, why: Why::Emptied });
                     burst.last = event;
                     burst.count += 1;
                     burst.bytes += events.size[i];
@@ -229,8 +244,8 @@ mod tests {
             ]),
             &Steps::default(),
         );
-        let of = |first, last, count, is_retry| Burst { first, last, count, bytes: 512 * u64::from(count), is_retry };
-        assert_eq!(m.bursts, vec![of(1, 2, 2, true), of(7, 9, 3, false), of(12, 13, 2, true)]);
+        let of = |first, last, count, why| Burst { first, last, count, bytes: 512 * u64::from(count), why };
+        assert_eq!(m.bursts, vec![of(1, 2, 2, Why::Retry), of(7, 9, 3, Why::Emptied), of(12, 13, 2, Why::Retry)]);
         assert_eq!(m.snapshots, vec![11]);
         assert_eq!(m.calls.len(), 9);
         assert_eq!(m.calls.iter().filter(|c| c.takes).count(), 1);

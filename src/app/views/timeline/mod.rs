@@ -18,7 +18,7 @@ use std::sync::Arc;
 use egui::{Rect, Response, Role, Sense, Ui, WidgetInfo, pos2};
 
 use self::marks::Marks;
-use self::paint::Canvas;
+use self::paint::{Canvas, Pennants};
 use self::picture::{ClassCounts, Focus, StrataImage, StrataPicture, Window, WindowPicture};
 use self::under::{Scene, Under};
 use super::{View, ViewContext, ViewInfo, ViewKind};
@@ -214,7 +214,7 @@ impl View for Timeline {
             None => (0.0, 1.0),
         };
         let curves_y = Scale::vertical(low, high, tracks.curves.unwrap_or(tracks.strata).y_range());
-        let mut pennants = Vec::new();
+        let mut pennants = Pennants::default();
         if let Some(rect) = tracks.curves {
             canvas.curves(rect, &curves_y, picture.as_deref(), cap);
             if let Some(marks) = &marks {

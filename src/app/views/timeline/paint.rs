@@ -3,7 +3,7 @@
 use egui::{Align2, Color32, Painter, Rangef, Rect, Shape, pos2, vec2};
 
 use super::layout::{self, CapAt, Tracks};
-use super::marks::{Cap, Marks, Named, Range};
+use super::marks::{Cap, Marks, Named, Range, Why};
 use super::picture::{StepBox, Window, WindowPicture};
 use crate::analysis::Cell;
 use crate::app::cursor::{self, Axis};
@@ -410,7 +410,7 @@ impl Canvas<'_> {
     }
 
     /// Pennants of snapshots and of bursts of releases, at the top of the curves.
-    pub fn pennants(&self, rect: Rect, marks: &Marks) -> Vec<(f32, Pennant)> {
+    pub fn pennants(&self, rect: Rect, marks: &Marks) -> Pennants {
         let t = self.tokens;
         let device = self.data.device();
         let mut all: Vec<(f32, Pennant)> = Vec::new();
@@ -428,18 +428,20 @@ impl Canvas<'_> {
         let every = (snapshots.len() / 200).max(1);
         all.extend(snapshots.iter().step_by(every).filter(|&&s| visible(s)).map(|&s| (place(s), Pennant::Snapshot(s))));
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        // Under the limit's line and its name.
+        let top = rect.top() + if marks.cap.is_some() { 18.0 } else { 0.0 };
         let painter = self.within(rect);
         let mut batch = Batch::new(&painter);
         let mut shapes = Vec::new();
         let mut names = Vec::new();
         for (i, (x, pennant)) in all.iter().enumerate() {
             batch.vline(*x, rect.y_range(), 1.0, t.line2);
-            let points = vec![pos2(*x, rect.top()), pos2(*x + 8.0, rect.top() + 4.0), pos2(*x, rect.top() + 8.0)];
+            let points = vec![pos2(*x, top), pos2(*x + 8.0, top + 4.0), pos2(*x, top + 8.0)];
             shapes.push(Shape::convex_polygon(points, t.text2, egui::Stroke::NONE));
             let next = all.get(i + 1).map_or(rect.right(), |n| n.0);
             let text = pennant.text();
             if next - x > label::width(&painter, &text, Type::Caption) + 22.0 {
-                names.push((pos2(x + 10.0, rect.top() + 8.0), text));
+                names.push((pos2(x + 10.0, top + 4.0), text));
             }
         }
         batch.paint(&painter);
@@ -447,7 +449,7 @@ impl Canvas<'_> {
         for (at, text) in names {
             chip::paint_chip_in(&painter, at, Align2::LEFT_CENTER, &text, Type::Caption, t.text2, Tokens::at(t.s1, 0.85));
         }
-        all
+        Pennants { top, marks: all }
     }
 
     /// The lines between the tracks.
@@ -467,6 +469,13 @@ impl Canvas<'_> {
     }
 }
 
+/// The marks on the curves, left to right, and the upper edge of their heads.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pennants {
+    pub top: f32,
+    pub marks: Vec<(f32, Pennant)>,
+}
+
 /// A mark on the curves that is not an out-of-memory error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Pennant {
@@ -480,8 +489,11 @@ impl Pennant {
     /// What it is, in a few words.
     pub fn text(&self) -> String {
         match self {
-            Pennant::Burst(b) if b.is_retry => format!("retry: freed {}", Bytes(b.bytes)),
-            Pennant::Burst(b) => format!("cache freed {}", Bytes(b.bytes)),
+            Pennant::Burst(b) => match b.why {
+                Why::Retry => format!("retry: freed {}", Bytes(b.bytes)),
+                Why::Collection => format!("collected {}", Bytes(b.bytes)),
+                Why::Emptied => format!("cache freed {}", Bytes(b.bytes)),
+            },
             Pennant::Snapshot(_) => "snapshot".to_owned(),
         }
     }

@@ -2,8 +2,8 @@
 
 use egui::{Pos2, Rect};
 
-use super::marks::{Cluster, DeviceCall, Named};
-use super::paint::{Canvas, Pennant};
+use super::marks::{Cluster, DeviceCall, Named, Why};
+use super::paint::{Canvas, Pennant, Pennants};
 use super::picture::{StepBox, StrataPicture, WindowPicture};
 use crate::analysis::{NO_EVENT, Quantity, StrataRun};
 use crate::app::colours::Colours;
@@ -64,7 +64,7 @@ pub(super) struct Scene<'a> {
     pub window: Option<&'a WindowPicture>,
     pub strata: Option<&'a StrataPicture>,
     pub strata_y: Scale,
-    pub pennants: &'a [(f32, Pennant)],
+    pub pennants: &'a Pennants,
     /// The steps were inferred.
     pub is_inferred: bool,
 }
@@ -81,9 +81,9 @@ impl Scene<'_> {
             return near.min_by(|a, b| (x_of(*a) - p.x).abs().total_cmp(&(x_of(*b) - p.x).abs())).map(Under::Oom);
         }
         if inside(c.tracks.curves) {
-            let top = c.tracks.curves.map_or(0.0, |r| r.top());
-            if p.y < top + 12.0
-                && let Some((_, pennant)) = self.pennants.iter().rev().find(|(x, _)| (*x - 2.0..*x + 10.0).contains(&p.x))
+            let head = self.pennants.top - 2.0..self.pennants.top + 12.0;
+            if head.contains(&p.y)
+                && let Some((_, pennant)) = self.pennants.marks.iter().rev().find(|(x, _)| (*x - 2.0..*x + 10.0).contains(&p.x))
             {
                 return Some(Under::Pennant(*pennant));
             }
@@ -157,10 +157,14 @@ impl Scene<'_> {
                     .row("bytes", Bytes(b.bytes).to_string())
                     .row("events", format!("{} to {}", count(u64::from(b.first)), count(u64::from(b.last))));
                 let tip = self.with_time(tip, "time", b.last);
-                tip.note(if b.is_retry {
-                    "The device had no room for a new segment, so the allocator emptied its cache and tried again. Each retry stalls the device."
-                } else {
-                    "The cache was emptied: torch.cuda.empty_cache(), or garbage collection by the allocator."
+                tip.note(match b.why {
+                    Why::Retry => {
+                        "A new segment did not fit, so the allocator emptied its cache and tried again. Each retry stalls the device."
+                    }
+                    Why::Collection => {
+                        "Garbage collection by the allocator (garbage_collection_threshold), or a retry: a new segment came next."
+                    }
+                    Why::Emptied => "The cache was emptied, as by torch.cuda.empty_cache().",
                 })
             }
             Under::Pennant(Pennant::Snapshot(e)) => {

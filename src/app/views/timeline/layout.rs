@@ -127,7 +127,8 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         (true, curves_height + 10.0),
         (true, axis_height + 1.0),
     ];
-    let room = pane.height() - STRATA_LEAST;
+    // Six points under the last lane are kept when the legend goes.
+    let room = pane.height() - STRATA_LEAST - 6.0;
     for i in 0..parts.len() {
         let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
         if used <= room {

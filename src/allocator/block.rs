@@ -37,7 +37,7 @@ pub(crate) struct Block {
     pub(crate) requested: u64,
     pub(crate) stream: u64,
     /// Counts block objects; PyTorch 2.12 orders equal sizes by it.
-    pub(crate) born: u64,
+    pub(crate) born: u32,
     /// The pool's clock when the block became free; its age for garbage collection counts from here.
     pub(crate) gc_base: u64,
     /// Which segment or reservation, counted in order of creation; PyTorch 2.13 orders equal sizes by it.
@@ -79,13 +79,13 @@ impl Block {
 pub(crate) struct Blocks {
     table: Vec<Block>,
     vacant: Vec<BlockIx>,
-    born: u64,
+    born: u32,
 }
 
 impl Blocks {
     /// Adds a free, mapped block without neighbours.
     pub(crate) fn add(&mut self, address: u64, size: u64, stream: u64, pool: PoolIx, segment: u32, reservation: u32) -> BlockIx {
-        self.born += 1;
+        self.born = self.born.wrapping_add(1);
         let block = Block {
             address,
             size,

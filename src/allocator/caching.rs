@@ -337,7 +337,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
         let blocks = &self.blocks;
         let free = &home.stream(stream)?.free;
-        let mut candidates = free.range::<FreeKey, _>((rounded, 0, 0)..).peekable();
+        let mut candidates = free.range(FreeKey::at_least(rounded)..).peekable();
         let (mut key, mut chosen) = candidates.next().map(|(k, &b)| (*k, b))?;
         if blocks[chosen].is_expandable() {
             if expandable {
@@ -365,7 +365,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         if !self.has_tie && self.tie_rule != TieRule::SegmentAge {
             let one = &blocks[chosen];
             for (steps, (k, &other)) in candidates.enumerate() {
-                if k.0 != key.0 {
+                if k.size() != key.size() {
                     break;
                 }
                 let other = &blocks[other];
@@ -377,7 +377,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
                 }
             }
         }
-        let size = key.0;
+        let size = key.size();
         if (rounded < max_split && size >= max_split) || (rounded >= max_split && size >= rounded.saturating_add(slack)) {
             return None;
         }

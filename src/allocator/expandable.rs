@@ -173,7 +173,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         self.merge(block, prev);
         self.merge(block, next);
         self.insert_unmapped(block);
-        self.total_reserved -= to - from;
+        self.total_reserved = self.total_reserved.saturating_sub(to - from);
         let class = self.class_of(pool);
         self.stats.reserved_bytes.take(class, to - from);
         self.uncount_unmapped(pool)?;

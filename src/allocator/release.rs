@@ -3,6 +3,7 @@
 use super::block::{BlockIx, PoolIx};
 use super::caching::{AllocError, CachingAllocator, EventSink, LARGE, SMALL};
 use super::memory::DeviceMemory;
+use super::pool::FreeKey;
 use crate::model::{Action, PoolKey};
 
 impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
@@ -70,7 +71,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         self.stats.num_device_free += 1;
         self.emit(Action::SegmentFree, address, size, stream, pool);
         self.memory.free(address, size);
-        self.total_reserved -= size;
+        self.total_reserved = self.total_reserved.saturating_sub(size);
         self.count_private_segment(pool, -1);
         let class = self.class_of(pool);
         self.stats.segment.take(class, 1);
@@ -97,7 +98,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         for block in self.pools[usize::from(LARGE)].free_blocks() {
             let b = &self.blocks[block];
             if !b.is_split() {
-                ages += clock - b.gc_base;
+                ages += clock.saturating_sub(b.gc_base);
                 count += 1;
             }
         }
@@ -109,7 +110,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
             freed_some = false;
             for block in self.pools[usize::from(LARGE)].free_blocks() {
                 let b = &self.blocks[block];
-                let age = clock - b.gc_base;
+                let age = clock.saturating_sub(b.gc_base);
                 if !b.is_split() && !b.is_expandable() && age as f64 >= average {
                     freed_some = true;
                     gained += b.size;
@@ -128,13 +129,13 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         let want = rounded.max(max_split);
         // Up to 2.4 expandable blocks were picked too, which PyTorch did not survive.
         let Some(home) = self.pools[usize::from(pool)].stream(stream) else { return false };
-        if let Some(&block) = home.free.range((want, 0, 0)..).next().map(|(_, b)| b)
+        if let Some(&block) = home.free.range(FreeKey::at_least(want)..).next().map(|(_, b)| b)
             && !self.blocks[block].is_expandable()
         {
             self.release_segment(block);
             return true;
         }
-        let below: Vec<BlockIx> = home.free.range(..(want, 0, 0)).rev().map(|(_, &b)| b).collect();
+        let below: Vec<BlockIx> = home.free.range(..FreeKey::at_least(want)).rev().map(|(_, &b)| b).collect();
         let mut gained = 0u64;
         for block in below {
             let b = &self.blocks[block];

@@ -101,6 +101,11 @@ impl SimulatedMemory {
         self.is_following
     }
 
+    /// How many growths were the recording's.
+    pub(crate) fn followed(&self) -> usize {
+        self.next_recorded
+    }
+
     /// Takes a segment that was there before.
     pub(crate) fn adopt(&mut self, address: u64, size: u64) {
         self.used += size;

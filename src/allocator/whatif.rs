@@ -114,8 +114,14 @@ pub struct Answer {
     pub assumptions: Vec<Assumption>,
 }
 
-/// Runs of more requests than this try fewer places, to answer in seconds.
-const MANY_REQUESTS: u64 = 1_000_000;
+/// How many other places are tried, by the number of requests: long runs are to be answered in seconds too.
+fn places_tried(requests: u64) -> usize {
+    match requests {
+        0..300_000 => 12,
+        300_000..2_000_000 => 4,
+        _ => 2,
+    }
+}
 
 /// Settings worth trying, each with what it is for.
 pub const SUGGESTED: [(&str, &str); 12] = [
@@ -203,7 +209,10 @@ impl<'a> WhatIf<'a> {
         let mut sampler = Sampler::new(self.requests.device.events.len(), points);
         let first = self.replay(question, Placement::Driver, true).run_watched(&self.requests, (), &mut sampler, progress)?;
         let mut row = self.row(question, &first);
-        let is_the_recording = first.allocator.memory.is_following() && question.conf == self.own.replay.conf;
+        // Settings that change no segment of the whole run leave the recording's own figures, whatever the driver does.
+        let memory = &first.allocator.memory;
+        let is_the_recording = memory.is_following()
+            && (question.conf == self.own.replay.conf || (!row.oom && memory.followed() == self.requests.growths.len()));
         if first.allocator.has_tie() && !is_the_recording {
             self.vary(question, &mut row, progress)?;
         }
@@ -236,22 +245,22 @@ impl<'a> WhatIf<'a> {
     /// Tries other places for segments, and widens the spans of `row`.
     fn vary(&self, question: &Question, row: &mut Row, progress: &Progress) -> Result<(), Cancelled> {
         let all = [
-            (Placement::Descending, true),
-            (Placement::Descending, false),
             (Placement::Ascending, false),
+            (Placement::Descending, true),
+            (Placement::Random(1), false),
+            (Placement::Descending, false),
             (Placement::Driver, false),
             (Placement::Ascending, true),
             (Placement::Alternating, false),
-            (Placement::Random(1), false),
             (Placement::Random(2), true),
             (Placement::Random(3), false),
             (Placement::Random(4), true),
             (Placement::Random(5), false),
             (Placement::Random(6), false),
         ];
-        let count = if self.requests.count > MANY_REQUESTS { 3 } else { all.len() };
-        let others: Result<Vec<Row>, Cancelled> = all[..count]
+        let others: Result<Vec<Row>, Cancelled> = all
             .par_iter()
+            .take(places_tried(self.requests.count))
             .map(|&(placement, follows)| {
                 let run = self.replay(question, placement, follows).run(&self.requests, (), progress)?;
                 Ok(self.row(question, &run))

@@ -310,14 +310,23 @@ fn outcome(answer: &Answer) -> (String, bool) {
     }
 }
 
-/// What the outcome may be elsewhere, when it depends on where the driver puts segments.
+/// Why the outcome is not certain, and what else it may be.
 fn outcome_span(answer: &Answer, requests: u64) -> Option<String> {
-    let [low, high] = answer.row.oom_request_span?;
-    if low == high {
-        return None;
+    let row = &answer.row;
+    let why = match row.uncertain_because {
+        Some("limit") => "limit is a span",
+        Some("timing") => "by timing of frees",
+        Some("trace") => "see what is assumed",
+        _ => "by placement",
+    };
+    match row.oom_request_span {
+        Some([low, high]) if low != high => {
+            let name = |n: u64| if n >= requests { "none".to_owned() } else { count(n) };
+            Some(format!("or {}, {why}", if row.oom_request == Some(low) { name(high) } else { name(low) }))
+        }
+        // A span of the peak alone stands in its own column.
+        _ => (!row.certain && why != "by placement").then(|| format!("unsure: {why}")),
     }
-    let name = |n: u64| if n >= requests { "none".to_owned() } else { count(n) };
-    Some(format!("or {}, by placement", if answer.row.oom_request == Some(low) { name(high) } else { name(low) }))
 }
 
 fn inside(ui: &mut Ui, rect: Rect, salt: &str, contents: impl FnOnce(&mut Ui)) {

@@ -111,7 +111,7 @@ impl WhatIfView {
             let limit = match own.limit_from {
                 LimitFrom::Recorded => "The recording names its limit.".to_owned(),
                 LimitFrom::Failures(low, high) if low < high => format!(
-                    "Where requests failed tells the limit: {} to {}. Results under it were tried at both ends.",
+                    "Where requests failed tells the limit: {} to {}. The upper end is used; what the lower one would change is marked.",
                     Bytes(low),
                     Bytes(high)
                 ),

@@ -90,9 +90,17 @@ fn check(path: &Path) -> Recording {
         let events = &device.events;
         let start = memory[0].args.allocated.unwrap() as i64
             - if memory[0].name == "[memory]" { memory[0].args.bytes.unwrap() } else { 0 };
-        let (mut at, mut sum) = (0, start);
+        let (mut at, mut sum, mut reserved) = (0, start, 0i64);
         for m in &memory {
             let bytes = m.args.bytes.unwrap();
+            while events.action[at].grows_reserved() || events.action[at].shrinks_reserved() {
+                let size = events.size[at] as i64;
+                reserved += if events.action[at].grows_reserved() { size } else { -size };
+                at += 1;
+            }
+            if device.id.kind != DeviceKind::Cpu {
+                assert_eq!(Some(reserved as u64), m.args.reserved);
+            }
             assert_eq!(events.size[at], bytes.unsigned_abs());
             if m.name == "[OutOfMemory]" {
                 assert_eq!(events.action[at], Action::Oom);
@@ -132,6 +140,9 @@ fn check_attribution(recording: &Recording, device: &vramscope::model::DeviceRec
     let (mut with_operator, mut with_python) = (0, 0);
     // Every 7th event: the search is quadratic.
     for (i, m) in memory.iter().enumerate() {
+        while device.events.action[at].grows_reserved() || device.events.action[at].shrinks_reserved() {
+            at += 1;
+        }
         let event = at;
         at += if m.args.bytes.unwrap() < 0 { 2 } else { 1 };
         if i % 7 != 0 {
@@ -182,6 +193,13 @@ fn traces_agree_with_memory_stats() {
         let stats: BTreeMap<String, serde_json::Value> =
             serde_json::from_slice(&std::fs::read(dir.join(format!("{name}.memory_stats.json"))).unwrap()).unwrap();
         let gpu = r.devices.iter().find(|d| d.id.kind == DeviceKind::Cuda).unwrap();
+        // The segments that the totals give away are those of the snapshot of the same run.
+        let snapshot = formats::open(&dir.join(format!("{name}.with_trace.pickle")), &Progress::new()).unwrap();
+        let segments = |e: &vramscope::model::EventTable| -> Vec<(Action, u64, u64)> {
+            let rows = (0..e.len()).filter(|&i| e.action[i].grows_reserved() || e.action[i].shrinks_reserved());
+            rows.map(|i| (e.action[i], e.address[i], e.size[i])).collect()
+        };
+        assert_eq!(segments(&gpu.events), segments(&snapshot.devices[0].events));
         assert_eq!(gpu.samples.iter().filter_map(|s| s.allocated).max(), stats["allocated_bytes.all.peak"].as_u64());
         assert_eq!(gpu.samples.iter().filter_map(|s| s.reserved).max(), stats["reserved_bytes.all.peak"].as_u64());
     }

@@ -1,18 +1,20 @@
 //! Chrome traces of `torch.profiler` (Kineto), with the memory events that `profile_memory=True` adds.
 //!
-//! A trace has no segments and no pools, but it has what a snapshot lacks: operators, shapes, modules and clocks in
+//! A trace names no segments and no pools, but it has what a snapshot lacks: operators, shapes, modules and clocks in
 //! nanoseconds, the CPU's memory beside the GPU's, and PyTorch's own totals after every event. Those totals become
 //! [`DeviceRecording::samples`], so that curves of allocated and reserved are exact even where the trace began late.
 //!
 //! * [`scan`]: the lenient scanner over the mapped bytes.
 //! * [`collect`]: events to rows.
+//! * [`segments`]: the segments that steps of the reserved total stand for.
 //! * [`nest`]: which operators, Python functions and modules enclose an allocation.
 
 mod collect;
 mod nest;
 mod scan;
+mod segments;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::FormatError;
 use crate::model::{
@@ -22,6 +24,7 @@ use crate::model::{
 use collect::{MemoryEvent, NONE, Rows, SliceKind};
 use nest::{Nesting, Stacks};
 use scan::unescape;
+use segments::SegmentFinder;
 
 /// True for the beginning (some ten kilobytes) of a Chrome trace: an object with `traceEvents`, or a bare list of events.
 pub(super) fn is_trace(head: &[u8]) -> bool {
@@ -135,7 +138,7 @@ fn devices(
         device.settings.raw = rows.header.clone();
         device.pools.push((0, 0));
         let stream = device.intern_stream(0);
-        let mut builder = DeviceBuilder { live: FxHashMap::default(), unmatched: 0, lost: 0, nothing: 0 };
+        let mut builder = DeviceBuilder::default();
         device.events = builder.events(rows, nesting, &order, stream, &mut stacks, table);
         device.samples = samples(rows, &order);
         if id.kind != DeviceKind::Cpu {
@@ -146,6 +149,21 @@ fn devices(
         report.warn_many(WarningKind::LostFree, builder.lost, None, || {
             format!("{id}: an allocation at an address that was still live; its free is missing in the trace")
         });
+        if let Some(unknown) = builder.segments.unknown_at_start.checked_sub(1) {
+            report.warn(WarningKind::StartMissing, None, || {
+                format!(
+                    "{id}: {} were reserved before profiling began; which segments they are the trace does not tell, so they are \
+                     missing in the curve of reserved bytes and stand only in the samples",
+                    crate::units::Bytes(unknown + 1)
+                )
+            });
+        }
+        report.warn_many(WarningKind::StateMismatch, u64::from(builder.segments.unexplained > 0), None, || {
+            format!(
+                "{id}: the total of reserved bytes changed by {} that no segment explains",
+                crate::units::Bytes(builder.segments.unexplained)
+            )
+        });
         report.warn_many(WarningKind::Skipped, builder.nothing, None, || format!("{id}: memory events of 0 bytes were left out"));
         out.push(device);
     }
@@ -153,8 +171,10 @@ fn devices(
     Ok(out)
 }
 
+#[derive(Default)]
 struct DeviceBuilder {
-    live: FxHashMap<u64, ()>,
+    live: FxHashSet<u64>,
+    segments: SegmentFinder,
     unmatched: u64,
     lost: u64,
     nothing: u64,
@@ -178,15 +198,20 @@ impl DeviceBuilder {
             let stack = stacks.stack(around, table);
             let time = microseconds(rows.base + m.time);
             let size = m.bytes.unsigned_abs();
+            if let Some(reserved) = m.reserved.filter(|_| m.device_type != 0) {
+                for found in self.segments.before(m.address, if m.is_oom { 0 } else { m.bytes }, reserved, m.allocated) {
+                    events.push(time, found.action, found.address, found.size, stream, PoolId::UNKNOWN, stack);
+                }
+            }
             let mut push = |action, address| events.push(time, action, address, size, stream, PoolId::UNKNOWN, stack);
             if m.is_oom {
                 push(Action::Oom, EventTable::FREE_UNKNOWN);
             } else if m.bytes > 0 {
-                self.lost += u64::from(self.live.insert(m.address, ()).is_some());
+                self.lost += u64::from(!self.live.insert(m.address));
                 push(Action::Alloc, m.address);
             } else if m.bytes < 0 {
                 // The profiler hears of a free when the program lets go; it does not hear when streams are done with it.
-                self.unmatched += u64::from(self.live.remove(&m.address).is_none());
+                self.unmatched += u64::from(!self.live.remove(&m.address));
                 push(Action::FreeRequested, m.address);
                 push(Action::FreeCompleted, m.address);
                 continue;

@@ -60,16 +60,21 @@ fn allocations_get_operators_modules_and_python() {
         ("GPU 0".to_owned(), Some("NVIDIA H200"), Some(150_109_880_320))
     );
     assert!(d.events.sizes_are_blocks && d.events.has_time && !d.has_final_state);
-    assert_eq!(d.events.action, [Action::Alloc, Action::Alloc, Action::FreeRequested, Action::FreeCompleted]);
+    // The total of reserved bytes gives the segment away.
+    assert_eq!(
+        d.events.action,
+        [Action::SegmentAlloc, Action::Alloc, Action::Alloc, Action::FreeRequested, Action::FreeCompleted]
+    );
+    assert_eq!((d.events.address[0], d.events.size[0]), (4096, 2_097_152));
     assert_eq!(d.events.time_us[0], 1_790_857_026_000_130);
-    assert_eq!(names(&r, d.events.stack[0]), ["aten::addmm", "aten::linear", "nn.Module: Linear_0", "step"]);
+    assert_eq!(names(&r, d.events.stack[1]), ["aten::addmm", "aten::linear", "nn.Module: Linear_0", "step"]);
     // The autograd thread has no Python; its operator leads back to the forward one.
     assert_eq!(
-        names(&r, d.events.stack[1]),
+        names(&r, d.events.stack[2]),
         ["AddmmBackward0", "[forward]", "aten::addmm", "aten::linear", "nn.Module: Linear_0", "step"]
     );
-    assert_eq!(d.events.stack[2], StackId::NONE);
-    let note = d.events.notes_of(0)[0];
+    assert_eq!(d.events.stack[3], StackId::NONE);
+    let note = d.events.notes_of(1)[0];
     assert_eq!((note.kind, r.stacks.text(note.text)), (NoteKind::Operator, "aten::addmm"));
     assert_eq!(d.samples.iter().map(|s| s.allocated).collect::<Vec<_>>(), [Some(1024), Some(1536), Some(512)]);
     assert_eq!(d.annotations.len(), 1);
@@ -87,7 +92,7 @@ fn arrows_win_over_sequence_numbers() {
     events.push(r#"{"ph":"s","id":9,"pid":7,"tid":1,"ts":120.000,"cat":"fwdbwd","name":"fwdbwd"}"#.to_owned());
     events.push(r#"{"ph":"f","id":9,"pid":7,"tid":2,"ts":400.000,"cat":"fwdbwd","name":"fwdbwd","bp":"e"}"#.to_owned());
     let r = load(&trace("", &events));
-    assert_eq!(names(&r, r.devices[0].events.stack[1])[..3], ["AddmmBackward0", "[forward]", "aten::linear"]);
+    assert_eq!(names(&r, r.devices[0].events.stack[2])[..3], ["AddmmBackward0", "[forward]", "aten::linear"]);
 }
 
 #[test]
@@ -121,7 +126,7 @@ fn broken_json_is_read_around() {
     events.insert(1, r#"{"ph":"X","cat":"kernel","name":broken,"pid":}0}"#.to_owned());
     events.insert(2, r#"{"ph":"X","cat":"kernel","name":"lost bracket","args":{"a":[1,2}"#.to_owned());
     let r = load(&trace("", &events));
-    assert_eq!(r.devices[0].events.len(), 4);
+    assert_eq!(r.devices[0].events.len(), 5);
     assert_eq!(r.ops.len(), 4);
     assert_eq!(r.stacks.text(r.ops.name[0]), "f<\"a\">(int)");
     let warning = r.report.warnings.iter().find(|w| w.kind == WarningKind::InvalidJson).unwrap();
@@ -148,7 +153,7 @@ fn a_trace_cut_anywhere_keeps_what_came_before() {
 #[test]
 fn legacy_arrays_and_empty_traces() {
     let events = forward_and_backward().join(",");
-    assert_eq!(load(&format!("[{events}]")).devices[0].events.len(), 4);
+    assert_eq!(load(&format!("[{events}]")).devices[0].events.len(), 5);
     let error = read(b"{\"traceEvents\": []}", "t", &Progress::new()).unwrap_err();
     assert!(error.to_string().contains("profile_memory=True"), "{error}");
     let r = load(&trace("", &forward_and_backward()[..4]));

@@ -1,0 +1,131 @@
+//! Segments behind a trace's totals.
+//!
+//! A trace names no segment, but its total of reserved bytes steps up exactly when PyTorch takes one, and the allocation that
+//! made it do so gets the first bytes of it: so the step is its size and the allocation's address its address. (In the corpus
+//! all 169 segments found so are those of the snapshots of the same runs.) Where the address lies inside memory already
+//! reserved, an expandable segment grew at its end. A step down hands back segments that hold nothing live.
+
+use std::collections::BTreeMap;
+
+use crate::model::Action;
+
+/// What a change of the total stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SegmentEvent {
+    pub(super) action: Action,
+    pub(super) address: u64,
+    pub(super) size: u64,
+}
+
+/// Segments found so far, and what lives in them.
+#[derive(Debug, Default)]
+pub(super) struct SegmentFinder {
+    total: Option<u64>,
+    /// Bytes by first address; touching ranges of an expandable segment are one.
+    segments: BTreeMap<u64, u64>,
+    /// Live blocks by address.
+    live: BTreeMap<u64, u64>,
+    /// Reserved when the trace began: segments nobody can name.
+    pub(super) unknown_at_start: u64,
+    /// Bytes handed back of which it is not known which segments they were.
+    pub(super) unexplained: u64,
+    found: Vec<SegmentEvent>,
+}
+
+impl SegmentFinder {
+    /// What happened to segments right before a memory event. `bytes` is above 0 for an allocation at `address`, below 0 for a
+    /// free, 0 for a failure; `reserved` and `allocated` are the totals after it.
+    pub(super) fn before(&mut self, address: u64, bytes: i64, reserved: u64, allocated: Option<u64>) -> &[SegmentEvent] {
+        self.found.clear();
+        let before = self.total.unwrap_or_else(|| {
+            // A trace from the program's first allocation on has seen every segment; a later one can not know the first ones.
+            let nothing_before = allocated.is_some_and(|a| i128::from(a) == i128::from(bytes.max(0)));
+            self.unknown_at_start = if nothing_before { 0 } else { reserved };
+            self.unknown_at_start
+        });
+        self.total = Some(reserved);
+        if reserved > before && bytes > 0 {
+            self.grow(address, reserved - before);
+        } else if reserved < before {
+            self.shrink(before - reserved);
+        } else {
+            self.unexplained += reserved - before;
+        }
+        if bytes > 0 {
+            self.live.insert(address, bytes.unsigned_abs());
+        } else if bytes < 0 {
+            self.live.remove(&address);
+        }
+        &self.found
+    }
+
+    fn grow(&mut self, address: u64, size: u64) {
+        let inside = self.segments.range(..=address).next_back().filter(|&(&start, &length)| address - start < length);
+        if let Some((&start, &length)) = inside {
+            self.found.push(SegmentEvent { action: Action::SegmentMap, address: start + length, size });
+            self.segments.insert(start, length.saturating_add(size));
+        } else {
+            self.found.push(SegmentEvent { action: Action::SegmentAlloc, address, size });
+            self.segments.insert(address, size);
+        }
+    }
+
+    /// Hands back segments without live blocks: all of them when their sum fits (`empty_cache`), else the largest that do.
+    fn shrink(&mut self, mut size: u64) {
+        let is_free = |&(&start, &length): &(&u64, &u64)| self.live.range(start..start.saturating_add(length)).next().is_none();
+        let mut free: Vec<(u64, u64)> = self.segments.iter().filter(is_free).map(|(&a, &s)| (a, s)).collect();
+        if free.iter().map(|f| f.1).sum::<u64>() > size {
+            free.sort_by_key(|&(address, length)| (std::cmp::Reverse(length), address));
+        }
+        for (address, length) in free {
+            if length <= size {
+                size -= length;
+                self.segments.remove(&address);
+                self.found.push(SegmentEvent { action: Action::SegmentFree, address, size: length });
+            }
+        }
+        // From before the trace, if anything was.
+        let known_unknown = size.min(self.unknown_at_start);
+        self.unknown_at_start -= known_unknown;
+        self.unexplained += size - known_unknown;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn steps_are_segments() {
+        let mut f = SegmentFinder::default();
+        let event = |action, address, size| SegmentEvent { action, address, size };
+        assert_eq!(f.before(4096, 512, 2 * MIB, Some(512)), [event(Action::SegmentAlloc, 4096, 2 * MIB)]);
+        assert_eq!(f.before(4608, 512, 2 * MIB, Some(1024)), []);
+        assert_eq!(f.before(1 << 40, 5 << 20, 22 * MIB, None), [event(Action::SegmentAlloc, 1 << 40, 20 * MIB)]);
+        assert_eq!(f.before(1 << 40, -(5 << 20), 22 * MIB, None), []);
+        // empty_cache, noticed at the next event: only the large one holds nothing.
+        assert_eq!(f.before(4608, -512, 2 * MIB, None), [event(Action::SegmentFree, 1 << 40, 20 * MIB)]);
+        assert_eq!((f.unknown_at_start, f.unexplained), (0, 0));
+    }
+
+    #[test]
+    fn expandable_segments_grow_at_their_end() {
+        let mut f = SegmentFinder::default();
+        f.before(0x1000, 30 << 20, 40 * MIB, Some(30 << 20));
+        let grown = f.before(0x1000 + (33 << 20), 50 << 20, 100 * MIB, None).to_vec();
+        assert_eq!(grown, [SegmentEvent { action: Action::SegmentMap, address: 0x1000 + 40 * MIB, size: 60 * MIB }]);
+    }
+
+    #[test]
+    fn what_was_there_before_has_no_name() {
+        let mut f = SegmentFinder::default();
+        assert_eq!(f.before(4096, 512, 100 * MIB, Some(90 * MIB)), []);
+        assert_eq!(f.unknown_at_start, 100 * MIB);
+        assert_eq!(f.before(0, 0, 80 * MIB, None), []);
+        assert_eq!((f.unknown_at_start, f.unexplained), (80 * MIB, 0));
+        f.before(0, 0, 90 * MIB, None);
+        assert_eq!(f.unexplained, 10 * MIB);
+    }
+}

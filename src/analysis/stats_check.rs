@@ -81,23 +81,23 @@ pub fn check_stats(device: &DeviceRecording, stats: &MemoryStats) -> Vec<StatChe
 fn sums(device: &DeviceRecording, class: Option<SizeClass>) -> Sums {
     let mut s = Sums::default();
     for segment in device.segments.iter().filter(|s| class.is_none_or(|c| c == s.class)) {
-        s.reserved += segment.size;
+        s.reserved = s.reserved.saturating_add(segment.size);
         s.segments += 1;
         let blocks = device.blocks_of(segment);
         for block in blocks {
             match block.state {
                 BlockState::Active | BlockState::PendingFree => {
-                    s.active += block.size;
+                    s.active = s.active.saturating_add(block.size);
                     s.active_blocks += 1;
-                    s.requested += block.requested;
+                    s.requested = s.requested.saturating_add(block.requested);
                     if block.state == BlockState::Active {
-                        s.allocated += block.size;
+                        s.allocated = s.allocated.saturating_add(block.size);
                         s.allocations += 1;
                     }
                 }
                 // A segment that is wholly free is cached, not split.
                 BlockState::Inactive if blocks.len() > 1 => {
-                    s.split += block.size;
+                    s.split = s.split.saturating_add(block.size);
                     s.split_blocks += 1;
                 }
                 BlockState::Inactive => {}
@@ -115,9 +115,9 @@ fn trace_peaks(device: &DeviceRecording, mut reserved: u64, mut requested: u64) 
         let size = events.size[i];
         match events.action[i] {
             a if a.grows_reserved() => reserved = reserved.saturating_sub(size),
-            a if a.shrinks_reserved() => reserved += size,
+            a if a.shrinks_reserved() => reserved = reserved.saturating_add(size),
             Action::Alloc => requested = requested.saturating_sub(size),
-            Action::FreeCompleted => requested += size,
+            Action::FreeCompleted => requested = requested.saturating_add(size),
             _ => {}
         }
         top_reserved = top_reserved.max(reserved);

@@ -132,8 +132,8 @@ struct Live {
 impl Live {
     fn add(&mut self, size: u64, category: usize) -> u64 {
         // Apart by more than their size, so that no two overlap; the first is not 0.
-        let address = self.next + 512;
-        self.next = address + size.next_multiple_of(512);
+        let address = self.next.saturating_add(512);
+        self.next = address.saturating_add(size.checked_next_multiple_of(512).unwrap_or(size));
         self.by_kind.entry((size, category)).or_default().push(address);
         address
     }
@@ -268,7 +268,7 @@ impl RawBuilder {
             let event = events.len() as u32 - 1;
             events.notes.push(Note { event, kind: NoteKind::Category, text: self.names[category] });
         }
-        self.sums[category] += bytes;
+        self.sums[category] = self.sums[category].saturating_add(bytes);
         let row = self.sums.map(|sum| sum.max(0) as u64);
         let bands = &mut device.bands;
         // Rows of one instant are one state; a category change has two halves. Two instants may share a microsecond.
@@ -287,7 +287,7 @@ impl RawBuilder {
 fn samples(bands: &CategoryBands) -> Vec<Sample> {
     let mut out: Vec<Sample> = Vec::new();
     for (&time_us, row) in bands.time_us.iter().zip(&bands.bytes) {
-        let allocated = Some(row.iter().sum());
+        let allocated = Some(row.iter().fold(0u64, |sum, &b| sum.saturating_add(b)));
         if out.last().is_none_or(|s| s.allocated != allocated) {
             out.push(Sample { time_us, allocated, ..Sample::default() });
         }
@@ -418,6 +418,9 @@ mod tests {
         }
         assert!(read(b"[[],[]]", "t", &Progress::new()).is_err());
         assert!(read(b"{}", "t", &Progress::new()).is_err());
+        let huge =
+            "[[1,2,9223372036854775807,0],[2,2,9223372036854775807,0],[3,2,9223372036854775807,1],[4,4,-9223372036854775808,0]]";
+        assert_eq!(load(huge).devices[0].bands.len(), 4);
         assert!(is_timeline(b" [ [ 1, 2"));
         assert!(!is_timeline(b"[{\"a\": 1"));
     }

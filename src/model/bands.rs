@@ -36,7 +36,7 @@ impl CategoryBands {
     /// The row whose sum is highest, the first of equal ones, and that sum.
     #[must_use]
     pub fn peak(&self) -> Option<(usize, u64)> {
-        let sums = self.bytes.iter().map(|row| row.iter().sum::<u64>());
+        let sums = self.bytes.iter().map(|row| row.iter().fold(0u64, |sum, &b| sum.saturating_add(b)));
         sums.enumerate().max_by_key(|&(i, sum)| (sum, std::cmp::Reverse(i)))
     }
 }

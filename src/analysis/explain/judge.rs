@@ -221,7 +221,7 @@ fn who_holds_the_rest(m: &OomMessage, q: Figure, own: Figure, reserved: Option<F
     let this = m.this_process().or(own_entry);
     if let Some(this) = this {
         let outside = this.minus(held);
-        let unattributed = capacity.bytes.saturating_sub(free.bytes + this.bytes + others.map_or(0, |o| o.bytes));
+        let unattributed = capacity.minus(free.plus(this)).bytes.saturating_sub(others.map_or(0, |o| o.bytes));
         if outside.bytes > USUAL_OUTSIDE
             && at_most(q, own.plus(Figure { bytes: outside.bytes - LEAST_OUTSIDE, slack: outside.slack }))
         {
@@ -232,7 +232,7 @@ fn who_holds_the_rest(m: &OomMessage, q: Figure, own: Figure, reserved: Option<F
             );
             return Judged { verdict: Verdict::NonPytorch, certain, sentence };
         }
-        if unattributed > USUAL_OUTSIDE && q.bytes <= own.bytes + unattributed {
+        if unattributed > USUAL_OUTSIDE && q.bytes.saturating_sub(own.bytes) <= unattributed {
             let sentence = format!(
                 "{} of the card belong to no listed process: a process of another container or user, or one that died and was not cleaned up; without it the {} asked for would fit.",
                 pytorch_size(unattributed),
@@ -241,8 +241,8 @@ fn who_holds_the_rest(m: &OomMessage, q: Figure, own: Figure, reserved: Option<F
             return Judged { verdict: Verdict::Contention, certain, sentence };
         }
     } else {
-        let rest = capacity.bytes.saturating_sub(free.bytes + held.bytes);
-        if rest > USUAL_OUTSIDE && q.bytes <= own.bytes + rest - LEAST_OUTSIDE {
+        let rest = capacity.minus(free.plus(held)).bytes;
+        if rest > USUAL_OUTSIDE && q.bytes.saturating_sub(own.bytes) <= rest - LEAST_OUTSIDE {
             let sentence = format!(
                 "{} were asked for and {} are there; {} of the card are held outside PyTorch, by other processes or by this one's libraries: the message does not say which.",
                 size(q),

@@ -183,7 +183,7 @@ fn parts(message: &OomMessage) -> Vec<Part> {
     let holes = message.unallocated().map_or(0, |f| f.bytes);
     let outside = message.outside_pytorch().map_or(0, |f| f.bytes);
     let others = message.other_processes().map_or(0, |f| f.bytes);
-    let named = live + pool + holes + outside + others + free.bytes;
+    let named = [live, pool, holes, outside, others, free.bytes].iter().fold(0u64, |sum, &b| sum.saturating_add(b));
     let rest = capacity.bytes.saturating_sub(named);
     [
         ("live", live),

@@ -128,7 +128,7 @@ fn cap(m: &OomMessage) -> Vec<Remedy> {
                 &format!("torch.cuda.set_per_process_memory_fraction({fraction:.2})"),
                 &format!(
                     " would have let this request through ({} of {}).",
-                    pytorch_size(reserved.bytes + q.bytes),
+                    pytorch_size(reserved.bytes.saturating_add(q.bytes)),
                     pytorch_size(capacity.bytes)
                 ),
             ));

@@ -95,8 +95,8 @@ fn annotations(rows: &Rows<'_>, nesting: &Nesting, table: &mut StackTableBuilder
             let s = &rows.slices[i];
             Annotation {
                 name: table.string(&unescape(rows.names[s.name as usize])),
-                start_us: microseconds(rows.base + s.start),
-                end_us: Some(microseconds(rows.base + s.end)),
+                start_us: microseconds(rows.base.saturating_add(s.start)),
+                end_us: Some(microseconds(rows.base.saturating_add(s.end))),
                 depth: nesting.annotation_depth[i],
             }
         })
@@ -196,7 +196,7 @@ impl DeviceBuilder {
             let m: &MemoryEvent = &rows.memory[i as usize];
             let around = nesting.around[i as usize];
             let stack = stacks.stack(around, table);
-            let time = microseconds(rows.base + m.time);
+            let time = microseconds(rows.base.saturating_add(m.time));
             let size = m.bytes.unsigned_abs();
             if let Some(reserved) = m.reserved.filter(|_| m.device_type != 0) {
                 for found in self.segments.before(m.address, if m.is_oom { 0 } else { m.bytes }, reserved, m.allocated) {
@@ -252,7 +252,7 @@ fn samples(rows: &Rows<'_>, order: &[u32]) -> Vec<Sample> {
             continue;
         }
         out.push(Sample {
-            time_us: microseconds(rows.base + m.time),
+            time_us: microseconds(rows.base.saturating_add(m.time)),
             allocated: m.allocated,
             reserved: m.reserved,
             ..Sample::default()
@@ -295,8 +295,8 @@ fn operators(rows: &Rows<'_>, nesting: &Nesting, table: &mut StackTableBuilder) 
         } else {
             *texts.entry(shapes).or_insert_with(|| intern(shapes))
         });
-        ops.start_ns.push(rows.base + s.start);
-        ops.duration_ns.push((s.end - s.start).unsigned_abs());
+        ops.start_ns.push(rows.base.saturating_add(s.start));
+        ops.duration_ns.push(s.end.saturating_sub(s.start).unsigned_abs());
         ops.depth.push(nesting.depth[i as usize]);
         ops.kind.push(kind);
         let lane = lanes.get(usize::from(s.thread)).copied().flatten().unwrap_or_else(|| {

@@ -49,7 +49,7 @@ impl SegmentFinder {
         } else if reserved < before {
             self.shrink(before - reserved);
         } else {
-            self.unexplained += reserved - before;
+            self.unexplained = self.unexplained.saturating_add(reserved - before);
         }
         if bytes > 0 {
             self.live.insert(address, bytes.unsigned_abs());
@@ -62,7 +62,7 @@ impl SegmentFinder {
     fn grow(&mut self, address: u64, size: u64) {
         let inside = self.segments.range(..=address).next_back().filter(|&(&start, &length)| address - start < length);
         if let Some((&start, &length)) = inside {
-            self.found.push(SegmentEvent { action: Action::SegmentMap, address: start + length, size });
+            self.found.push(SegmentEvent { action: Action::SegmentMap, address: start.saturating_add(length), size });
             self.segments.insert(start, length.saturating_add(size));
         } else {
             self.found.push(SegmentEvent { action: Action::SegmentAlloc, address, size });
@@ -74,7 +74,7 @@ impl SegmentFinder {
     fn shrink(&mut self, mut size: u64) {
         let is_free = |&(&start, &length): &(&u64, &u64)| self.live.range(start..start.saturating_add(length)).next().is_none();
         let mut free: Vec<(u64, u64)> = self.segments.iter().filter(is_free).map(|(&a, &s)| (a, s)).collect();
-        if free.iter().map(|f| f.1).sum::<u64>() > size {
+        if free.iter().fold(0u64, |sum, f| sum.saturating_add(f.1)) > size {
             free.sort_by_key(|&(address, length)| (std::cmp::Reverse(length), address));
         }
         for (address, length) in free {
@@ -87,7 +87,7 @@ impl SegmentFinder {
         // From before the trace, if anything was.
         let known_unknown = size.min(self.unknown_at_start);
         self.unknown_at_start -= known_unknown;
-        self.unexplained += size - known_unknown;
+        self.unexplained = self.unexplained.saturating_add(size - known_unknown);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Fragmentation over time in pictures and under the pointer.
 #![cfg(feature = "gui")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "support/view_alone.rs"]
 mod view_alone;

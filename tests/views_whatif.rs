@@ -1,5 +1,6 @@
 //! What-if in pictures, and its figures against the command's.
 #![cfg(feature = "gui")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "support/view_alone.rs"]
 mod view_alone;

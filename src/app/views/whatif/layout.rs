@@ -150,7 +150,11 @@ pub(super) fn resample(points: &[(u32, u64)], from: f64, to: f64, columns: usize
                 at += 1;
             }
             // A point is the end of its stretch, so what comes up to it holds its value.
-            most.or_else(|| points.get(at).map(|p| p.1))
+            most.or_else(|| points.get(at).map(|p| p.1)).or_else(|| {
+                // The last event takes its whole unit of the axis.
+                let begin = from + step * i as f64;
+                points.last().filter(|p| at == points.len() && begin < f64::from(p.0) + 1.0).map(|p| p.1)
+            })
         })
         .collect()
 }

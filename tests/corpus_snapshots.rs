@@ -116,6 +116,43 @@ fn every_snapshot_has_cpythons_figures() {
     assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), files.len(), wrong.join("\n"));
 }
 
+/// The file of a killed process or a full disk: a real recording cut at every byte, then damaged at random.
+#[test]
+fn a_real_recording_cut_or_damaged_anywhere_never_panics() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/cuda_graph.pickle");
+    let whole = std::fs::read(path).unwrap();
+    let mut most = 0;
+    for cut in 0..whole.len() {
+        if let Ok(recording) = formats::read(&whole[..cut], "cut", &Progress::new()) {
+            let events: usize = recording.devices.iter().map(|d| d.events.len()).sum();
+            assert!(events >= most && !recording.report.warnings.is_empty(), "cut at {cut}: {events} events, {most} before");
+            most = events;
+        }
+    }
+    assert_eq!(most, 119);
+    let mut state = 0x1234_5678_9abc_def1_u64;
+    let mut random = |n: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % n as u64) as usize
+    };
+    for _ in 0..3000 {
+        let mut bytes = whole.clone();
+        for _ in 0..1 + random(3) {
+            let at = random(bytes.len());
+            match random(3) {
+                0 => bytes[at] = random(256) as u8,
+                1 => drop(bytes.remove(at)),
+                _ => bytes.insert(at, random(256) as u8),
+            }
+        }
+        if let Ok(recording) = formats::read(&bytes, "damaged", &Progress::new()) {
+            figures(&recording);
+        }
+    }
+}
+
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config { cases: 12, failure_persistence: None, ..Default::default() })]
 

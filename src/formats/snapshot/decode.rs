@@ -9,6 +9,7 @@ use super::super::pickle::{
     self, Budget, MemoBlock, MemoIndex, NO_OFFSET, Node, NodeId, Op, Part, PickleError, Tree, little_endian, opcodes as op,
 };
 use super::columns::Slots;
+use super::plain::{integer, list_body, skip_store};
 use super::stacks::StackReader;
 use super::trace::{self, Entry, Event, Key, UNTIMED};
 use crate::model::{
@@ -318,7 +319,7 @@ impl<'a> Decoder<'_, '_, 'a> {
         if b[p] == op::MARK && p < end {
             return None;
         }
-        entry.size = size?;
+        entry.size = size.filter(|&size| size <= trace::MAX_BYTES)?;
         entry.address = match entry.action {
             Action::Oom => device_free.or(address)?,
             _ => address?,
@@ -599,97 +600,4 @@ fn intern<T: PartialEq>(table: &Mutex<Vec<T>>, value: T) -> u16 {
 
 fn classify(text: &[u8]) -> Atom<'_> {
     Atom { text, key: Key::of(text), action: Action::from_name(text) }
-}
-
-/// Passes over an opcode that stores the value before it, and says under which id.
-#[inline]
-fn skip_store(b: &[u8], p: &mut usize, id: &mut u64) -> Option<u64> {
-    let stored = match b[*p] {
-        op::MEMOIZE => {
-            *p += 1;
-            *id
-        }
-        op::BINPUT => {
-            *p += 2;
-            u64::from(b[*p - 1])
-        }
-        op::LONG_BINPUT => {
-            *p += 5;
-            little_endian(&b[*p - 4..*p])
-        }
-        _ => return None,
-    };
-    *id += 1;
-    Some(stored)
-}
-
-/// An integer, negative ones as their unsigned view. `None` for anything else.
-#[inline]
-fn integer(b: &[u8], p: &mut usize) -> Option<u64> {
-    let at = *p;
-    match b[at] {
-        op::LONG1 => {
-            let n = usize::from(b[at + 1]);
-            *p = at + 2 + n;
-            let wide = |from: usize| b.get(from..from + 8).and_then(|w| w.try_into().ok()).map(u64::from_le_bytes);
-            match n {
-                1..=8 => {
-                    let unused = 64 - 8 * n as u32;
-                    Some(((wide(at + 2)? << unused) as i64 >> unused) as u64)
-                }
-                // Beyond 2^63 a positive number needs a ninth byte for its sign.
-                9 if b[at + 10] == 0 => wide(at + 2),
-                0 => Some(0),
-                _ => None,
-            }
-        }
-        op::BININT1 => {
-            *p = at + 2;
-            Some(u64::from(b[at + 1]))
-        }
-        op::BININT2 => {
-            *p = at + 3;
-            Some(u64::from(b[at + 1]) | u64::from(b[at + 2]) << 8)
-        }
-        op::BININT => {
-            *p = at + 5;
-            Some(i64::from(little_endian(&b[at + 1..at + 5]) as u32 as i32) as u64)
-        }
-        _ => None,
-    }
-}
-
-/// What fills a list, after its `EMPTY_LIST`: the bytes that fetch its items, and where the list is complete. `None` when its
-/// items are anything but fetched.
-#[inline]
-fn list_body(b: &[u8], from: usize, limit: usize) -> Option<(&[u8], usize)> {
-    if b[from] != op::MARK {
-        // Nothing, or a single item.
-        let next = match b[from] {
-            op::BINGET => from + 2,
-            op::LONG_BINGET => from + 5,
-            op::EMPTY_DICT => return None,
-            _ => return Some((&b[from..from], from)),
-        };
-        return if b[next] == op::APPEND {
-            (b[next + 1] != op::MARK).then_some((&b[from..next], next + 1))
-        } else {
-            Some((&b[from..from], from))
-        };
-    }
-    let start = from + 1;
-    let mut p = start;
-    loop {
-        if p >= limit {
-            return None;
-        }
-        match b[p] {
-            op::BINGET => p += 2,
-            op::LONG_BINGET => p += 5,
-            op::FRAME => p += 9,
-            op::APPENDS => break,
-            _ => return None,
-        }
-    }
-    (b[p + 1] != op::MARK).then_some((&b[start..p], p + 1))
 }

@@ -8,6 +8,7 @@ mod columns;
 mod decode;
 mod json;
 mod order;
+mod plain;
 mod segments;
 mod settings;
 mod stacks;

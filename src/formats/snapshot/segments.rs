@@ -2,7 +2,7 @@
 
 use super::super::pickle::{Node, NodeId, Tree};
 use super::stacks::{StackReader, unknown_key, wrong_type};
-use super::trace::{number, pool_key};
+use super::trace::{amount, number, pool_key};
 use crate::model::{Block, BlockState, DeviceRecording, LoadReport, PoolKey, Segment, SizeClass, StackId, WarningKind};
 
 /// A segment with its blocks, not yet placed in a device.
@@ -47,7 +47,7 @@ pub(crate) fn read(tree: &Tree, id: NodeId, stacks: &mut StackReader, report: &m
                 None => wrong_type(tree, value, "device", "an ordinal", report),
             },
             b"address" | b"addr" => address = number(tree, value, "address", report),
-            b"total_size" => segment.size = number(tree, value, "total_size", report),
+            b"total_size" => segment.size = amount(tree, value, "total_size", report),
             b"stream" => segment.stream = number(tree, value, "stream", report).unwrap_or(0),
             b"segment_type" => match tree.bytes(value) {
                 Some(b"small") => segment.class = SizeClass::Small,
@@ -101,8 +101,8 @@ fn read_block(tree: &Tree, id: NodeId, next: u64, stacks: &mut StackReader, repo
     for &(key, value) in pairs {
         match tree.bytes(key).unwrap_or(b"") {
             b"address" | b"addr" => block.address = number(tree, value, "address", report).unwrap_or(next),
-            b"size" => size = number(tree, value, "size", report),
-            b"requested_size" => requested = number(tree, value, "requested_size", report),
+            b"size" => size = amount(tree, value, "size", report),
+            b"requested_size" => requested = amount(tree, value, "requested_size", report),
             b"state" => match tree.bytes(value) {
                 Some(b"active_allocated") => block.state = BlockState::Active,
                 Some(b"active_pending_free" | b"active_awaiting_free") => block.state = BlockState::PendingFree,
@@ -122,7 +122,7 @@ fn read_block(tree: &Tree, id: NodeId, next: u64, stacks: &mut StackReader, repo
         return None;
     };
     block.size = size;
-    let past = history.and_then(|entry| tree.get(entry, "real_size")).and_then(|id| tree.as_u64(id));
+    let past = history.and_then(|entry| tree.get(entry, "real_size")).and_then(|id| amount(tree, id, "real_size", report));
     block.requested = requested.or(past).unwrap_or(size);
     if let Some(list) = frames {
         block.stack = stacks.stack(tree, list, report);

@@ -109,7 +109,7 @@ pub(crate) fn read_entry(
             }
             Key::Address => address = number(tree, value, "addr", report),
             Key::DeviceFree => device_free = number(tree, value, "device_free", report),
-            Key::Size => size = number(tree, value, "size", report),
+            Key::Size => size = amount(tree, value, "size", report),
             Key::Stream => entry.stream = number(tree, value, "stream", report).unwrap_or(0),
             Key::Time => {
                 entry.time_us = tree.as_i64(value);
@@ -226,6 +226,21 @@ pub(crate) fn number(tree: &Tree, id: NodeId, what: &str, report: &mut LoadRepor
         wrong_type(tree, id, what, "a whole number of at most 64 bits", report);
     }
     value
+}
+
+/// More bytes than any device or host has. Sums of sizes up to this stay far from wrapping around.
+pub(crate) const MAX_BYTES: u64 = 1 << 50;
+
+/// A number of bytes; one beyond [`MAX_BYTES`] is damage, and counted.
+pub(crate) fn amount(tree: &Tree, id: NodeId, what: &str, report: &mut LoadReport) -> Option<u64> {
+    let value = number(tree, id, what, report)?;
+    if value > MAX_BYTES {
+        report.warn(WarningKind::WrongType, tree.place(id), || {
+            format!("{what} is {value} bytes, which no device has; it was ignored")
+        });
+        return None;
+    }
+    Some(value)
 }
 
 /// A pool's two-part key.

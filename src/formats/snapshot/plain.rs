@@ -1,0 +1,139 @@
+//! The values of a usual entry, read where they stand: integers, stores, and lists of fetched items.
+//!
+//! None of these asks for the file's end: the caller has made sure of a margin behind `p`.
+
+use super::super::pickle::{little_endian, opcodes as op};
+
+/// Passes over an opcode that stores the value before it, and says under which id.
+#[inline]
+pub(super) fn skip_store(b: &[u8], p: &mut usize, id: &mut u64) -> Option<u64> {
+    let stored = match b[*p] {
+        op::MEMOIZE => {
+            *p += 1;
+            *id
+        }
+        op::BINPUT => {
+            *p += 2;
+            u64::from(b[*p - 1])
+        }
+        op::LONG_BINPUT => {
+            *p += 5;
+            little_endian(&b[*p - 4..*p])
+        }
+        _ => return None,
+    };
+    *id += 1;
+    Some(stored)
+}
+
+/// An integer, negative ones as their unsigned view. `None` for anything else.
+#[inline]
+pub(super) fn integer(b: &[u8], p: &mut usize) -> Option<u64> {
+    let at = *p;
+    match b[at] {
+        op::LONG1 => {
+            let n = usize::from(b[at + 1]);
+            *p = at + 2 + n;
+            let wide = |from: usize| b.get(from..from + 8).and_then(|w| w.try_into().ok()).map(u64::from_le_bytes);
+            match n {
+                1..=8 => {
+                    let unused = 64 - 8 * n as u32;
+                    Some(((wide(at + 2)? << unused) as i64 >> unused) as u64)
+                }
+                // Beyond 2^63 a positive number needs a ninth byte for its sign.
+                9 if b[at + 10] == 0 => wide(at + 2),
+                0 => Some(0),
+                _ => None,
+            }
+        }
+        op::BININT1 => {
+            *p = at + 2;
+            Some(u64::from(b[at + 1]))
+        }
+        op::BININT2 => {
+            *p = at + 3;
+            Some(u64::from(b[at + 1]) | u64::from(b[at + 2]) << 8)
+        }
+        op::BININT => {
+            *p = at + 5;
+            Some(i64::from(little_endian(&b[at + 1..at + 5]) as u32 as i32) as u64)
+        }
+        _ => None,
+    }
+}
+
+/// What fills a list, after its `EMPTY_LIST`: the bytes that fetch its items, and where the list is complete. `None` when its
+/// items are anything but fetched.
+#[inline]
+pub(super) fn list_body(b: &[u8], from: usize, limit: usize) -> Option<(&[u8], usize)> {
+    if b[from] != op::MARK {
+        // Nothing, or a single item.
+        let next = match b[from] {
+            op::BINGET => from + 2,
+            op::LONG_BINGET => from + 5,
+            op::EMPTY_DICT => return None,
+            _ => return Some((&b[from..from], from)),
+        };
+        return if b[next] == op::APPEND {
+            (b[next + 1] != op::MARK).then_some((&b[from..next], next + 1))
+        } else {
+            Some((&b[from..from], from))
+        };
+    }
+    let start = from + 1;
+    let mut p = start;
+    loop {
+        if p >= limit {
+            return None;
+        }
+        match b[p] {
+            op::BINGET => p += 2,
+            op::LONG_BINGET => p += 5,
+            op::FRAME => p += 9,
+            op::APPENDS => break,
+            _ => return None,
+        }
+    }
+    (b[p + 1] != op::MARK).then_some((&b[start..p], p + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn int(bytes: &[u8]) -> Option<u64> {
+        let mut padded = bytes.to_vec();
+        padded.resize(bytes.len() + 300, 0xee);
+        let mut p = 0;
+        let value = integer(&padded, &mut p);
+        assert!(value.is_none() || p == bytes.len());
+        value
+    }
+
+    #[test]
+    fn integers_of_every_width() {
+        assert_eq!(int(b"K\xff"), Some(255));
+        assert_eq!(int(b"M\x01\x02"), Some(513));
+        assert_eq!(int(b"J\xff\xff\xff\xff"), Some(u64::MAX));
+        assert_eq!(int(b"\x8a\x00"), Some(0));
+        assert_eq!(int(b"\x8a\x01\xff"), Some(u64::MAX));
+        assert_eq!(int(b"\x8a\x06\x00\x02\x00\x00\x12\x7f"), Some(0x7f12_0000_0200));
+        assert_eq!(int(b"\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x80\x00"), Some(1 << 63));
+        assert_eq!(int(b"\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x80\xff"), None);
+        assert_eq!(int(b"N"), None);
+    }
+
+    #[test]
+    fn a_list_body_ends_where_nothing_can_fill_it_further() {
+        let body = |bytes: &[u8]| {
+            let mut padded = bytes.to_vec();
+            padded.resize(bytes.len() + 300, b'u');
+            list_body(&padded, 0, padded.len()).map(|(body, next)| (body.to_vec(), next))
+        };
+        assert_eq!(body(b"(h\x01j\x01\x00\x00\x00eu"), Some((b"h\x01j\x01\x00\x00\x00".to_vec(), 9)));
+        assert_eq!(body(b"h\x01au"), Some((b"h\x01".to_vec(), 3)));
+        assert_eq!(body(b"h\x01K\x00u"), Some((vec![], 0)));
+        assert_eq!(body(b"(h\x01e(h\x02eu"), None);
+        assert_eq!(body(b"(}e"), None);
+    }
+}

@@ -209,7 +209,7 @@ impl Command {
             Command::Palette => "Find a command, a stack, a segment, or the block that holds an address.",
             Command::ToggleAxis => "Events spread a busy millisecond out; wall clock shows how long things took.",
             Command::OutOfMemory => "Moves every view to the request that failed.",
-            Command::Peak => "Moves every view to the instant with most memory reserved.",
+            Command::Peak => "Moves every view to the instant with most memory in use.",
             Command::Clear => "Lets go of the range, then the selection, then the zoom.",
             _ => "",
         }

@@ -171,7 +171,8 @@ fn find(app: &App, query: &str) -> Vec<Hit> {
 }
 
 fn egui_shortcut(shortcut: &egui::KeyboardShortcut) -> String {
-    shortcut.format(&egui::ModifierNames::NAMES, false)
+    let name = shortcut.logical_key.name();
+    shortcut.format(&egui::ModifierNames::NAMES, false).replace(name, shortcut.logical_key.symbol_or_name())
 }
 
 /// Addresses, events and segments: what the query names exactly comes first.

@@ -9,7 +9,7 @@ use super::{open, print, print_json};
 use crate::analysis::leaks::growth;
 use crate::analysis::steps::Steps;
 use crate::analysis::{DeviceTables, Quantity};
-use crate::model::Progress;
+use crate::model::{Progress, WarningKind};
 use crate::units::Bytes;
 
 /// Runs the subcommand.
@@ -20,6 +20,11 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
     let recording = open(&args.file)?;
     let mut checks = Vec::new();
     let mut failures = Vec::new();
+    if let Some(cut) = recording.report.warnings.iter().find(|w| w.kind == WarningKind::Truncated) {
+        // What is not in the file can not be vouched for.
+        checks.push(json!({"device": null, "kind": null, "check": "complete", "passed": false, "value": false, "limit": true}));
+        failures.push(format!("the file is not whole: {}", cut.text));
+    }
     for device in &recording.devices {
         let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
         let mut check = |name: &str, passed: bool, value: serde_json::Value, limit: serde_json::Value, sentence: String| {

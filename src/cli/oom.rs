@@ -15,6 +15,8 @@ const LISTED: usize = 20;
 /// The JSON object of the command-line contract.
 #[derive(Debug, Serialize)]
 pub struct OomReport {
+    /// True when the file ends in the middle: what came after is not known.
+    pub truncated: bool,
     /// One entry an out-of-memory event.
     pub ooms: Vec<OomEntry>,
 }
@@ -105,7 +107,8 @@ pub fn report(recording: &Recording, progress: &Progress) -> Result<OomReport, S
             }
         }
     }
-    Ok(OomReport { ooms })
+    let truncated = recording.report.warnings.iter().any(|w| w.kind == crate::model::WarningKind::Truncated);
+    Ok(OomReport { truncated, ooms })
 }
 
 fn entry(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, state: &State, a: &Autopsy) -> OomEntry {
@@ -170,7 +173,9 @@ pub fn frames(recording: &Recording, stack: StackId) -> Vec<String> {
 fn text(report: &OomReport, recording: &Recording) -> String {
     use std::fmt::Write as _;
     if report.ooms.is_empty() {
-        return format!("{}: no out-of-memory event was recorded.\n", recording.source.name);
+        let cut =
+            if report.truncated { " before the place where the file breaks off; copy it again, it is not whole" } else { "" };
+        return format!("{}: no out-of-memory event was recorded{cut}.\n", recording.source.name);
     }
     let mut out = String::new();
     for (i, o) in report.ooms.iter().enumerate() {

@@ -20,12 +20,14 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// The index in [`devices`](Self::devices) of the device with most events, then most segments: what a viewer opens first.
+    /// The index in [`devices`](Self::devices) of the accelerator with most events, then most segments: what a viewer opens first.
+    /// Host and CPU memory come last, however busy they are.
     #[must_use]
     pub fn busiest_device(&self) -> Option<usize> {
         (0..self.devices.len()).max_by_key(|&i| {
             let d = &self.devices[i];
-            (d.events.len(), d.segments.len(), d.samples.len(), std::cmp::Reverse(i))
+            let is_accelerator = !matches!(d.id.kind, super::DeviceKind::Cpu | super::DeviceKind::Host);
+            (is_accelerator, d.events.len(), d.segments.len(), d.samples.len(), std::cmp::Reverse(i))
         })
     }
 }

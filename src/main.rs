@@ -16,9 +16,13 @@ fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(answer) => {
-            // Help and version are answers too; a closed pipe is no reason to complain.
-            let _ = answer.print();
-            return if answer.use_stderr() { ExitCode::from(WRONG_USAGE) } else { ExitCode::SUCCESS };
+            if !answer.use_stderr() {
+                // Help and version are answers too; a closed pipe is no reason to complain.
+                let _ = answer.print();
+                return ExitCode::SUCCESS;
+            }
+            complain(&cli::args::one_sentence(&answer.to_string()));
+            return ExitCode::from(WRONG_USAGE);
         }
     };
     let result = match args.command {

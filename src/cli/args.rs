@@ -174,6 +174,14 @@ pub struct CheckArgs {
     pub json: bool,
 }
 
+/// What is wrong with the command line in one sentence: the parser's first paragraph, without its tips and usage.
+#[must_use]
+pub fn one_sentence(message: &str) -> String {
+    let first: Vec<&str> = message.lines().take_while(|l| !l.trim().is_empty()).map(str::trim).collect();
+    let text = first.join(" ");
+    format!("{} (vramscope --help tells what can be typed)", text.strip_prefix("error: ").unwrap_or(&text))
+}
+
 /// Reads a share from 0 to 1.
 fn parse_share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

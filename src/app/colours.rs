@@ -123,7 +123,9 @@ impl Colours {
                 colours.class_of_name = assigned;
             }
             ColourBy::SizeClass => {
-                let mut sizes: Vec<u64> = live.iter().map(|&id| tables.lifetimes.block_size(id)).collect();
+                // The peak may hold blocks of one size only; the instant that failed is what is looked at most.
+                let failed = data.ooms.first().map(|&e| tables.states.live_at(device, &tables.lifetimes, e)).unwrap_or_default();
+                let mut sizes: Vec<u64> = live.iter().chain(&failed).map(|&id| tables.lifetimes.block_size(id)).collect();
                 sizes.sort_unstable();
                 colours.size_bounds = size_steps(&sizes);
                 let n = colours.size_bounds.len() + 1;

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use vramscope::allocator::whatif::{SUGGESTED, batch_headroom};
+use vramscope::allocator::whatif::SUGGESTED;
 use vramscope::allocator::{AllocError, BlockIx, CachingAllocator, EventSink, Placement, Question, SimulatedMemory, WhatIf};
 use vramscope::model::{
     Action, AllocConf, Block, DeviceRecording, PoolKey, Progress, Recording, Segment, Settings, StackId, TorchVersion,
@@ -191,9 +191,33 @@ fn headroom_grows_with_room() {
     let progress = Progress::new();
     let device = record("", None, 3, 300);
     let whatif = WhatIf::new(&device, None, &progress).unwrap();
-    let row = whatif.ask(&whatif.own_question(), 0, &progress).unwrap().row;
-    let peak = row.peak_reserved_bytes;
-    assert!((batch_headroom(&row, 0, peak) - 1.0).abs() < 1e-9);
-    assert!((batch_headroom(&row, 0, 2 * peak) - 2.0).abs() < 1e-9);
-    assert!(batch_headroom(&row, row.peak_active_bytes / 2, 2 * peak) > 2.0);
+    let needed = whatif.needed(&whatif.own().replay.conf, &progress).unwrap().unwrap();
+    let least = needed.smallest_limit_bytes;
+    let headroom = |fixed, limit| needed.batch_headroom(fixed, limit);
+    assert!((headroom(0, least).unwrap() - 1.0).abs() < 1e-9);
+    assert!((headroom(0, 2 * least).unwrap() - 2.0).abs() < 1e-9);
+    assert!(headroom(needed.peak_active_bytes / 2, 2 * least).unwrap() > 2.0);
+    assert!(headroom(0, least / 2).unwrap() < 0.51, "what does not fit has to shrink");
+    assert_eq!(headroom(needed.peak_active_bytes, least), None, "nothing grows");
+}
+
+#[test]
+fn remedies_that_pass_come_first_and_are_those_that_a_question_confirms() {
+    let progress = Progress::new();
+    let device = record("", Some(400 << 20), 9, 500);
+    let whatif = WhatIf::new(&device, None, &progress).unwrap();
+    let remedies = whatif.remedies_that_pass(None, &progress).unwrap();
+    assert_eq!(remedies.limit_bytes, whatif.own_limit());
+    assert!(remedies.limit_bytes.is_some());
+    let first_failure = remedies.tried.iter().position(|r| r.oom).unwrap_or(remedies.tried.len());
+    assert!(remedies.tried[first_failure..].iter().all(|r| r.oom), "what passes comes first");
+    assert_eq!(remedies.passing().count(), first_failure);
+    for remedy in &remedies.tried {
+        let question = Question::parse(&remedy.conf, remedies.limit_bytes).unwrap();
+        let row = whatif.ask(&question, 0, &progress).unwrap().row;
+        assert_eq!((remedy.oom, remedy.oom_request), (row.oom, row.oom_request), "{}", remedy.conf);
+        assert_eq!(remedy.peak_reserved_bytes, row.peak_reserved_bytes);
+    }
+    let again = WhatIf::again(&device, &whatif.prepared());
+    assert_eq!(again.remedies_that_pass(None, &progress).unwrap(), remedies);
 }

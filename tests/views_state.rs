@@ -34,7 +34,7 @@ fn sample(name: &str) -> Arc<DeviceData> {
     let device = &recording.devices[index];
     let tables = DeviceTables::build(device, &progress).expect("not cancelled");
     let (names, ooms) = (Arc::new(StackNames::of(&recording.stacks)), device.events.ooms());
-    Arc::new(DeviceData { recording, index, tables, names, ooms })
+    Arc::new(DeviceData { recording, index, tables, names, ooms, prepared: Default::default() })
 }
 
 fn state_at(data: &DeviceData, event: u32) -> State {

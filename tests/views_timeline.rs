@@ -33,7 +33,7 @@ fn sample(name: &str) -> Arc<DeviceData> {
     let device = &recording.devices[index];
     let tables = DeviceTables::build(device, &progress).expect("not cancelled");
     let (names, ooms) = (Arc::new(StackNames::of(&recording.stacks)), device.events.ooms());
-    Arc::new(DeviceData { recording, index, tables, names, ooms })
+    Arc::new(DeviceData { recording, index, tables, names, ooms, prepared: Default::default() })
 }
 
 /// The whole app with one recording in it; everything is computed at once, so that a picture does not depend on timing.

@@ -50,3 +50,14 @@ fn a_new_setting_is_run_and_shows_the_figures_of_the_model() {
         "the selected setting shows {peak}"
     );
 }
+
+#[test]
+fn settings_that_another_view_asks_for_are_run_and_selected() {
+    let data = sample("fragment_oom.pickle");
+    let ask = |link: &mut vramscope::app::cursor::Link| {
+        link.to_try = vec!["max_split_size_mb:96".to_owned(), "max_split_size_mb:64".to_owned()];
+    };
+    let h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], false, ask);
+    assert!(h.query_all_by_label_contains("PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64").next().is_some(), "selected");
+    assert_eq!(h.query_all_by_label("Plot max_split_size_mb:64").count(), 1, "one row, not two");
+}

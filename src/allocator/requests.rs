@@ -4,6 +4,7 @@
 //! `empty_cache` and which happened inside a request that was out of memory, and which segments belong to private pools.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -47,11 +48,34 @@ pub(crate) struct Growth {
     pub(crate) stream: u64,
 }
 
-/// The requests of one device's trace, with the state they began in. Four bytes an event beside the recording it borrows.
+/// The requests of one device's trace, with the state they began in.
+///
+/// What was read from the trace ([`Known`]) is shared, so that it can be kept beside a recording and put to use again.
 #[derive(Debug)]
 pub struct Requests<'a> {
     pub(crate) device: &'a DeviceRecording,
-    /// What each event means, see [`step`](Self::step).
+    known: Arc<Known>,
+}
+
+impl std::ops::Deref for Requests<'_> {
+    type Target = Known;
+
+    #[inline]
+    fn deref(&self) -> &Known {
+        &self.known
+    }
+}
+
+impl std::ops::DerefMut for Requests<'_> {
+    fn deref_mut(&mut self) -> &mut Known {
+        Arc::make_mut(&mut self.known)
+    }
+}
+
+/// What [`Requests::read`] found out about a trace. Four bytes an event.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// What each event means, see [`Requests::step`].
     plan: Vec<u32>,
     /// Completions that came while a request was being retried: they are told behind that request.
     pub(crate) after: FxHashMap<EventId, Vec<u32>>,
@@ -91,6 +115,16 @@ impl<'a> Requests<'a> {
         Ok(reader.finish())
     }
 
+    /// Requests that were read before, with the device they were read from.
+    pub(crate) fn again(device: &'a DeviceRecording, known: Arc<Known>) -> Self {
+        Requests { device, known }
+    }
+
+    /// What was read, to be kept.
+    pub(crate) fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.known)
+    }
+
     /// The number of requests, failed ones included.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -110,40 +144,35 @@ impl<'a> Requests<'a> {
         self.assumptions.iter().any(|a| matches!(a, Assumption::GuardedFrees { .. }))
     }
 
-    fn tell_completions(&mut self, completions: &[(usize, u32)]) {
-        for &(event, slot) in completions {
-            self.plan[event] = slot;
-        }
-    }
-
     /// The model departs from the recording around this event: reads the stretch of releases there another way. First its
     /// completions as part of the wait, then its releases as a call of `empty_cache`. `false` when there is no other way.
     pub(crate) fn read_differently(&mut self, event: EventId) -> bool {
         let event = event as usize;
-        let Some(at) = self.retries.iter().position(|r| (r.from..=r.request).contains(&event)) else { return false };
-        let request = self.retries[at].request as u32;
-        if !self.retries[at].completions_waited {
-            self.retries[at].completions_waited = true;
-            let completions = std::mem::take(&mut self.retries[at].completions);
+        let known = Arc::make_mut(&mut self.known);
+        let Some(at) = known.retries.iter().position(|r| (r.from..=r.request).contains(&event)) else { return false };
+        let request = known.retries[at].request as u32;
+        if !known.retries[at].completions_waited {
+            known.retries[at].completions_waited = true;
+            let completions = std::mem::take(&mut known.retries[at].completions);
             for &(event, _) in &completions {
-                self.plan[event] = SKIP;
+                known.plan[event] = SKIP;
             }
-            self.after.insert(request, completions.iter().map(|&(_, slot)| slot).collect());
-            self.retries[at].completions = completions;
+            known.after.insert(request, completions.iter().map(|&(_, slot)| slot).collect());
+            known.retries[at].completions = completions;
             return true;
         }
-        let retry = self.retries.swap_remove(at);
+        let retry = known.retries.swap_remove(at);
         let Some(release) = retry.release else { return false };
-        self.after.remove(&request);
-        self.plan[release] = EMPTY_CACHE;
-        self.tell_completions(&retry.completions);
+        known.after.remove(&request);
+        known.plan[release] = EMPTY_CACHE;
+        known.tell_completions(&retry.completions);
         true
     }
 
     /// The raw handle of an event's stream.
     #[inline]
     pub(crate) fn stream(&self, event: usize) -> u64 {
-        self.device.streams.get(usize::from(self.device.events.stream[event].0)).copied().unwrap_or(0)
+        stream_of(self.device, event)
     }
 
     /// The pool of a request.
@@ -155,15 +184,33 @@ impl<'a> Requests<'a> {
     /// What to do at an event.
     #[inline]
     pub(crate) fn step(&self, event: usize) -> Step {
-        match (self.device.events.action[event], self.plan[event]) {
-            (_, EMPTY_CACHE) => Step::EmptyCache,
-            (Action::Oom, _) => Step::Failing,
-            (_, SKIP) => Step::Skip,
-            (Action::Alloc, slot) => Step::Alloc { slot },
-            (Action::FreeRequested, slot) if slot & LATER != 0 => Step::FreeLater { slot: slot & !LATER },
-            (Action::FreeRequested, slot) => Step::Free { slot },
-            (Action::FreeCompleted, slot) => Step::Complete { slot },
-            _ => Step::Skip,
+        step_of(self.device.events.action[event], self.plan[event])
+    }
+}
+
+#[inline]
+fn stream_of(device: &DeviceRecording, event: usize) -> u64 {
+    device.streams.get(usize::from(device.events.stream[event].0)).copied().unwrap_or(0)
+}
+
+#[inline]
+fn step_of(action: Action, plan: u32) -> Step {
+    match (action, plan) {
+        (_, EMPTY_CACHE) => Step::EmptyCache,
+        (Action::Oom, _) => Step::Failing,
+        (_, SKIP) => Step::Skip,
+        (Action::Alloc, slot) => Step::Alloc { slot },
+        (Action::FreeRequested, slot) if slot & LATER != 0 => Step::FreeLater { slot: slot & !LATER },
+        (Action::FreeRequested, slot) => Step::Free { slot },
+        (Action::FreeCompleted, slot) => Step::Complete { slot },
+        _ => Step::Skip,
+    }
+}
+
+impl Known {
+    fn tell_completions(&mut self, completions: &[(usize, u32)]) {
+        for &(event, slot) in completions {
+            self.plan[event] = slot;
         }
     }
 }
@@ -180,7 +227,8 @@ struct Stretch {
 }
 
 struct Reader<'a> {
-    out: Requests<'a>,
+    device: &'a DeviceRecording,
+    out: Known,
     /// Slot of each live address.
     live: FxHashMap<u64, u32>,
     /// Slots whose free was requested and has not completed.
@@ -214,7 +262,7 @@ struct Undecided {
 }
 
 /// Releases taken to be part of a request that was tried again, or of garbage collection.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Retry {
     /// First event of the stretch.
     from: usize,
@@ -231,23 +279,8 @@ impl<'a> Reader<'a> {
         let start = start::segments_before(device);
         let reserved = start.iter().map(|s| s.size).sum();
         let mut reader = Reader {
-            out: Requests {
-                device,
-                plan: vec![SKIP; device.events.len()],
-                after: FxHashMap::default(),
-                retries: Vec::new(),
-                captures: FxHashSet::default(),
-                private: FxHashMap::default(),
-                slots: 0,
-                start,
-                growths: Vec::new(),
-                least_limit: reserved,
-                refused: None,
-                most_needed: 0,
-                device_room: None,
-                count: 0,
-                assumptions: Vec::new(),
-            },
+            device,
+            out: Known { plan: vec![SKIP; device.events.len()], start, least_limit: reserved, ..Known::default() },
             live: FxHashMap::default(),
             pending: FxHashMap::default(),
             vacant: Vec::new(),
@@ -279,7 +312,7 @@ impl<'a> Reader<'a> {
 
     /// Before 2.12 only the segments of the end say which pool they belong to; each is followed back to its first event.
     fn find_private_segments(&mut self) {
-        let device = self.out.device;
+        let device = self.device;
         let private: Vec<_> = device
             .segments
             .iter()
@@ -317,7 +350,7 @@ impl<'a> Reader<'a> {
     }
 
     fn run(&mut self, progress: &Progress) -> Result<(), Cancelled> {
-        let events = &self.out.device.events;
+        let events = &self.device.events;
         for i in 0..events.len() {
             if i % 65_536 == 0 {
                 progress.check()?;
@@ -339,17 +372,17 @@ impl<'a> Reader<'a> {
     }
 
     fn alloc(&mut self, i: usize, address: u64, size: u64) {
-        let events = &self.out.device.events;
+        let events = &self.device.events;
         self.out.count += 1;
         let grown = std::mem::take(&mut self.grown);
         if grown > 0 {
-            let conf = &self.out.device.settings.conf;
+            let conf = &self.device.settings.conf;
             // The limit is compared with a whole segment, even when fewer pages were missing.
             let needed = self.reserved.saturating_sub(grown) + conf.segment_size(conf.round_size(size));
             self.peak_needed = self.peak_needed.max(needed);
         }
         self.end_stretch(i, grown > 0);
-        let recorded = self.out.device.pool_key(events.pool[i]);
+        let recorded = self.device.pool_key(events.pool[i]);
         if let Some(key) =
             recorded.or_else(|| if self.private_segments.is_empty() { None } else { self.private_pool_at(address) })
             && key != (0, 0)
@@ -369,7 +402,7 @@ impl<'a> Reader<'a> {
     /// `torch.cuda.graph` empties the cache, then asks the default pool for the seed and the offset of the random generator, 8
     /// bytes each, and then captures into its own pool. That call is invisible when nothing could be given back.
     fn note_capture(&mut self, request: usize) {
-        let events = &self.out.device.events;
+        let events = &self.device.events;
         let is_register = |i: usize| {
             events.size.get(i) == Some(&8)
                 && events.stream[i] == events.stream[request]
@@ -382,7 +415,7 @@ impl<'a> Reader<'a> {
 
     fn oom(&mut self, i: usize, available: u64, rounded: u64) {
         self.out.count += 1;
-        let segment = self.out.device.settings.conf.segment_size(rounded);
+        let segment = self.device.settings.conf.segment_size(rounded);
         let refused = self.reserved.saturating_add(segment);
         self.out.refused = Some(self.out.refused.map_or(refused, |r| r.min(refused)));
         if available < segment {
@@ -400,7 +433,7 @@ impl<'a> Reader<'a> {
             self.unmatched += 1;
             return;
         };
-        let events = &self.out.device.events;
+        let events = &self.device.events;
         let at_once = events.action.get(i + 1) == Some(&Action::FreeCompleted) && events.address[i + 1] == address;
         if at_once {
             self.out.plan[i] = slot;
@@ -420,11 +453,11 @@ impl<'a> Reader<'a> {
     }
 
     fn grow(&mut self, i: usize, address: u64, size: u64) {
-        let events = &self.out.device.events;
+        let events = &self.device.events;
         let is_map = events.action[i] == Action::SegmentMap;
-        self.out.growths.push(Growth { event: i as u32, is_map, address, size, stream: self.out.stream(i) });
+        self.out.growths.push(Growth { event: i as u32, is_map, address, size, stream: stream_of(self.device, i) });
         self.reserved += size;
-        let recorded = self.out.device.pool_key(events.pool[i]).filter(|&k| k != (0, 0));
+        let recorded = self.device.pool_key(events.pool[i]).filter(|&k| k != (0, 0));
         if let Some(&(size, key)) = self.private_begins.get(&i) {
             self.private_segments.insert(address, (size, key));
         } else if let Some(key) = recorded {
@@ -438,11 +471,11 @@ impl<'a> Reader<'a> {
             self.stretch.first_release = Some(i);
             self.stretch.only_large_segments = true;
             self.stretch.reserved_before = self.reserved;
-            let stack = self.out.device.events.stack[i];
+            let stack = self.device.events.stack[i];
             self.stretch.first_release_stack = stack.is_some().then_some(stack);
         }
         let is_small = size == crate::model::conf::SMALL_SEGMENT;
-        self.stretch.only_large_segments &= self.out.device.events.action[i] == Action::SegmentFree && !is_small;
+        self.stretch.only_large_segments &= self.device.events.action[i] == Action::SegmentFree && !is_small;
         self.reserved = self.reserved.saturating_sub(size);
         if !self.private_segments.is_empty() {
             self.private_segments.remove(&address);
@@ -452,7 +485,7 @@ impl<'a> Reader<'a> {
     /// A request ends the stretch: its releases were part of it, or `empty_cache` before it.
     fn end_stretch(&mut self, request: usize, grew: bool) {
         let stretch = std::mem::take(&mut self.stretch);
-        let device = self.out.device;
+        let device = self.device;
         let is_failure = device.events.action[request] == Action::Oom;
         let waited_for_nothing = stretch.first_release.is_none() && !(is_failure && !stretch.completions.is_empty());
         if !grew || waited_for_nothing {
@@ -496,10 +529,10 @@ impl<'a> Reader<'a> {
     /// Now that the peak is known: a request that would have fitted below it was not refused, so `empty_cache` was called,
     /// unless garbage collection explains what went.
     fn settle(&mut self) {
-        let collects_garbage = self.out.device.settings.conf.garbage_collection_threshold > 0.0;
+        let collects_garbage = self.device.settings.conf.garbage_collection_threshold > 0.0;
         for u in std::mem::take(&mut self.undecided) {
             self.out.most_needed = self.out.most_needed.max(u.needed);
-            let is_failure = self.out.device.events.action[u.request] == Action::Oom;
+            let is_failure = self.device.events.action[u.request] == Action::Oom;
             let is_refused = is_failure || u.same_stack.unwrap_or(u.needed > self.peak_needed);
             let is_garbage = collects_garbage && u.only_large_segments;
             if !is_refused && !is_garbage {
@@ -545,11 +578,11 @@ impl<'a> Reader<'a> {
         if !self.out.private.is_empty() {
             self.out.assumptions.push(Assumption::PrivatePools { count: self.out.private.len() as u64 });
         }
-        let pending: u64 =
-            (0..self.out.plan.len()).filter(|&i| matches!(self.out.step(i), Step::FreeLater { .. })).count() as u64;
+        let later = |i: &usize| step_of(self.device.events.action[*i], self.out.plan[*i]);
+        let pending = (0..self.out.plan.len()).filter(|i| matches!(later(i), Step::FreeLater { .. })).count() as u64;
         if pending > 0 {
             self.out.assumptions.push(Assumption::GuardedFrees { count: pending });
         }
-        self.out
+        Requests { device: self.device, known: Arc::new(self.out) }
     }
 }

@@ -4,6 +4,7 @@
 //! question is answered by several runs, each with another idea of where segments go: what all agree on is certain, for the
 //! rest the span is given.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use rayon::prelude::*;
@@ -13,7 +14,7 @@ use super::assume::Assumption;
 use super::caching::{CachingAllocator, EventSink};
 use super::own::{OwnRun, explain};
 use super::replay::{Replay, Replayed, Watcher};
-use super::requests::Requests;
+use super::requests::{Known, Requests};
 use super::simulated::{Placement, SimulatedMemory};
 use crate::model::{AllocConf, Cancelled, DeviceRecording, Progress};
 
@@ -90,6 +91,15 @@ pub struct Row {
     pub agrees_with_recording: bool,
 }
 
+impl Row {
+    /// By how much the peak exceeds the limit. With expandable segments it may: PyTorch compares the limit with the request,
+    /// rounded to 2 MiB, and then maps whole pages of 20 MiB.
+    #[must_use]
+    pub fn over_limit(&self) -> u64 {
+        self.limit_bytes.map_or(0, |limit| self.peak_reserved_bytes.saturating_sub(limit))
+    }
+}
+
 /// Curves over the requests, folded to a number of points; each holds the highest value of its stretch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Curve {
@@ -143,7 +153,14 @@ pub const SUGGESTED: [(&str, &str); 12] = [
 #[derive(Debug)]
 pub struct WhatIf<'a> {
     requests: Requests<'a>,
-    own: OwnRun,
+    own: Arc<OwnRun>,
+}
+
+/// What [`WhatIf::new`] found out about a device, to be kept beside the recording: [`WhatIf::again`] then costs nothing.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    known: Arc<Known>,
+    own: Arc<OwnRun>,
 }
 
 impl<'a> WhatIf<'a> {
@@ -153,8 +170,20 @@ impl<'a> WhatIf<'a> {
     /// [`Cancelled`] when asked to stop.
     pub fn new(device: &'a DeviceRecording, known_limit: Option<u64>, progress: &Progress) -> Result<Self, Cancelled> {
         let mut requests = Requests::read(device, progress)?;
-        let own = explain(&mut requests, known_limit, progress)?;
+        let own = Arc::new(explain(&mut requests, known_limit, progress)?);
         Ok(WhatIf { requests, own })
+    }
+
+    /// What was found out, to be kept.
+    #[must_use]
+    pub fn prepared(&self) -> Prepared {
+        Prepared { known: self.requests.known(), own: Arc::clone(&self.own) }
+    }
+
+    /// Goes on with what was found out about the same device before.
+    #[must_use]
+    pub fn again(device: &'a DeviceRecording, prepared: &Prepared) -> Self {
+        WhatIf { requests: Requests::again(device, Arc::clone(&prepared.known)), own: Arc::clone(&prepared.own) }
     }
 
     /// The recording under its own settings.
@@ -188,7 +217,7 @@ impl<'a> WhatIf<'a> {
         self.replay(question, Placement::Driver, true)
     }
 
-    fn replay(&self, question: &Question, placement: Placement, follows_recording: bool) -> Replay {
+    pub(crate) fn replay(&self, question: &Question, placement: Placement, follows_recording: bool) -> Replay {
         Replay {
             conf: question.conf.clone(),
             version: self.own.replay.version,
@@ -272,7 +301,7 @@ impl<'a> WhatIf<'a> {
         Ok(())
     }
 
-    fn row<S: EventSink>(&self, question: &Question, run: &Replayed<S>) -> Row {
+    pub(crate) fn row<S: EventSink>(&self, question: &Question, run: &Replayed<S>) -> Row {
         let stats = run.allocator.stats();
         let peak = stats.reserved_bytes.all.peak;
         Row {
@@ -318,53 +347,6 @@ impl<'a> WhatIf<'a> {
             })
             .collect()
     }
-
-    /// The smallest limit, to 2 MiB, under which no request fails with these settings: "what is the smallest card this run
-    /// fits?". `None` when a request fails without any limit. About 16 runs.
-    ///
-    /// Whether a run passes is not strictly monotonic in the limit (garbage collection follows it); the bisection ends at a
-    /// limit that passes with one that fails 2 MiB below.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when asked to stop.
-    pub fn smallest_limit(&self, conf: &AllocConf, progress: &Progress) -> Result<Option<u64>, Cancelled> {
-        const STEP: u64 = 2 << 20;
-        let passes = |limit: Option<u64>| -> Result<Option<(u64, u64)>, Cancelled> {
-            let question = Question { conf: conf.clone(), text: String::new(), limit };
-            let run = self.replay(&question, Placement::Driver, true).run(&self.requests, (), progress)?;
-            let stats = run.allocator.stats();
-            let peaks = (stats.reserved_bytes.all.peak, stats.active_bytes.all.peak);
-            Ok(run.oom_request.is_none().then_some(peaks))
-        };
-        let Some((peak_reserved, peak_active)) = passes(None)? else { return Ok(None) };
-        // Nothing below the active peak can pass, and the reserved peak surely does, with the check on whole segments.
-        let mut fails = (peak_active / STEP).saturating_sub(1);
-        let mut works = peak_reserved.div_ceil(STEP);
-        while passes(Some(works * STEP))?.is_none() {
-            fails = works;
-            works += works / 8 + 16;
-        }
-        while works - fails > 1 {
-            let middle = fails + (works - fails) / 2;
-            match passes(Some(middle * STEP))? {
-                Some(_) => works = middle,
-                None => fails = middle,
-            }
-        }
-        Ok(Some(works * STEP))
-    }
-}
-
-/// How much larger a batch could be if everything above `fixed_bytes` (parameters, optimizer state) grew with it: the factor by
-/// which the active memory above it may grow until `room` bytes are full, and 1 when it is full already.
-///
-/// A first estimate: it takes for granted that waste grows in proportion, `peak_reserved` over `peak_active`.
-#[must_use]
-pub fn batch_headroom(row: &Row, fixed_bytes: u64, room: u64) -> f64 {
-    let active = row.peak_active_bytes.max(1) as f64;
-    let waste = row.peak_reserved_bytes as f64 / active;
-    let growing = active - (fixed_bytes as f64).min(active - 1.0);
-    ((room as f64 / waste - fixed_bytes as f64) / growing).max(1.0)
 }
 
 fn doubt(row: &mut Row, because: &'static str) {

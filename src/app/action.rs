@@ -46,6 +46,8 @@ pub enum Action {
     SetFocusClasses(Vec<u8>),
     /// Set the marker A (0) or B (1) at an event.
     SetMarker(usize, Option<u32>),
+    /// Bring What-if to the front with these settings (of `PYTORCH_CUDA_ALLOC_CONF`) among those it runs, and selected.
+    TrySettings(String),
     /// Open a source location in the user's editor.
     OpenSource {
         /// File as recorded.

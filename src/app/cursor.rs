@@ -41,6 +41,8 @@ pub struct Link {
     pub focus_classes: Vec<u8>,
     /// The markers A and B.
     pub markers: [Option<u32>; 2],
+    /// Settings that another view asked What-if to try, oldest first.
+    pub to_try: Vec<String>,
 }
 
 impl Link {
@@ -63,6 +65,7 @@ impl Link {
             colour_by: ColourBy::default(),
             focus_classes: Vec::new(),
             markers: [None, None],
+            to_try: Vec::new(),
         }
     }
 

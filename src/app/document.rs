@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::colours::{ColourBy, Colours};
 use super::cursor::Link;
@@ -10,9 +10,10 @@ use super::jobs::{Derived, Jobs};
 use super::loader::Loading;
 use super::views::{View, ViewKind};
 use super::workspace::{Layouts, Workspace};
+use crate::allocator::{Prepared, WhatIf};
 use crate::analysis::findings::{Findings, diagnose};
 use crate::analysis::{DeviceTables, StackNames, State};
-use crate::model::{DeviceRecording, Recording};
+use crate::model::{Cancelled, DeviceRecording, Progress, Recording};
 
 /// Names a document for as long as the app runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,13 +31,34 @@ pub struct DeviceData {
     pub names: Arc<StackNames>,
     /// Its out-of-memory events, in order.
     pub ooms: Vec<u32>,
+    /// The requests of its trace and whether the allocator model reproduces them, once somebody asked.
+    pub prepared: PreparedWhatIf,
 }
+
+/// A [`WhatIf`]'s groundwork, done once a device.
+#[derive(Default)]
+pub struct PreparedWhatIf(Mutex<Option<Prepared>>);
 
 impl DeviceData {
     /// The device.
     #[must_use]
     pub fn device(&self) -> &DeviceRecording {
         &self.recording.devices[self.index]
+    }
+
+    /// Answers what-if questions about the device. The first call reads the trace, about 0.5 µs an event, and others wait for
+    /// it; later ones cost nothing. Not for the window's thread.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn what_if(&self, progress: &Progress) -> Result<WhatIf<'_>, Cancelled> {
+        let mut prepared = self.prepared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(prepared) = prepared.as_ref() {
+            return Ok(WhatIf::again(self.device(), prepared));
+        }
+        let made = WhatIf::new(self.device(), None, progress)?;
+        *prepared = Some(made.prepared());
+        Ok(made)
     }
 }
 

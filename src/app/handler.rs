@@ -58,6 +58,14 @@ impl App {
                     *marker = event;
                 }
             }),
+            Action::TrySettings(conf) => {
+                self.with_link(|link, _| link.to_try.push(conf));
+                if let Some(document) = self.active_document_mut() {
+                    document.workspace = workspace::Workspace::WhatIf;
+                    workspace::show(document.layouts.tree(workspace::Workspace::WhatIf), super::views::ViewKind::WhatIf);
+                }
+                self.maximised = None;
+            }
             Action::OpenSource { file, line } => self.open_source(&file, line, ctx),
             Action::Copy(text) => {
                 ctx.copy_text(text);

@@ -95,5 +95,5 @@ pub fn prepare(recording: &Arc<Recording>, index: usize, progress: &Progress) ->
     let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;
     let names = Arc::new(StackNames::of(&recording.stacks));
     let ooms = device.events.ooms();
-    Ok(Arc::new(DeviceData { recording: Arc::clone(recording), index, tables, names, ooms }))
+    Ok(Arc::new(DeviceData { recording: Arc::clone(recording), index, tables, names, ooms, prepared: Default::default() }))
 }

@@ -25,7 +25,7 @@ pub fn sample(name: &str) -> Arc<DeviceData> {
     let device = &recording.devices[index];
     let tables = DeviceTables::build(device, &progress).expect("not cancelled");
     let (names, ooms) = (Arc::new(StackNames::of(&recording.stacks)), device.events.ooms());
-    Arc::new(DeviceData { recording, index, tables, names, ooms })
+    Arc::new(DeviceData { recording, index, tables, names, ooms, prepared: Default::default() })
 }
 
 /// A view and what it asked for.

@@ -61,6 +61,8 @@ struct WhatIfView {
     new_text: String,
     new_error: Option<String>,
     scroll_to: Option<usize>,
+    /// How many of [`Link::to_try`](crate::app::cursor::Link::to_try) have been taken.
+    tried: usize,
 }
 
 /// Settings whose curves are drawn at first, beside the recorded one, with their slots of the palette.
@@ -115,6 +117,19 @@ impl View for WhatIfView {
             // The first suggestion, so that there is something to compare.
             self.selected = 1.min(self.settings.len() - 1);
         }
+        for conf in cx.link.to_try.iter().skip(self.tried) {
+            match self.settings.iter().position(|s| s.text == *conf) {
+                Some(at) => {
+                    self.settings[at].is_plotted = true;
+                    (self.selected, self.scroll_to) = (at, Some(at));
+                }
+                None => {
+                    self.new_text.clone_from(conf);
+                    self.add();
+                }
+            }
+        }
+        self.tried = cx.link.to_try.len();
         let wanted: Vec<(String, AllocConf)> = self.settings.iter().map(|s| (s.text.clone(), s.conf.clone())).collect();
         self.runs.want(cx.jobs, cx.data, &wanted, self.limit);
         if self.runs.progress().is_some() {

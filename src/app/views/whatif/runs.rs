@@ -145,8 +145,7 @@ fn run(
     limit: Option<u64>,
     progress: &Progress,
 ) -> Result<(), crate::model::Cancelled> {
-    let device = data.device();
-    let whatif = WhatIf::new(device, None, progress)?;
+    let whatif = data.what_if(progress)?;
     let limit = {
         let own = describe(&whatif, data);
         let limit = limit.unwrap_or(own.limit);

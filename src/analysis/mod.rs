@@ -4,6 +4,7 @@
 //! blocks at any event ([`StateIndex`]), and the four memory curves ([`Curves`]).
 
 pub mod accounting;
+pub mod categories;
 pub mod curves;
 pub mod diff;
 pub mod explain;
@@ -32,6 +33,7 @@ mod tests;
 #[cfg(test)]
 mod toy;
 
+pub use categories::{Categories, Category};
 pub use curves::{Cell, Curves, Quantity};
 pub use lifetimes::{Lifetime, LifetimeId, Lifetimes, NO_EVENT};
 pub use naming::{NO_STACK, StackNames, is_framework, own_frame, stack_text};

@@ -1,0 +1,101 @@
+//! [`Rules`]: the user's own regular expressions over frames, each with a category.
+
+use regex_lite::{Regex, RegexBuilder};
+use serde::{Deserialize, Serialize};
+
+use super::Category;
+use crate::model::{Frame, StackTable};
+
+/// One rule as the user wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rule {
+    /// A regular expression, looked for in each frame's `path/file.py:71 function`. Letters match without regard to case.
+    pub pattern: String,
+    /// What allocations with such a frame are.
+    pub category: Category,
+    /// Rules that are off are kept and not used.
+    pub is_on: bool,
+}
+
+impl Default for Rule {
+    fn default() -> Self {
+        Rule { pattern: String::new(), category: Category::Other, is_on: true }
+    }
+}
+
+/// A pattern that can not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Rule {} can not be used: {text}", number)]
+pub struct RuleError {
+    /// Which rule, from 1.
+    pub number: usize,
+    /// What is wrong with it.
+    pub text: String,
+}
+
+/// Rules made ready. The first that matches a stack decides.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    ready: Vec<(Option<Regex>, Category, String)>,
+}
+
+impl Rules {
+    /// Makes rules ready. Those that are off, empty or can not be read match nothing; the errors say which those are.
+    #[must_use]
+    pub fn new(rules: &[Rule]) -> (Self, Vec<RuleError>) {
+        let mut errors = Vec::new();
+        let ready = rules
+            .iter()
+            .enumerate()
+            .map(|(i, rule)| {
+                let is_used = rule.is_on && !rule.pattern.trim().is_empty();
+                let regex = is_used
+                    .then(|| read(&rule.pattern))
+                    .and_then(|read| read.map_err(|text| errors.push(RuleError { number: i + 1, text })).ok());
+                (regex, rule.category, rule.pattern.clone())
+            })
+            .collect();
+        (Rules { ready }, errors)
+    }
+
+    /// How many rules were given, used or not.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// True without any rule.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ready.is_empty()
+    }
+
+    pub(super) fn is_match(&self, rule: usize, text: &str) -> bool {
+        self.ready.get(rule).and_then(|r| r.0.as_ref()).is_some_and(|regex| regex.is_match(text))
+    }
+
+    pub(super) fn category(&self, rule: usize) -> Category {
+        self.ready.get(rule).map_or(Category::Other, |r| r.1)
+    }
+
+    pub(super) fn pattern(&self, rule: usize) -> &str {
+        self.ready.get(rule).map_or("", |r| &r.2)
+    }
+}
+
+/// Longest compiled pattern, so that a careless one can not take all memory.
+const SIZE_LIMIT: usize = 1 << 20;
+
+fn read(pattern: &str) -> Result<Regex, String> {
+    RegexBuilder::new(pattern)
+        .case_insensitive(true)
+        .size_limit(SIZE_LIMIT)
+        .build()
+        .map_err(|error| format!("\"{pattern}\" is not a regular expression: {error}."))
+}
+
+/// The text of a frame that rules are matched with: `path/file.py:71 function`.
+pub(super) fn frame_text(stacks: &StackTable, frame: Frame) -> String {
+    format!("{}:{} {}", stacks.text(frame.file), frame.line, stacks.text(frame.name))
+}

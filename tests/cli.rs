@@ -317,3 +317,19 @@ fn without_a_display_the_window_names_what_works() {
         assert!(sentence.contains(expected) && sentence.contains("vramscope --help"), "{sentence}");
     }
 }
+
+#[test]
+fn leaks_between_two_events_lists_what_was_born_after_the_first() {
+    let file = sample("leak.pickle");
+    let report = json(&["leaks", &file, "--from", "200", "--json"]);
+    let survivors = report["survivors"].as_array().unwrap();
+    assert!(!survivors.is_empty());
+    let sum: u64 = survivors.iter().map(|s| s["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(report["bytes"], sum);
+    assert!(survivors.iter().all(|s| s["oldest_event"].as_u64().unwrap() > 200));
+    let all = json(&["leaks", &file, "--from", "200", "--to", "200", "--json"]);
+    assert_eq!((&all["bytes"], &all["count"]), (&0.into(), &0.into()));
+    let output = run(&["leaks", &file, "--from", "99999999"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("there is no event 99999999"), "{}", stderr(&output));
+}

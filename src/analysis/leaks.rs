@@ -1,9 +1,10 @@
-//! Leaks: what survives its step, by call stack, and how steadily it grows.
+//! Leaks: what survives its step, by call stack, and how steadily it grows; memory that climbs and drops like a saw; and what
+//! was born after one instant and is alive at another.
 
 use rustc_hash::FxHashMap;
 
 use super::steps::Steps;
-use super::{DeviceTables, LifetimeId, NO_EVENT};
+use super::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 use crate::model::{DeviceRecording, StackId};
 
 /// Growth of one call stack over the steps.
@@ -23,6 +24,10 @@ pub struct Growth {
     pub steps_adding: usize,
     /// Steps looked at.
     pub steps: usize,
+    /// The first step looked at, as an index of the bounds: those before it warm up.
+    pub first_step: usize,
+    /// Survivors' bytes by the step they were born in, from the first one looked at.
+    pub by_step: Vec<u64>,
     /// Some of the surviving allocations, oldest first.
     pub examples: Vec<LifetimeId>,
 }
@@ -43,14 +48,8 @@ const UNFINISHED: usize = 2;
 /// Growth by stack, most bytes first. Without steps the recording is cut into twelve equal stretches. O(lifetimes).
 #[must_use]
 pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) -> Vec<Growth> {
-    let n = device.events.len() as u64;
-    let owned;
-    let bounds: &[u32] = if steps.len() > WARM_UP + UNFINISHED {
-        &steps.bounds
-    } else {
-        owned = (0..=12).map(|i| (n * i / 12) as u32).collect::<Vec<u32>>();
-        &owned
-    };
+    let bounds = stretches(device, steps);
+    let bounds: &[u32] = &bounds;
     let count = bounds.len().saturating_sub(1);
     if count <= WARM_UP + UNFINISHED {
         return Vec::new();
@@ -87,11 +86,106 @@ pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) ->
                 confidence,
                 steps_adding: by_step.iter().filter(|&&b| b > 0).count(),
                 steps: by_step.len(),
+                first_step: steady.start,
+                by_step,
                 examples,
             }
         })
         .collect();
     found.sort_by_key(|g| (std::cmp::Reverse(g.bytes), g.stack));
+    found
+}
+
+/// The bounds growth is looked at in: the steps, or twelve equal stretches of events where there are too few steps.
+#[must_use]
+pub fn stretches<'a>(device: &DeviceRecording, steps: &'a Steps) -> std::borrow::Cow<'a, [u32]> {
+    let n = device.events.len() as u64;
+    if steps.len() > WARM_UP + UNFINISHED {
+        std::borrow::Cow::Borrowed(&steps.bounds)
+    } else {
+        std::borrow::Cow::Owned((0..=12).map(|i| (n * i / 12) as u32).collect())
+    }
+}
+
+/// The fewest requested bytes live within each stretch: what every step comes back to. O(stretches).
+#[must_use]
+pub fn floors(device: &DeviceRecording, tables: &DeviceTables, bounds: &[u32]) -> Vec<u64> {
+    tables.curves.columns(device, &tables.lifetimes, Quantity::Requested, bounds).iter().map(|c| c.min).collect()
+}
+
+/// Memory that climbs over several steps and drops at once, again and again: objects in reference cycles, which live until
+/// Python's garbage collector runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SawTooth {
+    /// For each tooth: the step it begins in, the step it drops in, and the bytes it drops by.
+    pub teeth: Vec<(usize, usize, u64)>,
+}
+
+/// Finds a saw-tooth in the floors of successive steps: at least three teeth, each rising for three steps or more and then
+/// falling within a step by more than a fifth of the range. Garbage collection is not in time with the steps; what every step
+/// frees itself never shows in the floors. Source: rule 6 of the diagnoses. O(steps).
+#[must_use]
+pub fn saw_tooth(floors: &[u64], peak: u64) -> Option<SawTooth> {
+    const LEAST_TEETH: usize = 3;
+    const LEAST_RISE: usize = 3;
+    let steady = floors.get(WARM_UP..floors.len().saturating_sub(1))?;
+    let (low, high) = (*steady.iter().min()?, *steady.iter().max()?);
+    let range = high - low;
+    // A ripple on a high plateau is nobody's trouble.
+    if range.saturating_mul(20) < peak {
+        return None;
+    }
+    let mut teeth = Vec::new();
+    let mut begin = 0;
+    for i in 1..steady.len() {
+        if steady[i] >= steady[i - 1] {
+            continue;
+        }
+        let (rise, drop) = (steady[i - 1] - steady[begin], steady[i - 1] - steady[i]);
+        if i - 1 - begin >= LEAST_RISE && rise.saturating_mul(5) > range && drop.saturating_mul(5) > range {
+            teeth.push((begin + WARM_UP, i + WARM_UP, drop));
+        }
+        begin = i;
+    }
+    (teeth.len() >= LEAST_TEETH).then_some(SawTooth { teeth })
+}
+
+/// What one call stack left between two instants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survivors {
+    /// The stack.
+    pub stack: StackId,
+    /// Requested bytes born after A and alive at B.
+    pub bytes: u64,
+    /// Their number.
+    pub count: u64,
+    /// The event that allocated the oldest of them.
+    pub oldest: u32,
+    /// Some of them, oldest first.
+    pub examples: Vec<LifetimeId>,
+}
+
+/// What was born after event `a` and is alive after event `b`, by stack, most bytes first. O(live at `b`).
+#[must_use]
+pub fn between(device: &DeviceRecording, tables: &DeviceTables, a: u32, b: u32) -> Vec<Survivors> {
+    let lifetimes = &tables.lifetimes;
+    let mut by_stack: FxHashMap<StackId, Survivors> = FxHashMap::default();
+    for id in tables.states.live_at(device, lifetimes, b) {
+        let born = lifetimes.born(id);
+        if born == NO_EVENT || born <= a {
+            continue;
+        }
+        let stack = lifetimes.stack(device, id);
+        let entry = by_stack.entry(stack).or_insert(Survivors { stack, bytes: 0, count: 0, oldest: born, examples: Vec::new() });
+        entry.bytes += lifetimes.requested(device, id);
+        entry.count += 1;
+        entry.oldest = entry.oldest.min(born);
+        if entry.examples.len() < 100 {
+            entry.examples.push(id);
+        }
+    }
+    let mut found: Vec<Survivors> = by_stack.into_values().collect();
+    found.sort_by_key(|s| (std::cmp::Reverse(s.bytes), s.stack));
     found
 }
 
@@ -129,5 +223,40 @@ mod tests {
         let (_, unsure) = line(&[0, 0, 0, 0, 0, 0, 0, 80]);
         assert!(unsure < 0.5, "{unsure}");
         assert_eq!(line(&[0, 0, 0]), (0.0, 0.0));
+    }
+
+    #[test]
+    fn a_saw_is_seen_and_a_ramp_or_a_ripple_is_not() {
+        let saw: Vec<u64> = (0..42).map(|i| 1000 + 100 * (i % 8)).collect();
+        let found = saw_tooth(&saw, 4000).expect("a saw");
+        assert_eq!(found.teeth.len(), 5);
+        assert_eq!(found.teeth[0], (2, 8, 700));
+        let ramp: Vec<u64> = (0..42).map(|i| 1000 + 100 * i).collect();
+        assert_eq!(saw_tooth(&ramp, 4000), None);
+        assert_eq!(saw_tooth(&saw, 100_000), None, "a ripple");
+        let every_step: Vec<u64> = (0..42).map(|i| 1000 + 700 * (i % 2)).collect();
+        assert_eq!(saw_tooth(&every_step, 4000), None);
+        assert_eq!(saw_tooth(&[], 0), None);
+        assert_eq!(saw_tooth(&[1], 0), None);
+    }
+
+    #[test]
+    fn between_two_instants_only_what_was_born_after_the_first_and_lives_at_the_second() {
+        use crate::model::{Action, PoolId, Progress, StreamId};
+        let mut d = DeviceRecording::default();
+        let mut push = |action, address, size, stack| {
+            d.events.push(0, action, address, size, StreamId(0), PoolId(0), StackId(stack));
+        };
+        push(Action::Alloc, 0x1000, 100, 0);
+        push(Action::Alloc, 0x2000, 200, 1);
+        push(Action::Alloc, 0x3000, 300, 1);
+        push(Action::FreeRequested, 0x2000, 200, 2);
+        push(Action::FreeCompleted, 0x2000, 200, 2);
+        push(Action::Alloc, 0x4000, 400, 0);
+        let tables = DeviceTables::build(&d, &Progress::new()).expect("not cancelled");
+        let of = |a, b| between(&d, &tables, a, b).iter().map(|s| (s.stack.0, s.bytes, s.count, s.oldest)).collect::<Vec<_>>();
+        assert_eq!(of(0, 5), [(0, 400, 1, 5), (1, 300, 1, 2)]);
+        assert_eq!(of(0, 2), [(1, 500, 2, 1)]);
+        assert_eq!(of(5, 5), []);
     }
 }

@@ -1,9 +1,10 @@
-//! Training steps: from annotations when the recording has them, else inferred from a call stack that repeats.
+//! Training steps: from annotations when the recording has them, else from ranges of the user's that come again and again, else
+//! inferred from a call stack that repeats; and what each step did to memory.
 
 use rustc_hash::FxHashMap;
 
-use super::{DeviceTables, LifetimeId, NO_EVENT};
-use crate::model::{DeviceRecording, Recording, StackId};
+use super::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
+use crate::model::{Cancelled, DeviceRecording, Progress, Recording, StackId};
 
 /// How steps were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub enum StepSource {
     None,
     /// Ranges of this name ended them: `ProfilerStep`, `Optimizer.step`.
     Annotation(String),
+    /// Ranges of this name, the program's own (`record_function("train_step")`), began them: they come evenly and fill the recording.
+    Range(String),
     /// This stack allocates once a step. Inferred, and to be shown as such.
     Stack(StackId),
 }
@@ -24,6 +27,9 @@ pub struct Steps {
     pub bounds: Vec<u32>,
     /// Where they come from.
     pub source: StepSource,
+    /// How sure it is that these are steps, in percent: 100 where PyTorch's own annotations say so, less the more the
+    /// distances between repetitions differ.
+    pub confidence: u8,
 }
 
 /// Fewest repetitions that make a pattern.
@@ -33,7 +39,21 @@ impl Steps {
     /// Finds the steps of a device. O(events + annotations).
     #[must_use]
     pub fn find(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Self {
-        by_annotation(recording, device).or_else(|| by_stack(device, tables)).unwrap_or_default()
+        by_annotation(recording, device)
+            .or_else(|| by_range(recording, device))
+            .or_else(|| by_stack(device, tables))
+            .unwrap_or_default()
+    }
+
+    /// How they were found, for a line under a title: `from Optimizer.step`, `inferred from train.py:71`.
+    #[must_use]
+    pub fn how(&self, names: &super::StackNames) -> String {
+        match &self.source {
+            StepSource::None => "no steps were found".to_owned(),
+            StepSource::Annotation(name) => format!("from the annotation {name}"),
+            StepSource::Range(name) => format!("from the range \u{201c}{name}\u{201d}"),
+            StepSource::Stack(stack) => format!("inferred: {} allocates once a step", names.of_stack(*stack)),
+        }
     }
 
     /// Number of steps.
@@ -89,7 +109,67 @@ fn by_annotation(recording: &Recording, device: &DeviceRecording) -> Option<Step
     if bounds.last().is_some_and(|&b| n.saturating_sub(b) > typical / 2) {
         bounds.push(n);
     }
-    (bounds.len() > 2).then(|| Steps { bounds, source: StepSource::Annotation(key.to_owned()) })
+    (bounds.len() > 2).then(|| Steps { bounds, source: StepSource::Annotation(key.to_owned()), confidence: 100 })
+}
+
+/// The name that ranges of one kind share: `step 12`, `step#13` and `step_14` are all `step`.
+fn kind(name: &str) -> &str {
+    let cut = name.trim_end_matches(|c: char| c.is_ascii_digit() || c.is_whitespace() || "#_-:/[]()=".contains(c));
+    if cut.is_empty() { name } else { cut }
+}
+
+/// The user's ranges that follow one another evenly over most of the recording; of several kinds the one that covers most of it.
+fn by_range(recording: &Recording, device: &DeviceRecording) -> Option<Steps> {
+    if !device.events.has_time {
+        return None;
+    }
+    let times = &device.events.time_us;
+    let n = times.len() as u32;
+    let mut kinds: FxHashMap<&str, Vec<(u32, u32)>> = FxHashMap::default();
+    for a in &device.annotations {
+        let Some(end) = a.end_us else { continue };
+        let place = (times.partition_point(|&t| t < a.start_us) as u32, times.partition_point(|&t| t <= end) as u32);
+        kinds.entry(kind(recording.stacks.text(a.name))).or_default().push(place);
+    }
+    let mut best: Option<(u32, f64, &str)> = None;
+    for (&name, list) in &mut kinds {
+        list.sort_unstable();
+        if list.len() < FEWEST || list.windows(2).any(|w| w[1].0 < w[0].1) {
+            continue;
+        }
+        let starts: Vec<u32> = list.iter().map(|r| r.0).collect();
+        let covered: u32 = list.iter().map(|r| r.1 - r.0).sum();
+        let Some(uneven) = unevenness(&starts, n) else { continue };
+        let better = best.is_none_or(|(c, _, other)| (covered, std::cmp::Reverse(name)) > (c, std::cmp::Reverse(other)));
+        if uneven < 0.5 && covered > n / 2 && better {
+            best = Some((covered, uneven, name));
+        }
+    }
+    let (_, uneven, name) = best?;
+    let list = kinds.remove(name)?;
+    let mut bounds: Vec<u32> = list.iter().map(|r| r.0).collect();
+    bounds.extend(list.last().map(|r| r.1));
+    bounds.dedup();
+    Some(Steps { bounds, source: StepSource::Range(name.to_owned()), confidence: percent(uneven) })
+}
+
+/// Standard deviation of the distances between places over their mean; `None` when they can not be steps: too close, or in too
+/// small a part of the recording's `n` events.
+fn unevenness(places: &[u32], n: u32) -> Option<f64> {
+    let (first, last) = (*places.first()?, *places.last()?);
+    let span = last - first;
+    let mean = f64::from(span) / (places.len().max(2) - 1) as f64;
+    // A step is more than a handful of events, and steps fill most of a recording.
+    if mean < 6.0 || f64::from(span) < 0.5 * f64::from(n) {
+        return None;
+    }
+    let variance = places.windows(2).map(|w| (f64::from(w[1] - w[0]) - mean).powi(2)).sum::<f64>() / (places.len() - 1) as f64;
+    Some(variance.sqrt() / mean)
+}
+
+/// Confidence in repetitions of this unevenness.
+fn percent(unevenness: f64) -> u8 {
+    ((1.0 - unevenness) * 99.0).clamp(0.0, 99.0) as u8
 }
 
 /// The stack whose allocations come at the most even distances, and few enough to be steps.
@@ -113,14 +193,7 @@ fn by_stack(device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
         if list.len() < FEWEST || list.len() >= 20_000 {
             continue;
         }
-        let span = list[list.len() - 1] - list[0];
-        let mean = f64::from(span) / (list.len() - 1) as f64;
-        // A step is more than a handful of events, and steps fill most of a recording.
-        if mean < 6.0 || f64::from(span) < 0.5 * f64::from(n) {
-            continue;
-        }
-        let variance = list.windows(2).map(|w| (f64::from(w[1] - w[0]) - mean).powi(2)).sum::<f64>() / (list.len() - 1) as f64;
-        let unevenness = variance.sqrt() / mean;
+        let Some(unevenness) = unevenness(list, n) else { continue };
         // Of equally even stacks the one with most steps: a stack that allocates every second step is as even as the step itself.
         let better = match best {
             None => true,
@@ -133,11 +206,179 @@ fn by_stack(device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
             best = Some((unevenness, list.len(), stack));
         }
     }
-    let (_, _, stack) = best?;
+    let (unevenness, _, stack) = best?;
     let mut bounds = births.remove(&stack)?;
     let last = bounds[bounds.len() - 1];
     let mean = (last - bounds[0]) / (bounds.len() as u32 - 1);
     bounds.push(last.saturating_add(mean).min(n));
     bounds.dedup();
-    Some(Steps { bounds, source: StepSource::Stack(stack) })
+    Some(Steps { bounds, source: StepSource::Stack(stack), confidence: percent(unevenness) })
+}
+
+/// What a step did to memory. Bytes are whole blocks, as `torch.cuda.memory_stats` counts `active_bytes`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepFigures {
+    /// Its first event.
+    pub first: u32,
+    /// The event after its last.
+    pub end: u32,
+    /// Bytes in use before its first event.
+    pub before: u64,
+    /// The most bytes in use within it.
+    pub peak: u64,
+    /// The first event that reached the peak.
+    pub peak_event: u32,
+    /// The fewest bytes in use within it.
+    pub floor: u64,
+    /// Bytes in use after its last event.
+    pub after: u64,
+    /// The most reserved within it.
+    pub reserved: u64,
+    /// Bytes allocated within it, freed since or not.
+    pub allocated: u64,
+    /// Allocations within it.
+    pub allocations: u64,
+    /// Bytes allocated within it that are in use after its last event.
+    pub kept: u64,
+    /// Microseconds from its first event to its last; 0 without times.
+    pub micros: i64,
+}
+
+impl StepFigures {
+    /// Bytes in use after it less those before it.
+    #[must_use]
+    pub fn growth(&self) -> i64 {
+        self.after as i64 - self.before as i64
+    }
+}
+
+/// The figures of every step. O(lifetimes + steps).
+///
+/// # Errors
+/// When cancelled.
+pub fn figures(
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    steps: &Steps,
+    progress: &Progress,
+) -> Result<Vec<StepFigures>, Cancelled> {
+    let (curves, lifetimes) = (&tables.curves, &tables.lifetimes);
+    let active = curves.columns(device, lifetimes, Quantity::Active, &steps.bounds);
+    let reserved = curves.columns(device, lifetimes, Quantity::Reserved, &steps.bounds);
+    let time = |event: u32| device.events.time_us.get(event as usize).copied().unwrap_or(0);
+    let mut out: Vec<StepFigures> = Vec::with_capacity(steps.len());
+    for (i, w) in steps.bounds.windows(2).enumerate() {
+        progress.check()?;
+        let (first, end) = (w[0], w[1]);
+        let before = match out.last() {
+            Some(last) => last.after,
+            None => curves.at(device, lifetimes, Quantity::Active, first.checked_sub(1).unwrap_or(NO_EVENT)),
+        };
+        let (peak, peak_event) = curves.peak_in(device, lifetimes, Quantity::Active, first, end).unwrap_or((before, first));
+        out.push(StepFigures {
+            first,
+            end,
+            before,
+            peak,
+            peak_event,
+            floor: active[i].min,
+            after: active[i].last,
+            reserved: reserved[i].max,
+            micros: if device.events.has_time { time(end.saturating_sub(1)) - time(first) } else { 0 },
+            ..StepFigures::default()
+        });
+    }
+    for i in lifetimes.initial_count() as u32..lifetimes.len() as u32 {
+        if i % (1 << 16) == 0 {
+            progress.check()?;
+        }
+        let id = LifetimeId(i);
+        let Some(step) = steps.of(lifetimes.born(id)) else { continue };
+        let step = &mut out[step];
+        let bytes = lifetimes.block_size(id);
+        step.allocations += 1;
+        step.allocated += bytes;
+        if lifetimes.is_live_at(id, step.end.saturating_sub(1)) {
+            step.kept += bytes;
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Action, Annotation, PoolId, StackTableBuilder, StreamId};
+
+    /// `steps` steps of ten allocations and ten frees, a microsecond each; in each step `kept` bytes stay.
+    fn training(steps: i64, kept: u64) -> DeviceRecording {
+        let mut d = DeviceRecording::default();
+        d.events.has_time = true;
+        let mut at = 0;
+        let mut push = |action, address, size| {
+            d.events.push(at, action, address, size, StreamId(0), PoolId(0), StackId::NONE);
+            at += 1;
+        };
+        for step in 0..steps as u64 {
+            for i in 0..10 {
+                push(Action::Alloc, 0x1000 + i * 0x1000, 1024);
+            }
+            if kept > 0 {
+                push(Action::Alloc, 0x10_0000 + step * 0x10_0000, kept);
+            }
+            for i in 0..10 {
+                push(Action::FreeRequested, 0x1000 + i * 0x1000, 1024);
+                push(Action::FreeCompleted, 0x1000 + i * 0x1000, 1024);
+            }
+        }
+        d
+    }
+
+    fn recording(mut device: DeviceRecording, ranges: &[(&str, i64, i64)]) -> Recording {
+        let mut b = StackTableBuilder::new();
+        for &(name, start_us, end_us) in ranges {
+            device.annotations.push(Annotation { name: b.string(name), start_us, end_us: Some(end_us), depth: 0 });
+        }
+        Recording { devices: vec![device], stacks: b.finish(), ..Recording::default() }
+    }
+
+    #[test]
+    fn ranges_of_the_users_that_repeat_are_steps() {
+        let ranges: Vec<(String, i64, i64)> = (0..8).map(|i| (format!("step {i}"), i * 31, i * 31 + 30)).collect();
+        let mut named: Vec<(&str, i64, i64)> = ranges.iter().map(|r| (r.0.as_str(), r.1, r.2)).collect();
+        named.extend([("eval", 10, 12), ("eval", 100, 105)]);
+        let r = recording(training(8, 512), &named);
+        let tables = DeviceTables::build(&r.devices[0], &Progress::new()).expect("not cancelled");
+        let steps = Steps::find(&r, &r.devices[0], &tables);
+        assert_eq!(steps.source, StepSource::Range("step".to_owned()));
+        assert_eq!((steps.len(), steps.bounds[1], steps.confidence), (8, 31, 99));
+        let f = figures(&r.devices[0], &tables, &steps, &Progress::new()).expect("not cancelled");
+        assert_eq!(f.iter().map(|s| s.allocations).collect::<Vec<_>>(), [11; 8]);
+        assert!(f.iter().all(|s| s.growth() == 512 && s.kept == 512 && s.allocated == 10 * 1024 + 512));
+        for s in &f {
+            let curve = |e| tables.curves.at(&r.devices[0], &tables.lifetimes, Quantity::Active, e);
+            assert_eq!(curve(s.peak_event), s.peak);
+            assert_eq!((s.first..s.end).map(curve).max(), Some(s.peak));
+            assert_eq!((s.first..s.end).map(curve).min(), Some(s.floor));
+            assert_eq!(s.micros, 30);
+        }
+    }
+
+    #[test]
+    fn ranges_that_overlap_or_cover_little_are_not_steps() {
+        let few: Vec<(&str, i64, i64)> = (0..8).map(|i| ("eval", i * 31, i * 31 + 3)).collect();
+        let over: Vec<(&str, i64, i64)> = (0..8).map(|i| ("nest", i * 31, i * 31 + 60)).collect();
+        for ranges in [few, over] {
+            let r = recording(training(8, 0), &ranges);
+            let tables = DeviceTables::build(&r.devices[0], &Progress::new()).expect("not cancelled");
+            assert_eq!(Steps::find(&r, &r.devices[0], &tables).source, StepSource::None);
+        }
+    }
+
+    #[test]
+    fn numbers_are_no_part_of_a_kind() {
+        assert_eq!(kind("ProfilerStep#7"), "ProfilerStep");
+        assert_eq!(kind("iteration_12"), "iteration");
+        assert_eq!(kind("12"), "12");
+    }
 }

@@ -61,6 +61,10 @@ pub enum Command {
     NextPeak,
     /// Cursor to the next out-of-memory event, round and round.
     OutOfMemory,
+    /// Put the marker A (0) or B (1) at the cursor.
+    SetMarker(usize),
+    /// Take A and B away.
+    ClearMarkers,
     /// Select the allocation before this one by the same stack.
     PreviousSameStack,
     /// Select the allocation after this one by the same stack.
@@ -129,6 +133,9 @@ impl Command {
             C::Last,
             C::EventBack,
             C::EventForward,
+            C::SetMarker(0),
+            C::SetMarker(1),
+            C::ClearMarkers,
             C::PreviousSameStack,
             C::NextSameStack,
             C::ZoomFit,
@@ -171,6 +178,9 @@ impl Command {
             Command::ZoomFit => "Show the whole recording".into(),
             Command::ZoomIn => "Zoom in".into(),
             Command::ZoomOut => "Zoom out".into(),
+            Command::SetMarker(0) => "Set marker A at the cursor".into(),
+            Command::SetMarker(_) => "Set marker B at the cursor".into(),
+            Command::ClearMarkers => "Clear the markers A and B".into(),
             Command::PanLeft => "Pan left".into(),
             Command::PanRight => "Pan right".into(),
             Command::ToggleAxis => "Switch between events and wall clock".into(),
@@ -208,6 +218,7 @@ impl Command {
             Command::Explain => "Paste the text of the error: what its figures mean, and what to do. No file needed.",
             Command::Palette => "Find a command, a stack, a segment, or the block that holds an address.",
             Command::ToggleAxis => "Events spread a busy millisecond out; wall clock shows how long things took.",
+            Command::SetMarker(_) => "Leaks lists what was born after A and lives at B; Compare shows what changed between them.",
             Command::OutOfMemory => "Moves every view to the request that failed.",
             Command::Peak => "Moves every view to the instant with most memory in use.",
             Command::Clear => "Lets go of the range, then the selection, then the zoom.",
@@ -246,6 +257,9 @@ impl Command {
             Command::PreviousPeak => key(NONE, Key::OpenBracket),
             Command::NextPeak => key(NONE, Key::CloseBracket),
             Command::OutOfMemory => key(NONE, Key::O),
+            Command::SetMarker(0) => key(Modifiers::SHIFT, Key::A),
+            Command::SetMarker(_) => key(Modifiers::SHIFT, Key::B),
+            Command::ClearMarkers => key(Modifiers::SHIFT, Key::X),
             Command::PreviousSameStack => key(NONE, Key::B),
             Command::NextSameStack => key(NONE, Key::N),
             Command::FitSelection => key(NONE, Key::F),

@@ -53,9 +53,9 @@ impl App {
                 link.focus_classes.clear();
             }),
             Action::SetFocusClasses(classes) => self.with_link(|link, _| link.focus_classes = classes),
-            Action::SetMarker(which, event) => self.with_link(|link, _| {
+            Action::SetMarker(which, event) => self.with_link(|link, data| {
                 if let Some(marker) = link.markers.get_mut(which) {
-                    *marker = event;
+                    *marker = event.map(|e| clamp_event(data, e));
                 }
             }),
             Action::TrySettings(conf) => {
@@ -144,6 +144,12 @@ impl App {
                     link.selection.select(Some(Item::Event(e)));
                 }
             }),
+            Command::SetMarker(which) => self.with_link(|link, _| {
+                if let Some(marker) = link.markers.get_mut(which) {
+                    *marker = Some(link.cursor);
+                }
+            }),
+            Command::ClearMarkers => self.with_link(|link, _| link.markers = [None, None]),
             Command::PreviousSameStack => self.with_link(|link, data| same_stack(link, data, false)),
             Command::NextSameStack => self.with_link(|link, data| same_stack(link, data, true)),
             Command::FitSelection => self.with_link(fit_selection),

@@ -208,15 +208,17 @@ impl App {
 
     fn read_shortcuts(&mut self, ctx: &Context) {
         let typing = ctx.text_edit_focused();
-        for command in Command::all() {
-            for shortcut in command.shortcuts() {
-                // A bare letter belongs to the text field that has the focus; Escape leaves the field first.
-                if typing && !shortcut.modifiers.command && !shortcut.modifiers.alt {
-                    continue;
-                }
-                if ctx.input_mut(|i| i.consume_shortcut(&shortcut)) {
-                    self.actions.run(command);
-                }
+        let mut shortcuts: Vec<_> =
+            Command::all().into_iter().flat_map(|c| c.shortcuts().into_iter().map(move |s| (s, c))).collect();
+        // egui lets a shortcut match with Shift or Alt held besides: `A` would take what `Shift A` means.
+        shortcuts.sort_by_key(|(s, _)| !(s.modifiers.shift || s.modifiers.alt));
+        for (shortcut, command) in shortcuts {
+            // A bare letter belongs to the text field that has the focus; Escape leaves the field first.
+            if typing && !shortcut.modifiers.command && !shortcut.modifiers.alt {
+                continue;
+            }
+            if ctx.input_mut(|i| i.consume_shortcut(&shortcut)) {
+                self.actions.run(command);
             }
         }
     }

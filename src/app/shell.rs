@@ -185,6 +185,9 @@ fn menus(app: &mut App, ui: &mut Ui) {
             Command::EventForward,
             Command::PreviousSameStack,
             Command::NextSameStack,
+            Command::SetMarker(0),
+            Command::SetMarker(1),
+            Command::ClearMarkers,
         ] {
             entry(app, ui, command);
         }

@@ -47,7 +47,7 @@ pub enum Command {
     /// What is wrong with a recording, most serious first, with remedies
     Findings(FileArgs),
     /// What survives its training step, by call stack
-    Leaks(DeviceFileArgs),
+    Leaks(LeaksArgs),
     /// Bytes by call stack, as collapsed stacks for flame graphs
     Flame(FlameArgs),
     /// What is live in one recording or instant and not in another
@@ -83,6 +83,20 @@ pub struct DeviceFileArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `leaks`.
+#[derive(Debug, ClapArgs)]
+pub struct LeaksArgs {
+    /// Which recording, which device, text or JSON
+    #[command(flatten)]
+    pub of: DeviceFileArgs,
+    /// List what was born after event N and is alive at --to, instead of growth over the steps
+    #[arg(long, value_name = "EVENT")]
+    pub from: Option<u32>,
+    /// Until this event; the last one when absent
+    #[arg(long, value_name = "EVENT", requires = "from")]
+    pub to: Option<u32>,
 }
 
 /// Arguments of `flame`.

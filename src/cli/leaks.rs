@@ -1,16 +1,17 @@
-//! `vramscope leaks FILE`: what survives its step, by call stack.
+//! `vramscope leaks FILE`: what survives its step, by call stack; with `--from` and `--to`, what was born after one instant and is
+//! alive at another.
 
 use std::io::Write;
 
 use serde_json::json;
 
-use super::args::DeviceFileArgs;
+use super::args::LeaksArgs;
 use super::oom::frames;
 use super::{Table, choose_device, open, print, print_json};
-use crate::analysis::leaks::growth;
-use crate::analysis::steps::{StepSource, Steps};
-use crate::analysis::{DeviceTables, StackNames};
-use crate::model::Progress;
+use crate::analysis::leaks::{between, floors, growth, saw_tooth, stretches};
+use crate::analysis::steps::Steps;
+use crate::analysis::{DeviceTables, Quantity, StackNames};
+use crate::model::{DeviceRecording, Progress, Recording};
 use crate::units::{Bytes, count};
 
 /// Stacks listed as text.
@@ -19,35 +20,57 @@ const LISTED: usize = 15;
 /// Runs the subcommand.
 ///
 /// # Errors
-/// One sentence when the file can not be opened or the answer not written.
-pub fn run(args: &DeviceFileArgs, out: &mut dyn Write) -> Result<(), String> {
-    let recording = open(&args.file)?;
-    let device = &recording.devices[choose_device(&recording, args.device)?];
+/// One sentence when the file can not be opened, an instant does not exist, or the answer can not be written.
+pub fn run(args: &LeaksArgs, out: &mut dyn Write) -> Result<(), String> {
+    let recording = open(&args.of.file)?;
+    let device = &recording.devices[choose_device(&recording, args.of.device)?];
     let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
-    let steps = Steps::find(&recording, device, &tables);
-    let grown = growth(device, &tables, &steps);
-    let source = match &steps.source {
-        StepSource::None => "none".to_owned(),
-        StepSource::Annotation(name) => format!("annotation {name}"),
-        StepSource::Stack(stack) => format!("inferred from {}", StackNames::of(&recording.stacks).of_stack(*stack)),
+    match args.from {
+        Some(from) => survivors(args, &recording, device, &tables, from, out),
+        None => over_steps(args, &recording, device, &tables, out),
+    }
+}
+
+/// Growth over the steps.
+fn over_steps(
+    args: &LeaksArgs,
+    recording: &Recording,
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    out: &mut dyn Write,
+) -> Result<(), String> {
+    let steps = Steps::find(recording, device, tables);
+    let grown = growth(device, tables, &steps);
+    let names = StackNames::of(&recording.stacks);
+    let source = steps.how(&names);
+    let saw = if steps.is_empty() {
+        None
+    } else {
+        saw_tooth(&floors(device, tables, &stretches(device, &steps)), tables.curves.peak(Quantity::Requested).0)
     };
-    if args.json {
+    if args.of.json {
         let leaks: Vec<_> = grown
             .iter()
             .map(|g| {
                 json!({
                     "bytes": g.bytes, "count": g.count, "bytes_per_step": g.bytes_per_step.max(0.0).round() as u64, "confidence": g.confidence,
-                    "steps_adding": g.steps_adding, "steps": g.steps, "is_leak": g.is_leak(), "stack": frames(&recording, g.stack),
+                    "steps_adding": g.steps_adding, "steps": g.steps, "is_leak": g.is_leak(), "stack": frames(recording, g.stack),
+                    "first_step": g.first_step, "bytes_by_step": g.by_step,
                 })
             })
             .collect();
+        let teeth: Vec<_> = saw
+            .iter()
+            .flat_map(|s| &s.teeth)
+            .map(|&(from, drop, bytes)| json!({"from_step": from, "drops_in_step": drop, "drop_bytes": bytes}))
+            .collect();
         let report = json!({
             "file": recording.source.name, "device": device.id.index,
-            "steps": {"count": steps.len(), "source": source, "inferred": steps.is_inferred()}, "leaks": leaks,
+            "steps": {"count": steps.len(), "source": source, "inferred": steps.is_inferred(), "confidence": f64::from(steps.confidence) / 100.0},
+            "leaks": leaks, "saw_tooth": teeth,
         });
         return print_json(out, &report);
     }
-    let names = StackNames::of(&recording.stacks);
     let certain = grown.iter().filter(|g| g.is_leak()).count();
     let mut text = if certain == 0 {
         "No leak: nothing grows steadily from step to step.\n".to_owned()
@@ -60,7 +83,19 @@ pub fn run(args: &DeviceFileArgs, out: &mut dyn Write) -> Result<(), String> {
             Bytes(bytes)
         )
     };
-    text += &format!("Steps: {}, {source}.\n\n", count(steps.len() as u64));
+    text += &match steps.len() as u64 {
+        0 => "No steps were found: twelve equal stretches of the recording were looked at instead.\n".to_owned(),
+        n => format!("Steps: {}, {source}, {} % sure.\n", count(n), steps.confidence),
+    };
+    if let Some(saw) = &saw {
+        let drops: u64 = saw.teeth.iter().map(|t| t.2).sum::<u64>() / saw.teeth.len().max(1) as u64;
+        text += &format!(
+            "Saw-tooth: memory climbs over several steps and drops at once, {} times by {} on average: objects in reference cycles wait for Python's garbage collector.\n",
+            saw.teeth.len(),
+            Bytes(drops)
+        );
+    }
+    text += "\n";
     let mut table = Table::new("lrrrrl");
     table.row(["", "survives", "blocks", "a step", "fit", "allocated at"]);
     for g in grown.iter().take(LISTED) {
@@ -73,9 +108,63 @@ pub fn run(args: &DeviceFileArgs, out: &mut dyn Write) -> Result<(), String> {
             names.of_stack(g.stack).to_owned(),
         ]);
     }
-    text += &table.to_string();
+    if !grown.is_empty() {
+        text += &table.to_string();
+    }
     if grown.len() > LISTED {
         text += &format!("{} of {} stacks shown\n", LISTED, grown.len());
+    }
+    print(out, &text)
+}
+
+/// What was born after `from` and is alive at `--to`.
+fn survivors(
+    args: &LeaksArgs,
+    recording: &Recording,
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    from: u32,
+    out: &mut dyn Write,
+) -> Result<(), String> {
+    let last = device.events.len().saturating_sub(1) as u32;
+    let to = args.to.unwrap_or(last);
+    if let Some(wrong) = [from, to].into_iter().find(|&e| e > last) {
+        return Err(format!("{}: there is no event {wrong}; the last is {last}", recording.source.name));
+    }
+    if to < from {
+        return Err(format!("--to {to} comes before --from {from}; give the earlier event first"));
+    }
+    let found = between(device, tables, from, to);
+    let (bytes, blocks) = found.iter().fold((0, 0), |(b, n), s| (b + s.bytes, n + s.count));
+    if args.of.json {
+        let list: Vec<_> = found
+            .iter()
+            .map(|s| json!({"bytes": s.bytes, "count": s.count, "oldest_event": s.oldest, "stack": frames(recording, s.stack)}))
+            .collect();
+        let report = json!({
+            "file": recording.source.name, "device": device.id.index, "from": from, "to": to,
+            "bytes": bytes, "count": blocks, "survivors": list,
+        });
+        return print_json(out, &report);
+    }
+    let names = StackNames::of(&recording.stacks);
+    let mut text = format!(
+        "{} in {} born after event {} and alive at event {}.\n\n",
+        Bytes(bytes),
+        crate::units::counted(blocks, "block", "blocks"),
+        count(u64::from(from)),
+        count(u64::from(to)),
+    );
+    let mut table = Table::new("rrrl");
+    table.row(["survives", "blocks", "oldest event", "allocated at"]);
+    for s in found.iter().take(LISTED) {
+        table.row([Bytes(s.bytes).to_string(), count(s.count), count(u64::from(s.oldest)), names.of_stack(s.stack).to_owned()]);
+    }
+    if !found.is_empty() {
+        text += &table.to_string();
+    }
+    if found.len() > LISTED {
+        text += &format!("{LISTED} of {} stacks shown\n", found.len());
     }
     print(out, &text)
 }

@@ -22,7 +22,10 @@ pub mod findings;
 pub mod flame;
 pub mod heatmap;
 pub mod inspector;
+pub mod leaks;
 pub mod segment_map;
+mod stack_cells;
+pub mod steps;
 pub mod timeline;
 pub mod welcome;
 pub mod whatif;
@@ -34,6 +37,10 @@ pub enum ViewKind {
     Accounting,
     /// Bytes by call stack.
     Flame,
+    /// What survives its step.
+    Leaks,
+    /// Peak and growth by training step.
+    Steps,
     /// What is wrong, ranked.
     Findings,
     /// Why a request failed.
@@ -81,6 +88,8 @@ pub const REGISTRY: &[ViewInfo] = &[
     contents::INFO,
     autopsy::INFO,
     flame::INFO,
+    leaks::INFO,
+    steps::INFO,
     accounting::INFO,
     whatif::INFO,
 ];

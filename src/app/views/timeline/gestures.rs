@@ -20,11 +20,24 @@ impl Timeline {
         let gesture = Gesture::read(response);
         let cursor_x = canvas.x.at(cursor::position(device, cx.link.axis, cx.link.cursor));
         let on_cursor = |p: Pos2| canvas.tracks.axis.is_some_and(|a| a.contains(p)) || (p.x - cursor_x).abs() <= 4.0;
+        // A flag is caught where it is drawn; its line only where the cursor does not stand on it.
+        let on_marker = |p: Pos2| {
+            let flag = canvas.tracks.axis.is_some_and(|a| (a.bottom() - 15.0..=a.bottom() + 4.0).contains(&p.y));
+            (0..2).find(|&i| {
+                let Some(event) = cx.link.markers[i] else { return false };
+                let away = (p.x - canvas.x.at(cursor::position(device, cx.link.axis, event))).abs();
+                away <= if flag { 9.0 } else { 3.0 } && (flag || (p.x - cursor_x).abs() > 4.0)
+            })
+        };
         if response.drag_started()
             && let Some(start) = ui.input(|i| i.pointer.press_origin())
         {
             let is_plain = !ui.input(|i| i.modifiers.shift);
-            self.grip = Some(if on_cursor(start) && is_plain { Grip::Cursor } else { Grip::Plot });
+            self.grip = Some(match on_marker(start) {
+                Some(which) if is_plain => Grip::Marker(which),
+                _ if on_cursor(start) && is_plain => Grip::Cursor,
+                _ => Grip::Plot,
+            });
         }
         let event_at = |p: Pos2| cx.link.event_at(device, canvas.x.value(p.x.clamp(canvas.tracks.x.min, canvas.tracks.x.max)));
         let under = gesture.hover.filter(|_| !response.dragged()).and_then(|p| scene.at(p));
@@ -33,7 +46,7 @@ impl Timeline {
             let icon = match self.grip {
                 Some(Grip::Plot) => CursorIcon::Grabbing,
                 Some(_) => CursorIcon::ResizeHorizontal,
-                None if on_cursor(p) => CursorIcon::ResizeHorizontal,
+                None if on_cursor(p) || on_marker(p).is_some() => CursorIcon::ResizeHorizontal,
                 None if under.as_ref().and_then(Under::item).is_some() => CursorIcon::PointingHand,
                 None => CursorIcon::Crosshair,
             };
@@ -44,6 +57,7 @@ impl Timeline {
         let intent = gesture.intent;
         match (self.grip, gesture.hover) {
             (Some(Grip::Cursor), Some(p)) => cx.actions.send(Action::SetCursor(event_at(p))),
+            (Some(Grip::Marker(which)), Some(p)) => cx.actions.send(Action::SetMarker(which, Some(event_at(p)))),
             _ => {
                 if let Some(intent) = intent {
                     let intent = self.still_bytes(intent, ui.input(|i| i.time));

@@ -148,8 +148,12 @@ impl Marks {
             close(&mut open, Some(action), &mut marks.bursts);
         }
         close(&mut open, None, &mut marks.bursts);
-        // A profiler's steps are annotations already.
-        let is_annotated = matches!(&steps.source, StepSource::Annotation(name) if name == "ProfilerStep");
+        // A profiler's steps, and the user's own ranges, are annotations already.
+        let is_annotated = match &steps.source {
+            StepSource::Annotation(name) => name == "ProfilerStep",
+            StepSource::Range(_) => true,
+            _ => false,
+        };
         let outer = u16::from(!steps.is_empty() && !is_annotated);
         marks.is_inferred = steps.is_inferred();
         let first_us = events.time_range().map_or(0, |(first, _)| first);
@@ -261,7 +265,8 @@ mod tests {
         assert_eq!((m.ranges[0].first, m.ranges[0].end), (2, 6));
         assert_eq!((m.ranges[0].from_us, m.ranges[0].to_us), (15, 50));
         assert_eq!((m.ranges[1].first, m.ranges[1].end), (2, 3));
-        let steps = Steps { bounds: vec![0, 4, 10], source: StepSource::Annotation("Optimizer.step".to_owned()) };
+        let steps =
+            Steps { bounds: vec![0, 4, 10], source: StepSource::Annotation("Optimizer.step".to_owned()), confidence: 100 };
         let m = Marks::of_trace(&d, &steps);
         assert_eq!((m.levels, m.is_inferred), (3, false), "steps hold the annotations");
         assert_eq!((m.ranges[1].named, m.ranges[1].first, m.ranges[1].end), (Named::Step(1), 4, 10));

@@ -55,6 +55,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("wheel", "zoom at the pointer; Shift pans, Ctrl zooms bytes"),
         ("Shift + drag", "choose a range; Esc clears it"),
         ("double click", "fit the block's life or the step; elsewhere everything"),
+        ("A and B", "Shift A and Shift B set them at the cursor; drag their flags; right click clears them"),
         ("track name", "click folds the track, click again opens it"),
         ("right click", "copy, zoom to life, set A and B, open source"),
     ],
@@ -86,6 +87,8 @@ enum Grip {
     Plot,
     /// The cursor.
     Cursor,
+    /// The marker A (0) or B (1).
+    Marker(usize),
     /// The window in the overview.
     OverviewWindow,
     /// Its left edge.

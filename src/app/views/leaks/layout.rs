@@ -1,0 +1,57 @@
+//! Where the bars of the floors and the little curves of a row stand. Pure.
+
+/// The value of each of `columns` equal columns over `values`: the least of those that fall into it.
+pub(super) fn columns(values: &[u64], columns: usize) -> Vec<u64> {
+    if values.is_empty() {
+        return Vec::new();
+    }
+    (0..columns)
+        .map(|i| {
+            let from = i * values.len() / columns;
+            let to = ((i + 1) * values.len() / columns).max(from + 1).min(values.len());
+            values[from..to].iter().copied().min().unwrap_or(0)
+        })
+        .collect()
+}
+
+/// The range of values that is drawn: from zero, unless all of them are far above it.
+pub(super) fn range(values: &[u64]) -> (f64, f64) {
+    let low = values.iter().copied().min().unwrap_or(0) as f64;
+    let high = (values.iter().copied().max().unwrap_or(0) as f64).max(1.0);
+    let margin = (high - low).max(high * 0.02) * 0.15;
+    if low < high * 0.6 { (0.0, high + margin) } else { ((low - margin).max(0.0), high + margin) }
+}
+
+/// The running sum, from 0 to 1.
+pub(super) fn climb(by_step: &[u64]) -> Vec<f32> {
+    let whole = by_step.iter().sum::<u64>().max(1) as f64;
+    let mut sum = 0u64;
+    by_step
+        .iter()
+        .map(|&b| {
+            sum += b;
+            (sum as f64 / whole) as f32
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_take_the_least_and_every_value_falls_into_one() {
+        assert_eq!(columns(&[5, 3, 9, 1], 2), [3, 1]);
+        assert_eq!(columns(&[5, 3], 4), [5, 5, 3, 3]);
+        assert_eq!(columns(&[], 4), Vec::<u64>::new());
+    }
+
+    #[test]
+    fn small_changes_far_above_zero_are_seen() {
+        let (low, high) = range(&[1000, 1010]);
+        assert!(low > 900.0 && high < 1100.0);
+        assert_eq!(range(&[10, 1000]).0, 0.0);
+        assert!(range(&[0, 0]).1 > 0.0);
+        assert_eq!(climb(&[1, 0, 3]), [0.25, 0.25, 1.0]);
+    }
+}

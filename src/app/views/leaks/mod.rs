@@ -1,0 +1,364 @@
+//! Leaks: what survives its step, by call stack, with slope and confidence; and what was born after A and is alive at B.
+
+mod between;
+mod layout;
+
+use std::sync::Arc;
+
+use egui::{Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+
+use self::between::{Between, BetweenRow};
+use super::stack_cells::StackCells;
+use super::{View, ViewContext, ViewInfo, ViewKind};
+use crate::analysis::Quantity;
+use crate::analysis::leaks::{Growth, SawTooth, floors, growth, saw_tooth, stretches};
+use crate::analysis::steps::Steps;
+use crate::app::action::Action;
+use crate::app::jobs::Derived;
+use crate::app::selection::Item;
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::button::selector;
+use crate::app::widgets::label;
+use crate::app::widgets::mesh::Batch;
+use crate::app::widgets::pane;
+use crate::app::widgets::table::{Column, Table, Width};
+use crate::app::widgets::tooltip::Tip;
+use crate::units::{Bytes, count, counted};
+
+/// Registry entry.
+pub const INFO: ViewInfo = ViewInfo {
+    kind: ViewKind::Leaks,
+    title: "Leaks",
+    name: "leaks",
+    about: "What survives its step: call stacks that leave something behind again and again.",
+    legend: &[
+        ("bars", "the least in use within each step: what every step comes back to"),
+        ("red", "a leak: four steps in five add to it, and a line explains nine tenths of it"),
+        ("survives", "bytes alive at the end, born neither in the first two steps nor in the last two"),
+        ("a step", "slope of the line through what has survived"),
+        ("fit", "how well that line fits, 0 to 1"),
+        ("A, B", "Shift A and Shift B set them at the cursor; the list shows what was born after A and lives at B"),
+        ("click", "select the stack in all views"),
+    ],
+    create: || Box::new(LeaksView::default()),
+};
+
+/// What grows, and over which stretches it was looked for.
+struct Found {
+    bounds: Vec<u32>,
+    /// The bounds are steps; otherwise equal stretches.
+    has_steps: bool,
+    floors: Vec<u64>,
+    saw: Option<SawTooth>,
+    grown: Vec<(Growth, StackCells)>,
+}
+
+#[derive(Default)]
+struct LeaksView {
+    /// 0: growth over steps. 1: from A to B.
+    show: usize,
+    found: Derived<(), Found>,
+    between: Derived<(u32, u32), Between>,
+    /// Column of the table of survivors that it is sorted by, and whether descending.
+    sorted: Option<(usize, bool)>,
+    rows: Vec<usize>,
+}
+
+const SHOWS: [&str; 2] = ["growth over steps", "born after A, alive at B"];
+
+impl View for LeaksView {
+    fn subtitle(&self, cx: &ViewContext<'_>) -> String {
+        if self.show == 1 {
+            return match cx.link.markers {
+                [Some(a), Some(b)] => format!("event {} to {}", count(u64::from(a.min(b))), count(u64::from(a.max(b)))),
+                _ => String::new(),
+            };
+        }
+        match self.found.latest() {
+            Some(f) if f.bounds.len() > 1 => {
+                let what = if f.has_steps {
+                    ("step", "steps")
+                } else {
+                    ("equal stretch: no steps were found", "equal stretches: no steps were found")
+                };
+                format!("over {}", counted(f.bounds.len() as u64 - 1, what.0, what.1))
+            }
+            _ => String::new(),
+        }
+    }
+
+    fn header_ui(&mut self, ui: &mut Ui, _: &ViewContext<'_>) {
+        selector(ui, "show", &mut self.show, &SHOWS);
+    }
+
+    fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        if cx.data.device().events.is_empty() {
+            pane::empty_state(
+                ui,
+                "This recording has no events, so what was allocated when is not known. Record the history:",
+                Some("torch.cuda.memory._record_memory_history()"),
+            );
+            return;
+        }
+        let data = Arc::clone(cx.data);
+        let shown = self.found.get(cx.jobs, "leaks", &(), move |_| {
+            let (device, tables) = (data.device(), &data.tables);
+            let steps = Steps::find(&data.recording, device, tables);
+            let bounds = stretches(device, &steps).into_owned();
+            let has_steps = bounds == steps.bounds;
+            let floors = floors(device, tables, &bounds);
+            let saw = saw_tooth(&floors, tables.curves.peak(Quantity::Requested).0).filter(|_| has_steps);
+            let stacks = &data.recording.stacks;
+            let grown = growth(device, tables, &steps)
+                .into_iter()
+                .map(|g| (StackCells::of(stacks, g.stack), g))
+                .map(|(c, g)| (g, c))
+                .collect();
+            Some(Found { bounds, has_steps, floors, saw, grown })
+        });
+        if self.show == 1 {
+            self.between_ui(ui, cx);
+            return;
+        }
+        if !shown.is_fresh {
+            pane::progress_line(ui, ui.max_rect(), shown.fraction);
+        }
+        let Some(found) = shown.value else { return };
+        self.verdict(ui, cx, &found);
+        self.floors_ui(ui, cx, &found);
+        self.growth_table(ui, cx, &found);
+    }
+}
+
+impl LeaksView {
+    /// The answer in two lines.
+    fn verdict(&self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
+        let t = cx.tokens;
+        let leaks: Vec<&Growth> = found.grown.iter().map(|g| &g.0).filter(|g| g.is_leak()).collect();
+        let step = if found.has_steps { "step" } else { "stretch" };
+        let (title, ink, sentence) = if let Some(first) = leaks.first() {
+            let bytes: u64 = leaks.iter().map(|g| g.bytes).sum();
+            let slope: f64 = leaks.iter().map(|g| g.bytes_per_step).sum();
+            let title = format!("+{} a {step}", Bytes(slope.max(0.0) as u64));
+            let verb = if leaks.len() == 1 { "leaves" } else { "leave" };
+            (
+                title,
+                t.red,
+                format!(
+                    "{} {verb} something alive in every {step}, *{}* by the end. The largest is *{}*, in {} of {} {step}s.",
+                    counted(leaks.len() as u64, "call stack", "call stacks"),
+                    Bytes(bytes),
+                    cx.data.names.of_stack(first.stack),
+                    first.steps_adding,
+                    first.steps,
+                ),
+            )
+        } else if let Some(saw) = &found.saw {
+            let drop = saw.teeth.iter().map(|x| x.2).sum::<u64>() / saw.teeth.len().max(1) as u64;
+            (
+                "Saw-tooth".to_owned(),
+                t.text1,
+                format!(
+                    "Memory climbs over several steps and drops at once, {} times, by *{}* on average: objects in reference cycles wait for Python's garbage collector. Break the cycles; `gc.collect()` every few steps is a stopgap.",
+                    saw.teeth.len(),
+                    Bytes(drop)
+                ),
+            )
+        } else {
+            let rest = match found.grown.first() {
+                Some((g, cells)) => format!(
+                    " What survives at all is listed; most of it, *{}*, was allocated at {}.",
+                    Bytes(g.bytes),
+                    cells.allocated_in.line()
+                ),
+                None => String::new(),
+            };
+            ("No leak".to_owned(), t.text1, format!("Nothing grows steadily from {step} to {step}.{rest}"))
+        };
+        ui.add_space(10.0);
+        let inner =
+            Rect::from_min_max(ui.cursor().min + vec2(16.0, 0.0), pos2(ui.max_rect().right() - 16.0, ui.max_rect().bottom()));
+        let mut lines = ui.new_child(UiBuilder::new().max_rect(inner).id_salt("verdict"));
+        label::paragraph(&mut lines, &title, Type::Display, ink);
+        lines.add_space(2.0);
+        label::rich_paragraph(&mut lines, &sentence, Type::Lead, t.text2, t.text1);
+        ui.add_space(lines.min_rect().height() + 10.0);
+    }
+
+    /// The floor of every step as bars; a click goes to the step.
+    fn floors_ui(&self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
+        let t = cx.tokens;
+        let height = if ui.available_height() > 320.0 { 92.0 } else { 48.0 };
+        let (area, response) = ui.allocate_exact_size(vec2(ui.available_width(), height + 26.0), Sense::click());
+        response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "Least in use in each step"));
+        let p = ui.painter().clone();
+        let plot =
+            Rect::from_min_max(pos2(area.left() + 84.0, area.top() + 4.0), pos2(area.right() - 16.0, area.top() + 4.0 + height));
+        let (low, high) = layout::range(&found.floors);
+        let y = |v: u64| plot.bottom() - ((v as f64 - low) / (high - low)) as f32 * plot.height();
+        let n = found.floors.len().max(1);
+        let columns = layout::columns(&found.floors, n.min(plot.width().max(1.0) as usize));
+        let width = plot.width() / columns.len().max(1) as f32;
+        let gap = if width >= 4.0 { 1.0 } else { 0.0 };
+        let leaks = found.grown.iter().any(|g| g.0.is_leak());
+        let colour = if leaks { t.red } else { t.slot(0) };
+        let current = found.bounds.partition_point(|&b| b <= cx.link.cursor).checked_sub(1).map(|s| s * columns.len() / n);
+        let mut batch = Batch::new(&p);
+        for (i, &floor) in columns.iter().enumerate() {
+            let x = plot.left() + i as f32 * width;
+            let bar = Rect::from_min_max(pos2(x, y(floor)), pos2(x + width - gap, plot.bottom()));
+            batch.rect_at_least_a_pixel(bar, Tokens::over(colour, t.s1, if current == Some(i) { 0.95 } else { 0.55 }));
+        }
+        batch.hline(plot.x_range(), plot.bottom(), 1.0, t.line);
+        batch.paint(&p);
+        let axis = |v: f64, at: f32| {
+            let place = Rect::from_min_max(pos2(area.left() + 4.0, at - 8.0), pos2(plot.left() - 8.0, at + 8.0));
+            label::text_in_right(&p, place, &Bytes(v.max(0.0) as u64).to_string(), Type::Mono, t.text3);
+        };
+        let most = found.floors.iter().copied().max().unwrap_or(0);
+        axis(most as f64, y(most) + 4.0);
+        axis(low, plot.bottom() - 4.0);
+        let under = Rect::from_min_max(pos2(plot.left(), plot.bottom() + 2.0), pos2(plot.right(), area.bottom() - 2.0));
+        let what = if found.has_steps { "least in use in each step" } else { "least in use in each twelfth of the recording" };
+        label::text_in(&p, under, what, Type::Caption, t.text3);
+        if let Some(at) = response.hover_pos().filter(|at| plot.contains(*at)) {
+            let step = (((at.x - plot.left()) / plot.width() * n as f32) as usize).min(n - 1);
+            let name = if found.has_steps { format!("Step {step}") } else { format!("Stretch {step}") };
+            Tip::new(name).row("least in use", Bytes(found.floors.get(step).copied().unwrap_or(0)).to_string()).show_at(
+                &response,
+                response.id.with("tip"),
+                at,
+            );
+            if response.clicked()
+                && let (Some(&first), Some(&end)) = (found.bounds.get(step), found.bounds.get(step + 1))
+            {
+                cx.actions.send(Action::SetRange(Some((first, end.saturating_sub(1)))));
+                cx.actions.send(Action::GoTo(first));
+            }
+        }
+        pane::rule(ui);
+    }
+
+    fn growth_table(&self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
+        let t = cx.tokens;
+        if found.grown.is_empty() {
+            let step = if found.has_steps { "step" } else { "stretch" };
+            pane::empty_state(
+                ui,
+                &format!("Past the first two {step}s every {step} frees what it allocates: nothing of theirs lives at the end."),
+                None,
+            );
+            return;
+        }
+        let wide = ui.available_width();
+        let all = [
+            (Column::text("allocated in", Width::Share(1.0, 120.0)), 0.0),
+            (Column::figure("survives, MiB", 88.0), 0.0),
+            (Column::figure("a step, KiB", 80.0), 360.0),
+            (Column::figure("fit", 36.0), 440.0),
+            (Column::figure("blocks", 56.0), 540.0),
+            (Column::figure("in steps", 72.0), 640.0),
+            (Column::text("as it grew", Width::Exact(96.0)), 760.0),
+            (Column::text("called from", Width::Share(1.0, 120.0)), 900.0),
+        ];
+        // The columns stand in reading order; those that do not fit are left out.
+        let order = [0, 7, 1, 2, 3, 4, 5, 6];
+        let shown: Vec<usize> = order.into_iter().filter(|&i| wide >= all[i].1).collect();
+        let columns: Vec<Column<'_>> = shown.iter().map(|&i| all[i].0).collect();
+        let selected = match cx.link.selected() {
+            Some(Item::Stack(s)) => found.grown.iter().position(|g| g.0.stack == s),
+            _ => None,
+        };
+        let out = Table::new("growth", &columns).selected(selected).show(
+            ui,
+            found.grown.len(),
+            |row| {
+                let (g, cells) = &found.grown[row];
+                let leak = if g.is_leak() { "Leak, " } else { "" };
+                format!("{leak}{}: {} survive", cells.line(), Bytes(g.bytes))
+            },
+            |p, row, cells| {
+                let (g, names) = &found.grown[row];
+                let leaks = g.is_leak();
+                for (&column, &cell) in shown.iter().zip(cells) {
+                    let figure = |text: &str, ink| label::text_in_right(p, cell, text, Type::Mono, ink);
+                    match column {
+                        0 => {
+                            let colour = if leaks { t.red } else { t.other };
+                            let swatch = crate::app::widgets::chip::Swatch::Fill(colour).paint(p, t, cell.left_center());
+                            names.allocated_in.paint(
+                                p,
+                                t,
+                                Rect::from_min_max(pos2(swatch.right() + 6.0, cell.top()), cell.max),
+                                names.called_from.is_none(),
+                            );
+                        }
+                        7 => {
+                            if let Some(own) = &names.called_from {
+                                own.paint(p, t, cell, true);
+                            }
+                        }
+                        1 => {
+                            figure(&Bytes(g.bytes).mebibytes(), t.text1);
+                        }
+                        2 => {
+                            figure(
+                                &count((g.bytes_per_step.max(0.0) / 1024.0).round() as u64),
+                                if leaks { t.red } else { t.text1 },
+                            );
+                        }
+                        3 => {
+                            figure(&format!("{:.2}", g.confidence), t.text2);
+                        }
+                        4 => {
+                            figure(&count(g.count), t.text2);
+                        }
+                        5 => {
+                            figure(&format!("{} of {}", g.steps_adding, g.steps), t.text2);
+                        }
+                        _ => climb(p, t, cell, &g.by_step, leaks),
+                    }
+                }
+            },
+        );
+        if let Some(row) = out.clicked {
+            cx.actions.send(Action::Select(Some(Item::Stack(found.grown[row].0.stack))));
+        }
+        if let Some(row) = out.double_clicked
+            && let Some(&oldest) = found.grown[row].0.examples.first()
+        {
+            cx.actions.send(Action::Select(Some(Item::Lifetime(oldest))));
+        }
+    }
+}
+
+/// What has survived, step by step, as a little area.
+fn climb(p: &egui::Painter, t: &Tokens, cell: Rect, by_step: &[u64], leaks: bool) {
+    let area = Rect::from_center_size(cell.center(), vec2(cell.width(), 14.0));
+    let heights = layout::climb(by_step);
+    let mut batch = Batch::new(p);
+    let width = area.width() / heights.len().max(1) as f32;
+    let colour = if leaks { t.red } else { t.slot(0) };
+    for (i, h) in heights.iter().enumerate() {
+        let x = area.left() + i as f32 * width;
+        let bar = Rect::from_min_max(pos2(x, area.bottom() - h * area.height()), pos2(x + width, area.bottom()));
+        batch.rect(bar, Tokens::over(colour, t.s1, 0.6));
+    }
+    batch.hline(area.x_range(), area.bottom(), 1.0, t.line2);
+    batch.paint(p);
+}
+
+/// Rows of the survivors by a column of theirs.
+fn sort_rows(rows: &[BetweenRow], sorted: (usize, bool)) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    let key = |i: usize| match sorted.0 {
+        2 => rows[i].found.bytes,
+        3 => rows[i].found.count,
+        _ => u64::from(rows[i].found.oldest),
+    };
+    order.sort_by_key(|&i| key(i));
+    if sorted.1 {
+        order.reverse();
+    }
+    order
+}

@@ -1,0 +1,85 @@
+//! A call stack in two cells of a table: where it allocates, and which line of the user's code called that.
+
+use egui::{Painter, Rect, pos2};
+
+use crate::analysis::{NO_STACK, own_frame};
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::label;
+use crate::model::{FrameId, StackId, StackTable};
+
+/// A function and its place: `forward`, `workloads.py:21`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct FrameText {
+    pub name: String,
+    pub place: String,
+}
+
+impl FrameText {
+    fn of(stacks: &StackTable, frame: FrameId) -> Self {
+        stacks
+            .frame(frame)
+            .map_or_else(Self::default, |f| FrameText { name: stacks.text(f.name).to_owned(), place: stacks.location(f) })
+    }
+
+    /// Paints the name, then the place in the monospace face.
+    pub fn paint(&self, p: &Painter, t: &Tokens, rect: Rect, place_is_own: bool) {
+        let named = label::text_in(p, rect, &self.name, Type::Body, t.text1);
+        let rest = Rect::from_min_max(pos2(named.right() + 8.0, rect.top()), rect.max);
+        if rest.width() > 30.0 {
+            label::text_in(p, rest, &self.place, Type::Mono, if place_is_own { t.accent } else { t.text3 });
+        }
+    }
+
+    /// In one line.
+    pub fn line(&self) -> String {
+        if self.place.is_empty() { self.name.clone() } else { format!("{} {}", self.name, self.place) }
+    }
+}
+
+/// The innermost frame, and the innermost of the user's own when that is another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct StackCells {
+    pub allocated_in: FrameText,
+    pub called_from: Option<FrameText>,
+}
+
+impl StackCells {
+    /// The cells of a stack.
+    pub fn of(stacks: &StackTable, stack: StackId) -> Self {
+        let Some(&first) = stacks.frames(stack).first() else {
+            return StackCells { allocated_in: FrameText { name: NO_STACK.to_owned(), place: String::new() }, called_from: None };
+        };
+        let own = own_frame(stacks, stack).filter(|&f| f != first);
+        StackCells { allocated_in: FrameText::of(stacks, first), called_from: own.map(|f| FrameText::of(stacks, f)) }
+    }
+
+    /// In one line, for accessible names.
+    pub fn line(&self) -> String {
+        match &self.called_from {
+            Some(own) => format!("{}, called from {}", self.allocated_in.line(), own.line()),
+            None => self.allocated_in.line(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Frame, StackTableBuilder};
+
+    #[test]
+    fn a_framework_frame_is_named_with_the_users_line_that_called_it() {
+        let mut b = StackTableBuilder::new();
+        let mut frame = |name: &str, file: &str, line| {
+            let (name, file) = (b.string(name), b.string(file));
+            b.frame(Frame { name, file, line })
+        };
+        let torch = frame("forward", "/venv/lib/python3.12/site-packages/torch/nn/modules/linear.py", 134);
+        let own = frame("forward", "/home/me/model.py", 23);
+        let (both, alone) = (b.stack(&[torch, own]), b.stack(&[own]));
+        let table = b.finish();
+        assert_eq!(StackCells::of(&table, both).line(), "forward linear.py:134, called from forward model.py:23");
+        assert_eq!(StackCells::of(&table, alone).called_from, None);
+        assert_eq!(StackCells::of(&table, StackId::NONE).line(), NO_STACK);
+    }
+}

@@ -1,0 +1,226 @@
+//! Steps: what each training step did to memory, and how the steps were found.
+
+mod layout;
+
+use std::sync::Arc;
+
+use egui::{Rect, Ui, UiBuilder, pos2, vec2};
+
+use self::layout::Order;
+use super::{View, ViewContext, ViewInfo, ViewKind};
+use crate::analysis::steps::{StepFigures, Steps, figures};
+use crate::app::action::Action;
+use crate::app::cursor;
+use crate::app::jobs::Derived;
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::bar::Bar;
+use crate::app::widgets::label;
+use crate::app::widgets::pane;
+use crate::app::widgets::table::{Column, Table, Width};
+use crate::units::{Bytes, Micros, count, counted};
+
+/// Registry entry.
+pub const INFO: ViewInfo = ViewInfo {
+    kind: ViewKind::Steps,
+    title: "Steps",
+    name: "steps",
+    about: "What each training step did to memory: its peak, what it left behind, what it allocated.",
+    legend: &[
+        ("solid", "what was in use all through the step"),
+        ("pale", "from there to the step's peak"),
+        ("tick", "the most that was reserved in it"),
+        ("growth", "bytes in use after the step less those before it"),
+        ("kept", "bytes allocated in the step that are in use after it"),
+        ("click", "choose the step as the range and go to its peak"),
+        ("double click", "show only this step"),
+        ("header", "sort; again to turn the order round"),
+    ],
+    create: || Box::new(StepsView::default()),
+};
+
+/// The steps and their figures.
+struct Found {
+    steps: Steps,
+    how: String,
+    figures: Vec<StepFigures>,
+}
+
+#[derive(Default)]
+struct StepsView {
+    found: Derived<(), Found>,
+    order: Order,
+    descending: bool,
+    rows: Vec<usize>,
+    sorted_as: Option<(Order, bool)>,
+    /// The step the table was last scrolled to: a cursor moved elsewhere brings its step into view once.
+    scrolled_to: Option<usize>,
+}
+
+const ORDERS: [Option<Order>; 8] = [
+    Some(Order::Step),
+    None,
+    Some(Order::Peak),
+    Some(Order::Growth),
+    Some(Order::Kept),
+    Some(Order::Allocated),
+    Some(Order::Allocations),
+    Some(Order::Time),
+];
+
+impl View for StepsView {
+    fn subtitle(&self, _: &ViewContext<'_>) -> String {
+        match self.found.latest() {
+            Some(f) if !f.steps.is_empty() => {
+                let sure = if f.steps.confidence == 100 { String::new() } else { format!(", {} % sure", f.steps.confidence) };
+                format!("{}, {}{sure}", counted(f.steps.len() as u64, "step", "steps"), f.how)
+            }
+            _ => String::new(),
+        }
+    }
+
+    fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let data = Arc::clone(cx.data);
+        let shown = self.found.get(cx.jobs, "steps", &(), move |progress| {
+            let steps = Steps::find(&data.recording, data.device(), &data.tables);
+            let figures = figures(data.device(), &data.tables, &steps, progress).ok()?;
+            Some(Found { how: steps.how(&data.names), steps, figures })
+        });
+        if !shown.is_fresh {
+            pane::progress_line(ui, ui.max_rect(), shown.fraction);
+        }
+        let Some(found) = shown.value else { return };
+        if found.steps.is_empty() {
+            let sentence = if cx.data.device().events.is_empty() {
+                "This recording has no events, so there are no steps in it."
+            } else {
+                "No steps were found: no optimizer step was recorded and no call stack comes back evenly. Mark them in your loop:"
+            };
+            pane::empty_state(ui, sentence, Some("with torch.profiler.record_function(\"step\"):"));
+            return;
+        }
+        self.summary(ui, cx, &found);
+        self.table(ui, cx, &found);
+    }
+}
+
+impl StepsView {
+    /// Which step peaks highest, and whether the steps leave something behind.
+    fn summary(&self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
+        let t = cx.tokens;
+        let Some((at, times)) = layout::highest(&found.figures) else { return };
+        let peak = found.figures[at].peak;
+        let against =
+            if times >= 1.05 { format!(", {times:.1} × the median step") } else { ", as the other steps do".to_owned() };
+        let middle = found.figures.len() / 2;
+        let late = &found.figures[middle..];
+        let drift: i64 = late.iter().map(StepFigures::growth).sum();
+        let growth = match drift {
+            d if d > 0 && late.len() > 1 => format!("The second half of the steps leaves *{}* more in use.", Bytes(d as u64)),
+            d if d < 0 && late.len() > 1 => format!("The second half of the steps gives *{}* back.", Bytes(d.unsigned_abs())),
+            _ => "The second half of the steps leaves nothing behind.".to_owned(),
+        };
+        ui.add_space(12.0);
+        let inner =
+            Rect::from_min_max(ui.cursor().min + vec2(16.0, 0.0), pos2(ui.max_rect().right() - 16.0, ui.max_rect().bottom()));
+        let mut lines = ui.new_child(UiBuilder::new().max_rect(inner).id_salt("summary"));
+        let sentence = format!("Step *{at}* peaks highest, at *{}*{against}. {growth}", Bytes(peak));
+        label::rich_paragraph(&mut lines, &sentence, Type::Lead, t.text2, t.text1);
+        ui.add_space(lines.min_rect().height() + 10.0);
+        pane::rule(ui);
+    }
+
+    fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
+        let t = cx.tokens;
+        if self.sorted_as != Some((self.order, self.descending)) || self.rows.len() != found.figures.len() {
+            self.rows = layout::rows(&found.figures, self.order, self.descending);
+            self.sorted_as = Some((self.order, self.descending));
+        }
+        let wide = ui.available_width();
+        let has_time = cx.data.device().events.has_time;
+        // What does not fit goes from the right; the order of the columns is that of `ORDERS`.
+        let mut columns = vec![
+            Column::figure("step", 44.0).sorts(),
+            Column::text("in use", Width::Share(1.0, 60.0)),
+            Column::figure("peak, MiB", 80.0).sorts(),
+            Column::figure("growth, MiB", 80.0).sorts(),
+            Column::figure("kept, MiB", 76.0).sorts(),
+            Column::figure("allocated, MiB", 92.0).sorts(),
+            Column::figure("allocations", 76.0).sorts(),
+            Column::figure("time", 72.0).sorts(),
+        ];
+        let room = [0.0, 0.0, 0.0, 320.0, 420.0, 520.0, 620.0, if has_time { 720.0 } else { f32::INFINITY }];
+        let fits = room.iter().take_while(|r| wide >= **r).count();
+        columns.truncate(fits);
+        let greatest = found.figures.iter().map(|s| s.peak.max(s.reserved)).max().unwrap_or(1) as f64;
+        let current = found.steps.of(cx.link.cursor);
+        let row_of = |step: Option<usize>| step.and_then(|s| self.rows.iter().position(|&r| r == s));
+        let scroll = if current != self.scrolled_to { row_of(current) } else { None };
+        self.scrolled_to = current;
+        let sorted = ORDERS.iter().position(|o| *o == Some(self.order)).unwrap_or(0);
+        let rows = &self.rows;
+        let out = Table::new("steps", &columns)
+            .row_height(22.0)
+            .sorted(sorted, self.descending)
+            .selected(row_of(current))
+            .scroll_to(scroll)
+            .show(
+                ui,
+                rows.len(),
+                |row| {
+                    let s = &found.figures[rows[row]];
+                    format!("Step {}: peak {}, growth {}", rows[row], Bytes(s.peak), signed(s.growth()))
+                },
+                |p, row, cells| {
+                    let (step, s) = (rows[row], &found.figures[rows[row]]);
+                    for (i, cell) in cells.iter().enumerate() {
+                        let quiet = |zero: bool| if zero { t.text3 } else { t.text1 };
+                        let (text, ink) = match i {
+                            0 => (step.to_string(), t.text2),
+                            1 => {
+                                let blue = t.slot(0);
+                                Bar::new(greatest)
+                                    .part(s.floor as f64, Tokens::over(blue, t.s1, 0.75))
+                                    .part((s.peak - s.floor) as f64, Tokens::over(blue, t.s1, 0.35))
+                                    .tick(s.reserved as f64, t.text1)
+                                    .paint(p, t, *cell);
+                                continue;
+                            }
+                            2 => (Bytes(s.peak).mebibytes(), t.text1),
+                            3 => (signed(s.growth()), quiet(s.growth() == 0)),
+                            4 => (Bytes(s.kept).mebibytes(), quiet(s.kept == 0)),
+                            5 => (Bytes(s.allocated).mebibytes(), t.text2),
+                            6 => (count(s.allocations), t.text2),
+                            _ => (Micros(s.micros).to_string(), t.text2),
+                        };
+                        label::text_in_right(p, *cell, &text, Type::Mono, ink);
+                    }
+                },
+            );
+        if let Some(order) = out.sort.and_then(|c| ORDERS[c]) {
+            self.descending = if self.order == order { !self.descending } else { order != Order::Step };
+            self.order = order;
+        }
+        if let Some(row) = out.clicked {
+            let s = &found.figures[self.rows[row]];
+            cx.actions.send(Action::SetRange(Some((s.first, s.end.saturating_sub(1)))));
+            cx.actions.send(Action::GoTo(s.peak_event));
+        }
+        if let Some(row) = out.double_clicked {
+            let s = &found.figures[self.rows[row]];
+            let at = |e| cursor::position(cx.data.device(), cx.link.axis, e);
+            let (from, to) = (at(s.first), at(s.end.saturating_sub(1)));
+            let margin = (to - from) * 0.05;
+            cx.actions.send(Action::SetWindow(from - margin, to + margin));
+        }
+    }
+}
+
+/// `+12.5`, `−3`, `same`: MiB.
+fn signed(bytes: i64) -> String {
+    let size = Bytes(bytes.unsigned_abs()).mebibytes();
+    match bytes {
+        0 => "same".to_owned(),
+        b if b > 0 => format!("+{size}"),
+        _ => format!("−{size}"),
+    }
+}

@@ -204,3 +204,43 @@ fn traces_agree_with_memory_stats() {
         assert_eq!(gpu.samples.iter().filter_map(|s| s.reserved).max(), stats["reserved_bytes.all.peak"].as_u64());
     }
 }
+
+#[test]
+fn a_trace_and_a_timeline_join_the_snapshot_of_their_run() {
+    use vramscope::analysis::join::join;
+    use vramscope::model::NoteKind;
+    let Some(dir) = corpus() else { return };
+    let dir = dir.join("profiler");
+    let open = |name: &str| formats::open(&dir.join(name), &Progress::new()).unwrap();
+    for (name, events, allocations) in [("gpt_train", 2349, 1176), ("resnet", 3673, 1838)] {
+        let snapshot = open(&format!("{name}.with_trace.pickle"));
+        let before = snapshot.clone();
+        let (joined, found) = join(snapshot, &open(&format!("{name}.trace.json")), &Progress::new()).unwrap();
+        println!("{}", found.sentence());
+        // Every event of the one is an event of the other (tested in Python too: both list the same addresses in one order).
+        assert_eq!((found.matched, found.expected, found.operators), (events, events, allocations));
+        assert!(found.offset_us.abs() <= 2 && found.typical_us <= 2, "{found:?}");
+        let (joined, found) = join(joined, &open(&format!("{name}.memory_timeline.raw.json.gz")), &Progress::new()).unwrap();
+        assert_eq!((found.matched, found.categories), (events, allocations));
+        // The snapshot's own columns are as they were.
+        let (a, b) = (&before.devices[0].events, &joined.devices[0].events);
+        assert!(a.address == b.address && a.size == b.size && a.time_us == b.time_us && a.action == b.action);
+        // Each allocation's operator is the innermost one that runs at its time on some thread, on the snapshot's clock.
+        let truth: Vec<(Action, u64)> = b.action.iter().copied().zip(b.address.iter().copied()).collect();
+        assert_eq!(truth.iter().filter(|(action, _)| *action == Action::Alloc).count() as u64, allocations);
+        let (mut seen, mut around) = (0, 0);
+        for note in b.notes.iter().filter(|n| n.kind == NoteKind::Operator) {
+            seen += 1;
+            let time = b.time_us[note.event as usize] * 1_000 + 500;
+            let lanes = 0..joined.ops.lanes.len() as u16;
+            let runs = lanes.filter_map(|lane| joined.ops.operator_at(lane, time));
+            around += u64::from(runs.into_iter().any(|row| joined.ops.name[row as usize] == note.text));
+        }
+        println!("  {around} of {seen} operators run at the snapshot's time of their allocation");
+        // Operators last microseconds, and so does the difference between the clocks.
+        assert!(around * 10 >= seen * 8, "{around} of {seen}");
+    }
+    // Two runs are never mixed up.
+    let wrong = join(open("gpt_train.with_trace.pickle"), &open("resnet.trace.json"), &Progress::new()).unwrap_err();
+    assert!(wrong.to_string().contains("is not of the same run"), "{wrong}");
+}

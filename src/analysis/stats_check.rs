@@ -5,8 +5,10 @@
 
 use serde::Serialize;
 
-use crate::formats::stats::{Counter, MemoryStats};
-use crate::model::{Action, BlockState, DeviceRecording, SizeClass};
+use crate::model::{
+    Action, BlockState, Counter, DeviceId, DeviceKind, DeviceRecording, MemoryStats, Recording, SizeClass, StatsKind,
+};
+use crate::units::{count, counted};
 
 /// One counter beside the snapshot's figure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -19,6 +21,63 @@ pub struct StatCheck {
     pub found: u64,
     /// True when both can be right.
     pub agrees: bool,
+}
+
+/// Counters held against the device they are of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StatsVerdict {
+    /// The file of counters.
+    pub file: String,
+    /// The call that wrote them: `memory_stats`.
+    pub kind: &'static str,
+    /// Index in [`Recording::devices`] of the device they were held against; `None` when there is none to compare with.
+    pub device: Option<usize>,
+    /// Every counter the snapshot can tell.
+    pub checks: Vec<StatCheck>,
+    /// Counters that agree.
+    pub passed: usize,
+    /// Counters that do not.
+    pub failed: usize,
+    /// What it comes to.
+    pub sentence: String,
+}
+
+/// Holds counters against the device of a recording that they are of: the one they name, pinned host memory for
+/// `host_memory_stats`, and where a process has several GPUs the one that agrees most.
+#[must_use]
+pub fn judge_stats(recording: &Recording, file: &str, stats: &MemoryStats) -> StatsVerdict {
+    let can_be = |id: DeviceId| match stats.kind {
+        StatsKind::Host => id.kind == DeviceKind::Host,
+        _ => !matches!(id.kind, DeviceKind::Host | DeviceKind::Cpu) && stats.device.is_none_or(|d| d == id.index),
+    };
+    let compared = recording.devices.iter().enumerate().filter(|(_, d)| can_be(d.id)).map(|(i, d)| (i, check_stats(d, stats)));
+    let agreeing = |checks: &[StatCheck]| checks.iter().filter(|c| c.agrees).count();
+    let best = compared.max_by_key(|(i, checks)| (agreeing(checks), std::cmp::Reverse(*i)));
+    let (device, checks) = match best {
+        Some((i, checks)) if !checks.is_empty() => (Some(i), checks),
+        _ => (None, Vec::new()),
+    };
+    let passed = agreeing(&checks);
+    let failed = checks.len() - passed;
+    let kind = stats.kind.name();
+    let of = device.and_then(|i| recording.devices.get(i)).map(|d| d.id.to_string()).unwrap_or_default();
+    let sentence = match (device, failed) {
+        (None, _) if stats.kind == StatsKind::Host => {
+            format!("{kind} of {file} can not be checked: the snapshot holds no pinned host memory (PyTorch 2.14 records it)")
+        }
+        (None, _) => format!("{kind} of {file} can not be checked: the recording has no state at its end, a snapshot has"),
+        (Some(_), 0) => {
+            format!("all {} that the snapshot can tell of {of} agree with {kind}", counted(passed as u64, "counter", "counters"))
+        }
+        (Some(_), _) => format!(
+            "{} of {} do not agree with the snapshot of {of}, first {}: the two were not taken at the same moment, or not of the \
+             same process",
+            count(failed as u64),
+            counted(checks.len() as u64, "counter", "counters"),
+            checks.iter().find(|c| !c.agrees).map_or("", |c| c.key.as_str()),
+        ),
+    };
+    StatsVerdict { file: file.to_owned(), kind, device, checks, passed, failed, sentence }
 }
 
 #[derive(Clone, Copy, Default)]
@@ -42,6 +101,9 @@ pub fn check_stats(device: &DeviceRecording, stats: &MemoryStats) -> Vec<StatChe
     let mut out = Vec::new();
     if !device.has_final_state {
         return out;
+    }
+    if stats.kind == StatsKind::Host {
+        return host_checks(device, stats);
     }
     let large = sums(device, Some(SizeClass::Large));
     let small = sums(device, Some(SizeClass::Small));
@@ -76,6 +138,19 @@ pub fn check_stats(device: &DeviceRecording, stats: &MemoryStats) -> Vec<StatChe
         compare(format!("{group}.all.peak"), found, &|c| c.value.saturating_add(c.slack) >= found);
     }
     out
+}
+
+/// Pinned host memory: a segment is one block, handed out or cached.
+fn host_checks(device: &DeviceRecording, stats: &MemoryStats) -> Vec<StatCheck> {
+    let s = sums(device, None);
+    let figures = [
+        ("allocated_bytes.current", s.reserved),
+        ("allocations.current", s.segments),
+        ("active_bytes.current", s.active),
+        ("active_requests.current", s.active_blocks),
+    ];
+    let known = figures.into_iter().filter_map(|(key, found)| Some((key, stats.get(key)?, found)));
+    known.map(|(key, c, found)| StatCheck { key: key.to_owned(), counted: c.value, found, agrees: c.admits(found) }).collect()
 }
 
 fn sums(device: &DeviceRecording, class: Option<SizeClass>) -> Sums {
@@ -166,5 +241,27 @@ mod tests {
         let wrong: Vec<_> = checks.iter().filter(|c| !c.agrees).map(|c| c.key.as_str()).collect();
         assert_eq!(wrong, ["segment.all.current", "requested_bytes.all.peak"]);
         assert_eq!(checks.iter().find(|c| c.key == "requested_bytes.all.peak").unwrap().found, 6300);
+        let recording = Recording { devices: vec![device()], ..Recording::default() };
+        let verdict = judge_stats(&recording, "s.json", &stats::parse(text).unwrap());
+        assert_eq!((verdict.device, verdict.passed, verdict.failed), (Some(0), 5, 2));
+        let plain = verdict.sentence.replace(crate::units::NBSP, " ");
+        assert!(
+            plain.starts_with("2 of 7 counters do not agree with the snapshot of GPU 0, first segment.all.current"),
+            "{plain}"
+        );
+    }
+
+    #[test]
+    fn host_counters_need_host_memory() {
+        let text =
+            "{'allocations.current': 1, 'allocated_bytes.current': 2097152, 'active_bytes.current': 1536, 'num_host_alloc': 1}";
+        let stats = stats::parse(text).unwrap();
+        let gpu = Recording { devices: vec![device()], ..Recording::default() };
+        let verdict = judge_stats(&gpu, "h.json", &stats);
+        assert!(verdict.device.is_none() && verdict.sentence.contains("no pinned host memory"), "{}", verdict.sentence);
+        let mut host = device();
+        host.id = DeviceId { kind: DeviceKind::Host, index: -1 };
+        let verdict = judge_stats(&Recording { devices: vec![host], ..Recording::default() }, "h.json", &stats);
+        assert_eq!((verdict.passed, verdict.failed), (3, 0));
     }
 }

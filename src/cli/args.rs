@@ -167,7 +167,7 @@ pub struct RanksArgs {
 
 /// Arguments of `check`.
 #[derive(Debug, ClapArgs)]
-#[command(group(clap::ArgGroup::new("limits").args(["max_peak", "max_fragmentation", "no_leaks", "no_oom"]).required(true).multiple(true)))]
+#[command(group(clap::ArgGroup::new("limits").args(["max_peak", "max_fragmentation", "no_leaks", "no_oom", "stats"]).required(true).multiple(true)))]
 pub struct CheckArgs {
     /// The recording
     pub file: PathBuf,
@@ -183,6 +183,9 @@ pub struct CheckArgs {
     /// No request may fail
     #[arg(long)]
     pub no_oom: bool,
+    /// What memory_stats(), memory_summary() or host_memory_stats() gave must agree with the snapshot
+    #[arg(long, value_name = "FILE")]
+    pub stats: Vec<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -210,6 +213,12 @@ pub struct SummaryArgs {
     /// The recordings
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// A profiler trace or memory timeline of the same run, laid over the snapshot: its operators, modules and categories
+    #[arg(long, value_name = "FILE")]
+    pub with: Vec<PathBuf>,
+    /// What memory_stats(), memory_summary() or host_memory_stats() gave, to be held against the snapshot
+    #[arg(long, value_name = "FILE")]
+    pub stats: Vec<PathBuf>,
     /// Print one JSON object; with several files {"files": […], "errors": […]}
     #[arg(long)]
     pub json: bool,

@@ -5,8 +5,9 @@ use std::io::Write;
 use serde_json::json;
 
 use super::args::CheckArgs;
-use super::{open, print, print_json};
+use super::{open, open_stats, print, print_json};
 use crate::analysis::leaks::growth;
+use crate::analysis::stats_check::judge_stats;
 use crate::analysis::steps::Steps;
 use crate::analysis::{DeviceTables, Quantity};
 use crate::model::{Progress, WarningKind};
@@ -59,6 +60,15 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
         if args.no_oom {
             let ooms = device.events.ooms().len();
             check("no_oom", ooms == 0, json!(ooms), json!(0), format!("{ooms} requests failed (vramscope oom says why)"));
+        }
+    }
+    for path in &args.stats {
+        let verdict = judge_stats(&recording, &path.display().to_string(), &open_stats(path)?);
+        let passed = verdict.device.is_some() && verdict.failed == 0;
+        let id = verdict.device.and_then(|i| recording.devices.get(i)).map(|d| d.id);
+        checks.push(json!({"device": id.map(|d| d.index), "kind": id.map(|d| d.kind.name()), "check": "stats", "passed": passed, "value": verdict.failed, "limit": 0}));
+        if !passed {
+            failures.push(verdict.sentence);
         }
     }
     if args.json {

@@ -19,12 +19,13 @@ mod table;
 pub mod whatif;
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use table::Table;
 
+use crate::analysis::join::{Join, join};
 use crate::formats;
-use crate::model::{Progress, Recording};
+use crate::model::{MemoryStats, Progress, Recording};
 use args::Command;
 
 /// Runs a subcommand on standard output. When the reader of the output goes away (`| head`), that is the end and no error.
@@ -45,7 +46,7 @@ pub fn run(command: Command) -> Result<(), String> {
 /// One line a subcommand.
 fn run_on(command: Command, out: &mut dyn Write) -> Result<(), String> {
     match command {
-        Command::Summary(a) => summary::run(&a.files, a.json, out),
+        Command::Summary(a) => summary::run(&a, out),
         Command::State(a) => state::run(&a, out),
         Command::Oom(a) => print(out, &oom::run(&a.file, a.json)?),
         Command::Whatif(a) => whatif::run(&a, out),
@@ -77,6 +78,30 @@ pub fn open(path: &Path) -> Result<Recording, String> {
             None => sentence,
         }
     })
+}
+
+/// Reads PyTorch's counters from a file of `memory_stats()`, `memory_summary()` or `host_memory_stats()`.
+///
+/// # Errors
+/// One sentence when the file can not be read or holds no counters.
+pub fn open_stats(path: &Path) -> Result<MemoryStats, String> {
+    formats::stats::open(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Opens a recording and adds other artefacts of the same run to it: traces and timelines, in that order.
+///
+/// # Errors
+/// One sentence: a file can not be read, or is not of the same run.
+pub fn open_with(path: &Path, with: &[PathBuf]) -> Result<(Recording, Vec<Join>), String> {
+    let mut recording = open(path)?;
+    let mut joins = Vec::new();
+    for extra in with {
+        let extra = open(extra)?;
+        let (joined, found) = join(recording, &extra, &Progress::new()).map_err(|e| e.to_string())?;
+        recording = joined;
+        joins.push(found);
+    }
+    Ok((recording, joins))
 }
 
 /// The index of the device a person named, or of the busiest when none was named.

@@ -6,9 +6,12 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::{Table, open, print, print_json};
+use super::args::SummaryArgs;
+use super::{Table, open_stats, open_with, print, print_json};
+use crate::analysis::join::Join;
+use crate::analysis::stats_check::{StatsVerdict, judge_stats};
 use crate::analysis::{DeviceTables, NO_EVENT, Quantity};
-use crate::model::{Action, DeviceRecording, LoadWarning, PoolId, Progress, Recording};
+use crate::model::{Action, CATEGORIES, DeviceRecording, LoadWarning, PoolId, Progress, Recording};
 use crate::units::{Bytes, Micros, count, counted, time_of_day};
 
 /// The JSON object of one file. Sizes are bytes, times microseconds since the epoch.
@@ -18,6 +21,53 @@ pub struct Summary {
     format: &'static str,
     load: Load,
     devices: Vec<DeviceSummary>,
+    /// Artefacts of the same run that were added.
+    added: Vec<Addition>,
+    /// PyTorch's counters held against the snapshot.
+    stats: Vec<StatsVerdict>,
+}
+
+#[derive(Debug, Serialize)]
+struct Addition {
+    file: String,
+    /// Added to its times to get those of the recording.
+    offset_us: i64,
+    matched_events: u64,
+    /// Its memory events within the recording's time.
+    expected_events: u64,
+    /// Half of the matched events are at most this far apart, once shifted; all are at most the second.
+    typical_us: i64,
+    widest_us: i64,
+    operators: u64,
+    modules: u64,
+    categories: u64,
+    stacks: u64,
+    ops: u64,
+    annotations: u64,
+    sentence: String,
+    #[serde(skip)]
+    gained: Vec<String>,
+}
+
+impl From<Join> for Addition {
+    fn from(j: Join) -> Self {
+        Addition {
+            sentence: j.sentence(),
+            gained: j.gained(),
+            file: j.name,
+            offset_us: j.offset_us,
+            matched_events: j.matched,
+            expected_events: j.expected,
+            typical_us: j.typical_us,
+            widest_us: j.widest_us,
+            operators: j.operators,
+            modules: j.modules,
+            categories: j.categories,
+            stacks: j.stacks,
+            ops: j.ops,
+            annotations: j.annotations,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -70,6 +120,26 @@ struct DeviceSummary {
     allocated_bytes: Level,
     requested_bytes: Level,
     ooms: Vec<Oom>,
+    /// Live bytes by category, where the source has them (memory timelines).
+    bands: Option<Bands>,
+}
+
+#[derive(Debug, Serialize)]
+struct Bands {
+    rows: u64,
+    /// The highest sum of all categories, and when it was first reached.
+    peak_bytes: u64,
+    peak_time_us: i64,
+    categories: Vec<Band>,
+}
+
+#[derive(Debug, Serialize)]
+struct Band {
+    category: &'static str,
+    /// The most it ever was, what it was at the peak of the sum, and at the end.
+    most_bytes: u64,
+    at_peak_bytes: u64,
+    end_bytes: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -105,10 +175,14 @@ struct Failure {
 ///
 /// # Errors
 /// One sentence a file that could not be read, a line each.
-pub fn run(files: &[PathBuf], json: bool, out: &mut dyn Write) -> Result<(), String> {
+pub fn run(args: &SummaryArgs, out: &mut dyn Write) -> Result<(), String> {
+    let (files, json) = (&args.files, args.json);
+    if files.len() > 1 && !(args.with.is_empty() && args.stats.is_empty()) {
+        return Err("--with and --stats go with one recording: name the snapshot they belong to alone".to_owned());
+    }
     let mut many = Many { files: Vec::new(), errors: Vec::new() };
     for path in files {
-        match open(path).and_then(|recording| summarise(path, &recording)) {
+        match open_with(path, &args.with).and_then(|(recording, joins)| summarise(path, &recording, joins, &args.stats)) {
             Ok(summary) if json => many.files.push(summary),
             Ok(summary) => {
                 // A blank line between files; the answer to the first is shown while the next is read.
@@ -137,7 +211,7 @@ pub fn run(files: &[PathBuf], json: bool, out: &mut dyn Write) -> Result<(), Str
 ///
 /// # Errors
 /// Never in practice: only when the computation is cancelled.
-pub fn summarise(path: &Path, recording: &Recording) -> Result<Summary, String> {
+pub fn summarise(path: &Path, recording: &Recording, joins: Vec<Join>, stats: &[PathBuf]) -> Result<Summary, String> {
     let started = Instant::now();
     let devices: Vec<DeviceSummary> = recording.devices.iter().map(summarise_device).collect::<Result<_, _>>()?;
     Ok(Summary {
@@ -151,6 +225,27 @@ pub fn summarise(path: &Path, recording: &Recording) -> Result<Summary, String> 
             warnings: recording.report.warnings.iter().map(warning).collect(),
         },
         devices,
+        added: joins.into_iter().map(Addition::from).collect(),
+        stats: stats
+            .iter()
+            .map(|p| Ok(judge_stats(recording, &p.display().to_string(), &open_stats(p)?)))
+            .collect::<Result<_, String>>()?,
+    })
+}
+
+fn bands(device: &DeviceRecording) -> Option<Bands> {
+    let bands = &device.bands;
+    let (at, peak_bytes) = bands.peak()?;
+    let (peak, end) = (bands.bytes.get(at)?, bands.bytes.last()?);
+    let most = |i: usize| bands.bytes.iter().map(|row| row[i]).max().unwrap_or(0);
+    let categories = CATEGORIES.iter().enumerate();
+    Some(Bands {
+        rows: bands.len() as u64,
+        peak_bytes,
+        peak_time_us: *bands.time_us.get(at)?,
+        categories: categories
+            .map(|(i, &category)| Band { category, most_bytes: most(i), at_peak_bytes: peak[i], end_bytes: end[i] })
+            .collect(),
     })
 }
 
@@ -204,6 +299,7 @@ fn summarise_device(device: &DeviceRecording) -> Result<DeviceSummary, String> {
                 device_free_bytes: events.device_free(event).unwrap_or(0),
             })
             .collect(),
+        bands: bands(device),
     })
 }
 
@@ -252,10 +348,54 @@ fn text(s: &Summary) -> String {
     for device in &s.devices {
         out += &device_text(device);
     }
+    for added in &s.added {
+        out += &format!("\n  added {}\n  it brought {}\n", added.sentence, listed(&added.gained));
+    }
+    for verdict in &s.stats {
+        out += &stats_text(verdict);
+    }
     for w in &s.load.warnings {
         out += &format!("  note: {} ({}, {})\n", w.text, w.kind, counted(w.count, "time", "times"));
     }
     out
+}
+
+/// `a, b and c`; `nothing new` without any.
+fn listed(items: &[String]) -> String {
+    match items {
+        [] => "nothing new".to_owned(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// The verdict, and the counters that do not agree.
+fn stats_text(v: &StatsVerdict) -> String {
+    let mut out = format!("\n  counters: {}\n", v.sentence);
+    if v.failed > 0 {
+        let mut table = Table::new("lrr");
+        table.row(["    counter", "PyTorch counted", "the snapshot holds"]);
+        for c in v.checks.iter().filter(|c| !c.agrees) {
+            let figure = |n: u64| if c.key.contains("bytes") { Bytes(n).to_string() } else { count(n) };
+            table.row([format!("    {}", c.key), figure(c.counted), figure(c.found)]);
+        }
+        out += &table.to_string();
+    }
+    out
+}
+
+fn bands_text(b: &Bands) -> String {
+    let mut table = Table::new("lrrr");
+    table.row(["  by category", "most", "at the peak", "at the end"]);
+    for band in b.categories.iter().filter(|band| band.most_bytes > 0) {
+        table.row([
+            format!("    {}", band.category.replace('_', " ")),
+            Bytes(band.most_bytes).to_string(),
+            Bytes(band.at_peak_bytes).to_string(),
+            Bytes(band.end_bytes).to_string(),
+        ]);
+    }
+    format!("{table}    together {} at most, at {} UTC\n", Bytes(b.peak_bytes), time_of_day(b.peak_time_us))
 }
 
 /// The answer in one sentence.
@@ -276,13 +416,14 @@ fn headline(s: &Summary) -> String {
     let peaks: Vec<String> = s
         .devices
         .iter()
-        .map(|d| {
-            format!(
+        .map(|d| match &d.bands {
+            Some(b) if d.events == 0 => format!("tensors took at most {}", Bytes(b.peak_bytes)),
+            _ => format!(
                 "{} reserved at most {}, for {} of tensors",
                 d.label,
                 Bytes(d.reserved_bytes.peak),
                 Bytes(d.requested_bytes.peak)
-            )
+            ),
         })
         .collect();
     if peaks.is_empty() { "no device has events or segments.".to_owned() } else { format!("{}.", peaks.join("; ")) }
@@ -293,6 +434,10 @@ fn quoted(file: &str) -> String {
 }
 
 fn device_text(d: &DeviceSummary) -> String {
+    if let Some(b) = d.bands.as_ref().filter(|_| d.events == 0 && d.segments == 0) {
+        // The plotted form of a timeline has sums by category and nothing else.
+        return format!("\n{}{}", bands_text(b), format_args!("  {} of the timeline\n", counted(b.rows, "row", "rows")));
+    }
     let title = d.name.as_ref().map_or_else(|| d.label.clone(), |name| format!("{}, {name}", d.label));
     let mut table = Table::new("lrrrl");
     table.row([title.as_str(), "at the end", "peak", "at event", ""]);
@@ -342,6 +487,9 @@ fn device_text(d: &DeviceSummary) -> String {
     }
     if let Some(conf) = &d.alloc_conf {
         out += &format!("  allocator settings: {conf}\n");
+    }
+    if let Some(b) = &d.bands {
+        out += &bands_text(b);
     }
     for oom in &d.ooms {
         out += &format!(

@@ -5,82 +5,28 @@
 //! value keeps the most it can be off.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-/// Which call wrote them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum StatsKind {
-    /// `torch.cuda.memory_stats()`.
-    Device,
-    /// `torch.cuda.memory_summary()`.
-    Summary,
-    /// `torch.cuda.host_memory_stats()`: pinned host memory.
-    Host,
-}
+pub use crate::model::{Counter, Gauge, MemoryStats, StatsKind};
 
-/// A counter: the true value lies within `value ..= value + slack`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counter {
-    /// As written, in bytes or as a count.
-    pub value: u64,
-    /// What rounding down to the summary's unit may have cut; 0 when exact.
-    pub slack: u64,
-}
+/// No file of counters is longer; a longer one is something else.
+const MOST_BYTES: u64 = 4 << 20;
 
-impl Counter {
-    /// True when the counter can stand for `value`.
-    #[must_use]
-    pub fn admits(self, value: u64) -> bool {
-        (self.value..=self.value.saturating_add(self.slack)).contains(&value)
+/// Reads a file of counters.
+///
+/// # Errors
+/// What is wrong with it, without its name.
+pub fn open(path: &Path) -> Result<MemoryStats, String> {
+    let size = std::fs::metadata(path).map_err(|e| format!("can not be read: {e}"))?.len();
+    if size > MOST_BYTES {
+        return Err("is too large to be the counters of torch.cuda.memory_stats()".to_owned());
     }
-}
-
-/// The four figures PyTorch keeps of everything it counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gauge {
-    /// Now.
-    pub current: Counter,
-    /// The most there was.
-    pub peak: Counter,
-    /// All that was ever added.
-    pub allocated: Counter,
-    /// All that was ever taken away.
-    pub freed: Counter,
-}
-
-/// Counters by their flat key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemoryStats {
-    /// Which call wrote them.
-    pub kind: StatsKind,
-    /// The device, when written (summaries).
-    pub device: Option<i32>,
-    /// Every counter.
-    pub values: BTreeMap<String, Counter>,
-}
-
-impl MemoryStats {
-    /// A counter by its flat key.
-    #[must_use]
-    pub fn get(&self, key: &str) -> Option<Counter> {
-        self.values.get(key).copied()
-    }
-
-    /// The four figures of a group (`reserved_bytes`) in a pool (`all`, `large_pool`, `small_pool`; empty for groups without).
-    #[must_use]
-    pub fn gauge(&self, group: &str, pool: &str) -> Option<Gauge> {
-        let base = if pool.is_empty() { group.to_owned() } else { format!("{group}.{pool}") };
-        let get = |figure: &str| self.get(&format!("{base}.{figure}"));
-        Some(Gauge { current: get("current")?, peak: get("peak")?, allocated: get("allocated")?, freed: get("freed")? })
-    }
-
-    /// The pools of the groups that private pools have (2.13 and later): `0_1`.
-    #[must_use]
-    pub fn private_pools(&self) -> Vec<&str> {
-        let mut out: Vec<&str> =
-            self.values.keys().filter_map(|k| k.strip_prefix("reserved_bytes_by_private_pools.")?.split('.').next()).collect();
-        out.dedup();
-        out
-    }
+    let bytes = std::fs::read(path).map_err(|e| format!("can not be read: {e}"))?;
+    parse(&String::from_utf8_lossy(&bytes)).ok_or_else(|| {
+        "holds no counters of torch.cuda.memory_stats(), memory_summary() or host_memory_stats(); write them with \
+         json.dump(torch.cuda.memory_stats(), file)"
+            .to_owned()
+    })
 }
 
 /// Reads counters from text of any of the forms; `None` when it holds none.

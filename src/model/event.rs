@@ -96,6 +96,12 @@ pub enum NoteKind {
     ForwardFrames,
     /// The operator that allocated (profiler traces).
     Operator,
+    /// Shapes of that operator's inputs, as the profiler prints them.
+    Shapes,
+    /// The `nn.Module` it was in, outermost first: `GPT_0.Block_3.Linear_1` (a trace joined to a snapshot).
+    Module,
+    /// `forward`, `backward`, `optimizer` (a trace joined to a snapshot).
+    Phase,
     /// The category torch assigned (`parameter`, `activation`, …).
     Category,
     /// `internal_metadata`.

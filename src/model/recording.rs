@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{DeviceRecording, LoadReport, OpTable, StackTable};
+use super::{DeviceRecording, LoadReport, MemoryStats, OpTable, StackTable};
 
 /// Allocator history and state of one process, over one table of call stacks. Immutable once built; share it in an `Arc`.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +17,19 @@ pub struct Recording {
     pub ops: OpTable,
     /// What the reader found odd.
     pub report: LoadReport,
+    /// Other files of the same run that were joined to this one, in the order they came.
+    pub added: Vec<Added>,
+    /// PyTorch's counters of the same run, when a file of them was added; each with the file's name.
+    pub stats: Vec<(String, MemoryStats)>,
+}
+
+/// A file that was joined to a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Added {
+    /// Its name.
+    pub name: String,
+    /// One sentence: what matched, how far apart the clocks were.
+    pub sentence: String,
 }
 
 impl Recording {

@@ -120,6 +120,16 @@ pub struct StackTableBuilder {
     by_stack: FxHashMap<Box<[FrameId]>, StackId>,
 }
 
+impl From<StackTable> for StackTableBuilder {
+    /// Goes on with a finished table: what it holds keeps its ids. O(table).
+    fn from(table: StackTable) -> Self {
+        let by_text = table.strings.iter().enumerate().map(|(i, s)| (Arc::clone(s), StrId(i as u32))).collect();
+        let by_frame = table.frames.iter().enumerate().map(|(i, f)| (*f, FrameId(i as u32))).collect();
+        let by_stack = (0..table.len() as u32).map(|i| (table.frames(StackId(i)).into(), StackId(i))).collect();
+        StackTableBuilder { table, by_text, by_frame, by_stack }
+    }
+}
+
 impl StackTableBuilder {
     /// An empty builder.
     #[must_use]
@@ -201,5 +211,8 @@ mod tests {
         assert_eq!(table.frames(t), &[g, f]);
         assert_eq!(table.frames(StackId::NONE), &[]);
         assert_eq!(table.location(table.frame(f).unwrap_or(Frame { name, file, line: 0 })), "train.py:7");
+        let mut more = StackTableBuilder::from(table);
+        assert_eq!((more.string("step"), more.stack(&[g, f])), (name, t));
+        assert_ne!(more.stack(&[g]), s);
     }
 }

@@ -22,6 +22,7 @@ use crate::model::{
     OpTable, PoolId, Progress, Recording, Sample, Source, StackTableBuilder, StreamId, WarningKind,
 };
 use collect::{MemoryEvent, NONE, Rows, SliceKind};
+pub use nest::{FORWARD_MARK, MODULE_FILE, OPERATOR_FILE};
 use nest::{Nesting, Stacks};
 use scan::unescape;
 use segments::SegmentFinder;
@@ -219,21 +220,25 @@ impl DeviceBuilder {
                 self.nothing += 1;
                 continue;
             }
-            if let Some(operator) = operator_name(rows, nesting, around) {
+            if let Some((operator, shapes)) = operator_around(rows, nesting, around) {
                 let event = events.len() as u32 - 1;
-                events.notes.push(Note { event, kind: NoteKind::Operator, text: table.string(&operator) });
+                events.notes.push(Note { event, kind: NoteKind::Operator, text: table.string(&unescape(operator)) });
+                if !shapes.is_empty() {
+                    events.notes.push(Note { event, kind: NoteKind::Shapes, text: table.string(&unescape(shapes)) });
+                }
             }
         }
         events
     }
 }
 
-/// The innermost operator from a slice outwards.
-fn operator_name(rows: &Rows<'_>, nesting: &Nesting, mut at: u32) -> Option<String> {
+/// The innermost operator from a slice outwards: its name, and the shapes of its inputs, as the file writes them.
+fn operator_around<'a>(rows: &Rows<'a>, nesting: &Nesting, mut at: u32) -> Option<(&'a [u8], &'a [u8])> {
     while at != NONE {
         let slice = &rows.slices[at as usize];
         if slice.kind == SliceKind::Operator {
-            return Some(unescape(rows.names[slice.name as usize]));
+            let shapes = rows.operators.get(slice.operator as usize).map_or(&b""[..], |f| f.shapes);
+            return Some((rows.names[slice.name as usize], shapes));
         }
         at = nesting.parent[at as usize];
     }

@@ -173,11 +173,11 @@ pub(super) struct Stacks<'r, 'a> {
 }
 
 /// Between the frames of a backward operator and those of its forward one.
-const FORWARD_MARK: &str = "[forward]";
+pub const FORWARD_MARK: &str = "[forward]";
 /// File of frames that are operators.
-const OPERATOR_FILE: &str = "<operator>";
+pub const OPERATOR_FILE: &str = "<operator>";
 /// File of frames that are calls of an `nn.Module`.
-const MODULE_FILE: &str = "<module>";
+pub const MODULE_FILE: &str = "<module>";
 /// File of Python functions written in C.
 const BUILTIN_FILE: &str = "<built-in>";
 /// A stack deeper than this is cut; Python's own limit is 1,000.

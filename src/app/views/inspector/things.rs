@@ -194,13 +194,16 @@ fn event(data: &DeviceData, e: u32) -> Option<Card> {
     })
 }
 
-fn note_label(kind: NoteKind) -> &'static str {
+pub(super) fn note_label(kind: NoteKind) -> &'static str {
     match kind {
         NoteKind::UserMetadata => "user metadata",
         NoteKind::CompileContext => "compile context",
         NoteKind::Action => "action",
         NoteKind::ForwardFrames => "forward frames",
         NoteKind::Operator => "operator",
+        NoteKind::Shapes => "shapes",
+        NoteKind::Module => "module",
+        NoteKind::Phase => "phase",
         NoteKind::Category => "category",
         NoteKind::Internal => "internal",
     }

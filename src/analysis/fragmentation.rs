@@ -212,9 +212,11 @@ pub struct WayOut {
     pub bytes: u64,
     /// Bytes of the hole, or of the segments released.
     pub room: u64,
-    /// True when no smaller set of live bytes does it by this way: the hole's window is searched in full, the choice of
-    /// segments is solved exactly. False when the instance was too large and segments were chosen by live share.
+    /// True when no set of fewer live bytes does it: the hole's window is searched in full, the choice of segments is solved
+    /// exactly. False when the instance was too large and segments were chosen by live share.
     pub is_optimal: bool,
+    /// The cap it was computed for, when that is only the least it can be: with a higher one less might do.
+    pub least_cap: Option<u64>,
 }
 
 /// The cheapest hole: for every run of neighbouring blocks that is large enough, the live bytes in it. Two pointers over each
@@ -250,30 +252,52 @@ pub fn cheapest_hole(state: &State, servers: &Servers, request: u64) -> Option<W
     room += blocks[window.end..].iter().take_while(|b| b.state == BlockState::Inactive).map(|b| b.size).sum::<u64>();
     let start = segment.blocks.start as usize;
     let live = window.filter(|&i| blocks[i].state != BlockState::Inactive).map(|i| start + i).collect();
-    Some(WayOut { way: Way::Hole, segments: vec![at], blocks: live, bytes, room, is_optimal: true })
+    Some(WayOut { way: Way::Hole, segments: vec![at], blocks: live, bytes, room, is_optimal: true, least_cap: None })
 }
 
 /// Cells of the table that chooses segments; beyond that the choice is greedy.
 const TABLE: usize = 20_000_000;
 
+/// The fewest live bytes whose going would let the request succeed: in one hole, or by whole segments going back so that a new
+/// one fits. `need` is how much must return to the device for that, 0 when nothing has to.
+#[must_use]
+pub fn cheapest_way(device: &DeviceRecording, state: &State, servers: &Servers, request: u64, need: u64) -> Option<WayOut> {
+    // Segments of private pools stay with their graphs; the rest is released before a request fails.
+    let can_go = |s: &SegmentAt| s.pool == PoolId::UNKNOWN || device.pool_key(s.pool).is_none_or(|key| key == (0, 0));
+    let by_hole = cheapest_hole(state, servers, request);
+    let by_release = cheapest_release(state, need, can_go);
+    match (by_hole, by_release) {
+        (Some(hole), Some(release)) => Some(if (hole.bytes, hole.blocks.len()) <= (release.bytes, release.blocks.len()) {
+            // A greedy choice of segments that costs more says nothing about the best one, unless nothing can be cheaper.
+            WayOut { is_optimal: release.is_optimal || hole.bytes == 0, ..hole }
+        } else {
+            release
+        }),
+        (hole, release) => hole.or(release),
+    }
+}
+
 /// The cheapest segments to give back so that `need` bytes return to the device: a knapsack over segment sizes, exact in steps of
 /// 2 MiB (every `cudaMalloc` segment is a multiple). Expandable segments are left out: they give pages back, not themselves.
 #[must_use]
-pub fn cheapest_release(state: &State, need: u64) -> Option<WayOut> {
+pub fn cheapest_release(state: &State, need: u64, can_go: impl Fn(&SegmentAt) -> bool) -> Option<WayOut> {
     const STEP: u64 = 2 * MEBIBYTE;
     let offers: Vec<(usize, u64, u64)> = state
         .segments
         .iter()
         .enumerate()
-        .filter(|(_, s)| !s.is_expandable)
+        .filter(|(_, s)| !s.is_expandable && can_go(s))
         .map(|(i, s)| (i, s.size, state.blocks_of(s).iter().filter(|b| b.state != BlockState::Inactive).map(|b| b.size).sum()))
         .collect();
     if need == 0 || offers.iter().map(|o| o.1).sum::<u64>() < need {
         return None;
     }
     let steps = usize::try_from(need.div_ceil(STEP)).ok()?;
+    let is_whole = offers.iter().all(|o| o.1.is_multiple_of(STEP));
     let chosen = if steps.saturating_add(1).saturating_mul(offers.len()) <= TABLE {
-        choose_exactly(&offers, steps, STEP)
+        let (segments, _) = choose_exactly(&offers, steps, STEP);
+        // A segment of an odd size frees more than its whole steps: then the choice is safe and may not be the cheapest.
+        (segments, is_whole)
     } else {
         choose_greedily(&offers, need)
     };
@@ -290,7 +314,7 @@ pub fn cheapest_release(state: &State, need: u64) -> Option<WayOut> {
             }
         }
     }
-    Some(WayOut { way: Way::Release, segments, blocks, bytes, room, is_optimal })
+    Some(WayOut { way: Way::Release, segments, blocks, bytes, room, is_optimal, least_cap: None })
 }
 
 fn choose_exactly(offers: &[(usize, u64, u64)], steps: usize, step: u64) -> (Vec<usize>, bool) {
@@ -425,9 +449,9 @@ mod tests {
 
     #[test]
     fn the_cheapest_release_is_the_cheapest_of_all_subsets() {
-        let s = state(&["1.1.", "4..4", "2......1.", "9.", "1.2.3.2......", "......"]);
+        let s = state(&["1.1.", "4..4", "2......1.", "9.", "1.2.3.2.......", "......"]);
         for need in 1..=40u64 {
-            let found = cheapest_release(&s, need * MEBIBYTE);
+            let found = cheapest_release(&s, need * MEBIBYTE, |_| true);
             let mut best: Option<u64> = None;
             for set in 0u32..1 << s.segments.len() {
                 let chosen = || (0..s.segments.len()).filter(|i| set >> i & 1 == 1).map(|i| &s.segments[i]);
@@ -443,5 +467,64 @@ mod tests {
                 assert_eq!(found.map(|w| (w.bytes, w.is_optimal)), Some((best, true)), "{need} MiB");
             }
         }
+    }
+
+    /// Small states at random, and every subset of their live blocks: does the request succeed without them?
+    #[test]
+    fn the_cheapest_way_out_is_the_cheapest_of_all_sets_of_blocks() {
+        use proptest::prelude::*;
+        let device = DeviceRecording::default();
+        // Pieces of 2 MiB, so that every segment is a multiple as the driver's are.
+        let pieces = prop::collection::vec(prop_oneof![3 => Just(0u64), 4 => 1u64..5], 1..6);
+        let segments = prop::collection::vec(pieces, 1..4);
+        proptest!(ProptestConfig::with_cases(300), |(segments in segments, request in 1u64..14, room in 0u64..8)| {
+            let texts: Vec<String> = segments
+                .iter()
+                .map(|pieces| pieces.iter().map(|&p| if p == 0 { "..".to_owned() } else { (2 * p).to_string() }).collect())
+                .collect();
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            let s = state(&texts);
+            let (request, room) = (request * 2 * MEBIBYTE, room * 2 * MEBIBYTE);
+            let need = request.saturating_sub(room);
+            let live: Vec<usize> = (0..s.blocks.len()).filter(|&i| s.blocks[i].state != BlockState::Inactive).collect();
+            prop_assume!(live.len() <= 12 && need > 0);
+            let mut best: Option<u64> = None;
+            for set in 0u32..1 << live.len() {
+                let gone: Vec<usize> = live.iter().enumerate().filter(|(k, _)| set >> k & 1 == 1).map(|(_, &i)| i).collect();
+                let cost: u64 = gone.iter().map(|&i| s.blocks[i].size).sum();
+                let is_free = |i: usize| s.blocks[i].state == BlockState::Inactive || gone.contains(&i);
+                let (mut fits, mut released) = (false, 0);
+                for segment in &s.segments {
+                    let range = segment.blocks.start as usize..segment.blocks.end as usize;
+                    let mut run = 0;
+                    for i in range.clone() {
+                        run = if is_free(i) { run + s.blocks[i].size } else { 0 };
+                        fits |= run >= request;
+                    }
+                    if range.clone().all(is_free) {
+                        released += segment.size;
+                    }
+                }
+                if fits || released >= need {
+                    best = Some(best.map_or(cost, |b: u64| b.min(cost)));
+                }
+            }
+            let found = cheapest_way(&device, &s, &LARGE, request, need);
+            prop_assert_eq!(found.as_ref().map(|w| w.bytes), best, "{:?} request {}", texts, request);
+            if let Some(way) = found {
+                prop_assert!(way.is_optimal);
+                prop_assert_eq!(way.blocks.iter().map(|&i| s.blocks[i].size).sum::<u64>(), way.bytes);
+            }
+        });
+    }
+
+    #[test]
+    fn segments_of_private_pools_do_not_go_back() {
+        let mut s = state(&["2......", "4......"]);
+        s.segments[0].pool = PoolId(1);
+        let device = DeviceRecording { pools: vec![(0, 0), (0, 7)], ..DeviceRecording::default() };
+        let servers = Servers { pool: Some(PoolId(0)), ..LARGE };
+        let way = cheapest_way(&device, &s, &servers, 20 * MEBIBYTE, 8 * MEBIBYTE).unwrap();
+        assert_eq!((way.way, way.segments, way.bytes), (Way::Release, vec![1], 4 * MEBIBYTE));
     }
 }

@@ -8,47 +8,12 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
+pub use super::oom::Verdict;
 use crate::formats::oom_message::{Figure, OomMessage, Platform, Writer};
 use crate::units::pytorch_size;
 
 mod judge;
 mod remedies;
-
-/// Why memory ran out. The names are the ones that `oom` uses for snapshots, and `unknown` where a message can not tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// Enough is free in sum, but not in one piece.
-    Fragmentation,
-    /// The process's own limit, not the card.
-    Cap,
-    /// The program's live memory fills the card.
-    Capacity,
-    /// Other processes hold what is missing.
-    Contention,
-    /// This process holds what is missing, outside PyTorch's allocator.
-    NonPytorch,
-    /// The request alone is more than the card can ever give.
-    TooLarge,
-    /// The message does not tell.
-    Unknown,
-}
-
-impl Verdict {
-    /// The stable name used in JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Verdict::Fragmentation => "fragmentation",
-            Verdict::Cap => "cap",
-            Verdict::Capacity => "capacity",
-            Verdict::Contention => "contention",
-            Verdict::NonPytorch => "non_pytorch",
-            Verdict::TooLarge => "too_large",
-            Verdict::Unknown => "unknown",
-        }
-    }
-}
 
 /// One thing to do about it. In JSON it is its sentence, which holds the setting.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -44,6 +44,7 @@ fn out_of_memory(p: &Patient<'_>) -> Vec<Finding> {
                     None,
                 ),
                 Verdict::TooLarge => ("Out of memory: too large for this device", "This one request is larger than the device. Split it.", None),
+                Verdict::Unknown => ("Out of memory", "Look at what was live at that instant.", None),
             };
             let mut evidence = vec![
                 Evidence::bytes("request", a.requested).red(),

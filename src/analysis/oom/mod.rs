@@ -1,0 +1,236 @@
+//! The autopsy of an out-of-memory event: what was asked, what was free and where, why that was not enough; and of a
+//! recording that did not fail, how close it came.
+
+mod closest;
+mod verdict;
+
+use rustc_hash::FxHashMap;
+
+pub use self::closest::{Closest, Room, RoomFrom, closest};
+use self::verdict::{Facts, classify, sentence};
+pub use self::verdict::{Test, Verdict};
+use super::fragmentation::{Blocker, Holes, Servers, Way, WayOut, blockers, cheapest_way, holes};
+use super::{DeviceTables, LifetimeId, Lifetimes, NO_EVENT, Quantity, State};
+use crate::model::{BlockState, DeviceRecording, SizeClass, StackId};
+use crate::units::{Bytes, counted};
+
+/// Live memory of one call stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveByStack {
+    /// The stack.
+    pub stack: StackId,
+    /// Bytes requested.
+    pub bytes: u64,
+    /// Allocations.
+    pub count: u64,
+}
+
+/// Everything about one failed request. Bytes throughout.
+#[derive(Clone, Debug)]
+pub struct Autopsy {
+    /// The event.
+    pub event: u32,
+    /// What was asked for, rounded to the block size as PyTorch records it.
+    pub requested: u64,
+    /// The segment that would have had to be taken for it.
+    pub segment: u64,
+    /// Free on the device, by the driver's count.
+    pub device_free: u64,
+    /// In segments.
+    pub reserved: u64,
+    /// In blocks the program holds.
+    pub allocated: u64,
+    /// Asked for by the program, live.
+    pub live_requested: u64,
+    /// The pool that serves the request: small or large.
+    pub class: SizeClass,
+    /// Which segments could have served it.
+    pub servers: Servers,
+    /// Their holes.
+    pub holes: Holes,
+    /// Holes of every pool.
+    pub all_holes: Holes,
+    /// What this process may reserve at most: known, or between these two because more was reserved before and the request failed.
+    pub limit: Option<(u64, u64)>,
+    /// Why.
+    pub verdict: Verdict,
+    /// Why, in one sentence with its numbers.
+    pub sentence: String,
+    /// How we know.
+    pub tests: Vec<Test>,
+    /// Live blocks that keep holes small, worst first.
+    pub blockers: Vec<Blocker>,
+    /// How many of them would each alone make a hole large enough.
+    pub enough_alone: usize,
+    /// The fewest live bytes whose going lets the request succeed.
+    pub way_out: Option<WayOut>,
+    /// Live memory by stack, largest first.
+    pub top_live: Vec<LiveByStack>,
+    /// Where the failed request came from.
+    pub stack: StackId,
+}
+
+/// The autopsy of one `oom` event. `state` is the state at that event.
+#[must_use]
+pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, state: &State) -> Option<Autopsy> {
+    let device_free = device.events.device_free(event)?;
+    let (servers, requested) = Servers::of_oom(device, event)?;
+    let segment = device.settings.conf.segment_size(requested);
+    let own = holes(state, Some(&servers));
+    let all_holes = holes(state, None);
+    let reserved = state.totals.reserved;
+    let limit = limit(device, tables, event, reserved, segment, device_free);
+
+    let room = limit.map(|(low, _)| low.saturating_sub(reserved));
+    let (verdict, tests) = classify(&Facts {
+        requested,
+        segment,
+        device_free,
+        reserved,
+        own,
+        capacity: device.capacity,
+        is_limited: limit.is_some(),
+        room: room.unwrap_or(device_free),
+        others: device.samples.last().and_then(|s| s.others),
+        outside: device.samples.last().and_then(|s| s.process).map(|p| p.saturating_sub(reserved)),
+    });
+    let found = blockers(state, Some(&servers));
+    let enough_alone = found.iter().filter(|b| b.hole_if_freed() >= requested).count();
+    let need = segment.saturating_sub(room.unwrap_or(device_free));
+    let mut way_out = cheapest_way(device, state, &servers, requested, need);
+    if let (Some(way), Some((low, high))) = (&mut way_out, limit)
+        && low < high
+        && way.way == Way::Release
+    {
+        way.least_cap = Some(low);
+    }
+    let mut autopsy = Autopsy {
+        event,
+        requested,
+        segment,
+        device_free,
+        reserved,
+        allocated: state.totals.allocated,
+        live_requested: state.totals.requested,
+        class: servers.class,
+        servers,
+        holes: own,
+        all_holes,
+        limit,
+        verdict,
+        sentence: String::new(),
+        tests,
+        blockers: found,
+        enough_alone,
+        way_out,
+        top_live: top_live(device, tables, state),
+        stack: device.events.stack[event as usize],
+    };
+    autopsy.sentence = sentence(&autopsy);
+    Some(autopsy)
+}
+
+/// What this process may reserve: known from the source, or bounded by what it did reserve and by the request that failed
+/// although the device had room for it. `None` when nothing speaks for a limit.
+fn limit(
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    event: u32,
+    reserved: u64,
+    segment: u64,
+    device_free: u64,
+) -> Option<(u64, u64)> {
+    if let Some(known) = device.limit {
+        return Some((known, known));
+    }
+    if device_free < segment {
+        return None;
+    }
+    let highest =
+        tables.curves.columns(device, &tables.lifetimes, Quantity::Reserved, &[0, event + 1]).first().map_or(reserved, |c| c.max);
+    let low = highest.max(reserved);
+    Some((low, (reserved + segment).saturating_sub(1).max(low)))
+}
+
+/// Live requested bytes by stack, largest first.
+#[must_use]
+pub fn top_live(device: &DeviceRecording, tables: &DeviceTables, state: &State) -> Vec<LiveByStack> {
+    let mut by_stack: FxHashMap<StackId, (u64, u64)> = FxHashMap::default();
+    for block in state.blocks.iter().filter(|b| b.state != BlockState::Inactive) {
+        let entry = by_stack.entry(tables.lifetimes.stack(device, block.lifetime)).or_default();
+        entry.0 += block.requested;
+        entry.1 += 1;
+    }
+    let mut top: Vec<LiveByStack> =
+        by_stack.into_iter().map(|(stack, (bytes, count))| LiveByStack { stack, bytes, count }).collect();
+    top.sort_by_key(|l| (std::cmp::Reverse(l.bytes), l.stack));
+    top
+}
+
+/// How long a block had been there at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Age {
+    /// Events since it was allocated; `None` when it was there before the recording began (at least as many as the recording has).
+    pub events: Option<u32>,
+    /// Microseconds since then; `None` without times. For a block from before the recording, since the first event.
+    pub micros: Option<i64>,
+}
+
+/// The age of an allocation after an event. O(1).
+#[must_use]
+pub fn age(device: &DeviceRecording, lifetimes: &Lifetimes, id: LifetimeId, event: u32) -> Age {
+    let born = lifetimes.born(id);
+    let before = born == NO_EVENT;
+    let times = &device.events.time_us;
+    let time = |e: u32| times.get(e as usize).copied().filter(|_| device.events.has_time);
+    let micros = time(event).zip(time(if before { 0 } else { born })).map(|(now, then)| now.saturating_sub(then));
+    Age { events: (!before).then(|| event.saturating_sub(born)), micros }
+}
+
+impl std::fmt::Display for Age {
+    /// `2.95 ms`, `1,204 events`; `over 3 s` for what was there before the recording.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let over = if self.events.is_none() { "over " } else { "" };
+        let text = match (self.micros, self.events) {
+            (Some(micros), _) => format!("{over}{}", crate::units::Micros(micros)),
+            (None, Some(events)) => counted(u64::from(events), "event", "events"),
+            (None, None) => "from before".to_owned(),
+        };
+        f.pad(&text)
+    }
+}
+
+impl WayOut {
+    /// What would have to go, in one sentence.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let blocks = counted(self.blocks.len() as u64, "live block", "live blocks");
+        let proof = if self.is_optimal { "No smaller set does." } else { "Chosen by live share; a smaller set may exist." };
+        match self.way {
+            Way::Hole => {
+                format!("Without {blocks} ({}) there would be one hole of {}. {proof}", Bytes(self.bytes), Bytes(self.room))
+            }
+            Way::Release => {
+                let cap = self.least_cap.map_or(String::new(), |cap| format!(" even if the cap is no more than {}", Bytes(cap)));
+                format!(
+                    "Without {blocks} ({}) {} of {} could go back to the device, and a new segment would fit{cap}. {proof}",
+                    Bytes(self.bytes),
+                    counted(self.segments.len() as u64, "segment", "segments"),
+                    Bytes(self.room),
+                )
+            }
+        }
+    }
+
+    /// How it was searched, in one sentence: what "no smaller set" rests on.
+    #[must_use]
+    pub fn search(&self) -> &'static str {
+        if self.is_optimal {
+            "Compared: every run of neighbouring blocks in every segment that serves the request, and every choice of whole \
+             segments whose going makes room for a new one (a knapsack, solved exactly)."
+        } else {
+            "Compared: every run of neighbouring blocks in every segment that serves the request (exact), and whole segments \
+             taken by live share, because there are too many for the exact search."
+        }
+    }
+}

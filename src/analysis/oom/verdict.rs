@@ -1,0 +1,189 @@
+//! The verdict: which of the possible reasons the figures of a failed request leave, and the sentence that says it.
+
+use serde::Serialize;
+
+use super::Autopsy;
+use crate::analysis::fragmentation::Holes;
+use crate::units::{Bytes, MEBIBYTE, counted};
+
+/// Why memory ran out: of a failed request in a recording, or of an error message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Enough is free inside reserved memory, but in pieces that are each too small.
+    Fragmentation,
+    /// The device had room; a limit on this process kept PyTorch from taking it.
+    Cap,
+    /// The device is full of what this process needs.
+    Capacity,
+    /// Without the other processes it would have fitted.
+    Contention,
+    /// Without this process's memory outside PyTorch it would have fitted.
+    NonPytorch,
+    /// It can never fit on this device.
+    TooLarge,
+    /// A message does not always tell. A recording does: it is never this.
+    Unknown,
+}
+
+impl Verdict {
+    /// The stable name of the command-line contract.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Fragmentation => "fragmentation",
+            Verdict::Cap => "cap",
+            Verdict::Capacity => "capacity",
+            Verdict::Contention => "contention",
+            Verdict::NonPytorch => "non_pytorch",
+            Verdict::TooLarge => "too_large",
+            Verdict::Unknown => "unknown",
+        }
+    }
+
+    /// One or two words for a title.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Verdict::Fragmentation => "Fragmentation",
+            Verdict::Cap => "The cap",
+            Verdict::Capacity => "Device full",
+            Verdict::Contention => "Other processes",
+            Verdict::NonPytorch => "Outside PyTorch",
+            Verdict::TooLarge => "Too large",
+            Verdict::Unknown => "Not told",
+        }
+    }
+}
+
+/// One test of the classifier, in the order they are run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Test {
+    /// What is tested: "free on the device".
+    pub what: &'static str,
+    /// Whether it holds; `None` when the recording can not tell.
+    pub holds: Option<bool>,
+    /// The figure it was decided by, in bytes.
+    pub bytes: u64,
+    /// True for the test that decides the verdict.
+    pub decides: bool,
+}
+
+/// What the classifier looks at. Bytes throughout.
+pub(super) struct Facts {
+    pub(super) requested: u64,
+    pub(super) segment: u64,
+    pub(super) device_free: u64,
+    pub(super) reserved: u64,
+    pub(super) own: Holes,
+    pub(super) capacity: Option<u64>,
+    pub(super) is_limited: bool,
+    pub(super) room: u64,
+    pub(super) others: Option<u64>,
+    pub(super) outside: Option<u64>,
+}
+
+/// Context, modules and libraries of one process reach this without anything being wrong (measured: 250 to 1,981 MiB).
+const USUAL_OUTSIDE: u64 = 2048 * MEBIBYTE;
+
+/// The classifier: tests in order, the first that fails in a telling way decides. Holes that sum to the request force
+/// fragmentation, whatever else was short: at the failure the allocator had already given every wholly free segment back.
+pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
+    // Everything of this process given back, the device would have this much.
+    let most = f.capacity.unwrap_or(f.device_free.saturating_add(f.reserved));
+    let fits_device = f.requested <= most;
+    let on_device = f.device_free >= f.segment;
+    let in_holes = f.own.bytes >= f.requested;
+    let in_all = f.own.bytes.saturating_add(if f.is_limited { f.room } else { f.device_free }) >= f.requested;
+    let one_hole = f.own.largest >= f.requested;
+    let verdict = if !fits_device {
+        if f.others.is_some_and(|o| f.requested <= most.saturating_add(o)) && f.capacity.is_none() {
+            Verdict::Contention
+        } else {
+            Verdict::TooLarge
+        }
+    } else if !one_hole && (in_holes || (!on_device && in_all)) {
+        Verdict::Fragmentation
+    } else if on_device {
+        Verdict::Cap
+    } else if f.others.is_some_and(|o| f.segment <= f.device_free.saturating_add(f.own.bytes).saturating_add(o) && o > 0) {
+        Verdict::Contention
+    } else if f
+        .outside
+        .is_some_and(|o| o > USUAL_OUTSIDE && f.segment <= f.device_free.saturating_add(f.own.bytes).saturating_add(o))
+    {
+        Verdict::NonPytorch
+    } else {
+        Verdict::Capacity
+    };
+    let decides = match verdict {
+        Verdict::TooLarge => 0,
+        Verdict::Capacity | Verdict::Contention | Verdict::NonPytorch => 1,
+        Verdict::Cap => 2,
+        Verdict::Fragmentation | Verdict::Unknown => 4,
+    };
+    let tests = [
+        ("smaller than the device", Some(fits_device), most),
+        ("free on the device", Some(on_device), f.device_free),
+        (
+            "room under the cap",
+            if f.is_limited { Some(f.room >= f.segment) } else { None },
+            if f.is_limited { f.room } else { 0 },
+        ),
+        ("free inside reserved", Some(in_holes), f.own.bytes),
+        ("one hole of that size", Some(one_hole), f.own.largest),
+    ];
+    let tests = tests
+        .into_iter()
+        .enumerate()
+        .map(|(i, (what, holds, bytes))| Test { what, holds, bytes, decides: i == decides })
+        .collect();
+    (verdict, tests)
+}
+
+pub(super) fn sentence(a: &Autopsy) -> String {
+    let request = Bytes(a.requested);
+    match a.verdict {
+        Verdict::Fragmentation => format!(
+            "A request for {request} failed with {} free inside reserved memory: it is in {}, and the largest is {}.",
+            Bytes(a.holes.bytes),
+            counted(a.holes.count, "piece", "pieces"),
+            Bytes(a.holes.largest),
+        ),
+        Verdict::Cap => {
+            let cap = match a.limit {
+                Some((low, high)) if low == high => format!("at most {}", Bytes(low)),
+                Some((low, high)) => format!("at most {} to {}", Bytes(low), Bytes(high)),
+                None => "no more".to_owned(),
+            };
+            format!(
+                "A request for {request} failed although {} was free on the device: this process may reserve {cap}; it held {}, with {} free inside.",
+                Bytes(a.device_free),
+                Bytes(a.reserved),
+                Bytes(a.holes.bytes),
+            )
+        }
+        Verdict::Capacity => format!(
+            "A request for {request} failed because the device is full: {} is free on it and {} inside the {} that PyTorch reserved; tensors hold {}.",
+            Bytes(a.device_free),
+            Bytes(a.holes.bytes),
+            Bytes(a.reserved),
+            Bytes(a.allocated),
+        ),
+        Verdict::Contention => format!(
+            "A request for {request} failed because others hold the device: {} is free on it while PyTorch reserves {}.",
+            Bytes(a.device_free),
+            Bytes(a.reserved),
+        ),
+        Verdict::NonPytorch => format!(
+            "A request for {request} failed because this process holds memory outside PyTorch: {} is free on the device while PyTorch reserves {}.",
+            Bytes(a.device_free),
+            Bytes(a.reserved),
+        ),
+        Verdict::TooLarge => format!(
+            "A request for {request} can not fit: with every byte of this process given back, {} would be free on the device.",
+            Bytes(a.device_free.saturating_add(a.reserved)),
+        ),
+        Verdict::Unknown => format!("A request for {request} failed, and the recording does not tell why."),
+    }
+}

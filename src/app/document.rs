@@ -12,6 +12,7 @@ use super::views::{View, ViewKind};
 use super::workspace::{Layouts, Workspace};
 use crate::allocator::{Prepared, WhatIf};
 use crate::analysis::findings::{Findings, diagnose};
+use crate::analysis::oom::{Helped, what_would_have_helped};
 use crate::analysis::{DeviceTables, StackNames, State};
 use crate::model::{Cancelled, DeviceRecording, Progress, Recording};
 
@@ -35,9 +36,9 @@ pub struct DeviceData {
     pub prepared: PreparedWhatIf,
 }
 
-/// A [`WhatIf`]'s groundwork, done once a device.
+/// A [`WhatIf`]'s groundwork, and the settings that would have helped, done once a device.
 #[derive(Default)]
-pub struct PreparedWhatIf(Mutex<Option<Prepared>>);
+pub struct PreparedWhatIf(Mutex<Option<Prepared>>, Mutex<Option<Arc<Helped>>>);
 
 impl DeviceData {
     /// The device.
@@ -58,6 +59,21 @@ impl DeviceData {
         }
         let made = WhatIf::new(self.device(), None, progress)?;
         *prepared = Some(made.prepared());
+        Ok(made)
+    }
+
+    /// The suggested settings, tried on this recording. The first call serves it some dozens of times and others wait for it;
+    /// later ones cost nothing. Not for the window's thread.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn helped(&self, progress: &Progress) -> Result<Arc<Helped>, Cancelled> {
+        let mut known = self.prepared.1.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.as_ref() {
+            return Ok(Arc::clone(known));
+        }
+        let made = Arc::new(what_would_have_helped(&self.what_if(progress)?, progress)?);
+        *known = Some(Arc::clone(&made));
         Ok(made)
     }
 }

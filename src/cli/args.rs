@@ -39,7 +39,7 @@ pub enum Command {
     /// Segments, blocks and live memory by call stack at one instant
     State(StateArgs),
     /// Why each out-of-memory error happened, and what stood in the way
-    Oom(FileArgs),
+    Oom(OomArgs),
     /// The same requests under other allocator settings and limits
     Whatif(WhatifArgs),
     /// What the text of an out-of-memory error says, and what to do
@@ -67,6 +67,22 @@ pub enum Command {
 pub struct FileArgs {
     /// The recording
     pub file: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `oom` takes.
+#[derive(Debug, ClapArgs)]
+pub struct OomArgs {
+    /// The recording
+    pub file: PathBuf,
+    /// Try other settings however long the recording is; without this only up to 100,000 events (about half a second)
+    #[arg(long)]
+    pub whatif: bool,
+    /// What the process could reserve at most, where you know it: files do not tell
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub limit: Option<u64>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -48,7 +48,7 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), String> {
     match command {
         Command::Summary(a) => summary::run(&a, out),
         Command::State(a) => state::run(&a, out),
-        Command::Oom(a) => print(out, &oom::run(&a.file, a.json)?),
+        Command::Oom(a) => print(out, &oom::run(&a)?),
         Command::Whatif(a) => whatif::run(&a, out),
         Command::Explain(a) => explain::run(a.file.as_deref(), a.json, out),
         Command::Findings(a) => print(out, &findings::run(&a.file, a.json)?),

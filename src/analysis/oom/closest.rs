@@ -82,7 +82,7 @@ pub fn closest(device: &DeviceRecording, tables: &DeviceTables) -> Option<Closes
     let releasable: u64 =
         state.segments.iter().filter(|s| is_default(device, s) && !s.is_expandable && is_empty(s)).map(|s| s.size).sum();
     let room = room(device, event, state.totals.reserved);
-    let largest_served = largest_served(device, &state, &servers, own.largest, releasable, room.map_or(0, |r| r.bytes));
+    let largest_served = largest_served(device, &state, &servers, own.largest, releasable, room);
     let mut found = Closest {
         event,
         reserved: state.totals.reserved,
@@ -144,10 +144,17 @@ fn room(device: &DeviceRecording, event: u32, reserved: u64) -> Option<Room> {
 
 /// The largest request that is served: by the largest hole, or by a new segment once the wholly free ones have gone back
 /// (PyTorch does that before it gives up), or by growing an expandable segment from its last hole on.
-fn largest_served(device: &DeviceRecording, state: &State, servers: &Servers, hole: u64, releasable: u64, room: u64) -> u64 {
+fn largest_served(
+    device: &DeviceRecording,
+    state: &State,
+    servers: &Servers,
+    hole: u64,
+    releasable: u64,
+    room: Option<Room>,
+) -> u64 {
+    let mut released = releasable;
     if device.settings.conf.expandable_segments {
-        // Every whole page inside a hole is unmapped first; then pages are mapped wherever a stretch between live blocks is long
-        // enough.
+        // Every whole page inside a hole is unmapped as well.
         let pages = |s: &SegmentAt, b: &BlockAt| {
             let page = if s.class == SizeClass::Large { PAGE } else { SMALL_PAGE };
             let from = (b.address - s.address).next_multiple_of(page);
@@ -156,11 +163,15 @@ fn largest_served(device: &DeviceRecording, state: &State, servers: &Servers, ho
         let free = |s: &SegmentAt| {
             state.blocks_of(s).iter().filter(|b| b.state == BlockState::Inactive).map(|b| pages(s, b)).sum::<u64>()
         };
-        let unmapped: u64 = state.segments.iter().filter(|s| s.is_expandable && is_default(device, s)).map(free).sum();
-        let pages_left = room.saturating_add(releasable).saturating_add(unmapped) / PAGE;
-        return hole.max(largest_stretch(state, servers, pages_left));
+        released += state.segments.iter().filter(|s| s.is_expandable && is_default(device, s)).map(free).sum::<u64>();
     }
-    let fresh = room.saturating_add(releasable) / SEGMENT_STEP * SEGMENT_STEP;
+    let left = released.saturating_add(room.map_or(0, |r| r.bytes));
+    if device.settings.conf.expandable_segments && room.is_none_or(|r| r.from != RoomFrom::Cap) {
+        // Pages are mapped wherever a stretch between live blocks is long enough, and each must be there.
+        return hole.max(largest_stretch(state, servers, left / PAGE));
+    }
+    // A cap is held against the size of a segment of the request's own, also where pages are mapped instead.
+    let fresh = left / SEGMENT_STEP * SEGMENT_STEP;
     hole.max(if fresh >= OWN_SEGMENT { fresh } else { 0 })
 }
 

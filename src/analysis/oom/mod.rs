@@ -2,11 +2,13 @@
 //! recording that did not fail, how close it came.
 
 mod closest;
+mod helped;
 mod verdict;
 
 use rustc_hash::FxHashMap;
 
 pub use self::closest::{Closest, Room, RoomFrom, closest};
+pub use self::helped::{Advice, Helped, Support, advice, can_be_served_again, setting_line, what_would_have_helped};
 use self::verdict::{Facts, classify, sentence};
 pub use self::verdict::{Test, Verdict};
 use super::fragmentation::{Blocker, Holes, Servers, Way, WayOut, blockers, cheapest_way, holes};
@@ -73,13 +75,28 @@ pub struct Autopsy {
 /// The autopsy of one `oom` event. `state` is the state at that event.
 #[must_use]
 pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, state: &State) -> Option<Autopsy> {
+    examine_under(device, tables, event, state, device.limit)
+}
+
+/// [`examine`], with what the process may reserve as somebody knows it who was there: files do not tell.
+#[must_use]
+pub fn examine_under(
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    event: u32,
+    state: &State,
+    known_limit: Option<u64>,
+) -> Option<Autopsy> {
     let device_free = device.events.device_free(event)?;
     let (servers, requested) = Servers::of_oom(device, event)?;
     let segment = device.settings.conf.segment_size(requested);
     let own = holes(state, Some(&servers));
     let all_holes = holes(state, None);
     let reserved = state.totals.reserved;
-    let limit = limit(device, tables, event, reserved, segment, device_free);
+    let limit = match known_limit {
+        Some(known) => Some((known, known)),
+        None => limit(device, tables, event, reserved, segment, device_free),
+    };
 
     let room = limit.map(|(low, _)| low.saturating_sub(reserved));
     let (verdict, tests) = classify(&Facts {
@@ -130,7 +147,7 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
     Some(autopsy)
 }
 
-/// What this process may reserve: known from the source, or bounded by what it did reserve and by the request that failed
+/// What this process may reserve, when nobody told: bounded by what it did reserve and by the request that failed
 /// although the device had room for it. `None` when nothing speaks for a limit.
 fn limit(
     device: &DeviceRecording,
@@ -140,9 +157,6 @@ fn limit(
     segment: u64,
     device_free: u64,
 ) -> Option<(u64, u64)> {
-    if let Some(known) = device.limit {
-        return Some((known, known));
-    }
     if device_free < segment {
         return None;
     }

@@ -1,0 +1,191 @@
+//! What would have helped: settings the allocator model serves the whole recording under, and what the figures of the failure
+//! force by themselves. Nothing else is claimed.
+
+use serde::Serialize;
+
+use super::{Autopsy, Verdict};
+use crate::allocator::whatif::{Row, WhatIf};
+use crate::allocator::{Remedies, Remedy};
+use crate::model::{Cancelled, DeviceKind, DeviceRecording, Progress};
+use crate::units::{Bytes, count};
+
+/// The recording served again: as it was, and under other settings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Helped {
+    /// The recording's own settings and limit.
+    pub own: Row,
+    /// The other settings, those that pass first, and the smallest limits.
+    pub remedies: Remedies,
+    /// The limits that explain the recording, least and most; equal when it is known, `None` when nothing failed.
+    pub limit_span: Option<(u64, u64)>,
+}
+
+/// True when the allocator model applies to a device: a GPU with a trace.
+#[must_use]
+pub fn can_be_served_again(device: &DeviceRecording) -> bool {
+    !matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu) && !device.events.is_empty()
+}
+
+/// Serves the recording again under the suggested settings. About 12 to 60 runs of at most 0.3 µs a request.
+///
+/// # Errors
+/// [`Cancelled`] when asked to stop.
+pub fn what_would_have_helped(whatif: &WhatIf<'_>, progress: &Progress) -> Result<Helped, Cancelled> {
+    let mut remedies = whatif.remedies_that_pass(None, progress)?;
+    let limit_span = whatif.own().limit_span;
+    if limit_span.is_some_and(|(low, high)| low < high) {
+        // Where the cap is not known exactly, what needs least is most likely to fit.
+        let passing = remedies.tried.iter().filter(|r| !r.oom).count();
+        remedies.tried[..passing].sort_by_key(|r| (!r.certain, r.peak_reserved_bytes, r.conf.len()));
+    }
+    let mut question = whatif.own_question();
+    question.limit = remedies.limit_bytes;
+    let own = whatif.ask(&question, 0, progress)?.row;
+    Ok(Helped { own, remedies, limit_span })
+}
+
+/// What a piece of advice rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Support {
+    /// The allocator model served the recorded requests under it.
+    Simulation,
+    /// The figures at the failure force it.
+    Formula,
+}
+
+/// One thing to do, and why it is known to help.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    /// What it does, with its numbers.
+    pub sentence: String,
+    /// The line to copy, when there is one.
+    pub setting: Option<String>,
+    /// What the claim rests on.
+    pub support: Support,
+}
+
+/// A setting as the line one puts before a command.
+#[must_use]
+pub fn setting_line(conf: &str) -> String {
+    format!("PYTORCH_CUDA_ALLOC_CONF={conf}")
+}
+
+impl Helped {
+    /// How far below the limit a setting stays, as a few words: `2 MiB to spare`.
+    #[must_use]
+    pub fn margin(remedy: &Remedy) -> Option<String> {
+        let margin = remedy.margin_bytes?;
+        let bytes = Bytes(margin.unsigned_abs());
+        Some(if margin < 0 { format!("{bytes} over") } else { format!("{bytes} to spare") })
+    }
+
+    /// Why a result is not certain, in a few words; empty when it is.
+    #[must_use]
+    pub fn doubt(&self, remedy: &Remedy) -> String {
+        if remedy.certain || remedy.oom {
+            return String::new();
+        }
+        match self.limit_span {
+            _ if !self.remedies.agrees_with_recording => "an estimate: the model does not reproduce this recording".to_owned(),
+            Some((low, high)) if low < high => {
+                format!("the cap is between {} and {}, and it may not be enough", Bytes(low), Bytes(high))
+            }
+            _ => "it depends on where the driver puts segments".to_owned(),
+        }
+    }
+}
+
+/// What to do about a failed request, best supported first. Without `helped` only what its own figures force.
+#[must_use]
+pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
+    let mut all: Vec<Advice> = helped.map_or_else(Vec::new, |h| simulated(h));
+    let formula = |sentence: String, setting: Option<&str>| Advice {
+        sentence,
+        setting: setting.map(str::to_owned),
+        support: Support::Formula,
+    };
+    let segment = Bytes(a.segment);
+    if let Some((low, high)) = a.limit
+        && a.device_free >= a.segment
+    {
+        let cap = if low == high { Bytes(low).to_string() } else { format!("between {} and {}", Bytes(low), Bytes(high)) };
+        let needed = helped.and_then(|h| h.remedies.needed).filter(|n| n.smallest_limit_bytes > low);
+        let whole = needed.map_or(String::new(), |n| {
+            format!(" The whole recording needs a cap of {} with its own settings.", Bytes(n.smallest_limit_bytes))
+        });
+        all.push(formula(
+            format!(
+                "Raise the cap of this process ({cap}) to at least {} for this request: {} is free on the device, and a segment of {segment} fits into it.{whole}",
+                Bytes(a.reserved.saturating_add(a.segment)),
+                Bytes(a.device_free),
+            ),
+            Some("torch.cuda.set_per_process_memory_fraction(1.0)"),
+        ));
+    }
+    match a.verdict {
+        Verdict::TooLarge => all.push(formula(
+            format!(
+                "Ask for {} or less at once: split the batch, or the operation along one dimension. No setting makes {} fit.",
+                Bytes(a.device_free.saturating_add(a.reserved)),
+                Bytes(a.requested)
+            ),
+            None,
+        )),
+        Verdict::Contention => all.push(formula(
+            format!(
+                "Free {} on the device: other processes hold more than that.",
+                Bytes(a.segment.saturating_sub(a.device_free))
+            ),
+            Some("nvidia-smi --query-compute-apps=pid,used_memory --format=csv"),
+        )),
+        Verdict::NonPytorch => all.push(formula(
+            format!(
+                "Free {} of what this process holds outside PyTorch: fewer NCCL communicators, fewer captured graphs, no library that keeps its own buffers.",
+                Bytes(a.segment.saturating_sub(a.device_free))
+            ),
+            None,
+        )),
+        _ => {}
+    }
+    if let Some(way) = &a.way_out {
+        all.push(formula(format!("Hold less at that instant. {}", way.sentence()), None));
+    }
+    all
+}
+
+/// Settings that pass, the best three, each with what it leaves.
+fn simulated(h: &Helped) -> Vec<Advice> {
+    let passing: Vec<&Remedy> = h.remedies.passing().collect();
+    let mut all: Vec<Advice> = passing
+        .iter()
+        .take(3)
+        .map(|r| {
+            let margin = Helped::margin(r).map_or(String::new(), |m| format!(", {m} under the cap"));
+            let doubt = h.doubt(r);
+            let doubt = if doubt.is_empty() { "certain".to_owned() } else { format!("not certain: {doubt}") };
+            let name = if r.conf.is_empty() { "PyTorch's default settings" } else { &r.conf };
+            Advice {
+                sentence: format!(
+                    "With {name} all {} requests of this recording are served by the allocator model, {} reserved at the peak{margin} ({doubt}): {}.",
+                    count(h.own.requests.max(1)),
+                    Bytes(r.peak_reserved_bytes),
+                    r.about
+                ),
+                setting: Some(setting_line(&r.conf)),
+                support: Support::Simulation,
+            }
+        })
+        .collect();
+    if passing.is_empty() && !h.remedies.tried.is_empty() {
+        all.push(Advice {
+            sentence: format!(
+                "None of {} other settings serves all requests under the same cap: settings alone do not help here.",
+                h.remedies.tried.len()
+            ),
+            setting: None,
+            support: Support::Simulation,
+        });
+    }
+    all
+}

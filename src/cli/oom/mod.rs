@@ -1,0 +1,334 @@
+//! `vramscope oom FILE`: why each request failed, with the blocks in the way and what would have helped; and how close a
+//! recording without a failure came.
+
+mod text;
+
+use serde::Serialize;
+
+use super::args::OomArgs;
+use crate::allocator::{Needed, Remedy, WhatIf};
+use crate::analysis::fragmentation::Blocker;
+use crate::analysis::oom::{
+    Advice, Autopsy, Closest, Helped, LiveByStack, RoomFrom, advice, age, can_be_served_again, closest, examine,
+    what_would_have_helped,
+};
+use crate::analysis::{DeviceTables, NO_EVENT, State};
+use crate::model::{Action, DeviceRecording, Progress, Recording, StackId};
+
+/// Blockers and stacks listed; the rest is counted.
+const LISTED: usize = 20;
+/// Other settings are tried on their own accord up to this many events: about half a second.
+const CHEAP: usize = 100_000;
+
+/// The JSON object of the command-line contract.
+#[derive(Debug, Serialize)]
+pub struct OomReport {
+    /// True when the file ends in the middle: what came after is not known.
+    pub truncated: bool,
+    /// One entry an out-of-memory event.
+    pub ooms: Vec<OomEntry>,
+    /// Failures of which the source tells too little to say why (profiler traces do not tell what was free).
+    pub ooms_without_figures: usize,
+    /// One entry a device in which nothing failed: its peak.
+    pub peaks: Vec<PeakEntry>,
+    /// One entry a device on which other settings were tried.
+    pub whatif: Vec<WhatIfEntry>,
+    /// Why none were tried on the others; `null` when there is nothing to say.
+    pub whatif_left_out: Option<String>,
+}
+
+/// The settings tried on one device.
+#[derive(Debug, Serialize)]
+pub struct WhatIfEntry {
+    device: i32,
+    limit_bytes: Option<u64>,
+    limit_span_bytes: Option<[u64; 2]>,
+    agrees_with_recording: bool,
+    /// Under its own settings a request fails after so many, of so many.
+    own_oom_request: Option<u64>,
+    own_requests: u64,
+    tried: Vec<Remedy>,
+    needed: Option<Needed>,
+    needed_with_best: Option<Needed>,
+}
+
+/// The instant at which a device without a failure held most. Bytes are integers.
+#[derive(Debug, Serialize)]
+pub struct PeakEntry {
+    device: i32,
+    event: Option<u32>,
+    reserved_bytes: u64,
+    active_bytes: u64,
+    allocated_bytes: u64,
+    requested_bytes: u64,
+    hole_bytes: u64,
+    holes: u64,
+    largest_hole_bytes: u64,
+    releasable_bytes: u64,
+    room_bytes: Option<u64>,
+    room_from: Option<&'static str>,
+    largest_served_bytes: u64,
+    is_exact: bool,
+    /// The answer.
+    pub sentence: String,
+    blockers: Vec<BlockerEntry>,
+    blockers_total: usize,
+    top_live: Vec<LiveEntry>,
+    stacks_total: usize,
+}
+
+/// One failed request. Bytes are integers.
+#[derive(Debug, Serialize)]
+pub struct OomEntry {
+    device: i32,
+    event: u32,
+    requested_bytes: u64,
+    segment_bytes: u64,
+    device_free_bytes: u64,
+    reserved_bytes: u64,
+    allocated_bytes: u64,
+    hole_bytes: u64,
+    holes: u64,
+    largest_hole_bytes: u64,
+    pool: &'static str,
+    limit_span_bytes: Option<[u64; 2]>,
+    verdict: &'static str,
+    /// The answer.
+    pub sentence: String,
+    stack: Vec<String>,
+    blockers: Vec<BlockerEntry>,
+    blockers_total: usize,
+    enough_alone: usize,
+    way_out: Option<WayOutEntry>,
+    top_live: Vec<LiveEntry>,
+    stacks_total: usize,
+    /// What to do: only what a simulation or these figures support.
+    remedies: Vec<Advice>,
+}
+
+#[derive(Debug, Serialize)]
+struct BlockerEntry {
+    address: u64,
+    bytes: u64,
+    strands_bytes: u64,
+    hole_if_freed_bytes: u64,
+    age_events: Option<u32>,
+    age_us: Option<i64>,
+    #[serde(skip)]
+    age: String,
+    stack: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct LiveEntry {
+    bytes: u64,
+    count: u64,
+    stack: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct WayOutEntry {
+    sentence: String,
+    blocks: usize,
+    bytes: u64,
+    segments: usize,
+    room_bytes: u64,
+    is_optimal: bool,
+    search: &'static str,
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// One sentence when the file can not be opened.
+pub fn run(args: &OomArgs) -> Result<String, String> {
+    let progress = Progress::new();
+    let mut recording = super::open(&args.file)?;
+    if args.limit.is_some() {
+        for device in &mut recording.devices {
+            device.limit = args.limit;
+        }
+    }
+    let report = report(&recording, args.whatif, &progress)?;
+    if args.json {
+        return serde_json::to_string_pretty(&report).map_err(|e| e.to_string());
+    }
+    Ok(text::text(&report, &recording))
+}
+
+/// The autopsy of every out-of-memory event of every device, and the peak of the devices without one. Other settings are tried
+/// where something failed and the recording is short, or always with `try_settings`.
+///
+/// # Errors
+/// When cancelled.
+pub fn report(recording: &Recording, try_settings: bool, progress: &Progress) -> Result<OomReport, String> {
+    let truncated = recording.report.warnings.iter().any(|w| w.kind == crate::model::WarningKind::Truncated);
+    let mut report = OomReport {
+        truncated,
+        ooms: Vec::new(),
+        ooms_without_figures: 0,
+        peaks: Vec::new(),
+        whatif: Vec::new(),
+        whatif_left_out: None,
+    };
+    for device in &recording.devices {
+        let events = device.events.ooms();
+        let failures = device.events.action.iter().filter(|&&a| a == Action::Oom).count();
+        let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;
+        let helped = if try_settings || (!events.is_empty() && device.events.len() <= CHEAP) {
+            try_others(device, progress)?
+        } else {
+            if !events.is_empty() && can_be_served_again(device) {
+                report.whatif_left_out = Some(format!(
+                    "Other settings were not tried on {} events; --whatif does.",
+                    crate::units::count(device.events.len() as u64)
+                ));
+            }
+            None
+        };
+        let mut examined = 0;
+        for event in events {
+            let state = tables.states.at(device, &tables.lifetimes, event);
+            if let Some(autopsy) = examine(device, &tables, event, &state) {
+                examined += 1;
+                report.ooms.push(entry(recording, device, &tables, &state, &autopsy, helped.as_ref()));
+            }
+        }
+        report.ooms_without_figures += failures - examined;
+        if failures == 0
+            && let Some(found) = closest(device, &tables)
+        {
+            report.peaks.push(peak(recording, device, &tables, &found));
+        }
+        report.whatif.extend(helped.map(|h| whatif(device, h)));
+    }
+    Ok(report)
+}
+
+fn try_others(device: &DeviceRecording, progress: &Progress) -> Result<Option<Helped>, String> {
+    if !can_be_served_again(device) {
+        return Ok(None);
+    }
+    let helped = WhatIf::new(device, None, progress).and_then(|w| what_would_have_helped(&w, progress));
+    helped.map(Some).map_err(|e| e.to_string())
+}
+
+fn whatif(device: &DeviceRecording, h: Helped) -> WhatIfEntry {
+    WhatIfEntry {
+        device: device.id.index,
+        limit_bytes: h.remedies.limit_bytes,
+        limit_span_bytes: h.limit_span.map(|(low, high)| [low, high]),
+        agrees_with_recording: h.remedies.agrees_with_recording,
+        own_oom_request: h.own.oom_request,
+        own_requests: h.own.requests,
+        tried: h.remedies.tried,
+        needed: h.remedies.needed,
+        needed_with_best: h.remedies.needed_with_best,
+    }
+}
+
+fn peak(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, c: &Closest) -> PeakEntry {
+    let state = tables.states.at(device, &tables.lifetimes, c.event);
+    PeakEntry {
+        device: device.id.index,
+        event: (c.event != NO_EVENT).then_some(c.event),
+        reserved_bytes: c.reserved,
+        active_bytes: c.active,
+        allocated_bytes: c.allocated,
+        requested_bytes: c.live_requested,
+        hole_bytes: c.holes.bytes,
+        holes: c.holes.count,
+        largest_hole_bytes: c.holes.largest,
+        releasable_bytes: c.releasable,
+        room_bytes: c.room.map(|r| r.bytes),
+        room_from: c.room.map(|r| match r.from {
+            RoomFrom::Cap => "cap",
+            RoomFrom::Sample => "sample",
+            RoomFrom::DeviceTotal => "device_total",
+        }),
+        largest_served_bytes: c.largest_served,
+        is_exact: c.is_exact,
+        sentence: c.sentence.clone(),
+        blockers: blockers(recording, device, tables, &state, &c.blockers),
+        blockers_total: c.blockers.len(),
+        top_live: live(recording, &c.top_live),
+        stacks_total: c.top_live.len(),
+    }
+}
+
+fn blockers(
+    recording: &Recording,
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    state: &State,
+    found: &[Blocker],
+) -> Vec<BlockerEntry> {
+    let listed = found.iter().take(LISTED).map(|b| {
+        let block = &state.blocks[b.block];
+        let age = age(device, &tables.lifetimes, block.lifetime, state.event);
+        BlockerEntry {
+            address: block.address,
+            bytes: block.size,
+            strands_bytes: b.strands(),
+            hole_if_freed_bytes: b.hole_if_freed(),
+            age_events: age.events,
+            age_us: age.micros,
+            age: age.to_string(),
+            stack: frames(recording, tables.lifetimes.stack(device, block.lifetime)),
+        }
+    });
+    listed.collect()
+}
+
+fn live(recording: &Recording, found: &[LiveByStack]) -> Vec<LiveEntry> {
+    let listed = found.iter().take(LISTED);
+    listed.map(|l| LiveEntry { bytes: l.bytes, count: l.count, stack: frames(recording, l.stack) }).collect()
+}
+
+fn entry(
+    recording: &Recording,
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    state: &State,
+    a: &Autopsy,
+    helped: Option<&Helped>,
+) -> OomEntry {
+    OomEntry {
+        device: device.id.index,
+        event: a.event,
+        requested_bytes: a.requested,
+        segment_bytes: a.segment,
+        device_free_bytes: a.device_free,
+        reserved_bytes: a.reserved,
+        allocated_bytes: a.allocated,
+        hole_bytes: a.holes.bytes,
+        holes: a.holes.count,
+        largest_hole_bytes: a.holes.largest,
+        pool: a.class.name(),
+        limit_span_bytes: a.limit.map(|(low, high)| [low, high]),
+        verdict: a.verdict.name(),
+        sentence: a.sentence.clone(),
+        stack: frames(recording, a.stack),
+        blockers: blockers(recording, device, tables, state, &a.blockers),
+        blockers_total: a.blockers.len(),
+        enough_alone: a.enough_alone,
+        way_out: a.way_out.as_ref().map(|w| WayOutEntry {
+            sentence: w.sentence(),
+            blocks: w.blocks.len(),
+            bytes: w.bytes,
+            segments: w.segments.len(),
+            room_bytes: w.room,
+            is_optimal: w.is_optimal,
+            search: w.search(),
+        }),
+        top_live: live(recording, &a.top_live),
+        stacks_total: a.top_live.len(),
+        remedies: advice(a, helped),
+    }
+}
+
+/// A stack as lines, innermost first: `file:line name`.
+#[must_use]
+pub fn frames(recording: &Recording, stack: StackId) -> Vec<String> {
+    crate::analysis::stack_text(&recording.stacks, stack).lines().map(str::to_owned).collect()
+}

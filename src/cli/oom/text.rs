@@ -1,0 +1,160 @@
+//! The report of `oom` for people: the answer first.
+
+use std::fmt::Write as _;
+
+use super::{BlockerEntry, LiveEntry, OomEntry, OomReport, PeakEntry, WhatIfEntry};
+use crate::analysis::oom::Support;
+use crate::cli::Table;
+use crate::model::Recording;
+use crate::units::{Address, Bytes, count, counted};
+
+/// Writing to a String can not fail, so results are dropped throughout.
+pub(super) fn text(report: &OomReport, recording: &Recording) -> String {
+    let mut out = String::new();
+    if report.ooms.is_empty() {
+        let cut =
+            if report.truncated { " before the place where the file breaks off; copy it again, it is not whole" } else { "" };
+        let _ = if report.ooms_without_figures == 0 {
+            writeln!(out, "{}: no out-of-memory event was recorded{cut}.", recording.source.name)
+        } else {
+            writeln!(
+                out,
+                "{}: {} failed, and the file does not tell what was free, so it can not say why; a snapshot does.",
+                recording.source.name,
+                counted(report.ooms_without_figures as u64, "request", "requests")
+            )
+        };
+    } else if report.ooms_without_figures > 0 {
+        let more = counted(report.ooms_without_figures as u64, "more failure is", "more failures are");
+        let _ = writeln!(out, "{more} left out: the file does not tell what was free.");
+    }
+    for (i, o) in report.ooms.iter().enumerate() {
+        failure(&mut out, o, i + 1, report.ooms.len());
+    }
+    for p in &report.peaks {
+        peak(&mut out, p, report.peaks.len() > 1);
+    }
+    for w in &report.whatif {
+        tried(&mut out, w, report.whatif.len() > 1);
+    }
+    if let Some(why) = &report.whatif_left_out {
+        let _ = writeln!(out, "  {why}");
+    }
+    out
+}
+
+fn failure(out: &mut String, o: &OomEntry, number: usize, total: usize) {
+    let _ = writeln!(out, "Out of memory {number} of {total}: device {}, event {}: {}", o.device, o.event, o.verdict);
+    let _ = writeln!(out, "  {}", o.sentence);
+    if let Some(w) = &o.way_out {
+        let _ = writeln!(out, "  {}", w.sentence);
+    }
+    for (label, value) in [
+        ("request", o.requested_bytes),
+        ("largest hole", o.largest_hole_bytes),
+        ("free in holes", o.hole_bytes),
+        ("free on the device", o.device_free_bytes),
+        ("reserved", o.reserved_bytes),
+        ("allocated", o.allocated_bytes),
+    ] {
+        figure(out, label, value);
+    }
+    if !o.remedies.is_empty() {
+        let _ = writeln!(out, "  what to do");
+        for r in &o.remedies {
+            let from = match r.support {
+                Support::Simulation => "simulated",
+                Support::Formula => "computed",
+            };
+            let _ = writeln!(out, "    {} [{from}]", r.sentence);
+            if let Some(setting) = &r.setting {
+                let _ = writeln!(out, "      {setting}");
+            }
+        }
+    }
+    if !o.stack.is_empty() {
+        let _ = writeln!(out, "  the request came from");
+        for frame in o.stack.iter().take(6) {
+            let _ = writeln!(out, "    {frame}");
+        }
+    }
+    blockers(out, &o.blockers, o.blockers_total);
+    live(out, &o.top_live, o.stacks_total);
+}
+
+fn figure(out: &mut String, label: &str, value: u64) {
+    let _ = writeln!(out, "    {label:<20}{:>14}", Bytes(value).to_string());
+}
+
+fn peak(out: &mut String, p: &PeakEntry, name_device: bool) {
+    let device = if name_device { format!("device {}: ", p.device) } else { String::new() };
+    let _ = writeln!(out, "  {device}{}", p.sentence);
+    for (label, value) in [
+        ("reserved", p.reserved_bytes),
+        ("active", p.active_bytes),
+        ("requested", p.requested_bytes),
+        ("free in holes", p.hole_bytes),
+        ("largest hole", p.largest_hole_bytes),
+        ("largest that fits", p.largest_served_bytes),
+    ] {
+        figure(out, label, value);
+    }
+    blockers(out, &p.blockers, p.blockers_total);
+    live(out, &p.top_live, p.stacks_total);
+}
+
+fn blockers(out: &mut String, listed: &[BlockerEntry], total: usize) {
+    if listed.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "  blockers, {} of {}", listed.len().min(8), counted(total as u64, "block", "blocks"));
+    for b in listed.iter().take(8) {
+        let at = b.stack.first().map_or("no stack recorded", String::as_str);
+        let (size, strands) = (Bytes(b.bytes).to_string(), Bytes(b.strands_bytes).to_string());
+        let _ = writeln!(out, "    {}  {size:>12}  strands {strands:>12}  age {:>12}  {at}", Address(b.address), b.age);
+    }
+}
+
+fn live(out: &mut String, listed: &[LiveEntry], total: usize) {
+    let _ = writeln!(out, "  live at that instant, {} of {}", listed.len().min(8), counted(total as u64, "stack", "stacks"));
+    for l in listed.iter().take(8) {
+        let at = l.stack.first().map_or("no stack recorded", String::as_str);
+        let _ = writeln!(out, "    {:>12}  {:>7} ×  {at}", Bytes(l.bytes).to_string(), l.count);
+    }
+}
+
+fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
+    let device = if name_device { format!(" on device {}", w.device) } else { String::new() };
+    let limit = w.limit_bytes.map_or("no cap".to_owned(), |l| format!("a cap of {}", Bytes(l)));
+    let _ = writeln!(out, "The {} requests served again{device} by the allocator model, under {limit}:", count(w.own_requests));
+    if let Some([low, high]) = w.limit_span_bytes.filter(|[low, high]| low < high) {
+        let _ =
+            writeln!(out, "  The cap is not in the file: its failures say {} to {}. --limit names it.", Bytes(low), Bytes(high));
+    }
+    if !w.agrees_with_recording {
+        let _ = writeln!(out, "  The model does not reproduce this recording; take the figures as estimates.");
+    }
+    let mut table = Table::new("lrrl");
+    table.row(["settings", "peak reserved", "to spare", "outcome"]);
+    for r in &w.tried {
+        let spare = match r.margin_bytes {
+            Some(m) if m < 0 => format!("-{}", Bytes(m.unsigned_abs())),
+            Some(m) => Bytes(m.unsigned_abs()).to_string(),
+            None => String::new(),
+        };
+        let outcome = match r.oom_request {
+            Some(request) => format!("fails after {}", count(request)),
+            None if r.certain => "all served".to_owned(),
+            None => "all served, not certain".to_owned(),
+        };
+        let name = if r.conf.is_empty() { "(defaults)" } else { &r.conf };
+        table.row([name.to_owned(), Bytes(r.peak_reserved_bytes).to_string(), spare, outcome]);
+    }
+    let _ = write!(out, "{table}");
+    if let Some(n) = w.needed {
+        let _ = writeln!(out, "  With its own settings the recording needs a cap of {}.", Bytes(n.smallest_limit_bytes));
+    }
+    if let Some(n) = w.needed_with_best {
+        let _ = writeln!(out, "  With the first of these it needs {}.", Bytes(n.smallest_limit_bytes));
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::colours::ColourBy;
 use super::command::Command;
-use super::cursor::Axis;
+use super::cursor::{Axis, TrackLayout};
 use super::document::DocumentId;
 use super::selection::Item;
 
@@ -48,6 +48,8 @@ pub enum Action {
     SetMarker(usize, Option<u32>),
     /// Bring What-if to the front with these settings (of `PYTORCH_CUDA_ALLOC_CONF`) among those it runs, and selected.
     TrySettings(String),
+    /// Fold or resize tracks of the timeline, in all documents.
+    SetTracks(TrackLayout),
     /// Open a source location in the user's editor.
     OpenSource {
         /// File as recorded.

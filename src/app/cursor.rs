@@ -16,6 +16,16 @@ pub enum Axis {
     Time,
 }
 
+/// How the tracks of the timeline are arranged. Saved with the layout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TrackLayout {
+    /// Overview, curves, steps, device calls: folded to their names.
+    pub folded: [bool; 4],
+    /// Height the user gave the curves, in points; as the pane allows when `None`.
+    pub curves_height: Option<f32>,
+}
+
 /// The state all views of one device share.
 #[derive(Clone, Debug)]
 pub struct Link {
@@ -43,6 +53,8 @@ pub struct Link {
     pub markers: [Option<u32>; 2],
     /// Settings that another view asked What-if to try, oldest first.
     pub to_try: Vec<String>,
+    /// Folds and heights of the timeline's tracks.
+    pub tracks: TrackLayout,
 }
 
 impl Link {
@@ -66,6 +78,7 @@ impl Link {
             focus_classes: Vec::new(),
             markers: [None, None],
             to_try: Vec::new(),
+            tracks: TrackLayout::default(),
         }
     }
 

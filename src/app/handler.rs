@@ -66,6 +66,17 @@ impl App {
                 }
                 self.maximised = None;
             }
+            Action::SetTracks(tracks) => {
+                self.settings.tracks = tracks;
+                for document in &mut self.documents {
+                    let parked = document.parked.values_mut();
+                    let shown = match &mut document.content {
+                        Content::Ready(view) => Some(view),
+                        _ => None,
+                    };
+                    parked.chain(shown).for_each(|view| view.link.tracks = tracks);
+                }
+            }
             Action::OpenSource { file, line } => self.open_source(&file, line, ctx),
             Action::Copy(text) => {
                 ctx.copy_text(text);

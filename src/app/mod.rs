@@ -208,13 +208,17 @@ impl App {
 
     fn read_shortcuts(&mut self, ctx: &Context) {
         let typing = ctx.text_edit_focused();
+        // An open menu takes Escape and the arrows for itself.
+        let in_menu = egui::Popup::is_any_open(ctx);
+        let in_dialog = !matches!(self.overlay, Overlay::None);
         let mut shortcuts: Vec<_> =
             Command::all().into_iter().flat_map(|c| c.shortcuts().into_iter().map(move |s| (s, c))).collect();
         // egui lets a shortcut match with Shift or Alt held besides: `A` would take what `Shift A` means.
         shortcuts.sort_by_key(|(s, _)| !(s.modifiers.shift || s.modifiers.alt));
         for (shortcut, command) in shortcuts {
             // A bare letter belongs to the text field that has the focus; Escape leaves the field first.
-            if typing && !shortcut.modifiers.command && !shortcut.modifiers.alt {
+            let is_bare = !shortcut.modifiers.command && !shortcut.modifiers.alt;
+            if is_bare && (typing || in_menu || (in_dialog && command != Command::Clear)) {
                 continue;
             }
             if ctx.input_mut(|i| i.consume_shortcut(&shortcut)) {
@@ -226,7 +230,7 @@ impl App {
     fn poll_loading(&mut self) {
         let mut recents = Vec::new();
         let mut gone = Vec::new();
-        let (axis, colour_by) = (self.settings.axis, self.settings.colour_by);
+        let (axis, colour_by, tracks) = (self.settings.axis, self.settings.colour_by, self.settings.tracks);
         for document in &mut self.documents {
             let Content::Loading(loading) = &mut document.content else { continue };
             match loading.poll() {
@@ -238,6 +242,7 @@ impl App {
                     }
                     document.recording = Some(recording);
                     let mut view = DeviceView::new(data);
+                    view.link.tracks = tracks;
                     if view.link.colour_by == Default::default() {
                         view.link.colour_by = colour_by;
                     }
@@ -336,7 +341,9 @@ impl App {
     /// Puts a recording in a tab as if it had been read from a file.
     pub fn open_recording(&mut self, title: &str, data: Arc<document::DeviceData>) {
         let recording = Arc::clone(&data.recording);
-        let mut document = self.new_document(title.to_owned(), None, Content::Ready(Box::new(DeviceView::new(data))));
+        let mut view = DeviceView::new(data);
+        view.link.tracks = self.settings.tracks;
+        let mut document = self.new_document(title.to_owned(), None, Content::Ready(Box::new(view)));
         document.recording = Some(recording);
         self.documents.push(document);
         self.active = Some(self.documents.len() - 1);

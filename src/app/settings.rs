@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::colours::ColourBy;
-use super::cursor::Axis;
+use super::cursor::{Axis, TrackLayout};
 use super::workspace::Layouts;
 
 /// Dark, light, or what the system says.
@@ -65,6 +65,8 @@ pub struct Settings {
     pub recents: Vec<Recent>,
     /// Arrangements a new document starts with.
     pub layouts: Layouts,
+    /// Folds and heights of the timeline's tracks.
+    pub tracks: TrackLayout,
     /// Axis a new document starts with.
     pub axis: Axis,
     /// What colours mean in a new document.

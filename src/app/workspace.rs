@@ -64,7 +64,7 @@ impl Workspace {
         use ViewKind as V;
         match self {
             Workspace::Overview => Row(vec![
-                (0.175, Column(vec![(0.72, Pane(V::Findings)), (0.28, Pane(V::Contents))])),
+                (0.175, Column(vec![(0.6, Pane(V::Findings)), (0.4, Pane(V::Contents))])),
                 (
                     0.625,
                     Column(vec![

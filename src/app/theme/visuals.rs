@@ -99,7 +99,9 @@ pub fn install(ctx: &egui::Context) {
             s.icon_spacing = 6.0;
             s.indent = 16.0;
             s.tooltip_width = 420.0;
-            s.scroll = ScrollStyle { bar_width: 8.0, floating_width: 4.0, ..ScrollStyle::floating() };
+            // A faint bar is always there where there is more than fits: nobody scrolls what does not look cut.
+            s.scroll =
+                ScrollStyle { bar_width: 8.0, floating_width: 4.0, dormant_handle_opacity: 0.35, ..ScrollStyle::floating() };
             let i = &mut style.interaction;
             i.tooltip_delay = TOOLTIP_DELAY;
             i.show_tooltips_only_when_still = false;

@@ -1,11 +1,18 @@
 //! Contents: what the recording holds: devices, figures at the cursor, settings, what was odd about the file.
 
-use egui::{ScrollArea, Ui};
+use std::sync::Arc;
+
+use egui::{CursorIcon, Rect, ScrollArea, Stroke, Ui, pos2, vec2};
 
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::app::action::Action;
-use crate::app::theme::text;
-use crate::units::{Bytes, Micros, count};
+use crate::app::theme::visuals::{PAD_PANE, ROW_DENSE};
+use crate::app::theme::{Type, text};
+use crate::app::widgets::label;
+use crate::app::widgets::pane::section;
+use crate::app::widgets::row::{KeyValue, ListRow};
+use crate::app::widgets::term::{self, Term};
+use crate::units::{Bytes, Micros, count, counted};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -28,10 +35,9 @@ impl View for Contents {
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing.y = 0.0;
-            ui.add_space(8.0);
             devices(ui, cx);
             if let Some(state) = cx.state {
-                section(ui, cx, "At the cursor");
+                section(ui, "At the cursor", "", false);
                 row(ui, cx, "reserved", &Bytes(state.totals.reserved).to_string());
                 row(ui, cx, "active", &Bytes(state.totals.active).to_string());
                 row(ui, cx, "allocated", &Bytes(state.totals.allocated).to_string());
@@ -49,24 +55,31 @@ impl View for Contents {
     }
 }
 
+/// The devices: the one in front marked as a list marks its selection, the others as links.
 fn devices(ui: &mut Ui, cx: &ViewContext<'_>) {
-    section(ui, cx, "Devices");
-    for (i, device) in cx.data.recording.devices.iter().enumerate() {
-        let name = device.id.to_string();
-        let figure = format!("{} events", count(device.events.len() as u64));
-        let response = ui
-            .horizontal(|ui| {
-                ui.add_space(12.0);
-                let colour = if i == cx.data.index { cx.tokens.text1 } else { cx.tokens.accent };
-                let clicked = ui.add(egui::Label::new(text::strong(name).color(colour)).sense(egui::Sense::click())).clicked();
-                ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
-                    ui.add_space(12.0);
-                    ui.label(text::mono(figure).color(cx.tokens.text1));
-                });
-                clicked
-            })
-            .inner;
-        if response && i != cx.data.index {
+    let t = cx.tokens;
+    let all = &cx.data.recording.devices;
+    section(ui, if all.len() == 1 { "Device" } else { "Devices" }, "", true);
+    for (i, device) in all.iter().enumerate() {
+        let is_shown = i == cx.data.index;
+        let name = match &device.name {
+            Some(name) => format!("{} {name}", device.id),
+            None => device.id.to_string(),
+        };
+        let response = ListRow::new(&name).height(ROW_DENSE).selected(is_shown && all.len() > 1).show_painted(ui);
+        let inner = response.rect.shrink2(vec2(PAD_PANE, 0.0));
+        let figure = counted(device.events.len() as u64, "event", "events");
+        let figure = label::text_in_right(ui.painter(), inner, &figure, Type::Mono, t.text1);
+        let room = Rect::from_min_max(inner.min, pos2(figure.left() - 8.0, inner.bottom()));
+        let (kind, ink) = if is_shown { (Type::Strong, t.text1) } else { (Type::Body, t.accent) };
+        let covered = label::text_in(ui.painter(), room, &name, kind, ink);
+        if is_shown {
+            continue;
+        }
+        if response.hovered() {
+            ui.painter().hline(covered.x_range(), covered.bottom() - 1.5, Stroke::new(1.0, t.accent));
+        }
+        if response.on_hover_cursor(CursorIcon::PointingHand).on_hover_text("Show this device").clicked() {
             cx.actions.send(Action::SetDevice(i));
         }
     }
@@ -74,7 +87,7 @@ fn devices(ui: &mut Ui, cx: &ViewContext<'_>) {
 
 fn recorded(ui: &mut Ui, cx: &ViewContext<'_>) {
     let device = cx.data.device();
-    section(ui, cx, "Recorded");
+    section(ui, "Recorded", "", false);
     row(ui, cx, "file", &Bytes(cx.data.recording.source.bytes).to_string());
     row(ui, cx, "format", cx.data.recording.source.format.name());
     row(ui, cx, "events", &count(device.events.len() as u64));
@@ -92,7 +105,7 @@ fn recorded(ui: &mut Ui, cx: &ViewContext<'_>) {
 
 fn settings(ui: &mut Ui, cx: &ViewContext<'_>) {
     let settings = &cx.data.device().settings;
-    section(ui, cx, "Allocator settings");
+    section(ui, "Allocator settings", "", false);
     if !settings.recorded {
         row(ui, cx, "not recorded", "PyTorch 2.3 and later do");
         return;
@@ -108,10 +121,10 @@ fn warnings(ui: &mut Ui, cx: &ViewContext<'_>) {
     if report.warnings.is_empty() {
         return;
     }
-    section(ui, cx, "Odd about this file");
+    section(ui, "Odd about this file", "", false);
     for warning in &report.warnings {
         ui.horizontal_top(|ui| {
-            ui.add_space(12.0);
+            ui.add_space(PAD_PANE);
             ui.label(text::mono(format!("{} ×", count(warning.count))).color(cx.tokens.amber));
             ui.add(egui::Label::new(text::body(&warning.text).color(cx.tokens.text2)).wrap());
         });
@@ -119,35 +132,10 @@ fn warnings(ui: &mut Ui, cx: &ViewContext<'_>) {
     }
 }
 
-fn section(ui: &mut Ui, cx: &ViewContext<'_>, title: &str) {
-    ui.add_space(12.0);
-    ui.horizontal(|ui| {
-        ui.add_space(12.0);
-        ui.label(text::caption(title).color(cx.tokens.text3));
-    });
-    ui.add_space(4.0);
-}
-
+/// A label and its figure; a label that is a term explains itself.
 fn row(ui: &mut Ui, cx: &ViewContext<'_>, label: &str, value: &str) {
-    let (rect, response) = ui.allocate_exact_size(egui::vec2(ui.available_width(), 20.0), egui::Sense::hover());
-    let painter = ui.painter_at(rect);
-    let value_galley = {
-        let mut job =
-            egui::text::LayoutJob::simple_singleline(value.to_owned(), crate::app::theme::Type::Mono.font(), cx.tokens.text1);
-        job.wrap = egui::text::TextWrapping::truncate_at_width(rect.width() * 0.6);
-        painter.layout_job(job)
-    };
-    let mut job =
-        egui::text::LayoutJob::simple_singleline(label.to_owned(), crate::app::theme::Type::Body.font(), cx.tokens.text2);
-    job.wrap = egui::text::TextWrapping::truncate_at_width((rect.width() - value_galley.size().x - 32.0).max(20.0));
-    let galley = painter.layout_job(job);
-    painter.galley(egui::pos2(rect.left() + 12.0, rect.center().y - galley.size().y / 2.0), galley.clone(), cx.tokens.text2);
-    painter.galley(
-        egui::pos2(rect.right() - 12.0 - value_galley.size().x, rect.center().y - value_galley.size().y / 2.0),
-        value_galley.clone(),
-        cx.tokens.text1,
-    );
-    if galley.elided || value_galley.elided {
-        response.on_hover_text(format!("{label}: {value}"));
+    let response = KeyValue::new(label, value).show(ui);
+    if let Some(term) = Term::of(label) {
+        term::explain(&response, cx.data, cx.state.map(Arc::as_ref), term);
     }
 }

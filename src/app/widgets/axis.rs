@@ -203,6 +203,19 @@ impl Ticks {
     /// Labels of a horizontal axis in `strip` (20 high: labels above, 6 px tick marks at its lower edge). Labels that
     /// would leave the strip or touch the one before are left out; their ticks stay.
     pub fn paint_across(&self, painter: &Painter, tokens: &Tokens, scale: &Scale, strip: Rect, unit_at: UnitAt) {
+        self.paint_across_around(painter, tokens, scale, strip, unit_at, &[]);
+    }
+
+    /// As [`Ticks::paint_across`], without the labels that would touch what stands in the strip already.
+    pub fn paint_across_around(
+        &self,
+        painter: &Painter,
+        tokens: &Tokens,
+        scale: &Scale,
+        strip: Rect,
+        unit_at: UnitAt,
+        taken: &[Rect],
+    ) {
         let mut marks = Batch::new(painter);
         let mut free_from = f32::NEG_INFINITY;
         for (value, label) in self.labels(unit_at) {
@@ -214,6 +227,10 @@ impl Ticks {
             let galley = label::galley(painter, &label, Type::Mono, tokens.text3);
             let half = galley.size().x / 2.0;
             if x - half < free_from || x - half < painter.clip_rect().left() || x + half > painter.clip_rect().right() {
+                continue;
+            }
+            let across = Rangef::new(x - half - 2.0, x + half + 2.0);
+            if taken.iter().any(|r| r.x_range().intersects(across) && r.intersects(strip)) {
                 continue;
             }
             free_from = x + half + 8.0;

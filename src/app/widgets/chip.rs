@@ -12,6 +12,13 @@ pub fn paint_chip(painter: &Painter, tokens: &Tokens, at: Pos2, anchor: Align2, 
     paint_chip_in(painter, at, anchor, text, Type::Mono, tokens.text1, tokens.s3)
 }
 
+/// Where a chip with this text would stand: what [`paint_chip_in`] covers.
+#[must_use]
+pub fn chip_rect(painter: &Painter, at: Pos2, anchor: Align2, text: &str, kind: Type) -> Rect {
+    let width = label::width(painter, text, kind).ceil() + 8.0;
+    keep_inside(anchor.anchor_size(at, vec2(width, 16.0)), at, painter.clip_rect())
+}
+
 /// A chip with its own style and colours.
 pub fn paint_chip_in(painter: &Painter, at: Pos2, anchor: Align2, text: &str, kind: Type, ink: Color32, fill: Color32) -> Rect {
     let galley = label::galley(painter, text, kind, ink);

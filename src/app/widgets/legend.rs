@@ -2,11 +2,12 @@
 
 use super::chip::Swatch;
 use super::label;
+use super::tooltip::Tip;
 use crate::app::theme::{Tokens, Type};
 use egui::{Color32, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 /// One class of a legend.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct LegendEntry {
     /// How it is drawn.
     pub swatch: Swatch,
@@ -18,13 +19,15 @@ pub struct LegendEntry {
     pub dimmed: bool,
     /// Set the name in the monospace face: a size class, a source location.
     pub mono: bool,
+    /// What it says on hover.
+    pub tip: Option<Tip>,
 }
 
 impl LegendEntry {
     /// An entry without a value.
     #[must_use]
     pub fn new(swatch: Swatch, name: impl Into<String>) -> Self {
-        Self { swatch, name: name.into(), value: String::new(), dimmed: false, mono: false }
+        Self { swatch, name: name.into(), value: String::new(), dimmed: false, mono: false, tip: None }
     }
 
     /// With a value.
@@ -38,6 +41,13 @@ impl LegendEntry {
     #[must_use]
     pub fn mono(mut self) -> Self {
         self.mono = true;
+        self
+    }
+
+    /// With a tooltip.
+    #[must_use]
+    pub fn tip(mut self, tip: Tip) -> Self {
+        self.tip = Some(tip);
         self
     }
 
@@ -131,6 +141,9 @@ fn entry_ui(ui: &mut Ui, place: Rect, entry: &LegendEntry, index: usize) -> Opti
         } else {
             label::text_in_right(&painter, value, &entry.value, Type::Mono, t.text1);
         }
+    }
+    if let Some(tip) = &entry.tip {
+        tip.show(&response);
     }
     response.clicked().then(|| LegendClick { entry: index, several: ui.input(|i| i.modifiers.command) })
 }

@@ -14,6 +14,7 @@ pub mod pane;
 pub mod row;
 pub mod sparkline;
 pub mod table;
+pub mod term;
 pub mod texture;
 pub mod tooltip;
 pub mod viewport;

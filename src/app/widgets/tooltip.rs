@@ -6,7 +6,7 @@ use super::label;
 use super::row::KeyValue;
 use crate::app::theme::visuals::RADIUS_POPUP;
 use crate::app::theme::{Tokens, Type};
-use egui::{Color32, Frame, Id, Margin, Pos2, Response, Stroke, Tooltip, Ui};
+use egui::{Color32, Frame, Id, Margin, Pos2, RectAlign, Response, Stroke, Tooltip, Ui};
 
 /// What a tooltip says.
 #[derive(Clone, Debug, Default)]
@@ -86,8 +86,16 @@ impl Tip {
     /// Shows it at once at `at`: for canvases, whose one response holds many things. Call it only while the pointer is on
     /// the thing.
     pub fn show_at(&self, response: &Response, id: Id, at: Pos2) {
+        self.show_above(response, id, at, f32::INFINITY);
+    }
+
+    /// As [`Tip::show_at`], above the pointer when it would else reach below `floor`: what stands there stays readable.
+    pub fn show_above(&self, response: &Response, id: Id, at: Pos2, floor: f32) {
         let mut tooltip = Tooltip::always_open(response.ctx.clone(), response.layer_id, id, at).gap(14.0);
-        tooltip.popup = tooltip.popup.frame(frame(&response.ctx));
+        // Before it was ever drawn its height is only known roughly.
+        let height = tooltip.popup.get_expected_size().map_or(46.0 + 20.0 * self.rows.len() as f32, |s| s.y);
+        let align = if at.y + 14.0 + height > floor { RectAlign::TOP_START } else { RectAlign::BOTTOM_START };
+        tooltip.popup = tooltip.popup.frame(frame(&response.ctx)).align(align);
         tooltip.show(|ui| self.ui(ui));
     }
 

@@ -7,7 +7,7 @@ use egui::{Rect, Response, Ui, UiBuilder, pos2, vec2};
 use super::layout::Track;
 use super::paint::Canvas;
 use super::picture::ClassCounts;
-use super::{MenuTarget, Timeline};
+use super::{Counted, MenuTarget, Timeline};
 use crate::analysis::{Quantity, stack_text};
 use crate::app::action::Action;
 use crate::app::colours::{ColourBy, Paint};
@@ -21,6 +21,8 @@ use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
+use crate::app::widgets::term::{Figures, Term};
+use crate::app::widgets::tooltip::Tip;
 use crate::units::{Address, Bytes, NBSP, count};
 
 impl Timeline {
@@ -68,7 +70,7 @@ impl Timeline {
     }
 
     /// The name of a track folds and opens it.
-    pub(super) fn fold_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>) {
+    pub(super) fn fold_ui(&self, ui: &mut Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>) {
         for track in Track::ALL {
             let i = track as usize;
             let (rect, is_open) = match (canvas.tracks.open(track), canvas.tracks.folded[i]) {
@@ -96,7 +98,9 @@ impl Timeline {
                 icon.paint(canvas.painter, pos2(place.left() + 6.0, place.center().y), 10.0, cx.tokens.text3);
             }
             if response.clicked() {
-                self.folded[i] = is_open;
+                let mut tracks = cx.link.tracks;
+                tracks.folded[i] = is_open;
+                cx.actions.send(Action::SetTracks(tracks));
             }
         }
     }
@@ -105,10 +109,14 @@ impl Timeline {
         let counts = cx.state.and_then(|state| {
             let (data, state, colours) = (Arc::clone(cx.data), Arc::clone(state), Arc::clone(cx.colours));
             let key = (Arc::as_ptr(&state) as usize, Arc::as_ptr(&colours) as usize);
-            let job = move |_: &_| Some((ClassCounts::of(&data, &state, &colours), state, colours));
+            let job = move |_: &_| {
+                let figures = Figures::of(&data, &state);
+                Some(Counted { counts: ClassCounts::of(&data, &state, &colours), figures, _of: (state, colours) })
+            };
             self.counts.get(cx.jobs, "class counts", &key, job).value
         });
-        let counts = counts.as_ref().map(|c| &c.0).filter(|c| c.blocks.len() == cx.colours.classes.len());
+        let figures = counts.as_ref().map(|c| c.figures);
+        let counts = counts.as_ref().map(|c| &c.counts).filter(|c| c.blocks.len() == cx.colours.classes.len());
         let focus = &cx.link.focus_classes;
         let names: Vec<&str> = cx.colours.classes.iter().map(|c| c.name.as_str()).collect();
         let (unit, names) = without_unit(&names, cx.link.colour_by);
@@ -122,13 +130,22 @@ impl Timeline {
                 let value = counts.map(|c| count(c.blocks[i])).unwrap_or_default();
                 let entry = LegendEntry::new(Swatch::Fill(class.paint.colour(cx.tokens)), names[i].clone()).dimmed(is_dim);
                 let entry = if class.paint == Paint::Other { entry } else { entry.mono() };
-                entry.value(value)
+                let tip = Tip::new(class.name.as_str())
+                    .swatch(class.paint.colour(cx.tokens))
+                    .row("live blocks at the cursor", value.as_str())
+                    .note("Click dims the others, again brings them back; Ctrl + click chooses several.");
+                entry.value(value).tip(tip)
             })
             .collect();
         let has_segments = cx.data.tables.curves.peak(Quantity::Reserved).0 > 0;
         let free = counts.map(|c| Bytes(c.free).to_string()).unwrap_or_default();
         if has_segments {
-            entries.push(LegendEntry::new(Swatch::Free, "free").value(free));
+            let tip = figures.map(|figures| Term::Inactive.tip(&figures));
+            let entry = LegendEntry::new(Swatch::Free, "free").value(free);
+            entries.push(match tip {
+                Some(tip) => entry.tip(tip),
+                None => entry,
+            });
         }
         let name = match cx.link.colour_by {
             ColourBy::Stack => "Stack",

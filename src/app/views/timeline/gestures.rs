@@ -8,7 +8,7 @@ use super::under::{Scene, Under};
 use super::{Grip, MenuTarget, Timeline};
 use crate::app::action::Action;
 use crate::app::command::Command;
-use crate::app::cursor::{self, Axis};
+use crate::app::cursor::{self, Axis, TrackLayout};
 use crate::app::selection::Item;
 use crate::app::views::ViewContext;
 use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
@@ -200,7 +200,9 @@ impl Timeline {
             ui.request_repaint_after(std::time::Duration::from_millis(130));
         } else if !response.context_menu_opened() {
             let tip = scene.tip(under, event_at(at), cx.colours);
-            tip.show_at(response, response.id.with("tip"), at);
+            // The legend below the plots stays readable.
+            let floor = scene.canvas.tracks.legend.map_or(f32::INFINITY, |l| l.top());
+            tip.show_above(response, response.id.with("tip"), at, floor);
         }
     }
 
@@ -270,18 +272,19 @@ impl Timeline {
     }
 
     /// The line under the curves can be dragged.
-    pub(super) fn resize_curves(&mut self, ui: &Ui, canvas: &Canvas<'_>) {
+    pub(super) fn resize_curves(&self, ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>) {
         let Some(rect) = canvas.tracks.curves else { return };
         let edge =
             Rect::from_min_max(pos2(canvas.pane.left(), rect.bottom() + 2.0), pos2(canvas.pane.right(), rect.bottom() + 8.0));
         let response = ui.interact(edge, ui.scope_id().with("curves height"), Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::labeled(Role::Splitter, true, "Height of the curves"));
         let response = response.on_hover_cursor(CursorIcon::ResizeVertical);
+        let resize = |curves_height| cx.actions.send(Action::SetTracks(TrackLayout { curves_height, ..cx.link.tracks }));
         if response.dragged() {
-            self.curves_height = Some(rect.height() + response.drag_delta().y);
+            resize(Some(rect.height() + response.drag_delta().y));
         }
         if response.double_clicked() {
-            self.curves_height = None;
+            resize(None);
         }
     }
 }

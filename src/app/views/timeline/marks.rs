@@ -81,6 +81,8 @@ pub(super) struct Cap {
     pub bytes: u64,
     /// What stands before the figure.
     pub name: &'static str,
+    /// It is only known to lie below that.
+    pub is_upper: bool,
 }
 
 impl Cap {
@@ -88,16 +90,16 @@ impl Cap {
     fn of(data: &DeviceData) -> Option<Cap> {
         let device = data.device();
         if let Some(bytes) = device.limit {
-            return Some(Cap { bytes, name: "cap" });
+            return Some(Cap { bytes, name: "cap", is_upper: false });
         }
         let inferred = data.ooms.last().and_then(|&event| {
             let state = data.tables.states.at(device, &data.tables.lifetimes, event);
             examine(device, &data.tables, event, &state)?.limit
         });
         match inferred {
-            Some((low, high)) if low == high => Some(Cap { bytes: high, name: "cap" }),
-            Some((_, high)) => Some(Cap { bytes: high, name: "cap under" }),
-            None => device.capacity.map(|bytes| Cap { bytes, name: "capacity" }),
+            Some((low, high)) if low == high => Some(Cap { bytes: high, name: "cap", is_upper: false }),
+            Some((_, high)) => Some(Cap { bytes: high, name: "cap under", is_upper: true }),
+            None => device.capacity.map(|bytes| Cap { bytes, name: "capacity", is_upper: false }),
         }
     }
 }

@@ -11,6 +11,7 @@ mod marks;
 mod overlay;
 mod paint;
 mod picture;
+mod place;
 mod under;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use egui::{Rect, Response, Role, Sense, Ui, WidgetInfo, pos2};
 use self::marks::Marks;
 use self::paint::{Canvas, Pennants};
 use self::picture::{ClassCounts, Focus, StrataImage, StrataPicture, Window, WindowPicture};
+use self::place::{AxisMarks, ValueChip};
 use self::under::{Scene, Under};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::State;
@@ -30,6 +32,7 @@ use crate::app::jobs::Derived;
 use crate::app::selection::Item;
 use crate::app::widgets::button;
 use crate::app::widgets::pane;
+use crate::app::widgets::term::{Figures, Term};
 use crate::app::widgets::texture::PixelTexture;
 use crate::app::widgets::viewport::Scale;
 use crate::units::count;
@@ -104,6 +107,14 @@ struct MenuTarget {
     event: u32,
 }
 
+/// What the legend says of the cursor's instant.
+struct Counted {
+    counts: ClassCounts,
+    figures: Figures,
+    /// What it was counted of: held, so that the addresses in the key are not used again meanwhile.
+    _of: (Arc<State>, Arc<Colours>),
+}
+
 #[derive(Default)]
 struct Timeline {
     marks: Derived<(), Marks>,
@@ -111,16 +122,13 @@ struct Timeline {
     window: Derived<(Window, bool), WindowPicture>,
     strata: Derived<StrataKey, StrataPicture>,
     image: Derived<ImageKey, StrataImage>,
-    counts: Derived<(usize, usize), (ClassCounts, Arc<State>, Arc<Colours>)>,
+    counts: Derived<(usize, usize), Counted>,
     /// The image that is in the texture.
     shown: Option<Arc<StrataImage>>,
     texture: PixelTexture,
     uploads: u64,
     /// Bytes the strata are zoomed to; all of them when `None`.
     bytes: Option<(f64, f64)>,
-    curves_height: Option<f32>,
-    /// Tracks folded to their names, in the order of [`layout::Track::ALL`].
-    folded: [bool; 4],
     /// When the bytes were last zoomed, in seconds of the context's clock.
     zoomed_bytes_at: f64,
     grip: Option<Grip>,
@@ -171,11 +179,11 @@ impl View for Timeline {
         let data = Arc::clone(cx.data);
         let marks = self.marks.get(cx.jobs, "marks", &(), move |_| Some(Marks::of(&data))).value;
         let contents = layout::Contents {
-            folded: self.folded,
+            folded: cx.link.tracks.folded,
             two_line_axis: device.events.has_time && cx.link.axis == Axis::Event,
             step_levels: marks.as_ref().map_or(usize::from(!device.annotations.is_empty()), |m| m.levels),
             device_calls: marks.as_ref().is_none_or(|m| !m.calls.is_empty()),
-            curves_height: self.curves_height,
+            curves_height: cx.link.tracks.curves_height,
         };
         let tracks = layout::tracks(pane_rect, contents);
         let ppp = ui.ctx().pixels_per_point();
@@ -209,8 +217,9 @@ impl View for Timeline {
             self.overview_ui(ui, cx, rect);
         }
         canvas.rules();
+        let on_axis = canvas.axis_marks(cx.link);
         if let Some(rect) = tracks.axis {
-            canvas.axis(rect);
+            canvas.axis(rect, &on_axis.taken());
         }
         let (low, high) = match &picture {
             Some(p) => layout::curves_range(&p.reserved, &p.active, &p.requested, cap_bytes),
@@ -218,11 +227,19 @@ impl View for Timeline {
         };
         let curves_y = Scale::vertical(low, high, tracks.curves.unwrap_or(tracks.strata).y_range());
         let mut pennants = Pennants::default();
+        let mut names = Vec::new();
+        let values = canvas.value_chips(cx.link, &curves_y);
         if let Some(rect) = tracks.curves {
-            canvas.curves(rect, &curves_y, picture.as_deref(), cap);
+            let free = canvas.curves(rect, &curves_y, picture.as_deref(), cap);
+            let mut taken: Vec<Rect> = values.iter().map(|v| v.rect).collect();
+            let limit = cap.and_then(|cap| canvas.cap_label(rect, &curves_y, cap, &taken));
+            taken.extend(limit);
             if let Some(marks) = &marks {
-                pennants = canvas.pennants(rect, marks);
+                pennants = canvas.pennants(rect, marks, &mut taken);
             }
+            names = canvas.curve_names(rect, &free, &taken);
+            let is_device = cap.is_some_and(|c| c.name == "capacity");
+            names.extend(limit.map(|rect| (rect, if is_device { Term::Capacity } else { Term::Cap })));
         }
         let top = picture.as_ref().map_or(1.0, |p| layout::strata_top(&p.reserved, &p.active, cap_bytes));
         let (low, high) = self.bytes.unwrap_or((0.0, top));
@@ -253,11 +270,14 @@ impl View for Timeline {
             strata: strata.as_deref(),
             strata_y,
             pennants: &pennants,
+            names: &names,
             is_inferred,
+            state: cx.state.map(Arc::as_ref),
+            cap,
         };
-        self.overlays(cx, &scene, &response, &curves_y);
+        self.overlays(cx, &scene, &response, &curves_y, &on_axis, &values);
         self.gestures(ui, cx, &scene, &response, top);
-        self.resize_curves(ui, &canvas);
+        self.resize_curves(ui, cx, &canvas);
         self.range_ui(ui, cx, &canvas);
         self.bytes_ui(ui, &canvas);
         self.fold_ui(ui, cx, &canvas);
@@ -338,7 +358,15 @@ impl Timeline {
     }
 
     /// Range, selection, rulers, flags, cursor.
-    fn overlays(&self, cx: &ViewContext<'_>, scene: &Scene<'_>, response: &Response, curves_y: &Scale) {
+    fn overlays(
+        &self,
+        cx: &ViewContext<'_>,
+        scene: &Scene<'_>,
+        response: &Response,
+        curves_y: &Scale,
+        on_axis: &AxisMarks,
+        values: &[ValueChip],
+    ) {
         let canvas = scene.canvas;
         let t = cx.tokens;
         let device = cx.data.device();
@@ -363,8 +391,8 @@ impl Timeline {
             _ => None,
         });
         canvas.rulers(cx.link.hover_event, ruler);
-        canvas.markers(&cx.link.markers);
-        canvas.ooms();
-        canvas.cursor(cx.link, curves_y);
+        canvas.ooms(on_axis);
+        canvas.markers(&cx.link.markers, on_axis);
+        canvas.cursor(cx.link, on_axis, values);
     }
 }

@@ -4,21 +4,16 @@ use egui::{Align2, Color32, Rangef, Rect, pos2, vec2};
 
 use super::paint::Canvas;
 use super::picture::StrataPicture;
-use crate::analysis::{LifetimeId, NO_EVENT, Quantity};
+use super::place::{AxisMarks, ValueChip};
+use crate::analysis::{LifetimeId, NO_EVENT};
 use crate::app::cursor::{self, Link};
 use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::chip;
 use crate::app::widgets::mesh::{Batch, DASH_MARKER, PixelColumn};
 use crate::app::widgets::viewport::Scale;
-use crate::app::widgets::{chip, label};
-use crate::units::{Bytes, count, counted};
+use crate::units::{Bytes, counted};
 
 impl Canvas<'_> {
-    /// Where an event stands on the screen; `None` outside the plots.
-    fn x_of(&self, event: u32) -> Option<f32> {
-        let x = self.x.at(cursor::position(self.data.device(), self.window.axis, event));
-        self.tracks.x.expand(0.5).contains(x).then_some(x)
-    }
-
     /// A line through every lane, from the axis down.
     fn through(&self) -> Rangef {
         let canvas = self.tracks.canvas();
@@ -118,32 +113,21 @@ impl Canvas<'_> {
     }
 
     /// Flags of out-of-memory events, with a line through all tracks.
-    pub fn ooms(&self) {
+    pub fn ooms(&self, marks: &AxisMarks) {
         let t = self.tokens;
-        let Some(axis) = self.tracks.axis else { return };
-        let places = self.data.ooms.iter().filter_map(|&e| Some((self.x_of(e)?, e)));
         let mut batch = Batch::new(self.painter);
-        let clusters = super::marks::clusters(places, 44.0);
-        for c in &clusters {
-            batch.vline(c.left, self.through(), 1.0, t.red);
-            if c.count > 1 {
-                batch.vline(c.right, self.through(), 1.0, t.red);
-            }
+        for x in marks.flags.iter().flat_map(|f| f.2).flatten() {
+            batch.vline(x, self.through(), 1.0, t.red);
         }
         batch.paint(self.painter);
-        for c in clusters {
-            let text = if c.count > 1 { format!("{} OOM", c.count) } else { "OOM".to_owned() };
-            // The flag stays on the pane when the event is at its very end.
-            let half = label::width(self.painter, &text, Type::Flag) / 2.0 + 6.0;
-            let x = f32::midpoint(c.left, c.right).clamp(self.pane.left() + half, self.pane.right() - half);
-            chip::paint_flag(self.painter, t, pos2(x, axis.bottom()), &text);
+        for (rect, text, _) in &marks.flags {
+            chip::paint_flag(self.painter, t, rect.center_bottom(), text);
         }
     }
 
     /// The markers A and B, and what lies between them.
-    pub fn markers(&self, markers: &[Option<u32>; 2]) {
+    pub fn markers(&self, markers: &[Option<u32>; 2], marks: &AxisMarks) {
         let t = self.tokens;
-        let Some(axis) = self.tracks.axis else { return };
         let mut batch = Batch::new(self.painter);
         let places = markers.map(|m| m.and_then(|e| self.x_of(e)));
         if let Some(x) = places[0] {
@@ -153,9 +137,9 @@ impl Canvas<'_> {
             batch.vline(x, self.through(), 1.0, t.text1);
         }
         batch.paint(self.painter);
-        for (x, name) in places.iter().zip(["A", "B"]) {
-            if let Some(x) = x {
-                chip::paint_marker_label(self.painter, t, pos2(*x, axis.bottom()), name);
+        for (rect, name) in marks.markers.iter().zip(["A", "B"]) {
+            if let Some(rect) = rect {
+                chip::paint_marker_label(self.painter, t, rect.center_bottom(), name);
             }
         }
         if let [Some(a), Some(b)] = *markers {
@@ -179,49 +163,23 @@ impl Canvas<'_> {
         if device.events.has_time { format!("{events}, {}", crate::units::Micros(time(last) - time(first))) } else { events }
     }
 
-    /// The cursor: a line through every lane, its event on the axis, the curves' values beside it.
-    pub fn cursor(&self, link: &Link, curves_y: &Scale) {
+    /// The cursor: a line through every lane, its place on the axis, the curves' values beside it.
+    pub fn cursor(&self, link: &Link, marks: &AxisMarks, values: &[ValueChip]) {
         let t = self.tokens;
-        let event = link.cursor;
-        let Some(x) = self.x_of(event) else { return };
+        let Some(x) = self.x_of(link.cursor) else { return };
         let mut batch = Batch::new(self.painter);
         batch.vline(x, self.through(), 1.0, t.text1);
         batch.paint(self.painter);
-        if let Some(axis) = self.tracks.axis {
-            let has_flag = self.data.ooms.iter().filter_map(|&e| self.x_of(e)).any(|o| (o - x).abs() < 60.0);
-            // A flag takes the lower line of the labels; the event number goes above it when there is room.
-            let y = if !has_flag {
-                Some(axis.bottom() - 11.0)
-            } else if axis.height() > 20.0 {
-                Some(axis.top() + 8.0)
-            } else {
-                None
-            };
-            if let Some(y) = y {
-                let text = count(u64::from(event));
-                chip::paint_chip_in(self.painter, pos2(x, y), Align2::CENTER_CENTER, &text, Type::Mono, t.text1, t.s4);
-            }
+        if let Some((rect, text)) = &marks.cursor {
+            chip::paint_chip_in(self.painter, rect.center(), Align2::CENTER_CENTER, text, Type::Mono, t.text1, t.s4);
         }
-        let Some(rect) = self.tracks.curves.filter(|r| r.height() >= 48.0) else { return };
-        let tables = &self.data.tables;
-        let device = self.data.device();
-        let value = |q| tables.curves.at(device, &tables.lifetimes, q, event);
-        let anchor = if x > rect.center().x { Align2::RIGHT_CENTER } else { Align2::LEFT_CENTER };
-        let side = if x > rect.center().x { -5.0 } else { 5.0 };
-        let mut free_below = rect.top() + 9.0;
-        for (q, ink) in [(Quantity::Reserved, t.text1), (Quantity::Active, t.slot(0))] {
-            let bytes = value(q);
-            if q == Quantity::Reserved && tables.curves.peak(q).0 == 0 {
-                continue;
-            }
-            let y = curves_y.at(bytes as f64).clamp(free_below, (rect.bottom() - 9.0).max(free_below));
-            let text = Bytes(bytes).to_string();
-            let covered = chip::paint_chip(self.painter, t, pos2(x + side, y), anchor, &text);
+        for value in values {
+            let rect = value.rect;
+            chip::paint_chip(self.painter, t, rect.center(), Align2::CENTER_CENTER, &value.text);
             // A small edge in the curve's colour says whose figure it is.
-            let edge = if side < 0.0 { covered.right() - 2.0 } else { covered.left() };
-            let bar = Rect::from_min_size(pos2(edge, covered.top()), vec2(2.0, covered.height()));
-            self.painter.rect_filled(bar, 0, ink);
-            free_below = y + 17.0;
+            let edge = if value.is_left { rect.right() - 2.0 } else { rect.left() };
+            let bar = Rect::from_min_size(pos2(edge, rect.top()), vec2(2.0, rect.height()));
+            self.painter.rect_filled(bar, 0, value.ink);
         }
     }
 }

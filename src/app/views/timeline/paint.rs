@@ -1,16 +1,18 @@
 //! The tracks of the timeline as meshes and text. Nothing here decides anything; see `layout` and `picture`.
 
-use egui::{Align2, Color32, Painter, Rangef, Rect, Shape, pos2, vec2};
+use egui::{Align2, Painter, Rangef, Rect, Shape, pos2, vec2};
 
 use super::layout::{self, CapAt, Tracks};
 use super::marks::{Cap, Marks, Named, Range, Why};
 use super::picture::{StepBox, Window, WindowPicture};
+use super::place::{beside, free_place};
 use crate::analysis::Cell;
 use crate::app::cursor::{self, Axis};
 use crate::app::document::DeviceData;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down, time_ticks};
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
+use crate::app::widgets::term::Term;
 use crate::app::widgets::viewport::Scale;
 use crate::app::widgets::{chip, label};
 use crate::units::{Bytes, Micros, NBSP, counted};
@@ -99,8 +101,8 @@ impl Canvas<'_> {
         }
     }
 
-    /// Ticks, labels, grid lines.
-    pub fn axis(&self, rect: Rect) {
+    /// Ticks, labels, grid lines. Labels keep off what is `taken`.
+    pub fn axis(&self, rect: Rect, taken: &[Rect]) {
         let t = self.tokens;
         let most = most_across(rect.width()).min((rect.width() / 96.0).max(2.0) as usize);
         let device = self.data.device();
@@ -119,7 +121,7 @@ impl Canvas<'_> {
         }
         batch.paint(self.painter);
         let area = Rect::from_min_max(pos2(self.tracks.x.min - 30.0, rect.top()), pos2(self.pane.right(), rect.bottom()));
-        ticks.paint_across(&self.within(area), t, &self.x, strip, UnitAt::First);
+        ticks.paint_across_around(&self.within(area), t, &self.x, strip, UnitAt::First, taken);
         if self.window.axis == Axis::Event {
             self.name(Rect::from_min_max(pos2(rect.left(), strip.top() - 1.0), strip.max), "Event", "");
         } else {
@@ -140,7 +142,9 @@ impl Canvas<'_> {
             for (x, us) in times {
                 let galley = self.painter.layout_no_wrap(time_label(us, gap), Type::Mono.font(), t.text3);
                 let left = x - galley.size().x / 2.0;
-                if left < free_from || left < area.left() || left + galley.size().x > area.right() {
+                let place = Rect::from_min_size(pos2(left, row.center().y - 6.0), vec2(galley.size().x, 12.0));
+                let is_taken = taken.iter().any(|r| r.expand(2.0).intersects(place));
+                if left < free_from || left < area.left() || left + galley.size().x > area.right() || is_taken {
                     continue;
                 }
                 free_from = left + galley.size().x + 8.0;
@@ -158,18 +162,20 @@ impl Canvas<'_> {
         // No label beside a name that reaches it, nor beside the unit where the gutter is narrow.
         let gutter = rect.left() - self.pane.left();
         let is_wide = 12.0 + label::width(self.painter, name, Type::Caption) + 4.0 > gutter - 8.0 - 38.0;
-        let named = if gutter < 100.0 { 30.0 } else { 15.0 * f32::from(u8::from(is_wide)) };
+        // The name takes 16, the unit below it 14 more; a label reaches 6 above its tick.
+        let named = if gutter < 100.0 { 36.0 } else { 22.0 * f32::from(u8::from(is_wide)) };
         // A label at the lower edge needs half its height below it.
         let labels = Rangef::new(rect.top() + named, rect.bottom().min(self.pane.bottom() - 7.0));
         ticks.paint_down(self.painter, self.tokens, y, rect.left() - 8.0, labels, UnitAt::Nowhere);
         self.name(rect, name, ticks.unit);
     }
 
-    /// Reserved, active and requested with the free memory between them hatched, and the limit.
-    pub fn curves(&self, rect: Rect, y: &Scale, picture: Option<&WindowPicture>, cap: Option<Cap>) {
+    /// Reserved, active and requested with the free memory between them hatched, and the limit. Gives the edges of the free
+    /// memory, a pair a pixel column.
+    pub fn curves(&self, rect: Rect, y: &Scale, picture: Option<&WindowPicture>, cap: Option<Cap>) -> Vec<(f32, f32)> {
         let t = self.tokens;
         self.byte_axis(rect, y, "Curves");
-        let Some(picture) = picture else { return };
+        let Some(picture) = picture else { return Vec::new() };
         let painter = self.within(rect);
         let sources = self.sources(&picture.window);
         let profile = |cells: &[Cell]| -> Vec<Option<PixelColumn>> {
@@ -198,9 +204,7 @@ impl Canvas<'_> {
         }
         self.cap_line(&mut batch, rect, y, cap);
         batch.paint(&painter);
-        let (tops, bottoms): (Vec<f32>, Vec<f32>) = free.iter().copied().unzip();
-        self.curve_labels(&painter, rect, &tops, &bottoms);
-        self.cap_label(&painter, rect, y, cap);
+        free
     }
 
     fn cap_line(&self, batch: &mut Batch, rect: Rect, y: &Scale, cap: Option<Cap>) {
@@ -211,43 +215,57 @@ impl Canvas<'_> {
         }
     }
 
-    fn cap_label(&self, painter: &Painter, rect: Rect, y: &Scale, cap: Option<Cap>) {
-        let Some(cap) = cap else { return };
+    /// Names the limit at the left of its line, where nothing stands; gives the rectangle covered.
+    pub fn cap_label(&self, rect: Rect, y: &Scale, cap: Cap, taken: &[Rect]) -> Option<Rect> {
         let t = self.tokens;
-        let at = rect.left() + 6.0;
-        if (y.start..=y.end).contains(&(cap.bytes as f64)) {
-            let text = format!("{} {}", cap.name, Bytes(cap.bytes));
-            let centre = y.at(cap.bytes as f64).max(rect.top() + 8.0);
-            chip::paint_chip_in(painter, pos2(at, centre), Align2::LEFT_CENTER, &text, Type::Caption, t.red, t.s1);
+        let (text, ink, centre) = if (y.start..=y.end).contains(&(cap.bytes as f64)) {
+            (format!("{} {}", cap.name, Bytes(cap.bytes)), t.red, y.at(cap.bytes as f64).max(rect.top() + 8.0))
         } else if layout::cap_at(cap.bytes, y.end as u64) == CapAt::Above {
-            let text = format!("{} {}, above this range", cap.name, Bytes(cap.bytes));
-            chip::paint_chip_in(painter, pos2(at, rect.top() + 8.0), Align2::LEFT_CENTER, &text, Type::Caption, t.text3, t.s1);
-        }
+            (format!("{} {}, above this range", cap.name, Bytes(cap.bytes)), t.text3, rect.top() + 8.0)
+        } else {
+            return None;
+        };
+        let painter = self.within(rect);
+        let at = pos2(rect.left() + 6.0, centre);
+        let wanted = chip::chip_rect(&painter, at, Align2::LEFT_CENTER, &text, Type::Caption);
+        let place = beside(wanted, taken, rect.x_range())?;
+        chip::paint_chip_in(&painter, place.center(), Align2::CENTER_CENTER, &text, Type::Caption, ink, t.s1);
+        Some(place)
     }
 
-    /// Names the curves where there is room for the names.
-    fn curve_labels(&self, painter: &Painter, rect: Rect, tops: &[f32], bottoms: &[f32]) {
+    /// Names the curves where there is room for the names and nothing stands yet; gives what each name covers.
+    pub fn curve_names(&self, rect: Rect, free: &[(f32, f32)], taken: &[Rect]) -> Vec<(Rect, Term)> {
         let t = self.tokens;
+        let painter = self.within(rect);
         let ppp = painter.pixels_per_point();
-        let put = |column: usize, y: f32, text: &str, ink: Color32| {
-            let at = pos2(rect.left() + column as f32 / ppp, y);
-            chip::paint_chip_in(painter, at, Align2::LEFT_CENTER, text, Type::Caption, ink, Tokens::at(t.s1, 0.85));
-        };
-        let columns = |width: f32| (width * ppp) as usize;
-        // Below the line of reserved bytes; past the limit's own label.
-        if let Some((at, _)) = layout::label_place(tops, bottoms, columns(8.0), columns(56.0), 20.0) {
-            let y = tops[at..at + columns(56.0)].iter().copied().fold(f32::NEG_INFINITY, f32::max) + 11.0;
-            put(at, y, "reserved", t.text1);
-        }
-        let middle = tops.len() / 3;
-        if let Some((at, y)) = layout::label_place(tops, bottoms, middle, columns(104.0), 20.0) {
-            put(at, y, "free inside reserved", t.text2);
-        }
+        let (tops, bottoms): (Vec<f32>, Vec<f32>) = free.iter().copied().unzip();
         let floor = vec![rect.bottom(); bottoms.len()];
-        if let Some((at, _)) = layout::label_place(bottoms, &floor, middle, columns(44.0), 20.0) {
-            let y = bottoms[at..at + columns(44.0)].iter().copied().fold(f32::NEG_INFINITY, f32::max) + 11.0;
-            put(at, y.min(rect.bottom() - 9.0), "active", t.slot(0));
+        let mut taken = taken.to_vec();
+        let mut named = Vec::new();
+        let middle = tops.len() / 3;
+        let start = (8.0 * ppp) as usize;
+        // Reserved and active stand right under their lines, what is free between them.
+        let wanted = [
+            (Term::Reserved, "reserved", t.text1, &tops, &bottoms, start),
+            (Term::Hole, "free inside reserved", t.text2, &tops, &bottoms, middle),
+            (Term::Active, "active", t.slot(0), &bottoms, &floor, middle),
+        ];
+        for (term, text, ink, above, below, from) in wanted {
+            let size = chip::chip_rect(&painter, rect.center(), Align2::LEFT_CENTER, text, Type::Caption).size();
+            let columns = (size.x * ppp) as usize;
+            let rect_of = |at: usize, middle: f32| {
+                let under = || above[at..at + columns].iter().copied().fold(f32::NEG_INFINITY, f32::max) + 11.0;
+                let y = if term == Term::Hole { middle } else { under().min(rect.bottom() - 9.0) };
+                Align2::LEFT_CENTER.anchor_size(pos2(rect.left() + at as f32 / ppp, y), size)
+            };
+            if let Some(place) = free_place((above, below), (from, columns, 20.0), &taken, rect_of) {
+                let fill = Tokens::at(t.s1, 0.85);
+                chip::paint_chip_in(&painter, place.center(), Align2::CENTER_CENTER, text, Type::Caption, ink, fill);
+                taken.push(place);
+                named.push((place, term));
+            }
         }
+        named
     }
 
     /// What stands under the picture of the strata.
@@ -409,8 +427,8 @@ impl Canvas<'_> {
         }
     }
 
-    /// Pennants of snapshots and of bursts of releases, at the top of the curves.
-    pub fn pennants(&self, rect: Rect, marks: &Marks) -> Pennants {
+    /// Pennants of snapshots and of bursts of releases, at the top of the curves; their names where nothing is `taken`.
+    pub fn pennants(&self, rect: Rect, marks: &Marks, taken: &mut Vec<Rect>) -> Pennants {
         let t = self.tokens;
         let device = self.data.device();
         let mut all: Vec<(f32, Pennant)> = Vec::new();
@@ -440,8 +458,10 @@ impl Canvas<'_> {
             shapes.push(Shape::convex_polygon(points, t.text2, egui::Stroke::NONE));
             let next = all.get(i + 1).map_or(rect.right(), |n| n.0);
             let text = pennant.text();
-            if next - x > label::width(&painter, &text, Type::Caption) + 22.0 {
-                names.push((pos2(x + 10.0, top + 4.0), text));
+            let place = chip::chip_rect(&painter, pos2(x + 10.0, top + 4.0), Align2::LEFT_CENTER, &text, Type::Caption);
+            if next - x > place.width() + 14.0 && !taken.iter().any(|r| r.intersects(place)) {
+                taken.push(place);
+                names.push((place.left_center(), text));
             }
         }
         batch.paint(&painter);

@@ -2,13 +2,14 @@
 
 use egui::{Pos2, Rect};
 
-use super::marks::{Cluster, DeviceCall, Named, Why};
+use super::marks::{Cap, Cluster, DeviceCall, Named, Why};
 use super::paint::{Canvas, Pennant, Pennants};
 use super::picture::{StepBox, StrataPicture, WindowPicture};
-use crate::analysis::{NO_EVENT, Quantity, StrataRun};
+use crate::analysis::{NO_EVENT, Quantity, State, StrataRun};
 use crate::app::colours::Colours;
 use crate::app::cursor;
 use crate::app::selection::Item;
+use crate::app::widgets::term::{Figures, Term};
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::Scale;
 use crate::units::{Address, Bytes, Micros, count, counted};
@@ -28,6 +29,8 @@ pub(super) enum Under {
     Oom(u32),
     /// The curves.
     Curves,
+    /// The name of a curve or of the limit.
+    Name(Term),
 }
 
 impl Under {
@@ -42,7 +45,7 @@ impl Under {
             Under::Calls(c) => Some(Item::Event(c.first.event)),
             Under::Pennant(Pennant::Burst(b)) => Some(Item::Event(b.first)),
             Under::Pennant(Pennant::Snapshot(e)) | Under::Oom(e) => Some(Item::Event(*e)),
-            Under::Curves => None,
+            Under::Curves | Under::Name(_) => None,
         }
     }
 
@@ -53,7 +56,7 @@ impl Under {
             Under::Calls(c) => Some(c.first.event),
             Under::Pennant(Pennant::Burst(b)) => Some(b.last),
             Under::Pennant(Pennant::Snapshot(e)) | Under::Oom(e) => Some(*e),
-            Under::Step(_) | Under::Curves => None,
+            Under::Step(_) | Under::Curves | Under::Name(_) => None,
         }
     }
 }
@@ -65,8 +68,14 @@ pub(super) struct Scene<'a> {
     pub strata: Option<&'a StrataPicture>,
     pub strata_y: Scale,
     pub pennants: &'a Pennants,
+    /// The names on the curves, and what each stands for.
+    pub names: &'a [(Rect, Term)],
     /// The steps were inferred.
     pub is_inferred: bool,
+    /// Segments and blocks at the cursor: the figures of a name's tooltip.
+    pub state: Option<&'a State>,
+    /// The limit, as the timeline knows it.
+    pub cap: Option<Cap>,
 }
 
 impl Scene<'_> {
@@ -79,6 +88,9 @@ impl Scene<'_> {
             let x_of = |e: u32| c.x.at(cursor::position(c.data.device(), c.window.axis, e));
             let near = c.data.ooms.iter().copied().filter(|&e| (x_of(e) - p.x).abs() < 18.0);
             return near.min_by(|a, b| (x_of(*a) - p.x).abs().total_cmp(&(x_of(*b) - p.x).abs())).map(Under::Oom);
+        }
+        if let Some((_, term)) = self.names.iter().find(|(rect, _)| rect.contains(p)) {
+            return Some(Under::Name(*term));
         }
         if inside(c.tracks.curves) {
             let head = self.pennants.top - 2.0..self.pennants.top + 12.0;
@@ -180,6 +192,14 @@ impl Scene<'_> {
                     None => tip,
                 };
                 self.with_time(tip, "time", *e)
+            }
+            Under::Name(term) => {
+                let mut figures = self.state.map(|s| Figures::of(data, s)).unwrap_or_default();
+                if let Some(cap) = self.cap {
+                    figures.limit = Some(cap.bytes);
+                    figures.limit_is_upper = cap.is_upper;
+                }
+                term.tip(&figures)
             }
             Under::Curves => {
                 let value = |q| Bytes(data.tables.curves.at(device, &data.tables.lifetimes, q, event)).to_string();

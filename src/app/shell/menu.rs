@@ -1,0 +1,202 @@
+//! The menu bar: menus, the search field, the device in front, the theme.
+
+use egui::{Align, Align2, Layout, Popup, Rect, RectAlign, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+
+use super::{MENU_BAR, TAB_BAR};
+use crate::app::App;
+use crate::app::action::Action;
+use crate::app::colours::ColourBy;
+use crate::app::command::Command;
+use crate::app::theme::{Tokens, Type, text};
+use crate::app::views::REGISTRY;
+use crate::app::widgets::button::{icon_button, menu_item, selector_button};
+use crate::app::widgets::chip::paint_key_cap;
+use crate::app::widgets::icons::{Icon, paint_logo};
+use crate::app::workspace::Workspace;
+use crate::units::counted;
+
+pub(super) fn menu_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
+    let height = MENU_BAR;
+    ui.horizontal_centered(|ui| {
+        ui.set_height(height);
+        let (logo, _) = ui.allocate_exact_size(vec2(16.0, 16.0), Sense::hover());
+        paint_logo(ui.painter(), logo.min + vec2(0.0, 2.0), 16.0, tokens.accent, tokens.text1, tokens.text3);
+        ui.add_space(-2.0);
+        ui.label(text::title("vramscope").size(13.0).color(tokens.text1));
+        ui.add_space(4.0);
+        egui::MenuBar::new().ui(ui, |ui| menus(app, ui));
+    });
+    // The search field stands in the middle of the window whatever is left and right of it.
+    let full = ui.max_rect();
+    let width = 400.0f32.min(full.width() * 0.3);
+    let rect = Rect::from_center_size(full.center(), vec2(width, 24.0));
+    if full.width() > 900.0 {
+        let response = ui.interact(rect, ui.scope_id().with("find"), Sense::click());
+        response.widget_info(|| WidgetInfo::labeled(egui::Role::Button, true, "Find a block, a stack, a command"));
+        let stroke = if response.hovered() { tokens.line2 } else { tokens.line };
+        ui.painter().rect(rect, 4.0, tokens.s1, Stroke::new(1.0, stroke), egui::StrokeKind::Inside);
+        Icon::Search.paint(ui.painter(), pos2(rect.left() + 14.0, rect.center().y), 14.0, tokens.text3);
+        ui.painter().text(
+            pos2(rect.left() + 27.0, rect.center().y),
+            Align2::LEFT_CENTER,
+            "Find a block, a stack, a command…",
+            Type::Body.font(),
+            tokens.text3,
+        );
+        paint_key_cap(ui.painter(), tokens, pos2(rect.right() - 6.0, rect.center().y), "Ctrl K");
+        if response.clicked() {
+            app.actions.run(Command::Palette);
+        }
+    }
+    let mut right = ui.new_child(UiBuilder::new().max_rect(full).layout(Layout::right_to_left(Align::Center)));
+    right.spacing_mut().item_spacing.x = 8.0;
+    let (icon, label) = if tokens.dark { (Icon::Sun, "Light theme") } else { (Icon::Moon, "Dark theme") };
+    if icon_button(&mut right, icon, label).clicked() {
+        app.actions.run(Command::ToggleTheme);
+    }
+    device_chooser(app, &mut right, tokens);
+}
+
+fn menus(app: &mut App, ui: &mut Ui) {
+    let recents: Vec<std::path::PathBuf> = app.settings.recents.iter().map(|r| r.path.clone()).collect();
+    ui.menu_button("File", |ui| {
+        entry(app, ui, Command::Open);
+        entry(app, ui, Command::OpenPath);
+        entry(app, ui, Command::Explain);
+        ui.menu_button("Open recent", |ui| {
+            if recents.is_empty() {
+                ui.label("No file was opened yet.");
+            }
+            for path in recents {
+                let name = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
+                if ui.button(name).on_hover_text(path.display().to_string()).clicked() {
+                    app.actions.send(Action::Open(vec![path]));
+                }
+            }
+        });
+        if !app.samples.is_empty() {
+            let samples = app.samples.clone();
+            ui.menu_button("Open a sample", |ui| {
+                for (i, sample) in samples.iter().enumerate() {
+                    if ui.button(sample.name).on_hover_text(sample.sentence).clicked() {
+                        app.actions.send(Action::OpenSample(i));
+                    }
+                }
+            });
+        }
+        ui.separator();
+        entry(app, ui, Command::Settings);
+        entry(app, ui, Command::Welcome);
+        entry(app, ui, Command::Close);
+        entry(app, ui, Command::Quit);
+    });
+    ui.menu_button("Edit", |ui| {
+        for command in
+            [Command::CopyAddress, Command::CopyStack, Command::SelectionBack, Command::SelectionForward, Command::Clear]
+        {
+            entry(app, ui, command);
+        }
+    });
+    ui.menu_button("View", |ui| {
+        for &workspace in Workspace::ALL {
+            entry(app, ui, Command::Workspace(workspace));
+        }
+        ui.separator();
+        ui.menu_button("Add a view", |ui| {
+            for info in REGISTRY {
+                let enabled = app.is_enabled(Command::Show(info.kind));
+                if ui.add_enabled(enabled, egui::Button::new(info.title)).on_hover_text(info.about).clicked() {
+                    app.actions.run(Command::Show(info.kind));
+                }
+            }
+        });
+        ui.menu_button("Colour by", |ui| {
+            for by in ColourBy::ALL {
+                entry(app, ui, Command::Colour(by));
+            }
+        });
+        ui.separator();
+        for command in [Command::ZoomFit, Command::ZoomIn, Command::ZoomOut, Command::FitSelection, Command::ToggleAxis] {
+            entry(app, ui, command);
+        }
+        ui.separator();
+        entry(app, ui, Command::ResetLayout);
+        entry(app, ui, Command::ToggleTheme);
+    });
+    ui.menu_button("Go", |ui| {
+        for command in [
+            Command::OutOfMemory,
+            Command::Peak,
+            Command::PreviousPeak,
+            Command::NextPeak,
+            Command::First,
+            Command::Last,
+            Command::EventBack,
+            Command::EventForward,
+            Command::PreviousSameStack,
+            Command::NextSameStack,
+            Command::SetMarker(0),
+            Command::SetMarker(1),
+            Command::ClearMarkers,
+        ] {
+            entry(app, ui, command);
+        }
+    });
+    ui.menu_button("Help", |ui| {
+        entry(app, ui, Command::Help);
+        entry(app, ui, Command::Palette);
+    });
+}
+
+/// One menu entry: its text, its shortcut, disabled when it makes no sense.
+fn entry(app: &App, ui: &mut Ui, command: Command) {
+    let mut button = egui::Button::new(command.text());
+    if let Some(shortcut) = command.shortcuts().first() {
+        button = button.shortcut_text(ui.format_shortcut(shortcut));
+    }
+    let mut response = ui.add_enabled(app.is_enabled(command), button);
+    if !command.tooltip().is_empty() {
+        response = response.on_hover_text(command.tooltip());
+    }
+    if response.clicked() {
+        app.actions.run(command);
+    }
+}
+
+fn device_chooser(app: &App, ui: &mut Ui, tokens: &Tokens) {
+    let Some(document) = app.active_document() else { return };
+    let (Some(recording), Some(view)) = (&document.recording, document.view()) else { return };
+    let label = |i: usize| {
+        let device = &recording.devices[i];
+        match &device.name {
+            Some(name) => format!("{} {name}", device.id),
+            None => device.id.to_string(),
+        }
+    };
+    if recording.devices.len() == 1 {
+        ui.label(text::body(label(view.data.index)).color(tokens.text1));
+        return;
+    }
+    let mut chosen = None;
+    let response = selector_button(ui, "device", &label(view.data.index));
+    // Below the tab bar: while choosing a device one still sees, and can press, tabs and workspaces.
+    let gap = ui.ctx().content_rect().top() + MENU_BAR + TAB_BAR + 4.0 - response.rect.bottom();
+    Popup::menu(&response).align(RectAlign::BOTTOM_END).gap(gap.max(4.0)).show(|ui| {
+        for (i, device) in recording.devices.iter().enumerate() {
+            let detail = format!(
+                "{}, {}",
+                counted(device.events.len() as u64, "event", "events"),
+                counted(device.segments.len() as u64, "segment", "segments")
+            );
+            let item = menu_item(ui, &label(i), Some(i == view.data.index), Some(&detail), true);
+            if item.clicked() {
+                chosen = Some(i);
+                ui.close();
+            }
+        }
+    });
+    response.on_hover_text("Which device of this recording to show");
+    if let Some(i) = chosen {
+        app.actions.send(Action::SetDevice(i));
+    }
+}

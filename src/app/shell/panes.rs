@@ -1,0 +1,178 @@
+//! The panes of a workspace: the tile tree, each pane's header with its legend, and the view under it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use egui::{Align, Align2, Frame, Layout, Rect, Sense, Stroke, Ui, UiBuilder, pos2, vec2};
+use egui_tiles::{Behavior, SimplificationOptions, TileId, Tiles, UiResponse};
+
+use super::PANE_HEADER;
+use crate::app::action::Actions;
+use crate::app::document::{Content, Document};
+use crate::app::jobs::Jobs;
+use crate::app::theme::{Tokens, Type, text};
+use crate::app::views::{View, ViewContext, ViewInfo, ViewKind};
+use crate::app::widgets::pane::PaneHeader;
+use crate::app::{App, overlays};
+
+pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
+    let Some(at) = app.active else {
+        overlays::welcome(app, ui);
+        return;
+    };
+    let actions = app.actions.clone();
+    let jobs = app.jobs.clone();
+    let mut maximised = app.maximised;
+    let Some(document) = app.documents.get_mut(at) else { return };
+    match &mut document.content {
+        Content::Loading(loading) => overlays::loading(ui, tokens, loading, &document.title, document.id, &actions),
+        Content::Failed(sentence) => overlays::failed(ui, tokens, &document.title, sentence, document.id, &actions),
+        Content::Ready(_) => {
+            workspace_ui(document, ui, tokens, &actions, &jobs, &mut maximised);
+            app.maximised = maximised;
+        }
+    }
+}
+
+pub(super) fn draw_single(app: &mut App, ui: &mut Ui, tokens: &'static Tokens, only: ViewKind) {
+    let (actions, jobs) = (app.actions.clone(), app.jobs.clone());
+    let Some(document) = app.active_document_mut() else { return };
+    egui::CentralPanel::no_frame().frame(Frame::new().fill(tokens.s1)).show(ui, |ui| {
+        let mut maximised = Some(only);
+        workspace_ui(document, ui, tokens, &actions, &jobs, &mut maximised);
+    });
+}
+
+fn workspace_ui(
+    document: &mut Document,
+    ui: &mut Ui,
+    tokens: &'static Tokens,
+    actions: &Actions,
+    jobs: &Jobs,
+    maximised: &mut Option<ViewKind>,
+) {
+    let workspace = document.workspace;
+    let Content::Ready(view) = &mut document.content else { return };
+    let (state, colours, findings) = view.refresh(jobs);
+    let data = Arc::clone(&view.data);
+    let mut panes = Panes {
+        views: &mut view.views,
+        cx: ViewContext {
+            data: &data,
+            link: &view.link,
+            state: state.as_ref(),
+            findings: findings.as_ref(),
+            colours: &colours,
+            tokens,
+            actions,
+            jobs,
+        },
+        maximised,
+        is_single: false,
+    };
+    if let Some(kind) = *panes.maximised {
+        panes.is_single = true;
+        let _ = panes.pane(ui, kind);
+    } else {
+        document.layouts.tree(workspace).ui(&mut panes, ui);
+    }
+}
+
+/// Draws panes for the tile tree: a header to grab, then the view.
+struct Panes<'a> {
+    views: &'a mut HashMap<ViewKind, Box<dyn View>>,
+    cx: ViewContext<'a>,
+    maximised: &'a mut Option<ViewKind>,
+    is_single: bool,
+}
+
+impl Panes<'_> {
+    fn pane(&mut self, ui: &mut Ui, kind: ViewKind) -> UiResponse {
+        let tokens = self.cx.tokens;
+        let rect = ui.max_rect();
+        ui.painter().rect_filled(rect, 0.0, tokens.s1);
+        let info = kind.info();
+        let view = self.views.entry(kind).or_insert_with(|| (info.create)());
+        let subtitle = view.subtitle(&self.cx);
+        ui.spacing_mut().item_spacing.y = 0.0;
+        let cx = &self.cx;
+        let header = PaneHeader::new(info.title)
+            .caption(&subtitle)
+            .help(|ui| legend(ui, tokens, info))
+            .show(ui, |ui| view.header_ui(ui, cx));
+        // The header is drawn to be clicked; here it is also the handle by which a pane is docked elsewhere.
+        let grip = header.interact(Sense::click_and_drag());
+        if grip.double_clicked() {
+            *self.maximised = if self.maximised.is_some() { None } else { Some(kind) };
+        }
+        let body = Rect::from_min_max(pos2(rect.left(), header.rect.bottom()), rect.max);
+        if body.is_positive() {
+            let mut child = ui.new_child(UiBuilder::new().max_rect(body).layout(Layout::top_down(Align::Min)).id_salt(kind));
+            child.set_clip_rect(body.intersect(ui.clip_rect()));
+            view.ui(&mut child, &self.cx);
+        }
+        if grip.drag_started() && !self.is_single { UiResponse::DragStarted } else { UiResponse::None }
+    }
+}
+
+fn legend(ui: &mut Ui, tokens: &Tokens, info: &ViewInfo) {
+    ui.set_max_width(360.0);
+    ui.label(text::body(info.about).color(tokens.text1));
+    ui.add_space(8.0);
+    for (what, meaning) in info.legend.iter().chain(GESTURES) {
+        ui.horizontal_top(|ui| {
+            ui.spacing_mut().item_spacing.x = 8.0;
+            let (rect, _) = ui.allocate_exact_size(vec2(96.0, 16.0), Sense::hover());
+            ui.painter().text(rect.left_center(), Align2::LEFT_CENTER, *what, Type::Strong.font(), tokens.text2);
+            ui.add(egui::Label::new(text::body(*meaning).color(tokens.text1)).wrap());
+        });
+        ui.add_space(2.0);
+    }
+}
+
+/// What every pane understands, after the view's own.
+const GESTURES: &[(&str, &str)] = &[
+    ("drag header", "move the pane beside, above or onto another"),
+    ("double click", "on the header: fill the window with this pane, and back"),
+];
+
+impl Behavior<ViewKind> for Panes<'_> {
+    fn pane_ui(&mut self, ui: &mut Ui, _tile: TileId, kind: &mut ViewKind) -> UiResponse {
+        self.pane(ui, *kind)
+    }
+
+    fn tab_title_for_pane(&mut self, kind: &ViewKind) -> egui::WidgetText {
+        text::body(kind.title()).into()
+    }
+
+    fn is_tab_closable(&self, _tiles: &Tiles<ViewKind>, _tile: TileId) -> bool {
+        true
+    }
+
+    fn gap_width(&self, _style: &egui::Style) -> f32 {
+        1.0
+    }
+
+    fn min_size(&self) -> f32 {
+        120.0
+    }
+
+    fn tab_bar_height(&self, _style: &egui::Style) -> f32 {
+        PANE_HEADER
+    }
+
+    fn tab_bar_color(&self, _visuals: &egui::Visuals) -> egui::Color32 {
+        self.cx.tokens.s0
+    }
+
+    fn resize_stroke(&self, _style: &egui::Style, state: egui_tiles::ResizeState) -> Stroke {
+        match state {
+            egui_tiles::ResizeState::Idle => Stroke::new(1.0, self.cx.tokens.line),
+            egui_tiles::ResizeState::Hovering | egui_tiles::ResizeState::Dragging => Stroke::new(2.0, self.cx.tokens.accent),
+        }
+    }
+
+    fn simplification_options(&self) -> SimplificationOptions {
+        SimplificationOptions { all_panes_must_have_tabs: false, ..SimplificationOptions::default() }
+    }
+}

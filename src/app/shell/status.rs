@@ -1,0 +1,130 @@
+//! The status bar: the instant the cursor is at, its figures, and what the file was like.
+
+use egui::{Align, Layout, Rect, Response, Sense, Stroke, Ui, UiBuilder, pos2, vec2};
+
+use crate::analysis::State;
+use crate::app::App;
+use crate::app::document::{Content, DeviceView, Document};
+use crate::app::theme::{Tokens, Type, text};
+use crate::app::widgets::label;
+use crate::app::widgets::term::{self, Term};
+use crate::units::{Bytes, count, counted, time_of_day};
+
+pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
+    let rect = ui.max_rect();
+    ui.painter().hline(rect.expand2(vec2(12.0, 0.0)).x_range(), rect.top() + 0.5, Stroke::new(1.0, tokens.line));
+    let document = app.active_document();
+    let mut right = ui.new_child(UiBuilder::new().max_rect(rect).layout(Layout::right_to_left(Align::Center)));
+    if let Some(view) = document.and_then(Document::view) {
+        load_status(&mut right, tokens, view);
+    }
+    let left = Rect::from_min_max(rect.min, pos2(right.min_rect().left().min(rect.right()) - 16.0, rect.bottom()));
+    let mut ui = ui.new_child(UiBuilder::new().max_rect(left).layout(Layout::left_to_right(Align::Center)));
+    ui.spacing_mut().item_spacing.x = 0.0;
+    let mut items = Items { ui: &mut ui, tokens, is_first: true };
+    let Some(document) = document else {
+        let none_open = app.documents.is_empty();
+        items.add(&[(if none_open { "nothing open" } else { "recordings stay open in their tabs" }, false)]);
+        items.add(&[("drop files anywhere in this window", false)]);
+        return;
+    };
+    match &document.content {
+        Content::Loading(loading) => {
+            let percent = loading.progress.fraction().map(|f| format!("{:.0} %", f * 100.0)).unwrap_or_default();
+            items.add(&[("reading ", false), (document.title.as_str(), true), (" ", false), (&percent, true)]);
+        }
+        Content::Failed(_) => {
+            items.add(&[("not opened", false)]);
+        }
+        Content::Ready(view) => cursor_status(&mut items, view),
+    }
+}
+
+/// The pieces of the status bar, left to right. One that does not fit is left out with all that follow.
+struct Items<'a> {
+    ui: &'a mut Ui,
+    tokens: &'a Tokens,
+    is_first: bool,
+}
+
+impl Items<'_> {
+    /// Pieces of text, the important ones in the strong colour, behind a divider unless it is the first.
+    fn add(&mut self, pieces: &[(&str, bool)]) -> Option<Response> {
+        let ui = &mut *self.ui;
+        let divider = if self.is_first { 0.0 } else { 21.0 };
+        let whole: String = pieces.iter().map(|p| p.0).collect();
+        let width = label::width(ui.painter(), &whole, Type::Mono);
+        if divider + width > ui.available_width() {
+            ui.set_max_width(ui.min_rect().width());
+            return None;
+        }
+        if !self.is_first {
+            let (rect, _) = ui.allocate_exact_size(vec2(divider, 14.0), Sense::hover());
+            ui.painter().vline(rect.center().x, rect.y_range(), Stroke::new(1.0, self.tokens.line2));
+        }
+        self.is_first = false;
+        let inner = ui.horizontal(|ui| {
+            ui.spacing_mut().item_spacing.x = 0.0;
+            for (piece, strong) in pieces {
+                ui.label(text::mono(*piece).color(if *strong { self.tokens.text1 } else { self.tokens.text2 }));
+            }
+        });
+        Some(inner.response)
+    }
+}
+
+fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
+    let device = view.data.device();
+    let n = device.events.len();
+    let event = view.link.cursor;
+    if device.events.has_time
+        && let Some(&t) = device.events.time_us.get(event as usize)
+    {
+        items.add(&[(&time_of_day(t), true), (" UTC", false)]);
+    }
+    if n == 0 {
+        items.add(&[("no events: only the state at the end was recorded", false)]);
+    } else {
+        items.add(&[("event ", false), (&count(u64::from(event)), true), (" of ", false), (&count(n as u64), false)]);
+    }
+    let Some(state) = view.state.latest() else { return };
+    let (holes, free, largest) = hole_figures(state);
+    let show = |n: u64| Bytes(n).to_string();
+    let mut figure = |term, pieces: &[(&str, bool)]| {
+        if let Some(response) = items.add(pieces) {
+            term::explain(&response, &view.data, Some(state), term);
+        }
+    };
+    figure(Term::Reserved, &[("reserved ", false), (&show(state.totals.reserved), true)]);
+    figure(Term::Allocated, &[("allocated ", false), (&show(state.totals.allocated), true)]);
+    let in_holes = format!(" in {}", counted(holes, "hole", "holes"));
+    figure(Term::Inactive, &[("free inside ", false), (&show(free), true), (&in_holes, false)]);
+    figure(Term::LargestHole, &[("largest hole ", false), (&show(largest), true)]);
+}
+
+/// Holes, their bytes, and the largest.
+fn hole_figures(state: &State) -> (u64, u64, u64) {
+    state.holes().fold((0, 0, 0), |(n, sum, max), hole| (n + 1, sum + hole.size, max.max(hole.size)))
+}
+
+fn load_status(ui: &mut Ui, tokens: &Tokens, view: &DeviceView) {
+    let report = &view.data.recording.report;
+    if report.warnings.is_empty() {
+        ui.label(text::mono("no load warnings").color(tokens.text2));
+    } else {
+        let events: u64 = report.warnings.iter().map(|w| w.count).sum();
+        let kinds = report.warnings.len() as u64;
+        let label = format!("{} of warnings, {} times", counted(kinds, "kind", "kinds"), count(events));
+        let response = ui.add(egui::Label::new(text::mono(label).color(tokens.amber)).sense(Sense::click()));
+        response.on_hover_ui(|ui| {
+            ui.set_max_width(520.0);
+            for w in &report.warnings {
+                ui.label(text::body(format!("{} × {}", count(w.count), w.text)).color(tokens.text1));
+            }
+        });
+    }
+    let (rect, _) = ui.allocate_exact_size(vec2(21.0, 14.0), Sense::hover());
+    ui.painter().vline(rect.center().x, rect.y_range(), Stroke::new(1.0, tokens.line2));
+    let devices = view.data.recording.devices.len() as u64;
+    ui.label(text::mono(counted(devices, "device", "devices")).color(tokens.text2));
+}

@@ -1,0 +1,148 @@
+//! The tab bar: a tab a recording, the workspaces at the right.
+
+use egui::{Align, Layout, Rect, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+
+use super::TAB_BAR;
+use crate::app::App;
+use crate::app::action::Action;
+use crate::app::command::Command;
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::icons::Icon;
+use crate::app::workspace::Workspace;
+
+pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
+    let rect = ui.max_rect();
+    ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, Stroke::new(1.0, tokens.line));
+    let workspaces_width = if app.active_document().is_some_and(|d| d.view().is_some()) && Workspace::ALL.len() > 1 {
+        workspace_switch(app, ui, tokens, rect)
+    } else {
+        0.0
+    };
+    let tabs_rect = Rect::from_min_max(rect.min, pos2(rect.right() - workspaces_width, rect.bottom()));
+    let mut tabs = ui.new_child(UiBuilder::new().max_rect(tabs_rect).layout(Layout::left_to_right(Align::Min)));
+    tabs.set_clip_rect(tabs_rect);
+    tabs.spacing_mut().item_spacing.x = 0.0;
+    egui::ScrollArea::horizontal()
+        .id_salt("tabs")
+        .scroll_bar_visibility(egui::scroll_area::ScrollBarVisibility::AlwaysHidden)
+        .show(&mut tabs, |ui| {
+            ui.horizontal(|ui| {
+                ui.spacing_mut().item_spacing.x = 0.0;
+                if app.documents.is_empty() || app.active.is_none() {
+                    let response = tab(ui, tokens, "Welcome", true, false, Icon::File, None);
+                    if response.close && !app.documents.is_empty() {
+                        let id = app.documents[app.documents.len() - 1].id;
+                        app.actions.send(Action::Activate(id));
+                    }
+                }
+                for (i, document) in app.documents.iter().enumerate() {
+                    let active = app.active == Some(i);
+                    let tip = document.path.as_ref().map(|p| p.display().to_string());
+                    let response = tab(ui, tokens, &document.title, active, document.has_oom(), Icon::File, tip);
+                    if response.close {
+                        app.actions.send(Action::Close(document.id));
+                    } else if response.open {
+                        app.actions.send(Action::Activate(document.id));
+                    }
+                }
+                let (plus, response) = ui.allocate_exact_size(vec2(TAB_BAR, TAB_BAR - 1.0), Sense::click());
+                response.widget_info(|| WidgetInfo::labeled(egui::Role::Button, true, "Open a recording"));
+                let colour = if response.hovered() { tokens.text1 } else { tokens.text3 };
+                Icon::Plus.paint(ui.painter(), plus.center(), 14.0, colour);
+                if response.on_hover_text("Welcome page: open another recording").clicked() {
+                    app.actions.run(Command::Welcome);
+                }
+            });
+        });
+}
+
+struct TabResponse {
+    open: bool,
+    close: bool,
+}
+
+fn tab(ui: &mut Ui, tokens: &Tokens, title: &str, active: bool, red_dot: bool, icon: Icon, tip: Option<String>) -> TabResponse {
+    let colour = if active { tokens.text1 } else { tokens.text2 };
+    let galley = ui.painter().layout_no_wrap(shorten(title, 40), Type::Body.font(), colour);
+    let width = 12.0 + 14.0 + 6.0 + galley.size().x + if red_dot { 16.0 } else { 0.0 } + 28.0;
+    let (rect, response) = ui.allocate_exact_size(vec2(width, TAB_BAR - 1.0), Sense::click());
+    response.widget_info(|| WidgetInfo::selected(egui::Role::Tab, true, active, title));
+    let fill = if active {
+        tokens.s1
+    } else if response.hovered() {
+        tokens.s2
+    } else {
+        tokens.s0
+    };
+    ui.painter().rect_filled(rect, 0.0, fill);
+    if active {
+        ui.painter().rect_filled(Rect::from_min_max(rect.min, pos2(rect.right(), rect.top() + 2.0)), 0.0, tokens.accent);
+        // The line under the bar opens below the tab in front.
+        ui.painter().hline(rect.x_range(), rect.bottom() + 0.5, Stroke::new(1.0, tokens.s1));
+    }
+    ui.painter().vline(rect.right() - 0.5, rect.y_range(), Stroke::new(1.0, tokens.line));
+    let y = rect.center().y;
+    icon.paint(ui.painter(), pos2(rect.left() + 18.0, y), 14.0, tokens.text3);
+    let text_at = pos2(rect.left() + 32.0, y - galley.size().y / 2.0);
+    let text_end = text_at.x + galley.size().x;
+    ui.painter().galley(text_at, galley, colour);
+    if red_dot {
+        ui.painter().circle_filled(pos2(text_end + 9.0, y), 3.0, tokens.red);
+    }
+    let cross = Rect::from_center_size(pos2(rect.right() - 16.0, y), vec2(16.0, 16.0));
+    let close = ui.interact(cross, response.id.with("close"), Sense::click());
+    close.widget_info(|| WidgetInfo::labeled(egui::Role::Button, true, format!("Close {title}")));
+    let close_colour = if close.hovered() { tokens.text1 } else { tokens.text3 };
+    Icon::Close.paint(ui.painter(), cross.center(), 12.0, close_colour);
+    let close_clicked = close.clicked() || response.middle_clicked();
+    let open = response.clicked();
+    if let Some(tip) = tip {
+        response.on_hover_text(tip);
+    }
+    TabResponse { open, close: close_clicked }
+}
+
+/// A title that fits a tab: its start and its end, which tell files of one run apart.
+fn shorten(title: &str, most: usize) -> String {
+    let chars: Vec<char> = title.chars().collect();
+    if chars.len() <= most {
+        return title.to_owned();
+    }
+    let half = most / 2;
+    chars[..half].iter().chain(['…'].iter()).chain(chars[chars.len() - half + 1..].iter()).collect()
+}
+
+fn workspace_switch(app: &App, ui: &mut Ui, tokens: &Tokens, bar: Rect) -> f32 {
+    let Some(document) = app.active_document() else { return 0.0 };
+    let galleys: Vec<_> = Workspace::ALL
+        .iter()
+        .map(|w| {
+            let colour = if document.workspace == *w { tokens.text1 } else { tokens.text2 };
+            ui.painter().layout_no_wrap(w.title().to_owned(), Type::Body.font(), colour)
+        })
+        .collect();
+    let width: f32 = galleys.iter().map(|g| g.size().x + 20.0).sum();
+    let outer = Rect::from_min_size(pos2(bar.right() - width - 8.0, bar.center().y - 11.0), vec2(width, 22.0));
+    ui.painter().rect(outer, 4.0, tokens.s1, Stroke::new(1.0, tokens.line), egui::StrokeKind::Inside);
+    let mut x = outer.left();
+    for (i, (&workspace, galley)) in Workspace::ALL.iter().zip(galleys).enumerate() {
+        let cell = Rect::from_min_size(pos2(x, outer.top()), vec2(galley.size().x + 20.0, outer.height()));
+        let response = ui.interact(cell, ui.scope_id().with(("workspace", i)), Sense::click());
+        let chosen = document.workspace == workspace;
+        response.widget_info(|| WidgetInfo::selected(egui::Role::Button, true, chosen, workspace.title()));
+        if chosen {
+            ui.painter().rect_filled(cell.shrink(1.0), 3.0, tokens.s4);
+        } else if response.hovered() {
+            ui.painter().rect_filled(cell.shrink(1.0), 3.0, tokens.s3);
+        }
+        if i > 0 {
+            ui.painter().vline(cell.left(), cell.shrink(1.0).y_range(), Stroke::new(1.0, tokens.line));
+        }
+        ui.painter().galley(cell.center() - galley.size() / 2.0, galley, tokens.text1);
+        if response.clicked() {
+            app.actions.run(Command::Workspace(workspace));
+        }
+        x = cell.right();
+    }
+    width + 16.0
+}

@@ -64,9 +64,9 @@ impl Workspace {
         use ViewKind as V;
         match self {
             Workspace::Overview => Row(vec![
-                (0.175, Column(vec![(0.6, Pane(V::Findings)), (0.4, Pane(V::Contents))])),
+                (0.18, Column(vec![(0.6, Pane(V::Findings)), (0.4, Pane(V::Contents))])),
                 (
-                    0.625,
+                    0.62,
                     Column(vec![
                         (0.52, Pane(V::Timeline)),
                         (0.48, Row(vec![(0.57, Pane(V::SegmentMap)), (0.43, Pane(V::Heatmap))])),

@@ -182,6 +182,7 @@ fn device_chooser(app: &App, ui: &mut Ui, tokens: &Tokens) {
     // Below the tab bar: while choosing a device one still sees, and can press, tabs and workspaces.
     let gap = ui.ctx().content_rect().top() + MENU_BAR + TAB_BAR + 4.0 - response.rect.bottom();
     Popup::menu(&response).align(RectAlign::BOTTOM_END).gap(gap.max(4.0)).show(|ui| {
+        ui.set_width(320.0);
         for (i, device) in recording.devices.iter().enumerate() {
             let detail = format!(
                 "{}, {}",

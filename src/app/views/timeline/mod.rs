@@ -385,12 +385,12 @@ impl Timeline {
             }
         }
         let pointer = response.hover_pos().filter(|_| response.contains_pointer());
-        let ruler = pointer.and_then(|p| match canvas.tracks.curves {
-            Some(rect) if rect.contains(p) => Some((p.y, curves_y)),
-            _ if canvas.tracks.strata.contains(p) => Some((p.y, &scene.strata_y)),
-            _ => None,
+        let ruler = pointer.map(|p| match canvas.tracks.curves {
+            Some(rect) if rect.contains(p) => (p, Some(curves_y)),
+            _ if canvas.tracks.strata.contains(p) => (p, Some(&scene.strata_y)),
+            _ => (p, None),
         });
-        canvas.rulers(cx.link.hover_event, ruler);
+        canvas.rulers(cx.link.hover_event, ruler, on_axis);
         canvas.ooms(on_axis);
         canvas.markers(&cx.link.markers, on_axis);
         canvas.cursor(cx.link, on_axis, values);

@@ -1,12 +1,12 @@
 //! What is drawn over the tracks each frame: range, selection, ghost line, markers, out-of-memory flags, cursor.
 
-use egui::{Align2, Color32, Rangef, Rect, pos2, vec2};
+use egui::{Align2, Color32, Pos2, Rangef, Rect, pos2, vec2};
 
 use super::paint::Canvas;
 use super::picture::StrataPicture;
 use super::place::{AxisMarks, ValueChip};
 use crate::analysis::{LifetimeId, NO_EVENT};
-use crate::app::cursor::{self, Link};
+use crate::app::cursor::{self, Axis, Link};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::chip;
 use crate::app::widgets::mesh::{Batch, DASH_MARKER, PixelColumn};
@@ -93,20 +93,30 @@ impl Canvas<'_> {
         batch.paint(&painter);
     }
 
-    /// The line at the pointer's time, the line at the pointer's bytes, and what they stand for.
-    pub fn rulers(&self, event: Option<u32>, pointer: Option<(f32, &Scale)>) {
+    /// The line at the pointer's time with its place on the axis, and the line at the pointer's bytes. `event` is what is
+    /// hovered in any view, `pointer` where the pointer is in this one, with the scale of the track it is on.
+    pub fn rulers(&self, event: Option<u32>, pointer: Option<(Pos2, Option<&Scale>)>, marks: &AxisMarks) {
         let t = self.tokens;
         let mut batch = Batch::new(self.painter);
-        let ink = Tokens::at(t.text1, 0.4);
-        let x = event.and_then(|e| self.x_of(e));
+        // Between two events on the time axis the line stands at the pointer, not at the event before.
+        let x = match (pointer, self.window.axis) {
+            (Some((p, _)), Axis::Time) => Some(p.x),
+            _ => event.and_then(|e| self.x_of(e)),
+        };
         if let Some(x) = x {
-            batch.vline(x, self.through(), 1.0, ink);
+            batch.vline(x, self.through(), 1.0, Tokens::at(t.text1, 0.4));
         }
-        if let Some((y, _)) = pointer {
+        let across = pointer.and_then(|(p, scale)| Some((p.y, scale?)));
+        if let Some((y, _)) = across {
             batch.hline(self.tracks.x, y, 1.0, Tokens::at(t.text1, 0.18));
         }
         batch.paint(self.painter);
-        if let Some((y, scale)) = pointer {
+        if let (Some(x), Some(event), Some(_)) = (x, event, pointer)
+            && let Some((rect, text)) = self.ruler_mark(x, event, marks)
+        {
+            chip::paint_chip(self.painter, t, rect.center(), Align2::CENTER_CENTER, &text);
+        }
+        if let Some((y, scale)) = across {
             let bytes = Bytes(scale.value(y).max(0.0) as u64).to_string();
             chip::paint_chip(self.painter, t, pos2(self.tracks.x.min - 4.0, y), Align2::RIGHT_CENTER, &bytes);
         }

@@ -88,6 +88,19 @@ impl Canvas<'_> {
         }
     }
 
+    /// What the ruler at the pointer says on the axis, beside what stands there; nothing where there is no room.
+    pub fn ruler_mark(&self, x: f32, event: u32, marks: &AxisMarks) -> Option<(Rect, String)> {
+        let axis = self.tracks.axis?;
+        let text = match self.window.axis {
+            Axis::Time => Micros(self.x.value(x).round() as i64).to_string(),
+            Axis::Event => count(u64::from(event)),
+        };
+        let size = vec2(label::width(self.painter, &text, Type::Mono).ceil() + 8.0, 16.0);
+        let wanted = Align2::CENTER_CENTER.anchor_size(pos2(x, axis.bottom() - 11.0), size);
+        let across = Rangef::new(self.pane.left() + 2.0, self.pane.right() - 1.0);
+        beside(wanted, &marks.taken(), across).map(|rect| (rect, text))
+    }
+
     /// The values of the curves at the cursor, one above the other.
     pub fn value_chips(&self, link: &Link, y: &Scale) -> Vec<ValueChip> {
         let (Some(x), Some(rect)) = (self.x_of(link.cursor), self.tracks.curves.filter(|r| r.height() >= 48.0)) else {

@@ -206,14 +206,14 @@ impl Scene<'_> {
                 let mark = |q, name: &str| {
                     if data.tables.curves.is_exact(q) { name.to_owned() } else { format!("{name}, estimated") }
                 };
-                let tip = Tip::new(format!("Event {}", count(u64::from(event))));
+                let tip = Tip::new(format!("After event {}", count(u64::from(event))));
                 let has_segments = data.tables.curves.peak(Quantity::Reserved).0 > 0;
                 let tip =
                     if has_segments { tip.row(mark(Quantity::Reserved, "reserved"), value(Quantity::Reserved)) } else { tip };
                 let tip = tip
                     .row(mark(Quantity::Active, "active"), value(Quantity::Active))
                     .row("requested", value(Quantity::Requested));
-                self.with_time(tip, "time", event)
+                self.with_time(tip, "its time", event)
             }
         }
     }

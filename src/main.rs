@@ -57,6 +57,7 @@ fn draw_picture(mut shot: ScreenshotArgs) -> Result<(), String> {
     let out = shot.paths.pop().unwrap_or_default();
     vramscope::app::screenshot(vramscope::app::Screenshot {
         file: shot.paths.pop(),
+        with: shot.with,
         view: shot.view,
         size: shot.size,
         dark: shot.theme == cli::args::Theme::Dark,

@@ -14,8 +14,10 @@ use super::selection::Item;
 pub enum Action {
     /// Run a command.
     Run(Command),
-    /// Open files, each in a tab.
+    /// Open files, each in a tab; those of one run are put together.
     Open(Vec<PathBuf>),
+    /// Add a trace, a timeline or counters of the same run to the recording in front.
+    Add(PathBuf),
     /// Open the bundled sample of this index.
     OpenSample(usize),
     /// Bring a document to the front.

@@ -13,6 +13,8 @@ pub enum Command {
     Open,
     /// Type a path.
     OpenPath,
+    /// Choose a trace, timeline or counters of the run in front.
+    AddFile,
     /// Paste the text of an out-of-memory error.
     Explain,
     /// Show the welcome page.
@@ -116,6 +118,7 @@ impl Command {
         let mut all = vec![
             C::Open,
             C::OpenPath,
+            C::AddFile,
             C::Explain,
             C::Welcome,
             C::Close,
@@ -165,6 +168,7 @@ impl Command {
         match self {
             Command::Open => "Open a recording…".into(),
             Command::OpenPath => "Open a path…".into(),
+            Command::AddFile => "Add a trace to this recording…".into(),
             Command::Explain => "Explain an OOM message…".into(),
             Command::Welcome => "Welcome".into(),
             Command::Close => "Close tab".into(),
@@ -213,6 +217,9 @@ impl Command {
         match self {
             Command::Open => {
                 "Allocator snapshots, profiler traces, memory timelines and saved memory_viz pages, compressed or not."
+            }
+            Command::AddFile => {
+                "A profiler trace, a memory timeline or memory_stats of the same run: allocations gain operators, modules and categories."
             }
             Command::OpenPath => "Type or paste a path, for desktops with no file dialog.",
             Command::Explain => "Paste the text of the error: what its figures mean, and what to do. No file needed.",
@@ -273,7 +280,12 @@ impl Command {
                 let at = Workspace::ALL.iter().position(|&x| x == w).and_then(|i| keys.get(i).copied());
                 at.map(|k| key(CTRL, k)).unwrap_or_default()
             }
-            Command::Welcome | Command::ToggleTheme | Command::Colour(_) | Command::ResetLayout | Command::Show(_) => Vec::new(),
+            Command::AddFile
+            | Command::Welcome
+            | Command::ToggleTheme
+            | Command::Colour(_)
+            | Command::ResetLayout
+            | Command::Show(_) => Vec::new(),
         }
     }
 

@@ -21,11 +21,8 @@ impl App {
     pub(super) fn apply(&mut self, action: Action, ctx: &Context) {
         match action {
             Action::Run(command) => self.run(command, ctx),
-            Action::Open(paths) => {
-                for path in paths {
-                    self.open(path);
-                }
-            }
+            Action::Open(paths) => self.open_together(paths),
+            Action::Add(path) => self.add_file(path),
             Action::OpenSample(index) => {
                 if let Some(sample) = self.samples.get(index).copied() {
                     self.open_static(sample.name, sample.bytes);
@@ -102,8 +99,9 @@ impl App {
             return;
         }
         match command {
-            Command::Open => self.open_dialog(),
-            Command::OpenPath => self.overlay = Overlay::OpenPath(String::new()),
+            Command::Open => self.open_dialog(false),
+            Command::AddFile => self.open_dialog(true),
+            Command::OpenPath => self.overlay = Overlay::OpenPath { path: String::new(), adds: false },
             Command::Explain => self.overlay = Overlay::Explain(Default::default()),
             Command::Welcome => self.active = None,
             Command::Close => {
@@ -268,7 +266,7 @@ impl App {
         self.active = Some(self.documents.len() - 1);
     }
 
-    fn close(&mut self, at: usize) {
+    pub(super) fn close(&mut self, at: usize) {
         let document = self.documents.remove(at);
         self.settings.layouts = document.layouts;
         self.active = match self.active {

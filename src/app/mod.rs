@@ -4,6 +4,7 @@
 //! [`Action`]s; [`handler`] applies them before the next frame is drawn; [`shell`] draws what surrounds the views.
 
 pub mod action;
+mod adding;
 pub mod colours;
 pub mod command;
 pub mod cursor;
@@ -46,7 +47,12 @@ pub use run::{RunOptions, Screenshot, run, screenshot};
 enum Overlay {
     None,
     Palette(palette::Palette),
-    OpenPath(String),
+    OpenPath {
+        /// What was typed so far.
+        path: String,
+        /// Add the file to the recording in front instead of opening it.
+        adds: bool,
+    },
     Explain(explain::Explainer),
     Help,
     Settings,
@@ -66,6 +72,9 @@ pub struct App {
     samples: Vec<samples::Sample>,
     sample_lines: Derived<(), Vec<settings::Recent>>,
     dialog: Option<Receiver<Option<Vec<PathBuf>>>>,
+    /// The files chosen in the dialog are added to the recording in front.
+    dialog_adds: bool,
+    additions: adding::Additions,
     dialog_since: std::time::Instant,
     actions: Actions,
     inbox: Receiver<Action>,
@@ -99,6 +108,8 @@ impl App {
             samples: samples::all(),
             sample_lines: Derived::default(),
             dialog: None,
+            dialog_adds: false,
+            additions: Default::default(),
             dialog_since: std::time::Instant::now(),
             actions,
             inbox,
@@ -110,9 +121,7 @@ impl App {
 
     /// Opens files as if they had been dropped on the window.
     pub fn open_paths(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
-        for path in paths {
-            self.open(path);
-        }
+        self.open_together(paths);
     }
 
     /// Where views and tests ask for changes.
@@ -151,7 +160,9 @@ impl App {
     /// True when nothing is being read or computed.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.jobs.running() == 0 && !self.documents.iter().any(|d| matches!(d.content, Content::Loading(_)))
+        self.jobs.running() == 0
+            && self.additions.is_empty()
+            && !self.documents.iter().any(|d| matches!(d.content, Content::Loading(_)))
     }
 
     fn new_document(&mut self, title: String, path: Option<PathBuf>, content: Content) -> Document {
@@ -173,10 +184,9 @@ impl App {
     pub fn logic(&mut self, ctx: &Context) {
         self.poll_dialog();
         self.poll_loading();
+        self.poll_additions();
         let dropped: Vec<PathBuf> = ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_path_buf()).collect());
-        for path in dropped {
-            self.open(path);
-        }
+        self.open_together(dropped);
         self.read_shortcuts(ctx);
         while let Ok(action) = self.inbox.try_recv() {
             self.apply(action, ctx);
@@ -269,17 +279,19 @@ impl App {
     }
 
     /// Opens the desktop's dialog on a thread of its own: it blocks until the user has chosen.
-    fn open_dialog(&mut self) {
+    fn open_dialog(&mut self, adds: bool) {
         if self.dialog.is_some() {
             return;
         }
+        self.dialog_adds = adds;
         self.dialog_since = std::time::Instant::now();
-        self.dialog = Some(self.jobs.spawn("dialog", || {
-            rfd::FileDialog::new()
-                .set_title("Open a recording")
-                .add_filter("Recordings", &["pickle", "pkl", "json", "gz", "zst", "html", "csv", "pt", "vramscope"])
-                .add_filter("All files", &["*"])
-                .pick_files()
+        let (title, kinds, endings): (_, _, &[&str]) = if adds {
+            ("Add to this recording", "Traces, timelines and counters", &["json", "gz", "zst", "txt"])
+        } else {
+            ("Open a recording", "Recordings", &["pickle", "pkl", "json", "gz", "zst", "html", "csv", "pt", "vramscope"])
+        };
+        self.dialog = Some(self.jobs.spawn("dialog", move || {
+            rfd::FileDialog::new().set_title(title).add_filter(kinds, endings).add_filter("All files", &["*"]).pick_files()
         }));
     }
 
@@ -288,12 +300,13 @@ impl App {
         let Ok(answer) = dialog.try_recv() else { return };
         self.dialog = None;
         match answer {
+            Some(paths) if self.dialog_adds => paths.into_iter().for_each(|path| self.add_file(path)),
             Some(paths) => self.open_paths(paths),
             // Nobody cancels a dialog this fast: there was none. rfd does not tell the two apart.
             None if self.dialog_since.elapsed().as_millis() < 400 => {
                 self.notices
                     .say("This desktop has no file dialog service. Type the path instead, or drop the file on the window.");
-                self.overlay = Overlay::OpenPath(String::new());
+                self.overlay = Overlay::OpenPath { path: String::new(), adds: self.dialog_adds };
             }
             None => {}
         }

@@ -18,7 +18,7 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     match &app.overlay {
         Overlay::None => {}
         Overlay::Palette(_) => palette::draw(app, ui, tokens),
-        Overlay::OpenPath(_) => open_path(app, ui, tokens),
+        Overlay::OpenPath { .. } => open_path(app, ui, tokens),
         Overlay::Explain(_) => super::explain::draw(app, ui, tokens),
         Overlay::Help => help(app, ui, tokens),
         Overlay::Settings => settings(app, ui, tokens),
@@ -35,11 +35,12 @@ fn dialog_frame(tokens: &Tokens) -> egui::Frame {
 }
 
 fn open_path(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
-    let Overlay::OpenPath(mut path) = std::mem::replace(&mut app.overlay, Overlay::None) else { return };
+    let Overlay::OpenPath { mut path, adds } = std::mem::replace(&mut app.overlay, Overlay::None) else { return };
     let mut open = false;
     let modal = Modal::new(egui::Id::unique("open path")).frame(dialog_frame(tokens)).show(ui, |ui| {
         ui.set_width(560.0);
-        let label = ui.label(text::title("Path of a recording").color(tokens.text1));
+        let title = if adds { "Path of a trace, a timeline or counters of this run" } else { "Path of a recording" };
+        let label = ui.label(text::title(title).color(tokens.text1));
         ui.add_space(8.0);
         let field = ui
             .add(egui::TextEdit::singleline(&mut path).font(Type::Mono.font()).desired_width(f32::INFINITY))
@@ -48,24 +49,27 @@ fn open_path(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         let path_is_file = std::path::Path::new(path.trim()).is_file();
         ui.add_space(8.0);
         ui.horizontal(|ui| {
-            let hint = if path.trim().is_empty() {
+            let hint = if path.trim().is_empty() && adds {
+                "What torch.profiler exported, or memory_stats() as JSON: it is added to the recording in front."
+            } else if path.trim().is_empty() {
                 "Allocator snapshots, profiler traces, memory timelines and saved memory_viz pages, compressed or not."
             } else if path_is_file {
-                "Enter opens it."
+                if adds { "Enter adds it." } else { "Enter opens it." }
             } else {
                 "There is no such file."
             };
             ui.label(text::caption(hint).color(tokens.text3));
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                open = ui.add_enabled(path_is_file, egui::Button::new("Open")).clicked();
+                open = ui.add_enabled(path_is_file, egui::Button::new(if adds { "Add" } else { "Open" })).clicked();
             });
         });
         open |= path_is_file && ui.input(|i| i.key_pressed(egui::Key::Enter));
     });
     if open {
-        app.actions.send(Action::Open(vec![path.trim().into()]));
+        let path = path.trim().into();
+        app.actions.send(if adds { Action::Add(path) } else { Action::Open(vec![path]) });
     } else if !modal.should_close() {
-        app.overlay = Overlay::OpenPath(path);
+        app.overlay = Overlay::OpenPath { path, adds };
     }
 }
 

@@ -22,6 +22,8 @@ pub struct RunOptions {
 pub struct Screenshot {
     /// The recording; `None` draws the welcome page.
     pub file: Option<PathBuf>,
+    /// Artefacts of the same run, opened together with it.
+    pub with: Vec<PathBuf>,
     /// A view's name, `overview` or another workspace's name for the whole window.
     pub view: String,
     /// Width and height in pixels.
@@ -136,7 +138,7 @@ pub fn screenshot(shot: Screenshot) -> Result<(), String> {
         cc.egui_ctx.set_pixels_per_point(1.0);
         let mut app = App::new(&cc.egui_ctx, settings, Jobs::new(cc.egui_ctx.clone()));
         app.only = ViewKind::from_name(&shot.view);
-        app.open_paths(shot.file.clone());
+        app.open_paths(shot.file.iter().chain(&shot.with).cloned());
         Box::new(Photographer {
             app,
             shot: shot.clone(),
@@ -215,7 +217,8 @@ impl eframe::App for Photographer {
             ctx.request_repaint();
             return;
         }
-        if let Some(Content::Failed(sentence)) = self.app.active_document().map(|d| &d.content) {
+        // Counters opened beside a recording look like a failure until they are added to it.
+        if let (true, Some(Content::Failed(sentence))) = (self.app.is_idle(), self.app.active_document().map(|d| &d.content)) {
             let sentence = sentence.clone();
             self.finish(ctx, Err(sentence));
             return;

@@ -402,6 +402,9 @@ pub struct ScreenshotArgs {
     /// The recording, then the picture to write; the picture alone draws the welcome page
     #[arg(required = true, num_args = 1..=2, value_names = ["FILE", "OUT.png"])]
     pub paths: Vec<PathBuf>,
+    /// A trace, a timeline or counters of the same run, added to the recording
+    #[arg(long, value_name = "FILE")]
+    pub with: Vec<PathBuf>,
     /// A view or a workspace; an unknown name lists them
     #[arg(long, default_value = "overview")]
     pub view: String,

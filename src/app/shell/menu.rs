@@ -62,6 +62,7 @@ fn menus(app: &mut App, ui: &mut Ui) {
     ui.menu_button("File", |ui| {
         entry(app, ui, Command::Open);
         entry(app, ui, Command::OpenPath);
+        entry(app, ui, Command::AddFile);
         entry(app, ui, Command::Explain);
         ui.menu_button("Open recent", |ui| {
             if recents.is_empty() {

@@ -48,6 +48,7 @@ impl View for Contents {
                 row(ui, cx, "holes", &count(holes));
             }
             recorded(ui, cx);
+            added(ui, cx);
             settings(ui, cx);
             warnings(ui, cx);
             ui.add_space(16.0);
@@ -101,6 +102,23 @@ fn recorded(ui: &mut Ui, cx: &ViewContext<'_>) {
     row(ui, cx, "pools", &count(device.pools.len() as u64));
     row(ui, cx, "annotations", &count(device.annotations.len() as u64));
     row(ui, cx, "read in", &format!("{:.2} s", cx.data.recording.report.seconds));
+}
+
+/// Files of the same run that were laid over this one.
+fn added(ui: &mut Ui, cx: &ViewContext<'_>) {
+    let recording = &cx.data.recording;
+    if recording.added.is_empty() && recording.stats.is_empty() {
+        return;
+    }
+    section(ui, cx, "Added");
+    let counters = recording.stats.iter().map(|(name, stats)| format!("{name}: {} in Accounting.", stats.kind.name()));
+    for sentence in recording.added.iter().map(|a| a.sentence.clone()).chain(counters) {
+        ui.horizontal_top(|ui| {
+            ui.add_space(12.0);
+            ui.add(egui::Label::new(text::body(sentence).color(cx.tokens.text2)).wrap());
+        });
+        ui.add_space(4.0);
+    }
 }
 
 fn settings(ui: &mut Ui, cx: &ViewContext<'_>) {

@@ -4,10 +4,11 @@ use super::card::{
     Around, Card, Fact, Lead, Line, List, NO_TIMES, Tone, annotation_around, between, moment, pool_text, request_at, stack_name,
 };
 use crate::analysis::fragmentation::{Servers, blockers};
+use crate::analysis::modules::{module_of, phase};
 use crate::analysis::{Lifetime, LifetimeId, NO_EVENT, State};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
-use crate::model::{Action, BlockState, StackId};
+use crate::model::{Action, BlockState, NoteKind, StackId};
 use crate::units::{Address, Bytes, count, counted};
 
 /// Lines a list shows at most.
@@ -88,6 +89,7 @@ fn life(data: &DeviceData, state: &State, l: &Lifetime, is_held: bool) -> Vec<Fa
             let name = data.recording.stacks.text(a.name).to_owned();
             facts.push(Fact::new("during", name).lead(Lead::Item(Item::Annotation(i as u32))));
         }
+        facts.extend(program(data, l.born));
     }
     let at_oom = request_at(data, state).is_some();
     if l.free_requested == NO_EVENT && l.gone == NO_EVENT {
@@ -121,6 +123,25 @@ fn life(data: &DeviceData, state: &State, l: &Lifetime, is_held: bool) -> Vec<Fa
         facts.push(Fact::missing("times", NO_TIMES));
     }
     facts
+}
+
+/// What the program was doing at an allocation, as a profiler trace tells it: operator, shapes, module, phase. Categories stand
+/// elsewhere, with their reasons.
+fn program(data: &DeviceData, born: u32) -> Vec<Fact> {
+    let (device, stacks) = (data.device(), &data.recording.stacks);
+    let notes = device.events.notes_of(born);
+    let noted = |kind| notes.iter().find(|n| n.kind == kind).map(|n| stacks.text(n.text).to_owned());
+    let stack = device.events.stack.get(born as usize).copied().unwrap_or(StackId::NONE);
+    let phase = || noted(NoteKind::Phase).or_else(|| phase(stacks, stack).map(|p| p.name().to_owned()));
+    [
+        ("operator", noted(NoteKind::Operator)),
+        ("shapes", noted(NoteKind::Shapes)),
+        ("module", module_of(stacks, device, born)),
+        ("phase", phase()),
+    ]
+    .into_iter()
+    .filter_map(|(label, value)| Some(Fact::new(label, value?)))
+    .collect()
 }
 
 /// `2nd`, `3rd`, `11th`.

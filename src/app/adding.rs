@@ -1,0 +1,309 @@
+//! Adding artefacts of the same run to an open recording: a trace, a memory timeline, PyTorch's counters. Files opened together
+//! that belong together become one tab; what does not fit stays apart and says why.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+use super::App;
+use super::document::{Content, DeviceData, DeviceView, Document, DocumentId};
+use super::loader::prepare;
+use super::selection::Item;
+use crate::analysis::join::{can_join, join};
+use crate::analysis::stats_check::judge_stats;
+use crate::formats::{self, stats};
+use crate::model::{Progress, Recording};
+use crate::units::{count, counted};
+
+/// What is added.
+enum Extra {
+    /// A file, of whatever kind.
+    File(PathBuf),
+    /// A recording that is open in a tab.
+    Open(Arc<Recording>),
+}
+
+/// A recording with something added, and its device in front.
+struct Added {
+    to: DocumentId,
+    recording: Arc<Recording>,
+    data: Arc<DeviceData>,
+    sentence: String,
+}
+
+/// An addition on its way.
+struct Adding {
+    /// The tab of what is added, which goes when the addition succeeds.
+    from: Option<DocumentId>,
+    progress: Arc<Progress>,
+    answer: Receiver<Result<Added, String>>,
+}
+
+impl Drop for Adding {
+    fn drop(&mut self) {
+        self.progress.cancel();
+    }
+}
+
+/// What is being added, and which files were opened together.
+#[derive(Default)]
+pub(super) struct Additions {
+    running: Vec<Adding>,
+    together: Vec<Vec<DocumentId>>,
+}
+
+impl Additions {
+    /// True when nothing is being added.
+    pub(super) fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+}
+
+impl App {
+    /// Opens files; several opened at once are put together when they are of one run.
+    pub(super) fn open_together(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
+        let mut ids = Vec::new();
+        for path in paths {
+            self.open(path);
+            ids.extend(self.active_document().map(|d| d.id));
+        }
+        if ids.len() > 1 {
+            self.additions.together.push(ids);
+        }
+    }
+
+    /// Adds a file to the recording in front.
+    pub(super) fn add_file(&mut self, path: PathBuf) {
+        let target = self.active_document().and_then(|d| Some((d.id, d.recording.clone()?, d.view()?.data.index)));
+        match target {
+            Some(target) => self.start_adding(vec![target], Extra::File(path), None),
+            None => self.notices.say("Open a recording first; a trace or counters of the same run can then be added to it."),
+        }
+    }
+
+    fn start_adding(&mut self, to: Vec<(DocumentId, Arc<Recording>, usize)>, extra: Extra, from: Option<DocumentId>) {
+        let progress = Arc::new(Progress::new());
+        let shared = Arc::clone(&progress);
+        let answer = self.jobs.spawn("add", move || add_to_first(to, extra, &shared));
+        self.additions.running.push(Adding { from, progress, answer });
+    }
+
+    /// Takes in what was added, and looks whether files that were opened together are all there.
+    pub(super) fn poll_additions(&mut self) {
+        let mut at = 0;
+        while let Some(adding) = self.additions.running.get(at) {
+            let result = match adding.answer.try_recv() {
+                Ok(result) => result,
+                Err(TryRecvError::Empty) => {
+                    at += 1;
+                    continue;
+                }
+                Err(TryRecvError::Disconnected) => Err("the file could not be added; please report it".to_owned()),
+            };
+            let from = self.additions.running.remove(at).from;
+            match result {
+                Ok(added) => self.take_in(added, from),
+                Err(sentence) => self.notices.say(sentence),
+            }
+        }
+        // One addition at a time: the next may go to what this one made.
+        if self.additions.running.is_empty() {
+            self.put_together();
+        }
+    }
+
+    fn take_in(&mut self, added: Added, from: Option<DocumentId>) {
+        let Some(document) = self.documents.iter_mut().find(|d| d.id == added.to) else { return };
+        let link = document.view().map(|v| v.link.clone());
+        let mut view = DeviceView::new(added.data);
+        if let Some(mut link) = link {
+            // Events and allocations are what they were; ranges may have been added before the selected one.
+            if matches!(link.selected(), Some(Item::Annotation(_))) {
+                link.selection.select(None);
+            }
+            view.link = link;
+        }
+        document.recording = Some(added.recording);
+        document.content = Content::Ready(Box::new(view));
+        document.parked.clear();
+        self.active = self.documents.iter().position(|d| d.id == added.to);
+        if let Some(at) = from.and_then(|id| self.documents.iter().position(|d| d.id == id)) {
+            self.close(at);
+            self.active = self.documents.iter().position(|d| d.id == added.to);
+        }
+        self.notices.say(added.sentence);
+    }
+
+    /// Looks at files that were opened together once all of them are read: the first that can be added to another is.
+    fn put_together(&mut self) {
+        let mut groups = std::mem::take(&mut self.additions.together);
+        let mut waiting = Vec::new();
+        for group in &mut groups {
+            let members: Vec<&Document> = group.iter().filter_map(|id| self.documents.iter().find(|d| d.id == *id)).collect();
+            if members.iter().any(|d| matches!(d.content, Content::Loading(_))) {
+                waiting.push(std::mem::take(group));
+                continue;
+            }
+            let ready: Vec<(DocumentId, Arc<Recording>, usize)> =
+                members.iter().filter_map(|d| Some((d.id, d.recording.clone()?, d.view()?.data.index))).collect();
+            let bases_of = |r: &Recording| -> Vec<(DocumentId, Arc<Recording>, usize)> {
+                ready.iter().filter(|(_, base, _)| can_join(base, r)).cloned().collect()
+            };
+            // The next thing to add: a recording that fits under another, else a file that no reader knew: counters perhaps.
+            let next = ready.iter().find(|(_, r, _)| !bases_of(r).is_empty());
+            let counters = || members.iter().find(|d| matches!(d.content, Content::Failed(_)) && d.path.is_some());
+            if let Some((id, extra, _)) = next {
+                let (id, extra, bases) = (*id, Arc::clone(extra), bases_of(extra));
+                group.retain(|m| *m != id);
+                waiting.push(std::mem::take(group));
+                self.start_adding(bases, Extra::Open(extra), Some(id));
+                break;
+            }
+            if let (Some(document), false) = (counters(), ready.is_empty()) {
+                let (id, path) = (document.id, document.path.clone().unwrap_or_default());
+                group.retain(|m| *m != id);
+                waiting.push(std::mem::take(group));
+                self.start_adding(ready, Extra::File(path), Some(id));
+                break;
+            }
+            group.clear();
+        }
+        waiting.extend(groups.into_iter().filter(|g| g.len() > 1));
+        self.additions.together = waiting;
+    }
+}
+
+/// Adds to the first recording that takes it.
+fn add_to_first(to: Vec<(DocumentId, Arc<Recording>, usize)>, extra: Extra, progress: &Progress) -> Result<Added, String> {
+    if let Extra::File(path) = &extra
+        && let Ok(counters) = stats::open(path)
+        && let Some((id, recording, index)) = to.first()
+    {
+        let mut recording = Recording::clone(recording);
+        let name = file_name(path);
+        let verdict = judge_stats(&recording, &name, &counters);
+        recording.stats.retain(|(known, _)| *known != name);
+        recording.stats.push((name.clone(), counters));
+        return finish(*id, recording, *index, format!("{name}: {}. Accounting lists them.", verdict.sentence), progress);
+    }
+    let extra = match extra {
+        Extra::Open(recording) => recording,
+        Extra::File(path) => Arc::new(formats::open(&path, progress).map_err(|e| e.to_string())?),
+    };
+    let mut refusal = String::new();
+    for (id, recording, index) in to {
+        match join(Recording::clone(&recording), &extra, progress) {
+            Ok((joined, found)) => {
+                let gained = found.gained();
+                let brought = if gained.is_empty() { "nothing new".to_owned() } else { gained.join(", ") };
+                // How the clocks stand is told in Contents.
+                let sentence = format!(
+                    "Added {}, {} of {}: {brought}.",
+                    found.name,
+                    count(found.matched),
+                    counted(found.expected, "memory event", "memory events")
+                );
+                return finish(id, joined, index, sentence, progress);
+            }
+            Err(error) if refusal.is_empty() => refusal = error.to_string(),
+            Err(_) => {}
+        }
+    }
+    Err(refusal)
+}
+
+fn finish(to: DocumentId, recording: Recording, index: usize, sentence: String, progress: &Progress) -> Result<Added, String> {
+    let recording = Arc::new(recording);
+    let data = prepare(&recording, index, progress)?;
+    Ok(Added { to, recording, data, sentence })
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::jobs::Jobs;
+    use crate::app::settings::Settings;
+    use crate::model::Action;
+
+    /// What the profiler would have written of a recording's device.
+    fn trace_of(recording: &Recording) -> String {
+        let d = &recording.devices[0];
+        let tables = crate::analysis::DeviceTables::build(d, &Progress::new()).unwrap();
+        let mut out = String::from("{\"schemaVersion\": 1, \"traceEvents\": [");
+        let mut comma = "";
+        for i in 0..d.events.len() {
+            let size = tables.lifetimes.block_size(tables.lifetimes.of_event(i as u32)) as i64;
+            let bytes = match d.events.action[i] {
+                Action::Alloc => size,
+                Action::FreeRequested => -size,
+                _ => continue,
+            };
+            let (time, address) = (d.events.time_us[i] - 700, d.events.address[i]);
+            out += &format!(
+                "{comma}{{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::empty\",\"pid\":1,\"tid\":1,\"ts\":{time},\"dur\":0,\"args\":{{}}}},\
+                 {{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"s\":\"t\",\"name\":\"[memory]\",\"pid\":1,\"tid\":1,\"ts\":{time},\"args\":\
+                 {{\"Bytes\":{bytes},\"Device Id\":0,\"Device Type\":1,\"Addr\":{address}}}}}"
+            );
+            comma = ",";
+        }
+        out + "]}"
+    }
+
+    fn app() -> App {
+        App::new(&egui::Context::default(), Settings::default(), Jobs::synchronous())
+    }
+
+    fn settle(app: &mut App) {
+        let ctx = egui::Context::default();
+        for _ in 0..8 {
+            app.logic(&ctx);
+        }
+        assert!(app.is_idle());
+    }
+
+    #[test]
+    fn files_of_one_run_opened_at_once_become_one_tab() {
+        let dir = std::env::temp_dir().join(format!("vramscope-adding-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots");
+        let snapshot = samples.join("leak.pickle");
+        let recording = formats::open(&snapshot, &Progress::new()).unwrap();
+        let (trace, counters) = (dir.join("leak.trace.json"), dir.join("leak.memory_stats.json"));
+        std::fs::write(&trace, trace_of(&recording)).unwrap();
+        let reserved = recording.devices[0].final_reserved();
+        std::fs::write(&counters, format!("{{\"reserved_bytes.all.current\": {reserved}}}")).unwrap();
+
+        // The order they are named in does not matter.
+        let mut together = app();
+        together.open_paths([trace.clone(), counters.clone(), snapshot.clone()]);
+        settle(&mut together);
+        assert_eq!(together.documents().len(), 1, "{:?}", together.notices().collect::<Vec<_>>());
+        let joined = together.documents()[0].recording.clone().unwrap();
+        assert_eq!((joined.added.len(), joined.stats.len()), (1, 1));
+        assert!(!joined.ops.is_empty() && together.notices().any(|n| n.contains("memory events")), "{:?}", joined.added);
+
+        // One after the other they stay apart until one is added.
+        let mut apart = app();
+        apart.open_paths([trace.clone()]);
+        apart.open_paths([snapshot]);
+        settle(&mut apart);
+        assert_eq!(apart.documents().len(), 2);
+        apart.actions().send(crate::app::action::Action::SetCursor(17));
+        apart.actions().send(crate::app::action::Action::Add(trace.clone()));
+        settle(&mut apart);
+        let view = apart.active_document().and_then(Document::view).unwrap();
+        assert_eq!((view.link.cursor, view.data.recording.added.len()), (17, 1));
+
+        // A trace of another run is kept apart, and says why.
+        let mut wrong = app();
+        wrong.open_paths([samples.join("gpt_train.pickle"), trace]);
+        settle(&mut wrong);
+        assert_eq!(wrong.documents().len(), 2);
+        assert!(wrong.notices().any(|n| n.contains("not of the same run")), "{:?}", wrong.notices().collect::<Vec<_>>());
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -9,7 +9,7 @@ use crate::app::action::Action;
 use crate::app::theme::visuals::{PAD_PANE, ROW_DENSE};
 use crate::app::theme::{Type, text};
 use crate::app::widgets::label;
-use crate::app::widgets::pane::section;
+use crate::app::widgets::pane::{padded, section};
 use crate::app::widgets::row::{KeyValue, ListRow};
 use crate::app::widgets::term::{self, Term};
 use crate::units::{Bytes, Micros, count, counted};
@@ -110,13 +110,10 @@ fn added(ui: &mut Ui, cx: &ViewContext<'_>) {
     if recording.added.is_empty() && recording.stats.is_empty() {
         return;
     }
-    section(ui, cx, "Added");
+    section(ui, "Added", "", false);
     let counters = recording.stats.iter().map(|(name, stats)| format!("{name}: {} in Accounting.", stats.kind.name()));
     for sentence in recording.added.iter().map(|a| a.sentence.clone()).chain(counters) {
-        ui.horizontal_top(|ui| {
-            ui.add_space(12.0);
-            ui.add(egui::Label::new(text::body(sentence).color(cx.tokens.text2)).wrap());
-        });
+        padded(ui, |ui| label::paragraph(ui, &sentence, Type::Body, cx.tokens.text2));
         ui.add_space(4.0);
     }
 }

@@ -14,6 +14,7 @@
 //! * [`formats`]: bytes to a recording, whatever wrote them.
 //! * [`allocator`]: PyTorch's caching allocator as an executable model.
 //! * [`analysis`]: a recording to derived tables: lifetimes, states, curves, diagnoses.
+//! * [`live`]: GPUs and running processes, watched while they work.
 //! * [`cli`]: the same core as text and JSON.
 //! * [`app`]: the window; the only module that names egui.
 
@@ -23,5 +24,6 @@ pub mod analysis;
 pub mod app;
 pub mod cli;
 pub mod formats;
+pub mod live;
 pub mod model;
 pub mod units;

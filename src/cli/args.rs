@@ -58,6 +58,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Tables, flame graphs, traces or a snapshot for other tools
     Export(ExportArgs),
+    /// Watch GPUs and running programs, without a window, into a session file or a pipe
+    Record(RecordArgs),
     /// Draw one view of the window into a PNG
     Screenshot(ScreenshotArgs),
 }
@@ -387,6 +389,25 @@ impl Curve {
     }
 }
 
+/// Arguments of `record`.
+#[derive(Debug, ClapArgs)]
+pub struct RecordArgs {
+    /// The session to write, ending in .vramscope; - writes to standard output: ssh HOST vramscope record - | vramscope -
+    pub out: PathBuf,
+    /// Only this GPU, by the number nvidia-smi gives it; may be repeated
+    #[arg(long, value_name = "N")]
+    pub device: Vec<usize>,
+    /// The process that matters: its memory is kept apart from the others'
+    #[arg(long, value_name = "P")]
+    pub pid: Option<u32>,
+    /// Stop after so many seconds; Ctrl+C stops at any time and loses nothing
+    #[arg(long, value_name = "S", value_parser = parse_seconds)]
+    pub seconds: Option<f64>,
+    /// Memory readings a second, 0.1 to 50
+    #[arg(long, value_name = "HZ", default_value = "10", value_parser = parse_rate)]
+    pub rate: f64,
+}
+
 /// Light or dark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Theme {
@@ -430,6 +451,22 @@ fn parse_conf(text: &str) -> Result<String, String> {
 /// Reads `60GiB`.
 fn parse_bytes(text: &str) -> Result<u64, String> {
     crate::units::Bytes::parse(text).map(|b| b.0)
+}
+
+/// Reads a number of seconds above zero.
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if s.is_finite() && s > 0.0 && s <= 1e9 => Ok(s),
+        _ => Err(format!("\"{text}\" is not a number of seconds above 0")),
+    }
+}
+
+/// Reads a rate from 0.1 to 50 a second.
+fn parse_rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(hz) if (0.1..=crate::live::Rates::HIGHEST_MEMORY).contains(&hz) => Ok(hz),
+        _ => Err(format!("\"{text}\" is not a rate from 0.1 to 50 a second")),
+    }
 }
 
 /// Reads `1000..2000`.

@@ -13,6 +13,7 @@ pub mod flame;
 pub mod leaks;
 pub mod oom;
 pub mod ranks;
+pub mod record;
 pub mod state;
 pub mod summary;
 mod table;
@@ -58,6 +59,7 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), String> {
         Command::Ranks(a) => ranks::run(&a, out),
         Command::Check(a) => check::run(&a, out),
         Command::Export(a) => export::run(&a, out),
+        Command::Record(a) => record::run(&a),
         Command::Screenshot(_) => Err("pictures are drawn by the window, which this build does not have".to_owned()),
     }
 }

@@ -10,6 +10,7 @@ pub mod kineto;
 pub mod oom_message;
 mod pickle;
 pub mod rmm;
+pub mod session;
 mod snapshot;
 pub mod stats;
 pub mod timeline;
@@ -79,6 +80,7 @@ enum Kind {
     Timeline,
     Rmm,
     SnapshotJson,
+    Session,
     Unknown,
 }
 
@@ -90,6 +92,8 @@ fn sniff(bytes: &[u8]) -> Kind {
         [0x1f, 0x8b, ..] => Kind::Gzip,
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Kind::Zstd,
         [b'P', b'K', 3, 4, ..] => Kind::Zip,
+        // Any version: an unknown one is told apart by its reader.
+        [b'V', b'R', b'A', b'M', b'S', b'E', b'S', ..] => Kind::Session,
         [0x80, 0..=5, ..] => Kind::Pickle,
         // Protocol 0 and 1 begin with a container; `(l`, `(d`, `](`, `}(`, `]q`, `}q`, `(c`.
         [b'(', b'l' | b'd' | b'c', ..] | [b']' | b'}', b'(' | b'q' | b'.' | b'r', ..] => Kind::Pickle,
@@ -139,6 +143,7 @@ fn unwrap_and_read(bytes: &[u8], name: &str, progress: &Progress, depth: u32) ->
         Kind::Trace => kineto::read(bytes, name, progress),
         Kind::Timeline => timeline::read(bytes, name, progress),
         Kind::Rmm => rmm::read(trim_start(bytes), name, progress),
+        Kind::Session => session::read(bytes, name, progress),
         Kind::SnapshotJson => snapshot::read_json(bytes, name, progress),
         Kind::Unknown => Err(FormatError::NotRecognised { name: name.to_owned(), found: describe_start(bytes) }),
     }

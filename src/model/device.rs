@@ -1,6 +1,8 @@
 //! [`DeviceRecording`]: one device's events, and its segments at the end.
 
-use super::{AllocConf, Annotations, Block, CategoryBands, EventTable, PoolId, PoolKey, SampleSeries, Segment, StreamId};
+use super::{
+    AllocConf, Annotations, Block, CategoryBands, EventTable, LiveTrack, PoolId, PoolKey, SampleSeries, Segment, StreamId,
+};
 
 /// Which kind of memory a device recording describes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -81,6 +83,8 @@ pub struct DeviceRecording {
     pub annotations: Annotations,
     /// NVML and `memory_stats` samples over time.
     pub samples: SampleSeries,
+    /// Processes, gauges and marks of a live session; `None` for everything else.
+    pub live: Option<Box<LiveTrack>>,
     /// Live bytes by category over time (memory timelines).
     pub bands: CategoryBands,
     /// The allocator's settings as the source gave them.

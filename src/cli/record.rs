@@ -1,0 +1,75 @@
+//! `vramscope record`: a live watch without a window, into a session file or a pipe.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::args::RecordArgs;
+use crate::live::{LiveSession, Rates, SessionOptions};
+
+/// Watches until the time is up, the pipe is closed or the user stops it. Every record is written by itself, so a kill at any
+/// moment leaves a session that opens.
+///
+/// # Errors
+/// One sentence: no driver, no such device, or the file can not be written.
+pub fn run(args: &RecordArgs) -> Result<(), String> {
+    let is_pipe = args.out.as_os_str() == "-";
+    let options = SessionOptions { rates: Rates::with_memory(args.rate), devices: args.device.clone(), focus: args.pid };
+    let mut session = LiveSession::start(Box::new(crate::live::open), &options)
+        .map_err(|e| format!("the sampling thread can not be started: {e}"))?;
+    let name = if is_pipe { "the pipe".to_owned() } else { args.out.display().to_string() };
+    // The file is made before the driver is asked: a recording that could not be kept should fail before an hour of training.
+    session.write_to(open(&args.out, is_pipe)?).map_err(|e| format!("{name}: can not be written: {e}"))?;
+    let ready = session.wait_for_device(Duration::from_secs(20)).and_then(|()| check_devices(&session, args));
+    if let Err(sentence) = ready {
+        if !is_pipe {
+            // Nothing was recorded: an empty session would only puzzle.
+            let _ = std::fs::remove_file(&args.out);
+        }
+        return Err(sentence);
+    }
+    say(&session, &name, args);
+    let until = args.seconds.map(|s| Instant::now() + Duration::from_secs_f64(s));
+    loop {
+        let wait = until.map_or(Duration::from_millis(500), |u| u.saturating_duration_since(Instant::now()));
+        if wait.is_zero() {
+            break;
+        }
+        match session.pump(wait.min(Duration::from_millis(500))) {
+            Ok(_) => {}
+            // The other end of the pipe has seen enough.
+            Err(e) if is_pipe && e.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            Err(e) => return Err(format!("{name}: can not be written any more: {e}; what was written opens")),
+        }
+    }
+    session.finish().map_err(|e| format!("{name}: the end of the session can not be written: {e}"))
+}
+
+fn open(out: &Path, is_pipe: bool) -> Result<Box<dyn Write + Send>, String> {
+    if is_pipe {
+        return Ok(Box::new(std::io::stdout()));
+    }
+    let file = File::create(out).map_err(|e| format!("{}: can not be created: {e}", out.display()))?;
+    Ok(Box::new(file))
+}
+
+/// A device that was asked for and is not there is a mistake in the command, not something to wait for.
+fn check_devices(session: &LiveSession, args: &RecordArgs) -> Result<(), String> {
+    let known: Vec<u32> = session.history().devices().map(|(number, _)| number).collect();
+    match args.device.iter().find(|d| !known.iter().any(|k| *k as usize == **d)) {
+        None => Ok(()),
+        Some(missing) => {
+            let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+            Err(format!("there is no GPU {missing} that this user may read; there are {}", known.join(", ")))
+        }
+    }
+}
+
+/// Says what happens, on standard error: standard output may be the session.
+#[allow(clippy::print_stderr)]
+fn say(session: &LiveSession, name: &str, args: &RecordArgs) {
+    let n = session.history().devices().count() as u64;
+    let how_long = args.seconds.map_or_else(|| "until Ctrl+C".to_owned(), |s| format!("for {s} s"));
+    eprintln!("vramscope: watching {} at {} Hz into {name}, {how_long}", crate::units::counted(n, "GPU", "GPUs"), args.rate);
+}

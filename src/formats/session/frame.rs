@@ -1,0 +1,159 @@
+//! Frames: how records lie in the file, so that what was written before a kill can be read.
+
+use std::io::{self, Read, Write};
+
+use super::Record;
+
+/// First bytes of every session. The last but one is the version of the framing.
+pub const MAGIC: &[u8; 8] = b"VRAMSES\x01";
+/// A frame longer than this is damage, not data: the largest real one holds the blocks of one process.
+const LONGEST: u32 = 256 << 20;
+
+/// Appends records to a file, a pipe or a socket.
+pub struct SessionWriter<W: Write> {
+    out: W,
+    buffer: Vec<u8>,
+    bytes: u64,
+}
+
+impl<W: Write> SessionWriter<W> {
+    /// Begins a session.
+    ///
+    /// # Errors
+    /// When the first bytes can not be written.
+    pub fn new(mut out: W) -> io::Result<Self> {
+        out.write_all(MAGIC)?;
+        Ok(SessionWriter { out, buffer: Vec::new(), bytes: MAGIC.len() as u64 })
+    }
+
+    /// Writes one record as one write, so that a kill leaves at most the last one in pieces.
+    ///
+    /// # Errors
+    /// When it can not be written, or not be said in JSON.
+    pub fn write(&mut self, record: &Record) -> io::Result<()> {
+        self.buffer.clear();
+        self.buffer.extend_from_slice(&[0; 8]);
+        serde_json::to_writer(&mut self.buffer, record)?;
+        let payload = &self.buffer[8..];
+        let length = u32::try_from(payload.len()).map_err(|_| io::Error::other("a record of more than 4 GiB"))?;
+        let sum = checksum(payload);
+        self.buffer[..4].copy_from_slice(&length.to_le_bytes());
+        self.buffer[4..8].copy_from_slice(&sum.to_le_bytes());
+        self.out.write_all(&self.buffer)?;
+        self.bytes += self.buffer.len() as u64;
+        Ok(())
+    }
+
+    /// Hands what was written to the system.
+    ///
+    /// # Errors
+    /// When it can not be written.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// Bytes written since the session began.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+fn checksum(payload: &[u8]) -> u32 {
+    let mut crc = flate2::Crc::new();
+    crc.update(payload);
+    crc.sum()
+}
+
+/// What reading the next frame gave.
+#[derive(Debug)]
+pub enum Next {
+    /// A record.
+    Record(Box<Record>),
+    /// A whole frame of a kind this version does not know.
+    Unknown {
+        /// Where it begins, in bytes from the start.
+        offset: u64,
+    },
+    /// The end, after the last whole frame.
+    End,
+    /// The stream ends inside a frame, or a frame is damaged; nothing after it can be trusted.
+    Broken {
+        /// Where the frame begins, in bytes from the start.
+        offset: u64,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+}
+
+/// Reads records one by one; works on pipes, where each is given out as soon as it arrived.
+pub struct SessionReader<R: Read> {
+    input: R,
+    offset: u64,
+}
+
+impl<R: Read> SessionReader<R> {
+    /// Checks the first bytes.
+    ///
+    /// # Errors
+    /// When they can not be read; `Ok(None)` when they are not a session's.
+    pub fn new(mut input: R) -> io::Result<Option<Self>> {
+        let mut magic = [0; 8];
+        let n = fill(&mut input, &mut magic)?;
+        let is_session = n == magic.len() && magic == *MAGIC;
+        Ok(is_session.then_some(SessionReader { input, offset: magic.len() as u64 }))
+    }
+
+    /// Bytes taken in so far.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The next record; waits for it on a pipe.
+    ///
+    /// # Errors
+    /// When the system can not read; a cut or damaged stream is [`Next::Broken`].
+    pub fn next_record(&mut self) -> io::Result<Next> {
+        let offset = self.offset;
+        let mut head = [0; 8];
+        match fill(&mut self.input, &mut head)? {
+            0 => return Ok(Next::End),
+            8 => {}
+            _ => return Ok(Next::Broken { offset, what: "it ends inside the head of a record" }),
+        }
+        let [a, b, c, d, e, f, g, h] = head;
+        let (length, sum) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
+        if length > LONGEST {
+            return Ok(Next::Broken { offset, what: "a record claims to be longer than any can be" });
+        }
+        // Grown as bytes arrive: a damaged length must not make us ask for memory that the file does not have.
+        let mut payload = Vec::new();
+        let got = self.input.by_ref().take(u64::from(length)).read_to_end(&mut payload)?;
+        if got < length as usize {
+            return Ok(Next::Broken { offset, what: "it ends inside a record" });
+        }
+        if checksum(&payload) != sum {
+            return Ok(Next::Broken { offset, what: "the checksum of a record is wrong" });
+        }
+        self.offset += 8 + u64::from(length);
+        Ok(match serde_json::from_slice(&payload) {
+            Ok(record) => Next::Record(Box::new(record)),
+            Err(_) => Next::Unknown { offset },
+        })
+    }
+}
+
+/// Reads until the buffer is full or the input ends; returns how much was read.
+fn fill(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut n = 0;
+    while n < buffer.len() {
+        match input.read(&mut buffer[n..]) {
+            Ok(0) => break,
+            Ok(read) => n += read,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(n)
+}

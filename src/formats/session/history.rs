@@ -1,0 +1,397 @@
+//! [`History`]: records folded into a [`Recording`], while they arrive or from a file.
+
+use std::collections::HashMap;
+
+use super::tracks::{bound_gauges, bound_points, bound_samples};
+use super::{DeviceFacts, Lost, MarkPoint, MemoryPoint, ProcessFacts, ProcessList, Record, TorchPoint, Trouble};
+use crate::model::{
+    DeviceId, DeviceKind, DeviceRecording, Format, Gap, LiveMark, LiveTrack, MarkKind, ProcessPoint, ProcessTrack, Progress,
+    Recording, Sample, Source, TorchFigures,
+};
+
+/// Samples kept in memory for each device of a watch: an hour at 10 a second, about 5 MiB.
+const MOST_SAMPLES: usize = 40_000;
+/// Points kept for each process.
+const MOST_POINTS: usize = 20_000;
+/// Lines on the picture; more would be a solid block.
+const MOST_MARKS: usize = 10_000;
+/// PyTorch's figures older than this no longer describe the process.
+const TORCH_LIFE_US: i64 = 5_000_000;
+/// A hole in sampling longer than this is drawn as a gap.
+const GAP_US: i64 = 5_000_000;
+
+/// A process that the device holds now.
+#[derive(Clone, Copy, Debug)]
+struct Present {
+    pid: u32,
+    track: usize,
+    used: Option<u64>,
+    /// What PyTorch had reserved when the driver's figure was read.
+    reserved_then: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Device {
+    number: u32,
+    facts: DeviceFacts,
+    samples: Vec<Sample>,
+    track: LiveTrack,
+    present: Vec<Present>,
+    torch: HashMap<u32, (TorchFigures, i64)>,
+    /// Segments and blocks asked for last.
+    state: Option<DeviceRecording>,
+}
+
+/// A session so far.
+#[derive(Debug, Default)]
+pub struct History {
+    devices: Vec<Device>,
+    processes: HashMap<u32, ProcessFacts>,
+    /// What helpers said of their process.
+    helpers: HashMap<u32, Vec<(String, String)>>,
+    trouble: Option<String>,
+    host: String,
+    focus: Option<u32>,
+    is_unbounded: bool,
+    /// Counts records, so that a viewer knows when to look again.
+    revision: u64,
+}
+
+impl History {
+    /// Keeps bounded memory: the older half is thinned when it fills up, peaks stay.
+    #[must_use]
+    pub fn new() -> Self {
+        History::default()
+    }
+
+    /// Keeps everything: for a file that was read whole.
+    #[must_use]
+    pub fn unbounded() -> Self {
+        History { is_unbounded: true, ..History::default() }
+    }
+
+    /// Watches this process even while no helper answers for it: its bytes are kept apart from the others'.
+    pub fn set_focus(&mut self, pid: Option<u32>) {
+        self.focus = pid;
+    }
+
+    /// Changes with every record.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Why nothing can be sampled, when that is so.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    /// The number and UUID of each device.
+    pub fn devices(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.devices.iter().map(|d| (d.number, d.facts.uuid.as_str()))
+    }
+
+    /// The newest sample of a device and its capacity.
+    #[must_use]
+    pub fn latest(&self, device: u32) -> Option<(Sample, u64)> {
+        let d = self.devices.iter().find(|d| d.number == device)?;
+        Some((*d.samples.last()?, d.facts.total))
+    }
+
+    /// The samples of a device.
+    #[must_use]
+    pub fn samples(&self, device: u32) -> &[Sample] {
+        self.devices.iter().find(|d| d.number == device).map_or(&[], |d| &d.samples)
+    }
+
+    /// Takes in one record. Cost: a process list or two; now and then a pass over the samples.
+    pub fn add(&mut self, record: Record) {
+        self.revision += 1;
+        match record {
+            Record::Start(start) => {
+                self.host = start.host;
+                self.trouble = start.trouble;
+            }
+            Record::Device(facts) => self.set_device(facts),
+            Record::Memory(point) => self.add_memory(point),
+            Record::Processes(list) => self.add_processes(list),
+            Record::Process(facts) => {
+                for track in self.devices.iter_mut().flat_map(|d| &mut d.track.processes) {
+                    if track.pid == facts.pid && track.started == facts.started {
+                        describe(track, &facts);
+                    }
+                }
+                self.processes.insert(facts.pid, facts);
+            }
+            Record::Gauge(reading) => {
+                let most = self.most(MOST_SAMPLES);
+                if let Some(d) = self.device(reading.d) {
+                    d.track.gauges.push(reading.g);
+                    bound_gauges(&mut d.track.gauges, most);
+                }
+            }
+            Record::Torch(point) => self.add_torch(point),
+            Record::Attached(a) => {
+                self.helpers.insert(a.pid, a.facts.clone());
+                for track in self.tracks_of(a.pid) {
+                    track.has_helper = true;
+                    track.facts.clone_from(&a.facts);
+                }
+            }
+            Record::Detached(gone) => {
+                self.helpers.remove(&gone.pid);
+                for d in &mut self.devices {
+                    d.torch.remove(&gone.pid);
+                }
+                for track in self.tracks_of(gone.pid) {
+                    track.has_helper = false;
+                }
+            }
+            Record::Mark(mark) => self.add_mark(&mark),
+            Record::Trouble(trouble) => self.set_trouble(&trouble),
+            Record::Costs(costs) => {
+                for d in &mut self.devices {
+                    d.track.costs.clone_from(&costs.calls);
+                    d.track.sampler_cpu = costs.cpu;
+                }
+            }
+            Record::Lost(lost) => self.add_lost(lost),
+            Record::Blocks(blocks) => self.set_blocks(&blocks),
+            Record::End(end) => {
+                for track in self.devices.iter_mut().flat_map(|d| &mut d.track.processes) {
+                    track.has_helper = false;
+                }
+                let _ = end;
+            }
+        }
+    }
+
+    fn most(&self, most: usize) -> usize {
+        if self.is_unbounded { usize::MAX } else { most }
+    }
+
+    fn device(&mut self, number: u32) -> Option<&mut Device> {
+        self.devices.iter_mut().find(|d| d.number == number)
+    }
+
+    fn tracks_of(&mut self, pid: u32) -> impl Iterator<Item = &mut ProcessTrack> {
+        self.devices.iter_mut().flat_map(|d| &mut d.track.processes).filter(move |p| p.pid == pid && p.ended_us.is_none())
+    }
+
+    fn set_device(&mut self, facts: DeviceFacts) {
+        let number = facts.device;
+        if self.device(number).is_none() {
+            self.devices.push(Device { number, ..Device::default() });
+            self.devices.sort_by_key(|d| d.number);
+        }
+        if let Some(d) = self.device(number) {
+            d.track.uuid.clone_from(&facts.uuid);
+            d.track.facts.clone_from(&facts.facts);
+            d.track.limits.clone_from(&facts.limits);
+            d.facts = facts;
+        }
+    }
+
+    fn add_memory(&mut self, point: MemoryPoint) {
+        let (most, focus) = (self.most(MOST_SAMPLES), self.focus);
+        let Some(d) = self.device(point.d) else { return };
+        d.facts.total = if point.total > 0 { point.total } else { d.facts.total };
+        let mut sample =
+            Sample { time_us: point.t, used: Some(point.used), driver: point.driver, others: Some(0), ..Sample::default() };
+        d.torch.retain(|_, (_, t)| point.t - *t < TORCH_LIFE_US);
+        let add = |sum: &mut Option<u64>, bytes: u64| *sum = Some(sum.unwrap_or(0).saturating_add(bytes));
+        for p in &d.present {
+            let torch = d.torch.get(&p.pid).map(|(m, _)| *m);
+            match (p.used, torch) {
+                (Some(used), Some(m)) => {
+                    // Between two process lists the process grows and shrinks by what PyTorch reserves and gives back.
+                    let then = p.reserved_then.unwrap_or(m.reserved);
+                    add(&mut sample.process, used.saturating_add(m.reserved).saturating_sub(then));
+                }
+                (Some(used), None) if focus == Some(p.pid) => add(&mut sample.process, used),
+                (Some(used), None) => add(&mut sample.others, used),
+                (None, _) => {}
+            }
+        }
+        for (m, _) in d.torch.values() {
+            add(&mut sample.reserved, m.reserved);
+            add(&mut sample.active, m.active);
+            add(&mut sample.allocated, m.allocated);
+            add(&mut sample.requested, m.requested);
+        }
+        if let Some(last) = d.samples.last() {
+            if point.t <= last.time_us {
+                // Two readings in one microsecond, or a clock that stood still: the later one counts.
+                sample.time_us = last.time_us + 1;
+            } else if point.t - last.time_us > GAP_US && d.track.gaps.last().is_none_or(|g| g.to_us <= last.time_us) {
+                d.track.gaps.push(Gap { from_us: last.time_us, to_us: point.t });
+            }
+        }
+        if d.track.peak.is_none_or(|(bytes, _)| point.used > bytes) {
+            d.track.peak = Some((point.used, point.t));
+        }
+        d.track.skewed += u64::from(sample.bands(d.facts.total).is_some_and(|b| b.skew > 0));
+        d.samples.push(sample);
+        d.track.thinned += bound_samples(&mut d.samples, most);
+    }
+
+    fn add_processes(&mut self, list: ProcessList) {
+        let most = self.most(MOST_POINTS);
+        let facts = std::mem::take(&mut self.processes);
+        let helpers = std::mem::take(&mut self.helpers);
+        if let Some(d) = self.device(list.d) {
+            let mut present = Vec::with_capacity(list.p.len());
+            for &(pid, started, used) in &list.p {
+                let found = d.track.processes.iter().position(|t| t.pid == pid && t.started == started && t.ended_us.is_none());
+                let track = found.unwrap_or_else(|| {
+                    let mut track = ProcessTrack { pid, started, name: format!("PID {pid}"), ..ProcessTrack::default() };
+                    if let Some(f) = facts.get(&pid).filter(|f| f.started == started) {
+                        describe(&mut track, f);
+                    }
+                    if let Some(h) = helpers.get(&pid) {
+                        (track.has_helper, track.facts) = (true, h.clone());
+                    }
+                    d.track.processes.push(track);
+                    let mark = LiveMark { time_us: list.t, kind: MarkKind::Process, text: format!("process {pid} starts") };
+                    // What runs already when the watch begins did not start then.
+                    if !d.samples.is_empty() {
+                        push_mark(&mut d.track.marks, mark);
+                    }
+                    d.track.processes.len() - 1
+                });
+                let torch = d.torch.get(&pid).map(|(m, _)| *m);
+                push_point(&mut d.track.processes[track], ProcessPoint { time_us: list.t, used, torch }, most);
+                present.push(Present { pid, track, used, reserved_then: torch.map(|m| m.reserved) });
+            }
+            let gone: Vec<usize> = d.present.iter().map(|p| p.track).filter(|t| present.iter().all(|p| p.track != *t)).collect();
+            for track in gone {
+                let process = &mut d.track.processes[track];
+                process.ended_us = Some(list.t);
+                process.has_helper = false;
+                let text = format!("process {} ends", process.pid);
+                d.torch.remove(&process.pid);
+                push_mark(&mut d.track.marks, LiveMark { time_us: list.t, kind: MarkKind::Process, text });
+            }
+            d.present = present;
+        }
+        self.processes = facts;
+        self.helpers = helpers;
+    }
+
+    fn add_torch(&mut self, point: TorchPoint) {
+        let most = self.most(MOST_POINTS);
+        let Some(d) = self.device(point.d) else { return };
+        let before = d.torch.insert(point.pid, (point.m, point.t));
+        for p in d.present.iter_mut().filter(|p| p.pid == point.pid) {
+            p.reserved_then = p.reserved_then.or(Some(point.m.reserved));
+            let used = p.used;
+            if let Some(track) = d.track.processes.get_mut(p.track) {
+                push_point(track, ProcessPoint { time_us: point.t, used, torch: Some(point.m) }, most);
+            }
+        }
+        if before.is_some_and(|(m, _)| point.m.ooms > m.ooms) {
+            let text = format!("out of memory in {}", point.pid);
+            push_mark(&mut d.track.marks, LiveMark { time_us: point.t, kind: MarkKind::OutOfMemory, text });
+        }
+        if before.is_some_and(|(m, _)| point.m.retries > m.retries) {
+            let text = format!("cache emptied and retried in {}", point.pid);
+            push_mark(&mut d.track.marks, LiveMark { time_us: point.t, kind: MarkKind::Program, text });
+        }
+    }
+
+    fn add_mark(&mut self, mark: &MarkPoint) {
+        for d in self.devices.iter_mut().filter(|d| mark.d.is_none_or(|n| n == d.number)) {
+            push_mark(&mut d.track.marks, LiveMark { time_us: mark.t, kind: mark.kind, text: mark.text.clone() });
+        }
+    }
+
+    fn set_trouble(&mut self, trouble: &Trouble) {
+        if trouble.d.is_none() {
+            self.trouble.clone_from(&trouble.sentence);
+        }
+        for d in self.devices.iter_mut().filter(|d| trouble.d.is_none_or(|n| n == d.number)) {
+            if d.track.trouble.is_none() != trouble.sentence.is_none() {
+                let text = if trouble.sentence.is_some() { "device not readable" } else { "device readable again" };
+                let mark = LiveMark { time_us: trouble.t, kind: MarkKind::Device, text: text.to_owned() };
+                push_mark(&mut d.track.marks, mark);
+            }
+            d.track.trouble.clone_from(&trouble.sentence);
+        }
+    }
+
+    fn add_lost(&mut self, lost: Lost) {
+        for d in &mut self.devices {
+            d.track.lost += lost.n;
+            if lost.to > lost.from && lost.from > 0 {
+                d.track.gaps.push(Gap { from_us: lost.from, to_us: lost.to });
+            }
+        }
+    }
+
+    fn set_blocks(&mut self, blocks: &super::Blocks) {
+        let Ok(text) = serde_json::to_vec(&blocks.snapshot) else { return };
+        let Ok(state) = super::super::snapshot::read_json(&text, "blocks", &Progress::new()) else { return };
+        for part in state.devices {
+            let number = blocks.devices.iter().find(|(ordinal, _)| *ordinal == part.id.index).map(|(_, d)| *d);
+            if let Some(d) = number.and_then(|n| self.device(n)) {
+                d.state = Some(part);
+            }
+        }
+    }
+
+    /// The session so far as a recording. Cost: a copy of the samples.
+    #[must_use]
+    pub fn recording(&self, name: &str) -> Recording {
+        let devices = self.devices.iter().map(|d| {
+            let mut out = d.state.clone().unwrap_or_default();
+            out.id = DeviceId { kind: DeviceKind::Cuda, index: i32::try_from(d.number).unwrap_or(i32::MAX) };
+            out.name = (!d.facts.name.is_empty()).then(|| d.facts.name.clone());
+            out.capacity = (d.facts.total > 0).then_some(d.facts.total);
+            out.samples.clone_from(&d.samples);
+            out.live = Some(Box::new(d.track.clone()));
+            out
+        });
+        Recording {
+            source: Source { name: name.to_owned(), format: Format::Session, ..Source::default() },
+            devices: devices.collect(),
+            ..Recording::default()
+        }
+    }
+
+    /// The machine that was watched; empty when unknown.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+}
+
+fn describe(track: &mut ProcessTrack, facts: &ProcessFacts) {
+    track.name.clone_from(&facts.name);
+    track.command.clone_from(&facts.command);
+    track.user.clone_from(&facts.user);
+    track.container.clone_from(&facts.container);
+    track.note.clone_from(&facts.note);
+}
+
+fn push_mark(marks: &mut Vec<LiveMark>, mark: LiveMark) {
+    if marks.len() < MOST_MARKS {
+        // Helpers send through channels of their own: a mark may arrive after later ones.
+        let at = marks.partition_point(|m| m.time_us <= mark.time_us);
+        marks.insert(at, mark);
+    }
+}
+
+fn push_point(track: &mut ProcessTrack, point: ProcessPoint, most: usize) {
+    if let Some(bytes) = point.used
+        && track.peak.is_none_or(|(peak, _)| bytes > peak)
+    {
+        track.peak = Some((bytes, point.time_us));
+    }
+    match track.points.last_mut() {
+        Some(last) if (last.used, last.torch) == (point.used, point.torch) => {}
+        Some(last) if point.time_us <= last.time_us => (last.used, last.torch) = (point.used, point.torch),
+        _ => track.points.push(point),
+    }
+    bound_points(&mut track.points, most);
+}

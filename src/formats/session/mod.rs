@@ -1,0 +1,191 @@
+//! The `.vramscope` session: what a live watch saw, as it saw it.
+//!
+//! A session is 8 bytes `VRAMSES\x01` and then frames, appended one by one and never changed:
+//!
+//! ```text
+//! u32 length   little endian, bytes of the payload
+//! u32 crc32    of the payload (the polynomial of gzip)
+//! payload      one JSON object; its field "k" names the kind of record
+//! ```
+//!
+//! Whatever was written before a kill, a full disk or a cut connection opens: reading stops at the first frame that is not whole
+//! and says so. The same bytes go through a pipe, so `ssh host vramscope record -` is a session being read while it is written.
+//! [`Record`] has every kind; [`History`] folds them into a [`Recording`], for a live watch and for a file alike.
+
+mod frame;
+mod history;
+mod record;
+mod tracks;
+
+pub use frame::{MAGIC, Next, SessionReader, SessionWriter};
+pub use history::History;
+pub use record::{
+    Attached, Blocks, Costs, Detached, DeviceFacts, DeviceGauge, End, Lost, MarkPoint, MemoryPoint, ProcessFacts, ProcessList,
+    Record, Start, TorchPoint, Trouble,
+};
+
+use super::FormatError;
+use crate::model::{Progress, Recording, WarningKind};
+
+/// Reads a session that was saved. A file cut short gives what came before the cut.
+///
+/// # Errors
+/// [`FormatError`] when it holds no device at all.
+pub(super) fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
+    let io = |error: std::io::Error| FormatError::Io { name: name.to_owned(), what: error.to_string() };
+    let Some(mut reader) = SessionReader::new(bytes).map_err(io)? else {
+        return Err(FormatError::NotRecognised {
+            name: name.to_owned(),
+            found: "the beginning of a session of another version".to_owned(),
+        });
+    };
+    // A file that was read whole may use more memory than a watch that never ends.
+    let mut history = History::unbounded();
+    let (mut unknown, mut broken) = ((0u64, None), None);
+    loop {
+        progress.check()?;
+        match reader.next_record().map_err(io)? {
+            Next::Record(record) => history.add(*record),
+            Next::Unknown { offset } => {
+                unknown.0 += 1;
+                unknown.1 = unknown.1.or(Some(offset));
+            }
+            Next::End => break,
+            Next::Broken { offset, what } => {
+                broken = Some((offset, what));
+                break;
+            }
+        }
+    }
+    let mut recording = history.recording(name);
+    if recording.devices.is_empty() {
+        let what = history.trouble().unwrap_or("the session ended before a device was found").to_owned();
+        return Err(FormatError::Empty { name: name.to_owned(), what });
+    }
+    // A session that ends with a whole record but no farewell is a recorder that was stopped with Ctrl+C: nothing is missing.
+    if let Some((offset, what)) = broken {
+        recording.report.warn(WarningKind::Truncated, Some(offset), || {
+            format!("the session is cut short: {what}; everything before it was read")
+        });
+    }
+    recording.report.warn_many(WarningKind::Skipped, unknown.0, unknown.1, || {
+        "records of a newer version of vramscope were left out".to_owned()
+    });
+    Ok(recording)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::read as open;
+
+    fn session(n: i64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = SessionWriter::new(&mut bytes).unwrap();
+        let facts = DeviceFacts { uuid: "GPU-0".into(), name: "H200".into(), total: 1000, ..DeviceFacts::default() };
+        writer.write(&Record::Device(facts)).unwrap();
+        for i in 0..n {
+            let point = MemoryPoint { d: 0, t: 1000 + i, total: 1000, used: 10 + i as u64, driver: Some(5) };
+            writer.write(&Record::Memory(point)).unwrap();
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_session_cut_anywhere_gives_every_whole_record_before_the_cut() {
+        let whole = session(20);
+        let full = open(&whole, "s.vramscope", &Progress::new()).unwrap();
+        assert_eq!((full.devices[0].samples.len(), full.report.warnings.len()), (20, 0));
+        let mut last = 0;
+        for cut in 0..whole.len() {
+            match open(&whole[..cut], "s.vramscope", &Progress::new()) {
+                Ok(r) => {
+                    let n = r.devices[0].samples.len();
+                    assert!(n >= last);
+                    last = n;
+                }
+                Err(e) => assert!(last == 0, "{cut}: {e}"),
+            }
+        }
+        assert_eq!(last, 19);
+    }
+
+    #[test]
+    fn a_damaged_record_ends_the_reading_with_its_place() {
+        let mut bytes = session(20);
+        let at = bytes.len() - 40;
+        bytes[at] ^= 0x20;
+        let r = open(&bytes, "s.vramscope", &Progress::new()).unwrap();
+        let w = &r.report.warnings[0];
+        assert!(w.text.contains("checksum") && w.first_offset.is_some(), "{w:?}");
+        assert_eq!(r.devices[0].samples.len(), 19);
+        // A length that no file could hold asks for no memory.
+        let mut long = session(1);
+        let n = long.len();
+        long.extend_from_slice(&[0xff; 8]);
+        assert_eq!(open(&long, "s", &Progress::new()).unwrap().report.warnings[0].first_offset, Some(n as u64));
+    }
+
+    #[test]
+    fn records_of_a_newer_version_are_counted_and_skipped() {
+        let mut bytes = session(2);
+        let payload = br#"{"k":"hologram","x":1}"#;
+        let mut crc = flate2::Crc::new();
+        crc.update(payload);
+        bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&crc.sum().to_le_bytes());
+        bytes.extend_from_slice(payload);
+        let r = open(&bytes, "s", &Progress::new()).unwrap();
+        assert_eq!((r.report.warnings[0].count, r.devices[0].samples.len()), (1, 2));
+    }
+
+    #[test]
+    fn blocks_of_a_helper_become_the_state_of_the_device() {
+        let mut history = History::new();
+        history.add(Record::Device(DeviceFacts { device: 3, ..DeviceFacts::default() }));
+        let snapshot = serde_json::json!({"segments": [{"device": 0, "address": 4096, "total_size": 2_097_152, "allocated_size": 512,
+            "active_size": 512, "stream": 0, "segment_type": "small", "blocks": [
+            {"address": 4096, "size": 512, "state": "active_allocated"}, {"address": 4608, "size": 2_096_640, "state": "inactive"}]}],
+            "device_traces": []});
+        history.add(Record::Blocks(Blocks { t: 1, pid: 7, devices: vec![(0, 3)], snapshot: Box::new(snapshot) }));
+        let r = history.recording("live");
+        assert_eq!((r.devices[0].id.index, r.devices[0].segments.len(), r.devices[0].blocks.len()), (3, 1, 2));
+        assert_eq!(r.devices[0].final_reserved(), 2_097_152);
+    }
+
+    #[test]
+    fn pytorchs_figures_split_the_process_between_two_lists() {
+        use crate::model::TorchFigures;
+        let mut h = History::new();
+        let m = |reserved, allocated| TorchFigures { reserved, allocated, ..TorchFigures::default() };
+        h.add(Record::Device(DeviceFacts { total: 1000, ..DeviceFacts::default() }));
+        h.add(Record::Torch(TorchPoint { d: 0, t: 1, pid: 9, m: m(100, 60) }));
+        h.add(Record::Processes(ProcessList { d: 0, t: 2, p: vec![(9, 1, Some(300)), (10, 1, Some(50))] }));
+        h.add(Record::Memory(MemoryPoint { d: 0, t: 3, total: 1000, used: 400, driver: Some(40) }));
+        // 50 more are reserved; the list of processes is not read again yet.
+        h.add(Record::Torch(TorchPoint { d: 0, t: 4, pid: 9, m: m(150, 130) }));
+        h.add(Record::Memory(MemoryPoint { d: 0, t: 5, total: 1000, used: 450, driver: Some(40) }));
+        let r = h.recording("live");
+        for (sample, allocated, cached) in [(&r.devices[0].samples[0], 60, 40), (&r.devices[0].samples[1], 130, 20)] {
+            let b = sample.bands(1000).unwrap();
+            assert_eq!((b.outside, b.allocated, b.cached, b.others, b.unattributed), (200, allocated, cached, 50, 10));
+            assert_eq!((b.used() + b.free, b.skew), (1000, 0));
+        }
+    }
+
+    #[test]
+    fn a_pid_that_is_used_again_is_another_process() {
+        let mut h = History::new();
+        h.add(Record::Device(DeviceFacts { total: 1000, ..DeviceFacts::default() }));
+        h.add(Record::Memory(MemoryPoint { t: 1, total: 1000, used: 1, ..MemoryPoint::default() }));
+        h.add(Record::Process(ProcessFacts { pid: 9, started: 1, name: "old".into(), ..ProcessFacts::default() }));
+        h.add(Record::Processes(ProcessList { d: 0, t: 2, p: vec![(9, 1, Some(300))] }));
+        h.add(Record::Process(ProcessFacts { pid: 9, started: 2, name: "new".into(), ..ProcessFacts::default() }));
+        h.add(Record::Processes(ProcessList { d: 0, t: 3, p: vec![(9, 2, Some(5))] }));
+        let r = h.recording("live");
+        let tracks = &r.devices[0].live.as_ref().unwrap().processes;
+        assert_eq!(tracks.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["old", "new"]);
+        assert_eq!((tracks[0].ended_us, tracks[1].ended_us), (Some(3), None));
+        assert_eq!((tracks[0].peak, tracks[1].peak), (Some((300, 2)), Some((5, 3))));
+    }
+}

@@ -1,0 +1,53 @@
+//! Data that arrives while we run: GPUs through NVML, PyTorch's own figures from a helper inside the process.
+//!
+//! ```text
+//!  NVML ─ nvml ─▶ source::GpuSource ─▶ sampler (one thread) ─┐
+//!  /proc ─ process ───────────────────────┘                  ├─ records ─▶ session::LiveSession ─▶ History ─▶ Recording
+//!  helper in a process ─▶ agent (one thread a process) ──────┘                   └─▶ a .vramscope file or a pipe
+//! ```
+//!
+//! Nothing here names a screen, and nothing here makes a CUDA context: NVML does not, and the helper asks only devices that have
+//! one. A machine without a driver is a state with a sentence ([`source::GpuError`]), not a failure to start.
+
+pub mod alarm;
+mod engine;
+#[cfg(test)]
+mod fake;
+#[cfg(feature = "live")]
+mod nvml;
+pub mod process;
+mod rates;
+pub mod sampler;
+pub mod session;
+pub mod source;
+#[cfg(test)]
+mod tests;
+
+pub use rates::Rates;
+pub use session::{LiveSession, SessionOptions};
+
+use source::{GpuError, GpuSource};
+
+/// Names the file of the driver's library, for machines that keep it elsewhere and for tests.
+pub const LIBRARY_VARIABLE: &str = "VRAMSCOPE_NVML";
+
+/// Opens the driver's library. Cost: about 11 ms with a driver, under one without.
+///
+/// # Errors
+/// [`GpuError`], whose text is one sentence for the user.
+pub fn open() -> Result<Box<dyn GpuSource>, GpuError> {
+    #[cfg(feature = "live")]
+    {
+        let path = std::env::var_os(LIBRARY_VARIABLE).filter(|p| !p.is_empty());
+        Ok(Box::new(nvml::NvmlSource::open(path.as_deref())?))
+    }
+    #[cfg(not(feature = "live"))]
+    Err(GpuError::NotBuilt)
+}
+
+/// Now, in microseconds since the epoch.
+#[must_use]
+pub fn wall_clock_us() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}

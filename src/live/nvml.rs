@@ -1,0 +1,400 @@
+//! [`GpuSource`] over NVML, NVIDIA's management library, opened with `dlopen` at run time.
+//!
+//! Handled here, so that nobody else needs to know: drivers before R510 (no memory call v2, older process lists), the withdrawn
+//! layout of R535.43 to R535.86, a library without `nvmlShutdown` (closing it would panic), codes newer than the wrapper, MIG.
+
+use std::ffi::{OsStr, OsString};
+
+use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
+use nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
+use nvml_wrapper::error::{NvmlError, nvml_try};
+use nvml_wrapper::struct_wrappers::device::ProcessInfo;
+use nvml_wrapper::structs::device::FieldId;
+use nvml_wrapper::{Device, Nvml};
+use nvml_wrapper_sys::bindings as sys;
+
+use super::source::{
+    DriverFacts, GpuBusy, GpuClimate, GpuError, GpuEvent, GpuFacts, GpuHealth, GpuMemory, GpuProcess, GpuSource, ProcessKind,
+};
+
+/// Where distributions put the library when it is not on the loader's path: WSL, NixOS.
+const OTHER_PLACES: &[&str] = &["/usr/lib/wsl/lib/libnvidia-ml.so.1", "/run/opengl-driver/lib/libnvidia-ml.so.1"];
+
+/// Bits of `nvmlEventType`: double-bit ECC, critical XID, MIG configuration.
+const EVENT_DOUBLE_BIT: u64 = 0x2;
+const EVENT_XID: u64 = 0x8;
+const EVENT_MIG: u64 = 0x100;
+
+/// A raw handle. NVML's handles are indices in disguise: any thread may use them while the library is open.
+#[derive(Clone, Copy)]
+struct Handle(sys::nvmlDevice_t);
+
+// SAFETY: NVML is thread safe and its handles are not tied to a thread ("all NVML functions are thread-safe", NVML API reference).
+unsafe impl Send for Handle {}
+
+/// A set of events we wait for.
+#[derive(Clone, Copy)]
+struct EventSet(sys::nvmlEventSet_t);
+
+// SAFETY: as for `Handle`; only the sampling thread touches it.
+unsafe impl Send for EventSet {}
+
+/// NVML, and the devices found when it was opened.
+pub struct NvmlSource {
+    path: Option<OsString>,
+    nvml: Option<Nvml>,
+    devices: Vec<Option<Handle>>,
+    events: Option<EventSet>,
+}
+
+impl NvmlSource {
+    /// Opens the library at `path`, or where the system keeps it.
+    ///
+    /// # Errors
+    /// [`GpuError`] with the reason.
+    pub fn open(path: Option<&OsStr>) -> Result<Self, GpuError> {
+        let mut source = NvmlSource { path: path.map(OsStr::to_owned), nvml: None, devices: Vec::new(), events: None };
+        source.reopen()?;
+        Ok(source)
+    }
+
+    fn load(path: Option<&OsStr>) -> Result<Nvml, GpuError> {
+        let open = |path: Option<&OsStr>| {
+            let mut builder = Nvml::builder();
+            if let Some(path) = path {
+                builder.lib_path(path);
+            }
+            let nvml = builder.init().map_err(|e| translate(&e, "anything"))?;
+            if nvml.lib().nvmlShutdown.is_err() {
+                // Its destructor calls what is not there and would panic: better keep the library open for good.
+                std::mem::forget(nvml);
+                return Err(GpuError::BadLibrary("it lacks nvmlShutdown".to_owned()));
+            }
+            Ok(nvml)
+        };
+        let first = open(path);
+        if path.is_none() && matches!(first, Err(GpuError::NoDriver)) {
+            for place in OTHER_PLACES.iter().filter(|p| std::path::Path::new(p).exists()) {
+                if let Ok(nvml) = open(Some(OsStr::new(place))) {
+                    return Ok(nvml);
+                }
+            }
+        }
+        first
+    }
+
+    fn nvml(&self) -> Result<&Nvml, GpuError> {
+        self.nvml.as_ref().ok_or(GpuError::DriverNotLoaded)
+    }
+
+    fn with<T>(
+        &self,
+        device: usize,
+        what: &'static str,
+        ask: impl FnOnce(&Nvml, &Device<'_>) -> Result<T, NvmlError>,
+    ) -> Result<T, GpuError> {
+        let nvml = self.nvml()?;
+        let handle = self.devices.get(device).copied().flatten().ok_or(GpuError::NoPermission)?;
+        // SAFETY: the handle came from this very library and is used only while it is open.
+        let device = unsafe { Device::new(handle.0, nvml) };
+        ask(nvml, &device).map_err(|e| translate(&e, what))
+    }
+
+    /// Devices and MIG instances, in NVML's order. A GPU in MIG mode is followed by its instances.
+    fn find_devices(&mut self) -> Result<(), GpuError> {
+        let nvml = self.nvml.as_ref().ok_or(GpuError::DriverNotLoaded)?;
+        let count = nvml.device_count().map_err(|e| translate(&e, "its devices"))?;
+        if count == 0 {
+            return Err(GpuError::NoDevices);
+        }
+        let mut found = Vec::new();
+        for i in 0..count {
+            let Ok(device) = nvml.device_by_index(i) else {
+                found.push(None);
+                continue;
+            };
+            // SAFETY: read only, kept while the library is open.
+            found.push(Some(Handle(unsafe { device.handle() })));
+            let has_mig = device.mig_mode().is_ok_and(|m| m.current != 0);
+            // The count is the maximum, so places may be empty.
+            for i in 0..if has_mig { device.mig_device_count().unwrap_or(0) } else { 0 } {
+                if let Ok(instance) = device.mig_device_by_index(i) {
+                    // SAFETY: as above.
+                    found.push(Some(Handle(unsafe { instance.handle() })));
+                }
+            }
+        }
+        self.devices = found;
+        Ok(())
+    }
+
+    fn register_events(&mut self) {
+        let Some(lib) = self.nvml.as_ref().map(Nvml::lib) else { return };
+        let (Ok(create), Ok(register), Ok(supported)) =
+            (&lib.nvmlEventSetCreate, &lib.nvmlDeviceRegisterEvents, &lib.nvmlDeviceGetSupportedEventTypes)
+        else {
+            return;
+        };
+        let mut set: sys::nvmlEventSet_t = std::ptr::null_mut();
+        // SAFETY: plain calls with pointers to locals; the library is open.
+        unsafe {
+            if create(&mut set) != 0 {
+                return;
+            }
+            for handle in self.devices.iter().flatten() {
+                let mut bits = 0;
+                if supported(handle.0, &mut bits) == 0 && bits & (EVENT_DOUBLE_BIT | EVENT_XID | EVENT_MIG) != 0 {
+                    register(handle.0, bits & (EVENT_DOUBLE_BIT | EVENT_XID | EVENT_MIG), set);
+                }
+            }
+        }
+        self.events = Some(EventSet(set));
+    }
+
+    fn close_events(&mut self) {
+        if let (Some(set), Some(nvml)) = (self.events.take(), &self.nvml)
+            && let Ok(free) = &nvml.lib().nvmlEventSetFree
+        {
+            // SAFETY: made by nvmlEventSetCreate of the same library, freed once.
+            unsafe { free(set.0) };
+        }
+    }
+}
+
+impl Drop for NvmlSource {
+    fn drop(&mut self) {
+        self.close_events();
+    }
+}
+
+/// R535.43 to R535.86 shipped lists of 32-byte entries under the name of the 24-byte ones; recognised as nvitop does.
+fn has_withdrawn_layout(nvml: &Nvml) -> bool {
+    nvml.lib().nvmlDeviceGetConfComputeMemSizeInfo.is_ok() && nvml.lib().nvmlDeviceGetRunningProcessDetailList.is_err()
+}
+
+/// The newest call first, then those of older drivers.
+fn list_processes(nvml: &Nvml, device: &Device<'_>, kind: ProcessKind) -> Result<Vec<ProcessInfo>, NvmlError> {
+    let newest = match kind {
+        ProcessKind::Compute => device.running_compute_processes(),
+        ProcessKind::Graphics => device.running_graphics_processes(),
+        ProcessKind::Mps => device.mps_running_compute_processes(),
+    };
+    let older = match (newest, kind) {
+        (Err(NvmlError::FailedToLoadSymbol(_)), ProcessKind::Compute) => device.running_compute_processes_v2(),
+        (Err(NvmlError::FailedToLoadSymbol(_)), ProcessKind::Graphics) => device.running_graphics_processes_v2(),
+        // MPS clients have no older call that the wrapper knows.
+        (newest, _) => return newest,
+    };
+    match (older, kind) {
+        (Err(NvmlError::FailedToLoadSymbol(text)), ProcessKind::Compute) => {
+            let call = nvml.lib().nvmlDeviceGetComputeRunningProcesses.as_ref();
+            let call = call.map_err(|_| NvmlError::FailedToLoadSymbol(text))?;
+            // Room for more than any driver of that age lists: a second call could miss one that came between.
+            let mut list = vec![sys::nvmlProcessInfo_v1_t { pid: 0, usedGpuMemory: 0 }; 256];
+            let mut count = list.len() as u32;
+            // SAFETY: the buffer holds `count` entries of the layout this call writes.
+            unsafe { nvml_try(call(device.handle(), &mut count, list.as_mut_ptr()))? };
+            let used = |bytes: u64| if bytes == u64::MAX { UsedGpuMemory::Unavailable } else { UsedGpuMemory::Used(bytes) };
+            let entry = |p: &sys::nvmlProcessInfo_v1_t| ProcessInfo {
+                pid: p.pid,
+                used_gpu_memory: used(p.usedGpuMemory),
+                gpu_instance_id: None,
+                compute_instance_id: None,
+            };
+            Ok(list.iter().take(count as usize).map(entry).collect())
+        }
+        (older, _) => older,
+    }
+}
+
+fn memory(nvml: &Nvml, device: &Device<'_>) -> Result<GpuMemory, NvmlError> {
+    match device.memory_info() {
+        Ok(m) => {
+            // v2 leaves the driver's share out of `used`; ours has it in, so that used and free make the total.
+            let used = m.total.saturating_sub(m.free);
+            Ok(GpuMemory { total: m.total, used, free: m.free, driver: Some(m.reserved) })
+        }
+        // No v2 before R510; code 25 is a version of the struct the driver does not know.
+        Err(NvmlError::FailedToLoadSymbol(_) | NvmlError::UnexpectedVariant(25)) => {
+            let call = nvml.lib().nvmlDeviceGetMemoryInfo.as_ref();
+            let call = call.map_err(|e| NvmlError::FailedToLoadSymbol(e.to_string()))?;
+            let mut m = sys::nvmlMemory_t { total: 0, free: 0, used: 0 };
+            // SAFETY: one struct of the layout this call writes.
+            unsafe { nvml_try(call(device.handle(), &mut m))? };
+            Ok(GpuMemory { total: m.total, used: m.total.saturating_sub(m.free), free: m.free, driver: None })
+        }
+        Err(e) => Err(e),
+    }
+}
+
+impl GpuSource for NvmlSource {
+    fn driver(&mut self) -> DriverFacts {
+        let Ok(nvml) = self.nvml() else { return DriverFacts::default() };
+        let cuda = nvml.sys_cuda_driver_version().ok().map(|v| format!("{}.{}", v / 1000, v % 1000 / 10));
+        DriverFacts { driver: nvml.sys_driver_version().ok(), cuda }
+    }
+
+    fn devices(&mut self) -> Result<Vec<Result<GpuFacts, GpuError>>, GpuError> {
+        self.nvml()?;
+        let facts = |i: usize| {
+            self.with(i, "who it is", |_, d| {
+                let parent = d.mig_is_mig_device_handle().unwrap_or(false).then(|| d.mig_parent_device()).and_then(Result::ok);
+                Ok(GpuFacts {
+                    uuid: d.uuid()?,
+                    name: d.name().unwrap_or_else(|_| "NVIDIA GPU".to_owned()),
+                    pci: d.pci_info().ok().map(|p| p.bus_id),
+                    parent: parent.and_then(|p| p.uuid().ok()),
+                    has_mig: d.mig_mode().is_ok_and(|m| m.current != 0),
+                    ecc: d.is_ecc_enabled().ok().map(|e| e.currently_enabled),
+                })
+            })
+        };
+        Ok((0..self.devices.len()).map(facts).collect())
+    }
+
+    fn memory(&mut self, device: usize) -> Result<GpuMemory, GpuError> {
+        let m = self.with(device, "how much memory is in use", memory)?;
+        // Unified memory (Jetson, GB10): the call works and says nothing.
+        if m.total == 0 { Err(GpuError::NotSupported("how much memory is in use (it shares the system's)")) } else { Ok(m) }
+    }
+
+    fn processes(&mut self, device: usize, kind: ProcessKind) -> Result<Vec<GpuProcess>, GpuError> {
+        if has_withdrawn_layout(self.nvml()?) {
+            return Err(GpuError::BrokenProcessList(self.driver().driver.unwrap_or_else(|| "R535".to_owned())));
+        }
+        let list = || self.with(device, "which processes use it", |nvml, d| list_processes(nvml, d, kind));
+        // A client that appears between NVML's two calls makes the second one fail: ask once more.
+        let list = match list() {
+            Err(GpuError::Other(_)) => list(),
+            answer => answer,
+        }?;
+        Ok(list
+            .into_iter()
+            .map(|p| GpuProcess {
+                pid: p.pid,
+                used: match p.used_gpu_memory {
+                    UsedGpuMemory::Used(bytes) => Some(bytes),
+                    UsedGpuMemory::Unavailable => None,
+                },
+            })
+            .collect())
+    }
+
+    fn lifetime_peak(&mut self, device: usize, pid: u32) -> Option<u64> {
+        self.with(device, "accounting", |_, d| {
+            if d.is_accounting_enabled()? { d.accounting_stats_for(pid) } else { Err(NvmlError::NotSupported) }
+        })
+        .ok()?
+        .max_memory_usage
+    }
+
+    fn busy(&mut self, device: usize) -> Result<GpuBusy, GpuError> {
+        let u = self.with(device, "how busy it is", |_, d| d.utilization_rates())?;
+        Ok(GpuBusy { busy: u.gpu, bandwidth: u.memory })
+    }
+
+    fn climate(&mut self, device: usize) -> Result<GpuClimate, GpuError> {
+        // A figure that is not told stays empty; a device that is gone is an error.
+        fn soft<T>(answer: Result<T, NvmlError>) -> Result<Option<T>, NvmlError> {
+            match answer {
+                Ok(value) => Ok(Some(value)),
+                Err(e @ (NvmlError::GpuLost | NvmlError::ResetRequired)) => Err(e),
+                Err(_) => Ok(None),
+            }
+        }
+        self.with(device, "its temperature and power", |_, d| {
+            Ok(GpuClimate {
+                temperature: soft(d.temperature(TemperatureSensor::Gpu))?,
+                power_mw: soft(d.power_usage())?,
+                power_limit_mw: soft(d.enforced_power_limit())?,
+                clock_mhz: soft(d.clock_info(Clock::SM))?,
+                throttle: soft(d.current_throttle_reasons())?.map(|r| r.bits()),
+            })
+        })
+    }
+
+    fn health(&mut self, device: usize) -> Result<GpuHealth, GpuError> {
+        // Field numbers of nvml.h: corrected and uncorrected remapped rows, and whether some wait for a reset.
+        const REMAPPED: [FieldId; 3] = [FieldId(142), FieldId(143), FieldId(144)];
+        self.with(device, "the state of its memory chips", |_, d| {
+            let number = |value: &SampleValue| match *value {
+                SampleValue::U32(n) => u64::from(n),
+                SampleValue::U64(n) => n,
+                SampleValue::I64(n) => n.max(0) as u64,
+                SampleValue::F64(n) => n.max(0.0) as u64,
+            };
+            let fields = d.field_values_for(&REMAPPED).unwrap_or_default();
+            let field = |i: usize| fields.get(i)?.as_ref().ok()?.value.as_ref().ok().map(number);
+            Ok(GpuHealth {
+                uncorrected: d.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile).ok(),
+                remapped: field(0).zip(field(1)).map(|(a, b)| a + b),
+                remap_pending: field(2).map(|n| n != 0),
+                bar1: d.bar1_memory_info().ok().map(|b| (b.total, b.used)),
+            })
+        })
+    }
+
+    fn events(&mut self) -> Vec<(Option<usize>, GpuEvent)> {
+        let mut out = Vec::new();
+        let (Some(set), Ok(nvml)) = (self.events, self.nvml()) else { return out };
+        let Ok(wait) = &nvml.lib().nvmlEventSetWait_v2 else { return out };
+        // A device that keeps reporting must not keep us here.
+        for _ in 0..32 {
+            // SAFETY: zero is a valid value of every field of this plain struct.
+            let mut data: sys::nvmlEventData_t = unsafe { std::mem::zeroed() };
+            // SAFETY: the set is open and `data` is one struct of the layout this call writes; 0 ms does not wait.
+            if unsafe { wait(set.0, &mut data, 0) } != 0 {
+                break;
+            }
+            let device = self.devices.iter().position(|d| d.is_some_and(|h| h.0 == data.device));
+            match data.eventType {
+                EVENT_XID => out.push((device, GpuEvent::Xid(data.eventData))),
+                EVENT_DOUBLE_BIT => out.push((device, GpuEvent::DoubleBitError)),
+                EVENT_MIG => out.push((device, GpuEvent::MigChanged)),
+                _ => {}
+            }
+        }
+        out
+    }
+
+    fn reopen(&mut self) -> Result<(), GpuError> {
+        self.close_events();
+        self.devices.clear();
+        // The old library must be closed before the new one is opened: the driver counts its users.
+        self.nvml = None;
+        self.nvml = Some(Self::load(self.path.as_deref())?);
+        self.find_devices()?;
+        self.register_events();
+        Ok(())
+    }
+}
+
+/// The wrapper's error as ours. `what` is what was asked for.
+fn translate(error: &NvmlError, what: &'static str) -> GpuError {
+    match error {
+        NvmlError::LibloadingError(e) => {
+            // The library's own message tells a missing file from a broken one.
+            let text = std::error::Error::source(e).map_or_else(|| e.to_string(), ToString::to_string);
+            if text.contains("cannot open shared object") || text.contains("No such file") || text.contains("not found") {
+                GpuError::NoDriver
+            } else {
+                GpuError::BadLibrary(text)
+            }
+        }
+        NvmlError::FailedToLoadSymbol(text) if text.contains("nvmlInit") => GpuError::BadLibrary(text.clone()),
+        NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound => GpuError::NoSymbol(what),
+        NvmlError::LibraryNotFound => GpuError::NoDriver,
+        NvmlError::DriverNotLoaded => GpuError::DriverNotLoaded,
+        NvmlError::NoPermission | NvmlError::OperatingSystem => GpuError::NoPermission,
+        NvmlError::LibRmVersionMismatch => GpuError::VersionMismatch,
+        NvmlError::GpuLost => GpuError::Lost,
+        NvmlError::ResetRequired => GpuError::ResetRequired,
+        // 25: the driver does not know the version of the struct; 26: withdrawn.
+        NvmlError::NotSupported | NvmlError::UnexpectedVariant(25 | 26) => GpuError::NotSupported(what),
+        // 27: not ready yet.
+        NvmlError::NoData | NvmlError::NotFound | NvmlError::Timeout | NvmlError::UnexpectedVariant(27) => GpuError::NoData,
+        NvmlError::UnexpectedVariant(28) => GpuError::NoDevices,
+        NvmlError::UnexpectedVariant(code) => GpuError::Other(format!("with code {code} when asked for {what}")),
+        other => GpuError::Other(format!("\"{other}\" when asked for {what}")),
+    }
+}

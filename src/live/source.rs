@@ -1,0 +1,264 @@
+//! [`GpuSource`]: what a driver tells of its GPUs, behind a trait so that every failure can be rehearsed without one.
+
+/// Why something can not be told. The text of each is one sentence for the user: what is wrong, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GpuError {
+    /// No library of the driver.
+    #[error("No NVIDIA driver on this machine. Recordings and samples open all the same.")]
+    NoDriver,
+    /// The library is there and is not the driver's, or is damaged.
+    #[error("The NVIDIA driver's library is damaged ({0}). Install the driver again.")]
+    BadLibrary(String),
+    /// The kernel module is not loaded.
+    #[error("The NVIDIA driver is installed but not running. Reboot, or run: sudo modprobe nvidia")]
+    DriverNotLoaded,
+    /// Library and kernel module differ.
+    #[error("The NVIDIA driver was upgraded and the old one is still running. Reboot this machine.")]
+    VersionMismatch,
+    /// The system does not let us.
+    #[error(
+        "This user may not talk to the NVIDIA driver: check that /dev/nvidiactl can be read and written (groups, container device rules)."
+    )]
+    NoPermission,
+    /// A driver, and nothing to drive.
+    #[error("The NVIDIA driver is running and finds no GPU.")]
+    NoDevices,
+    /// The GPU does not answer any more.
+    #[error(
+        "The GPU fell off the bus and no longer answers. Look for \"Xid\" in the kernel log (sudo dmesg); a reset or a reboot brings it back."
+    )]
+    Lost,
+    /// The GPU needs a reset.
+    #[error("The GPU needs a reset before it can be used: sudo nvidia-smi --gpu-reset, or reboot.")]
+    ResetRequired,
+    /// This GPU or driver does not have it.
+    #[error("This GPU or its driver does not tell {0}.")]
+    NotSupported(&'static str),
+    /// The library lacks the call.
+    #[error("This driver is too old to tell {0}.")]
+    NoSymbol(&'static str),
+    /// The driver has nothing to tell now; no failure.
+    #[error("Nothing to tell yet.")]
+    NoData,
+    /// The list of processes would be read wrongly.
+    #[error(
+        "The processes are hidden: this driver ({0}) writes its list in a layout that was withdrawn, and reading it could \
+         corrupt memory. Update to 535.98 or later."
+    )]
+    BrokenProcessList(String),
+    /// Everything else, with the driver's code.
+    #[error("The NVIDIA driver answered {0}.")]
+    Other(String),
+    /// This build has no NVML.
+    #[error("This build of vramscope can not watch GPUs: it was built without the feature live.")]
+    NotBuilt,
+}
+
+impl GpuError {
+    /// True when the device, or the whole driver, is out of reach for now.
+    #[must_use]
+    pub fn is_loss(&self) -> bool {
+        matches!(self, GpuError::Lost | GpuError::ResetRequired | GpuError::DriverNotLoaded | GpuError::NoDriver)
+    }
+
+    /// True when asking again will not help.
+    #[must_use]
+    pub fn is_lasting(&self) -> bool {
+        matches!(self, GpuError::NotSupported(_) | GpuError::NoSymbol(_) | GpuError::BrokenProcessList(_))
+    }
+}
+
+/// What the driver says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DriverFacts {
+    /// Driver version, `580.95.05`.
+    pub driver: Option<String>,
+    /// Newest CUDA the driver can run, `13.0`.
+    pub cuda: Option<String>,
+}
+
+/// One GPU, or one MIG instance of one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GpuFacts {
+    /// `GPU-…` or `MIG-…`.
+    pub uuid: String,
+    /// Product name.
+    pub name: String,
+    /// `00000000:1A:00.0`.
+    pub pci: Option<String>,
+    /// UUID of the GPU a MIG instance is part of.
+    pub parent: Option<String>,
+    /// True when the GPU is divided into MIG instances.
+    pub has_mig: bool,
+    /// True when errors of its memory are corrected; `None` when it can not tell.
+    pub ecc: Option<bool>,
+}
+
+/// Memory of a device, bytes. `total = used + free`, the driver's own share inside `used`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GpuMemory {
+    /// Total.
+    pub total: u64,
+    /// In use by everyone, the driver included.
+    pub used: u64,
+    /// Free.
+    pub free: u64,
+    /// Kept by driver and firmware; `None` before R510.
+    pub driver: Option<u64>,
+}
+
+/// A list the driver keeps of processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessKind {
+    /// With a compute context.
+    Compute,
+    /// With a graphics context.
+    Graphics,
+    /// Clients of the multi-process service.
+    Mps,
+}
+
+/// A process on a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GpuProcess {
+    /// The PID on the host.
+    pub pid: u32,
+    /// Bytes; `None` where the driver does not tell (WSL, MIG without permission).
+    pub used: Option<u64>,
+}
+
+/// Utilisation, percent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GpuBusy {
+    /// Of time in which some kernel ran.
+    pub busy: u32,
+    /// Of time in which memory was read or written.
+    pub bandwidth: u32,
+}
+
+/// Temperature, power and clocks; `None` for what this GPU does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GpuClimate {
+    /// Degrees Celsius.
+    pub temperature: Option<u32>,
+    /// Milliwatts.
+    pub power_mw: Option<u32>,
+    /// Limit in force, milliwatts.
+    pub power_limit_mw: Option<u32>,
+    /// Multiprocessor clock, MHz.
+    pub clock_mhz: Option<u32>,
+    /// Bits of reasons for held clocks.
+    pub throttle: Option<u64>,
+}
+
+/// The state of the memory chips, and of the layout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GpuHealth {
+    /// Errors that could not be corrected since the driver was loaded.
+    pub uncorrected: Option<u64>,
+    /// Rows that were replaced.
+    pub remapped: Option<u64>,
+    /// True when rows wait to be replaced at the next reset.
+    pub remap_pending: Option<bool>,
+    /// Bytes of the window through which the processor sees the memory, and how much of it is in use. Not extra memory.
+    pub bar1: Option<(u64, u64)>,
+}
+
+/// Something the driver reported by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuEvent {
+    /// An XID: the driver's number for what went wrong.
+    Xid(u64),
+    /// An error of memory that could not be corrected.
+    DoubleBitError,
+    /// MIG instances were made or removed.
+    MigChanged,
+}
+
+/// GPUs, numbered from 0 in the order of [`devices`](Self::devices). MIG instances count as devices.
+pub trait GpuSource: Send {
+    /// Versions.
+    fn driver(&mut self) -> DriverFacts;
+
+    /// Every device; one that can not be asked keeps its place with the reason.
+    ///
+    /// # Errors
+    /// When the driver as a whole does not answer.
+    fn devices(&mut self) -> Result<Vec<Result<GpuFacts, GpuError>>, GpuError>;
+
+    /// Memory in use.
+    ///
+    /// # Errors
+    /// [`GpuError`].
+    fn memory(&mut self, device: usize) -> Result<GpuMemory, GpuError>;
+
+    /// One of the lists of processes. A process may stand in several.
+    ///
+    /// # Errors
+    /// [`GpuError`].
+    fn processes(&mut self, device: usize, kind: ProcessKind) -> Result<Vec<GpuProcess>, GpuError>;
+
+    /// The most bytes a process ever had on the device, where the administrator switched accounting on.
+    fn lifetime_peak(&mut self, device: usize, pid: u32) -> Option<u64>;
+
+    /// Utilisation.
+    ///
+    /// # Errors
+    /// [`GpuError`].
+    fn busy(&mut self, device: usize) -> Result<GpuBusy, GpuError>;
+
+    /// Temperature, power, clocks.
+    ///
+    /// # Errors
+    /// When the device is lost; a single figure that can not be told is `None`.
+    fn climate(&mut self, device: usize) -> Result<GpuClimate, GpuError>;
+
+    /// State of the memory chips.
+    ///
+    /// # Errors
+    /// When the device is lost.
+    fn health(&mut self, device: usize) -> Result<GpuHealth, GpuError>;
+
+    /// What the driver reported since the last call, without waiting: `(device, event)`.
+    fn events(&mut self) -> Vec<(Option<usize>, GpuEvent)>;
+
+    /// Lets go of the driver and asks again from the start; devices may have another order after it.
+    ///
+    /// # Errors
+    /// [`GpuError`] when the driver still does not answer.
+    fn reopen(&mut self) -> Result<(), GpuError>;
+}
+
+/// What an XID means, in a few words, for those worth a sentence (NVIDIA's "XID errors" page). Out of memory raises none.
+#[must_use]
+pub fn xid_text(xid: u64) -> &'static str {
+    match xid {
+        13 => "a kernel hit an exception in the graphics engine",
+        31 => "a kernel touched an address that is not mapped",
+        43 | 45 => "a job was stopped",
+        48 => "memory error that could not be corrected",
+        63 | 64 => "memory rows are being replaced",
+        74 => "NVLink error",
+        79 => "the GPU fell off the bus",
+        94 => "memory error, contained to one process",
+        95 => "memory error, not contained",
+        119 | 120 => "the GPU's own processor does not answer",
+        _ => "see NVIDIA's list of XID errors",
+    }
+}
+
+/// Why clocks are held back, in words, most telling first (`nvmlClocksThrottleReasons`).
+#[must_use]
+pub fn throttle_text(bits: u64) -> Option<&'static str> {
+    const REASONS: &[(u64, &str)] = &[
+        (0x40, "too hot (hardware)"),
+        (0x20, "too hot"),
+        (0x80, "power brake"),
+        (0x8, "hardware slowdown"),
+        (0x4, "power limit"),
+        (0x10, "held to other GPUs' clock"),
+        (0x2, "clocks set by an application"),
+        (0x100, "display clocks"),
+    ];
+    REASONS.iter().find(|(bit, _)| bits & bit != 0).map(|(_, text)| *text)
+}

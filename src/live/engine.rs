@@ -7,7 +7,7 @@ use super::process::{ProcessLookup, is_wsl};
 use super::rates::{Call, Paced, Rates};
 use super::source::{GpuError, GpuEvent, GpuProcess, GpuSource, ProcessKind, xid_text};
 use crate::formats::session::{Costs, DeviceFacts, DeviceGauge, Lost, MarkPoint, MemoryPoint, ProcessList, Record, Trouble};
-use crate::model::{Gauge, MarkKind};
+use crate::model::{MarkKind, Reading};
 
 /// The two clocks.
 pub(super) trait Clock {
@@ -40,7 +40,7 @@ struct Watched {
     retry_at: Duration,
     limits: Vec<String>,
     facts: DeviceFacts,
-    gauge: Gauge,
+    gauge: Reading,
     /// In use when the list of processes was last read.
     used_at_list: u64,
     /// The list was read after the last memory figure.
@@ -255,7 +255,7 @@ impl Engine {
                         retry_at: now,
                         limits: Vec::new(),
                         facts: DeviceFacts::default(),
-                        gauge: Gauge::default(),
+                        gauge: Reading::default(),
                         used_at_list: 0,
                         is_list_new: false,
                         compute: Vec::new(),
@@ -365,7 +365,7 @@ impl Engine {
             Call::Climate => {
                 let c = source.climate(place)?;
                 let busy = (d.gauge.busy, d.gauge.bandwidth);
-                d.gauge = Gauge {
+                d.gauge = Reading {
                     time_us,
                     busy: busy.0,
                     bandwidth: busy.1,

@@ -12,7 +12,7 @@ pub struct LiveTrack {
     /// Every process seen on the device, in the order it was first seen.
     pub processes: Vec<ProcessTrack>,
     /// Utilisation, power, temperature and clocks, by time.
-    pub gauges: Vec<Gauge>,
+    pub gauges: Vec<Reading>,
     /// Instants worth a line on the picture, by time.
     pub marks: Vec<LiveMark>,
     /// Times without samples, by time.
@@ -115,7 +115,7 @@ pub struct TorchFigures {
 /// What the device does at an instant; a field that the driver does not tell is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Gauge {
+pub struct Reading {
     /// Microseconds since the epoch.
     pub time_us: i64,
     /// Share of time in which some kernel ran, percent.

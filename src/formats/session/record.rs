@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{CallCost, Gauge, MarkKind, TorchFigures};
+use crate::model::{CallCost, MarkKind, Reading, TorchFigures};
 
 /// One thing that was seen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -128,7 +128,7 @@ pub struct DeviceGauge {
     /// Device number.
     pub d: u32,
     /// The readings.
-    pub g: Gauge,
+    pub g: Reading,
 }
 
 /// PyTorch's figures of a process on a device.

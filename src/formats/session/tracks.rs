@@ -1,6 +1,6 @@
 //! Series that stay bounded however long a watch goes on.
 
-use crate::model::{Gauge, ProcessPoint, Sample};
+use crate::model::{ProcessPoint, Reading, Sample};
 
 /// Drops one of each pair in the older half, the one that `keep_first` does not want; returns how many went.
 fn halve<T: Copy>(series: &mut Vec<T>, keep_first: impl Fn(&T, &T) -> bool) -> u64 {
@@ -29,7 +29,7 @@ pub(super) fn bound_points(series: &mut Vec<ProcessPoint>, most: usize) -> u64 {
 }
 
 /// Keeps at most `most` gauge readings.
-pub(super) fn bound_gauges(series: &mut Vec<Gauge>, most: usize) -> u64 {
+pub(super) fn bound_gauges(series: &mut Vec<Reading>, most: usize) -> u64 {
     if series.len() <= most { 0 } else { halve(series, |a, b| a.busy > b.busy) }
 }
 

@@ -209,7 +209,7 @@ fn largest_stretch(state: &State, servers: &Servers, pages: u64) -> u64 {
 fn sentence(c: &Closest) -> String {
     let when =
         if c.event == NO_EVENT { "before the first event".to_owned() } else { format!("at event {}", count(u64::from(c.event))) };
-    let start = format!("No request failed. Most was held {when}: {} of {} reserved.", Bytes(c.active), Bytes(c.reserved));
+    let start = format!("Most was held {when}: {} of {} reserved.", Bytes(c.active), Bytes(c.reserved));
     let served = Bytes(c.largest_served);
     match c.room {
         Some(Room { bytes, from: RoomFrom::Cap }) => {

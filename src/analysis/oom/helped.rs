@@ -72,12 +72,13 @@ pub fn setting_line(conf: &str) -> String {
 }
 
 impl Helped {
-    /// How far below the limit a setting stays, as a few words: `2 MiB to spare`.
+    /// How far below the limit a setting stays, as a few words: `2 MiB to spare under the cap`. `None` without a limit, and where
+    /// it is only known to lie between two figures.
     #[must_use]
-    pub fn margin(remedy: &Remedy) -> Option<String> {
-        let margin = remedy.margin_bytes?;
+    pub fn margin(&self, remedy: &Remedy) -> Option<String> {
+        let margin = remedy.margin_bytes.filter(|_| self.limit_span.is_none_or(|(low, high)| low == high))?;
         let bytes = Bytes(margin.unsigned_abs());
-        Some(if margin < 0 { format!("{bytes} over") } else { format!("{bytes} to spare") })
+        Some(if margin < 0 { format!("{bytes} over the cap") } else { format!("{bytes} to spare under the cap") })
     }
 
     /// Why a result is not certain, in a few words; empty when it is.
@@ -161,16 +162,16 @@ fn simulated(h: &Helped) -> Vec<Advice> {
         .iter()
         .take(3)
         .map(|r| {
-            let margin = Helped::margin(r).map_or(String::new(), |m| format!(", {m} under the cap"));
+            let margin = h.margin(r).map_or(String::new(), |m| format!(", {m}"));
             let doubt = h.doubt(r);
-            let doubt = if doubt.is_empty() { "certain".to_owned() } else { format!("not certain: {doubt}") };
-            let name = if r.conf.is_empty() { "PyTorch's default settings" } else { &r.conf };
+            let doubt = if doubt.is_empty() { String::new() } else { format!(" Not certain: {doubt}.") };
+            let mut about = r.about.chars();
+            let about = about.next().map_or(String::new(), |c| c.to_uppercase().collect::<String>() + about.as_str());
             Advice {
                 sentence: format!(
-                    "With {name} all {} requests of this recording are served by the allocator model, {} reserved at the peak{margin} ({doubt}): {}.",
+                    "Served again with this setting, all {} requests of the recording succeed, with {} reserved at the peak{margin}.{doubt} {about}.",
                     count(h.own.requests.max(1)),
                     Bytes(r.peak_reserved_bytes),
-                    r.about
                 ),
                 setting: Some(setting_line(&r.conf)),
                 support: Support::Simulation,

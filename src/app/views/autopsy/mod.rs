@@ -1,5 +1,9 @@
-//! OOM autopsy: why the request failed, where the free memory is, what keeps it in pieces, and the cheapest way out.
+//! OOM autopsy: why the request failed, where the free memory is, what keeps it in pieces, the cheapest way out and what would
+//! have helped. A recording without a failure gets the same for its peak.
 
+mod blockers;
+mod helped;
+mod live;
 mod pictures;
 mod verdict;
 
@@ -8,10 +12,18 @@ use std::sync::Arc;
 use egui::{Rect, Ui, UiBuilder, pos2};
 
 use super::{View, ViewContext, ViewInfo, ViewKind};
+use crate::allocator::WhatIf;
 use crate::analysis::State;
-use crate::analysis::oom::Autopsy;
+use crate::analysis::categories::{ByCategory, Categories, Rules};
+use crate::analysis::fragmentation::{Blocker, Servers, WayOut};
+use crate::analysis::oom::{
+    Autopsy, Closest, Helped, LiveByStack, can_be_served_again, closest, examine_under, what_would_have_helped,
+};
+use crate::app::document::DeviceData;
 use crate::app::jobs::Derived;
+use crate::app::widgets::button::segmented;
 use crate::app::widgets::pane::{self, PaneHeader};
+use crate::model::{BlockState, Progress};
 use crate::units::counted;
 
 /// Registry entry.
@@ -25,6 +37,8 @@ pub const INFO: ViewInfo = ViewInfo {
         ("hatched", "free memory inside segments"),
         ("strands", "free bytes on both sides of a live block"),
         ("if freed", "the one hole there would be without that block"),
+        ("helps", "the allocator model served every recorded request under that setting"),
+        ("double click", "on a setting: open it in What-if"),
     ],
     create: || Box::new(AutopsyView::default()),
 };
@@ -33,82 +47,218 @@ pub const INFO: ViewInfo = ViewInfo {
 struct AutopsyView {
     /// Which out-of-memory event, when there are several.
     chosen: usize,
-    state: Derived<u32, State>,
+    /// The cap, as the user knows it.
+    cap: Option<u64>,
+    cap_text: String,
+    cap_error: Option<String>,
+    /// Blockers, live by stack, live by category.
+    table: usize,
+    /// The setting that was clicked.
+    setting: Option<String>,
+    case: Derived<(Option<u32>, Option<u64>), Option<Case>>,
+    helped: Derived<Option<u64>, Helped>,
+}
+
+/// What is looked at.
+enum Kind {
+    /// A request that failed.
+    Failure(Autopsy),
+    /// The peak of a recording in which none did.
+    Peak(Closest),
+}
+
+/// A failure or a peak, with the state it happened in.
+struct Case {
+    kind: Kind,
+    state: State,
+    by_category: ByCategory,
+    /// Indices of the segments that serve such requests, in the order they are drawn.
+    serving: Vec<usize>,
+    /// Their holes, largest first.
+    hole_sizes: Vec<u64>,
+}
+
+impl Case {
+    /// Examines a failure, or the peak without one. `None` when there is nothing to examine.
+    fn examine(data: &DeviceData, event: Option<u32>, cap: Option<u64>, progress: &Progress) -> Option<Case> {
+        let (device, tables) = (data.device(), &data.tables);
+        let (kind, at) = match event {
+            Some(event) => {
+                let state = tables.states.at(device, &tables.lifetimes, event);
+                let found = examine_under(device, tables, event, &state, cap.or(device.limit))?;
+                (Kind::Failure(found), event)
+            }
+            None => {
+                let found = closest(device, tables)?;
+                let at = found.event;
+                (Kind::Peak(found), at)
+            }
+        };
+        let state = tables.states.at(device, &tables.lifetimes, at);
+        progress.check().ok()?;
+        let categories = Categories::build(&data.recording, device, tables, &Rules::default(), progress).ok()?;
+        let by_category = categories.live_by_category(device, tables, at);
+        let mut case = Case { kind, state, by_category, serving: Vec::new(), hole_sizes: Vec::new() };
+        case.serving = pictures::servers(&case);
+        let serving = case.serving.iter().flat_map(|&i| case.state.blocks_of(&case.state.segments[i]));
+        case.hole_sizes = serving.filter(|b| b.state == BlockState::Inactive).map(|b| b.size).collect();
+        case.hole_sizes.sort_unstable_by(|a, b| b.cmp(a));
+        Some(case)
+    }
+
+    fn servers(&self) -> &Servers {
+        match &self.kind {
+            Kind::Failure(a) => &a.servers,
+            Kind::Peak(c) => &c.servers,
+        }
+    }
+
+    fn blockers(&self) -> &[Blocker] {
+        match &self.kind {
+            Kind::Failure(a) => &a.blockers,
+            Kind::Peak(c) => &c.blockers,
+        }
+    }
+
+    fn top_live(&self) -> &[LiveByStack] {
+        match &self.kind {
+            Kind::Failure(a) => &a.top_live,
+            Kind::Peak(c) => &c.top_live,
+        }
+    }
+
+    fn way_out(&self) -> Option<&WayOut> {
+        match &self.kind {
+            Kind::Failure(a) => a.way_out.as_ref(),
+            Kind::Peak(_) => None,
+        }
+    }
+
+    /// What failed, in bytes.
+    fn request(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Failure(a) => Some(a.requested),
+            Kind::Peak(_) => None,
+        }
+    }
 }
 
 impl View for AutopsyView {
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        let Some(found) = cx.findings else {
-            pane::progress_line(ui, ui.max_rect(), None);
-            return;
-        };
-        if found.ooms.is_empty() {
-            let (peak, at) = cx.data.tables.curves.peak(crate::analysis::Quantity::Reserved);
+        let device = cx.data.device();
+        let examinable: Vec<u32> =
+            cx.data.ooms.iter().copied().filter(|&event| device.events.device_free(event).is_some()).collect();
+        if examinable.is_empty() && !cx.data.ooms.is_empty() {
             let sentence = format!(
-                "No request failed in this recording. It came closest at event {}, with {} reserved. To catch the next failure, dump a snapshot \
-                 when it happens:",
-                crate::units::count(u64::from(at)),
-                crate::units::Bytes(peak)
+                "{} failed, and this kind of file does not tell what was free, so it can not say why. Record a snapshot:",
+                counted(cx.data.ooms.len() as u64, "request", "requests")
             );
-            pane::empty_state(
-                ui,
-                &sentence,
-                Some("torch._C._cuda_attach_out_of_memory_observer(lambda *a: torch.cuda.memory._dump_snapshot(\"oom.pickle\"))"),
-            );
+            pane::empty_state(ui, &sentence, Some("torch.cuda.memory._record_memory_history()"));
             return;
         }
-        self.chosen = self.chosen.min(found.ooms.len() - 1);
-        let autopsy = Arc::clone(&found.ooms[self.chosen]);
-        let event = autopsy.event;
+        self.chosen = self.chosen.min(examinable.len().saturating_sub(1));
+        let key = (examinable.get(self.chosen).copied(), self.cap);
         let data = Arc::clone(cx.data);
-        let state = self
-            .state
-            .get(cx.jobs, "autopsy", &event, move |_| Some(data.tables.states.at(data.device(), &data.tables.lifetimes, event)));
-        let Some(state) = state.value.filter(|s| s.event == event) else {
-            pane::progress_line(ui, ui.max_rect(), None);
+        let shown = self.case.get(cx.jobs, "autopsy", &key, move |progress| Some(Case::examine(&data, key.0, key.1, progress)));
+        let Some(case) = shown.value else {
+            pane::progress_line(ui, ui.max_rect(), shown.fraction);
             return;
         };
-        self.layout(ui, cx, &autopsy, &state, found.ooms.len());
+        let Some(case) = case.as_ref() else {
+            pane::empty_state(
+                ui,
+                "This device never held any memory, so there is no failure and no peak to look at. Record the history first:",
+                Some("torch.cuda.memory._record_memory_history()"),
+            );
+            return;
+        };
+        self.layout(ui, cx, case, examinable.len());
     }
 }
 
 impl AutopsyView {
-    fn layout(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, state: &State, total: usize) {
+    fn layout(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, total: usize) {
+        let applies = can_be_served_again(cx.data.device());
+        let (data, cap) = (Arc::clone(cx.data), self.cap);
+        let shown = applies.then(|| {
+            self.helped.get(cx.jobs, "what would have helped", &cap, move |progress| match cap {
+                None => data.helped(progress).ok().map(|h| Helped::clone(&h)),
+                Some(_) => {
+                    let whatif = WhatIf::new(data.device(), cap, progress).ok()?;
+                    what_would_have_helped(&whatif, progress).ok()
+                }
+            })
+        });
+        if shown.as_ref().is_some_and(|s| !s.is_fresh) {
+            ui.request_repaint_after(std::time::Duration::from_millis(100));
+        }
+        let done = shown.as_ref().filter(|s| s.is_fresh).and_then(|s| s.value.clone());
+        let ready = match (&done, &shown) {
+            (Some(h), _) => helped::Ready::Done(h),
+            (None, Some(s)) => helped::Ready::Running(s.fraction),
+            (None, None) => helped::Ready::DoesNotApply(
+                "There are no requests to serve again: only a GPU's trace can be tried under other settings.",
+            ),
+        };
         let rect = ui.max_rect();
         let left_width = 320.0f32.min(rect.width() * 0.4);
         let left = Rect::from_min_max(rect.min, pos2(rect.left() + left_width, rect.bottom()));
         let right = Rect::from_min_max(pos2(left.right() + 1.0, rect.top()), rect.max);
         ui.painter().vline(left.right() + 0.5, rect.y_range(), egui::Stroke::new(1.0, cx.tokens.line));
-        in_rect(ui, left, "verdict", |ui| {
-            if let Some(next) = verdict::ui(ui, cx, a, self.chosen, total) {
-                self.chosen = next;
-            }
-        });
+        in_rect(ui, left, "verdict", |ui| self.verdict(ui, cx, case, &ready, total));
         // Three pictures share the height by what each needs.
         let height = right.height();
-        let request_height = 250.0f32.min(height * 0.32);
-        let holes_height = 230.0f32.min(height * 0.3);
+        let request_height = 250.0f32.min(height * 0.30);
+        let holes_height = 260.0f32.min(height * 0.32);
         let request = Rect::from_min_max(right.min, pos2(right.right(), right.top() + request_height));
         let holes = Rect::from_min_max(request.left_bottom(), pos2(right.right(), request.bottom() + holes_height));
-        let table = Rect::from_min_max(holes.left_bottom(), right.max);
+        let below = Rect::from_min_max(holes.left_bottom(), right.max);
+        let is_failure = matches!(case.kind, Kind::Failure(_));
         in_rect(ui, request, "request", |ui| {
-            PaneHeader::new("Request against holes").caption("drawn to one scale").show(ui, |_| {});
-            pictures::request_against_holes(ui, cx, a, state);
+            let title = if is_failure { "Request against holes" } else { "What would have fitted" };
+            PaneHeader::new(title).caption("drawn to one scale").show(ui, |_| {});
+            pictures::request_against_holes(ui, cx, case);
         });
         in_rect(ui, holes, "holes", |ui| {
             let caption = format!(
                 "{} of the {} pool",
-                counted(pictures::servers(a, state).len() as u64, "segment", "segments"),
-                a.class.name()
+                counted(case.serving.len() as u64, "segment", "segments"),
+                case.servers().class.name()
             );
             PaneHeader::new("Where the holes are").caption(&caption).show(ui, |_| {});
-            pictures::where_the_holes_are(ui, cx, a, state);
+            pictures::where_the_holes_are(ui, cx, case);
         });
-        in_rect(ui, table, "blockers", |ui| {
-            let caption = format!("{} a hole", counted(a.blockers.len() as u64, "live block touches", "live blocks touch"));
-            PaneHeader::new("Blockers").caption(&caption).show(ui, |_| {});
-            pictures::blockers(ui, cx, a, state);
+        // Side by side where there is room, else the settings under the table.
+        let (table, settings) = if below.width() > 820.0 {
+            let x = (below.left() + below.width() * 0.58).round();
+            ui.painter().vline(x + 0.5, below.y_range(), egui::Stroke::new(1.0, cx.tokens.line));
+            (Rect::from_min_max(below.min, pos2(x, below.bottom())), Rect::from_min_max(pos2(x + 1.0, below.top()), below.max))
+        } else {
+            let y = below.top() + (below.height() * 0.5).round();
+            (Rect::from_min_max(below.min, pos2(below.right(), y)), Rect::from_min_max(pos2(below.left(), y), below.max))
+        };
+        in_rect(ui, table, "table", |ui| self.tables(ui, cx, case));
+        in_rect(ui, settings, "settings", |ui| helped::ui(ui, cx, &ready, is_failure, &mut self.setting));
+    }
+
+    /// Blockers, and what was live, one at a time.
+    fn tables(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
+        let (title, caption) = match self.table {
+            0 => (
+                "Blockers",
+                format!("{} a hole", counted(case.blockers().len() as u64, "live block touches", "live blocks touch")),
+            ),
+            1 => ("Live memory", counted(case.top_live().len() as u64, "stack", "stacks")),
+            _ => ("Live memory", "by what it is for".to_owned()),
+        };
+        PaneHeader::new(title).caption(&caption).show(ui, |ui| {
+            segmented(ui, "Table", &mut self.table, &["Blockers", "By stack", "By category"]);
         });
+        match self.table {
+            0 => blockers::blockers(ui, cx, case),
+            1 => live::by_stack(ui, cx, case),
+            _ => live::by_category(ui, cx, case),
+        }
     }
 }
 

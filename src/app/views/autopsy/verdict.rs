@@ -1,68 +1,185 @@
 //! The left column: verdict, sentence, the tests in their order, figures, the stack, what to try first.
 
-use egui::{ScrollArea, Ui, vec2};
+use egui::{Key, ScrollArea, Ui, vec2};
 
-use crate::analysis::oom::Autopsy;
+use super::helped::Ready;
+use super::{AutopsyView, Case, Kind};
+use crate::analysis::oom::{Advice, Autopsy, Closest, Helped, RoomFrom, Support, advice};
 use crate::app::action::Action;
 use crate::app::theme::{Type, text};
 use crate::app::views::ViewContext;
 use crate::app::widgets::button::icon_button;
 use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
-use crate::app::widgets::pane::{PaneHeader, section};
+use crate::app::widgets::pane::{PaneHeader, padded, section};
 use crate::app::widgets::row::KeyValue;
 use crate::units::{Bytes, count};
 
-/// Draws the column; gives the index of another event when the user asked for it.
-pub(super) fn ui(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, chosen: usize, total: usize) -> Option<usize> {
-    let t = cx.tokens;
-    let mut next = None;
-    let caption = format!("{} of {}", chosen + 1, total);
-    PaneHeader::new("Out of memory").caption(&caption).show(ui, |ui| {
-        if total > 1 {
-            if icon_button(ui, Icon::ChevronRight, "Next out-of-memory event").clicked() {
-                next = Some((chosen + 1) % total);
-            }
-            if icon_button(ui, Icon::ChevronLeft, "Previous out-of-memory event").clicked() {
-                next = Some((chosen + total - 1) % total);
-            }
+/// The line that catches the next failure.
+const OBSERVER: &str =
+    "torch._C._cuda_attach_out_of_memory_observer(lambda *a: torch.cuda.memory._dump_snapshot(\"oom.pickle\"))";
+
+impl AutopsyView {
+    /// Draws the column.
+    pub(super) fn verdict(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, ready: &Ready<'_>, total: usize) {
+        match &case.kind {
+            Kind::Failure(a) => self.failure(ui, cx, a, ready, total),
+            Kind::Peak(c) => peak(ui, cx, c),
         }
+    }
+
+    fn failure(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>, total: usize) {
+        let t = cx.tokens;
+        let caption = format!("{} of {}", self.chosen + 1, total);
+        PaneHeader::new("Out of memory").caption(&caption).show(ui, |ui| {
+            if total > 1 {
+                if icon_button(ui, Icon::ChevronRight, "Next out-of-memory event").clicked() {
+                    self.chosen = (self.chosen + 1) % total;
+                }
+                if icon_button(ui, Icon::ChevronLeft, "Previous out-of-memory event").clicked() {
+                    self.chosen = (self.chosen + total - 1) % total;
+                }
+            }
+        });
+        ScrollArea::vertical().id_salt("verdict").auto_shrink(false).show(ui, |ui| {
+            ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
+            headline(ui, cx, a.verdict.title(), &a.sentence, t.red);
+            tests(ui, cx, a);
+            figures(ui, a);
+            if a.limit.is_some_and(|(low, high)| low < high) || self.cap.is_some() {
+                self.cap_field(ui, cx);
+            }
+            try_first(ui, cx, a, ready);
+            stack(ui, cx, a);
+            ui.add_space(16.0);
+        });
+    }
+
+    /// Where the file does not tell the cap, the user may: everything is worked out again with it.
+    fn cap_field(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        ui.add_space(6.0);
+        padded(ui, |ui| {
+            ui.horizontal(|ui| {
+                ui.label(text::body("cap, if you know it").color(cx.tokens.text2));
+                let width = (ui.available_width() - 8.0).clamp(60.0, 120.0);
+                ui.add_space((ui.available_width() - width).max(8.0));
+                let field = Field::new("Cap of this process").hint("24 GiB").mono().width(width);
+                let response = field.invalid(self.cap_error.is_some()).show(ui, &mut self.cap_text);
+                if response.changed() {
+                    self.cap_error = None;
+                }
+                if response.lost_focus() && ui.input(|i| i.key_pressed(Key::Enter)) {
+                    self.take_cap();
+                }
+            });
+            if let Some(error) = &self.cap_error {
+                label::paragraph(ui, error, Type::Caption, cx.tokens.text2);
+            }
+        });
+    }
+
+    fn take_cap(&mut self) {
+        let plain: String =
+            self.cap_text.chars().filter(|c| *c != ',').map(|c| if c == crate::units::NBSP { ' ' } else { c }).collect();
+        if plain.trim().is_empty() {
+            (self.cap, self.cap_error) = (None, None);
+            return;
+        }
+        match Bytes::parse(plain.trim()) {
+            Ok(Bytes(0)) => self.cap_error = Some("A cap of 0 serves nothing; type a size such as 24 GiB.".to_owned()),
+            Ok(Bytes(cap)) => {
+                (self.cap, self.cap_error, self.setting) = (Some(cap), None, None);
+                self.cap_text = Bytes(cap).to_string();
+            }
+            Err(sentence) => self.cap_error = Some(sentence),
+        }
+    }
+}
+
+fn headline(ui: &mut Ui, cx: &ViewContext<'_>, title: &str, sentence: &str, ink: egui::Color32) {
+    egui::Frame::NONE.inner_margin(egui::Margin { left: 16, right: 16, top: 14, bottom: 4 }).show(ui, |ui| {
+        ui.set_width(ui.available_width());
+        ui.label(text::display(title).color(ink));
+        ui.add_space(4.0);
+        label::paragraph(ui, sentence, Type::Lead, cx.tokens.text1);
     });
+}
+
+fn tests(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
+    let t = cx.tokens;
+    section(ui, "How we know", "", false);
+    for test in &a.tests {
+        let (icon, icon_colour) = match test.holds {
+            Some(true) => (Icon::Check, t.text3),
+            Some(false) => (Icon::Cross, if test.decides { t.red } else { t.text3 }),
+            None => (Icon::Help, t.text3),
+        };
+        let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 24.0), egui::Sense::hover());
+        icon.paint(ui.painter(), egui::pos2(rect.left() + 22.0, rect.center().y), 12.0, icon_colour);
+        let room =
+            egui::Rect::from_min_max(egui::pos2(rect.left() + 36.0, rect.top()), egui::pos2(rect.right() - 16.0, rect.bottom()));
+        let is_span = test.what == "room under the cap" && a.limit.is_some_and(|(low, high)| low < high);
+        let figure = match test.holds {
+            None => "no cap known".to_owned(),
+            Some(_) if is_span => format!("under {}", Bytes(a.segment)),
+            Some(_) => Bytes(test.bytes).to_string(),
+        };
+        let ink = if test.decides { t.red } else { t.text1 };
+        let value = label::text_in_right(ui.painter(), room, &figure, Type::Mono, ink);
+        let room = egui::Rect::from_min_max(room.min, egui::pos2(value.left() - 8.0, room.bottom()));
+        let face = if test.decides { Type::Strong } else { Type::Body };
+        label::text_in(ui.painter(), room, test.what, face, if test.decides { t.text1 } else { t.text2 });
+    }
+}
+
+fn peak(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
+    PaneHeader::new("Peak").caption("nothing failed").show(ui, |_| {});
     ScrollArea::vertical().id_salt("verdict").auto_shrink(false).show(ui, |ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
-        egui::Frame::NONE.inner_margin(egui::Margin { left: 16, right: 16, top: 14, bottom: 4 }).show(ui, |ui| {
-            ui.set_width(ui.available_width());
-            ui.label(text::display(a.verdict.title()).color(t.red));
-            ui.add_space(4.0);
-            label::paragraph(ui, &a.sentence, Type::Lead, t.text1);
-        });
-        section(ui, "How we know", "", false);
-        for test in &a.tests {
-            let (icon, icon_colour) = match test.holds {
-                Some(true) => (Icon::Check, t.text3),
-                Some(false) => (Icon::Cross, if test.decides { t.red } else { t.text3 }),
-                None => (Icon::Help, t.text3),
-            };
-            let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 24.0), egui::Sense::hover());
-            icon.paint(ui.painter(), egui::pos2(rect.left() + 22.0, rect.center().y), 12.0, icon_colour);
-            let room = egui::Rect::from_min_max(
-                egui::pos2(rect.left() + 36.0, rect.top()),
-                egui::pos2(rect.right() - 16.0, rect.bottom()),
-            );
-            let figure = if test.holds.is_none() { "no cap known".to_owned() } else { Bytes(test.bytes).to_string() };
-            let ink = if test.decides { t.red } else { t.text1 };
-            let value = label::text_in_right(ui.painter(), room, &figure, Type::Mono, ink);
-            let room = egui::Rect::from_min_max(room.min, egui::pos2(value.left() - 8.0, room.bottom()));
-            let face = if test.decides { Type::Strong } else { Type::Body };
-            label::text_in(ui.painter(), room, test.what, face, if test.decides { t.text1 } else { t.text2 });
+        let title = match c.room {
+            Some(room) if room.from != RoomFrom::DeviceTotal => format!("{} left", Bytes(room.bytes)),
+            _ => "No request failed".to_owned(),
+        };
+        headline(ui, cx, &title, &c.sentence, cx.tokens.text1);
+        section(ui, "At this instant", "", false);
+        for (name, value) in [
+            ("reserved", c.reserved),
+            ("active", c.active),
+            ("allocated", c.allocated),
+            ("requested", c.live_requested),
+            ("lost to rounding", c.active.saturating_sub(c.live_requested)),
+            ("free in this pool", c.holes.bytes),
+            ("largest hole", c.holes.largest),
+            ("whole free segments", c.releasable),
+        ] {
+            KeyValue::new(name, &Bytes(value).to_string()).show(ui);
         }
-        figures(ui, a);
-        stack(ui, cx, a);
-        remedy(ui, cx, a);
+        KeyValue::new("holes in this pool", &count(c.holes.count)).show(ui);
+        let room = c.room.map_or("not recorded".to_owned(), |r| Bytes(r.bytes).to_string());
+        KeyValue::new("free on the device", &room).show(ui);
+        if c.event != crate::analysis::NO_EVENT {
+            ui.add_space(8.0);
+            padded(ui, |ui| {
+                if crate::app::widgets::button::Push::outlined("Go to the peak").show(ui).clicked() {
+                    cx.actions.send(Action::GoTo(c.event));
+                }
+            });
+        }
+        section(ui, "To catch the next failure", "", false);
+        padded(ui, |ui| {
+            CodeWell::new(OBSERVER).copy(true).show(ui);
+            ui.add_space(6.0);
+            label::paragraph(
+                ui,
+                "The observer writes a snapshot at the moment a request fails, before Python lets go of anything.",
+                Type::Body,
+                cx.tokens.text2,
+            );
+        });
         ui.add_space(16.0);
     });
-    next
 }
 
 fn figures(ui: &mut Ui, a: &Autopsy) {
@@ -124,19 +241,38 @@ fn stack(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
     });
 }
 
-fn remedy(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
-    let Some(finding) =
-        cx.findings.and_then(|f| f.findings.iter().find(|f| f.rule == "out_of_memory" && f.place.event == Some(a.event)))
-    else {
-        return;
-    };
+/// The best supported advice: a setting that was tried, else what the figures force.
+fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>) {
     section(ui, "Try first", "", false);
-    egui::Frame::NONE.inner_margin(egui::Margin::symmetric(16, 0)).show(ui, |ui| {
-        ui.set_width(ui.available_width());
-        if let Some(text) = &finding.remedy {
-            CodeWell::new(text).broken(true).copy(true).show(ui);
+    padded(ui, |ui| {
+        let t = cx.tokens;
+        let helped: Option<&Helped> = match ready {
+            Ready::Running(_) => {
+                label::paragraph(ui, "Trying other settings on the recorded requests…", Type::Body, t.text3);
+                return;
+            }
+            Ready::DoesNotApply(_) => None,
+            Ready::Done(h) => Some(h),
+        };
+        let all = advice(a, helped);
+        let best = all.iter().find(|x| x.setting.is_some()).or(all.first());
+        let Some(best) = best else {
+            label::paragraph(ui, "Nothing follows from these figures. The largest stacks are listed.", Type::Body, t.text2);
+            return;
+        };
+        said(ui, cx, best);
+        // Where no setting helps, that is said as well.
+        for other in all.iter().filter(|x| x.setting.is_none() && x.support == Support::Simulation && *x != best) {
             ui.add_space(6.0);
+            label::paragraph(ui, &other.sentence, Type::Body, t.text2);
         }
-        label::paragraph(ui, &finding.advice, Type::Body, cx.tokens.text2);
     });
+}
+
+fn said(ui: &mut Ui, cx: &ViewContext<'_>, advice: &Advice) {
+    if let Some(setting) = &advice.setting {
+        CodeWell::new(setting).broken(true).copy(true).show(ui);
+        ui.add_space(6.0);
+    }
+    label::paragraph(ui, &advice.sentence, Type::Body, cx.tokens.text2);
 }

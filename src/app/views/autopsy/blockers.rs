@@ -1,0 +1,151 @@
+//! The live blocks in the way, as a table with each block drawn between its holes.
+
+use egui::{Rect, ScrollArea, Sense, Ui, pos2, vec2};
+
+use super::Case;
+use crate::analysis::oom::age;
+use crate::app::action::Action;
+use crate::app::selection::Item;
+use crate::app::theme::Type;
+use crate::app::views::ViewContext;
+use crate::app::widgets::mesh::Batch;
+use crate::app::widgets::row::ListRow;
+use crate::app::widgets::{label, pane};
+use crate::units::{Address, Bytes};
+
+/// Live blocks by the bytes they strand.
+pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
+    let t = cx.tokens;
+    let (state, found) = (&case.state, case.blockers());
+    let width = ui.available_width();
+    let columns = Columns::of(width);
+    let (head, _) = ui.allocate_exact_size(vec2(width, 24.0), Sense::hover());
+    columns.paint(
+        ui,
+        head,
+        ["#", "block", "size", "between", "strands", "if freed", "age", "allocated at"],
+        Type::Caption,
+        [t.text3; 8],
+    );
+    ui.painter().hline(head.x_range(), head.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
+    if found.is_empty() {
+        pane::empty_state(
+            ui,
+            "No live block touches a hole of this pool: there is nothing to free that would let one grow.",
+            None,
+        );
+        return;
+    }
+    let greatest = found.iter().take(200).map(|b| b.hole_if_freed()).max().unwrap_or(1) as f32;
+    ScrollArea::vertical().id_salt("blockers").auto_shrink(false).show_rows(ui, 24.0, found.len(), |ui, rows| {
+        for i in rows {
+            let b = &found[i];
+            let block = &state.blocks[b.block];
+            let selected = cx.link.selected() == Some(Item::Lifetime(block.lifetime));
+            let address = Address(block.address).to_string();
+            let response = ListRow::new(&address).selected(selected).show_painted(ui);
+            let rect = response.rect;
+            let stack = cx.data.tables.lifetimes.stack(cx.data.device(), block.lifetime);
+            let enough = case.request().is_some_and(|request| b.hole_if_freed() >= request);
+            let age = age(cx.data.device(), &cx.data.tables.lifetimes, block.lifetime, state.event);
+            let texts = [
+                (i + 1).to_string(),
+                address.clone(),
+                Bytes(b.size).to_string(),
+                String::new(),
+                Bytes(b.strands()).to_string(),
+                Bytes(b.hole_if_freed()).to_string(),
+                age.to_string(),
+                cx.data.names.of_stack(stack).to_owned(),
+            ];
+            let place = if stack.is_some() { t.accent } else { t.text3 };
+            let inks = [t.text3, t.text1, t.text1, t.text1, t.text1, if enough { t.text1 } else { t.text2 }, t.text2, place];
+            columns.paint(ui, rect, texts.each_ref().map(String::as_str), Type::Mono, inks);
+            let picture = columns.rect(rect, 3).shrink2(vec2(0.0, 7.0));
+            let unit = picture.width() / greatest.max(1.0);
+            let mut batch = Batch::new(ui.painter()).hatch_origin(rect.min);
+            let mut x = picture.left();
+            let pieces =
+                if picture.width() > 0.0 { [(b.before, true), (b.size, false), (b.after, true)] } else { [(0, true); 3] };
+            for (size, is_hole) in pieces {
+                let w = size as f32 * unit;
+                let r = Rect::from_min_max(pos2(x, picture.top()), pos2(x + w, picture.bottom()));
+                if is_hole && size > 0 {
+                    batch.hole(r, t.s2, t.hatch, t.line2);
+                } else if !is_hole {
+                    batch.rect_at_least_a_pixel(r, cx.colours.of(cx.data, block.lifetime, state.event, t));
+                }
+                x += w;
+            }
+            batch.paint(ui.painter());
+            if response.hovered() {
+                cx.actions.send(Action::Hover(Some(Item::Lifetime(block.lifetime))));
+            }
+            if response.clicked() {
+                cx.actions.send(Action::Select(Some(Item::Lifetime(block.lifetime))));
+            }
+        }
+    });
+}
+
+/// Where the columns of the blockers table stand.
+struct Columns {
+    /// Left edge and width of each, from the row's left; the width is 0 where there is no room for it.
+    at: [(f32, f32); 8],
+}
+
+/// Widths of the columns right of the picture, and the gap after each.
+const TAIL: [f32; 4] = [76.0, 76.0, 84.0, 120.0];
+const GAP: f32 = 12.0;
+
+impl Columns {
+    fn of(width: f32) -> Self {
+        // The number gives way first, then the age, then the picture.
+        let (mut number, mut picture, mut tail) = (24.0, 60.0, TAIL);
+        let sum = |number: f32, picture: f32, tail: &[f32; 4]| {
+            let columns = [number, 106.0, 68.0, picture].into_iter().chain(*tail);
+            columns.map(|w| if w > 0.0 { w + GAP } else { 0.0 }).sum::<f32>() + GAP
+        };
+        if sum(number, picture, &tail) > width {
+            number = 0.0;
+        }
+        if sum(number, picture, &tail) > width {
+            tail[2] = 0.0;
+        }
+        if sum(number, picture, &tail) > width {
+            picture = 0.0;
+        } else {
+            picture = (picture + width - sum(number, picture, &tail) - 60.0).clamp(60.0, 240.0);
+        }
+        let mut at = [(0.0, 0.0); 8];
+        let mut x = GAP;
+        let widths = [number, 106.0, 68.0, picture].into_iter().chain(tail);
+        for (slot, w) in at.iter_mut().zip(widths) {
+            *slot = (x, w);
+            x += if w > 0.0 { w + GAP } else { 0.0 };
+        }
+        // What is left over goes to the place in the code.
+        at[7].1 = (width - at[7].0 - 8.0).max(40.0);
+        Columns { at }
+    }
+
+    fn rect(&self, row: Rect, column: usize) -> Rect {
+        let (x, w) = self.at[column];
+        Rect::from_min_size(pos2(row.left() + x, row.top()), vec2(w, row.height()))
+    }
+
+    fn paint(&self, ui: &Ui, row: Rect, texts: [&str; 8], kind: Type, inks: [egui::Color32; 8]) {
+        for (i, text) in texts.into_iter().enumerate() {
+            let rect = self.rect(row, i);
+            if rect.width() <= 0.0 {
+                continue;
+            }
+            // Figures stand right aligned under their captions, names left.
+            if matches!(i, 2 | 4 | 5 | 6) {
+                label::text_in_right(ui.painter(), rect, text, kind, inks[i]);
+            } else {
+                label::text_in(ui.painter(), rect, text, kind, inks[i]);
+            }
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! What would have helped: the recorded requests served again under other settings, those that pass first.
+
+use egui::{Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
+
+use crate::allocator::Remedy;
+use crate::analysis::oom::{Helped, setting_line};
+use crate::app::action::Action;
+use crate::app::theme::Type;
+use crate::app::views::ViewContext;
+use crate::app::widgets::bar::Bar;
+use crate::app::widgets::button::{Push, icon_button};
+use crate::app::widgets::icons::Icon;
+use crate::app::widgets::label;
+use crate::app::widgets::pane::{self, PaneHeader};
+use crate::app::widgets::row::ListRow;
+use crate::units::{Bytes, count};
+
+const ROW: f32 = 24.0;
+
+/// What the pane can say by now.
+pub(super) enum Ready<'a> {
+    /// The allocator model is at work; how far, when it says so.
+    Running(Option<f32>),
+    /// It does not apply to this device.
+    DoesNotApply(&'static str),
+    /// The answer.
+    Done(&'a Helped),
+}
+
+/// Draws the pane. `chosen` is the setting the user clicked.
+pub(super) fn ui(ui: &mut Ui, cx: &ViewContext<'_>, ready: &Ready<'_>, failed: bool, chosen: &mut Option<String>) {
+    let caption = match ready {
+        Ready::Done(h) if failed => format!("{} requests served again", count(h.own.requests)),
+        Ready::Done(_) => "without a cap".to_owned(),
+        _ => String::new(),
+    };
+    let best = match ready {
+        Ready::Done(h) => chosen.clone().or_else(|| h.remedies.passing().next().map(|r| r.conf.clone())),
+        _ => None,
+    };
+    let title = if failed { "What would have helped" } else { "Under other settings" };
+    PaneHeader::new(title).caption(&caption).show(ui, |ui| {
+        if Push::plain("Open in What-if").small().enabled(best.is_some()).show(ui).clicked()
+            && let Some(conf) = best
+        {
+            cx.actions.send(Action::TrySettings(conf));
+        }
+    });
+    match ready {
+        Ready::Running(fraction) => {
+            let rect = ui.available_rect_before_wrap();
+            pane::progress_line(ui, rect, *fraction);
+            ui.add_space(12.0);
+            pane::padded(ui, |ui| {
+                label::paragraph(ui, "Serving the recorded requests again under other settings…", Type::Body, cx.tokens.text3)
+            });
+        }
+        Ready::DoesNotApply(why) => pane::empty_state(ui, why, None),
+        Ready::Done(h) => table(ui, cx, h, failed, chosen),
+    }
+}
+
+/// Where the columns stand.
+struct Columns {
+    name: (f32, f32),
+    bar: (f32, f32),
+    peak: (f32, f32),
+    outcome: (f32, f32),
+}
+
+impl Columns {
+    fn of(width: f32) -> Self {
+        let right = width - 36.0;
+        let outcome = (right - 104.0, right);
+        let peak = (outcome.0 - 60.0, outcome.0 - 8.0);
+        // Where it is narrow the names matter more than the bars.
+        let bar_width = if width < 460.0 { 0.0 } else { (width * 0.2).clamp(36.0, 110.0) };
+        let bar = (peak.0 - bar_width, if bar_width > 0.0 { peak.0 - 8.0 } else { peak.0 });
+        Columns { name: (16.0, bar.0 - 10.0), bar, peak, outcome }
+    }
+}
+
+fn cell(row: Rect, range: (f32, f32)) -> Rect {
+    Rect::from_min_max(pos2(row.left() + range.0, row.top()), pos2(row.left() + range.1, row.bottom()))
+}
+
+fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &mut Option<String>) {
+    let t = cx.tokens;
+    let columns = Columns::of(ui.available_width());
+    let (head, _) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), Sense::hover());
+    let p = ui.painter();
+    label::text_in(p, cell(head, columns.name), "setting", Type::Caption, t.text3);
+    let has_bars = columns.bar.1 > columns.bar.0;
+    let title = if has_bars { cell(head, columns.bar) } else { cell(head, columns.name) };
+    let caption = if has_bars { label::text_in(p, title, "peak reserved", Type::Caption, t.text3) } else { title };
+    if has_bars && let Some(limit) = h.remedies.limit_bytes.filter(|_| failed) {
+        let room =
+            Rect::from_min_max(pos2(caption.right() + 6.0, head.top()), pos2(head.left() + columns.peak.1 - 30.0, head.bottom()));
+        label::text_in(p, room, &format!("cap {}", Bytes(limit).mebibytes()), Type::Caption, t.red);
+    }
+    label::text_in_right(p, cell(head, columns.peak), if has_bars { "MiB" } else { "peak, MiB" }, Type::Caption, t.text3);
+    label::text_in_right(p, cell(head, columns.outcome), "outcome", Type::Caption, t.text3);
+    p.hline(head.x_range(), head.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
+    let limit = h.remedies.limit_bytes.filter(|_| failed);
+    let peaks = h.remedies.tried.iter().map(|r| r.peak_reserved_bytes);
+    let greatest = peaks.chain([h.own.peak_reserved_bytes, limit.unwrap_or(0)]).max().unwrap_or(1).max(1) as f64 * 1.04;
+    ScrollArea::vertical().id_salt("helped").auto_shrink(false).show(ui, |ui| {
+        let row = |ui: &mut Ui,
+                   name: &str,
+                   peak: u64,
+                   outcome: &str,
+                   kind: Kind,
+                   remedy: Option<&Remedy>,
+                   chosen: &mut Option<String>| {
+            let is_chosen = remedy.is_some_and(|r| chosen.as_deref() == Some(r.conf.as_str()));
+            let response = ListRow::new(name).height(ROW).selected(is_chosen).show_painted(ui);
+            let rect = response.rect;
+            let p = ui.painter();
+            let ink = if kind == Kind::Passes { t.text1 } else { t.text2 };
+            label::text_in(p, cell(rect, columns.name), name, Type::Mono, ink);
+            let colour = if kind == Kind::Passes { t.slot(2) } else { t.other };
+            let mut bar = Bar::new(greatest).part(peak as f64, colour);
+            if let Some(limit) = limit {
+                bar = bar.tick(limit as f64, t.red);
+            }
+            if has_bars {
+                bar.paint(p, t, cell(rect, columns.bar));
+            }
+            label::text_in_right(p, cell(rect, columns.peak), &Bytes(peak).mebibytes(), Type::Mono, ink);
+            let (face, colour) = match kind {
+                Kind::Passes => (Type::Strong, t.text1),
+                Kind::Fails => (Type::Body, t.red),
+                Kind::Plain => (Type::Body, t.text2),
+            };
+            label::text_in_right(p, cell(rect, columns.outcome), outcome, face, colour);
+            if let Some(r) = remedy {
+                let place = Rect::from_center_size(pos2(rect.right() - 20.0, rect.center().y), vec2(20.0, 20.0));
+                let mut child = ui.new_child(UiBuilder::new().id_salt(("copy", name)).max_rect(place));
+                if icon_button(&mut child, Icon::Copy, &format!("Copy {}", setting_line(&r.conf))).clicked() {
+                    cx.actions.send(Action::Copy(setting_line(&r.conf)));
+                }
+                if response.clicked() {
+                    *chosen = Some(r.conf.clone());
+                }
+                if response.double_clicked() {
+                    cx.actions.send(Action::TrySettings(r.conf.clone()));
+                }
+                let doubt = h.doubt(r);
+                let mut lines =
+                    vec![if r.conf.is_empty() { name.to_owned() } else { r.conf.clone() }, format!("{}.", capital(r.about))];
+                lines.extend(h.margin(r).filter(|_| failed).map(|m| format!("{m}.")));
+                if r.num_alloc_retries > 0 {
+                    lines.push(format!(
+                        "The cache is emptied {} on the way.",
+                        crate::units::counted(r.num_alloc_retries, "time", "times")
+                    ));
+                }
+                lines.push(if doubt.is_empty() { "Certain.".to_owned() } else { format!("Not certain: {doubt}.") });
+                response.on_hover_text(lines.join("\n"));
+            }
+        };
+        let own = match h.own.oom_request {
+            Some(request) => format!("fails after {}", count(request)),
+            None => format!("all {} served", count(h.own.requests)),
+        };
+        row(ui, "as recorded", h.own.peak_reserved_bytes, &own, if h.own.oom { Kind::Fails } else { Kind::Plain }, None, chosen);
+        let name = |r: &Remedy| short(&r.conf);
+        let passing = |certain: bool| h.remedies.tried.iter().filter(move |r| !r.oom && r.certain == certain);
+        if failed {
+            let served = format!("all {} served", count(h.own.requests));
+            group(ui, cx, "helps", passing(true).count());
+            for r in passing(true) {
+                row(ui, &name(r), r.peak_reserved_bytes, &served, Kind::Passes, Some(r), chosen);
+            }
+            let doubt = passing(false).next().map(|r| h.doubt(r)).unwrap_or_default();
+            group(ui, cx, &format!("may help: {doubt}"), passing(false).count());
+            for r in passing(false) {
+                row(ui, &name(r), r.peak_reserved_bytes, "may serve all", Kind::Passes, Some(r), chosen);
+            }
+            let fails = || h.remedies.tried.iter().filter(|r| r.oom);
+            group(ui, cx, "does not help", fails().count());
+            for r in fails() {
+                let outcome = format!("fails after {}", count(r.oom_request.unwrap_or(0)));
+                row(ui, &name(r), r.peak_reserved_bytes, &outcome, Kind::Fails, Some(r), chosen);
+            }
+        } else {
+            let mut order: Vec<&Remedy> = h.remedies.tried.iter().collect();
+            order.sort_by_key(|r| r.peak_reserved_bytes);
+            group(ui, cx, "instead", order.len());
+            for r in order {
+                let change = r.peak_reserved_bytes as i128 - h.own.peak_reserved_bytes as i128;
+                let size = Bytes(change.unsigned_abs().min(u128::from(u64::MAX)) as u64);
+                let outcome = match change {
+                    0 => "the same".to_owned(),
+                    c if c < 0 => format!("{size} less"),
+                    _ => format!("{size} more"),
+                };
+                row(
+                    ui,
+                    &name(r),
+                    r.peak_reserved_bytes,
+                    &outcome,
+                    if change < 0 { Kind::Passes } else { Kind::Plain },
+                    Some(r),
+                    chosen,
+                );
+            }
+        }
+        needed(ui, cx, h);
+        ui.add_space(12.0);
+    });
+}
+
+/// How a row is set.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Passes,
+    Fails,
+    Plain,
+}
+
+fn group(ui: &mut Ui, cx: &ViewContext<'_>, text: &str, rows: usize) {
+    if rows == 0 {
+        return;
+    }
+    let t = cx.tokens;
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 22.0), Sense::hover());
+    ui.painter().hline(rect.x_range(), rect.top() + 0.5, egui::Stroke::new(1.0, t.line));
+    let room = Rect::from_min_max(pos2(rect.left() + 16.0, rect.top()), pos2(rect.right() - 16.0, rect.bottom()));
+    label::text_in(ui.painter(), room, text, Type::Caption, t.text3);
+    response.on_hover_text(text);
+}
+
+/// The smallest caps under which every request is served.
+fn needed(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
+    let r = &h.remedies;
+    let mut lines = Vec::new();
+    if let Some(n) = r.needed {
+        lines.push(format!("As recorded the run needs a cap of {} or more.", Bytes(n.smallest_limit_bytes)));
+    }
+    if let (Some(n), Some(best)) = (r.needed_with_best, r.passing().next()) {
+        let name = if best.conf.is_empty() { "PyTorch's defaults" } else { &best.conf };
+        lines.push(format!("With {name} {} are enough.", Bytes(n.smallest_limit_bytes)));
+    }
+    if !r.agrees_with_recording {
+        lines.push("The model does not reproduce this recording: take the figures as estimates.".to_owned());
+    }
+    if lines.is_empty() {
+        return;
+    }
+    ui.add_space(8.0);
+    pane::padded(ui, |ui| label::paragraph(ui, &lines.join(" "), Type::Body, cx.tokens.text2));
+}
+
+/// A setting short enough for a row: `max_split_size_mb:128 + gc 0.8`. What is copied and tried is the whole.
+fn short(conf: &str) -> String {
+    if conf.is_empty() {
+        return "PyTorch's defaults".to_owned();
+    }
+    // Commas inside brackets belong to a list.
+    let mut depth = 0;
+    let parts: Vec<&str> = conf
+        .split(|c| {
+            depth += i32::from(c == '[') - i32::from(c == ']');
+            c == ',' && depth == 0
+        })
+        .collect();
+    let is_one = parts.len() == 1;
+    let named = parts.iter().map(|part| match part.split_once(':') {
+        Some(("expandable_segments", "True")) if !is_one => "expandable".to_owned(),
+        Some(("garbage_collection_threshold", value)) if !is_one => format!("gc {value}"),
+        Some(("garbage_collection_threshold", value)) => format!("gc_threshold:{value}"),
+        Some(("roundup_power2_divisions", value)) if value.starts_with('[') => "roundup_power2:[…]".to_owned(),
+        Some(("roundup_power2_divisions", value)) if !is_one => format!("power2:{value}"),
+        Some(("roundup_power2_divisions", value)) => format!("roundup_power2:{value}"),
+        _ => (*part).to_owned(),
+    });
+    named.collect::<Vec<String>>().join(" + ")
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |c| c.to_uppercase().collect::<String>() + chars.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+    use crate::allocator::whatif::SUGGESTED;
+
+    #[test]
+    fn settings_are_short_in_rows_and_still_differ() {
+        assert_eq!(short("max_split_size_mb:128,garbage_collection_threshold:0.8"), "max_split_size_mb:128 + gc 0.8");
+        assert_eq!(short("expandable_segments:True"), "expandable_segments:True");
+        assert_eq!(short("roundup_power2_divisions:[256:1,512:2,>:8]"), "roundup_power2:[…]");
+        let names: std::collections::BTreeSet<String> = SUGGESTED.iter().map(|(conf, _)| short(conf)).collect();
+        assert_eq!(names.len(), SUGGESTED.len());
+    }
+}

@@ -1,0 +1,102 @@
+//! What was live at that instant, by call stack and by category.
+
+use egui::{ScrollArea, Sense, Ui, vec2};
+
+use super::Case;
+use crate::analysis::categories::Category;
+use crate::app::action::Action;
+use crate::app::selection::Item;
+use crate::app::theme::Type;
+use crate::app::views::ViewContext;
+use crate::app::widgets::bar::Bar;
+use crate::app::widgets::row::ListRow;
+use crate::app::widgets::{label, pane};
+use crate::units::{Bytes, count};
+
+const ROW: f32 = 24.0;
+
+/// A row: name, bar, count, bytes, share.
+fn row(
+    ui: &mut Ui,
+    cx: &ViewContext<'_>,
+    name: &str,
+    colour: egui::Color32,
+    bytes: u64,
+    blocks: u64,
+    total: u64,
+    greatest: u64,
+) -> egui::Response {
+    let t = cx.tokens;
+    let response = ListRow::new(name).height(ROW).show_painted(ui);
+    let rect = response.rect;
+    let p = ui.painter();
+    let figures = 250.0f32.min(rect.width() * 0.5);
+    let names = (rect.width() * 0.34).clamp(90.0, 260.0);
+    let cell = |from: f32, to: f32| egui::Rect::from_min_max(egui::pos2(from, rect.top()), egui::pos2(to, rect.bottom()));
+    label::text_in(p, cell(rect.left() + 16.0, rect.left() + names), name, Type::Mono, t.text1);
+    let bar = cell(rect.left() + names + 12.0, rect.right() - figures - 12.0);
+    if bar.width() > 24.0 {
+        Bar::new(greatest.max(1) as f64).part(bytes as f64, colour).paint(p, t, bar);
+    }
+    let right = rect.right() - 16.0;
+    let share = bytes as f64 / total.max(1) as f64 * 100.0;
+    label::text_in_right(p, cell(right - 52.0, right), &format!("{share:.1} %"), Type::Mono, t.text2);
+    label::text_in_right(p, cell(right - 150.0, right - 60.0), &Bytes(bytes).to_string(), Type::Mono, t.text1);
+    label::text_in_right(p, cell(right - figures + 16.0, right - 158.0), &count(blocks), Type::Mono, t.text3);
+    response
+}
+
+/// Live memory by the place in the code that asked for it.
+pub(super) fn by_stack(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
+    let found = case.top_live();
+    if found.is_empty() {
+        pane::empty_state(ui, "Nothing was live at that instant.", None);
+        return;
+    }
+    let total: u64 = found.iter().map(|l| l.bytes).sum();
+    ScrollArea::vertical().id_salt("live by stack").auto_shrink(false).show_rows(ui, ROW, found.len(), |ui, rows| {
+        for i in rows {
+            let l = found[i];
+            let name = cx.data.names.of_stack(l.stack);
+            let response = row(ui, cx, name, cx.tokens.slot(0), l.bytes, l.count, total, found[0].bytes);
+            if response.clicked() && l.stack.is_some() {
+                cx.actions.send(Action::Select(Some(Item::Stack(l.stack))));
+            }
+            if l.stack.is_some() {
+                let text = crate::analysis::stack_text(&cx.data.recording.stacks, l.stack);
+                let lines: Vec<&str> = text.lines().take(12).collect();
+                response.on_hover_text(lines.join("\n"));
+            }
+        }
+    });
+}
+
+/// Live memory by what it is for.
+pub(super) fn by_category(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
+    let total: u64 = case.by_category.iter().map(|c| c.bytes).sum();
+    let mut rows: Vec<Category> = Category::ALL.into_iter().filter(|c| case.by_category[c.index()].count > 0).collect();
+    rows.sort_by_key(|c| std::cmp::Reverse(case.by_category[c.index()].bytes));
+    if rows.is_empty() {
+        pane::empty_state(ui, "Nothing was live at that instant.", None);
+        return;
+    }
+    let greatest = case.by_category[rows[0].index()].bytes;
+    ScrollArea::vertical().id_salt("live by category").auto_shrink(false).show(ui, |ui| {
+        for category in &rows {
+            let c = case.by_category[category.index()];
+            let colour = if *category == Category::Other { cx.tokens.other } else { cx.tokens.slot(category.index()) };
+            row(ui, cx, category.text(), colour, c.bytes, c.count, total, greatest).on_hover_text(category.about());
+        }
+        if rows == [Category::Other] {
+            let (_, _) = ui.allocate_exact_size(vec2(1.0, 8.0), Sense::hover());
+            pane::padded(ui, |ui| {
+                label::paragraph(
+                    ui,
+                    "No stack, annotation or lifetime tells what these blocks are for. Record stacks, and the names of the framework's functions do.",
+                    Type::Body,
+                    cx.tokens.text2,
+                );
+            });
+        }
+    });
+}

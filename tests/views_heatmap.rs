@@ -88,3 +88,63 @@ fn a_wheel_zooms_the_shared_window_about_the_pointer() {
     let hovered = h.state().asked.iter().any(|a| matches!(a, Action::HoverEvent(Some(_))));
     assert!(hovered, "other views draw a ghost line");
 }
+
+#[test]
+fn ctrl_and_the_wheel_zoom_addresses_and_a_button_shows_all_again() {
+    let data = sample(OOM);
+    let mut h = alone(&data, ViewKind::Heatmap, Theme::Dark, [496.0, 441.0], false, |_| {});
+    let rect = h.get_by_label_contains("Fragmentation,").rect();
+    assert!(h.query_by_label("Show all addresses").is_none());
+    h.event(Event::PointerMoved(rect.lerp_inside(egui::vec2(0.8, 0.7))));
+    h.run_steps(2);
+    h.event(Event::ModifiersChanged(Modifiers::COMMAND | Modifiers::CTRL));
+    h.event(Event::MouseWheel {
+        unit: egui::MouseWheelUnit::Point,
+        delta: egui::vec2(0.0, 300.0),
+        modifiers: Modifiers::COMMAND | Modifiers::CTRL,
+        phase: egui::TouchPhase::Move,
+        source: egui::MouseWheelSource::Wheel,
+    });
+    h.run_steps(8);
+    let zoomed_time = h.state().asked.iter().any(|a| matches!(a, Action::SetWindow(..)));
+    assert!(!zoomed_time, "Ctrl + wheel leaves the time alone");
+    h.event(Event::ModifiersChanged(Modifiers::NONE));
+    h.get_by_label("Show all addresses").click();
+    h.run_steps(4);
+    assert!(h.query_by_label("Show all addresses").is_none());
+}
+
+#[test]
+fn the_menu_leads_to_the_block_s_places() {
+    let data = sample(OOM);
+    let mut h = alone(&data, ViewKind::Heatmap, Theme::Dark, [496.0, 441.0], false, |_| {});
+    let rect = h.get_by_label_contains("Fragmentation,").rect();
+    let p = rect.lerp_inside(egui::vec2(0.95, 0.6));
+    let open = |h: &mut egui_kittest::Harness<'_, _>| {
+        h.event(Event::PointerMoved(p));
+        h.run_steps(2);
+        for pressed in [true, false] {
+            h.event(Event::PointerButton { pos: p, button: PointerButton::Secondary, pressed, modifiers: Modifiers::NONE });
+            h.run_steps(2);
+        }
+    };
+    open(&mut h);
+    h.get_by_label("Copy address").click();
+    h.run_steps(3);
+    let copied = h.state().asked.iter().find_map(|a| if let Action::Copy(text) = a { Some(text.clone()) } else { None });
+    assert!(copied.is_some_and(|text| text.starts_with("0x7f")));
+    open(&mut h);
+    h.get_by_label("Zoom to the segment's life").click();
+    h.run_steps(3);
+    let asked = std::mem::take(&mut h.state_mut().asked);
+    let segment = asked.iter().find_map(|a| if let Action::Select(Some(Item::Segment(s))) = a { Some(*s) } else { None });
+    let event = asked.iter().find_map(|a| if let Action::SetCursor(e) = a { Some(*e) } else { None }).expect("a cursor");
+    let (device, tables) = (data.device(), &data.tables);
+    let life = tables.states.segment_life(device, segment.expect("a segment"), event).expect("it is there");
+    assert_eq!(Some(life.address), segment);
+    assert!(life.born <= event && life.gone > event);
+    open(&mut h);
+    h.get_by_label("Zoom to the segment's addresses").click();
+    h.run_steps(4);
+    assert!(h.query_by_label("Show all addresses").is_some());
+}

@@ -33,7 +33,12 @@ pub struct HeatmapSpec {
     pub shade: Shade,
     /// Only segments that serve these requests; `None` is all.
     pub servers: Option<Servers>,
+    /// Only addresses from the first up to the second; `None` is all.
+    pub addresses: Option<(u64, u64)>,
 }
+
+/// Which blocks a shade is about, by allocation and instant.
+pub type Chosen<'a> = &'a (dyn Fn(LifetimeId, u32) -> bool + Sync);
 
 /// A range of addresses that was reserved at some time in the window. Extents stand end to end on the vertical axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +77,8 @@ pub struct Heatmap {
     pub extents: Vec<Extent>,
     /// Bytes of the axis.
     pub total: u64,
+    /// The part of the axis that the rows show, in bytes of it.
+    pub shown: (u64, u64),
     /// Bytes a row; the last row may hold fewer.
     pub row_bytes: u64,
     /// Number of rows.
@@ -90,18 +97,44 @@ impl Heatmap {
         inside.then(|| self.cells[row * self.columns.len() + column]).filter(|v| !v.is_nan())
     }
 
-    /// The row an address is drawn in; `None` when it was never reserved.
+    /// The row an address is drawn in; `None` when it was never reserved or lies outside what is shown.
     #[must_use]
     pub fn row_of(&self, address: u64) -> Option<usize> {
-        offset_of(&self.extents, address).map(|offset| (offset / self.row_bytes.max(1)) as usize)
+        let offset = offset_of(&self.extents, address).filter(|o| (self.shown.0..self.shown.1).contains(o))?;
+        Some(((offset - self.shown.0) / self.row_bytes.max(1)) as usize)
     }
 
     /// The addresses of a row: its first and the one after its last. A row can jump from one segment to the next.
     #[must_use]
     pub fn addresses_of(&self, row: usize) -> Option<(u64, u64)> {
-        let from = (row as u64).checked_mul(self.row_bytes).filter(|&o| o < self.total)?;
-        let last = (from + self.row_bytes).min(self.total) - 1;
+        let from = (row as u64).checked_mul(self.row_bytes)?.checked_add(self.shown.0).filter(|&o| o < self.shown.1)?;
+        let last = (from + self.row_bytes).min(self.shown.1) - 1;
         Some((address_at(&self.extents, from)?, address_at(&self.extents, last)? + 1))
+    }
+
+    /// The row of a place of the axis, in bytes; the nearest when it lies outside what is shown.
+    #[must_use]
+    pub fn row_at(&self, offset: u64) -> usize {
+        let row = (offset.saturating_sub(self.shown.0) / self.row_bytes.max(1)) as usize;
+        row.min(self.rows.saturating_sub(1))
+    }
+
+    /// The part of the axis between two addresses, in bytes of it; all of it when they hold nothing that was reserved.
+    #[must_use]
+    pub fn range_of(&self, from: u64, to: u64) -> (u64, u64) {
+        range_of(&self.extents, from, to)
+    }
+
+    /// Where an address stands on the axis, in bytes; `None` when it was never reserved.
+    #[must_use]
+    pub fn offset_of(&self, address: u64) -> Option<u64> {
+        offset_of(&self.extents, address)
+    }
+
+    /// The address at a place of the axis, in bytes; the end of the last extent beyond it. `None` without extents.
+    #[must_use]
+    pub fn address_at(&self, offset: u64) -> Option<u64> {
+        address_at(&self.extents, offset.min(self.total))
     }
 }
 
@@ -130,19 +163,37 @@ pub fn heatmap(
     spec: HeatmapSpec,
     progress: &Progress,
 ) -> Result<Heatmap, Cancelled> {
+    heatmap_of(dev, tables, bounds, spec, None, progress)
+}
+
+/// As [`heatmap()`], with the shades of the chosen blocks alone: the share, age or size of what `chosen` says yes to. What a
+/// column says of reserved memory and of holes is about all.
+///
+/// # Errors
+/// [`Cancelled`] when `progress` was asked to stop.
+pub fn heatmap_of(
+    dev: &DeviceRecording,
+    tables: &DeviceTables,
+    bounds: &[u32],
+    spec: HeatmapSpec,
+    chosen: Option<Chosen<'_>>,
+    progress: &Progress,
+) -> Result<Heatmap, Cancelled> {
     let instants = instants(dev, tables, bounds);
     let extents = extents(dev, tables, &instants, spec.servers.as_ref());
     let total = extents.last().map_or(0, |e| e.offset + e.size);
-    let rows = u64::from(spec.rows).min(total.div_ceil(512)).max(1);
-    let row_bytes = total.div_ceil(rows).max(1);
-    let rows = total.div_ceil(row_bytes) as usize;
+    let shown = spec.addresses.map_or((0, total), |(from, to)| range_of(&extents, from, to));
+    let height = shown.1 - shown.0;
+    let rows = u64::from(spec.rows).min(height.div_ceil(512)).max(1);
+    let row_bytes = height.div_ceil(rows).max(1);
+    let rows = height.div_ceil(row_bytes) as usize;
     let parts: Vec<(Vec<HeatmapColumn>, Vec<f32>)> = instants
         .par_chunks(STRIPE)
         .map(|events| {
             progress.check()?;
             let mut sweep = Sweep::new(dev, tables);
             let mut cells = Vec::with_capacity(rows * events.len());
-            let mut column = Column { shade: spec.shade, row_bytes, cells: vec![RowSum::default(); rows] };
+            let mut column = Column { shade: spec.shade, chosen, shown, row_bytes, cells: vec![RowSum::default(); rows] };
             let columns = events
                 .iter()
                 .map(|&event| {
@@ -167,7 +218,7 @@ pub fn heatmap(
         }
         columns.extend(part);
     }
-    Ok(Heatmap { extents, total, row_bytes, rows, columns, cells })
+    Ok(Heatmap { extents, total, shown, row_bytes, rows, columns, cells })
 }
 
 /// Sorts free memory by the size of its holes, over time. `bounds` and cost as for [`heatmap()`].
@@ -296,6 +347,22 @@ fn offset_of(extents: &[Extent], address: u64) -> Option<u64> {
     let at = extents.partition_point(|e| e.address <= address).checked_sub(1)?;
     let extent = &extents[at];
     (address - extent.address < extent.size).then(|| extent.offset + (address - extent.address))
+}
+
+/// The part of the axis between two addresses. A range that holds nothing of it is all of it: the segments it was about are
+/// not in this window.
+fn range_of(extents: &[Extent], from: u64, to: u64) -> (u64, u64) {
+    let (low, high) = (offset_from(extents, from), offset_from(extents, to));
+    if low < high { (low, high) } else { (0, extents.last().map_or(0, |e| e.offset + e.size)) }
+}
+
+/// Where an address stands, or the next one that was ever reserved.
+fn offset_from(extents: &[Extent], address: u64) -> u64 {
+    let at = extents.partition_point(|e| e.address + e.size <= address);
+    match (extents.get(at), extents.last()) {
+        (Some(extent), _) => extent.offset + address.saturating_sub(extent.address),
+        (None, last) => last.map_or(0, |e| e.offset + e.size),
+    }
 }
 
 fn address_at(extents: &[Extent], offset: u64) -> Option<u64> {
@@ -447,13 +514,17 @@ impl RowSum {
     }
 }
 
-struct Column {
+struct Column<'a> {
     shade: Shade,
+    /// The blocks the shade is about; `None` is all.
+    chosen: Option<Chosen<'a>>,
+    /// The part of the axis that the rows show.
+    shown: (u64, u64),
     row_bytes: u64,
     cells: Vec<RowSum>,
 }
 
-impl Column {
+impl Column<'_> {
     /// Adds every segment of one instant, block by block.
     fn draw(&mut self, dev: &DeviceRecording, sweep: &Sweep<'_>, extents: &[Extent], servers: Option<&Servers>) -> HeatmapColumn {
         let event = sweep.event.unwrap_or(NO_EVENT);
@@ -469,6 +540,9 @@ impl Column {
             sweep.pieces(run, |address, size, block| {
                 summary.count(address, size, block.is_some());
                 let Some(offset) = offset.map(|o| o + (address - run.address)) else { return };
+                if block.is_some_and(|id| self.chosen.is_some_and(|is_chosen| !is_chosen(id, event))) {
+                    return;
+                }
                 let value = match (shade, block) {
                     (Shade::Occupancy, Some(_)) => return self.spread(offset, size, |row, bytes| row.occupied += bytes),
                     (Shade::OldestBlock, Some(id)) => age(dev, sweep.tables.lifetimes.born(id), event),
@@ -482,9 +556,11 @@ impl Column {
     }
 
     fn spread(&mut self, offset: u64, size: u64, mut add: impl FnMut(&mut RowSum, u64)) {
-        let end = offset + size;
-        let mut from = offset;
-        let mut row = (offset / self.row_bytes) as usize;
+        let (low, high) = self.shown;
+        // Relative to what is shown, cut to it.
+        let end = (offset + size).min(high).saturating_sub(low);
+        let mut from = offset.saturating_sub(low);
+        let mut row = (from / self.row_bytes) as usize;
         while from < end {
             let to = ((row as u64 + 1) * self.row_bytes).min(end);
             match self.cells.get_mut(row) {

@@ -39,6 +39,6 @@ pub use categories::{Categories, Category};
 pub use curves::{Cell, Curves, Quantity};
 pub use lifetimes::{Lifetime, LifetimeId, Lifetimes, NO_EVENT};
 pub use naming::{NO_STACK, StackNames, is_framework, own_frame, stack_text};
-pub use state::{BlockAt, SegmentAt, State, StateIndex, Totals};
+pub use state::{BlockAt, SegmentAt, SegmentLife, State, StateIndex, Totals};
 pub use strata::{Strata, StrataColumn, StrataRun, strata};
 pub use tables::DeviceTables;

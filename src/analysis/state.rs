@@ -132,7 +132,37 @@ pub struct StateIndex {
 /// Fewest births between two keyframes: about 4096 events.
 const FRAME_BIRTHS: usize = 1365;
 
+/// How long a segment was reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentLife {
+    /// First byte.
+    pub address: u64,
+    /// Bytes, at the instant that was asked about.
+    pub size: u64,
+    /// The event that took it; [`NO_EVENT`]: before the trace.
+    pub born: u32,
+    /// The event that gave it, or a part of it, back; [`NO_EVENT`]: not in the trace.
+    pub gone: u32,
+}
+
 impl StateIndex {
+    /// The life of the segment that holds an address after `event`. O(segments + changes after it).
+    #[must_use]
+    pub fn segment_life(&self, dev: &DeviceRecording, address: u64, event: u32) -> Option<SegmentLife> {
+        let segments = self.runs.at(dev, event);
+        let at = segments.partition_point(|s| s.address <= address).checked_sub(1)?;
+        let segment = segments.get(at).filter(|s| address - s.address < s.size)?;
+        let end = segment.address + segment.size;
+        let later = self.runs.changes.get(self.runs.changes_until(event)..).unwrap_or(&[]);
+        let gone = later.iter().map(|c| c.event).find(|&e| {
+            let i = e as usize;
+            let range = dev.events.address[i]..dev.events.address[i].saturating_add(dev.events.size[i]);
+            dev.events.action[i].shrinks_reserved() && range.start < end && range.end > segment.address
+        });
+        let (address, size) = (segment.address, segment.size);
+        Some(SegmentLife { address, size, born: segment.born, gone: gone.unwrap_or(NO_EVENT) })
+    }
+
     pub(crate) fn build(lifetimes: &Lifetimes, runs: RunTimeline) -> Self {
         let initial = lifetimes.initial_count() as u32;
         let mut frames = vec![Frame { event: NO_EVENT, born: initial, live: (0..initial).collect() }];

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::fragmentation::{holes, holes_by_pool};
-use super::heatmap::{HeatmapSpec, Shade, heatmap, hole_sizes};
+use super::heatmap::{HeatmapSpec, Shade, heatmap, heatmap_of, hole_sizes};
 use super::toy::{self, Toy, ToySegment};
 use super::{Cell, DeviceTables, LifetimeId, NO_EVENT, Quantity, State, strata};
 use crate::model::{Action, AllocConf, BlockState, DeviceRecording, EventTable, PoolId, Progress, StackId, StreamId};
@@ -171,7 +171,7 @@ proptest! {
     }
 
     #[test]
-    fn heatmaps_equal_what_the_states_say(conf in confs(), ops in toy::ops(200), columns in 1u32..9, rows in 1u32..30, cut in 0.0f64..0.9) {
+    fn heatmaps_equal_what_the_states_say(conf in confs(), ops in toy::ops(200), columns in 1u32..9, rows in 1u32..30, cut in 0.0f64..0.9, zoomed in any::<bool>()) {
         let toy = Toy::run(conf, &ops);
         let from = (toy.states.len() as f64 * cut) as usize;
         let (dev, _) = toy.recording(from);
@@ -179,8 +179,13 @@ proptest! {
         let len = dev.events.len() as u32;
         let bounds: Vec<u32> = (0..=columns).map(|c| c * len / columns).collect();
         for shade in [Shade::Occupancy, Shade::OldestBlock, Shade::LargestBlock, Shade::LargestHole] {
-            let spec = HeatmapSpec { rows, shade, servers: None };
-            let map = heatmap(&dev, &t, &bounds, spec, &Progress::new()).expect("not cancelled");
+            let spec = HeatmapSpec { rows, shade, servers: None, addresses: None };
+            let whole = heatmap(&dev, &t, &bounds, spec, &Progress::new()).expect("not cancelled");
+            // The middle of the axis, and every other allocation: what is asked for by a zoom and by a choice.
+            let inner = (whole.address_at(whole.total / 3), whole.address_at(whole.total * 3 / 4));
+            let spec = HeatmapSpec { addresses: inner.0.zip(inner.1).filter(|_| zoomed), ..spec };
+            let is_chosen = |id: LifetimeId, _: u32| !zoomed || id.0.is_multiple_of(2);
+            let map = heatmap_of(&dev, &t, &bounds, spec, zoomed.then_some(&is_chosen), &Progress::new()).expect("not cancelled");
             let sizes = hole_sizes(&dev, &t, &bounds, None, &Progress::new()).expect("not cancelled");
             prop_assert_eq!(&map.columns, &sizes.columns);
             prop_assert_eq!(map.cells.len(), map.rows * map.columns.len());
@@ -197,7 +202,8 @@ proptest! {
                 prop_assert_eq!((0..sizes.classes.len()).map(|k| u64::from(sizes.counts[k * width + c])).sum::<u64>(), free.count);
                 for row in 0..map.rows {
                     // Piece by piece, the plain way.
-                    let row_range = (row as u64 * map.row_bytes)..((row as u64 + 1) * map.row_bytes).min(map.total);
+                    let low = map.shown.0 + row as u64 * map.row_bytes;
+                    let row_range = low..(low + map.row_bytes).min(map.shown.1);
                     let (mut reserved, mut occupied, mut extreme) = (0u64, 0u64, 0f32);
                     for block in &state.blocks {
                         let e = map.extents.iter().find(|e| block.address >= e.address && block.address < e.address + e.size).expect("an extent");
@@ -208,6 +214,9 @@ proptest! {
                         }
                         reserved += overlap;
                         let is_hole = block.state == BlockState::Inactive;
+                        if !is_hole && !is_chosen(block.lifetime, column.event) {
+                            continue;
+                        }
                         occupied += if is_hole { 0 } else { overlap };
                         let value = match shade {
                             Shade::Occupancy => 0.0,
@@ -255,7 +264,7 @@ proptest! {
             prop_assert_eq!(state.blocks.iter().filter(|b| b.lifetime.is_some()).count(), live.len());
         }
         let bounds: Vec<u32> = (0..=dev.events.len() as u32).collect();
-        let spec = HeatmapSpec { rows: 9, shade: Shade::OldestBlock, servers: None };
+        let spec = HeatmapSpec { rows: 9, shade: Shade::OldestBlock, servers: None, addresses: None };
         let map = heatmap(&dev, &t, &bounds, spec, &Progress::new()).expect("not cancelled");
         prop_assert_eq!(map.columns.len(), dev.events.len());
     }

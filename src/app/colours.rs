@@ -3,10 +3,12 @@
 use egui::Color32;
 use serde::{Deserialize, Serialize};
 
+use super::cursor::Link;
 use super::document::DeviceData;
+use super::selection::Item;
 use super::theme::Tokens;
 use crate::analysis::LifetimeId;
-use crate::model::SizeClass;
+use crate::model::{SizeClass, StackId};
 use crate::units::{Bytes, count};
 
 /// What block colours mean.
@@ -43,6 +45,63 @@ impl ColourBy {
             ColourBy::Pool => "pool",
             ColourBy::Segment => "segment",
         }
+    }
+}
+
+/// What stays bright while the rest is dimmed. Nothing named means everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Focus {
+    /// Classes of the legend, a bit each; 0 is all.
+    classes: u64,
+    /// Allocations by one call stack.
+    stack: Option<StackId>,
+}
+
+impl Focus {
+    /// What the legend and the selection of a document ask for.
+    #[must_use]
+    pub fn of(link: &Link) -> Self {
+        let stack = match link.selected() {
+            Some(Item::Stack(stack)) => Some(stack),
+            _ => None,
+        };
+        Focus { stack, ..Focus::classes(&link.focus_classes) }
+    }
+
+    /// These classes of the legend.
+    #[must_use]
+    pub fn classes(classes: &[u8]) -> Self {
+        Focus { classes: classes.iter().fold(0, |mask, &c| mask | 1u64.checked_shl(u32::from(c)).unwrap_or(0)), stack: None }
+    }
+
+    /// Allocations by this call stack.
+    #[must_use]
+    pub fn stack(stack: StackId) -> Self {
+        Focus { classes: 0, stack: Some(stack) }
+    }
+
+    /// Everything is bright.
+    #[must_use]
+    pub fn is_all(self) -> bool {
+        self == Focus::default()
+    }
+
+    /// One call stack is in focus.
+    #[must_use]
+    pub fn is_of_stack(self) -> bool {
+        self.stack.is_some()
+    }
+
+    /// A class of the legend is dimmed.
+    #[must_use]
+    pub fn dims_class(self, class: u8) -> bool {
+        self.classes != 0 && self.classes & 1u64.checked_shl(u32::from(class)).unwrap_or(0) == 0
+    }
+
+    /// An allocation is dimmed for its call stack.
+    #[must_use]
+    pub fn dims(self, data: &DeviceData, id: LifetimeId) -> bool {
+        self.stack.is_some_and(|s| data.tables.lifetimes.stack(data.device(), id) != s)
     }
 }
 

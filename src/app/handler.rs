@@ -455,6 +455,10 @@ fn fit_selection(link: &mut Link, data: &DeviceData) {
             }
             _ => return,
         },
+        Some(Item::Segment(address)) => match data.tables.states.segment_life(device, address, link.cursor) {
+            Some(life) => (if life.born == NO_EVENT { 0 } else { life.born }, clamp_event(data, life.gone)),
+            None => return,
+        },
         Some(Item::Event(e)) => (e.saturating_sub(50), e.saturating_add(50)),
         _ => return,
     };

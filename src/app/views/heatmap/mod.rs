@@ -2,24 +2,21 @@
 
 use std::sync::Arc;
 
-use egui::{CursorIcon, Pos2, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2};
+use egui::{Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
 use self::layout::Areas;
-use self::picture::{Key, Map, Mode, Picture, event_of};
+use self::picture::{Key, Map, Mode, Picture};
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::NO_EVENT;
-use crate::app::action::Action;
-use crate::app::command::Command;
-use crate::app::cursor::{self, Axis};
+use crate::analysis::SegmentLife;
+use crate::app::colours::Focus;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
-use crate::app::widgets::button;
+use crate::app::widgets::button::{self, Push};
 use crate::app::widgets::pane;
 use crate::app::widgets::texture::{LARGEST_SIDE, PixelTexture};
-use crate::app::widgets::tooltip::Tip;
-use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
-use crate::units::{Address, Bytes, Micros, count};
+use crate::app::widgets::viewport::Scale;
 
+mod gestures;
 mod layout;
 mod paint;
 mod picture;
@@ -39,6 +36,9 @@ pub const INFO: ViewInfo = ViewInfo {
         ("address", "segments stand end to end, lowest address above"),
         ("a column", "the state at the instant of its peak, as in the timeline"),
         ("click", "set the cursor there and select the block or hole"),
+        ("Ctrl + wheel", "zoom addresses at the pointer; drag pans them too"),
+        ("drag the labels", "zoom to a range of addresses; double click shows all"),
+        ("right click", "copy the address, show it in the segment map, its segment's life"),
     ],
     create: || Box::new(HeatmapView::default()),
 };
@@ -50,16 +50,43 @@ struct HeatmapView {
     shown: Option<Arc<Picture>>,
     texture: PixelTexture,
     uploads: u64,
+    /// The addresses the map is zoomed to; all of them when `None`.
+    addresses: Option<(u64, u64)>,
+    /// Where a drag along the addresses began.
+    choosing: Option<f32>,
     /// Since when the pointer has been still on a place.
-    hovering: Option<((u32, usize), f64)>,
+    hovering: Option<((u32, u64), f64)>,
+    /// The block or hole under the pointer: its instant's state is looked up off the UI thread.
+    under: Derived<(u32, u64), Option<Item>>,
     said_hover: bool,
+    /// What the right-click menu is about.
+    menu: Option<MenuTarget>,
+    /// The life of the selected segment, for the segment and the cursor it was found for.
+    segment: Derived<(u64, u32), Option<SegmentLife>>,
 }
 
-/// A place in the view: its picture's column and, in the map, the share of the height.
+/// A place in the view: its picture's column and, in the map, the share of the height and the place on the address axis.
 struct Place {
     event: u32,
     column: usize,
     share: Option<f64>,
+    offset: Option<u64>,
+}
+
+/// Where things are that are known by an address only, at the cursor.
+#[derive(Clone, Copy, Debug, Default)]
+struct Places {
+    segment: Option<SegmentLife>,
+    /// Address and bytes.
+    hole: Option<(u64, u64)>,
+}
+
+/// What the right-click menu is about.
+#[derive(Clone, Copy, Debug)]
+struct MenuTarget {
+    event: u32,
+    address: u64,
+    item: Option<Item>,
 }
 
 impl View for HeatmapView {
@@ -99,6 +126,14 @@ impl View for HeatmapView {
             return;
         }
         let painter = ui.painter_at(pane_rect);
+        let (low, high) = match &picture.map {
+            Map::Addresses(map) => match self.addresses {
+                Some((from, to)) => map.range_of(from, to),
+                None => (0, map.total),
+            },
+            Map::Sizes(_) => (0, 1),
+        };
+        let y = Scale::horizontal(low as f64, high as f64, areas.map.y_range());
         let canvas = paint::Canvas {
             painter: &painter,
             tokens: cx.tokens,
@@ -107,18 +142,26 @@ impl View for HeatmapView {
             areas,
             axis: cx.link.axis,
             x: Scale::horizontal(cx.link.from, cx.link.to, areas.x),
+            y,
         };
         canvas.back();
         if picture.key.axis == cx.link.axis {
             let at = |v: f64| canvas.x.at(v);
-            let rect =
-                Rect::from_min_max(pos2(at(picture.key.from), areas.map.top()), pos2(at(picture.key.to), areas.map.bottom()));
+            let rows = match &picture.map {
+                Map::Addresses(map) => (y.at(map.shown.0 as f64), y.at(map.shown.1 as f64)),
+                Map::Sizes(_) => (areas.map.top(), areas.map.bottom()),
+            };
+            let rect = Rect::from_min_max(pos2(at(picture.key.from), rows.0), pos2(at(picture.key.to), rows.1));
             self.texture.paint(&painter.with_clip_rect(areas.map), rect);
         }
         canvas.labels();
         canvas.strip();
-        canvas.overlays(cx.link);
+        let places = self.places(cx);
+        canvas.overlays(cx.link, &places);
         self.gestures(ui, cx, &canvas, &response);
+        self.address_axis(ui, &canvas);
+        self.whole_ui(ui, &canvas);
+        self.menu_ui(cx, &canvas, &response);
     }
 }
 
@@ -139,9 +182,11 @@ impl HeatmapView {
             mode: self.mode,
             dark: cx.tokens.dark,
             oom: if at_cursor { Some(cx.link.cursor) } else { cx.data.ooms.first().copied() },
+            addresses: self.addresses,
+            focus: (Focus::of(cx.link), Arc::as_ptr(cx.colours) as usize),
         };
-        let data = Arc::clone(cx.data);
-        let job = move |p: &_| Picture::compute(&data, key, p);
+        let (data, colours) = (Arc::clone(cx.data), Arc::clone(cx.colours));
+        let job = move |p: &_| Picture::compute(&data, &colours, key, p);
         let picture = self.picture.get(cx.jobs, "fragmentation", &key, job).value?;
         if self.shown.as_ref().is_none_or(|s| !Arc::ptr_eq(s, &picture)) {
             self.uploads += 1;
@@ -151,152 +196,42 @@ impl HeatmapView {
         Some(picture)
     }
 
-    fn gestures(&mut self, ui: &Ui, cx: &ViewContext<'_>, canvas: &paint::Canvas<'_>, response: &Response) {
-        let device = cx.data.device();
-        let gesture = Gesture::read(response);
-        let place = gesture.hover.and_then(|p| canvas.place(p));
-        self.say_hover(cx, place.as_ref().map(|p| p.event));
-        if gesture.hover.is_some() {
-            ui.set_cursor_icon(if response.dragged() { CursorIcon::Grabbing } else { CursorIcon::Crosshair });
+    /// Where a selected or hovered segment or hole is at the cursor.
+    fn places(&mut self, cx: &ViewContext<'_>) -> Places {
+        let mut places = Places::default();
+        // One segment at a time: two would take turns in the one place there is for the answer.
+        let mut segment = None;
+        for item in [cx.link.hovered, cx.link.selected()].into_iter().flatten() {
+            match item {
+                Item::Segment(address) => segment = Some(address),
+                Item::Hole(address) => {
+                    let block = cx.state.and_then(|s| s.blocks.get(s.block_at(address)?));
+                    places.hole = block.filter(|b| !b.lifetime.is_some()).map(|b| (b.address, b.size));
+                }
+                _ => {}
+            }
         }
-        self.tooltip(ui, cx, canvas, response, gesture.hover, place.as_ref());
-        let event_at = |p: Pos2| cx.link.event_at(device, canvas.x.value(p.x.clamp(canvas.areas.x.min, canvas.areas.x.max)));
-        match gesture.intent {
-            Some(Intent::Click(p) | Intent::CtrlClick(p)) => {
-                let place = canvas.place(p);
-                let event = place.as_ref().map_or_else(|| event_at(p), |p| p.event);
-                cx.actions.send(Action::SetCursor(event));
-                cx.actions.send(Action::Select(place.and_then(|p| item_at(cx, canvas.picture, &p))));
-            }
-            Some(Intent::DoubleClick(p)) => {
-                let item = canvas.place(p).and_then(|p| item_at(cx, canvas.picture, &p));
-                match item {
-                    Some(Item::Lifetime(_)) => {
-                        cx.actions.send(Action::Select(item));
-                        cx.actions.run(Command::FitSelection);
-                    }
-                    _ => cx.actions.run(Command::ZoomFit),
-                }
-            }
-            Some(Intent::Select { from, to, done }) => {
-                let (a, b) = (event_at(from), event_at(to));
-                if !done {
-                    canvas.choosing(from.x, to.x);
-                } else if (from.x - to.x).abs() >= 3.0 {
-                    cx.actions.send(Action::SetRange(Some((a.min(b), a.max(b)))));
-                }
-            }
-            Some(intent @ (Intent::ZoomTime { .. } | Intent::Pan(_))) => {
-                let (first, last) = cursor::domain(device, cx.link.axis);
-                let least = if cx.link.axis == Axis::Event { 8.0 } else { 20.0 };
-                let mut time = PanZoom::new(first, last).with_least(least);
-                time.show(cx.link.from, cx.link.to);
-                if time.apply(&intent, &canvas.x, false) {
-                    let (from, to) = time.visible();
-                    cx.actions.send(Action::SetWindow(from, to));
-                }
-            }
-            _ => {}
+        if let Some(address) = segment {
+            let data = Arc::clone(cx.data);
+            let key = (address, cx.link.cursor);
+            let job = move |_: &_| Some(data.tables.states.segment_life(data.device(), key.0, key.1));
+            places.segment = self.segment.get(cx.jobs, "segment life", &key, job).value.and_then(|life| *life);
         }
+        places
     }
 
-    /// Tells the other views which instant is under the pointer, once for each change.
-    fn say_hover(&mut self, cx: &ViewContext<'_>, event: Option<u32>) {
-        if event.is_none() && !self.said_hover {
+    /// While only some addresses are shown, one click shows all of them again.
+    fn whole_ui(&mut self, ui: &mut Ui, canvas: &paint::Canvas<'_>) {
+        if self.addresses.is_none() {
             return;
         }
-        if cx.link.hover_event != event {
-            cx.actions.send(Action::HoverEvent(event));
-        }
-        self.said_hover = event.is_some();
-    }
-
-    fn tooltip(
-        &mut self,
-        ui: &Ui,
-        cx: &ViewContext<'_>,
-        canvas: &paint::Canvas<'_>,
-        response: &Response,
-        at: Option<Pos2>,
-        place: Option<&Place>,
-    ) {
-        const DELAY: f64 = 0.12;
-        let (Some(at), Some(place)) = (at.filter(|_| !response.dragged()), place) else {
-            self.hovering = None;
-            return;
-        };
-        let row = place.share.map_or(0, |s| (s * 1e4) as usize);
-        let now = ui.input(|i| i.time);
-        let since = match self.hovering {
-            Some((was, since)) if was == (place.event, row) => since,
-            _ => now,
-        };
-        self.hovering = Some(((place.event, row), since));
-        if now - since < DELAY {
-            ui.request_repaint_after(std::time::Duration::from_millis(130));
-        } else {
-            tip(cx, canvas.picture, place).show_at(response, response.id.with("tip"), at);
-        }
-    }
-}
-
-/// What a tooltip says of a place.
-fn tip(cx: &ViewContext<'_>, picture: &Picture, place: &Place) -> Tip {
-    let events = &cx.data.device().events;
-    let whole = match (&picture.map, place.share) {
-        (Map::Addresses(map), Some(share)) => {
-            let row = ((share * map.rows as f64) as usize).min(map.rows.saturating_sub(1));
-            let value = map.cell(row, place.column);
-            let title = match (picture.key.mode, value) {
-                (_, None) => "not reserved".to_owned(),
-                (Mode::Age, Some(0.0)) | (Mode::Block, Some(0.0)) => "empty".to_owned(),
-                (Mode::Hole, Some(0.0)) => "full".to_owned(),
-                (Mode::Age, Some(v)) if events.has_time => format!("oldest block {} old", Micros(v as i64)),
-                (Mode::Age, Some(v)) => format!("oldest block {} events old", count(v as u64)),
-                (Mode::Block, Some(v)) => format!("largest block {}", Bytes(v as u64)),
-                (Mode::Hole, Some(v)) => format!("largest hole {}", Bytes(v as u64)),
-                (_, Some(v)) => format!("{:.0} % in use", v * 100.0),
-            };
-            let mut tip = Tip::new(title).width(280.0);
-            if let Some((from, to)) = map.addresses_of(row) {
-                tip = tip.row("from", Address(from).to_string()).row("to", Address(to).to_string());
+        let map = canvas.areas.map;
+        let area = Rect::from_min_size(pos2(map.right() - 146.0, map.top() + 6.0), vec2(140.0, 20.0));
+        let layout = egui::Layout::right_to_left(egui::Align::Center);
+        ui.scope_builder(UiBuilder::new().max_rect(area).layout(layout).id_salt("addresses"), |ui| {
+            if Push::plain("Show all addresses").small().show(ui).clicked() {
+                self.addresses = None;
             }
-            tip
-        }
-        (Map::Sizes(sizes), Some(share)) => {
-            let classes = sizes.classes.len();
-            let class = classes.saturating_sub(1).saturating_sub((share * classes as f64) as usize);
-            let low = sizes.classes.get(class).copied().unwrap_or(0);
-            let at = class * sizes.columns.len() + place.column;
-            let (bytes, number) = (sizes.bytes.get(at).copied().unwrap_or(0), sizes.counts.get(at).copied().unwrap_or(0));
-            Tip::new(format!("holes of {} to {}", Bytes(low), Bytes(low.saturating_mul(2))))
-                .width(280.0)
-                .row("holes", count(u64::from(number)))
-                .row("free in them", Bytes(bytes).to_string())
-        }
-        _ => Tip::new(format!("Event {}", count(u64::from(place.event)))).width(280.0),
-    };
-    let Some(column) = picture.strip.get(place.column) else { return whole };
-    let mut tip = whole.row("largest hole then", Bytes(column.largest_hole).to_string());
-    tip = tip.row("free then", format!("{} in {} holes", Bytes(column.free), count(u64::from(column.holes))));
-    if let Some(request) = picture.request {
-        tip = tip.red_row("failed request", Bytes(request).to_string());
+        });
     }
-    let event = count(u64::from(place.event));
-    match (events.time_range(), events.time_us.get(place.event as usize)) {
-        (Some((first, _)), Some(&t)) => tip.row("event", event).row("time", Micros(t - first).to_string()),
-        _ => tip.row("event", event),
-    }
-}
-
-/// The block or hole at a place: the state of its instant is looked up, so only for clicks.
-fn item_at(cx: &ViewContext<'_>, picture: &Picture, place: &Place) -> Option<Item> {
-    let (Map::Addresses(map), Some(share)) = (&picture.map, place.share) else { return None };
-    let offset = ((share * map.total as f64) as u64).min(map.total.saturating_sub(1));
-    let extent = map.extents.get(map.extents.partition_point(|e| e.offset <= offset).checked_sub(1)?)?;
-    let address = extent.address + (offset - extent.offset);
-    let event = picture.strip.get(place.column).map_or(NO_EVENT, event_of);
-    let state = cx.data.tables.states.at(cx.data.device(), &cx.data.tables.lifetimes, event);
-    let block = &state.blocks[state.block_at(address)?];
-    Some(if block.lifetime.is_some() { Item::Lifetime(block.lifetime) } else { Item::Hole(block.address) })
 }

@@ -2,9 +2,9 @@
 
 use egui::{Align2, Painter, Pos2, Rangef, Rect, Shape, Stroke, pos2, vec2};
 
-use super::Place;
 use super::layout::{self, Areas};
 use super::picture::{Map, Mode, Picture, event_of};
+use super::{Place, Places};
 use crate::analysis::NO_EVENT;
 use crate::app::cursor::{self, Axis, Link};
 use crate::app::document::DeviceData;
@@ -27,6 +27,8 @@ pub(super) struct Canvas<'a> {
     pub areas: Areas,
     pub axis: Axis,
     pub x: Scale,
+    /// From the axis of addresses to the screen; what is asked for, not yet what is drawn.
+    pub y: Scale,
 }
 
 impl Canvas<'_> {
@@ -36,9 +38,17 @@ impl Canvas<'_> {
             return None;
         }
         let column = self.picture.key.column(self.x.value(p.x))?;
-        let share = f64::from((p.y - self.areas.map.top()) / self.areas.map.height());
         let event = event_of(self.picture.strip.get(column)?);
-        Some(Place { event, column, share: (0.0..1.0).contains(&share).then_some(share) })
+        let share = f64::from((p.y - self.areas.map.top()) / self.areas.map.height());
+        let is_inside = (0.0..1.0).contains(&share);
+        let offset = match &self.picture.map {
+            Map::Addresses(map) => {
+                let offset = self.y.value(p.y).max(0.0) as u64;
+                (is_inside && (map.shown.0..map.shown.1).contains(&offset)).then_some(offset)
+            }
+            Map::Sizes(_) => None,
+        };
+        Some(Place { event, column, share: is_inside.then_some(share), offset })
     }
 
     fn x_of(&self, event: u32) -> f32 {
@@ -73,12 +83,11 @@ impl Canvas<'_> {
         batch.paint(self.painter);
         let right = map.left() - 6.0;
         match &self.picture.map {
-            Map::Addresses(heat) => {
-                let y = Scale::horizontal(0.0, heat.total as f64, map.y_range());
-                let ticks = byte_ticks(0.0, heat.total as f64, most_down(map.height()).min(8));
+            Map::Addresses(_) => {
+                let ticks = byte_ticks(self.y.start, self.y.end, most_down(map.height()).min(8));
                 label::text(self.painter, pos2(right, map.top() + 7.0), Align2::RIGHT_CENTER, ticks.unit, Type::Mono, t.text3);
-                for (value, text) in ticks.ticks.iter().skip(1) {
-                    let at = y.at(*value);
+                for (value, text) in &ticks.ticks {
+                    let at = self.y.at(*value);
                     if at > map.top() + 22.0 {
                         label::text(self.painter, pos2(right, at), Align2::RIGHT_CENTER, text, Type::Mono, t.text3);
                     }
@@ -212,7 +221,7 @@ impl Canvas<'_> {
     }
 
     /// Selection, range, ghost line, markers, cursor.
-    pub fn overlays(&self, link: &Link) {
+    pub fn overlays(&self, link: &Link, places: &Places) {
         let t = self.tokens;
         let painter = self.painter.with_clip_rect(self.areas.canvas());
         let through = self.areas.canvas().y_range();
@@ -222,7 +231,11 @@ impl Canvas<'_> {
             batch.vline(self.x_of(first), through, 1.0, ink);
             batch.vline(self.x_of(last), through, 1.0, ink);
         }
-        if let Some(rect) = link.selected().and_then(|item| self.rect_of(item)) {
+        if let Some(rect) = link.hovered.filter(|h| Some(*h) != link.selected()).and_then(|item| self.rect_of(item, link, places))
+        {
+            batch.outline(rect.intersect(self.areas.map.expand(2.0)), 1.0, Tokens::at(t.text1, 0.6));
+        }
+        if let Some(rect) = link.selected().and_then(|item| self.rect_of(item, link, places)) {
             if rect.width() > 0.0 && rect.intersects(self.areas.map) {
                 batch.selection(rect, t.text1, t.s1);
             } else {
@@ -252,30 +265,46 @@ impl Canvas<'_> {
         self.painter.with_clip_rect(area).rect_filled(rect, 0, Tokens::at(self.tokens.accent, 0.18));
     }
 
-    /// Where an item is in the map, as far as its addresses are on the axis.
-    fn rect_of(&self, item: Item) -> Option<Rect> {
+    /// A range of addresses while it is being dragged.
+    pub fn choosing_addresses(&self, from: f32, to: f32) {
+        let area = self.areas.map;
+        let rect = Rect::from_x_y_ranges(area.x_range(), Rangef::new(from.min(to), from.max(to)));
+        self.painter.with_clip_rect(area).rect_filled(rect, 0, Tokens::at(self.tokens.accent, 0.18));
+    }
+
+    /// Where an item is in the map, as far as its addresses are on the axis: an allocation or a segment through its life, a
+    /// hole at the cursor.
+    fn rect_of(&self, item: Item, link: &Link, places: &Places) -> Option<Rect> {
         let Map::Addresses(map) = &self.picture.map else { return None };
-        let device = self.data.device();
-        let Item::Lifetime(id) = item else { return None };
-        let life = self.data.tables.lifetimes.get(device, id)?;
-        let extent = map.extents.get(map.extents.partition_point(|e| e.address <= life.address).checked_sub(1)?)?;
-        if life.address - extent.address >= extent.size {
-            return None;
-        }
-        let offset = extent.offset + (life.address - extent.address);
-        let y = |bytes: u64| self.areas.map.top() + (bytes as f64 / map.total as f64) as f32 * self.areas.map.height();
-        let first = if life.born == NO_EVENT { f32::NEG_INFINITY } else { self.x_of(life.born) };
-        let last = if life.gone == NO_EVENT { f32::INFINITY } else { self.x_of(life.gone) };
+        let (address, size, born, gone) = match item {
+            Item::Lifetime(id) => {
+                let life = self.data.tables.lifetimes.get(self.data.device(), id)?;
+                (life.address, life.block, life.born, life.gone)
+            }
+            Item::Segment(_) => {
+                let life = places.segment.filter(|s| item == Item::Segment(s.address))?;
+                (life.address, life.size, life.born, life.gone)
+            }
+            Item::Hole(_) => {
+                let (address, size) = places.hole.filter(|h| item == Item::Hole(h.0))?;
+                (address, size, link.cursor, link.cursor)
+            }
+            _ => return None,
+        };
+        let offset = map.offset_of(address)?;
+        let (top, bottom) = (self.y.at(offset as f64), self.y.at((offset + size) as f64));
+        let first = if born == NO_EVENT { f32::NEG_INFINITY } else { self.x_of(born) };
+        let last = if gone == NO_EVENT { f32::INFINITY } else { self.x_of(gone) };
+        // A hole is marked about the cursor's line, wide enough to be seen.
+        let (first, last) = if born == gone { (first - 3.0, last + 3.0) } else { (first, last) };
         // Edges outside the window are moved to just outside it, so that they are not drawn.
         let (low, high) = (self.areas.x.min - 4.0, self.areas.x.max + 4.0);
-        if last < low || first > high {
-            let x = if last < low { low } else { high };
-            return Some(Rect::from_min_max(pos2(x, y(offset)), pos2(x, y(offset + life.block))));
-        }
-        Some(Rect::from_min_max(
-            pos2(first.max(low), y(offset)),
-            pos2(last.min(high).max(first.max(low) + 1.0), y(offset + life.block)),
-        ))
+        let (from, to) = match (last < low, first > high) {
+            (true, _) => (low, low),
+            (_, true) => (high, high),
+            _ => (first.max(low), last.min(high).max(first.max(low) + 1.0)),
+        };
+        Some(Rect::from_min_max(pos2(from, top), pos2(to, bottom)))
     }
 }
 

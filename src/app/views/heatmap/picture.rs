@@ -5,7 +5,8 @@ use egui::Color32;
 use super::layout;
 use crate::analysis::NO_EVENT;
 use crate::analysis::fragmentation::Servers;
-use crate::analysis::heatmap::{Heatmap, HeatmapColumn, HeatmapSpec, HoleSizes, Shade, heatmap, hole_sizes};
+use crate::analysis::heatmap::{Heatmap, HeatmapColumn, HeatmapSpec, HoleSizes, Shade, heatmap, heatmap_of, hole_sizes};
+use crate::app::colours::{Colours, Focus};
 use crate::app::cursor::{self, Axis};
 use crate::app::document::DeviceData;
 use crate::app::theme::{Ramp, Tokens};
@@ -54,6 +55,10 @@ pub(super) struct Key {
     pub dark: bool,
     /// The failed request the holes are held against.
     pub oom: Option<u32>,
+    /// The addresses shown; all when `None`.
+    pub addresses: Option<(u64, u64)>,
+    /// What stays bright, and the colours whose classes that means.
+    pub focus: (Focus, usize),
 }
 
 impl Key {
@@ -84,7 +89,7 @@ pub(super) struct Picture {
 }
 
 impl Picture {
-    pub fn compute(data: &DeviceData, key: Key, progress: &Progress) -> Option<Self> {
+    pub fn compute(data: &DeviceData, colours: &Colours, key: Key, progress: &Progress) -> Option<Self> {
         let device = data.device();
         let tables = &data.tables;
         let tokens = Tokens::of_theme(if key.dark { egui::Theme::Dark } else { egui::Theme::Light });
@@ -92,6 +97,7 @@ impl Picture {
         let failed = key.oom.and_then(|event| Servers::of_oom(device, event));
         let request = failed.as_ref().map(|f| f.1);
         let servers = failed.map(|f| f.0);
+        let mut bright = None;
         let mut picture = if key.mode == Mode::HoleSizes {
             let sizes = hole_sizes(device, tables, &bounds, None, progress).ok()?;
             let (pixels, ends) = size_pixels(&sizes, key.size, tokens);
@@ -99,8 +105,16 @@ impl Picture {
             Picture { key, map: Map::Sizes(sizes), strip, pixels, ends, request }
         } else {
             let rows = key.size[1].max(1) as u32;
-            let spec = HeatmapSpec { rows, shade: key.mode.shade(), servers: None };
+            let spec = HeatmapSpec { rows, shade: key.mode.shade(), servers: None, addresses: key.addresses };
             let map = heatmap(device, tables, &bounds, spec, progress).ok()?;
+            let focus = key.focus.0;
+            if !focus.is_all() && key.mode != Mode::Hole {
+                let is_bright = |id, event| {
+                    let at = if event == NO_EVENT { 0 } else { event };
+                    !focus.dims(data, id) && !focus.dims_class(colours.class_of(data, id, at))
+                };
+                bright = Some(heatmap_of(device, tables, &bounds, spec, Some(&is_bright), progress).ok()?);
+            }
             let strip = map.columns.clone();
             Picture { key, map: Map::Addresses(map), strip, pixels: Vec::new(), ends: Default::default(), request }
         };
@@ -108,7 +122,7 @@ impl Picture {
             picture.strip = hole_sizes(device, tables, &bounds, servers.as_ref(), progress).ok()?.columns;
         }
         if let Map::Addresses(map) = &picture.map {
-            (picture.pixels, picture.ends) = address_pixels(device, map, &picture.strip, key, tokens);
+            (picture.pixels, picture.ends) = address_pixels(device, map, bright.as_ref(), &picture.strip, key, tokens);
         }
         Some(picture)
     }
@@ -127,10 +141,12 @@ impl Picture {
     }
 }
 
-/// The pixels of an address map: the shade of each cell, and the largest hole of each column over it.
+/// The pixels of an address map: the shade of each cell, and the largest hole of each column over it. With `bright` the
+/// shades are those of the blocks in focus, and what else is there is dimmed to a quarter.
 fn address_pixels(
     device: &DeviceRecording,
     map: &Heatmap,
+    bright: Option<&Heatmap>,
     strip: &[HeatmapColumn],
     key: Key,
     tokens: &Tokens,
@@ -143,20 +159,29 @@ fn address_pixels(
     let columns = map.columns.len();
     if map.rows > 0 && columns == width {
         for y in 0..height {
-            let cells = &map.cells[y * map.rows / height * columns..][..columns];
-            for (pixel, &value) in pixels[y * width..][..width].iter_mut().zip(cells) {
+            let row = y * map.rows / height * columns;
+            let cells = &map.cells[row..][..columns];
+            let in_focus = bright.and_then(|b| b.cells.get(row..row + columns));
+            for (x, (pixel, &value)) in pixels[y * width..][..width].iter_mut().zip(cells).enumerate() {
+                let shade = |value: f32| ramp[(scale.share(value) * 255.0) as usize];
                 // What was not reserved stays blank, and so does what holds nothing.
-                if value > 0.0 {
-                    *pixel = ramp[(scale.share(value) * 255.0) as usize];
+                match in_focus.map(|b| b[x]) {
+                    Some(bright) if bright > 0.0 => *pixel = shade(bright),
+                    Some(_) if value > 0.0 => *pixel = Tokens::at(shade(value), 0.25),
+                    None if value > 0.0 => *pixel = shade(value),
+                    _ => {}
                 }
             }
         }
         for (x, column) in strip.iter().enumerate().take(width).filter(|(_, c)| c.largest_hole > 0) {
-            let at = map.extents.partition_point(|e| e.address <= column.largest_hole_address);
-            let Some(extent) = at.checked_sub(1).map(|i| map.extents[i]) else { continue };
-            let offset = (extent.offset + column.largest_hole_address.saturating_sub(extent.address)) as f64;
-            let total = map.total.max(1) as f64;
-            for y in layout::rows_of(offset / total, (offset + column.largest_hole as f64) / total, height, 2) {
+            let Some(offset) = map.offset_of(column.largest_hole_address) else { continue };
+            let (low, high) = map.shown;
+            let (from, to) = (offset.max(low), (offset + column.largest_hole).min(high));
+            if from >= to {
+                continue;
+            }
+            let share = |offset: u64| (offset - low) as f64 / (high - low) as f64;
+            for y in layout::rows_of(share(from), share(to), height, 2) {
                 pixels[y * width + x] = tokens.text1;
             }
         }
@@ -239,7 +264,17 @@ mod tests {
 
     #[test]
     fn a_place_is_in_the_column_that_covers_it() {
-        let key = Key { axis: Axis::Event, from: 100.0, to: 200.0, size: [50, 10], mode: Mode::Occupancy, dark: true, oom: None };
+        let key = Key {
+            axis: Axis::Event,
+            from: 100.0,
+            to: 200.0,
+            size: [50, 10],
+            mode: Mode::Occupancy,
+            dark: true,
+            oom: None,
+            addresses: None,
+            focus: (Focus::default(), 0),
+        };
         assert_eq!((key.column(100.0), key.column(199.9), key.column(200.0), key.column(99.9)), (Some(0), Some(49), None, None));
     }
 

@@ -7,7 +7,7 @@ use egui::{Rect, Role, Sense, Shape, Ui, WidgetInfo, pos2};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::{NO_EVENT, Quantity, State};
 use crate::app::action::Action;
-use crate::app::colours::ColourBy;
+use crate::app::colours::{ColourBy, Focus};
 use crate::app::command::Command;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
@@ -65,6 +65,8 @@ struct Key {
     span: Option<Span>,
     fold: bool,
     window: Window,
+    /// What stays bright.
+    focus: Focus,
 }
 
 /// Computed off the UI thread.
@@ -86,7 +88,6 @@ struct MeshKey {
     scroll: f32,
     pitch: f32,
     dark: bool,
-    focus: Vec<u8>,
     pixels_per_point: f32,
 }
 
@@ -253,12 +254,16 @@ impl SegmentMap {
             span,
             fold,
             window,
+            focus: Focus::of(cx.link),
         };
         let (data, state) = (Arc::clone(cx.data), Arc::clone(state));
         let shown = self.picture.get(cx.jobs, "segment map", &key, move |_| {
             let span = span.unwrap_or_else(|| layout::natural_span(data.device(), &state));
             let plan = Plan::new(data.device(), &state, Choice { order, span, fold });
-            let runs = Runs::new(&plan, &state, span, window, |id| colours.class_of(&data, id, state.event));
+            let runs = Runs::new(&plan, &state, span, window, |id| {
+                let class = colours.class_of(&data, id, state.event);
+                if key.focus.dims_class(class) || key.focus.dims(&data, id) { class | paint::DIM } else { class }
+            });
             Some(Picture { key, state, plan, runs, span, window })
         });
         if !shown.is_fresh {
@@ -334,22 +339,11 @@ impl SegmentMap {
             scroll: self.scroll,
             pitch: places.pitch,
             dark: tokens.dark,
-            focus: cx.link.focus_classes.clone(),
             pixels_per_point: ui.pixels_per_point(),
         };
         let body = painter.with_clip_rect(areas.rows);
         if self.mesh.as_ref().is_none_or(|(k, _)| *k != key) {
-            let shape = paint::rows(
-                &body,
-                tokens,
-                cx.colours,
-                &cx.link.focus_classes,
-                &picture.plan,
-                &picture.runs,
-                places,
-                areas,
-                self.scroll,
-            );
+            let shape = paint::rows(&body, tokens, cx.colours, &picture.plan, &picture.runs, places, areas, self.scroll);
             self.mesh = Some((key, shape));
         }
         if let Some((_, shape)) = &self.mesh {

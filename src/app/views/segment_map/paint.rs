@@ -55,13 +55,15 @@ impl Areas {
     }
 }
 
+/// Set on the class of a block that is not in focus.
+pub const DIM: u8 = 0x80;
+
 /// The blocks of the visible rows as one mesh.
 #[must_use]
 pub fn rows(
     painter: &Painter,
     tokens: &Tokens,
     colours: &Colours,
-    focus: &[u8],
     plan: &Plan,
     runs: &Runs,
     places: &Places,
@@ -71,7 +73,7 @@ pub fn rows(
     let mut batch = Batch::new(painter).hatch_origin(areas.rows.min);
     let px = batch.pixel();
     let dim = |class: u8, colour: Color32| {
-        if focus.is_empty() || focus.contains(&class) { colour } else { Tokens::over(colour, tokens.s1, 0.25) }
+        if class & DIM == 0 { colour } else { Tokens::over(colour, tokens.s1, 0.25) }
     };
     for row in places.between(scroll, scroll + areas.rows.height()) {
         let strip = areas.row(places, row, scroll);
@@ -79,13 +81,13 @@ pub fn rows(
         for run in runs.of(row) {
             let rect = run_rect(run, strip, px, last == 1);
             match run.kind {
-                Kind::Live(class) => batch.rect_at_least_a_pixel(rect, dim(class, colours.colour(class, tokens))),
+                Kind::Live(class) => batch.rect_at_least_a_pixel(rect, dim(class, colours.colour(class & !DIM, tokens))),
                 Kind::Rounding(class) => {
-                    let colour = Tokens::over(dim(class, colours.colour(class, tokens)), tokens.s1, 0.5);
+                    let colour = Tokens::over(dim(class, colours.colour(class & !DIM, tokens)), tokens.s1, 0.5);
                     batch.rect_at_least_a_pixel(rect, colour);
                 }
                 Kind::Pending(class) => {
-                    let colour = dim(class, colours.colour(class, tokens));
+                    let colour = dim(class, colours.colour(class & !DIM, tokens));
                     batch.rect(rect, Tokens::over(colour, tokens.s1, 0.35));
                     if rect.width() >= 4.0 && rect.height() >= 4.0 {
                         batch.outline(rect, 1.0, colour);

@@ -20,13 +20,13 @@ use egui::{Rect, Response, Role, Sense, Ui, WidgetInfo, pos2};
 
 use self::marks::Marks;
 use self::paint::{Canvas, Pennants};
-use self::picture::{ClassCounts, Focus, StrataImage, StrataPicture, Window, WindowPicture};
+use self::picture::{ClassCounts, StrataImage, StrataPicture, Window, WindowPicture};
 use self::place::{AxisMarks, ValueChip};
 use self::under::{Scene, Under};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::State;
 use crate::app::action::Action;
-use crate::app::colours::{ColourBy, Colours};
+use crate::app::colours::{ColourBy, Colours, Focus};
 use crate::app::cursor::{self, Axis};
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
@@ -317,23 +317,17 @@ impl Timeline {
         let key = StrataKey { window, low, high, rows };
         let job = move |p: &_| StrataPicture::compute(&data, window, low, high, rows, p);
         let picture = self.strata.get(cx.jobs, "timeline strata", &key, job).value?;
-        let focus = Focus {
-            classes: cx.link.focus_classes.clone(),
-            stack: match cx.link.selected() {
-                Some(Item::Stack(s)) => Some(s),
-                _ => None,
-            },
-        };
+        let focus = Focus::of(cx.link);
         let key = ImageKey {
             picture: Arc::as_ptr(&picture) as usize,
             colours: Arc::as_ptr(cx.colours) as usize,
             dark: cx.tokens.dark,
-            focus: focus.clone(),
+            focus,
             rows,
         };
         let (data, colours) = (Arc::clone(cx.data), Arc::clone(cx.colours));
         let tokens = crate::app::theme::Tokens::of(ui.ctx());
-        let job = move |_: &_| Some(StrataImage::compute(&data, picture, colours, tokens, &focus, rows));
+        let job = move |_: &_| Some(StrataImage::compute(&data, picture, colours, tokens, focus, rows));
         let image = self.image.get(cx.jobs, "timeline pixels", &key, job).value?;
         if self.shown.as_ref().is_none_or(|s| !Arc::ptr_eq(s, &image)) {
             self.uploads += 1;

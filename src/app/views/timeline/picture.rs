@@ -7,11 +7,11 @@ use rayon::prelude::*;
 
 use super::marks::{Cluster, DeviceCall, Marks, Range, clusters};
 use crate::analysis::{Cell, LifetimeId, NO_EVENT, Quantity, Strata, StrataRun, strata};
-use crate::app::colours::{ColourBy, Colours};
+use crate::app::colours::{ColourBy, Colours, Focus};
 use crate::app::cursor::{self, Axis};
 use crate::app::document::DeviceData;
 use crate::app::theme::Tokens;
-use crate::model::{DeviceRecording, Progress, StackId};
+use crate::model::{DeviceRecording, Progress};
 
 /// A part of the axis over a number of physical pixel columns.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -267,25 +267,6 @@ const DIM: u8 = 0x40;
 /// Allocations folded because they are far thinner than a pixel, of classes nobody knows.
 const FOLDED: u8 = 0x3f;
 
-/// What stays bright. Nothing named means everything.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Focus {
-    /// Classes of the legend.
-    pub classes: Vec<u8>,
-    /// Allocations by one call stack.
-    pub stack: Option<StackId>,
-}
-
-impl Focus {
-    fn dims_class(&self, class: u8) -> bool {
-        !self.classes.is_empty() && !self.classes.contains(&class)
-    }
-
-    fn dims(&self, data: &DeviceData, id: LifetimeId) -> bool {
-        self.stack.is_some_and(|s| data.tables.lifetimes.stack(data.device(), id) != s)
-    }
-}
-
 impl StrataImage {
     /// Paints it.
     pub fn compute(
@@ -293,7 +274,7 @@ impl StrataImage {
         picture: Arc<StrataPicture>,
         colours: Arc<Colours>,
         tokens: &Tokens,
-        focus: &Focus,
+        focus: Focus,
         rows: usize,
     ) -> Self {
         const STRIPE: usize = 64;
@@ -345,7 +326,7 @@ impl ColumnPainter {
         data: &DeviceData,
         picture: &StrataPicture,
         colours: &Colours,
-        focus: &Focus,
+        focus: Focus,
         column: usize,
         pixels: &mut [u8],
     ) {
@@ -360,7 +341,7 @@ impl ColumnPainter {
         self.cover.clear();
         for run in picture.strata.runs_of(column) {
             let class = if run.folded > 0 {
-                if focus.stack.is_some() { FOLDED | DIM } else { FOLDED }
+                if focus.is_of_stack() { FOLDED | DIM } else { FOLDED }
             } else {
                 while self.before.get(known).is_some_and(|b| b.0 < run.lifetime) {
                     known += 1;
@@ -460,6 +441,7 @@ impl ClassCounts {
 mod tests {
     use super::*;
     use crate::app::views::timeline::marks::Named;
+    use crate::model::StackId;
 
     #[test]
     fn columns_without_events_share_one_state() {
@@ -563,7 +545,7 @@ mod tests {
             let high = curves.active.iter().map(|c| c.max).max().unwrap() as f64 * 1.1;
             let picture = Arc::new(StrataPicture::compute(&data, window, 0.0, high, rows, &Progress::new()).unwrap());
             let tokens = Tokens::of_theme(egui::Theme::Dark);
-            let image = StrataImage::compute(&data, Arc::clone(&picture), Arc::clone(&colours), tokens, &Focus::default(), rows);
+            let image = StrataImage::compute(&data, Arc::clone(&picture), Arc::clone(&colours), tokens, Focus::default(), rows);
             assert_eq!(image.pixels.len(), 240 * rows);
             for (x, cell) in curves.active.iter().enumerate() {
                 let column = &picture.strata.columns[picture.column[x] as usize];
@@ -584,12 +566,13 @@ mod tests {
         let picture = Arc::new(StrataPicture::compute(&data, window, 0.0, high, 80, &Progress::new()).unwrap());
         let tokens = Tokens::of_theme(egui::Theme::Light);
         let paint =
-            |focus: &Focus| StrataImage::compute(&data, Arc::clone(&picture), Arc::clone(&colours), tokens, focus, 80).pixels;
-        let all = paint(&Focus::default());
-        let dimmed = paint(&Focus { classes: Vec::new(), stack: Some(StackId(0)) });
+            |focus: Focus| StrataImage::compute(&data, Arc::clone(&picture), Arc::clone(&colours), tokens, focus, 80).pixels;
+        let all = paint(Focus::default());
+        let dimmed = paint(Focus::stack(StackId(0)));
         let changed = all.iter().zip(&dimmed).filter(|(a, b)| a != b).count();
         assert!(changed > 0);
-        let of_classes = paint(&Focus { classes: (0..colours.classes.len() as u8).collect(), stack: None });
+        let every: Vec<u8> = (0..colours.classes.len() as u8).collect();
+        let of_classes = paint(Focus::classes(&every));
         let is_kept = all.iter().zip(&of_classes).all(|(a, b)| a == b || *a == tokens.other);
         assert!(is_kept, "with every class in focus only what is folded, which has none, is dimmed");
     }

@@ -1,0 +1,333 @@
+//! What the pointer does to the fragmentation view, and what is said of the place under it.
+
+use std::sync::Arc;
+
+use egui::{CursorIcon, Pos2, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+
+use super::picture::{Map, Mode, Picture, event_of};
+use super::{HeatmapView, MenuTarget, Place, paint};
+use crate::analysis::NO_EVENT;
+use crate::app::action::Action;
+use crate::app::command::Command;
+use crate::app::cursor::{self, Axis};
+use crate::app::document::DeviceData;
+use crate::app::selection::Item;
+use crate::app::views::{ViewContext, ViewKind};
+use crate::app::widgets::button::menu_item;
+use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::viewport::{Gesture, Intent, PanZoom};
+use crate::units::{Address, Bytes, Micros, count, counted};
+
+/// The fewest bytes of the address axis that are worth zooming to.
+const LEAST_BYTES: f64 = 8192.0;
+
+impl HeatmapView {
+    pub(super) fn gestures(&mut self, ui: &Ui, cx: &ViewContext<'_>, canvas: &paint::Canvas<'_>, response: &Response) {
+        let device = cx.data.device();
+        let gesture = Gesture::read(response);
+        let is_menu_open = response.context_menu_opened();
+        let place = gesture.hover.filter(|_| !is_menu_open).and_then(|p| canvas.place(p));
+        let item = self.item_under(cx, canvas.picture, place.as_ref().filter(|_| !response.dragged()));
+        self.say_hover(cx, place.as_ref().map(|p| p.event), item);
+        if gesture.hover.is_some() {
+            let icon = match (response.dragged(), item) {
+                (true, _) => CursorIcon::Grabbing,
+                (false, Some(_)) => CursorIcon::PointingHand,
+                (false, None) => CursorIcon::Crosshair,
+            };
+            ui.set_cursor_icon(icon);
+        }
+        self.tooltip(ui, cx, canvas, response, gesture.hover, place.as_ref());
+        let event_at = |p: Pos2| cx.link.event_at(device, canvas.x.value(p.x.clamp(canvas.areas.x.min, canvas.areas.x.max)));
+        let item_at = |p: Pos2| canvas.place(p).and_then(|p| item_at(cx.data, canvas.picture, &p));
+        match gesture.intent {
+            Some(Intent::Click(p) | Intent::CtrlClick(p)) => {
+                let event = canvas.place(p).map_or_else(|| event_at(p), |p| p.event);
+                cx.actions.send(Action::SetCursor(event));
+                cx.actions.send(Action::Select(item_at(p)));
+            }
+            Some(Intent::DoubleClick(p)) => match item_at(p) {
+                Some(item @ Item::Lifetime(_)) => {
+                    cx.actions.send(Action::Select(Some(item)));
+                    cx.actions.run(Command::FitSelection);
+                }
+                _ => {
+                    self.addresses = None;
+                    cx.actions.run(Command::ZoomFit);
+                }
+            },
+            Some(Intent::Context(p)) => {
+                self.menu = canvas.place(p).and_then(|place| {
+                    let address = address_of(canvas.picture, &place)?;
+                    Some(MenuTarget { event: place.event, address, item: item_at(p) })
+                });
+            }
+            Some(Intent::Select { from, to, done }) => {
+                let (a, b) = (event_at(from), event_at(to));
+                if !done {
+                    canvas.choosing(from.x, to.x);
+                } else if (from.x - to.x).abs() >= 3.0 {
+                    cx.actions.send(Action::SetRange(Some((a.min(b), a.max(b)))));
+                }
+            }
+            Some(intent @ (Intent::ZoomTime { .. } | Intent::ZoomBytes { .. } | Intent::Pan(_))) => {
+                self.zoom_addresses(canvas, intent);
+                let (first, last) = cursor::domain(device, cx.link.axis);
+                let least = if cx.link.axis == Axis::Event { 8.0 } else { 20.0 };
+                let mut time = PanZoom::new(first, last).with_least(least);
+                time.show(cx.link.from, cx.link.to);
+                if time.apply(&intent, &canvas.x, false) {
+                    let (from, to) = time.visible();
+                    cx.actions.send(Action::SetWindow(from, to));
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Zooms and pans the addresses. The range is kept as addresses: it means the same when other segments come into the
+    /// window of time.
+    fn zoom_addresses(&mut self, canvas: &paint::Canvas<'_>, intent: Intent) {
+        let Map::Addresses(map) = &canvas.picture.map else { return };
+        let mut bytes = PanZoom::new(0.0, map.total as f64).with_least(LEAST_BYTES);
+        bytes.show(canvas.y.start, canvas.y.end);
+        // Low addresses stand above: a hand that moves down brings lower ones.
+        let intent = match intent {
+            Intent::Pan(delta) if self.addresses.is_some() => Intent::Pan(vec2(delta.x, -delta.y)),
+            Intent::Pan(_) => return,
+            other => other,
+        };
+        if bytes.apply(&intent, &canvas.y, true) {
+            self.show_offsets(canvas.picture, bytes.visible(), bytes.is_fit());
+        }
+    }
+
+    fn show_offsets(&mut self, picture: &Picture, (from, to): (f64, f64), is_all: bool) {
+        let Map::Addresses(map) = &picture.map else { return };
+        let range = map.address_at(from.max(0.0) as u64).zip(map.address_at(to.max(0.0) as u64));
+        self.addresses = range.filter(|_| !is_all);
+    }
+
+    /// The labels of the addresses: a drag along them zooms to what it spans, a double click shows all.
+    pub(super) fn address_axis(&mut self, ui: &Ui, canvas: &paint::Canvas<'_>) {
+        let Map::Addresses(map) = &canvas.picture.map else { return };
+        let area = canvas.areas.map;
+        let labels = Rect::from_min_max(pos2(canvas.painter.clip_rect().left(), area.top()), area.left_bottom());
+        let response = ui.interact(labels, ui.scope_id().with("heatmap addresses"), Sense::click_and_drag());
+        response.widget_info(|| WidgetInfo::labeled(Role::Slider, true, "Addresses shown"));
+        if response.drag_started() {
+            self.choosing = ui.input(|i| i.pointer.press_origin()).map(|p| p.y);
+        }
+        if let (Some(from), Some(to)) = (self.choosing, ui.input(|i| i.pointer.latest_pos()).map(|p| p.y)) {
+            let to = to.clamp(area.top(), area.bottom());
+            if response.drag_stopped() {
+                self.choosing = None;
+                if (from - to).abs() >= 3.0 {
+                    let mut bytes = PanZoom::new(0.0, map.total as f64).with_least(LEAST_BYTES);
+                    bytes.show(canvas.y.value(from), canvas.y.value(to));
+                    self.show_offsets(canvas.picture, bytes.visible(), bytes.is_fit());
+                }
+            } else {
+                canvas.choosing_addresses(from, to);
+            }
+        }
+        if response.double_clicked() {
+            self.addresses = None;
+        }
+        response
+            .on_hover_cursor(CursorIcon::ResizeVertical)
+            .on_hover_text("Drag to zoom to these addresses; double click shows all.");
+    }
+
+    pub(super) fn menu_ui(&mut self, cx: &ViewContext<'_>, canvas: &paint::Canvas<'_>, response: &Response) {
+        let Some(MenuTarget { event, address, item }) = self.menu else { return };
+        egui::Popup::context_menu(response).show(|ui| {
+            ui.set_width(210.0);
+            let mut chosen = None;
+            let mut entry = |text: &str, enabled: bool| {
+                let clicked = menu_item(ui, text, None, None, enabled).clicked() && enabled;
+                if clicked {
+                    ui.close();
+                }
+                clicked
+            };
+            let start = match item {
+                Some(Item::Lifetime(id)) => cx.data.tables.lifetimes.address(cx.data.device(), id),
+                Some(Item::Hole(start)) => start,
+                _ => address,
+            };
+            if entry("Copy address", true) {
+                cx.actions.send(Action::Copy(Address(start).to_string()));
+            }
+            if entry("Show in the segment map", item.is_some()) {
+                cx.actions.send(Action::SetCursor(event));
+                cx.actions.send(Action::Select(item));
+                cx.actions.run(Command::Show(ViewKind::SegmentMap));
+            }
+            if entry(&format!("Go to event {}", count(u64::from(event))), true) {
+                cx.actions.send(Action::GoTo(event));
+            }
+            let is_block = matches!(item, Some(Item::Lifetime(_)));
+            if entry("Zoom to the block's life", is_block) {
+                cx.actions.send(Action::Select(item));
+                cx.actions.run(Command::FitSelection);
+            }
+            if entry("Zoom to the segment's life", true) {
+                chosen = Some(true);
+            }
+            if entry("Zoom to the segment's addresses", true) {
+                chosen = Some(false);
+            }
+            if entry("Show all addresses", self.addresses.is_some()) {
+                self.addresses = None;
+            }
+            if entry("Set A here", true) {
+                cx.actions.send(Action::SetMarker(0, Some(event)));
+            }
+            if entry("Set B here", true) {
+                cx.actions.send(Action::SetMarker(1, Some(event)));
+            }
+            let Some(by_time) = chosen else { return };
+            match cx.data.tables.states.segment_life(cx.data.device(), address, event) {
+                None => cx.actions.send(Action::Notify("No segment holds this address at this event.".to_owned())),
+                Some(segment) if by_time => {
+                    cx.actions.send(Action::SetCursor(event));
+                    cx.actions.send(Action::Select(Some(Item::Segment(segment.address))));
+                    cx.actions.run(Command::FitSelection);
+                }
+                Some(segment) => {
+                    if let Map::Addresses(map) = &canvas.picture.map {
+                        let (from, to) = map.range_of(segment.address, segment.address + segment.size);
+                        self.show_offsets(canvas.picture, (from as f64, to as f64), false);
+                    }
+                }
+            }
+        });
+    }
+
+    /// The block or hole under the pointer, a frame or two late.
+    fn item_under(&mut self, cx: &ViewContext<'_>, picture: &Picture, place: Option<&Place>) -> Option<Item> {
+        let place = place?;
+        let key = (place.event, address_of(picture, place)?);
+        let event = picture.strip.get(place.column).map_or(NO_EVENT, |c| c.event);
+        let data = Arc::clone(cx.data);
+        let shown = self.under.get(cx.jobs, "under the pointer", &key, move |_| Some(block_at(&data, event, key.1)));
+        shown.value.filter(|_| shown.is_fresh).and_then(|item| *item)
+    }
+
+    /// Tells the other views what is under the pointer, once for each change.
+    fn say_hover(&mut self, cx: &ViewContext<'_>, event: Option<u32>, item: Option<Item>) {
+        if event.is_none() && !self.said_hover {
+            return;
+        }
+        if cx.link.hover_event != event {
+            cx.actions.send(Action::HoverEvent(event));
+        }
+        if cx.link.hovered != item {
+            cx.actions.send(Action::Hover(item));
+        }
+        self.said_hover = event.is_some();
+    }
+
+    fn tooltip(
+        &mut self,
+        ui: &Ui,
+        cx: &ViewContext<'_>,
+        canvas: &paint::Canvas<'_>,
+        response: &Response,
+        at: Option<Pos2>,
+        place: Option<&Place>,
+    ) {
+        const DELAY: f64 = 0.12;
+        let (Some(at), Some(place)) = (at.filter(|_| !response.dragged()), place) else {
+            self.hovering = None;
+            return;
+        };
+        let row = place.offset.unwrap_or_else(|| place.share.map_or(0, |s| (s * 1e4) as u64));
+        let now = ui.input(|i| i.time);
+        let since = match self.hovering {
+            Some((was, since)) if was == (place.event, row) => since,
+            _ => now,
+        };
+        self.hovering = Some(((place.event, row), since));
+        if now - since < DELAY {
+            ui.request_repaint_after(std::time::Duration::from_millis(130));
+        } else {
+            let floor = canvas.areas.legend.map_or(f32::INFINITY, |l| l.top());
+            tip(cx, canvas.picture, place).show_above(response, response.id.with("tip"), at, floor);
+        }
+    }
+}
+
+/// What a tooltip says of a place.
+fn tip(cx: &ViewContext<'_>, picture: &Picture, place: &Place) -> Tip {
+    let events = &cx.data.device().events;
+    let in_map = match &picture.map {
+        Map::Addresses(_) => place.offset.map(|o| o as f64),
+        Map::Sizes(_) => place.share,
+    };
+    let whole = match (&picture.map, in_map) {
+        (Map::Addresses(map), Some(offset)) => {
+            let row = map.row_at(offset as u64);
+            let value = map.cell(row, place.column);
+            let title = match (picture.key.mode, value) {
+                (_, None) => "not reserved".to_owned(),
+                (Mode::Age, Some(0.0)) | (Mode::Block, Some(0.0)) => "empty".to_owned(),
+                (Mode::Hole, Some(0.0)) => "full".to_owned(),
+                (Mode::Age, Some(v)) if events.has_time => format!("oldest block {} old", Micros(v as i64)),
+                (Mode::Age, Some(v)) => format!("oldest block {} events old", count(v as u64)),
+                (Mode::Block, Some(v)) => format!("largest block {}", Bytes(v as u64)),
+                (Mode::Hole, Some(v)) => format!("largest hole {}", Bytes(v as u64)),
+                (_, Some(v)) => format!("{:.0} % in use", v * 100.0),
+            };
+            let mut tip = Tip::new(title).width(280.0);
+            if let Some((from, to)) = map.addresses_of(row) {
+                tip = tip.row("from", Address(from).to_string()).row("to", Address(to).to_string());
+            }
+            tip
+        }
+        (Map::Sizes(sizes), Some(share)) => {
+            let classes = sizes.classes.len();
+            let class = classes.saturating_sub(1).saturating_sub((share * classes as f64) as usize);
+            let low = sizes.classes.get(class).copied().unwrap_or(0);
+            let at = class * sizes.columns.len() + place.column;
+            let (bytes, number) = (sizes.bytes.get(at).copied().unwrap_or(0), sizes.counts.get(at).copied().unwrap_or(0));
+            Tip::new(format!("holes of {} to {}", Bytes(low), Bytes(low.saturating_mul(2))))
+                .width(280.0)
+                .row("holes", count(u64::from(number)))
+                .row("free in them", Bytes(bytes).to_string())
+        }
+        _ => Tip::new(format!("Event {}", count(u64::from(place.event)))).width(280.0),
+    };
+    let Some(column) = picture.strip.get(place.column) else { return whole };
+    let mut tip = whole.row("largest hole then", Bytes(column.largest_hole).to_string());
+    let holes = counted(u64::from(column.holes), "hole", "holes");
+    tip = tip.row("free then", format!("{} in {holes}", Bytes(column.free)));
+    if let Some(request) = picture.request {
+        tip = tip.red_row("failed request", Bytes(request).to_string());
+    }
+    let event = count(u64::from(place.event));
+    match (events.time_range(), events.time_us.get(place.event as usize)) {
+        (Some((first, _)), Some(&t)) => tip.row("event", event).row("time", Micros(t - first).to_string()),
+        _ => tip.row("event", event),
+    }
+}
+
+/// The address at a place of the map.
+fn address_of(picture: &Picture, place: &Place) -> Option<u64> {
+    let Map::Addresses(map) = &picture.map else { return None };
+    map.address_at(place.offset?)
+}
+
+/// The block or hole at a place: the state of its instant is looked up, so only for clicks.
+fn item_at(data: &DeviceData, picture: &Picture, place: &Place) -> Option<Item> {
+    let address = address_of(picture, place)?;
+    let event = picture.strip.get(place.column).map_or(NO_EVENT, event_of);
+    block_at(data, event, address)
+}
+
+fn block_at(data: &DeviceData, event: u32, address: u64) -> Option<Item> {
+    let state = data.tables.states.at(data.device(), &data.tables.lifetimes, event);
+    let block = &state.blocks[state.block_at(address)?];
+    Some(if block.lifetime.is_some() { Item::Lifetime(block.lifetime) } else { Item::Hole(block.address) })
+}

@@ -14,6 +14,14 @@ pub enum Assumption {
         /// Of those, the ones whose whole size is a guess.
         uncertain: u64,
     },
+    /// Blocks from before the recording that no event tells of: what stands behind them shows that they were there, and what
+    /// takes their place that they went.
+    Untraced {
+        /// How many.
+        blocks: u64,
+        /// Their bytes together.
+        bytes: u64,
+    },
     /// The trace has requests but no segments, as a profiler's: only sizes are known, nothing can be compared.
     NoSegmentEvents,
     /// Frees without allocations, or addresses handed out twice: events are missing.
@@ -52,12 +60,21 @@ impl fmt::Display for Assumption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Assumption::StartedEarlier { blocks, uncertain } => {
-                let blocks = counted(*blocks, "block", "blocks");
-                write!(f, "{blocks} were there before the recording began and keep their places")?;
+                let [was, keep] = if *blocks == 1 { ["was", "keeps its place"] } else { ["were", "keep their places"] };
+                write!(f, "{} {was} there before the recording began and {keep}", counted(*blocks, "block", "blocks"))?;
                 if *uncertain > 0 {
                     write!(f, "; the whole size of {} of them is a guess", count(*uncertain))?;
                 }
                 Ok(())
+            }
+            Assumption::Untraced { blocks, bytes } => {
+                let [was, it] = if *blocks == 1 { ["was", "it was"] } else { ["were", "they were"] };
+                write!(
+                    f,
+                    "{} ({}) {was} in use before the recording began and freed without an event, as PyTorch 2.0 does; {it} taken to go when the place was needed",
+                    counted(*blocks, "block", "blocks"),
+                    Bytes(*bytes)
+                )
             }
             Assumption::NoSegmentEvents => {
                 write!(
@@ -66,14 +83,13 @@ impl fmt::Display for Assumption {
                 )
             }
             Assumption::UnmatchedEvents { count: n } => {
-                write!(f, "{} of the trace do not match: events are missing", counted(*n, "event", "events"))
+                let verb = if *n == 1 { "does" } else { "do" };
+                write!(f, "{} of the trace {verb} not match: events are missing", counted(*n, "event", "events"))
             }
             Assumption::GuardedFrees { count: n } => {
-                write!(
-                    f,
-                    "{} waited for another stream; they are taken to complete where they did in the recording",
-                    counted(*n, "free", "frees")
-                )
+                let they =
+                    if *n == 1 { "it is taken to complete where it did" } else { "they are taken to complete where they did" };
+                write!(f, "{} waited for another stream; {they} in the recording", counted(*n, "free", "frees"))
             }
             Assumption::InferredLimit { bytes } => {
                 write!(f, "the recording does not name its memory limit; {} explains its failed requests", Bytes(*bytes))
@@ -86,9 +102,10 @@ impl fmt::Display for Assumption {
                 )
             }
             Assumption::PrivatePools { count: n } => {
+                let run = if *n == 1 { "runs" } else { "run" };
                 write!(
                     f,
-                    "{} of private pools run again like any other; a captured graph would restore its blocks in place",
+                    "{} of private pools {run} again like any other; a captured graph would restore its blocks in place",
                     counted(*n, "request", "requests")
                 )
             }

@@ -96,6 +96,8 @@ pub struct CachingAllocator<M, S> {
     pub(crate) has_tie: bool,
     pub(crate) stats: MemoryStats,
     throws_early: bool,
+    /// Nobody hears of what happens.
+    is_mute: bool,
 }
 
 impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
@@ -130,6 +132,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
             has_tie: false,
             stats: MemoryStats::default(),
             throws_early,
+            is_mute: false,
         };
         if version.is_at_least(10) && fraction < 1.0 {
             allocator.set_memory_fraction(fraction);
@@ -252,6 +255,14 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         self.pending_outside.push(block);
     }
 
+    /// Frees a block at once without a word, as PyTorch 2.0 does with one whose allocation it has not recorded.
+    pub(crate) fn free_untraced(&mut self, block: BlockIx) {
+        self.is_mute = true;
+        self.let_go(block);
+        self.free_block(block);
+        self.is_mute = false;
+    }
+
     /// The guarded free of a block is over; nothing happens when a flush completed it already (then `false`).
     pub fn complete_free(&mut self, block: BlockIx) -> bool {
         let Some(at) = self.pending_outside.iter().position(|&b| b == block) else { return false };
@@ -275,6 +286,9 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
 
     #[inline]
     pub(crate) fn emit(&mut self, action: Action, address: u64, size: u64, stream: u64, pool: PoolIx) {
+        if self.is_mute {
+            return;
+        }
         let owner = self.pools[usize::from(pool)].owner.unwrap_or((0, 0));
         self.sink.event(action, address, size, stream, owner);
     }

@@ -25,6 +25,7 @@ mod simulated;
 mod start;
 mod streams;
 mod table;
+mod untraced;
 pub mod whatif;
 
 pub use agree::{Agreement, Difference, Happening, agreement};

@@ -4,6 +4,7 @@ use super::agree::{Agreement, Difference, agreement};
 use super::assume::Assumption;
 use super::replay::Replay;
 use super::requests::Requests;
+use super::untraced;
 use crate::model::{Action, Cancelled, PoolId, Progress, TorchVersion};
 
 /// A recording explained by the model, or as far as it goes.
@@ -52,6 +53,8 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
         }
         outcome = agreement(&replay, requests, progress)?;
     }
+    let plain = requests.known();
+    explain_untraced(requests, &replay, &mut outcome, progress)?;
     if let Agreement::Differs(first) = &outcome {
         // Which release breaks ties how shows as one allocation in two places.
         let is_tie = [first.recorded, first.modelled].iter().all(|h| h.is_some_and(|h| h.action == Action::Alloc));
@@ -84,6 +87,17 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
     if !outcome.agrees() && may_search {
         search_limit(requests, &mut replay, &mut outcome, progress)?;
     }
+    if !outcome.agrees() && !requests.untraced_blocks.is_empty() {
+        // What does not explain the recording is not assumed.
+        *requests = Requests::again(requests.device, plain);
+        outcome = agreement(&replay, requests, progress)?;
+    }
+    if !requests.untraced_blocks.is_empty() {
+        let blocks = &requests.untraced_blocks;
+        let untraced = Assumption::Untraced { blocks: blocks.len() as u64, bytes: blocks.iter().map(|b| b.size).sum() };
+        requests.assumptions.push(untraced.clone());
+        assumptions.push(untraced);
+    }
     if may_search {
         limit_span = replay.limit.map(|l| (l, l));
     }
@@ -92,6 +106,26 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
         assumptions.push(Assumption::InferredLimit { bytes });
     }
     Ok(OwnRun { replay, agreement: outcome, limit_span, assumptions })
+}
+
+/// Blocks that no event tells of, one after the other, for as long as that gets further.
+fn explain_untraced(
+    requests: &mut Requests<'_>,
+    replay: &Replay,
+    outcome: &mut Agreement,
+    progress: &Progress,
+) -> Result<(), Cancelled> {
+    // Each costs a run up to the difference: long recordings get a few tries, short ones many.
+    let mut budget = 20_000_000u64;
+    while let Agreement::Differs(difference) = &*outcome {
+        let cost = u64::from(difference.event) + 10_000;
+        if cost > budget || !untraced::explain(requests, difference) {
+            break;
+        }
+        budget -= cost;
+        *outcome = agreement(replay, requests, progress)?;
+    }
+    Ok(())
 }
 
 fn limit_of_fraction(requests: &Requests<'_>) -> Option<u64> {

@@ -105,9 +105,13 @@ impl Replay {
         let mut end = Replayed { allocator, oom_request: None, oom_event: None, requests: 0, rescued_event: None, broken: None };
         let a = &mut end.allocator;
         let sizes = &device.events.size;
+        let has_untraced = !requests.untraced.is_empty();
         for i in 0..device.events.len() {
             if i % 65_536 == 0 {
                 progress.check()?;
+            }
+            if has_untraced {
+                let_go_untraced(a, requests, i, &mut slots);
             }
             let step = requests.step(i);
             if step == Step::Skip {
@@ -200,7 +204,23 @@ impl Replay {
                 break;
             }
         }
+        if has_untraced && (end.oom_request.is_none() || !self.stops_at_oom) {
+            let_go_untraced(&mut end.allocator, requests, device.events.len(), &mut slots);
+        }
         Ok(end)
+    }
+}
+
+fn let_go_untraced<S: EventSink>(
+    allocator: &mut CachingAllocator<SimulatedMemory, S>,
+    requests: &Requests<'_>,
+    before: usize,
+    slots: &mut [BlockIx],
+) {
+    for &slot in requests.untraced.get(&(before as u32)).into_iter().flatten() {
+        if let Some(block) = std::mem::replace(&mut slots[slot as usize], BlockIx::NONE).get() {
+            allocator.free_untraced(block);
+        }
     }
 }
 

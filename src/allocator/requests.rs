@@ -10,6 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::assume::Assumption;
 use super::start::{self, StartSegment};
+use super::untraced::Untraced;
 use crate::model::{Action, Cancelled, DeviceRecording, EventId, PoolKey, Progress, StackId};
 
 /// Nothing to do at this event: it follows from another one.
@@ -89,6 +90,10 @@ pub struct Known {
     pub(crate) slots: u32,
     /// Segments and blocks that were there before the first event.
     pub(crate) start: Vec<StartSegment>,
+    /// Blocks of the start that no event tells of.
+    pub(crate) untraced_blocks: Vec<Untraced>,
+    /// Their slots, by the event before which they are freed in silence.
+    pub(crate) untraced: FxHashMap<EventId, Vec<u32>>,
     pub(crate) growths: Vec<Growth>,
     /// The most that was reserved at once, with what had to fit beside it: no limit can have been below.
     pub(crate) least_limit: u64,

@@ -4,6 +4,7 @@
 //! question is answered by several runs, each with another idea of where segments go: what all agree on is certain, for the
 //! rest the span is given.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -78,7 +79,7 @@ pub struct Row {
     pub requests: u64,
     /// Time the answer took.
     pub seconds: f64,
-    /// True when verdict, failing request and peak depend on nothing that the trace does not tell.
+    /// True when no figure depends on anything that the trace does not tell: every placement tried gives this row.
     pub certain: bool,
     /// Why it is not certain: `placement` (where the driver puts segments), `limit` (known only as a span), `timing` (when
     /// guarded frees complete), `trace` (see the assumptions).
@@ -87,11 +88,41 @@ pub struct Row {
     pub peak_reserved_span: [u64; 2],
     /// Requests that may fail: `[earliest, latest]`; `null` in a place without OOM counts as the number of requests.
     pub oom_request_span: Option<[u64; 2]>,
+    /// Lowest and highest value of every other figure that is not the same in all places tried, by its name.
+    pub spans: BTreeMap<&'static str, [u64; 2]>,
     /// Whether the model reproduces the recording under its own settings.
     pub agrees_with_recording: bool,
 }
 
+/// A figure's name and how to read it from a row.
+type Figure = (&'static str, fn(&Row) -> u64);
+
+/// Figures that places may change, beside the peak of reserved memory and the failing request, which have spans of their own.
+const FIGURES: [Figure; 12] = [
+    ("peak_allocated_bytes", |r| r.peak_allocated_bytes),
+    ("peak_active_bytes", |r| r.peak_active_bytes),
+    ("peak_requested_bytes", |r| r.peak_requested_bytes),
+    ("peak_inactive_split_bytes", |r| r.peak_inactive_split_bytes),
+    ("num_alloc_retries", |r| r.num_alloc_retries),
+    ("num_ooms", |r| r.num_ooms),
+    ("num_device_alloc", |r| r.num_device_alloc),
+    ("num_device_free", |r| r.num_device_free),
+    ("peak_segments", |r| r.peak_segments),
+    ("final_reserved_bytes", |r| r.final_reserved_bytes),
+    ("final_allocated_bytes", |r| r.final_allocated_bytes),
+    ("requests", |r| r.requests),
+];
+
 impl Row {
+    /// True when verdict, failing request and peak of reserved memory are certain; lesser figures may still have
+    /// [spans](Self::spans).
+    #[must_use]
+    pub fn is_outcome_certain(&self) -> bool {
+        let only_lesser = self.uncertain_because != Some("trace");
+        let is_one = |span: [u64; 2]| span[0] == span[1];
+        only_lesser && is_one(self.peak_reserved_span) && self.oom_request_span.is_none_or(is_one)
+    }
+
     /// By how much the peak exceeds the limit. With expandable segments it may: PyTorch compares the limit with the request,
     /// rounded to 2 MiB, and then maps whole pages of 20 MiB.
     #[must_use]
@@ -249,12 +280,10 @@ impl<'a> WhatIf<'a> {
             && question.limit == Some(most)
             && least < most
         {
-            // The recording's limit is known only as a span: the other end must give the same verdict.
+            // The recording's limit is known only as a span: the other end counts as well.
             let lower = Question { limit: Some(least), ..question.clone() };
             let other = self.replay(&lower, Placement::Driver, true).run(&self.requests, (), progress)?;
-            if other.oom_request != row.oom_request {
-                doubt(&mut row, "limit");
-            }
+            widen(&mut row, &self.row(&lower, &other), "limit");
         }
         if !is_the_recording && self.requests.has_guarded_frees() {
             let early = Replay { completes_at_once: true, ..self.replay(question, Placement::Driver, true) };
@@ -327,6 +356,7 @@ impl<'a> WhatIf<'a> {
             uncertain_because: None,
             peak_reserved_span: [peak, peak],
             oom_request_span: run.oom_request.map(|r| [r, r]),
+            spans: BTreeMap::new(),
             agrees_with_recording: self.own.agreement.agrees(),
         }
     }
@@ -366,6 +396,15 @@ fn widen(row: &mut Row, other: &Row, because: &'static str) {
         let made = |r: &Row| r.oom_request.unwrap_or(r.requests);
         let [low, high] = row.oom_request_span.unwrap_or([made(row), made(row)]);
         row.oom_request_span = Some([low.min(made(other)), high.max(made(other))]);
+    }
+    for (name, of) in FIGURES {
+        let (mine, theirs) = (of(row), of(other));
+        if mine == theirs {
+            continue;
+        }
+        let span = row.spans.entry(name).or_insert([mine, mine]);
+        *span = [span[0].min(theirs), span[1].max(theirs)];
+        doubt(row, because);
     }
 }
 

@@ -60,6 +60,10 @@ pub enum Command {
     Export(ExportArgs),
     /// Watch GPUs and running programs, without a window, into a session file or a pipe
     Record(RecordArgs),
+    /// Start a Python program so that vramscope can see its memory from inside
+    Run(RunArgs),
+    /// Print the Python helper, one file, to put beside a program
+    Agent,
     /// Draw one view of the window into a PNG
     Screenshot(ScreenshotArgs),
 }
@@ -406,6 +410,20 @@ pub struct RecordArgs {
     /// Memory readings a second, 0.1 to 50
     #[arg(long, value_name = "HZ", default_value = "10", value_parser = parse_rate)]
     pub rate: f64,
+    /// Only what the driver tells: do not talk to the helper in programs that have it
+    #[arg(long)]
+    pub no_helper: bool,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, ClapArgs)]
+pub struct RunArgs {
+    /// The Python that runs a script
+    #[arg(long, value_name = "PYTHON", default_value = "python3")]
+    pub python: String,
+    /// A script with its arguments, -m MODULE, or any command that starts Python: torchrun --nproc-per-node 8 train.py
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
 }
 
 /// Light or dark.

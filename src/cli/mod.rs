@@ -10,6 +10,7 @@ pub mod explain;
 pub mod export;
 pub mod findings;
 pub mod flame;
+pub mod helper;
 pub mod leaks;
 pub mod oom;
 pub mod ranks;
@@ -59,6 +60,8 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), String> {
         Command::Ranks(a) => ranks::run(&a, out),
         Command::Check(a) => check::run(&a, out),
         Command::Export(a) => export::run(&a, out),
+        Command::Run(a) => helper::run(&a),
+        Command::Agent => helper::print_agent(out),
         Command::Record(a) => record::run(&a),
         Command::Screenshot(_) => Err("pictures are drawn by the window, which this build does not have".to_owned()),
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::args::RecordArgs;
+use crate::live::agent::News;
 use crate::live::{LiveSession, Rates, SessionOptions};
 
 /// Watches until the time is up, the pipe is closed or the user stops it. Every record is written by itself, so a kill at any
@@ -15,7 +16,12 @@ use crate::live::{LiveSession, Rates, SessionOptions};
 /// One sentence: no driver, no such device, or the file can not be written.
 pub fn run(args: &RecordArgs) -> Result<(), String> {
     let is_pipe = args.out.as_os_str() == "-";
-    let options = SessionOptions { rates: Rates::with_memory(args.rate), devices: args.device.clone(), focus: args.pid };
+    let options = SessionOptions {
+        rates: Rates::with_memory(args.rate),
+        devices: args.device.clone(),
+        focus: args.pid,
+        without_helpers: args.no_helper,
+    };
     let mut session = LiveSession::start(Box::new(crate::live::open), &options)
         .map_err(|e| format!("the sampling thread can not be started: {e}"))?;
     let name = if is_pipe { "the pipe".to_owned() } else { args.out.display().to_string() };
@@ -42,6 +48,7 @@ pub fn run(args: &RecordArgs) -> Result<(), String> {
             Err(e) if is_pipe && e.kind() == ErrorKind::BrokenPipe => return Ok(()),
             Err(e) => return Err(format!("{name}: can not be written any more: {e}; what was written opens")),
         }
+        session.news().iter().for_each(tell);
     }
     session.finish().map_err(|e| format!("{name}: the end of the session can not be written: {e}"))
 }
@@ -63,6 +70,17 @@ fn check_devices(session: &LiveSession, args: &RecordArgs) -> Result<(), String>
             let known: Vec<String> = known.iter().map(ToString::to_string).collect();
             Err(format!("there is no GPU {missing} that this user may read; there are {}", known.join(", ")))
         }
+    }
+}
+
+/// Says what helpers told, on standard error.
+#[allow(clippy::print_stderr)]
+fn tell(news: &News) {
+    match news {
+        News::Snapshot { path, .. } => eprintln!("vramscope: a snapshot was written to {}", path.display()),
+        News::Failed { sentence, .. } => eprintln!("vramscope: {sentence}"),
+        News::Gone { pid } => eprintln!("vramscope: the helper in process {pid} is gone"),
+        News::History { .. } => {}
     }
 }
 

@@ -9,7 +9,9 @@
 //! Nothing here names a screen, and nothing here makes a CUDA context: NVML does not, and the helper asks only devices that have
 //! one. A machine without a driver is a state with a sentence ([`source::GpuError`]), not a failure to start.
 
+pub mod agent;
 pub mod alarm;
+pub mod attach;
 mod engine;
 #[cfg(test)]
 mod fake;

@@ -1,9 +1,13 @@
 //! [`LiveSession`]: everything that arrives, in one place, as a history and as a file.
 
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::agent::{Agent, DeviceNumbers, News, Request};
+use super::attach::{find_socket, inject};
 use super::engine::Opener;
 use super::process::host_name;
 use super::rates::Rates;
@@ -15,6 +19,9 @@ use crate::model::MarkKind;
 /// Records that may wait to be taken: three seconds of eight devices at the highest rate.
 const WAITING: usize = 4096;
 
+/// How often to look for helpers in processes that came.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// How to watch.
 #[derive(Clone, Debug, Default)]
 pub struct SessionOptions {
@@ -24,6 +31,8 @@ pub struct SessionOptions {
     pub devices: Vec<usize>,
     /// The process that matters; its bytes are kept apart from the others'.
     pub focus: Option<u32>,
+    /// Talk to no helper: only what the driver tells.
+    pub without_helpers: bool,
 }
 
 /// A watch that is going on.
@@ -34,6 +43,14 @@ pub struct LiveSession {
     history: History,
     writer: Option<SessionWriter<Box<dyn Write + Send>>>,
     start: Record,
+    options: SessionOptions,
+    agents: Vec<Agent>,
+    numbers: DeviceNumbers,
+    /// Processes whose helper did not answer, by PID and start: not asked again.
+    refused: HashSet<u32>,
+    news: Receiver<News>,
+    news_sender: Sender<News>,
+    looked: Instant,
 }
 
 impl LiveSession {
@@ -53,7 +70,22 @@ impl LiveSession {
         let mut history = History::new();
         history.set_focus(options.focus);
         history.add(start.clone());
-        Ok(LiveSession { sampler, sender, receiver, history, writer: None, start })
+        let (news_sender, news) = channel();
+        Ok(LiveSession {
+            sampler,
+            sender,
+            receiver,
+            history,
+            writer: None,
+            start,
+            options: options.clone(),
+            agents: Vec::new(),
+            numbers: Arc::new(Mutex::new(HashMap::new())),
+            refused: HashSet::new(),
+            news,
+            news_sender,
+            looked: Instant::now(),
+        })
     }
 
     /// Writes everything from here on. Call it before the first [`pump`](Self::pump) to lose nothing.
@@ -72,6 +104,7 @@ impl LiveSession {
     /// # Errors
     /// When the session can not be written; watching may go on without a file after [`stop_writing`](Self::stop_writing).
     pub fn pump(&mut self, wait: Duration) -> std::io::Result<usize> {
+        self.look_for_helpers();
         let mut taken = 0;
         match self.receiver.recv_timeout(wait) {
             Ok(record) => {
@@ -90,7 +123,80 @@ impl LiveSession {
         Ok(taken)
     }
 
+    /// Connects to the helpers of processes on the watched devices, once a second. Cost: a few small files for each process
+    /// without one.
+    fn look_for_helpers(&mut self) {
+        if self.options.without_helpers || self.looked.elapsed() < LOOK {
+            return;
+        }
+        self.looked = Instant::now();
+        let present = self.history.present();
+        self.refused.retain(|pid| present.contains(pid));
+        for pid in present {
+            let is_known = self.agents.iter().any(|a| a.pid() == pid) || self.refused.contains(&pid);
+            if is_known || self.options.focus.is_some_and(|f| f != pid) {
+                continue;
+            }
+            if let Some(socket) = find_socket(pid)
+                && let Err(sentence) = self.connect(pid, &socket)
+            {
+                self.refused.insert(pid);
+                let _ = self.news_sender.send(News::Failed { pid, sentence });
+            }
+        }
+    }
+
+    fn connect(&mut self, pid: u32, socket: &std::path::Path) -> Result<(), String> {
+        let agent = Agent::connect(socket, pid, Arc::clone(&self.numbers), self.sender.clone(), self.news_sender.clone())?;
+        agent.request(Request::Rate(self.options.rates.memory.clamp(1.0, 10.0)));
+        self.agents.push(agent);
+        Ok(())
+    }
+
+    /// Goes up the ladder for one process: a helper that listens, or one started in a Python that allows it. May take seconds.
+    ///
+    /// # Errors
+    /// One sentence: what stands in the way.
+    pub fn attach(&mut self, pid: u32) -> Result<(), String> {
+        if self.agents.iter().any(|a| a.pid() == pid) {
+            return Ok(());
+        }
+        let socket = match find_socket(pid) {
+            Some(socket) => socket,
+            None => inject(pid)?,
+        };
+        self.refused.remove(&pid);
+        self.connect(pid, &socket)
+    }
+
+    /// Asks the helper of a process for something; false when there is none.
+    pub fn request(&self, pid: u32, request: Request) -> bool {
+        let agent = self.agents.iter().find(|a| a.pid() == pid);
+        agent.inspect(|a| a.request(request)).is_some()
+    }
+
+    /// The processes whose helper answers, and whether each records its history.
+    pub fn helpers(&self) -> impl Iterator<Item = (u32, bool)> {
+        self.agents.iter().map(|a| (a.pid(), a.is_recording()))
+    }
+
+    /// What helpers told beside figures since the last call.
+    pub fn news(&mut self) -> Vec<News> {
+        let news: Vec<News> = self.news.try_iter().collect();
+        for n in &news {
+            if let News::Gone { pid } = n {
+                self.agents.retain(|a| a.pid() != *pid);
+            }
+        }
+        news
+    }
+
     fn take(&mut self, record: Record) -> std::io::Result<()> {
+        if let Record::Device(facts) = &record
+            && let Ok(mut numbers) = self.numbers.lock()
+        {
+            numbers.insert(facts.uuid.clone(), facts.device);
+        }
         let written = match &mut self.writer {
             Some(writer) => writer.write(&record),
             None => Ok(()),

@@ -92,6 +92,15 @@ impl History {
         self.devices.iter().map(|d| (d.number, d.facts.uuid.as_str()))
     }
 
+    /// The processes that are on any device now.
+    #[must_use]
+    pub fn present(&self) -> Vec<u32> {
+        let mut pids: Vec<u32> = self.devices.iter().flat_map(|d| &d.present).map(|p| p.pid).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    }
+
     /// The newest sample of a device and its capacity.
     #[must_use]
     pub fn latest(&self, device: u32) -> Option<(Sample, u64)> {

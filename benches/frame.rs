@@ -175,6 +175,8 @@ fn timeline_alone(data: &Arc<DeviceData>) {
                     link: &link,
                     state: Some(&state),
                     findings: None,
+                    categories: None,
+                    matching: None,
                     colours: &colours,
                     tokens: Tokens::of(ui.ctx()),
                     actions: &actions,

@@ -134,6 +134,8 @@ fn alone(
             state: Some(&state),
             colours: &colours,
             findings: None,
+            categories: None,
+            matching: None,
             tokens,
             actions: &actions,
             jobs: &jobs,

@@ -122,6 +122,8 @@ fn alone(
             link: &link,
             state: Some(&state),
             findings: None,
+            categories: None,
+            matching: None,
             colours: &colours,
             tokens,
             actions: &actions,

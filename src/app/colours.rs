@@ -1,4 +1,6 @@
-//! What the colour of a block means: classes by stack, size, age, stream, pool or segment, with a legend that tells all.
+//! What the colour of a block means: classes by stack, category, size, age, stream, pool or segment, with a legend that tells all.
+
+use std::sync::Arc;
 
 use egui::Color32;
 use serde::{Deserialize, Serialize};
@@ -7,7 +9,7 @@ use super::cursor::Link;
 use super::document::DeviceData;
 use super::selection::Item;
 use super::theme::Tokens;
-use crate::analysis::LifetimeId;
+use crate::analysis::{Categories, Category, LifetimeId};
 use crate::model::{SizeClass, StackId};
 use crate::units::{Bytes, count};
 
@@ -17,6 +19,8 @@ pub enum ColourBy {
     /// The user's innermost frame.
     #[default]
     Stack,
+    /// What it is for: parameters, gradients, activations and so on.
+    Category,
     /// Block size, in eight steps that each hold a fair share of the bytes at the peak.
     SizeClass,
     /// Events since the allocation, in octaves.
@@ -31,14 +35,22 @@ pub enum ColourBy {
 
 impl ColourBy {
     /// Every choice, in menu order.
-    pub const ALL: [ColourBy; 6] =
-        [ColourBy::Stack, ColourBy::SizeClass, ColourBy::Age, ColourBy::Stream, ColourBy::Pool, ColourBy::Segment];
+    pub const ALL: [ColourBy; 7] = [
+        ColourBy::Stack,
+        ColourBy::Category,
+        ColourBy::SizeClass,
+        ColourBy::Age,
+        ColourBy::Stream,
+        ColourBy::Pool,
+        ColourBy::Segment,
+    ];
 
     /// Its name inside a sentence.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
             ColourBy::Stack => "stack",
+            ColourBy::Category => "category",
             ColourBy::SizeClass => "size class",
             ColourBy::Age => "age",
             ColourBy::Stream => "stream",
@@ -152,13 +164,29 @@ pub struct Colours {
     ranges: Vec<(u64, u64, u8)>,
     class_of_stream: Vec<u8>,
     class_of_pool: Vec<[u8; 2]>,
+    categories: Option<Arc<Categories>>,
 }
 
 /// Names with a colour of their own; the rest is "other".
 const SLOTS: usize = 8;
 
 impl Colours {
-    /// The classes of a device. Slots go to the names with most bytes at the peak of requested memory.
+    /// A class for each category, always with the same colour.
+    #[must_use]
+    pub fn of_categories(categories: Arc<Categories>) -> Self {
+        let classes = Category::ALL
+            .iter()
+            .enumerate()
+            .map(|(i, category)| {
+                let paint = if *category == Category::Other { Paint::Other } else { Paint::Slot(i as u8) };
+                Class { name: category.text().to_owned(), paint }
+            })
+            .collect();
+        Colours { by: ColourBy::Category, classes, categories: Some(categories), ..Colours::default() }
+    }
+
+    /// The classes of a device. Slots go to the names with most bytes at the peak of requested memory. For
+    /// [`ColourBy::Category`] see [`of_categories`](Self::of_categories); here everything is of one class then.
     #[must_use]
     pub fn build(data: &DeviceData, by: ColourBy) -> Self {
         let mut colours = Colours { by, ..Colours::default() };
@@ -167,6 +195,7 @@ impl Colours {
         let (_, peak) = tables.curves.peak(crate::analysis::Quantity::Requested);
         let live = tables.states.live_at(device, &tables.lifetimes, peak);
         match by {
+            ColourBy::Category => {}
             ColourBy::Stack => {
                 let names = &data.names;
                 let mut bytes = vec![0u64; names.len() + 1];
@@ -299,6 +328,7 @@ impl Colours {
         let device = data.device();
         let lifetimes = &data.tables.lifetimes;
         match self.by {
+            ColourBy::Category => self.categories.as_ref().map_or(0, |c| c.of(id).index() as u8),
             ColourBy::Stack => match data.names.index(lifetimes.stack(device, id)) {
                 Some(name) => self.class_of_name.get(name).copied().unwrap_or(0),
                 None => self.class_of_no_stack,

@@ -1,9 +1,12 @@
 //! What links the views of a document: the axis, the visible window, the cursor, the range, the selection.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::colours::ColourBy;
 use super::selection::{Item, Selection};
+use crate::analysis::query::Query;
 use crate::model::DeviceRecording;
 
 /// What the horizontal axis counts.
@@ -55,6 +58,17 @@ pub struct Link {
     pub to_try: Vec<String>,
     /// Folds and heights of the timeline's tracks.
     pub tracks: TrackLayout,
+    /// The query in force: what it does not hold for is dimmed in every view.
+    pub query: Option<Arc<AskedQuery>>,
+}
+
+/// A query in force, as typed and as read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AskedQuery {
+    /// As typed.
+    pub text: String,
+    /// As read; never empty.
+    pub query: Query,
 }
 
 impl Link {
@@ -79,6 +93,7 @@ impl Link {
             markers: [None, None],
             to_try: Vec::new(),
             tracks: TrackLayout::default(),
+            query: None,
         }
     }
 

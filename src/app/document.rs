@@ -11,9 +11,13 @@ use super::loader::Loading;
 use super::views::{View, ViewKind};
 use super::workspace::{Layouts, Workspace};
 use crate::allocator::{Prepared, WhatIf};
+use crate::analysis::categories::{Rule, Rules};
 use crate::analysis::findings::{Findings, diagnose};
+use crate::analysis::matching::Matching;
 use crate::analysis::oom::{Helped, what_would_have_helped};
-use crate::analysis::{DeviceTables, StackNames, State};
+use crate::analysis::query::Scope;
+use crate::analysis::steps::Steps;
+use crate::analysis::{Categories, DeviceTables, StackNames, State};
 use crate::model::{Cancelled, DeviceRecording, Progress, Recording};
 
 /// Names a document for as long as the app runs.
@@ -90,7 +94,24 @@ pub struct DeviceView {
     pub state: Derived<u32, State>,
     findings: Derived<(), Findings>,
     colours: Option<Arc<Colours>>,
-    making_colours: Derived<ColourBy, Colours>,
+    /// Keyed by the categories' place in memory too, where they matter.
+    making_colours: Derived<(ColourBy, usize), Colours>,
+    categories: Derived<Vec<Rule>, Categories>,
+    matching: Derived<MatchKey, Matching>,
+}
+
+/// What has been derived from a device by now, for one frame.
+pub struct Fresh {
+    /// Segments and blocks at the cursor, or near it while they are computed.
+    pub state: Option<Arc<State>>,
+    /// What block colours mean.
+    pub colours: Arc<Colours>,
+    /// What the rules found.
+    pub findings: Option<Arc<Findings>>,
+    /// What each allocation is for.
+    pub categories: Option<Arc<Categories>>,
+    /// The allocations a query holds for, while one is in force.
+    pub matching: Option<Arc<Matching>>,
 }
 
 impl DeviceView {
@@ -116,28 +137,95 @@ impl DeviceView {
             findings: Derived::default(),
             colours: None,
             making_colours: Derived::default(),
+            categories: Derived::default(),
+            matching: Derived::default(),
         }
     }
 
-    /// Brings the state at the cursor and the colours up to date; returns the newest there are.
-    pub fn refresh(&mut self, jobs: &Jobs) -> (Option<Arc<State>>, Arc<Colours>, Option<Arc<Findings>>) {
+    /// Brings the state at the cursor, the colours, the categories and the query's answer up to date; gives the newest there
+    /// are. `rules` are the user's own rules for categories.
+    pub fn refresh(&mut self, jobs: &Jobs, rules: &[Rule]) -> Fresh {
         let data = Arc::clone(&self.data);
         let cursor = self.link.cursor;
         let state = self
             .state
             .get(jobs, "state", &cursor, move |_| Some(data.tables.states.at(data.device(), &data.tables.lifetimes, cursor)));
+        let data = Arc::clone(&self.data);
+        let key = rules.to_vec();
+        let own = rules.to_vec();
+        let categories = self.categories.get(jobs, "categories", &key, move |progress| {
+            // Rules that can not be read match nothing; their editor says why.
+            let (rules, _) = Rules::new(&own);
+            Categories::build(&data.recording, data.device(), &data.tables, &rules, progress).ok()
+        });
+        let categories = categories.value;
         let by = self.link.colour_by;
         let data = Arc::clone(&self.data);
-        let colours = self.making_colours.get(jobs, "colours", &by, move |_| Some(Colours::build(&data, by)));
-        if colours.value.is_some() {
-            self.colours = colours.value;
+        let known = categories.clone().filter(|_| by == ColourBy::Category);
+        // Colours by category wait for the categories.
+        if by != ColourBy::Category || known.is_some() {
+            let key = (by, known.as_ref().map_or(0, |c| Arc::as_ptr(c) as usize));
+            let colours = self.making_colours.get(jobs, "colours", &key, move |_| {
+                Some(known.map_or_else(|| Colours::build(&data, by), Colours::of_categories))
+            });
+            if colours.value.is_some() {
+                self.colours = colours.value;
+            }
         }
         let data = Arc::clone(&self.data);
         let findings = self.findings.get(jobs, "findings", &(), move |progress| {
             diagnose(&data.recording, data.device(), &data.tables, &data.names, progress).ok()
         });
-        (state.value, self.colours.clone().unwrap_or_default(), findings.value)
+        let matching = self.matching(jobs, categories.clone());
+        Fresh {
+            state: state.value,
+            colours: self.colours.clone().unwrap_or_default(),
+            findings: findings.value,
+            categories,
+            matching,
+        }
     }
+
+    /// The allocations the query in force holds for; the newest answer while a newer one is being found.
+    fn matching(&mut self, jobs: &Jobs, categories: Option<Arc<Categories>>) -> Option<Arc<Matching>> {
+        let query = Arc::clone(self.link.query.as_ref()?);
+        let needs = query.query.needs_categories();
+        if needs && categories.is_none() {
+            return None;
+        }
+        let link = &self.link;
+        let key = MatchKey {
+            text: query.text.clone(),
+            categories: categories.as_ref().filter(|_| needs).map_or(0, |c| Arc::as_ptr(c) as usize),
+            cursor: query.query.follows_cursor().then_some(link.cursor),
+            markers: if query.query.follows_markers() { link.markers } else { [None; 2] },
+        };
+        let data = Arc::clone(&self.data);
+        let (cursor, markers) = (Some(link.cursor), link.markers);
+        let answer = self.matching.get(jobs, "query", &key, move |progress| {
+            let steps = Steps::find(&data.recording, data.device(), &data.tables);
+            let scope = Scope {
+                categories: categories.as_deref(),
+                steps: Some(&steps),
+                cursor,
+                markers,
+                ..Scope::new(&data.recording, data.device(), &data.tables)
+            };
+            let rows = query.query.allocations(&scope, progress).ok()?;
+            Matching::of(data.device(), &data.tables, rows, progress).ok()
+        });
+        answer.value
+    }
+}
+
+/// What the answer to a query depends on.
+#[derive(Clone, Debug, PartialEq)]
+struct MatchKey {
+    text: String,
+    /// Where the categories lie in memory, when the query asks for one.
+    categories: usize,
+    cursor: Option<u32>,
+    markers: [Option<u32>; 2],
 }
 
 /// What a document holds right now.

@@ -1,18 +1,20 @@
 //! Applying actions: the one place where state changes.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use egui::Context;
 
 use super::action::Action;
 use super::command::{Command, Needs};
-use super::cursor::{Axis, Link, domain, position};
+use super::cursor::{AskedQuery, Axis, Link, domain, position};
 use super::document::{Content, DeviceData, Document};
 use super::loader::Loading;
 use super::selection::Item;
 use super::settings::{ThemeChoice, editor_command};
 use super::workspace;
 use super::{App, Overlay};
+use crate::analysis::query::Query;
 use crate::analysis::{LifetimeId, NO_EVENT, Quantity};
 use crate::units::Address;
 
@@ -48,6 +50,10 @@ impl App {
             Action::SetColourBy(by) => self.with_link(|link, _| {
                 link.colour_by = by;
                 link.focus_classes.clear();
+            }),
+            Action::SetQuery(text) => self.with_link(|link, _| {
+                let read = Query::parse(&text).ok().filter(|query| !query.is_empty());
+                link.query = read.map(|query| Arc::new(AskedQuery { text, query }));
             }),
             Action::SetFocusClasses(classes) => self.with_link(|link, _| link.focus_classes = classes),
             Action::SetMarker(which, event) => self.with_link(|link, data| {
@@ -232,6 +238,8 @@ impl App {
                 link.range = None;
             } else if !link.focus_classes.is_empty() {
                 link.focus_classes.clear();
+            } else if link.query.is_some() {
+                link.query = None;
             } else if link.selected().is_some() {
                 link.selection.select(None);
             } else {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::colours::ColourBy;
 use super::cursor::{Axis, TrackLayout};
 use super::workspace::Layouts;
+use crate::analysis::categories::Rule;
 
 /// Dark, light, or what the system says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +74,8 @@ pub struct Settings {
     pub colour_by: ColourBy,
     /// Command that opens a source line, with `{file}` and `{line}`; empty asks the desktop to open a `vscode://` link.
     pub editor: String,
+    /// The user's own rules for categories, first ones first.
+    pub category_rules: Vec<Rule>,
 }
 
 impl Settings {

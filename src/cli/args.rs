@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::analysis::Quantity;
+use crate::analysis::ordering::Order;
+use crate::analysis::query::Query;
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -46,6 +48,8 @@ pub enum Command {
     Explain(ExplainArgs),
     /// What is wrong with a recording, most serious first, with remedies
     Findings(FileArgs),
+    /// Allocations one by one: those a query holds for, as a sorted table
+    Allocations(AllocationsArgs),
     /// What survives its training step, by call stack
     Leaks(LeaksArgs),
     /// Bytes by call stack, as collapsed stacks for flame graphs
@@ -343,9 +347,88 @@ pub struct StateArgs {
     /// The device, by the number the process knew it by; the busiest when absent
     #[arg(long, value_name = "N")]
     pub device: Option<i32>,
+    /// How the text groups what is live
+    #[arg(long, value_name = "WHAT", default_value = "stack")]
+    pub by: LiveBy,
     /// Print one JSON object, with every segment and block
     #[arg(long)]
     pub json: bool,
+}
+
+/// How live allocations are grouped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LiveBy {
+    /// By where they were allocated
+    Stack,
+    /// By what they are for: parameters, gradients, activations, …
+    Category,
+}
+
+/// Arguments of `allocations`.
+#[derive(Debug, ClapArgs)]
+pub struct AllocationsArgs {
+    /// The recording
+    pub file: PathBuf,
+    /// Only allocations that pass, for example 'size>1MiB stack~attention live@peak'; everything when absent
+    #[arg(long = "where", value_name = "QUERY", allow_hyphen_values = true, value_parser = read_query, default_value = "", hide_default_value = true)]
+    pub query: (String, Query),
+    /// What comes first
+    #[arg(long, value_name = "COLUMN", default_value = "size")]
+    pub sort: SortBy,
+    /// Rows shown
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: usize,
+    /// The device, by the number the process knew it by; the busiest when absent
+    #[arg(long, value_name = "N")]
+    pub device: Option<i32>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A query that the command line can answer, as typed and as read.
+fn read_query(text: &str) -> Result<(String, Query), String> {
+    let query = Query::parse(text).map_err(|e| e.sentence)?;
+    if query.follows_cursor() || query.follows_markers() {
+        return Err("it names the window's cursor or markers: use the number of an event, peak, oom or end".to_owned());
+    }
+    Ok((text.to_owned(), query))
+}
+
+/// A column that allocations are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SortBy {
+    /// Most bytes asked for first
+    Size,
+    /// Largest block first
+    Block,
+    /// Oldest first
+    Born,
+    /// First freed first
+    Gone,
+    /// Longest lived first
+    Age,
+    /// By address
+    Address,
+    /// By name of the stack
+    Stack,
+    /// By category
+    Category,
+}
+
+impl From<SortBy> for Order {
+    fn from(by: SortBy) -> Order {
+        match by {
+            SortBy::Size => Order::Size,
+            SortBy::Block => Order::Block,
+            SortBy::Born => Order::Born,
+            SortBy::Gone => Order::Gone,
+            SortBy::Age => Order::Age,
+            SortBy::Address => Order::Address,
+            SortBy::Stack => Order::Stack,
+            SortBy::Category => Order::Category,
+        }
+    }
 }
 
 /// Exactly one instant.

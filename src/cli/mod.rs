@@ -3,6 +3,7 @@
 //! A subcommand is a file here, a variant of [`args::Command`] and a line in [`run`]. It answers on the writer it is given and
 //! fails with one sentence, which `main` prints on standard error before it exits with 1.
 
+pub mod allocations;
 pub mod args;
 pub mod check;
 pub mod diff;
@@ -54,6 +55,7 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), String> {
         Command::Whatif(a) => whatif::run(&a, out),
         Command::Explain(a) => explain::run(a.file.as_deref(), a.json, out),
         Command::Findings(a) => print(out, &findings::run(&a.file, a.json)?),
+        Command::Allocations(a) => allocations::run(&a, out),
         Command::Leaks(a) => leaks::run(&a, out),
         Command::Flame(a) => flame::run(&a, out),
         Command::Diff(a) => diff::run(&a, out),

@@ -5,9 +5,10 @@ use std::io::Write;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::args::{InstantArgs, StateArgs};
+use super::args::{InstantArgs, LiveBy, StateArgs};
 use super::{Table, choose_device, oom, open, print, print_json};
-use crate::analysis::{BlockAt, DeviceTables, NO_EVENT, Quantity, SegmentAt, StackNames, State};
+use crate::analysis::categories::Rules;
+use crate::analysis::{BlockAt, Categories, Category, DeviceTables, NO_EVENT, Quantity, SegmentAt, StackNames, State};
 use crate::model::{BlockState, DeviceRecording, PoolId, Progress, Recording, StackId, StreamId};
 use crate::units::{Address, Bytes, count, counted, time_of_day};
 
@@ -34,6 +35,22 @@ struct Report {
     /// Live blocks that no segment is known to hold; profiler traces have only such.
     blocks_outside_segments: Vec<BlockRow>,
     live: Vec<LiveRow>,
+    /// The live set by what it is for; every category stands here, also without bytes.
+    by_category: Vec<CategoryRow>,
+    #[serde(skip)]
+    shows_categories: bool,
+}
+
+/// Live allocations of one category.
+#[derive(Debug, Serialize)]
+struct CategoryRow {
+    category: &'static str,
+    /// Whole blocks.
+    bytes: u64,
+    requested_bytes: u64,
+    count: u64,
+    #[serde(skip)]
+    text: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -114,7 +131,11 @@ pub fn run(args: &StateArgs, out: &mut dyn Write) -> Result<(), String> {
     let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
     let event = find_event(&recording, device, &tables, &args.instant)?;
     let state = tables.states.at(device, &tables.lifetimes, event);
-    let report = report(&recording, device, &tables, &state, args.file.display().to_string());
+    let mut report = report(&recording, device, &tables, &state, args.file.display().to_string());
+    report.shows_categories = args.by == LiveBy::Category;
+    if args.json || report.shows_categories {
+        report.by_category = live_by_category(&recording, device, &tables, event)?;
+    }
     if args.json { print_json(out, &report) } else { print(out, &text(&report)) }
 }
 
@@ -193,7 +214,31 @@ fn report(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables
         segments: state.segments.iter().map(|s| segment_row(device, state, s, &block_row)).collect(),
         blocks_outside_segments: state.uncovered().iter().map(block_row).collect(),
         live: live_by_stack(recording, device, tables, state, &names),
+        by_category: Vec::new(),
+        shows_categories: false,
     }
+}
+
+fn live_by_category(
+    recording: &Recording,
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    event: u32,
+) -> Result<Vec<CategoryRow>, String> {
+    let categories =
+        Categories::build(recording, device, tables, &Rules::default(), &Progress::new()).map_err(|e| e.to_string())?;
+    let live = categories.live_by_category(device, tables, event);
+    let row = |c: Category| {
+        let tally = live[c.index()];
+        CategoryRow {
+            category: c.name(),
+            bytes: tally.block_bytes,
+            requested_bytes: tally.bytes,
+            count: tally.count,
+            text: c.text(),
+        }
+    };
+    Ok(Category::ALL.into_iter().map(row).collect())
 }
 
 fn segment_row(device: &DeviceRecording, state: &State, s: &SegmentAt, block_row: &dyn Fn(&BlockAt) -> BlockRow) -> SegmentRow {
@@ -285,9 +330,30 @@ fn text(r: &Report) -> String {
     if !t.exact {
         out += "  the file does not tell the size of every block: active and allocated are partly estimated\n";
     }
-    live_text(r, &mut out);
+    if r.shows_categories {
+        categories_text(r, &mut out);
+    } else {
+        live_text(r, &mut out);
+    }
     segments_text(r, &mut out);
     out
+}
+
+fn categories_text(r: &Report, out: &mut String) {
+    let mut table = Table::new("rrrrl");
+    table.row(["  live", "requested", "share", "blocks", "category"]);
+    let mut rows: Vec<&CategoryRow> = r.by_category.iter().filter(|row| row.count > 0).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
+    for row in &rows {
+        let share = format!("{:.1}%", 100.0 * row.bytes as f64 / r.totals.active_bytes.max(1) as f64);
+        let (live, requested) = (format!("  {}", Bytes(row.bytes)), Bytes(row.requested_bytes).to_string());
+        table.row([live, requested, share, count(row.count), row.text.to_owned()]);
+    }
+    if rows.is_empty() {
+        *out += "\n  nothing is live\n";
+    } else {
+        *out += &format!("\n{table}");
+    }
 }
 
 fn live_text(r: &Report, out: &mut String) {

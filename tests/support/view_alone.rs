@@ -59,6 +59,8 @@ pub fn alone(
             link: &link,
             state: Some(&state),
             findings: None,
+            categories: None,
+            matching: None,
             colours: &colours,
             tokens,
             actions: &actions,

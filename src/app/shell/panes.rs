@@ -1,5 +1,6 @@
 //! The panes of a workspace: the tile tree, each pane's header with its legend, and the view under it.
 
+use crate::analysis::categories::Rule;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -22,24 +23,25 @@ pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
     };
     let actions = app.actions.clone();
     let jobs = app.jobs.clone();
+    let rules = app.settings.category_rules.clone();
     let mut maximised = app.maximised;
     let Some(document) = app.documents.get_mut(at) else { return };
     match &mut document.content {
         Content::Loading(loading) => overlays::loading(ui, tokens, loading, &document.title, document.id, &actions),
         Content::Failed(sentence) => overlays::failed(ui, tokens, &document.title, sentence, document.id, &actions),
         Content::Ready(_) => {
-            workspace_ui(document, ui, tokens, &actions, &jobs, &mut maximised);
+            workspace_ui(document, ui, tokens, &actions, &jobs, &rules, &mut maximised);
             app.maximised = maximised;
         }
     }
 }
 
 pub(super) fn draw_single(app: &mut App, ui: &mut Ui, tokens: &'static Tokens, only: ViewKind) {
-    let (actions, jobs) = (app.actions.clone(), app.jobs.clone());
+    let (actions, jobs, rules) = (app.actions.clone(), app.jobs.clone(), app.settings.category_rules.clone());
     let Some(document) = app.active_document_mut() else { return };
     egui::CentralPanel::no_frame().frame(Frame::new().fill(tokens.s1)).show(ui, |ui| {
         let mut maximised = Some(only);
-        workspace_ui(document, ui, tokens, &actions, &jobs, &mut maximised);
+        workspace_ui(document, ui, tokens, &actions, &jobs, &rules, &mut maximised);
     });
 }
 
@@ -49,20 +51,23 @@ fn workspace_ui(
     tokens: &'static Tokens,
     actions: &Actions,
     jobs: &Jobs,
+    rules: &[Rule],
     maximised: &mut Option<ViewKind>,
 ) {
     let workspace = document.workspace;
     let Content::Ready(view) = &mut document.content else { return };
-    let (state, colours, findings) = view.refresh(jobs);
+    let fresh = view.refresh(jobs, rules);
     let data = Arc::clone(&view.data);
     let mut panes = Panes {
         views: &mut view.views,
         cx: ViewContext {
             data: &data,
             link: &view.link,
-            state: state.as_ref(),
-            findings: findings.as_ref(),
-            colours: &colours,
+            state: fresh.state.as_ref(),
+            findings: fresh.findings.as_ref(),
+            colours: &fresh.colours,
+            categories: fresh.categories.as_ref(),
+            matching: fresh.matching.as_ref(),
             tokens,
             actions,
             jobs,

@@ -1,13 +1,19 @@
 //! Accounting: the whole card at the cursor, from its total down to the bytes tensors asked for.
 
-use egui::{ScrollArea, Sense, Ui, vec2};
+use std::sync::Arc;
+
+use egui::{Role, ScrollArea, Sense, Ui, WidgetInfo, vec2};
 
 use super::{View, ViewContext, ViewInfo, ViewKind};
+use crate::analysis::Category;
 use crate::analysis::accounting::{Part, account};
+use crate::analysis::categories::ByCategory;
+use crate::app::jobs::Derived;
 use crate::app::theme::Type;
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::label;
-use crate::units::Bytes;
+use crate::app::widgets::pane::section;
+use crate::units::{Bytes, counted};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -19,11 +25,16 @@ pub const INFO: ViewInfo = ViewInfo {
         ("grey", "not PyTorch's: driver, other processes, context"),
         ("hatched", "free inside what PyTorch reserved"),
         ("not recorded", "an allocator snapshot does not hold it; nvidia-smi does"),
+        ("by category", "what the live tensors are for; select one and the inspector says why it is counted there"),
     ],
-    create: || Box::new(Accounting),
+    create: || Box::new(Accounting::default()),
 };
 
-struct Accounting;
+#[derive(Default)]
+struct Accounting {
+    /// Keyed by the instant and where the categories lie in memory.
+    live: Derived<(u32, usize), ByCategory>,
+}
 
 impl View for Accounting {
     fn subtitle(&self, cx: &ViewContext<'_>) -> String {
@@ -83,7 +94,42 @@ impl View for Accounting {
                 }
                 response.on_hover_text(row.part.about());
             }
+            self.by_category(ui, cx, state.event, greatest);
             ui.add_space(12.0);
         });
+    }
+}
+
+impl Accounting {
+    /// What live tensors asked for, by category: adds up to the last row above it and what waits for a stream.
+    fn by_category(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, event: u32, greatest: f64) {
+        let t = cx.tokens;
+        let Some(categories) = cx.categories.filter(|c| c.says_anything()) else { return };
+        let (data, held) = (Arc::clone(cx.data), Arc::clone(categories));
+        let key = (event, Arc::as_ptr(categories) as usize);
+        let live = self.live.get(cx.jobs, "categories at the cursor", &key, move |_| {
+            Some(held.live_by_category(data.device(), &data.tables, event))
+        });
+        let Some(live) = live.value else { return };
+        section(ui, "Tensors by category", "requested, at the cursor", false);
+        for (i, category) in Category::ALL.into_iter().enumerate().filter(|(_, c)| live[c.index()].count > 0) {
+            let tally = live[category.index()];
+            let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 36.0), Sense::hover());
+            let figure = Bytes(tally.bytes).to_string();
+            let name = format!("{}: {figure} in {}", category.text(), counted(tally.count, "allocation", "allocations"));
+            response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &name));
+            let inner = rect.shrink2(vec2(16.0, 0.0));
+            let first = egui::Rect::from_min_size(inner.min, vec2(inner.width(), 20.0));
+            let value = label::text_in_right(ui.painter(), first, &figure, Type::Mono, t.text1);
+            let room = egui::Rect::from_min_max(first.min, egui::pos2(value.left() - 8.0, first.bottom()));
+            label::text_in(ui.painter(), room, category.text(), Type::Body, t.text1);
+            let bar = egui::Rect::from_min_max(
+                egui::pos2(inner.left(), first.bottom()),
+                egui::pos2(inner.right(), first.bottom() + 10.0),
+            );
+            let ink = if category == Category::Other { t.other } else { t.slot(i) };
+            Bar::new(greatest).part(tally.bytes as f64, ink).paint(ui.painter(), t, bar);
+            response.on_hover_text(format!("{name}. {}", category.about()));
+        }
     }
 }

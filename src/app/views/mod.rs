@@ -11,8 +11,9 @@ use super::cursor::Link;
 use super::document::DeviceData;
 use super::jobs::Jobs;
 use super::theme::Tokens;
-use crate::analysis::State;
 use crate::analysis::findings::Findings;
+use crate::analysis::matching::Matching;
+use crate::analysis::{Categories, State};
 
 pub mod accounting;
 pub mod autopsy;
@@ -138,6 +139,10 @@ pub struct ViewContext<'a> {
     pub findings: Option<&'a Arc<Findings>>,
     /// What block colours mean.
     pub colours: &'a Arc<Colours>,
+    /// What each allocation is for; `None` until it is known.
+    pub categories: Option<&'a Arc<Categories>>,
+    /// The allocations a query holds for, while one is in force: views dim the others.
+    pub matching: Option<&'a Arc<Matching>>,
     /// The theme.
     pub tokens: &'a Tokens,
     /// Where changes are asked for.

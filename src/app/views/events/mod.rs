@@ -5,7 +5,7 @@ use std::sync::Arc;
 use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::query::{Query, of_text};
+use crate::analysis::query::{Query, Scope, of_text};
 use crate::app::action::Action;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
@@ -58,7 +58,7 @@ struct Events {
     wrong: Option<String>,
     /// When the filter was last typed in: what is wrong is said only when the typing rests.
     typed_at: f64,
-    left: Derived<Query, Vec<u32>>,
+    left: Derived<(Query, usize, Option<u32>, [Option<u32>; 2]), Vec<u32>>,
     scroll: Scroll,
     /// The cursor the rows were last scrolled to; `None` before the first frame.
     followed: Option<u32>,
@@ -174,7 +174,7 @@ impl Events {
                 self.wrong = None;
                 self.followed = None;
             }
-            Err(sentence) => self.wrong = Some(sentence),
+            Err(error) => self.wrong = Some(error.sentence),
         }
     }
 
@@ -183,8 +183,22 @@ impl Events {
             return Some(Rows::All(cx.data.device().events.len()));
         }
         let (data, query) = (Arc::clone(cx.data), self.query.clone());
-        let shown = self.left.get(cx.jobs, "filter events", &self.query, move |progress| {
-            query.events(&data.recording, data.device(), &data.tables, progress).ok()
+        let categories = cx.categories.cloned();
+        let (cursor, markers) = (Some(cx.link.cursor), cx.link.markers);
+        let key = (
+            query.clone(),
+            if query.needs_categories() { categories.as_ref().map_or(0, |c| Arc::as_ptr(c) as usize) } else { 0 },
+            if query.follows_cursor() { cursor } else { None },
+            if query.follows_markers() { markers } else { [None; 2] },
+        );
+        let shown = self.left.get(cx.jobs, "filter events", &key, move |progress| {
+            let scope = Scope {
+                categories: categories.as_deref(),
+                cursor,
+                markers,
+                ..Scope::new(&data.recording, data.device(), &data.tables)
+            };
+            query.events(&scope, progress).ok()
         });
         if !shown.is_fresh {
             progress_line(ui, ui.available_rect_before_wrap(), shown.fraction);

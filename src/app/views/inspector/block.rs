@@ -5,7 +5,7 @@ use super::card::{
 };
 use crate::analysis::fragmentation::{Servers, blockers};
 use crate::analysis::modules::{module_of, phase};
-use crate::analysis::{Lifetime, LifetimeId, NO_EVENT, State};
+use crate::analysis::{Categories, Category, Lifetime, LifetimeId, NO_EVENT, State};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
 use crate::model::{Action, BlockState, NoteKind, StackId};
@@ -52,6 +52,18 @@ fn sizes(data: &DeviceData, l: &Lifetime) -> Vec<Fact> {
     let exact = if data.tables.lifetimes.blocks_exact { "" } else { ", by the allocator's rules" };
     facts.push(Fact::new("rounding", format!("{}{exact}", Bytes(lost))));
     facts
+}
+
+/// Says what the allocation is for, and why, below its sizes.
+pub fn say_category(data: &DeviceData, categories: &Categories, id: LifetimeId, card: &mut Card) {
+    let why = categories.why(&data.recording, data.device(), &data.tables, id);
+    let mut fact = Fact::new("category", why.category.text());
+    fact.hint = Some(why.sentence);
+    if why.category == Category::Other {
+        fact = fact.tone(Tone::Quiet);
+    }
+    let at = card.facts.iter().position(|f| f.label == "segment" || f.label == "pool").unwrap_or(card.facts.len());
+    card.facts.insert(at, fact);
 }
 
 fn place(data: &DeviceData, state: &State, l: &Lifetime, at: Option<usize>) -> Vec<Fact> {

@@ -47,7 +47,8 @@ const VALUES: f32 = 104.0;
 
 #[derive(Default)]
 struct Inspector {
-    card: Derived<(Option<Item>, u32), Card>,
+    /// Keyed by the selection, the instant, and where the categories lie in memory.
+    card: Derived<(Option<Item>, u32, usize), Card>,
     stacks: stacks::Stacks,
 }
 
@@ -69,8 +70,15 @@ impl View for Inspector {
         let Some(state) = cx.state else { return };
         let selected = cx.link.selected();
         let (data, at) = (Arc::clone(cx.data), Arc::clone(state));
-        let shown =
-            self.card.get(cx.jobs, "inspector", &(selected, state.event), move |_| Some(things::card(&data, &at, selected)));
+        let categories = cx.categories.cloned();
+        let key = (selected, state.event, categories.as_ref().map_or(0, |c| Arc::as_ptr(c) as usize));
+        let shown = self.card.get(cx.jobs, "inspector", &key, move |_| {
+            let mut card = things::card(&data, &at, selected);
+            if let (Some(Item::Lifetime(id)), Some(categories)) = (selected, &categories) {
+                block::say_category(&data, categories, id, &mut card);
+            }
+            Some(card)
+        });
         let Some(card) = shown.value else { return };
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing.y = 0.0;

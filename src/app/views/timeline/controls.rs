@@ -149,6 +149,7 @@ impl Timeline {
         }
         let name = match cx.link.colour_by {
             ColourBy::Stack => "Stack",
+            ColourBy::Category => "Category",
             ColourBy::SizeClass if !unit.is_empty() => "Size",
             ColourBy::SizeClass => "Block size",
             ColourBy::Age => "Age",

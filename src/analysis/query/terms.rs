@@ -1,0 +1,273 @@
+//! One word of a query to a [`Term`].
+
+use super::{Between, Instant, Moment, Operator, Term};
+use crate::analysis::categories::{Category, category_named};
+use crate::model::{Action, SizeClass};
+use crate::units::{Address, Bytes};
+
+/// Words a comparison can begin with.
+pub(super) const NAMES: [&str; 22] = [
+    "", "size", "bytes", "block", "action", "address", "addr", "event", "time", "stream", "pool", "stack", "step", "during",
+    "born", "gone", "freed", "age", "category", "cat", "id", "live",
+];
+
+pub(super) fn term(word: &str) -> Result<Term, String> {
+    let lower = word.to_lowercase();
+    if let Some(at) = lower.strip_prefix("live@") {
+        return instant(at).map(Term::LiveAt).ok_or_else(|| {
+            format!("\"{word}\" names no instant: write live@peak, live@oom, live@end, live@cursor or live@1200")
+        });
+    }
+    if let Some(place) = lower.find(['<', '>', '=', '~']) {
+        let (name, rest) = lower.split_at(place);
+        if NAMES.contains(&name) {
+            let length = if rest.starts_with("<=") || rest.starts_with(">=") { 2 } else { 1 };
+            let (operator, value) = rest.split_at(length);
+            if value.is_empty() {
+                return Err(format!("\"{word}\" has no value: write for example {}", example(name)));
+            }
+            return compared(word, name, operator, value);
+        }
+        // `==` and the like inside a text are the text's own; a lone word before an operator is a mistake.
+        if !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphabetic()) {
+            return Err(format!(
+                "\"{name}\" is not something to compare: use size, stack, category, born, age, pool, stream or step"
+            ));
+        }
+    }
+    match lower.as_str() {
+        "gone" | "freed" => return Ok(Term::IsGone(true)),
+        "kept" | "leaked" => return Ok(Term::IsGone(false)),
+        "live" => return Ok(Term::LiveAt(Instant::Cursor)),
+        _ => {}
+    }
+    if let Some(actions) = actions(&lower) {
+        return Ok(Term::Action(actions));
+    }
+    if let Some(digits) = lower.strip_prefix("0x") {
+        return address(word, digits);
+    }
+    if !lower.is_empty()
+        && lower.bytes().all(|b| b.is_ascii_digit())
+        && let Ok(n) = lower.parse::<u64>()
+    {
+        // A long number is an address, as PyTorch's snapshots write them.
+        return Ok(if lower.len() > 10 { Term::Address(n) } else { Term::Event(Between { least: n, greatest: n }) });
+    }
+    if lower.starts_with(['(', ')']) || lower.ends_with('(') {
+        return Err(format!("\"{word}\" can not be read: there are no parentheses, \"or\" divides choices"));
+    }
+    Ok(Term::Text(lower))
+}
+
+/// What a comparison looks like when it has a value.
+fn example(name: &str) -> &'static str {
+    match name {
+        "category" | "cat" => "category=gradients",
+        "stack" => "stack~attention",
+        "pool" => "pool=private",
+        "stream" => "stream=1",
+        "step" => "step=3",
+        "during" => "during~forward",
+        "born" | "gone" | "freed" | "event" => "born>1200",
+        "age" => "age>5000 or age>2ms",
+        "time" => "time>100ms",
+        "addr" | "address" => "addr=0x7f1dca2b7000",
+        "action" => "action=alloc",
+        "id" => "id=12",
+        "live" => "live@peak",
+        _ => "size>1MiB",
+    }
+}
+
+fn compared(word: &str, name: &str, operator: &str, value: &str) -> Result<Term, String> {
+    let numbers = |read: &dyn Fn(&str) -> Result<u64, String>| between(operator, value, read);
+    match name {
+        "" | "size" | "bytes" => numbers(&|v| Bytes::parse(v).map(|b| b.0)).map(Term::Size),
+        "block" => numbers(&|v| Bytes::parse(v).map(|b| b.0)).map(Term::Block),
+        "event" => numbers(&number_of("an event: write event=27584")).map(Term::Event),
+        "id" => numbers(&number_of("a row: write id=12")).map(Term::Id),
+        "time" => numbers(&micros).map(Term::Time),
+        "born" => moment(word, operator, value).map(Term::Born),
+        "gone" | "freed" => moment(word, operator, value).map(Term::Gone),
+        "age" => match moment(word, operator, value)? {
+            Moment::At(..) => Err(format!("\"{value}\" is not an age: write age>5000 for events, age>2ms for time")),
+            age => Ok(Term::Age(age)),
+        },
+        "action" => {
+            actions(value).map(Term::Action).ok_or_else(|| format!("\"{value}\" is not an action: use {}", action_names()))
+        }
+        "address" | "addr" => address(word, value.strip_prefix("0x").unwrap_or(value)),
+        "stream" => {
+            let read = match value.strip_prefix("0x") {
+                Some(hex) => u64::from_str_radix(hex, 16).ok(),
+                None => value.parse().ok(),
+            };
+            read.map(Term::Stream).ok_or_else(|| format!("\"{value}\" is not a stream: write its index (stream=1) or its handle"))
+        }
+        "pool" => pool(value),
+        "category" | "cat" => category(value),
+        "step" => value.parse().map(Term::Step).map_err(|_| format!("\"{value}\" is not the number of a step: write step=3")),
+        "during" => Ok(Term::During(value.to_owned())),
+        "live" => instant(value)
+            .map(Term::LiveAt)
+            .ok_or_else(|| format!("\"{word}\" names no instant: write live@peak, live@oom, live@end, live@cursor or live@1200")),
+        _ => match value.parse() {
+            Ok(number) if operator == "=" => Ok(Term::StackIs(number)),
+            _ => Ok(Term::Stack(value.to_owned())),
+        },
+    }
+}
+
+fn number_of(what: &'static str) -> impl Fn(&str) -> Result<u64, String> {
+    move |v| v.replace(',', "").parse::<u64>().map_err(|_| format!("\"{v}\" is not the number of {what}"))
+}
+
+fn pool(value: &str) -> Result<Term, String> {
+    match value {
+        "private" | "graph" | "graphs" => return Ok(Term::PrivatePool(true)),
+        "default" => return Ok(Term::PrivatePool(false)),
+        "small" => return Ok(Term::Class(SizeClass::Small)),
+        "large" => return Ok(Term::Class(SizeClass::Large)),
+        _ => {}
+    }
+    let key = value.trim_matches(['(', ')']).split_once([',', '.']);
+    key.and_then(|(a, b)| Some(Term::Pool((a.trim().parse().ok()?, b.trim().parse().ok()?))))
+        .ok_or_else(|| format!("\"{value}\" is not a pool: write pool=private, default, small or large, or its key, as pool=0.7"))
+}
+
+fn category(value: &str) -> Result<Term, String> {
+    let plain = value.replace([' ', '-'], "_");
+    let named = Category::ALL.into_iter().find(|c| c.name() == plain || c.text() == value);
+    // `param`, `grad`, `opt` while typing: one category begins so.
+    let begun = || {
+        let mut found = Category::ALL.into_iter().filter(|c| c.name().starts_with(&plain));
+        found.next().filter(|_| found.next().is_none())
+    };
+    named.or_else(|| category_named(value)).or_else(begun).map(Term::Category).ok_or_else(|| {
+        let names: Vec<&str> = Category::ALL.iter().map(|c| c.name()).collect();
+        format!("\"{value}\" is not a category: use {}", names.join(", "))
+    })
+}
+
+fn operator_of(operator: &str) -> Operator {
+    match operator {
+        "<" => Operator::Less,
+        "<=" => Operator::AtMost,
+        ">=" => Operator::AtLeast,
+        ">" => Operator::More,
+        _ => Operator::Is,
+    }
+}
+
+/// `1200` and `100..200` are events, `2ms` is a time, `peak` an instant.
+fn moment(word: &str, operator: &str, value: &str) -> Result<Moment, String> {
+    if value.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return instant(value)
+            .map(|at| Moment::At(operator_of(operator), at))
+            .ok_or_else(|| format!("\"{word}\" names no instant: use peak, oom, end, cursor, a, b, an event or a time"));
+    }
+    let is_time = value.ends_with('s') || value.ends_with("min");
+    if is_time {
+        return between(operator, value, &micros).map(Moment::Micros);
+    }
+    let read = |v: &str| {
+        let digits = v.replace(',', "");
+        digits.parse::<u64>().map_err(|_| format!("\"{v}\" is neither an event nor a time: write 1200, 2ms or peak"))
+    };
+    between(operator, value, &read).map(Moment::Events)
+}
+
+pub(super) fn between(operator: &str, value: &str, read: &dyn Fn(&str) -> Result<u64, String>) -> Result<Between, String> {
+    if let Some((from, to)) = value.split_once("..")
+        && operator == "="
+    {
+        let least = if from.is_empty() { 0 } else { read(from)? };
+        let greatest = if to.is_empty() { u64::MAX } else { read(to)? };
+        return Ok(Between { least, greatest });
+    }
+    Ok(from_operator(operator_of(operator), read(value)?))
+}
+
+/// The whole numbers that an operator and a value leave.
+pub(super) fn from_operator(operator: Operator, n: u64) -> Between {
+    match operator {
+        Operator::More if n == u64::MAX => Between { least: 1, greatest: 0 },
+        Operator::More => Between { least: n + 1, greatest: u64::MAX },
+        Operator::AtLeast => Between { least: n, greatest: u64::MAX },
+        Operator::AtMost => Between { least: 0, greatest: n },
+        // Nothing is under 0: a range that holds nothing.
+        Operator::Less if n == 0 => Between { least: 1, greatest: 0 },
+        Operator::Less => Between { least: 0, greatest: n - 1 },
+        Operator::Is => Between { least: n, greatest: n },
+    }
+}
+
+/// `13us`, `2.5ms`, `1s`, `2min`; a bare number is milliseconds.
+fn micros(text: &str) -> Result<u64, String> {
+    let wrong = || format!("\"{text}\" is not a time: write 13us, 2.5ms, 1s or 2min");
+    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let factor = match unit.trim() {
+        "us" | "µs" => 1.0,
+        "" | "ms" => 1e3,
+        "s" => 1e6,
+        "min" => 6e7,
+        _ => return Err(wrong()),
+    };
+    let value: f64 = number.parse().map_err(|_| wrong())?;
+    Ok((value * factor).round() as u64)
+}
+
+/// `7f1d..` is a prefix, whole digits an address inside a block.
+fn address(word: &str, digits: &str) -> Result<Term, String> {
+    let wrong = || format!("\"{word}\" is not an address: write 0x7f1dca2b7000, or 0x7f1d.. for all that begin so");
+    let prefix = digits.strip_suffix("..").or_else(|| digits.strip_suffix('…')).or_else(|| digits.strip_suffix('*'));
+    let Some(prefix) = prefix else {
+        return Address::parse(&format!("0x{digits}")).map(|a| Term::Address(a.0)).ok_or_else(wrong);
+    };
+    // Device addresses have twelve digits.
+    let missing = 12usize.checked_sub(prefix.len()).ok_or_else(wrong)? as u32;
+    let n = if prefix.is_empty() { 0 } else { u64::from_str_radix(prefix, 16).map_err(|_| wrong())? };
+    let least = n << (4 * missing);
+    Ok(Term::Addresses(Between { least, greatest: least | ((1u64 << (4 * missing)) - 1) }))
+}
+
+fn instant(text: &str) -> Option<Instant> {
+    Some(match text {
+        "peak" => Instant::Peak,
+        "oom" => Instant::Oom,
+        "end" => Instant::End,
+        "cursor" | "now" => Instant::Cursor,
+        "a" => Instant::Marker(0),
+        "b" => Instant::Marker(1),
+        _ => Instant::Event(text.replace(',', "").parse().ok()?),
+    })
+}
+
+const ACTIONS: [Action; 10] = [
+    Action::Alloc,
+    Action::FreeRequested,
+    Action::FreeCompleted,
+    Action::SegmentAlloc,
+    Action::SegmentFree,
+    Action::SegmentMap,
+    Action::SegmentUnmap,
+    Action::Snapshot,
+    Action::Oom,
+    Action::Annotate,
+];
+
+fn actions(name: &str) -> Option<Vec<Action>> {
+    match name {
+        "free" => Some(vec![Action::FreeRequested, Action::FreeCompleted]),
+        "segment" => Some(vec![Action::SegmentAlloc, Action::SegmentFree, Action::SegmentMap, Action::SegmentUnmap]),
+        "unknown" => Some(vec![Action::Unknown]),
+        _ => ACTIONS.into_iter().find(|a| a.name() == name).map(|a| vec![a]),
+    }
+}
+
+fn action_names() -> String {
+    let names: Vec<&str> = ACTIONS.iter().map(|a| a.name()).collect();
+    format!("{}, free or segment", names.join(", "))
+}

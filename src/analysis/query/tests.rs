@@ -1,0 +1,287 @@
+//! The language on a recording made by hand, and against brute force on random ones.
+
+use proptest::prelude::*;
+
+use super::prepare::trailing_number;
+use super::*;
+use crate::analysis::toy::{self, Toy};
+use crate::analysis::{LifetimeId, NO_EVENT};
+use crate::model::{AllocConf, Frame, PoolId, StackId, StackTableBuilder, StreamId};
+
+fn recording() -> Recording {
+    let mut b = StackTableBuilder::new();
+    let (name, file) = (b.string("attention"), b.string("/home/me/train.py"));
+    let frame = b.frame(Frame { name, file, line: 71 });
+    let stack = b.stack(&[frame]);
+    let mut d = DeviceRecording { streams: vec![0, 0x55], pools: vec![(0, 0), (0, 7)], ..DeviceRecording::default() };
+    d.events.has_time = true;
+    let mut push = |t: i64, action, address: u64, size: u64, stream: u16, pool: u16, stack| {
+        d.events.push(1_000 + t, action, address, size, StreamId(stream), PoolId(pool), stack);
+    };
+    push(0, Action::SegmentAlloc, 0x7f1d_0000_0000, 20 << 20, 0, 0, StackId::NONE);
+    push(10, Action::Alloc, 0x7f1d_0000_0000, 2 << 20, 0, 0, stack);
+    push(20, Action::Alloc, 0x7f1d_0020_0000, 1 << 20, 1, 1, StackId::NONE);
+    push(30, Action::FreeRequested, 0x7f1d_0000_0000, 2 << 20, 0, 0, stack);
+    push(31, Action::FreeCompleted, 0x7f1d_0000_0000, 2 << 20, 0, 0, stack);
+    push(40, Action::Oom, 900, 5 << 20, 0, 0, stack);
+    Recording { devices: vec![d], stacks: b.finish(), ..Recording::default() }
+}
+
+fn find(text: &str) -> Vec<u32> {
+    let recording = recording();
+    let device = &recording.devices[0];
+    let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+    Query::parse(text).unwrap().events(&Scope::new(&recording, device, &tables), &Progress::new()).unwrap()
+}
+
+/// The rows found; the cursor stands at event 2, the marker A at event 1.
+fn rows(text: &str) -> Vec<u32> {
+    let recording = recording();
+    let device = &recording.devices[0];
+    let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+    let scope = Scope { cursor: Some(2), markers: [Some(1), None], ..Scope::new(&recording, device, &tables) };
+    Query::parse(text).unwrap().allocations(&scope, &Progress::new()).unwrap()
+}
+
+#[test]
+fn terms_hold_for_the_events_they_name() {
+    assert_eq!(find(""), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(find("alloc"), [1, 2]);
+    assert_eq!(find("free"), [3, 4]);
+    assert_eq!(find("action=free_completed"), [4]);
+    assert_eq!(find("segment"), [0]);
+    assert_eq!(find("alloc size>1MiB"), [1]);
+    assert_eq!(find("alloc size>=1MiB"), [1, 2]);
+    assert_eq!(find("size=1MiB..2MiB"), [1, 2, 3, 4]);
+    assert_eq!(find("<2MiB"), [2]);
+    assert_eq!(find("train.py"), [1, 3, 4, 5]);
+    assert_eq!(find("train.py:71 oom"), [5]);
+    assert_eq!(find("train.py:72"), Vec::<u32>::new());
+    assert_eq!(find("stack~Attention alloc"), [1]);
+    assert_eq!(find("-stack~attention"), [0, 2]);
+    assert_eq!(find("stream=1"), [2]);
+    assert_eq!(find("stream=0x55"), [2]);
+    assert_eq!(find("pool=private"), [2]);
+    assert_eq!(find("pool=graph -alloc"), Vec::<u32>::new());
+    assert_eq!(find("time<=20us"), [0, 1, 2]);
+    assert_eq!(find("event=1..3"), [1, 2, 3]);
+    assert_eq!(find("4"), [4]);
+}
+
+#[test]
+fn addresses_are_found_inside_blocks_and_by_their_first_digits() {
+    assert_eq!(find("0x7f1d00200010"), [0, 2]);
+    assert_eq!(find("alloc 0x7f1d002.."), [2]);
+    assert_eq!(find("0x7f1d.."), [0, 1, 2, 3, 4], "the free bytes of an out-of-memory event are no address");
+    assert_eq!(find("0x9.."), Vec::<u32>::new());
+}
+
+#[test]
+fn blocks_live_at_an_instant() {
+    assert_eq!(find("live@2 alloc"), [1, 2]);
+    assert_eq!(find("live@end"), [2]);
+    assert_eq!(find("live@oom"), [2]);
+    assert_eq!(find("live@peak alloc"), [1, 2]);
+}
+
+#[test]
+fn what_can_not_be_read_is_said_in_a_sentence() {
+    for text in ["size>lots", "size>", "live@noon", "stream=x", "pool=deep", "action=cry", "0xzz..", "time>soon", "step=x"] {
+        let sentence = Query::parse(text).unwrap_err().to_string();
+        assert!(sentence.contains('"') && sentence.len() > 20, "{text}: {sentence}");
+    }
+    assert_eq!(Query::parse("\"two words\"").unwrap().any, [[(Term::Text("two words".to_owned()), false)]]);
+    assert_eq!(trailing_number("ProfilerStep#12"), Some(12));
+    assert_eq!(trailing_number("step"), None);
+}
+
+#[test]
+fn allocations_are_found_by_what_they_are_and_when_they_lived() {
+    // Row 0: 2 MiB at event 1, gone at 4, by the stack, default stream and pool. Row 1: 1 MiB at event 2, kept, stream 1, private.
+    let both = vec![0, 1];
+    assert_eq!(rows(""), both);
+    assert_eq!(rows("size>1MiB"), [0]);
+    assert_eq!(rows("block<=1MiB"), [1]);
+    assert_eq!(rows("stack~attention"), [0]);
+    assert_eq!(rows("stack=0"), [0]);
+    assert_eq!(rows("not stack=0"), [1]);
+    assert_eq!(rows("train.py:71"), [0]);
+    assert_eq!(rows("stream=1 pool=private"), [1]);
+    assert_eq!(rows("pool=0.7"), [1]);
+    assert_eq!(rows("pool=large"), [0], "1 MiB is still a small request");
+    assert_eq!(rows("gone"), [0]);
+    assert_eq!(rows("kept"), [1]);
+    assert_eq!(rows("alloc"), both);
+    assert_eq!(rows("free"), [0]);
+    assert_eq!(rows("born>1"), [1]);
+    assert_eq!(rows("born>=a"), both);
+    assert_eq!(rows("born>a"), [1]);
+    assert_eq!(rows("born<20us"), [0]);
+    assert_eq!(rows("gone<oom"), [0]);
+    assert_eq!(rows("gone>=oom"), Vec::<u32>::new());
+    assert_eq!(rows("age>3"), [1], "3 events against 4");
+    assert_eq!(rows("age<=21us"), both, "21 us, and 20 us to the end");
+    assert_eq!(rows("live@cursor"), both);
+    assert_eq!(rows("live@end"), [1]);
+    assert_eq!(rows("live@b"), Vec::<u32>::new(), "there is no marker B");
+    assert_eq!(rows("4"), [0], "the event that ended it");
+    assert_eq!(rows("event=2..9"), [1]);
+    assert_eq!(rows("id=1"), [1]);
+    assert_eq!(rows("0x7f1d00200010"), [1]);
+    assert_eq!(rows("size>1MiB or stream=1"), both);
+    assert_eq!(rows("size>1MiB stream=1 or kept"), [1]);
+    assert_eq!(rows("category=other"), both);
+    assert_eq!(rows("-category=grad and kept"), [1]);
+}
+
+#[test]
+fn an_error_points_at_its_term() {
+    let place = |text: &str| {
+        let error = Query::parse(text).unwrap_err();
+        text[error.at].to_owned()
+    };
+    assert_eq!(place("alloc size>lots kept"), "size>lots");
+    assert_eq!(place("kept or"), "or");
+    assert_eq!(place("or kept"), "or");
+    assert_eq!(place("kept not"), "not");
+    assert_eq!(place("sise>1MiB"), "sise>1MiB");
+    assert_eq!(place("age>peak"), "age>peak");
+    assert_eq!(place("category=xyz"), "category=xyz");
+    assert_eq!(place("(kept or size>1)"), "(kept");
+    assert!(Query::parse("age>peak").unwrap_err().sentence.contains("age>5000"));
+}
+
+#[test]
+fn completions_stand_in_for_the_word_being_typed() {
+    let offered = |text: &str, byte: usize| -> Vec<String> {
+        complete(text, byte, &["train.py:71", "two words.py:3"]).into_iter().map(|c| c.word).collect()
+    };
+    assert_eq!(offered("cat", 3), ["category="]);
+    assert_eq!(offered("kept -cat", 9), ["-category="]);
+    assert!(offered("category=", 9).contains(&"category=kv_cache".to_owned()));
+    assert_eq!(offered("live@p", 6), ["live@peak"]);
+    assert_eq!(offered("stack~two", 9), ["stack~\"two words.py:3\""]);
+    assert_eq!(offered("born>o", 6), ["born>oom"]);
+    assert_eq!(offered("size>1 ", 7).len(), 12);
+    let c = &complete("kept cat gone", 8, &[])[0];
+    assert_eq!(c.at, 5..8);
+    // Whatever is offered can be read, once it has a value.
+    for c in complete("", 0, &[]).into_iter().chain(complete("category=", 9, &[])).chain(complete("pool=", 5, &[])) {
+        let needs_value = c.word.ends_with(['>', '<', '=', '~', '@']) || c.word == "not" || c.word == "or";
+        assert!(needs_value || Query::parse(&c.word).is_ok(), "{}", c.word);
+    }
+}
+
+/// A term and what it means, said as plainly as can be.
+#[derive(Clone, Debug)]
+enum Plain {
+    SizeOver(u64),
+    BlockWithin(u64, u64),
+    BornBefore(u32),
+    GoneFrom(u32),
+    AgeUpTo(u32),
+    LiveAt(u32),
+    Kept,
+    Small,
+}
+
+impl Plain {
+    fn text(&self) -> String {
+        match self {
+            Plain::SizeOver(n) => format!("size>{n}"),
+            Plain::BlockWithin(a, b) => format!("block={a}..{b}"),
+            Plain::BornBefore(n) => format!("born<{n}"),
+            Plain::GoneFrom(n) => format!("gone>={n}"),
+            Plain::AgeUpTo(n) => format!("age<={n}"),
+            Plain::LiveAt(n) => format!("live@{n}"),
+            Plain::Kept => "kept".to_owned(),
+            Plain::Small => "pool=small".to_owned(),
+        }
+    }
+
+    fn holds(&self, d: &DeviceRecording, t: &DeviceTables, id: LifetimeId) -> bool {
+        let l = t.lifetimes.get(d, id).unwrap();
+        match *self {
+            Plain::SizeOver(n) => l.requested > n,
+            Plain::BlockWithin(a, b) => a <= l.block && l.block <= b,
+            Plain::BornBefore(n) => l.born < n,
+            Plain::GoneFrom(n) => l.gone != NO_EVENT && l.gone >= n,
+            Plain::AgeUpTo(n) => l.gone.min(d.events.len() as u32) - l.born <= n,
+            Plain::LiveAt(n) => l.born <= n && l.gone > n,
+            Plain::Kept => l.gone == NO_EVENT,
+            Plain::Small => l.class == SizeClass::Small,
+        }
+    }
+}
+
+fn plain_terms() -> impl Strategy<Value = Plain> {
+    prop_oneof![
+        (0u64..30_000_000).prop_map(Plain::SizeOver),
+        (0u64..40_000, 0u64..30_000_000).prop_map(|(a, b)| Plain::BlockWithin(a, b)),
+        (0u32..200).prop_map(Plain::BornBefore),
+        (0u32..200).prop_map(Plain::GoneFrom),
+        (0u32..200).prop_map(Plain::AgeUpTo),
+        (0u32..200).prop_map(Plain::LiveAt),
+        Just(Plain::Kept),
+        Just(Plain::Small),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_query_holds_where_its_terms_do(
+        ops in toy::ops(150),
+        choices in prop::collection::vec(prop::collection::vec((plain_terms(), any::<bool>()), 1..4), 1..3),
+    ) {
+        let device = Toy::run(AllocConf::default(), &ops).recording(0).0;
+        let tables = DeviceTables::build(&device, &Progress::new()).unwrap();
+        let recording = Recording::default();
+        let all = |terms: &Vec<(Plain, bool)>| {
+            terms.iter().map(|(term, not)| format!("{}{}", if *not { "-" } else { "" }, term.text())).collect::<Vec<_>>().join(" ")
+        };
+        let text = choices.iter().map(all).collect::<Vec<_>>().join(" or ");
+        let query = Query::parse(&text).unwrap();
+        let found = query.allocations(&Scope::new(&recording, &device, &tables), &Progress::new()).unwrap();
+        let brute: Vec<u32> = (0..tables.lifetimes.len() as u32)
+            .filter(|&i| {
+                let id = LifetimeId(i);
+                choices.iter().any(|terms| terms.iter().all(|(term, not)| term.holds(&device, &tables, id) != *not))
+            })
+            .collect();
+        prop_assert_eq!(&found, &brute, "{}", text);
+        // The curve of what was found is what is live of it, event by event.
+        let matching = crate::analysis::matching::Matching::of(&device, &tables, found, &Progress::new()).unwrap();
+        for event in 0..device.events.len() as u32 {
+            let live: u64 = brute.iter().map(|&i| LifetimeId(i))
+                .filter(|&id| tables.lifetimes.is_live_at(id, event))
+                .map(|id| tables.lifetimes.block_size(id)).sum();
+            prop_assert_eq!(matching.bytes_at(&device, &tables, event), live, "after event {}", event);
+        }
+        let n = device.events.len() as u32;
+        let bounds: Vec<u32> = (0..=7).map(|i| n * i / 7).collect();
+        for (cell, w) in matching.columns(&device, &tables, &bounds).iter().zip(bounds.windows(2)) {
+            let values: Vec<u64> = (w[0]..w[1]).map(|e| matching.bytes_at(&device, &tables, e)).collect();
+            if let Some(&last) = values.last() {
+                prop_assert_eq!((Some(&cell.max), cell.last), (values.iter().max(), last));
+                prop_assert_eq!(Some(&cell.min), values.iter().min());
+            }
+        }
+        let (peak, at) = matching.peak();
+        let all: Vec<u64> = (0..n).map(|e| matching.bytes_at(&device, &tables, e)).collect();
+        prop_assert_eq!(peak, all.iter().copied().max().unwrap_or(0));
+        if peak > 0 {
+            prop_assert_eq!(all.iter().position(|&v| v == peak), Some(at as usize));
+        }
+    }
+
+    #[test]
+    fn no_text_breaks_the_reader(text in "[ -~]{0,40}|(size|live@|stack~|or|not|\"|[<>=~]|1MiB| ){0,12}", byte in 0usize..60) {
+        let read = Query::parse(&text);
+        if let Err(error) = read {
+            prop_assert!(text.get(error.at.clone()).is_some(), "{:?}", error);
+        }
+        let _ = complete(&text, byte.min(text.len()), &["a.py:1"]);
+    }
+}

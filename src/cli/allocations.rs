@@ -1,0 +1,109 @@
+//! `vramscope allocations FILE --where QUERY`: allocations as a table, those that a query holds for.
+
+use std::io::Write;
+
+use serde_json::{Value, json};
+
+use super::args::AllocationsArgs;
+use super::oom::frames;
+use super::{Table, choose_device, open, print, print_json};
+use crate::analysis::categories::{Categories, Rules};
+use crate::analysis::matching::Matching;
+use crate::analysis::ordering::Order;
+use crate::analysis::query::{Scope, of_text};
+use crate::analysis::steps::Steps;
+use crate::analysis::{DeviceTables, Lifetime, LifetimeId, NO_EVENT, Quantity, StackNames};
+use crate::model::{Progress, Recording};
+use crate::units::{Address, Bytes, count};
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// One sentence when the file can not be opened or the answer not be written.
+pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
+    let (text, query) = &args.query;
+    let recording = open(&args.file)?;
+    let device = &recording.devices[choose_device(&recording, args.device)?];
+    let progress = Progress::new();
+    let cancelled = |e: crate::model::Cancelled| e.to_string();
+    let tables = DeviceTables::build(device, &progress).map_err(cancelled)?;
+    let categories = Categories::build(&recording, device, &tables, &Rules::default(), &progress).map_err(cancelled)?;
+    let steps = Steps::find(&recording, device, &tables);
+    let scope = Scope { categories: Some(&categories), steps: Some(&steps), ..Scope::new(&recording, device, &tables) };
+    let rows = query.allocations(&scope, &progress).map_err(cancelled)?;
+    let matching = Matching::of(device, &tables, rows, &progress).map_err(cancelled)?;
+    let names = StackNames::of(&recording.stacks);
+    let order: Order = args.sort.into();
+    let sorted = order.sort(order.begins_descending(), matching.rows().to_vec(), &scope, &names, &progress).map_err(cancelled)?;
+    let listed: Vec<Lifetime> =
+        sorted.iter().take(args.limit).filter_map(|&row| tables.lifetimes.get(device, LifetimeId(row))).collect();
+    let (peak, peak_event) = matching.peak();
+    let at_device_peak = matching.bytes_at(device, &tables, tables.curves.peak(Quantity::Requested).1);
+    let event = |e: u32| (e != NO_EVENT).then_some(e);
+    if args.json {
+        let row = |l: &Lifetime| row_json(&recording, &scope, l);
+        let report = json!({
+            "file": args.file.display().to_string(), "device": {"index": device.id.index, "kind": device.id.kind.name()},
+            "where": text, "matches": matching.len(), "allocations": tables.lifetimes.len(),
+            "allocated_bytes": matching.handed_out(),
+            "peak": {"bytes": peak, "event": event(peak_event)},
+            "bytes_at_peak_of_all": at_device_peak,
+            "bytes_at_end": matching.bytes_at(device, &tables, (device.events.len() as u32).saturating_sub(1)),
+            "rows": listed.iter().map(row).collect::<Vec<Value>>(),
+        });
+        return print_json(out, &report);
+    }
+    let mut answer = format!("{} allocations", of_text(matching.len(), tables.lifetimes.len()));
+    if !matching.is_empty() {
+        let when = event(peak_event)
+            .map_or_else(|| "before the first event".to_owned(), |e| format!("after event {}", count(u64::from(e))));
+        answer += &format!(
+            ": {} at their own peak {when}, {} at the peak of all, {} handed out over the run",
+            Bytes(peak),
+            Bytes(at_device_peak),
+            Bytes(matching.handed_out()),
+        );
+    }
+    answer += "\n\n";
+    let mut table = Table::new("lrrrrll");
+    table.row(["  address", "size", "block", "born", "gone", "category", "allocated at"]);
+    for l in &listed {
+        let at = |e: u32, none: &str| event(e).map_or_else(|| none.to_owned(), |e| count(u64::from(e)));
+        table.row([
+            format!("  {}_{}", Address(l.address), tables.lifetimes.generation(device, l.id)),
+            Bytes(l.requested).to_string(),
+            Bytes(l.block).to_string(),
+            at(l.born, "before"),
+            at(l.gone, "kept"),
+            categories.of(l.id).text().to_owned(),
+            names.of_stack(l.stack).to_owned(),
+        ]);
+    }
+    if listed.is_empty() {
+        answer += if tables.lifetimes.is_empty() { "  the recording has no allocations\n" } else { "  no allocation passes\n" };
+    } else {
+        answer += &table.to_string();
+    }
+    if listed.len() < matching.len() {
+        answer += &format!("{} shown, by {}; --limit shows more\n", of_text(listed.len(), matching.len()), order.name());
+    }
+    print(out, &answer)
+}
+
+fn row_json(recording: &Recording, scope: &Scope<'_>, l: &Lifetime) -> Value {
+    let event = |e: u32| (e != NO_EVENT).then_some(e);
+    let time =
+        |e: u32| event(e).filter(|_| scope.device.events.has_time).and_then(|e| scope.device.events.time_us.get(e as usize));
+    let why = scope.categories.map(|c| c.why(recording, scope.device, scope.tables, l.id));
+    json!({
+        "id": l.id.0, "address": l.address, "generation": scope.tables.lifetimes.generation(scope.device, l.id),
+        "requested_bytes": l.requested, "bytes": l.block,
+        "born": event(l.born), "free_requested": event(l.free_requested), "gone": event(l.gone),
+        "born_us": time(l.born), "gone_us": time(l.gone),
+        "stream": scope.device.streams.get(usize::from(l.stream.0)), "pool": scope.device.pool_key(l.pool).map(|(a, b)| [a, b]),
+        "class": l.class.name(), "step": event(l.born).and_then(|e| scope.steps.and_then(|s| s.of(e))),
+        "category": why.as_ref().map(|w| w.category.name()),
+        "category_from": why.as_ref().map(|w| w.trust.name()), "why": why.map(|w| w.sentence),
+        "stack": frames(recording, l.stack),
+    })
+}

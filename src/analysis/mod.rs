@@ -25,6 +25,7 @@ pub mod ordering;
 mod placement;
 mod pyramid;
 pub mod query;
+pub mod ranks;
 mod runs;
 pub mod state;
 pub mod stats_check;

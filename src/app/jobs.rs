@@ -35,6 +35,13 @@ impl Jobs {
         self.running.load(Ordering::Acquire)
     }
 
+    /// Asks the window for a frame: something arrived on a channel that it polls.
+    pub fn wake(&self) {
+        if let Some(ctx) = &self.ctx {
+            ctx.request_repaint();
+        }
+    }
+
     /// Runs `work` on a thread called `name`; its answer arrives on the returned channel.
     pub fn spawn<T: Send + 'static>(&self, name: &str, work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
         let (sender, receiver) = sync_channel(1);

@@ -1,95 +1,65 @@
-//! `vramscope ranks DIR`: one snapshot a rank, side by side.
+//! `vramscope ranks DIR`: one recording a rank, side by side.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Mutex;
 
-use rayon::prelude::*;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::args::RanksArgs;
 use super::{Table, open, print, print_json};
-use crate::analysis::{DeviceTables, Quantity};
+use crate::analysis::ranks::{self, Overview, RankRow};
+use crate::formats::folder;
 use crate::model::Progress;
 use crate::units::{Bytes, count};
-
-/// One rank.
-#[derive(Debug, Serialize)]
-struct Rank {
-    file: String,
-    rank: Option<u32>,
-    device: i32,
-    events: usize,
-    peak_reserved_bytes: u64,
-    peak_active_bytes: u64,
-    end_reserved_bytes: u64,
-    ooms: usize,
-    first_oom_us: Option<i64>,
-    /// Differs from the median peak by more than a tenth.
-    is_outlier: bool,
-}
 
 /// Runs the subcommand.
 ///
 /// # Errors
-/// One sentence when the folder has no snapshots or none can be opened, or the answer can not be written.
+/// One sentence when the folder has no recordings or none can be opened, or the answer can not be written.
 pub fn run(args: &RanksArgs, out: &mut dyn Write) -> Result<(), String> {
-    let files = snapshots(&args.paths)?;
-    // One file a core at a time: what was read of it is dropped before the next.
-    let read: Vec<Result<Vec<Rank>, String>> = files.par_iter().map(|path| rank(path)).collect();
-    let mut ranks = Vec::new();
-    let mut errors = Vec::new();
-    for result in read {
-        match result {
-            Ok(found) => ranks.extend(found),
-            Err(sentence) => errors.push(sentence),
+    let files: Vec<(PathBuf, u64)> = folder::recordings_in(&args.paths)?
+        .into_iter()
+        .map(|path| {
+            let bytes = std::fs::metadata(&path).map_or(0, |m| m.len());
+            (path, bytes)
+        })
+        .collect();
+    let found = Mutex::new((Vec::new(), Vec::new()));
+    ranks::read_all(&files, ranks::READ_BUDGET, &Progress::new(), open, |at, result| {
+        // A poisoned lock means that another thread panicked; the scope ends with that panic.
+        if let Ok(mut found) = found.lock() {
+            match result {
+                Ok(rows) => found.0.extend(rows),
+                Err(sentence) => found.1.push((at, sentence)),
+            }
         }
-    }
-    if ranks.is_empty() {
+    });
+    let (mut rows, mut errors) = found.into_inner().unwrap_or_default();
+    errors.sort();
+    let errors: Vec<String> = errors.into_iter().map(|(_, sentence)| sentence).collect();
+    if rows.is_empty() {
         return Err(errors.into_iter().next().unwrap_or_else(|| "no file holds a device's memory".to_owned()));
     }
-    ranks.sort_by(|a, b| (a.rank, &a.file, a.device).cmp(&(b.rank, &b.file, b.device)));
-    let mut peaks: Vec<u64> = ranks.iter().map(|r| r.peak_reserved_bytes).collect();
-    peaks.sort_unstable();
-    let median = peaks[peaks.len() / 2];
-    for rank in &mut ranks {
-        rank.is_outlier = rank.peak_reserved_bytes.abs_diff(median) * 10 > median;
-    }
-    let first_oom =
-        ranks.iter().filter(|r| r.ooms > 0).min_by_key(|r| r.first_oom_us.unwrap_or(i64::MAX)).map(|r| r.file.clone());
+    ranks::sort(&mut rows);
+    let overview = ranks::overview(&rows);
     if args.json {
-        let report = serde_json::json!({
-            "ranks": ranks, "median_peak_reserved_bytes": median, "first_oom": first_oom, "errors": errors,
-            "outliers": ranks.iter().filter(|r| r.is_outlier).map(|r| r.file.clone()).collect::<Vec<_>>(),
-        });
-        return print_json(out, &report);
+        return print_json(out, &report(&rows, &overview, &errors));
     }
-    let outliers = ranks.iter().filter(|r| r.is_outlier).count();
-    let mut text = format!(
-        "{}, median peak {} reserved, {}",
-        crate::units::counted(ranks.len() as u64, "rank", "ranks"),
-        Bytes(median),
-        crate::units::counted(outliers as u64, "outlier", "outliers")
-    );
-    text += &match &first_oom {
-        Some(file) => format!("; first out of memory: {file}.\n\n"),
-        None => "; none ran out of memory.\n\n".to_owned(),
-    };
-    let mut table = Table::new("rlrrrrrl");
-    table.row(["rank", "file", "device", "events", "peak reserved", "peak active", "end", ""]);
-    for r in &ranks {
+    let mut text = format!("{}\n\n", overview.sentence);
+    let mut table = Table::new("rlrrrrrrl");
+    table.row(["rank", "file", "device", "events", "peak reserved", "peak active", "end reserved", "end active", ""]);
+    for (i, r) in rows.iter().enumerate() {
         table.row([
             r.rank.map_or_else(|| "?".to_owned(), |n| n.to_string()),
             r.file.clone(),
             r.device.to_string(),
             count(r.events as u64),
-            Bytes(r.peak_reserved_bytes).to_string(),
-            Bytes(r.peak_active_bytes).to_string(),
-            Bytes(r.end_reserved_bytes).to_string(),
-            match (r.ooms, r.is_outlier) {
-                (0, true) => "outlier".to_owned(),
-                (0, false) => String::new(),
-                (n, _) => format!("{n} out of memory"),
-            },
+            Bytes(r.peak_reserved).to_string(),
+            Bytes(r.peak_active).to_string(),
+            Bytes(r.end_reserved).to_string(),
+            Bytes(r.end_active).to_string(),
+            remarks(r, i, &overview).join(", "),
         ]);
     }
     text += &table.to_string();
@@ -99,79 +69,42 @@ pub fn run(args: &RanksArgs, out: &mut dyn Write) -> Result<(), String> {
     print(out, &text)
 }
 
-fn rank(path: &Path) -> Result<Vec<Rank>, String> {
-    let recording = open(path)?;
-    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut found = Vec::new();
-    for device in recording.devices.iter().filter(|d| !d.events.is_empty() || !d.segments.is_empty()) {
-        let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
-        let ooms = device.events.ooms();
-        found.push(Rank {
-            rank: rank_of(&file),
-            device: device.id.index,
-            events: device.events.len(),
-            peak_reserved_bytes: tables.curves.peak(Quantity::Reserved).0,
-            peak_active_bytes: tables.curves.peak(Quantity::Active).0,
-            end_reserved_bytes: tables.curves.end(Quantity::Reserved),
-            first_oom_us: ooms.first().filter(|_| device.events.has_time).map(|&e| device.events.time_us[e as usize]),
-            ooms: ooms.len(),
-            file: file.clone(),
-            is_outlier: false,
+/// What is odd about a rank, in words.
+fn remarks(row: &RankRow, at: usize, overview: &Overview) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if row.ooms > 0 {
+        remarks.push(match (overview.failed > 1 && overview.first_oom == Some(at), row.ooms) {
+            (true, _) if overview.is_first_by_time => "first out of memory".to_owned(),
+            (_, 1) => "out of memory".to_owned(),
+            (_, n) => format!("out of memory {n} times"),
         });
     }
-    Ok(found)
+    if overview.outliers.contains(&at) {
+        remarks.push("outlier".to_owned());
+    }
+    if row.is_cut_short {
+        remarks.push("the file breaks off".to_owned());
+    }
+    remarks
 }
 
-/// The rank a file name tells: the number after "rank", else its last number.
-fn rank_of(file: &str) -> Option<u32> {
-    let lower = file.to_lowercase();
-    let digits = |from: &str| -> Option<u32> {
-        let rest = from.trim_start_matches(['_', '-', '.', '=']);
-        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        rest[..end].parse().ok()
-    };
-    if let Some(at) = lower.find("rank")
-        && let Some(n) = digits(&lower[at + 4..])
-    {
-        return Some(n);
-    }
-    lower.split(|c: char| !c.is_ascii_digit()).rev().find(|s| !s.is_empty()).and_then(|s| s.parse().ok())
-}
-
-/// The snapshot files of folders, and files named one by one, by name.
-fn snapshots(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
-    const ENDINGS: [&str; 9] = [".pickle", ".pkl", ".pickle.gz", ".pkl.gz", ".pickle.zst", ".json", ".json.gz", ".pt", ".csv"];
-    let mut files = Vec::new();
-    for path in paths {
-        if !path.is_dir() {
-            files.push(path.clone());
-            continue;
-        }
-        let entries = std::fs::read_dir(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        for entry in entries.flatten() {
-            let name = entry.file_name().to_string_lossy().to_lowercase();
-            if ENDINGS.iter().any(|e| name.ends_with(e)) {
-                files.push(entry.path());
-            }
-        }
-    }
-    files.sort();
-    if files.is_empty() {
-        let named: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
-        return Err(format!("{}: no snapshots here; they end in {}", named.join(", "), ENDINGS.join(", ")));
-    }
-    Ok(files)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranks_are_read_from_names() {
-        assert_eq!(rank_of("ddp_rank3.pickle"), Some(3));
-        assert_eq!(rank_of("snapshot_Rank-12_step40.pkl"), Some(12));
-        assert_eq!(rank_of("mem.2026.7.pickle"), Some(7));
-        assert_eq!(rank_of("snapshot.pickle"), None);
-    }
+fn report(rows: &[RankRow], overview: &Overview, errors: &[String]) -> Value {
+    let ranks: Vec<Value> = rows
+        .iter()
+        .enumerate()
+        .map(|(i, r)| {
+            json!({
+                "file": r.file, "path": r.path, "rank": r.rank, "device": r.device, "events": r.events,
+                "peak_reserved_bytes": r.peak_reserved, "peak_active_bytes": r.peak_active,
+                "end_reserved_bytes": r.end_reserved, "end_active_bytes": r.end_active,
+                "capacity_bytes": r.capacity, "ooms": r.ooms, "first_oom_us": r.first_oom_us,
+                "is_outlier": overview.outliers.contains(&i), "truncated": r.is_cut_short,
+            })
+        })
+        .collect();
+    json!({
+        "sentence": overview.sentence, "ranks": ranks, "median_peak_reserved_bytes": overview.median_peak,
+        "first_oom": overview.first_oom.map(|i| &rows[i].file), "first_oom_by_time": overview.is_first_by_time,
+        "outliers": overview.outliers.iter().map(|&i| &rows[i].file).collect::<Vec<_>>(), "errors": errors,
+    })
 }

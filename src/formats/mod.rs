@@ -5,6 +5,7 @@
 
 mod error;
 pub mod export;
+pub mod folder;
 mod html;
 pub mod kineto;
 pub mod oom_message;

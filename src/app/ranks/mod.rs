@@ -1,0 +1,213 @@
+//! The ranks page: a folder of recordings, one a rank, filling in as they are read.
+//!
+//! A page is what a tab shows instead of a recording's views: it has no cursor and no device, only rows and small curves
+//! ([`RankRow`]). Opening a rank puts its recording in a tab of its own.
+
+mod layout;
+mod page;
+mod pictures;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, channel, sync_channel};
+
+pub use layout::Column;
+pub(super) use page::page_ui;
+
+use super::jobs::Jobs;
+use crate::analysis::ranks::{self, Overview, RankRow};
+use crate::formats;
+use crate::model::Progress;
+
+/// One file's answer: its rows, or one sentence.
+type Answer = Result<Vec<RankRow>, String>;
+
+/// A folder of ranks in a tab.
+pub struct Ranks {
+    /// How many files are read; cancelled when this is dropped.
+    pub progress: Arc<Progress>,
+    /// What was read so far, in order of rank.
+    pub rows: Vec<RankRow>,
+    /// What the rows say together.
+    pub overview: Overview,
+    /// Files that were not read, one sentence each.
+    pub errors: Vec<String>,
+    /// Files to read; 0 until the folder is listed.
+    pub files: usize,
+    /// Files answered.
+    pub answered: usize,
+    /// The rows chosen, A then B, by file and device, which stay while rows arrive.
+    pub chosen: [Option<(PathBuf, usize)>; 2],
+    /// The column rows are sorted by, and whether descending.
+    pub sort: (Column, bool),
+    /// Positions in `rows`, in the order shown.
+    order: Vec<usize>,
+    listed: Option<Receiver<Result<usize, String>>>,
+    answers: Receiver<Answer>,
+}
+
+impl Drop for Ranks {
+    fn drop(&mut self) {
+        self.progress.cancel();
+    }
+}
+
+impl Ranks {
+    /// Reads the recordings of folders, patterns and files on threads of their own.
+    #[must_use]
+    pub fn open(jobs: &Jobs, paths: Vec<PathBuf>) -> Self {
+        let progress = Arc::new(Progress::new());
+        // Holds at most one answer a file.
+        let (sender, answers) = channel::<Answer>();
+        let (tell, listed) = sync_channel(1);
+        let shared = Arc::clone(&progress);
+        let wake = jobs.clone();
+        // The answer of the thread itself says nothing that the channels do not.
+        drop(jobs.spawn("ranks", move || {
+            let files: Vec<(PathBuf, u64)> = match formats::folder::recordings_in(&paths) {
+                Ok(files) => files
+                    .into_iter()
+                    .map(|path| {
+                        let bytes = std::fs::metadata(&path).map_or(0, |m| m.len());
+                        (path, bytes)
+                    })
+                    .collect(),
+                Err(sentence) => {
+                    let _ = tell.send(Err(sentence));
+                    return;
+                }
+            };
+            let _ = tell.send(Ok(files.len()));
+            // A file reports to a progress of its own: the shared one counts files.
+            let open = |path: &Path| formats::open(path, &Progress::new()).map_err(|e| e.to_string());
+            let each = |_: usize, answer: Answer| {
+                let _ = sender.send(answer);
+                wake.wake();
+            };
+            ranks::read_all(&files, ranks::READ_BUDGET, &shared, open, each);
+        }));
+        Ranks {
+            progress,
+            rows: Vec::new(),
+            overview: Overview::default(),
+            errors: Vec::new(),
+            files: 0,
+            answered: 0,
+            chosen: [None, None],
+            sort: (Column::Rank, false),
+            order: Vec::new(),
+            listed: Some(listed),
+            answers,
+        }
+    }
+
+    /// Takes in what arrived. One sentence when there is nothing to show at all.
+    ///
+    /// # Errors
+    /// The folder can not be listed, or no file of it holds a device's memory.
+    pub fn poll(&mut self) -> Result<(), String> {
+        if let Some(listed) = &self.listed {
+            match listed.try_recv() {
+                Ok(Ok(files)) => {
+                    self.files = files;
+                    self.listed = None;
+                }
+                Ok(Err(sentence)) => return Err(sentence),
+                Err(TryRecvError::Empty) => return Ok(()),
+                Err(TryRecvError::Disconnected) => return Err("the folder could not be read; please report this".to_owned()),
+            }
+        }
+        let before = self.answered;
+        // As many as fit a frame: a row costs microseconds, the rest waits for the next.
+        for answer in self.answers.try_iter().take(512) {
+            self.answered += 1;
+            match answer {
+                Ok(rows) => self.rows.extend(rows),
+                Err(sentence) => self.errors.push(sentence),
+            }
+        }
+        if self.answered > before {
+            ranks::sort(&mut self.rows);
+            self.overview = ranks::overview(&self.rows);
+            self.arrange();
+        }
+        if self.is_done() && self.rows.is_empty() {
+            let sentence = self.errors.first().cloned();
+            return Err(sentence.unwrap_or_else(|| "no file holds a device's memory".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// True when every file was answered.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.listed.is_none() && self.answered >= self.files
+    }
+
+    /// Sorts by a column; by the same one again the other way round.
+    pub fn sort_by(&mut self, column: Column) {
+        let descending = if self.sort.0 == column { !self.sort.1 } else { column.is_descending_first() };
+        self.sort = (column, descending);
+        self.arrange();
+    }
+
+    fn arrange(&mut self) {
+        self.order = layout::order(&self.rows, &self.overview, self.sort);
+    }
+
+    /// Chooses a row as A, or as B when `second`; again to let it go.
+    pub fn choose(&mut self, at: usize, second: bool) {
+        let Some(row) = self.rows.get(at) else { return };
+        let key = Some((row.path.clone(), row.device_index));
+        let slot = usize::from(second);
+        self.chosen[slot] = if self.chosen[slot] == key { None } else { key };
+        if self.chosen[0] == self.chosen[1] {
+            self.chosen[1 - slot] = None;
+        }
+    }
+
+    /// Which of A (0) and B (1) a row is.
+    #[must_use]
+    pub fn chosen_as(&self, row: &RankRow) -> Option<usize> {
+        self.chosen.iter().position(|c| c.as_ref().is_some_and(|(path, device)| *path == row.path && *device == row.device_index))
+    }
+
+    /// The row chosen as A (0) or B (1).
+    #[must_use]
+    pub fn chosen_row(&self, slot: usize) -> Option<&RankRow> {
+        let (path, device) = self.chosen.get(slot)?.as_ref()?;
+        self.rows.iter().find(|r| r.path == *path && r.device_index == *device)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots")
+    }
+
+    #[test]
+    fn a_folder_fills_in_and_rows_can_be_chosen() {
+        let mut page = Ranks::open(&Jobs::synchronous(), vec![samples()]);
+        page.poll().unwrap();
+        assert!(page.is_done() && page.errors.is_empty(), "{:?}", page.errors);
+        assert!(page.rows.len() > page.files, "the recording of two devices has two rows");
+        page.choose(0, false);
+        page.choose(1, true);
+        assert_eq!((page.chosen_as(&page.rows[0]), page.chosen_as(&page.rows[1])), (Some(0), Some(1)));
+        page.choose(1, false);
+        assert_eq!(page.chosen_as(&page.rows[1]), Some(0), "a row is A or B, not both");
+        page.sort_by(Column::Peak);
+        let peaks: Vec<u64> = page.order.iter().map(|&i| page.rows[i].peak_reserved).collect();
+        assert!(peaks.is_sorted_by(|a, b| a >= b));
+    }
+
+    #[test]
+    fn an_empty_folder_is_one_sentence() {
+        let empty = tempfile::tempdir().unwrap();
+        let mut page = Ranks::open(&Jobs::synchronous(), vec![empty.path().to_path_buf()]);
+        assert!(page.poll().unwrap_err().contains("no recordings here"));
+    }
+}

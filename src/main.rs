@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         }
     };
     let result = match args.command {
-        None => open_window(args.files),
+        None => open_window(args.files, args.watch),
         Some(Command::Screenshot(shot)) => draw_picture(shot),
         Some(command) => cli::run(command),
     };
@@ -48,8 +48,8 @@ fn complain(sentence: &str) {
 }
 
 #[cfg(feature = "gui")]
-fn open_window(files: Vec<PathBuf>) -> Result<(), String> {
-    vramscope::app::run(vramscope::app::RunOptions { files })
+fn open_window(files: Vec<PathBuf>, watch: Option<PathBuf>) -> Result<(), String> {
+    vramscope::app::run(vramscope::app::RunOptions { files, watch })
 }
 
 #[cfg(feature = "gui")]
@@ -72,7 +72,7 @@ const NO_WINDOW: &str =
     "this build has no window (it was built without the feature gui); the text commands work, see vramscope --help";
 
 #[cfg(not(feature = "gui"))]
-fn open_window(_files: Vec<PathBuf>) -> Result<(), String> {
+fn open_window(_files: Vec<PathBuf>, _watch: Option<PathBuf>) -> Result<(), String> {
     Err(NO_WINDOW.to_owned())
 }
 

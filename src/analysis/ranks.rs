@@ -148,9 +148,7 @@ pub fn sort(rows: &mut [RankRow]) {
             row.rank = u32::try_from(row.device).ok();
         }
     }
-    rows.sort_by(|a, b| {
-        (a.rank.is_none(), a.rank, &a.file, a.device).cmp(&(b.rank.is_none(), b.rank, &b.file, b.device))
-    });
+    rows.sort_by(|a, b| (a.rank.is_none(), a.rank, &a.file, a.device).cmp(&(b.rank.is_none(), b.rank, &b.file, b.device)));
 }
 
 /// What sorted rows say together.
@@ -163,11 +161,8 @@ pub fn overview(rows: &[RankRow]) -> Overview {
     let outliers: Vec<usize> = (0..rows.len()).filter(|&i| away(rows[i].peak_reserved) > OUTLIER_SHARE).collect();
     let failed: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].ooms > 0).collect();
     let is_first_by_time = !failed.is_empty() && failed.iter().all(|&i| rows[i].first_oom_us.is_some());
-    let first_oom = if is_first_by_time {
-        failed.iter().copied().min_by_key(|&i| rows[i].first_oom_us)
-    } else {
-        failed.first().copied()
-    };
+    let first_oom =
+        if is_first_by_time { failed.iter().copied().min_by_key(|&i| rows[i].first_oom_us) } else { failed.first().copied() };
     let highest = (0..rows.len()).max_by_key(|&i| (rows[i].peak_reserved, std::cmp::Reverse(i)));
     let mut overview = Overview {
         median_peak: median,
@@ -205,7 +200,8 @@ fn sentence(rows: &[RankRow], o: &Overview) -> String {
     let mut text = match o.first_oom {
         Some(i) => {
             let row = &rows[i];
-            let asked = if row.first_oom_bytes > 0 { format!(", asking for {}", Bytes(row.first_oom_bytes)) } else { String::new() };
+            let asked =
+                if row.first_oom_bytes > 0 { format!(", asking for {}", Bytes(row.first_oom_bytes)) } else { String::new() };
             let who = name_among(rows, i);
             match (o.failed, o.is_first_by_time) {
                 (1, _) => format!("{who} of {many} ran out of memory{asked}"),
@@ -225,7 +221,11 @@ fn sentence(rows: &[RankRow], o: &Overview) -> String {
     } else if o.outliers.is_empty() {
         text += &format!("; all are within {:.0} % of it", OUTLIER_SHARE * 100.0);
     } else {
-        text += &format!("; {} more than {:.0} % below it", counted(o.outliers.len() as u64, "rank is", "ranks are"), OUTLIER_SHARE * 100.0);
+        text += &format!(
+            "; {} more than {:.0} % below it",
+            counted(o.outliers.len() as u64, "rank is", "ranks are"),
+            OUTLIER_SHARE * 100.0
+        );
     }
     text.push('.');
     text
@@ -324,7 +324,8 @@ mod tests {
 
     #[test]
     fn the_first_to_fail_is_the_earliest_and_outliers_are_named() {
-        let mut rows = vec![row(2, 100 << 20, Some(50)), row(0, 100 << 20, None), row(1, 130 << 20, Some(40)), row(3, 99 << 20, None)];
+        let mut rows =
+            vec![row(2, 100 << 20, Some(50)), row(0, 100 << 20, None), row(1, 130 << 20, Some(40)), row(3, 99 << 20, None)];
         sort(&mut rows);
         let o = overview(&rows);
         assert_eq!((o.first_oom, o.failed, o.is_first_by_time), (Some(1), 2, true));

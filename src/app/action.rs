@@ -18,6 +18,10 @@ pub enum Action {
     Open(Vec<PathBuf>),
     /// Add a trace, a timeline or counters of the same run to the recording in front.
     Add(PathBuf),
+    /// Open folders, patterns or many files as the ranks of one job, in one tab.
+    OpenRanks(Vec<PathBuf>),
+    /// Watch a folder for new recordings; `None` stops.
+    Watch(Option<PathBuf>),
     /// Open the bundled sample of this index.
     OpenSample(usize),
     /// Bring a document to the front.

@@ -59,9 +59,18 @@ impl Additions {
     }
 }
 
+/// Files opened at once that still get a tab each.
+const MOST_TABS: usize = 8;
+
 impl App {
     /// Opens files; several opened at once are put together when they are of one run.
     pub(super) fn open_together(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
+        let paths: Vec<PathBuf> = paths.into_iter().collect();
+        // More files at once than anybody looks at one by one: the ranks of a job.
+        if paths.len() > MOST_TABS {
+            self.open_ranks(paths);
+            return;
+        }
         let mut ids = Vec::new();
         for path in paths {
             self.open(path);

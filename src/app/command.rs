@@ -13,6 +13,10 @@ pub enum Command {
     Open,
     /// Type a path.
     OpenPath,
+    /// Choose a folder with one recording a rank.
+    OpenRanks,
+    /// Watch a folder for new recordings, or stop watching.
+    Watch,
     /// Choose a trace, timeline or counters of the run in front.
     AddFile,
     /// Paste the text of an out-of-memory error.
@@ -118,6 +122,8 @@ impl Command {
         let mut all = vec![
             C::Open,
             C::OpenPath,
+            C::OpenRanks,
+            C::Watch,
             C::AddFile,
             C::Explain,
             C::Welcome,
@@ -168,6 +174,8 @@ impl Command {
         match self {
             Command::Open => "Open a recording…".into(),
             Command::OpenPath => "Open a path…".into(),
+            Command::OpenRanks => "Open a folder of ranks…".into(),
+            Command::Watch => "Watch a folder, or stop watching…".into(),
             Command::AddFile => "Add a trace to this recording…".into(),
             Command::Explain => "Explain an OOM message…".into(),
             Command::Welcome => "Welcome".into(),
@@ -222,6 +230,8 @@ impl Command {
                 "A profiler trace, a memory timeline or memory_stats of the same run: allocations gain operators, modules and categories."
             }
             Command::OpenPath => "Type or paste a path, for desktops with no file dialog.",
+            Command::OpenRanks => "One snapshot a rank: peaks, outliers and the first to fail, side by side.",
+            Command::Watch => "Snapshots that a trainer writes when it runs out of memory are opened or offered as they appear.",
             Command::Explain => "Paste the text of the error: what its figures mean, and what to do. No file needed.",
             Command::Palette => "Find a command, a stack, a segment, or the block that holds an address.",
             Command::ToggleAxis => "Events spread a busy millisecond out; wall clock shows how long things took.",
@@ -281,6 +291,8 @@ impl Command {
                 at.map(|k| key(CTRL, k)).unwrap_or_default()
             }
             Command::AddFile
+            | Command::OpenRanks
+            | Command::Watch
             | Command::Welcome
             | Command::ToggleTheme
             | Command::Colour(_)
@@ -295,6 +307,8 @@ impl Command {
         match self {
             Command::Open
             | Command::OpenPath
+            | Command::OpenRanks
+            | Command::Watch
             | Command::Explain
             | Command::Welcome
             | Command::Close

@@ -8,6 +8,7 @@ use super::colours::{ColourBy, Colours};
 use super::cursor::Link;
 use super::jobs::{Derived, Jobs};
 use super::loader::Loading;
+use super::ranks::Ranks;
 use super::views::{View, ViewKind};
 use super::workspace::{Layouts, Workspace};
 use crate::allocator::{Prepared, WhatIf};
@@ -234,6 +235,8 @@ pub enum Content {
     Loading(Loading),
     /// A device is ready to be looked at.
     Ready(Box<DeviceView>),
+    /// A folder of recordings, one a rank.
+    Ranks(Box<Ranks>),
     /// It can not be opened; one sentence says why and what to do.
     Failed(String),
 }

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use egui::Context;
 
 use super::action::Action;
+use super::choosing::{Choosing, is_pattern};
 use super::command::{Command, Needs};
 use super::cursor::{AskedQuery, Axis, Link, domain, position};
 use super::document::{Content, DeviceData, Document};
 use super::loader::Loading;
+use super::ranks::Ranks;
 use super::selection::Item;
 use super::settings::{ThemeChoice, editor_command};
+use super::watch::Watch;
 use super::workspace;
 use super::{App, Overlay};
 use crate::analysis::query::Query;
@@ -24,6 +27,8 @@ impl App {
         match action {
             Action::Run(command) => self.run(command, ctx),
             Action::Open(paths) => self.open_together(paths),
+            Action::OpenRanks(paths) => self.open_ranks(paths),
+            Action::Watch(folder) => self.watch_folder(folder),
             Action::Add(path) => self.add_file(path),
             Action::OpenSample(index) => {
                 if let Some(sample) = self.samples.get(index).copied() {
@@ -105,9 +110,14 @@ impl App {
             return;
         }
         match command {
-            Command::Open => self.open_dialog(false),
-            Command::AddFile => self.open_dialog(true),
-            Command::OpenPath => self.overlay = Overlay::OpenPath { path: String::new(), adds: false },
+            Command::Open => self.open_dialog(Choosing::Open),
+            Command::OpenRanks => self.open_dialog(Choosing::Ranks),
+            Command::Watch => match self.watch.take() {
+                Some(watch) => self.notices.say(format!("{} is no longer watched.", watch.folder.display())),
+                None => self.open_dialog(Choosing::Watch),
+            },
+            Command::AddFile => self.open_dialog(Choosing::Add),
+            Command::OpenPath => self.overlay = Overlay::OpenPath { path: String::new(), purpose: Choosing::Open },
             Command::Explain => self.overlay = Overlay::Explain(Default::default()),
             Command::Welcome => self.active = None,
             Command::Close => {
@@ -260,6 +270,10 @@ impl App {
     /// Opens a file in a tab, or brings the tab that has it to the front.
     pub(super) fn open(&mut self, path: PathBuf) {
         let path = std::path::absolute(&path).unwrap_or(path);
+        if path.is_dir() || is_pattern(&path) {
+            self.open_ranks(vec![path]);
+            return;
+        }
         if let Some(at) =
             self.documents.iter().position(|d| d.path.as_ref() == Some(&path) && !matches!(d.content, Content::Failed(_)))
         {
@@ -272,6 +286,62 @@ impl App {
         let document = self.new_document(title, Some(path), Content::Loading(loading));
         self.documents.push(document);
         self.active = Some(self.documents.len() - 1);
+    }
+
+    /// Opens folders, patterns or many files as the ranks of one job, in one tab.
+    pub(super) fn open_ranks(&mut self, paths: Vec<PathBuf>) {
+        let first = paths.first().cloned().unwrap_or_default();
+        let of = if first.is_dir() { Some(first.as_path()) } else { first.parent() };
+        let name =
+            of.and_then(|p| p.file_name()).map_or_else(|| first.display().to_string(), |n| n.to_string_lossy().into_owned());
+        let path = (paths.len() == 1).then(|| first.clone());
+        if let Some(at) = path.as_ref().and_then(|p| self.documents.iter().position(|d| d.path.as_ref() == Some(p))) {
+            self.active = Some(at);
+            return;
+        }
+        let page = Ranks::open(&self.jobs, paths);
+        let document = self.new_document(format!("{name} (ranks)"), path, Content::Ranks(Box::new(page)));
+        self.documents.push(document);
+        self.active = Some(self.documents.len() - 1);
+    }
+
+    /// Takes in ranks that were read.
+    pub(super) fn poll_ranks(&mut self) {
+        for document in &mut self.documents {
+            if let Content::Ranks(page) = &mut document.content
+                && let Err(sentence) = page.poll()
+            {
+                document.content = Content::Failed(sentence);
+            }
+        }
+    }
+
+    /// Opens or offers recordings that appeared in the watched folder: opened when nothing else is being looked at.
+    pub(super) fn poll_watch(&mut self) {
+        let news: Vec<Result<PathBuf, String>> = self.watch.iter().flat_map(Watch::news).collect();
+        for found in news {
+            match found {
+                Ok(path) if self.active.is_none() => self.open(path),
+                Ok(path) => {
+                    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                    self.notices.offer(format!("New recording: {name}"), "Open", Action::Open(vec![path]));
+                }
+                Err(sentence) => self.notices.say(sentence),
+            }
+        }
+    }
+
+    /// Watches a folder for new recordings, or stops.
+    fn watch_folder(&mut self, folder: Option<PathBuf>) {
+        self.watch = None;
+        let Some(folder) = folder else { return };
+        match Watch::start(std::path::absolute(&folder).unwrap_or(folder), &self.jobs) {
+            Ok(watch) => {
+                self.notices.say(format!("Watching {}: each new recording is opened or offered.", watch.folder.display()));
+                self.watch = Some(watch);
+            }
+            Err(sentence) => self.notices.say(sentence),
+        }
     }
 
     pub(super) fn close(&mut self, at: usize) {

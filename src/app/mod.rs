@@ -5,6 +5,7 @@
 
 pub mod action;
 mod adding;
+pub mod choosing;
 pub mod colours;
 pub mod command;
 pub mod cursor;
@@ -16,6 +17,7 @@ pub mod loader;
 mod notifications;
 mod overlays;
 mod palette;
+pub mod ranks;
 mod run;
 pub mod samples;
 pub mod selection;
@@ -23,6 +25,7 @@ pub mod settings;
 mod shell;
 pub mod theme;
 pub mod views;
+mod watch;
 pub mod widgets;
 pub mod workspace;
 
@@ -33,6 +36,7 @@ use std::sync::mpsc::Receiver;
 use egui::{Context, Ui};
 
 use action::{Action, Actions};
+use choosing::Choosing;
 use command::Command;
 use document::{Content, DeviceView, Document, DocumentId};
 use jobs::{Derived, Jobs};
@@ -50,8 +54,8 @@ enum Overlay {
     OpenPath {
         /// What was typed so far.
         path: String,
-        /// Add the file to the recording in front instead of opening it.
-        adds: bool,
+        /// What the path is for.
+        purpose: Choosing,
     },
     Explain(explain::Explainer),
     Help,
@@ -71,11 +75,10 @@ pub struct App {
     notices: Notifications,
     samples: Vec<samples::Sample>,
     sample_lines: Derived<(), Vec<settings::Recent>>,
-    dialog: Option<Receiver<Option<Vec<PathBuf>>>>,
-    /// The files chosen in the dialog are added to the recording in front.
-    dialog_adds: bool,
+    dialog: Option<choosing::Dialog>,
+    /// The folder watched for new recordings.
+    watch: Option<watch::Watch>,
     additions: adding::Additions,
-    dialog_since: std::time::Instant,
     actions: Actions,
     inbox: Receiver<Action>,
     jobs: Jobs,
@@ -108,9 +111,8 @@ impl App {
             samples: samples::all(),
             sample_lines: Derived::default(),
             dialog: None,
-            dialog_adds: false,
+            watch: None,
             additions: Default::default(),
-            dialog_since: std::time::Instant::now(),
             actions,
             inbox,
             jobs,
@@ -162,7 +164,11 @@ impl App {
     pub fn is_idle(&self) -> bool {
         self.jobs.running() == 0
             && self.additions.is_empty()
-            && !self.documents.iter().any(|d| matches!(d.content, Content::Loading(_)))
+            && !self.documents.iter().any(|d| match &d.content {
+                Content::Loading(_) => true,
+                Content::Ranks(page) => !page.is_done(),
+                _ => false,
+            })
     }
 
     fn new_document(&mut self, title: String, path: Option<PathBuf>, content: Content) -> Document {
@@ -184,6 +190,8 @@ impl App {
     pub fn logic(&mut self, ctx: &Context) {
         self.poll_dialog();
         self.poll_loading();
+        self.poll_ranks();
+        self.poll_watch();
         self.poll_additions();
         let dropped: Vec<PathBuf> = ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_path_buf()).collect());
         self.open_together(dropped);
@@ -275,40 +283,6 @@ impl App {
         }
         for path in gone {
             self.settings.forget(&path);
-        }
-    }
-
-    /// Opens the desktop's dialog on a thread of its own: it blocks until the user has chosen.
-    fn open_dialog(&mut self, adds: bool) {
-        if self.dialog.is_some() {
-            return;
-        }
-        self.dialog_adds = adds;
-        self.dialog_since = std::time::Instant::now();
-        let (title, kinds, endings): (_, _, &[&str]) = if adds {
-            ("Add to this recording", "Traces, timelines and counters", &["json", "gz", "zst", "txt"])
-        } else {
-            ("Open a recording", "Recordings", &["pickle", "pkl", "json", "gz", "zst", "html", "csv", "pt", "vramscope"])
-        };
-        self.dialog = Some(self.jobs.spawn("dialog", move || {
-            rfd::FileDialog::new().set_title(title).add_filter(kinds, endings).add_filter("All files", &["*"]).pick_files()
-        }));
-    }
-
-    fn poll_dialog(&mut self) {
-        let Some(dialog) = &self.dialog else { return };
-        let Ok(answer) = dialog.try_recv() else { return };
-        self.dialog = None;
-        match answer {
-            Some(paths) if self.dialog_adds => paths.into_iter().for_each(|path| self.add_file(path)),
-            Some(paths) => self.open_paths(paths),
-            // Nobody cancels a dialog this fast: there was none. rfd does not tell the two apart.
-            None if self.dialog_since.elapsed().as_millis() < 400 => {
-                self.notices
-                    .say("This desktop has no file dialog service. Type the path instead, or drop the file on the window.");
-                self.overlay = Overlay::OpenPath { path: String::new(), adds: self.dialog_adds };
-            }
-            None => {}
         }
     }
 

@@ -4,10 +4,14 @@ use std::time::{Duration, Instant};
 
 use egui::{Align2, Id, Sense, Ui};
 
+use super::action::{Action, Actions};
 use super::theme::Tokens;
+use super::widgets::button::Push;
 
 struct Notice {
     text: String,
+    /// A button and what it does.
+    offer: Option<(&'static str, Action)>,
     since: Instant,
 }
 
@@ -25,7 +29,14 @@ impl Notifications {
     pub fn say(&mut self, text: impl Into<String>) {
         let text = text.into();
         self.notices.retain(|n| n.text != text);
-        self.notices.push(Notice { text, since: Instant::now() });
+        self.notices.push(Notice { text, offer: None, since: Instant::now() });
+    }
+
+    /// Shows a sentence with a button. It stays until one of its buttons is clicked.
+    pub fn offer(&mut self, text: impl Into<String>, button: &'static str, action: Action) {
+        let text = text.into();
+        self.notices.retain(|n| n.text != text);
+        self.notices.push(Notice { text, offer: Some((button, action)), since: Instant::now() });
     }
 
     /// The sentences on screen.
@@ -34,8 +45,8 @@ impl Notifications {
     }
 
     /// Draws them and drops the old ones.
-    pub fn ui(&mut self, ui: &Ui, tokens: &Tokens) {
-        self.notices.retain(|n| n.since.elapsed() < SHOWN_FOR);
+    pub fn ui(&mut self, ui: &Ui, tokens: &Tokens, actions: &Actions) {
+        self.notices.retain(|n| n.offer.is_some() || n.since.elapsed() < SHOWN_FOR);
         if self.notices.is_empty() {
             return;
         }
@@ -51,8 +62,20 @@ impl Notifications {
                 let inner = frame.show(ui, |ui| {
                     ui.set_max_width(420.0);
                     ui.label(egui::RichText::new(&notice.text).color(tokens.text1));
+                    let Some((button, action)) = &notice.offer else { return };
+                    ui.add_space(6.0);
+                    ui.horizontal(|ui| {
+                        let wanted = Push::primary(button).show(ui).clicked();
+                        if wanted {
+                            actions.send(action.clone());
+                        }
+                        if wanted || Push::outlined("Not now").show(ui).clicked() {
+                            dismissed = Some(i);
+                        }
+                    });
                 });
-                if inner.response.interact(Sense::click()).on_hover_text("Click to dismiss").clicked() {
+                // Over an offer's buttons a click anywhere would take theirs.
+                if notice.offer.is_none() && inner.response.interact(Sense::click()).on_hover_text("Click to dismiss").clicked() {
                     dismissed = Some(i);
                 }
                 ui.add_space(8.0);

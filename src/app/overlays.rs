@@ -3,6 +3,7 @@
 use egui::{Align, Align2, Layout, Modal, Rect, Sense, Stroke, Ui, pos2, vec2};
 
 use super::action::{Action, Actions};
+use super::choosing::Choosing;
 use super::command::Command;
 use super::document::DocumentId;
 use super::loader::Loading;
@@ -35,41 +36,40 @@ fn dialog_frame(tokens: &Tokens) -> egui::Frame {
 }
 
 fn open_path(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
-    let Overlay::OpenPath { mut path, adds } = std::mem::replace(&mut app.overlay, Overlay::None) else { return };
+    let Overlay::OpenPath { mut path, purpose } = std::mem::replace(&mut app.overlay, Overlay::None) else { return };
     let mut open = false;
     let modal = Modal::new(egui::Id::unique("open path")).frame(dialog_frame(tokens)).show(ui, |ui| {
         ui.set_width(560.0);
-        let title = if adds { "Path of a trace, a timeline or counters of this run" } else { "Path of a recording" };
-        let label = ui.label(text::title(title).color(tokens.text1));
+        let label = ui.label(text::title(purpose.title()).color(tokens.text1));
         ui.add_space(8.0);
         let field = ui
             .add(egui::TextEdit::singleline(&mut path).font(Type::Mono.font()).desired_width(f32::INFINITY))
             .labelled_by(label.id);
         field.request_focus();
-        let path_is_file = std::path::Path::new(path.trim()).is_file();
+        let is_good = purpose.accepts(path.trim());
         ui.add_space(8.0);
         ui.horizontal(|ui| {
-            let hint = if path.trim().is_empty() && adds {
-                "What torch.profiler exported, or memory_stats() as JSON: it is added to the recording in front."
-            } else if path.trim().is_empty() {
-                "Allocator snapshots, profiler traces, memory timelines and saved memory_viz pages, compressed or not."
-            } else if path_is_file {
-                if adds { "Enter adds it." } else { "Enter opens it." }
+            let hint = if path.trim().is_empty() {
+                purpose.hint().to_owned()
+            } else if is_good {
+                format!("Enter: {}.", purpose.verb().to_lowercase())
+            } else if matches!(purpose, Choosing::Watch | Choosing::Ranks) {
+                "There is no such folder.".to_owned()
             } else {
-                "There is no such file."
+                "There is no such file.".to_owned()
             };
             ui.label(text::caption(hint).color(tokens.text3));
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                open = ui.add_enabled(path_is_file, egui::Button::new(if adds { "Add" } else { "Open" })).clicked();
+                open = ui.add_enabled(is_good, egui::Button::new(purpose.verb())).clicked();
             });
         });
-        open |= path_is_file && ui.input(|i| i.key_pressed(egui::Key::Enter));
+        open |= is_good && ui.input(|i| i.key_pressed(egui::Key::Enter));
     });
     if open {
         let path = path.trim().into();
-        app.actions.send(if adds { Action::Add(path) } else { Action::Open(vec![path]) });
+        app.actions.send(purpose.action(path));
     } else if !modal.should_close() {
-        app.overlay = Overlay::OpenPath { path, adds };
+        app.overlay = Overlay::OpenPath { path, purpose };
     }
 }
 

@@ -15,6 +15,8 @@ use super::{App, Command, document::Content};
 pub struct RunOptions {
     /// Files to open.
     pub files: Vec<PathBuf>,
+    /// A folder to watch for new recordings.
+    pub watch: Option<PathBuf>,
 }
 
 /// A picture of the real window.
@@ -107,6 +109,9 @@ pub fn run(options: RunOptions) -> Result<(), String> {
         let settings = cc.storage.and_then(|s| eframe::get_value::<Settings>(s, eframe::APP_KEY)).unwrap_or_default();
         let mut app = App::new(&cc.egui_ctx, settings, Jobs::new(cc.egui_ctx.clone()));
         app.open_paths(options.files.iter().cloned());
+        if let Some(folder) = &options.watch {
+            app.actions.send(super::Action::Watch(Some(folder.clone())));
+        }
         Box::new(app)
     })
 }
@@ -118,9 +123,12 @@ pub fn run(options: RunOptions) -> Result<(), String> {
 pub fn screenshot(shot: Screenshot) -> Result<(), String> {
     let known: Vec<&str> = super::views::REGISTRY.iter().map(|i| i.name).collect();
     let workspaces: Vec<String> = super::workspace::Workspace::ALL.iter().map(|w| w.name().to_owned()).collect();
-    if ViewKind::from_name(&shot.view).is_none() && !workspaces.contains(&shot.view) && shot.view != "welcome" {
+    if ViewKind::from_name(&shot.view).is_none()
+        && !workspaces.contains(&shot.view)
+        && !["welcome", "ranks"].contains(&shot.view.as_str())
+    {
         return Err(format!(
-            "there is no view called \"{}\"; the views are {}, {}, welcome",
+            "there is no view called \"{}\"; the views are {}, {}, welcome, and ranks for a folder",
             shot.view,
             workspaces.join(", "),
             known.join(", ")
@@ -184,6 +192,10 @@ impl Photographer {
         {
             self.app.actions.send(super::Action::SetDevice(device));
             return false;
+        }
+        if let Content::Ranks(page) = &document.content {
+            self.is_placed = page.is_done();
+            return self.is_placed;
         }
         if document.view().is_none() {
             return false;

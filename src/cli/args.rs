@@ -25,9 +25,12 @@ use crate::analysis::query::Query;
     args_conflicts_with_subcommands = true
 )]
 pub struct Args {
-    /// Recordings to open in the window
+    /// Recordings to open in the window; a folder opens as the ranks of one job
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// Watch a folder; new recordings in it are opened or offered
+    #[arg(long, value_name = "DIR")]
+    pub watch: Option<PathBuf>,
     /// What to do instead of opening the window
     #[command(subcommand)]
     pub command: Option<Command>,

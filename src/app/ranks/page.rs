@@ -7,12 +7,15 @@ use super::{Ranks, pictures};
 use crate::analysis::ranks::{self, RankRow};
 use crate::app::action::{Action, Actions};
 use crate::app::theme::{Tokens, Type, text};
+use crate::app::widgets::axis::{UnitAt, byte_ticks};
 use crate::app::widgets::button::Push;
 use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::label;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
+use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane::{progress_line, rule};
 use crate::app::widgets::table::{Column, Table, Width};
+use crate::app::widgets::viewport::Scale;
 use crate::units::{Bytes, count, counted};
 
 /// What a gesture asks of the page, applied after everything is drawn.
@@ -28,7 +31,7 @@ pub fn page_ui(page: &mut Ranks, ui: &mut Ui, t: &Tokens, actions: &Actions) {
     let rect = ui.max_rect();
     ui.painter().rect_filled(rect, 0.0, t.s1);
     let mut wish = Wish::default();
-    let head = Rect::from_min_size(rect.min, vec2(rect.width(), 88.0));
+    let head = Rect::from_min_size(rect.min, vec2(rect.width(), 78.0));
     header(page, ui, t, head, actions);
     if !page.is_done() {
         let share = (page.files > 0).then(|| page.answered as f32 / page.files as f32);
@@ -96,16 +99,17 @@ fn buttons(page: &Ranks, ui: &mut Ui, actions: &Actions) {
     let chosen = [page.chosen_row(0), page.chosen_row(1)];
     match chosen {
         [Some(a), Some(b)] => {
-            let words = format!("Compare {} with {}", ranks::name(a), ranks::name(b));
-            if Push::primary(&words).show(ui).on_hover_text("Opens both and shows what only one of them holds.").clicked() {
-                actions.send(Action::Compare(a.path.clone(), b.path.clone()));
+            let words = format!("Open {} and {}", ranks::name(a), ranks::name(b));
+            if Push::primary(&words).show(ui).clicked() {
+                actions.send(Action::Open(vec![a.path.clone()]));
+                actions.send(Action::Open(vec![b.path.clone()]));
             }
         }
         [Some(one), None] | [None, Some(one)] => {
             if Push::primary(&format!("Open {}", ranks::name(one))).show(ui).clicked() {
                 actions.send(Action::Open(vec![one.path.clone()]));
             }
-            ui.label(text::caption("Ctrl click on another compares the two.").color(Tokens::of(ui).text3));
+            ui.label(text::caption("Ctrl click chooses another beside it.").color(Tokens::of(ui).text3));
         }
         [None, None] => {
             if let Some(row) = page.overview.first_oom.and_then(|i| page.rows.get(i))
@@ -187,13 +191,12 @@ fn charts(page: &Ranks, ui: &mut Ui, t: &Tokens, wish: &mut Wish) {
     response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "Peaks by rank"));
     let plot = Rect::from_min_max(pos2(area.left() + 72.0, area.top() + 16.0), pos2(area.right() - 16.0, area.bottom() - 12.0));
     let pointed = response.hover_pos().and_then(|p| bar_at(plot, page.rows.len(), p.x));
-    let top = pictures::greatest(&page.rows);
-    for share in [0.0, 0.5, 1.0] {
-        let y = plot.bottom() - plot.height() * share;
-        let words = Bytes((top as f64 * f64::from(share)) as u64).to_string();
-        ui.painter().hline(plot.x_range(), y, egui::Stroke::new(1.0, t.grid));
-        label::text(ui.painter(), pos2(plot.left() - 8.0, y), egui::Align2::RIGHT_CENTER, &words, Type::Mono, t.text3);
-    }
+    let top = pictures::greatest(&page.rows) as f64;
+    let (scale, ticks) = (Scale::vertical(0.0, top, plot.y_range()), byte_ticks(0.0, top, 4));
+    let mut grid_lines = Batch::new(ui.painter());
+    ticks.grid_down(&mut grid_lines, t, &scale, plot);
+    grid_lines.paint(ui.painter());
+    ticks.paint_down(ui.painter(), t, &scale, plot.left() - 8.0, plot.y_range().expand(8.0), UnitAt::Last);
     pictures::bars(ui.painter(), t, plot, page, pointed);
     act(page, ui, &response, pointed, wish);
     if let Some(i) = pointed {
@@ -210,7 +213,8 @@ fn charts(page: &Ranks, ui: &mut Ui, t: &Tokens, wish: &mut Wish) {
             for (column, &i) in page.order.iter().skip(line * columns).take(columns).enumerate() {
                 let corner = pos2(strip.left() + 16.0 + column as f32 * (cell.x + 12.0), strip.top() + 8.0);
                 let place = Rect::from_min_size(corner, cell);
-                let response = ui.interact(place, ui.scope_id().with(("rank", i)), Sense::click()).on_hover_cursor(CursorIcon::PointingHand);
+                let response =
+                    ui.interact(place, ui.scope_id().with(("rank", i)), Sense::click()).on_hover_cursor(CursorIcon::PointingHand);
                 response.widget_info(|| WidgetInfo::labeled(Role::Button, true, describe(&page.rows[i])));
                 pictures::small_multiple(ui.painter(), t, place, page, i, response.hovered());
                 act(page, ui, &response, Some(i), wish);

@@ -39,7 +39,8 @@ pub fn bars(painter: &Painter, t: &Tokens, area: Rect, page: &Ranks, hovered: Op
         let ink = if page.overview.outliers.contains(&i) { t.slot(1) } else { t.slot(0) };
         batch.rect_at_least_a_pixel(active, ink);
         if row.ooms > 0 {
-            let foot = Rect::from_min_max(pos2(reserved.left(), area.bottom() + 1.0), pos2(reserved.right(), area.bottom() + 4.0));
+            let foot =
+                Rect::from_min_max(pos2(reserved.left(), area.bottom() + 1.0), pos2(reserved.right(), area.bottom() + 4.0));
             batch.rect_at_least_a_pixel(foot, t.red);
         }
     }
@@ -50,7 +51,14 @@ pub fn bars(painter: &Painter, t: &Tokens, area: Rect, page: &Ranks, hovered: Op
     for (slot, letter) in ["A", "B"].into_iter().enumerate() {
         let Some(at) = page.rows.iter().position(|r| page.chosen_as(r) == Some(slot)) else { continue };
         let place = bar(area, at, n, 1.0);
-        label::text(painter, pos2(place.center().x, area.top() - 2.0), egui::Align2::CENTER_BOTTOM, letter, Type::Strong, t.accent);
+        label::text(
+            painter,
+            pos2(place.center().x, area.top() - 2.0),
+            egui::Align2::CENTER_BOTTOM,
+            letter,
+            Type::Strong,
+            t.accent,
+        );
     }
 }
 

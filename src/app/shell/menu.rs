@@ -62,6 +62,8 @@ fn menus(app: &mut App, ui: &mut Ui) {
     ui.menu_button("File", |ui| {
         entry(app, ui, Command::Open);
         entry(app, ui, Command::OpenPath);
+        entry(app, ui, Command::OpenRanks);
+        entry(app, ui, Command::Watch);
         entry(app, ui, Command::AddFile);
         entry(app, ui, Command::Explain);
         ui.menu_button("Open recent", |ui| {

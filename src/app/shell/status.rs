@@ -36,6 +36,14 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
         Content::Failed(_) => {
             items.add(&[("not opened", false)]);
         }
+        Content::Ranks(page) => {
+            items.add(&[
+                (&count(page.rows.len() as u64), true),
+                (" ranks of ", false),
+                (&count(page.files as u64), true),
+                (" files", false),
+            ]);
+        }
         Content::Ready(view) => cursor_status(&mut items, view),
     }
 }

@@ -1,0 +1,161 @@
+//! Choosing files and folders: the desktop's dialog where there is one, a path field where there is none.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
+use std::time::Instant;
+
+use super::action::Action;
+use super::{App, Overlay};
+
+/// What the chosen path is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choosing {
+    /// Recordings, each in a tab.
+    #[default]
+    Open,
+    /// A trace, a timeline or counters for the recording in front.
+    Add,
+    /// A folder with one recording a rank.
+    Ranks,
+    /// A folder to watch for new recordings.
+    Watch,
+}
+
+impl Choosing {
+    /// What the dialog and the path field ask for.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Choosing::Open => "Path of a recording, or of a folder with one for each rank",
+            Choosing::Add => "Path of a trace, a timeline or counters of this run",
+            Choosing::Ranks => "Folder with one recording for each rank",
+            Choosing::Watch => "Folder to watch for new recordings",
+        }
+    }
+
+    /// What can be given, said while nothing is typed.
+    #[must_use]
+    pub fn hint(self) -> &'static str {
+        match self {
+            Choosing::Open => {
+                "Allocator snapshots, profiler traces, memory timelines and saved memory_viz pages, compressed or not."
+            }
+            Choosing::Add => "What torch.profiler exported, or memory_stats() as JSON: it is added to the recording in front.",
+            Choosing::Ranks => "A folder, or a pattern such as run/*rank*.pickle.",
+            Choosing::Watch => "Where your trainer writes snapshots; each new one is opened or offered.",
+        }
+    }
+
+    /// The verb on the button.
+    #[must_use]
+    pub fn verb(self) -> &'static str {
+        match self {
+            Choosing::Open | Choosing::Ranks => "Open",
+            Choosing::Add => "Add",
+            Choosing::Watch => "Watch",
+        }
+    }
+
+    fn is_folder(self) -> bool {
+        matches!(self, Choosing::Ranks | Choosing::Watch)
+    }
+
+    /// True when the path can be chosen.
+    #[must_use]
+    pub fn accepts(self, path: &str) -> bool {
+        let file = Path::new(path);
+        match self {
+            Choosing::Open => file.exists() || is_pattern(file),
+            Choosing::Add => file.is_file(),
+            Choosing::Ranks => file.is_dir() || is_pattern(file),
+            Choosing::Watch => file.is_dir(),
+        }
+    }
+
+    /// What choosing it does.
+    #[must_use]
+    pub fn action(self, path: PathBuf) -> Action {
+        match self {
+            Choosing::Open => Action::Open(vec![path]),
+            Choosing::Add => Action::Add(path),
+            Choosing::Ranks => Action::OpenRanks(vec![path]),
+            Choosing::Watch => Action::Watch(Some(path)),
+        }
+    }
+}
+
+/// True when the last part of a path stands for several files.
+#[must_use]
+pub fn is_pattern(path: &Path) -> bool {
+    path.file_name().is_some_and(|n| n.to_string_lossy().contains(['*', '?'])) && !path.exists()
+}
+
+/// The desktop's dialog while it is open.
+pub(super) struct Dialog {
+    purpose: Choosing,
+    since: Instant,
+    answer: Receiver<Option<Vec<PathBuf>>>,
+}
+
+impl App {
+    /// Opens the desktop's dialog on a thread of its own: it blocks until the user has chosen.
+    pub(super) fn open_dialog(&mut self, purpose: Choosing) {
+        if self.dialog.is_some() {
+            return;
+        }
+        let (title, kinds, endings): (_, _, &[&str]) = match purpose {
+            Choosing::Add => ("Add to this recording", "Traces, timelines and counters", &["json", "gz", "zst", "txt"]),
+            _ => ("Open a recording", "Recordings", &["pickle", "pkl", "json", "gz", "zst", "html", "csv", "pt", "vramscope"]),
+        };
+        let answer = self.jobs.spawn("dialog", move || {
+            if purpose.is_folder() {
+                return rfd::FileDialog::new().set_title(purpose.title()).pick_folder().map(|folder| vec![folder]);
+            }
+            rfd::FileDialog::new().set_title(title).add_filter(kinds, endings).add_filter("All files", &["*"]).pick_files()
+        });
+        self.dialog = Some(Dialog { purpose, since: Instant::now(), answer });
+    }
+
+    pub(super) fn poll_dialog(&mut self) {
+        let Some(dialog) = &self.dialog else { return };
+        let Ok(answer) = dialog.answer.try_recv() else { return };
+        let (purpose, since) = (dialog.purpose, dialog.since);
+        self.dialog = None;
+        match answer {
+            Some(paths) if purpose == Choosing::Open => self.open_paths(paths),
+            Some(paths) => {
+                for path in paths {
+                    self.actions.send(purpose.action(path));
+                }
+            }
+            // Nobody cancels a dialog this fast: there was none. rfd does not tell the two apart.
+            None if since.elapsed().as_millis() < 400 => {
+                self.notices
+                    .say("This desktop has no file dialog service. Type the path instead, or drop the file on the window.");
+                self.overlay = Overlay::OpenPath { path: String::new(), purpose };
+            }
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_purpose_takes_what_it_can_use() {
+        let samples = concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots");
+        let (file, pattern) = (format!("{samples}/leak.pickle"), format!("{samples}/*.pickle"));
+        for (purpose, takes) in [
+            (Choosing::Open, [true, true, true]),
+            (Choosing::Add, [true, false, false]),
+            (Choosing::Ranks, [false, true, true]),
+            (Choosing::Watch, [false, true, false]),
+        ] {
+            let got = [purpose.accepts(&file), purpose.accepts(samples), purpose.accepts(&pattern)];
+            assert_eq!(got, takes, "{purpose:?}");
+            assert!(!purpose.accepts("/no/such/place"));
+        }
+    }
+}

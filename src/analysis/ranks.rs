@@ -217,12 +217,16 @@ fn sentence(rows: &[RankRow], o: &Overview) -> String {
     text += &format!(". The median peak is {} reserved", Bytes(o.median_peak));
     if let Some(i) = o.highest.filter(|i| o.outliers.contains(i)) {
         let more = (rows[i].peak_reserved as f64 / o.median_peak.max(1) as f64 - 1.0) * 100.0;
-        text += &format!("; {} reserved the most, {} or {more:.0} % above it", name_among(rows, i), Bytes(rows[i].peak_reserved));
+        text += &format!(
+            "; {} reserved the most, {} or {more:.0}\u{a0}% above it",
+            name_among(rows, i),
+            Bytes(rows[i].peak_reserved)
+        );
     } else if o.outliers.is_empty() {
-        text += &format!("; all are within {:.0} % of it", OUTLIER_SHARE * 100.0);
+        text += &format!("; all are within {:.0}\u{a0}% of it", OUTLIER_SHARE * 100.0);
     } else {
         text += &format!(
-            "; {} more than {:.0} % below it",
+            "; {} more than {:.0}\u{a0}% below it",
             counted(o.outliers.len() as u64, "rank is", "ranks are"),
             OUTLIER_SHARE * 100.0
         );
@@ -300,6 +304,7 @@ pub const READ_BUDGET: u64 = 4 << 30;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::NBSP;
 
     fn row(rank: u32, peak: u64, oom: Option<i64>) -> RankRow {
         RankRow {
@@ -331,9 +336,9 @@ mod tests {
         assert_eq!((o.first_oom, o.failed, o.is_first_by_time), (Some(1), 2, true));
         assert_eq!((o.median_peak, o.outliers.as_slice()), (100 << 20, [1].as_slice()));
         assert_eq!(
-            o.sentence,
-            "2 of 4 ranks ran out of memory, rank 1 first, asking for 1.00 MiB. The median peak is 100.00 MiB reserved; rank 1 reserved \
-             the most, 130.00 MiB or 30 % above it."
+            o.sentence.replace(NBSP, " "),
+            "2 of 4 ranks ran out of memory, rank 1 first, asking for 1 MiB. The median peak is 100 MiB reserved; rank 1 reserved \
+             the most, 130 MiB or 30 % above it."
         );
         rows[1].first_oom_us = None;
         assert!(!overview(&rows).is_first_by_time);

@@ -104,7 +104,7 @@ fn folds_and_heights_of_tracks_are_saved_and_hold_for_every_document() {
     let mut h = app();
     h.get_by_label("Fold Curves").click();
     h.run_steps(3);
-    let folded = TrackLayout { folded: [false, true, false, false], curves_height: None };
+    let folded = TrackLayout { folded: [false, true, false, false], ..TrackLayout::default() };
     let app = h.state().as_ref().expect("an app");
     assert_eq!(app.settings().tracks, folded);
     assert_eq!(app.active_document().and_then(|d| d.view()).map(|v| v.link.tracks), Some(folded));

@@ -22,6 +22,7 @@ pub mod modules;
 pub mod naming;
 pub mod oom;
 pub mod ordering;
+pub mod op_lanes;
 mod placement;
 mod pyramid;
 pub mod query;

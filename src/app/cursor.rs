@@ -27,6 +27,10 @@ pub struct TrackLayout {
     pub folded: [bool; 4],
     /// Height the user gave the curves, in points; as the pane allows when `None`.
     pub curves_height: Option<f32>,
+    /// Operators: folded to their name.
+    pub fold_ops: bool,
+    /// Bytes by category: what the user chose; folded where a snapshot has better when `None`.
+    pub fold_bands: Option<bool>,
 }
 
 /// The state all views of one device share.

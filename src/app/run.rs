@@ -235,15 +235,18 @@ impl eframe::App for Photographer {
             self.finish(ctx, Err(sentence));
             return;
         }
-        let idle = self.app.is_idle() && self.place();
-        self.calm_frames = if idle { self.calm_frames + 1 } else { 0 };
+        if !(self.app.is_idle() && self.place()) {
+            self.calm_frames = 0;
+        }
         ctx.request_repaint_after(std::time::Duration::from_millis(10));
     }
 
     fn ui(&mut self, ui: &mut Ui, _frame: &mut eframe::Frame) {
         self.app.draw(ui);
+        // Counted here, not in `logic`: a covered window runs its logic without being drawn.
+        self.calm_frames += 1;
         // Views start their computations while drawing, so a few quiet frames in a row mean that nothing is left.
-        if self.calm_frames >= 6 && !self.is_asked {
+        if self.calm_frames >= 7 && !self.is_asked {
             self.is_asked = true;
             let (sender, receiver) = channel();
             self.taken = Some(receiver);

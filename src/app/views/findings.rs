@@ -68,6 +68,20 @@ impl View for FindingsView {
 fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
     let (peak, _) = cx.data.tables.curves.peak(crate::analysis::Quantity::Reserved);
     let (active, _) = cx.data.tables.curves.peak(crate::analysis::Quantity::Active);
+    let device = cx.data.device();
+    if let Some((_, most)) = device.bands.peak().filter(|_| device.events.is_empty()) {
+        padded(ui, |ui| {
+            ui.label(text::title("Only sums were exported").color(cx.tokens.text1));
+            ui.add_space(4.0);
+            let sentence = format!(
+                "Tensors took {} at most. A memory timeline as .json has their categories and nothing else; exported as .raw.json.gz it \
+                 has the allocations too, and a memory snapshot says where each came from.",
+                Bytes(most)
+            );
+            label::paragraph(ui, &sentence, Type::Body, cx.tokens.text2);
+        });
+        return;
+    }
     padded(ui, |ui| {
         ui.label(text::title("Nothing stands out").color(cx.tokens.text1));
         ui.add_space(4.0);

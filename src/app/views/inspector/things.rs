@@ -8,7 +8,7 @@ use crate::analysis::fragmentation::Servers;
 use crate::analysis::{BlockAt, LifetimeId, NO_EVENT, Quantity, State};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
-use crate::model::{Action, BlockState, NoteKind, PoolId, StackId};
+use crate::model::{Action, BlockState, CATEGORIES, CategoryBands, NoteKind, PoolId, StackId};
 use crate::units::{Address, Bytes, Micros, count, counted, time_of_day};
 
 /// The card of anything, as seen at an instant.
@@ -290,9 +290,39 @@ fn change(before: u64, after: u64) -> String {
     }
 }
 
+/// The peak of a memory timeline that has sums by category and nothing else.
+fn categories(bands: &CategoryBands) -> Option<Card> {
+    let (at, most) = bands.peak()?;
+    let mut parts: Vec<(usize, u64)> = bands.bytes.get(at)?.iter().copied().enumerate().filter(|p| p.1 > 0).collect();
+    parts.sort_by_key(|&(i, bytes)| (std::cmp::Reverse(bytes), i));
+    let label = |i: usize| CATEGORIES.get(i).copied().unwrap_or_default();
+    Some(Card {
+        kind: "At the peak".to_owned(),
+        title: Bytes(most).to_string(),
+        claim: "of tensors".to_owned(),
+        facts: parts.iter().map(|&(i, bytes)| Fact::new(category_label(label(i)), Bytes(bytes).to_string())).collect(),
+        next: "The timeline has no allocations to select. Exported as .raw.json.gz it has them.".to_owned(),
+        ..Card::default()
+    })
+}
+
+/// A category's name as people write it.
+fn category_label(name: &'static str) -> &'static str {
+    match name {
+        "optimizer_state" => "optimizer state",
+        "autograd_detail" => "autograd detail",
+        other => other,
+    }
+}
+
 /// What there is to say of the cursor's instant when nothing is selected.
 fn instant(data: &DeviceData, state: &State) -> Card {
     let device = data.device();
+    if device.events.is_empty()
+        && let Some(card) = categories(&device.bands)
+    {
+        return card;
+    }
     let totals = state.totals;
     let (mut holes, mut free, mut largest) = (0u64, 0u64, 0u64);
     for hole in state.holes() {

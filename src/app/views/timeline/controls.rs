@@ -79,7 +79,10 @@ impl Timeline {
                 (None, None) => continue,
             };
             let top = if track == Track::Overview { rect.center().y - 8.0 } else { rect.top() };
-            let place = Rect::from_min_max(pos2(canvas.pane.left(), top), pos2(canvas.tracks.x.min - 44.0, top + 16.0));
+            let place = Rect::from_min_max(
+                pos2(canvas.pane.left(), top),
+                pos2(canvas.tracks.x.min - if is_open { 44.0 } else { 4.0 }, top + 16.0),
+            );
             let id = ui.scope_id().with(("fold", track.name()));
             let response = ui.interact(place, id, egui::Sense::click()).on_hover_cursor(egui::CursorIcon::PointingHand);
             let verb = if is_open { "Fold" } else { "Open" };
@@ -99,7 +102,11 @@ impl Timeline {
             }
             if response.clicked() {
                 let mut tracks = cx.link.tracks;
-                tracks.folded[i] = is_open;
+                match track {
+                    Track::Ops => tracks.fold_ops = is_open,
+                    Track::Bands => tracks.fold_bands = Some(is_open),
+                    _ => tracks.folded[i] = is_open,
+                }
                 cx.actions.send(Action::SetTracks(tracks));
             }
         }

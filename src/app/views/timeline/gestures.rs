@@ -94,6 +94,13 @@ impl Timeline {
         match intent {
             Intent::Click(p) | Intent::CtrlClick(p) => {
                 let under = scene.at(p);
+                if let Some(Under::Op(b)) = &under {
+                    // An operator is a time: its events become the range that every view follows.
+                    let (first, last) = canvas.op_events(b);
+                    cx.actions.send(Action::SetCursor(if first <= last { last } else { first }));
+                    cx.actions.send(Action::SetRange((first < last).then_some((first, last))));
+                    return;
+                }
                 let event = under.as_ref().and_then(Under::event).unwrap_or_else(|| event_at(p));
                 cx.actions.send(Action::SetCursor(event));
                 cx.actions.send(Action::Select(under.as_ref().and_then(Under::item)));
@@ -107,6 +114,11 @@ impl Timeline {
                     }
                     (Some(Under::Step(b)), _) => {
                         let (from, to) = extent(&b.first, cx.link.axis);
+                        let margin = (to - from) * 0.05;
+                        cx.actions.send(Action::SetWindow(from - margin, to + margin));
+                    }
+                    (Some(Under::Op(b)), _) => {
+                        let (from, to) = canvas.op_places(b);
                         let margin = (to - from) * 0.05;
                         cx.actions.send(Action::SetWindow(from - margin, to + margin));
                     }

@@ -18,6 +18,10 @@ const STRATA_LEAST: f32 = 72.0;
 pub(super) const STEP: f32 = 16.0;
 /// Height of the lane of device calls.
 const DEVICE: f32 = 14.0;
+/// Height of a line of operators.
+pub(super) const OP_LINE: f32 = 13.0;
+/// Lines of operators that are worth having.
+const OP_LINES_LEAST: usize = 2;
 /// Height of the legend.
 pub(super) const LEGEND: f32 = 24.0;
 /// Levels of annotations drawn; deeper ones are counted.
@@ -30,10 +34,12 @@ pub(super) enum Track {
     Curves,
     Steps,
     Device,
+    Ops,
+    Bands,
 }
 
 impl Track {
-    pub const ALL: [Track; 4] = [Track::Overview, Track::Curves, Track::Steps, Track::Device];
+    pub const ALL: [Track; 6] = [Track::Overview, Track::Curves, Track::Steps, Track::Device, Track::Ops, Track::Bands];
 
     /// What stands in the gutter.
     pub fn name(self) -> &'static str {
@@ -42,6 +48,8 @@ impl Track {
             Track::Curves => "Curves",
             Track::Steps => "Steps",
             Track::Device => "Device",
+            Track::Ops => "Operators",
+            Track::Bands => "Categories",
         }
     }
 }
@@ -53,7 +61,7 @@ pub(super) const FOLDED: f32 = 16.0;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Contents {
     /// Tracks folded to their names, in the order of [`Track::ALL`].
-    pub folded: [bool; 4],
+    pub folded: [bool; 6],
     /// Labels of the axis take two lines: event and time.
     pub two_line_axis: bool,
     /// Levels of annotations; 0 leaves the lane out.
@@ -62,6 +70,10 @@ pub(super) struct Contents {
     pub device_calls: bool,
     /// Height the user gave the curves.
     pub curves_height: Option<f32>,
+    /// Lines of operators there are; 0 leaves the lane out.
+    pub op_lines: usize,
+    /// There are bytes by category.
+    pub bands: bool,
 }
 
 /// The rectangles of the tracks. A track that does not fit has none.
@@ -81,10 +93,14 @@ pub(super) struct Tracks {
     pub steps: Option<Rect>,
     /// cudaMalloc and cudaFree.
     pub device: Option<Rect>,
+    /// Operators by thread and depth, kernels by stream.
+    pub ops: Option<Rect>,
+    /// Bytes by category.
+    pub bands: Option<Rect>,
     /// Classes with counts.
     pub legend: Option<Rect>,
     /// Where the names of folded tracks stand, in the order of [`Track::ALL`]; such a track has no rectangle of its own.
-    pub folded: [Option<Rect>; 4],
+    pub folded: [Option<Rect>; 6],
 }
 
 impl Tracks {
@@ -95,18 +111,43 @@ impl Tracks {
             Track::Curves => self.curves,
             Track::Steps => self.steps,
             Track::Device => self.device,
+            Track::Ops => self.ops,
+            Track::Bands => self.bands,
         }
+    }
+
+    /// One plot and nothing around it.
+    pub fn of_one(x: Rangef, plot: Rect) -> Self {
+        Tracks {
+            x,
+            overview: None,
+            axis: None,
+            curves: None,
+            strata: plot,
+            steps: None,
+            device: None,
+            ops: None,
+            bands: None,
+            legend: None,
+            folded: [None; 6],
+        }
+    }
+
+    /// Lines of operators that have room.
+    pub fn op_lines(&self) -> usize {
+        self.ops.map_or(0, |rect| (rect.height() / OP_LINE + 0.01) as usize)
     }
 
     /// From the axis down to the last lane: where the pointer means a time.
     pub fn canvas(&self) -> Rect {
         let top = self.axis.or(self.curves).unwrap_or(self.strata).top();
-        let bottom = self.device.or(self.steps).unwrap_or(self.strata).bottom();
+        let bottom = self.ops.or(self.device).or(self.steps).or(self.bands).unwrap_or(self.strata).bottom();
         Rect::from_min_max(pos2(self.x.min, top), pos2(self.x.max, bottom))
     }
 }
 
-/// Divides a pane. What has to go when it is low goes in this order: legend, device calls, annotations, overview, curves, axis.
+/// Divides a pane. What has to go when it is low goes in this order: categories, operators (which get as many lines as fit),
+/// legend, device calls, annotations, overview, curves, axis.
 pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let gutter = if pane.width() >= 560.0 { 100.0 } else { 76.0 };
     let x = Rangef::new(pane.left() + gutter, (pane.right() - 18.0).max(pane.left() + gutter + 1.0));
@@ -119,7 +160,11 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let curves_height = or_folded(Track::Curves, curves_height);
     let steps_height = or_folded(Track::Steps, steps_height);
     let device_height = or_folded(Track::Device, DEVICE);
+    let bands_height = or_folded(Track::Bands, (pane.height() * 0.16).clamp(64.0, 120.0));
+    let least_ops = or_folded(Track::Ops, OP_LINE * contents.op_lines.min(OP_LINES_LEAST) as f32);
     let mut parts = [
+        (contents.bands, bands_height + 8.0),
+        (contents.op_lines > 0, least_ops + 6.0),
         (true, LEGEND + 6.0),
         (contents.device_calls, device_height + 6.0),
         (contents.step_levels > 0, steps_height + 8.0),
@@ -136,7 +181,11 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         }
         parts[i].0 = false;
     }
-    let [(legend, _), (device, _), (steps, _), (overview, _), (curves, _), (axis, _)] = parts;
+    let left_over = room - parts.iter().filter(|p| p.0).map(|p| p.1).sum::<f32>();
+    let [(bands, _), (ops, _), (legend, _), (device, _), (steps, _), (overview, _), (curves, _), (axis, _)] = parts;
+    // Operators share what is left with the strata.
+    let more_lines = ((left_over * 0.5 / OP_LINE).max(0.0) as usize).min(contents.op_lines.saturating_sub(OP_LINES_LEAST));
+    let ops_height = or_folded(Track::Ops, least_ops + OP_LINE * more_lines as f32);
     let mut top = pane.top();
     let take = |top: &mut f32, before: f32, height: f32, after: f32| {
         let rect = Rect::from_min_max(pos2(x.min, *top + before), pos2(x.max, *top + before + height));
@@ -154,6 +203,12 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         bottom -= 6.0;
         rect
     });
+    let ops = ops.then(|| {
+        bottom -= ops_height;
+        let rect = Rect::from_min_max(pos2(x.min, bottom), pos2(x.max, bottom + ops_height));
+        bottom -= 6.0;
+        rect
+    });
     let device = device.then(|| {
         bottom -= device_height;
         let rect = Rect::from_min_max(pos2(x.min, bottom), pos2(x.max, bottom + device_height));
@@ -166,14 +221,22 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         bottom -= 8.0;
         rect
     });
+    let bands = bands.then(|| {
+        bottom -= bands_height;
+        let rect = Rect::from_min_max(pos2(x.min, bottom), pos2(x.max, bottom + bands_height));
+        bottom -= 8.0;
+        rect
+    });
     let strata = Rect::from_min_max(pos2(x.min, top), pos2(x.max, bottom.max(top + 8.0)));
-    let mut tracks = Tracks { x, overview, axis, curves, strata, steps, device, legend, folded: [None; 4] };
+    let mut tracks = Tracks { x, overview, axis, curves, strata, steps, device, ops, bands, legend, folded: [None; 6] };
     for track in Track::ALL.into_iter().filter(|&t| contents.folded[t as usize]) {
         let slot = match track {
             Track::Overview => &mut tracks.overview,
             Track::Curves => &mut tracks.curves,
             Track::Steps => &mut tracks.steps,
             Track::Device => &mut tracks.device,
+            Track::Ops => &mut tracks.ops,
+            Track::Bands => &mut tracks.bands,
         };
         tracks.folded[track as usize] = slot.take();
     }
@@ -245,15 +308,39 @@ mod tests {
         Rect::from_min_size(pos2(10.0, 20.0), vec2(width, height))
     }
 
-    const ALL: Contents =
-        Contents { folded: [false; 4], two_line_axis: true, step_levels: 2, device_calls: true, curves_height: None };
+    const ALL: Contents = Contents {
+        folded: [false; 6],
+        two_line_axis: true,
+        step_levels: 2,
+        device_calls: true,
+        curves_height: None,
+        op_lines: 0,
+        bands: false,
+    };
+
+    #[test]
+    fn operators_take_what_is_left_and_go_before_the_rest() {
+        let with = Contents { op_lines: 7, bands: true, ..ALL };
+        let tall = tracks(pane(998.0, 900.0), with);
+        assert_eq!(tall.op_lines(), 7);
+        assert!(tall.bands.is_some_and(|b| b.top() > tall.strata.bottom() && b.bottom() < tall.steps.unwrap().top()));
+        assert!(tall.ops.unwrap().top() > tall.device.unwrap().bottom());
+        let usual = tracks(pane(998.0, 452.0), with);
+        assert!((2..7).contains(&usual.op_lines()) && usual.bands.is_none(), "{usual:?}");
+        assert!(usual.strata.height() >= STRATA_LEAST);
+        let low = tracks(pane(998.0, 330.0), with);
+        assert!(low.ops.is_none() && low.overview.is_some());
+        let mut folded = with;
+        folded.folded[Track::Ops as usize] = true;
+        assert_eq!(tracks(pane(998.0, 900.0), folded).folded[Track::Ops as usize].map(|r| r.height()), Some(FOLDED));
+    }
 
     #[test]
     fn a_folded_track_leaves_its_name_and_gives_its_room_to_the_strata() {
         let open = tracks(pane(998.0, 442.0), ALL);
-        let folded = tracks(pane(998.0, 442.0), Contents { folded: [true, true, true, false], ..ALL });
+        let folded = tracks(pane(998.0, 442.0), Contents { folded: [true, true, true, false, false, false], ..ALL });
         assert_eq!((folded.overview, folded.curves, folded.steps), (None, None, None));
-        assert_eq!(folded.folded.map(|r| r.map(|r| r.height())), [Some(FOLDED), Some(FOLDED), Some(FOLDED), None]);
+        assert_eq!(folded.folded.map(|r| r.map(|r| r.height())), [Some(FOLDED), Some(FOLDED), Some(FOLDED), None, None, None]);
         let gained = (34.0 - 16.0) + (96.0 - 16.0) + (32.0 - 16.0);
         assert_eq!(folded.strata.height(), open.strata.height() + gained);
     }

@@ -4,10 +4,13 @@
 //! Everything that depends on the number of events is computed off the UI thread for a window and a number of pixel columns
 //! ([`picture`]); a frame paints what there is, stretched to its own range until the new picture arrives.
 
+mod bands;
 mod controls;
 mod gestures;
+mod lanes;
 mod layout;
 mod marks;
+mod ops;
 mod overlay;
 mod paint;
 mod picture;
@@ -18,6 +21,7 @@ use std::sync::Arc;
 
 use egui::{Rect, Response, Role, Sense, Ui, WidgetInfo, pos2};
 
+use self::lanes::{BandsPicture, OpsPicture};
 use self::marks::Marks;
 use self::paint::{Canvas, Pennants};
 use self::picture::{ClassCounts, StrataImage, StrataPicture, Window, WindowPicture};
@@ -25,6 +29,7 @@ use self::place::{AxisMarks, ValueChip};
 use self::under::{Scene, Under};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::State;
+use crate::analysis::op_lanes::OpRows;
 use crate::app::action::Action;
 use crate::app::colours::{ColourBy, Colours, Focus};
 use crate::app::cursor::{self, Axis};
@@ -35,7 +40,7 @@ use crate::app::widgets::pane;
 use crate::app::widgets::term::{Figures, Term};
 use crate::app::widgets::texture::PixelTexture;
 use crate::app::widgets::viewport::Scale;
-use crate::units::count;
+use crate::units::{count, counted};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -52,6 +57,8 @@ pub const INFO: ViewInfo = ViewInfo {
         ("live blocks", "a block keeps its colour; a pixel shows what covers most of it, a column the instant of its peak"),
         ("grey block", "many blocks far thinner than a pixel; hover counts them"),
         ("pennant", "the cache was emptied, or a snapshot was taken"),
+        ("operators", "from a profiler trace: threads by depth, kernels by stream; click chooses the events within"),
+        ("categories", "from a memory timeline: bytes by what tensors are for"),
         ("device", "cudaMalloc full height, cudaFree half; close ones are counted"),
         ("click", "select the block and set the cursor there"),
         ("drag", "pan; on the axis or at the cursor: move the cursor"),
@@ -120,6 +127,10 @@ struct Timeline {
     marks: Derived<(), Marks>,
     overview: Derived<Window, WindowPicture>,
     window: Derived<(Window, bool), WindowPicture>,
+    op_rows: Derived<(), OpRows>,
+    ops: Derived<(Window, usize), OpsPicture>,
+    bands: Derived<Window, BandsPicture>,
+    alone: bands::BandsAlone,
     strata: Derived<StrataKey, StrataPicture>,
     image: Derived<ImageKey, StrataImage>,
     counts: Derived<(usize, usize), Counted>,
@@ -143,6 +154,9 @@ impl View for Timeline {
     fn subtitle(&self, cx: &ViewContext<'_>) -> String {
         let device = cx.data.device();
         let all = device.events.len() as u64;
+        if all == 0 && !device.bands.is_empty() {
+            return format!("{} by category", counted(device.bands.len() as u64, "row", "rows"));
+        }
         let (first, last) = cursor::domain(device, cx.link.axis);
         if cx.link.from <= first && cx.link.to >= last {
             return format!("{} events", count(all));
@@ -152,6 +166,9 @@ impl View for Timeline {
     }
 
     fn header_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        if cx.data.device().events.is_empty() {
+            return;
+        }
         let mut by = ColourBy::ALL.iter().position(|b| *b == cx.link.colour_by).unwrap_or(0);
         let names = ColourBy::ALL.map(ColourBy::text);
         if button::selector(ui, "colour", &mut by, &names) {
@@ -168,6 +185,10 @@ impl View for Timeline {
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let pane_rect = ui.max_rect();
         let device = cx.data.device();
+        if device.events.is_empty() && !device.bands.is_empty() {
+            self.alone.ui(ui, cx, pane_rect, &device.bands);
+            return;
+        }
         if device.events.is_empty() {
             pane::empty_state(
                 ui,
@@ -178,8 +199,12 @@ impl View for Timeline {
         }
         let data = Arc::clone(cx.data);
         let marks = self.marks.get(cx.jobs, "marks", &(), move |_| Some(Marks::of(&data))).value;
+        let op_rows = self.op_rows(cx);
+        let [a, b, c, d] = cx.link.tracks.folded;
         let contents = layout::Contents {
-            folded: cx.link.tracks.folded,
+            folded: [a, b, c, d, cx.link.tracks.fold_ops, bands_are_folded(cx)],
+            op_lines: op_rows.as_ref().map_or(0, |r| r.rows.len()),
+            bands: !device.bands.is_empty() && device.events.has_time,
             two_line_axis: device.events.has_time && cx.link.axis == Axis::Event,
             step_levels: marks.as_ref().map_or(usize::from(!device.annotations.is_empty()), |m| m.levels),
             device_calls: marks.as_ref().is_none_or(|m| !m.calls.is_empty()),
@@ -263,6 +288,7 @@ impl View for Timeline {
                 canvas.device_calls(rect, p);
             }
         }
+        let (ops, bands) = self.lanes(cx, &canvas, op_rows.as_ref());
         let strata = image.as_ref().map(|i| Arc::clone(&i.picture));
         let scene = Scene {
             canvas: &canvas,
@@ -270,6 +296,8 @@ impl View for Timeline {
             strata: strata.as_deref(),
             strata_y,
             pennants: &pennants,
+            ops: ops.as_deref().zip(op_rows.as_deref()),
+            bands: bands.as_deref(),
             names: &names,
             is_inferred,
             state: cx.state.map(Arc::as_ref),
@@ -288,7 +316,49 @@ impl View for Timeline {
     }
 }
 
+/// A snapshot shows its live blocks by category where the user asks; the sums of a timeline beside it say less.
+fn bands_are_folded(cx: &ViewContext<'_>) -> bool {
+    cx.link.tracks.fold_bands.unwrap_or_else(|| cx.data.device().has_final_state)
+}
+
 impl Timeline {
+    /// The rows of the operator lane; `None` without operators, and until they are sorted.
+    fn op_rows(&mut self, cx: &ViewContext<'_>) -> Option<Arc<OpRows>> {
+        if cx.data.recording.ops.is_empty() || !cx.data.device().events.has_time {
+            return None;
+        }
+        let data = Arc::clone(cx.data);
+        self.op_rows.get(cx.jobs, "operators", &(), move |_| Some(OpRows::build(&data.recording.ops))).value
+    }
+
+    /// Computes and draws the lanes of operators and categories.
+    fn lanes(
+        &mut self,
+        cx: &ViewContext<'_>,
+        canvas: &Canvas<'_>,
+        op_rows: Option<&Arc<OpRows>>,
+    ) -> (Option<Arc<OpsPicture>>, Option<Arc<BandsPicture>>) {
+        let window = canvas.window;
+        let ops = canvas.tracks.ops.zip(op_rows).and_then(|(rect, rows)| {
+            let lines = canvas.tracks.op_lines();
+            let (data, of) = (Arc::clone(cx.data), Arc::clone(rows));
+            let job = move |_: &_| Some(OpsPicture::compute(data.device(), &data.recording.ops, &of, window, lines));
+            let picture = self.ops.get(cx.jobs, "timeline operators", &(window, lines), job).value?;
+            canvas.ops(rect, rows, &picture);
+            Some(picture)
+        });
+        let bands = canvas.tracks.bands.and_then(|rect| {
+            let data = Arc::clone(cx.data);
+            let picture = self
+                .bands
+                .get(cx.jobs, "timeline bands", &window, move |_| Some(bands::of_window(data.device(), window)))
+                .value?;
+            canvas.bands(rect, &picture, bands::at_event(cx.data.device(), cx.link.cursor));
+            Some(picture)
+        });
+        (ops, bands)
+    }
+
     fn window_picture(&mut self, cx: &ViewContext<'_>, window: Window, marks: Option<Arc<Marks>>) -> Option<Arc<WindowPicture>> {
         let data = Arc::clone(cx.data);
         let key = (window, marks.is_some());

@@ -32,7 +32,7 @@ pub(super) struct Canvas<'a> {
 
 impl Canvas<'_> {
     /// A painter that keeps inside a track.
-    fn within(&self, rect: Rect) -> Painter {
+    pub(super) fn within(&self, rect: Rect) -> Painter {
         self.painter.with_clip_rect(rect.intersect(self.painter.clip_rect()))
     }
 
@@ -53,7 +53,7 @@ impl Canvas<'_> {
     }
 
     /// Which column of a picture each pixel column of the window shows.
-    fn sources(&self, have: &Window) -> Vec<Option<usize>> {
+    pub(super) fn sources(&self, have: &Window) -> Vec<Option<usize>> {
         if *have == self.window {
             return (0..self.window.columns).map(Some).collect();
         }
@@ -154,7 +154,7 @@ impl Canvas<'_> {
     }
 
     /// Labels and grid of a track of bytes.
-    fn byte_axis(&self, rect: Rect, y: &Scale, name: &str) {
+    pub(super) fn byte_axis(&self, rect: Rect, y: &Scale, name: &str) {
         let ticks = byte_ticks(y.start, y.end, most_down(rect.height()).min(8));
         let mut batch = Batch::new(self.painter);
         ticks.grid_down(&mut batch, self.tokens, y, rect);
@@ -482,6 +482,9 @@ impl Canvas<'_> {
         }
         if let Some(l) = self.tracks.legend {
             self.rule(l.top() - 0.5);
+        }
+        if let Some(lane) = self.tracks.bands {
+            self.rule(lane.top() - 4.0);
         }
         if let Some(lane) = self.tracks.steps.or(self.tracks.device) {
             self.rule(lane.top() - 4.0);

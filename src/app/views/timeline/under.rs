@@ -2,9 +2,11 @@
 
 use egui::{Pos2, Rect};
 
+use super::lanes::{BandsPicture, OpBox, OpsPicture};
 use super::marks::{Cap, Cluster, DeviceCall, Named, Why};
 use super::paint::{Canvas, Pennant, Pennants};
 use super::picture::{StepBox, StrataPicture, WindowPicture};
+use crate::analysis::op_lanes::OpRows;
 use crate::analysis::{NO_EVENT, Quantity, State, StrataRun};
 use crate::app::colours::Colours;
 use crate::app::cursor;
@@ -12,6 +14,7 @@ use crate::app::selection::Item;
 use crate::app::widgets::term::{Figures, Term};
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::Scale;
+use crate::model::CATEGORIES;
 use crate::units::{Address, Bytes, Micros, count, counted};
 
 /// A thing of the timeline.
@@ -23,6 +26,10 @@ pub(super) enum Under {
     Step(StepBox),
     /// A device call, or several.
     Calls(Cluster<DeviceCall>),
+    /// An operator, call or kernel, or several.
+    Op(OpBox),
+    /// Bytes by category of a column, and the category pointed at.
+    Band(Option<usize>, [u64; CATEGORIES.len()]),
     /// A snapshot or a burst of releases.
     Pennant(Pennant),
     /// An out-of-memory event.
@@ -45,7 +52,7 @@ impl Under {
             Under::Calls(c) => Some(Item::Event(c.first.event)),
             Under::Pennant(Pennant::Burst(b)) => Some(Item::Event(b.first)),
             Under::Pennant(Pennant::Snapshot(e)) | Under::Oom(e) => Some(Item::Event(*e)),
-            Under::Curves | Under::Name(_) => None,
+            Under::Op(_) | Under::Band(..) | Under::Curves | Under::Name(_) => None,
         }
     }
 
@@ -56,7 +63,7 @@ impl Under {
             Under::Calls(c) => Some(c.first.event),
             Under::Pennant(Pennant::Burst(b)) => Some(b.last),
             Under::Pennant(Pennant::Snapshot(e)) | Under::Oom(e) => Some(*e),
-            Under::Step(_) | Under::Curves | Under::Name(_) => None,
+            Under::Step(_) | Under::Op(_) | Under::Band(..) | Under::Curves | Under::Name(_) => None,
         }
     }
 }
@@ -68,6 +75,8 @@ pub(super) struct Scene<'a> {
     pub strata: Option<&'a StrataPicture>,
     pub strata_y: Scale,
     pub pennants: &'a Pennants,
+    pub ops: Option<(&'a OpsPicture, &'a OpRows)>,
+    pub bands: Option<&'a BandsPicture>,
     /// The names on the curves, and what each stands for.
     pub names: &'a [(Rect, Term)],
     /// The steps were inferred.
@@ -108,6 +117,13 @@ impl Scene<'_> {
             let middle = self.strata_y.value(p.y);
             let (run, sharing) = picture.hit(column, middle - half, middle + half)?;
             return Some(Under::Run { run, event: picture.strata.columns.get(column)?.event, sharing });
+        }
+        if let (Some(rect), Some((picture, _))) = (c.tracks.ops.filter(|r| r.contains(p)), self.ops) {
+            let line = ((p.y - rect.top()) / super::layout::OP_LINE) as usize;
+            return picture.hit(line, picture.window.place(c.x.value(p.x))).map(Under::Op);
+        }
+        if let (Some(rect), Some(picture)) = (c.tracks.bands.filter(|r| r.contains(p)), self.bands) {
+            return c.band_at(rect, picture, p).map(|(category, row)| Under::Band(category, row));
         }
         let window = self.window.filter(|w| w.window.axis == c.window.axis)?;
         if inside(c.tracks.steps) {
@@ -164,6 +180,8 @@ impl Scene<'_> {
             }
             Under::Calls(c) => Tip::new(counted(u64::from(c.count), "device call", "device calls"))
                 .row("events", format!("{} to {}", count(u64::from(c.first.event)), count(u64::from(c.last.event)))),
+            Under::Op(b) => self.ops.map_or_else(|| Tip::new("operator"), |(_, rows)| c.op_tip(b, rows)),
+            Under::Band(category, row) => super::bands::tip(c.tokens, *category, row, None),
             Under::Pennant(Pennant::Burst(b)) => {
                 let tip = Tip::new(format!("{} given back", counted(u64::from(b.count), "segment", "segments")))
                     .row("bytes", Bytes(b.bytes).to_string())

@@ -1,0 +1,159 @@
+//! The lane of operators: boxes by thread and depth, kernels by stream, names where they fit, counts where they do not.
+
+use egui::{Align2, Rect, pos2};
+
+use super::lanes::{OpBox, OpsPicture};
+use super::layout::OP_LINE;
+use super::paint::Canvas;
+use crate::analysis::op_lanes::OpRows;
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::label;
+use crate::app::widgets::mesh::Batch;
+use crate::app::widgets::tooltip::Tip;
+use crate::model::OpKind;
+use crate::units::{Micros, count, counted};
+
+impl Canvas<'_> {
+    /// Draws the lane; the name of each thread and stream stands in the gutter beside its first line.
+    pub fn ops(&self, rect: Rect, rows: &OpRows, picture: &OpsPicture) {
+        let t = self.tokens;
+        if picture.window.axis != self.window.axis {
+            return;
+        }
+        let recording = &self.data.recording;
+        let ops = &recording.ops;
+        let mut before = None;
+        // A picture of another height may still be there.
+        let shown = self.tracks.op_lines();
+        for (line, &row) in picture.lines.iter().take(shown).enumerate() {
+            let Some(row) = rows.rows.get(row) else { continue };
+            if before.replace(row.lane) != Some(row.lane) {
+                let name =
+                    if line == 0 { "Operators" } else { ops.lanes.get(usize::from(row.lane)).map_or("", |l| l.name.as_str()) };
+                let short = if row.is_device { name.split_once(" stream").map_or(name, |(_, s)| s.trim()) } else { name };
+                let text = if row.is_device { format!("stream {short}") } else { short.to_owned() };
+                let top = rect.top() + line as f32 * OP_LINE;
+                let area = Rect::from_min_max(pos2(self.pane.left() + 12.0, top - 1.0), pos2(rect.left() - 6.0, top + OP_LINE));
+                label::text_in(self.painter, area, &text, Type::Caption, if line == 0 { t.text2 } else { t.text3 });
+            }
+        }
+        let painter = self.within(rect);
+        let mut batch = Batch::new(&painter);
+        let mut names = Vec::new();
+        for b in &picture.boxes {
+            let Some(area) = self.op_rect(rect, b, picture) else { continue };
+            let kind = ops.kind.get(b.span.first as usize).copied().unwrap_or(OpKind::Operator);
+            let fill = match (b.span.count, kind) {
+                (2.., _) => Tokens::at(t.other, 0.55),
+                (_, OpKind::Operator) => t.s4,
+                (_, OpKind::Runtime) => t.line2,
+                (_, OpKind::Kernel | OpKind::Copy) => Tokens::at(t.other, 0.8),
+            };
+            batch.rect_at_least_a_pixel(area, fill);
+            let seen = area.intersect(rect);
+            if seen.width() >= 14.0 {
+                let text = match b.span.count {
+                    1 => ops.name.get(b.span.first as usize).map_or("", |&n| recording.stacks.text(n)).to_owned(),
+                    n => count(u64::from(n)),
+                };
+                names.push((seen.shrink2(egui::vec2(3.0, 0.0)), text, b.span.count > 1));
+            }
+        }
+        batch.paint(&painter);
+        for (area, text, is_count) in names {
+            if is_count {
+                if label::width(&painter, &text, Type::Mono) <= area.width() {
+                    label::text(&painter, area.center(), Align2::CENTER_CENTER, &text, Type::Mono, t.text1);
+                }
+            } else if area.width() >= 24.0 {
+                label::text_in(&painter, area, &text, Type::Caption, t.text1);
+            }
+        }
+    }
+
+    /// The rectangle of a box; `None` outside the window.
+    pub fn op_rect(&self, lane: Rect, b: &OpBox, picture: &OpsPicture) -> Option<Rect> {
+        let have = &picture.window;
+        let step = (have.to - have.from) / have.columns.max(1) as f64;
+        let at = |column: f32| self.x.at(have.from + f64::from(column) * step);
+        let (left, right) = (at(b.left), at(b.right));
+        let gap = if right - left > 3.0 { 1.0 } else { 0.0 };
+        let top = lane.top() + f32::from(b.line) * OP_LINE;
+        (right >= lane.left() && left <= lane.right())
+            .then(|| Rect::from_min_max(pos2(left, top), pos2(right - gap, top + OP_LINE - 1.0)))
+    }
+
+    /// What an operator is, or how many stand here.
+    pub fn op_tip(&self, b: &OpBox, rows: &OpRows) -> Tip {
+        let recording = &self.data.recording;
+        let ops = &recording.ops;
+        let i = b.span.first as usize;
+        let text = |id: Option<&crate::model::StrId>| id.map_or("", |&s| recording.stacks.text(s));
+        let name = text(ops.name.get(i));
+        let lane = ops.lane.get(i).and_then(|&l| ops.lanes.get(usize::from(l))).map_or("", |l| l.name.as_str());
+        if b.span.count > 1 {
+            let deeper = match rows.left_out {
+                0 => String::new(),
+                n => format!(" {} more of the recording lie deeper, or in threads and streams without a line.", count(n)),
+            };
+            return Tip::new(counted(u64::from(b.span.count), "operator", "operators"))
+                .row("first", name)
+                .row("on", lane)
+                .note(format!("Too narrow to be drawn one by one: zoom in to see them.{deeper}"));
+        }
+        let kind = match ops.kind.get(i) {
+            Some(OpKind::Operator) | None => "operator",
+            Some(OpKind::Runtime) => "call",
+            Some(OpKind::Kernel) => "kernel",
+            Some(OpKind::Copy) => "copy",
+        };
+        let duration = ops.duration_ns.get(i).copied().unwrap_or(0);
+        let lasts = if duration < 10_000 {
+            format!("{duration} ns")
+        } else {
+            Micros(i64::try_from(duration / 1_000).unwrap_or(i64::MAX)).to_string()
+        };
+        let mut tip = Tip::new(name).width(320.0).row(kind, lane).row("lasts", lasts);
+        if let Some(&shapes) = ops.shapes.get(i).filter(|s| **s != crate::model::OpTable::NO_TEXT) {
+            tip = tip.row("shapes", recording.stacks.text(shapes));
+        }
+        if let Some(&forward) = ops.forward.get(i).filter(|f| **f != crate::model::OpTable::NO_OP) {
+            tip = tip.row("backward of", text(ops.name.get(forward as usize)));
+        }
+        let (first, last) = self.op_events(b);
+        let inside = u64::from((last + 1).saturating_sub(first));
+        tip.row("memory events", count(inside))
+    }
+
+    /// Where a box begins and ends on the axis.
+    pub fn op_places(&self, b: &OpBox) -> (f64, f64) {
+        let device = self.data.device();
+        let ops = &self.data.recording.ops;
+        let first = b.span.first as usize;
+        let step = (self.window.to - self.window.from) / self.window.columns.max(1) as f64;
+        let place = |ns: i64| super::lanes::place_of_ns(device, self.window.axis, ns);
+        match (b.span.count, ops.start_ns.get(first), ops.end_ns(first)) {
+            (1, Some(&start), Some(end)) => (place(start), place(end)),
+            _ => (self.window.from + f64::from(b.left) * step, self.window.from + f64::from(b.right) * step),
+        }
+    }
+
+    /// The events within the time of a box, first and last; `last` is before `first` when there are none.
+    pub fn op_events(&self, b: &OpBox) -> (u32, u32) {
+        let device = self.data.device();
+        let ops = &self.data.recording.ops;
+        let first = b.span.first as usize;
+        let start = ops.start_ns.get(first).copied().unwrap_or(0);
+        let end = if b.span.count == 1 {
+            ops.end_ns(first).unwrap_or(start)
+        } else {
+            let step = (self.window.to - self.window.from) / self.window.columns.max(1) as f64;
+            super::lanes::time_ns(device, self.window.axis, self.window.from + f64::from(b.right) * step)
+        };
+        let times = &device.events.time_us;
+        // An allocator's clock ticks in whole microseconds.
+        let from = times.partition_point(|&t| t.saturating_mul(1_000) < start - 1_000) as u32;
+        let to = times.partition_point(|&t| t.saturating_mul(1_000) <= end) as u32;
+        (from, to.max(from).wrapping_sub(1))
+    }
+}

@@ -15,6 +15,7 @@
 //! * [`allocator`]: PyTorch's caching allocator as an executable model.
 //! * [`analysis`]: a recording to derived tables: lifetimes, states, curves, diagnoses.
 //! * [`live`]: GPUs and running processes, watched while they work.
+//! * [`probe`]: the built-in workload: the classic problems on this card or on simulated memory.
 //! * [`cli`]: the same core as text and JSON.
 //! * [`app`]: the window; the only module that names egui.
 
@@ -26,4 +27,5 @@ pub mod cli;
 pub mod formats;
 pub mod live;
 pub mod model;
+pub mod probe;
 pub mod units;

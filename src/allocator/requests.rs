@@ -174,6 +174,30 @@ impl<'a> Requests<'a> {
         true
     }
 
+    /// Handles needed by [`step`](Self::step): the most blocks alive at once.
+    pub(crate) fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// Blocks that were live before the first event: slot, bytes, stream.
+    pub(crate) fn blocks_before(&self) -> impl Iterator<Item = (u32, u64, u64)> + '_ {
+        let of = |s: &'_ StartSegment| {
+            let stream = s.stream;
+            s.blocks.iter().filter(|b| b.is_in_use()).map(move |b| (b.slot, b.requested.max(1), stream)).collect::<Vec<_>>()
+        };
+        self.start.iter().flat_map(of)
+    }
+
+    /// True where a graph capture begins, which empties the cache first.
+    pub(crate) fn begins_capture(&self, event: usize) -> bool {
+        self.captures.contains(&(event as u32))
+    }
+
+    /// Slots whose guarded free completes behind an event, beside what [`step`](Self::step) tells.
+    pub(crate) fn completed_after(&self, event: usize) -> impl Iterator<Item = u32> + '_ {
+        self.after.get(&(event as u32)).into_iter().flatten().copied()
+    }
+
     /// The raw handle of an event's stream.
     #[inline]
     pub(crate) fn stream(&self, event: usize) -> u64 {

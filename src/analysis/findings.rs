@@ -2,6 +2,7 @@
 //!
 //! A rule fires on numbers alone; a healthy recording triggers none. Classes rank findings, bytes rank within a class.
 
+mod beside;
 mod rules;
 
 use std::sync::Arc;

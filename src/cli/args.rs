@@ -71,6 +71,8 @@ pub enum Command {
     Run(RunArgs),
     /// Print the Python helper, one file, to put beside a program
     Agent,
+    /// Make a classic memory problem happen, on this card or on simulated memory
+    Probe(ProbeArgs),
     /// Draw one view of the window into a PNG
     Screenshot(ScreenshotArgs),
 }
@@ -545,6 +547,53 @@ pub struct ScreenshotArgs {
     /// Which device of the file, counted from 0
     #[arg(long, value_name = "N")]
     pub device: Option<usize>,
+}
+
+/// Arguments of `probe`.
+#[derive(Debug, ClapArgs)]
+pub struct ProbeArgs {
+    /// The scenario, or "replay" to run a recording's requests; without it the scenarios are listed
+    #[arg(value_name = "SCENARIO")]
+    pub scenario: Option<String>,
+    /// The snapshot to write; for replay the recording, then the snapshot
+    #[arg(value_name = "FILE", num_args = 0..=2)]
+    pub paths: Vec<PathBuf>,
+    /// Run on a simulated card of 24 GiB instead of a real one
+    #[arg(long)]
+    pub simulated: bool,
+    /// A parameter of the scenario; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub param: Vec<String>,
+    /// Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF
+    #[arg(long, value_name = "CONF", value_parser = parse_conf)]
+    pub conf: Option<String>,
+    /// The most bytes that may be reserved, as in 60GiB
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub limit: Option<u64>,
+    /// The card, counted from 0
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub device: i32,
+    /// Rest so many milliseconds after each step, so that one can watch
+    #[arg(long, value_name = "MS")]
+    pub pace: Option<u64>,
+    /// Run although others hold more than a twentieth of the card
+    #[arg(long)]
+    pub shared: bool,
+    /// Take the last 512 MiB (or 2 %) of the card too
+    #[arg(long)]
+    pub fill: bool,
+    /// Which device of the recording to replay; the busiest when absent
+    #[arg(long, value_name = "N")]
+    pub from_device: Option<i32>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Tell the run on standard output in the framed format (for the program itself)
+    #[arg(long, hide = true)]
+    pub child: bool,
+    /// Take so many bytes of the card and hold them until standard input ends (for the program itself)
+    #[arg(long, value_name = "BYTES", hide = true)]
+    pub neighbour: Option<u64>,
 }
 
 /// Lets a settings string through when PyTorch would read it.

@@ -14,6 +14,7 @@ pub mod flame;
 pub mod helper;
 pub mod leaks;
 pub mod oom;
+pub mod probe;
 pub mod ranks;
 pub mod record;
 pub mod state;
@@ -65,6 +66,7 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), String> {
         Command::Run(a) => helper::run(&a),
         Command::Agent => helper::print_agent(out),
         Command::Record(a) => record::run(&a),
+        Command::Probe(a) => probe::run(&a, out),
         Command::Screenshot(_) => Err("pictures are drawn by the window, which this build does not have".to_owned()),
     }
 }

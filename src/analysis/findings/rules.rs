@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{Class, Evidence, Finding, Patient, Place};
+use super::{Class, Evidence, Finding, Patient, Place, beside};
 use crate::analysis::leaks::growth;
 use crate::analysis::oom::Verdict;
 use crate::analysis::{LifetimeId, NO_EVENT, Quantity, own_frame};
@@ -12,8 +12,23 @@ use crate::units::{Bytes, MEBIBYTE, count, counted};
 type Rule = fn(&Patient<'_>) -> Vec<Finding>;
 
 /// Every rule, in no particular order: findings are ranked by class and bytes.
-pub(super) const ALL: &[Rule] =
-    &[out_of_memory, leak, variable_sizes, slivers, copies, private_pools, pending, retries, rounding, spike, no_history];
+pub(super) const ALL: &[Rule] = &[
+    out_of_memory,
+    leak,
+    variable_sizes,
+    slivers,
+    copies,
+    private_pools,
+    pending,
+    retries,
+    rounding,
+    spike,
+    beside::saw_tooth,
+    beside::pool_retention,
+    beside::pinned_host,
+    beside::context,
+    no_history,
+];
 
 /// A request failed.
 fn out_of_memory(p: &Patient<'_>) -> Vec<Finding> {

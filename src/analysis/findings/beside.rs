@@ -1,0 +1,168 @@
+//! Rules about memory the caching allocator does not hold, and about memory that waits for the garbage collector.
+
+use super::{Class, Evidence, Finding, Patient, Place};
+use crate::analysis::{DeviceTables, Quantity};
+use crate::model::{Action, BlockState, DeviceKind, EventTable};
+use crate::units::{Bytes, MEBIBYTE, count, counted};
+
+/// Live memory that grows over several steps and falls at once, again and again: objects in reference cycles, freed only when
+/// Python's collector runs.
+pub(super) fn saw_tooth(p: &Patient<'_>) -> Vec<Finding> {
+    let peak = p.tables.curves.peak(Quantity::Allocated).0;
+    // Without steps a training step itself looks like a tooth.
+    if p.steps.is_empty() || p.steps.is_inferred() || peak < 64 * MEBIBYTE {
+        return Vec::new();
+    }
+    // What is live when each step is over.
+    let columns = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Allocated, &p.steps.bounds);
+    let ends: Vec<u64> = columns.iter().map(|c| c.last).collect();
+    let floor = ends.iter().min().copied().unwrap_or(0);
+    let height = peak.saturating_sub(floor);
+    let mut falls = Vec::new();
+    let mut climb = 0;
+    for (step, pair) in ends.windows(2).enumerate() {
+        if pair[1] > pair[0] {
+            climb += 1;
+        } else if pair[0] - pair[1] > height / 2 {
+            if climb >= 3 {
+                falls.push(step + 1);
+            }
+            climb = 0;
+        }
+    }
+    if falls.len() < 3 || height * 4 < peak {
+        return Vec::new();
+    }
+    let at = p.steps.bounds[falls[0]];
+    let per_tooth = (falls[falls.len() - 1] - falls[0]) / (falls.len() - 1);
+    vec![Finding {
+        rule: "saw_tooth",
+        class: Class::Peak,
+        title: "Memory grows for steps and falls at once".to_owned(),
+        bytes: height,
+        sentence: format!(
+            "{} is given back {} at once, about every {}: objects in reference cycles live until Python's collector runs.",
+            Bytes(height),
+            counted(falls.len() as u64, "time", "times"),
+            counted(per_tooth as u64, "step", "steps"),
+        ),
+        evidence: vec![
+            Evidence::bytes("height of a tooth", height),
+            Evidence::text("falls", count(falls.len() as u64)),
+            Evidence::text("steps a tooth", count(per_tooth as u64)),
+        ],
+        place: Place { event: Some(at), range: Some((p.steps.bounds[falls[0] - 1], at)), ..Place::default() },
+        remedy: Some("from torch.utils.viz._cycles import warn_tensor_cycles; warn_tensor_cycles()".to_owned()),
+        advice: "Find the cycle and break it: an exception that is kept, a closure that holds its own tensors, a module that points to its parent."
+            .to_owned(),
+        verify: "Memory after each step is the same, also with gc.disable().".to_owned(),
+    }]
+}
+
+/// The driver's own pool (`backend:cudaMallocAsync`) holds memory that nobody uses.
+pub(super) fn pool_retention(p: &Patient<'_>) -> Vec<Finding> {
+    if p.device.settings.conf.other("backend") != Some("cudaMallocAsync") {
+        return Vec::new();
+    }
+    let held = p.device.final_reserved();
+    let used: u64 = p.device.blocks.iter().filter(|b| b.state != BlockState::Inactive).map(|b| b.size).sum();
+    let kept = held.saturating_sub(used);
+    if kept < 256 * MEBIBYTE || kept * 2 < held {
+        return Vec::new();
+    }
+    vec![Finding {
+        rule: "pool_retention",
+        class: Class::Structure,
+        title: "The driver's pool keeps what was freed".to_owned(),
+        bytes: kept,
+        sentence: format!(
+            "{} of the {} in the driver's pool is free at the end; other processes can not use it until it is trimmed.",
+            Bytes(kept),
+            Bytes(held)
+        ),
+        evidence: vec![Evidence::bytes("in the pool", held), Evidence::bytes("in use", used)],
+        place: Place { event: Some(p.device.events.len().saturating_sub(1) as u32), ..Place::default() },
+        remedy: Some("torch.cuda.empty_cache()".to_owned()),
+        advice: "PyTorch sets the pool's release threshold so that it keeps everything; empty_cache trims it. Call it before memory is handed to another process, not in a loop."
+            .to_owned(),
+        verify: "What nvidia-smi shows falls after the call.".to_owned(),
+    }]
+}
+
+/// More pinned host memory than the card itself holds, kept for ever and rounded to powers of two.
+pub(super) fn pinned_host(p: &Patient<'_>) -> Vec<Finding> {
+    if p.device.id.kind != DeviceKind::Cuda {
+        return Vec::new();
+    }
+    let Some(host) = p.recording.devices.iter().find(|d| d.id.kind == DeviceKind::Host) else { return Vec::new() };
+    let held = peak_of_segments(&host.events).max(host.final_reserved());
+    let on_card = p.tables.curves.peak(Quantity::Reserved).0;
+    if held < 1024 * MEBIBYTE || held < on_card {
+        return Vec::new();
+    }
+    // A device's tables are cheap next to the rules; what was asked for at the peak needs lifetimes.
+    let progress = crate::model::Progress::new();
+    let asked = DeviceTables::build(host, &progress).map_or(held, |t| t.curves.peak(Quantity::Requested).0);
+    vec![Finding {
+        rule: "pinned_host",
+        class: Class::Structure,
+        title: "Pinned host memory".to_owned(),
+        bytes: held,
+        sentence: format!(
+            "{} of host memory is pinned for at most {} in use: requests are rounded up to powers of two, and what is freed stays pinned.",
+            Bytes(held),
+            Bytes(asked)
+        ),
+        evidence: vec![
+            Evidence::bytes("pinned", held),
+            Evidence::bytes("in use at most", asked),
+            Evidence::bytes("reserved on the card", on_card),
+        ],
+        place: Place::default(),
+        remedy: Some("PYTORCH_CUDA_ALLOC_CONF=pinned_use_cuda_host_register:True".to_owned()),
+        advice: "Let batches be a little below a power of two, prefetch fewer (prefetch_factor), or pin in fewer loaders."
+            .to_owned(),
+        verify: "The host's free memory no longer falls while the card stays flat.".to_owned(),
+    }]
+}
+
+/// The highest sum of segments, which pinned memory never gives back.
+fn peak_of_segments(events: &EventTable) -> u64 {
+    let (mut now, mut peak) = (0u64, 0u64);
+    for i in 0..events.len() {
+        match events.action[i] {
+            Action::SegmentAlloc | Action::SegmentMap => now += events.size[i],
+            Action::SegmentFree | Action::SegmentUnmap => now = now.saturating_sub(events.size[i]),
+            _ => {}
+        }
+        peak = peak.max(now);
+    }
+    peak
+}
+
+/// Most of what this process takes of the card is not PyTorch's: its context, mostly.
+pub(super) fn context(p: &Patient<'_>) -> Vec<Finding> {
+    let outside = |s: &crate::model::Sample| Some(s.process?.saturating_sub(s.reserved.unwrap_or(0)));
+    let Some(bytes) = p.device.samples.last().and_then(outside) else { return Vec::new() };
+    let reserved = p.tables.curves.peak(Quantity::Reserved).0;
+    if bytes < 128 * MEBIBYTE || bytes < reserved.saturating_mul(2) {
+        return Vec::new();
+    }
+    vec![Finding {
+        rule: "context",
+        class: Class::Hygiene,
+        title: "The context is larger than the tensors".to_owned(),
+        bytes,
+        sentence: format!(
+            "This process takes {} of the card outside PyTorch, and PyTorch never reserved more than {}: nvidia-smi shows the sum.",
+            Bytes(bytes),
+            Bytes(reserved)
+        ),
+        evidence: vec![Evidence::bytes("outside PyTorch", bytes), Evidence::bytes("peak reserved", reserved)],
+        place: Place::default(),
+        remedy: Some("CUDA_MODULE_LOADING=LAZY".to_owned()),
+        advice: "Each process pays for a context of its own: share one process between small jobs, and create no context where none is needed (CUDA_VISIBLE_DEVICES)."
+            .to_owned(),
+        verify: "nvidia-smi lists fewer processes, or smaller ones.".to_owned(),
+    }]
+}

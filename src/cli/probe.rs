@@ -1,0 +1,224 @@
+//! `vramscope probe SCENARIO [OUT]`: makes a memory problem happen, on this card or on simulated memory, and records it.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::args::ProbeArgs;
+use super::{Table, choose_device, open, print, print_json};
+use crate::formats::export::snapshot;
+use crate::model::{Progress, Recording};
+use crate::probe::{
+    ALL, Comparison, Conditions, Ending, Job, Report, Run, Scenario, Target, Values, child, neighbour, replay_report, run_to_end,
+};
+use crate::units::{Bytes, count};
+
+/// The JSON object of a run.
+#[derive(Debug, Serialize)]
+struct ProbeReport {
+    #[serde(flatten)]
+    report: Report,
+    /// A replay's figures beside the model's and the recording's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    comparison: Vec<Comparison>,
+    /// Whether the card and the model agree to the byte; `null` for a scenario.
+    agrees_with_model: Option<bool>,
+    /// The file that was written.
+    out: Option<PathBuf>,
+}
+
+/// Lists the scenarios, runs one, or replays a recording.
+///
+/// # Errors
+/// One sentence: an unknown scenario or parameter, no card, or a run that failed.
+pub fn run(args: &ProbeArgs, out: &mut dyn Write) -> Result<(), String> {
+    if let Some(bytes) = args.neighbour {
+        return neighbour(args.device, bytes, out);
+    }
+    let Some(name) = &args.scenario else {
+        return if args.json { print_json(out, &listing()) } else { print(out, &list()) };
+    };
+    let (job, file) = job(name, args)?;
+    let target = if args.simulated {
+        Target::Simulated
+    } else {
+        Target::Card { index: args.device, is_shared: args.shared, fills: args.fill }
+    };
+    let conditions =
+        Conditions { conf: args.conf.clone(), limit: args.limit, pace: Duration::from_millis(args.pace.unwrap_or(0)) };
+    if args.child {
+        return child(&job, target, &conditions, out);
+    }
+    if let Some(file) = file
+        && file.extension().is_none_or(|e| e != "pickle")
+    {
+        return Err(format!(
+            "{}: a probe's recording is written as a PyTorch snapshot, so its name must end in .pickle",
+            file.display()
+        ));
+    }
+    let run = Run::start(&job, target, &conditions)?;
+    let (report, recording) = Report::of(run_to_end(&run, &job, &mut |_| {}))?;
+    if let Some(file) = file {
+        save(&recording, file)?;
+    }
+    let comparison = match &job {
+        Job::Replay { recording, device, .. } => {
+            replay_report(&recording.devices[*device], &report.conf, report.limit_bytes, &report.end, &Progress::new())?
+        }
+        Job::Scenario { .. } => Vec::new(),
+    };
+    let agrees_with_model = (!comparison.is_empty()).then(|| comparison.iter().all(|c| c.card == c.model));
+    let whole = ProbeReport { report, comparison, agrees_with_model, out: file.map(Path::to_owned) };
+    if args.json { print_json(out, &whole) } else { print(out, &text(&whole, &job)) }
+}
+
+/// What was asked for, and the file to write.
+fn job<'a>(name: &str, args: &'a ProbeArgs) -> Result<(Job, Option<&'a Path>), String> {
+    let [first, second] = [0, 1].map(|i| args.paths.get(i).map(PathBuf::as_path));
+    if name == "replay" {
+        let path = first.ok_or("probe replay needs the recording whose requests are to run again")?;
+        if !args.param.is_empty() {
+            return Err("a replay has no parameters; --conf and --limit change its conditions".to_owned());
+        }
+        let recording = Arc::new(open(path)?);
+        let device = choose_device(&recording, args.from_device)?;
+        return Ok((Job::Replay { recording, device, path: Some(path.to_owned()) }, second));
+    }
+    let scenario = Scenario::find(name)?;
+    if second.is_some() {
+        return Err("a scenario takes one file, the recording to write".to_owned());
+    }
+    let mut values = Values::of(scenario);
+    for text in &args.param {
+        values.set(text)?;
+    }
+    Ok((Job::Scenario { scenario, values }, first))
+}
+
+fn save(recording: &Recording, path: &Path) -> Result<(), String> {
+    let failed = |e: std::io::Error| format!("{}: can not be written: {e}", path.display());
+    let parts: Vec<_> = (0..recording.devices.len()).filter_map(|i| snapshot::DevicePart::whole(recording, i)).collect();
+    let mut file = BufWriter::new(File::create(path).map_err(failed)?);
+    snapshot::write(recording, &parts, false, &mut file).and_then(|()| file.flush()).map_err(failed)
+}
+
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    title: &'static str,
+    watch: &'static str,
+    shows: &'static str,
+    conf: &'static str,
+    parameters: Vec<ListedParam>,
+}
+
+#[derive(Serialize)]
+struct ListedParam {
+    name: &'static str,
+    about: &'static str,
+    default: u64,
+    least: u64,
+    most: u64,
+}
+
+fn listing() -> Vec<Listed> {
+    ALL.iter()
+        .map(|s| Listed {
+            name: s.name,
+            title: s.title,
+            watch: s.watch,
+            shows: s.shows,
+            conf: s.conf,
+            parameters: s
+                .params
+                .iter()
+                .map(|p| ListedParam { name: p.name, about: p.about, default: p.default, least: p.range.0, most: p.range.1 })
+                .collect(),
+        })
+        .collect()
+}
+
+fn list() -> String {
+    let mut out = format!("{} scenarios. Each is called by what Findings says of its recording.\n", ALL.len());
+    for s in ALL {
+        out += &format!("\n{}: {}\n  {}\n", s.name, s.title, s.watch);
+        for p in s.params {
+            let (least, most) = p.range;
+            let range = if p.unit == crate::probe::Unit::Seed {
+                String::new()
+            } else {
+                format!(" ({} to {})", p.show(least), p.show(most))
+            };
+            out += &format!("  --param {}={}{range}: {}\n", p.name, p.show(p.default), p.about);
+        }
+        if !s.conf.is_empty() {
+            out += &format!("  --conf {}\n", s.conf);
+        }
+    }
+    out += "\nvramscope probe SCENARIO [--simulated] OUT.pickle runs one; vramscope probe replay FILE [OUT.pickle] runs a recording's requests.\n";
+    out
+}
+
+fn text(whole: &ProbeReport, job: &Job) -> String {
+    let r = &whole.report;
+    let mut out = match (&r.end.ending, r.as_expected) {
+        (Ending::Stopped, _) => format!("{} was stopped.\n", r.scenario),
+        (_, true) if matches!(job, Job::Replay { .. }) => "The recording's requests ran again.\n".to_owned(),
+        (_, true) => format!("{}: Findings calls it by its name.\n", r.scenario),
+        (_, false) => format!("{}: Findings calls it {}.\n", r.scenario, r.diagnosis),
+    };
+    out += &format!("Card: {}{}\n", r.card, if r.simulated { "" } else { " (real)" });
+    if !r.conf.is_empty() {
+        out += &format!("Settings: {}\n", r.conf);
+    }
+    if let Some(limit) = r.limit_bytes {
+        out += &format!("Limit: {}\n", Bytes(limit));
+    }
+    if !r.parameters.is_empty() {
+        out += &format!("Parameters: {}\n", r.parameters);
+    }
+    let ending = match &r.end.ending {
+        Ending::OutOfMemory(text) => text.clone(),
+        Ending::Finished => "every step was done".to_owned(),
+        Ending::Stopped => "stopped".to_owned(),
+        Ending::Failed(sentence) => sentence.clone(),
+    };
+    out += &format!("End: {ending}\n\n");
+    if whole.comparison.is_empty() {
+        let mut table = Table::new("lr");
+        table.row(["peak reserved".to_owned(), Bytes(r.end.peak_reserved_bytes).to_string()]);
+        table.row(["peak active".to_owned(), Bytes(r.end.peak_active_bytes).to_string()]);
+        table.row(["peak requested".to_owned(), Bytes(r.end.peak_requested_bytes).to_string()]);
+        table.row(["retries".to_owned(), count(r.end.num_alloc_retries)]);
+        table.row(["events".to_owned(), count(r.events)]);
+        out += &table.to_string();
+    } else {
+        let mut table = Table::new("lrrr");
+        table.row(["", "this run", "model", "recording"]);
+        for c in &whole.comparison {
+            let is_bytes = c.what.ends_with("_bytes");
+            let show = |v: u64| if is_bytes { Bytes(v).to_string() } else { count(v) };
+            let what = c.what.trim_end_matches("_bytes").replace('_', " ");
+            table.row([what, show(c.card), show(c.model), c.recorded.map(show).unwrap_or_default()]);
+        }
+        out += &table.to_string();
+        out += match whole.agrees_with_model {
+            Some(true) => "\nThis run and the model agree to the byte.\n",
+            _ => "\nThis run and the model differ.\n",
+        };
+    }
+    if let Some(difference) = r.end.driver_difference_bytes {
+        let samples = count(r.end.driver_samples);
+        out +=
+            &format!("Over {samples} samples, reserved memory and the driver's count differ by at most {}.\n", Bytes(difference));
+    }
+    if let Some(file) = &whole.out {
+        out += &format!("Written: {}\n", file.display());
+    }
+    out
+}

@@ -1,0 +1,194 @@
+//! The CUDA driver's functions, found by name in the library that is installed.
+//!
+//! The table is our own and not a crate's: each function may be missing and is asked for before it is called, the installed
+//! driver (`libcuda.so.1`) is tried before a toolkit's stub (`libcuda.so`), and an error never goes back to the driver for its
+//! text, which a stub can not give.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use libloading::Library;
+
+/// Where memory lives: a device's ordinal.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Location {
+    /// 1: a device.
+    pub(super) kind: c_uint,
+    /// Its ordinal.
+    pub(super) id: c_int,
+}
+
+/// `CUmemAllocationProp`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct AllocationProp {
+    /// 1: pinned.
+    pub(super) kind: c_uint,
+    pub(super) handle_types: c_uint,
+    pub(super) location: Location,
+    pub(super) security: *mut c_void,
+    pub(super) flags: [u8; 8],
+}
+
+/// `CUmemAccessDesc`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct AccessDesc {
+    pub(super) location: Location,
+    /// 3: read and write.
+    pub(super) flags: c_uint,
+}
+
+/// A handle of the driver: context, stream, event, pool.
+pub(super) type Handle = *mut c_void;
+/// The function that `cuLaunchHostFunc` calls.
+pub(super) type HostFunction = unsafe extern "C" fn(*mut c_void);
+
+/// Why a call did not work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CudaError {
+    /// The driver said no: its code, and the call.
+    Code(i32, &'static str),
+    /// This driver has no such function.
+    Missing(&'static str),
+}
+
+impl CudaError {
+    /// `CUDA_ERROR_OUT_OF_MEMORY`.
+    pub(super) fn is_out_of_memory(self) -> bool {
+        matches!(self, CudaError::Code(2, _))
+    }
+
+    /// One sentence: what happened and what to do.
+    pub(super) fn sentence(self) -> String {
+        let (code, call) = match self {
+            CudaError::Missing(call) => {
+                return format!("the installed NVIDIA driver has no {call}: it is too old for this scenario; update the driver");
+            }
+            CudaError::Code(code, call) => (code, call),
+        };
+        let what = match code {
+            1 => "the driver does not accept the arguments",
+            2 => "the card is out of memory",
+            3 => "the driver is not initialised",
+            34 => {
+                "a stub of the CUDA toolkit is loaded in place of the driver; remove the folder that ends in /stubs from LD_LIBRARY_PATH"
+            }
+            46 => "the card is in use by a process that does not share it",
+            100 => "there is no NVIDIA card that this process may use; see nvidia-smi and CUDA_VISIBLE_DEVICES",
+            101 => "there is no card of this number",
+            201 | 709 => "the CUDA context is gone",
+            214 => "the card found a memory error that it can not correct; see nvidia-smi -q",
+            304 => "the operating system refused; see dmesg",
+            700 | 702 | 719 => "the card stopped working for this process; see dmesg for an Xid",
+            800 => "the system does not permit this",
+            801 => "this card does not support it",
+            802 => "the system is not ready yet; on machines with NVSwitch the fabric manager must run",
+            803 => "the driver's library and kernel module are of different versions; restart the machine",
+            804 => "the card does not support the forward-compatible driver library that is loaded",
+            _ => "the driver failed",
+        };
+        format!("{what} (error {code} of {call})")
+    }
+}
+
+macro_rules! driver {
+    ($($field:ident $symbol:literal ($($arg:ty),*);)*) => {
+        /// The functions, each `None` where this driver lacks it.
+        pub(super) struct Driver {
+            $(pub(super) $field: Option<unsafe extern "C" fn($($arg),*) -> c_int>,)*
+            /// Keeps the functions above callable.
+            _library: Library,
+        }
+
+        impl Driver {
+            fn of(library: Library) -> Self {
+                Driver {
+                    // SAFETY: the signatures are those of cuda.h for these names.
+                    $($field: unsafe { library.get(concat!($symbol, "\0").as_bytes()) }.ok().map(|f| *f),)*
+                    _library: library,
+                }
+            }
+        }
+
+        /// The exported name of each field.
+        #[allow(non_upper_case_globals)]
+        pub(super) mod names {
+            $(pub(in super::super) const $field: &str = $symbol;)*
+        }
+    };
+}
+
+driver! {
+    init "cuInit" (c_uint);
+    device_count "cuDeviceGetCount" (*mut c_int);
+    device_get "cuDeviceGet" (*mut c_int, c_int);
+    device_name "cuDeviceGetName" (*mut c_char, c_int, c_int);
+    device_pci "cuDeviceGetPCIBusId" (*mut c_char, c_int, c_int);
+    context_retain "cuDevicePrimaryCtxRetain" (*mut Handle, c_int);
+    context_release "cuDevicePrimaryCtxRelease_v2" (c_int);
+    context_set "cuCtxSetCurrent" (Handle);
+    context_sync "cuCtxSynchronize" ();
+    mem_info "cuMemGetInfo_v2" (*mut usize, *mut usize);
+    mem_alloc "cuMemAlloc_v2" (*mut u64, usize);
+    mem_free "cuMemFree_v2" (u64);
+    mem_set "cuMemsetD8Async" (u64, u8, usize, Handle);
+    host_alloc "cuMemHostAlloc" (*mut *mut c_void, usize, c_uint);
+    host_free "cuMemFreeHost" (*mut c_void);
+    address_reserve "cuMemAddressReserve" (*mut u64, usize, usize, u64, u64);
+    address_free "cuMemAddressFree" (u64, usize);
+    mem_create "cuMemCreate" (*mut u64, usize, *const AllocationProp, u64);
+    mem_release "cuMemRelease" (u64);
+    mem_map "cuMemMap" (u64, usize, usize, u64, u64);
+    mem_unmap "cuMemUnmap" (u64, usize);
+    mem_access "cuMemSetAccess" (u64, usize, *const AccessDesc, usize);
+    stream_create "cuStreamCreate" (*mut Handle, c_uint);
+    stream_destroy "cuStreamDestroy_v2" (Handle);
+    stream_sync "cuStreamSynchronize" (Handle);
+    host_function "cuLaunchHostFunc" (Handle, HostFunction, *mut c_void);
+    event_create "cuEventCreate" (*mut Handle, c_uint);
+    event_record "cuEventRecord" (Handle, Handle);
+    event_query "cuEventQuery" (Handle);
+    event_sync "cuEventSynchronize" (Handle);
+    event_destroy "cuEventDestroy_v2" (Handle);
+    pool_default "cuDeviceGetDefaultMemPool" (*mut Handle, c_int);
+    pool_set "cuMemPoolSetAttribute" (Handle, c_uint, *mut c_void);
+    pool_get "cuMemPoolGetAttribute" (Handle, c_uint, *mut c_void);
+    alloc_async "cuMemAllocAsync" (*mut u64, usize, Handle);
+    free_async "cuMemFreeAsync" (u64, Handle);
+}
+
+impl Driver {
+    /// Loads the installed driver.
+    ///
+    /// # Errors
+    /// One sentence when there is none.
+    pub(super) fn load() -> Result<Self, String> {
+        let names: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
+        for name in names {
+            // SAFETY: loading the driver runs its initialisers, which every CUDA program runs.
+            if let Ok(library) = unsafe { Library::new(name) } {
+                return Ok(Driver::of(library));
+            }
+        }
+        Err(format!(
+            "there is no NVIDIA driver on this machine ({} was not found); --simulated runs the same on simulated memory",
+            names[0]
+        ))
+    }
+}
+
+/// Calls a function of the driver, if it has it: `call!(driver, mem_free, (address))`.
+macro_rules! call {
+    ($driver:expr, $field:ident, ($($arg:expr),*)) => {
+        match $driver.$field {
+            None => Err($crate::probe::cuda::driver::CudaError::Missing($crate::probe::cuda::driver::names::$field)),
+            // SAFETY: pointers handed over live for the call; handles and addresses came from this driver.
+            Some(f) => match unsafe { f($($arg),*) } {
+                0 => Ok(()),
+                code => Err($crate::probe::cuda::driver::CudaError::Code(code, $crate::probe::cuda::driver::names::$field)),
+            },
+        }
+    };
+}
+pub(super) use call;

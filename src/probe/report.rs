@@ -1,0 +1,66 @@
+//! [`Report`]: a run in figures.
+
+use serde::Serialize;
+
+use super::diagnosis::diagnosis;
+use super::message::{End, Ending};
+use super::record::Recorder;
+use crate::model::{Progress, Recording};
+
+/// What a run showed, under the names of the command-line contract. Bytes.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The scenario, or `replay`.
+    pub scenario: String,
+    /// The card's name.
+    pub card: String,
+    /// True on simulated memory.
+    pub simulated: bool,
+    /// The settings.
+    pub conf: String,
+    /// The limit.
+    pub limit_bytes: Option<u64>,
+    /// The parameters in words.
+    pub parameters: String,
+    /// What Findings says of the recording.
+    pub diagnosis: String,
+    /// Whether that is the scenario's name; always for a replay.
+    pub as_expected: bool,
+    /// Events recorded.
+    pub events: u64,
+    /// The run's figures.
+    #[serde(flatten)]
+    pub end: End,
+}
+
+impl Report {
+    /// Closes a recorder and diagnoses its recording.
+    ///
+    /// # Errors
+    /// One sentence when the run failed or was killed.
+    pub fn of(recorder: Recorder) -> Result<(Report, Recording), String> {
+        let Some(end) = recorder.end().cloned() else {
+            return Err("the run was killed before it ended".to_owned());
+        };
+        if let Ending::Failed(sentence) = &end.ending {
+            return Err(sentence.clone());
+        }
+        let hello = recorder.hello().clone();
+        let recording = recorder.finish();
+        let found = diagnosis(&recording, &Progress::new()).map_err(|e| e.to_string())?;
+        let is_replay = hello.scenario == "replay";
+        let report = Report {
+            as_expected: is_replay || found == hello.scenario,
+            scenario: hello.scenario,
+            card: hello.card.name,
+            simulated: hello.card.is_simulated,
+            conf: hello.conf,
+            limit_bytes: hello.limit,
+            parameters: hello.parameters,
+            diagnosis: found,
+            events: recording.devices.iter().map(|d| d.events.len() as u64).sum(),
+            end,
+        };
+        Ok((report, recording))
+    }
+}

@@ -1,0 +1,501 @@
+//! [`Run`]: a scenario or a replay under way, in a thread on simulated memory or in a child process on a card.
+
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::card::{Card, SimulatedCard};
+use super::message::{End, Ending, Message};
+use super::perform::{Options, now_us, perform};
+use super::program::Program;
+use super::record::Recorder;
+use super::replay::replay_program;
+use super::scenarios::{Room, Scenario, Values};
+use super::wire::{read_message, write_message};
+use crate::model::{Progress, Recording, Sample};
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub enum Job {
+    /// A scenario.
+    Scenario {
+        /// Which.
+        scenario: &'static Scenario,
+        /// Its parameters.
+        values: Values,
+    },
+    /// The requests of a recording.
+    Replay {
+        /// The recording.
+        recording: Arc<Recording>,
+        /// Index of its device.
+        device: usize,
+        /// Its file, which a child process reads again.
+        path: Option<PathBuf>,
+    },
+}
+
+impl Job {
+    /// `replay`, or the scenario's name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Job::Scenario { scenario, .. } => scenario.name,
+            Job::Replay { .. } => "replay",
+        }
+    }
+
+    /// The settings where none are given.
+    #[must_use]
+    pub fn default_conf(&self) -> String {
+        match self {
+            Job::Scenario { scenario, .. } => scenario.conf.to_owned(),
+            Job::Replay { .. } => String::new(),
+        }
+    }
+
+    fn program(&self, room: Room) -> Result<(Program, String), String> {
+        match self {
+            Job::Scenario { scenario, values } => Ok(((scenario.build)(values, &room), values.text())),
+            Job::Replay { recording, device, .. } => {
+                let device = recording.devices.get(*device).ok_or("the recording has no such device")?;
+                Ok((replay_program(device, &Progress::new())?, recording.source.name.clone()))
+            }
+        }
+    }
+}
+
+/// Where to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Simulated memory.
+    Simulated,
+    /// A real card.
+    Card {
+        /// Its ordinal.
+        index: i32,
+        /// Run although others hold more than a twentieth of it.
+        is_shared: bool,
+        /// Take the last bytes too.
+        fills: bool,
+    },
+}
+
+/// The settings of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Conditions {
+    /// The allocator's settings; the scenario's own when `None`.
+    pub conf: Option<String>,
+    /// The most bytes the allocator may reserve.
+    pub limit: Option<u64>,
+    /// How long to rest at each sample.
+    pub pace: Duration,
+}
+
+/// A run under way. Dropping it stops it: everything is given back, and a child that does not end is killed.
+#[derive(Debug)]
+pub struct Run {
+    messages: Receiver<Message>,
+    stop: Arc<AtomicBool>,
+    child: Option<Arc<Mutex<Child>>>,
+    /// Closing it tells the child to stop.
+    control: Option<ChildStdin>,
+}
+
+/// Messages that may wait to be looked at before the run waits too.
+const QUEUE: usize = 64;
+/// How long a child has to give everything back.
+const GRACE: Duration = Duration::from_secs(10);
+
+impl Run {
+    /// Starts a run.
+    ///
+    /// # Errors
+    /// One sentence when the thread or the child process can not be started, or the program not be made.
+    pub fn start(job: &Job, target: Target, conditions: &Conditions) -> Result<Self, String> {
+        match target {
+            Target::Simulated => Run::in_thread(job.clone(), conditions.clone()),
+            Target::Card { index, is_shared, fills } => Run::in_child(job, index, is_shared, fills, conditions),
+        }
+    }
+
+    fn in_thread(job: Job, conditions: Conditions) -> Result<Self, String> {
+        let (sender, messages) = sync_channel(QUEUE);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        std::thread::Builder::new()
+            .name("probe".to_owned())
+            .spawn(move || {
+                let mut out = |message| {
+                    // Nobody listens any more: the run was dropped.
+                    if sender.send(message).is_err() {
+                        stopped.store(true, Ordering::Relaxed);
+                    }
+                };
+                let run = |out: &mut dyn FnMut(Message)| simulate(&job, &conditions, &stopped, out);
+                if let Err(sentence) = run(&mut out) {
+                    out(failed(sentence));
+                }
+            })
+            .map_err(|e| format!("the probe's thread can not be started: {e}"))?;
+        Ok(Run { messages, stop, child: None, control: None })
+    }
+
+    fn in_child(job: &Job, index: i32, is_shared: bool, fills: bool, conditions: &Conditions) -> Result<Self, String> {
+        let failed_to = |e: std::io::Error| format!("the probe's process can not be started: {e}");
+        let mut command = Command::new(std::env::current_exe().map_err(failed_to)?);
+        command.args(["probe", job.name()]);
+        match job {
+            Job::Scenario { values, .. } => {
+                for (param, value) in values.iter() {
+                    command.arg("--param").arg(format!("{}={value}", param.name));
+                }
+            }
+            Job::Replay { path: Some(path), recording, device } => {
+                command.arg(path);
+                if let Some(device) = recording.devices.get(*device) {
+                    command.args(["--from-device", &device.id.index.to_string()]);
+                }
+            }
+            Job::Replay { path: None, .. } => {
+                return Err("this recording is in no file, which a process on the card could read; save it first".to_owned());
+            }
+        }
+        command.args(["--child", "--device", &index.to_string()]);
+        command.args(["--pace", &conditions.pace.as_millis().to_string()]);
+        if let Some(conf) = &conditions.conf {
+            command.args(["--conf", conf]);
+        }
+        if let Some(limit) = conditions.limit {
+            command.args(["--limit", &limit.to_string()]);
+        }
+        for (flag, is_set) in [("--shared", is_shared), ("--fill", fills)] {
+            if is_set {
+                command.arg(flag);
+            }
+        }
+        Run::of_command(command)
+    }
+
+    /// Runs a command that speaks the framed format on its standard output, and stops when its standard input ends.
+    ///
+    /// # Errors
+    /// One sentence when it can not be started.
+    pub fn of_command(mut command: Command) -> Result<Self, String> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|e| format!("the probe's process can not be started: {e}"))?;
+        let control = child.stdin.take();
+        let (output, complaints) = (child.stdout.take(), child.stderr.take());
+        let child = Arc::new(Mutex::new(child));
+        let (sender, messages) = sync_channel(QUEUE);
+        let watched = Arc::clone(&child);
+        std::thread::Builder::new()
+            .name("probe pipe".to_owned())
+            .spawn(move || listen(output, complaints, &watched, &sender))
+            .map_err(|e| format!("the probe's thread can not be started: {e}"))?;
+        Ok(Run { messages, stop: Arc::new(AtomicBool::new(false)), child: Some(child), control })
+    }
+
+    /// What the run told since the last call; never waits. `None` once it is over and everything was handed out.
+    pub fn poll(&self) -> Option<Message> {
+        self.messages.try_recv().ok()
+    }
+
+    /// True when nothing more will come.
+    pub fn is_over(&self) -> bool {
+        matches!(self.messages.try_recv(), Err(TryRecvError::Disconnected))
+    }
+
+    /// Waits for the next message; `None` when the run is over.
+    pub fn next(&self) -> Option<Message> {
+        self.messages.recv().ok()
+    }
+
+    /// Waits a while for the next message.
+    ///
+    /// # Errors
+    /// As [`Receiver::recv_timeout`].
+    pub fn next_within(&self, time: Duration) -> Result<Message, RecvTimeoutError> {
+        self.messages.recv_timeout(time)
+    }
+
+    /// Asks the run to give everything back and end. A child that has not ended after ten seconds is killed.
+    pub fn stop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        drop(self.control.take());
+        if let Some(child) = self.child.take() {
+            let watchdog = std::thread::Builder::new().name("probe watchdog".to_owned());
+            // Without a thread to spare the child is killed at once.
+            let for_thread = Arc::clone(&child);
+            if watchdog.spawn(move || end_child(&for_thread)).is_err()
+                && let Ok(mut child) = child.lock()
+            {
+                let _ = child.kill();
+            }
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Waits for a child to end by itself, then kills it.
+fn end_child(child: &Mutex<Child>) {
+    let until = Instant::now() + GRACE;
+    while Instant::now() < until {
+        if let Ok(mut child) = child.lock()
+            && !matches!(child.try_wait(), Ok(None))
+        {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    if let Ok(mut child) = child.lock() {
+        // It may have ended just now.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+/// Reads a child's pipe to its end.
+fn listen(
+    output: Option<std::process::ChildStdout>,
+    complaints: Option<std::process::ChildStderr>,
+    child: &Mutex<Child>,
+    sender: &SyncSender<Message>,
+) {
+    let Some(output) = output else { return };
+    // What it complains of is read beside, so that it can not block on it.
+    let complaints = complaints.and_then(|mut pipe| {
+        let read = move || {
+            let mut text = String::new();
+            // Half a complaint is better than none.
+            let _ = pipe.read_to_string(&mut text);
+            text
+        };
+        std::thread::Builder::new().name("probe complaints".to_owned()).spawn(read).ok()
+    });
+    let mut input = BufReader::new(output);
+    let mut has_ended = false;
+    let broken = loop {
+        match read_message(&mut input) {
+            Ok(Some(message)) => {
+                has_ended |= matches!(message, Message::End(_));
+                if sender.send(message).is_err() {
+                    break None;
+                }
+            }
+            Ok(None) => break None,
+            Err(error) => break Some(error.to_string()),
+        }
+    };
+    drop(input);
+    if has_ended {
+        reap(child);
+        return;
+    }
+    let status = reap(child);
+    let said = complaints.and_then(|t| t.join().ok()).unwrap_or_default();
+    let said = said.trim().lines().last().unwrap_or_default().trim_start_matches("vramscope: ").to_owned();
+    let sentence = match (said.is_empty(), broken) {
+        (false, _) => said,
+        (true, Some(broken)) => format!("the probe's process broke off: {broken}"),
+        (true, None) => format!("the probe's process ended before its run did ({status})"),
+    };
+    // The listener may be gone as well.
+    let _ = sender.send(failed(sentence));
+}
+
+/// Waits for a child that closed its pipe, without keeping others from killing it.
+fn reap(child: &Mutex<Child>) -> String {
+    loop {
+        let Ok(mut locked) = child.lock() else { return "unknown".to_owned() };
+        match locked.try_wait() {
+            Ok(Some(status)) => return status.to_string(),
+            Ok(None) => {}
+            Err(error) => return error.to_string(),
+        }
+        drop(locked);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn failed(sentence: String) -> Message {
+    Message::End(Box::new(End { ending: Ending::Failed(sentence), ..End::default() }))
+}
+
+/// A run's messages to the last, recorded. `seen` hears each.
+///
+/// # Errors
+/// None of its own: how the run ended stands in the recorder.
+pub fn run_to_end(run: &Run, job: &Job, seen: &mut dyn FnMut(&Message)) -> Recorder {
+    let base = match job {
+        Job::Replay { recording, .. } => Some(recording.stacks.clone()),
+        Job::Scenario { .. } => None,
+    };
+    let mut recorder = Recorder::new(base);
+    while let Some(message) = run.next() {
+        seen(&message);
+        recorder.take(&message);
+    }
+    recorder
+}
+
+fn options(job: &Job, parameters: String, conditions: &Conditions) -> Options {
+    Options {
+        scenario: job.name().to_owned(),
+        parameters,
+        conf: conditions.conf.clone().unwrap_or_else(|| job.default_conf()),
+        limit: conditions.limit,
+        pace: conditions.pace,
+        start_us: now_us(),
+    }
+}
+
+fn simulate(job: &Job, conditions: &Conditions, stop: &AtomicBool, out: &mut dyn FnMut(Message)) -> Result<(), String> {
+    let mut opening = Vec::new();
+    let card = SimulatedCard::open(&mut |stage, sample| opening.push((stage.to_owned(), sample)));
+    on_card(card, &opening, job, conditions, stop, out)
+}
+
+fn on_card<C: Card>(
+    card: C,
+    opening: &[(String, Sample)],
+    job: &Job,
+    conditions: &Conditions,
+    stop: &AtomicBool,
+    out: &mut dyn FnMut(Message),
+) -> Result<(), String> {
+    let info = card.info();
+    let (program, parameters) = job.program(Room { total: info.total, free: info.free })?;
+    perform(card, opening, &program, &options(job, parameters, conditions), stop, out);
+    Ok(())
+}
+
+/// The child's side: runs a job and tells it on `out` in the framed format. Ends early when standard input ends.
+///
+/// # Errors
+/// One sentence when the pipe is gone; everything else is told on it.
+pub fn child(job: &Job, target: Target, conditions: &Conditions, out: &mut dyn Write) -> Result<(), String> {
+    die_with_parent();
+    let stop = Arc::new(AtomicBool::new(false));
+    watch_input(&stop);
+    let mut out = BufWriter::new(out);
+    let mut broken = None;
+    let mut tell = |message: Message| {
+        if broken.is_none()
+            && let Err(error) = write_message(&mut out, &message).and_then(|()| out.flush())
+        {
+            stop.store(true, Ordering::Relaxed);
+            broken = Some(format!("nobody listens to this run: {error}"));
+        }
+    };
+    let result = match target {
+        Target::Simulated => simulate(job, conditions, &stop, &mut tell),
+        Target::Card { index, is_shared, fills } => on_real_card(job, index, is_shared, fills, conditions, &stop, &mut tell),
+    };
+    if let Err(sentence) = result {
+        tell(failed(sentence));
+    }
+    broken.map_or(Ok(()), Err)
+}
+
+#[cfg(feature = "probe")]
+fn on_real_card(
+    job: &Job,
+    index: i32,
+    is_shared: bool,
+    fills: bool,
+    conditions: &Conditions,
+    stop: &AtomicBool,
+    out: &mut dyn FnMut(Message),
+) -> Result<(), String> {
+    use super::cuda::{CudaCard, Permission};
+    let mut opening = Vec::new();
+    let card =
+        CudaCard::open(index, Permission { is_shared, fills }, &mut |stage, sample| opening.push((stage.to_owned(), sample)))?;
+    on_card(card, &opening, job, conditions, stop, out)
+}
+
+#[cfg(not(feature = "probe"))]
+fn on_real_card(
+    _job: &Job,
+    _index: i32,
+    _is_shared: bool,
+    _fills: bool,
+    _conditions: &Conditions,
+    _stop: &AtomicBool,
+    _out: &mut dyn FnMut(Message),
+) -> Result<(), String> {
+    Err(NO_PROBE.to_owned())
+}
+
+#[cfg(not(feature = "probe"))]
+const NO_PROBE: &str = "this build can not reach a card (it was built without the feature probe); --simulated works";
+
+/// Another process on the card: takes `size` bytes, says `ready` on `out`, and holds them until standard input ends.
+///
+/// # Errors
+/// One sentence, which is told on `out` too.
+#[cfg(feature = "probe")]
+pub fn neighbour(index: i32, size: u64, out: &mut dyn Write) -> Result<(), String> {
+    use super::cuda::{CudaCard, Permission};
+    die_with_parent();
+    let stop = Arc::new(AtomicBool::new(false));
+    watch_input(&stop);
+    let take = || -> Result<CudaCard, String> {
+        let mut card = CudaCard::open(index, Permission { is_shared: true, fills: false }, &mut |_, _| {})?;
+        let mut left = size;
+        while left > 0 {
+            let piece = left.min(1 << 30);
+            card.take_outside(piece).map_err(|e| format!("another process did not get its share of the card: {e}"))?;
+            left -= piece;
+        }
+        Ok(card)
+    };
+    let card = take();
+    let answer = card.as_ref().map_or_else(String::as_str, |_| "ready");
+    // When nobody listens the input has ended as well.
+    let _ = writeln!(out, "{answer}").and_then(|()| out.flush());
+    while card.is_ok() && !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    card.map(drop)
+}
+
+/// Another process on the card.
+///
+/// # Errors
+/// Always, in a build without the feature.
+#[cfg(not(feature = "probe"))]
+pub fn neighbour(_index: i32, _size: u64, _out: &mut dyn Write) -> Result<(), String> {
+    Err(NO_PROBE.to_owned())
+}
+
+/// Sets `stop` when standard input ends: the parent is gone, or wants it so.
+fn watch_input(stop: &Arc<AtomicBool>) {
+    let stop = Arc::clone(stop);
+    let watch = move || {
+        let mut byte = [0u8; 1];
+        while matches!(std::io::stdin().read(&mut byte), Ok(n) if n > 0) {}
+        stop.store(true, Ordering::Relaxed);
+    };
+    // Without this thread the parent kills instead of asking.
+    let _ = std::thread::Builder::new().name("probe control".to_owned()).spawn(watch);
+}
+
+/// The kernel kills this process when its parent ends, however that happens.
+fn die_with_parent() {
+    #[cfg(target_os = "linux")]
+    {
+        // Where the kernel refuses, the end of standard input still stops the run.
+        let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    }
+}

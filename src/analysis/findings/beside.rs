@@ -1,40 +1,27 @@
 //! Rules about memory the caching allocator does not hold, and about memory that waits for the garbage collector.
 
 use super::{Class, Evidence, Finding, Patient, Place};
-use crate::analysis::{DeviceTables, Quantity};
+use crate::analysis::{DeviceTables, Quantity, leaks};
 use crate::model::{Action, BlockState, DeviceKind, EventTable};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 /// Live memory that grows over several steps and falls at once, again and again: objects in reference cycles, freed only when
 /// Python's collector runs.
 pub(super) fn saw_tooth(p: &Patient<'_>) -> Vec<Finding> {
-    let peak = p.tables.curves.peak(Quantity::Allocated).0;
+    let peak = p.tables.curves.peak(Quantity::Requested).0;
     // Without steps a training step itself looks like a tooth.
     if p.steps.is_empty() || p.steps.is_inferred() || peak < 64 * MEBIBYTE {
         return Vec::new();
     }
-    // What is live when each step is over.
-    let columns = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Allocated, &p.steps.bounds);
-    let ends: Vec<u64> = columns.iter().map(|c| c.last).collect();
-    let floor = ends.iter().min().copied().unwrap_or(0);
-    let height = peak.saturating_sub(floor);
-    let mut falls = Vec::new();
-    let mut climb = 0;
-    for (step, pair) in ends.windows(2).enumerate() {
-        if pair[1] > pair[0] {
-            climb += 1;
-        } else if pair[0] - pair[1] > height / 2 {
-            if climb >= 3 {
-                falls.push(step + 1);
-            }
-            climb = 0;
-        }
-    }
-    if falls.len() < 3 || height * 4 < peak {
+    let Some(saw) = leaks::saw_tooth(&leaks::floors(p.device, p.tables, &p.steps.bounds), peak) else { return Vec::new() };
+    let number = saw.teeth.len();
+    let height = saw.teeth.iter().map(|t| t.2).max().unwrap_or(0);
+    if height * 4 < peak {
         return Vec::new();
     }
-    let at = p.steps.bounds[falls[0]];
-    let per_tooth = (falls[falls.len() - 1] - falls[0]) / (falls.len() - 1);
+    let (Some(&(from, to, _)), Some(&(_, last, _))) = (saw.teeth.first(), saw.teeth.last()) else { return Vec::new() };
+    let per_tooth = (last - to) / (number - 1).max(1);
+    let event = |step: usize| p.steps.bounds.get(step).copied().unwrap_or_default();
     vec![Finding {
         rule: "saw_tooth",
         class: Class::Peak,
@@ -43,15 +30,15 @@ pub(super) fn saw_tooth(p: &Patient<'_>) -> Vec<Finding> {
         sentence: format!(
             "{} is given back {} at once, about every {}: objects in reference cycles live until Python's collector runs.",
             Bytes(height),
-            counted(falls.len() as u64, "time", "times"),
+            counted(number as u64, "time", "times"),
             counted(per_tooth as u64, "step", "steps"),
         ),
         evidence: vec![
             Evidence::bytes("height of a tooth", height),
-            Evidence::text("falls", count(falls.len() as u64)),
+            Evidence::text("falls", count(number as u64)),
             Evidence::text("steps a tooth", count(per_tooth as u64)),
         ],
-        place: Place { event: Some(at), range: Some((p.steps.bounds[falls[0] - 1], at)), ..Place::default() },
+        place: Place { event: Some(event(to)), range: Some((event(from), event(to))), ..Place::default() },
         remedy: Some("from torch.utils.viz._cycles import warn_tensor_cycles; warn_tensor_cycles()".to_owned()),
         advice: "Find the cycle and break it: an exception that is kept, a closure that holds its own tensors, a module that points to its parent."
             .to_owned(),

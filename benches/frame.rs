@@ -150,6 +150,7 @@ fn timeline_alone(data: &Arc<DeviceData>) {
     let ctx = Context::default();
     theme::install(&ctx);
     let jobs = Jobs::new(ctx.clone());
+    let comparing = vramscope::app::compare::Comparing::default();
     let (actions, inbox) = Actions::channel();
     let mut link = Link::new(data.device());
     let colours = Arc::new(Colours::build(data, ColourBy::Stack));
@@ -178,6 +179,7 @@ fn timeline_alone(data: &Arc<DeviceData>) {
                     categories: None,
                     matching: None,
                     colours: &colours,
+                    comparing: &comparing,
                     tokens: Tokens::of(ui.ctx()),
                     actions: &actions,
                     jobs: &jobs,

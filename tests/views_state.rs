@@ -16,6 +16,7 @@ use vramscope::analysis::{DeviceTables, LifetimeId, StackNames, State};
 use vramscope::app::App;
 use vramscope::app::action::{Action, Actions};
 use vramscope::app::colours::{ColourBy, Colours};
+use vramscope::app::compare::Comparing;
 use vramscope::app::cursor::Link;
 use vramscope::app::document::DeviceData;
 use vramscope::app::jobs::Jobs;
@@ -126,6 +127,7 @@ fn alone(
     let state = Arc::new(state_at(&data, link.cursor));
     let (actions, _inbox) = Actions::channel();
     let jobs = Jobs::synchronous();
+    let comparing = Comparing::default();
     let draw = move |ui: &mut egui::Ui, view: &mut Box<dyn View>| {
         let tokens = Tokens::of_theme(theme);
         let cx = ViewContext {
@@ -133,6 +135,7 @@ fn alone(
             link: &link,
             state: Some(&state),
             colours: &colours,
+            comparing: &comparing,
             findings: None,
             categories: None,
             matching: None,

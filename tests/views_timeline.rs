@@ -14,6 +14,7 @@ use vramscope::analysis::{DeviceTables, LifetimeId, NO_EVENT, Quantity, StackNam
 use vramscope::app::App;
 use vramscope::app::action::{Action, Actions};
 use vramscope::app::colours::{ColourBy, Colours};
+use vramscope::app::compare::Comparing;
 use vramscope::app::cursor::{Axis, Link};
 use vramscope::app::document::DeviceData;
 use vramscope::app::jobs::Jobs;
@@ -115,6 +116,7 @@ fn alone(
     let state = Arc::new(data.tables.states.at(data.device(), &data.tables.lifetimes, link.cursor));
     let (actions, _inbox) = Actions::channel();
     let jobs = Jobs::synchronous();
+    let comparing = Comparing::default();
     let draw = move |ui: &mut egui::Ui, view: &mut Box<dyn View>| {
         let tokens = Tokens::of_theme(theme);
         let cx = ViewContext {
@@ -125,6 +127,7 @@ fn alone(
             categories: None,
             matching: None,
             colours: &colours,
+            comparing: &comparing,
             tokens,
             actions: &actions,
             jobs: &jobs,

@@ -1,122 +1,363 @@
-//! Comparing live memory by call stack: two instants, two recordings, or a recording and a simulation of it.
+//! Comparing live memory: two instants, two recordings, two ranks, or a recording and a simulation of it. By call stack, by
+//! category, and, within one recording, by which very blocks.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{DeviceTables, stack_text};
-use crate::model::{DeviceRecording, StackId, StackTable};
+use super::categories::{Categories, Category};
+use super::{DeviceTables, LifetimeId, Totals};
+use crate::model::{DeviceRecording, Frame, FrameId, Recording, StackId, StackTable, StackTableBuilder};
 
-/// One side of a comparison: requested bytes and allocations live at an instant, by the text of their stack.
-#[derive(Clone, Debug, Default)]
-pub struct Side {
-    by_stack: FxHashMap<String, (u64, u64, StackId)>,
-    /// Requested bytes in all.
+/// One side of a comparison: a device of a recording at an instant.
+#[derive(Clone, Copy)]
+pub struct Instant<'a> {
+    /// The recording.
+    pub recording: &'a Recording,
+    /// Its device.
+    pub device: &'a DeviceRecording,
+    /// The device's tables.
+    pub tables: &'a DeviceTables,
+    /// What its allocations are for, when that is known.
+    pub categories: Option<&'a Categories>,
+    /// The state after this event.
+    pub event: u32,
+}
+
+/// Live allocations, summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Whole blocks, as `torch.cuda.memory_stats` counts `active_bytes`.
     pub bytes: u64,
-    /// Allocations in all.
+    /// What programs asked for.
+    pub requested: u64,
+    /// Number of blocks.
     pub count: u64,
 }
 
-impl Side {
-    /// What is live after an event.
-    #[must_use]
-    pub fn live_at(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables, event: u32) -> Self {
-        let mut by_id: FxHashMap<StackId, (u64, u64)> = FxHashMap::default();
-        for id in tables.states.live_at(device, &tables.lifetimes, event) {
-            let entry = by_id.entry(tables.lifetimes.stack(device, id)).or_default();
-            entry.0 += tables.lifetimes.requested(device, id);
-            entry.1 += 1;
-        }
-        let mut side = Side::default();
-        for (id, (bytes, count)) in by_id {
-            side.bytes += bytes;
-            side.count += count;
-            // Two recordings number their stacks differently; their text is what they share.
-            let entry = side.by_stack.entry(stack_text(stacks, id)).or_insert((0, 0, id));
-            entry.0 += bytes;
-            entry.1 += count;
-        }
-        side
+impl Held {
+    /// Adds another sum.
+    pub fn add(&mut self, other: Held) {
+        self.bytes += other.bytes;
+        self.requested += other.requested;
+        self.count += other.count;
     }
 }
 
 /// One stack on both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The stack as text, innermost first; empty when none was recorded.
-    pub stack: String,
-    /// Its id in A, when it is there.
+    /// The stack, in the table of [`Comparison::stacks`].
+    pub stack: StackId,
+    /// Its id in A's own recording, when it is live there.
     pub in_a: Option<StackId>,
-    /// Its id in B, when it is there.
+    /// Its id in B's own recording, when it is live there.
     pub in_b: Option<StackId>,
-    /// Bytes in A.
-    pub a_bytes: u64,
-    /// Bytes in B.
-    pub b_bytes: u64,
-    /// Allocations in A.
-    pub a_count: u64,
-    /// Allocations in B.
-    pub b_count: u64,
+    /// Live in A.
+    pub a: Held,
+    /// Live in B.
+    pub b: Held,
+    /// What most of its bytes are for.
+    pub category: Category,
 }
 
 impl Row {
-    /// B minus A.
+    /// Bytes in B less those in A.
     #[must_use]
     pub fn change(&self) -> i64 {
-        self.b_bytes as i64 - self.a_bytes as i64
+        self.b.bytes as i64 - self.a.bytes as i64
     }
 
     /// Bytes on both sides.
     #[must_use]
     pub fn common(&self) -> u64 {
-        self.a_bytes.min(self.b_bytes)
+        self.a.bytes.min(self.b.bytes)
     }
 }
 
-/// Every stack of either side, largest change first.
-#[must_use]
-pub fn compare(a: &Side, b: &Side) -> Vec<Row> {
-    let mut rows: Vec<Row> = a
-        .by_stack
-        .iter()
-        .map(|(stack, &(bytes, count, id))| {
-            let other = b.by_stack.get(stack);
-            Row {
-                stack: stack.clone(),
-                in_a: Some(id),
-                in_b: other.map(|o| o.2),
-                a_bytes: bytes,
-                a_count: count,
-                b_bytes: other.map_or(0, |o| o.0),
-                b_count: other.map_or(0, |o| o.1),
+/// Segments and free memory at an instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reserve {
+    /// Reserved, active, allocated, requested.
+    pub totals: [u64; 4],
+    /// Segments.
+    pub segments: u64,
+    /// Free bytes inside them.
+    pub free: u64,
+    /// The largest hole.
+    pub largest_hole: u64,
+}
+
+/// Which blocks live on one side or both, by identity: the same allocation, not one like it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Blocks {
+    /// Alive in A, gone or not yet born in B.
+    pub only_a: Held,
+    /// Alive in both.
+    pub both: Held,
+    /// Alive in B, gone or not yet born in A.
+    pub only_b: Held,
+}
+
+/// A comparison of two instants.
+#[derive(Clone, Debug, Default)]
+pub struct Comparison {
+    /// Every stack of either side, largest change first.
+    pub rows: Vec<Row>,
+    /// All that is live in A.
+    pub a: Held,
+    /// All that is live in B.
+    pub b: Held,
+    /// By category, in the order of [`Category::ALL`]: A, B.
+    pub categories: Vec<(Category, Held, Held)>,
+    /// Segments of A.
+    pub reserve_a: Reserve,
+    /// Segments of B.
+    pub reserve_b: Reserve,
+    /// Which blocks, when both are instants of one device of one recording.
+    pub blocks: Option<Blocks>,
+    /// The stacks of both recordings in one table; `None` when both share theirs.
+    merged: Option<StackTable>,
+}
+
+impl Comparison {
+    /// The table that the rows' stacks are in; `own` is the table of B's recording.
+    #[must_use]
+    pub fn stacks<'a>(&'a self, own: &'a StackTable) -> &'a StackTable {
+        self.merged.as_ref().unwrap_or(own)
+    }
+
+    /// Bytes in B less those in A.
+    #[must_use]
+    pub fn change(&self) -> i64 {
+        self.b.bytes as i64 - self.a.bytes as i64
+    }
+
+    /// Bytes by stack only in A, on both sides, only in B.
+    #[must_use]
+    pub fn parts(&self) -> [u64; 3] {
+        let common: u64 = self.rows.iter().map(Row::common).sum();
+        [self.a.bytes - common, common, self.b.bytes - common]
+    }
+}
+
+/// Stacks that allocate in one place, called from one line of the user's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The stack of its heaviest row, in the table of [`Comparison::stacks`].
+    pub stack: StackId,
+    /// Its rows, by their index.
+    pub rows: Vec<u32>,
+    /// Live in A.
+    pub a: Held,
+    /// Live in B.
+    pub b: Held,
+    /// What most of its bytes are for.
+    pub category: Category,
+}
+
+impl Group {
+    /// Bytes in B less those in A.
+    #[must_use]
+    pub fn change(&self) -> i64 {
+        self.b.bytes as i64 - self.a.bytes as i64
+    }
+}
+
+impl Comparison {
+    /// Rows that allocate in the same place for the same line of the user's, together; largest change first. Two runs of one
+    /// program seldom share whole stacks: their outermost lines differ. `own` is the table of B's recording. O(rows × depth).
+    #[must_use]
+    pub fn by_place(&self, own: &StackTable) -> Vec<Group> {
+        let stacks = self.stacks(own);
+        let mut groups: FxHashMap<(Option<FrameId>, Option<FrameId>), Group> = FxHashMap::default();
+        for (i, row) in self.rows.iter().enumerate() {
+            let place = (stacks.frames(row.stack).first().copied(), super::own_frame(stacks, row.stack));
+            let group = groups.entry(place).or_insert_with(|| Group {
+                stack: row.stack,
+                rows: Vec::new(),
+                a: Held::default(),
+                b: Held::default(),
+                category: row.category,
+            });
+            let weight = |r: &Row| r.a.bytes.max(r.b.bytes);
+            if group.rows.iter().all(|&other| weight(&self.rows[other as usize]) < weight(row)) {
+                (group.stack, group.category) = (row.stack, row.category);
             }
+            group.rows.push(i as u32);
+            group.a.add(row.a);
+            group.b.add(row.b);
+        }
+        let mut groups: Vec<Group> = groups.into_values().collect();
+        groups.sort_by_key(|g| (std::cmp::Reverse(g.change().unsigned_abs()), std::cmp::Reverse(g.b.bytes), g.stack));
+        groups
+    }
+}
+
+/// What is live at an instant: by stack and category.
+fn live(at: &Instant<'_>) -> (Vec<LifetimeId>, FxHashMap<StackId, [Held; Category::ALL.len()]>) {
+    let lifetimes = &at.tables.lifetimes;
+    let ids = at.tables.states.live_at(at.device, lifetimes, at.event);
+    let mut by_stack: FxHashMap<StackId, [Held; Category::ALL.len()]> = FxHashMap::default();
+    for &id in &ids {
+        let category = at.categories.map_or(Category::Other, |c| c.of(id));
+        let held = held(at, id);
+        by_stack.entry(lifetimes.stack(at.device, id)).or_default()[category.index()].add(held);
+    }
+    (ids, by_stack)
+}
+
+fn held(at: &Instant<'_>, id: LifetimeId) -> Held {
+    let lifetimes = &at.tables.lifetimes;
+    Held { bytes: lifetimes.block_size(id), requested: lifetimes.requested(at.device, id), count: 1 }
+}
+
+/// Compares two instants. O(live + stacks × depth), and one state of each side.
+#[must_use]
+pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
+    let ((ids_a, live_a), (ids_b, live_b)) = (live(a), live(b));
+    let shares_stacks = std::ptr::eq(a.recording, b.recording);
+    let mut merging = (!shares_stacks).then(StackTableBuilder::new);
+    let mut rows: FxHashMap<StackId, (Row, [u64; Category::ALL.len()])> = FxHashMap::default();
+    let mut categories: Vec<(Category, Held, Held)> =
+        Category::ALL.iter().map(|&c| (c, Held::default(), Held::default())).collect();
+    for (side, at, live) in [(0, a, &live_a), (1, b, &live_b)] {
+        let mut memo = FxHashMap::default();
+        let mut order: Vec<_> = live.iter().collect();
+        order.sort_unstable_by_key(|(id, _)| **id);
+        for (&own, by_category) in order {
+            let stack = match &mut merging {
+                // Two recordings number their stacks differently; functions, files and lines are what they share.
+                Some(builder) => intern(builder, &at.recording.stacks, own, &mut memo),
+                None => own,
+            };
+            let (row, weights) = rows.entry(stack).or_insert_with(|| {
+                let row =
+                    Row { stack, in_a: None, in_b: None, a: Held::default(), b: Held::default(), category: Category::Other };
+                (row, Default::default())
+            });
+            let place = if side == 0 { (&mut row.in_a, &mut row.a) } else { (&mut row.in_b, &mut row.b) };
+            place.0.get_or_insert(own);
+            for (i, held) in by_category.iter().enumerate() {
+                place.1.add(*held);
+                weights[i] += held.bytes;
+                let sums = &mut categories[i];
+                (if side == 0 { &mut sums.1 } else { &mut sums.2 }).add(*held);
+            }
+        }
+    }
+    let mut comparison = Comparison {
+        reserve_a: reserve(a),
+        reserve_b: reserve(b),
+        blocks: std::ptr::eq(a.device, b.device).then(|| same_blocks(a, &ids_a, b, &ids_b)),
+        merged: merging.map(StackTableBuilder::finish),
+        ..Comparison::default()
+    };
+    comparison.rows = rows
+        .into_values()
+        .map(|(mut row, weights)| {
+            let most = (0..weights.len()).max_by_key(|&i| (weights[i], std::cmp::Reverse(i))).unwrap_or(0);
+            row.category = Category::ALL[most];
+            row
         })
         .collect();
-    rows.extend(b.by_stack.iter().filter(|(stack, _)| !a.by_stack.contains_key(*stack)).map(|(stack, &(bytes, count, id))| {
-        Row { stack: stack.clone(), in_a: None, in_b: Some(id), a_bytes: 0, a_count: 0, b_bytes: bytes, b_count: count }
-    }));
-    rows.sort_by(|x, y| y.change().unsigned_abs().cmp(&x.change().unsigned_abs()).then_with(|| x.stack.cmp(&y.stack)));
-    rows
+    for row in &comparison.rows {
+        comparison.a.add(row.a);
+        comparison.b.add(row.b);
+    }
+    comparison.rows.sort_by_key(|r| (std::cmp::Reverse(r.change().unsigned_abs()), std::cmp::Reverse(r.b.bytes), r.stack));
+    comparison.categories = categories.into_iter().filter(|c| c.1.count + c.2.count > 0).collect();
+    comparison
+}
+
+/// A stack of another table in the merged one. `memo` keeps the frames that were copied.
+fn intern(builder: &mut StackTableBuilder, from: &StackTable, stack: StackId, memo: &mut FxHashMap<FrameId, FrameId>) -> StackId {
+    let frames: Vec<FrameId> = from
+        .frames(stack)
+        .iter()
+        .map(|&f| {
+            *memo.entry(f).or_insert_with(|| {
+                let frame = from.frame(f).unwrap_or(Frame { name: Default::default(), file: Default::default(), line: 0 });
+                let (name, file) = (builder.string(from.text(frame.name)), builder.string(from.text(frame.file)));
+                builder.frame(Frame { name, file, line: frame.line })
+            })
+        })
+        .collect();
+    builder.stack(&frames)
+}
+
+fn same_blocks(a: &Instant<'_>, ids_a: &[LifetimeId], b: &Instant<'_>, ids_b: &[LifetimeId]) -> Blocks {
+    let in_a: FxHashSet<LifetimeId> = ids_a.iter().copied().collect();
+    let in_b: FxHashSet<LifetimeId> = ids_b.iter().copied().collect();
+    let mut blocks = Blocks::default();
+    for &id in ids_a.iter().filter(|id| !in_b.contains(id)) {
+        blocks.only_a.add(held(a, id));
+    }
+    for &id in ids_b {
+        if in_a.contains(&id) { blocks.both.add(held(b, id)) } else { blocks.only_b.add(held(b, id)) }
+    }
+    blocks
+}
+
+fn reserve(at: &Instant<'_>) -> Reserve {
+    let state = at.tables.states.at(at.device, &at.tables.lifetimes, at.event);
+    let Totals { reserved, active, allocated, requested } = state.totals;
+    let (free, largest_hole) = state.holes().fold((0, 0), |(sum, most), h| (sum + h.size, most.max(h.size)));
+    Reserve { totals: [reserved, active, allocated, requested], segments: state.segments.len() as u64, free, largest_hole }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Action, PoolId, Progress, StreamId};
 
-    fn side(rows: &[(&str, u64)]) -> Side {
-        let mut s = Side::default();
-        for &(stack, bytes) in rows {
-            s.by_stack.insert(stack.to_owned(), (bytes, 1, StackId(0)));
-            s.bytes += bytes;
-            s.count += 1;
+    /// A recording that allocates these sizes by these functions, one after the other, and frees those of `freed`.
+    fn recording(allocations: &[(&str, u64)], freed: &[usize]) -> (Recording, DeviceTables) {
+        let mut b = StackTableBuilder::new();
+        let mut d = DeviceRecording::default();
+        for (i, (name, size)) in allocations.iter().enumerate() {
+            let (name, file) = (b.string(name), b.string("/home/me/train.py"));
+            let frame = b.frame(Frame { name, file, line: 1 });
+            let stack = b.stack(&[frame]);
+            d.events.push(i as i64, Action::Alloc, 0x10_0000 * (i as u64 + 1), *size, StreamId(0), PoolId(0), stack);
         }
-        s
+        for &i in freed {
+            for action in [Action::FreeRequested, Action::FreeCompleted] {
+                d.events.push(99, action, 0x10_0000 * (i as u64 + 1), allocations[i].1, StreamId(0), PoolId(0), StackId::NONE);
+            }
+        }
+        let tables = DeviceTables::build(&d, &Progress::new()).expect("not cancelled");
+        (Recording { devices: vec![d], stacks: b.finish(), ..Recording::default() }, tables)
+    }
+
+    fn at<'a>(of: &'a (Recording, DeviceTables), event: u32) -> Instant<'a> {
+        Instant { recording: &of.0, device: &of.0.devices[0], tables: &of.1, categories: None, event }
+    }
+
+    fn names(c: &Comparison, own: &StackTable) -> Vec<(String, i64)> {
+        let stacks = c.stacks(own);
+        c.rows.iter().map(|r| (crate::analysis::stack_text(stacks, r.stack), r.change())).collect()
     }
 
     #[test]
     fn changes_add_up_to_the_difference_of_the_sides() {
-        let (a, b) = (side(&[("x", 10), ("y", 5)]), side(&[("y", 9), ("z", 30)]));
-        let rows = compare(&a, &b);
-        assert_eq!(rows.iter().map(|r| r.stack.as_str()).collect::<Vec<_>>(), ["z", "x", "y"]);
-        assert_eq!(rows.iter().map(Row::change).sum::<i64>(), b.bytes as i64 - a.bytes as i64);
-        assert_eq!(rows.iter().map(Row::common).sum::<u64>(), 5);
+        // Numbered differently in the two recordings, so that only their text tells that they are the same.
+        let a = recording(&[("x", 1024), ("y", 512)], &[]);
+        let b = recording(&[("z", 4096), ("y", 2048), ("y", 512)], &[]);
+        let c = compare(&at(&a, 1), &at(&b, 2));
+        let row = |name: &str, change| (format!("/home/me/train.py:1 {name}"), change);
+        assert_eq!(names(&c, &b.0.stacks), [row("z", 4096), row("y", 2048), row("x", -1024)]);
+        assert_eq!(c.rows.iter().map(Row::change).sum::<i64>(), c.change());
+        assert_eq!(c.parts(), [1024, 512, 6144]);
+        assert_eq!((c.a.count, c.b.count, c.blocks), (2, 3, None));
+        assert_eq!(c.rows[1].in_a.map(|s| s.0), Some(1));
+    }
+
+    #[test]
+    fn two_instants_of_a_recording_know_which_blocks_stayed() {
+        let r = recording(&[("x", 1024), ("y", 512), ("x", 1024)], &[0]);
+        let c = compare(&at(&r, 1), &at(&r, 4));
+        let blocks = c.blocks.expect("one recording");
+        assert_eq!((blocks.only_a.bytes, blocks.both.bytes, blocks.only_b.bytes), (1024, 512, 1024));
+        // The stack holds as much as before, in another block.
+        assert_eq!((c.change(), c.parts()), (0, [0, 1536, 0]));
     }
 }

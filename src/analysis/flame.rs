@@ -1,63 +1,117 @@
-//! Flame graphs: bytes by call stack, as a tree.
+//! Flame graphs: bytes by call stack, file, module or category, as a tree; and two of them held against each other.
 
 use rustc_hash::FxHashMap;
 
+use super::categories::{Categories, Category};
+use super::diff::Comparison;
 use super::naming::is_framework;
 use super::{DeviceTables, LifetimeId, NO_EVENT};
-use crate::model::{DeviceRecording, FrameId, StackId, StackTable};
+use crate::model::{DeviceRecording, FrameId, StackId, StackTable, StrId};
 
 /// What a frame's width means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Measure {
-    /// Requested bytes live after an event.
+    /// Bytes live after an event.
     LiveAt(u32),
-    /// Requested bytes allocated in a range of events, first and last.
+    /// Bytes allocated in a range of events, first and last.
     Allocated(u32, u32),
-    /// Requested bytes allocated and freed again within a range.
+    /// Bytes allocated and freed again within a range.
     Churn(u32, u32),
-    /// Requested bytes times events lived within a range: what keeps memory busy longest.
+    /// Bytes times events lived within a range: what keeps memory busy longest.
     BytesTimesLife(u32, u32),
 }
 
-/// Weight and number of allocations by stack. O(lifetimes), or O(live) for [`Measure::LiveAt`].
+/// Which size of an allocation counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Size {
+    /// Whole blocks, as `torch.cuda.memory_stats` counts `active_bytes`.
+    #[default]
+    Block,
+    /// What the program asked for, before rounding.
+    Requested,
+}
+
+/// What one stack, or one category of a stack's allocations, weighs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The stack.
+    pub stack: StackId,
+    /// What the allocations are for; [`Category::Other`] where nobody said.
+    pub category: Category,
+    /// Its weight.
+    pub weight: u64,
+    /// What it weighed before, when two instants are held against each other.
+    pub before: u64,
+    /// Allocations.
+    pub count: u64,
+}
+
+/// What stacks weigh, in order of stack and category. O(lifetimes), or O(live) for [`Measure::LiveAt`].
 #[must_use]
-pub fn weigh(device: &DeviceRecording, tables: &DeviceTables, measure: Measure) -> FxHashMap<StackId, (u64, u64)> {
+pub fn weigh(
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    categories: Option<&Categories>,
+    measure: Measure,
+    size: Size,
+) -> Vec<Entry> {
     let lifetimes = &tables.lifetimes;
-    let mut by_stack: FxHashMap<StackId, (u64, u64)> = FxHashMap::default();
+    let size_of = |id: LifetimeId| match size {
+        Size::Block => lifetimes.block_size(id),
+        Size::Requested => lifetimes.requested(device, id),
+    };
+    let mut sums: FxHashMap<(StackId, Category), (u64, u64)> = FxHashMap::default();
     let mut add = |id: LifetimeId, weight: u64| {
-        let entry = by_stack.entry(lifetimes.stack(device, id)).or_default();
+        let category = categories.map_or(Category::Other, |c| c.of(id));
+        let entry = sums.entry((lifetimes.stack(device, id), category)).or_default();
         entry.0 = entry.0.saturating_add(weight);
         entry.1 += 1;
     };
     if let Measure::LiveAt(event) = measure {
         for id in tables.states.live_at(device, lifetimes, event) {
-            add(id, lifetimes.requested(device, id));
+            add(id, size_of(id));
         }
-        return by_stack;
-    }
-    let last_event = device.events.len().saturating_sub(1) as u32;
-    for i in 0..lifetimes.len() as u32 {
-        let id = LifetimeId(i);
-        let (born, gone) = (lifetimes.born(id), lifetimes.gone(id));
-        let size = lifetimes.requested(device, id);
-        match measure {
-            Measure::Allocated(first, last) if born != NO_EVENT && (first..=last).contains(&born) => add(id, size),
-            Measure::Churn(first, last)
-                if born != NO_EVENT && (first..=last).contains(&born) && (first..=last).contains(&gone) =>
-            {
-                add(id, size);
-            }
-            Measure::BytesTimesLife(first, last) => {
-                let from = if born == NO_EVENT { 0 } else { born }.max(first);
-                let to = gone.min(last).min(last_event);
-                if to > from {
-                    add(id, size.saturating_mul(u64::from(to - from)));
+    } else {
+        let last_event = device.events.len().saturating_sub(1) as u32;
+        for i in 0..lifetimes.len() as u32 {
+            let id = LifetimeId(i);
+            let (born, gone) = (lifetimes.born(id), lifetimes.gone(id));
+            match measure {
+                Measure::Allocated(first, last) if born != NO_EVENT && (first..=last).contains(&born) => add(id, size_of(id)),
+                Measure::Churn(first, last)
+                    if born != NO_EVENT && (first..=last).contains(&born) && (first..=last).contains(&gone) =>
+                {
+                    add(id, size_of(id));
                 }
+                Measure::BytesTimesLife(first, last) => {
+                    let from = if born == NO_EVENT { 0 } else { born }.max(first);
+                    let to = gone.min(last).min(last_event);
+                    if to > from {
+                        add(id, size_of(id).saturating_mul(u64::from(to - from)));
+                    }
+                }
+                _ => {}
             }
-            _ => {}
         }
     }
-    by_stack
+    let mut entries: Vec<Entry> = sums
+        .into_iter()
+        .map(|((stack, category), (weight, count))| Entry { stack, category, weight, before: 0, count })
+        .collect();
+    entries.sort_unstable_by_key(|e| (e.stack, e.category));
+    entries
+}
+
+/// The entries of a comparison: what B weighs, with A before. Its stacks are those of [`Comparison::stacks`].
+#[must_use]
+pub fn entries_of(comparison: &Comparison) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = comparison
+        .rows
+        .iter()
+        .map(|r| Entry { stack: r.stack, category: r.category, weight: r.b.bytes, before: r.a.bytes, count: r.b.count })
+        .collect();
+    entries.sort_unstable_by_key(|e| (e.stack, e.category));
+    entries
 }
 
 /// From which end of the stacks the tree grows.
@@ -70,25 +124,110 @@ pub enum Root {
     Innermost,
 }
 
+/// What the frames of the graph are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum By {
+    /// Functions with their lines.
+    #[default]
+    Stack,
+    /// Source files: calls within a file are one frame.
+    File,
+    /// Modules: the `forward` functions, and the `nn.Module: …` frames of profiler traces; the rest is left out.
+    Module,
+    /// What the memory is for, then functions.
+    Category,
+}
+
+impl By {
+    /// Every choice, in menu order.
+    pub const ALL: [By; 4] = [By::Stack, By::File, By::Module, By::Category];
+
+    /// Its name, in menus and on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            By::Stack => "stack",
+            By::File => "file",
+            By::Module => "module",
+            By::Category => "category",
+        }
+    }
+}
+
+/// How a graph is built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// From which end.
+    pub root: Root,
+    /// What the frames are.
+    pub by: By,
+    /// Leave out frames of PyTorch, Python and installed packages.
+    pub folds_framework: bool,
+}
+
+/// What a frame of the graph stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum What {
+    /// Everything: the root.
+    All,
+    /// Allocations without a recorded stack, never spread over others.
+    NoStack,
+    /// A function at a line.
+    Frame(FrameId),
+    /// A source file.
+    File(StrId),
+    /// No module's `forward` was running.
+    NoModule,
+    /// A category.
+    Category(Category),
+}
+
 /// One frame of the graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its frame; `None` for the root, and for "no Python stack".
-    pub frame: Option<FrameId>,
+    /// What it stands for.
+    pub what: What,
     /// Index of its parent; the root is its own.
     pub parent: u32,
     /// Distance from the root.
     pub depth: u32,
-    /// Weight of everything through here.
+    /// Its width: the weight of everything through here. Where two instants are compared, for each stack the larger of the two.
     pub total: u64,
     /// Weight of stacks that end here.
     pub own: u64,
     /// Allocations through here.
     pub count: u64,
+    /// Weight before, when two instants are compared; 0 otherwise.
+    pub before: u64,
+    /// Weight after: the same as `total` unless something shrank.
+    pub after: u64,
+    /// As much as was there before and still is, stack by stack.
+    pub common: u64,
     /// Indices of its children, heaviest first.
     pub children: Vec<u32>,
-    /// A stack that passes through here, for the inspector.
+    /// A stack that passes through here, for the inspector: the heaviest.
     pub stack: StackId,
+    /// What everything through here is for; `None` when it differs.
+    pub category: Option<Category>,
+}
+
+impl Node {
+    fn new(what: What, parent: u32, depth: u32) -> Self {
+        Node {
+            what,
+            parent,
+            depth,
+            total: 0,
+            own: 0,
+            count: 0,
+            before: 0,
+            after: 0,
+            common: 0,
+            children: Vec::new(),
+            stack: StackId::NONE,
+            category: None,
+        }
+    }
 }
 
 /// A flame graph. Node 0 is the root.
@@ -101,56 +240,45 @@ pub struct Flame {
 }
 
 impl Flame {
-    /// Builds the tree. `fold_framework` leaves frames of PyTorch, Python and installed packages out. O(stacks × depth).
+    /// Builds the tree. O(stacks × depth).
     #[must_use]
-    pub fn build(stacks: &StackTable, weights: &FxHashMap<StackId, (u64, u64)>, root: Root, fold_framework: bool) -> Self {
-        let mut nodes = vec![Node {
-            frame: None,
-            parent: 0,
-            depth: 0,
-            total: 0,
-            own: 0,
-            count: 0,
-            children: Vec::new(),
-            stack: StackId::NONE,
-        }];
-        let mut index: FxHashMap<(u32, Option<FrameId>), u32> = FxHashMap::default();
+    pub fn build(stacks: &StackTable, entries: &[Entry], shape: Shape) -> Self {
+        let mut nodes = vec![Node::new(What::All, 0, 0)];
+        let mut heaviest = vec![0u64];
+        let mut index: FxHashMap<(u32, What), u32> = FxHashMap::default();
         let mut folded_frames = 0;
-        let mut order: Vec<(&StackId, &(u64, u64))> = weights.iter().collect();
-        order.sort_unstable_by_key(|(id, _)| **id);
-        for (&stack, &(weight, count)) in order {
-            let mut path: Vec<Option<FrameId>> = stacks.frames(stack).iter().copied().map(Some).collect();
-            if fold_framework {
-                let before = path.len();
-                path.retain(|f| f.and_then(|f| stacks.frame(f)).is_some_and(|f| !is_framework(stacks, f)));
-                if path.is_empty() {
-                    path.extend(stacks.frames(stack).first().map(|&f| Some(f)));
-                }
-                folded_frames += (before - path.len()) as u64;
-            }
-            if path.is_empty() {
-                // Allocations without a stack are one frame, never spread over others.
-                path.push(None);
-            }
-            if root == Root::Outermost {
-                path.reverse();
-            }
+        for e in entries {
+            let (path, folded) = path(stacks, e, shape);
+            folded_frames += folded;
+            let weight = e.weight.max(e.before);
             let mut at = 0u32;
-            nodes[0].total = nodes[0].total.saturating_add(weight);
-            nodes[0].count += count;
-            for frame in path {
-                let next = *index.entry((at, frame)).or_insert_with(|| {
-                    let depth = nodes[at as usize].depth + 1;
-                    nodes.push(Node { frame, parent: at, depth, total: 0, own: 0, count: 0, children: Vec::new(), stack });
-                    nodes.len() as u32 - 1
-                });
-                if !nodes[at as usize].children.contains(&next) {
-                    nodes[at as usize].children.push(next);
+            for step in std::iter::once(None).chain(path.into_iter().map(Some)) {
+                if let Some(what) = step {
+                    let parent = at;
+                    at = match index.get(&(parent, what)) {
+                        Some(&known) => known,
+                        None => {
+                            let new = nodes.len() as u32;
+                            let depth = nodes[parent as usize].depth + 1;
+                            nodes.push(Node::new(what, parent, depth));
+                            nodes[parent as usize].children.push(new);
+                            heaviest.push(0);
+                            index.insert((parent, what), new);
+                            new
+                        }
+                    };
                 }
-                let node = &mut nodes[next as usize];
+                let node = &mut nodes[at as usize];
+                node.category = if node.total == 0 || node.category == Some(e.category) { Some(e.category) } else { None };
                 node.total = node.total.saturating_add(weight);
-                node.count += count;
-                at = next;
+                node.before = node.before.saturating_add(e.before);
+                node.after = node.after.saturating_add(e.weight);
+                node.common = node.common.saturating_add(e.before.min(e.weight));
+                node.count += e.count;
+                if weight >= heaviest[at as usize] {
+                    heaviest[at as usize] = weight;
+                    node.stack = e.stack;
+                }
             }
             nodes[at as usize].own = nodes[at as usize].own.saturating_add(weight);
         }
@@ -159,6 +287,37 @@ impl Flame {
             node.children.sort_by_key(|&c| (std::cmp::Reverse(totals[c as usize]), c));
         }
         Flame { nodes, folded_frames }
+    }
+
+    /// The frames from the root down to a node, both included.
+    #[must_use]
+    pub fn ancestors(&self, node: u32) -> Vec<u32> {
+        let mut path = vec![node];
+        let mut at = node;
+        while at != 0 {
+            at = self.nodes.get(at as usize).map_or(0, |n| n.parent);
+            path.push(at);
+        }
+        path.reverse();
+        path
+    }
+
+    /// What the frames that match weigh together, each byte once however many frames of its stack match; and their number.
+    /// O(nodes).
+    #[must_use]
+    pub fn matched(&self, matches: impl Fn(&Node) -> bool) -> (u64, u64) {
+        let (mut weight, mut number) = (0u64, 0u64);
+        let mut inside = vec![false; self.nodes.len()];
+        for (i, node) in self.nodes.iter().enumerate().skip(1) {
+            let is_match = matches(node);
+            let covered = inside[node.parent as usize];
+            number += u64::from(is_match);
+            if is_match && !covered {
+                weight = weight.saturating_add(node.total);
+            }
+            inside[i] = covered || is_match;
+        }
+        (weight, number)
     }
 
     /// Collapsed stacks, one a line, heaviest first: what flame graph scripts and speedscope read.
@@ -180,14 +339,71 @@ impl Flame {
     }
 }
 
+/// The frames of a stack as the shape wants them, and how many were folded.
+fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
+    let frames = stacks.frames(entry.stack);
+    let mut kept: Vec<FrameId> = frames.to_vec();
+    let mut folded = 0;
+    if shape.folds_framework {
+        kept.retain(|&f| stacks.frame(f).is_some_and(|f| !is_framework(stacks, f)));
+        if kept.is_empty() {
+            kept.extend(frames.first());
+        }
+        folded = (frames.len() - kept.len()) as u64;
+    }
+    let mut path: Vec<What> = match shape.by {
+        By::Stack | By::Category => kept.into_iter().map(What::Frame).collect(),
+        By::File => {
+            let mut files: Vec<What> = kept.iter().filter_map(|&f| stacks.frame(f)).map(|f| What::File(f.file)).collect();
+            files.dedup();
+            files
+        }
+        By::Module => {
+            let module = |f: &FrameId| {
+                let name = stacks.frame(*f).map_or("", |f| stacks.text(f.name));
+                name == "forward" || name.starts_with("nn.Module: ")
+            };
+            let modules: Vec<What> = frames.iter().filter(|f| module(f)).map(|&f| What::Frame(f)).collect();
+            if modules.is_empty() && !frames.is_empty() { vec![What::NoModule] } else { modules }
+        }
+    };
+    if path.is_empty() {
+        path.push(What::NoStack);
+    }
+    if shape.root == Root::Outermost {
+        path.reverse();
+    }
+    if shape.by == By::Category {
+        path.insert(0, What::Category(entry.category));
+    }
+    (path, folded)
+}
+
+/// What a frame is called, and where it is: `forward` and `model.py:71`. The place may be empty.
+#[must_use]
+pub fn node_text(stacks: &StackTable, what: What) -> (String, String) {
+    match what {
+        What::All => ("all".to_owned(), String::new()),
+        What::NoStack => (super::NO_STACK.to_owned(), String::new()),
+        What::NoModule => ("outside modules".to_owned(), String::new()),
+        What::Category(category) => (category.text().to_owned(), String::new()),
+        What::File(file) => {
+            let path = stacks.text(file);
+            (path.rsplit(['/', '\\']).next().unwrap_or(path).to_owned(), String::new())
+        }
+        What::Frame(frame) => match stacks.frame(frame) {
+            Some(frame) => (stacks.text(frame.name).to_owned(), stacks.location(frame)),
+            None => (super::NO_STACK.to_owned(), String::new()),
+        },
+    }
+}
+
 /// `name (file.py:71)`, without the separators of collapsed stacks.
 #[must_use]
 pub fn node_name(stacks: &StackTable, node: &Node) -> String {
-    match node.frame.and_then(|f| stacks.frame(f)) {
-        Some(frame) => format!("{} ({})", stacks.text(frame.name), stacks.location(frame)).replace([';', '\n'], ","),
-        None if node.depth == 0 => "all".to_owned(),
-        None => super::NO_STACK.to_owned(),
-    }
+    let (name, place) = node_text(stacks, node.what);
+    let text = if place.is_empty() { name } else { format!("{name} ({place})") };
+    text.replace([';', '\n'], ",")
 }
 
 #[cfg(test)]
@@ -195,30 +411,77 @@ mod tests {
     use super::*;
     use crate::model::{Frame, StackTableBuilder};
 
-    #[test]
-    fn totals_add_up_from_either_end() {
+    /// `main` calls `f`, which calls `g` in torch; 22 bytes in all, 7 of them without a stack.
+    fn example() -> (StackTable, Vec<Entry>) {
         let mut b = StackTableBuilder::new();
-        let file = b.string("/home/me/a.py");
-        let mut frame = |name: &str| {
-            let name = b.string(name);
+        let mut frame = |name: &str, file: &str| {
+            let (name, file) = (b.string(name), b.string(file));
             b.frame(Frame { name, file, line: 1 })
         };
-        let (main, f, g) = (frame("main"), frame("f"), frame("g"));
+        let (main, f) = (frame("main", "/home/me/a.py"), frame("forward", "/home/me/a.py"));
+        let g = frame("linear", "/venv/lib/python3.12/site-packages/torch/nn/functional.py");
         let s1 = b.stack(&[f, main]);
         let s2 = b.stack(&[g, f, main]);
-        let table = b.finish();
-        let weights: FxHashMap<StackId, (u64, u64)> =
-            [(s1, (10, 1)), (s2, (5, 2)), (StackId::NONE, (7, 1))].into_iter().collect();
-        for root in [Root::Outermost, Root::Innermost] {
-            let flame = Flame::build(&table, &weights, root, false);
-            assert_eq!(flame.nodes[0].total, 22);
-            assert_eq!(flame.nodes.iter().map(|n| n.own).sum::<u64>(), 22);
-            for node in flame.nodes.iter().skip(1) {
-                let below: u64 = node.children.iter().map(|&c| flame.nodes[c as usize].total).sum();
-                assert_eq!(node.total, node.own + below);
+        let entry = |stack, category, before, weight, count| Entry { stack, category, weight, before, count };
+        let entries = vec![
+            entry(s1, Category::Activations, 6, 10, 1),
+            entry(s2, Category::Workspaces, 8, 5, 2),
+            entry(StackId::NONE, Category::Other, 0, 7, 1),
+        ];
+        (b.finish(), entries)
+    }
+
+    #[test]
+    fn totals_add_up_from_either_end_whatever_the_frames_are() {
+        let (table, mut entries) = example();
+        for compares in [false, true] {
+            if !compares {
+                entries.iter_mut().for_each(|e| e.before = 0);
+            } else {
+                entries = example().1;
+            }
+            for root in [Root::Outermost, Root::Innermost] {
+                for by in By::ALL {
+                    for folds_framework in [false, true] {
+                        let flame = Flame::build(&table, &entries, Shape { root, by, folds_framework });
+                        let all = &flame.nodes[0];
+                        assert_eq!(all.total, if compares { 25 } else { 22 });
+                        assert_eq!((all.after, all.count), (22, 4));
+                        assert_eq!(flame.nodes.iter().map(|n| n.own).sum::<u64>(), all.total);
+                        for (i, node) in flame.nodes.iter().enumerate() {
+                            let sum =
+                                |of: fn(&Node) -> u64| node.children.iter().map(|&c| of(&flame.nodes[c as usize])).sum::<u64>();
+                            assert_eq!(node.total, node.own + sum(|n| n.total), "{by:?} {i}");
+                            assert!(node.common <= node.before.min(node.after));
+                            assert!(node.total >= node.after.max(node.before));
+                            assert!(node.children.iter().all(|&c| flame.nodes[c as usize].parent == i as u32));
+                        }
+                    }
+                }
             }
         }
-        let text = Flame::build(&table, &weights, Root::Outermost, false).collapsed(&table);
-        assert_eq!(text, "main (a.py:1);f (a.py:1) 10\nno Python stack 7\nmain (a.py:1);f (a.py:1);g (a.py:1) 5\n");
+        let entries = example().1;
+        let all = Flame::build(&table, &entries, Shape::default());
+        assert_eq!((all.nodes[0].before, all.nodes[0].common, all.nodes[0].category), (14, 11, None));
+        let text = Flame::build(&table, &entries[..1], Shape::default()).collapsed(&table);
+        assert_eq!(text, "main (a.py:1);forward (a.py:1) 10\n");
+    }
+
+    #[test]
+    fn frames_are_files_modules_or_categories_when_asked() {
+        let (table, entries) = example();
+        let names = |by, folds_framework| {
+            let flame = Flame::build(&table, &entries, Shape { by, folds_framework, ..Shape::default() });
+            let mut names: Vec<String> = flame.nodes.iter().skip(1).map(|n| node_name(&table, n)).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(By::File, false), ["a.py", "functional.py", "no Python stack"]);
+        assert_eq!(names(By::File, true), ["a.py", "no Python stack"]);
+        assert_eq!(names(By::Module, false), ["forward (a.py:1)", "no Python stack"]);
+        assert!(names(By::Category, true).contains(&"activations".to_owned()));
+        let flame = Flame::build(&table, &entries, Shape { folds_framework: true, ..Shape::default() });
+        assert_eq!(flame.folded_frames, 1);
+        assert_eq!(flame.matched(|n| node_name(&table, n).contains("a.py")), (18, 2), "each byte once");
     }
 }

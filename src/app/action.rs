@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::colours::ColourBy;
 use super::command::Command;
+use super::compare::Source;
 use super::cursor::{Axis, TrackLayout};
 use super::document::DocumentId;
 use super::selection::Item;
@@ -58,6 +59,8 @@ pub enum Action {
     TrySettings(String),
     /// Fold or resize tracks of the timeline, in all documents.
     SetTracks(TrackLayout),
+    /// What A (0) or B (1) of a comparison is.
+    Compare(usize, Source),
     /// Open a source location in the user's editor.
     OpenSource {
         /// File as recorded.

@@ -176,11 +176,7 @@ impl Colours {
     pub fn of_categories(categories: Arc<Categories>) -> Self {
         let classes = Category::ALL
             .iter()
-            .enumerate()
-            .map(|(i, category)| {
-                let paint = if *category == Category::Other { Paint::Other } else { Paint::Slot(i as u8) };
-                Class { name: category.text().to_owned(), paint }
-            })
+            .map(|category| Class { name: category.text().to_owned(), paint: category_paint(*category) })
             .collect();
         Colours { by: ColourBy::Category, classes, categories: Some(categories), ..Colours::default() }
     }
@@ -377,6 +373,22 @@ impl Colours {
     #[must_use]
     pub fn of(&self, data: &DeviceData, id: LifetimeId, at_event: u32, tokens: &Tokens) -> Color32 {
         self.colour(self.class_of(data, id, at_event), tokens)
+    }
+}
+
+/// How a category is painted: the same everywhere, by the fixed slots of the palette.
+#[must_use]
+pub fn category_paint(category: Category) -> Paint {
+    match category {
+        Category::Parameters => Paint::Slot(0),
+        Category::Gradients => Paint::Slot(1),
+        Category::Activations => Paint::Slot(2),
+        Category::OptimizerState => Paint::Slot(3),
+        Category::KvCache => Paint::Slot(4),
+        Category::Temporaries => Paint::Slot(5),
+        Category::Communication => Paint::Slot(6),
+        Category::Workspaces => Paint::Slot(7),
+        Category::Other => Paint::Other,
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::colours::ColourBy;
+use super::compare::Source;
 use super::selection::{Item, Selection};
 use crate::analysis::query::Query;
 use crate::model::DeviceRecording;
@@ -58,6 +59,8 @@ pub struct Link {
     pub focus_classes: Vec<u8>,
     /// The markers A and B.
     pub markers: [Option<u32>; 2],
+    /// What A and B of a comparison are: this device at its markers, unless something else was chosen.
+    pub compared: [Source; 2],
     /// Settings that another view asked What-if to try, oldest first.
     pub to_try: Vec<String>,
     /// Folds and heights of the timeline's tracks.
@@ -95,6 +98,7 @@ impl Link {
             colour_by: ColourBy::default(),
             focus_classes: Vec::new(),
             markers: [None, None],
+            compared: Default::default(),
             to_try: Vec::new(),
             tracks: TrackLayout::default(),
             query: None,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::colours::{ColourBy, Colours};
+use super::compare::Comparing;
 use super::cursor::Link;
 use super::jobs::{Derived, Jobs};
 use super::loader::Loading;
@@ -91,6 +92,8 @@ pub struct DeviceView {
     pub link: Link,
     /// The views of this device, made when first shown.
     pub views: HashMap<ViewKind, Box<dyn View>>,
+    /// The comparison of A and B.
+    pub comparing: Comparing,
     /// Segments and blocks at the cursor.
     pub state: Derived<u32, State>,
     findings: Derived<(), Findings>,
@@ -134,6 +137,7 @@ impl DeviceView {
             data,
             link,
             views: HashMap::new(),
+            comparing: Comparing::default(),
             state: Derived::default(),
             findings: Derived::default(),
             colours: None,

@@ -85,6 +85,11 @@ impl App {
                     parked.chain(shown).for_each(|view| view.link.tracks = tracks);
                 }
             }
+            Action::Compare(which, source) => self.with_link(|link, _| {
+                if let Some(side) = link.compared.get_mut(which) {
+                    *side = source;
+                }
+            }),
             Action::OpenSource { file, line } => self.open_source(&file, line, ctx),
             Action::Copy(text) => {
                 ctx.copy_text(text);

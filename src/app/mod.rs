@@ -8,6 +8,7 @@ mod adding;
 pub mod choosing;
 pub mod colours;
 pub mod command;
+pub mod compare;
 pub mod cursor;
 pub mod document;
 mod explain;

@@ -31,7 +31,7 @@ impl Workspace {
         match self {
             Workspace::Overview => "Overview",
             Workspace::Autopsy => "OOM autopsy",
-            Workspace::Flame => "Flame",
+            Workspace::Flame => "Flame and compare",
             Workspace::WhatIf => "What-if",
         }
     }
@@ -76,9 +76,7 @@ impl Workspace {
             ]),
             Workspace::Autopsy => Row(vec![(1.0, Pane(V::Autopsy))]),
             Workspace::WhatIf => Row(vec![(1.0, Pane(V::WhatIf))]),
-            Workspace::Flame => {
-                Row(vec![(0.8, Column(vec![(0.4, Pane(V::Timeline)), (0.6, Pane(V::Flame))])), (0.2, Pane(V::Inspector))])
-            }
+            Workspace::Flame => Column(vec![(0.20, Pane(V::Timeline)), (0.35, Pane(V::Flame)), (0.45, Pane(V::Compare))]),
         }
     }
 }

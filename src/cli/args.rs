@@ -147,6 +147,18 @@ pub struct FlameArgs {
     /// What was allocated and freed again
     #[arg(long, group = "measure")]
     pub churn: bool,
+    /// Bytes times the events they lived for
+    #[arg(long, group = "measure")]
+    pub lifetime: bool,
+    /// Count --allocated, --churn and --lifetime only within these events, FROM first and TO not included
+    #[arg(long, value_name = "FROM..TO", value_parser = parse_range)]
+    pub events: Option<(u32, u32)>,
+    /// What the frames are
+    #[arg(long, value_enum, default_value_t = FlameBy::Stack)]
+    pub by: FlameBy,
+    /// Count what programs asked for instead of whole blocks
+    #[arg(long)]
+    pub requested: bool,
     /// Root the graph at the innermost frame
     #[arg(long)]
     pub inverted: bool,
@@ -159,6 +171,20 @@ pub struct FlameArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// What the frames of `flame` are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum FlameBy {
+    /// Functions with their lines
+    #[default]
+    Stack,
+    /// Source files
+    File,
+    /// Modules: forward functions
+    Module,
+    /// What the memory is for, then functions
+    Category,
 }
 
 /// Arguments of `diff`.

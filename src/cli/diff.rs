@@ -6,10 +6,11 @@ use serde_json::json;
 
 use super::args::DiffArgs;
 use super::{Table, choose_device, open, print, print_json};
-use crate::analysis::diff::{Side, compare};
-use crate::analysis::{DeviceTables, Quantity};
-use crate::model::{Progress, Recording};
-use crate::units::{Bytes, count};
+use crate::analysis::categories::{Categories, Rules};
+use crate::analysis::diff::{Held, Instant, Reserve, Row, compare};
+use crate::analysis::{DeviceTables, NO_STACK, Quantity, stack_text};
+use crate::model::{Progress, Recording, StackId, StackTable};
+use crate::units::{Bytes, count, counted};
 
 /// Rows listed as text.
 const LISTED: usize = 25;
@@ -19,76 +20,146 @@ const LISTED: usize = 25;
 /// # Errors
 /// One sentence when a file can not be opened, an instant does not exist, or the answer can not be written.
 pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
-    let (a, a_event) = side(&args.a, args.a_event, args)?;
-    let (b, b_event) = side(&args.b, args.b_event, args)?;
-    let rows = compare(&a.1, &b.1);
-    let only_a: u64 = rows.iter().map(|r| r.a_bytes.saturating_sub(r.b_bytes)).sum();
-    let only_b: u64 = rows.iter().map(|r| r.b_bytes.saturating_sub(r.a_bytes)).sum();
-    let common: u64 = rows.iter().map(|r| r.common()).sum();
+    let progress = Progress::new();
+    let a = Side::open(&args.a, args, &progress)?;
+    let is_same = std::fs::canonicalize(&args.a).ok().is_some_and(|p| std::fs::canonicalize(&args.b).is_ok_and(|q| p == q));
+    // One file on both sides is one recording: then it can be told which very blocks are on both.
+    let b = if is_same { None } else { Some(Side::open(&args.b, args, &progress)?) };
+    let b = b.as_ref().unwrap_or(&a);
+    let (a_event, b_event) = (a.event(args.a_event, args.end)?, b.event(args.b_event, args.end)?);
+    let c = compare(&a.at(a_event), &b.at(b_event));
+    let stacks = c.stacks(&b.recording.stacks);
+    let [only_a, common, only_b] = c.parts();
+    let text_of = |r: &Row| stack_text(stacks, r.stack);
     if args.json {
-        let list: Vec<_> = rows
+        let list: Vec<_> = c
+            .rows
             .iter()
             .map(|r| {
                 json!({
-                    "stack": r.stack.lines().collect::<Vec<_>>(), "a_bytes": r.a_bytes, "b_bytes": r.b_bytes,
-                    "a_count": r.a_count, "b_count": r.b_count, "change_bytes": r.change(),
+                    "stack": text_of(r).lines().collect::<Vec<_>>(), "category": r.category.name(),
+                    "a_bytes": r.a.bytes, "b_bytes": r.b.bytes, "a_requested_bytes": r.a.requested, "b_requested_bytes": r.b.requested,
+                    "a_count": r.a.count, "b_count": r.b.count, "change_bytes": r.change(),
                 })
             })
             .collect();
+        let by_category: Vec<_> = c
+            .categories
+            .iter()
+            .map(|(category, a, b)| json!({"category": category.name(), "a_bytes": a.bytes, "b_bytes": b.bytes, "a_count": a.count, "b_count": b.count}))
+            .collect();
+        let held = |h: Held| json!({"bytes": h.bytes, "count": h.count});
+        let blocks = c.blocks.map(|x| json!({"only_a": held(x.only_a), "both": held(x.both), "only_b": held(x.only_b)}));
+        let side = |s: &Side, event: u32, h: Held, r: Reserve| {
+            json!({
+                "file": s.recording.source.name, "event": event, "bytes": h.bytes, "requested_bytes": h.requested, "count": h.count,
+                "reserved_bytes": r.totals[0], "free_inside_bytes": r.free, "segments": r.segments, "largest_hole_bytes": r.largest_hole,
+            })
+        };
         let report = json!({
-            "a": {"file": a.0.source.name, "event": a_event, "bytes": a.1.bytes, "count": a.1.count},
-            "b": {"file": b.0.source.name, "event": b_event, "bytes": b.1.bytes, "count": b.1.count},
-            "only_a_bytes": only_a, "common_bytes": common, "only_b_bytes": only_b, "change_bytes": b.1.bytes as i64 - a.1.bytes as i64,
-            "rows": list,
+            "a": side(&a, a_event, c.a, c.reserve_a), "b": side(b, b_event, c.b, c.reserve_b),
+            "only_a_bytes": only_a, "common_bytes": common, "only_b_bytes": only_b, "change_bytes": c.change(),
+            "categories": by_category, "blocks": blocks, "rows": list,
         });
         return print_json(out, &report);
     }
-    let sign = if b.1.bytes >= a.1.bytes { "+" } else { "-" };
     let mut text = format!(
-        "{sign}{}: {} live in A ({}, event {}), {} in B ({}, event {}).\nOnly in A {}, in both {}, only in B {}.\n\n",
-        Bytes(b.1.bytes.abs_diff(a.1.bytes)),
-        Bytes(a.1.bytes),
-        a.0.source.name,
+        "{}: {} live in A ({}, event {}), {} in B ({}, event {}).\nBy stack: only in A {}, in both {}, only in B {}.\n",
+        signed(c.change()),
+        Bytes(c.a.bytes),
+        a.recording.source.name,
         count(u64::from(a_event)),
-        Bytes(b.1.bytes),
-        b.0.source.name,
+        Bytes(c.b.bytes),
+        b.recording.source.name,
         count(u64::from(b_event)),
         Bytes(only_a),
         Bytes(common),
         Bytes(only_b),
     );
-    let mut table = Table::new("rrrrrl");
-    table.row(["change", "A", "B", "blocks A", "blocks B", "allocated at"]);
-    for r in rows.iter().take(LISTED) {
-        let sign = if r.change() >= 0 { "+" } else { "-" };
+    if let Some(x) = c.blocks {
+        let part = |h: Held| format!("{} in {}", Bytes(h.bytes), counted(h.count, "block", "blocks"));
+        text += &format!(
+            "By block: only in A, freed since {}; in both {}; only in B, new {}.\n",
+            part(x.only_a),
+            part(x.both),
+            part(x.only_b)
+        );
+    }
+    text += &format!(
+        "Reserved {} in A, {} in B; free inside {} and {}.\n\n",
+        Bytes(c.reserve_a.totals[0]),
+        Bytes(c.reserve_b.totals[0]),
+        Bytes(c.reserve_a.free),
+        Bytes(c.reserve_b.free)
+    );
+    let mut table = Table::new("rrrrrll");
+    table.row(["change", "A", "B", "blocks A", "blocks B", "category", "allocated at"]);
+    let groups = c.by_place(&b.recording.stacks);
+    for r in groups.iter().take(LISTED) {
         table.row([
-            format!("{sign}{}", Bytes(r.change().unsigned_abs())),
-            Bytes(r.a_bytes).to_string(),
-            Bytes(r.b_bytes).to_string(),
-            count(r.a_count),
-            count(r.b_count),
-            r.stack.lines().next().unwrap_or(crate::analysis::NO_STACK).to_owned(),
+            signed(r.change()),
+            Bytes(r.a.bytes).to_string(),
+            Bytes(r.b.bytes).to_string(),
+            count(r.a.count),
+            count(r.b.count),
+            r.category.text().to_owned(),
+            place(stacks, r.stack),
         ]);
     }
     text += &table.to_string();
-    if rows.len() > LISTED {
-        text += &format!("{} of {} stacks shown\n", LISTED, rows.len());
+    if groups.len() > LISTED {
+        text += &format!("{LISTED} of {} places shown\n", groups.len());
     }
     print(out, &text)
 }
 
-fn side(path: &std::path::Path, event: Option<u32>, args: &DiffArgs) -> Result<((Recording, Side), u32), String> {
-    let recording = open(path)?;
-    let index = choose_device(&recording, args.device)?;
-    let device = &recording.devices[index];
-    let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
-    let last = device.events.len().saturating_sub(1) as u32;
-    let at = match event {
-        Some(e) if e > last => return Err(format!("{}: there is no event {e}; the last is {last}", recording.source.name)),
-        Some(e) => e,
-        None if args.end => last,
-        None => tables.curves.peak(Quantity::Requested).1,
-    };
-    let side = Side::live_at(&recording.stacks, device, &tables, at);
-    Ok(((recording, side), at))
+/// The innermost frame, and the user's line that called it when that is another.
+fn place(stacks: &StackTable, stack: StackId) -> String {
+    let name = |f| stacks.frame(f).map(|f| format!("{} {}", stacks.location(f), stacks.text(f.name))).unwrap_or_default();
+    let Some(&first) = stacks.frames(stack).first() else { return NO_STACK.to_owned() };
+    match crate::analysis::own_frame(stacks, stack).filter(|&f| f != first) {
+        Some(own) => format!("{}, by {}", name(first), name(own)),
+        None => name(first),
+    }
+}
+
+/// With a sign, `+0 B` included.
+fn signed(bytes: i64) -> String {
+    format!("{}{}", if bytes < 0 { "-" } else { "+" }, Bytes(bytes.unsigned_abs()))
+}
+
+/// A recording with its tables.
+struct Side {
+    recording: Recording,
+    index: usize,
+    tables: DeviceTables,
+    categories: Categories,
+}
+
+impl Side {
+    fn open(path: &std::path::Path, args: &DiffArgs, progress: &Progress) -> Result<Self, String> {
+        let recording = open(path)?;
+        let index = choose_device(&recording, args.device)?;
+        let device = &recording.devices[index];
+        let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;
+        let categories =
+            Categories::build(&recording, device, &tables, &Rules::default(), progress).map_err(|e| e.to_string())?;
+        Ok(Side { recording, index, tables, categories })
+    }
+
+    fn at(&self, event: u32) -> Instant<'_> {
+        let device = &self.recording.devices[self.index];
+        Instant { recording: &self.recording, device, tables: &self.tables, categories: Some(&self.categories), event }
+    }
+
+    /// The event a person named, the end, or the peak.
+    fn event(&self, wanted: Option<u32>, end: bool) -> Result<u32, String> {
+        let last = self.recording.devices[self.index].events.len().saturating_sub(1) as u32;
+        match wanted {
+            Some(e) if e > last => Err(format!("{}: there is no event {e}; the last is {last}", self.recording.source.name)),
+            Some(e) => Ok(e),
+            None if end => Ok(last),
+            None => Ok(self.tables.curves.peak(Quantity::Active).1),
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::args::{ExportArgs, ExportFormat, ExportTableName};
 use super::{choose_device, open};
 use crate::analysis::export::{CurvesTable, LifetimesTable, counters, places, trimmed};
-use crate::analysis::flame::{Measure, weigh};
+use crate::analysis::flame::{Measure, Size, weigh};
 use crate::analysis::{DeviceTables, Quantity};
 use crate::formats::export::{BlocksTable, EventsTable, ExportTable, StacksTable, csv, parquet, perfetto, snapshot, speedscope};
 use crate::model::{Progress, Recording, StackId};
@@ -136,7 +136,7 @@ fn to_speedscope(args: &ExportArgs, recording: &Recording) -> Result<Written, St
             ("allocated over the recording", Measure::Allocated(0, last)),
         ] {
             let mut by_stack: Vec<(StackId, u64)> =
-                weigh(device, &tables, measure).into_iter().map(|(stack, (bytes, _))| (stack, bytes)).collect();
+                weigh(device, &tables, None, measure, Size::Requested).into_iter().map(|e| (e.stack, e.weight)).collect();
             by_stack.sort_by_key(|&(stack, bytes)| (std::cmp::Reverse(bytes), stack));
             names.push(format!("{}, {what}", device.id));
             weights.push(by_stack);

@@ -1,12 +1,13 @@
-//! `vramscope flame FILE`: live bytes by call stack, as collapsed stacks or a JSON tree.
+//! `vramscope flame FILE`: bytes by call stack, file, module or category, as collapsed stacks or a JSON tree.
 
 use std::io::Write;
 
 use serde_json::{Value, json};
 
-use super::args::FlameArgs;
+use super::args::{FlameArgs, FlameBy};
 use super::{choose_device, open, print, print_json};
-use crate::analysis::flame::{Flame, Measure, Root, node_name, weigh};
+use crate::analysis::categories::{Categories, Rules};
+use crate::analysis::flame::{By, Flame, Measure, Root, Shape, Size, node_name, weigh};
 use crate::analysis::{DeviceTables, Quantity};
 use crate::model::{Progress, StackTable};
 
@@ -19,6 +20,13 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
     let device = &recording.devices[choose_device(&recording, args.device)?];
     let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
     let last = device.events.len().saturating_sub(1) as u32;
+    let range = match args.events {
+        Some((from, _)) if from > last => {
+            return Err(format!("{}: there is no event {from}; the last is {last}", recording.source.name));
+        }
+        Some((from, to)) => (from, to.saturating_sub(1).min(last)),
+        None => (0, last),
+    };
     let (measure, name) = if let Some(event) = args.event {
         if event > last {
             return Err(format!("{}: there is no event {event}; the last is {last}", recording.source.name));
@@ -27,15 +35,34 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
     } else if args.end {
         (Measure::LiveAt(last), "live_at_end")
     } else if args.allocated {
-        (Measure::Allocated(0, last), "allocated")
+        (Measure::Allocated(range.0, range.1), "allocated")
     } else if args.churn {
-        (Measure::Churn(0, last), "churn")
+        (Measure::Churn(range.0, range.1), "churn")
+    } else if args.lifetime {
+        (Measure::BytesTimesLife(range.0, range.1), "bytes_times_events")
     } else {
-        (Measure::LiveAt(tables.curves.peak(Quantity::Requested).1), "live_at_peak")
+        let q = if args.requested { Quantity::Requested } else { Quantity::Active };
+        (Measure::LiveAt(tables.curves.peak(q).1), "live_at_peak")
     };
-    let weights = weigh(device, &tables, measure);
+    if args.events.is_some() && matches!(measure, Measure::LiveAt(_)) {
+        return Err("--events narrows --allocated, --churn and --lifetime; for one instant give --event N".to_owned());
+    }
+    let by = match args.by {
+        FlameBy::Stack => By::Stack,
+        FlameBy::File => By::File,
+        FlameBy::Module => By::Module,
+        FlameBy::Category => By::Category,
+    };
+    let categories = match by {
+        By::Category => {
+            Some(Categories::build(&recording, device, &tables, &Rules::default(), &Progress::new()).map_err(|e| e.to_string())?)
+        }
+        _ => None,
+    };
+    let size = if args.requested { Size::Requested } else { Size::Block };
+    let entries = weigh(device, &tables, categories.as_ref(), measure, size);
     let root = if args.inverted { Root::Innermost } else { Root::Outermost };
-    let flame = Flame::build(&recording.stacks, &weights, root, args.fold_framework);
+    let flame = Flame::build(&recording.stacks, &entries, Shape { root, by, folds_framework: args.fold_framework });
     if !args.json {
         return print(out, &flame.collapsed(&recording.stacks));
     }
@@ -45,6 +72,7 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
     };
     let report = json!({
         "file": recording.source.name, "device": device.id.index, "measure": name, "event": event,
+        "by": by.name(), "size": if args.requested { "requested" } else { "block" },
         "total_bytes": flame.nodes[0].total, "folded_frames": flame.folded_frames, "tree": tree(&recording.stacks, &flame),
     });
     print_json(out, &report)

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use egui::{Pos2, Rect, Theme};
 use egui_kittest::{Harness, SnapshotOptions};
+use vramscope::analysis::categories::{Categories, Rules};
 use vramscope::analysis::{DeviceTables, StackNames};
 use vramscope::app::action::{Action, Actions};
 use vramscope::app::colours::Colours;
+use vramscope::app::compare::Comparing;
 use vramscope::app::cursor::Link;
 use vramscope::app::document::DeviceData;
 use vramscope::app::jobs::Jobs;
@@ -52,6 +54,12 @@ pub fn alone(
     let state = Arc::new(data.tables.states.at(data.device(), &data.tables.lifetimes, link.cursor));
     let (actions, inbox) = Actions::channel();
     let jobs = Jobs::synchronous();
+    let comparing = Comparing::default();
+    // What the other views show of categories has pictures of its own.
+    let categories = matches!(kind, ViewKind::Compare | ViewKind::Flame).then(|| {
+        let (rules, progress) = (Rules::default(), Progress::new());
+        Arc::new(Categories::build(&data.recording, data.device(), &data.tables, &rules, &progress).expect("not cancelled"))
+    });
     let draw = move |ui: &mut egui::Ui, alone: &mut Alone| {
         let tokens = Tokens::of_theme(theme);
         let cx = ViewContext {
@@ -59,9 +67,10 @@ pub fn alone(
             link: &link,
             state: Some(&state),
             findings: None,
-            categories: None,
+            categories: categories.as_ref(),
             matching: None,
             colours: &colours,
+            comparing: &comparing,
             tokens,
             actions: &actions,
             jobs: &jobs,

@@ -9,6 +9,7 @@ use egui_tiles::{Behavior, SimplificationOptions, TileId, Tiles, UiResponse};
 
 use super::PANE_HEADER;
 use crate::app::action::Actions;
+use crate::app::compare::Open;
 use crate::app::document::{Content, Document};
 use crate::app::jobs::Jobs;
 use crate::app::ranks::page_ui;
@@ -26,7 +27,17 @@ pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
     let jobs = app.jobs.clone();
     let rules = app.settings.category_rules.clone();
     let mut maximised = app.maximised;
+    let open = app
+        .documents
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| *i != at)
+        .filter_map(|(_, d)| Some(Open { id: d.id, title: d.title.clone(), data: Arc::clone(&d.view()?.data) }))
+        .collect();
     let Some(document) = app.documents.get_mut(at) else { return };
+    if let Some(view) = document.view() {
+        view.comparing.set_open(open);
+    }
     match &mut document.content {
         Content::Loading(loading) => overlays::loading(ui, tokens, loading, &document.title, document.id, &actions),
         Content::Failed(sentence) => overlays::failed(ui, tokens, &document.title, sentence, document.id, &actions),
@@ -59,6 +70,7 @@ fn workspace_ui(
     let workspace = document.workspace;
     let Content::Ready(view) = &mut document.content else { return };
     let fresh = view.refresh(jobs, rules);
+    view.comparing.set_rules(rules);
     let data = Arc::clone(&view.data);
     let mut panes = Panes {
         views: &mut view.views,
@@ -70,6 +82,7 @@ fn workspace_ui(
             colours: &fresh.colours,
             categories: fresh.categories.as_ref(),
             matching: fresh.matching.as_ref(),
+            comparing: &view.comparing,
             tokens,
             actions,
             jobs,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::action::Actions;
 use super::colours::Colours;
+use super::compare::Comparing;
 use super::cursor::Link;
 use super::document::DeviceData;
 use super::jobs::Jobs;
@@ -17,6 +18,7 @@ use crate::analysis::{Categories, State};
 
 pub mod accounting;
 pub mod autopsy;
+pub mod compare;
 pub mod contents;
 pub mod events;
 pub mod findings;
@@ -38,6 +40,8 @@ pub enum ViewKind {
     Accounting,
     /// Bytes by call stack.
     Flame,
+    /// What changed between A and B.
+    Compare,
     /// What survives its step.
     Leaks,
     /// Peak and growth by training step.
@@ -89,6 +93,7 @@ pub const REGISTRY: &[ViewInfo] = &[
     contents::INFO,
     autopsy::INFO,
     flame::INFO,
+    compare::INFO,
     leaks::INFO,
     steps::INFO,
     accounting::INFO,
@@ -143,6 +148,8 @@ pub struct ViewContext<'a> {
     pub categories: Option<&'a Arc<Categories>>,
     /// The allocations a query holds for, while one is in force: views dim the others.
     pub matching: Option<&'a Arc<Matching>>,
+    /// The comparison of A and B.
+    pub comparing: &'a Comparing,
     /// The theme.
     pub tokens: &'a Tokens,
     /// Where changes are asked for.

@@ -32,13 +32,7 @@ pub struct Layout {
 pub fn lay_out(flame: &Flame, zoom: u32, thinnest: f64) -> Layout {
     let mut layout = Layout::default();
     let Some(top) = flame.nodes.get(zoom as usize) else { return layout };
-    let mut path = vec![zoom];
-    let mut at = zoom;
-    while at != 0 {
-        at = flame.nodes[at as usize].parent;
-        path.push(at);
-    }
-    path.reverse();
+    let path = flame.ancestors(zoom);
     for (row, &node) in path.iter().enumerate() {
         layout.cells.push(Cell { node, row: row as u32, from: 0.0, to: 1.0 });
     }
@@ -79,11 +73,24 @@ pub fn hit(layout: &Layout, row: u32, x: f64) -> Option<Cell> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::flame::Node;
+    use crate::analysis::flame::{Node, What};
     use crate::model::StackId;
 
     fn node(parent: u32, depth: u32, total: u64, children: &[u32]) -> Node {
-        Node { frame: None, parent, depth, total, own: 0, count: 1, children: children.to_vec(), stack: StackId::NONE }
+        Node {
+            what: What::All,
+            parent,
+            depth,
+            total,
+            own: 0,
+            count: 1,
+            before: 0,
+            after: total,
+            common: 0,
+            children: children.to_vec(),
+            stack: StackId::NONE,
+            category: None,
+        }
     }
 
     fn flame() -> Flame {

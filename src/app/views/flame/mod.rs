@@ -7,7 +7,7 @@ use std::sync::Arc;
 use egui::{Rect, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::flame::{Flame, Measure, Root, node_name, weigh};
+use crate::analysis::flame::{Flame, Measure, Root, Shape, Size, What, node_name, weigh};
 use crate::analysis::{Quantity, is_framework};
 use crate::app::action::Action;
 use crate::app::jobs::Derived;
@@ -98,8 +98,9 @@ impl View for FlameView {
         let key = self.key(cx);
         let data = Arc::clone(cx.data);
         let shown = self.flame.get(cx.jobs, "flame", &key, move |_| {
-            let weights = weigh(data.device(), &data.tables, key.measure);
-            Some(Flame::build(&data.recording.stacks, &weights, key.root, key.fold))
+            let weights = weigh(data.device(), &data.tables, None, key.measure, Size::Block);
+            let shape = Shape { root: key.root, folds_framework: key.fold, ..Shape::default() };
+            Some(Flame::build(&data.recording.stacks, &weights, shape))
         });
         if !shown.is_fresh {
             pane::progress_line(ui, ui.max_rect(), None);
@@ -115,7 +116,7 @@ impl View for FlameView {
             pane::empty_state(ui, "Nothing is live here. Move the cursor, or choose another measure above.", None);
             return;
         }
-        if flame.nodes.len() == 2 && flame.nodes[1].frame.is_none() {
+        if flame.nodes.len() == 2 && flame.nodes[1].what == What::NoStack {
             pane::empty_state(
                 ui,
                 "No call stacks were recorded, so there is nothing to tell apart. They are recorded with:",
@@ -156,7 +157,10 @@ impl FlameView {
                     continue;
                 }
                 let node = &flame.nodes[cell.node as usize];
-                let frame = node.frame.and_then(|f| stacks.frame(f));
+                let frame = match node.what {
+                    What::Frame(f) => stacks.frame(f),
+                    _ => None,
+                };
                 let own = frame.is_some_and(|f| !is_framework(stacks, f));
                 let name = frame.map_or_else(|| node_name(stacks, node), |f| stacks.text(f.name).to_owned());
                 let hit = needle.is_empty()

@@ -1,0 +1,334 @@
+//! The comparison of A and B that Compare and the flame graph share: where each side comes from, and what was computed of it.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::document::{DeviceData, DocumentId};
+use super::jobs::Derived;
+use super::loader::prepare;
+use super::views::ViewContext;
+use crate::allocator::Question;
+use crate::analysis::categories::{Categories, Rule, Rules};
+use crate::analysis::diff::{Comparison, Group, Instant, Row, compare};
+use crate::analysis::steps::{StepFigures, Steps, figures};
+use crate::analysis::{NO_EVENT, Quantity};
+use crate::model::{Progress, StackId, StackTable};
+use crate::units::count;
+
+/// Where a side of the comparison comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// This device, at its marker.
+    #[default]
+    Marker,
+    /// Something else.
+    Other(Other, Moment),
+}
+
+/// What this device can be held against, other than itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Other {
+    /// Another device of the recording, by its index.
+    Device(usize),
+    /// Another recording that is open.
+    Document(DocumentId),
+    /// A file.
+    File(PathBuf),
+    /// The same requests under these settings, served by the allocator model.
+    Simulation(String),
+}
+
+/// The instant of another recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Moment {
+    /// Where most is in use.
+    #[default]
+    Peak,
+    /// The first request that failed; the peak when none did.
+    OutOfMemory,
+    /// After the last event.
+    End,
+}
+
+impl Moment {
+    /// Every choice, in menu order.
+    pub const ALL: [Moment; 3] = [Moment::Peak, Moment::OutOfMemory, Moment::End];
+
+    /// Its name in a menu.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Moment::Peak => "at its peak",
+            Moment::OutOfMemory => "at its OOM",
+            Moment::End => "at its end",
+        }
+    }
+
+    fn event(self, data: &DeviceData) -> u32 {
+        let peak = data.tables.curves.peak(Quantity::Active).1;
+        match self {
+            Moment::Peak => peak,
+            Moment::OutOfMemory => data.ooms.first().copied().unwrap_or(peak),
+            Moment::End => (data.device().events.len() as u32).checked_sub(1).unwrap_or(NO_EVENT),
+        }
+    }
+}
+
+/// A recording that is open in another tab.
+#[derive(Clone)]
+pub struct Open {
+    /// Its tab.
+    pub id: DocumentId,
+    /// What the tab says.
+    pub title: String,
+    /// The device it shows.
+    pub data: Arc<DeviceData>,
+}
+
+/// One side, ready to be looked at.
+#[derive(Clone)]
+pub struct Side {
+    /// The device.
+    pub data: Arc<DeviceData>,
+    /// The state after this event.
+    pub event: u32,
+    /// True when it is the device in front.
+    pub is_here: bool,
+    /// What it is called: `event 30,729`, `rank_1.pickle at its peak`.
+    pub title: String,
+}
+
+/// Two sides and what differs.
+pub struct Compared {
+    /// A and B.
+    pub sides: [Side; 2],
+    /// What differs.
+    pub diff: Comparison,
+    /// What differs by place, largest change first.
+    pub groups: Vec<Group>,
+    /// Kept so that their addresses, which are in the key, are not used again.
+    _categories: [Option<Arc<Categories>>; 2],
+}
+
+impl Compared {
+    /// The table that the stacks of rows and groups are in.
+    #[must_use]
+    pub fn stacks(&self) -> &StackTable {
+        self.diff.stacks(&self.sides[1].data.recording.stacks)
+    }
+
+    /// The stack of a row in the recording in front, when it is live there.
+    #[must_use]
+    pub fn own_stack(&self, row: &Row) -> Option<StackId> {
+        let b = row.in_b.filter(|_| self.sides[1].is_here);
+        b.or_else(|| row.in_a.filter(|_| self.sides[0].is_here))
+    }
+}
+
+/// The steps of the device in front with their figures.
+pub struct StepTable {
+    /// The steps.
+    pub steps: Steps,
+    /// What each did.
+    pub figures: Vec<StepFigures>,
+}
+
+/// How far the comparison is.
+pub enum Outcome {
+    /// A marker is missing.
+    NotChosen,
+    /// A side is being read.
+    Loading(Option<f32>),
+    /// A side can not be had; one sentence says why.
+    Failed(String),
+    /// Here it is; the flag is false while a newer one is computed.
+    Ready(Arc<Compared>, bool),
+}
+
+/// A device read for comparison, and what its allocations are for.
+struct Loaded {
+    data: Arc<DeviceData>,
+    categories: Arc<Categories>,
+    name: String,
+}
+
+/// A side with what its comparison needs, and what tells it from another.
+struct Part {
+    side: Side,
+    categories: Option<Arc<Categories>>,
+    other: Option<Other>,
+}
+
+impl Part {
+    fn instant(&self) -> Instant<'_> {
+        let data = &self.side.data;
+        Instant {
+            recording: &data.recording,
+            device: data.device(),
+            tables: &data.tables,
+            categories: self.categories.as_deref(),
+            event: self.side.event,
+        }
+    }
+}
+
+/// The index of the device goes with the key: the device that another tab shows can change.
+type Loading = Derived<(Other, usize, Vec<Rule>), Result<Loaded, String>>;
+
+/// What a side is, for the key of a comparison: its source, its device, its instant, its categories' place in memory.
+type Which = (Option<Other>, usize, u32, usize);
+
+#[derive(Default)]
+struct Inner {
+    open: Vec<Open>,
+    rules: Vec<Rule>,
+    others: [Loading; 2],
+    result: Derived<[Which; 2], Compared>,
+    steps: Derived<(), StepTable>,
+}
+
+/// The state of a device's comparison. Views of one device share it, so that nothing is computed twice.
+#[derive(Default)]
+pub struct Comparing {
+    inner: RefCell<Inner>,
+}
+
+impl Comparing {
+    /// Says which recordings are open in other tabs.
+    pub fn set_open(&self, open: Vec<Open>) {
+        self.inner.borrow_mut().open = open;
+    }
+
+    /// Says which rules of the user's sort allocations into categories.
+    pub fn set_rules(&self, rules: &[Rule]) {
+        let mut inner = self.inner.borrow_mut();
+        if inner.rules != rules {
+            inner.rules = rules.to_vec();
+        }
+    }
+
+    /// The recordings that are open in other tabs.
+    pub fn open(&self) -> Vec<Open> {
+        self.inner.borrow().open.clone()
+    }
+
+    /// The comparison as it is right now.
+    pub fn get(&self, cx: &ViewContext<'_>) -> Outcome {
+        let inner = &mut *self.inner.borrow_mut();
+        let mut parts = Vec::with_capacity(2);
+        for which in 0..2 {
+            match inner.part(cx, which) {
+                Ok(part) => parts.push(part),
+                Err(outcome) => return outcome,
+            }
+        }
+        let Ok([a, b]) = <[Part; 2]>::try_from(parts) else { return Outcome::NotChosen };
+        let place = |p: &Part| p.categories.as_ref().map_or(0, |c| Arc::as_ptr(c) as usize);
+        let key = [&a, &b].map(|p| (p.other.clone(), p.side.data.index, p.side.event, place(p)));
+        let shown = inner.result.get(cx.jobs, "compare", &key, move |_| {
+            let diff = compare(&a.instant(), &b.instant());
+            let groups = diff.by_place(&b.side.data.recording.stacks);
+            Some(Compared { sides: [a.side, b.side], diff, groups, _categories: [a.categories, b.categories] })
+        });
+        match shown.value {
+            Some(compared) => Outcome::Ready(compared, shown.is_fresh),
+            None => Outcome::Loading(shown.fraction),
+        }
+    }
+
+    /// The steps of the device in front, once they are known.
+    pub fn steps(&self, cx: &ViewContext<'_>) -> Option<Arc<StepTable>> {
+        let data = Arc::clone(cx.data);
+        let work = move |progress: &Progress| {
+            let steps = Steps::find(&data.recording, data.device(), &data.tables);
+            let figures = figures(data.device(), &data.tables, &steps, progress).ok()?;
+            Some(StepTable { steps, figures })
+        };
+        self.inner.borrow_mut().steps.get(cx.jobs, "steps", &(), work).value
+    }
+}
+
+impl Inner {
+    /// One side, or why there is none yet.
+    fn part(&mut self, cx: &ViewContext<'_>, which: usize) -> Result<Part, Outcome> {
+        match &cx.link.compared[which] {
+            Source::Marker => {
+                let event = cx.link.markers[which].ok_or(Outcome::NotChosen)?;
+                let title = format!("event {}", count(u64::from(event)));
+                let side = Side { data: Arc::clone(cx.data), event, is_here: true, title };
+                Ok(Part { side, categories: cx.categories.cloned(), other: None })
+            }
+            Source::Other(other, moment) => {
+                let open = match other {
+                    Other::Document(id) => {
+                        let open = self.open.iter().find(|o| o.id == *id).cloned();
+                        let closed = "The recording that was compared is no longer open. Choose another one above.";
+                        Some(open.ok_or_else(|| Outcome::Failed(closed.to_owned()))?)
+                    }
+                    _ => None,
+                };
+                let index = open.as_ref().map_or(cx.data.index, |o| o.data.index);
+                let (data, wanted, rules) = (Arc::clone(cx.data), other.clone(), self.rules.clone());
+                let key = (other.clone(), index, rules.clone());
+                let work = move |p: &Progress| load(&data, &wanted, open, &rules, p);
+                let shown = self.others[which].get(cx.jobs, "the other side of Compare", &key, work);
+                // The figures of another recording are not this one's.
+                let loaded = shown.value.filter(|_| shown.is_fresh).ok_or(Outcome::Loading(shown.fraction))?;
+                let l = loaded.as_ref().as_ref().map_err(|sentence| Outcome::Failed(sentence.clone()))?;
+                let title = format!("{} {}", l.name, moment.text());
+                let side = Side { data: Arc::clone(&l.data), event: moment.event(&l.data), is_here: false, title };
+                Ok(Part { side, categories: Some(Arc::clone(&l.categories)), other: Some(other.clone()) })
+            }
+        }
+    }
+}
+
+fn categories_of(data: &DeviceData, rules: &[Rule], progress: &Progress) -> Option<Arc<Categories>> {
+    Categories::build(&data.recording, data.device(), &data.tables, &Rules::new(rules).0, progress).ok().map(Arc::new)
+}
+
+/// Reads or simulates the other side; `None` when cancelled.
+fn load(
+    here: &Arc<DeviceData>,
+    other: &Other,
+    open: Option<Open>,
+    rules: &[Rule],
+    progress: &Progress,
+) -> Option<Result<Loaded, String>> {
+    let data: Result<(Arc<DeviceData>, String), String> = match other {
+        Other::Document(_) => open.map(|o| (o.data, o.title)).ok_or_else(|| "The recording is no longer open.".to_owned()),
+        Other::Device(index) => prepare(&here.recording, *index, progress).map(|d| {
+            let name = d.device().id.to_string();
+            (d, name)
+        }),
+        Other::File(path) => crate::formats::open(path, progress).map_err(|e| e.to_string()).and_then(|recording| {
+            let name = recording.source.name.clone();
+            let recording = Arc::new(recording);
+            let index = recording
+                .busiest_device()
+                .ok_or_else(|| format!("{name} holds no events and no segments, so there is nothing to compare with."))?;
+            Ok((prepare(&recording, index, progress)?, name))
+        }),
+        Other::Simulation(conf) => simulate(here, conf, progress).map(|d| {
+            let name = if conf.is_empty() { "PyTorch's defaults" } else { conf };
+            (d, name.to_owned())
+        }),
+    };
+    progress.check().ok()?;
+    match data {
+        Err(sentence) => Some(Err(sentence)),
+        Ok((data, name)) => {
+            let categories = categories_of(&data, rules, progress)?;
+            Some(Ok(Loaded { data, categories, name }))
+        }
+    }
+}
+
+/// The requests of this device, served again under other settings.
+fn simulate(here: &Arc<DeviceData>, conf: &str, progress: &Progress) -> Result<Arc<DeviceData>, String> {
+    let question = Question::parse(conf, None).map_err(|e| format!("PyTorch would refuse these settings at {e}"))?;
+    let whatif = here.what_if(progress).map_err(|e| e.to_string())?;
+    let recording = whatif.simulate(&here.recording, &question, progress).map_err(|e| e.to_string())?;
+    prepare(&Arc::new(recording), 0, progress)
+}

@@ -1,0 +1,165 @@
+//! What stands where in Compare, in which order, and the words for it. Pure.
+
+use egui::{Rect, pos2};
+
+use crate::analysis::diff::{Comparison, Group};
+use crate::units::{Bytes, NBSP, count, counted};
+
+/// What the groups can be sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Order {
+    A,
+    B,
+    #[default]
+    Change,
+    Ratio,
+    Blocks,
+}
+
+/// The groups that are shown, by their index: those with at least `least` bytes on either side.
+pub(super) fn rows(groups: &[Group], least: u64, order: Order, descending: bool) -> Vec<usize> {
+    let mut rows: Vec<usize> = (0..groups.len()).filter(|&i| groups[i].a.bytes.max(groups[i].b.bytes) >= least).collect();
+    let key = |i: &usize| {
+        let g = &groups[*i];
+        match order {
+            Order::A => g.a.bytes as f64,
+            Order::B => g.b.bytes as f64,
+            // Both directions are changes: the largest of either kind stand first.
+            Order::Change => g.change().unsigned_abs() as f64,
+            Order::Ratio => g.b.bytes as f64 / g.a.bytes.max(1) as f64,
+            Order::Blocks => g.b.count as f64,
+        }
+    };
+    rows.sort_by(|x, y| {
+        let by_key = key(x).total_cmp(&key(y));
+        let by_key = if descending { by_key.reverse() } else { by_key };
+        by_key.then_with(|| groups[*y].b.bytes.cmp(&groups[*x].b.bytes)).then(x.cmp(y))
+    });
+    rows
+}
+
+/// The summary at the left, the table at the right; one under the other where it is narrow.
+pub(super) fn areas(pane: Rect) -> (Rect, Rect) {
+    if pane.width() >= 760.0 {
+        let left = (pane.width() * 0.285).clamp(300.0, 452.0);
+        let x = pane.left() + left;
+        (Rect::from_min_max(pane.min, pos2(x, pane.bottom())), Rect::from_min_max(pos2(x + 1.0, pane.top()), pane.max))
+    } else {
+        let y = pane.top() + (pane.height() * 0.42).min(260.0);
+        (Rect::from_min_max(pane.min, pos2(pane.right(), y)), Rect::from_min_max(pos2(pane.left(), y + 1.0), pane.max))
+    }
+}
+
+/// `+2,145.83 MiB`, `−3 KiB`, `no change`.
+pub(super) fn signed(bytes: i64) -> String {
+    match bytes {
+        0 => "no change".to_owned(),
+        b if b > 0 => format!("+{}", Bytes(b as u64)),
+        b => format!("−{}", Bytes(b.unsigned_abs())),
+    }
+}
+
+/// As [`signed`], in MiB without the unit; `same` for none.
+pub(super) fn signed_mib(bytes: i64) -> String {
+    match bytes {
+        0 => "same".to_owned(),
+        b if b > 0 => format!("+{}", Bytes(b as u64).mebibytes()),
+        b => format!("−{}", Bytes(b.unsigned_abs()).mebibytes()),
+    }
+}
+
+/// `2.67`, or nothing where A has nothing.
+pub(super) fn ratio(a: u64, b: u64) -> Option<String> {
+    (a > 0).then(|| format!("{:.2}", b as f64 / a as f64))
+}
+
+/// The line beside the change: `2.67 × A, same 335 blocks, same stacks`.
+pub(super) fn beside(c: &Comparison) -> String {
+    let mut parts = Vec::new();
+    if let Some(times) = ratio(c.a.bytes, c.b.bytes) {
+        parts.push(format!("{times}{NBSP}× A"));
+    }
+    parts.push(if c.a.count == c.b.count {
+        format!("same {}", counted(c.b.count, "block", "blocks"))
+    } else {
+        format!("{} blocks, {} in A", count(c.b.count), count(c.a.count))
+    });
+    let new = c.rows.iter().filter(|r| r.a.count == 0).count() as u64;
+    let gone = c.rows.iter().filter(|r| r.b.count == 0).count() as u64;
+    parts.push(match (new, gone) {
+        (0, 0) => "same stacks".to_owned(),
+        (n, 0) => counted(n, "new stack", "new stacks"),
+        (0, n) => format!("{} gone", counted(n, "stack", "stacks")),
+        (n, m) => format!("{}, {} gone", counted(n, "new stack", "new stacks"), count(m)),
+    });
+    parts.join(", ")
+}
+
+/// What the figures say: which place changed most, and how that compares with the rest.
+pub(super) fn reading(c: &Comparison, groups: &[Group], name: impl Fn(&Group) -> String) -> String {
+    let change = c.change();
+    let Some(first) = groups.first().filter(|g| g.change() != 0) else {
+        return "Nothing changed: every place holds as much as before.".to_owned();
+    };
+    let all: u64 = groups.iter().map(|g| g.change().unsigned_abs()).sum();
+    let share = first.change().unsigned_abs() as f64 / all.max(1) as f64 * 100.0;
+    let mut text = format!("*{}* changed most, by {}: {share:.0}{NBSP}% of all change.", name(first), signed(first.change()));
+    let (rest_a, rest_b) = (c.a.bytes.saturating_sub(first.a.bytes), c.b.bytes.saturating_sub(first.b.bytes));
+    if let (Some(own), Some(rest)) = (ratio(first.a.bytes, first.b.bytes), ratio(rest_a, rest_b))
+        && change != 0
+    {
+        text += &format!(" It holds {own}{NBSP}× what it held at A, everything else {rest}{NBSP}×.");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::categories::Category;
+    use crate::analysis::diff::Held;
+    use crate::model::StackId;
+
+    fn group(a: u64, b: u64) -> Group {
+        let held = |bytes| Held { bytes, requested: bytes, count: u64::from(bytes > 0) };
+        Group { stack: StackId(0), rows: vec![0], a: held(a), b: held(b), category: Category::Other }
+    }
+
+    #[test]
+    fn rows_are_filtered_and_sorted_both_ways() {
+        let groups = [group(100, 400), group(900, 100), group(1, 2), group(50, 50)];
+        assert_eq!(rows(&groups, 10, Order::Change, true), [1, 0, 3]);
+        assert_eq!(rows(&groups, 0, Order::B, true), [0, 1, 3, 2]);
+        assert_eq!(rows(&groups, 0, Order::A, false), [2, 3, 0, 1]);
+    }
+
+    #[test]
+    fn words_have_signs_and_say_what_is_the_same() {
+        assert_eq!(signed(-(3 << 20)), "−3\u{a0}MiB");
+        assert_eq!(signed_mib(0), "same");
+        assert_eq!(ratio(0, 5), None);
+        let groups = [group(100, 400), group(100, 100)];
+        let held = |g: fn(&Group) -> Held| {
+            groups.iter().map(g).fold(Held::default(), |mut s, h| {
+                s.add(h);
+                s
+            })
+        };
+        let mut c = Comparison::default();
+        (c.a, c.b) = (held(|g| g.a), held(|g| g.b));
+        assert_eq!(beside(&c), "2.50\u{a0}× A, same 2\u{a0}blocks, same stacks");
+        let text = reading(&c, &groups, |_| "x.py:1".to_owned());
+        assert_eq!(
+            text,
+            "*x.py:1* changed most, by +300\u{a0}B: 100\u{a0}% of all change. It holds 4.00\u{a0}× what it held at A, everything else 1.00\u{a0}×."
+        );
+    }
+
+    #[test]
+    fn a_narrow_pane_puts_the_table_under_the_summary() {
+        let wide = areas(Rect::from_min_max(pos2(0.0, 0.0), pos2(1600.0, 400.0)));
+        assert!(wide.0.right() < wide.1.left() && wide.0.width() == 452.0);
+        let narrow = areas(Rect::from_min_max(pos2(0.0, 0.0), pos2(500.0, 600.0)));
+        assert!(narrow.0.bottom() < narrow.1.top());
+    }
+}

@@ -1,0 +1,188 @@
+//! Compare: two instants, two recordings, two ranks, or a recording and a simulation of it, by stack, category and block.
+
+mod curves;
+mod layout;
+mod side;
+mod sources;
+mod table;
+
+use std::sync::Arc;
+
+use egui::{Rect, Ui, UiBuilder, vec2};
+
+use self::layout::Order;
+use super::{View, ViewContext, ViewInfo, ViewKind};
+use crate::app::compare::{Compared, Outcome, Source};
+use crate::app::jobs::Derived;
+use crate::app::widgets::button::{self, Push};
+use crate::app::widgets::pane;
+
+/// Registry entry.
+pub const INFO: ViewInfo = ViewInfo {
+    kind: ViewKind::Compare,
+    title: "Compare",
+    name: "compare",
+    about: "What changed from A to B: two instants, two recordings, two ranks, or a recording and a simulation of it.",
+    legend: &[
+        ("A, B", "choose them in the header, drag their flags in the timeline, or press Shift A and Shift B"),
+        ("change", "whole blocks in use at B less those at A, by the place that allocates and your line that calls it"),
+        ("which blocks", "by identity: outlined freed since A, filled born since A, grey alive at both"),
+        ("curves", "in use at A's side (grey) and B's side, with both steps, or both recordings, laid over each other"),
+        ("click", "select the stack in all views; it is outlined in the flame graph"),
+        ("header", "sort; again to turn the order round"),
+    ],
+    create: || Box::new(CompareView::default()),
+};
+
+struct CompareView {
+    /// A pair was proposed once; after that the user decides.
+    has_proposed: bool,
+    /// 0: stacks. 1: curves.
+    show: usize,
+    /// 0: at least 1 MiB. 1: everything.
+    least: usize,
+    order: Order,
+    descending: bool,
+    rows: table::Rows,
+    align: Option<usize>,
+    curves: Derived<curves::Key, curves::Lines>,
+    dialog: sources::Dialog,
+}
+
+impl Default for CompareView {
+    fn default() -> Self {
+        CompareView {
+            has_proposed: false,
+            show: 0,
+            least: 0,
+            order: Order::default(),
+            descending: true,
+            rows: table::Rows::default(),
+            align: None,
+            curves: Derived::default(),
+            dialog: sources::Dialog::default(),
+        }
+    }
+}
+
+impl View for CompareView {
+    fn header_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let steps = cx.comparing.steps(cx);
+        let outcome = cx.comparing.get(cx);
+        if self.show == 0 {
+            button::selector(ui, "list", &mut self.least, &["over 1 MiB", "all"]);
+        } else {
+            let mut align = self.align_of(&outcome);
+            if button::selector(ui, "align", &mut align, &curves::ALIGNS) {
+                self.align = Some(align);
+            }
+        }
+        button::selector(ui, "show", &mut self.show, &["stacks", "curves"]);
+        for which in [1, 0] {
+            let title = match (&cx.link.compared[which], &outcome) {
+                (Source::Marker, _) => {
+                    cx.link.markers[which].map_or_else(|| "not set".to_owned(), |e| sources::name_of(steps.as_deref(), e))
+                }
+                (_, Outcome::Ready(c, _)) => c.sides[which].title.clone(),
+                _ => "…".to_owned(),
+            };
+            sources::selector(ui, cx, &mut self.dialog, which, &title);
+        }
+    }
+
+    fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        self.dialog.poll(cx);
+        let pane_rect = ui.max_rect();
+        let compared = match cx.comparing.get(cx) {
+            Outcome::NotChosen => {
+                self.propose(ui, cx);
+                return;
+            }
+            Outcome::Failed(sentence) => {
+                pane::empty_state(ui, &sentence, None);
+                return;
+            }
+            Outcome::Loading(share) => {
+                pane::progress_line(ui, pane_rect, share);
+                return;
+            }
+            Outcome::Ready(compared, is_fresh) => {
+                self.has_proposed = true;
+                if !is_fresh {
+                    pane::progress_line(ui, pane_rect, None);
+                }
+                compared
+            }
+        };
+        let (left, right) = layout::areas(pane_rect);
+        inside(ui, left, "summary", |ui| side::show(ui, cx, &compared));
+        let between = if left.right() < right.left() {
+            Rect::from_min_max(egui::pos2(left.right(), left.top()), egui::pos2(right.left(), left.bottom()))
+        } else {
+            Rect::from_min_max(left.left_bottom(), right.right_top())
+        };
+        ui.painter().rect_filled(between, 0, cx.tokens.line);
+        inside(ui, right, "changes", |ui| {
+            if self.show == 0 { self.table(ui, cx, &compared) } else { self.curves_ui(ui, cx, &compared) }
+        });
+    }
+}
+
+impl CompareView {
+    /// How the curves are laid over each other, until the user says: by step within a recording with steps, else from the start.
+    fn align_of(&self, outcome: &Outcome) -> usize {
+        self.align.unwrap_or(match outcome {
+            Outcome::Ready(c, _) if c.sides.iter().all(|s| s.is_here) => 0,
+            _ => 2,
+        })
+    }
+
+    /// Sets A and B once to a pair worth looking at; afterwards says how to set them.
+    fn propose(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        if cx.data.device().events.is_empty() {
+            let sentence = "This recording has only the state at its end. Choose another recording for A above to compare it with, or record the history:";
+            pane::empty_state(ui, sentence, Some("torch.cuda.memory._record_memory_history()"));
+            return;
+        }
+        let Some(table) = cx.comparing.steps(cx) else {
+            pane::progress_line(ui, ui.max_rect(), None);
+            return;
+        };
+        let pair = sources::suggestion(cx, &table);
+        let is_untouched = cx.link.markers == [None, None] && cx.link.compared == [Source::Marker, Source::Marker];
+        if let (false, true, Some((a, b))) = (self.has_proposed, is_untouched, pair) {
+            sources::place(cx, 0, a);
+            sources::place(cx, 1, b);
+            self.has_proposed = true;
+            return;
+        }
+        pane::empty_state(
+            ui,
+            "Nothing is compared yet. Choose A and B above, press Shift A and Shift B at the cursor, or drag their flags in the timeline.",
+            None,
+        );
+        if let Some((a, b)) = pair {
+            ui.add_space(12.0);
+            ui.horizontal(|ui| {
+                ui.add_space(((ui.available_width() - 300.0) / 2.0).max(16.0));
+                let name = |e| sources::name_of(Some(&table), e);
+                if Push::plain(&format!("A at {}, B at {}", name(a), name(b))).show(ui).clicked() {
+                    sources::place(cx, 0, a);
+                    sources::place(cx, 1, b);
+                }
+            });
+        }
+    }
+
+    fn curves_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>) {
+        let align = self.align_of(&Outcome::Ready(Arc::clone(compared), true));
+        curves::show(ui, cx, compared, align, &mut self.curves);
+    }
+}
+
+fn inside(ui: &mut Ui, rect: Rect, salt: &str, contents: impl FnOnce(&mut Ui)) {
+    let mut child = ui.new_child(UiBuilder::new().id_salt(salt).max_rect(rect));
+    child.set_clip_rect(rect.intersect(ui.clip_rect()));
+    child.spacing_mut().item_spacing = vec2(0.0, 0.0);
+    contents(&mut child);
+}

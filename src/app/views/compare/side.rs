@@ -1,0 +1,180 @@
+//! The summary at the left: the change, what it is for, which blocks, what is reserved, what the figures say.
+
+use egui::{Color32, Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
+
+use super::layout;
+use crate::analysis::diff::Held;
+use crate::app::colours::category_paint;
+use crate::app::compare::Compared;
+use crate::app::theme::{Tokens, Type};
+use crate::app::views::ViewContext;
+use crate::app::views::stack_cells::StackCells;
+use crate::app::widgets::bar::Bar;
+use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::mesh::Batch;
+use crate::app::widgets::{label, pane};
+use crate::units::{Bytes, counted};
+
+const PAD: f32 = 16.0;
+
+pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Compared) {
+    ScrollArea::vertical().id_salt("summary").auto_shrink(false).show(ui, |ui| {
+        ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
+        headline(ui, cx.tokens, compared);
+        by_category(ui, cx.tokens, compared);
+        if let Some(blocks) = compared.diff.blocks {
+            pane::section(ui, "Which blocks", "", false);
+            which_blocks(ui, cx.tokens, [blocks.only_a, blocks.both, blocks.only_b]);
+        } else {
+            pane::section(ui, "By stack", "", false);
+            by_stack(ui, cx.tokens, compared);
+        }
+        pane::section(ui, "Reserved", "MiB unless said", false);
+        reserve(ui, cx.tokens, compared);
+        pane::section(ui, "Reading", "", false);
+        let name = |g: &crate::analysis::diff::Group| StackCells::of(compared.stacks(), g.stack).line();
+        let text = layout::reading(&compared.diff, &compared.groups, name);
+        pane::padded(ui, |ui| label::rich_paragraph(ui, &text, Type::Body, cx.tokens.text2, cx.tokens.text1));
+        ui.add_space(12.0);
+    });
+}
+
+/// The change, large, and a line beside it that says what it is made of.
+fn headline(ui: &mut Ui, t: &Tokens, compared: &Compared) {
+    ui.add_space(10.0);
+    let text = layout::signed(compared.diff.change());
+    let beside = layout::beside(&compared.diff);
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 32.0), Sense::hover());
+    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("Change from A to B: {text}, {beside}")));
+    let inner = rect.shrink2(vec2(PAD, 0.0));
+    let big = label::text_in(ui.painter(), inner, &text, Type::Display, t.text1);
+    let room = Rect::from_min_max(pos2(big.right() + 16.0, inner.top()), inner.max);
+    if label::width(ui.painter(), &beside, Type::Body) <= room.width() {
+        label::text_in(ui.painter(), room.translate(vec2(0.0, 2.0)), &beside, Type::Body, t.text2);
+    } else {
+        pane::padded(ui, |ui| label::paragraph(ui, &beside, Type::Body, t.text2));
+    }
+    ui.add_space(6.0);
+}
+
+/// A and B as bars by category, then each category's figures.
+fn by_category(ui: &mut Ui, t: &Tokens, compared: &Compared) {
+    let c = &compared.diff;
+    let greatest = c.a.bytes.max(c.b.bytes) as f64;
+    let mut order: Vec<_> = c.categories.iter().collect();
+    order.sort_by_key(|x| std::cmp::Reverse(x.1.bytes.max(x.2.bytes)));
+    for (which, name) in ["A", "B"].into_iter().enumerate() {
+        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 24.0), Sense::hover());
+        let title = &compared.sides[which].title;
+        response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{name}: {title}")));
+        let inner = rect.shrink2(vec2(PAD, 0.0));
+        label::text_in(ui.painter(), inner, name, Type::Strong, t.text1);
+        let mut bar = Bar::new(greatest).thickness(19.0);
+        for x in &order {
+            let bytes = if which == 0 { x.1.bytes } else { x.2.bytes };
+            bar = bar.part(bytes as f64, category_paint(x.0).colour(t));
+        }
+        bar.paint(ui.painter(), t, Rect::from_min_max(pos2(inner.left() + 24.0, inner.top()), inner.max));
+        response.on_hover_text(format!("{name} is {title}: {}", Bytes(if which == 0 { c.a.bytes } else { c.b.bytes })));
+    }
+    ui.add_space(6.0);
+    figures(ui, t, None, "", ["A, MiB", "B, MiB", "change"], [t.text3; 3], Type::Column);
+    for x in order {
+        let (category, a, b) = (x.0, x.1.bytes, x.2.bytes);
+        let change = b as i64 - a as i64;
+        let ink = if change == 0 { t.text3 } else { t.text1 };
+        let texts = [Bytes(a).mebibytes(), Bytes(b).mebibytes(), layout::signed_mib(change)];
+        let colour = category_paint(category).colour(t);
+        let texts = [texts[0].as_str(), &texts[1], &texts[2]];
+        figures(ui, t, Some(Swatch::Fill(colour)), category.text(), texts, [t.text2, t.text1, ink], Type::Mono);
+    }
+}
+
+/// A row: swatch, name, three figures.
+fn figures(ui: &mut Ui, t: &Tokens, swatch: Option<Swatch>, name: &str, texts: [&str; 3], inks: [Color32; 3], kind: Type) {
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
+    response
+        .widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{name}: A {}, B {}, {}", texts[0], texts[1], texts[2])));
+    let inner = rect.shrink2(vec2(PAD, 0.0));
+    let p = ui.painter();
+    let column = ((inner.width() - 110.0) / 3.0).clamp(52.0, 92.0);
+    for (i, (text, ink)) in texts.iter().zip(inks).enumerate() {
+        let right = inner.right() - column * (2 - i) as f32;
+        let cell = Rect::from_min_max(pos2(right - column + 6.0, inner.top()), pos2(right, inner.bottom()));
+        label::text_in_right(p, cell, text, kind, ink);
+    }
+    let mut left = inner.left();
+    if let Some(swatch) = swatch {
+        left = swatch.paint(p, t, inner.left_center()).right() + 6.0;
+    }
+    let room = Rect::from_min_max(pos2(left, inner.top()), pos2(inner.right() - 3.0 * column, inner.bottom()));
+    label::text_in(p, room, name, Type::Body, t.text1);
+}
+
+/// One bar in three parts, and their figures.
+fn parts(ui: &mut Ui, t: &Tokens, names: [&str; 3], bytes: [u64; 3], notes: [String; 3]) {
+    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 22.0), Sense::hover());
+    let area = Rect::from_center_size(rect.center(), vec2(rect.width() - 2.0 * PAD, 16.0));
+    let whole = bytes.iter().sum::<u64>().max(1) as f64;
+    let swatches = [Swatch::Outline(t.text2), Swatch::Fill(t.other), Swatch::Fill(t.text2)];
+    let mut batch = Batch::new(ui.painter());
+    let mut x = area.left();
+    for (swatch, b) in swatches.iter().zip(bytes) {
+        let width = (b as f64 / whole * f64::from(area.width())) as f32;
+        let part = Rect::from_min_max(pos2(x, area.top()), pos2((x + width - 1.0).max(x), area.bottom()));
+        match swatch {
+            Swatch::Fill(colour) => batch.rect(part, *colour),
+            Swatch::Outline(colour) if part.width() >= 1.0 => batch.outline(part, 1.0, *colour),
+            _ => {}
+        }
+        x += width;
+    }
+    batch.paint(ui.painter());
+    for i in 0..3 {
+        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
+        let size = Bytes(bytes[i]).to_string();
+        response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{}: {size} {}", names[i], notes[i])));
+        let inner = rect.shrink2(vec2(PAD, 0.0));
+        let p = ui.painter();
+        let swatch = swatches[i].paint(p, t, inner.left_center());
+        label::text_in(p, Rect::from_min_max(pos2(swatch.right() + 6.0, inner.top()), inner.max), names[i], Type::Body, t.text1);
+        label::text_in_right(p, inner, &size, Type::Mono, t.text1);
+        if inner.width() >= 300.0 {
+            let before = Rect::from_min_max(inner.min, pos2(inner.right() - 92.0, inner.bottom()));
+            label::text_in_right(p, before, &notes[i], Type::Mono, t.text3);
+        } else {
+            response.on_hover_text(&notes[i]);
+        }
+    }
+}
+
+fn which_blocks(ui: &mut Ui, t: &Tokens, held: [Held; 3]) {
+    let notes = held.map(|h| counted(h.count, "block", "blocks"));
+    parts(ui, t, ["only in A, freed since", "in both", "only in B, new"], held.map(|h| h.bytes), notes);
+}
+
+fn by_stack(ui: &mut Ui, t: &Tokens, compared: &Compared) {
+    parts(ui, t, ["only in A", "in both", "only in B"], compared.diff.parts(), Default::default());
+}
+
+/// What is reserved, and what of it is free.
+fn reserve(ui: &mut Ui, t: &Tokens, compared: &Compared) {
+    let (a, b) = (compared.diff.reserve_a, compared.diff.reserve_b);
+    let rows: [(&str, u64, u64, bool); 5] = [
+        ("reserved", a.totals[0], b.totals[0], true),
+        ("free inside", a.free, b.free, true),
+        ("largest hole", a.largest_hole, b.largest_hole, true),
+        ("requested", compared.diff.a.requested, compared.diff.b.requested, true),
+        ("segments", a.segments, b.segments, false),
+    ];
+    for (name, a, b, is_bytes) in rows {
+        let show = |n: u64| if is_bytes { Bytes(n).mebibytes() } else { crate::units::count(n) };
+        let change = b as i64 - a as i64;
+        let changed = match (is_bytes, change) {
+            (true, _) | (_, 0) => layout::signed_mib(change),
+            (false, c) => format!("{}{}", if c > 0 { "+" } else { "−" }, crate::units::count(c.unsigned_abs())),
+        };
+        let ink = if change == 0 { t.text3 } else { t.text1 };
+        figures(ui, t, None, name, [&show(a), &show(b), &changed], [t.text2, t.text1, ink], Type::Mono);
+    }
+}

@@ -1,0 +1,169 @@
+//! The menus that choose A and B.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+use egui::{Popup, Ui};
+
+use crate::allocator::whatif::SUGGESTED;
+use crate::analysis::Quantity;
+use crate::app::action::Action;
+use crate::app::compare::{Moment, Other, Source, StepTable};
+use crate::app::views::ViewContext;
+use crate::app::widgets::button::{menu_item, selector_button};
+use crate::units::count;
+
+/// A file dialog that is open, and the side it is for.
+#[derive(Default)]
+pub(super) struct Dialog(Option<(usize, Receiver<Option<PathBuf>>)>);
+
+impl Dialog {
+    fn open(&mut self, cx: &ViewContext<'_>, which: usize) {
+        let pick = || {
+            rfd::FileDialog::new()
+                .set_title("Choose a recording to compare with")
+                .add_filter("Recordings", &["pickle", "pkl", "json", "gz", "zst", "html"])
+                .add_filter("All files", &["*"])
+                .pick_file()
+        };
+        self.0 = Some((which, cx.jobs.spawn("dialog", pick)));
+    }
+
+    /// Takes the answer, when there is one.
+    pub fn poll(&mut self, cx: &ViewContext<'_>) {
+        let Some((which, answer)) = &self.0 else { return };
+        match answer.try_recv() {
+            Ok(Some(path)) => {
+                choose(cx, *which, Other::File(path), Moment::Peak);
+                self.0 = None;
+            }
+            Ok(None) => {
+                let tip =
+                    "No file was chosen. On a desktop without a file dialog, open the file in a tab and choose it in this menu.";
+                cx.actions.send(Action::Notify(tip.to_owned()));
+                self.0 = None;
+            }
+            Err(TryRecvError::Disconnected) => self.0 = None,
+            Err(TryRecvError::Empty) => {}
+        }
+    }
+}
+
+/// Puts something else on a side. The other side needs an instant to be held against.
+fn choose(cx: &ViewContext<'_>, which: usize, other: Other, moment: Moment) {
+    cx.actions.send(Action::Compare(which, Source::Other(other, moment)));
+    let against = 1 - which;
+    if cx.link.markers[against].is_none() && cx.link.compared[against] == Source::Marker {
+        cx.actions.send(Action::SetMarker(against, Some(cx.data.tables.curves.peak(Quantity::Active).1)));
+    }
+}
+
+/// Puts the marker of a side at an event of this device.
+pub(super) fn place(cx: &ViewContext<'_>, which: usize, event: u32) {
+    cx.actions.send(Action::Compare(which, Source::Marker));
+    cx.actions.send(Action::SetMarker(which, Some(event)));
+}
+
+/// What an instant of this device is called: the peak of a step, or its event.
+pub(super) fn name_of(steps: Option<&StepTable>, event: u32) -> String {
+    let step = steps.and_then(|t| Some((t, t.steps.of(event)?)));
+    match step {
+        Some((t, step)) if t.figures.get(step).is_some_and(|f| f.peak_event == event) => format!("step {step} peak"),
+        Some((_, step)) => format!("event {}, step {step}", count(u64::from(event))),
+        None => format!("event {}", count(u64::from(event))),
+    }
+}
+
+/// A pair worth comparing: the highest step's peak and that of the step before it; without steps the out-of-memory event or the
+/// peak, and the instant half way to it.
+pub(super) fn suggestion(cx: &ViewContext<'_>, table: &StepTable) -> Option<(u32, u32)> {
+    let peak = cx.data.ooms.first().copied().unwrap_or(cx.data.tables.curves.peak(Quantity::Active).1);
+    let highest = (0..table.figures.len()).max_by_key(|&i| (table.figures[i].peak, std::cmp::Reverse(i)));
+    match highest {
+        Some(step) if table.figures.len() > 1 => {
+            let before = if step == 0 { 1 } else { step - 1 };
+            Some((table.figures[before].peak_event, table.figures[step].peak_event))
+        }
+        _ => (peak != crate::analysis::NO_EVENT && peak > 1).then_some((peak / 2, peak)),
+    }
+}
+
+/// The selector of a side.
+pub(super) fn selector(ui: &mut Ui, cx: &ViewContext<'_>, dialog: &mut Dialog, which: usize, title: &str) {
+    let name = ["A", "B"][which];
+    let response = selector_button(ui, name, title);
+    Popup::menu(&response).gap(4.0).show(|ui| {
+        ui.set_min_width(260.0);
+        let steps = cx.comparing.steps(cx);
+        let at = |ui: &mut Ui, text: &str, event: Option<u32>| {
+            let Some(event) = event else { return };
+            let is_chosen = cx.link.compared[which] == Source::Marker && cx.link.markers[which] == Some(event);
+            if menu_item(ui, text, Some(is_chosen), None, true).clicked() {
+                place(cx, which, event);
+                ui.close();
+            }
+        };
+        heading(ui, cx, "This recording");
+        at(ui, &format!("At the cursor, event {}", count(u64::from(cx.link.cursor))), Some(cx.link.cursor));
+        at(ui, "At the peak", Some(cx.data.tables.curves.peak(Quantity::Active).1).filter(|&e| e != crate::analysis::NO_EVENT));
+        at(ui, "At the end", (cx.data.device().events.len() as u32).checked_sub(1));
+        at(ui, "At the out-of-memory event", cx.data.ooms.first().copied());
+        if let Some(table) = &steps {
+            let here = table.steps.of(cx.link.cursor);
+            for step in here.into_iter().flat_map(|s| [s.checked_sub(1), Some(s), Some(s + 1)]).flatten() {
+                if let Some(f) = table.figures.get(step) {
+                    at(ui, &format!("At the peak of step {step}"), Some(f.peak_event));
+                }
+            }
+        }
+        let other = |ui: &mut Ui, text: &str, other: Other| {
+            let (is_chosen, moment) = match &cx.link.compared[which] {
+                Source::Other(o, moment) => (*o == other, *moment),
+                Source::Marker => (false, Moment::Peak),
+            };
+            if menu_item(ui, text, Some(is_chosen), None, true).clicked() {
+                choose(cx, which, other, moment);
+                ui.close();
+            }
+        };
+        let devices = &cx.data.recording.devices;
+        let others: Vec<usize> = (0..devices.len()).filter(|&i| i != cx.data.index && !devices[i].events.is_empty()).collect();
+        if !others.is_empty() {
+            heading(ui, cx, "Another device of this recording");
+            for i in others {
+                other(ui, &devices[i].id.to_string(), Other::Device(i));
+            }
+        }
+        let open = cx.comparing.open();
+        heading(ui, cx, "Another recording, another rank");
+        for o in &open {
+            other(ui, &o.title, Other::Document(o.id));
+        }
+        if menu_item(ui, "Choose a file…", None, None, true).clicked() {
+            dialog.open(cx, which);
+            ui.close();
+        }
+        heading(ui, cx, "The same requests under other settings, simulated");
+        for (conf, _) in SUGGESTED.iter().take(5) {
+            let text = if conf.is_empty() { "PyTorch's defaults" } else { conf };
+            other(ui, text, Other::Simulation((*conf).to_owned()));
+        }
+        if let Source::Other(chosen, moment) = &cx.link.compared[which] {
+            heading(ui, cx, "When");
+            for m in Moment::ALL {
+                if menu_item(ui, m.text(), Some(m == *moment), None, true).clicked() {
+                    choose(cx, which, chosen.clone(), m);
+                    ui.close();
+                }
+            }
+        }
+    });
+}
+
+fn heading(ui: &mut Ui, cx: &ViewContext<'_>, text: &str) {
+    ui.add_space(4.0);
+    ui.horizontal(|ui| {
+        ui.add_space(10.0);
+        ui.label(crate::app::theme::Type::Caption.text(text).color(cx.tokens.text3));
+    });
+}

@@ -1,0 +1,178 @@
+//! The table of places by change.
+
+use std::sync::Arc;
+
+use egui::{Rect, Ui, pos2};
+
+use super::CompareView;
+use super::layout::{self, Order};
+use crate::app::action::Action;
+use crate::app::colours::category_paint;
+use crate::app::compare::Compared;
+use crate::app::selection::Item;
+use crate::app::theme::Type;
+use crate::app::views::ViewContext;
+use crate::app::views::stack_cells::StackCells;
+use crate::app::widgets::bar::Bar;
+use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::label;
+use crate::app::widgets::pane;
+use crate::app::widgets::table::{Column, Table, Width};
+use crate::units::{MEBIBYTE, count, counted};
+
+/// Which group stands in which row, and for what that was found out.
+#[derive(Default)]
+pub(super) struct Rows {
+    known_for: Option<(usize, usize, Order, bool)>,
+    shown: Vec<usize>,
+    greatest: u64,
+}
+
+/// Columns in the order they are given up when it gets narrow, the last first.
+const COLUMNS: [(Option<Order>, f32); 8] = [
+    (None, 0.0),
+    (None, 640.0),
+    (Some(Order::A), 420.0),
+    (Some(Order::B), 340.0),
+    (Some(Order::Change), 0.0),
+    (None, 560.0),
+    (Some(Order::Ratio), 620.0),
+    (Some(Order::Blocks), 480.0),
+];
+
+impl CompareView {
+    pub(super) fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>) {
+        let t = cx.tokens;
+        let key = (Arc::as_ptr(compared) as usize, self.least, self.order, self.descending);
+        if self.rows.known_for != Some(key) {
+            let least = if self.least == 0 { MEBIBYTE } else { 0 };
+            self.rows.shown = layout::rows(&compared.groups, least, self.order, self.descending);
+            self.rows.greatest = compared.groups.iter().map(|g| g.change().unsigned_abs()).max().unwrap_or(0);
+            self.rows.known_for = Some(key);
+        }
+        if compared.groups.is_empty() {
+            pane::empty_state(ui, "Nothing is live at A or at B.", None);
+            return;
+        }
+        let rows = &self.rows.shown;
+        let hidden = compared.groups.len() - rows.len();
+        let stacks = compared.stacks();
+        let wide = ui.available_width();
+        let all = [
+            Column::text("allocated in", Width::Share(1.0, 130.0)),
+            Column::text("called from", Width::Share(0.9, 110.0)),
+            Column::figure("A, MiB", 68.0).sorts(),
+            Column::figure("B, MiB", 68.0).sorts(),
+            Column::figure("change, MiB", 84.0).sorts(),
+            Column::text("change", Width::Share(0.9, 60.0)),
+            Column::figure("B / A", 48.0).sorts(),
+            Column::figure("blocks", 48.0).sorts(),
+        ];
+        let shown: Vec<usize> = (0..all.len()).filter(|&i| wide >= COLUMNS[i].1).collect();
+        let columns: Vec<Column<'_>> = shown.iter().map(|&i| all[i]).collect();
+        let selected = match cx.link.selected() {
+            Some(Item::Stack(s)) => rows.iter().position(|&g| {
+                compared.groups[g].rows.iter().any(|&r| compared.own_stack(&compared.diff.rows[r as usize]) == Some(s))
+            }),
+            _ => None,
+        };
+        let sorted = shown.iter().position(|&i| COLUMNS[i].0 == Some(self.order));
+        let footer = if hidden > 0 { 26.0 } else { 0.0 };
+        let body = Rect::from_min_max(ui.max_rect().min, pos2(ui.max_rect().right(), ui.max_rect().bottom() - footer));
+        let greatest = self.rows.greatest as f64;
+        let mut table = Table::new("changes", &columns).selected(selected);
+        if let Some(column) = sorted {
+            table = table.sorted(column, self.descending);
+        }
+        let mut out = Default::default();
+        super::inside(ui, body, "rows", |ui| {
+            out = table.show(
+                ui,
+                rows.len(),
+                |row| {
+                    let g = &compared.groups[rows[row]];
+                    format!("{}: {}", StackCells::of(stacks, g.stack).line(), layout::signed(g.change()))
+                },
+                |p, row, cells| {
+                    let g = &compared.groups[rows[row]];
+                    let names = StackCells::of(stacks, g.stack);
+                    let (a, b, change) = (g.a.bytes, g.b.bytes, g.change());
+                    let colour = category_paint(g.category).colour(t);
+                    let quiet = if change == 0 { t.text2 } else { t.text1 };
+                    for (&column, &cell) in shown.iter().zip(cells) {
+                        let figure = |text: &str, ink| label::text_in_right(p, cell, text, Type::Mono, ink);
+                        let mib = |n| crate::units::Bytes(n).mebibytes();
+                        match column {
+                            0 => {
+                                let swatch = Swatch::Fill(colour).paint(p, t, cell.left_center());
+                                let room = Rect::from_min_max(pos2(swatch.right() + 6.0, cell.top()), cell.max);
+                                names.allocated_in.paint(p, t, room, names.called_from.is_none());
+                            }
+                            1 => {
+                                if let Some(own) = &names.called_from {
+                                    own.paint(p, t, cell, true);
+                                }
+                            }
+                            2 => {
+                                figure(&mib(a), t.text2);
+                            }
+                            3 => {
+                                figure(&mib(b), quiet);
+                            }
+                            4 => {
+                                figure(&layout::signed_mib(change), if change == 0 { t.text3 } else { t.text1 });
+                            }
+                            5 => {
+                                let bar = Bar::new(greatest).thickness(10.0);
+                                let amount = change.unsigned_abs() as f64;
+                                if change >= 0 {
+                                    bar.part(amount, colour).paint(p, t, cell);
+                                } else {
+                                    // What shrank is what is no longer there: an outline.
+                                    let right = bar.end(cell, amount).x;
+                                    let mut batch = crate::app::widgets::mesh::Batch::new(p);
+                                    let y = cell.center().y;
+                                    let part = Rect::from_min_max(
+                                        pos2(cell.left(), y - 5.0),
+                                        pos2(right.max(cell.left() + 2.0), y + 5.0),
+                                    );
+                                    batch.outline(part, 1.0, colour);
+                                    batch.paint(p);
+                                }
+                            }
+                            6 => {
+                                let text = layout::ratio(a, b).unwrap_or_else(|| "new".to_owned());
+                                figure(if b == 0 { "gone" } else { &text }, quiet);
+                            }
+                            _ => {
+                                figure(&count(g.b.count), t.text2);
+                            }
+                        }
+                    }
+                },
+            );
+        });
+        if hidden > 0 {
+            let place = Rect::from_min_max(pos2(body.left() + 16.0, body.bottom()), ui.max_rect().max);
+            let text = format!(
+                "{} of {} shown, {} under 1 MiB",
+                count(rows.len() as u64),
+                counted(compared.groups.len() as u64, "place", "places"),
+                if hidden == 1 { "1 holds".to_owned() } else { format!("{} hold", count(hidden as u64)) }
+            );
+            label::text_in(ui.painter(), place, &text, Type::Caption, t.text3);
+        }
+        if let Some(row) = out.clicked {
+            let group = &compared.groups[rows[row]];
+            let heaviest = group.rows.iter().map(|&r| &compared.diff.rows[r as usize]).max_by_key(|r| r.b.bytes.max(r.a.bytes));
+            match heaviest.and_then(|r| compared.own_stack(r)) {
+                Some(stack) => cx.actions.send(Action::Select(Some(Item::Stack(stack)))),
+                None => cx.actions.send(Action::Notify("This stack is only in the other recording.".to_owned())),
+            }
+        }
+        if let Some(order) = out.sort.and_then(|c| COLUMNS[shown[c]].0) {
+            self.descending = if self.order == order { !self.descending } else { true };
+            self.order = order;
+        }
+    }
+}

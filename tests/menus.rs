@@ -30,7 +30,7 @@ fn app() -> Harness<'static, Option<App>> {
     let device = &recording.devices[index];
     let tables = DeviceTables::build(device, &progress).expect("not cancelled");
     let (names, ooms) = (Arc::new(StackNames::of(&recording.stacks)), device.events.ooms());
-    let data = Arc::new(DeviceData { recording, index, tables, names, ooms });
+    let data = Arc::new(DeviceData { recording, index, tables, names, ooms, prepared: Default::default() });
     let draw = move |ui: &mut egui::Ui, app: &mut Option<App>| {
         let app = app.get_or_insert_with(|| {
             let settings = Settings { theme: ThemeChoice::Dark, ..Settings::default() };

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use egui::{Role, ScrollArea, Sense, Ui, WidgetInfo, vec2};
 
+mod counters;
+
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::Category;
 use crate::analysis::accounting::{Part, account};
 use crate::analysis::categories::ByCategory;
+use crate::app::colours::category_paint;
 use crate::app::jobs::Derived;
 use crate::app::theme::Type;
 use crate::app::widgets::bar::Bar;
@@ -25,6 +28,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("grey", "not PyTorch's: driver, other processes, context"),
         ("hatched", "free inside what PyTorch reserved"),
         ("not recorded", "an allocator snapshot does not hold it; nvidia-smi does"),
+        ("counters", "what memory_stats() counted; amber where the snapshot tells otherwise"),
         ("by category", "what the live tensors are for; select one and the inspector says why it is counted there"),
     ],
     create: || Box::new(Accounting::default()),
@@ -34,6 +38,7 @@ pub const INFO: ViewInfo = ViewInfo {
 struct Accounting {
     /// Keyed by the instant and where the categories lie in memory.
     live: Derived<(u32, usize), ByCategory>,
+    counters: counters::Counters,
 }
 
 impl View for Accounting {
@@ -95,6 +100,7 @@ impl View for Accounting {
                 response.on_hover_text(row.part.about());
             }
             self.by_category(ui, cx, state.event, greatest);
+            self.counters.ui(ui, cx);
             ui.add_space(12.0);
         });
     }
@@ -112,7 +118,7 @@ impl Accounting {
         });
         let Some(live) = live.value else { return };
         section(ui, "Tensors by category", "requested, at the cursor", false);
-        for (i, category) in Category::ALL.into_iter().enumerate().filter(|(_, c)| live[c.index()].count > 0) {
+        for category in Category::ALL.into_iter().filter(|c| live[c.index()].count > 0) {
             let tally = live[category.index()];
             let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 36.0), Sense::hover());
             let figure = Bytes(tally.bytes).to_string();
@@ -127,7 +133,7 @@ impl Accounting {
                 egui::pos2(inner.left(), first.bottom()),
                 egui::pos2(inner.right(), first.bottom() + 10.0),
             );
-            let ink = if category == Category::Other { t.other } else { t.slot(i) };
+            let ink = category_paint(category).colour(t);
             Bar::new(greatest).part(tally.bytes as f64, ink).paint(ui.painter(), t, bar);
             response.on_hover_text(format!("{name}. {}", category.about()));
         }

@@ -5,6 +5,7 @@ use egui::{ScrollArea, Sense, Ui, vec2};
 use super::Case;
 use crate::analysis::categories::Category;
 use crate::app::action::Action;
+use crate::app::colours::category_paint;
 use crate::app::selection::Item;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
@@ -84,7 +85,7 @@ pub(super) fn by_category(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     ScrollArea::vertical().id_salt("live by category").auto_shrink(false).show(ui, |ui| {
         for category in &rows {
             let c = case.by_category[category.index()];
-            let colour = if *category == Category::Other { cx.tokens.other } else { cx.tokens.slot(category.index()) };
+            let colour = category_paint(*category).colour(cx.tokens);
             row(ui, cx, category.text(), colour, c.bytes, c.count, total, greatest).on_hover_text(category.about());
         }
         if rows == [Category::Other] {

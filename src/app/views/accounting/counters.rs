@@ -1,0 +1,195 @@
+//! PyTorch's own counters beside the recording: the figures of `memory_stats()` and its relatives, and whether the snapshot
+//! tells the same story.
+
+use std::sync::Arc;
+
+use egui::{Align2, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+
+use crate::analysis::stats_check::{StatCheck, StatsVerdict, judge_stats};
+use crate::app::jobs::Derived;
+use crate::app::theme::Type;
+use crate::app::theme::visuals::PAD_PANE;
+use crate::app::views::ViewContext;
+use crate::app::widgets::label;
+use crate::app::widgets::pane::{padded, section};
+use crate::model::{MemoryStats, StatsKind};
+use crate::units::{Bytes, count};
+
+/// The counters of a recording, held against it once.
+#[derive(Default)]
+pub(super) struct Counters {
+    verdicts: Derived<usize, Vec<StatsVerdict>>,
+}
+
+/// Groups of the counters, in the order of `memory_summary()`.
+const GROUPS: [(&str, &str); 9] = [
+    ("allocated_bytes", "allocated"),
+    ("active_bytes", "active"),
+    ("requested_bytes", "requested"),
+    ("reserved_bytes", "reserved"),
+    ("inactive_split_bytes", "free in split segments"),
+    ("allocation", "allocations"),
+    ("active", "active blocks"),
+    ("segment", "segments"),
+    ("inactive_split", "free blocks in split segments"),
+];
+/// The same of pinned host memory, without pools.
+const HOST_GROUPS: [(&str, &str); 4] = [
+    ("allocated_bytes", "held"),
+    ("active_bytes", "in use"),
+    ("allocations", "blocks held"),
+    ("active_requests", "blocks in use"),
+];
+/// Counters that are one number.
+const SCALARS: [(&str, &str); 8] = [
+    ("num_alloc_retries", "retries after emptying the cache"),
+    ("num_ooms", "out-of-memory errors"),
+    ("num_oom_rejections", "requests rejected beforehand"),
+    ("num_sync_all_streams", "waits for all streams"),
+    ("num_device_alloc", "cudaMalloc calls"),
+    ("num_device_free", "cudaFree calls"),
+    ("num_host_alloc", "cudaHostAlloc calls"),
+    ("num_host_free", "cudaFreeHost calls"),
+];
+/// A column of figures.
+const COLUMN: f32 = 96.0;
+
+impl Counters {
+    /// Draws them; a hint when none were added.
+    pub(super) fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let recording = &cx.data.recording;
+        if recording.stats.is_empty() {
+            if cx.data.device().has_final_state {
+                section(ui, "PyTorch's counters", "not added", false);
+                let hint = "What torch.cuda.memory_stats() gave at the snapshot, saved as JSON, can be added (File, Add a trace to this \
+                    recording) and is held against it.";
+                padded(ui, |ui| label::paragraph(ui, hint, Type::Body, cx.tokens.text3));
+            }
+            return;
+        }
+        let shared = Arc::clone(recording);
+        let key = Arc::as_ptr(recording) as usize;
+        let job = move |_: &_| Some(shared.stats.iter().map(|(name, stats)| judge_stats(&shared, name, stats)).collect());
+        let Some(verdicts) = self.verdicts.get(cx.jobs, "counters", &key, job).value else { return };
+        for ((name, stats), verdict) in recording.stats.iter().zip(verdicts.iter()) {
+            section(ui, &format!("PyTorch's counters: {}", stats.kind.name()), name, false);
+            padded(ui, |ui| {
+                let ink = if verdict.failed > 0 { cx.tokens.amber } else { cx.tokens.text1 };
+                let mut sentence = verdict.sentence.clone();
+                if let Some(first) = sentence.get_mut(..1) {
+                    first.make_ascii_uppercase();
+                }
+                label::paragraph(ui, &format!("{sentence}."), Type::Body, ink);
+            });
+            ui.add_space(6.0);
+            table(ui, cx, stats, verdict);
+        }
+    }
+}
+
+/// A figure of the table: what PyTorch counted, and the snapshot's where it can tell.
+struct Figure<'a> {
+    counted: Option<u64>,
+    is_rounded: bool,
+    check: Option<&'a StatCheck>,
+}
+
+fn text_of(key: &str, value: u64) -> String {
+    if key.contains("bytes") { Bytes(value).to_string() } else { count(value) }
+}
+
+fn table(ui: &mut Ui, cx: &ViewContext<'_>, stats: &MemoryStats, verdict: &StatsVerdict) {
+    let is_host = stats.kind == StatsKind::Host;
+    let columns: &[(&str, &str)] = if is_host {
+        &[("current", "current"), ("peak", "peak")]
+    } else {
+        &[
+            ("current", "all.current"),
+            ("large pool", "large_pool.current"),
+            ("small pool", "small_pool.current"),
+            ("peak", "all.peak"),
+        ]
+    };
+    // What has no room goes, the pools first.
+    let room = ((ui.available_width() - 2.0 * PAD_PANE - 120.0) / COLUMN).max(1.0) as usize;
+    let columns: Vec<&(&str, &str)> = match room {
+        1 => columns.iter().take(1).collect(),
+        2 | 3 => columns.iter().filter(|c| !c.0.ends_with("pool")).collect(),
+        _ => columns.iter().collect(),
+    };
+    header(ui, cx, &columns);
+    let groups: &[(&str, &str)] = if is_host { &HOST_GROUPS } else { &GROUPS };
+    for (group, name) in groups {
+        let figures: Vec<(String, Figure<'_>)> = columns
+            .iter()
+            .map(|(_, suffix)| {
+                let key = format!("{group}.{suffix}");
+                let counter = stats.get(&key);
+                let check = verdict.checks.iter().find(|c| c.key == key);
+                let figure =
+                    Figure { counted: counter.map(|c| c.value), is_rounded: counter.is_some_and(|c| c.slack > 0), check };
+                (key, figure)
+            })
+            .collect();
+        if figures.iter().any(|(_, f)| f.counted.is_some()) {
+            row(ui, cx, name, columns.len(), &figures);
+        }
+    }
+    for (key, name) in SCALARS {
+        if let Some(counter) = stats.get(key) {
+            let figure = Figure { counted: Some(counter.value), is_rounded: false, check: None };
+            row(ui, cx, name, columns.len(), &[(key.to_owned(), figure)]);
+        }
+    }
+    ui.add_space(6.0);
+}
+
+fn header(ui: &mut Ui, cx: &ViewContext<'_>, columns: &[&(&str, &str)]) {
+    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
+    for (i, (name, _)) in columns.iter().enumerate() {
+        let at = pos2(right_edge(rect, columns.len(), i), rect.center().y);
+        label::text(ui.painter(), at, Align2::RIGHT_CENTER, name, Type::Caption, cx.tokens.text3);
+    }
+}
+
+fn right_edge(rect: Rect, columns: usize, i: usize) -> f32 {
+    rect.right() - PAD_PANE - COLUMN * (columns - 1 - i) as f32
+}
+
+fn row(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, columns: usize, figures: &[(String, Figure<'_>)]) {
+    let t = cx.tokens;
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
+    let values: Vec<String> =
+        figures.iter().map(|(key, f)| f.counted.map_or_else(|| "not counted".to_owned(), |v| text_of(key, v))).collect();
+    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{name}: {}", values.join(", "))));
+    let left = rect.left() + PAD_PANE;
+    let first = right_edge(rect, columns, 0) - COLUMN + 8.0;
+    let area = Rect::from_min_max(pos2(left, rect.top()), pos2(first.max(left + 40.0), rect.bottom()));
+    label::text_in(ui.painter(), area, name, Type::Body, t.text2);
+    let mut notes = Vec::new();
+    for (i, ((key, figure), value)) in figures.iter().zip(&values).enumerate() {
+        let differs = figure.check.is_some_and(|c| !c.agrees);
+        let ink = match (figure.counted, differs, figure.check) {
+            (None, ..) => t.text3,
+            (_, true, _) => t.amber,
+            (_, _, Some(_)) => t.text1,
+            _ => t.text2,
+        };
+        let at = pos2(right_edge(rect, columns, i), rect.center().y);
+        label::text(ui.painter(), at, Align2::RIGHT_CENTER, value, Type::Mono, ink);
+        let rounded = if figure.is_rounded { ", rounded down to its unit" } else { "" };
+        notes.push(match figure.check {
+            Some(c) if c.agrees => format!("{key}: {value}{rounded}; the snapshot gives {}, which agrees", text_of(key, c.found)),
+            Some(c) => format!("{key}: {value}{rounded}; the snapshot gives {}", text_of(key, c.found)),
+            None => format!("{key}: {value}{rounded}; a snapshot can not tell"),
+        });
+    }
+    response.on_hover_text(notes.join("\n"));
+    for (key, figure) in figures.iter().filter(|(_, f)| f.check.is_some_and(|c| !c.agrees)) {
+        let (Some(check), Some(counted)) = (figure.check, figure.counted) else { continue };
+        let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 18.0), Sense::hover());
+        let text = format!("{key}: PyTorch {}, the snapshot {}", text_of(key, counted), text_of(key, check.found));
+        let area = Rect::from_min_max(pos2(left + 12.0, rect.top()), pos2(rect.right() - PAD_PANE, rect.bottom()));
+        label::text_in(ui.painter(), area, &text, Type::Caption, t.amber);
+    }
+}

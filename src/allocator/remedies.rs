@@ -85,6 +85,30 @@ pub fn remedies_that_pass(device: &DeviceRecording, limit: Option<u64>, progress
     WhatIf::new(device, None, progress)?.remedies_that_pass(limit, progress)
 }
 
+/// The best of several rows under one limit, and why: it passes, surely, with the fewest retries, with the lowest peak, with the
+/// fewest settings. `None` when none passes.
+#[must_use]
+pub fn best(rows: &[&Row]) -> Option<(usize, String)> {
+    let rank = |r: &Row| (!r.is_outcome_certain(), r.num_alloc_retries, r.peak_reserved_bytes);
+    let passing = || rows.iter().enumerate().filter(|(_, r)| !r.oom);
+    let (at, best) = passing().min_by_key(|(_, r)| (rank(r), r.conf.split(',').filter(|c| !c.is_empty()).count()))?;
+    let others: Vec<&Row> = passing().filter(|(i, _)| *i != at).map(|(_, r)| *r).collect();
+    let fails = rows.len() - others.len() - 1;
+    let is_alone_in = |of: fn(&Row) -> u64| others.iter().all(|r| of(r) > of(best));
+    let why = if others.is_empty() {
+        if fails == 0 { "the only one that was tried".to_owned() } else { "the only one that passes".to_owned() }
+    } else if others.iter().any(|r| r.num_alloc_retries > best.num_alloc_retries) {
+        let retries = crate::units::counted(best.num_alloc_retries, "retry", "retries");
+        format!("passes with {}", if best.num_alloc_retries == 0 { "no retry".to_owned() } else { format!("only {retries}") })
+            + if is_alone_in(|r| r.peak_reserved_bytes) { " and the lowest peak" } else { "" }
+    } else if is_alone_in(|r| r.peak_reserved_bytes) {
+        "passes with the lowest peak".to_owned()
+    } else {
+        "passes, and no other has a lower peak".to_owned()
+    };
+    Some((at, why))
+}
+
 impl WhatIf<'_> {
     /// Tries the [suggested](SUGGESTED) settings under a limit; without one under the recording's own, and without that under
     /// the device's capacity.

@@ -130,6 +130,12 @@ impl<'a> Requests<'a> {
         Arc::clone(&self.known)
     }
 
+    /// The device they were read from.
+    #[must_use]
+    pub fn device(&self) -> &'a DeviceRecording {
+        self.device
+    }
+
     /// The number of requests, failed ones included.
     #[must_use]
     pub fn count(&self) -> u64 {

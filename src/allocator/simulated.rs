@@ -19,7 +19,7 @@ pub enum Placement {
     Ascending,
     /// Each segment below the one before.
     Descending,
-    /// By turns below and above all others.
+    /// By turns above what was placed so and below what was placed so, the two far apart.
     Alternating,
     /// Anywhere; the same seed gives the same places.
     Random(u64),
@@ -123,8 +123,15 @@ impl SimulatedMemory {
 
     fn note(&mut self, address: u64, size: u64) {
         self.live.insert(address, size);
-        self.up = self.up.max(address + size);
-        self.down = self.down.min(address);
+        let alternates = self.placement == Placement::Alternating;
+        if alternates && address == self.up {
+            self.up += size;
+        } else if alternates && address + size == self.down {
+            self.down = address;
+        } else {
+            self.up = self.up.max(address + size);
+            self.down = self.down.min(address);
+        }
         self.touched.extend(address / PIECE..=(address + size - 1) / PIECE);
     }
 

@@ -40,7 +40,15 @@ impl WhatIf<'_> {
     pub fn simulate(&self, recording: &Recording, question: &Question, progress: &Progress) -> Result<Recording, Cancelled> {
         let device = self.requests().device;
         let conf = question.conf.clone();
-        let raw = vec![("PYTORCH_CUDA_ALLOC_CONF".to_owned(), question.text.clone())];
+        // As PyTorch writes them into a snapshot, so that one made of this reads back the same.
+        let raw = [
+            ("PYTORCH_CUDA_ALLOC_CONF", question.text.clone()),
+            ("max_split_size", conf.max_split_size.map_or("-1".to_owned(), |bytes| bytes.to_string())),
+            ("garbage_collection_threshold", format!("{:?}", conf.garbage_collection_threshold)),
+            ("expandable_segments", if conf.expandable_segments { "True" } else { "False" }.to_owned()),
+            ("roundup_power2_divisions", String::new()),
+        ];
+        let raw = raw.map(|(key, value)| (key.to_owned(), value)).to_vec();
         let out = DeviceRecording {
             id: device.id,
             name: device.name.clone(),

@@ -17,7 +17,7 @@ use super::own::{OwnRun, explain};
 use super::replay::{Replay, Replayed, Watcher};
 use super::requests::{Known, Requests};
 use super::simulated::{Placement, SimulatedMemory};
-use crate::model::{AllocConf, Cancelled, DeviceRecording, Progress};
+use crate::model::{Action, AllocConf, Cancelled, DeviceRecording, Progress};
 
 /// One setting to try.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,6 +88,8 @@ pub struct Row {
     pub peak_reserved_span: [u64; 2],
     /// Requests that may fail: `[earliest, latest]`; `null` in a place without OOM counts as the number of requests.
     pub oom_request_span: Option<[u64; 2]>,
+    /// Some of the places tried give the other verdict.
+    pub oom_varies: bool,
     /// Lowest and highest value of every other figure that is not the same in all places tried, by its name.
     pub spans: BTreeMap<&'static str, [u64; 2]>,
     /// Whether the model reproduces the recording under its own settings.
@@ -203,6 +205,12 @@ impl<'a> WhatIf<'a> {
         let mut requests = Requests::read(device, progress)?;
         let own = Arc::new(explain(&mut requests, known_limit, progress)?);
         Ok(WhatIf { requests, own })
+    }
+
+    /// True when a device's events hold requests to run again: it has allocations, or failures to allocate.
+    #[must_use]
+    pub fn has_requests(device: &DeviceRecording) -> bool {
+        device.events.action.iter().any(|a| matches!(a, Action::Alloc | Action::Oom))
     }
 
     /// What was found out, to be kept.
@@ -356,6 +364,7 @@ impl<'a> WhatIf<'a> {
             uncertain_because: None,
             peak_reserved_span: [peak, peak],
             oom_request_span: run.oom_request.map(|r| [r, r]),
+            oom_varies: false,
             spans: BTreeMap::new(),
             agrees_with_recording: self.own.agreement.agrees(),
         }
@@ -388,6 +397,7 @@ fn widen(row: &mut Row, other: &Row, because: &'static str) {
     if row.oom_request != other.oom_request || row.peak_reserved_bytes != other.peak_reserved_bytes {
         doubt(row, because);
     }
+    row.oom_varies |= row.oom != other.oom;
     let span = &mut row.peak_reserved_span;
     span[0] = span[0].min(other.peak_reserved_bytes);
     span[1] = span[1].max(other.peak_reserved_bytes);

@@ -61,6 +61,13 @@ pub enum Action {
     SetTracks(TrackLayout),
     /// What A (0) or B (1) of a comparison is.
     Compare(usize, Source),
+    /// Run the requests of the device in front under these settings and limit, and open what the allocator did in a tab.
+    OpenSimulation {
+        /// As `PYTORCH_CUDA_ALLOC_CONF` takes them.
+        conf: String,
+        /// The most bytes that may be reserved.
+        limit: Option<u64>,
+    },
     /// Open a source location in the user's editor.
     OpenSource {
         /// File as recorded.

@@ -66,6 +66,7 @@ impl App {
                     *marker = event.map(|e| clamp_event(data, e));
                 }
             }),
+            Action::OpenSimulation { conf, limit } => self.open_simulation(&conf, limit),
             Action::TrySettings(conf) => {
                 self.with_link(|link, _| link.to_try.push(conf));
                 if let Some(document) = self.active_document_mut() {
@@ -357,6 +358,24 @@ impl App {
             Some(i) if i > at || i >= self.documents.len() => Some(i.saturating_sub(1)),
             other => other,
         };
+    }
+
+    /// Runs a what-if question and opens the run in a tab of its own.
+    fn open_simulation(&mut self, conf: &str, limit: Option<u64>) {
+        let Some(data) = self.active_document().and_then(Document::view).map(|v| std::sync::Arc::clone(&v.data)) else { return };
+        let question = match crate::allocator::Question::parse(conf, limit) {
+            Ok(question) => question,
+            Err(error) => return self.notices.say(format!("PyTorch would refuse this at {error}")),
+        };
+        let settings = if conf.is_empty() { "defaults" } else { conf };
+        let title = match limit {
+            Some(limit) => format!("What-if: {settings}, {}", crate::units::Bytes(limit)),
+            None => format!("What-if: {settings}"),
+        };
+        let loading = Loading::simulation(&self.jobs, data, question);
+        let document = self.new_document(title, None, Content::Loading(loading));
+        self.documents.push(document);
+        self.active = Some(self.documents.len() - 1);
     }
 
     fn set_device(&mut self, index: usize) {

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 
 use super::document::DeviceData;
 use super::jobs::Jobs;
+use crate::allocator::Question;
 use crate::analysis::{DeviceTables, StackNames};
 use crate::formats;
 use crate::model::{PreviewPoint, Progress, Recording};
@@ -53,6 +54,16 @@ impl Loading {
         Self::start(jobs, "device", move |progress| {
             let data = prepare(&recording, index, progress)?;
             Ok((recording, data))
+        })
+    }
+
+    /// Runs the requests of a device under other settings, as a recording like any other.
+    #[must_use]
+    pub fn simulation(jobs: &Jobs, data: Arc<DeviceData>, question: Question) -> Self {
+        Self::start(jobs, "simulation", move |progress| {
+            let whatif = data.what_if(progress).map_err(|e| e.to_string())?;
+            let simulated = whatif.simulate(&data.recording, &question, progress).map_err(|e| e.to_string())?;
+            first_device(simulated, "the simulation", progress)
         })
     }
 

@@ -295,6 +295,9 @@ pub struct WhatifArgs {
     /// The device, by the number the process knew it by; the busiest when absent
     #[arg(long, value_name = "N")]
     pub device: Option<i32>,
+    /// Also write the run of the first --conf, with every event, as a PyTorch snapshot
+    #[arg(long, value_name = "OUT", requires = "conf")]
+    pub save: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

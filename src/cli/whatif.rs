@@ -1,12 +1,16 @@
 //! `vramscope whatif FILE --conf CONF …`: the same requests under other settings and limits.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
 
 use serde::Serialize;
 
 use super::args::WhatifArgs;
 use super::{Table, choose_device, open, print, print_json};
+use crate::allocator::remedies::best;
 use crate::allocator::whatif::{Question, Row, SUGGESTED, WhatIf};
+use crate::formats::export::snapshot::{self, DevicePart};
 use crate::model::{DeviceKind, DeviceRecording, Progress, Recording};
 use crate::units::{Bytes, count};
 
@@ -19,6 +23,8 @@ pub struct WhatIfReport {
     pub device: i32,
     /// Whether the model reproduces the recording; if not, where it departs first.
     pub agreement: AgreementEntry,
+    /// The best of the runs; `null` when none passes.
+    pub best: Option<BestEntry>,
 }
 
 /// One run.
@@ -27,6 +33,8 @@ pub struct RunEntry {
     /// The figures.
     #[serde(flatten)]
     pub row: Row,
+    /// By how much the peak exceeds the limit, which expandable segments may.
+    pub over_limit_bytes: u64,
     /// What the trace does not tell and was assumed.
     pub assumptions: Vec<String>,
 }
@@ -41,14 +49,36 @@ pub struct AgreementEntry {
     torch_rules: String,
 }
 
+/// Which run is best.
+#[derive(Debug, Serialize)]
+pub struct BestEntry {
+    /// Its place among the runs, from 0.
+    pub run: usize,
+    /// In a few words.
+    pub why: String,
+}
+
+/// Why a peak may exceed its limit.
+const OVER_LIMIT: &str = "a peak above the limit is real: PyTorch compares the limit with the request, rounded to 2 MiB, and then maps whole pages of 20 MiB";
+
 /// Answers for a file.
 ///
 /// # Errors
-/// One sentence: the file can not be read, has no such device, or has no trace.
+/// One sentence: the file can not be read, has no such device, or has no trace, or the simulation can not be written.
 pub fn run(args: &WhatifArgs, out: &mut dyn Write) -> Result<(), String> {
     let recording = open(&args.file)?;
-    let report = report(&recording, &args.conf, args.limit, args.device, &Progress::new())?;
-    if args.json { print_json(out, &report) } else { print(out, &text(&report)) }
+    let progress = Progress::new();
+    let device = choose(&recording, args.device)?;
+    let whatif = WhatIf::new(device, None, &progress).map_err(|e| e.to_string())?;
+    let report = answer(&whatif, &args.conf, args.limit, &progress)?;
+    let saved = match (&args.save, report.runs.first()) {
+        (Some(path), Some(run)) => Some(save(&whatif, &recording, &run.row, path, &progress)?),
+        _ => None,
+    };
+    if args.json {
+        return print_json(out, &report);
+    }
+    print(out, &(text(&report) + &saved.map_or(String::new(), |s| format!("\n{s}\n"))))
 }
 
 /// Answers for a recording. Without a limit the recording's own applies, as far as it is known; without settings the
@@ -63,8 +93,11 @@ pub fn report(
     device: Option<i32>,
     progress: &Progress,
 ) -> Result<WhatIfReport, String> {
-    let chosen = choose(recording, device)?;
-    let whatif = WhatIf::new(chosen, None, progress).map_err(|e| e.to_string())?;
+    let whatif = WhatIf::new(choose(recording, device)?, None, progress).map_err(|e| e.to_string())?;
+    answer(&whatif, confs, limit, progress)
+}
+
+fn answer(whatif: &WhatIf<'_>, confs: &[String], limit: Option<u64>, progress: &Progress) -> Result<WhatIfReport, String> {
     let limit = limit.or(whatif.own_limit());
     let suggested: Vec<String> = SUGGESTED.iter().map(|(conf, _)| (*conf).to_owned()).collect();
     let confs = if confs.is_empty() { &suggested } else { confs };
@@ -78,9 +111,15 @@ pub fn report(
         crate::allocator::Agreement::Agrees => None,
         crate::allocator::Agreement::Differs(difference) => Some(difference.to_string()),
     };
+    let rows: Vec<&Row> = answers.iter().map(|a| &a.row).collect();
+    let best = best(&rows).map(|(run, why)| BestEntry { run, why });
     let runs = answers
         .iter()
-        .map(|a| RunEntry { row: a.row.clone(), assumptions: a.assumptions.iter().map(ToString::to_string).collect() })
+        .map(|a| RunEntry {
+            row: a.row.clone(),
+            over_limit_bytes: a.row.over_limit(),
+            assumptions: a.assumptions.iter().map(ToString::to_string).collect(),
+        })
         .collect();
     let agreement = AgreementEntry {
         agrees: own.agreement.agrees(),
@@ -89,17 +128,30 @@ pub fn report(
         limit_span_bytes: own.limit_span.map(|(least, most)| [least, most]),
         torch_rules: own.replay.version.to_string(),
     };
-    Ok(WhatIfReport { runs, device: chosen.id.index, agreement })
+    Ok(WhatIfReport { runs, device: whatif.requests().device().id.index, agreement, best })
 }
 
-/// The device asked for, or the busiest one; it must be a GPU with a trace.
+/// Writes everything the allocator did in a run as a snapshot; says what was written.
+fn save(whatif: &WhatIf<'_>, recording: &Recording, row: &Row, path: &Path, progress: &Progress) -> Result<String, String> {
+    let question = Question::parse(&row.conf, row.limit_bytes).map_err(|e| e.to_string())?;
+    let simulated = whatif.simulate(recording, &question, progress).map_err(|e| e.to_string())?;
+    let failed = |e: std::io::Error| format!("{}: can not be written: {e}", path.display());
+    let mut file = BufWriter::new(File::create(path).map_err(failed)?);
+    let parts: Vec<DevicePart> = (0..simulated.devices.len()).filter_map(|d| DevicePart::whole(&simulated, d)).collect();
+    snapshot::write(&simulated, &parts, false, &mut file).map_err(failed)?;
+    file.flush().map_err(failed)?;
+    let events: usize = simulated.devices.iter().map(|d| d.events.len()).sum();
+    Ok(format!("{}: the run with {} and its {} events, as a snapshot", path.display(), shown(&row.conf), count(events as u64)))
+}
+
+/// The device asked for, or the busiest one; it must be a GPU with a trace of requests.
 fn choose(recording: &Recording, index: Option<i32>) -> Result<&DeviceRecording, String> {
     let name = &recording.source.name;
     let device = &recording.devices[choose_device(recording, index)?];
     if matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu) {
         return Err(format!("{name}: {} is not managed by the CUDA caching allocator, so its settings do not apply", device.id));
     }
-    if device.events.is_empty() {
+    if !WhatIf::has_requests(device) {
         return Err(format!(
             "{name}: there is no trace of {}, only its state, so nothing can be run again; record one with torch.cuda.memory._record_memory_history()",
             device.id
@@ -118,27 +170,38 @@ fn text(report: &WhatIfReport) -> String {
     if let Some(limit) = report.runs.first().and_then(|r| r.row.limit_bytes) {
         out += &format!("Limit: {}\n", Bytes(limit));
     }
+    match &report.best {
+        Some(best) if report.runs.len() > 1 => {
+            out += &format!("Best: {}: {}\n", shown(&report.runs[best.run].row.conf), best.why);
+        }
+        None if report.runs.len() > 1 => out += "None of these settings lets every request through.\n",
+        _ => {}
+    }
     let mut table = Table::new("lrrrl");
-    table.row(["settings", "peak reserved", "waste at peak", "retries", "outcome"]);
+    table.row(["settings", "peak reserved", "beyond allocated", "retries", "outcome"]);
     for run in &report.runs {
         let row = &run.row;
-        let waste = row.peak_reserved_bytes.saturating_sub(row.peak_allocated_bytes);
+        let beyond = row.peak_reserved_bytes.saturating_sub(row.peak_allocated_bytes);
         table.row([
             shown(&row.conf).to_owned(),
             Bytes(row.peak_reserved_bytes).to_string(),
-            Bytes(waste).to_string(),
+            Bytes(beyond).to_string(),
             count(row.num_alloc_retries),
             outcome(row),
         ]);
     }
-    out += &format!("\n{table}");
+    out += &format!("\n{table}\n");
+    out += "Beyond allocated: the peak of reserved less the peak of allocated memory, what perfect packing would not have reserved.\n";
+    if let Some(over) = report.runs.iter().map(|r| r.over_limit_bytes).max().filter(|&over| over > 0) {
+        out += &format!("Up to {} over: {OVER_LIMIT}.\n", Bytes(over));
+    }
     let mut told: Vec<&String> = report.runs.iter().flat_map(|r| &r.assumptions).collect();
     told.sort();
     told.dedup();
     if !told.is_empty() {
         out += "\nAssumed:\n";
         for sentence in told {
-            out += &format!("  {sentence}.\n");
+            out += &format!("  {}.\n", capital(sentence));
         }
     }
     out
@@ -149,9 +212,24 @@ fn outcome(row: &Row) -> String {
         Some(request) => format!("out of memory at request {}", count(request)),
         None => "passes".to_owned(),
     };
+    if let Some([low, high]) = row.oom_request_span.filter(|[low, high]| low < high) {
+        // A run without a failure counts as having made every request.
+        text += &match row.oom_request {
+            None => format!(", or fails at request {}", count(low)),
+            Some(request) if row.oom_varies && low == request => ", or passes".to_owned(),
+            Some(_) if row.oom_varies => format!(" (from {} on), or passes", count(low)),
+            Some(_) => format!(" (between {} and {})", count(low), count(high)),
+        };
+    }
     let [low, high] = row.peak_reserved_span;
     if low != high {
         text += &format!("; peak {} to {}", Bytes(low), Bytes(high));
+    }
+    if row.over_limit() > 0 {
+        text += &format!("; {} over the limit", Bytes(row.over_limit()));
+    }
+    if row.is_outcome_certain() {
+        return text;
     }
     text += match row.uncertain_because {
         Some("placement") => ", depending on where the driver puts segments",
@@ -165,4 +243,9 @@ fn outcome(row: &Row) -> String {
 
 fn shown(conf: &str) -> &str {
     if conf.is_empty() { "(defaults)" } else { conf }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |c| c.to_uppercase().collect::<String>() + letters.as_str())
 }

@@ -13,7 +13,7 @@ use super::{Table, choose_device, open, print, print_json};
 use crate::formats::export::snapshot;
 use crate::model::{Progress, Recording};
 use crate::probe::{
-    ALL, Comparison, Conditions, Ending, Job, Report, Run, Scenario, Target, Values, child, neighbour, replay_report, run_to_end,
+    ALL, Compared, Conditions, Ending, Job, Report, Run, Scenario, Target, Values, child, neighbour, replay_report, run_to_end,
 };
 use crate::units::{Bytes, count};
 
@@ -23,10 +23,8 @@ struct ProbeReport {
     #[serde(flatten)]
     report: Report,
     /// A replay's figures beside the model's and the recording's.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    comparison: Vec<Comparison>,
-    /// Whether the card and the model agree to the byte; `null` for a scenario.
-    agrees_with_model: Option<bool>,
+    #[serde(flatten)]
+    compared: Option<Compared>,
     /// The file that was written.
     out: Option<PathBuf>,
 }
@@ -66,14 +64,14 @@ pub fn run(args: &ProbeArgs, out: &mut dyn Write) -> Result<(), String> {
     if let Some(file) = file {
         save(&recording, file)?;
     }
-    let comparison = match &job {
+    let compared = match &job {
         Job::Replay { recording, device, .. } => {
-            replay_report(&recording.devices[*device], &report.conf, report.limit_bytes, &report.end, &Progress::new())?
+            let device = &recording.devices[*device];
+            Some(replay_report(device, &report.conf, report.limit_bytes, &report.end, &Progress::new())?)
         }
-        Job::Scenario { .. } => Vec::new(),
+        Job::Scenario { .. } => None,
     };
-    let agrees_with_model = (!comparison.is_empty()).then(|| comparison.iter().all(|c| c.card == c.model));
-    let whole = ProbeReport { report, comparison, agrees_with_model, out: file.map(Path::to_owned) };
+    let whole = ProbeReport { report, compared, out: file.map(Path::to_owned) };
     if args.json { print_json(out, &whole) } else { print(out, &text(&whole, &job)) }
 }
 
@@ -189,28 +187,17 @@ fn text(whole: &ProbeReport, job: &Job) -> String {
         Ending::Failed(sentence) => sentence.clone(),
     };
     out += &format!("End: {ending}\n\n");
-    if whole.comparison.is_empty() {
-        let mut table = Table::new("lr");
-        table.row(["peak reserved".to_owned(), Bytes(r.end.peak_reserved_bytes).to_string()]);
-        table.row(["peak active".to_owned(), Bytes(r.end.peak_active_bytes).to_string()]);
-        table.row(["peak requested".to_owned(), Bytes(r.end.peak_requested_bytes).to_string()]);
-        table.row(["retries".to_owned(), count(r.end.num_alloc_retries)]);
-        table.row(["events".to_owned(), count(r.events)]);
-        out += &table.to_string();
-    } else {
-        let mut table = Table::new("lrrr");
-        table.row(["", "this run", "model", "recording"]);
-        for c in &whole.comparison {
-            let is_bytes = c.what.ends_with("_bytes");
-            let show = |v: u64| if is_bytes { Bytes(v).to_string() } else { count(v) };
-            let what = c.what.trim_end_matches("_bytes").replace('_', " ");
-            table.row([what, show(c.card), show(c.model), c.recorded.map(show).unwrap_or_default()]);
+    match &whole.compared {
+        None => {
+            let mut table = Table::new("lr");
+            table.row(["peak reserved".to_owned(), Bytes(r.end.peak_reserved_bytes).to_string()]);
+            table.row(["peak active".to_owned(), Bytes(r.end.peak_active_bytes).to_string()]);
+            table.row(["peak requested".to_owned(), Bytes(r.end.peak_requested_bytes).to_string()]);
+            table.row(["retries".to_owned(), count(r.end.num_alloc_retries)]);
+            table.row(["events".to_owned(), count(r.events)]);
+            out += &table.to_string();
         }
-        out += &table.to_string();
-        out += match whole.agrees_with_model {
-            Some(true) => "\nThis run and the model agree to the byte.\n",
-            _ => "\nThis run and the model differ.\n",
-        };
+        Some(compared) => out += &comparison(compared),
     }
     if let Some(difference) = r.end.driver_difference_bytes {
         let samples = count(r.end.driver_samples);
@@ -221,4 +208,26 @@ fn text(whole: &ProbeReport, job: &Job) -> String {
         out += &format!("Written: {}\n", file.display());
     }
     out
+}
+
+fn comparison(compared: &Compared) -> String {
+    let mut table = Table::new("lrrr");
+    table.row(["", "this run", "model", "recording"]);
+    for c in &compared.comparison {
+        let is_bytes = c.what.ends_with("_bytes");
+        let show = |v: u64| if is_bytes { Bytes(v).to_string() } else { count(v) };
+        let what = c.what.trim_end_matches("_bytes").replace('_', " ");
+        table.row([what, show(c.card), show(c.model), c.recorded.map(show).unwrap_or_default()]);
+    }
+    let [low, high] = compared.model_span_bytes;
+    let verdict = match (compared.agrees_with_model, compared.model_is_certain) {
+        (true, true) => "This run and the model agree to the byte.".to_owned(),
+        (true, false) => format!(
+            "This run is as the model says, which depends on where the driver puts segments: peak {} to {}.",
+            Bytes(low),
+            Bytes(high)
+        ),
+        (false, _) => "This run and the model differ.".to_owned(),
+    };
+    format!("{table}\n{verdict}\n")
 }

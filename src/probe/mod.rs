@@ -32,7 +32,7 @@ pub use message::{End, Ending, Hello, Message, RawEvent};
 pub use perform::{Options, perform};
 pub use program::{Program, Site, Step};
 pub use record::Recorder;
-pub use replay::{Comparison, replay_program, replay_report};
+pub use replay::{Compared, Comparison, replay_program, replay_report};
 pub use report::Report;
 pub use runner::{Conditions, Job, Run, Target, child, neighbour, run_to_end};
 pub use scenarios::{ALL, Param, Room, Scenario, Unit, Values};

@@ -4,8 +4,9 @@ use serde::Serialize;
 
 use super::message::End;
 use super::program::{Program, Step};
-use crate::allocator::{Replay, ReplayStep, WhatIf};
-use crate::model::{AllocConf, BlockState, DeviceRecording, Progress};
+use crate::allocator::{Question, ReplayStep, WhatIf};
+use crate::analysis::{DeviceTables, Quantity};
+use crate::model::{BlockState, DeviceRecording, Progress};
 
 /// The requests of one device, in order. Sites are the recording's stacks. What was there before the recording began is
 /// asked for first.
@@ -69,7 +70,20 @@ pub struct Comparison {
     pub recorded: Option<u64>,
 }
 
-/// What a replay's figures are beside the model's and the recording's.
+/// A replay beside the model and the recording.
+#[derive(Clone, Debug, Serialize)]
+pub struct Compared {
+    /// Figure by figure.
+    pub comparison: Vec<Comparison>,
+    /// Whether the card did what the model says: to the byte where the model is certain, else within its span.
+    pub agrees_with_model: bool,
+    /// Whether the model's figures depend on nothing but the requests.
+    pub model_is_certain: bool,
+    /// The model's lowest and highest peak of reserved memory, over the places the driver may choose.
+    pub model_span_bytes: [u64; 2],
+}
+
+/// What a replay's figures are beside the model's and the recording's. Costs a dozen runs of the model.
 ///
 /// # Errors
 /// One sentence when the settings can not be read.
@@ -79,26 +93,33 @@ pub fn replay_report(
     limit: Option<u64>,
     end: &End,
     progress: &Progress,
-) -> Result<Vec<Comparison>, String> {
+) -> Result<Compared, String> {
     let whatif = WhatIf::new(device, None, progress).map_err(|e| e.to_string())?;
-    let requests = whatif.requests();
-    let replay =
-        Replay { conf: AllocConf::parse(conf).map_err(|e| e.to_string())?, limit, stops_at_oom: true, ..Replay::of(requests) };
-    let run = replay.run(requests, (), progress).map_err(|e| e.to_string())?;
-    let stats = run.allocator.stats();
-    let tables = crate::analysis::DeviceTables::build(device, progress).map_err(|e| e.to_string())?;
+    let question = Question::parse(conf, limit).map_err(|e| e.to_string())?;
+    let row = whatif.ask(&question, 0, progress).map_err(|e| e.to_string())?.row;
+    let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;
     let peak = |q| Some(tables.curves.peak(q).0);
-    use crate::analysis::Quantity as Q;
     let live: u64 = device.blocks.iter().filter(|b| b.state == BlockState::Active).map(|b| b.size).sum();
-    let row = |what, card, model, recorded| Comparison { what, card, model, recorded };
-    Ok(vec![
-        row("peak_reserved_bytes", end.peak_reserved_bytes, stats.reserved_bytes.all.peak, peak(Q::Reserved)),
-        row("peak_active_bytes", end.peak_active_bytes, stats.active_bytes.all.peak, peak(Q::Active)),
-        row("peak_allocated_bytes", end.peak_allocated_bytes, stats.allocated_bytes.all.peak, peak(Q::Allocated)),
-        row("peak_requested_bytes", end.peak_requested_bytes, stats.requested_bytes.all.peak, peak(Q::Requested)),
-        row("num_alloc_retries", end.num_alloc_retries, stats.num_alloc_retries, None),
-        row("num_ooms", end.num_ooms, stats.num_ooms, Some(device.events.ooms().len() as u64)),
-        row("final_reserved_bytes", end.final_reserved_bytes, stats.reserved_bytes.all.current, Some(device.final_reserved())),
-        row("final_allocated_bytes", end.final_allocated_bytes, stats.allocated_bytes.all.current, Some(live)),
-    ])
+    let of = |what, card, model, recorded| Comparison { what, card, model, recorded };
+    let ooms = device.events.ooms().len() as u64;
+    let final_reserved = Some(device.final_reserved());
+    let comparison = vec![
+        of("peak_reserved_bytes", end.peak_reserved_bytes, row.peak_reserved_bytes, peak(Quantity::Reserved)),
+        of("peak_active_bytes", end.peak_active_bytes, row.peak_active_bytes, peak(Quantity::Active)),
+        of("peak_allocated_bytes", end.peak_allocated_bytes, row.peak_allocated_bytes, peak(Quantity::Allocated)),
+        of("peak_requested_bytes", end.peak_requested_bytes, row.peak_requested_bytes, peak(Quantity::Requested)),
+        of("num_alloc_retries", end.num_alloc_retries, row.num_alloc_retries, None),
+        of("num_ooms", end.num_ooms, row.num_ooms, Some(ooms)),
+        of("final_reserved_bytes", end.final_reserved_bytes, row.final_reserved_bytes, final_reserved),
+        of("final_allocated_bytes", end.final_allocated_bytes, row.final_allocated_bytes, Some(live)),
+    ];
+    let [low, high] = row.peak_reserved_span;
+    let is_equal = comparison.iter().all(|c| c.card == c.model);
+    let is_within = !row.certain && (low..=high).contains(&end.peak_reserved_bytes);
+    Ok(Compared {
+        comparison,
+        agrees_with_model: is_equal || is_within,
+        model_is_certain: row.certain,
+        model_span_bytes: row.peak_reserved_span,
+    })
 }

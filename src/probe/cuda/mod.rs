@@ -8,6 +8,7 @@ use std::ffi::c_void;
 use std::process::{Child, Command, Stdio};
 use std::ptr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
@@ -490,8 +491,15 @@ impl Card for CudaCard {
         self.open_gates();
         self.give_outside_back();
         // Closing the pipe ends them; killing makes sure of it.
-        for mut child in std::mem::take(&mut self.neighbours) {
+        let mut leaving = std::mem::take(&mut self.neighbours);
+        for child in &mut leaving {
             drop(child.stdin.take());
+        }
+        let until = Instant::now() + Duration::from_secs(5);
+        for mut child in leaving {
+            while matches!(child.try_wait(), Ok(None)) && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(10));
+            }
             let _ = child.kill();
             let _ = child.wait();
         }

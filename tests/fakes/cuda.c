@@ -26,7 +26,7 @@ typedef uint64_t u64;
 #define PIECE (2 * MIB)
 
 /* Shared by the processes on the card. */
-static struct state { u64 used, most_used, live; } *S, alone;
+static struct state { u64 used, most_used; } *S, alone;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int has_context, allocations;
 static u64 next_address = 0x700000000000ULL, next_range = 0x600000000000ULL, next_handle = 1;
@@ -68,11 +68,10 @@ static R take(u64 n) {
     if (used() + n > total()) { pthread_mutex_unlock(&lock); return 2; }
     u64 now = __atomic_add_fetch(&s->used, n, __ATOMIC_SEQ_CST);
     if (now > s->most_used) s->most_used = now;
-    s->live++;
     pthread_mutex_unlock(&lock);
     return is_lost() ? 719 : 0;
 }
-static void give(u64 n) { __atomic_sub_fetch(&state()->used, n, __ATOMIC_SEQ_CST); state()->live--; }
+static void give(u64 n) { __atomic_sub_fetch(&state()->used, n, __ATOMIC_SEQ_CST); }
 static R add(u64 a, u64 n, int kind) {
     if (count == 1 << 16) return 2;
     table[count++] = (struct range){a, n, kind};

@@ -7,9 +7,8 @@ use clap::Parser;
 use vramscope::cli;
 use vramscope::cli::args::{Args, Command, ScreenshotArgs};
 
-/// The file or the machine does not allow it.
+/// Exit codes: the file or the machine does not allow it; the command line can not be understood.
 const NOT_POSSIBLE: u8 = 1;
-/// The command line can not be understood.
 const WRONG_USAGE: u8 = 2;
 
 fn main() -> ExitCode {

@@ -16,6 +16,7 @@ use crate::app::ranks::page_ui;
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::views::{View, ViewContext, ViewInfo, ViewKind};
 use crate::app::widgets::pane::PaneHeader;
+use crate::app::widgets::term;
 use crate::app::{App, overlays};
 
 pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
@@ -129,6 +130,7 @@ impl Panes<'_> {
         if body.is_positive() {
             let mut child = ui.new_child(UiBuilder::new().max_rect(body).layout(Layout::top_down(Align::Min)).id_salt(kind));
             child.set_clip_rect(body.intersect(ui.clip_rect()));
+            term::speak_of(child.ctx(), self.cx.data, self.cx.state);
             view.ui(&mut child, &self.cx);
         }
         if grip.drag_started() && !self.is_single { UiResponse::DragStarted } else { UiResponse::None }

@@ -96,11 +96,12 @@ fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
         items.add(&[("event ", false), (&count(u64::from(event)), true), (" of ", false), (&count(n as u64), false)]);
     }
     let Some(state) = view.state.latest() else { return };
+    term::speak_of(items.ui.ctx(), &view.data, Some(state));
     let (holes, free, largest) = hole_figures(state);
     let show = |n: u64| Bytes(n).to_string();
     let mut figure = |term, pieces: &[(&str, bool)]| {
         if let Some(response) = items.add(pieces) {
-            term::explain(&response, &view.data, Some(state), term);
+            term::explain(&response, term);
         }
     };
     figure(Term::Reserved, &[("reserved ", false), (&show(state.totals.reserved), true)]);

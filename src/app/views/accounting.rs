@@ -14,8 +14,8 @@ use crate::app::colours::category_paint;
 use crate::app::jobs::Derived;
 use crate::app::theme::Type;
 use crate::app::widgets::bar::Bar;
-use crate::app::widgets::label;
 use crate::app::widgets::pane::section;
+use crate::app::widgets::{label, term};
 use crate::units::{Bytes, counted};
 
 /// Registry entry.
@@ -97,7 +97,9 @@ impl View for Accounting {
                     };
                     drawn.paint(ui.painter(), t, bar);
                 }
-                response.on_hover_text(row.part.about());
+                if !term::explain_label(&response, row.part.title()) {
+                    response.on_hover_text(row.part.about());
+                }
             }
             self.by_category(ui, cx, state.event, greatest);
             self.counters.ui(ui, cx);

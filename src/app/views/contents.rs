@@ -1,7 +1,5 @@
 //! Contents: what the recording holds: devices, figures at the cursor, settings, what was odd about the file.
 
-use std::sync::Arc;
-
 use egui::{CursorIcon, Rect, ScrollArea, Stroke, Ui, pos2, vec2};
 
 use super::{View, ViewContext, ViewInfo, ViewKind};
@@ -10,8 +8,7 @@ use crate::app::theme::visuals::{PAD_PANE, ROW_DENSE};
 use crate::app::theme::{Type, text};
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, section};
-use crate::app::widgets::row::{KeyValue, ListRow};
-use crate::app::widgets::term::{self, Term};
+use crate::app::widgets::row::{ListRow, key_value};
 use crate::units::{Bytes, Micros, count, counted};
 
 /// Registry entry.
@@ -38,14 +35,14 @@ impl View for Contents {
             devices(ui, cx);
             if let Some(state) = cx.state {
                 section(ui, "At the cursor", "", false);
-                row(ui, cx, "reserved", &Bytes(state.totals.reserved).to_string());
-                row(ui, cx, "active", &Bytes(state.totals.active).to_string());
-                row(ui, cx, "allocated", &Bytes(state.totals.allocated).to_string());
-                row(ui, cx, "requested", &Bytes(state.totals.requested).to_string());
+                key_value(ui, "reserved", &Bytes(state.totals.reserved).to_string());
+                key_value(ui, "active", &Bytes(state.totals.active).to_string());
+                key_value(ui, "allocated", &Bytes(state.totals.allocated).to_string());
+                key_value(ui, "requested", &Bytes(state.totals.requested).to_string());
                 let holes = state.holes().count() as u64;
-                row(ui, cx, "segments", &count(state.segments.len() as u64));
-                row(ui, cx, "live blocks", &count(state.blocks.len() as u64 - holes));
-                row(ui, cx, "holes", &count(holes));
+                key_value(ui, "segments", &count(state.segments.len() as u64));
+                key_value(ui, "live blocks", &count(state.blocks.len() as u64 - holes));
+                key_value(ui, "holes", &count(holes));
             }
             recorded(ui, cx);
             added(ui, cx);
@@ -89,19 +86,19 @@ fn devices(ui: &mut Ui, cx: &ViewContext<'_>) {
 fn recorded(ui: &mut Ui, cx: &ViewContext<'_>) {
     let device = cx.data.device();
     section(ui, "Recorded", "", false);
-    row(ui, cx, "file", &Bytes(cx.data.recording.source.bytes).to_string());
-    row(ui, cx, "format", cx.data.recording.source.format.name());
-    row(ui, cx, "events", &count(device.events.len() as u64));
-    row(ui, cx, "allocations", &count(cx.data.tables.lifetimes.len() as u64));
-    row(ui, cx, "live before", &count(cx.data.tables.lifetimes.initial_count() as u64));
+    key_value(ui, "file", &Bytes(cx.data.recording.source.bytes).to_string());
+    key_value(ui, "format", cx.data.recording.source.format.name());
+    key_value(ui, "events", &count(device.events.len() as u64));
+    key_value(ui, "allocations", &count(cx.data.tables.lifetimes.len() as u64));
+    key_value(ui, "live before", &count(cx.data.tables.lifetimes.initial_count() as u64));
     if let Some((first, last)) = device.events.time_range() {
-        row(ui, cx, "time", &Micros(last - first).to_string());
+        key_value(ui, "time", &Micros(last - first).to_string());
     }
-    row(ui, cx, "call stacks", &count(cx.data.recording.stacks.len() as u64));
-    row(ui, cx, "streams", &count(device.streams.len() as u64));
-    row(ui, cx, "pools", &count(device.pools.len() as u64));
-    row(ui, cx, "annotations", &count(device.annotations.len() as u64));
-    row(ui, cx, "read in", &format!("{:.2} s", cx.data.recording.report.seconds));
+    key_value(ui, "call stacks", &count(cx.data.recording.stacks.len() as u64));
+    key_value(ui, "streams", &count(device.streams.len() as u64));
+    key_value(ui, "pools", &count(device.pools.len() as u64));
+    key_value(ui, "annotations", &count(device.annotations.len() as u64));
+    key_value(ui, "read in", &format!("{:.2} s", cx.data.recording.report.seconds));
 }
 
 /// Files of the same run that were laid over this one.
@@ -122,12 +119,12 @@ fn settings(ui: &mut Ui, cx: &ViewContext<'_>) {
     let settings = &cx.data.device().settings;
     section(ui, "Allocator settings", "", false);
     if !settings.recorded {
-        row(ui, cx, "not recorded", "PyTorch 2.3 and later do");
+        key_value(ui, "not recorded", "PyTorch 2.3 and later do");
         return;
     }
     for (key, value) in &settings.raw {
         let shown = if value.is_empty() { "default" } else { value.as_str() };
-        row(ui, cx, key, shown);
+        key_value(ui, key, shown);
     }
 }
 
@@ -144,13 +141,5 @@ fn warnings(ui: &mut Ui, cx: &ViewContext<'_>) {
             ui.add(egui::Label::new(text::body(&warning.text).color(cx.tokens.text2)).wrap());
         });
         ui.add_space(4.0);
-    }
-}
-
-/// A label and its figure; a label that is a term explains itself.
-fn row(ui: &mut Ui, cx: &ViewContext<'_>, label: &str, value: &str) {
-    let response = KeyValue::new(label, value).show(ui);
-    if let Some(term) = Term::of(label) {
-        term::explain(&response, cx.data, cx.state.map(Arc::as_ref), term);
     }
 }

@@ -8,10 +8,10 @@ use crate::app::action::Action;
 use crate::app::colours::ColourBy;
 use crate::app::command::Command;
 use crate::app::selection::Item;
-use crate::app::theme::{Tokens, Type, text};
+use crate::app::theme::{Type, text};
 use crate::app::widgets::button::Push;
 use crate::app::widgets::code::CodeWell;
-use crate::app::widgets::label;
+use crate::app::widgets::{label, term};
 use crate::app::workspace::Workspace;
 use crate::units::Bytes;
 
@@ -104,12 +104,21 @@ fn finding_ui(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, is_o
     let mut head_clicked = false;
     let inner = ui.scope_builder(UiBuilder::new().id_salt(("finding", index)), |ui| {
         padded(ui, |ui| {
-            let head = ui.allocate_exact_size(vec2(ui.available_width(), 16.0), Sense::click());
-            let (rect, response) = head;
+            let figure = Bytes(f.bytes).to_string();
+            let widths = [(f.title.as_str(), Type::Title), (&figure, Type::Mono)].map(|(s, k)| label::width(ui.painter(), s, k));
+            // In a narrow pane the figure stands under the title: neither is worth cutting.
+            let fits = widths[0] + widths[1] + 8.0 <= ui.available_width();
+            let height = if fits { 16.0 } else { 34.0 };
+            let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::click());
             response.widget_info(|| egui::WidgetInfo::selected(egui::Role::ListItem, true, is_open, &f.title));
-            let figure = label::text_in_right(ui.painter(), rect, &Bytes(f.bytes).to_string(), Type::Mono, t.text1);
-            let room = egui::Rect::from_min_max(rect.min, egui::pos2(figure.left() - 8.0, rect.bottom()));
-            label::text_in(ui.painter(), room, &f.title, Type::Title, if is_oom { t.red } else { t.text1 });
+            let first = rect.with_max_y(rect.top() + 16.0);
+            label::text_in(ui.painter(), first, &f.title, Type::Title, if is_oom { t.red } else { t.text1 });
+            let last = rect.with_min_y(rect.bottom() - 16.0);
+            if fits {
+                label::text_in_right(ui.painter(), last, &figure, Type::Mono, t.text1);
+            } else {
+                label::text_in(ui.painter(), last, &figure, Type::Mono, t.text1);
+            }
             head_clicked = response.clicked();
             ui.add_space(4.0);
             let body = label::paragraph(ui, &f.sentence, Type::Body, t.text2);
@@ -136,10 +145,15 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize) {
     let t = cx.tokens;
     ui.add_space(8.0);
     for e in &f.evidence {
-        let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
-        let value = label::text_in_right(ui.painter(), rect, &e.value, Type::Mono, if e.is_red { t.red } else { t.text1 });
-        let room = egui::Rect::from_min_max(rect.min, egui::pos2(value.left() - 8.0, rect.bottom()));
-        label::text_in(ui.painter(), room, &e.label, Type::Body, t.text2);
+        let width = |text: &str, kind| label::width(ui.painter(), text, kind);
+        let fits = width(&e.label, Type::Body) + 8.0 + width(&e.value, Type::Mono) <= ui.available_width();
+        let height = if fits { 20.0 } else { 36.0 };
+        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());
+        response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, format!("{}: {}", e.label, e.value)));
+        let (above, below) = (rect.with_max_y(rect.top() + 20.0), rect.with_min_y(rect.bottom() - 20.0));
+        label::text_in(ui.painter(), above, &e.label, Type::Body, t.text2);
+        label::text_in_right(ui.painter(), below, &e.value, Type::Mono, if e.is_red { t.red } else { t.text1 });
+        term::explain_label(&response, &e.label);
     }
     ui.add_space(6.0);
     label::paragraph(ui, &f.advice, Type::Body, t.text2);
@@ -187,5 +201,4 @@ fn padded(ui: &mut Ui, contents: impl FnOnce(&mut Ui)) {
         ui.set_width(ui.available_width());
         contents(ui);
     });
-    let _ = Tokens::of(ui);
 }

@@ -67,7 +67,8 @@ impl<'a> KeyValue<'a> {
         label::text_in(p, room, self.label, kind, label_ink);
         let cut = value.elided;
         p.galley(pos2(x, inner.center().y - value.size().y / 2.0), value, ink);
-        if cut { response.on_hover_text(self.value) } else { response }
+        // A word of the field explains itself; a figure that was cut is shown whole.
+        if !super::term::explain_label(&response, self.label) && cut { response.on_hover_text(self.value) } else { response }
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! Every view that writes one of these words shows its [`Term`] on hover, so that nobody has to look up what "inactive" is.
 
-use egui::Response;
+use std::sync::Arc;
+
+use egui::{Context, Id, Rect, Response, Sense, Ui};
 
 use super::tooltip::Tip;
 use crate::analysis::State;
@@ -221,9 +223,9 @@ impl Term {
             "allocated" | "in use" => Term::Allocated,
             "requested" | "tensors" => Term::Requested,
             "rounding" | "lost to rounding" | "rounded up" => Term::Rounding,
-            "inactive" | "free" | "free inside" | "free inside reserved" | "reserved, not in use" => Term::Inactive,
-            "hole" | "holes" | "all holes" => Term::Hole,
-            "largest hole" | "hole needed" => Term::LargestHole,
+            "inactive" | "free" | "free inside" | "free inside reserved" | "free in all pools" => Term::Inactive,
+            "hole" | "holes" | "all holes" | "holes in this pool" | "all free memory" => Term::Hole,
+            "largest hole" | "the largest hole" => Term::LargestHole,
             "pinned" | "cached, pinned by live blocks" => Term::Pinned,
             "cached" | "cached, whole segments" => Term::Cached,
             "pending free" | "pending" | "freed, waiting for a stream" => Term::PendingFree,
@@ -233,7 +235,7 @@ impl Term {
             "pool" | "pools" => Term::Pool,
             "private pool" => Term::PrivatePool,
             "stream" | "streams" => Term::Stream,
-            "cap" | "limit" | "the limit" | "room under the cap" => Term::Cap,
+            "cap" | "limit" | "cap of this process" | "room under the cap" => Term::Cap,
             "capacity" => Term::Capacity,
             "free on the device" | "device free" => Term::DeviceFree,
             "request" | "the request" => Term::Request,
@@ -463,13 +465,48 @@ impl Figures {
     }
 }
 
-/// Explains a term while something that names it is hovered. Without a state there are no numbers yet, and no tooltip.
-pub fn explain(response: &Response, data: &DeviceData, state: Option<&State>, term: Term) {
-    if response.hovered()
-        && let Some(state) = state
-    {
-        term.tip(&Figures::of(data, state)).show(response);
+/// The instant whose figures the terms of a pane show.
+#[derive(Clone)]
+struct Instant {
+    data: Arc<DeviceData>,
+    state: Option<Arc<State>>,
+}
+
+fn instant_id() -> Id {
+    Id::unique("the instant terms speak of")
+}
+
+/// Says which instant the terms drawn from here on speak of, until another is named: each pane names the cursor's, a view of
+/// another instant its own.
+pub fn speak_of(ctx: &Context, data: &Arc<DeviceData>, state: Option<&Arc<State>>) {
+    let instant = Instant { data: Arc::clone(data), state: state.map(Arc::clone) };
+    ctx.data_mut(|d| d.insert_temp(instant_id(), instant));
+}
+
+/// Explains a term while something that names it is hovered, with the figures of the instant in force.
+pub fn explain(response: &Response, term: Term) {
+    if !response.hovered() {
+        return;
     }
+    let instant = response.ctx.data(|d| d.get_temp::<Instant>(instant_id()));
+    if let Some(Instant { data, state: Some(state) }) = instant {
+        term.tip(&Figures::of(&data, &state)).show(response);
+    }
+}
+
+/// Explains a label that is a term; true when it is one.
+pub fn explain_label(response: &Response, label: &str) -> bool {
+    let term = Term::of(label);
+    if let Some(term) = term {
+        explain(response, term);
+    }
+    term.is_some()
+}
+
+/// Explains a painted word: `rect` is what it covers.
+pub fn explain_at(ui: &Ui, rect: Rect, term: Term) {
+    let response = ui.interact(rect, ui.scope_id().with(("term", term, rect.min.x as i32, rect.min.y as i32)), Sense::hover());
+    explain(&response, term);
 }
 
 #[cfg(test)]

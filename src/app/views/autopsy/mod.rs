@@ -23,6 +23,7 @@ use crate::app::document::DeviceData;
 use crate::app::jobs::Derived;
 use crate::app::widgets::button::segmented;
 use crate::app::widgets::pane::{self, PaneHeader};
+use crate::app::widgets::term;
 use crate::model::{BlockState, Progress};
 use crate::units::counted;
 
@@ -70,7 +71,7 @@ enum Kind {
 /// A failure or a peak, with the state it happened in.
 struct Case {
     kind: Kind,
-    state: State,
+    state: Arc<State>,
     by_category: ByCategory,
     /// Indices of the segments that serve such requests, in the order they are drawn.
     serving: Vec<usize>,
@@ -98,7 +99,7 @@ impl Case {
         progress.check().ok()?;
         let categories = Categories::build(&data.recording, device, tables, &Rules::default(), progress).ok()?;
         let by_category = categories.live_by_category(device, tables, at);
-        let mut case = Case { kind, state, by_category, serving: Vec::new(), hole_sizes: Vec::new() };
+        let mut case = Case { kind, state: Arc::new(state), by_category, serving: Vec::new(), hole_sizes: Vec::new() };
         case.serving = pictures::servers(&case);
         let serving = case.serving.iter().flat_map(|&i| case.state.blocks_of(&case.state.segments[i]));
         case.hole_sizes = serving.filter(|b| b.state == BlockState::Inactive).map(|b| b.size).collect();
@@ -200,6 +201,8 @@ impl AutopsyView {
                 "There are no requests to serve again: only a GPU's trace can be tried under other settings.",
             ),
         };
+        // The figures of this view are those of its own instant.
+        term::speak_of(ui.ctx(), cx.data, Some(&case.state));
         let rect = ui.max_rect();
         let left_width = 320.0f32.min(rect.width() * 0.4);
         let left = Rect::from_min_max(rect.min, pos2(rect.left() + left_width, rect.bottom()));
@@ -221,7 +224,7 @@ impl AutopsyView {
         });
         in_rect(ui, holes, "holes", |ui| {
             let caption = format!(
-                "{} of the {} pool",
+                "{} of the {} pool, most free memory first",
                 counted(case.serving.len() as u64, "segment", "segments"),
                 case.servers().class.name()
             );

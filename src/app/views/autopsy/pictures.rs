@@ -12,6 +12,7 @@ use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
+use crate::app::widgets::term::{self, Term};
 use crate::app::widgets::viewport::Scale;
 use crate::app::widgets::{axis, pane};
 use crate::model::BlockState;
@@ -235,7 +236,11 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
     );
     for (i, row) in rows.iter().enumerate() {
         let y = place(i, 0.0, 0.0).center().y;
-        label::text(&painter, pos2(plot.left() - 12.0, y - 8.0), Align2::RIGHT_CENTER, row.name, Type::Strong, t.text1);
+        let name =
+            label::text(&painter, pos2(plot.left() - 12.0, y - 8.0), Align2::RIGHT_CENTER, row.name, Type::Strong, t.text1);
+        if let Some(term) = Term::of(row.name) {
+            term::explain_at(ui, name, term);
+        }
         label::text(&painter, pos2(plot.left() - 12.0, y + 8.0), Align2::RIGHT_CENTER, &row.detail, Type::Caption, t.text3);
         let ink = if row.fill == Fill::Request { t.red } else { t.text1 };
         label::text(&painter, pos2(rect.right() - 16.0, y), Align2::RIGHT_CENTER, &row.figure, Type::MonoStrong, ink);

@@ -22,7 +22,15 @@ use crate::units::{Address, Bytes, Micros, count, counted};
 const LEAST_BYTES: f64 = 8192.0;
 
 impl HeatmapView {
-    pub(super) fn gestures(&mut self, ui: &Ui, cx: &ViewContext<'_>, canvas: &paint::Canvas<'_>, response: &Response) {
+    /// What the pointer wants; `is_on_word` while it is on a word that explains itself.
+    pub(super) fn gestures(
+        &mut self,
+        ui: &Ui,
+        cx: &ViewContext<'_>,
+        canvas: &paint::Canvas<'_>,
+        response: &Response,
+        is_on_word: bool,
+    ) {
         let device = cx.data.device();
         let gesture = Gesture::read(response);
         let is_menu_open = response.context_menu_opened();
@@ -37,7 +45,7 @@ impl HeatmapView {
             };
             ui.set_cursor_icon(icon);
         }
-        self.tooltip(ui, cx, canvas, response, gesture.hover, place.as_ref());
+        self.tooltip(ui, cx, canvas, response, gesture.hover.filter(|_| !is_on_word), place.as_ref());
         let event_at = |p: Pos2| cx.link.event_at(device, canvas.x.value(p.x.clamp(canvas.areas.x.min, canvas.areas.x.max)));
         let item_at = |p: Pos2| canvas.place(p).and_then(|p| item_at(cx.data, canvas.picture, &p));
         match gesture.intent {

@@ -13,6 +13,7 @@ use crate::app::jobs::Derived;
 use crate::app::selection::Item;
 use crate::app::widgets::button::{self, Push};
 use crate::app::widgets::pane;
+use crate::app::widgets::term;
 use crate::app::widgets::texture::{LARGEST_SIDE, PixelTexture};
 use crate::app::widgets::viewport::Scale;
 
@@ -155,10 +156,15 @@ impl View for HeatmapView {
             self.texture.paint(&painter.with_clip_rect(areas.map), rect);
         }
         canvas.labels();
-        canvas.strip();
+        let terms = canvas.strip();
         let places = self.places(cx);
         canvas.overlays(cx.link, &places);
-        self.gestures(ui, cx, &canvas, &response);
+        // On a word the word explains itself; elsewhere the place does.
+        let word = terms.iter().find(|(rect, _)| ui.rect_contains_pointer(*rect)).copied();
+        self.gestures(ui, cx, &canvas, &response, word.is_some());
+        if let Some((rect, term)) = word {
+            term::explain_at(ui, rect, term);
+        }
         self.address_axis(ui, &canvas);
         self.whole_ui(ui, &canvas);
         self.menu_ui(cx, &canvas, &response);

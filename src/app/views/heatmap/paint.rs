@@ -15,6 +15,7 @@ use crate::app::widgets::chip::{Swatch, paint_chip_in};
 use crate::app::widgets::label;
 use crate::app::widgets::legend::paint_ramp;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, DASH_MARKER, PixelColumn};
+use crate::app::widgets::term::Term;
 use crate::app::widgets::viewport::Scale;
 use crate::units::Bytes;
 
@@ -156,9 +157,10 @@ impl Canvas<'_> {
         }
     }
 
-    /// The largest hole over time, with the request that failed.
-    pub fn strip(&self) {
-        let Some(rect) = self.areas.strip else { return };
+    /// The largest hole over time, with the request that failed. Gives the words that explain themselves.
+    pub fn strip(&self) -> Vec<(Rect, Term)> {
+        let mut terms = Vec::new();
+        let Some(rect) = self.areas.strip else { return terms };
         let (t, p) = (self.tokens, self.picture);
         let top = layout::strip_top(p.largest(), p.request);
         let y = Scale::vertical(0.0, top as f64, rect.y_range());
@@ -210,14 +212,17 @@ impl Canvas<'_> {
         let free = |at: f32| request_y.is_none_or(|r| (r - at).abs() > 10.0);
         let name_y = [rect.center().y - 8.0, rect.center().y + 10.0, rect.top() + 12.0].into_iter().find(|y| free(*y));
         if let Some(at) = name_y {
-            paint_chip_in(self.painter, pos2(left, at), Align2::LEFT_CENTER, &name, Type::Caption, t.text2, t.s1);
+            let covered = paint_chip_in(self.painter, pos2(left, at), Align2::LEFT_CENTER, &name, Type::Caption, t.text2, t.s1);
+            terms.push((covered, Term::LargestHole));
         }
         if let (Some(r), Some(at)) = (p.request, request_y) {
             let text = format!("the request, {}", Bytes(r));
             let at = if at + 18.0 < rect.bottom() { at + 10.0 } else { at - 10.0 };
             let from = if name_y.is_some_and(|n| (n - at).abs() < 16.0) { rect.left() + 8.0 } else { left };
-            paint_chip_in(self.painter, pos2(from, at), Align2::LEFT_CENTER, &text, Type::Caption, t.red, t.s1);
+            let covered = paint_chip_in(self.painter, pos2(from, at), Align2::LEFT_CENTER, &text, Type::Caption, t.red, t.s1);
+            terms.push((covered, Term::Request));
         }
+        terms
     }
 
     /// Selection, range, ghost line, markers, cursor.

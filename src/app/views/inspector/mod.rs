@@ -16,6 +16,7 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, section};
 use crate::app::widgets::row::ListRow;
+use crate::app::widgets::term;
 use crate::units::Bytes;
 
 mod block;
@@ -196,7 +197,7 @@ fn facts(ui: &mut Ui, cx: &ViewContext<'_>, facts: &[Fact]) {
             Some(Lead::Item(_)) => response.on_hover_cursor(egui::CursorIcon::PointingHand),
             None => response,
         };
-        if cut {
+        if !term::explain_label(&response, fact.label) && cut {
             response.on_hover_text(&fact.value);
         }
         if let Some(hint) = &fact.hint {

@@ -18,6 +18,7 @@ use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane::empty_state;
+use crate::app::widgets::term;
 use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
 use crate::model::Action as EventAction;
 use crate::units::{Address, Bytes, count, counted};
@@ -331,7 +332,11 @@ impl SegmentMap {
         self.axis(ui, cx, picture, areas);
         let request = oom_at(cx, picture.state.event);
         let served = layout::serves(cx.data.device(), &picture.plan, &picture.state);
-        paint::around(painter, tokens, &picture.plan, places, areas, self.scroll, request, &served);
+        for (rect, term) in paint::around(painter, tokens, &picture.plan, places, areas, self.scroll, request, &served) {
+            if rect.is_positive() {
+                term::explain_at(ui, rect, term);
+            }
+        }
 
         let key = MeshKey {
             picture: picture.key,

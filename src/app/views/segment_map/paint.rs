@@ -8,6 +8,7 @@ use crate::app::colours::Colours;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT};
+use crate::app::widgets::term::Term;
 use crate::units::{Bytes, counted};
 
 /// Where the parts of the map lie on screen.
@@ -120,7 +121,7 @@ fn run_rect(run: &Run, strip: Rect, px: f32, gaps: bool) -> Rect {
     Rect::from_min_max(pos2(left, strip.top()), pos2(right, strip.bottom()))
 }
 
-/// Row numbers, group headers, the bars of the largest holes and the failed request.
+/// Row numbers, group headers, the bars of the largest holes and the failed request. Gives the words that explain themselves.
 pub fn around(
     painter: &Painter,
     tokens: &Tokens,
@@ -130,7 +131,8 @@ pub fn around(
     scroll: f32,
     request: Option<u64>,
     served: &[bool],
-) {
+) -> Vec<(Rect, Term)> {
+    let mut terms = Vec::new();
     let visible = places.between(scroll, scroll + areas.rows.height());
     let body = painter.with_clip_rect(Rect::from_min_max(
         pos2(areas.gutter.left(), areas.rows.top()),
@@ -155,9 +157,11 @@ pub fn around(
             let number = row - plan.rows.partition_point(|r| r.group < shown.group);
             // A wrapped segment is numbered where it begins.
             let is_due = if plan.is_wrapped { shown.from == 0 } else { number.is_multiple_of(every) };
-            if (is_due || first_of_group) && strip.center().y - last_label >= 12.0 {
-                last_label = strip.center().y;
-                let at = pos2(areas.gutter.right() - 8.0, strip.center().y);
+            // Also the label of the first and of the last row is seen whole.
+            let y = strip.center().y.clamp(areas.rows.top() + 6.0, (areas.rows.bottom() - 6.0).max(areas.rows.top() + 6.0));
+            if (is_due || first_of_group) && y - last_label >= 12.0 {
+                last_label = y;
+                let at = pos2(areas.gutter.right() - 8.0, y);
                 label::text(&body, at, Align2::RIGHT_CENTER, &row_label(plan, row), Type::Mono, tokens.text3);
             }
         }
@@ -192,10 +196,12 @@ pub fn around(
                 let figure = label::text_in_right(painter, strip, &Bytes(size).mebibytes(), Type::Mono, tokens.red);
                 let rest = Rect::from_min_max(strip.min, pos2(figure.left() - 6.0, strip.bottom()));
                 let fits = label::width(painter, "largest hole", Type::Caption) <= rest.width();
-                label::text_in(painter, rest, if fits { "largest hole" } else { "hole" }, Type::Caption, tokens.text3);
+                let text = if fits { "largest hole" } else { "hole" };
+                terms.push((label::text_in(painter, rest, text, Type::Caption, tokens.text3), Term::LargestHole));
+                terms.push((figure, Term::Request));
             }
             None => {
-                label::text_in(painter, strip, "largest hole", Type::Caption, tokens.text3);
+                terms.push((label::text_in(painter, strip, "largest hole", Type::Caption, tokens.text3), Term::LargestHole));
             }
         }
     }
@@ -220,11 +226,14 @@ pub fn around(
             String::new()
         };
         let name = label::text_in(&body, rect, &group.name, Type::Strong, tokens.text1);
+        let is_private = group.name.contains("private");
+        terms.push((name.intersect(body.clip_rect()), if is_private { Term::PrivatePool } else { Term::Pool }));
         let rest = Rect::from_min_max(pos2(name.right() + 12.0, rect.top()), rect.max);
         if label::width(&body, &figures, Type::Mono) <= rest.width() {
             label::text_in_right(&body, rest, &figures, Type::Mono, tokens.text2);
         }
     }
+    terms
 }
 
 /// What the gutter says of a row: the number of its segment by address.

@@ -7,38 +7,39 @@ use clap::Parser;
 use vramscope::cli;
 use vramscope::cli::args::{Args, Command, ScreenshotArgs};
 
-/// Exit codes: the file or the machine does not allow it; the command line can not be understood.
-const NOT_POSSIBLE: u8 = 1;
-const WRONG_USAGE: u8 = 2;
+/// An exit code and a sentence: 1, the file or the machine does not allow it; 2, the command line can not be understood.
+type Failure = (u8, String);
 
 fn main() -> ExitCode {
-    let args = match Args::try_parse() {
-        Ok(args) => args,
-        Err(answer) => {
-            if !answer.use_stderr() {
-                // Help and version are answers too; a closed pipe is no reason to complain.
-                let _ = answer.print();
-                return ExitCode::SUCCESS;
-            }
-            complain(&cli::args::one_sentence(&answer.to_string()));
-            return ExitCode::from(WRONG_USAGE);
-        }
-    };
-    let result = match args.command {
-        None => open_window(args.files, args.watch),
-        Some(Command::Screenshot(shot)) => draw_picture(shot),
-        Some(command) => cli::run(command),
-    };
-    match result {
+    match answer() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(sentence) => {
+        Err((code, sentence)) => {
             complain(&sentence);
-            ExitCode::from(NOT_POSSIBLE)
+            ExitCode::from(code)
         }
     }
 }
 
-/// The one place that writes to standard error.
+fn answer() -> Result<(), Failure> {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(answer) if answer.use_stderr() => return Err((2, cli::args::one_sentence(&answer.to_string()))),
+        Err(answer) => {
+            // Help and version are answers too; a closed pipe is no reason to complain.
+            let _ = answer.print();
+            return Ok(());
+        }
+    };
+    match args.command {
+        None => {
+            cli::args::not_files(&args.files).map_or_else(|| open_window(args.files, args.watch), |sentence| Err((2, sentence)))
+        }
+        Some(Command::Screenshot(shot)) => draw_picture(shot),
+        Some(command) => cli::run(command).map_err(|sentence| (1, sentence)),
+    }
+}
+
+/// Says a failure on standard error.
 #[allow(clippy::print_stderr)]
 fn complain(sentence: &str) {
     for line in sentence.lines() {
@@ -47,23 +48,20 @@ fn complain(sentence: &str) {
 }
 
 #[cfg(feature = "gui")]
-fn open_window(files: Vec<PathBuf>, watch: Option<PathBuf>) -> Result<(), String> {
-    vramscope::app::run(vramscope::app::RunOptions { files, watch })
+fn open_window(files: Vec<PathBuf>, watch: Option<PathBuf>) -> Result<(), Failure> {
+    vramscope::app::run(vramscope::app::RunOptions { files, watch }).map_err(|sentence| (1, sentence))
 }
 
 #[cfg(feature = "gui")]
-fn draw_picture(mut shot: ScreenshotArgs) -> Result<(), String> {
+fn draw_picture(mut shot: ScreenshotArgs) -> Result<(), Failure> {
+    if let Some(sentence) = vramscope::app::unknown_view(&shot.view) {
+        return Err((2, sentence));
+    }
     let out = shot.paths.pop().unwrap_or_default();
-    vramscope::app::screenshot(vramscope::app::Screenshot {
-        file: shot.paths.pop(),
-        with: shot.with,
-        view: shot.view,
-        size: shot.size,
-        dark: shot.theme == cli::args::Theme::Dark,
-        event: shot.event,
-        device: shot.device,
-        out,
-    })
+    let (file, dark) = (shot.paths.pop(), shot.theme == cli::args::Theme::Dark);
+    let ScreenshotArgs { with, view, size, event, device, .. } = shot;
+    let shot = vramscope::app::Screenshot { file, with, view, size, dark, event, device, out };
+    vramscope::app::screenshot(shot).map_err(|sentence| (1, sentence))
 }
 
 #[cfg(not(feature = "gui"))]
@@ -71,11 +69,11 @@ const NO_WINDOW: &str =
     "this build has no window (it was built without the feature gui); the text commands work, see vramscope --help";
 
 #[cfg(not(feature = "gui"))]
-fn open_window(_files: Vec<PathBuf>, _watch: Option<PathBuf>) -> Result<(), String> {
-    Err(NO_WINDOW.to_owned())
+fn open_window(_files: Vec<PathBuf>, _watch: Option<PathBuf>) -> Result<(), Failure> {
+    Err((1, NO_WINDOW.to_owned()))
 }
 
 #[cfg(not(feature = "gui"))]
-fn draw_picture(_shot: ScreenshotArgs) -> Result<(), String> {
-    Err(NO_WINDOW.to_owned())
+fn draw_picture(_shot: ScreenshotArgs) -> Result<(), Failure> {
+    Err((1, NO_WINDOW.to_owned()))
 }

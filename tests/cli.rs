@@ -333,3 +333,72 @@ fn leaks_between_two_events_lists_what_was_born_after_the_first() {
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("there is no event 99999999"), "{}", stderr(&output));
 }
+
+#[test]
+fn a_word_that_is_no_file_and_no_command_is_told_the_nearest_command() {
+    for (word, expected) in [
+        ("sumary", "did you mean \"vramscope summary\"?"),
+        ("whatfi", "did you mean \"vramscope whatif\"?"),
+        ("frobnicate", "is neither a file nor a command"),
+        ("missing.pickle", "is neither a file nor a command"),
+    ] {
+        let output = run(&[word, "anything"]);
+        let sentence = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{word}: {sentence}");
+        assert!(sentence.lines().count() == 1 && sentence.contains(expected) && sentence.contains(word), "{word}: {sentence}");
+    }
+    // A path is a path, also where nothing is: it is opened, which needs a display.
+    assert_eq!(run(&["./frobnicate"]).status.code(), Some(1));
+}
+
+#[test]
+fn an_unknown_view_lists_each_view_once() {
+    if !cfg!(feature = "gui") {
+        return;
+    }
+    let output = run(&["screenshot", &sample("leak.pickle"), "out.png", "--view", "nonsense"]);
+    let sentence = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{sentence}");
+    let (_, list) = sentence.trim_end().split_once("the views are ").expect("a list");
+    let views: Vec<&str> = list.split(", ").collect();
+    let distinct: std::collections::HashSet<&&str> = views.iter().collect();
+    assert!(views.contains(&"timeline") && views.contains(&"overview") && distinct.len() == views.len(), "{sentence}");
+}
+
+#[test]
+fn every_report_says_when_its_file_breaks_off() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let whole = std::fs::read(sample("gpt_train.pickle")).expect("a bundled sample");
+    let path = folder.path().join("cut.pickle");
+    std::fs::write(&path, &whole[..whole.len() * 6 / 10]).expect("written");
+    let (cut, whole) = (path.display().to_string(), sample("gpt_train.pickle"));
+    for (file, is_cut) in [(&cut, true), (&whole, false)] {
+        for args in [
+            vec!["leaks", file],
+            vec!["leaks", file, "--from", "10"],
+            vec!["state", file, "--end"],
+            vec!["whatif", file, "--conf", "default"],
+            vec!["flame", file],
+            vec!["oom", file],
+        ] {
+            let with_json: Vec<&str> = args.iter().copied().chain(["--json"]).collect();
+            assert_eq!(json(&with_json)["truncated"], is_cut, "{with_json:?}");
+            let output = run(&args);
+            assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
+            let told = format!("{}{}", stdout(&output), stderr(&output));
+            assert_eq!(told.contains("is not whole"), is_cut, "{args:?}: {told}");
+        }
+        let d = json(&["diff", file, &whole, "--json"]);
+        assert_eq!((&d["a"]["truncated"], &d["b"]["truncated"]), (&Value::Bool(is_cut), &Value::Bool(false)));
+        assert_eq!(stdout(&run(&["diff", file, &whole])).contains("is not whole"), is_cut);
+    }
+}
+
+#[test]
+fn oom_looks_at_the_device_that_was_asked_for() {
+    let file = sample("two_gpus.pickle");
+    let o = json(&["oom", &file, "--device", "0", "--json"]);
+    let devices: Vec<&Value> = o["peaks"].as_array().expect("peaks").iter().map(|p| &p["device"]).collect();
+    assert_eq!(devices, [&Value::from(0)]);
+    assert!(complaint(&["oom", &file, "--device", "7"], "two_gpus.pickle").contains("there is no device 7"));
+}

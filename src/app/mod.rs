@@ -46,7 +46,7 @@ use notifications::Notifications;
 use settings::Settings;
 use views::ViewKind;
 
-pub use run::{RunOptions, Screenshot, run, screenshot};
+pub use run::{RunOptions, Screenshot, run, screenshot, unknown_view};
 
 /// What lies over the window.
 enum Overlay {

@@ -116,23 +116,27 @@ pub fn run(options: RunOptions) -> Result<(), String> {
     })
 }
 
+/// One sentence that lists the views when none, and no workspace, has this name.
+#[must_use]
+pub fn unknown_view(name: &str) -> Option<String> {
+    let mut known: Vec<&str> = super::workspace::Workspace::ALL.iter().map(|w| w.name()).collect();
+    for view in super::views::REGISTRY.iter().map(|i| i.name).chain(["welcome", "ranks"]) {
+        // A workspace of one view has its name.
+        if !known.contains(&view) {
+            known.push(view);
+        }
+    }
+    let is_known = known.contains(&name) || ViewKind::from_name(name).is_some();
+    (!is_known).then(|| format!("there is no view called \"{name}\"; the views are {}", known.join(", ")))
+}
+
 /// Opens the window, draws the recording once, writes a PNG, and closes.
 ///
 /// # Errors
 /// One sentence when the view is unknown, the recording can not be opened, there is no display, or the file can not be written.
 pub fn screenshot(shot: Screenshot) -> Result<(), String> {
-    let known: Vec<&str> = super::views::REGISTRY.iter().map(|i| i.name).collect();
-    let workspaces: Vec<String> = super::workspace::Workspace::ALL.iter().map(|w| w.name().to_owned()).collect();
-    if ViewKind::from_name(&shot.view).is_none()
-        && !workspaces.contains(&shot.view)
-        && !["welcome", "ranks"].contains(&shot.view.as_str())
-    {
-        return Err(format!(
-            "there is no view called \"{}\"; the views are {}, {}, welcome, and ranks for a folder",
-            shot.view,
-            workspaces.join(", "),
-            known.join(", ")
-        ));
+    if let Some(sentence) = unknown_view(&shot.view) {
+        return Err(sentence);
     }
     let (sender, receiver) = channel();
     let mut options = native_options([shot.size.0 as f32, shot.size.1 as f32]);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::analysis::Quantity;
 use crate::analysis::ordering::Order;
@@ -95,6 +95,9 @@ pub struct OomArgs {
     /// Try other settings however long the recording is; without this only up to 100,000 events (about half a second)
     #[arg(long)]
     pub whatif: bool,
+    /// The device, by the number the process knew it by; all of them when absent
+    #[arg(long, value_name = "N")]
+    pub device: Option<i32>,
     /// What the process could reserve at most, where you know it: files do not tell
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub limit: Option<u64>,
@@ -256,6 +259,40 @@ pub fn one_sentence(message: &str) -> String {
     format!("{} (vramscope --help tells what can be typed)", text.strip_prefix("error: ").unwrap_or(&text))
 }
 
+/// What is wrong with words that were taken for files: one that is no file, and looks more like a command than like a path.
+#[must_use]
+pub fn not_files(files: &[PathBuf]) -> Option<String> {
+    let word = files.iter().filter(|f| !f.exists()).find_map(|f| {
+        let text = f.to_str()?;
+        (!text.contains(['/', '\\'])).then_some(text)
+    })?;
+    let commands: Vec<String> = Args::command().get_subcommands().map(|c| c.get_name().to_owned()).collect();
+    let nearest = commands.iter().map(|c| (edits(word, c), c)).min().filter(|(n, c)| *n <= c.len().div_ceil(3));
+    Some(match nearest {
+        Some((_, command)) => format!("there is no command and no file called \"{word}\"; did you mean \"vramscope {command}\"?"),
+        None => format!("\"{word}\" is neither a file nor a command; vramscope --help lists the commands"),
+    })
+}
+
+/// How many letters have to be added, left out, changed or swapped with their neighbour to make one word of the other.
+fn edits(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.to_lowercase().chars().collect(), b.chars().collect());
+    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let changed = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = changed.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
 /// Reads a share from 0 to 1.
 fn parse_share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
@@ -286,7 +323,7 @@ pub struct SummaryArgs {
 pub struct WhatifArgs {
     /// The recording
     pub file: PathBuf,
-    /// Settings to try, as in PYTORCH_CUDA_ALLOC_CONF, "" for the defaults; a designed list when absent
+    /// Settings to try, as in PYTORCH_CUDA_ALLOC_CONF, "default" for the defaults; a designed list when absent
     #[arg(long, value_name = "CONF", num_args = 1.., value_parser = parse_conf)]
     pub conf: Vec<String>,
     /// The most bytes that may be reserved, as in 60GiB; the recording's own limit when absent
@@ -627,6 +664,10 @@ pub struct ProbeArgs {
 
 /// Lets a settings string through when PyTorch would read it.
 fn parse_conf(text: &str) -> Result<String, String> {
+    // The word that the answer itself uses.
+    if ["default", "defaults", "(defaults)"].contains(&text.trim()) {
+        return Ok(String::new());
+    }
     crate::model::AllocConf::parse(text).map(|_| text.to_owned()).map_err(|e| e.to_string())
 }
 

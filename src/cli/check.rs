@@ -10,7 +10,7 @@ use crate::analysis::leaks::growth;
 use crate::analysis::stats_check::judge_stats;
 use crate::analysis::steps::Steps;
 use crate::analysis::{DeviceTables, Quantity};
-use crate::model::{Progress, WarningKind};
+use crate::model::Progress;
 use crate::units::Bytes;
 
 /// Runs the subcommand.
@@ -21,7 +21,7 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
     let recording = open(&args.file)?;
     let mut checks = Vec::new();
     let mut failures = Vec::new();
-    if let Some(cut) = recording.report.warnings.iter().find(|w| w.kind == WarningKind::Truncated) {
+    if let Some(cut) = recording.report.truncated() {
         // What is not in the file can not be vouched for.
         checks.push(json!({"device": null, "kind": null, "check": "complete", "passed": false, "value": false, "limit": true}));
         failures.push(format!("the file is not whole: {}", cut.text));

@@ -5,7 +5,7 @@ use std::io::Write;
 use serde_json::json;
 
 use super::args::DiffArgs;
-use super::{Table, choose_device, open, print, print_json};
+use super::{Table, choose_device, open, print_json, print_of};
 use crate::analysis::categories::{Categories, Rules};
 use crate::analysis::diff::{Held, Instant, Reserve, Row, compare};
 use crate::analysis::{DeviceTables, NO_STACK, Quantity, stack_text};
@@ -54,6 +54,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
             json!({
                 "file": s.recording.source.name, "event": event, "bytes": h.bytes, "requested_bytes": h.requested, "count": h.count,
                 "reserved_bytes": r.totals[0], "free_inside_bytes": r.free, "segments": r.segments, "largest_hole_bytes": r.largest_hole,
+                "truncated": s.recording.report.truncated().is_some(),
             })
         };
         let report = json!({
@@ -110,7 +111,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
     if groups.len() > LISTED {
         text += &format!("{LISTED} of {} places shown\n", groups.len());
     }
-    print(out, &text)
+    print_of(out, &[&a.recording, &b.recording], &text)
 }
 
 /// The innermost frame, and the user's line that called it when that is another.

@@ -5,7 +5,7 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 use super::args::{FlameArgs, FlameBy};
-use super::{choose_device, open, print, print_json};
+use super::{choose_device, cut_note, open, print, print_json};
 use crate::analysis::categories::{Categories, Rules};
 use crate::analysis::flame::{By, Flame, Measure, Root, Shape, Size, node_name, weigh};
 use crate::analysis::{DeviceTables, Quantity};
@@ -64,6 +64,11 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
     let root = if args.inverted { Root::Innermost } else { Root::Outermost };
     let flame = Flame::build(&recording.stacks, &entries, Shape { root, by, folds_framework: args.fold_framework });
     if !args.json {
+        // Collapsed stacks are for another program to read: the note goes where people read.
+        if let Some(note) = cut_note(&recording) {
+            // Who closed standard error does not want to be told.
+            let _ = writeln!(std::io::stderr(), "vramscope: {note}");
+        }
         return print(out, &flame.collapsed(&recording.stacks));
     }
     let event = match measure {
@@ -73,6 +78,7 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
     let report = json!({
         "file": recording.source.name, "device": device.id.index, "measure": name, "event": event,
         "by": by.name(), "size": if args.requested { "requested" } else { "block" },
+        "truncated": recording.report.truncated().is_some(),
         "total_bytes": flame.nodes[0].total, "folded_frames": flame.folded_frames, "tree": tree(&recording.stacks, &flame),
     });
     print_json(out, &report)

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::args::LeaksArgs;
 use super::oom::frames;
-use super::{Table, choose_device, open, print, print_json};
+use super::{Table, choose_device, open, print_json, print_of};
 use crate::analysis::leaks::{between, floors, growth, saw_tooth, stretches};
 use crate::analysis::steps::Steps;
 use crate::analysis::{DeviceTables, Quantity, StackNames};
@@ -67,7 +67,7 @@ fn over_steps(
         let report = json!({
             "file": recording.source.name, "device": device.id.index,
             "steps": {"count": steps.len(), "source": source, "inferred": steps.is_inferred(), "confidence": f64::from(steps.confidence) / 100.0},
-            "leaks": leaks, "saw_tooth": teeth,
+            "leaks": leaks, "saw_tooth": teeth, "truncated": recording.report.truncated().is_some(),
         });
         return print_json(out, &report);
     }
@@ -114,7 +114,7 @@ fn over_steps(
     if grown.len() > LISTED {
         text += &format!("{} of {} stacks shown\n", LISTED, grown.len());
     }
-    print(out, &text)
+    print_of(out, &[recording], &text)
 }
 
 /// What was born after `from` and is alive at `--to`.
@@ -143,7 +143,7 @@ fn survivors(
             .collect();
         let report = json!({
             "file": recording.source.name, "device": device.id.index, "from": from, "to": to,
-            "bytes": bytes, "count": blocks, "survivors": list,
+            "bytes": bytes, "count": blocks, "survivors": list, "truncated": recording.report.truncated().is_some(),
         });
         return print_json(out, &report);
     }
@@ -166,5 +166,5 @@ fn survivors(
     if found.len() > LISTED {
         text += &format!("{LISTED} of {} stacks shown\n", found.len());
     }
-    print(out, &text)
+    print_of(out, &[recording], &text)
 }

@@ -137,6 +137,24 @@ pub fn print(out: &mut dyn Write, text: &str) -> Result<(), String> {
     write!(out, "{text}{end}").map_err(|e| format!("the answer can not be written: {e}"))
 }
 
+/// Writes text as [`print`] does; a file that breaks off is told of right after the first line, which is the answer: it holds
+/// only for what could be read.
+///
+/// # Errors
+/// One sentence when the output can not be written.
+pub fn print_of(out: &mut dyn Write, recordings: &[&Recording], text: &str) -> Result<(), String> {
+    let (answer, rest) = text.split_once('\n').unwrap_or((text, ""));
+    let notes: String = recordings.iter().filter_map(|r| cut_note(r)).map(|note| format!("{note}\n")).collect();
+    print(out, &format!("{answer}\n{notes}{rest}"))
+}
+
+/// One sentence when the file breaks off.
+fn cut_note(recording: &Recording) -> Option<String> {
+    let cut = recording.report.truncated()?;
+    let text = cut.text.trim_end_matches('.');
+    Some(format!("{} is not whole: {text}. This holds for what could be read; copy the file again.", recording.source.name))
+}
+
 /// Writes a value as indented JSON and a line end.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::args::{InstantArgs, LiveBy, StateArgs};
-use super::{Table, choose_device, oom, open, print, print_json};
+use super::{Table, choose_device, oom, open, print_json, print_of};
 use crate::analysis::categories::Rules;
 use crate::analysis::{BlockAt, Categories, Category, DeviceTables, NO_EVENT, Quantity, SegmentAt, StackNames, State};
 use crate::model::{BlockState, DeviceRecording, PoolId, Progress, Recording, StackId, StreamId};
@@ -26,6 +26,8 @@ struct Report {
     /// The state is the one after this event; null before the first.
     event: Option<u32>,
     events: u64,
+    /// True when the file ends in the middle: what came after is not known.
+    truncated: bool,
     /// What that event did; null before the first.
     action: Option<&'static str>,
     time_us: Option<i64>,
@@ -136,7 +138,7 @@ pub fn run(args: &StateArgs, out: &mut dyn Write) -> Result<(), String> {
     if args.json || report.shows_categories {
         report.by_category = live_by_category(&recording, device, &tables, event)?;
     }
-    if args.json { print_json(out, &report) } else { print(out, &text(&report)) }
+    if args.json { print_json(out, &report) } else { print_of(out, &[&recording], &text(&report)) }
 }
 
 /// The device asked for; for `--oom` without one, the first that ran out of memory.
@@ -201,6 +203,7 @@ fn report(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables
         device: DeviceName { index: device.id.index, kind: device.id.kind.name(), label: device.id.to_string() },
         event: at,
         events: events.len() as u64,
+        truncated: recording.report.truncated().is_some(),
         action: at.and_then(|e| events.action.get(e as usize)).map(|a| a.name()),
         time_us: at.filter(|_| events.has_time).and_then(|e| events.time_us.get(e as usize)).copied(),
         totals: Totals {

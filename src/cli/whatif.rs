@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::args::WhatifArgs;
-use super::{Table, choose_device, open, print, print_json};
+use super::{Table, choose_device, open, print_json, print_of};
 use crate::allocator::remedies::best;
 use crate::allocator::whatif::{Question, Row, SUGGESTED, WhatIf};
 use crate::formats::export::snapshot::{self, DevicePart};
@@ -21,6 +21,8 @@ pub struct WhatIfReport {
     pub runs: Vec<RunEntry>,
     /// The device's ordinal.
     pub device: i32,
+    /// True when the file ends in the middle: only the requests before that were served again.
+    pub truncated: bool,
     /// Whether the model reproduces the recording; if not, where it departs first.
     pub agreement: AgreementEntry,
     /// The best of the runs; `null` when none passes.
@@ -70,7 +72,7 @@ pub fn run(args: &WhatifArgs, out: &mut dyn Write) -> Result<(), String> {
     let progress = Progress::new();
     let device = choose(&recording, args.device)?;
     let whatif = WhatIf::new(device, None, &progress).map_err(|e| e.to_string())?;
-    let report = answer(&whatif, &args.conf, args.limit, &progress)?;
+    let report = answer(&whatif, &recording, &args.conf, args.limit, &progress)?;
     let saved = match (&args.save, report.runs.first()) {
         (Some(path), Some(run)) => Some(save(&whatif, &recording, &run.row, path, &progress)?),
         _ => None,
@@ -78,7 +80,7 @@ pub fn run(args: &WhatifArgs, out: &mut dyn Write) -> Result<(), String> {
     if args.json {
         return print_json(out, &report);
     }
-    print(out, &(text(&report) + &saved.map_or(String::new(), |s| format!("\n{s}\n"))))
+    print_of(out, &[&recording], &(text(&report) + &saved.map_or(String::new(), |s| format!("\n{s}\n"))))
 }
 
 /// Answers for a recording. Without a limit the recording's own applies, as far as it is known; without settings the
@@ -94,10 +96,16 @@ pub fn report(
     progress: &Progress,
 ) -> Result<WhatIfReport, String> {
     let whatif = WhatIf::new(choose(recording, device)?, None, progress).map_err(|e| e.to_string())?;
-    answer(&whatif, confs, limit, progress)
+    answer(&whatif, recording, confs, limit, progress)
 }
 
-fn answer(whatif: &WhatIf<'_>, confs: &[String], limit: Option<u64>, progress: &Progress) -> Result<WhatIfReport, String> {
+fn answer(
+    whatif: &WhatIf<'_>,
+    recording: &Recording,
+    confs: &[String],
+    limit: Option<u64>,
+    progress: &Progress,
+) -> Result<WhatIfReport, String> {
     let limit = limit.or(whatif.own_limit());
     let suggested: Vec<String> = SUGGESTED.iter().map(|(conf, _)| (*conf).to_owned()).collect();
     let confs = if confs.is_empty() { &suggested } else { confs };
@@ -128,7 +136,8 @@ fn answer(whatif: &WhatIf<'_>, confs: &[String], limit: Option<u64>, progress: &
         limit_span_bytes: own.limit_span.map(|(least, most)| [least, most]),
         torch_rules: own.replay.version.to_string(),
     };
-    Ok(WhatIfReport { runs, device: whatif.requests().device().id.index, agreement, best })
+    let truncated = recording.report.truncated().is_some();
+    Ok(WhatIfReport { runs, truncated, device: whatif.requests().device().id.index, agreement, best })
 }
 
 /// Writes everything the allocator did in a run as a snapshot; says what was written.

@@ -10,6 +10,12 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
+    /// The warning that the source ends in the middle, when it does: what came after is not known.
+    #[must_use]
+    pub fn truncated(&self) -> Option<&LoadWarning> {
+        self.warnings.iter().find(|w| w.kind == WarningKind::Truncated)
+    }
+
     /// Counts one occurrence of `kind`; the text and offset of the first one are kept.
     pub fn warn(&mut self, kind: WarningKind, offset: Option<u64>, text: impl FnOnce() -> String) {
         self.warn_many(kind, 1, offset, text);

@@ -140,10 +140,14 @@ struct WayOutEntry {
 /// Runs the subcommand.
 ///
 /// # Errors
-/// One sentence when the file can not be opened.
+/// One sentence when the file can not be opened or has no such device.
 pub fn run(args: &OomArgs) -> Result<String, String> {
     let progress = Progress::new();
     let mut recording = super::open(&args.file)?;
+    if args.device.is_some() {
+        let chosen = super::choose_device(&recording, args.device)?;
+        recording.devices = vec![recording.devices.swap_remove(chosen)];
+    }
     if args.limit.is_some() {
         for device in &mut recording.devices {
             device.limit = args.limit;
@@ -162,7 +166,7 @@ pub fn run(args: &OomArgs) -> Result<String, String> {
 /// # Errors
 /// When cancelled.
 pub fn report(recording: &Recording, try_settings: bool, progress: &Progress) -> Result<OomReport, String> {
-    let truncated = recording.report.warnings.iter().any(|w| w.kind == crate::model::WarningKind::Truncated);
+    let truncated = recording.report.truncated().is_some();
     let mut report = OomReport {
         truncated,
         ooms: Vec::new(),

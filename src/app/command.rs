@@ -75,6 +75,8 @@ pub enum Command {
     PreviousSameStack,
     /// Select the allocation after this one by the same stack.
     NextSameStack,
+    /// Ask for all allocations by the selection's stack.
+    QueryStack,
     /// Zoom to the selection's life.
     FitSelection,
     /// Let go of the selection, the range, the zoom: innermost first.
@@ -152,6 +154,7 @@ impl Command {
             C::ZoomOut,
             C::PanLeft,
             C::PanRight,
+            C::QueryStack,
             C::FitSelection,
             C::ToggleAxis,
             C::Clear,
@@ -206,6 +209,7 @@ impl Command {
             Command::OutOfMemory => "Go to the out-of-memory event".into(),
             Command::PreviousSameStack => "Previous allocation of the same stack".into(),
             Command::NextSameStack => "Next allocation of the same stack".into(),
+            Command::QueryStack => "Show all allocations with this stack".into(),
             Command::FitSelection => "Zoom to the selection's life".into(),
             Command::Clear => "Clear, innermost first".into(),
             Command::SelectionBack => "Selection back".into(),
@@ -238,6 +242,7 @@ impl Command {
             Command::SetMarker(_) => "Leaks lists what was born after A and lives at B; Compare shows what changed between them.",
             Command::OutOfMemory => "Moves every view to the request that failed.",
             Command::Peak => "Moves every view to the instant with most memory in use.",
+            Command::QueryStack => "Lists them, dims everything else in all views, and draws their bytes as a curve.",
             Command::Clear => "Lets go of the range, then the selection, then the zoom.",
             _ => "",
         }
@@ -279,6 +284,7 @@ impl Command {
             Command::ClearMarkers => key(Modifiers::SHIFT, Key::X),
             Command::PreviousSameStack => key(NONE, Key::B),
             Command::NextSameStack => key(NONE, Key::N),
+            Command::QueryStack => key(Modifiers::SHIFT, Key::S),
             Command::FitSelection => key(NONE, Key::F),
             Command::Clear => key(NONE, Key::Escape),
             Command::SelectionBack => key(ALT, Key::ArrowLeft),
@@ -322,6 +328,7 @@ impl Command {
             Command::OutOfMemory => Needs::OutOfMemory,
             Command::PreviousSameStack
             | Command::NextSameStack
+            | Command::QueryStack
             | Command::FitSelection
             | Command::CopyAddress
             | Command::CopyStack => Needs::Selection,

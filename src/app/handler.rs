@@ -14,6 +14,7 @@ use super::loader::Loading;
 use super::ranks::Ranks;
 use super::selection::Item;
 use super::settings::{ThemeChoice, editor_command};
+use super::views::ViewKind;
 use super::watch::Watch;
 use super::workspace;
 use super::{App, Overlay};
@@ -183,6 +184,15 @@ impl App {
             Command::ClearMarkers => self.with_link(|link, _| link.markers = [None, None]),
             Command::PreviousSameStack => self.with_link(|link, data| same_stack(link, data, false)),
             Command::NextSameStack => self.with_link(|link, data| same_stack(link, data, true)),
+            Command::QueryStack => {
+                let stack = self.active_document().and_then(Document::view).and_then(|v| selected_stack(&v.link, &v.data));
+                match stack {
+                    Some(stack) if stack.is_some() => self.apply(Action::SetQuery(format!("stack={}", stack.0)), ctx),
+                    Some(_) => self.apply(Action::SetQuery("stack=none".to_owned()), ctx),
+                    None => return self.notices.say("The selection has no stack."),
+                }
+                self.run(Command::Show(ViewKind::Allocations), ctx);
+            }
             Command::FitSelection => self.with_link(fit_selection),
             Command::Clear => self.clear(),
             Command::SelectionBack => self.with_link(|link, _| link.selection.back()),

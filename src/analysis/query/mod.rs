@@ -8,7 +8,7 @@
 //! | `0x7f1dca2b7000`, `addr=…` | whose block or segment holds this address | whose block holds it |
 //! | `0x7f1d..` | whose address begins with these digits | the same |
 //! | `stack~attention` | with a frame whose file or function contains the text | the same |
-//! | `stack=17` | by exactly this stack | the same |
+//! | `stack=17`, `stack=none` | by exactly this stack, or without one | the same |
 //! | `train.py`, `"two words"` | with the text in its stack or its notes | the same |
 //! | `category=gradients` | of an allocation of this category | of this category |
 //! | `stream=1`, `stream=0x55…` | of this stream, by index or handle | the same |

@@ -112,6 +112,7 @@ fn compared(word: &str, name: &str, operator: &str, value: &str) -> Result<Term,
         "live" => instant(value)
             .map(Term::LiveAt)
             .ok_or_else(|| format!("\"{word}\" names no instant: write live@peak, live@oom, live@end, live@cursor or live@1200")),
+        "stack" if operator == "=" && value == "none" => Ok(Term::StackIs(u32::MAX)),
         _ => match value.parse() {
             Ok(number) if operator == "=" => Ok(Term::StackIs(number)),
             _ => Ok(Term::Stack(value.to_owned())),

@@ -17,6 +17,7 @@ use crate::analysis::matching::Matching;
 use crate::analysis::{Categories, State};
 
 pub mod accounting;
+pub mod allocations;
 pub mod autopsy;
 pub mod compare;
 pub mod contents;
@@ -62,6 +63,8 @@ pub enum ViewKind {
     Inspector,
     /// The trace as a table.
     Events,
+    /// Allocations as a table, those that a query holds for.
+    Allocations,
     /// Devices, figures, settings, what was odd.
     Contents,
 }
@@ -89,6 +92,7 @@ pub const REGISTRY: &[ViewInfo] = &[
     segment_map::INFO,
     heatmap::INFO,
     inspector::INFO,
+    allocations::INFO,
     events::INFO,
     contents::INFO,
     autopsy::INFO,

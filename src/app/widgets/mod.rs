@@ -12,6 +12,7 @@ pub mod legend;
 pub mod mesh;
 pub mod pane;
 pub mod row;
+pub mod rows;
 pub mod sparkline;
 pub mod table;
 pub mod term;

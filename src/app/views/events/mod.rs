@@ -15,12 +15,13 @@ use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, progress_line};
+use crate::app::widgets::rows::{BAR, RowList};
 use crate::model::Action as EventAction;
 use crate::units::{Address, Bytes, count};
 
 mod layout;
 
-use layout::{Column, Scroll};
+use layout::Column;
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -59,13 +60,11 @@ struct Events {
     /// When the filter was last typed in: what is wrong is said only when the typing rests.
     typed_at: f64,
     left: Derived<(Query, usize, Option<u32>, [Option<u32>; 2]), Vec<u32>>,
-    scroll: Scroll,
+    list: RowList,
     /// The cursor the rows were last scrolled to; `None` before the first frame.
     followed: Option<u32>,
     /// The list the rows were last scrolled in.
     seen_list: usize,
-    /// Where in the handle the scroll bar is held.
-    held: Option<f32>,
     is_hovering: bool,
     menu: Option<u32>,
 }
@@ -209,7 +208,7 @@ impl Events {
     fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, rows: &Rows) {
         let device = cx.data.device();
         let area = ui.available_rect_before_wrap();
-        let columns = layout::columns(area.width() - 10.0, device.events.has_time, device.events.len());
+        let columns = layout::columns(area.width() - BAR, device.events.has_time, device.events.len());
         let header = Rect::from_min_size(area.min, vec2(area.width(), HEADER));
         self.header(ui, cx, header, &columns);
         let body = Rect::from_min_max(pos2(area.left(), header.bottom()), area.max);
@@ -226,17 +225,10 @@ impl Events {
         }
         let seen = f64::from(body.height() / ROW);
         self.follow(cx, rows, seen);
-        self.wheel(ui, body, seen);
-        self.scroll_bar(ui, cx, body, rows.len(), seen);
-        self.scroll.clamp(rows.len(), seen);
-
-        let first = self.scroll.top.floor() as usize;
-        let offset = ((self.scroll.top - self.scroll.top.floor()) as f32 * ROW).round();
+        self.list.interact(ui, cx.tokens, body, rows.len(), ROW, "Scroll events");
         let mut hovered = None;
-        for i in 0..(body.height() / ROW).ceil() as usize + 1 {
-            let Some(event) = rows.event(first + i) else { break };
-            let top = body.top() - offset + i as f32 * ROW;
-            let rect = Rect::from_min_size(pos2(body.left(), top), vec2(body.width() - 10.0, ROW));
+        for (row, rect) in self.list.visible(body, rows.len(), ROW) {
+            let Some(event) = rows.event(row) else { break };
             if self.row(ui, cx, event, rect, body, &columns) {
                 hovered = Some(event);
             }
@@ -267,38 +259,7 @@ impl Events {
         }
         self.followed = Some(cx.link.cursor);
         self.seen_list = list;
-        self.scroll.reveal(rows.row_of(cx.link.cursor), seen);
-    }
-
-    fn wheel(&mut self, ui: &Ui, body: Rect, seen: f64) {
-        if !ui.rect_contains_pointer(body) {
-            return;
-        }
-        let (wheel, pages) = ui.input(|i| {
-            let pages = i64::from(i.key_pressed(egui::Key::PageDown)) - i64::from(i.key_pressed(egui::Key::PageUp));
-            (i.smooth_scroll_delta().y, pages)
-        });
-        self.scroll.top -= f64::from(wheel / ROW);
-        self.scroll.top += pages as f64 * (seen - 1.0);
-    }
-
-    fn scroll_bar(&mut self, ui: &Ui, cx: &ViewContext<'_>, body: Rect, rows: usize, seen: f64) {
-        self.scroll.clamp(rows, seen);
-        let Some((top, length)) = self.scroll.handle(rows, seen, body.height()) else { return };
-        let track = Rect::from_min_max(pos2(body.right() - 10.0, body.top()), body.max);
-        let response = ui.interact(track, ui.scope_id().with("scroll bar"), Sense::click_and_drag());
-        response.widget_info(|| WidgetInfo::labeled(Role::ScrollBar, true, "Scroll events"));
-        if let Some(at) = response.interact_pointer_pos() {
-            let y = at.y - track.top();
-            let held = *self.held.get_or_insert(if (top..top + length).contains(&y) { y - top } else { length / 2.0 });
-            self.scroll.drag(y - held, rows, seen, body.height());
-        } else {
-            self.held = None;
-        }
-        let (top, length) = self.scroll.handle(rows, seen, body.height()).unwrap_or((top, length));
-        let ink = if response.hovered() || response.dragged() { cx.tokens.text3 } else { cx.tokens.line2 };
-        let handle = Rect::from_min_size(pos2(track.left() + 3.0, track.top() + top), vec2(5.0, length));
-        ui.painter().rect_filled(handle, 2, ink);
+        self.list.scroll.reveal(rows.row_of(cx.link.cursor), seen);
     }
 
     fn header(&self, ui: &Ui, cx: &ViewContext<'_>, rect: Rect, columns: &[(Column, f32, f32)]) {

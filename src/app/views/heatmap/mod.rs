@@ -189,10 +189,11 @@ impl HeatmapView {
             dark: cx.tokens.dark,
             oom: if at_cursor { Some(cx.link.cursor) } else { cx.data.ooms.first().copied() },
             addresses: self.addresses,
-            focus: (Focus::of(cx.link), Arc::as_ptr(cx.colours) as usize),
+            focus: (Focus::of(cx.link, cx.matching), Arc::as_ptr(cx.colours) as usize),
         };
         let (data, colours) = (Arc::clone(cx.data), Arc::clone(cx.colours));
-        let job = move |p: &_| Picture::compute(&data, &colours, key, p);
+        let wanted = key.clone();
+        let job = move |p: &_| Picture::compute(&data, &colours, wanted, p);
         let picture = self.picture.get(cx.jobs, "fragmentation", &key, job).value?;
         if self.shown.as_ref().is_none_or(|s| !Arc::ptr_eq(s, &picture)) {
             self.uploads += 1;

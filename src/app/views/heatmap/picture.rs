@@ -44,7 +44,7 @@ impl Mode {
 }
 
 /// What a picture depends on.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
     pub axis: Axis,
     pub from: f64,
@@ -102,12 +102,12 @@ impl Picture {
             let sizes = hole_sizes(device, tables, &bounds, None, progress).ok()?;
             let (pixels, ends) = size_pixels(&sizes, key.size, tokens);
             let strip = sizes.columns.clone();
-            Picture { key, map: Map::Sizes(sizes), strip, pixels, ends, request }
+            Picture { key: key.clone(), map: Map::Sizes(sizes), strip, pixels, ends, request }
         } else {
             let rows = key.size[1].max(1) as u32;
             let spec = HeatmapSpec { rows, shade: key.mode.shade(), servers: None, addresses: key.addresses };
             let map = heatmap(device, tables, &bounds, spec, progress).ok()?;
-            let focus = key.focus.0;
+            let focus = key.focus.0.clone();
             if !focus.is_all() && key.mode != Mode::Hole {
                 let is_bright = |id, event| {
                     let at = if event == NO_EVENT { 0 } else { event };
@@ -116,13 +116,13 @@ impl Picture {
                 bright = Some(heatmap_of(device, tables, &bounds, spec, Some(&is_bright), progress).ok()?);
             }
             let strip = map.columns.clone();
-            Picture { key, map: Map::Addresses(map), strip, pixels: Vec::new(), ends: Default::default(), request }
+            Picture { key: key.clone(), map: Map::Addresses(map), strip, pixels: Vec::new(), ends: Default::default(), request }
         };
         if servers.is_some() {
             picture.strip = hole_sizes(device, tables, &bounds, servers.as_ref(), progress).ok()?.columns;
         }
         if let Map::Addresses(map) = &picture.map {
-            (picture.pixels, picture.ends) = address_pixels(device, map, bright.as_ref(), &picture.strip, key, tokens);
+            (picture.pixels, picture.ends) = address_pixels(device, map, bright.as_ref(), &picture.strip, &key, tokens);
         }
         Some(picture)
     }
@@ -148,7 +148,7 @@ fn address_pixels(
     map: &Heatmap,
     bright: Option<&Heatmap>,
     strip: &[HeatmapColumn],
-    key: Key,
+    key: &Key,
     tokens: &Tokens,
 ) -> (Vec<Color32>, (String, String)) {
     let [width, height] = key.size;

@@ -58,7 +58,7 @@ const HEIGHTS: [Option<f32>; 6] = [None, Some(3.0), Some(6.0), Some(10.0), Some(
 const HEIGHT_NAMES: [&str; 6] = ["fit", "3 px", "6 px", "10 px", "16 px", "28 px"];
 
 /// What the picture depends on.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, PartialEq)]
 struct Key {
     event: u32,
     colours: (ColourBy, usize, usize),
@@ -255,10 +255,12 @@ impl SegmentMap {
             span,
             fold,
             window,
-            focus: Focus::of(cx.link),
+            focus: Focus::of(cx.link, cx.matching),
         };
         let (data, state) = (Arc::clone(cx.data), Arc::clone(state));
+        let wanted = key.clone();
         let shown = self.picture.get(cx.jobs, "segment map", &key, move |_| {
+            let key = wanted;
             let span = span.unwrap_or_else(|| layout::natural_span(data.device(), &state));
             let plan = Plan::new(data.device(), &state, Choice { order, span, fold });
             let runs = Runs::new(&plan, &state, span, window, |id| {
@@ -339,7 +341,7 @@ impl SegmentMap {
         }
 
         let key = MeshKey {
-            picture: picture.key,
+            picture: picture.key.clone(),
             pane: areas.rows,
             scroll: self.scroll,
             pitch: places.pitch,
@@ -465,6 +467,7 @@ impl SegmentMap {
                 let stack = cx.data.tables.lifetimes.stack(cx.data.device(), id);
                 if stack.is_some() {
                     entry("Select all by this stack", Action::Select(Some(Item::Stack(stack))));
+                    entry("List all by this stack", Action::Run(Command::QueryStack));
                 }
                 let born = cx.data.tables.lifetimes.born(id);
                 if born != NO_EVENT {

@@ -214,6 +214,10 @@ impl Timeline {
             entry("Select same stack", stack.is_some(), &|| {
                 cx.actions.send(Action::Select(stack.map(Item::Stack)));
             });
+            entry("List same stack", life.is_some(), &|| {
+                cx.actions.send(Action::Select(item));
+                cx.actions.run(Command::QueryStack);
+            });
             entry("Set A here", true, &|| cx.actions.send(Action::SetMarker(0, Some(event))));
             entry("Set B here", true, &|| cx.actions.send(Action::SetMarker(1, Some(event))));
             let has_markers = cx.link.markers.iter().any(Option::is_some);

@@ -36,6 +36,7 @@ use crate::app::cursor::{self, Axis};
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
 use crate::app::widgets::button;
+use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane;
 use crate::app::widgets::term::{Figures, Term};
 use crate::app::widgets::texture::PixelTexture;
@@ -52,6 +53,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("reserved", "bright line: what PyTorch took from the device"),
         ("active", "filled: whole blocks that hold tensors or wait for a stream"),
         ("requested", "thin line: what programs asked for, before rounding"),
+        ("accent line", "what the allocations of a query hold; everything else is dimmed"),
         ("hatched", "reserved and not in use: free inside PyTorch"),
         ("cap", "red dashes: the limit of this process, or of the device"),
         ("live blocks", "a block keeps its colour; a pixel shows what covers most of it, a column the instant of its peak"),
@@ -125,12 +127,13 @@ struct Counted {
 #[derive(Default)]
 struct Timeline {
     marks: Derived<(), Marks>,
-    overview: Derived<Window, WindowPicture>,
-    window: Derived<(Window, bool), WindowPicture>,
     op_rows: Derived<(), OpRows>,
     ops: Derived<(Window, usize), OpsPicture>,
     bands: Derived<Window, BandsPicture>,
     alone: bands::BandsAlone,
+    /// Keyed by where the query's answer lies in memory too.
+    overview: Derived<(Window, usize), WindowPicture>,
+    window: Derived<(Window, bool, usize), WindowPicture>,
     strata: Derived<StrataKey, StrataPicture>,
     image: Derived<ImageKey, StrataImage>,
     counts: Derived<(usize, usize), Counted>,
@@ -173,6 +176,17 @@ impl View for Timeline {
         let names = ColourBy::ALL.map(ColourBy::text);
         if button::selector(ui, "colour", &mut by, &names) {
             cx.actions.send(Action::SetColourBy(ColourBy::ALL[by]));
+        }
+        if let Some(query) = &cx.link.query {
+            let text = if query.text.chars().count() > 28 {
+                format!("{}…", query.text.chars().take(27).collect::<String>())
+            } else {
+                query.text.clone()
+            };
+            let clear = button::Push::outlined(&text).small().icon(Icon::Close).show(ui);
+            if clear.on_hover_text("Only what this query holds for is bright. Click to see everything again.").clicked() {
+                cx.actions.send(Action::SetQuery(String::new()));
+            }
         }
         if cx.data.device().events.has_time {
             let mut axis = usize::from(cx.link.axis == Axis::Time);
@@ -247,7 +261,12 @@ impl View for Timeline {
             canvas.axis(rect, &on_axis.taken());
         }
         let (low, high) = match &picture {
-            Some(p) => layout::curves_range(&p.reserved, &p.active, &p.requested, cap_bytes),
+            Some(p) => {
+                let (low, high) = layout::curves_range(&p.reserved, &p.active, &p.requested, cap_bytes);
+                // The whole of a query's curve is seen, however low it is.
+                let least = p.matching.iter().flatten().map(|c| c.min).min();
+                (least.map_or(low, |least| low.min(least as f64)), high)
+            }
             None => (0.0, 1.0),
         };
         let curves_y = Scale::vertical(low, high, tracks.curves.unwrap_or(tracks.strata).y_range());
@@ -361,16 +380,19 @@ impl Timeline {
 
     fn window_picture(&mut self, cx: &ViewContext<'_>, window: Window, marks: Option<Arc<Marks>>) -> Option<Arc<WindowPicture>> {
         let data = Arc::clone(cx.data);
-        let key = (window, marks.is_some());
-        let job = move |_: &_| Some(WindowPicture::compute(&data, marks.as_deref(), window));
+        let matching = cx.matching.cloned();
+        let key = (window, marks.is_some(), matching.as_ref().map_or(0, |m| Arc::as_ptr(m) as usize));
+        let job = move |_: &_| Some(WindowPicture::compute(&data, marks.as_deref(), matching.as_deref(), window));
         self.window.get(cx.jobs, "timeline curves", &key, job).value
     }
 
     fn overview_picture(&mut self, cx: &ViewContext<'_>, window: Window) -> Option<Arc<WindowPicture>> {
         let (from, to) = cursor::domain(cx.data.device(), window.axis);
         let whole = Window { from, to, ..window };
-        let data = Arc::clone(cx.data);
-        self.overview.get(cx.jobs, "timeline overview", &whole, move |_| Some(WindowPicture::compute(&data, None, whole))).value
+        let (data, matching) = (Arc::clone(cx.data), cx.matching.cloned());
+        let key = (whole, matching.as_ref().map_or(0, |m| Arc::as_ptr(m) as usize));
+        let job = move |_: &_| Some(WindowPicture::compute(&data, None, matching.as_deref(), whole));
+        self.overview.get(cx.jobs, "timeline overview", &key, job).value
     }
 
     /// The newest image of the strata; while a newer one is computed, an older one of another window.
@@ -387,17 +409,17 @@ impl Timeline {
         let key = StrataKey { window, low, high, rows };
         let job = move |p: &_| StrataPicture::compute(&data, window, low, high, rows, p);
         let picture = self.strata.get(cx.jobs, "timeline strata", &key, job).value?;
-        let focus = Focus::of(cx.link);
+        let focus = Focus::of(cx.link, cx.matching);
         let key = ImageKey {
             picture: Arc::as_ptr(&picture) as usize,
             colours: Arc::as_ptr(cx.colours) as usize,
             dark: cx.tokens.dark,
-            focus,
+            focus: focus.clone(),
             rows,
         };
         let (data, colours) = (Arc::clone(cx.data), Arc::clone(cx.colours));
         let tokens = crate::app::theme::Tokens::of(ui.ctx());
-        let job = move |_: &_| Some(StrataImage::compute(&data, picture, colours, tokens, focus, rows));
+        let job = move |_: &_| Some(StrataImage::compute(&data, picture, colours, tokens, &focus, rows));
         let image = self.image.get(cx.jobs, "timeline pixels", &key, job).value?;
         if self.shown.as_ref().is_none_or(|s| !Arc::ptr_eq(s, &image)) {
             self.uploads += 1;

@@ -82,6 +82,9 @@ impl Canvas<'_> {
             };
             batch.fill_under(&profile(&p.reserved), rect.left(), rect.bottom(), t.s4);
             batch.fill_under(&profile(&p.active), rect.left(), rect.bottom(), t.other);
+            if let Some(cells) = &p.matching {
+                batch.fill_under(&profile(cells), rect.left(), rect.bottom(), t.accent);
+            }
             if let Some(cap) = cap.filter(|c| (c.bytes as f64) < top) {
                 batch.dashed_hline(rect.x_range(), y.at(cap.bytes as f64), 1.0, (2.0, 3.0), t.red);
             }
@@ -201,6 +204,11 @@ impl Canvas<'_> {
         batch.curve(&active, rect.left(), 1.25, blue);
         if picture.has_reserved {
             batch.curve(&reserved, rect.left(), 1.5, t.text1);
+        }
+        if let Some(cells) = &picture.matching {
+            let matching = profile(cells);
+            batch.fill_under(&matching, rect.left(), rect.bottom(), Tokens::at(t.accent, 0.3));
+            batch.curve(&matching, rect.left(), 1.5, t.accent);
         }
         self.cap_line(&mut batch, rect, y, cap);
         batch.paint(&painter);

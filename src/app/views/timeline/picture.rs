@@ -6,6 +6,7 @@ use egui::Color32;
 use rayon::prelude::*;
 
 use super::marks::{Cluster, DeviceCall, Marks, Range, clusters};
+use crate::analysis::matching::Matching;
 use crate::analysis::{Cell, LifetimeId, NO_EVENT, Quantity, Strata, StrataRun, strata};
 use crate::app::colours::{ColourBy, Colours, Focus};
 use crate::app::cursor::{self, Axis};
@@ -59,13 +60,15 @@ pub(super) struct WindowPicture {
     pub has_reserved: bool,
     pub active: Vec<Cell>,
     pub requested: Vec<Cell>,
+    /// What the allocations of the query in force hold.
+    pub matching: Option<Vec<Cell>>,
     pub calls: Vec<Cluster<DeviceCall>>,
     pub steps: Vec<StepBox>,
 }
 
 impl WindowPicture {
     /// Computes it: at most 64 events recomputed a column and curve.
-    pub fn compute(data: &DeviceData, marks: Option<&Marks>, window: Window) -> Self {
+    pub fn compute(data: &DeviceData, marks: Option<&Marks>, matching: Option<&Matching>, window: Window) -> Self {
         let device = data.device();
         let bounds = window.bounds(device);
         let columns = |q| data.tables.curves.columns(device, &data.tables.lifetimes, q, &bounds);
@@ -86,7 +89,8 @@ impl WindowPicture {
             calls = clusters(visible.iter().map(|c| (place(c), *c)), 3.0);
             steps = step_boxes(&marks.ranges, &window);
         }
-        WindowPicture { window, reserved, has_reserved, active, requested, calls, steps }
+        let matching = matching.map(|m| m.columns(device, &data.tables, &bounds));
+        WindowPicture { window, reserved, has_reserved, active, requested, matching, calls, steps }
     }
 }
 
@@ -274,7 +278,7 @@ impl StrataImage {
         picture: Arc<StrataPicture>,
         colours: Arc<Colours>,
         tokens: &Tokens,
-        focus: Focus,
+        focus: &Focus,
         rows: usize,
     ) -> Self {
         const STRIPE: usize = 64;
@@ -326,7 +330,7 @@ impl ColumnPainter {
         data: &DeviceData,
         picture: &StrataPicture,
         colours: &Colours,
-        focus: Focus,
+        focus: &Focus,
         column: usize,
         pixels: &mut [u8],
     ) {
@@ -341,7 +345,7 @@ impl ColumnPainter {
         self.cover.clear();
         for run in picture.strata.runs_of(column) {
             let class = if run.folded > 0 {
-                if focus.is_of_stack() { FOLDED | DIM } else { FOLDED }
+                if focus.picks_allocations() { FOLDED | DIM } else { FOLDED }
             } else {
                 while self.before.get(known).is_some_and(|b| b.0 < run.lifetime) {
                     known += 1;
@@ -541,11 +545,11 @@ mod tests {
         let colours = Arc::new(Colours::build(&data, ColourBy::SizeClass));
         for (from, to) in [(0.0, n), (n * 0.2, n * 0.3), (1950.0, 1990.0)] {
             let window = Window { axis: Axis::Event, from, to, columns: 240 };
-            let curves = WindowPicture::compute(&data, None, window);
+            let curves = WindowPicture::compute(&data, None, None, window);
             let high = curves.active.iter().map(|c| c.max).max().unwrap() as f64 * 1.1;
             let picture = Arc::new(StrataPicture::compute(&data, window, 0.0, high, rows, &Progress::new()).unwrap());
             let tokens = Tokens::of_theme(egui::Theme::Dark);
-            let image = StrataImage::compute(&data, Arc::clone(&picture), Arc::clone(&colours), tokens, Focus::default(), rows);
+            let image = StrataImage::compute(&data, Arc::clone(&picture), Arc::clone(&colours), tokens, &Focus::default(), rows);
             assert_eq!(image.pixels.len(), 240 * rows);
             for (x, cell) in curves.active.iter().enumerate() {
                 let column = &picture.strata.columns[picture.column[x] as usize];
@@ -566,7 +570,7 @@ mod tests {
         let picture = Arc::new(StrataPicture::compute(&data, window, 0.0, high, 80, &Progress::new()).unwrap());
         let tokens = Tokens::of_theme(egui::Theme::Light);
         let paint =
-            |focus: Focus| StrataImage::compute(&data, Arc::clone(&picture), Arc::clone(&colours), tokens, focus, 80).pixels;
+            |focus: Focus| StrataImage::compute(&data, Arc::clone(&picture), Arc::clone(&colours), tokens, &focus, 80).pixels;
         let all = paint(Focus::default());
         let dimmed = paint(Focus::stack(StackId(0)));
         let changed = all.iter().zip(&dimmed).filter(|(a, b)| a != b).count();

@@ -1,0 +1,179 @@
+//! Which columns of the table fit, and where.
+
+use crate::analysis::ordering::Order;
+
+/// A column of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Column {
+    /// Address and how many tenants it had before: `0x7f1dca2b7000_3`.
+    Address,
+    /// Bytes asked for.
+    Size,
+    /// Bytes of the whole block.
+    Block,
+    /// Event of the allocation.
+    Born,
+    /// Event after which its memory was reusable.
+    Gone,
+    /// Events it lived.
+    Age,
+    /// Time it lived.
+    Lived,
+    /// What it is for.
+    Category,
+    /// Where it was allocated.
+    Stack,
+    /// Index of its stream.
+    Stream,
+    /// Its pool.
+    Pool,
+    /// The step it was born in.
+    Step,
+}
+
+impl Column {
+    /// Its header.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Column::Address => "allocation",
+            Column::Size => "size",
+            Column::Block => "block",
+            Column::Born => "born",
+            Column::Gone => "gone",
+            Column::Age => "age, events",
+            Column::Lived => "age",
+            Column::Category => "category",
+            Column::Stack => "allocated at",
+            Column::Stream => "stream",
+            Column::Pool => "pool",
+            Column::Step => "step",
+        }
+    }
+
+    /// What a click on the header sorts by.
+    #[must_use]
+    pub fn order(self) -> Order {
+        match self {
+            Column::Address => Order::Address,
+            Column::Size => Order::Size,
+            Column::Block => Order::Block,
+            // Steps follow each other as births do.
+            Column::Born | Column::Step => Order::Born,
+            Column::Gone => Order::Gone,
+            Column::Age | Column::Lived => Order::Age,
+            Column::Category => Order::Category,
+            Column::Stack => Order::Stack,
+            Column::Stream => Order::Stream,
+            Column::Pool => Order::Pool,
+        }
+    }
+
+    /// True for figures: they stand right aligned.
+    #[must_use]
+    pub fn is_figure(self) -> bool {
+        !matches!(self, Column::Address | Column::Category | Column::Stack | Column::Pool)
+    }
+
+    fn width(self, events: usize) -> f32 {
+        let number = (crate::units::count(events as u64).len() as f32 * 6.7).max(36.0).ceil() + 2.0;
+        match self {
+            Column::Address => 138.0,
+            Column::Size | Column::Block => 76.0,
+            Column::Born | Column::Gone => number,
+            Column::Age => number.max(74.0),
+            Column::Lived => 66.0,
+            Column::Category => 98.0,
+            Column::Stack => 120.0,
+            Column::Stream => 42.0,
+            Column::Pool => 66.0,
+            Column::Step => 36.0,
+        }
+    }
+}
+
+/// What the recording can tell, and so which columns make sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Times of events.
+    pub times: bool,
+    /// Steps.
+    pub steps: bool,
+    /// More than one stream, or pool.
+    pub streams: bool,
+    /// Number of events.
+    pub events: usize,
+}
+
+/// Gap between columns.
+const GAP: f32 = 12.0;
+/// Space at both sides.
+const PAD: f32 = 12.0;
+
+/// The columns that fit `width` points, with their left and right edges. The stack takes what is left; those that say least
+/// go first when it gets narrow.
+#[must_use]
+pub fn columns(width: f32, known: Known) -> Vec<(Column, f32, f32)> {
+    use Column as C;
+    let mut shown = vec![
+        C::Address,
+        C::Size,
+        C::Block,
+        C::Category,
+        C::Stack,
+        C::Born,
+        C::Gone,
+        C::Age,
+        C::Lived,
+        C::Step,
+        C::Pool,
+        C::Stream,
+    ];
+    shown.retain(|c| match c {
+        C::Lived => known.times,
+        C::Step => known.steps,
+        C::Stream => known.streams,
+        _ => true,
+    });
+    let needed = |shown: &[C]| shown.iter().map(|c| c.width(known.events) + GAP).sum::<f32>() - GAP + 2.0 * PAD;
+    for column in [C::Stream, C::Pool, C::Age, C::Block, C::Step, C::Lived, C::Gone, C::Category, C::Born, C::Stack] {
+        if needed(&shown) <= width {
+            break;
+        }
+        shown.retain(|c| *c != column);
+    }
+    let spare = (width - needed(&shown)).max(0.0);
+    let mut x = PAD;
+    shown
+        .iter()
+        .map(|&c| {
+            let right = x + c.width(known.events) + if c == C::Stack { spare } else { 0.0 };
+            let place = (c, x, right);
+            x = right + GAP;
+            place
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Known = Known { times: true, steps: true, streams: true, events: 14_300_000 };
+
+    #[test]
+    fn columns_fit_or_go_and_the_stack_takes_the_rest() {
+        let wide = columns(1400.0, ALL);
+        assert_eq!(wide.len(), 12);
+        assert_eq!(wide.last().map(|c| c.2), Some(1388.0));
+        assert!(wide.windows(2).all(|w| w[0].2 + GAP == w[1].1));
+        for width in [300.0, 420.0, 700.0, 900.0] {
+            let fit = columns(width, ALL);
+            assert!(fit.last().is_none_or(|c| c.2 <= width - PAD + 0.01), "{width}: {fit:?}");
+            assert!(fit.iter().any(|c| c.0 == Column::Size), "{width}");
+        }
+        assert!(columns(10.0, ALL).len() >= 2);
+        let none = columns(1400.0, Known { times: false, steps: false, streams: false, events: 9 });
+        assert_eq!(none.len(), 9);
+    }
+}

@@ -1,0 +1,489 @@
+//! Allocations: one row an allocation, those that a query holds for, sorted; what the query holds for lights up everywhere.
+
+use std::sync::Arc;
+
+use egui::{Key, Modifiers, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+
+use super::{View, ViewContext, ViewInfo, ViewKind};
+use crate::analysis::ordering::Order;
+use crate::analysis::query::{Scope, of_text};
+use crate::analysis::steps::Steps;
+use crate::analysis::{LifetimeId, NO_EVENT, Quantity};
+use crate::app::action::Action;
+use crate::app::command::Command;
+use crate::app::jobs::Derived;
+use crate::app::selection::Item;
+use crate::app::theme::Type;
+use crate::app::widgets::button::focus_ring;
+use crate::app::widgets::icons::Icon;
+use crate::app::widgets::label;
+use crate::app::widgets::pane::{empty_state, progress_line};
+use crate::app::widgets::rows::{BAR, RowList};
+use crate::units::{Bytes, count};
+
+mod layout;
+mod query_field;
+mod row;
+
+use layout::{Column, Known};
+use query_field::QueryField;
+
+/// Registry entry.
+pub const INFO: ViewInfo = ViewInfo {
+    kind: ViewKind::Allocations,
+    title: "Allocations",
+    name: "allocations",
+    about: "One row an allocation. A query picks some: all views dim the others, and the timeline draws the bytes of those picked.",
+    legend: &[
+        ("size>1MiB, block=2MiB..4MiB", "bytes asked for, and of the whole block"),
+        ("stack~attention, train.py:71", "a frame of the call stack contains this"),
+        ("category=gradients", "what it is for; the inspector says why"),
+        ("live@peak, @oom, @end, @cursor, @a", "held at that instant"),
+        ("born>1200, born>2s, gone<oom", "allocated or freed after or before an event, a time, an instant"),
+        ("age>5000, age<2ms", "how long it lived, in events or time"),
+        ("gone, kept", "freed in the trace, or never"),
+        ("pool=private, stream=1, step=3", "where, and in which step it was born"),
+        ("0x7f1d.., addr=0x7f1dca2b7000", "addresses that begin so, the block that holds one"),
+        ("-term, not, or", "everything but; either of two choices"),
+        ("0x…_3", "the fourth tenant of that address"),
+        ("arrows, Enter", "choose a row, go to its birth"),
+        ("double click", "go to its birth"),
+    ],
+    create: || Box::new(Allocations::default()),
+};
+
+/// Height of a row, of the header of the columns, of the line of figures.
+const ROW: f32 = 20.0;
+const HEADER: f32 = 24.0;
+const SUMMARY: f32 = 24.0;
+/// Completions come from this many names of stacks at most.
+const NAMES: usize = 2000;
+
+/// What the order of the rows depends on: where the query's answer and the categories lie in memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct SortKey {
+    matching: usize,
+    categories: usize,
+    order: Order,
+    descending: bool,
+}
+
+struct Allocations {
+    field: QueryField,
+    /// The query in force when this view last looked.
+    seen_query: Option<String>,
+    order: Order,
+    descending: bool,
+    sorted: Derived<SortKey, Vec<u32>>,
+    steps: Derived<(), Steps>,
+    /// How many tenants the addresses of the visible rows had before.
+    generations: Derived<(usize, usize, usize), Vec<u32>>,
+    list: RowList,
+    /// The row the keyboard stands on, by its place in the list.
+    at: Option<usize>,
+    /// The selection the rows were last scrolled to.
+    followed: Option<LifetimeId>,
+    is_hovering: bool,
+    menu: Option<LifetimeId>,
+}
+
+impl Default for Allocations {
+    fn default() -> Self {
+        Allocations {
+            field: QueryField::default(),
+            seen_query: None,
+            order: Order::Size,
+            descending: true,
+            sorted: Derived::default(),
+            steps: Derived::default(),
+            generations: Derived::default(),
+            list: RowList::default(),
+            at: None,
+            followed: None,
+            is_hovering: false,
+            menu: None,
+        }
+    }
+}
+
+impl View for Allocations {
+    fn subtitle(&self, cx: &ViewContext<'_>) -> String {
+        let all = cx.data.tables.lifetimes.len();
+        match cx.matching {
+            Some(matching) => of_text(matching.len(), all),
+            None => crate::units::counted(all as u64, "allocation", "allocations"),
+        }
+    }
+
+    fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        if cx.data.tables.lifetimes.is_empty() {
+            empty_state(
+                ui,
+                "This recording has no allocations. This line, before the work begins, records them:",
+                Some("torch.cuda.memory._record_memory_history(max_entries=1_000_000)"),
+            );
+            return;
+        }
+        ui.spacing_mut().item_spacing.y = 0.0;
+        self.query_ui(ui, cx);
+        let whole = ui.available_rect_before_wrap();
+        let Some(rows) = self.rows(ui, cx, whole) else { return };
+        self.summary_ui(ui, cx);
+        self.table(ui, cx, &rows);
+    }
+}
+
+impl Allocations {
+    fn query_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        // A query asked elsewhere shows here; one that is still being typed is left alone.
+        let in_force = cx.link.query.as_ref().map(|q| q.text.clone());
+        if self.seen_query != in_force {
+            self.seen_query.clone_from(&in_force);
+            let text = in_force.unwrap_or_default();
+            if self.field.text.trim() != text.trim() {
+                self.field.set(&text);
+            }
+        }
+        let names: Vec<&str> = (0..cx.data.names.len().min(NAMES)).map(|i| cx.data.names.text(i)).collect();
+        if let Some(text) = self.field.show(ui, &names) {
+            self.seen_query = Some(text.clone()).filter(|t| !t.trim().is_empty());
+            cx.actions.send(Action::SetQuery(text));
+        }
+    }
+
+    /// The rows in their order; the older order while a newer one is made.
+    fn rows(&mut self, ui: &Ui, cx: &ViewContext<'_>, whole: Rect) -> Option<Arc<Vec<u32>>> {
+        if cx.link.query.is_some() && cx.matching.is_none() {
+            progress_line(ui, whole, None);
+            return None;
+        }
+        let by_category = self.order == Order::Category;
+        let key = SortKey {
+            matching: cx.matching.map_or(0, |m| Arc::as_ptr(m) as usize),
+            categories: cx.categories.filter(|_| by_category).map_or(0, |c| Arc::as_ptr(c) as usize),
+            order: self.order,
+            descending: self.descending,
+        };
+        let (data, matching, categories) = (Arc::clone(cx.data), cx.matching.cloned(), cx.categories.cloned());
+        let shown = self.sorted.get(cx.jobs, "sort allocations", &key, move |progress| {
+            let all = || (0..data.tables.lifetimes.len() as u32).collect();
+            let rows = matching.as_ref().map_or_else(all, |m| m.rows().to_vec());
+            let scope = Scope { categories: categories.as_deref(), ..Scope::new(&data.recording, data.device(), &data.tables) };
+            key.order.sort(key.descending, rows, &scope, &data.names, progress).ok()
+        });
+        if !shown.is_fresh {
+            progress_line(ui, whole, shown.fraction);
+        }
+        shown.value
+    }
+
+    /// What is shown, in one line of figures.
+    fn summary_ui(&self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let t = cx.tokens;
+        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), SUMMARY), Sense::hover());
+        let device = cx.data.device();
+        let tables = &cx.data.tables;
+        let all = tables.lifetimes.len();
+        let figures: Vec<(String, &str)> = match cx.matching {
+            Some(m) => {
+                let (peak, at) = m.peak();
+                let when = if at == NO_EVENT { "before the trace".to_owned() } else { format!("at {}", count(u64::from(at))) };
+                vec![
+                    (of_text(m.len(), all), "allocations"),
+                    (Bytes(m.bytes_at(device, tables, cx.link.cursor)).to_string(), "now"),
+                    (Bytes(peak).to_string(), "at their peak"),
+                    (when, ""),
+                    (Bytes(m.handed_out()).to_string(), "over the run"),
+                ]
+            }
+            None => {
+                let now = tables.curves.at(device, &tables.lifetimes, Quantity::Active, cx.link.cursor);
+                let (peak, _) = tables.curves.peak(Quantity::Active);
+                let churn = cx.categories.map(|c| c.handed_out.iter().map(|t| t.bytes).sum());
+                let mut figures = vec![
+                    (count(all as u64), "allocations"),
+                    (Bytes(now).to_string(), "now"),
+                    (Bytes(peak).to_string(), "at the peak"),
+                ];
+                figures.extend(churn.map(|bytes: u64| (Bytes(bytes).to_string(), "over the run")));
+                figures
+            }
+        };
+        let mut x = rect.left() + 12.0;
+        let right = rect.right() - 12.0;
+        let mut said = String::new();
+        for (figure, what) in &figures {
+            said.push_str(&format!("{figure} {what}, "));
+            let needed = label::width(ui.painter(), figure, Type::Mono) + label::width(ui.painter(), what, Type::Caption) + 6.0;
+            if x + needed > right {
+                break;
+            }
+            let y = rect.center().y;
+            let covered = label::text(ui.painter(), pos2(x, y), egui::Align2::LEFT_CENTER, figure, Type::Mono, t.text1);
+            x = covered.right();
+            if !what.is_empty() {
+                let at = pos2(x + 5.0, y);
+                x = label::text(ui.painter(), at, egui::Align2::LEFT_CENTER, what, Type::Caption, t.text3).right();
+            }
+            x += if what.is_empty() {
+                14.0
+            } else if *what == "at their peak" {
+                6.0
+            } else {
+                14.0
+            };
+        }
+        response.widget_info(|| WidgetInfo::labeled(Role::Label, true, said.trim_end_matches(", ")));
+        if cx.matching.is_some() {
+            let (peak_event, can_go) = cx.matching.map_or((NO_EVENT, false), |m| (m.peak().1, m.peak().1 != NO_EVENT));
+            let go = ui.interact(rect, ui.scope_id().with("go to their peak"), Sense::click());
+            go.widget_info(|| WidgetInfo::labeled(Role::Button, can_go, "Go to their peak"));
+            if can_go
+                && go.on_hover_text("Whole blocks. Click to go to the instant at which these allocations held most.").clicked()
+            {
+                cx.actions.send(Action::GoTo(peak_event));
+            }
+        } else {
+            response.on_hover_text("Whole blocks now and at the peak; what was asked for over the run.");
+        }
+    }
+
+    fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, rows: &Arc<Vec<u32>>) {
+        let device = cx.data.device();
+        let area = ui.available_rect_before_wrap();
+        let data = Arc::clone(cx.data);
+        let steps =
+            self.steps.get(cx.jobs, "steps", &(), move |_| Some(Steps::find(&data.recording, data.device(), &data.tables)));
+        let steps = steps.value.filter(|s| !s.is_empty());
+        let known = Known {
+            times: device.events.has_time,
+            steps: steps.is_some(),
+            streams: device.streams.len() > 1,
+            events: device.events.len(),
+        };
+        let columns = layout::columns(area.width() - BAR, known);
+        let header = Rect::from_min_size(area.min, vec2(area.width(), HEADER));
+        self.header(ui, cx, header, &columns);
+        let body = Rect::from_min_max(pos2(area.left(), header.bottom()), area.max);
+        if !body.is_positive() {
+            return;
+        }
+        let table = ui.interact(body, ui.scope_id().with("allocations table"), Sense::click());
+        table.widget_info(|| WidgetInfo::labeled(Role::Table, true, format!("Allocations, {}", count(rows.len() as u64))));
+        if rows.is_empty() {
+            let at = pos2(body.center().x, body.top() + 32.0);
+            let text = "No allocation passes this query.";
+            label::text(ui.painter(), at, egui::Align2::CENTER_CENTER, text, Type::Body, cx.tokens.text2);
+            return;
+        }
+        let seen = f64::from(body.height() / ROW);
+        self.keys(ui, cx, rows, seen, &table);
+        self.follow(cx, rows, seen);
+        self.list.interact(ui, cx.tokens, body, rows.len(), ROW, "Scroll allocations");
+        let visible: Vec<(usize, Rect)> = self.list.visible(body, rows.len(), ROW).collect();
+        let generations = self.generations(cx, rows, &visible);
+        let mut hovered = None;
+        for (i, &(place, rect)) in visible.iter().enumerate() {
+            let Some(&row) = rows.get(place) else { break };
+            let id = LifetimeId(row);
+            let Some(life) = cx.data.tables.lifetimes.get(device, id) else { continue };
+            let response = ui.interact(rect.intersect(body), ui.scope_id().with(("allocation", row)), Sense::click());
+            let name = format!("Allocation {row}: {}", Bytes(life.requested));
+            response.widget_info(|| WidgetInfo::labeled(Role::Row, true, &name));
+            let cells = row::Cells {
+                life: &life,
+                generation: generations.as_ref().and_then(|g| g.get(i)).copied(),
+                step: steps.as_ref().and_then(|s| s.of(life.born)),
+                is_selected: cx.link.selected() == Some(Item::Lifetime(id)),
+                is_hovered: response.hovered() || cx.link.hovered == Some(Item::Lifetime(id)),
+            };
+            cells.paint(&ui.painter().with_clip_rect(body), cx, rect, &columns);
+            if response.hovered() {
+                hovered = Some(id);
+            }
+            if response.clicked() || response.double_clicked() || response.secondary_clicked() {
+                self.at = Some(place);
+                self.followed = Some(id);
+                ui.memory_mut(|m| m.request_focus(table.id));
+                cx.actions.send(Action::Select(Some(Item::Lifetime(id))));
+                if response.double_clicked() {
+                    go_to_birth(cx, id);
+                }
+                if response.secondary_clicked() {
+                    self.menu = Some(id);
+                }
+            }
+            if self.menu == Some(id) {
+                self.context_menu(cx, &response, id);
+            }
+        }
+        focus_ring(ui, &table, 0);
+        match hovered {
+            Some(id) => {
+                self.is_hovering = true;
+                if cx.link.hovered != Some(Item::Lifetime(id)) {
+                    cx.actions.send(Action::Hover(Some(Item::Lifetime(id))));
+                }
+            }
+            None if self.is_hovering => {
+                self.is_hovering = false;
+                cx.actions.send(Action::Hover(None));
+            }
+            None => {}
+        }
+    }
+
+    /// Arrows, page keys and Enter while the table has the focus.
+    fn keys(&mut self, ui: &Ui, cx: &ViewContext<'_>, rows: &[u32], seen: f64, table: &egui::Response) {
+        if !table.has_focus() {
+            return;
+        }
+        let filter = egui::EventFilter { vertical_arrows: true, ..egui::EventFilter::default() };
+        ui.memory_mut(|m| m.set_focus_lock_filter(table.id, filter));
+        let pressed = |key| ui.input_mut(|i| i.consume_key(Modifiers::NONE, key));
+        let page = (seen as isize - 1).max(1);
+        let by = if pressed(Key::ArrowDown) {
+            1
+        } else if pressed(Key::ArrowUp) {
+            -1
+        } else if pressed(Key::PageDown) {
+            page
+        } else if pressed(Key::PageUp) {
+            -page
+        } else {
+            0
+        };
+        if by != 0 {
+            let last = rows.len() as isize - 1;
+            let to = self.at.map_or(0, |at| (at as isize + by).clamp(0, last)) as usize;
+            self.at = Some(to);
+            self.list.scroll.reveal(to, seen);
+            if let Some(&row) = rows.get(to) {
+                self.followed = Some(LifetimeId(row));
+                cx.actions.send(Action::Select(Some(Item::Lifetime(LifetimeId(row)))));
+            }
+        }
+        if pressed(Key::Enter)
+            && let Some(Item::Lifetime(id)) = cx.link.selected()
+        {
+            go_to_birth(cx, id);
+        }
+    }
+
+    /// Brings what another view selected into view.
+    fn follow(&mut self, cx: &ViewContext<'_>, rows: &[u32], seen: f64) {
+        let Some(Item::Lifetime(id)) = cx.link.selected() else { return };
+        if self.followed == Some(id) {
+            return;
+        }
+        self.followed = Some(id);
+        // In order of allocation the place is known; in another order only a short list is searched.
+        const SEARCHED: usize = 200_000;
+        let place = match self.order {
+            Order::Born if !self.descending => rows.binary_search(&id.0).ok(),
+            _ => rows.iter().take(SEARCHED).position(|&row| row == id.0),
+        };
+        if let Some(place) = place {
+            self.at = Some(place);
+            self.list.scroll.reveal(place, seen);
+        }
+    }
+
+    /// How many tenants the addresses of the visible rows had before; an address may have had thousands, so a thread counts.
+    fn generations(&mut self, cx: &ViewContext<'_>, rows: &Arc<Vec<u32>>, visible: &[(usize, Rect)]) -> Option<Arc<Vec<u32>>> {
+        let first = visible.first()?.0;
+        let key = (Arc::as_ptr(rows) as usize, first, visible.len());
+        let (data, rows, end) = (Arc::clone(cx.data), Arc::clone(rows), first + visible.len());
+        let shown = self.generations.get(cx.jobs, "generations", &key, move |_| {
+            let seen = rows.get(first..end.min(rows.len()))?;
+            Some(seen.iter().map(|&row| data.tables.lifetimes.generation(data.device(), LifetimeId(row))).collect())
+        });
+        shown.value.filter(|_| shown.is_fresh)
+    }
+
+    fn header(&mut self, ui: &Ui, cx: &ViewContext<'_>, rect: Rect, columns: &[(Column, f32, f32)]) {
+        let t = cx.tokens;
+        for &(column, left, right) in columns {
+            let cell = Rect::from_min_max(pos2(rect.left() + left, rect.top()), pos2(rect.left() + right, rect.bottom()));
+            let response = ui.interact(cell.expand2(vec2(4.0, 0.0)), ui.scope_id().with(("sort", column)), Sense::click());
+            response.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Sort by {}", column.title())));
+            let is_sorted = self.order == column.order() && !matches!(column, Column::Step | Column::Lived);
+            if response.clicked() {
+                let order = column.order();
+                self.descending = if self.order == order { !self.descending } else { order.begins_descending() };
+                self.order = order;
+                self.at = None;
+                self.list.scroll.top = 0.0;
+            }
+            let ink = if is_sorted || response.hovered() { t.text1 } else { t.text3 };
+            // The arrow stands left of figures, so that they stay flush with their header.
+            let covered = if column.is_figure() {
+                label::text_in_right(ui.painter(), cell, column.title(), Type::Column, ink)
+            } else {
+                label::text_in(ui.painter(), cell, column.title(), Type::Column, ink)
+            };
+            if is_sorted {
+                let icon = if self.descending { Icon::SortDown } else { Icon::SortUp };
+                let x = if column.is_figure() { covered.left() - 7.0 } else { covered.right() + 7.0 };
+                icon.paint(ui.painter(), pos2(x, cell.center().y), 11.0, t.text2);
+            }
+            focus_ring(ui, &response, 2);
+        }
+        ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
+    }
+
+    fn context_menu(&mut self, cx: &ViewContext<'_>, response: &egui::Response, id: LifetimeId) {
+        use crate::app::widgets::button::menu_item;
+        let lifetimes = &cx.data.tables.lifetimes;
+        let Some(life) = lifetimes.get(cx.data.device(), id) else { return };
+        let mut query = None;
+        response.context_menu(|ui| {
+            ui.set_width(200.0);
+            let mut entry = |text: &str, enabled: bool| {
+                let clicked = menu_item(ui, text, None, None, enabled).clicked() && enabled;
+                if clicked {
+                    ui.close();
+                }
+                clicked
+            };
+            if entry("Go to its allocation", life.born != NO_EVENT) {
+                go_to_birth(cx, id);
+            }
+            if entry("Go to its end", life.gone != NO_EVENT) {
+                cx.actions.send(Action::GoTo(life.gone));
+            }
+            if entry("Zoom the timeline to its life", true) {
+                cx.actions.run(Command::FitSelection);
+            }
+            if entry("Copy address", true) {
+                cx.actions.run(Command::CopyAddress);
+            }
+            if entry("Copy stack", life.stack.is_some()) {
+                cx.actions.run(Command::CopyStack);
+            }
+            if entry("Only this stack", true) {
+                query = Some(if life.stack.is_some() { format!("stack={}", life.stack.0) } else { "stack=none".to_owned() });
+            }
+            if let Some(categories) = cx.categories
+                && entry("Only this category", true)
+            {
+                query = Some(format!("category={}", categories.of(id).name()));
+            }
+            if entry("Only this size", true) {
+                query = Some(format!("size={}", life.requested));
+            }
+            if entry("Only this address", true) {
+                query = Some(format!("addr={}", crate::units::Address(life.address)));
+            }
+        });
+        if let Some(text) = query {
+            cx.actions.send(Action::SetQuery(text));
+        }
+    }
+}
+
+/// Moves the cursor to where an allocation was made; to the first event when that was before the trace.
+fn go_to_birth(cx: &ViewContext<'_>, id: LifetimeId) {
+    let born = cx.data.tables.lifetimes.born(id);
+    cx.actions.send(Action::GoTo(if born == NO_EVENT { 0 } else { born }));
+}

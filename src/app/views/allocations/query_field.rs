@@ -1,0 +1,210 @@
+//! The field a query is typed in: what is wrong and where, and what can be typed next.
+
+use egui::text::{CCursor, CCursorRange};
+use egui::{Align2, Area, Id, Key, Modifiers, Order, Rect, Sense, Ui, WidgetInfo, pos2, vec2};
+
+use crate::analysis::query::{Completion, Query, QueryError, complete};
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::button::icon_button;
+use crate::app::widgets::field::Field;
+use crate::app::widgets::icons::Icon;
+use crate::app::widgets::label;
+
+/// Height of the strip the field stands in.
+pub const STRIP: f32 = 32.0;
+/// Seconds without typing before what is wrong is said.
+const PAUSE: f64 = 0.7;
+/// Completions seen at once.
+const OFFERED: usize = 8;
+
+/// What is typed, and what of it is wrong.
+#[derive(Default)]
+pub struct QueryField {
+    /// As typed.
+    pub text: String,
+    wrong: Option<QueryError>,
+    typed_at: f64,
+    /// The completion the arrows have chosen; none until an arrow is pressed.
+    chosen: Option<usize>,
+    /// The completions as of the last frame, for the keys of this one.
+    offered: Vec<Completion>,
+    id: Option<Id>,
+}
+
+impl QueryField {
+    /// Puts another text in place of what is typed.
+    pub fn set(&mut self, text: &str) {
+        text.clone_into(&mut self.text);
+        self.wrong = Query::parse(text).err();
+    }
+
+    /// Shows the strip; the text when it changed to something that can be read. `names` are what `stack~` may be followed by.
+    pub fn show(&mut self, ui: &mut Ui, names: &[&str]) -> Option<String> {
+        let t = Tokens::of(ui);
+        let completed = self.take_keys(ui);
+        let (strip, _) = ui.allocate_exact_size(vec2(ui.available_width(), STRIP), Sense::hover());
+        let inner = strip.shrink2(vec2(12.0, 5.0));
+        let layout = egui::Layout::left_to_right(egui::Align::Center);
+        let mut child = ui.new_child(egui::UiBuilder::new().id_salt("query").max_rect(inner).layout(layout));
+        let clear = if self.text.is_empty() { 0.0 } else { 28.0 };
+        let field = Field::new("Query allocations")
+            .hint("size>1MiB stack~attention live@peak")
+            .icon(Icon::Search)
+            .mono()
+            .width((inner.width() - clear).max(40.0))
+            .invalid(self.wrong.is_some());
+        let response = field.show(&mut child, &mut self.text);
+        self.id = Some(response.id);
+        let is_cleared = clear > 0.0 && icon_button(&mut child, Icon::Close, "Clear the query").clicked();
+        if is_cleared {
+            self.text.clear();
+        }
+        let has_changed = response.changed() || is_cleared || completed;
+        if has_changed {
+            self.typed_at = ui.input(|i| i.time);
+            self.chosen = None;
+            self.wrong = Query::parse(&self.text).err();
+        }
+        if response.has_focus() {
+            // Tab takes a completion and must not leave the field.
+            let filter = egui::EventFilter { tab: true, horizontal_arrows: true, vertical_arrows: true, escape: false };
+            let caret = egui::TextEdit::load_state(ui.ctx(), response.id).and_then(|s| s.cursor.char_range());
+            let byte = caret.map_or(self.text.len(), |range| byte_of(&self.text, range.primary.index));
+            self.offered = complete(&self.text, byte, names);
+            self.offered.truncate(OFFERED);
+            if !self.offered.is_empty() {
+                ui.memory_mut(|m| m.set_focus_lock_filter(response.id, filter));
+            }
+            if let Some(clicked) = self.completions_ui(ui, t, Rect::from_min_max(pos2(inner.left(), inner.top()), inner.max)) {
+                self.accept(ui, clicked);
+                self.wrong = Query::parse(&self.text).err();
+                return self.wrong.is_none().then(|| self.text.clone());
+            }
+        } else {
+            self.offered.clear();
+        }
+        let rest = ui.input(|i| i.time) - self.typed_at;
+        if let Some(error) = &self.wrong {
+            if rest < PAUSE {
+                ui.request_repaint_after(std::time::Duration::from_secs_f64(PAUSE - rest));
+            } else {
+                self.point_at(ui, t, inner, error);
+                ui.horizontal(|ui| {
+                    ui.add_space(12.0);
+                    ui.add(egui::Label::new(Type::Body.text(format!("{}.", error.sentence)).color(t.text2)).wrap());
+                });
+                ui.add_space(6.0);
+            }
+        }
+        (has_changed && self.wrong.is_none()).then(|| self.text.clone())
+    }
+
+    /// Underlines the term that can not be read.
+    fn point_at(&self, ui: &Ui, t: &Tokens, field: Rect, error: &QueryError) {
+        let before = self.text.get(..error.at.start).unwrap_or("");
+        let term = self.text.get(error.at.clone()).unwrap_or("");
+        let left = field.left() + 24.0 + label::width(ui.painter(), before, Type::Mono);
+        let right = (left + label::width(ui.painter(), term, Type::Mono)).min(field.right() - 6.0);
+        if left < right {
+            let y = field.bottom() - 4.0;
+            ui.painter().hline(left..=right, y, egui::Stroke::new(1.5, t.amber));
+        }
+    }
+
+    /// The arrows choose a completion, Tab takes it (the first when none is chosen), Enter takes a chosen one.
+    fn take_keys(&mut self, ui: &Ui) -> bool {
+        let Some(id) = self.id.filter(|&id| ui.memory(|m| m.has_focus(id))) else { return false };
+        let n = self.offered.len();
+        if n == 0 {
+            return false;
+        }
+        let pressed = |key| ui.input_mut(|i| i.consume_key(Modifiers::NONE, key));
+        if pressed(Key::ArrowDown) {
+            self.chosen = Some(self.chosen.map_or(0, |c| (c + 1) % n));
+        }
+        if pressed(Key::ArrowUp) {
+            self.chosen = Some(self.chosen.map_or(n - 1, |c| (c + n - 1) % n));
+        }
+        let taken = if pressed(Key::Tab) {
+            Some(self.chosen.unwrap_or(0))
+        } else if self.chosen.is_some() && pressed(Key::Enter) {
+            self.chosen
+        } else {
+            None
+        };
+        let Some(completion) = taken.and_then(|i| self.offered.get(i)).cloned() else { return false };
+        ui.memory_mut(|m| m.request_focus(id));
+        self.accept(ui, completion);
+        true
+    }
+
+    fn accept(&mut self, ui: &Ui, completion: Completion) {
+        // A term that is whole is followed by the next one.
+        let is_whole = Query::parse(&completion.word).is_ok() && !completion.word.ends_with('@');
+        let word = if is_whole { format!("{} ", completion.word) } else { completion.word };
+        let start = completion.at.start.min(self.text.len());
+        let end = completion.at.end.min(self.text.len()).max(start);
+        if self.text.get(start..end).is_some() {
+            self.text.replace_range(start..end, &word);
+        }
+        let caret = self.text.get(..start + word.len()).unwrap_or(&self.text).chars().count();
+        if let Some(id) = self.id {
+            let mut state = egui::TextEdit::load_state(ui.ctx(), id).unwrap_or_default();
+            state.cursor.set_char_range(Some(CCursorRange::one(CCursor::new(caret))));
+            egui::TextEdit::store_state(ui.ctx(), id, state);
+            ui.memory_mut(|m| m.request_focus(id));
+        }
+        self.chosen = None;
+    }
+
+    /// The list under the field; the completion that was clicked.
+    fn completions_ui(&self, ui: &Ui, t: &Tokens, field: Rect) -> Option<Completion> {
+        if self.offered.is_empty() {
+            return None;
+        }
+        const ROW: f32 = 20.0;
+        let width = field.width().min(460.0);
+        let mut clicked = None;
+        Area::new(ui.scope_id().with("completions"))
+            .order(Order::Foreground)
+            .fixed_pos(pos2(field.left(), field.bottom() + 3.0))
+            .show(ui.ctx(), |ui| {
+                let size = vec2(width, ROW * self.offered.len() as f32 + 8.0);
+                let (rect, _) = ui.allocate_exact_size(size, Sense::hover());
+                ui.painter().rect(rect, 4, t.s3, egui::Stroke::new(1.0, t.line2), egui::StrokeKind::Inside);
+                for (i, offer) in self.offered.iter().enumerate() {
+                    let row =
+                        Rect::from_min_size(pos2(rect.left() + 1.0, rect.top() + 4.0 + i as f32 * ROW), vec2(width - 2.0, ROW));
+                    let response = ui.interact(row, ui.scope_id().with(("offer", i)), Sense::click());
+                    response.widget_info(|| WidgetInfo::labeled(egui::Role::ListItem, true, &offer.word));
+                    if self.chosen == Some(i) || response.hovered() {
+                        ui.painter().rect_filled(row, 0, if self.chosen == Some(i) { t.accentbg } else { t.s4 });
+                    }
+                    let words = Rect::from_min_max(pos2(row.left() + 8.0, row.top()), pos2(row.left() + 168.0, row.bottom()));
+                    label::text_in(ui.painter(), words, &offer.word, Type::Mono, t.text1);
+                    let about = Rect::from_min_max(pos2(row.left() + 176.0, row.top()), pos2(row.right() - 8.0, row.bottom()));
+                    label::text_in(ui.painter(), about, offer.about, Type::Caption, t.text2);
+                    if i == 0 && self.chosen.is_none() {
+                        label::text(
+                            ui.painter(),
+                            row.right_center() - vec2(8.0, 0.0),
+                            Align2::RIGHT_CENTER,
+                            "Tab",
+                            Type::Key,
+                            t.text3,
+                        );
+                    }
+                    // The press already takes the focus from the field, so the click is read at the press.
+                    if response.is_pointer_button_down_on() || response.clicked() {
+                        clicked = Some(offer.clone());
+                    }
+                }
+            });
+        clicked
+    }
+}
+
+fn byte_of(text: &str, char_index: impl Into<usize>) -> usize {
+    let at = char_index.into();
+    text.char_indices().nth(at).map_or(text.len(), |(byte, _)| byte)
+}

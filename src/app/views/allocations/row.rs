@@ -1,0 +1,133 @@
+//! One row of the table.
+
+use egui::{Painter, Rect, pos2, vec2};
+
+use super::super::ViewContext;
+use super::super::stack_cells::StackCells;
+use super::layout::Column;
+use crate::analysis::{Lifetime, NO_EVENT};
+use crate::app::theme::Type;
+use crate::app::widgets::label;
+use crate::model::SizeClass;
+use crate::units::{Address, Bytes, Micros, count};
+
+/// What a row shows.
+pub struct Cells<'a> {
+    /// The allocation.
+    pub life: &'a Lifetime,
+    /// How many tenants its address had before, once counted.
+    pub generation: Option<u32>,
+    /// The step it was born in.
+    pub step: Option<usize>,
+    /// It is selected.
+    pub is_selected: bool,
+    /// The pointer is on it, here or in another view.
+    pub is_hovered: bool,
+}
+
+impl Cells<'_> {
+    /// Paints the row. What is not held at the cursor is quieter.
+    pub fn paint(&self, painter: &Painter, cx: &ViewContext<'_>, rect: Rect, columns: &[(Column, f32, f32)]) {
+        let t = cx.tokens;
+        let life = self.life;
+        if self.is_selected {
+            painter.rect_filled(rect, 0, t.accentbg);
+            painter.rect_filled(Rect::from_min_size(rect.min, vec2(3.0, rect.height())), 0, t.accent);
+        } else if self.is_hovered {
+            painter.rect_filled(rect, 0, t.s3);
+        }
+        let is_live = cx.data.tables.lifetimes.is_live_at(life.id, cx.link.cursor);
+        let ink = if is_live { t.text1 } else { t.text2 };
+        for &(column, left, right) in columns {
+            let cell = Rect::from_min_max(pos2(rect.left() + left, rect.top()), pos2(rect.left() + right, rect.bottom()));
+            let figure = |text: &str, ink| label::text_in_right(painter, cell, text, Type::Mono, ink);
+            match column {
+                Column::Address => {
+                    let swatch = Rect::from_min_size(pos2(cell.left(), cell.center().y - 4.0), vec2(8.0, 8.0));
+                    let at = if life.born == NO_EVENT { 0 } else { life.born.max(cx.link.cursor) };
+                    let colour = cx.colours.of(cx.data, life.id, at, t);
+                    if is_live {
+                        painter.rect_filled(swatch, 0, colour);
+                    } else {
+                        painter.rect_stroke(swatch, 0, egui::Stroke::new(1.0, colour), egui::StrokeKind::Inside);
+                    }
+                    let name = Rect::from_min_max(pos2(cell.left() + 14.0, cell.top()), cell.max);
+                    let covered = label::text_in(painter, name, &Address(life.address).to_string(), Type::Mono, ink);
+                    if let Some(generation) = self.generation {
+                        let rest = Rect::from_min_max(pos2(covered.right(), cell.top()), cell.max);
+                        label::text_in(painter, rest, &format!("_{generation}"), Type::Mono, t.text3);
+                    }
+                }
+                Column::Size => {
+                    figure(&Bytes(life.requested).to_string(), ink);
+                }
+                Column::Block => {
+                    figure(&Bytes(life.block).to_string(), t.text2);
+                }
+                Column::Born if life.born == NO_EVENT => {
+                    figure("before", t.text3);
+                }
+                Column::Born => {
+                    figure(&count(u64::from(life.born)), t.text2);
+                }
+                Column::Gone if life.gone == NO_EVENT => {
+                    figure("kept", t.text3);
+                }
+                Column::Gone => {
+                    figure(&count(u64::from(life.gone)), t.text2);
+                }
+                Column::Age => {
+                    figure(&count(u64::from(events_lived(cx, life))), t.text2);
+                }
+                Column::Lived => {
+                    figure(&time_lived(cx, life), t.text2);
+                }
+                Column::Category => {
+                    if let Some(categories) = cx.categories {
+                        label::text_in(painter, cell, categories.of(life.id).text(), Type::Body, t.text2);
+                    }
+                }
+                Column::Stack => {
+                    let known = if life.stack.is_some() { t.text2 } else { t.text3 };
+                    let own = label::text_in(painter, cell, cx.data.names.of_stack(life.stack), Type::Mono, known);
+                    let rest = Rect::from_min_max(pos2(own.right() + 10.0, cell.top()), cell.max);
+                    if rest.width() > 80.0 && life.stack.is_some() {
+                        let inner = StackCells::of(&cx.data.recording.stacks, life.stack).allocated_in.line();
+                        label::text_in(painter, rest, &inner, Type::Body, t.text3);
+                    }
+                }
+                Column::Stream => {
+                    figure(&life.stream.0.to_string(), t.text3);
+                }
+                Column::Pool => {
+                    label::text_in(painter, cell, &pool_text(cx, life), Type::Body, t.text3);
+                }
+                Column::Step => {
+                    if let Some(step) = self.step {
+                        figure(&count(step as u64), t.text3);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn events_lived(cx: &ViewContext<'_>, life: &Lifetime) -> u32 {
+    let born = if life.born == NO_EVENT { 0 } else { life.born };
+    life.gone.min(cx.data.device().events.len() as u32).saturating_sub(born)
+}
+
+fn time_lived(cx: &ViewContext<'_>, life: &Lifetime) -> String {
+    let times = &cx.data.device().events.time_us;
+    let at = |event: u32| times.get(event as usize).or(times.last()).copied().unwrap_or(0);
+    let born = if life.born == NO_EVENT { 0 } else { life.born };
+    Micros(at(life.gone) - at(born)).to_string()
+}
+
+fn pool_text(cx: &ViewContext<'_>, life: &Lifetime) -> String {
+    match cx.data.device().pool_key(life.pool) {
+        Some((a, b)) if (a, b) != (0, 0) => format!("({a}, {b})"),
+        _ if life.class == SizeClass::Small => "small".to_owned(),
+        _ => "large".to_owned(),
+    }
+}

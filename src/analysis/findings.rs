@@ -2,16 +2,18 @@
 //!
 //! A rule fires on numbers alone; a healthy recording triggers none. Classes rank findings, bytes rank within a class.
 
-mod beside;
 mod rules;
 
 use std::sync::Arc;
 
-use super::oom::{Autopsy, examine};
+use super::categories::{Categories, Rules};
+use super::oom::{Autopsy, Helped, closest, examine};
 use super::steps::Steps;
 use super::{DeviceTables, LifetimeId, Quantity, StackNames, State};
 use crate::model::{Cancelled, DeviceRecording, Progress, Recording, StackId};
 use crate::units::Bytes;
+
+pub use self::rules::{RULES, Rule, as_table};
 
 /// How much a finding matters; the order of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,6 +28,20 @@ pub enum Class {
     Peak,
     /// Small losses, and things to know.
     Hygiene,
+}
+
+impl Class {
+    /// A stable name, used in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::OutOfMemory => "out_of_memory",
+            Class::Leak => "leak",
+            Class::Structure => "structure",
+            Class::Peak => "peak",
+            Class::Hygiene => "hygiene",
+        }
+    }
 }
 
 /// Where a finding points: a click takes every view there.
@@ -95,6 +111,38 @@ pub struct Patient<'a> {
     pub peak_event: u32,
     /// The autopsies of its out-of-memory events.
     pub ooms: Vec<Autopsy>,
+    /// What each allocation is for.
+    pub categories: Categories,
+    /// Marks of each stack.
+    marks: Vec<u8>,
+}
+
+impl Patient<'_> {
+    /// The marks of a stack: see the rules.
+    fn flags(&self, stack: StackId) -> u8 {
+        self.marks.get(stack.0 as usize).copied().unwrap_or(0)
+    }
+
+    fn flags_of(&self, id: LifetimeId) -> u8 {
+        self.flags(self.tables.lifetimes.stack(self.device, id))
+    }
+
+    fn stack_of(&self, id: LifetimeId) -> Option<StackId> {
+        Some(self.tables.lifetimes.stack(self.device, id)).filter(|s| s.is_some())
+    }
+
+    fn last_event(&self) -> u32 {
+        self.device.events.len().saturating_sub(1) as u32
+    }
+
+    /// True when less would have helped: a request failed, or under a tenth of cap or device was left at the peak.
+    fn is_short(&self) -> bool {
+        if !self.ooms.is_empty() {
+            return true;
+        }
+        let room = closest(self.device, self.tables).and_then(|c| Some((c.room?, c.reserved)));
+        room.is_some_and(|(room, reserved)| room.bytes.saturating_mul(9) < reserved)
+    }
 }
 
 /// The result of the rules, with what they worked out on the way.
@@ -102,11 +150,17 @@ pub struct Patient<'a> {
 pub struct Findings {
     /// Ranked.
     pub findings: Vec<Finding>,
-    /// One an out-of-memory event.
+    /// One an out-of-memory event, the first of them where there are very many.
     pub ooms: Vec<Arc<Autopsy>>,
+    /// Out-of-memory events that were not examined: beyond the first [`EXAMINED`], and those of which the source does not tell
+    /// what was free.
+    pub ooms_left_out: usize,
     /// The steps the rules used.
     pub steps: Steps,
 }
+
+/// Failures examined at most; a program that fails that often fails for the same reasons.
+pub const EXAMINED: usize = 256;
 
 /// Runs every rule. O(lifetimes).
 ///
@@ -123,22 +177,94 @@ pub fn diagnose(
     let at_peak = tables.states.at(device, &tables.lifetimes, peak_event);
     let steps = Steps::find(recording, device, tables);
     progress.check()?;
-    let ooms: Vec<Autopsy> = device
-        .events
-        .ooms()
-        .into_iter()
-        .take(64)
-        .filter_map(|event| examine(device, tables, event, &tables.states.at(device, &tables.lifetimes, event)))
+    let failures = device.events.ooms();
+    let ooms: Vec<Autopsy> = failures
+        .iter()
+        .take(EXAMINED)
+        .filter_map(|&event| examine(device, tables, event, &tables.states.at(device, &tables.lifetimes, event)))
         .collect();
+    let ooms_left_out = failures.len() - ooms.len();
     progress.check()?;
-    let patient = Patient { recording, device, tables, names, steps, at_peak, peak_event, ooms };
+    let categories = Categories::build(recording, device, tables, &Rules::default(), progress)?;
+    let marks = rules::marks(&recording.stacks);
+    let patient = Patient { recording, device, tables, names, steps, at_peak, peak_event, ooms, categories, marks };
     let mut findings = Vec::new();
-    for rule in rules::ALL {
+    for rule in RULES {
         progress.check()?;
-        findings.extend(rule(&patient));
+        findings.extend((rule.run)(&patient));
     }
     findings.sort_by(|a, b| (a.class, std::cmp::Reverse(a.bytes), a.rule).cmp(&(b.class, std::cmp::Reverse(b.bytes), b.rule)));
-    Ok(Findings { findings, ooms: patient.ooms.into_iter().map(Arc::new).collect(), steps: patient.steps })
+    let ooms = patient.ooms.into_iter().map(Arc::new).collect();
+    Ok(Findings { findings, ooms, ooms_left_out, steps: patient.steps })
+}
+
+impl Findings {
+    /// Gives failures the settings that were tried on the recording and pass.
+    pub fn prescribe(&mut self, helped: &Helped) {
+        for finding in self.findings.iter_mut().filter(|f| f.class == Class::OutOfMemory) {
+            if let Some(autopsy) = self.ooms.iter().find(|a| Some(a.event) == finding.place.event) {
+                rules::prescribe(finding, autopsy, Some(helped));
+            }
+        }
+    }
+}
+
+/// Rules write their findings piece by piece.
+impl Finding {
+    fn new(rule: &'static str, class: Class, title: &str, bytes: u64) -> Self {
+        Finding {
+            rule,
+            class,
+            title: title.to_owned(),
+            bytes,
+            sentence: String::new(),
+            evidence: Vec::new(),
+            place: Place::default(),
+            remedy: None,
+            advice: String::new(),
+            verify: String::new(),
+        }
+    }
+
+    fn says(mut self, sentence: String) -> Self {
+        self.sentence = sentence;
+        self
+    }
+
+    fn bytes_of(mut self, label: &str, bytes: u64) -> Self {
+        self.evidence.push(Evidence::bytes(label, bytes));
+        self
+    }
+
+    fn red(mut self, label: &str, bytes: u64) -> Self {
+        self.evidence.push(Evidence::bytes(label, bytes).red());
+        self
+    }
+
+    fn shows(mut self, label: &str, value: String) -> Self {
+        self.evidence.push(Evidence::text(label, value));
+        self
+    }
+
+    fn at(mut self, place: Place) -> Self {
+        self.place = place;
+        self
+    }
+
+    fn remedy(mut self, line: &str) -> Self {
+        self.remedy = Some(line.to_owned());
+        self
+    }
+
+    fn advice(mut self, advice: &str) -> Self {
+        self.advice = advice.to_owned();
+        self
+    }
+
+    fn check(mut self, verify: &str) -> Self {
+        self.verify = verify.to_owned();
+        self
+    }
 }
 
 impl Evidence {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::analysis::findings::{Class, diagnose};
+use crate::analysis::findings::diagnose;
 use crate::analysis::{DeviceTables, StackNames};
 use crate::model::Progress;
 use crate::units::Bytes;
@@ -20,17 +20,19 @@ pub fn run(path: &Path, json: bool) -> Result<String, String> {
     let names = StackNames::of(&recording.stacks);
     let mut entries = Vec::new();
     let mut out = String::new();
+    let mut left_out = 0;
     for device in &recording.devices {
         let tables = DeviceTables::build(device, &progress).map_err(|e| e.to_string())?;
-        let found = diagnose(&recording, device, &tables, &names, &progress).map_err(|e| e.to_string())?;
+        let mut found = diagnose(&recording, device, &tables, &names, &progress).map_err(|e| e.to_string())?;
+        if !found.ooms.is_empty()
+            && device.events.len() <= super::oom::CHEAP
+            && let Some(helped) = super::oom::try_others(device, &progress)?
+        {
+            found.prescribe(&helped);
+        }
+        left_out += found.ooms_left_out;
         for f in &found.findings {
-            let class = match f.class {
-                Class::OutOfMemory => "out_of_memory",
-                Class::Leak => "leak",
-                Class::Structure => "structure",
-                Class::Peak => "peak",
-                Class::Hygiene => "hygiene",
-            };
+            let class = f.class.name();
             entries.push(json!({
                 "device": device.id.index, "rule": f.rule, "class": class, "title": f.title, "bytes": f.bytes, "sentence": f.sentence,
                 "evidence": f.evidence.iter().map(|e| json!({"label": e.label, "value": e.value})).collect::<Vec<_>>(),
@@ -46,10 +48,15 @@ pub fn run(path: &Path, json: bool) -> Result<String, String> {
         }
     }
     if json {
-        return serde_json::to_string_pretty(&json!({ "findings": entries })).map_err(|e| e.to_string());
+        return serde_json::to_string_pretty(&json!({ "findings": entries, "failures_not_examined": left_out }))
+            .map_err(|e| e.to_string());
     }
     if entries.is_empty() {
         let _ = writeln!(out, "{}: nothing to report.", recording.source.name);
+    }
+    if left_out > 0 {
+        let failures = crate::units::counted(left_out as u64, "more failure was", "more failures were");
+        let _ = writeln!(out, "{failures} not examined: very many, or without what was free on the device.");
     }
     Ok(out)
 }

@@ -17,8 +17,8 @@ use crate::model::{Action, DeviceRecording, Progress, Recording, StackId};
 
 /// Blockers and stacks listed; the rest is counted.
 const LISTED: usize = 20;
-/// Other settings are tried on their own accord up to this many events: about half a second.
-const CHEAP: usize = 100_000;
+/// Other settings are tried unasked up to this many events: about half a second.
+pub(super) const CHEAP: usize = 100_000;
 
 /// The JSON object of the command-line contract.
 #[derive(Debug, Serialize)]
@@ -209,7 +209,7 @@ pub fn report(recording: &Recording, try_settings: bool, progress: &Progress) ->
     Ok(report)
 }
 
-fn try_others(device: &DeviceRecording, progress: &Progress) -> Result<Option<Helped>, String> {
+pub(super) fn try_others(device: &DeviceRecording, progress: &Progress) -> Result<Option<Helped>, String> {
     if !can_be_served_again(device) {
         return Ok(None);
     }

@@ -1,6 +1,6 @@
 //! Rules about memory the caching allocator does not hold, and about memory that waits for the garbage collector.
 
-use super::{Class, Evidence, Finding, Patient, Place};
+use crate::analysis::findings::{Class, Evidence, Finding, Patient, Place};
 use crate::analysis::{DeviceTables, Quantity, leaks};
 use crate::model::{Action, BlockState, DeviceKind, EventTable};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
@@ -131,7 +131,9 @@ fn peak_of_segments(events: &EventTable) -> u64 {
 pub(super) fn context(p: &Patient<'_>) -> Vec<Finding> {
     let outside = |s: &crate::model::Sample| Some(s.process?.saturating_sub(s.reserved.unwrap_or(0)));
     let Some(bytes) = p.device.samples.last().and_then(outside) else { return Vec::new() };
-    let reserved = p.tables.curves.peak(Quantity::Reserved).0;
+    // Live data have samples and no events.
+    let sampled = p.device.samples.iter().filter_map(|s| s.reserved).max().unwrap_or(0);
+    let reserved = p.tables.curves.peak(Quantity::Reserved).0.max(sampled);
     if bytes < 128 * MEBIBYTE || bytes < reserved.saturating_mul(2) {
         return Vec::new();
     }

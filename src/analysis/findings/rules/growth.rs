@@ -1,0 +1,152 @@
+//! Memory that grows: with every step, with every evaluation, in saw-teeth, or that stays after a failure.
+
+use super::shared::{self, EVALUATION};
+use crate::analysis::Quantity;
+use crate::analysis::findings::{Class, Evidence, Finding, Patient, Place};
+use crate::analysis::leaks::{Growth, growth};
+use crate::model::StackId;
+use crate::units::{Bytes, MEBIBYTE, count, counted};
+
+/// Memory that survives its step, step after step.
+pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
+    let (grown, bytes) = leaking(p, false);
+    if grown.is_empty() {
+        return Vec::new();
+    }
+    let first = &grown[0];
+    let slope: f64 = grown.iter().map(|g| g.bytes_per_step).sum();
+    let what = if p.steps.is_empty() { "stretch of the recording" } else { "step" };
+    vec![Finding {
+        rule: "leak",
+        class: Class::Leak,
+        title: "Memory grows with every step".to_owned(),
+        bytes,
+        sentence: format!(
+            "{} allocated at {} {} still live at the end: each {what} adds {}. Something keeps them, most often a list of losses or outputs with their graphs.",
+            counted(grown.iter().map(|g| g.count).sum(), "block", "blocks"),
+            p.names.of_stack(first.stack),
+            if first.count == 1 { "is" } else { "are" },
+            Bytes(slope as u64),
+        ),
+        evidence: vec![
+            Evidence::bytes(&format!("a {what} adds"), slope as u64).red(),
+            Evidence::text("steps that add", format!("{} of {}", first.steps_adding, first.steps)),
+            Evidence::text("fit of a line", format!("{:.3}", first.confidence)),
+            Evidence::text("call stacks", count(grown.len() as u64)),
+        ],
+        place: Place {
+            event: Some(p.device.events.len().saturating_sub(1) as u32),
+            range: None,
+            stack: Some(first.stack),
+            lifetimes: first.examples.clone(),
+        },
+        remedy: Some("total_loss += loss.item()".to_owned()),
+        advice: "Keep numbers, not tensors: loss.item() or loss.detach(); drop lists of outputs before the next step.".to_owned(),
+        verify: "The slope is zero: memory after each step is the same.".to_owned(),
+    }]
+}
+
+/// Memory that grows where only evaluation allocates.
+pub(super) fn evaluation(p: &Patient<'_>) -> Vec<Finding> {
+    let (grown, bytes) = leaking(p, true);
+    let Some(first) = grown.first() else { return Vec::new() };
+    vec![
+        Finding::new("evaluation_growth", Class::Leak, "Evaluation keeps what it makes", bytes)
+            .says(format!(
+                "{} allocated in evaluation at {} are still live at the end, {} a stretch: predictions are kept on the device, or their graphs are.",
+                counted(grown.iter().map(|g| g.count).sum(), "block", "blocks"),
+                p.names.of_stack(first.stack),
+                Bytes(grown.iter().map(|g| g.bytes_per_step).sum::<f64>() as u64)
+            ))
+            .red("kept from evaluation", bytes)
+            .shows("steps that add", format!("{} of {}", first.steps_adding, first.steps))
+            .shows("fit of a line", format!("{:.3}", first.confidence))
+            .at(Place {
+                event: Some(p.last_event()),
+                stack: Some(first.stack),
+                lifetimes: first.examples.clone(),
+                ..Place::default()
+            })
+            .remedy("with torch.inference_mode():")
+            .advice("Evaluate without gradients, and move predictions to the host as they come: pred.cpu(). With the Transformers Trainer also eval_accumulation_steps=8.")
+            .check("Memory after each evaluation is the same."),
+    ]
+}
+
+/// The growing stacks, those of evaluation or the others, when they are worth a line; and their bytes.
+fn leaking(p: &Patient<'_>, in_evaluation: bool) -> (Vec<Growth>, u64) {
+    let is_evaluation = |stack: StackId| p.flags(stack) & EVALUATION != 0;
+    let all = growth(p.device, p.tables, &p.steps);
+    let grown: Vec<Growth> = all.into_iter().filter(|g| g.is_leak() && is_evaluation(g.stack) == in_evaluation).collect();
+    let bytes: u64 = grown.iter().map(|g| g.bytes).sum();
+    let peak = p.tables.curves.peak(Quantity::Requested).0;
+    // Growth that would take thousands of steps to matter is not worth a line.
+    if bytes < MEBIBYTE || bytes.saturating_mul(50) < peak { (Vec::new(), 0) } else { (grown, bytes) }
+}
+
+/// What a failed request left behind: an exception keeps the frames of the failed call, and they keep their tensors.
+pub(super) fn after_failure(p: &Patient<'_>) -> Vec<Finding> {
+    const WAIT_US: i64 = 5_000_000;
+    let events = &p.device.events;
+    if !events.has_time {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for a in &p.ooms {
+        let at = a.event as usize;
+        let Some(&then) = events.time_us.get(at) else { continue };
+        let end = events.time_us.partition_point(|&t| t < then + WAIT_US);
+        // Somebody must have gone on for as long, and not by failing again.
+        if end >= events.len() || p.ooms.iter().any(|b| b.event > a.event && (b.event as usize) <= end) {
+            continue;
+        }
+        let columns = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Allocated, &[a.event, end as u32 + 1]);
+        let Some(least) = columns.first().map(|c| c.min) else { continue };
+        if a.allocated < 64 * MEBIBYTE || least.saturating_mul(10) < a.allocated.saturating_mul(9) {
+            continue;
+        }
+        found.push(
+            Finding::new("held_after_failure", Class::Leak, "Nothing was freed after the failure", least)
+                .says(format!(
+                    "For 5 s after the request of event {} failed, {} of the {} that were live stayed: the exception keeps the frames of the failed call, and they keep their tensors.",
+                    count(u64::from(a.event)),
+                    Bytes(least),
+                    Bytes(a.allocated)
+                ))
+                .bytes_of("live at the failure", a.allocated)
+                .red("still live 5 s later", least)
+                .at(Place { event: Some(a.event), stack: a.stack.is_some().then_some(a.stack), ..Place::default() })
+                .remedy("del e; torch.cuda.empty_cache()")
+                .advice("Leave the except block before trying again. In a notebook clear sys.last_traceback, or run %reset -f.")
+                .check("Allocated memory falls before the next attempt."),
+        );
+        break;
+    }
+    found
+}
+
+/// Live data: what is allocated at the quietest moments keeps growing.
+pub(super) fn live_growth(p: &Patient<'_>) -> Vec<Finding> {
+    if !p.device.events.is_empty() {
+        return Vec::new();
+    }
+    let Some(trend) = shared::trend(p, |s| s.allocated) else { return Vec::new() };
+    if trend.grown < 256 * MEBIBYTE || trend.seconds < 60.0 || trend.rising < 10 || trend.confidence < 0.9 {
+        return Vec::new();
+    }
+    vec![
+        Finding::new("live_growth", Class::Leak, "Tensors grow and grow", trend.grown)
+            .says(format!(
+                "At its quietest moments the program holds {} more than {:.0} s before: {} a minute.",
+                Bytes(trend.grown),
+                trend.seconds,
+                Bytes((trend.grown as f64 / trend.seconds * 60.0) as u64)
+            ))
+            .red("grown", trend.grown)
+            .shows("stretches that rise", format!("{} of {}", trend.rising, shared::STRETCHES - 1))
+            .shows("fit of a line", format!("{:.3}", trend.confidence))
+            .remedy("total_loss += loss.item()")
+            .advice("Keep numbers, not tensors. Record a snapshot over some steps: it names the line that keeps them.")
+            .check("The line of allocated memory comes back to the same height."),
+    ]
+}

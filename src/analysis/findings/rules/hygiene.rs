@@ -1,0 +1,149 @@
+//! Small losses, and things to know.
+
+use super::shared::CPP;
+use crate::analysis::findings::{Class, Evidence, Finding, Patient, Place};
+use crate::analysis::{LifetimeId, Quantity};
+use crate::model::BlockState;
+use crate::units::{Bytes, MEBIBYTE, count, counted};
+
+/// Blocks larger than what was asked for.
+pub(super) fn rounding(p: &Patient<'_>) -> Vec<Finding> {
+    let (mut block, mut asked, mut number) = (0u64, 0u64, 0u64);
+    for b in p.at_peak.blocks.iter().filter(|b| b.state == BlockState::Active) {
+        block += b.size;
+        asked += b.requested.min(b.size);
+        number += 1;
+    }
+    let lost = block - asked;
+    let share = lost as f64 / block.max(1) as f64;
+    let failed = !p.ooms.is_empty();
+    let matters = if failed { lost > 16 * MEBIBYTE && share > 0.02 } else { lost > 512 * MEBIBYTE && share > 0.1 };
+    if !matters || p.device.events.sizes_are_blocks {
+        return Vec::new();
+    }
+    vec![Finding {
+        rule: "rounding",
+        class: Class::Hygiene,
+        title: "Rounded up, never used".to_owned(),
+        bytes: lost,
+        sentence: format!(
+            "{} hold {:.1} % more than was asked for. Remainders up to 1 MiB are not split off large blocks.",
+            counted(number, "live block", "live blocks"),
+            share * 100.0
+        ),
+        evidence: vec![Evidence::bytes("in blocks", block), Evidence::bytes("asked for", asked)],
+        place: Place { event: Some(p.peak_event), ..Place::default() },
+        remedy: None,
+        advice: "Fewer, larger tensors; drop roundup_power2_divisions if it is set; expandable segments split to 512 bytes."
+            .to_owned(),
+        verify: "Allocated and requested memory come together.".to_owned(),
+    }]
+}
+
+/// A snapshot without its history.
+pub(super) fn no_history(p: &Patient<'_>) -> Vec<Finding> {
+    if !p.device.events.is_empty() || p.device.segments.is_empty() || p.recording.devices.iter().any(|d| !d.events.is_empty()) {
+        return Vec::new();
+    }
+    vec![Finding {
+        rule: "no_history",
+        class: Class::Hygiene,
+        title: "No history was recorded".to_owned(),
+        bytes: p.device.final_reserved(),
+        sentence: "The file holds the state at the end and no events, so nothing can be said about how it came about.".to_owned(),
+        evidence: vec![Evidence::bytes("reserved at the end", p.device.final_reserved())],
+        place: Place::default(),
+        remedy: Some("torch.cuda.memory._record_memory_history(max_entries=100_000)".to_owned()),
+        advice: "Call it before the model is built, and dump before recording is switched off.".to_owned(),
+        verify: "The number of events is not zero.".to_owned(),
+    }]
+}
+
+/// Requested bytes of cuBLAS workspaces (E2 of the diagnoses): `:4096:2:16:8`, 4 MiB, and Hopper's 32 MiB.
+const WORKSPACES: [u64; 3] = [8_519_680, 4_194_304, 33_554_432];
+
+/// A cuBLAS workspace for every thread and stream.
+pub(super) fn workspaces(p: &Patient<'_>) -> Vec<Finding> {
+    let peak = p.tables.curves.peak(Quantity::Active).0;
+    let mut ids: Vec<LifetimeId> = Vec::new();
+    let mut bytes = 0;
+    for b in p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive && WORKSPACES.contains(&b.requested)) {
+        if p.categories.of(b.lifetime) == crate::analysis::categories::Category::Workspaces {
+            bytes += b.size;
+            ids.push(b.lifetime);
+        }
+    }
+    if bytes < 128 * MEBIBYTE || bytes.saturating_mul(20) < peak {
+        return Vec::new();
+    }
+    vec![
+        Finding::new("workspaces", Class::Hygiene, "Many cuBLAS workspaces", bytes)
+            .says(format!(
+                "{} of cuBLAS hold {}: one for every thread and stream that multiplied matrices. They are kept on purpose and are no leak.",
+                counted(ids.len() as u64, "workspace", "workspaces"),
+                Bytes(bytes)
+            ))
+            .shows("workspaces", count(ids.len() as u64))
+            .bytes_of("in them", bytes)
+            .at(Place { event: Some(p.peak_event), stack: p.stack_of(ids[0]), lifetimes: ids, ..Place::default() })
+            .remedy("CUBLAS_WORKSPACE_CONFIG=:4096:2")
+            .advice("Use fewer streams, or let go of them with torch._C._cuda_clearCublasWorkspaces().")
+            .check("The blocks are gone."),
+    ]
+}
+
+/// A threshold of garbage collection that nothing acts on.
+pub(super) fn idle_threshold(p: &Patient<'_>) -> Vec<Finding> {
+    let threshold = p.device.settings.conf.garbage_collection_threshold;
+    let is_capped = p.device.limit.is_some() || p.device.settings.conf.per_process_memory_fraction < 1.0;
+    let is_collected = p.device.events.action.iter().any(|a| a.shrinks_reserved());
+    let (reserved, at) = p.tables.curves.peak(Quantity::Reserved);
+    let unused = reserved.saturating_sub(p.tables.curves.peak(Quantity::Active).0);
+    if threshold <= 0.0 || is_capped || is_collected || !p.ooms.is_empty() || unused < 64 * MEBIBYTE {
+        return Vec::new();
+    }
+    vec![
+        Finding::new("idle_threshold", Class::Hygiene, "The collection threshold did nothing", unused)
+            .says(format!(
+                "garbage_collection_threshold is {threshold}, and no segment was ever given back while up to {} lay unused: it acts only below a memory fraction, and there is no sign of one.",
+                Bytes(unused)
+            ))
+            .shows("threshold", format!("{threshold}"))
+            .shows("segments given back", count(0))
+            .bytes_of("reserved beyond the highest use", unused)
+            .at(Place { event: Some(at), ..Place::default() })
+            .remedy("torch.cuda.set_per_process_memory_fraction(0.95)")
+            .advice("Call it at the start, or drop the setting.")
+            .check("Unused segments go back below the threshold."),
+    ]
+}
+
+/// A recording made heavy by C++ frames.
+pub(super) fn heavy_recording(p: &Patient<'_>) -> Vec<Finding> {
+    let events = p.device.events.len() as u64;
+    let bytes = p.recording.source.bytes;
+    if events <= 200_000 && bytes <= 500 * MEBIBYTE {
+        return Vec::new();
+    }
+    let stacks = p.recording.stacks.len() as u64;
+    let with_cpp = (0..stacks as u32).filter(|&s| p.flags(crate::model::StackId(s)) & CPP != 0).count() as u64;
+    if with_cpp * 2 < stacks || with_cpp == 0 {
+        return Vec::new();
+    }
+    vec![
+        Finding::new("heavy_recording", Class::Hygiene, "C++ frames make the recording heavy", bytes.max(1))
+            .says(format!(
+                "{} with C++ frames in {} of {} stacks: such a snapshot takes minutes to write and browsers can not open it.",
+                counted(events, "event", "events"),
+                count(with_cpp),
+                count(stacks)
+            ))
+            .shows("events", count(events))
+            .shows("stacks with C++ frames", count(with_cpp))
+            .bytes_of("file", bytes)
+            .at(Place { event: Some(0), ..Place::default() })
+            .remedy("torch.cuda.memory._record_memory_history(stacks=\"python\", max_entries=100_000)")
+            .advice("Python's frames are enough to name the line.")
+            .check("The snapshot is written in seconds."),
+    ]
+}

@@ -1,0 +1,66 @@
+//! A request failed.
+
+use crate::analysis::findings::{Class, Finding, Patient, Place};
+use crate::analysis::oom::{Autopsy, Helped, Verdict, advice};
+use crate::model::StackId;
+use crate::units::{Bytes, count, counted};
+
+/// Every failed request; failures of one kind from one place are one finding.
+pub(super) fn out_of_memory(p: &Patient<'_>) -> Vec<Finding> {
+    let mut kinds: Vec<(Verdict, StackId, Vec<&Autopsy>)> = Vec::new();
+    for a in &p.ooms {
+        match kinds.iter_mut().find(|k| k.0 == a.verdict && k.1 == a.stack) {
+            Some(kind) => kind.2.push(a),
+            None => kinds.push((a.verdict, a.stack, vec![a])),
+        }
+    }
+    kinds.into_iter().map(|(_, _, failures)| failure(&failures)).collect()
+}
+
+fn failure(failures: &[&Autopsy]) -> Finding {
+    let a = failures[0];
+    let title = match a.verdict {
+        Verdict::Fragmentation => "Out of memory: no hole fits",
+        Verdict::Cap => "Out of memory: the process's own cap",
+        Verdict::Capacity => "Out of memory: the device is full",
+        Verdict::Contention => "Out of memory: others hold the device",
+        Verdict::NonPytorch => "Out of memory: memory outside PyTorch",
+        Verdict::TooLarge => "Out of memory: too large for this device",
+        Verdict::Unknown => "Out of memory",
+    };
+    let bytes = if a.verdict == Verdict::Fragmentation { a.holes.bytes } else { a.requested };
+    let mut finding = Finding::new("out_of_memory", Class::OutOfMemory, title, bytes)
+        .says(match failures.len() {
+            1 => a.sentence.clone(),
+            n => format!("{} {} more of this kind failed after it.", a.sentence, counted(n as u64 - 1, "request", "requests")),
+        })
+        .red("request", a.requested)
+        .bytes_of(&format!("largest of {}", counted(a.holes.count, "hole", "holes")), a.holes.largest)
+        .bytes_of("free on the device", a.device_free)
+        .bytes_of("reserved", a.reserved);
+    if let Some(way) = &a.way_out {
+        let text = format!("{} in {}", Bytes(way.bytes), counted(way.blocks.len() as u64, "block", "blocks"));
+        finding = finding.shows("cheapest way out", text);
+    }
+    if failures.len() > 1 {
+        finding = finding.shows("failures of this kind", count(failures.len() as u64));
+    }
+    let place = Place { event: Some(a.event), stack: a.stack.is_some().then_some(a.stack), ..Place::default() };
+    let mut finding = finding.at(place).check("Run to the same step: no out-of-memory event is recorded.");
+    prescribe(&mut finding, a, None);
+    finding
+}
+
+/// Gives a failure its remedy: a setting that was tried and passes, else what the figures force.
+pub(in crate::analysis::findings) fn prescribe(finding: &mut Finding, a: &Autopsy, helped: Option<&Helped>) {
+    let all = advice(a, helped);
+    let best = all.iter().find(|x| x.setting.is_some()).or(all.first());
+    finding.remedy = best.and_then(|x| x.setting.clone());
+    finding.advice = match best {
+        Some(best) => best.sentence.clone(),
+        None => "Hold less at that instant: the largest stacks are listed in the autopsy.".to_owned(),
+    };
+    if helped.is_none() && a.verdict == Verdict::Fragmentation {
+        finding.advice = format!("What-if tries other settings on these very requests. {}", finding.advice);
+    }
+}

@@ -1,0 +1,216 @@
+//! What live data tell by themselves: the driver's figures of the card beside PyTorch's own.
+
+use super::shared::{lasts, trend};
+use crate::analysis::findings::{Class, Finding, Patient};
+use crate::model::Sample;
+use crate::units::{Bytes, GIBIBYTE, MEBIBYTE};
+
+/// This process outside PyTorch's allocator; `None` where either figure is missing.
+fn outside(s: &Sample) -> Option<u64> {
+    Some(s.process?.saturating_sub(s.reserved?))
+}
+
+/// Cached for long and used by nothing.
+pub(super) fn idle(p: &Patient<'_>) -> Vec<Finding> {
+    let cached = |s: &Sample| Some(s.reserved?.saturating_sub(s.active.or(s.allocated)?));
+    let is_idle = |s: &Sample| cached(s).is_some_and(|k| k > GIBIBYTE && k * 2 > s.reserved.unwrap_or(u64::MAX));
+    let Some(run) = lasts(p, is_idle).filter(|r| r.seconds >= 30.0 && r.is_last) else { return Vec::new() };
+    let bytes = cached(&run.sample).unwrap_or(0);
+    vec![
+        Finding::new("idle_cache_live", Class::Structure, "Reserved and not used", bytes)
+            .says(format!(
+                "For {:.0} s more than half of the {} that PyTorch reserves has been free. nvidia-smi counts it, memory_allocated does not; nothing is leaked.",
+                run.seconds,
+                Bytes(run.sample.reserved.unwrap_or(0))
+            ))
+            .bytes_of("free inside", bytes)
+            .bytes_of("reserved", run.sample.reserved.unwrap_or(0))
+            .remedy("torch.cuda.empty_cache()")
+            .advice("Only to hand the memory to another process: PyTorch itself uses its cache again.")
+            .check("Memory in nvidia-smi falls by the segments that are wholly free."),
+    ]
+}
+
+/// Memory outside PyTorch grows while PyTorch's does not.
+pub(super) fn outside_growth(p: &Patient<'_>) -> Vec<Finding> {
+    let Some(g) = trend(p, outside) else { return Vec::new() };
+    let Some(r) = trend(p, |s| s.reserved) else { return Vec::new() };
+    let is_steady = g.last_half * 10 >= g.grown * 3;
+    if g.seconds < 60.0 || g.grown < 256 * MEBIBYTE || g.confidence < 0.8 || !is_steady || r.grown * 4 > g.grown {
+        return Vec::new();
+    }
+    vec![
+        Finding::new("outside_growth", Class::Leak, "Memory outside PyTorch grows", g.grown)
+            .says(format!(
+                "In {:.0} s the process took {} that PyTorch's allocator knows nothing of, while what PyTorch reserves changed by {}.",
+                g.seconds,
+                Bytes(g.grown),
+                Bytes(r.grown)
+            ))
+            .red("grown outside PyTorch", g.grown)
+            .bytes_of("grown inside", r.grown)
+            .shows("fit of a line", format!("{:.3}", g.confidence))
+            .advice("Look for extensions that call cudaMalloc, library handles made by every thread, captured graphs and NCCL communicators that are never destroyed.")
+            .check("What the process holds less what PyTorch reserves stays the same."),
+    ]
+}
+
+/// A jump outside PyTorch: communicators, graphs, raw allocations.
+pub(super) fn outside_jump(p: &Patient<'_>) -> Vec<Finding> {
+    const WITHIN_US: i64 = 2_000_000;
+    let samples: Vec<(&Sample, u64)> = p
+        .device
+        .samples
+        .iter()
+        .filter_map(|s| Some((s, outside(s)?)))
+        .filter(|(s, _)| s.reserved.is_some_and(|r| r > 0))
+        .collect();
+    let mut best: Option<(u64, &Sample, &Sample, u64)> = None;
+    let mut from = 0;
+    for (to, &(late, after)) in samples.iter().enumerate() {
+        while late.time_us - samples[from].0.time_us > WITHIN_US {
+            from += 1;
+        }
+        for &(early, before) in &samples[from..to] {
+            let jump = after.saturating_sub(before);
+            let inside = late.reserved.unwrap_or(0).abs_diff(early.reserved.unwrap_or(0));
+            // The context itself comes before: it is not a jump.
+            if before >= 250 * MEBIBYTE && jump >= 256 * MEBIBYTE && inside * 10 <= jump && best.is_none_or(|b| jump > b.0) {
+                best = Some((jump, early, late, before));
+            }
+        }
+    }
+    let Some((jump, early, late, before)) = best else { return Vec::new() };
+    vec![
+        Finding::new("outside_jump", Class::Structure, "A jump outside PyTorch", jump)
+            .says(format!(
+                "Within {:.1} s the process took {} outside PyTorch's allocator, on top of {}: NCCL sets up a communicator, a graph is captured, or a library calls cudaMalloc itself.",
+                (late.time_us - early.time_us) as f64 / 1e6,
+                Bytes(jump),
+                Bytes(before)
+            ))
+            .red("taken at once", jump)
+            .bytes_of("outside before", before)
+            .remedy("NCCL_BUFFSIZE=1048576")
+            .advice("If it came with init_process_group or the first collective: fewer process groups, fewer channels (NCCL_MAX_CTAS). With captured graphs NCCL_CUMEM_ENABLE=0.")
+            .check("The jump is smaller."),
+    ]
+}
+
+/// Memory that no process owns.
+pub(super) fn unattributed(p: &Patient<'_>) -> Vec<Finding> {
+    let nobody = |s: &Sample| {
+        // Without a list of processes there is nothing to compare with.
+        let listed = s.process?.saturating_add(s.others.unwrap_or(0));
+        Some(s.used?.saturating_sub(s.driver.unwrap_or(0)).saturating_sub(listed))
+    };
+    let Some(run) = lasts(p, |s| nobody(s).is_some_and(|u| u > 300 * MEBIBYTE)).filter(|r| r.seconds > 10.0) else {
+        return Vec::new();
+    };
+    let bytes = nobody(&run.sample).unwrap_or(0);
+    vec![
+        Finding::new("unattributed", Class::Structure, "Memory that no process owns", bytes)
+            .says(format!(
+                "{} are used on the device and belong to no listed process, for {:.0} s: a process that died and was not cleaned up, one in another container, or managed memory.",
+                Bytes(bytes),
+                run.seconds
+            ))
+            .bytes_of("used by nobody listed", bytes)
+            .bytes_of("used in all", run.sample.used.unwrap_or(0))
+            .remedy("fuser -v /dev/nvidia*")
+            .advice("End the processes it names; children of a killed launcher often stay. nvidia-smi --gpu-reset is the last resort.")
+            .check("The sum over processes is what is used."),
+    ]
+}
+
+/// Others hold a share of the device.
+pub(super) fn other_processes(p: &Patient<'_>) -> Vec<Finding> {
+    let Some(total) = p.device.capacity.filter(|&t| t > 0) else { return Vec::new() };
+    let Some(run) = lasts(p, |s| s.others.is_some_and(|o| o.saturating_mul(10) >= total)).filter(|r| r.seconds >= 5.0) else {
+        return Vec::new();
+    };
+    let bytes = run.sample.others.unwrap_or(0);
+    vec![
+        Finding::new("other_processes", Class::Structure, "Others hold part of the device", bytes)
+            .says(format!(
+                "Other processes hold {} of the device's {}, {:.0} %, for {:.0} s.",
+                Bytes(bytes),
+                Bytes(total),
+                bytes as f64 / total as f64 * 100.0,
+                run.seconds
+            ))
+            .bytes_of("other processes", bytes)
+            .bytes_of("the device", total)
+            .remedy("nvidia-smi --query-compute-apps=pid,used_memory --format=csv")
+            .advice("Stop them, or ask for less: servers take a share of the whole device (--gpu-memory-utilization), not of what is free.")
+            .check("What others hold falls."),
+    ]
+}
+
+/// The device is full to the brim.
+pub(super) fn nearly_full(p: &Patient<'_>) -> Vec<Finding> {
+    let Some(total) = p.device.capacity.filter(|&t| t > 0) else { return Vec::new() };
+    let is_full = |s: &Sample| s.used.is_some_and(|u| u as f64 >= 0.97 * total as f64);
+    let Some(run) = lasts(p, is_full).filter(|r| r.seconds > 5.0) else { return Vec::new() };
+    let used = run.sample.used.unwrap_or(0);
+    vec![
+        Finding::new("nearly_full", Class::Structure, "The device is full to the brim", used)
+            .says(format!(
+                "For {:.0} s {} of {} were used. On Windows the driver then moves memory to the host without a word, and everything is many times slower.",
+                run.seconds,
+                Bytes(used),
+                Bytes(total)
+            ))
+            .bytes_of("used", used)
+            .bytes_of("the device", total)
+            .advice("Leave a tenth free: a smaller batch. On Windows set CUDA - Sysmem Fallback Policy to Prefer No Sysmem Fallback, so that it fails instead of crawling.")
+            .check("At least 3 % stay free."),
+    ]
+}
+
+/// A cap on the allocator that the process passes.
+pub(super) fn cap_without_context(p: &Patient<'_>) -> Vec<Finding> {
+    let Some(limit) = p.device.limit else { return Vec::new() };
+    let passes = |s: &Sample| s.reserved.is_some_and(|r| r <= limit) && s.process.is_some_and(|n| n > limit);
+    let Some(run) = lasts(p, passes) else { return Vec::new() };
+    let (process, reserved) = (run.sample.process.unwrap_or(0), run.sample.reserved.unwrap_or(0));
+    vec![
+        Finding::new("cap_without_context", Class::Hygiene, "The cap leaves the context out", process - limit)
+            .says(format!(
+                "The process may reserve {} and holds {}: the cap covers PyTorch's {} only, not context and libraries.",
+                Bytes(limit),
+                Bytes(process),
+                Bytes(reserved)
+            ))
+            .bytes_of("the cap", limit)
+            .bytes_of("the process", process)
+            .bytes_of("outside PyTorch", process.saturating_sub(reserved))
+            .advice("Take what is outside PyTorch off the fraction: (limit - outside) / total.")
+            .check("The process stays below the limit."),
+    ]
+}
+
+/// A context on a device that this process does not use.
+pub(super) fn stray_context(p: &Patient<'_>) -> Vec<Finding> {
+    let is_stray = |s: &Sample| {
+        s.reserved.is_none_or(|r| r == 0) && s.process.is_some_and(|n| (200 * MEBIBYTE..=1200 * MEBIBYTE).contains(&n))
+    };
+    let works_elsewhere = p.recording.devices.iter().any(|d| {
+        d.id != p.device.id && d.samples.last().is_some_and(|s| s.reserved.is_some_and(|r| r >= GIBIBYTE) && s.process.is_some())
+    });
+    let Some(run) = lasts(p, is_stray).filter(|r| r.is_last && r.seconds >= 5.0 && works_elsewhere) else { return Vec::new() };
+    let bytes = run.sample.process.unwrap_or(0);
+    vec![
+        Finding::new("stray_context", Class::Structure, "A context on a GPU that is not used", bytes)
+            .says(format!(
+                "The process holds {} on {} and has no tensor there: it works on another GPU, and something touched this one first.",
+                Bytes(bytes),
+                p.device.id
+            ))
+            .bytes_of("held here", bytes)
+            .bytes_of("reserved by PyTorch here", run.sample.reserved.unwrap_or(0))
+            .remedy("torch.cuda.set_device(local_rank)")
+            .advice("Before any other CUDA call and in every thread; or CUDA_VISIBLE_DEVICES for each rank, torch.load(map_location=...), init_process_group(device_id=...).")
+            .check("The process is gone from this GPU."),
+    ]
+}

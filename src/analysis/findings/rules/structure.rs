@@ -1,0 +1,333 @@
+//! How memory is held: cache, pools, segments that can not be given back, memory of the host.
+
+use crate::analysis::findings::{Class, Evidence, Finding, Patient, Place};
+use crate::analysis::{LifetimeId, NO_EVENT, Quantity};
+use crate::model::{Action, BlockState, DeviceKind};
+use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
+
+/// Reserved memory far above what was ever used, built up by requests of ever new sizes.
+pub(super) fn variable_sizes(p: &Patient<'_>) -> Vec<Finding> {
+    let (reserved, at) = p.tables.curves.peak(Quantity::Reserved);
+    let active = p.tables.curves.peak(Quantity::Active).0;
+    let unused = reserved.saturating_sub(active);
+    if reserved < 256 * MEBIBYTE || unused * 100 < reserved * 20 {
+        return Vec::new();
+    }
+    let mut sizes = rustc_hash::FxHashSet::default();
+    let (mut late, mut new_late) = (0u64, 0u64);
+    let n = p.device.events.len();
+    for i in 0..n {
+        match p.device.events.action[i] {
+            Action::Alloc if p.device.events.size[i] > MEBIBYTE => {
+                if sizes.insert(p.device.events.size[i]) && i > n / 2 {
+                    new_late += 1;
+                }
+            }
+            Action::SegmentAlloc | Action::SegmentMap if i > n / 3 => late += 1,
+            _ => {}
+        }
+    }
+    // Fixed shapes repeat after the first steps; lengths that vary keep bringing new sizes.
+    if sizes.len() < 60 || new_late < 10 || late < 3 {
+        return Vec::new();
+    }
+    vec![Finding {
+        rule: "variable_sizes",
+        class: Class::Structure,
+        title: "Reserved and never used".to_owned(),
+        bytes: unused,
+        sentence: format!(
+            "{} is reserved at the peak and at most {} was ever in use: requests came in {} sizes over 1 MiB, and each new largest one took new segments.",
+            Bytes(reserved),
+            Bytes(active),
+            count(sizes.len() as u64),
+        ),
+        evidence: vec![
+            Evidence::bytes("peak reserved", reserved),
+            Evidence::bytes("peak active", active),
+            Evidence::text("sizes over 1 MiB", count(sizes.len() as u64)),
+            Evidence::text("segments after the first third", count(late)),
+        ],
+        place: Place { event: Some(at), ..Place::default() },
+        remedy: Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True".to_owned()),
+        advice: "Also: pad or bucket lengths to a multiple of 64 or 128, and warm up with the longest batch first.".to_owned(),
+        verify: "Peak reserved comes down to peak active; segment_alloc events stop after warm-up.".to_owned(),
+    }]
+}
+
+/// Segments that are nearly empty but for small long-lived blocks.
+pub(super) fn slivers(p: &Patient<'_>) -> Vec<Finding> {
+    let (_, at) = p.tables.curves.peak(Quantity::Reserved);
+    let end = p.device.events.len().saturating_sub(1) as u32;
+    let mut best: Option<(u64, u64, usize, u32, Vec<LifetimeId>)> = None;
+    for event in [at, end] {
+        let state = p.tables.states.at(p.device, &p.tables.lifetimes, event);
+        let (mut pinned, mut live, mut segments, mut lifetimes) = (0u64, 0u64, 0usize, Vec::new());
+        for s in state.segments.iter().filter(|s| !s.is_expandable && s.size >= 20 * MEBIBYTE) {
+            let blocks = state.blocks_of(s);
+            let used: u64 = blocks.iter().filter(|b| b.state != BlockState::Inactive).map(|b| b.size).sum();
+            if used > 0 && used * 5 <= s.size {
+                pinned += s.size - used;
+                live += used;
+                segments += 1;
+                lifetimes.extend(blocks.iter().filter(|b| b.state != BlockState::Inactive).map(|b| b.lifetime));
+            }
+        }
+        if best.as_ref().is_none_or(|b| pinned > b.0) {
+            best = Some((pinned, live, segments, event, lifetimes));
+        }
+    }
+    let Some((pinned, live, segments, event, lifetimes)) = best else { return Vec::new() };
+    let reserved = p.tables.curves.peak(Quantity::Reserved).0;
+    if pinned < 128 * MEBIBYTE || pinned * 10 < reserved * 3 {
+        return Vec::new();
+    }
+    let stack = lifetimes.first().map(|&l| p.tables.lifetimes.stack(p.device, l)).filter(|s| s.is_some());
+    vec![Finding {
+        rule: "pinned_segments",
+        class: Class::Structure,
+        title: "Slivers pin large segments".to_owned(),
+        bytes: pinned,
+        sentence: format!(
+            "{} of live blocks keep {} from being given back: {} are less than a fifth full.",
+            Bytes(live),
+            Bytes(pinned),
+            counted(segments as u64, "segment", "segments"),
+        ),
+        evidence: vec![
+            Evidence::bytes("live in them", live),
+            Evidence::bytes("free in them", pinned),
+            Evidence::text("segments", count(segments as u64)),
+            Evidence::text("live blocks", count(lifetimes.len() as u64)),
+        ],
+        place: Place { event: Some(event), stack, lifetimes, ..Place::default() },
+        remedy: Some("PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128".to_owned()),
+        advice: "Allocate what lives long before the large short-lived buffers, or try expandable_segments:True.".to_owned(),
+        verify: "Free memory inside reserved memory falls at the same instant.".to_owned(),
+    }]
+}
+
+/// Private pools: memory that only a CUDA graph or a MemPool can use.
+pub(super) fn private_pools(p: &Patient<'_>) -> Vec<Finding> {
+    let state = p.tables.states.at(p.device, &p.tables.lifetimes, p.device.events.len().saturating_sub(1) as u32);
+    let mut bytes = 0u64;
+    let mut free = 0u64;
+    let mut pools = std::collections::BTreeSet::new();
+    for s in &state.segments {
+        if let Some(key) = p.device.pool_key(s.pool).filter(|&k| k != (0, 0)) {
+            bytes += s.size;
+            pools.insert(key);
+            free += state.blocks_of(s).iter().filter(|b| b.state == BlockState::Inactive).map(|b| b.size).sum::<u64>();
+        }
+    }
+    let reserved = state.totals.reserved;
+    if free < 256 * MEBIBYTE || free * 5 < reserved {
+        return Vec::new();
+    }
+    vec![Finding {
+        rule: "private_pools",
+        class: Class::Structure,
+        title: "Private pools hold free memory".to_owned(),
+        bytes: free,
+        sentence: format!(
+            "{} hold {}, of which {} is free; only their own CUDA graphs can use it, and empty_cache does not give it back.",
+            counted(pools.len() as u64, "private pool", "private pools"),
+            Bytes(bytes),
+            Bytes(free),
+        ),
+        evidence: vec![Evidence::bytes("in private pools", bytes), Evidence::bytes("free in them", free)],
+        place: Place { event: Some(state.event), ..Place::default() },
+        remedy: None,
+        advice: "Capture fewer sizes, let graphs share a pool, or use mode=\"default\" with torch.compile.".to_owned(),
+        verify: "Bytes in private pools fall.".to_owned(),
+    }]
+}
+
+/// Freed by the program and still waiting for another stream.
+pub(super) fn pending(p: &Patient<'_>) -> Vec<Finding> {
+    let lifetimes = &p.tables.lifetimes;
+    let n = p.device.events.len() as u32;
+    // A free completes in the next event unless something holds it back.
+    let mut changes: Vec<(u32, bool, u64)> = Vec::new();
+    for i in 0..lifetimes.len() as u32 {
+        let id = LifetimeId(i);
+        let (asked, gone) = (lifetimes.free_requested(id), lifetimes.gone(id));
+        if asked != NO_EVENT && gone.saturating_sub(asked) > 8 {
+            changes.push((asked, true, lifetimes.block_size(id)));
+            changes.push((gone.min(n), false, lifetimes.block_size(id)));
+        }
+    }
+    changes.sort_unstable();
+    let (mut now, mut waiting, mut at) = (0u64, 0u64, 0u32);
+    for (event, starts, size) in changes {
+        now = if starts { now + size } else { now.saturating_sub(size) };
+        if now > waiting {
+            (waiting, at) = (now, event);
+        }
+    }
+    let peak = p.tables.curves.peak(Quantity::Active).0;
+    if waiting < 64 * MEBIBYTE || waiting * 20 < peak {
+        return Vec::new();
+    }
+    vec![Finding {
+        rule: "pending_free",
+        class: Class::Structure,
+        title: "Freed, but waiting for a stream".to_owned(),
+        bytes: waiting,
+        sentence: format!(
+            "{} had been freed by the program and could not be reused yet, because another stream might still read it (record_stream).",
+            Bytes(waiting)
+        ),
+        evidence: vec![Evidence::bytes("waiting at most", waiting), Evidence::bytes("peak active", peak)],
+        place: Place { event: Some(at), ..Place::default() },
+        remedy: Some("TORCH_NCCL_AVOID_RECORD_STREAMS=1".to_owned()),
+        advice: "For FSDP1 also limit_all_gathers=True; FSDP2 does not need it.".to_owned(),
+        verify: "Active and allocated memory stay together.".to_owned(),
+    }]
+}
+
+/// The cache thrown away and built again, over and over.
+pub(super) fn retries(p: &Patient<'_>) -> Vec<Finding> {
+    let events = &p.device.events;
+    let (mut bursts, mut bytes, mut last, mut first_event) = (0u64, 0u64, None::<usize>, 0u32);
+    for i in 0..events.len() {
+        if events.action[i].shrinks_reserved() {
+            bytes += events.size[i];
+            if last.is_none_or(|l| i - l > 8) {
+                bursts += 1;
+                if bursts == 1 {
+                    first_event = i as u32;
+                }
+            }
+            last = Some(i);
+        }
+    }
+    let steps = p.steps.len() as u64;
+    if bursts < 5 || (steps > 0 && bursts * 2 < steps) {
+        return Vec::new();
+    }
+    vec![Finding {
+        rule: "cache_flushes",
+        class: Class::Structure,
+        title: "The cache is emptied again and again".to_owned(),
+        bytes,
+        sentence: format!(
+            "Segments went back to the device in {} bursts, {} in all, and were taken again: each one stops the GPU.",
+            count(bursts),
+            Bytes(bytes)
+        ),
+        evidence: vec![Evidence::text("bursts", count(bursts)), Evidence::bytes("given back in all", bytes)],
+        place: Place { event: Some(first_event), ..Place::default() },
+        remedy: None,
+        advice: "Leave a tenth of the device free (a smaller batch), and remove calls of torch.cuda.empty_cache() from the loop."
+            .to_owned(),
+        verify: "No segment_free after warm-up; steps are faster.".to_owned(),
+    }]
+}
+
+/// Reserved and unused for good: what nvidia-smi shows and `memory_allocated` does not.
+pub(super) fn idle_cache(p: &Patient<'_>) -> Vec<Finding> {
+    let n = p.device.events.len() as u32;
+    if n < 100 || !p.ooms.is_empty() {
+        return Vec::new();
+    }
+    // Over the whole last half: between steps a cache is empty in every run.
+    let used = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Active, &[n / 2, n]);
+    let reserved = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Reserved, &[n / 2, n]);
+    let (Some(used), Some(reserved)) = (used.first(), reserved.first()) else { return Vec::new() };
+    let idle = reserved.min.saturating_sub(used.max);
+    if idle < GIBIBYTE || idle.saturating_mul(2) < reserved.min {
+        return Vec::new();
+    }
+    vec![
+        Finding::new("idle_cache", Class::Structure, "Reserved and not used any more", idle)
+            .says(format!(
+                "Over the last half of the recording PyTorch held at least {} and used at most {}. nvidia-smi counts the first, memory_allocated the second; nothing is leaked.",
+                Bytes(reserved.min),
+                Bytes(used.max)
+            ))
+            .bytes_of("reserved at least", reserved.min)
+            .bytes_of("used at most", used.max)
+            .at(Place { event: Some(n - 1), range: Some((n / 2, n - 1)), ..Place::default() })
+            .remedy("torch.cuda.empty_cache()")
+            .advice("Only to hand the memory to another process: PyTorch itself uses its cache again.")
+            .check("Memory in nvidia-smi falls by the segments that are wholly free."),
+    ]
+}
+
+/// A few huge equal blocks taken at the start and held to the end: a cache of keys and values reserved by design.
+pub(super) fn preallocated(p: &Patient<'_>) -> Vec<Finding> {
+    let lifetimes = &p.tables.lifetimes;
+    let n = p.device.events.len() as u32;
+    let peak = p.tables.curves.peak(Quantity::Requested).0;
+    let times = &p.device.events.time_us;
+    let mut by_size: std::collections::BTreeMap<u64, Vec<LifetimeId>> = std::collections::BTreeMap::new();
+    for block in p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive && b.requested >= 64 * MEBIBYTE) {
+        let gone = lifetimes.gone(block.lifetime);
+        let born = lifetimes.born(block.lifetime);
+        let held = if born == NO_EVENT { n } else { gone.min(n) - born };
+        if gone == NO_EVENT && u64::from(held) * 10 >= u64::from(n) * 8 {
+            by_size.entry(block.requested).or_default().push(block.lifetime);
+        }
+    }
+    let Some((size, ids)) =
+        by_size.into_iter().filter(|(_, ids)| ids.len() >= 2).max_by_key(|(size, ids)| size * ids.len() as u64)
+    else {
+        return Vec::new();
+    };
+    let bytes = size * ids.len() as u64;
+    let births: Vec<u32> = ids.iter().map(|&id| lifetimes.born(id)).filter(|&b| b != NO_EVENT).collect();
+    let time = |e: u32| times.get(e as usize).copied().unwrap_or(0);
+    let (first, last) = (births.iter().min().copied().unwrap_or(0), births.iter().max().copied().unwrap_or(0));
+    let is_quick = !p.device.events.has_time || time(last) - time(first) <= 5_000_000;
+    if bytes < 2 * GIBIBYTE || bytes * 10 < peak * 6 || ids.len() > 200 || !is_quick {
+        return Vec::new();
+    }
+    let number = ids.len() as u64;
+    vec![
+        Finding::new("preallocated_cache", Class::Structure, "Most of it was taken at the start", bytes)
+            .says(format!(
+                "{} of {} each were taken at once and never freed: {} of the {} at the peak. That is how servers reserve their KV cache, by design.",
+                counted(number, "block", "blocks"),
+                Bytes(size),
+                Bytes(bytes),
+                Bytes(peak)
+            ))
+            .shows("blocks", count(number))
+            .bytes_of("each", size)
+            .bytes_of("peak", peak)
+            .at(Place { event: Some(last), stack: p.stack_of(ids[0]), lifetimes: ids, ..Place::default() })
+            .remedy("gpu_memory_utilization=0.8")
+            .advice("Set the share it takes: gpu_memory_utilization in vLLM, --mem-fraction-static in SGLang.")
+            .check("Allocated memory is the chosen share."),
+    ]
+}
+
+/// Pinned host memory rounded far above what was asked for.
+pub(super) fn pinned_host(p: &Patient<'_>) -> Vec<Finding> {
+    if p.device.id.kind != DeviceKind::Host {
+        return Vec::new();
+    }
+    let (held, at) = p.tables.curves.peak(Quantity::Active);
+    let held = held.max(p.tables.curves.peak(Quantity::Reserved).0);
+    let asked = p.tables.curves.peak(Quantity::Requested).0;
+    let lost = held.saturating_sub(asked);
+    if asked == 0 || lost < 256 * MEBIBYTE || held.saturating_mul(10) < asked.saturating_mul(13) {
+        return Vec::new();
+    }
+    vec![
+        Finding::new("pinned_rounding", Class::Structure, "Pinned memory is rounded up", lost)
+            .says(format!(
+                "{} of pinned host memory is held for {} that was asked for, {:.1} times as much: sizes are rounded up to powers of two and kept.",
+                Bytes(held),
+                Bytes(asked),
+                held as f64 / asked as f64
+            ))
+            .bytes_of("held", held)
+            .bytes_of("asked for", asked)
+            .at(Place { event: (at != NO_EVENT).then_some(at), ..Place::default() })
+            .remedy("PYTORCH_ALLOC_CONF=pinned_use_cuda_host_register:True")
+            .advice("Also a smaller prefetch_factor and fewer workers; newer releases have pinned_max_round_threshold_mb.")
+            .check("Held and asked for come together."),
+    ]
+}

@@ -50,7 +50,11 @@ pub(super) fn no_history(p: &Patient<'_>) -> Vec<Finding> {
         class: Class::Hygiene,
         title: "No history was recorded".to_owned(),
         bytes: p.device.final_reserved(),
-        sentence: "The file holds the state at the end and no events, so nothing can be said about how it came about.".to_owned(),
+        sentence: format!(
+            "The file holds {} in {} at the end and no events, so nothing can be said about how it came about.",
+            Bytes(p.device.final_reserved()),
+            counted(p.device.segments.len() as u64, "segment", "segments")
+        ),
         evidence: vec![Evidence::bytes("reserved at the end", p.device.final_reserved())],
         place: Place::default(),
         remedy: Some("torch.cuda.memory._record_memory_history(max_entries=100_000)".to_owned()),

@@ -239,7 +239,7 @@ pub const RULES: &[Rule] = &[
         finds: "A buffer that is copied to grow",
         when: "one place makes ≥ 80 % of ≥ 500 allocations and of their bytes, in ≥ 50 sizes, ≥ 8 times the peak in all",
         source: "rows 7, 21",
-        shown_by: "`kv_decode_oom.pickle.gz`",
+        shown_by: "corpus: `demo/kv_decode.default.pickle`; generated: a cache that is appended to",
         run: peak::copies,
     },
     Rule {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use vramscope::cli;
-use vramscope::cli::args::{Args, Command, ScreenshotArgs};
+use vramscope::cli::args::{Args, ScreenshotArgs};
 
 /// An exit code and a sentence: 1, the file or the machine does not allow it; 2, the command line can not be understood.
 type Failure = (u8, String);
@@ -34,8 +34,9 @@ fn answer() -> Result<(), Failure> {
         None => {
             cli::args::not_files(&args.files).map_or_else(|| open_window(args.files, args.watch), |sentence| Err((2, sentence)))
         }
-        Some(Command::Screenshot(shot)) => draw_picture(shot),
-        Some(command) => cli::run(command).map_err(|sentence| (1, sentence)),
+        Some(command) => {
+            command.into_picture().map_or_else(|command| cli::run(command).map_err(|sentence| (1, sentence)), draw_picture)
+        }
     }
 }
 
@@ -59,21 +60,17 @@ fn draw_picture(mut shot: ScreenshotArgs) -> Result<(), Failure> {
     }
     let out = shot.paths.pop().unwrap_or_default();
     let (file, dark) = (shot.paths.pop(), shot.theme == cli::args::Theme::Dark);
-    let ScreenshotArgs { with, view, size, event, device, .. } = shot;
-    let shot = vramscope::app::Screenshot { file, with, view, size, dark, event, device, out };
-    vramscope::app::screenshot(shot).map_err(|sentence| (1, sentence))
+    let ScreenshotArgs { with, view, size, event, device, is_svg, .. } = shot;
+    let shot = vramscope::app::Screenshot { file, with, view, size, dark, event, device, is_svg, out };
+    vramscope::app::draw_picture(&shot).map_err(|sentence| (1, sentence))
 }
 
 #[cfg(not(feature = "gui"))]
-const NO_WINDOW: &str =
-    "this build has no window (it was built without the feature gui); the text commands work, see vramscope --help";
-
-#[cfg(not(feature = "gui"))]
 fn open_window(_files: Vec<PathBuf>, _watch: Option<PathBuf>) -> Result<(), Failure> {
-    Err((1, NO_WINDOW.to_owned()))
+    Err((1, cli::NO_WINDOW.to_owned()))
 }
 
 #[cfg(not(feature = "gui"))]
 fn draw_picture(_shot: ScreenshotArgs) -> Result<(), Failure> {
-    Err((1, NO_WINDOW.to_owned()))
+    Err((1, cli::NO_WINDOW.to_owned()))
 }

@@ -9,6 +9,7 @@ use super::compare::Source;
 use super::cursor::{Axis, TrackLayout};
 use super::document::DocumentId;
 use super::selection::Item;
+use super::views::ViewKind;
 
 /// One change of state.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +24,10 @@ pub enum Action {
     OpenRanks(Vec<PathBuf>),
     /// Watch a folder for new recordings; `None` stops.
     Watch(Option<PathBuf>),
+    /// Ask where to save a picture of a pane (its view and place), or of the window.
+    AskPicture(Option<(ViewKind, egui::Rect)>),
+    /// Save the picture that was asked for.
+    SavePicture(PathBuf),
     /// Open the bundled sample of this index.
     OpenSample(usize),
     /// Bring a document to the front.

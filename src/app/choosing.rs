@@ -5,6 +5,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use super::action::Action;
+use super::picture::suggested_name;
 use super::{App, Overlay};
 
 /// What the chosen path is for.
@@ -19,6 +20,8 @@ pub enum Choosing {
     Ranks,
     /// A folder to watch for new recordings.
     Watch,
+    /// Where a picture is written.
+    Picture,
 }
 
 impl Choosing {
@@ -30,6 +33,7 @@ impl Choosing {
             Choosing::Add => "Path of a trace, a timeline or counters of this run",
             Choosing::Ranks => "Folder with one recording for each rank",
             Choosing::Watch => "Folder to watch for new recordings",
+            Choosing::Picture => "Where to save the picture",
         }
     }
 
@@ -42,6 +46,7 @@ impl Choosing {
             }
             Choosing::Add => "What torch.profiler exported, or memory_stats() as JSON: it is added to the recording in front.",
             Choosing::Ranks => "A folder, or a pattern such as run/*rank*.pickle.",
+            Choosing::Picture => "A name ending in .png, or .svg for lines and text that scale.",
             Choosing::Watch => "Where your trainer writes snapshots; each new one is opened or offered.",
         }
     }
@@ -53,6 +58,7 @@ impl Choosing {
             Choosing::Open | Choosing::Ranks => "Open",
             Choosing::Add => "Add",
             Choosing::Watch => "Watch",
+            Choosing::Picture => "Save",
         }
     }
 
@@ -69,6 +75,11 @@ impl Choosing {
             Choosing::Add => file.is_file(),
             Choosing::Ranks => file.is_dir() || is_pattern(file),
             Choosing::Watch => file.is_dir(),
+            Choosing::Picture => {
+                let ending = file.extension().unwrap_or_default().to_ascii_lowercase();
+                let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                (ending == "png" || ending == "svg") && folder.is_dir()
+            }
         }
     }
 
@@ -80,6 +91,7 @@ impl Choosing {
             Choosing::Add => Action::Add(path),
             Choosing::Ranks => Action::OpenRanks(vec![path]),
             Choosing::Watch => Action::Watch(Some(path)),
+            Choosing::Picture => Action::SavePicture(path),
         }
     }
 }
@@ -107,7 +119,13 @@ impl App {
             Choosing::Add => ("Add to this recording", "Traces, timelines and counters", &["json", "gz", "zst", "txt"]),
             _ => ("Open a recording", "Recordings", &["pickle", "pkl", "json", "gz", "zst", "html", "csv", "pt", "vramscope"]),
         };
+        let part = self.pictures.part.map(|(kind, _)| kind);
+        let suggested = suggested_name(self.active_document(), part);
         let answer = self.jobs.spawn("dialog", move || {
+            if purpose == Choosing::Picture {
+                let dialog = rfd::FileDialog::new().set_title(purpose.title()).set_file_name(suggested);
+                return dialog.add_filter("Pictures", &["png", "svg"]).save_file().map(|file| vec![file]);
+            }
             if purpose.is_folder() {
                 return rfd::FileDialog::new().set_title(purpose.title()).pick_folder().map(|folder| vec![folder]);
             }
@@ -152,10 +170,11 @@ mod tests {
             (Choosing::Add, [true, false, false]),
             (Choosing::Ranks, [false, true, true]),
             (Choosing::Watch, [false, true, false]),
+            (Choosing::Picture, [false, false, false]),
         ] {
             let got = [purpose.accepts(&file), purpose.accepts(samples), purpose.accepts(&pattern)];
             assert_eq!(got, takes, "{purpose:?}");
-            assert!(!purpose.accepts("/no/such/place"));
+            assert!(!purpose.accepts("/no/such/place") && !purpose.accepts("/no/such/place.png"));
         }
     }
 }

@@ -17,6 +17,8 @@ pub enum Command {
     OpenRanks,
     /// Watch a folder for new recordings, or stop watching.
     Watch,
+    /// Save the window as PNG or SVG.
+    SavePicture,
     /// Choose a trace, timeline or counters of the run in front.
     AddFile,
     /// Paste the text of an out-of-memory error.
@@ -126,6 +128,7 @@ impl Command {
             C::OpenPath,
             C::OpenRanks,
             C::Watch,
+            C::SavePicture,
             C::AddFile,
             C::Explain,
             C::Welcome,
@@ -178,6 +181,7 @@ impl Command {
             Command::Open => "Open a recording…".into(),
             Command::OpenPath => "Open a path…".into(),
             Command::OpenRanks => "Open a folder of ranks…".into(),
+            Command::SavePicture => "Save a picture…".into(),
             Command::Watch => "Watch a folder, or stop watching…".into(),
             Command::AddFile => "Add a trace to this recording…".into(),
             Command::Explain => "Explain an OOM message…".into(),
@@ -235,6 +239,9 @@ impl Command {
             }
             Command::OpenPath => "Type or paste a path, for desktops with no file dialog.",
             Command::OpenRanks => "One snapshot a rank: peaks, outliers and the first to fail, side by side.",
+            Command::SavePicture => {
+                "PNG of the window as it is, or SVG whose lines and text scale; a pane's header has the same for the pane."
+            }
             Command::Watch => "Snapshots that a trainer writes when it runs out of memory are opened or offered as they appear.",
             Command::Explain => "Paste the text of the error: what its figures mean, and what to do. No file needed.",
             Command::Palette => "Find a command, a stack, a segment, or the block that holds an address.",
@@ -299,6 +306,7 @@ impl Command {
             Command::AddFile
             | Command::OpenRanks
             | Command::Watch
+            | Command::SavePicture
             | Command::Welcome
             | Command::ToggleTheme
             | Command::Colour(_)
@@ -315,6 +323,7 @@ impl Command {
             | Command::OpenPath
             | Command::OpenRanks
             | Command::Watch
+            | Command::SavePicture
             | Command::Explain
             | Command::Welcome
             | Command::Close

@@ -30,6 +30,11 @@ impl App {
             Action::Open(paths) => self.open_together(paths),
             Action::OpenRanks(paths) => self.open_ranks(paths),
             Action::Watch(folder) => self.watch_folder(folder),
+            Action::AskPicture(part) => {
+                self.pictures.part = part;
+                self.open_dialog(Choosing::Picture);
+            }
+            Action::SavePicture(path) => self.save_picture(path, ctx),
             Action::Add(path) => self.add_file(path),
             Action::OpenSample(index) => {
                 if let Some(sample) = self.samples.get(index).copied() {
@@ -123,6 +128,7 @@ impl App {
                 Some(watch) => self.notices.say(format!("{} is no longer watched.", watch.folder.display())),
                 None => self.open_dialog(Choosing::Watch),
             },
+            Command::SavePicture => self.actions.send(Action::AskPicture(None)),
             Command::AddFile => self.open_dialog(Choosing::Add),
             Command::OpenPath => self.overlay = Overlay::OpenPath { path: String::new(), purpose: Choosing::Open },
             Command::Explain => self.overlay = Overlay::Explain(Default::default()),

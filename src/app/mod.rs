@@ -18,6 +18,7 @@ pub mod loader;
 mod notifications;
 mod overlays;
 mod palette;
+mod picture;
 pub mod ranks;
 mod run;
 pub mod samples;
@@ -46,7 +47,8 @@ use notifications::Notifications;
 use settings::Settings;
 use views::ViewKind;
 
-pub use run::{RunOptions, Screenshot, run, screenshot, unknown_view};
+pub use picture::draw_picture;
+pub use run::{RunOptions, Screenshot, run, unknown_view};
 
 /// What lies over the window.
 enum Overlay {
@@ -77,6 +79,8 @@ pub struct App {
     samples: Vec<samples::Sample>,
     sample_lines: Derived<(), Vec<settings::Recent>>,
     dialog: Option<choosing::Dialog>,
+    /// Pictures being chosen, taken and written.
+    pictures: picture::Pictures,
     /// The folder watched for new recordings.
     watch: Option<watch::Watch>,
     additions: adding::Additions,
@@ -112,6 +116,7 @@ impl App {
             samples: samples::all(),
             sample_lines: Derived::default(),
             dialog: None,
+            pictures: picture::Pictures::default(),
             watch: None,
             additions: Default::default(),
             actions,
@@ -193,6 +198,7 @@ impl App {
         self.poll_loading();
         self.poll_ranks();
         self.poll_watch();
+        self.poll_pictures();
         self.poll_additions();
         let dropped: Vec<PathBuf> = ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_path_buf()).collect());
         self.open_together(dropped);
@@ -222,6 +228,7 @@ impl App {
             ui.ctx().send_viewport_cmd(egui::ViewportCommand::Title(title.clone()));
             self.shown_title = title;
         }
+        self.take_picture(ui);
         shell::draw(self, ui);
     }
 

@@ -53,6 +53,8 @@ fn open_path(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
                 purpose.hint().to_owned()
             } else if is_good {
                 format!("Enter: {}.", purpose.verb().to_lowercase())
+            } else if purpose == Choosing::Picture {
+                "Give a folder that exists and a name ending in .png or .svg.".to_owned()
             } else if matches!(purpose, Choosing::Watch | Choosing::Ranks) {
                 "There is no such folder.".to_owned()
             } else {

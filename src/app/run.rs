@@ -36,7 +36,9 @@ pub struct Screenshot {
     pub event: Option<u32>,
     /// Index of the device; `None` is the busiest.
     pub device: Option<usize>,
-    /// The PNG to write.
+    /// Lines and text instead of pixels; needs no display.
+    pub is_svg: bool,
+    /// The file to write.
     pub out: PathBuf,
 }
 
@@ -181,38 +183,38 @@ impl Photographer {
         let _ = self.done.send(result);
         ctx.send_viewport_cmd(ViewportCommand::Close);
     }
+}
 
-    /// Puts device, workspace and cursor where the picture wants them; true when that is done.
-    fn place(&mut self) -> bool {
-        if self.is_placed {
-            return true;
-        }
-        let Some(document) = self.app.active_document() else {
-            self.is_placed = self.shot.file.is_none();
-            return self.is_placed;
-        };
-        if let (Some(view), Some(device)) = (document.view(), self.shot.device)
-            && view.data.index != device
-        {
-            self.app.actions.send(super::Action::SetDevice(device));
-            return false;
-        }
-        if let Content::Ranks(page) = &document.content {
-            self.is_placed = page.is_done();
-            return self.is_placed;
-        }
-        if document.view().is_none() {
-            return false;
-        }
-        if let Some(workspace) = super::workspace::Workspace::ALL.iter().find(|w| w.name() == self.shot.view) {
-            self.app.actions.run(Command::Workspace(*workspace));
-        }
-        if let Some(event) = self.shot.event {
-            self.app.actions.send(super::Action::GoTo(event));
-        }
-        self.is_placed = true;
-        true
+/// Puts device, workspace and cursor where a picture wants them; true when that is done, which `is_placed` remembers.
+pub(super) fn place(app: &mut App, shot: &Screenshot, is_placed: &mut bool) -> bool {
+    if *is_placed {
+        return true;
     }
+    let Some(document) = app.active_document() else {
+        *is_placed = shot.file.is_none();
+        return *is_placed;
+    };
+    if let (Some(view), Some(device)) = (document.view(), shot.device)
+        && view.data.index != device
+    {
+        app.actions.send(super::Action::SetDevice(device));
+        return false;
+    }
+    if let Content::Ranks(page) = &document.content {
+        *is_placed = page.is_done();
+        return *is_placed;
+    }
+    if document.view().is_none() {
+        return false;
+    }
+    if let Some(workspace) = super::workspace::Workspace::ALL.iter().find(|w| w.name() == shot.view) {
+        app.actions.run(Command::Workspace(*workspace));
+    }
+    if let Some(event) = shot.event {
+        app.actions.send(super::Action::GoTo(event));
+    }
+    *is_placed = true;
+    true
 }
 
 impl eframe::App for Photographer {
@@ -239,7 +241,7 @@ impl eframe::App for Photographer {
             self.finish(ctx, Err(sentence));
             return;
         }
-        if !(self.app.is_idle() && self.place()) {
+        if !(self.app.is_idle() && place(&mut self.app, &self.shot, &mut self.is_placed)) {
             self.calm_frames = 0;
         }
         ctx.request_repaint_after(std::time::Duration::from_millis(10));
@@ -263,7 +265,7 @@ impl eframe::App for Photographer {
     }
 }
 
-fn save_png(image: &egui::ColorImage, out: &std::path::Path) -> Result<(), String> {
+pub(super) fn save_png(image: &egui::ColorImage, out: &std::path::Path) -> Result<(), String> {
     let [width, height] = image.size;
     let pixels: Vec<u8> = image.pixels.iter().flat_map(|p| [p.r(), p.g(), p.b()]).collect();
     image::save_buffer_with_format(out, &pixels, width as u32, height as u32, image::ColorType::Rgb8, image::ImageFormat::Png)

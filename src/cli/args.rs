@@ -77,6 +77,29 @@ pub enum Command {
     Screenshot(ScreenshotArgs),
 }
 
+impl Command {
+    /// What has to be drawn by the window's code, or the command itself when nothing has.
+    ///
+    /// # Errors
+    /// The command, which `cli::run` can run.
+    pub fn into_picture(self) -> Result<ScreenshotArgs, Command> {
+        match self {
+            Command::Screenshot(shot) => Ok(shot),
+            Command::Export(export) if matches!(export.to, ExportFormat::Svg | ExportFormat::Png) => Ok(ScreenshotArgs {
+                paths: vec![export.file, export.out],
+                with: Vec::new(),
+                view: export.view,
+                size: export.size,
+                theme: export.theme,
+                event: export.event,
+                device: export.device.and_then(|d| usize::try_from(d).ok()),
+                is_svg: export.to == ExportFormat::Svg,
+            }),
+            other => Err(other),
+        }
+    }
+}
+
 /// A file, as text or JSON.
 #[derive(Debug, ClapArgs)]
 pub struct FileArgs {
@@ -363,6 +386,10 @@ pub enum ExportFormat {
     Perfetto,
     /// A PyTorch snapshot, whole or trimmed
     Snapshot,
+    /// A view as lines and text that scale; needs no display
+    Svg,
+    /// A view as pixels; needs a display, as screenshot does
+    Png,
 }
 
 /// A table of `export`.
@@ -405,6 +432,18 @@ pub struct ExportArgs {
     /// The rank that a folder of tables is partitioned by; from the file's name when absent
     #[arg(long, value_name = "N")]
     pub rank: Option<u32>,
+    /// The view or workspace to draw (svg, png); an unknown name lists them
+    #[arg(long, default_value = "overview")]
+    pub view: String,
+    /// Width and height of the picture (svg, png)
+    #[arg(long, value_name = "WxH", default_value = "1600x1000", value_parser = parse_size)]
+    pub size: (u32, u32),
+    /// Colours of the picture (svg, png)
+    #[arg(long, value_enum, default_value = "light")]
+    pub theme: Theme,
+    /// Where the cursor stands in the picture (svg, png)
+    #[arg(long, value_name = "N")]
+    pub event: Option<u32>,
 }
 
 /// Arguments of `state`.
@@ -613,6 +652,9 @@ pub struct ScreenshotArgs {
     /// Which device of the file, counted from 0
     #[arg(long, value_name = "N")]
     pub device: Option<usize>,
+    /// Write lines and text instead of pixels; needs no display
+    #[arg(long = "svg")]
+    pub is_svg: bool,
 }
 
 /// Arguments of `probe`.

@@ -24,6 +24,7 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), String> {
         ExportFormat::Speedscope => vec![to_speedscope(args, &recording)?],
         ExportFormat::Perfetto => vec![to_perfetto(args, &recording)?],
         ExportFormat::Snapshot => vec![to_snapshot(args, &recording)?],
+        ExportFormat::Svg | ExportFormat::Png => return Err(super::NO_WINDOW.to_owned()),
     };
     for (path, what) in written {
         let size = std::fs::metadata(&path).map_or(0, |m| m.len());

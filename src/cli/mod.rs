@@ -32,6 +32,10 @@ use crate::formats;
 use crate::model::{MemoryStats, Progress, Recording};
 use args::Command;
 
+/// What a build without a window answers when it is asked for one.
+pub const NO_WINDOW: &str =
+    "this build has no window (it was built without the feature gui); the text commands work, see vramscope --help";
+
 /// Runs a subcommand on standard output. When the reader of the output goes away (`| head`), that is the end and no error.
 ///
 /// # Errors
@@ -67,7 +71,7 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), String> {
         Command::Agent => helper::print_agent(out),
         Command::Record(a) => record::run(&a),
         Command::Probe(a) => probe::run(&a, out),
-        Command::Screenshot(_) => Err("pictures are drawn by the window, which this build does not have".to_owned()),
+        Command::Screenshot(_) => Err(NO_WINDOW.to_owned()),
     }
 }
 

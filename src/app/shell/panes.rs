@@ -8,13 +8,14 @@ use egui::{Align, Align2, Frame, Layout, Rect, Sense, Stroke, Ui, UiBuilder, pos
 use egui_tiles::{Behavior, SimplificationOptions, TileId, Tiles, UiResponse};
 
 use super::PANE_HEADER;
-use crate::app::action::Actions;
+use crate::app::action::{Action, Actions};
 use crate::app::compare::Open;
 use crate::app::document::{Content, Document};
 use crate::app::jobs::Jobs;
 use crate::app::ranks::page_ui;
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::views::{View, ViewContext, ViewInfo, ViewKind};
+use crate::app::widgets::button::menu_item;
 use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::term;
 use crate::app::{App, overlays};
@@ -126,6 +127,17 @@ impl Panes<'_> {
         if grip.double_clicked() {
             *self.maximised = if self.maximised.is_some() { None } else { Some(kind) };
         }
+        grip.context_menu(|ui| {
+            if menu_item(ui, "Save a picture of this view…", None, None, true).clicked() {
+                self.cx.actions.send(Action::AskPicture(Some((kind, rect))));
+                ui.close();
+            }
+            let words = if self.maximised.is_some() { "Show all panes" } else { "Fill the window with it" };
+            if menu_item(ui, words, None, None, true).clicked() {
+                *self.maximised = if self.maximised.is_some() { None } else { Some(kind) };
+                ui.close();
+            }
+        });
         let body = Rect::from_min_max(pos2(rect.left(), header.rect.bottom()), rect.max);
         if body.is_positive() {
             let mut child = ui.new_child(UiBuilder::new().max_rect(body).layout(Layout::top_down(Align::Min)).id_salt(kind));

@@ -161,7 +161,7 @@ pub struct Shape {
     pub root: Root,
     /// What the frames are.
     pub by: By,
-    /// Leave out frames of PyTorch, Python and installed packages.
+    /// Leave out frames of PyTorch, Python and installed packages, but for the one that allocates.
     pub folds_framework: bool,
 }
 
@@ -289,6 +289,40 @@ impl Flame {
         Flame { nodes, folded_frames }
     }
 
+    /// The frame where a stack ends, when it is in the graph. O(depth × children).
+    #[must_use]
+    pub fn leaf_of(&self, stacks: &StackTable, stack: StackId, shape: Shape) -> Option<u32> {
+        let entry = Entry { stack, category: Category::Other, weight: 0, before: 0, count: 0 };
+        let mut path = path(stacks, &entry, shape).0;
+        let mut tops = vec![0u32];
+        if shape.by == By::Category {
+            path.remove(0);
+            // The stack may be under any category; the heaviest that has it is meant.
+            tops = self.nodes.first()?.children.clone();
+        }
+        tops.into_iter().find_map(|top| {
+            path.iter().try_fold(top, |at, what| {
+                self.nodes[at as usize].children.iter().copied().find(|&c| self.nodes[c as usize].what == *what)
+            })
+        })
+    }
+
+    /// A name for each node that stays when the graph is built again: of its frames from the root down. O(nodes).
+    #[must_use]
+    pub fn keys(&self) -> Vec<u64> {
+        use std::hash::{Hash, Hasher};
+        let mut keys: Vec<u64> = Vec::with_capacity(self.nodes.len());
+        for (i, node) in self.nodes.iter().enumerate() {
+            let mut hasher = rustc_hash::FxHasher::default();
+            if i > 0 {
+                keys[node.parent as usize].hash(&mut hasher);
+            }
+            node.what.hash(&mut hasher);
+            keys.push(hasher.finish());
+        }
+        keys
+    }
+
     /// The frames from the root down to a node, both included.
     #[must_use]
     pub fn ancestors(&self, node: u32) -> Vec<u32> {
@@ -303,13 +337,13 @@ impl Flame {
     }
 
     /// What the frames that match weigh together, each byte once however many frames of its stack match; and their number.
-    /// O(nodes).
+    /// `hits` says for each node whether it matches; the root never does. O(nodes).
     #[must_use]
-    pub fn matched(&self, matches: impl Fn(&Node) -> bool) -> (u64, u64) {
+    pub fn matched(&self, hits: &[bool]) -> (u64, u64) {
         let (mut weight, mut number) = (0u64, 0u64);
         let mut inside = vec![false; self.nodes.len()];
         for (i, node) in self.nodes.iter().enumerate().skip(1) {
-            let is_match = matches(node);
+            let is_match = hits.get(i).copied().unwrap_or(false);
             let covered = inside[node.parent as usize];
             number += u64::from(is_match);
             if is_match && !covered {
@@ -345,10 +379,9 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
     let mut kept: Vec<FrameId> = frames.to_vec();
     let mut folded = 0;
     if shape.folds_framework {
-        kept.retain(|&f| stacks.frame(f).is_some_and(|f| !is_framework(stacks, f)));
-        if kept.is_empty() {
-            kept.extend(frames.first());
-        }
+        // What allocates is the answer, whoever wrote it: `cross_entropy` says more than the line that calls it.
+        let innermost = frames.first().copied();
+        kept.retain(|&f| Some(f) == innermost || stacks.frame(f).is_some_and(|f| !is_framework(stacks, f)));
         folded = (frames.len() - kept.len()) as u64;
     }
     let mut path: Vec<What> = match shape.by {
@@ -477,11 +510,20 @@ mod tests {
             names
         };
         assert_eq!(names(By::File, false), ["a.py", "functional.py", "no Python stack"]);
-        assert_eq!(names(By::File, true), ["a.py", "no Python stack"]);
+        assert_eq!(names(By::File, true), ["a.py", "functional.py", "no Python stack"], "what allocates stays");
         assert_eq!(names(By::Module, false), ["forward (a.py:1)", "no Python stack"]);
         assert!(names(By::Category, true).contains(&"activations".to_owned()));
         let flame = Flame::build(&table, &entries, Shape { folds_framework: true, ..Shape::default() });
-        assert_eq!(flame.folded_frames, 1);
-        assert_eq!(flame.matched(|n| node_name(&table, n).contains("a.py")), (18, 2), "each byte once");
+        assert_eq!(flame.folded_frames, 0);
+        let keys: std::collections::HashSet<u64> = flame.keys().into_iter().collect();
+        assert_eq!(keys.len(), flame.nodes.len());
+        for by in By::ALL {
+            let shape = Shape { by, ..Shape::default() };
+            let flame = Flame::build(&table, &entries, shape);
+            let leaf = flame.leaf_of(&table, entries[0].stack, shape).expect("it is there");
+            assert!(flame.nodes[leaf as usize].own >= entries[0].weight, "{by:?}");
+        }
+        let hits: Vec<bool> = flame.nodes.iter().map(|n| node_name(&table, n).contains("a.py")).collect();
+        assert_eq!(flame.matched(&hits), (18, 2), "each byte once");
     }
 }

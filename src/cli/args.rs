@@ -188,7 +188,7 @@ pub struct FlameArgs {
     /// Root the graph at the innermost frame
     #[arg(long)]
     pub inverted: bool,
-    /// Leave out frames of PyTorch, Python and installed packages
+    /// Leave out frames of PyTorch, Python and installed packages, but for the one that allocates
     #[arg(long)]
     pub fold_framework: bool,
     /// The device, by the number the process knew it by; the busiest when absent

@@ -1,26 +1,26 @@
-//! Flame graph: bytes by call stack, from either end, zoomable.
+//! Flame graph: bytes by call stack, file, module or category, from either end, zoomable, with its tree as a table; and A against B.
 
+mod graph;
 mod layout;
+mod tree;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use egui::{Rect, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{Rect, Ui, UiBuilder, pos2, vec2};
 
+use self::layout::Order;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::flame::{Flame, Measure, Root, Shape, Size, What, node_name, weigh};
-use crate::analysis::{Quantity, is_framework};
-use crate::app::action::Action;
+use crate::analysis::Quantity;
+use crate::analysis::flame::{By, Flame, Measure, Root, Shape, Size, What, entries_of, node_text, weigh};
+use crate::app::compare::{Compared, Outcome};
 use crate::app::jobs::Derived;
-use crate::app::selection::Item;
-use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::button::{check, icon_button, selector};
+use crate::app::widgets::button::{check, selector};
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
-use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane;
-use crate::app::widgets::tooltip::Tip;
-use crate::units::{Bytes, count};
+use crate::model::StackTable;
+use crate::units::{Bytes, count, counted};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -29,89 +29,248 @@ pub const INFO: ViewInfo = ViewInfo {
     name: "flame",
     about: "Which code holds the bytes: each frame is as wide as what was allocated through it.",
     legend: &[
-        ("width", "bytes through this frame"),
-        ("grey", "frames of PyTorch, Python and installed packages"),
-        ("click", "zoom to a frame; click an ancestor, or Back, to zoom out"),
-        ("find", "frames whose name or file matches stay bright"),
+        ("width", "bytes through this frame, in whole blocks"),
+        ("colour", "what the memory is for, or the function; grey holds different things, or is nobody's stack"),
+        ("solid, pale", "where A and B are compared: as much as at A, and grown since; an outline is gone since A"),
+        ("click", "zoom to a frame; a name in the line above goes back out"),
+        ("right click", "zoom, hide this frame, copy, show all again"),
+        ("find", "frames whose name or file matches stay bright; their sum stands below"),
+        ("tree", "the same as a table: the triangle opens a frame, a header sorts"),
     ],
     create: || Box::new(FlameView::default()),
 };
 
 /// What the width means, as the selector lists it.
-const MEASURES: [&str; 5] = ["live at the cursor", "live at the peak", "allocated", "churn", "bytes × lifetime"];
-const ROW: f32 = 26.0;
-const PITCH: f32 = 27.0;
+const MEASURES: [&str; 6] =
+    ["at B, against A", "live at the cursor", "live at the peak", "allocated", "churn", "bytes × lifetime"];
 
-#[derive(Clone, Copy, PartialEq)]
+/// What a graph is made from.
+#[derive(Clone, PartialEq)]
 struct Key {
-    measure: Measure,
-    root: Root,
-    fold: bool,
+    /// `None`: the comparison, by its place in memory.
+    measure: Option<Measure>,
+    compared: usize,
+    categories: usize,
+    shape: Shape,
 }
 
-#[derive(Default)]
+/// A graph with what the view needs to find its way in it.
+struct Built {
+    flame: Flame,
+    /// A name for each node that stays when the graph is built again.
+    keys: Vec<u64>,
+    shape: Shape,
+    /// What it compares; `None` for one instant or range.
+    compared: Option<Arc<Compared>>,
+    /// Kept so that the address in the key is not used again.
+    _categories: Option<Arc<crate::analysis::Categories>>,
+}
+
+impl Built {
+    /// The table its frames are in.
+    fn stacks<'a>(&'a self, cx: &'a ViewContext<'_>) -> &'a StackTable {
+        match &self.compared {
+            Some(c) => c.stacks(),
+            None => &cx.data.recording.stacks,
+        }
+    }
+
+    fn node_of(&self, key: u64) -> Option<u32> {
+        self.keys.iter().position(|&k| k == key).map(|i| i as u32)
+    }
+}
+
+/// Which frames a search found.
+struct Found {
+    hits: Vec<bool>,
+    weight: u64,
+    frames: u64,
+}
+
 struct FlameView {
-    measure: usize,
-    inverted: bool,
-    fold: bool,
-    zoom: u32,
+    /// `None`: the comparison when there is one, else the cursor.
+    measure: Option<usize>,
+    by: usize,
+    root: usize,
+    shows_internals: bool,
+    /// 0: by category. 1: by function.
+    colour: usize,
+    shows_tree: bool,
+    /// Key of the frame that fills the width; `None` is everything.
+    zoom: Option<u64>,
+    hidden: HashSet<u64>,
     find: String,
-    shown_for: Option<Key>,
-    flame: Derived<Key, Flame>,
+    order: Order,
+    descending: bool,
+    toggled: HashSet<u64>,
+    built: Derived<Key, Built>,
+    found: Derived<(usize, String), Found>,
+    /// What the right-click menu is about.
+    menu: Option<u32>,
+    /// Key of the frame under the pointer, in the graph or in the tree.
+    hovered: Option<u64>,
+}
+
+impl Default for FlameView {
+    fn default() -> Self {
+        FlameView {
+            measure: None,
+            by: 0,
+            root: 0,
+            shows_internals: false,
+            colour: 0,
+            shows_tree: false,
+            zoom: None,
+            hidden: HashSet::new(),
+            find: String::new(),
+            order: Order::default(),
+            descending: true,
+            toggled: HashSet::new(),
+            built: Derived::default(),
+            found: Derived::default(),
+            menu: None,
+            hovered: None,
+        }
+    }
+}
+
+/// The comparison, when it was asked for or stands ready.
+fn compared(cx: &ViewContext<'_>) -> Option<Arc<Compared>> {
+    match cx.comparing.get(cx) {
+        Outcome::Ready(compared, _) => Some(compared),
+        _ => None,
+    }
 }
 
 impl FlameView {
-    fn key(&self, cx: &ViewContext<'_>) -> Key {
+    /// The measure in force.
+    fn measure_of(&self, has_comparison: bool) -> usize {
+        match self.measure {
+            Some(0) | None if has_comparison => 0,
+            Some(0) | None => 1,
+            Some(other) => other,
+        }
+    }
+
+    fn key(&self, cx: &ViewContext<'_>, compared: Option<&Arc<Compared>>) -> Key {
         let last = cx.data.device().events.len().saturating_sub(1) as u32;
         // A chosen range narrows what is counted over time.
         let (from, to) = cx.link.range.unwrap_or((0, last));
-        let measure = match self.measure {
-            0 => Measure::LiveAt(cx.link.cursor),
-            1 => Measure::LiveAt(cx.data.tables.curves.peak(Quantity::Requested).1),
-            2 => Measure::Allocated(from, to),
-            3 => Measure::Churn(from, to),
-            _ => Measure::BytesTimesLife(from, to),
+        let measure = match self.measure_of(compared.is_some()) {
+            0 => None,
+            1 => Some(Measure::LiveAt(cx.link.cursor)),
+            2 => Some(Measure::LiveAt(cx.data.tables.curves.peak(Quantity::Active).1)),
+            3 => Some(Measure::Allocated(from, to)),
+            4 => Some(Measure::Churn(from, to)),
+            _ => Some(Measure::BytesTimesLife(from, to)),
         };
-        Key { measure, root: if self.inverted { Root::Innermost } else { Root::Outermost }, fold: self.fold }
+        let shape = Shape {
+            root: if self.root == 1 { Root::Innermost } else { Root::Outermost },
+            by: By::ALL[self.by.min(By::ALL.len() - 1)],
+            folds_framework: !self.shows_internals,
+        };
+        Key {
+            compared: if measure.is_none() { compared.map_or(0, |c| Arc::as_ptr(c) as usize) } else { 0 },
+            categories: if measure.is_some() { cx.categories.map_or(0, |c| Arc::as_ptr(c) as usize) } else { 0 },
+            measure,
+            shape,
+        }
+    }
+
+    /// How a weight reads.
+    fn figure(&self, weight: u64) -> String {
+        if self.measure == Some(5) { count(weight) } else { Bytes(weight).to_string() }
+    }
+
+    /// The graph for what is asked, or the one before while it is built.
+    fn build(&mut self, cx: &ViewContext<'_>) -> (Option<Arc<Built>>, bool) {
+        let compared = compared(cx);
+        let key = self.key(cx, compared.as_ref());
+        let (data, categories, wanted) = (Arc::clone(cx.data), cx.categories.cloned(), key.clone());
+        let shown = self.built.get(cx.jobs, "flame", &key, move |_| {
+            let (flame, compared) = match (wanted.measure, compared) {
+                (None, Some(c)) => (Flame::build(c.stacks(), &entries_of(&c.diff), wanted.shape), Some(c)),
+                (measure, _) => {
+                    let measure = measure.unwrap_or(Measure::LiveAt(0));
+                    let entries = weigh(data.device(), &data.tables, categories.as_deref(), measure, Size::Block);
+                    (Flame::build(&data.recording.stacks, &entries, wanted.shape), None)
+                }
+            };
+            Some(Built { keys: flame.keys(), flame, shape: wanted.shape, compared, _categories: categories })
+        });
+        (shown.value, shown.is_fresh)
+    }
+
+    /// The frames that match what is being looked for.
+    fn search(&mut self, cx: &ViewContext<'_>, built: &Arc<Built>) -> Option<Arc<Found>> {
+        let needle = self.find.trim().to_lowercase();
+        if needle.is_empty() {
+            return None;
+        }
+        let key = (Arc::as_ptr(built) as usize, needle.clone());
+        let (built, stacks) = (Arc::clone(built), Arc::clone(&cx.data.recording));
+        self.found
+            .get(cx.jobs, "find frames", &key, move |_| {
+                let table = built.compared.as_ref().map_or(&stacks.stacks, |c| c.stacks());
+                let matches = |what: What| {
+                    let (name, place) = node_text(table, what);
+                    name.to_lowercase().contains(&needle) || place.to_lowercase().contains(&needle)
+                };
+                let hits: Vec<bool> = built.flame.nodes.iter().map(|n| matches(n.what)).collect();
+                let (weight, frames) = built.flame.matched(&hits);
+                Some(Found { hits, weight, frames })
+            })
+            .value
     }
 }
 
 impl View for FlameView {
     fn subtitle(&self, cx: &ViewContext<'_>) -> String {
-        let Some(flame) = self.flame.latest() else { return String::new() };
-        let total = flame.nodes.first().map_or(0, |n| n.total);
-        let range = if self.measure >= 2 && cx.link.range.is_some() { " in the chosen range" } else { "" };
-        if self.measure == 4 { format!("{} byte events{range}", count(total)) } else { format!("{}{range}", Bytes(total)) }
+        let Some(built) = self.built.latest() else { return String::new() };
+        let Some(all) = built.flame.nodes.first() else { return String::new() };
+        let blocks = counted(all.count, "block", "blocks");
+        let range = if cx.link.range.is_some() { " in the chosen range" } else { "" };
+        match (&built.compared, self.measure_of(built.compared.is_some())) {
+            (Some(_), _) => format!("at B: {} in {blocks}", Bytes(all.after)),
+            (None, 5) => format!("{} byte events{range}", count(all.total)),
+            (None, 3 | 4) => format!("{} in {blocks}{range}", Bytes(all.total)),
+            (None, 2) => format!("at the peak: {} in {blocks}", Bytes(all.total)),
+            _ => format!("at the cursor: {} in {blocks}", Bytes(all.total)),
+        }
     }
 
-    fn header_ui(&mut self, ui: &mut Ui, _cx: &ViewContext<'_>) {
-        Field::new("Find a frame").hint("find a frame").icon(Icon::Search).width(130.0).small().show(ui, &mut self.find);
-        check(ui, "fold frameworks", &mut self.fold);
-        check(ui, "inverted", &mut self.inverted);
-        selector(ui, "width", &mut self.measure, &MEASURES);
-        if self.zoom != 0 && icon_button(ui, Icon::ChevronLeft, "Back to the whole graph").clicked() {
-            self.zoom = 0;
+    fn header_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let room = ui.available_width();
+        check(ui, "tree", &mut self.shows_tree);
+        if room > 560.0 {
+            selector(ui, "colour", &mut self.colour, &["category", "function"]);
+        }
+        selector(ui, "by", &mut self.by, &By::ALL.map(By::name));
+        selector(ui, "root", &mut self.root, &["top", "leaf"]);
+        let mut hides = !self.shows_internals;
+        if check(ui, "hide torch internals", &mut hides) {
+            self.shows_internals = !hides;
+        }
+        let mut measure = self.measure_of(compared(cx).is_some());
+        if selector(ui, "width", &mut measure, &MEASURES) {
+            self.measure = Some(measure);
+            if measure == 0 && compared(cx).is_none() {
+                let tip = "Nothing is compared yet: set A and B with Shift A and Shift B, or open Compare.";
+                cx.actions.send(crate::app::action::Action::Notify(tip.to_owned()));
+            }
+        }
+        if ui.available_width() > 150.0 {
+            Field::new("Filter frames").hint("filter frames").icon(Icon::Search).width(130.0).small().show(ui, &mut self.find);
         }
     }
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        let key = self.key(cx);
-        let data = Arc::clone(cx.data);
-        let shown = self.flame.get(cx.jobs, "flame", &key, move |_| {
-            let weights = weigh(data.device(), &data.tables, None, key.measure, Size::Block);
-            let shape = Shape { root: key.root, folds_framework: key.fold, ..Shape::default() };
-            Some(Flame::build(&data.recording.stacks, &weights, shape))
-        });
-        if !shown.is_fresh {
+        let (built, is_fresh) = self.build(cx);
+        if !is_fresh {
             pane::progress_line(ui, ui.max_rect(), None);
         }
-        let Some(flame) = shown.value else { return };
-        // Scrubbing rebuilds the tree, and node numbers with it; a zoom survives only while the question is the same.
-        let question = |k: Key| (std::mem::discriminant(&k.measure), k.root, k.fold);
-        if self.shown_for.map(question) != Some(question(key)) || flame.nodes.len() <= self.zoom as usize {
-            self.zoom = 0;
-        }
-        self.shown_for = Some(key);
+        let Some(built) = built else { return };
+        let flame = &built.flame;
         if flame.nodes[0].total == 0 {
             pane::empty_state(ui, "Nothing is live here. Move the cursor, or choose another measure above.", None);
             return;
@@ -124,132 +283,27 @@ impl View for FlameView {
             );
             return;
         }
-        self.graph(ui, cx, &flame);
+        let found = self.search(cx, &built);
+        let area = ui.max_rect();
+        self.hovered = None;
+        if self.shows_tree {
+            // The graph takes what it needs, at most half; the table the rest.
+            let wanted = area.height() * 0.5;
+            let split = area.top() + wanted.clamp(80.0, area.height().max(80.0));
+            let upper = Rect::from_min_max(area.min, pos2(area.right(), split));
+            let lower = Rect::from_min_max(pos2(area.left(), split + 1.0), area.max);
+            ui.painter().hline(area.x_range(), split, egui::Stroke::new(1.0, cx.tokens.line));
+            inside(ui, upper, "graph", |ui| self.graph(ui, cx, &built, found.as_deref()));
+            inside(ui, lower, "tree", |ui| self.tree(ui, cx, &built, found.as_deref()));
+        } else {
+            inside(ui, area, "graph", |ui| self.graph(ui, cx, &built, found.as_deref()));
+        }
     }
 }
 
-impl FlameView {
-    fn graph(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, flame: &Flame) {
-        let t = cx.tokens;
-        let stacks = &cx.data.recording.stacks;
-        ScrollArea::vertical().auto_shrink(false).show_viewport(ui, |ui, view| {
-            let width = ui.available_width() - 24.0;
-            let layout = layout::lay_out(flame, self.zoom, 1.0 / f64::from(width.max(1.0)));
-            let height = layout.rows as f32 * PITCH + 40.0;
-            let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height.max(view.height())), Sense::click());
-            response.widget_info(|| WidgetInfo::labeled(egui::Role::Canvas, true, "Flame graph"));
-            let origin = rect.min + vec2(12.0, 8.0);
-            let place = |c: &layout::Cell| {
-                let x = |share: f64| origin.x + (share * f64::from(width)) as f32;
-                Rect::from_min_max(
-                    pos2(x(c.from), origin.y + c.row as f32 * PITCH),
-                    pos2(x(c.to) - 1.0, origin.y + c.row as f32 * PITCH + ROW),
-                )
-            };
-            let needle = self.find.to_lowercase();
-            let painter = ui.painter().clone();
-            let mut batch = Batch::new(&painter);
-            let mut labels = Vec::new();
-            let mut matched = 0u64;
-            for cell in &layout.cells {
-                let r = place(cell);
-                if r.bottom() < rect.top() + view.top() || r.top() > rect.top() + view.bottom() {
-                    continue;
-                }
-                let node = &flame.nodes[cell.node as usize];
-                let frame = match node.what {
-                    What::Frame(f) => stacks.frame(f),
-                    _ => None,
-                };
-                let own = frame.is_some_and(|f| !is_framework(stacks, f));
-                let name = frame.map_or_else(|| node_name(stacks, node), |f| stacks.text(f.name).to_owned());
-                let hit = needle.is_empty()
-                    || name.to_lowercase().contains(&needle)
-                    || frame.is_some_and(|f| stacks.text(f.file).to_lowercase().contains(&needle));
-                if hit && !needle.is_empty() {
-                    matched += 1;
-                }
-                let base = if own { t.slot(slot(&name)) } else { t.other };
-                let fill = Tokens::over(
-                    base,
-                    t.s1,
-                    if !hit {
-                        0.12
-                    } else if own {
-                        0.5
-                    } else {
-                        0.3
-                    },
-                );
-                batch.rect(r, fill);
-                if cx.link.selected() == Some(Item::Stack(node.stack)) && node.own > 0 {
-                    batch.outline(r, 1.5, t.text1);
-                }
-                if r.width() > 34.0 {
-                    labels.push((r, name, frame, node.total, hit));
-                }
-            }
-            let pointer = response.hover_pos();
-            let under = pointer.and_then(|p| {
-                let row = ((p.y - origin.y) / PITCH).floor();
-                (row >= 0.0).then(|| layout::hit(&layout, row as u32, f64::from((p.x - origin.x) / width)))?
-            });
-            if let Some(cell) = &under {
-                batch.outline(place(cell), 1.0, Tokens::at(t.text1, 0.6));
-            }
-            batch.paint(&painter);
-            for (r, name, frame, total, hit) in labels {
-                let inner = r.shrink2(vec2(6.0, 0.0));
-                let ink = if hit { t.text1 } else { t.text3 };
-                let mut right = inner.right();
-                if inner.width() > 150.0 {
-                    let figure = if self.measure == 4 { count(total) } else { Bytes(total).to_string() };
-                    right = label::text_in_right(&painter, inner, &figure, Type::Mono, ink).left() - 8.0;
-                }
-                let covered = label::text_in(
-                    &painter,
-                    Rect::from_min_max(inner.min, pos2(right, inner.bottom())),
-                    &name,
-                    Type::Strong,
-                    ink,
-                );
-                if let Some(frame) = frame
-                    && right - covered.right() > 60.0
-                {
-                    let room = Rect::from_min_max(pos2(covered.right() + 8.0, inner.top()), pos2(right, inner.bottom()));
-                    label::text_in(&painter, room, &stacks.location(frame), Type::Mono, t.text2);
-                }
-            }
-            let note = match (layout.folded, matched) {
-                (0, 0) => String::new(),
-                (folded, 0) => format!("{} frames thinner than a pixel are not drawn", count(folded)),
-                (0, hits) => format!("{} frames match", count(hits)),
-                (folded, hits) => format!("{} frames match, {} thinner than a pixel are not drawn", count(hits), count(folded)),
-            };
-            if !note.is_empty() {
-                let at = pos2(origin.x, origin.y + layout.rows as f32 * PITCH + 12.0);
-                label::text(&painter, at, egui::Align2::LEFT_CENTER, &note, Type::Caption, t.text3);
-            }
-            if let Some(cell) = under {
-                let node = &flame.nodes[cell.node as usize];
-                if response.clicked() {
-                    self.zoom = if cell.node == self.zoom { node.parent } else { cell.node };
-                    if node.stack.is_some() {
-                        cx.actions.send(Action::Select(Some(Item::Stack(node.stack))));
-                    }
-                }
-                let share = node.total as f64 / flame.nodes[0].total.max(1) as f64 * 100.0;
-                let figure = |n: u64| if self.measure == 4 { count(n) } else { Bytes(n).to_string() };
-                let name = node_name(stacks, node);
-                let mut tip = Tip::new(&name).row("through here", figure(node.total)).row("share", format!("{share:.1} %"));
-                tip = tip.row("ends here", figure(node.own)).row("allocations", count(node.count));
-                tip.show(&response);
-            }
-        });
-    }
-}
-
-/// A colour by name, the same in every recording.
-fn slot(name: &str) -> usize {
-    name.bytes().fold(7usize, |h, b| h.wrapping_mul(31).wrapping_add(usize::from(b))) % 8
+fn inside(ui: &mut Ui, rect: Rect, salt: &str, contents: impl FnOnce(&mut Ui)) {
+    let mut child = ui.new_child(UiBuilder::new().id_salt(salt).max_rect(rect));
+    child.set_clip_rect(rect.intersect(ui.clip_rect()));
+    child.spacing_mut().item_spacing = vec2(0.0, 0.0);
+    contents(&mut child);
 }

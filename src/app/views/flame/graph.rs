@@ -1,0 +1,391 @@
+//! The graph: frames, labels, breadcrumb, legend, and what the pointer does.
+
+use std::sync::Arc;
+
+use egui::{Color32, Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
+
+use super::layout::{self, Cell, Layout};
+use super::{Built, FlameView, Found};
+use crate::analysis::categories::Category;
+use crate::analysis::flame::{Node, What, node_name, node_text};
+use crate::analysis::{is_framework, stack_text};
+use crate::app::action::Action;
+use crate::app::colours::category_paint;
+use crate::app::selection::Item;
+use crate::app::theme::{Tokens, Type};
+use crate::app::views::ViewContext;
+use crate::app::widgets::button::{link_with, menu_item};
+use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::label;
+use crate::app::widgets::mesh::Batch;
+use crate::app::widgets::tooltip::Tip;
+use crate::model::{StackId, StackTable};
+use crate::units::{Bytes, count, counted};
+
+const ROW: f32 = 26.0;
+const PITCH: f32 = 27.0;
+
+impl FlameView {
+    pub(super) fn graph(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, built: &Arc<Built>, found: Option<&Found>) {
+        let zoom = self.zoom.and_then(|k| built.node_of(k)).unwrap_or(0);
+        if zoom == 0 {
+            // What was zoomed to is not there any more.
+            self.zoom = None;
+        } else {
+            self.breadcrumb(ui, cx, built, zoom);
+        }
+        let hidden: Vec<u32> = self.hidden.iter().filter_map(|&k| built.node_of(k)).collect();
+        let away = layout::taken_away(&built.flame, &hidden);
+        let footer = Rect::from_min_max(pos2(ui.max_rect().left(), ui.max_rect().bottom() - 22.0), ui.max_rect().max);
+        let width = ui.available_width() - 24.0;
+        let laid = layout::lay_out(&built.flame, zoom, 1.0 / f64::from(width.max(1.0)), &away);
+        let body = Rect::from_min_max(ui.cursor().min, pos2(ui.max_rect().right(), footer.top()));
+        super::inside(ui, body, "frames", |ui| {
+            ScrollArea::vertical().auto_shrink(false).show_viewport(ui, |ui, view| {
+                let height = laid.rows as f32 * PITCH + 12.0;
+                let (rect, response) =
+                    ui.allocate_exact_size(vec2(ui.available_width(), height.max(view.height())), Sense::click());
+                response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "Flame graph"));
+                let canvas = Canvas {
+                    t: cx.tokens,
+                    stacks: built.stacks(cx),
+                    built,
+                    origin: rect.min + vec2(12.0, 8.0),
+                    width,
+                    seen: egui::Rangef::new(rect.top() + view.top(), rect.top() + view.bottom()),
+                    by_category: self.colour == 0,
+                };
+                self.frames(ui, cx, &canvas, &laid, found);
+                self.pointer(ui, cx, &canvas, &laid, &response);
+            });
+        });
+        self.footer(ui, cx, built, footer, &laid, found, hidden.len());
+    }
+
+    /// The way down to the zoomed frame; each name goes back to its frame.
+    fn breadcrumb(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, built: &Built, zoom: u32) {
+        let stacks = built.stacks(cx);
+        let mut goes_to = None;
+        ui.add_space(4.0);
+        ui.horizontal(|ui| {
+            ui.spacing_mut().item_spacing.x = 4.0;
+            ui.add_space(12.0);
+            let path = built.flame.ancestors(zoom);
+            // The nearest ancestors matter most; what is left out is said.
+            let skipped = path.len().saturating_sub(7);
+            for (i, &node) in path.iter().enumerate() {
+                if i > 0 && i <= skipped {
+                    if i == 1 {
+                        ui.label(Type::Caption.text(format!("… {skipped} …")).color(cx.tokens.text3));
+                    }
+                    continue;
+                }
+                let (name, _) = node_text(stacks, built.flame.nodes[node as usize].what);
+                if i + 1 == path.len() {
+                    ui.label(Type::Strong.text(name).color(cx.tokens.text1));
+                } else {
+                    if link_with(ui, &name, Type::Body, None).clicked() {
+                        goes_to = Some(node);
+                    }
+                    ui.label(Type::Body.text("›").color(cx.tokens.text3));
+                }
+            }
+        });
+        ui.add_space(2.0);
+        if let Some(node) = goes_to {
+            self.zoom_to(built, node);
+        }
+    }
+
+    fn zoom_to(&mut self, built: &Built, node: u32) {
+        self.zoom = (node != 0).then(|| built.keys.get(node as usize).copied()).flatten();
+    }
+
+    fn frames(&self, ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>, laid: &Layout, found: Option<&Found>) {
+        let t = cx.tokens;
+        let flame = &canvas.built.flame;
+        let painter = ui.painter().clone();
+        let mut batch = Batch::new(&painter);
+        let mut labels = Vec::new();
+        let chosen = self.chosen(cx, canvas);
+        for cell in &laid.cells {
+            let r = canvas.place(cell);
+            if r.bottom() < canvas.seen.min || r.top() > canvas.seen.max {
+                continue;
+            }
+            let node = &flame.nodes[cell.node as usize];
+            let hit = found.is_none_or(|f| f.hits.get(cell.node as usize).copied().unwrap_or(false));
+            let base = canvas.colour(node);
+            let (solid, pale) = if t.dark { (0.56, 0.26) } else { (0.55, 0.22) };
+            let dim = if hit { 1.0 } else { 0.3 };
+            let part = |weight: u64| r.width() * (weight as f64 / node.total.max(1) as f64) as f32;
+            if canvas.built.compared.is_some() {
+                let x1 = r.left() + part(node.common);
+                let x2 = r.left() + part(node.after);
+                batch.rect(Rect::from_min_max(r.min, pos2(x1, r.bottom())), Tokens::over(base, t.s1, solid * dim));
+                batch.rect(Rect::from_min_max(pos2(x1, r.top()), pos2(x2, r.bottom())), Tokens::over(base, t.s1, pale * dim));
+                if r.right() - x2 >= 2.0 {
+                    let gone = Rect::from_min_max(pos2(x2, r.top()), r.max);
+                    batch.outline(gone, 1.0, Tokens::over(base, t.s1, solid * dim));
+                }
+            } else {
+                batch.rect(r, Tokens::over(base, t.s1, solid * dim));
+            }
+            if chosen == Some(cell.node) {
+                batch.outline(r.expand(0.5), 1.5, t.text1);
+            } else if self.hovered.is_some() && canvas.built.keys.get(cell.node as usize).copied() == self.hovered {
+                batch.outline(r, 1.0, Tokens::at(t.text1, 0.6));
+            }
+            if r.width() > 34.0 {
+                labels.push((r, node, hit));
+            }
+        }
+        batch.paint(&painter);
+        for (r, node, hit) in labels {
+            let inner = r.shrink2(vec2(6.0, 0.0));
+            let ink = if hit { t.text1 } else { t.text3 };
+            let (name, place) = node_text(canvas.stacks, node.what);
+            let mut right = inner.right();
+            if inner.width() > 150.0 {
+                let weight = if canvas.built.compared.is_some() { node.after } else { node.total };
+                right = label::text_in_right(&painter, inner, &self.figure(weight), Type::Mono, ink).left() - 8.0;
+            }
+            let room = Rect::from_min_max(inner.min, pos2(right, inner.bottom()));
+            let covered = label::text_in(&painter, room, &name, Type::Strong, ink);
+            if !place.is_empty() && right - covered.right() > 60.0 {
+                let room = Rect::from_min_max(pos2(covered.right() + 8.0, inner.top()), pos2(right, inner.bottom()));
+                label::text_in(&painter, room, &place, Type::Mono, if hit { t.text2 } else { t.text3 });
+            }
+        }
+    }
+
+    /// The frame in which the selected stack ends.
+    pub(super) fn chosen(&self, cx: &ViewContext<'_>, canvas: &Canvas<'_>) -> Option<u32> {
+        let stack = match cx.link.selected()? {
+            Item::Stack(s) => s,
+            Item::Lifetime(id) => cx.data.tables.lifetimes.stack(cx.data.device(), id),
+            _ => return None,
+        };
+        canvas.leaf_of(stack)
+    }
+
+    fn pointer(&mut self, ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>, laid: &Layout, response: &egui::Response) {
+        let built = canvas.built;
+        let under = response.hover_pos().and_then(|p| {
+            let row = ((p.y - canvas.origin.y) / PITCH).floor();
+            (row >= 0.0).then(|| layout::hit(laid, row as u32, f64::from((p.x - canvas.origin.x) / canvas.width)))?
+        });
+        if let Some(cell) = under {
+            let mut batch = Batch::new(ui.painter());
+            batch.outline(canvas.place(&cell), 1.0, Tokens::at(cx.tokens.text1, 0.6));
+            batch.paint(ui.painter());
+            let node = &built.flame.nodes[cell.node as usize];
+            self.hovered = built.keys.get(cell.node as usize).copied();
+            if response.clicked() {
+                let is_zoomed = self.zoom == built.keys.get(cell.node as usize).copied();
+                self.zoom_to(built, if is_zoomed { node.parent } else { cell.node });
+                self.select(cx, built, node);
+            }
+            if response.secondary_clicked() {
+                self.menu = Some(cell.node);
+            }
+            if !response.context_menu_opened() {
+                canvas.tip(node, |w| self.figure(w)).show(response);
+            }
+        }
+        egui::Popup::context_menu(response).show(|ui| {
+            ui.set_min_width(220.0);
+            let target = self.menu.filter(|&n| (n as usize) < built.flame.nodes.len());
+            if let Some(node) = target {
+                let of = &built.flame.nodes[node as usize];
+                if menu_item(ui, "Only this frame", None, None, node != 0).clicked() {
+                    self.zoom_to(built, node);
+                    ui.close();
+                }
+                if menu_item(ui, "Hide this frame", None, None, node != 0).clicked() {
+                    self.hidden.extend(built.keys.get(node as usize));
+                    ui.close();
+                }
+                if menu_item(ui, "Select its heaviest stack", None, None, of.stack.is_some()).clicked() {
+                    self.select(cx, built, of);
+                    ui.close();
+                }
+                if menu_item(ui, "Copy its name", None, None, true).clicked() {
+                    cx.actions.send(Action::Copy(node_name(canvas.stacks, of)));
+                    ui.close();
+                }
+                if menu_item(ui, "Copy its heaviest stack", None, None, of.stack.is_some()).clicked() {
+                    cx.actions.send(Action::Copy(stack_text(canvas.stacks, of.stack)));
+                    ui.close();
+                }
+            }
+            let anything = !self.hidden.is_empty() || self.zoom.is_some();
+            if menu_item(ui, "Show everything again", None, None, anything).clicked() {
+                self.hidden.clear();
+                self.zoom = None;
+                ui.close();
+            }
+        });
+    }
+
+    /// Selects the heaviest stack through a frame in all views.
+    pub(super) fn select(&self, cx: &ViewContext<'_>, built: &Built, node: &Node) {
+        let own = match &built.compared {
+            Some(c) => c.diff.rows.iter().find(|r| r.stack == node.stack).and_then(|r| c.own_stack(r)),
+            None => Some(node.stack),
+        };
+        if let Some(stack) = own.filter(|s| s.is_some()) {
+            cx.actions.send(Action::Select(Some(Item::Stack(stack))));
+        }
+    }
+
+    /// What is left out, what was found, and what the colours mean.
+    fn footer(
+        &self,
+        ui: &Ui,
+        cx: &ViewContext<'_>,
+        built: &Built,
+        rect: Rect,
+        laid: &Layout,
+        found: Option<&Found>,
+        hidden: usize,
+    ) {
+        let t = cx.tokens;
+        let painter = ui.painter();
+        let inner = rect.shrink2(vec2(12.0, 0.0));
+        let mut notes = Vec::new();
+        if let Some(f) = found {
+            let share = f.weight as f64 / built.flame.nodes[0].total.max(1) as f64 * 100.0;
+            let verb = if f.frames == 1 { "matches" } else { "match" };
+            notes.push(format!(
+                "{} {verb}, {} together, {share:.1} %",
+                counted(f.frames, "frame", "frames"),
+                self.figure(f.weight)
+            ));
+        }
+        if laid.folded > 0 {
+            notes.push(format!("{} thinner than a pixel not drawn", counted(laid.folded, "frame", "frames")));
+        }
+        if hidden > 0 {
+            notes.push(format!("{hidden} hidden, right click shows all again"));
+        }
+        if built.flame.folded_frames > 0 && found.is_none() {
+            notes.push(format!("{} of torch folded", counted(built.flame.folded_frames, "frame", "frames")));
+        }
+        let noted = label::text_in(painter, inner, &notes.join(" · "), Type::Caption, t.text3);
+        // From the right, as far as there is room.
+        let mut right = inner.right();
+        let mut put = |swatch: Swatch, name: &str| {
+            let width = swatch.size().x + 6.0 + label::width(painter, name, Type::Caption);
+            if right - width < noted.right() + 20.0 {
+                return;
+            }
+            let at = pos2(right - width, inner.center().y);
+            let covered = swatch.paint(painter, t, at);
+            let room = Rect::from_min_max(pos2(covered.right() + 6.0, inner.top()), pos2(right + 1.0, inner.bottom()));
+            label::text_in(painter, room, name, Type::Caption, t.text2);
+            right -= width + 18.0;
+        };
+        if built.compared.is_some() {
+            put(Swatch::Grown(t.slot(2)), "solid: as much as at A, pale: grown since");
+        }
+        if self.colour == 0 {
+            put(Swatch::Fill(t.other), "mixed, or no stack");
+            let mut seen: Vec<Category> = Vec::new();
+            for cell in &laid.cells {
+                if let Some(c) = built.flame.nodes[cell.node as usize].category
+                    && c != Category::Other
+                    && !seen.contains(&c)
+                {
+                    seen.push(c);
+                }
+            }
+            seen.sort_by_key(|c| std::cmp::Reverse(c.index()));
+            for category in seen {
+                put(Swatch::Fill(category_paint(category).colour(t)), category.text());
+            }
+        }
+    }
+}
+
+/// Where frames stand and how they are coloured.
+pub(super) struct Canvas<'a> {
+    pub t: &'a Tokens,
+    pub stacks: &'a StackTable,
+    pub built: &'a Built,
+    pub origin: egui::Pos2,
+    pub width: f32,
+    /// What of the graph can be seen.
+    pub seen: egui::Rangef,
+    pub by_category: bool,
+}
+
+impl Canvas<'_> {
+    fn place(&self, cell: &Cell) -> Rect {
+        let x = |share: f64| self.origin.x + (share * f64::from(self.width)) as f32;
+        let top = self.origin.y + cell.row as f32 * PITCH;
+        Rect::from_min_max(pos2(x(cell.from), top), pos2((x(cell.to) - 1.0).max(x(cell.from) + 0.5), top + ROW))
+    }
+
+    /// The colour of a frame before it is thinned.
+    pub fn colour(&self, node: &Node) -> Color32 {
+        if layout::is_neutral(node.what) {
+            return self.t.other;
+        }
+        if self.by_category {
+            return node.category.map_or(self.t.other, |c| category_paint(c).colour(self.t));
+        }
+        match node.what {
+            What::Frame(f) => match self.stacks.frame(f) {
+                Some(frame) if !is_framework(self.stacks, frame) => self.t.slot(slot(self.stacks.text(frame.name))),
+                _ => self.t.other,
+            },
+            What::File(file) => self.t.slot(slot(self.stacks.text(file))),
+            What::Category(c) => category_paint(c).colour(self.t),
+            _ => self.t.other,
+        }
+    }
+
+    /// The frame in which a stack of the recording in front ends.
+    fn leaf_of(&self, stack: StackId) -> Option<u32> {
+        let stack = match &self.built.compared {
+            Some(c) => c.diff.rows.iter().find(|r| c.own_stack(r) == Some(stack))?.stack,
+            None => stack,
+        };
+        self.built.flame.leaf_of(self.stacks, stack, self.built.shape)
+    }
+
+    /// What a frame says on hover.
+    pub fn tip(&self, node: &Node, figure: impl Fn(u64) -> String) -> Tip {
+        let (name, place) = node_text(self.stacks, node.what);
+        let all = &self.built.flame.nodes[0];
+        let mut tip = Tip::new(name).place(place).width(300.0).swatch(self.colour(node));
+        let blocks = counted(node.count, "block", "blocks");
+        tip = if self.built.compared.is_some() {
+            let share = node.after as f64 / all.after.max(1) as f64 * 100.0;
+            tip.row(format!("at B, {blocks}"), Bytes(node.after).to_string())
+                .row("at A", Bytes(node.before).to_string())
+                .row("share of live bytes at B", format!("{share:.1} %"))
+        } else {
+            let share = node.total as f64 / all.total.max(1) as f64 * 100.0;
+            tip.row("through here", figure(node.total))
+                .row("share", format!("{share:.1} %"))
+                .row("ends here", figure(node.own))
+                .row("allocations", count(node.count))
+        };
+        if let Some(category) = node.category.filter(|c| *c != Category::Other) {
+            tip = tip.row("for", category.text());
+        }
+        if node.what == What::NoStack {
+            tip = tip.note(
+                "Backward runs in the autograd thread, which has no Python stack. Recording with stacks=\"all\" adds C++ frames.",
+            );
+        }
+        tip
+    }
+}
+
+/// A colour by name, the same in every recording.
+fn slot(name: &str) -> usize {
+    name.bytes().fold(7usize, |h, b| h.wrapping_mul(31).wrapping_add(usize::from(b))) % 8
+}

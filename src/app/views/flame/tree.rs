@@ -1,0 +1,207 @@
+//! The graph as a table: a frame a row, opened and closed, sorted.
+
+use std::sync::Arc;
+
+use egui::{Rect, Ui, pos2};
+
+use super::graph::Canvas;
+use super::layout::{Order, TreeRow, tree_rows};
+use super::{Built, FlameView, Found};
+use crate::analysis::flame::{node_name, node_text};
+use crate::app::theme::{Tokens, Type};
+use crate::app::views::ViewContext;
+use crate::app::widgets::bar::Bar;
+use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::icons::Icon;
+use crate::app::widgets::label;
+use crate::app::widgets::table::{Column, Table, Width, places};
+use crate::units::{Bytes, count};
+
+const INDENT: f32 = 14.0;
+
+/// A column of the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Col {
+    Frame,
+    Total,
+    Own,
+    Before,
+    Change,
+    Count,
+    Share,
+    Bar,
+}
+
+impl Col {
+    const ALL: [Col; 8] = [Col::Frame, Col::Total, Col::Own, Col::Before, Col::Change, Col::Count, Col::Share, Col::Bar];
+
+    fn order(self) -> Option<Order> {
+        match self {
+            Col::Total => Some(Order::Total),
+            Col::Own => Some(Order::Own),
+            Col::Change => Some(Order::Change),
+            Col::Count => Some(Order::Count),
+            _ => None,
+        }
+    }
+
+    /// Whether there is room for it, and something to say.
+    fn fits(self, wide: f32, compares: bool) -> bool {
+        match self {
+            Col::Frame | Col::Total => true,
+            // Of two instants there are two.
+            Col::Own => !compares && wide >= 420.0,
+            Col::Before => compares && wide >= 560.0,
+            Col::Change => compares && wide >= 480.0,
+            Col::Count => wide >= 520.0,
+            Col::Share => wide >= 380.0,
+            Col::Bar => wide >= 640.0,
+        }
+    }
+
+    fn column(self, compares: bool, is_bytes: bool) -> Column<'static> {
+        let title = match (self, compares, is_bytes) {
+            (Col::Frame, ..) => "frame",
+            (Col::Total, true, _) => "at B, MiB",
+            (Col::Total, false, true) => "total, MiB",
+            (Col::Total, false, false) => "byte events",
+            (Col::Own, _, true) => "self, MiB",
+            (Col::Own, _, false) => "self",
+            (Col::Before, ..) => "at A, MiB",
+            (Col::Change, ..) => "change, MiB",
+            (Col::Count, ..) => "blocks",
+            (Col::Share, ..) => "share",
+            (Col::Bar, ..) => "",
+        };
+        let column = match self {
+            Col::Frame => Column::text(title, Width::Share(2.0, 160.0)),
+            Col::Bar => Column::text(title, Width::Share(1.0, 60.0)),
+            Col::Share => Column::figure(title, 56.0),
+            Col::Count => Column::figure(title, 64.0),
+            // Byte events have many digits.
+            _ => Column::figure(title, if is_bytes { 84.0 } else { 150.0 }),
+        };
+        if self.order().is_some() { column.sorts() } else { column }
+    }
+}
+
+impl FlameView {
+    pub(super) fn tree(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, built: &Arc<Built>, found: Option<&Found>) {
+        let t = cx.tokens;
+        let flame = &built.flame;
+        let zoom = self.zoom.and_then(|k| built.node_of(k)).unwrap_or(0);
+        let rows = tree_rows(flame, zoom, &built.keys, &self.toggled, self.order, self.descending);
+        let compares = built.compared.is_some();
+        let is_bytes = self.measure != Some(5);
+        let wide = ui.available_width();
+        let columns: Vec<(Col, Column<'_>)> =
+            Col::ALL.into_iter().filter(|c| c.fits(wide, compares)).map(|c| (c, c.column(compares, is_bytes))).collect();
+        let (kinds, columns): (Vec<Col>, Vec<Column<'_>>) = columns.into_iter().unzip();
+        let canvas = Canvas {
+            t,
+            stacks: built.stacks(cx),
+            built,
+            origin: ui.max_rect().min,
+            width: wide,
+            seen: ui.max_rect().y_range(),
+            by_category: self.colour == 0,
+        };
+        let chosen = self.chosen(cx, &canvas);
+        let selected = rows.iter().position(|r| Some(r.node) == chosen);
+        let sorted = kinds.iter().position(|c| c.order() == Some(self.order)).unwrap_or(1);
+        let whole = flame.nodes[0].total.max(1);
+        let first = places(&columns, wide).first().copied().unwrap_or((0.0, 0.0)).0;
+        let left = ui.max_rect().left() + first;
+        let weight = |n: u64| if is_bytes { Bytes(n).mebibytes() } else { count(n) };
+        let out = Table::new("tree", &columns).row_height(22.0).selected(selected).sorted(sorted, self.descending).show(
+            ui,
+            rows.len(),
+            |row| {
+                let node = &flame.nodes[rows[row].node as usize];
+                format!("{}: {}", node_name(canvas.stacks, node), self.figure(node.total))
+            },
+            |p, row, cells| {
+                let TreeRow { node: at, depth, is_open } = rows[row];
+                let node = &flame.nodes[at as usize];
+                let hit = found.is_none_or(|f| f.hits.get(at as usize).copied().unwrap_or(false));
+                let ink = if hit { t.text1 } else { t.text3 };
+                for (&kind, &cell) in kinds.iter().zip(cells) {
+                    let figure = |text: &str, ink| label::text_in_right(p, cell, text, Type::Mono, ink);
+                    match kind {
+                        Col::Frame => {
+                            let x = cell.left() + indent(depth, cell.width());
+                            if !node.children.is_empty() {
+                                let icon = if is_open { Icon::ChevronDown } else { Icon::ChevronRight };
+                                icon.paint(p, pos2(x + 6.0, cell.center().y), 14.0, t.text3);
+                            }
+                            let swatch = Swatch::Fill(Tokens::over(canvas.colour(node), t.s1, if hit { 0.8 } else { 0.3 }));
+                            let swatch = swatch.paint(p, t, pos2(x + 16.0, cell.center().y));
+                            let (name, place) = node_text(canvas.stacks, node.what);
+                            let room = Rect::from_min_max(pos2(swatch.right() + 6.0, cell.top()), cell.max);
+                            let named = label::text_in(p, room, &name, Type::Strong, ink);
+                            let room = Rect::from_min_max(pos2(named.right() + 8.0, cell.top()), cell.max);
+                            if room.width() > 30.0 {
+                                label::text_in(p, room, &place, Type::Mono, t.text3);
+                            }
+                        }
+                        Col::Total => {
+                            figure(&weight(if compares { node.after } else { node.total }), ink);
+                        }
+                        Col::Own => {
+                            figure(&weight(node.own), if node.own == 0 { t.text3 } else { ink });
+                        }
+                        Col::Change => {
+                            let change = node.after as i64 - node.before as i64;
+                            let sign = if change > 0 { "+" } else { "−" };
+                            let text =
+                                if change == 0 { "same".to_owned() } else { format!("{sign}{}", weight(change.unsigned_abs())) };
+                            figure(&text, if change == 0 { t.text3 } else { ink });
+                        }
+                        Col::Count => {
+                            figure(&count(node.count), t.text2);
+                        }
+                        Col::Share => {
+                            let share = node.total as f64 / whole as f64 * 100.0;
+                            figure(&format!("{share:.1} %"), t.text2);
+                        }
+                        Col::Bar => {
+                            Bar::new(whole as f64)
+                                .part(node.total as f64, Tokens::over(canvas.colour(node), t.s1, 0.8))
+                                .paint(p, t, cell);
+                        }
+                        Col::Before => {
+                            figure(&weight(node.before), t.text2);
+                        }
+                    }
+                }
+            },
+        );
+        if let Some(row) = out.hovered {
+            self.hovered = built.keys.get(rows[row].node as usize).copied();
+        }
+        if let Some(order) = out.sort.and_then(|c| kinds[c].order()) {
+            self.descending = if self.order == order { !self.descending } else { true };
+            self.order = order;
+        }
+        let toggles = out.clicked.filter(|&row| {
+            let at = ui.input(|i| i.pointer.interact_pos());
+            let start = left + indent(rows[row].depth, f32::INFINITY);
+            at.is_some_and(|p| (start - 4.0..start + 16.0).contains(&p.x))
+        });
+        match (toggles.or(out.double_clicked), out.clicked) {
+            (Some(row), _) => {
+                let key = built.keys.get(rows[row].node as usize).copied();
+                if let Some(key) = key.filter(|k| !self.toggled.remove(k)) {
+                    self.toggled.insert(key);
+                }
+            }
+            (None, Some(row)) => self.select(cx, built, &flame.nodes[rows[row].node as usize]),
+            _ => {}
+        }
+    }
+}
+
+/// How far a row of this depth is indented: deep stacks stay inside their column.
+fn indent(depth: u32, room: f32) -> f32 {
+    (depth as f32 * INDENT).min((room - 120.0).max(0.0))
+}

@@ -8,6 +8,7 @@ use super::command::Command;
 use super::compare::Source;
 use super::cursor::{Axis, TrackLayout};
 use super::document::DocumentId;
+pub use super::live::LiveAction;
 use super::selection::Item;
 use super::views::ViewKind;
 
@@ -82,6 +83,8 @@ pub enum Action {
     },
     /// Put text on the clipboard.
     Copy(String),
+    /// Something for the live watch in front.
+    Live(LiveAction),
     /// Tell the user something once.
     Notify(String),
 }

@@ -23,6 +23,8 @@ pub enum Command {
     AddFile,
     /// Paste the text of an out-of-memory error.
     Explain,
+    /// Watch this machine's GPUs.
+    WatchMachine,
     /// Show the welcome page.
     Welcome,
     /// Close the tab in front.
@@ -131,6 +133,7 @@ impl Command {
             C::SavePicture,
             C::AddFile,
             C::Explain,
+            C::WatchMachine,
             C::Welcome,
             C::Close,
             C::NextTab,
@@ -185,6 +188,7 @@ impl Command {
             Command::Watch => "Watch a folder, or stop watching…".into(),
             Command::AddFile => "Add a trace to this recording…".into(),
             Command::Explain => "Explain an OOM message…".into(),
+            Command::WatchMachine => "Watch GPUs live".into(),
             Command::Welcome => "Welcome".into(),
             Command::Close => "Close tab".into(),
             Command::NextTab => "Next tab".into(),
@@ -231,6 +235,9 @@ impl Command {
     #[must_use]
     pub fn tooltip(self) -> &'static str {
         match self {
+            Command::WatchMachine => {
+                "Every byte of each GPU over time: driver, processes, and PyTorch's own figures where a helper runs."
+            }
             Command::Open => {
                 "Allocator snapshots, profiler traces, memory timelines and saved memory_viz pages, compressed or not."
             }
@@ -307,6 +314,7 @@ impl Command {
             | Command::OpenRanks
             | Command::Watch
             | Command::SavePicture
+            | Command::WatchMachine
             | Command::Welcome
             | Command::ToggleTheme
             | Command::Colour(_)

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::colours::ColourBy;
 use super::compare::Source;
+use super::live::LiveStatus;
 use super::selection::{Item, Selection};
 use crate::analysis::query::Query;
 use crate::model::DeviceRecording;
@@ -65,6 +66,8 @@ pub struct Link {
     pub to_try: Vec<String>,
     /// Folds and heights of the timeline's tracks.
     pub tracks: TrackLayout,
+    /// The state of the watch, when the recording is live.
+    pub live: Option<Arc<LiveStatus>>,
     /// The query in force: what it does not hold for is dimmed in every view.
     pub query: Option<Arc<AskedQuery>>,
 }
@@ -100,6 +103,7 @@ impl Link {
             markers: [None, None],
             compared: Default::default(),
             to_try: Vec::new(),
+            live: None,
             tracks: TrackLayout::default(),
             query: None,
         }

@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::colours::{ColourBy, Colours};
 use super::compare::Comparing;
 use super::cursor::Link;
 use super::jobs::{Derived, Jobs};
+use super::live::LiveFeed;
 use super::loader::Loading;
 use super::ranks::Ranks;
 use super::views::{View, ViewKind};
@@ -84,6 +86,9 @@ impl DeviceData {
     }
 }
 
+/// Findings of a live recording are looked for again after this long.
+const FINDINGS_AGAIN: Duration = Duration::from_secs(5);
+
 /// A device in front, with the state its views share.
 pub struct DeviceView {
     /// What is drawn.
@@ -96,7 +101,9 @@ pub struct DeviceView {
     pub comparing: Comparing,
     /// Segments and blocks at the cursor.
     pub state: Derived<u32, State>,
-    findings: Derived<(), Findings>,
+    findings: Derived<u32, Findings>,
+    /// Which findings are wanted: a live recording asks again now and then.
+    findings_wanted: (u32, Instant),
     colours: Option<Arc<Colours>>,
     /// Keyed by the categories' place in memory too, where they matter.
     making_colours: Derived<(ColourBy, usize), Colours>,
@@ -140,11 +147,25 @@ impl DeviceView {
             comparing: Comparing::default(),
             state: Derived::default(),
             findings: Derived::default(),
+            findings_wanted: (0, Instant::now()),
             colours: None,
             making_colours: Derived::default(),
             categories: Derived::default(),
             matching: Derived::default(),
         }
+    }
+
+    /// Shows a newer picture of the same device: a live recording goes on. Cursor, window and views stay.
+    pub fn replace(&mut self, data: Arc<DeviceData>) {
+        let (old, new) = (self.data.device(), data.device());
+        if old.segments != new.segments || old.blocks.len() != new.blocks.len() {
+            (self.state, self.colours, self.making_colours) = (Derived::default(), None, Derived::default());
+            (self.categories, self.matching) = (Derived::default(), Derived::default());
+        }
+        if self.findings_wanted.1.elapsed() > FINDINGS_AGAIN {
+            self.findings_wanted = (self.findings_wanted.0.wrapping_add(1), Instant::now());
+        }
+        self.data = data;
     }
 
     /// Brings the state at the cursor, the colours, the categories and the query's answer up to date; gives the newest there
@@ -178,7 +199,7 @@ impl DeviceView {
             }
         }
         let data = Arc::clone(&self.data);
-        let findings = self.findings.get(jobs, "findings", &(), move |progress| {
+        let findings = self.findings.get(jobs, "findings", &self.findings_wanted.0, move |progress| {
             diagnose(&data.recording, data.device(), &data.tables, &data.names, progress).ok()
         });
         let matching = self.matching(jobs, categories.clone());
@@ -263,6 +284,8 @@ pub struct Document {
     pub workspace: Workspace,
     /// The arrangements.
     pub layouts: Layouts,
+    /// Where its pictures come from, while it is watched live.
+    pub feed: Option<LiveFeed>,
 }
 
 impl Document {

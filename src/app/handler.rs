@@ -102,6 +102,7 @@ impl App {
                 ctx.copy_text(text);
                 self.notices.say("Copied.");
             }
+            Action::Live(action) => self.act_live(action),
             Action::Notify(text) => self.notices.say(text),
         }
     }
@@ -132,6 +133,7 @@ impl App {
             Command::AddFile => self.open_dialog(Choosing::Add),
             Command::OpenPath => self.overlay = Overlay::OpenPath { path: String::new(), purpose: Choosing::Open },
             Command::Explain => self.overlay = Overlay::Explain(Default::default()),
+            Command::WatchMachine => self.watch_machine(ctx),
             Command::Welcome => self.active = None,
             Command::Close => {
                 if let Some(at) = self.active {

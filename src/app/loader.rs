@@ -39,6 +39,18 @@ impl Loading {
         })
     }
 
+    /// Reads a snapshot and puts the samples of a watch under it, on the same clock.
+    #[must_use]
+    pub fn snapshot(jobs: &Jobs, path: PathBuf, under: Option<Arc<Recording>>) -> Self {
+        Self::start(jobs, "load", move |progress| {
+            let mut recording = formats::open(&path, progress).map_err(|e| e.to_string())?;
+            if let Some(watch) = under {
+                super::watching::lay_under(&mut recording, &watch);
+            }
+            first_device(recording, &path.display().to_string(), progress)
+        })
+    }
+
     /// Reads a recording that is inside the program.
     #[must_use]
     pub fn bytes(jobs: &Jobs, name: String, bytes: &'static [u8]) -> Self {

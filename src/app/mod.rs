@@ -14,6 +14,7 @@ pub mod document;
 mod explain;
 mod handler;
 pub mod jobs;
+pub mod live;
 pub mod loader;
 mod notifications;
 mod overlays;
@@ -28,6 +29,7 @@ mod shell;
 pub mod theme;
 pub mod views;
 mod watch;
+mod watching;
 pub mod widgets;
 pub mod workspace;
 
@@ -81,6 +83,8 @@ pub struct App {
     dialog: Option<choosing::Dialog>,
     /// Pictures being chosen, taken and written.
     pictures: picture::Pictures,
+    /// The dialog that asks where to save a session.
+    saving: Option<watching::Saving>,
     /// The folder watched for new recordings.
     watch: Option<watch::Watch>,
     additions: adding::Additions,
@@ -117,6 +121,7 @@ impl App {
             sample_lines: Derived::default(),
             dialog: None,
             pictures: picture::Pictures::default(),
+            saving: None,
             watch: None,
             additions: Default::default(),
             actions,
@@ -189,6 +194,7 @@ impl App {
             parked: Default::default(),
             workspace: Default::default(),
             layouts: self.settings.layouts.clone(),
+            feed: None,
         }
     }
 
@@ -200,6 +206,7 @@ impl App {
         self.poll_watch();
         self.poll_pictures();
         self.poll_additions();
+        self.poll_live(ctx);
         let dropped: Vec<PathBuf> = ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_path_buf()).collect());
         self.open_together(dropped);
         self.read_shortcuts(ctx);

@@ -262,6 +262,7 @@ pub(super) fn welcome(app: &mut App, ui: &mut Ui) {
                 app.actions.send(Action::Open(vec![recent.path.clone()]));
             }
         }
+        Some(WelcomeIntent::Start(1)) => app.actions.run(Command::WatchMachine),
         Some(WelcomeIntent::Start(_)) => app.actions.run(Command::Explain),
     }
 }
@@ -285,6 +286,12 @@ fn welcome_model(app: &mut App, ui: &Ui) -> WelcomeModel {
                     .map(|k| ui.format_shortcut(k).replace('+', " "))
                     .unwrap_or_default(),
                 intent: WelcomeIntent::Start(0),
+            },
+            StartEntry {
+                title: "Watch GPUs live".into(),
+                text: "Every byte of this machine's cards over time, and PyTorch's own figures of running programs.".into(),
+                shortcut: String::new(),
+                intent: WelcomeIntent::Start(1),
             },
         ],
         recents: app

@@ -42,6 +42,9 @@ pub struct Screenshot {
     pub out: PathBuf,
 }
 
+/// Samples that a picture of a watch waits for: three seconds at the usual rate.
+const WATCHED_SAMPLES: usize = 30;
+
 const NO_DISPLAY: &str = "there is no display: neither WAYLAND_DISPLAY nor DISPLAY is set. On a machine without one use the text commands \
 (vramscope summary FILE, vramscope state FILE, vramscope --help), or start a virtual display: xvfb-run -a vramscope FILE";
 
@@ -110,7 +113,12 @@ pub fn run(options: RunOptions) -> Result<(), String> {
     start(native_options([1600.0, 1000.0]), move |cc| {
         let settings = cc.storage.and_then(|s| eframe::get_value::<Settings>(s, eframe::APP_KEY)).unwrap_or_default();
         let mut app = App::new(&cc.egui_ctx, settings, Jobs::new(cc.egui_ctx.clone()));
-        app.open_paths(options.files.iter().cloned());
+        let (streams, files): (Vec<_>, Vec<_>) =
+            options.files.iter().cloned().partition(|f| super::watching::is_standard_input(f));
+        if !streams.is_empty() {
+            app.watch_standard_input(&cc.egui_ctx);
+        }
+        app.open_paths(files);
         if let Some(folder) = &options.watch {
             app.actions.send(super::Action::Watch(Some(folder.clone())));
         }
@@ -153,6 +161,9 @@ pub fn screenshot(shot: Screenshot) -> Result<(), String> {
         let mut app = App::new(&cc.egui_ctx, settings, Jobs::new(cc.egui_ctx.clone()));
         app.only = ViewKind::from_name(&shot.view);
         app.open_paths(shot.file.iter().chain(&shot.with).cloned());
+        if shot.file.is_none() && shot.view == "live" {
+            app.watch_machine(&cc.egui_ctx);
+        }
         Box::new(Photographer {
             app,
             shot: shot.clone(),
@@ -194,6 +205,14 @@ pub(super) fn place(app: &mut App, shot: &Screenshot, is_placed: &mut bool) -> b
         *is_placed = shot.file.is_none();
         return *is_placed;
     };
+    // A watch that has just begun has nothing to show yet.
+    if document.feed.is_some()
+        && let Some(track) = document.view().and_then(|v| v.data.device().live.as_deref())
+        && track.trouble.is_none()
+        && document.view().is_some_and(|v| v.data.device().samples.len() < WATCHED_SAMPLES)
+    {
+        return false;
+    }
     if let (Some(view), Some(device)) = (document.view(), shot.device)
         && view.data.index != device
     {

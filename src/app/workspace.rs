@@ -19,11 +19,14 @@ pub enum Workspace {
     WhatIf,
     /// Which code holds the bytes.
     Flame,
+    /// The card over time, as it is watched.
+    Live,
 }
 
 impl Workspace {
     /// Every workspace, in the order of the tab bar.
-    pub const ALL: &'static [Workspace] = &[Workspace::Overview, Workspace::Autopsy, Workspace::Flame, Workspace::WhatIf];
+    pub const ALL: &'static [Workspace] =
+        &[Workspace::Overview, Workspace::Autopsy, Workspace::Flame, Workspace::WhatIf, Workspace::Live];
 
     /// Its name.
     #[must_use]
@@ -33,6 +36,7 @@ impl Workspace {
             Workspace::Autopsy => "OOM autopsy",
             Workspace::Flame => "Flame and compare",
             Workspace::WhatIf => "What-if",
+            Workspace::Live => "Live",
         }
     }
 
@@ -44,6 +48,7 @@ impl Workspace {
             Workspace::Autopsy => "autopsy",
             Workspace::Flame => "flame-graph",
             Workspace::WhatIf => "whatif",
+            Workspace::Live => "live",
         }
     }
 
@@ -77,6 +82,7 @@ impl Workspace {
             Workspace::Autopsy => Row(vec![(1.0, Pane(V::Autopsy))]),
             Workspace::WhatIf => Row(vec![(1.0, Pane(V::WhatIf))]),
             Workspace::Flame => Column(vec![(0.20, Pane(V::Timeline)), (0.35, Pane(V::Flame)), (0.45, Pane(V::Compare))]),
+            Workspace::Live => Row(vec![(1.0, Pane(V::Live))]),
         }
     }
 }

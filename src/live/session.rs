@@ -257,6 +257,17 @@ impl LiveSession {
         self.writer.as_ref().map(SessionWriter::bytes)
     }
 
+    /// Watches on at other rates; the helpers stay.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn set_rates(&mut self, opener: Opener, rates: Rates) -> std::io::Result<()> {
+        self.options.rates = rates;
+        // The old thread ends when it is replaced; records it sent meanwhile are still taken in.
+        self.sampler = Sampler::start(opener, rates, self.options.devices.clone(), self.sender.clone())?;
+        Ok(())
+    }
+
     /// Goes on without a file.
     pub fn stop_writing(&mut self) {
         self.writer = None;

@@ -67,6 +67,7 @@ fn menus(app: &mut App, ui: &mut Ui) {
         entry(app, ui, Command::SavePicture);
         entry(app, ui, Command::AddFile);
         entry(app, ui, Command::Explain);
+        entry(app, ui, Command::WatchMachine);
         ui.menu_button("Open recent", |ui| {
             if recents.is_empty() {
                 ui.label("No file was opened yet.");

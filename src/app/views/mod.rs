@@ -27,6 +27,7 @@ pub mod flame;
 pub mod heatmap;
 pub mod inspector;
 pub mod leaks;
+pub mod live;
 pub mod segment_map;
 mod stack_cells;
 pub mod steps;
@@ -59,6 +60,8 @@ pub enum ViewKind {
     Heatmap,
     /// The same requests under other settings.
     WhatIf,
+    /// The card over time, as it was watched.
+    Live,
     /// Everything about the selection.
     Inspector,
     /// The trace as a table.
@@ -102,6 +105,7 @@ pub const REGISTRY: &[ViewInfo] = &[
     steps::INFO,
     accounting::INFO,
     whatif::INFO,
+    live::INFO,
 ];
 
 impl ViewKind {

@@ -361,9 +361,15 @@ impl History {
             out.live = Some(Box::new(d.track.clone()));
             out
         });
+        let mut devices: Vec<DeviceRecording> = devices.collect();
+        if devices.is_empty() {
+            // A watch that has found no device yet still has something to say: why.
+            let track = LiveTrack { trouble: self.trouble.clone(), ..LiveTrack::default() };
+            devices.push(DeviceRecording { live: Some(Box::new(track)), ..DeviceRecording::default() });
+        }
         Recording {
             source: Source { name: name.to_owned(), format: Format::Session, ..Source::default() },
-            devices: devices.collect(),
+            devices,
             ..Recording::default()
         }
     }

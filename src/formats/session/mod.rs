@@ -58,7 +58,7 @@ pub(super) fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Reco
         }
     }
     let mut recording = history.recording(name);
-    if recording.devices.is_empty() {
+    if history.devices().next().is_none() {
         let what = history.trouble().unwrap_or("the session ended before a device was found").to_owned();
         return Err(FormatError::Empty { name: name.to_owned(), what });
     }

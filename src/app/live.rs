@@ -1,0 +1,532 @@
+//! A live watch behind a tab: a thread that takes in what arrives and hands out whole recordings, and what the window asks of it.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::time::{Duration, Instant};
+
+use super::document::DeviceData;
+use super::loader::prepare;
+use crate::formats::session::{History, Next, SessionReader};
+use crate::live::agent::{News, Request};
+use crate::live::alarm::{AlarmRules, Alarms};
+use crate::live::attach::{Survey, inject, survey};
+use crate::live::{LiveSession, Rates, SessionOptions};
+use crate::model::{MarkKind, Progress, Recording};
+
+/// Pictures a second that are handed out at most.
+const PUBLISH: Duration = Duration::from_millis(100);
+
+/// What the views know of a watch beside the recording itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LiveStatus {
+    /// It has ended: nothing more arrives.
+    pub is_over: bool,
+    /// The driver is not asked for now.
+    pub is_paused: bool,
+    /// It arrives through a pipe from another machine: nothing can be asked of it.
+    pub is_remote: bool,
+    /// Memory readings a second asked for.
+    pub rate: f64,
+    /// Processes whose helper answers, and whether each records its history.
+    pub helpers: Vec<(u32, bool)>,
+    /// What is known of the process that was looked at last.
+    pub survey: Option<Survey>,
+    /// The process being looked at.
+    pub surveying: Option<u32>,
+    /// What takes a while now.
+    pub busy: Option<String>,
+    /// Alarms in force.
+    pub rules: AlarmRules,
+}
+
+impl LiveStatus {
+    /// True when processes of this machine can be reached.
+    #[must_use]
+    pub fn can_attach(&self) -> bool {
+        !self.is_over && !self.is_remote
+    }
+}
+
+/// What can be asked of a watch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LiveAction {
+    /// Ask the driver nothing for a while, or go on.
+    Pause(bool),
+    /// End it; what was seen stays.
+    Stop,
+    /// Keep it as a file.
+    Save,
+    /// Draw a line at this instant.
+    Mark(String),
+    /// Go up the ladder for a process.
+    Attach(u32),
+    /// Find out which ways lead into a process.
+    Look(u32),
+    /// Ask the helper of a process.
+    Ask(u32, Request),
+    /// Readings of memory a second.
+    Rate(f64),
+    /// What to tell about.
+    Alarms(AlarmRules),
+}
+
+/// What the window sends to the thread.
+enum Command {
+    Act(LiveAction),
+    SaveTo(PathBuf),
+    Device(usize),
+    Watched(bool),
+    /// A helper was started in a process: connect to it.
+    Connect(u32),
+    Busy(Option<String>),
+    Tell(String),
+}
+
+/// What the thread sends to the window.
+pub enum Update {
+    /// A sentence to show once.
+    Notice(String),
+    /// A snapshot to open, with the samples of the watch under it.
+    Snapshot(PathBuf),
+    /// A new status.
+    Status(LiveStatus),
+}
+
+/// A picture of the watch: the recording so far, and the device in front.
+pub type Picture = (Arc<Recording>, Arc<DeviceData>);
+
+/// The window's end of a watch. Dropping it ends the watch.
+pub struct LiveFeed {
+    commands: Sender<Command>,
+    updates: Receiver<Update>,
+    pictures: Receiver<Picture>,
+    /// The newest status.
+    pub status: Arc<LiveStatus>,
+    is_watched: bool,
+}
+
+impl LiveFeed {
+    /// Watches this machine.
+    #[must_use]
+    pub fn machine(ctx: &egui::Context) -> Self {
+        Self::start(ctx, |inside| watch(inside))
+    }
+
+    /// Shows a session that arrives through a pipe.
+    #[must_use]
+    pub fn stream(ctx: &egui::Context, input: impl Read + Send + 'static) -> Self {
+        Self::start(ctx, |inside| follow(input, inside))
+    }
+
+    fn start(ctx: &egui::Context, work: impl FnOnce(Inside) + Send + 'static) -> Self {
+        let (commands, inbox) = channel();
+        let (outbox, updates) = channel();
+        let (sender, pictures) = sync_channel(1);
+        let inside = Inside {
+            ctx: ctx.clone(),
+            own: commands.clone(),
+            inbox,
+            outbox,
+            pictures: sender,
+            device: 0,
+            published: None,
+            revision: 0,
+            status: LiveStatus { rate: Rates::default().memory, ..LiveStatus::default() },
+        };
+        if let Err(error) = std::thread::Builder::new().name("live-feed".to_owned()).spawn(move || work(inside)) {
+            tracing::error!("can not start the watching thread: {error}");
+        }
+        LiveFeed { commands, updates, pictures, status: Arc::default(), is_watched: true }
+    }
+
+    /// The newest picture, if one arrived since the last call.
+    pub fn picture(&mut self) -> Option<Picture> {
+        self.pictures.try_recv().ok()
+    }
+
+    /// What arrived beside pictures; a status is kept here.
+    pub fn updates(&mut self) -> Vec<Update> {
+        let mut out = Vec::new();
+        while let Ok(update) = self.updates.try_recv() {
+            match update {
+                Update::Status(status) => self.status = Arc::new(status),
+                other => out.push(other),
+            }
+        }
+        out
+    }
+
+    /// Asks for something.
+    pub fn act(&self, action: LiveAction) {
+        self.send(Command::Act(action));
+    }
+
+    /// Keeps everything seen so far, and what is still to come, in a file.
+    pub fn save_to(&self, path: PathBuf) {
+        self.send(Command::SaveTo(path));
+    }
+
+    /// Shows another device.
+    pub fn show_device(&self, index: usize) {
+        self.send(Command::Device(index));
+    }
+
+    /// Tells whether anybody looks: nobody needs ten samples a second of a window that is hidden.
+    pub fn set_watched(&mut self, is_watched: bool) {
+        if self.is_watched != is_watched {
+            self.is_watched = is_watched;
+            self.send(Command::Watched(is_watched));
+        }
+    }
+
+    fn send(&self, command: Command) {
+        // The thread ends by itself only when the watch is over; then there is nothing left to ask.
+        let _ = self.commands.send(command);
+    }
+}
+
+/// The thread's end.
+struct Inside {
+    ctx: egui::Context,
+    own: Sender<Command>,
+    inbox: Receiver<Command>,
+    outbox: Sender<Update>,
+    pictures: SyncSender<Picture>,
+    device: usize,
+    published: Option<Instant>,
+    revision: u64,
+    status: LiveStatus,
+}
+
+impl Inside {
+    fn tell(&self, update: Update) {
+        let _ = self.outbox.send(update);
+        self.ctx.request_repaint();
+    }
+
+    fn tell_status(&mut self, change: impl FnOnce(&mut LiveStatus)) {
+        let before = self.status.clone();
+        change(&mut self.status);
+        if before != self.status {
+            self.tell(Update::Status(self.status.clone()));
+        }
+    }
+
+    /// Hands out a picture when there is something new and the last one was taken. `false` when nobody is there any more.
+    fn publish(&mut self, history: &History, name: &str) -> bool {
+        let is_due = self.published.is_none_or(|at| at.elapsed() >= PUBLISH);
+        if !is_due || self.revision == history.revision() {
+            return true;
+        }
+        let recording = Arc::new(history.recording(name));
+        let index = self.device.min(recording.devices.len().saturating_sub(1));
+        let Ok(data) = prepare(&recording, index, &Progress::new()) else { return true };
+        match self.pictures.try_send((recording, data)) {
+            Ok(()) => {
+                self.revision = history.revision();
+                self.published = Some(Instant::now());
+                self.ctx.request_repaint();
+                true
+            }
+            Err(TrySendError::Full(_)) => {
+                // The window is hidden or slow: it takes the picture when it comes to it, and the next is as good.
+                self.published = Some(Instant::now());
+                true
+            }
+            Err(TrySendError::Disconnected(_)) => false,
+        }
+    }
+}
+
+/// Watches this machine until the window's end is gone.
+fn watch(mut inside: Inside) {
+    let options = SessionOptions::default();
+    let mut session = match LiveSession::start(Box::new(crate::live::open), &options) {
+        Ok(session) => session,
+        Err(error) => return inside.tell(Update::Notice(format!("The watch can not be started: {error}."))),
+    };
+    // Everything is kept in a file from the start, so that saving later loses nothing and a crash neither.
+    let kept = tempfile();
+    if let Some((path, file)) = &kept
+        && let Ok(copy) = file.try_clone()
+        && let Err(error) = session.write_to(Box::new(copy))
+    {
+        inside.tell(Update::Notice(format!("{}: can not be written ({error}); the watch is not kept.", path.display())));
+    }
+    let mut alarms = Alarms::default();
+    let mut checked = Instant::now();
+    inside.tell_status(|_| {});
+    inside.tell(Update::Status(inside.status.clone()));
+    loop {
+        loop {
+            match inside.inbox.try_recv() {
+                Ok(command) => {
+                    if !obey(&mut inside, &mut session, command, kept.as_ref().map(|k| k.0.as_path())) {
+                        // Over: what was seen stays as it is until the tab is closed.
+                        inside.published = None;
+                        inside.publish(session.history(), "live");
+                        finish(&mut inside, session, kept);
+                        return;
+                    }
+                }
+                Err(std::sync::mpsc::TryRecvError::Empty) => break,
+                Err(std::sync::mpsc::TryRecvError::Disconnected) => {
+                    let _ = session.finish();
+                    forget(kept);
+                    return;
+                }
+            }
+        }
+        if let Err(error) = session.pump(Duration::from_millis(50)) {
+            session.stop_writing();
+            inside.tell(Update::Notice(format!("The session can not be written any more ({error}); the watch goes on.")));
+        }
+        for news in session.news() {
+            hear(&mut inside, &session, news);
+        }
+        let helpers: Vec<(u32, bool)> = session.helpers().collect();
+        inside.tell_status(|s| s.helpers = helpers);
+        if checked.elapsed() > Duration::from_secs(1) {
+            checked = Instant::now();
+            let device = u32::try_from(inside.device).unwrap_or(0);
+            if let Some((_, capacity)) = session.history().latest(device) {
+                for sentence in alarms.check(&inside.status.rules, capacity, session.history().samples(device)) {
+                    let _ = session.mark("alarm", MarkKind::Alarm);
+                    inside.tell(Update::Notice(sentence));
+                }
+            }
+        }
+        if !inside.publish(session.history(), "live") {
+            let _ = session.finish();
+            forget(kept);
+            return;
+        }
+    }
+}
+
+/// Closes the session and answers the window until its end is gone: a stopped watch can still be saved.
+fn finish(inside: &mut Inside, session: LiveSession, kept: Option<(PathBuf, std::fs::File)>) {
+    let history_end = session.finish();
+    if let Err(error) = history_end {
+        inside.tell(Update::Notice(format!("The end of the session can not be written: {error}.")));
+    }
+    inside.tell_status(|s| (s.is_over, s.busy) = (true, None));
+    while let Ok(command) = inside.inbox.recv() {
+        if let (Command::SaveTo(to), Some((from, _))) = (command, &kept) {
+            save(inside, from, &to);
+        }
+    }
+    forget(kept);
+}
+
+/// Does what was asked; `false` when the watch is to end.
+fn obey(inside: &mut Inside, session: &mut LiveSession, command: Command, kept: Option<&Path>) -> bool {
+    match command {
+        Command::Act(LiveAction::Stop) => return false,
+        Command::Act(LiveAction::Pause(is_paused)) => {
+            session.sampler().set_paused(is_paused);
+            inside.tell_status(|s| s.is_paused = is_paused);
+        }
+        Command::Act(LiveAction::Mark(text)) => {
+            let _ = session.mark(&text, MarkKind::User);
+        }
+        Command::Act(LiveAction::Look(pid)) => {
+            inside.tell_status(|s| s.surveying = Some(pid));
+            let survey = survey(pid);
+            inside.tell_status(|s| s.survey = Some(survey));
+        }
+        Command::Act(LiveAction::Attach(pid)) => attach(inside, session, pid),
+        Command::Act(LiveAction::Ask(pid, request)) => {
+            if !session.request(pid, request) {
+                inside.tell(Update::Notice(format!("No helper answers in process {pid}.")));
+            } else if request == Request::SnapshotAtOom(true) {
+                inside.tell(Update::Notice(format!("Process {pid} writes a snapshot when it runs out of memory.")));
+            }
+        }
+        Command::Act(LiveAction::Rate(hz)) => match session.set_rates(Box::new(crate::live::open), Rates::with_memory(hz)) {
+            Ok(()) => inside.tell_status(|s| s.rate = hz),
+            Err(error) => inside.tell(Update::Notice(format!("The rate can not be changed: {error}."))),
+        },
+        Command::Act(LiveAction::Alarms(rules)) => inside.tell_status(|s| s.rules = rules),
+        Command::Act(LiveAction::Save) => {}
+        Command::SaveTo(to) => match kept {
+            Some(from) => save(inside, from, &to),
+            None => inside.tell(Update::Notice("The watch was not kept: no file could be made for it.".to_owned())),
+        },
+        Command::Device(index) => {
+            inside.device = index;
+            inside.revision = 0;
+            inside.published = None;
+        }
+        Command::Watched(is_watched) => session.sampler().set_watched(is_watched),
+        Command::Connect(pid) => {
+            inside.tell_status(|s| s.busy = None);
+            if let Err(sentence) = session.attach(pid) {
+                inside.tell(Update::Notice(sentence));
+            }
+        }
+        Command::Busy(text) => inside.tell_status(|s| s.busy = text),
+        Command::Tell(sentence) => {
+            inside.tell_status(|s| s.busy = None);
+            inside.tell(Update::Notice(sentence));
+        }
+    }
+    true
+}
+
+/// A helper that listens is greeted at once; starting one may take ten seconds, on a thread of its own.
+fn attach(inside: &mut Inside, session: &mut LiveSession, pid: u32) {
+    let known = survey(pid);
+    let is_listening = known.socket.is_some();
+    let obstacle = known.obstacle.clone();
+    inside.tell_status(|s| (s.survey, s.surveying) = (Some(known), Some(pid)));
+    if is_listening {
+        if let Err(sentence) = session.attach(pid) {
+            inside.tell(Update::Notice(sentence));
+        }
+        return;
+    }
+    if let Some(why) = obstacle {
+        inside.tell(Update::Notice(format!("{why} The panel at the right has the lines to add.")));
+        return;
+    }
+    let own = inside.own.clone();
+    let _ = own.send(Command::Busy(Some(format!("Waiting until process {pid} runs Python code…"))));
+    let work = move || {
+        let command = match inject(pid) {
+            Ok(_) => Command::Connect(pid),
+            Err(sentence) => Command::Tell(sentence),
+        };
+        let _ = own.send(command);
+    };
+    if let Err(error) = std::thread::Builder::new().name("attach".to_owned()).spawn(work) {
+        inside.tell(Update::Notice(format!("No thread could be started: {error}.")));
+    }
+}
+
+fn hear(inside: &mut Inside, session: &LiveSession, news: News) {
+    match news {
+        News::Snapshot { path, is_oom, pid } => {
+            if is_oom {
+                inside.tell(Update::Notice(format!("Process {pid} ran out of memory; its snapshot is opened.")));
+            }
+            inside.tell(Update::Snapshot(path));
+        }
+        News::History { pid, on } => {
+            let state = if on { "records its allocation history" } else { "records no history any more" };
+            inside.tell(Update::Notice(format!("Process {pid} {state}.")));
+        }
+        News::Failed { sentence, .. } => inside.tell(Update::Notice(sentence)),
+        News::Gone { .. } => {}
+    }
+    let _ = session;
+}
+
+/// Copies what was written; records are whole at any moment.
+fn save(inside: &Inside, from: &Path, to: &Path) {
+    let text = match std::fs::copy(from, to) {
+        Ok(bytes) => format!("Saved {} to {}.", crate::units::Bytes(bytes), to.display()),
+        Err(error) => format!("{}: can not be written: {error}.", to.display()),
+    };
+    inside.tell(Update::Notice(text));
+}
+
+/// A file of this user for the session, in the folder for data that may be lost.
+fn tempfile() -> Option<(PathBuf, std::fs::File)> {
+    let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|h| h.join(".cache"))).unwrap_or_else(std::env::temp_dir);
+    let folder = base.join("vramscope");
+    std::fs::create_dir_all(&folder).ok()?;
+    let path = folder.join(format!("live-{}-{}.vramscope", std::process::id(), crate::live::wall_clock_us()));
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).open(&path).ok()?;
+    Some((path, file))
+}
+
+/// A watch that was ended properly and not saved is not wanted; one that was cut off by a crash stays in the folder.
+fn forget(kept: Option<(PathBuf, std::fs::File)>) {
+    if let Some((path, file)) = kept {
+        drop(file);
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Shows a session that arrives through a pipe until it ends, then keeps it.
+fn follow(input: impl Read + Send + 'static, mut inside: Inside) {
+    inside.tell_status(|s| s.is_remote = true);
+    let kept = tempfile();
+    let (sender, records) = sync_channel(4096);
+    // Reading blocks, and the window wants pictures meanwhile.
+    let reader = move || {
+        let mut reader = match SessionReader::new(input) {
+            Ok(Some(reader)) => reader,
+            Ok(None) => return drop(sender.send(Err("What arrives on standard input is not a vramscope session.".to_owned()))),
+            Err(e) => return drop(sender.send(Err(format!("Standard input can not be read: {e}.")))),
+        };
+        loop {
+            let next = match reader.next_record() {
+                Ok(Next::Record(record)) => Ok(*record),
+                Ok(Next::Unknown { .. }) => continue,
+                Ok(Next::End) => return,
+                Ok(Next::Broken { what, .. }) => Err(format!("The session broke off: {what}.")),
+                Err(e) => Err(format!("Standard input can not be read any more: {e}.")),
+            };
+            let is_last = next.is_err();
+            if sender.send(next).is_err() || is_last {
+                return;
+            }
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("stdin".to_owned()).spawn(reader) {
+        return inside.tell(Update::Notice(format!("No thread could be started: {error}.")));
+    }
+    let mut history = History::new();
+    let file = kept.as_ref().and_then(|(_, f)| f.try_clone().ok());
+    let mut writer = file.and_then(|f| crate::formats::session::SessionWriter::new(f).ok());
+    let mut is_open = true;
+    loop {
+        let wait = if is_open { Duration::from_millis(50) } else { Duration::from_secs(1) };
+        if is_open {
+            match records.recv_timeout(wait) {
+                Ok(Ok(record)) => {
+                    if let Some(w) = &mut writer {
+                        let _ = w.write(&record);
+                    }
+                    history.add(record);
+                    while let Ok(Ok(record)) = records.try_recv() {
+                        if let Some(w) = &mut writer {
+                            let _ = w.write(&record);
+                        }
+                        history.add(record);
+                    }
+                }
+                Ok(Err(sentence)) => inside.tell(Update::Notice(sentence)),
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+                    is_open = false;
+                    inside.published = None;
+                    inside.tell_status(|s| s.is_over = true);
+                }
+            }
+        }
+        let command = if is_open { inside.inbox.try_recv().ok() } else { inside.inbox.recv_timeout(wait).ok() };
+        match command {
+            Some(Command::SaveTo(to)) => match &kept {
+                Some((from, _)) => save(&inside, from, &to),
+                None => inside.tell(Update::Notice("The session was not kept: no file could be made for it.".to_owned())),
+            },
+            Some(Command::Device(index)) => (inside.device, inside.revision, inside.published) = (index, 0, None),
+            Some(Command::Act(LiveAction::Stop)) => {
+                is_open = false;
+                inside.tell_status(|s| s.is_over = true);
+            }
+            _ => {}
+        }
+        let name = if history.host().is_empty() { "live".to_owned() } else { history.host().to_owned() };
+        if !inside.publish(&history, &name) {
+            forget(kept);
+            return;
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Live: every byte of the card over time, and whose it is. Draws what a session saw, while it is seen or from a file.
+
+mod layout;
+mod paint;
+mod side;
+mod table;
+
+use egui::{Align, Layout, Rangef, Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+
+use self::layout::{Band, Peaks, areas, sample_at, top_of_axis};
+use self::paint::{Plot, colour, mib};
+use super::{View, ViewContext, ViewInfo, ViewKind};
+use crate::app::action::{Action, LiveAction};
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::button::{Push, selector};
+use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::icons::Icon;
+use crate::app::widgets::legend::{LegendEntry, legend_row};
+use crate::app::widgets::pane::{self, PaneHeader};
+use crate::app::widgets::viewport::Scale;
+use crate::model::{Bands, DeviceRecording, LiveTrack};
+use crate::units::NBSP;
+
+/// Registry entry.
+pub const INFO: ViewInfo = ViewInfo {
+    kind: ViewKind::Live,
+    title: "Live",
+    name: "live",
+    about: "Every byte of the card over time: driver, other processes, and the watched program inside and outside PyTorch.",
+    legend: &[
+        ("driver", "kept by driver and firmware, never yours"),
+        ("grey", "not yours: other processes, and what no listed process owns"),
+        ("outside PyTorch", "context, kernels, cuBLAS, NCCL, raw cudaMalloc of the watched program"),
+        ("allocated", "in live tensors"),
+        ("hatched", "reserved by PyTorch and free: empty_cache would give whole segments of it back"),
+        ("steps", "each sample holds until the next; a blank is a time without samples"),
+        ("short peaks", "a poll misses what is shorter than its period; only the trace of a snapshot has all"),
+        ("click", "stand the cursor there; the table follows"),
+        ("drag", "look back; Now follows again"),
+        ("wheel", "zoom time at the pointer"),
+    ],
+    create: || Box::new(LiveView::default()),
+};
+
+/// What a new watch shows before it is older than this: all of it; then this much, µs.
+const FOLLOWED_US: f64 = 120e6;
+/// The least that can be zoomed to, µs.
+const LEAST_US: f64 = 0.2e6;
+/// Rates that can be chosen, a second.
+const RATES: [f64; 5] = [50.0, 20.0, 10.0, 5.0, 1.0];
+const RATE_NAMES: [&str; 5] = ["20 ms", "50 ms", "100 ms", "200 ms", "1 s"];
+
+#[derive(Default)]
+struct LiveView {
+    /// Where the cursor stands; `None` is now.
+    cursor_us: Option<i64>,
+    /// The visible window relative to the first sample, µs; `None` follows the newest.
+    window: Option<(f64, f64)>,
+    /// How much is visible while following; `None` until zoomed.
+    span: Option<f64>,
+    /// The process whose ways in are shown: PID and start.
+    selected: Option<(u32, u64)>,
+    peaks: Peaks,
+    alarm_free: String,
+    alarm_growth: String,
+    alarm_minutes: String,
+    alarm_error: Option<String>,
+    mark_text: String,
+    rate: usize,
+}
+
+impl View for LiveView {
+    fn subtitle(&self, cx: &ViewContext<'_>) -> String {
+        let device = cx.data.device();
+        let name = device.name.as_deref().unwrap_or("");
+        match device.capacity {
+            Some(total) => format!("{}, {name} · whole device, {}{NBSP}MiB", device.id, mib(total)),
+            None => name.to_owned(),
+        }
+    }
+
+    fn header_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let Some(live) = &cx.link.live else { return };
+        let send = |action| cx.actions.send(Action::Live(action));
+        if Push::primary("Save recording").small().show(ui).clicked() {
+            send(LiveAction::Save);
+        }
+        if live.is_over {
+            return;
+        }
+        if Push::plain("Stop").icon(Icon::Stop).small().show(ui).on_hover_text("End the watch; what was seen stays").clicked() {
+            send(LiveAction::Stop);
+        }
+        if !live.is_remote {
+            let (text, icon) = if live.is_paused { ("Go on", Icon::Play) } else { ("Pause", Icon::Stop) };
+            let pause = Push::plain(text);
+            let pause = if live.is_paused { pause.icon(icon) } else { pause };
+            if pause.small().show(ui).on_hover_text("Ask the driver nothing meanwhile").clicked() {
+                send(LiveAction::Pause(!live.is_paused));
+            }
+            let mark = Push::plain("Mark").small().show(ui).on_hover_text("A line at this instant, with a few words");
+            egui::Popup::menu(&mark).close_behavior(egui::PopupCloseBehavior::CloseOnClickOutside).gap(4.0).show(|ui| {
+                self.mark_ui(ui, cx);
+            });
+            let alarms = Push::plain(if live.rules == Default::default() { "Alarms" } else { "Alarms on" }).small().show(ui);
+            egui::Popup::menu(&alarms).close_behavior(egui::PopupCloseBehavior::CloseOnClickOutside).gap(4.0).show(|ui| {
+                self.alarms_ui(ui, cx);
+            });
+        }
+    }
+
+    fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let device = cx.data.device();
+        let Some(track) = device.live.as_deref() else {
+            let sentence =
+                "This recording was not watched live. Watch this machine's GPUs, or record elsewhere and open the file:";
+            pane::empty_state(ui, sentence, Some("vramscope record session.vramscope"));
+            return;
+        };
+        if device.samples.is_empty() {
+            let waiting = "Waiting for the first sample.";
+            let sentence = track.trouble.as_deref().unwrap_or(waiting);
+            let line = track.trouble.as_ref().map(|_| "ssh HOST vramscope record - | vramscope -");
+            let sentence = if line.is_some() {
+                format!("{sentence} To watch a GPU of another machine from here:")
+            } else {
+                sentence.to_owned()
+            };
+            pane::empty_state(ui, &sentence, line);
+            return;
+        }
+        self.peaks.update(&device.samples);
+        let now_us = device.samples.last().map_or(0, |s| s.time_us);
+        let at_us = self.cursor_us.unwrap_or(now_us);
+        let bands = sample_at(&device.samples, at_us).and_then(|i| device.samples[i].bands(device.capacity.unwrap_or(0)));
+        let bands = bands.unwrap_or_default();
+        let rows = track.processes.iter().filter(|p| p.at(at_us).is_some()).count() + 3;
+        let areas = areas(ui.max_rect(), rows);
+        inside(ui, areas.bar, "card", |ui| card(ui, cx, device, track, &bands, at_us));
+        inside(ui, areas.chart, "bands", |ui| self.bands(ui, cx, device, track, at_us, now_us));
+        ui.painter().hline(areas.table.x_range(), areas.table.top() - 0.5, egui::Stroke::new(1.0, cx.tokens.line));
+        inside(ui, areas.table, "processes", |ui| self.table(ui, cx, track, &bands, at_us));
+        if let Some(rect) = areas.side {
+            ui.painter().vline(rect.left() - 0.5, rect.y_range(), egui::Stroke::new(1.0, cx.tokens.line));
+            inside(ui, rect, "side", |ui| self.side(ui, cx, track, at_us));
+        }
+        let is_running = cx.link.live.as_ref().is_some_and(|l| !l.is_over && !l.is_paused);
+        if is_running {
+            // Samples arrive without being asked for by a gesture.
+            ui.ctx().request_repaint_after(std::time::Duration::from_millis(100));
+        }
+    }
+}
+
+fn inside(ui: &mut Ui, rect: Rect, name: &str, draw: impl FnOnce(&mut Ui)) {
+    let mut child = ui.new_child(UiBuilder::new().id_salt(name).max_rect(rect).layout(Layout::top_down(Align::Min)));
+    child.set_clip_rect(rect.intersect(ui.clip_rect()));
+    child.spacing_mut().item_spacing.y = 0.0;
+    draw(&mut child);
+}
+
+/// The card as a bar, and its bands in words.
+fn card(ui: &mut Ui, cx: &ViewContext<'_>, device: &DeviceRecording, track: &LiveTrack, bands: &Bands, at_us: i64) {
+    let t = cx.tokens;
+    let capacity = device.capacity.unwrap_or(0);
+    if let Some(trouble) = &track.trouble {
+        let rect = ui.max_rect();
+        let line = Rect::from_min_max(rect.min + vec2(16.0, 4.0), pos2(rect.right() - 16.0, rect.top() + 20.0));
+        crate::app::widgets::label::text_in(ui.painter(), line, trouble, Type::Body, t.amber);
+    }
+    ui.add_space(if track.trouble.is_some() { 24.0 } else { 16.0 });
+    let (row, response) = ui.allocate_exact_size(vec2(ui.available_width(), 28.0), Sense::hover());
+    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, paint::spoken(bands, capacity)));
+    paint::device_bar(ui, t, row.shrink2(vec2(16.0, 0.0)), bands, capacity);
+    ui.add_space(8.0);
+    let others: Vec<u32> = track
+        .processes
+        .iter()
+        .filter(|p| p.at(at_us).is_some_and(|point| point.torch.is_none() && point.used.unwrap_or(0) > 0))
+        .map(|p| p.pid)
+        .collect();
+    let entries: Vec<LegendEntry> = Band::ALL
+        .iter()
+        .filter(|b| b.bytes(bands) > 0)
+        .map(|b| {
+            let swatch = colour(*b, t).map_or(Swatch::Free, Swatch::Fill);
+            let name = match (b, others.as_slice()) {
+                (Band::Others, [only]) => format!("process {only}"),
+                (Band::Others, more) if more.len() > 1 => format!("{} processes", more.len()),
+                _ => b.name().to_owned(),
+            };
+            LegendEntry::new(swatch, name).value(format!("{}{NBSP}MiB", mib(b.bytes(bands))))
+        })
+        .collect();
+    let sum = format!("sums to the {}{NBSP}MiB that NVML reports", mib(bands.used() - bands.skew.min(bands.used())));
+    let sum = if bands.skew > 0 { format!("{sum}, {}{NBSP}MiB of skew", mib(bands.skew)) } else { sum };
+    let sum = if ui.available_width() > 900.0 { sum } else { String::new() };
+    let _ = legend_row(ui, "", 16.0, &entries, &sum);
+}
+
+impl LiveView {
+    /// The visible window, µs since the first sample.
+    fn visible(&self, first_us: i64, now_us: i64, follows: bool) -> (f64, f64) {
+        let whole = ((now_us - first_us) as f64).max(1e6);
+        match self.window {
+            Some(window) => window,
+            None => {
+                let span = self.span.unwrap_or(if follows { FOLLOWED_US.min(whole.max(10e6)) } else { whole });
+                let start = (whole - span).max(0.0);
+                (start, start + span)
+            }
+        }
+    }
+
+    fn bands(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, device: &DeviceRecording, track: &LiveTrack, at_us: i64, now_us: i64) {
+        let t = cx.tokens;
+        let first_us = device.samples.first().map_or(0, |s| s.time_us);
+        let is_live = cx.link.live.as_ref().is_some_and(|l| !l.is_over);
+        let window = self.visible(first_us, now_us, is_live);
+        let inner = ui.max_rect();
+        let has_ends = inner.width() > 700.0;
+        let plot_rect = Rect::from_min_max(
+            pos2(inner.left() + 64.0, inner.top() + 28.0 + 48.0),
+            pos2(inner.right() - if has_ends { 172.0 } else { 20.0 }, inner.bottom() - 28.0),
+        );
+        if plot_rect.width() < 40.0 || plot_rect.height() < 30.0 {
+            return;
+        }
+        let capacity = device.capacity.unwrap_or(0);
+        let (from, to) = (first_us + window.0 as i64, first_us + window.1 as i64);
+        let start = sample_at(&device.samples, from).unwrap_or(0);
+        let end = device.samples.partition_point(|s| s.time_us <= to).max(start + 1).min(device.samples.len());
+        let highest = device.samples[self.peaks.of(&device.samples, start, end)].used.unwrap_or(0);
+        let top = top_of_axis(highest, capacity);
+        let plot = Plot {
+            area: plot_rect,
+            x: Scale::horizontal(window.0, window.1, plot_rect.x_range()),
+            y: Scale::vertical(0.0, top as f64, Rangef::new(plot_rect.top(), plot_rect.bottom())),
+            zero_us: first_us,
+        };
+        let shown = (window.1 - window.0) / 1e6;
+        let caption = if self.window.is_none() { format!("last {shown:.0} s") } else { format!("{shown:.1} s") };
+        let range = format!("y: used, 0 to {}{NBSP}MiB", mib(top));
+        PaneHeader::new("Where the bytes are").caption(&caption).show(ui, |ui| {
+            if let Some(live) = cx.link.live.as_ref().filter(|l| !l.is_over && !l.is_remote) {
+                self.rate = RATES.iter().position(|r| (*r - live.rate).abs() < 0.01).unwrap_or(2);
+                if selector(ui, "rate", &mut self.rate, &RATE_NAMES) {
+                    cx.actions.send(Action::Live(LiveAction::Rate(RATES[self.rate.min(RATES.len() - 1)])));
+                }
+            }
+            ui.label(Type::Caption.text(&range).color(t.text3));
+            if (self.window.is_some() || self.cursor_us.is_some())
+                && Push::plain("Now").small().show(ui).on_hover_text("Follow the newest sample again").clicked()
+            {
+                (self.window, self.cursor_us) = (None, None);
+            }
+        });
+        let response = ui.interact(plot_rect, ui.scope_id().with("live plot"), Sense::click_and_drag());
+        let bands = sample_at(&device.samples, at_us).and_then(|i| device.samples[i].bands(capacity));
+        let spoken = bands.map_or_else(String::new, |b| paint::spoken(&b, capacity));
+        response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, format!("Memory over time. {spoken}")));
+        self.gestures(ui, &response, &plot, (now_us - first_us) as f64);
+        paint::chart(ui, t, &plot, device, track, &self.peaks);
+        paint::marks(ui, t, &plot, track);
+        let is_hovered = response.hovered() && !response.dragged();
+        if let Some(at) = response.hover_pos().filter(|_| is_hovered) {
+            let mut batch = crate::app::widgets::mesh::Batch::new(ui.painter());
+            batch.vline(at.x, plot_rect.y_range(), 1.0, Tokens::at(t.text1, 0.4));
+            batch.paint(ui.painter());
+        }
+        if self.cursor_us.is_some() {
+            paint::cursor(ui, t, &plot, at_us, bands);
+        }
+        if has_ends && let Some(last) = device.samples.last().and_then(|s| s.bands(capacity)) {
+            let caption = if is_live { "now, MiB" } else { "at the end, MiB" };
+            paint::ends(ui, t, &plot, inner.right() - 16.0, caption, &last);
+        }
+    }
+
+    fn gestures(&mut self, ui: &Ui, response: &egui::Response, plot: &Plot, whole: f64) {
+        let (from, to) = (plot.x.start, plot.x.end);
+        let span = to - from;
+        // Half a window of nothing may stand at either side; more is lost.
+        let clamp = |from: f64, span: f64| {
+            let from = from.clamp(-span * 0.5, (whole - span * 0.5).max(-span * 0.5));
+            (from, from + span)
+        };
+        if response.clicked()
+            && let Some(at) = response.interact_pointer_pos()
+        {
+            self.cursor_us = Some(plot.time_at(at.x));
+        }
+        if response.double_clicked() {
+            (self.window, self.span) = (Some((0.0, whole.max(1e6))), None);
+        }
+        if response.dragged() {
+            let by = -f64::from(response.drag_delta().x) * plot.x.per_point();
+            self.window = Some(clamp(from + by, span));
+        }
+        if response.hovered() {
+            let (scroll, zoom) = ui.input(|i| (i.smooth_scroll_delta(), i.zoom_delta()));
+            let is_sideways = scroll.x.abs() > scroll.y.abs();
+            if is_sideways {
+                self.window = Some(clamp(from - f64::from(scroll.x) * plot.x.per_point(), span));
+            } else if scroll.y != 0.0 || (zoom - 1.0).abs() > 1e-3 {
+                let factor = (-f64::from(scroll.y) / 240.0).exp2() / f64::from(zoom.max(0.01));
+                let new = (span * factor).clamp(LEAST_US, (whole * 2.0).max(20e6));
+                let at = response.hover_pos().map_or(to, |p| plot.x.value(p.x));
+                if self.window.is_none() && at > to - span * 0.1 {
+                    // Zooming at the right edge keeps following.
+                    self.span = Some(new);
+                } else {
+                    self.window = Some(clamp(at - (at - from) * new / span, new));
+                }
+            }
+        }
+        if ui.input(|i| i.key_pressed(egui::Key::End)) && response.hovered() {
+            (self.window, self.cursor_us) = (None, None);
+        }
+    }
+
+    fn mark_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        ui.set_min_width(260.0);
+        pane::padded(ui, |ui| {
+            ui.add_space(8.0);
+            let field = crate::app::widgets::field::Field::new("What happens now").hint("epoch 2 starts").width(228.0);
+            let response = field.show(ui, &mut self.mark_text);
+            ui.add_space(8.0);
+            let entered = response.lost_focus() && ui.input(|i| i.key_pressed(egui::Key::Enter));
+            if Push::primary("Mark this instant").show(ui).clicked() || entered {
+                let text = if self.mark_text.trim().is_empty() { "mark".to_owned() } else { self.mark_text.trim().to_owned() };
+                cx.actions.send(Action::Live(LiveAction::Mark(text)));
+                self.mark_text.clear();
+                ui.close();
+            }
+            ui.add_space(8.0);
+        });
+    }
+}

@@ -1,0 +1,258 @@
+//! The bar of the card and the bands over time.
+
+use egui::{Align2, Color32, Rangef, Rect, Ui, pos2, vec2};
+
+use super::layout::{Band, Peaks, axis_step, columns, mark_places};
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::axis::{Ticks, UnitAt, most_across, most_down, time_ticks};
+use crate::app::widgets::chip::paint_chip;
+use crate::app::widgets::label;
+use crate::app::widgets::mesh::Batch;
+use crate::app::widgets::viewport::Scale;
+use crate::model::{Bands, DeviceRecording, LiveTrack};
+use crate::units::{Bytes, NBSP};
+
+/// The colour of a band; `None` is hatched: memory that can be given back.
+pub(super) fn colour(band: Band, t: &Tokens) -> Option<Color32> {
+    match band {
+        Band::Driver => Some(t.driver),
+        Band::Others => Some(t.other),
+        Band::Unattributed => Some(t.text3),
+        // One colour with `outside`, paler: it holds that and more.
+        Band::Unsplit => Some(Tokens::over(t.slot(1), t.s1, 0.55)),
+        Band::Outside => Some(t.slot(1)),
+        Band::Allocated => Some(t.slot(0)),
+        Band::Cached => None,
+    }
+}
+
+/// Whole MiB with thousands: the one unit of this view.
+pub(super) fn mib(bytes: u64) -> String {
+    crate::units::count((bytes + (1 << 19)) >> 20)
+}
+
+/// The whole card: bands from the left, what is free at the right.
+pub(super) fn device_bar(ui: &Ui, t: &Tokens, rect: Rect, bands: &Bands, capacity: u64) {
+    let p = ui.painter();
+    let mut batch = Batch::new(p).hatch_origin(rect.min);
+    let x = Scale::horizontal(0.0, capacity.max(1) as f64, rect.x_range());
+    let mut at = 0u64;
+    for band in Band::ALL {
+        let bytes = band.bytes(bands);
+        if bytes == 0 {
+            continue;
+        }
+        let part = Rect::from_min_max(pos2(x.at(at as f64), rect.top()), pos2(x.at((at + bytes) as f64), rect.bottom()));
+        match colour(band, t) {
+            Some(c) => batch.rect(part, c),
+            None => batch.hole(part, t.s1, t.hatch, t.line2),
+        }
+        at += bytes;
+    }
+    batch.outline(rect, 1.0, t.line2);
+    batch.paint(p);
+    let share = bands.used() as f64 / capacity.max(1) as f64 * 100.0;
+    let used = format!("{}{NBSP}MiB used, {share:.1}{NBSP}%", mib(bands.used()));
+    let free = format!("{}{NBSP}MiB free", mib(bands.free));
+    let end = x.at(at as f64);
+    let width = label::width(p, &used, Type::Strong);
+    let free_width = label::width(p, &free, Type::Body);
+    // Beside the bands while there is room, inside them on a chip when the card is full.
+    if end + 12.0 + width + 24.0 + free_width < rect.right() {
+        label::text(p, pos2(end + 10.0, rect.center().y), Align2::LEFT_CENTER, &used, Type::Strong, t.text1);
+        label::text(p, pos2(rect.right() - 10.0, rect.center().y), Align2::RIGHT_CENTER, &free, Type::Body, t.text2);
+    } else {
+        let text = format!("{used}, {free}");
+        paint_chip(p, t, pos2(rect.left() + 10.0, rect.center().y), Align2::LEFT_CENTER, &text);
+    }
+}
+
+/// Where the chart's parts are.
+pub(super) struct Plot {
+    pub area: Rect,
+    pub x: Scale,
+    pub y: Scale,
+    /// The first instant, zero of the axis, µs.
+    pub zero_us: i64,
+}
+
+impl Plot {
+    pub fn x_of(&self, time_us: i64) -> f32 {
+        self.x.at((time_us - self.zero_us) as f64)
+    }
+
+    pub fn time_at(&self, x: f32) -> i64 {
+        self.zero_us + self.x.value(x) as i64
+    }
+}
+
+/// The bands over time, with grid, axes and the line of use.
+pub(super) fn chart(ui: &Ui, t: &Tokens, plot: &Plot, device: &DeviceRecording, track: &LiveTrack, peaks: &Peaks) {
+    let p = ui.painter().with_clip_rect(plot.area.expand2(vec2(110.0, 60.0)).intersect(ui.clip_rect()));
+    let capacity = device.capacity.unwrap_or(0);
+    let mut batch = Batch::new(&p).hatch_origin(plot.area.min);
+    let step = axis_step(plot.y.end, most_down(plot.area.height()).min(8));
+    let places = (0..=(plot.y.end / step) as u64).map(|k| k as f64 * step);
+    let bytes = Ticks { unit: "MiB", step, ticks: places.map(|v| (v, mib(v as u64))).collect() };
+    bytes.grid_down(&mut batch, t, &plot.y, plot.area);
+    let pixel = batch.pixel();
+    let n = (plot.area.width() / pixel).round().max(1.0) as usize;
+    let window = (plot.zero_us as f64 + plot.x.start, plot.zero_us as f64 + plot.x.end);
+    let shown = columns(&device.samples, peaks, &track.gaps, window, n);
+    let mut outline: Vec<(f32, f32, f32)> = Vec::new();
+    let mut i = 0;
+    while i < n {
+        let Some(sample) = shown[i] else {
+            i += 1;
+            continue;
+        };
+        // Columns that show the same are one rectangle.
+        let bands = device.samples[sample].bands(capacity);
+        let mut end = i + 1;
+        while end < n && shown[end].is_some_and(|s| s == sample || device.samples[s].bands(capacity) == bands) {
+            end += 1;
+        }
+        let (left, right) = (plot.area.left() + i as f32 * pixel, plot.area.left() + end as f32 * pixel);
+        if let Some(bands) = bands {
+            let mut at = 0u64;
+            for band in Band::ALL {
+                let bytes = band.bytes(&bands);
+                if bytes == 0 {
+                    continue;
+                }
+                let part = Rect::from_min_max(
+                    pos2(left, plot.y.at((at + bytes) as f64).max(plot.area.top())),
+                    pos2(right, plot.y.at(at as f64)),
+                );
+                match colour(band, t) {
+                    Some(c) => batch.rect(part, c),
+                    None => batch.hatch(part, t.hatch_large),
+                }
+                at += bytes;
+            }
+            outline.push((left, right, plot.y.at(at as f64).max(plot.area.top())));
+        }
+        i = end;
+    }
+    for (k, &(left, right, y)) in outline.iter().enumerate() {
+        batch.hline(Rangef::new(left, right), y, 1.0, t.text1);
+        if let Some(&(next, _, other)) = outline.get(k + 1).filter(|o| (o.0 - right).abs() < pixel) {
+            batch.vline(next, Rangef::new(y.min(other), y.max(other)), 1.0, t.text1);
+        }
+    }
+    batch.hline(plot.area.x_range(), plot.area.bottom(), 1.0, t.line);
+    batch.paint(&p);
+    let gutter = Rangef::new(plot.area.top() - 6.0, plot.area.bottom() + 2.0);
+    bytes.paint_down(&p, t, &plot.y, plot.area.left() - 8.0, gutter, UnitAt::Nowhere);
+    label::text(
+        &p,
+        pos2(plot.area.left() - 8.0, plot.area.top() - 14.0),
+        Align2::RIGHT_CENTER,
+        bytes.unit,
+        Type::Caption,
+        t.text3,
+    );
+    let strip = Rect::from_min_max(
+        pos2(plot.area.left() - 20.0, plot.area.bottom() + 2.0),
+        pos2(plot.area.right() + 30.0, plot.area.bottom() + 22.0),
+    );
+    let times = time_ticks(plot.x.start, plot.x.end, most_across(plot.area.width()));
+    let mut free_from = f32::NEG_INFINITY;
+    for (k, (value, text)) in times.ticks.iter().enumerate() {
+        let text = if k == 0 && !times.unit.is_empty() { format!("{text}{NBSP}{}", times.unit) } else { text.clone() };
+        let (x, half) = (plot.x.at(*value), label::width(&p, &text, Type::Mono) / 2.0);
+        if x - half >= free_from && x - half > strip.left() && x + half < strip.right() {
+            label::text(&p, pos2(x, strip.center().y), Align2::CENTER_CENTER, &text, Type::Mono, t.text3);
+            free_from = x + half + 8.0;
+        }
+    }
+}
+
+/// Lines at marks and their labels in two rows above the plot.
+pub(super) fn marks(ui: &Ui, t: &Tokens, plot: &Plot, track: &LiveTrack) {
+    let p = ui.painter();
+    let range = (plot.area.left(), plot.area.right());
+    let width = |text: &str| label::width(p, text, Type::Caption).min(180.0);
+    let places = mark_places(&track.marks, |us| plot.x_of(us), range, width);
+    let mut batch = Batch::new(p);
+    for place in &places {
+        let is_oom = track.marks[place.mark].kind == crate::model::MarkKind::OutOfMemory;
+        let top = place.row.map_or(plot.area.top(), |r| plot.area.top() - 38.0 + r as f32 * 17.0);
+        let ink = if is_oom { t.red } else { Tokens::at(t.text3, 0.7) };
+        batch.vline(place.x, Rangef::new(top, plot.area.bottom()), 1.0, ink);
+    }
+    batch.paint(p);
+    for place in &places {
+        let Some(row) = place.row else { continue };
+        let mark = &track.marks[place.mark];
+        let y = plot.area.top() - 31.0 + row as f32 * 17.0;
+        let ink = if mark.kind == crate::model::MarkKind::OutOfMemory { t.red } else { t.text2 };
+        let galley = label::elided(p, &mark.text, Type::Caption, ink, 180.0);
+        let x = if place.is_left { place.x - 5.0 - galley.size().x } else { place.x + 5.0 };
+        p.galley(pos2(x, y - galley.size().y / 2.0), galley, ink);
+    }
+}
+
+/// The cursor: its line, its time, and what each wide band holds there.
+pub(super) fn cursor(ui: &Ui, t: &Tokens, plot: &Plot, time_us: i64, bands: Option<Bands>) {
+    let x = plot.x_of(time_us);
+    if x < plot.area.left() - 0.5 || x > plot.area.right() + 0.5 {
+        return;
+    }
+    let p = ui.painter();
+    let mut batch = Batch::new(p);
+    batch.vline(x, plot.area.y_range(), 1.0, t.text1);
+    batch.paint(p);
+    let seconds = (time_us - plot.zero_us) as f64 / 1e6;
+    paint_chip(p, t, pos2(x, plot.area.bottom() + 12.0), Align2::CENTER_CENTER, &format!("{seconds:.2}{NBSP}s"));
+    let Some(bands) = bands else { return };
+    let mut at = 0u64;
+    for band in Band::ALL {
+        let bytes = band.bytes(&bands);
+        let (low, high) = (plot.y.at(at as f64), plot.y.at((at + bytes) as f64));
+        at += bytes;
+        if low - high < 22.0 {
+            continue;
+        }
+        let text = format!("{} {}", band.name(), mib(bytes));
+        let is_right = x + label::width(p, &text, Type::Body) + 24.0 > plot.area.right();
+        let (dx, anchor) = if is_right { (-8.0, Align2::RIGHT_CENTER) } else { (8.0, Align2::LEFT_CENTER) };
+        paint_chip(p, t, pos2(x + dx, f32::midpoint(low, high)), anchor, &text);
+    }
+}
+
+/// Names and figures of the newest sample at the right end, at the height of their bands, kept apart.
+pub(super) fn ends(ui: &Ui, t: &Tokens, plot: &Plot, right: f32, caption: &str, bands: &Bands) {
+    let p = ui.painter();
+    let mut rows: Vec<(f32, &str, u64, bool)> = Vec::new();
+    let mut at = 0u64;
+    for band in Band::ALL {
+        let bytes = band.bytes(bands);
+        if bytes > 0 {
+            rows.push((plot.y.at((at + bytes / 2) as f64), band.name(), bytes, false));
+        }
+        at += bytes;
+    }
+    rows.push((plot.y.at(at as f64) - 8.0, "used", at, true));
+    // From the bottom up, each at least one line above the one before.
+    let mut below = plot.area.bottom() + 8.0;
+    let mut top = below;
+    for (y, name, bytes, is_strong) in rows {
+        let y = y.min(below - 16.0);
+        below = y;
+        top = y;
+        let kind = if is_strong { Type::Strong } else { Type::Body };
+        let ink = if is_strong { t.text1 } else { t.text2 };
+        let value = label::text(p, pos2(right, y), Align2::RIGHT_CENTER, &mib(bytes), Type::Mono, ink);
+        let room = Rect::from_min_max(pos2(plot.area.right() + 10.0, y - 8.0), pos2(value.left() - 6.0, y + 8.0));
+        label::text_in(p, room, name, kind, ink);
+    }
+    label::text(p, pos2(right, top - 17.0), Align2::RIGHT_CENTER, caption, Type::Caption, t.text3);
+}
+
+/// A sentence of one figure for people who do not see the picture.
+pub(super) fn spoken(bands: &Bands, capacity: u64) -> String {
+    let parts: Vec<String> =
+        Band::ALL.iter().filter(|b| b.bytes(bands) > 0).map(|b| format!("{} {}", b.name(), Bytes(b.bytes(bands)))).collect();
+    format!("{} of {} in use: {}", Bytes(bands.used()), Bytes(capacity), parts.join(", "))
+}

@@ -1,0 +1,327 @@
+//! The right column: ways into the selected process, what PyTorch did not ask for, words, what watching costs, alarms.
+
+use egui::{Align, Layout, Sense, Ui, vec2};
+
+use super::LiveView;
+use super::paint::mib;
+use crate::app::action::{Action, LiveAction};
+use crate::app::theme::Type;
+use crate::app::views::ViewContext;
+use crate::app::widgets::button::Push;
+use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::field::Field;
+use crate::app::widgets::label;
+use crate::app::widgets::pane::{self, PaneHeader};
+use crate::app::widgets::row::{definition, key_value};
+use crate::live::agent::Request;
+use crate::live::alarm::AlarmRules;
+use crate::live::attach::{Rung, Survey, ladder};
+use crate::model::{LiveTrack, ProcessTrack};
+use crate::units::{Bytes, NBSP, count, time_of_day};
+
+/// The words of the page, in the order of the bands.
+const WORDS: [(&str, &str); 5] = [
+    ("driver", "kept by driver and firmware, never yours"),
+    ("unattributed", "used, but in no process that NVML lists"),
+    ("outside PyTorch", "context, kernels, cuBLAS, NCCL, raw cudaMalloc"),
+    ("cached", "reserved by PyTorch, free for its next tensor"),
+    ("allocated", "in live tensors"),
+];
+
+/// Events of history that "Record history" keeps: dumping them takes well under a second.
+const HISTORY: u32 = 100_000;
+
+impl LiveView {
+    pub(super) fn side(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, track: &LiveTrack, at_us: i64) {
+        let t = cx.tokens;
+        let chosen = self
+            .selected
+            .and_then(|(pid, started)| track.processes.iter().find(|p| p.pid == pid && p.started == started))
+            .or_else(|| {
+                track
+                    .processes
+                    .iter()
+                    .filter(|p| p.at(at_us).is_some())
+                    .max_by_key(|p| (p.has_helper, p.at(at_us).and_then(|x| x.used)))
+            });
+        let title = chosen.map_or_else(
+            || "No process".to_owned(),
+            |p| {
+                let can_attach = cx.link.live.as_ref().is_some_and(|l| l.can_attach());
+                let verb = match (p.has_helper, can_attach) {
+                    (_, false) => "Process",
+                    (true, true) => "Attached to",
+                    (false, true) => "Attach to",
+                };
+                format!("{verb} {}", p.pid)
+            },
+        );
+        let caption = chosen.map_or("", |p| p.command.as_str());
+        PaneHeader::new(&title).caption(caption).show(ui, |_| {});
+        egui::ScrollArea::vertical().id_salt("live side").auto_shrink(false).show(ui, |ui| {
+            ui.spacing_mut().item_spacing.y = 0.0;
+            if let Some(process) = chosen {
+                self.ways_in(ui, cx, process);
+                outside(ui, cx, process, at_us);
+            }
+            pane::section(ui, "Device", "", false);
+            gauges(ui, track, at_us);
+            if !track.limits.is_empty() {
+                pane::section(ui, "What can not be told here", "", false);
+                pane::padded(ui, |ui| {
+                    for sentence in &track.limits {
+                        label::paragraph(ui, sentence, Type::Body, t.text2);
+                        ui.add_space(4.0);
+                    }
+                });
+            }
+            pane::section(ui, "Words on this page", "", false);
+            pane::padded(ui, |ui| {
+                for (term, meaning) in WORDS {
+                    definition(ui, term, meaning, 112.0);
+                }
+            });
+            if !track.costs.is_empty() {
+                pane::section(ui, "What watching costs", "", false);
+                for cost in &track.costs {
+                    let slowed = if cost.is_slowed { ", slowed" } else { "" };
+                    let value = format!("{:.0}{NBSP}µs, {:.1} a second{slowed}", cost.mean_us, cost.hz);
+                    key_value(ui, &cost.call, &value);
+                }
+                if let Some(cpu) = track.sampler_cpu {
+                    key_value(ui, "sampling thread", &format!("{:.2}{NBSP}% of a core", cpu * 100.0));
+                }
+            }
+            ui.add_space(16.0);
+        });
+    }
+
+    fn ways_in(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, process: &ProcessTrack) {
+        let t = cx.tokens;
+        let live = cx.link.live.as_deref();
+        if process.has_helper && live.is_some_and(|l| l.can_attach()) {
+            pane::padded(ui, |ui| {
+                ui.add_space(12.0);
+                ui.horizontal_wrapped(|ui| {
+                    ui.spacing_mut().item_spacing = vec2(8.0, 8.0);
+                    let pid = process.pid;
+                    let ask = |request| cx.actions.send(Action::Live(LiveAction::Ask(pid, request)));
+                    if Push::primary("Snapshot now")
+                        .show(ui)
+                        .on_hover_text("Dumps the allocator's state and opens it here")
+                        .clicked()
+                    {
+                        ask(Request::Snapshot);
+                    }
+                    if Push::outlined("Update blocks")
+                        .show(ui)
+                        .on_hover_text("Segments and blocks for the segment map, without traces")
+                        .clicked()
+                    {
+                        ask(Request::Blocks);
+                    }
+                    let is_on = live.is_some_and(|l| l.helpers.iter().any(|h| *h == (pid, true)));
+                    let text = if is_on { "Stop history" } else { "Record history" };
+                    if Push::outlined(text)
+                        .show(ui)
+                        .on_hover_text("Allocations with Python stacks, the newest 100,000 events: about 2 µs each")
+                        .clicked()
+                    {
+                        ask(Request::History { on: !is_on, max_entries: HISTORY });
+                    }
+                    if Push::outlined("Snapshot at OOM")
+                        .show(ui)
+                        .on_hover_text("Writes a snapshot when a request fails, and opens it")
+                        .clicked()
+                    {
+                        ask(Request::SnapshotAtOom(true));
+                    }
+                });
+                ui.add_space(4.0);
+            });
+        }
+        let survey = live.and_then(|l| l.survey.as_ref()).filter(|s| s.pid == process.pid).cloned();
+        let survey = survey.unwrap_or_else(|| Survey { pid: process.pid, ..Survey::default() });
+        let is_known = !survey.command.is_empty() || process.has_helper;
+        if !is_known && live.is_some_and(|l| l.can_attach()) {
+            // Reads a few small files on the watching thread; the answer comes with the next frame or two.
+            if live.is_some_and(|l| l.surveying != Some(process.pid)) {
+                cx.actions.send(Action::Live(LiveAction::Look(process.pid)));
+            }
+            return;
+        }
+        if live.is_none_or(|l| !l.can_attach()) {
+            pane::padded(ui, |ui| {
+                ui.add_space(12.0);
+                let sentence = if process.has_helper || process.points.iter().any(|p| p.torch.is_some()) {
+                    "Recorded with the helper: allocated and cached are PyTorch's own figures."
+                } else {
+                    "Recorded from NVML alone: bytes of the whole process."
+                };
+                label::paragraph(ui, sentence, Type::Body, t.text2);
+            });
+            return;
+        }
+        for (i, rung) in ladder(&survey, process.has_helper).iter().enumerate() {
+            if i > 0 {
+                ui.add_space(10.0);
+                pane::rule(ui);
+            }
+            ui.add_space(12.0);
+            rung_ui(ui, cx, process.pid, rung);
+        }
+        if let Some(busy) = live.and_then(|l| l.busy.as_deref()) {
+            pane::padded(ui, |ui| {
+                ui.add_space(8.0);
+                label::paragraph(ui, busy, Type::Body, t.text3);
+            });
+        }
+    }
+
+    pub(super) fn alarms_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let t = cx.tokens;
+        ui.set_min_width(300.0);
+        pane::padded(ui, |ui| {
+            ui.add_space(8.0);
+            label::paragraph(ui, "Tell me when", Type::Title, t.text1);
+            ui.add_space(8.0);
+            let row = |ui: &mut Ui, before: &str, name: &str, hint: &str, text: &mut String| {
+                ui.horizontal(|ui| {
+                    ui.add_sized(vec2(150.0, 22.0), egui::Label::new(Type::Body.text(before).color(t.text2)));
+                    Field::new(name).hint(hint).mono().width(110.0).show(ui, text);
+                });
+                ui.add_space(6.0);
+            };
+            row(ui, "less is free than", "Free below", "2 GiB", &mut self.alarm_free);
+            row(ui, "use grows by more than", "Growth", "1 GiB", &mut self.alarm_growth);
+            row(ui, "over so many minutes", "Minutes", "10", &mut self.alarm_minutes);
+            if let Some(error) = &self.alarm_error {
+                label::paragraph(ui, error, Type::Body, t.amber);
+                ui.add_space(6.0);
+            }
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                if Push::primary("Watch").show(ui).clicked() {
+                    match self.rules() {
+                        Ok(rules) => {
+                            self.alarm_error = None;
+                            cx.actions.send(Action::Live(LiveAction::Alarms(rules)));
+                            ui.close();
+                        }
+                        Err(sentence) => self.alarm_error = Some(sentence),
+                    }
+                }
+                if Push::plain("Off").show(ui).clicked() {
+                    cx.actions.send(Action::Live(LiveAction::Alarms(AlarmRules::default())));
+                    ui.close();
+                }
+            });
+            ui.add_space(8.0);
+        });
+    }
+
+    /// The rules as typed; an empty field is no rule.
+    fn rules(&self) -> Result<AlarmRules, String> {
+        let bytes = |text: &str| match text.trim() {
+            "" => Ok(None),
+            text => Bytes::parse(text).map(|b| Some(b.0)),
+        };
+        let minutes = match self.alarm_minutes.trim() {
+            "" => 10,
+            text => text.parse().ok().filter(|m| (1..=1440).contains(m)).ok_or("Minutes go from 1 to 1440.")?,
+        };
+        Ok(AlarmRules { free_below: bytes(&self.alarm_free)?, growth: bytes(&self.alarm_growth)?, growth_minutes: minutes })
+    }
+}
+
+fn rung_ui(ui: &mut Ui, cx: &ViewContext<'_>, pid: u32, rung: &Rung) {
+    let t = cx.tokens;
+    pane::padded(ui, |ui| {
+        let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 18.0), Sense::hover());
+        let p = ui.painter();
+        let is_active = rung.state == "active";
+        let centre = egui::pos2(rect.left() + 7.0, rect.center().y);
+        p.circle_stroke(centre, 6.5, egui::Stroke::new(1.0, if is_active { t.accent } else { t.line2 }));
+        if is_active {
+            p.circle_filled(centre, 3.0, t.accent);
+        }
+        let inner = egui::Rect::from_min_max(egui::pos2(rect.left() + 22.0, rect.top()), rect.max);
+        label::text_in(p, inner, rung.title, Type::Strong, t.text1);
+        label::text_in_right(p, inner, &rung.state, Type::Caption, t.text3);
+        ui.horizontal(|ui| {
+            ui.add_space(14.0);
+            ui.vertical(|ui| {
+                ui.spacing_mut().item_spacing.y = 4.0;
+                ui.add_space(4.0);
+                label::paragraph(ui, &rung.text, Type::Body, t.text2);
+                for (before, line) in &rung.lines {
+                    if !before.is_empty() {
+                        label::paragraph(ui, before, Type::Body, t.text2);
+                    }
+                    CodeWell::new(line).copy(true).show(ui);
+                }
+                if rung.is_ready && Push::primary("Attach").show(ui).clicked() {
+                    cx.actions.send(Action::Live(LiveAction::Attach(pid)));
+                }
+            });
+        });
+    });
+}
+
+/// What the process holds that PyTorch did not ask for, and its largest step.
+fn outside(ui: &mut Ui, cx: &ViewContext<'_>, process: &ProcessTrack, at_us: i64) {
+    let figure = |p: &crate::model::ProcessPoint| Some(p.used?.saturating_sub(p.torch?.reserved));
+    let Some(now) = process.at(at_us).and_then(figure) else { return };
+    let t = cx.tokens;
+    pane::section(ui, &format!("Outside PyTorch, process {}", process.pid), "", false);
+    key_value(ui, if cx.link.live.is_some() { "now" } else { "at the cursor" }, &format!("{}{NBSP}MiB", mib(now)));
+    // A bounded look back: what is on screen is about the last minutes.
+    let points = &process.points[..process.points.partition_point(|p| p.time_us <= at_us)];
+    let recent = &points[points.len().saturating_sub(4000)..];
+    let series: Vec<u64> = recent.iter().filter_map(figure).collect();
+    let step = series.windows(2).map(|w| (w[1].saturating_sub(w[0]), w[0])).max().filter(|s| s.0 >= 32 << 20);
+    if let Some((grown, before)) = step {
+        key_value(ui, "before its largest step", &format!("{}{NBSP}MiB", mib(before)));
+        key_value(ui, "grew in one step by", &format!("{}{NBSP}MiB", mib(grown)));
+    }
+    if let Some((peak, when)) = process.peak {
+        key_value(ui, "peak, NVML", &format!("{}{NBSP}MiB at {}", mib(peak), time_of_day(when)));
+    }
+    if let Some(torch) = process.at(at_us).and_then(|p| p.torch) {
+        key_value(ui, "peak allocated", &format!("{}{NBSP}MiB", mib(torch.allocated_peak)));
+        key_value(ui, "retries, out of memory", &format!("{}, {}", count(torch.retries), count(torch.ooms)));
+    }
+    pane::padded(ui, |ui| {
+        ui.add_space(6.0);
+        let sentence = "PyTorch did not ask for this. A context costs about 500 MiB on a large GPU, and kernels come on top; the \
+            rest came from another library in the same process.";
+        label::paragraph(ui, sentence, Type::Body, t.text2);
+    });
+}
+
+fn gauges(ui: &mut Ui, track: &LiveTrack, at_us: i64) {
+    let at = track.gauges.partition_point(|g| g.time_us <= at_us);
+    let gauge = at.checked_sub(1).and_then(|i| track.gauges.get(i)).copied().unwrap_or_default();
+    let mut row = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            key_value(ui, name, &value);
+        }
+    };
+    row("busy", gauge.busy.map(|v| format!("{v}{NBSP}%")));
+    row("memory bandwidth in use", gauge.bandwidth.map(|v| format!("{v}{NBSP}% of the time")));
+    row("temperature", gauge.temperature.map(|v| format!("{v}{NBSP}°C")));
+    let watts = |mw: u32| format!("{:.0}{NBSP}W", f64::from(mw) / 1000.0);
+    let power = gauge.power_mw.map(|p| match gauge.power_limit_mw {
+        Some(limit) => format!("{} of {}", watts(p), watts(limit)),
+        None => watts(p),
+    });
+    row("power", power);
+    row("clock", gauge.clock_mhz.map(|v| format!("{v}{NBSP}MHz")));
+    row("clocks held back", gauge.throttle.and_then(crate::live::source::throttle_text).map(str::to_owned));
+    row("peak used", track.peak.map(|(b, t)| format!("{}{NBSP}MiB at {}", mib(b), time_of_day(t))));
+    for (key, value) in &track.facts {
+        row(key, Some(value.clone()));
+    }
+    if track.skewed > 0 {
+        row("samples with skew", Some(count(track.skewed)));
+    }
+}

@@ -196,6 +196,26 @@ fn oom_answers_with_a_verdict() {
     assert_eq!(o["ooms"][0]["verdict"], "fragmentation");
     assert_eq!(o["ooms"][0]["event"], 176);
     assert_eq!(o["ooms"][0]["requested_bytes"], 524_288_000);
+    // The settings that pass, each with its line to copy; the limit was not recorded, so none of it is certain.
+    let remedies = o["ooms"][0]["remedies"].as_array().unwrap();
+    assert!(remedies[0]["setting"].as_str().unwrap().starts_with("PYTORCH_CUDA_ALLOC_CONF="), "{remedies:?}");
+    assert_eq!(remedies[0]["support"], "simulation");
+    assert_eq!(o["whatif"][0]["limit_span_bytes"], serde_json::json!([1_677_721_600u64, 2_202_009_599u64]));
+    assert_eq!(o["ooms"][0]["blockers"][0]["age_us"], 925);
+    let known = json(&["oom", &sample("fragment_oom.pickle"), "--limit", "1760MiB", "--json"]);
+    assert_eq!(known["ooms"][0]["way_out"]["bytes"], 226_492_416);
+    assert_eq!(known["whatif"][0]["tried"][0]["peak_reserved_bytes"], 1632 << 20);
+    assert_eq!(known["whatif"][0]["tried"][0]["certain"], true);
+    // Nothing failed: the peak instead.
+    let peak = json(&["oom", &sample("gpt_train.pickle"), "--json"]);
+    assert_eq!(peak["ooms"], serde_json::json!([]));
+    let p = &peak["peaks"][0];
+    assert_eq!(
+        (p["event"].as_u64(), p["largest_served_bytes"].as_u64(), p["is_exact"].as_bool()),
+        (Some(1933), Some(27 << 20), Some(false))
+    );
+    let categories: u64 = p["live_by_category"].as_array().unwrap().iter().map(|c| c["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(Some(categories), p["requested_bytes"].as_u64());
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use egui::{Pos2, Rect, Theme};
 use egui_kittest::{Harness, SnapshotOptions};
 use vramscope::analysis::categories::{Categories, Rules};
+use vramscope::analysis::findings::diagnose;
 use vramscope::analysis::{DeviceTables, StackNames};
 use vramscope::app::action::{Action, Actions};
 use vramscope::app::colours::Colours;
@@ -52,6 +53,10 @@ pub fn alone(
     change(&mut link);
     let colours = Arc::new(Colours::build(&data, link.colour_by));
     let state = Arc::new(data.tables.states.at(data.device(), &data.tables.lifetimes, link.cursor));
+    let findings = (kind == ViewKind::Findings).then(|| {
+        let found = diagnose(&data.recording, data.device(), &data.tables, &data.names, &Progress::new());
+        Arc::new(found.expect("not cancelled"))
+    });
     let (actions, inbox) = Actions::channel();
     let jobs = Jobs::synchronous();
     let comparing = Comparing::default();
@@ -66,7 +71,7 @@ pub fn alone(
             data: &data,
             link: &link,
             state: Some(&state),
-            findings: None,
+            findings: findings.as_ref(),
             categories: categories.as_ref(),
             matching: None,
             colours: &colours,

@@ -1,19 +1,27 @@
 //! Findings: what is wrong with this recording, most serious first, each with its evidence and what to do.
 
+use std::sync::Arc;
+
 use egui::{Align, Layout, ScrollArea, Sense, Ui, UiBuilder, vec2};
 
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::findings::{Class, Finding};
+use crate::analysis::oom::{Helped, advice, can_be_served_again};
 use crate::app::action::Action;
 use crate::app::colours::ColourBy;
 use crate::app::command::Command;
+use crate::app::jobs::Derived;
 use crate::app::selection::Item;
 use crate::app::theme::{Type, text};
-use crate::app::widgets::button::Push;
+use crate::app::widgets::button::{Push, selector};
 use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::{label, term};
 use crate::app::workspace::Workspace;
-use crate::units::Bytes;
+use crate::model::Progress;
+use crate::units::{Bytes, counted};
+
+/// Settings tried on a failure: `None` when they do not apply, `Some(None)` while they run.
+type Tried = Option<Option<Arc<Helped>>>;
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -26,17 +34,25 @@ pub const INFO: ViewInfo = ViewInfo {
         ("figure", "the bytes at stake"),
         ("nothing listed", "no rule found anything: every rule needs numbers to speak"),
     ],
-    create: || Box::new(FindingsView { open: 0 }),
+    create: || Box::new(FindingsView::default()),
 };
 
+#[derive(Default)]
 struct FindingsView {
     /// The finding whose evidence is shown.
     open: usize,
+    /// The order: most serious first, or most bytes first.
+    order: usize,
+    helped: Derived<(), Helped>,
 }
 
 impl View for FindingsView {
     fn subtitle(&self, cx: &ViewContext<'_>) -> String {
         cx.findings.map(|f| f.findings.len().to_string()).unwrap_or_default()
+    }
+
+    fn header_ui(&mut self, ui: &mut Ui, _: &ViewContext<'_>) {
+        selector(ui, "by", &mut self.order, &["class", "bytes"]);
     }
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
@@ -54,8 +70,33 @@ impl View for FindingsView {
             if found.findings.is_empty() {
                 healthy(ui, cx);
             }
-            for (i, finding) in found.findings.iter().enumerate() {
-                if finding_ui(ui, cx, finding, i, self.open == i) {
+            let mut order: Vec<usize> = (0..found.findings.len()).collect();
+            if self.order == 1 {
+                order.sort_by_key(|&i| std::cmp::Reverse(found.findings[i].bytes));
+            }
+            // Settings are tried once a failure is looked at.
+            let is_failure = found.findings.get(self.open).is_some_and(|f| f.class == Class::OutOfMemory);
+            let helped = if is_failure && can_be_served_again(cx.data.device()) {
+                let data = Arc::clone(cx.data);
+                let work = move |progress: &Progress| data.helped(progress).ok().map(|h| Helped::clone(&h));
+                let shown = self.helped.get(cx.jobs, "what would have helped", &(), work);
+                if !shown.is_fresh {
+                    ui.request_repaint_after(std::time::Duration::from_millis(100));
+                }
+                Some(shown.value)
+            } else {
+                None
+            };
+            if found.ooms_left_out > 0 {
+                padded(ui, |ui| {
+                    let failures = counted(found.ooms_left_out as u64, "failure was", "failures were");
+                    let text = format!("{failures} not examined: very many, or without what was free on the device.");
+                    label::paragraph(ui, &text, Type::Caption, t.text3);
+                });
+            }
+            for i in order {
+                let finding = &found.findings[i];
+                if finding_ui(ui, cx, finding, i, self.open == i, &helped) {
                     self.open = i;
                     take_there(cx, finding);
                 }
@@ -95,7 +136,7 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
 }
 
 /// Draws a finding; true when it was clicked.
-fn finding_ui(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, is_open: bool) -> bool {
+fn finding_ui(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, is_open: bool, helped: &Tried) -> bool {
     let t = cx.tokens;
     let top = ui.cursor().min;
     let width = ui.available_width();
@@ -124,7 +165,7 @@ fn finding_ui(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, is_o
             let body = label::paragraph(ui, &f.sentence, Type::Body, t.text2);
             head_clicked |= body.interact(Sense::click()).clicked();
             if is_open {
-                evidence(ui, cx, f, index);
+                evidence(ui, cx, f, index, helped);
             }
         });
     });
@@ -141,7 +182,7 @@ fn finding_ui(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, is_o
     head_clicked
 }
 
-fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize) {
+fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped: &Tried) {
     let t = cx.tokens;
     ui.add_space(8.0);
     for e in &f.evidence {
@@ -155,27 +196,82 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize) {
         label::text_in_right(ui.painter(), below, &e.value, Type::Mono, if e.is_red { t.red } else { t.text1 });
         term::explain_label(&response, &e.label);
     }
+    let helped = helped.as_ref().filter(|_| f.class == Class::OutOfMemory);
     ui.add_space(6.0);
-    label::paragraph(ui, &f.advice, Type::Body, t.text2);
-    if let Some(remedy) = &f.remedy {
-        ui.add_space(6.0);
-        CodeWell::new(remedy).broken(true).copy(true).show(ui);
-    }
-    ui.add_space(6.0);
-    label::paragraph(ui, &format!("Check: {}", f.verify), Type::Caption, t.text3);
-    ui.add_space(8.0);
     ui.scope_builder(UiBuilder::new().id_salt(("buttons", index)), |ui| {
-        ui.with_layout(Layout::left_to_right(Align::Min), |ui| {
-            ui.spacing_mut().item_spacing.x = 8.0;
+        ui.with_layout(Layout::left_to_right(Align::Min).with_main_wrap(true), |ui| {
+            ui.spacing_mut().item_spacing = vec2(8.0, 6.0);
             if f.class == Class::OutOfMemory && Push::primary("Open autopsy").show(ui).clicked() {
                 take_there(cx, f);
                 cx.actions.run(Command::Workspace(Workspace::Autopsy));
+            }
+            if let Some(Some(h)) = helped
+                && let Some(best) = h.remedies.passing().next()
+                && Push::outlined("What-if").show(ui).clicked()
+            {
+                cx.actions.send(Action::TrySettings(best.conf.clone()));
             }
             if (f.place.event.is_some() || !f.place.lifetimes.is_empty()) && Push::outlined("Go to event").show(ui).clicked() {
                 take_there(cx, f);
             }
         });
     });
+    let best = match helped {
+        Some(Some(h)) => {
+            passing(ui, cx, h);
+            let autopsy = cx.findings.and_then(|found| found.ooms.iter().find(|a| Some(a.event) == f.place.event));
+            autopsy.and_then(|a| advice(a, Some(h)).into_iter().find(|x| x.setting.is_some()))
+        }
+        Some(None) => {
+            ui.add_space(6.0);
+            label::paragraph(ui, "Trying other settings on the recorded requests…", Type::Body, t.text3);
+            None
+        }
+        None => None,
+    };
+    let (said, line) = match best {
+        Some(best) => (best.sentence, best.setting),
+        None => (f.advice.clone(), f.remedy.clone()),
+    };
+    ui.add_space(6.0);
+    label::paragraph(ui, &said, Type::Body, t.text2);
+    if let Some(line) = line {
+        ui.add_space(6.0);
+        CodeWell::new(&line).broken(true).copy(true).show(ui);
+    }
+    ui.add_space(6.0);
+    label::paragraph(ui, &format!("Check: {}", f.verify), Type::Caption, t.text3);
+    ui.add_space(8.0);
+}
+
+/// The settings that pass, with what they reserve; or that none does.
+fn passing(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
+    let t = cx.tokens;
+    ui.add_space(8.0);
+    let all: Vec<_> = h.remedies.passing().collect();
+    let title = match all.len() {
+        0 => format!("none of {} other settings serves all requests", h.remedies.tried.len()),
+        n => format!("{n} of {} other settings serve all requests", h.remedies.tried.len()),
+    };
+    let row = |ui: &mut Ui, name: &str, value: &str, kind: Type, ink: egui::Color32| {
+        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
+        let value = label::text_in_right(ui.painter(), rect, value, Type::Mono, t.text1);
+        let room = egui::Rect::from_min_max(rect.min, egui::pos2(value.left() - 8.0, rect.bottom()));
+        label::text_in(ui.painter(), room, name, kind, ink);
+        response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, name));
+        response
+    };
+    row(ui, &title, if all.is_empty() { "" } else { "peak" }, Type::Caption, t.text3);
+    for r in all.iter().take(3) {
+        let name = super::autopsy::short(&r.conf);
+        let doubt = h.doubt(r);
+        let certainty = if doubt.is_empty() { "Certain.".to_owned() } else { format!("Not certain: {doubt}.") };
+        row(ui, &name, &Bytes(r.peak_reserved_bytes).to_string(), Type::Mono, t.text1)
+            .on_hover_text(format!("{}\n{certainty}", if r.conf.is_empty() { &name } else { &r.conf }));
+    }
+    if all.len() > 3 {
+        row(ui, &format!("{} more in the autopsy", all.len() - 3), "", Type::Caption, t.text3);
+    }
 }
 
 /// Takes cursor, selection, range and colours to the evidence.

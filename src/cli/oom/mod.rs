@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::args::OomArgs;
 use crate::allocator::{Needed, Remedy, WhatIf};
+use crate::analysis::categories::{ByCategory, Categories, Category, Rules};
 use crate::analysis::fragmentation::Blocker;
 use crate::analysis::oom::{
     Advice, Autopsy, Closest, Helped, LiveByStack, RoomFrom, advice, age, can_be_served_again, closest, examine,
@@ -75,6 +76,7 @@ pub struct PeakEntry {
     blockers_total: usize,
     top_live: Vec<LiveEntry>,
     stacks_total: usize,
+    live_by_category: Vec<CategoryEntry>,
 }
 
 /// One failed request. Bytes are integers.
@@ -102,6 +104,7 @@ pub struct OomEntry {
     way_out: Option<WayOutEntry>,
     top_live: Vec<LiveEntry>,
     stacks_total: usize,
+    live_by_category: Vec<CategoryEntry>,
     /// What to do: only what a simulation or these figures support.
     remedies: Vec<Advice>,
 }
@@ -117,6 +120,13 @@ struct BlockerEntry {
     #[serde(skip)]
     age: String,
     stack: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct CategoryEntry {
+    category: &'static str,
+    bytes: u64,
+    count: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -190,19 +200,24 @@ pub fn report(recording: &Recording, try_settings: bool, progress: &Progress) ->
             }
             None
         };
+        let categories = Categories::build(recording, device, &tables, &Rules::default(), progress).map_err(|e| e.to_string())?;
         let mut examined = 0;
         for event in events {
             let state = tables.states.at(device, &tables.lifetimes, event);
             if let Some(autopsy) = examine(device, &tables, event, &state) {
                 examined += 1;
-                report.ooms.push(entry(recording, device, &tables, &state, &autopsy, helped.as_ref()));
+                let mut found = entry(recording, device, &tables, &state, &autopsy, helped.as_ref());
+                found.live_by_category = by_category(&categories.live_by_category(device, &tables, event));
+                report.ooms.push(found);
             }
         }
         report.ooms_without_figures += failures - examined;
         if failures == 0
             && let Some(found) = closest(device, &tables)
         {
-            report.peaks.push(peak(recording, device, &tables, &found));
+            let mut entry = peak(recording, device, &tables, &found);
+            entry.live_by_category = by_category(&categories.live_by_category(device, &tables, found.event));
+            report.peaks.push(entry);
         }
         report.whatif.extend(helped.map(|h| whatif(device, h)));
     }
@@ -257,6 +272,7 @@ fn peak(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, 
         blockers_total: c.blockers.len(),
         top_live: live(recording, &c.top_live),
         stacks_total: c.top_live.len(),
+        live_by_category: Vec::new(),
     }
 }
 
@@ -282,6 +298,17 @@ fn blockers(
         }
     });
     listed.collect()
+}
+
+/// Categories that hold something, most bytes first.
+fn by_category(sums: &ByCategory) -> Vec<CategoryEntry> {
+    let mut held: Vec<CategoryEntry> = Category::ALL
+        .iter()
+        .map(|c| CategoryEntry { category: c.name(), bytes: sums[c.index()].bytes, count: sums[c.index()].count })
+        .filter(|c| c.count > 0)
+        .collect();
+    held.sort_by_key(|c| std::cmp::Reverse(c.bytes));
+    held
 }
 
 fn live(recording: &Recording, found: &[LiveByStack]) -> Vec<LiveEntry> {
@@ -327,6 +354,7 @@ fn entry(
         }),
         top_live: live(recording, &a.top_live),
         stacks_total: a.top_live.len(),
+        live_by_category: Vec::new(),
         remedies: advice(a, helped),
     }
 }

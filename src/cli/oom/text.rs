@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{BlockerEntry, LiveEntry, OomEntry, OomReport, PeakEntry, WhatIfEntry};
+use super::{BlockerEntry, CategoryEntry, LiveEntry, OomEntry, OomReport, PeakEntry, WhatIfEntry};
 use crate::analysis::oom::Support;
 use crate::cli::Table;
 use crate::model::Recording;
@@ -80,6 +80,7 @@ fn failure(out: &mut String, o: &OomEntry, number: usize, total: usize) {
     }
     blockers(out, &o.blockers, o.blockers_total);
     live(out, &o.top_live, o.stacks_total);
+    categories(out, &o.live_by_category);
 }
 
 fn figure(out: &mut String, label: &str, value: u64) {
@@ -101,6 +102,7 @@ fn peak(out: &mut String, p: &PeakEntry, name_device: bool) {
     }
     blockers(out, &p.blockers, p.blockers_total);
     live(out, &p.top_live, p.stacks_total);
+    categories(out, &p.live_by_category);
 }
 
 fn blockers(out: &mut String, listed: &[BlockerEntry], total: usize) {
@@ -120,6 +122,17 @@ fn live(out: &mut String, listed: &[LiveEntry], total: usize) {
     for l in listed.iter().take(8) {
         let at = l.stack.first().map_or("no stack recorded", String::as_str);
         let _ = writeln!(out, "    {:>12}  {:>7} ×  {at}", Bytes(l.bytes).to_string(), l.count);
+    }
+}
+
+fn categories(out: &mut String, held: &[CategoryEntry]) {
+    // One category alone, or none known, says nothing.
+    if held.len() < 2 {
+        return;
+    }
+    let _ = writeln!(out, "  live by category");
+    for c in held {
+        let _ = writeln!(out, "    {:>12}  {:>7} ×  {}", Bytes(c.bytes).to_string(), c.count, c.category.replace('_', " "));
     }
 }
 

@@ -253,7 +253,7 @@ fn needed(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
 }
 
 /// A setting short enough for a row: `max_split_size_mb:128 + gc 0.8`. What is copied and tried is the whole.
-fn short(conf: &str) -> String {
+pub(in crate::app::views) fn short(conf: &str) -> String {
     if conf.is_empty() {
         return "PyTorch's defaults".to_owned();
     }

@@ -7,6 +7,8 @@ mod live;
 mod pictures;
 mod verdict;
 
+pub(super) use self::helped::short;
+
 use std::sync::Arc;
 
 use egui::{Rect, Ui, UiBuilder, pos2};
@@ -224,9 +226,10 @@ impl AutopsyView {
         });
         in_rect(ui, holes, "holes", |ui| {
             let caption = format!(
-                "{} of the {} pool, most free memory first",
+                "{} of the {} pool, {}",
                 counted(case.serving.len() as u64, "segment", "segments"),
-                case.servers().class.name()
+                case.servers().class.name(),
+                if case.serving.len() > pictures::FEW { "most free memory first" } else { "by address" }
             );
             PaneHeader::new("Where the holes are").caption(&caption).show(ui, |_| {});
             pictures::where_the_holes_are(ui, cx, case);

@@ -33,7 +33,7 @@ pub(super) fn servers(case: &Case) -> Vec<usize> {
 }
 
 /// Segments that get rows with labels of their own.
-const FEW: usize = 5;
+pub(super) const FEW: usize = 5;
 
 /// How a bar is drawn.
 #[derive(Clone, Copy, PartialEq)]

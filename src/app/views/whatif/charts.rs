@@ -2,10 +2,11 @@
 
 use egui::{Align2, Color32, Rangef, Rect, Role, Sense, Ui, WidgetInfo, pos2};
 
-use super::layout::{resample, short, spread};
+use super::layout::{resample, short, spread, step_lane};
 use super::table::mib;
 use super::{ViewContext, WhatIfView, outcome};
 use crate::allocator::whatif::Answer;
+use crate::analysis::Quantity;
 use crate::app::action::Action;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down};
@@ -32,6 +33,9 @@ impl WhatIfView {
         let ends = if rect.width() > 620.0 { 210.0 } else { 16.0 };
         let x = Rangef::new(rect.left() + 100.0, rect.right() - ends);
         let axis = Rect::from_min_max(pos2(rect.left(), rect.bottom() - 26.0), pos2(rect.right(), rect.bottom() - 6.0));
+        let steps = cx.findings.map(|f| f.steps.bounds.as_slice()).filter(|b| b.len() > 1);
+        let lane = if steps.is_some() { 22.0 } else { 0.0 };
+        let axis = axis.translate(egui::vec2(0.0, -lane));
         let height = axis.top() - rect.top() - 12.0 - 22.0;
         let upper = Rect::from_min_max(pos2(x.min, rect.top() + 12.0), pos2(x.max, rect.top() + 12.0 + height * 0.52));
         let lower = Rect::from_min_max(pos2(x.min, upper.bottom() + 22.0), pos2(x.max, axis.top()));
@@ -55,6 +59,12 @@ impl WhatIfView {
                 label::text(p, pos2(at, axis.center().y), Align2::CENTER_CENTER, &text, Type::Mono, t.text3);
                 free_from = at + half + 8.0;
             }
+        }
+        if let Some(bounds) = steps {
+            let room = Rect::from_min_max(pos2(x.min, axis.bottom()), pos2(x.max, axis.bottom() + 16.0));
+            self.steps(ui, cx, room, &scale, bounds);
+            let name = Rect::from_min_max(pos2(rect.left() + 12.0, room.top()), pos2(x.min, room.bottom()));
+            label::text_in(p, name, "Steps", Type::Body, t.text2);
         }
         let through = Rangef::new(upper.top(), lower.bottom());
         let mut batch = Batch::new(p);
@@ -80,6 +90,29 @@ impl WhatIfView {
         }
     }
 
+    /// The training steps under the axis.
+    fn steps(&self, ui: &Ui, cx: &ViewContext<'_>, room: Rect, x: &Scale, bounds: &[u32]) {
+        let t = cx.tokens;
+        let p = ui.painter();
+        let Some(lane) = step_lane(bounds, |e| x.at(e)) else {
+            p.rect_filled(room, 2, t.s3);
+            let text = format!("{} steps", count(bounds.len() as u64 - 1));
+            label::text(p, room.center(), Align2::CENTER_CENTER, &text, Type::Caption, t.text2);
+            return;
+        };
+        let mut batch = Batch::new(p);
+        for (_, range, _) in &lane {
+            let at = Rect::from_x_y_ranges(Rangef::new(range.min, (range.max - 1.0).max(range.min + 1.0)), room.y_range());
+            let is_here = (range.min..range.max).contains(&x.at(f64::from(cx.link.cursor) + 0.5));
+            batch.rect(at, if is_here { t.s4 } else { t.s3 });
+        }
+        batch.paint(p);
+        for (step, range, _) in lane.iter().filter(|s| s.2) {
+            let at = pos2(range.center(), room.center().y);
+            label::text(p, at, Align2::CENTER_CENTER, &step.to_string(), Type::Key, t.text2);
+        }
+    }
+
     /// The plotted curves, the selected one last.
     fn lines(&self, cx: &ViewContext<'_>, limit: Option<u64>) -> Vec<Line> {
         let mut order: Vec<usize> =
@@ -90,7 +123,11 @@ impl WhatIfView {
             .filter_map(|i| {
                 let answer = self.answer(i, limit)?;
                 let points = answer.curve.event.iter().copied().zip(answer.curve.reserved.iter().copied()).collect();
-                let name = if i == 0 { "as recorded".to_owned() } else { short(&self.settings[i].title) };
+                let name = match i {
+                    0 if limit.is_none() => "own setting, no limit".to_owned(),
+                    0 => "own setting".to_owned(),
+                    _ => short(&self.settings[i].title),
+                };
                 let colour = if self.settings[i].is_plotted { self.colour(i, cx.tokens) } else { cx.tokens.other };
                 let width = if i == 0 || i == self.selected { 2.0 } else { 1.25 };
                 Some(Line { answer, points, name, colour, width })
@@ -103,7 +140,9 @@ impl WhatIfView {
         let p = ui.painter();
         let lines = self.lines(cx, limit);
         let own = self.answer(0, None);
+        let recorded_peak = cx.data.tables.curves.peak(Quantity::Reserved).0;
         let top = lines.iter().map(|l| l.answer.row.peak_reserved_bytes).max().unwrap_or(0);
+        let top = if limit.is_none() { top.max(recorded_peak) } else { top };
         let cap = self.limit().filter(|&l| limit.is_some() || l <= top.saturating_add(top / 2));
         let top = top.max(cap.unwrap_or(0)).max(1) as f64 * 1.06;
         let y = Scale::vertical(0.0, top, rect.y_range());
@@ -130,6 +169,16 @@ impl WhatIfView {
         }
         for line in &lines {
             batch.curve(&curve(&line.points), rect.left(), line.width, line.colour);
+        }
+        if limit.is_none() {
+            // What the recording itself has, dotted where its own setting without a limit does otherwise.
+            let bounds: Vec<u32> =
+                (0..=columns).map(|i| (from + (to - from) * i as f64 / columns as f64).round() as u32).collect();
+            let cells = cx.data.tables.curves.columns(cx.data.device(), &cx.data.tables.lifetimes, Quantity::Reserved, &bounds);
+            let at = |v: u64| y.at(v as f64);
+            let recorded: Vec<Option<PixelColumn>> =
+                cells.iter().map(|c| Some(PixelColumn { top: at(c.max), bottom: at(c.max), last: at(c.max) })).collect();
+            batch.curve(&recorded, rect.left(), 1.5, t.text1);
         }
         batch.paint(p);
         let title = if limit.is_some() { "With the limit" } else { "No limit" };

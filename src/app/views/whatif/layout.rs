@@ -59,9 +59,9 @@ pub(super) fn columns(width: f32) -> Vec<(Col, Rangef)> {
         .filter(|c| !gone.contains(&c.0))
         .map(|&(col, least)| {
             let more = match (col, has_bar) {
-                (Conf, true) => spare * 0.6,
+                (Conf, true) => spare * 0.7,
                 (Conf, false) => spare,
-                (Bar, _) => spare * 0.4,
+                (Bar, _) => spare * 0.3,
                 _ => 0.0,
             };
             let range = Rangef::new(x, x + least + more);
@@ -122,6 +122,16 @@ pub(super) fn spread(wanted: &[f32], gap: f32, range: Rangef) -> Vec<f32> {
     places
 }
 
+/// Cuts a setting that does not fit on one line behind a comma, with as much on the first line as fits; `None` where one line is
+/// enough or no comma helps.
+pub(super) fn two_lines(text: &str, fits: impl Fn(&str) -> bool) -> Option<(&str, &str)> {
+    if fits(text) {
+        return None;
+    }
+    let cuts = text.match_indices(',').map(|(at, _)| text.split_at(at + 1));
+    cuts.rev().find(|(first, _)| fits(first))
+}
+
 /// A setting in few words, for the end of its curve.
 pub(super) fn short(conf: &str) -> String {
     conf.split(',')
@@ -134,6 +144,35 @@ pub(super) fn short(conf: &str) -> String {
         })
         .collect::<Vec<_>>()
         .join(", ")
+}
+
+/// Steps drawn one by one at most; more are told by their number.
+const MOST_STEPS: usize = 4_000;
+
+/// Where steps stand on an axis: their extents, with their numbers where there is room for one; `None` when there are too many to
+/// tell apart. `bounds` are events, `at` places them.
+pub(super) fn step_lane(bounds: &[u32], at: impl Fn(f64) -> f32) -> Option<Vec<(usize, Rangef, bool)>> {
+    let steps = bounds.len().saturating_sub(1);
+    let width = |i: usize| at(f64::from(bounds[i + 1])) - at(f64::from(bounds[i]));
+    let widest = (0..steps.min(MOST_STEPS)).map(width).fold(0.0f32, f32::max);
+    if steps > MOST_STEPS || widest < 3.0 {
+        return None;
+    }
+    let mut free = f32::MIN;
+    Some(
+        (0..steps)
+            .map(|i| {
+                let range = Rangef::new(at(f64::from(bounds[i])), at(f64::from(bounds[i + 1])));
+                let half = 4.0 + 4.0 * (i.max(1).ilog10() + 1) as f32;
+                let middle = range.center();
+                let is_told = range.span() >= 6.0 && middle - half >= free;
+                if is_told {
+                    free = middle + half;
+                }
+                (i, range, is_told)
+            })
+            .collect(),
+    )
 }
 
 /// The highest value of a curve per pixel column over `from..to` (events): `points` are (event, value), each the highest of
@@ -198,9 +237,29 @@ mod tests {
     }
 
     #[test]
+    fn long_settings_take_two_lines() {
+        let fits = |text: &str| text.len() <= 12;
+        assert_eq!(two_lines("short:1", fits), None);
+        assert_eq!(two_lines("aaaa:1,bbb:2,cc:3", fits), Some(("aaaa:1,", "bbb:2,cc:3")));
+        assert_eq!(two_lines("aa:1,bb:22,cc:3,dd:4", fits), Some(("aa:1,bb:22,", "cc:3,dd:4")));
+        assert_eq!(two_lines("one_word_that_is_long:1", fits), None);
+    }
+
+    #[test]
     fn settings_have_short_names() {
         assert_eq!(short("expandable_segments:True,roundup_power2_divisions:8"), "expandable, power2 8");
         assert_eq!(short("max_split_size_mb:64, garbage_collection_threshold:0.8"), "split 64, gc 0.8");
+    }
+
+    #[test]
+    fn steps_are_told_where_there_is_room() {
+        let at = |e: f64| e as f32;
+        let lane = step_lane(&[0, 30, 40, 44, 80], at).unwrap_or_default();
+        let told: Vec<usize> = lane.iter().filter(|s| s.2).map(|s| s.0).collect();
+        assert_eq!(lane.len(), 4);
+        assert_eq!(told, [0, 1, 3], "the third is too narrow for its number");
+        assert_eq!(step_lane(&[0, 1, 2, 3], at), None, "nothing to tell apart");
+        assert_eq!(step_lane(&[], at), None);
     }
 
     #[test]

@@ -4,9 +4,13 @@ use std::sync::Arc;
 
 use egui::{Align, Color32, Key as Button, Layout, Rect, Ui, UiBuilder, vec2};
 
-use self::runs::{LimitFrom, Runs};
+use self::needs::Needs;
+use self::runs::Runs;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::allocator::whatif::{Answer, SUGGESTED};
+use crate::allocator::remedies::best;
+use crate::allocator::whatif::{Answer, Row, SUGGESTED};
+use crate::app::action::Action;
+use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::Push;
 use crate::app::widgets::field::Field;
@@ -17,6 +21,8 @@ use crate::units::{Bytes, count};
 
 mod charts;
 mod layout;
+mod limit;
+mod needs;
 mod runs;
 mod side;
 mod table;
@@ -29,8 +35,11 @@ pub const INFO: ViewInfo = ViewInfo {
     about: "The same requests under other PYTORCH_CUDA_ALLOC_CONF settings: what each would reserve, and whether it fits a limit.",
     legend: &[
         ("solid, hatched", "highest allocated memory, and what is reserved beyond the highest allocated"),
-        ("ticks", "the peak as recorded, and the limit in red"),
+        ("ticks", "the recording's own peak, and the limit in red"),
+        ("against recorded", "the difference to the peak the recording itself has"),
         ("swatch", "click it to draw the setting's curve"),
+        ("best", "passes under the limit, surely, with the fewest retries and the lowest peak"),
+        ("double click", "open the setting's run as a recording, in a tab of its own"),
         ("fails after", "the first request the allocator model can not serve; the run stops there"),
         ("to", "a span: the result depends on where the driver puts segments"),
         ("limit", "any size, such as 24 GiB; Enter runs everything again"),
@@ -45,6 +54,8 @@ struct Setting {
     title: String,
     about: &'static str,
     is_plotted: bool,
+    /// Added by the user, who may take it away again.
+    is_added: bool,
     /// Its slot of the categorical palette; the recorded setting has the ink itself.
     slot: usize,
 }
@@ -58,6 +69,11 @@ struct WhatIfView {
     limit: Option<u64>,
     limit_text: String,
     limit_error: Option<String>,
+    /// The limit under the slider's knob while it is drawn.
+    sliding: Option<u64>,
+    needs: Derived<String, Needs>,
+    /// Settings of long recordings whose smallest limit the user asked for.
+    asked_needs: Vec<String>,
     new_text: String,
     new_error: Option<String>,
     scroll_to: Option<usize>,
@@ -174,6 +190,30 @@ impl WhatIfView {
         self.answer(row, Some(self.limit()?))
     }
 
+    /// The best setting under the limit, and why, once every one has been run.
+    fn best(&self) -> Option<(usize, String)> {
+        let answers: Vec<Arc<Answer>> = (0..self.settings.len()).map(|i| self.limited(i)).collect::<Option<_>>()?;
+        let rows: Vec<&Row> = answers.iter().map(|a| &a.row).collect();
+        best(&rows)
+    }
+
+    /// Takes away a setting that the user added.
+    fn remove(&mut self, row: usize) {
+        if self.settings.get(row).is_some_and(|s| s.is_added) {
+            self.settings.remove(row);
+            if self.selected >= row {
+                self.selected = self.selected.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Opens the run of a setting in a tab of its own.
+    fn open_run(&self, cx: &ViewContext<'_>, row: usize, limit: Option<u64>) {
+        if let Some(setting) = self.settings.get(row) {
+            cx.actions.send(Action::OpenSimulation { conf: setting.text.clone(), limit });
+        }
+    }
+
     fn colour(&self, row: usize, t: &Tokens) -> Color32 {
         if row == 0 { t.text1 } else { self.settings.get(row).map_or(t.other, |s| t.slot(s.slot)) }
     }
@@ -188,18 +228,10 @@ impl WhatIfView {
         let limit = field.invalid(self.limit_error.is_some()).show(&mut row, &mut self.limit_text);
         let is_wide = line.width() > 560.0;
         if is_wide {
-            row.label(Type::Body.text("limit").color(t.text2));
-            let from = match (self.limit, self.runs.own()) {
-                (None, Some(own)) => match own.limit_from {
-                    LimitFrom::Recorded => "as recorded",
-                    LimitFrom::Failures(..) => "from the failed requests",
-                    LimitFrom::Peak => "the recorded peak",
-                },
-                _ => "",
-            };
-            if !from.is_empty() && line.width() > 860.0 {
-                row.label(Type::Caption.text(from).color(t.text3));
-            }
+            self.limit_menu(&mut row, cx);
+        }
+        if line.width() > 860.0 {
+            self.limit_slider(&mut row, cx);
         }
         let mut left = ui.new_child(
             UiBuilder::new()
@@ -235,15 +267,7 @@ impl WhatIfView {
     /// Takes the limit that was typed, and runs everything under it.
     fn set_limit(&mut self) {
         match read_limit(&self.limit_text) {
-            Ok(limit) => {
-                if self.limit() != Some(limit) {
-                    self.runs.cancel();
-                }
-                self.runs.resume();
-                self.limit = Some(limit);
-                self.limit_text = Bytes(limit).to_string();
-                self.limit_error = None;
-            }
+            Ok(limit) => self.choose_limit(limit),
             Err(sentence) => self.limit_error = Some(sentence),
         }
     }
@@ -266,6 +290,7 @@ impl WhatIfView {
                         conf,
                         about: "a setting of your own",
                         is_plotted: true,
+                        is_added: true,
                         slot: OTHER_SLOTS[self.settings.len() % OTHER_SLOTS.len()],
                     });
                     self.settings.len() - 1
@@ -286,7 +311,7 @@ fn suggested(own: &AllocConf) -> Vec<Setting> {
     let text = own.to_string();
     let title = if text.is_empty() { "as recorded (default)".to_owned() } else { format!("as recorded ({text})") };
     let about = "the recording's own setting";
-    let mut settings = vec![Setting { text, conf: own.clone(), title, about, is_plotted: true, slot: 0 }];
+    let mut settings = vec![Setting { text, conf: own.clone(), title, about, is_plotted: true, is_added: false, slot: 0 }];
     for (text, about) in SUGGESTED {
         // Suggestions are PyTorch's own keys; one an old release does not know would be left out.
         let Ok(conf) = AllocConf::parse(text) else { continue };
@@ -296,7 +321,15 @@ fn suggested(own: &AllocConf) -> Vec<Setting> {
         let title = if text.is_empty() { "PyTorch's defaults".to_owned() } else { text.to_owned() };
         let plotted = PLOTTED.iter().find(|p| p.0 == text);
         let slot = plotted.map_or(OTHER_SLOTS[settings.len() % OTHER_SLOTS.len()], |p| p.1);
-        settings.push(Setting { text: text.to_owned(), conf, title, about, is_plotted: plotted.is_some(), slot });
+        settings.push(Setting {
+            text: text.to_owned(),
+            conf,
+            title,
+            about,
+            is_plotted: plotted.is_some(),
+            is_added: false,
+            slot,
+        });
     }
     if !settings.iter().skip(1).any(|s| s.is_plotted)
         && let Some(first) = settings.get_mut(1)
@@ -326,8 +359,11 @@ fn outcome(answer: &Answer) -> (String, bool) {
 }
 
 /// Why the outcome is not certain, and what else it may be.
-fn outcome_span(answer: &Answer, requests: u64) -> Option<String> {
+fn outcome_span(answer: &Answer) -> Option<String> {
     let row = &answer.row;
+    if row.is_outcome_certain() {
+        return None;
+    }
     let why = match row.uncertain_because {
         Some("limit") => "limit is a span",
         Some("timing") => "by timing of frees",
@@ -335,12 +371,12 @@ fn outcome_span(answer: &Answer, requests: u64) -> Option<String> {
         _ => "by placement",
     };
     match row.oom_request_span {
+        _ if row.oom_varies && row.oom => Some(format!("or none, {why}")),
         Some([low, high]) if low != high => {
-            let name = |n: u64| if n >= requests { "none".to_owned() } else { count(n) };
-            Some(format!("or {}, {why}", if row.oom_request == Some(low) { name(high) } else { name(low) }))
+            Some(format!("or {}, {why}", count(if row.oom_request == Some(low) { high } else { low })))
         }
         // A span of the peak alone stands in its own column.
-        _ => (!row.certain && why != "by placement").then(|| format!("unsure: {why}")),
+        _ => (why != "by placement").then(|| format!("unsure: {why}")),
     }
 }
 

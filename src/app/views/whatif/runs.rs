@@ -26,6 +26,10 @@ pub(super) struct Own {
     pub limit_from: LimitFrom,
     /// Which release's rules.
     pub rules: String,
+    /// Requests of the recording.
+    pub requests: u64,
+    /// Times the recording took memory from the device.
+    pub device_calls: u64,
 }
 
 /// Where the first limit comes from.
@@ -182,5 +186,7 @@ fn describe(whatif: &WhatIf<'_>, data: &DeviceData) -> Own {
         (None, Some(limit), None) => (limit, LimitFrom::Failures(limit, limit)),
         (None, None, _) => (data.tables.curves.peak(Quantity::Reserved).0, LimitFrom::Peak),
     };
-    Own { differs, limit, limit_from, rules: own.replay.version.to_string() }
+    let device_calls = data.device().events.action.iter().filter(|a| a.grows_reserved()).count() as u64;
+    let requests = whatif.requests().count();
+    Own { differs, limit, limit_from, rules: own.replay.version.to_string(), requests, device_calls }
 }

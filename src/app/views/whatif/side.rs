@@ -3,12 +3,13 @@
 use egui::{ScrollArea, Sense, Ui, pos2, vec2};
 
 use super::runs::LimitFrom;
-use super::table::{against, mib};
+use super::table::{OVER_LIMIT, against, mib};
 use super::{ViewContext, WhatIfView, outcome};
 use crate::allocator::whatif::Answer;
+use crate::analysis::Quantity;
 use crate::app::action::Action;
 use crate::app::theme::Type;
-use crate::app::widgets::button::link_with;
+use crate::app::widgets::button::{Push, link_with};
 use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
@@ -32,7 +33,7 @@ impl WhatIfView {
             label::paragraph(ui, &setting.title, Type::MonoStrong, t.text1);
             ui.add_space(4.0);
             match (&free, &own) {
-                (Some(a), Some(own)) => headline(ui, cx, a, own, row == 0),
+                (Some(a), Some(_)) => headline(ui, cx, a),
                 _ => {
                     label::paragraph(ui, "Running…", Type::Body, t.text3);
                 }
@@ -40,44 +41,68 @@ impl WhatIfView {
             ui.add_space(4.0);
             label::paragraph(ui, &sentence(setting.about), Type::Body, t.text2);
         });
-        if let (Some(a), Some(own)) = (&free, &own) {
-            compare(
-                ui,
-                cx,
-                "No limit, MiB",
-                row,
-                own,
-                a,
-                &[
-                    ("peak reserved", |a| mib(a.row.peak_reserved_bytes)),
-                    ("peak allocated", |a| mib(a.row.peak_allocated_bytes)),
-                    ("peak requested", |a| mib(a.row.peak_requested_bytes)),
-                    ("device calls", |a| count(a.row.num_device_alloc)),
-                ],
-            );
+        if let Some((at, why)) = self.best()
+            && at == row
+        {
+            ui.add_space(6.0);
+            pane::padded(ui, |ui| marked(ui, Icon::Check, &sentence(&format!("best under the limit: {why}")), t.text1));
+        }
+        if let (Some(a), Some(known)) = (&free, self.runs.own()) {
+            let peak = |q| mib(cx.data.tables.curves.peak(q).0);
+            let figures = [
+                ("peak reserved", peak(Quantity::Reserved), mib(a.row.peak_reserved_bytes)),
+                ("peak allocated", peak(Quantity::Allocated), mib(a.row.peak_allocated_bytes)),
+                ("peak requested", peak(Quantity::Requested), mib(a.row.peak_requested_bytes)),
+                ("device calls", count(known.device_calls), count(a.row.num_device_alloc)),
+            ];
+            compare(ui, cx, ["No limit, MiB", "recorded", "replayed"], &figures);
         }
         if let (Some(a), Some(own), Some(limit)) = (&limited, &own_limited, self.limit()) {
-            compare(
-                ui,
-                cx,
-                &format!("Limit {}", Bytes(limit)),
-                row,
-                own,
-                a,
-                &[
-                    ("outcome", |a| if a.row.oom { "fails".to_owned() } else { "all served".to_owned() }),
-                    ("requests served", |a| count(a.row.oom_request.unwrap_or(a.row.requests))),
-                    ("peak reserved, MiB", |a| mib(a.row.peak_reserved_bytes)),
-                    ("retries", |a| count(a.row.num_alloc_retries)),
-                    ("device calls", |a| count(a.row.num_device_alloc)),
-                ],
-            );
+            let of = |name, of: fn(&Answer) -> String| (name, if row == 0 { String::new() } else { of(own) }, of(a));
+            let figures = [
+                of("outcome", |a| if a.row.oom { "fails".to_owned() } else { "all served".to_owned() }),
+                of("requests served", |a| count(a.row.oom_request.unwrap_or(a.row.requests))),
+                of("peak reserved, MiB", |a| mib(a.row.peak_reserved_bytes)),
+                of("retries", |a| count(a.row.num_alloc_retries)),
+                of("device calls", |a| count(a.row.num_device_alloc)),
+            ];
+            let heads = if row == 0 { ["", "own setting"] } else { ["own setting", "this one"] };
+            compare(ui, cx, [&format!("Limit {}", Bytes(limit)), heads[0], heads[1]], &figures);
+            if a.row.over_limit() > 0 {
+                ui.add_space(6.0);
+                pane::padded(ui, |ui| label::paragraph(ui, OVER_LIMIT, Type::Body, t.text2));
+            }
         }
+        self.needs_ui(ui, cx);
+        let Some(setting) = self.settings.get(row) else { return };
         if !setting.text.is_empty() {
             pane::section(ui, "Use it", "", false);
             let line = format!("PYTORCH_CUDA_ALLOC_CONF={}", setting.text);
             pane::padded(ui, |ui| CodeWell::new(&line).copy(true).broken(true).show(ui));
+        } else {
+            pane::section(ui, "Use it", "", false);
+            pane::padded(ui, |ui| label::paragraph(ui, "Leave PYTORCH_CUDA_ALLOC_CONF unset.", Type::Body, t.text2));
         }
+        ui.add_space(8.0);
+        pane::padded(ui, |ui| {
+            ui.horizontal(|ui| {
+                ui.spacing_mut().item_spacing.x = 8.0;
+                if Push::primary("Open as recording")
+                    .show(ui)
+                    .on_hover_text("The run under the limit, in a tab of its own")
+                    .clicked()
+                {
+                    self.open_run(cx, row, self.limit());
+                }
+                if Push::outlined("Without a limit")
+                    .show(ui)
+                    .on_hover_text("The run without a limit, in a tab of its own")
+                    .clicked()
+                {
+                    self.open_run(cx, row, None);
+                }
+            });
+        });
         self.trust(ui, cx);
         assumed(ui, cx, free.as_deref(), limited.as_deref());
         ui.add_space(16.0);
@@ -124,17 +149,18 @@ impl WhatIfView {
     }
 }
 
-/// The big figure and what it is.
-fn headline(ui: &mut Ui, cx: &ViewContext<'_>, a: &Answer, own: &Answer, is_own: bool) {
+/// The big figure and what it is: the peak without a limit, against the recording's own.
+fn headline(ui: &mut Ui, cx: &ViewContext<'_>, a: &Answer) {
     let t = cx.tokens;
-    let (value, recorded) = (a.row.peak_reserved_bytes, own.row.peak_reserved_bytes);
+    let peak = |q| cx.data.tables.curves.peak(q).0;
+    let (value, recorded) = (a.row.peak_reserved_bytes, peak(Quantity::Reserved));
     if a.row.oom {
         label::paragraph(ui, &outcome(a).0, Type::Display, t.red);
         label::paragraph(ui, "Even without a limit: the device itself is too small.", Type::Body, t.text2);
         return;
     }
-    let (figure, text) = if is_own || value == recorded {
-        (Bytes(value).to_string(), if is_own { "peak reserved".to_owned() } else { "peak reserved, as recorded".to_owned() })
+    let (figure, text) = if value == recorded {
+        (Bytes(value).to_string(), "peak reserved, as recorded".to_owned())
     } else {
         let percent = (value.abs_diff(recorded) as f64 / recorded.max(1) as f64 * 100.0).round();
         (against(value, recorded), format!("peak reserved, {percent:.0} % {}", if value < recorded { "less" } else { "more" }))
@@ -145,30 +171,27 @@ fn headline(ui: &mut Ui, cx: &ViewContext<'_>, a: &Answer, own: &Answer, is_own:
     let covered = label::text_in(p, rect, &figure, Type::Display, t.text1);
     let room = egui::Rect::from_min_max(pos2(covered.right() + 8.0, rect.top() + 4.0), rect.max);
     label::text_in(p, room, &text, Type::Body, t.text2);
-    let (wasted, was) = (
-        a.row.peak_reserved_bytes.saturating_sub(a.row.peak_allocated_bytes),
-        own.row.peak_reserved_bytes.saturating_sub(own.row.peak_allocated_bytes),
-    );
+    let beyond = value.saturating_sub(a.row.peak_allocated_bytes);
+    let was = recorded.saturating_sub(peak(Quantity::Allocated));
     ui.add_space(4.0);
-    let gap = if is_own || wasted == was {
-        format!("Between the peaks of reserved and allocated lie {}.", Bytes(wasted))
+    let gap = if beyond == was {
+        format!(
+            "Between the peaks of reserved and allocated lie {}, which perfect packing would not have reserved.",
+            Bytes(beyond)
+        )
     } else {
-        let verb = if wasted < was { "falls" } else { "grows" };
-        format!("The gap between the peaks of reserved and allocated {verb} from {} to {}.", Bytes(was), Bytes(wasted))
+        let verb = if beyond < was { "falls" } else { "grows" };
+        format!("The gap between the peaks of reserved and allocated {verb} from {} to {}.", Bytes(was), Bytes(beyond))
     };
     label::paragraph(ui, &gap, Type::Body, t.text2);
 }
 
-/// A figure of an answer, by name.
-type Figure = (&'static str, fn(&Answer) -> String);
-
-/// Figures of the recorded and the selected setting beside each other.
-fn compare(ui: &mut Ui, cx: &ViewContext<'_>, title: &str, row: usize, own: &Answer, a: &Answer, figures: &[Figure]) {
+/// Figures beside each other: what they are, on the left, on the right.
+fn compare(ui: &mut Ui, cx: &ViewContext<'_>, heads: [&str; 3], figures: &[(&str, String, String)]) {
     let t = cx.tokens;
     ui.add_space(10.0);
     pane::rule(ui);
     ui.add_space(10.0);
-    let is_own = row == 0;
     let mut line = |name: &str, left: &str, right: &str, kind: Type, ink: [egui::Color32; 3]| {
         let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
         response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, format!("{name}: {left} {right}")));
@@ -183,12 +206,10 @@ fn compare(ui: &mut Ui, cx: &ViewContext<'_>, title: &str, row: usize, own: &Ans
         let name_kind = if kind == Type::Mono { Type::Body } else { Type::Caption };
         label::text_in(p, name_room, name, name_kind, ink[0]);
     };
-    let heads = if is_own { ("", "as recorded") } else { ("as recorded", "replayed") };
-    line(title, heads.0, heads.1, Type::Caption, [t.text3; 3]);
-    for (name, figure) in figures {
-        let (left, right) = (if is_own { String::new() } else { figure(own) }, figure(a));
+    line(heads[0], heads[1], heads[2], Type::Caption, [t.text3; 3]);
+    for (name, left, right) in figures {
         let ink = |text: &str, ink| if text == "fails" { t.red } else { ink };
-        line(name, &left, &right, Type::Mono, [t.text2, ink(&left, t.text3), ink(&right, t.text1)]);
+        line(name, left, right, Type::Mono, [t.text2, ink(left, t.text3), ink(right, t.text1)]);
     }
 }
 
@@ -224,7 +245,7 @@ fn marked(ui: &mut Ui, icon: Icon, text: &str, ink: egui::Color32) {
 }
 
 /// First letter large, a full stop at the end.
-fn sentence(text: &str) -> String {
+pub(super) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first: String = letters.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
     let stop = if text.ends_with('.') { "" } else { "." };

@@ -3,16 +3,23 @@
 use egui::{Rangef, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2};
 
 use super::layout::{self, Col, HEAD, ROW};
-use super::{ViewContext, WhatIfView, outcome, outcome_span};
+use super::{Setting, ViewContext, WhatIfView, outcome, outcome_span};
+use crate::allocator::whatif::Answer;
+use crate::analysis::Quantity;
 use crate::app::theme::Type;
 use crate::app::widgets::bar::Bar;
-use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::button::icon_button_sized;
+use crate::app::widgets::chip::{Swatch, paint_chip};
+use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::row::ListRow;
+use crate::app::widgets::tooltip::Tip;
 use crate::units::{Bytes, NBSP, count};
 
 impl WhatIfView {
     pub(super) fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let best = self.best();
+        let mut removed = None;
         let columns = layout::columns(ui.max_rect().width());
         self.head(ui, cx, &columns);
         let rows = self.settings.len();
@@ -22,9 +29,15 @@ impl WhatIfView {
         }
         area.show_rows(ui, ROW, rows, |ui, range| {
             for row in range {
-                self.row(ui, cx, row, &columns);
+                let is_best = best.as_ref().filter(|b| b.0 == row).map(|b| b.1.as_str());
+                if self.row(ui, cx, row, &columns, is_best) {
+                    removed = Some(row);
+                }
             }
         });
+        if let Some(row) = removed {
+            self.remove(row);
+        }
     }
 
     fn head(&self, ui: &mut Ui, cx: &ViewContext<'_>, columns: &[(Col, Rangef)]) {
@@ -80,7 +93,8 @@ impl WhatIfView {
         }
     }
 
-    fn row(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, row: usize, columns: &[(Col, Rangef)]) {
+    /// A setting; `true` when the user takes it away.
+    fn row(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, row: usize, columns: &[(Col, Rangef)], best: Option<&str>) -> bool {
         let t = cx.tokens;
         let name = self.settings[row].title.clone();
         let list_row = ListRow::new(&name).height(ROW).selected(row == self.selected).line();
@@ -88,6 +102,11 @@ impl WhatIfView {
         if response.clicked() {
             self.selected = row;
         }
+        if response.double_clicked() {
+            self.open_run(cx, row, self.limit());
+        }
+        let is_added = self.settings[row].is_added;
+        let mut is_removed = is_added && response.has_focus() && ui.input(|i| i.key_pressed(egui::Key::Delete));
         let rect = response.rect;
         let cell = |range: Rangef| {
             Rect::from_min_max(
@@ -95,7 +114,11 @@ impl WhatIfView {
                 pos2(rect.left() + range.max - 8.0, rect.bottom()),
             )
         };
-        let (free, limited, own) = (self.answer(row, None), self.limited(row), self.answer(0, None));
+        let (free, limited) = (self.answer(row, None), self.limited(row));
+        let recorded = cx.data.tables.curves.peak(Quantity::Reserved).0;
+        if response.hovered() {
+            tip(&self.settings[row], free.as_deref(), limited.as_deref(), best).show(&response);
+        }
         let colour = self.colour(row, t);
         let is_plotted = self.settings[row].is_plotted;
         for &(col, range) in columns {
@@ -118,17 +141,26 @@ impl WhatIfView {
                     crate::app::widgets::button::focus_ring(ui, &toggle, 2);
                 }
                 (Col::Conf, ..) => {
-                    let kind = if row == 0 { Type::Strong } else { Type::Mono };
-                    label::text_in(&p, place, &name, kind, t.text1);
+                    let mut place = place;
+                    if is_added {
+                        let close = Rect::from_center_size(pos2(place.right() - 6.0, place.center().y), egui::Vec2::splat(20.0));
+                        let mut at = ui.new_child(egui::UiBuilder::new().id_salt(("remove", row)).max_rect(close));
+                        let name = format!("Remove {name}");
+                        is_removed |= icon_button_sized(&mut at, Icon::Close, &name, 20.0, 12.0).clicked();
+                        place.max.x = close.left() - 4.0;
+                    }
+                    if best.is_some() {
+                        let chip = paint_chip(&p, t, place.right_center(), egui::Align2::RIGHT_CENTER, "best");
+                        place.max.x = chip.left() - 6.0;
+                    }
+                    conf_name(&p, place, &name, if row == 0 { Type::Strong } else { Type::Mono }, t.text1);
                 }
                 (Col::Bar, Some(a), _) => {
                     let scale = self.bar_scale();
                     let fill = if is_plotted { colour } else { t.other };
                     let used = a.row.peak_allocated_bytes.min(a.row.peak_reserved_bytes);
                     let mut bar = Bar::new(scale).part(used as f64, fill).hatched((a.row.peak_reserved_bytes - used) as f64);
-                    if let Some(own) = &own {
-                        bar = bar.tick(own.row.peak_reserved_bytes as f64, t.text1);
-                    }
+                    bar = bar.tick(recorded as f64, t.text1);
                     if let Some(limit) = self.limit() {
                         bar = bar.tick(limit as f64, t.red);
                     }
@@ -140,8 +172,8 @@ impl WhatIfView {
                 (Col::Against, Some(a), _) => {
                     if a.row.oom {
                         label::text_in_right(&p, place, &outcome(a).0, Type::Body, t.red);
-                    } else if let Some(own) = own.as_ref().filter(|_| row > 0) {
-                        let text = against(a.row.peak_reserved_bytes, own.row.peak_reserved_bytes);
+                    } else {
+                        let text = against(a.row.peak_reserved_bytes, recorded);
                         figure(&text, if text == "no change" { t.text3 } else { t.text2 });
                     }
                 }
@@ -150,9 +182,8 @@ impl WhatIfView {
                 }
                 (Col::Outcome, _, Some(a)) => {
                     let (text, fails) = outcome(a);
-                    let requests = free.as_ref().map_or(u64::MAX, |f| f.row.requests);
                     let ink = if fails { t.red } else { t.text1 };
-                    match outcome_span(a, requests) {
+                    match outcome_span(a) {
                         None => {
                             label::text_in(&p, place, &text, Type::Body, ink);
                         }
@@ -175,6 +206,7 @@ impl WhatIfView {
             }
         }
         self.dividers(ui, cx, rect, columns);
+        is_removed
     }
 
     /// One scale for all bars.
@@ -186,6 +218,57 @@ impl WhatIfView {
         (if limit < top.saturating_mul(2) { top.max(limit) } else { top }).max(1) as f64 * 1.02
     }
 }
+
+/// A setting, on two lines where it does not fit on one.
+fn conf_name(p: &egui::Painter, place: Rect, name: &str, kind: Type, ink: egui::Color32) {
+    let halves = layout::two_lines(name, |text| label::width(p, text, kind) <= place.width());
+    match halves {
+        None => {
+            label::text_in(p, place, name, kind, ink);
+        }
+        Some((first, second)) => {
+            label::text_in(p, upper(place), first, kind, ink);
+            label::text_in(p, lower(place), second, kind, ink);
+        }
+    }
+}
+
+/// Everything about a row, in words.
+fn tip(setting: &Setting, free: Option<&Answer>, limited: Option<&Answer>, best: Option<&str>) -> Tip {
+    let mut tip = Tip::new(setting.title.clone()).width(360.0);
+    let mut notes = vec![super::side::sentence(setting.about)];
+    if let Some(why) = best {
+        notes.push(format!(
+            "Best under the limit: it {}.",
+            why.strip_prefix("the only").map_or(why.to_owned(), |w| format!("is the only{w}"))
+        ));
+    }
+    for (name, answer) in [("No limit", free), ("Limit", limited)] {
+        let Some(a) = answer else { continue };
+        let text = outcome(a).0;
+        tip = if a.row.oom { tip.red_row(name, text) } else { tip.row(name, text) };
+        for (figure, [low, high]) in &a.row.spans {
+            if matches!(*figure, "num_alloc_retries" | "num_device_alloc" | "peak_allocated_bytes") {
+                let (figure, text) = match *figure {
+                    "num_alloc_retries" => ("retries", format!("{} to {}", count(*low), count(*high))),
+                    "num_device_alloc" => ("device calls", format!("{} to {}", count(*low), count(*high))),
+                    _ => ("peak allocated", format!("{} to {}", Bytes(*low), Bytes(*high))),
+                };
+                tip = tip.row(format!("  {figure}"), text);
+            }
+        }
+    }
+    if limited.is_some_and(|a| a.row.over_limit() > 0) {
+        notes.push(OVER_LIMIT.to_owned());
+    }
+    if free.is_some_and(|a| a.row.peak_reserved_span[0] < a.row.peak_reserved_span[1]) {
+        notes.push("Figures with a span depend on where the driver puts segments.".to_owned());
+    }
+    tip.note(notes.join(" "))
+}
+
+/// Why a peak may lie above the limit.
+pub(super) const OVER_LIMIT: &str = "The peak may exceed the limit: PyTorch compares the limit with the request, rounded to 2 MiB, and then maps whole pages of 20 MiB.";
 
 fn upper(rect: Rect) -> Rect {
     Rect::from_min_max(rect.min, pos2(rect.right(), rect.center().y + 2.0))

@@ -1,0 +1,123 @@
+//! What the selected setting needs: the smallest limit it passes under, and how much a batch could grow at the limit in force.
+
+use std::sync::Arc;
+
+use egui::Ui;
+
+use super::{ViewContext, WhatIfView};
+use crate::allocator::Needed;
+use crate::analysis::steps::Steps;
+use crate::analysis::{NO_EVENT, Quantity};
+use crate::app::document::DeviceData;
+use crate::app::theme::Type;
+use crate::app::widgets::button::{Push, link_with};
+use crate::app::widgets::{label, pane};
+use crate::model::{AllocConf, Cancelled, Progress};
+use crate::units::Bytes;
+
+/// Up to this many requests the search is made without being asked for: it serves all of them some 16 times.
+const QUICK: u64 = 1_000_000;
+
+/// What a setting needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Needs {
+    /// `None` when a request fails without any limit.
+    needed: Option<Needed>,
+    /// Active bytes that stay from step to step: parameters and optimizer state. `None` when the recording shows no steps.
+    fixed: Option<u64>,
+}
+
+/// Searches.
+fn search(data: &DeviceData, conf: &AllocConf, progress: &Progress) -> Result<Needs, Cancelled> {
+    let needed = data.what_if(progress)?.needed(conf, progress)?;
+    Ok(Needs { needed, fixed: between_steps(data) })
+}
+
+/// The least active bytes at the ends of the later half of the steps.
+fn between_steps(data: &DeviceData) -> Option<u64> {
+    let device = data.device();
+    let steps = Steps::find(&data.recording, device, &data.tables);
+    let ends = steps.bounds.get(1..)?;
+    let later = &ends[ends.len() / 2..];
+    let active = |&end: &u32| data.tables.curves.at(device, &data.tables.lifetimes, Quantity::Active, end.saturating_sub(1));
+    later.iter().filter(|&&e| e != NO_EVENT).map(active).min()
+}
+
+impl WhatIfView {
+    /// The section of the selected setting.
+    pub(super) fn needs_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let t = cx.tokens;
+        let Some(setting) = self.settings.get(self.selected) else { return };
+        let (text, conf) = (setting.text.clone(), setting.conf.clone());
+        let Some(own) = self.runs.own() else { return };
+        pane::section(ui, "Smallest card it fits", "", false);
+        let is_asked = own.requests <= QUICK || self.asked_needs.contains(&text);
+        if !is_asked {
+            pane::padded(ui, |ui| {
+                label::paragraph(ui, "The search serves every request some 16 times.", Type::Body, t.text2);
+                ui.add_space(6.0);
+                if Push::plain("Find the smallest limit").small().show(ui).clicked() {
+                    self.asked_needs.push(text.clone());
+                }
+            });
+            return;
+        }
+        let data = Arc::clone(cx.data);
+        let shown = self.needs.get(cx.jobs, "smallest limit", &text, move |progress| search(&data, &conf, progress).ok());
+        let found = shown.value.filter(|_| shown.is_fresh);
+        pane::padded(ui, |ui| match found.as_deref() {
+            None => {
+                label::paragraph(ui, "Searching…", Type::Body, t.text3);
+            }
+            Some(Needs { needed: None, .. }) => {
+                label::paragraph(ui, "A request fails even without a limit.", Type::Body, t.text2);
+            }
+            Some(Needs { needed: Some(needed), fixed }) => {
+                let least = needed.smallest_limit_bytes;
+                let sentence = format!("Every request is served from a limit of {} on, and fails 2 MiB below.", Bytes(least));
+                label::paragraph(ui, &sentence, Type::Body, t.text1);
+                if self.limit() != Some(least) {
+                    ui.add_space(2.0);
+                    if link_with(ui, "Use it as the limit", Type::Body, None).clicked() {
+                        self.choose_limit(least);
+                    }
+                }
+                if let (Some(fixed), Some(limit)) = (*fixed, self.limit())
+                    && let Some(factor) = needed.batch_headroom(fixed, limit)
+                {
+                    ui.add_space(4.0);
+                    label::paragraph(ui, &headroom(factor, fixed, limit), Type::Body, t.text2);
+                }
+            }
+        });
+    }
+}
+
+/// The headroom in words.
+fn headroom(factor: f64, fixed: u64, limit: u64) -> String {
+    let stays = format!("{} stay from step to step", Bytes(fixed));
+    if factor >= 1.005 {
+        format!("At {} what grows with the batch may be {factor:.2} times as large, as a first estimate; {stays}.", Bytes(limit))
+    } else if factor <= 0.995 {
+        let share = (factor * 100.0).floor();
+        format!(
+            "To fit {} what grows with the batch has to shrink to {share:.0} % or less, as a first estimate; {stays}.",
+            Bytes(limit)
+        )
+    } else {
+        format!("At {} the batch is as large as it can be; {stays}.", Bytes(limit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headroom_is_said_in_the_direction_it_has() {
+        let m = |n: u64| n << 20;
+        assert!(headroom(1.25, m(500), m(4000)).contains("1.25 times"));
+        assert!(headroom(0.836, m(500), m(4000)).contains("shrink to 83 %"));
+        assert!(headroom(1.0, m(500), m(4000)).contains("as large as it can be"));
+    }
+}

@@ -89,7 +89,9 @@ pub fn remedies_that_pass(device: &DeviceRecording, limit: Option<u64>, progress
 /// fewest settings. `None` when none passes.
 #[must_use]
 pub fn best(rows: &[&Row]) -> Option<(usize, String)> {
-    let rank = |r: &Row| (!r.is_outcome_certain(), r.num_alloc_retries, r.peak_reserved_bytes);
+    // Where a row may fail after all, late is better than early.
+    let earliest = |r: &Row| Reverse(r.oom_request_span.map_or(u64::MAX, |s| s[0]));
+    let rank = |r: &Row| (!r.is_outcome_certain(), earliest(r), r.num_alloc_retries, r.peak_reserved_bytes);
     let passing = || rows.iter().enumerate().filter(|(_, r)| !r.oom);
     let (at, best) = passing().min_by_key(|(_, r)| (rank(r), r.conf.split(',').filter(|c| !c.is_empty()).count()))?;
     let others: Vec<&Row> = passing().filter(|(i, _)| *i != at).map(|(_, r)| *r).collect();
@@ -97,6 +99,10 @@ pub fn best(rows: &[&Row]) -> Option<(usize, String)> {
     let is_alone_in = |of: fn(&Row) -> u64| others.iter().all(|r| of(r) > of(best));
     let why = if others.is_empty() {
         if fails == 0 { "the only one that was tried".to_owned() } else { "the only one that passes".to_owned() }
+    } else if best.is_outcome_certain() && !others.iter().any(|r| r.is_outcome_certain()) {
+        "the only one that surely passes".to_owned()
+    } else if others.iter().any(|r| earliest(r) > earliest(best)) && !best.is_outcome_certain() {
+        "passes, and would fail last if it fails after all".to_owned()
     } else if others.iter().any(|r| r.num_alloc_retries > best.num_alloc_retries) {
         let retries = crate::units::counted(best.num_alloc_retries, "retry", "retries");
         format!("passes with {}", if best.num_alloc_retries == 0 { "no retry".to_owned() } else { format!("only {retries}") })

@@ -118,12 +118,14 @@ impl WhatIfView {
         let mut order: Vec<usize> =
             (0..self.settings.len()).filter(|&i| self.settings[i].is_plotted || i == self.selected).collect();
         order.sort_by_key(|&i| (i == self.selected, i == 0, std::cmp::Reverse(i)));
+        let recorded_peak = cx.data.tables.curves.peak(Quantity::Reserved).0;
         order
             .into_iter()
             .filter_map(|i| {
                 let answer = self.answer(i, limit)?;
                 let points = answer.curve.event.iter().copied().zip(answer.curve.reserved.iter().copied()).collect();
                 let name = match i {
+                    0 if limit.is_none() && answer.row.peak_reserved_bytes == recorded_peak => "as recorded".to_owned(),
                     0 if limit.is_none() => "own setting, no limit".to_owned(),
                     0 => "own setting".to_owned(),
                     _ => short(&self.settings[i].title),
@@ -171,7 +173,7 @@ impl WhatIfView {
             batch.curve(&curve(&line.points), rect.left(), line.width, line.colour);
         }
         if limit.is_none() {
-            // What the recording itself has, dotted where its own setting without a limit does otherwise.
+            // What the recording itself has; it lies on its own setting's curve up to the first request that failed.
             let bounds: Vec<u32> =
                 (0..=columns).map(|i| (from + (to - from) * i as f64 / columns as f64).round() as u32).collect();
             let cells = cx.data.tables.curves.columns(cx.data.device(), &cx.data.tables.lifetimes, Quantity::Reserved, &bounds);

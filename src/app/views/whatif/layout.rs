@@ -33,7 +33,7 @@ pub(super) fn columns(width: f32) -> Vec<(Col, Rangef)> {
     use Col::{Against, Bar, Calls, Conf, LimitCalls, LimitPeak, Outcome, Peak, Plot, Retries};
     const ALL: [(Col, f32); 10] = [
         (Plot, 36.0),
-        (Conf, 170.0),
+        (Conf, 210.0),
         (Bar, 110.0),
         (Peak, 74.0),
         (Against, 114.0),

@@ -33,6 +33,12 @@ impl WhatIfView {
             label::paragraph(ui, &setting.title, Type::MonoStrong, t.text1);
             ui.add_space(4.0);
             match (&free, &own) {
+                (Some(_), Some(_)) if is_rescue(limited.as_deref(), own_limited.as_deref()) => {
+                    label::paragraph(ui, "All served", Type::Display, t.text1);
+                    let failed = own_limited.as_deref().map_or(String::new(), |o| outcome(o).0);
+                    let text = format!("under {}, where the recorded setting {failed}.", Bytes(self.limit().unwrap_or(0)));
+                    label::paragraph(ui, &text, Type::Body, t.text2);
+                }
                 (Some(a), Some(_)) => headline(ui, cx, a),
                 _ => {
                     label::paragraph(ui, "Running…", Type::Body, t.text3);
@@ -147,6 +153,11 @@ impl WhatIfView {
             marked(ui, Icon::Check, &limit, t.text2);
         });
     }
+}
+
+/// The setting serves what the recorded one does not.
+fn is_rescue(limited: Option<&Answer>, own: Option<&Answer>) -> bool {
+    limited.is_some_and(|a| !a.row.oom) && own.is_some_and(|o| o.row.oom)
 }
 
 /// The big figure and what it is: the peak without a limit, against the recording's own.

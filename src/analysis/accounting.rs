@@ -114,7 +114,8 @@ pub fn account(device: &DeviceRecording, state: &State) -> Waterfall {
     let outside = sample.and_then(|s| s.process).map(|p| p.saturating_sub(reserved));
     let total = device.capacity;
     let used = sample.and_then(|s| s.used);
-    let free = total.zip(used).map(|(t, u)| t.saturating_sub(u));
+    // A failed request says what the device had left, where no sample does.
+    let free = total.zip(used).map(|(t, u)| t.saturating_sub(u)).or_else(|| device.events.device_free(state.event));
     let row = |part, bytes| Row { part, bytes };
     Waterfall {
         total,

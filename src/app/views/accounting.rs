@@ -52,6 +52,8 @@ impl View for Accounting {
         let waterfall = account(cx.data.device(), state);
         let greatest = waterfall.rows.iter().filter_map(|r| r.bytes).max().unwrap_or(1).max(waterfall.reserved) as f64;
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
+            // A figure far from its label can not be read across.
+            ui.set_max_width(ui.available_width().min(720.0));
             ui.spacing_mut().item_spacing.y = 0.0;
             ui.add_space(8.0);
             let whole = waterfall.rows.iter().find(|r| r.part == Part::CachedWhole).and_then(|r| r.bytes).unwrap_or(0);

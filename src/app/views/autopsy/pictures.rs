@@ -236,12 +236,16 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
     );
     for (i, row) in rows.iter().enumerate() {
         let y = place(i, 0.0, 0.0).center().y;
-        let name =
-            label::text(&painter, pos2(plot.left() - 12.0, y - 8.0), Align2::RIGHT_CENTER, row.name, Type::Strong, t.text1);
+        // Rows too low for two lines keep the name.
+        let has_detail = pitch >= 34.0;
+        let at = pos2(plot.left() - 12.0, if has_detail { y - 8.0 } else { y });
+        let name = label::text(&painter, at, Align2::RIGHT_CENTER, row.name, Type::Strong, t.text1);
         if let Some(term) = Term::of(row.name) {
             term::explain_at(ui, name, term);
         }
-        label::text(&painter, pos2(plot.left() - 12.0, y + 8.0), Align2::RIGHT_CENTER, &row.detail, Type::Caption, t.text3);
+        if has_detail {
+            label::text(&painter, pos2(plot.left() - 12.0, y + 8.0), Align2::RIGHT_CENTER, &row.detail, Type::Caption, t.text3);
+        }
         let ink = if row.fill == Fill::Request { t.red } else { t.text1 };
         label::text(&painter, pos2(rect.right() - 16.0, y), Align2::RIGHT_CENTER, &row.figure, Type::MonoStrong, ink);
         if row.note.is_empty() {

@@ -251,10 +251,14 @@ fn lines(ui: &mut Ui, cx: &ViewContext<'_>, list: &List) {
             ui.push_id((&list.title, i), |ui| ListRow::new(&name).height(20.0).selected(selected).show_painted(ui)).inner;
         let painter = ui.painter();
         let inner = response.rect.shrink2(vec2(PAD_PANE, 0.0));
-        let covered = label::text_in(painter, inner, &line.name, Type::Mono, t.text2);
-        let note = Rect::from_min_max(pos2(covered.right() + 10.0, inner.top()), pos2(covered.right() + 74.0, inner.bottom()));
-        label::text_in_right(painter, note, &line.note, Type::Mono, t.text3);
+        // In a narrow pane the note goes first, then the bar; name and figure stay.
         let figure_rect = label::text_in_right(painter, inner, &figure, Type::Mono, t.text1);
+        let names = inner.with_max_x(figure_rect.left() - 8.0);
+        let covered = label::text_in(painter, names, &line.name, Type::Mono, t.text2);
+        let note = Rect::from_min_max(pos2(covered.right() + 10.0, inner.top()), pos2(covered.right() + 74.0, inner.bottom()));
+        if note.right() <= names.right() {
+            label::text_in_right(painter, note, &line.note, Type::Mono, t.text3);
+        }
         let bars = Rect::from_min_max(pos2(note.right() + 10.0, inner.top()), pos2(inner.right() - 72.0, inner.bottom()));
         if bars.width() > 12.0 && bars.right() < figure_rect.left() + 1.0 {
             let width = bars.width() * line.bytes as f32 / most;

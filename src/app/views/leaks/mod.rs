@@ -242,10 +242,10 @@ impl LeaksView {
     fn growth_table(&self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
         let t = cx.tokens;
         if found.grown.is_empty() {
-            let step = if found.has_steps { "step" } else { "stretch" };
+            let (step, steps) = if found.has_steps { ("step", "steps") } else { ("stretch", "stretches") };
             pane::empty_state(
                 ui,
-                &format!("Past the first two {step}s every {step} frees what it allocates: nothing of theirs lives at the end."),
+                &format!("Past the first two {steps} every {step} frees what it allocates: nothing of theirs lives at the end."),
                 None,
             );
             return;

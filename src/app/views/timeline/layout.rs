@@ -13,7 +13,9 @@ const AXIS_SECOND: f32 = 14.0;
 /// Height of the curves, unless the pane is low or very high.
 const CURVES: f32 = 96.0;
 /// The least height the strata are worth drawing at.
-const STRATA_LEAST: f32 = 72.0;
+const STRATA_LEAST: f32 = 56.0;
+/// The least height of a pane that has room for a second line of axis labels.
+const TWO_LINES_LEAST: f32 = 160.0;
 /// Height of one level of annotations.
 pub(super) const STEP: f32 = 16.0;
 /// Height of the lane of device calls.
@@ -151,7 +153,8 @@ impl Tracks {
 pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let gutter = if pane.width() >= 560.0 { 100.0 } else { 76.0 };
     let x = Rangef::new(pane.left() + gutter, (pane.right() - 18.0).max(pane.left() + gutter + 1.0));
-    let axis_height = AXIS + if contents.two_line_axis { AXIS_SECOND } else { 0.0 };
+    let is_two_lines = contents.two_line_axis && pane.height() >= TWO_LINES_LEAST;
+    let axis_height = AXIS + if is_two_lines { AXIS_SECOND } else { 0.0 };
     let steps_height = STEP * contents.step_levels.min(STEP_LEVELS) as f32;
     let usual = (pane.height() * 0.18).clamp(CURVES, 1.75 * CURVES);
     let curves_height = contents.curves_height.unwrap_or(usual).clamp(32.0, (pane.height() * 0.6).max(32.0));

@@ -158,7 +158,9 @@ impl Canvas<'_> {
 
     /// Labels and grid of a track of bytes.
     pub(super) fn byte_axis(&self, rect: Rect, y: &Scale, name: &str) {
-        let ticks = byte_ticks(y.start, y.end, most_down(rect.height()).min(8));
+        // The name takes the place of the topmost label: a low track has one more to begin with.
+        let most = most_down(rect.height()).clamp(if rect.height() >= 48.0 { 3 } else { 2 }, 8);
+        let ticks = byte_ticks(y.start, y.end, most);
         let mut batch = Batch::new(self.painter);
         ticks.grid_down(&mut batch, self.tokens, y, rect);
         batch.paint(self.painter);

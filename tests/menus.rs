@@ -114,3 +114,16 @@ fn folds_and_heights_of_tracks_are_saved_and_hold_for_every_document() {
     let read: Settings = serde_json::from_str(&saved).expect("what was written");
     assert_eq!(read.tracks, folded);
 }
+
+#[test]
+fn the_palette_finds_the_other_device() {
+    let mut h = app();
+    h.key_press_modifiers(egui::Modifiers::COMMAND, Key::K);
+    h.run_steps(3);
+    h.get_by_label("Find").type_text("gpu 0");
+    h.run_steps(4);
+    h.get_by_label("Device: GPU 0").click();
+    h.run_steps(6);
+    let app = h.state().as_ref().expect("an app");
+    assert_eq!(app.active_document().and_then(|d| d.view()).map(|v| v.data.index), Some(0));
+}

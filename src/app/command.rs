@@ -323,6 +323,12 @@ impl Command {
         }
     }
 
+    /// Its first shortcut as it is written on keys: `Ctrl+K`, `[`, `?`; empty without one.
+    #[must_use]
+    pub fn keys(self) -> String {
+        self.shortcuts().first().map(written).unwrap_or_default()
+    }
+
     /// What it needs to make sense.
     #[must_use]
     pub fn needs(self) -> Needs {
@@ -354,9 +360,33 @@ impl Command {
     }
 }
 
+/// A shortcut as it is written on keys.
+#[must_use]
+pub fn written(shortcut: &KeyboardShortcut) -> String {
+    let key = match shortcut.logical_key {
+        Key::ArrowLeft => "Left",
+        Key::ArrowRight => "Right",
+        Key::Escape => "Esc",
+        key => key.symbol_or_name(),
+    };
+    // Shift is how "?" is typed, not a part of the shortcut's name.
+    let named = if shortcut.logical_key == Key::Questionmark { Modifiers::NONE } else { shortcut.modifiers };
+    let modifiers = egui::ModifierNames::NAMES.format(&named, cfg!(target_os = "macos"));
+    if modifiers.is_empty() { key.to_owned() } else { format!("{modifiers}+{key}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shortcuts_are_written_as_on_the_keys() {
+        assert_eq!(Command::Palette.keys(), "Ctrl+K");
+        assert_eq!(Command::PreviousPeak.keys(), "[");
+        assert_eq!(Command::EventBack.shortcuts().iter().map(written).collect::<Vec<_>>(), [",", "Left"]);
+        assert_eq!(Command::Help.shortcuts().iter().map(written).collect::<Vec<_>>(), ["F1", "?"]);
+        assert_eq!(Command::SelectionBack.keys(), "Alt+Left");
+    }
 
     #[test]
     fn no_two_commands_share_a_shortcut_and_each_has_a_name() {

@@ -81,11 +81,12 @@ fn help(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         ui.label(text::title("Shortcuts and gestures").color(tokens.text1));
         ui.add_space(10.0);
         egui::ScrollArea::vertical().max_height(520.0).auto_shrink([false, true]).show(ui, |ui| {
+            // The last column keeps off the scroll bar.
+            ui.set_max_width(ui.available_width() - 12.0);
             ui.columns(2, |columns| {
                 let listed: Vec<Command> = Command::all().into_iter().filter(|c| !c.shortcuts().is_empty()).collect();
                 for command in listed {
-                    let keys: Vec<String> =
-                        command.shortcuts().iter().map(|s| s.format(&egui::ModifierNames::NAMES, false)).collect();
+                    let keys: Vec<String> = command.shortcuts().iter().map(super::command::written).collect();
                     help_row(&mut columns[0], tokens, &keys.join("  "), &command.text());
                 }
                 for (gesture, effect) in GESTURES {
@@ -99,13 +100,14 @@ fn help(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     }
 }
 
-const GESTURES: [(&str, &str); 12] = [
+const GESTURES: [(&str, &str); 13] = [
     ("move", "hover: outline, tooltip, and a ghost line at that instant in all views"),
     ("click", "select what is under the pointer and set the cursor there"),
     ("drag", "pan"),
     ("wheel", "zoom at the pointer"),
     ("Shift wheel", "pan"),
     ("Ctrl wheel", "zoom bytes or addresses"),
+    ("drag on addresses", "zoom to a range of them; double click shows all"),
     ("Shift drag", "choose a range; counts and findings follow it"),
     ("double click", "fit the block's life; on empty space the whole recording"),
     ("right click", "copy, zoom to life, same stack, open source"),
@@ -251,7 +253,7 @@ pub(super) fn failed(ui: &mut Ui, tokens: &Tokens, title: &str, sentence: &str, 
 
 /// The page shown when no document is in front.
 pub(super) fn welcome(app: &mut App, ui: &mut Ui) {
-    let model = welcome_model(app, ui);
+    let model = welcome_model(app);
     match welcome_ui(ui, &model) {
         None => {}
         Some(WelcomeIntent::OpenDialog) => app.actions.run(Command::Open),
@@ -268,11 +270,11 @@ pub(super) fn welcome(app: &mut App, ui: &mut Ui) {
 }
 
 /// What the welcome page shows of the app: only ways to start that this build has.
-fn welcome_model(app: &mut App, ui: &Ui) -> WelcomeModel {
+fn welcome_model(app: &mut App) -> WelcomeModel {
     let samples = app.samples.clone();
     let lines = app.sample_lines.get(&app.jobs, "samples", &(), move |p| Some(super::samples::describe_all(&samples, p))).value;
     let line = |i: usize| lines.as_ref().and_then(|l| l.get(i)).cloned().unwrap_or_default();
-    let keys = Command::Open.shortcuts().first().map(|k| ui.format_shortcut(k).replace('+', " ")).unwrap_or_default();
+    let keys = Command::Open.keys().replace('+', " ");
     let curve = |values: &[u64]| values.iter().map(|v| *v as f32).collect();
     WelcomeModel {
         starts: vec![
@@ -280,11 +282,7 @@ fn welcome_model(app: &mut App, ui: &Ui) -> WelcomeModel {
             StartEntry {
                 title: "Explain an OOM message…".into(),
                 text: "Paste the text of the error. No file needed.".into(),
-                shortcut: Command::Explain
-                    .shortcuts()
-                    .first()
-                    .map(|k| ui.format_shortcut(k).replace('+', " "))
-                    .unwrap_or_default(),
+                shortcut: Command::Explain.keys().replace('+', " "),
                 intent: WelcomeIntent::Start(0),
             },
             StartEntry {

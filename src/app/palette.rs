@@ -4,7 +4,7 @@ use egui::{Key, Sense, Ui, WidgetInfo, vec2};
 
 use super::action::Action;
 use super::command::Command;
-use super::document::{DeviceView, Document};
+use super::document::{DeviceView, Document, DocumentId};
 use super::selection::Item;
 use super::theme::{Tokens, Type, text};
 use super::{App, Overlay};
@@ -16,7 +16,13 @@ use crate::units::{Address, Bytes, count};
 pub struct Palette {
     query: String,
     chosen: usize,
+    /// What was found, and what for: looking through every stack and event once a frame would be too slow.
+    found: Option<(Asked, Vec<Hit>, usize)>,
 }
+
+/// What an answer depends on: the query, the document, its device, the cursor, and the instant of the state.
+#[derive(Clone, PartialEq)]
+struct Asked(String, Option<(DocumentId, usize, u32, Option<u32>)>);
 
 /// One line of the answer.
 struct Hit {
@@ -33,9 +39,22 @@ const SHOWN: usize = 14;
 /// Draws the palette; closes it when something was chosen.
 pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let Overlay::Palette(mut palette) = std::mem::replace(&mut app.overlay, Overlay::None) else { return };
-    let mut hits = find(app, &palette.query);
-    let total = hits.len();
-    hits.truncate(SHOWN);
+    let asked = Asked(
+        palette.query.clone(),
+        app.active_document().and_then(|d| {
+            let view = d.view()?;
+            Some((d.id, view.data.index, view.link.cursor, view.state.latest().map(|s| s.event)))
+        }),
+    );
+    let (mut hits, total) = match palette.found.take() {
+        Some((before, hits, total)) if before == asked => (hits, total),
+        _ => {
+            let mut hits = find(app, &palette.query);
+            let total = hits.len();
+            hits.truncate(SHOWN);
+            (hits, total)
+        }
+    };
     let mut run = None;
     let frame = egui::Frame::new()
         .fill(tokens.s3)
@@ -102,6 +121,7 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
             app.actions.send(action);
         }
     } else if !modal.should_close() {
+        palette.found = Some((asked, hits, total));
         app.overlay = Overlay::Palette(palette);
     }
 }
@@ -144,13 +164,16 @@ fn find(app: &App, query: &str) -> Vec<Hit> {
             find_stacks(view, query, &mut hits);
         }
     }
+    if let Some(document) = app.active_document() {
+        find_devices(document, query, &mut hits);
+    }
     for command in Command::all() {
         if !app.is_enabled(command) || command == Command::Palette {
             continue;
         }
         let title = command.text();
         let Some(score) = score(&title, query) else { continue };
-        let shortcut = command.shortcuts().first().map(egui_shortcut).unwrap_or_default();
+        let shortcut = command.keys();
         hits.push(Hit { detail: command.tooltip().to_owned(), shortcut, actions: vec![Action::Run(command)], score, title });
     }
     for recent in app.settings.recents.iter().filter(|_| !query.is_empty()) {
@@ -170,9 +193,21 @@ fn find(app: &App, query: &str) -> Vec<Hit> {
     hits
 }
 
-fn egui_shortcut(shortcut: &egui::KeyboardShortcut) -> String {
-    let name = shortcut.logical_key.name();
-    shortcut.format(&egui::ModifierNames::NAMES, false).replace(name, shortcut.logical_key.symbol_or_name())
+/// The other devices of the recording in front.
+fn find_devices(document: &Document, query: &str, hits: &mut Vec<Hit>) {
+    let (Some(recording), Some(view)) = (&document.recording, document.view()) else { return };
+    for (i, device) in recording.devices.iter().enumerate().filter(|(i, _)| *i != view.data.index) {
+        let title = format!("Device: {}", device.id);
+        if let Some(score) = score(&title, query) {
+            hits.push(Hit {
+                title,
+                detail: crate::units::counted(device.events.len() as u64, "event", "events"),
+                shortcut: String::new(),
+                actions: vec![Action::SetDevice(i)],
+                score,
+            });
+        }
+    }
 }
 
 /// Addresses, events and segments: what the query names exactly comes first.

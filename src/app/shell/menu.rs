@@ -156,8 +156,9 @@ fn menus(app: &mut App, ui: &mut Ui) {
 /// One menu entry: its text, its shortcut, disabled when it makes no sense.
 fn entry(app: &App, ui: &mut Ui, command: Command) {
     let mut button = egui::Button::new(command.text());
-    if let Some(shortcut) = command.shortcuts().first() {
-        button = button.shortcut_text(ui.format_shortcut(shortcut));
+    let keys = command.keys();
+    if !keys.is_empty() {
+        button = button.shortcut_text(keys);
     }
     let mut response = ui.add_enabled(app.is_enabled(command), button);
     if !command.tooltip().is_empty() {

@@ -48,7 +48,18 @@ impl HeatmapView {
         self.tooltip(ui, cx, canvas, response, gesture.hover.filter(|_| !is_on_word), place.as_ref());
         let event_at = |p: Pos2| cx.link.event_at(device, canvas.x.value(p.x.clamp(canvas.areas.x.min, canvas.areas.x.max)));
         let item_at = |p: Pos2| canvas.place(p).and_then(|p| item_at(cx.data, canvas.picture, &p));
-        match gesture.intent {
+        let now = ui.input(|i| i.time);
+        let intent = match gesture.intent {
+            // The wheel's motion runs out over some frames; when Ctrl is let go meanwhile, the rest still means addresses.
+            Some(Intent::ZoomTime { factor, at }) if now - self.zoomed_at < 0.25 => Some(Intent::ZoomBytes { factor, at }),
+            other => {
+                if matches!(other, Some(Intent::ZoomBytes { .. })) {
+                    self.zoomed_at = now;
+                }
+                other
+            }
+        };
+        match intent {
             Some(Intent::Click(p) | Intent::CtrlClick(p)) => {
                 let event = canvas.place(p).map_or_else(|| event_at(p), |p| p.event);
                 cx.actions.send(Action::SetCursor(event));

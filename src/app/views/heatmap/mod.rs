@@ -53,6 +53,8 @@ struct HeatmapView {
     uploads: u64,
     /// The addresses the map is zoomed to; all of them when `None`.
     addresses: Option<(u64, u64)>,
+    /// When the addresses were last zoomed, in seconds of the context's clock.
+    zoomed_at: f64,
     /// Where a drag along the addresses began.
     choosing: Option<f32>,
     /// Since when the pointer has been still on a place.

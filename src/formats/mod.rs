@@ -24,6 +24,16 @@ pub use error::FormatError;
 
 use crate::model::{Format, Progress, Recording, WarningKind};
 
+/// More bytes than any device or host has. Sums of sizes up to this stay far from wrapping around.
+pub(crate) const MAX_BYTES: u64 = 1 << 50;
+
+/// True where a block of this size can be at this address: its end, rounded up to a segment's, is an address too. Addresses go up
+/// to the very top (Intel's are sign-extended), so only damage fails this.
+#[inline]
+pub(crate) fn has_room(address: u64, size: u64) -> bool {
+    size <= MAX_BYTES && address.checked_add(size).and_then(|end| end.checked_add(1 << 30)).is_some()
+}
+
 /// gzip inside zip inside HTML is plenty.
 const MAX_WRAPPINGS: u32 = 4;
 

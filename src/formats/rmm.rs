@@ -47,7 +47,7 @@ pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, 
         if number == 0 || line.is_empty() {
             continue;
         }
-        let Some(row) = Row::parse(line) else {
+        let Some(row) = Row::parse(line).filter(|row| super::has_room(row.pointer, row.size)) else {
             if offset > bytes.len() {
                 report.warn(WarningKind::Truncated, Some(at), || "the last row is cut off".to_owned());
             } else {
@@ -142,7 +142,7 @@ fn time_of_day(text: &str) -> Option<i64> {
         && (0..60).contains(&minutes)
         && (0..61).contains(&seconds)
         && (0..1_000_000).contains(&fraction);
-    in_range.then_some(((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction)
+    in_range.then(|| ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction)
 }
 
 /// `0x7f…`, `(nil)`, or a decimal number.

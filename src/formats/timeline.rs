@@ -52,6 +52,13 @@ pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, 
             what: "this memory timeline has no rows: profile at least one step, or".to_owned(),
         });
     }
+    let bands = &mut device.bands;
+    if !bands.time_us.is_sorted() {
+        out_of_order(&mut report);
+        let mut rows: Vec<_> = std::mem::take(&mut bands.time_us).into_iter().zip(std::mem::take(&mut bands.bytes)).collect();
+        rows.sort_by_key(|r| r.0);
+        (bands.time_us, bands.bytes) = rows.into_iter().unzip();
+    }
     device.samples = samples(&device.bands);
     progress.set_done(bytes.len() as u64);
     Ok(Recording {
@@ -67,6 +74,10 @@ fn truncated(report: &mut LoadReport, at: usize) {
     report.warn(WarningKind::Truncated, Some(at as u64), || {
         "the timeline ends in the middle; what came before was read".to_owned()
     });
+}
+
+fn out_of_order(report: &mut LoadReport) {
+    report.warn(WarningKind::OutOfOrder, None, || "times go back; the rows were sorted".to_owned());
 }
 
 fn microseconds(time: i64) -> i64 {
@@ -99,7 +110,7 @@ fn plot(
         }
         let mut out = [0u64; CATEGORIES.len()];
         for (slot, &value) in out.iter_mut().zip(row.values.iter().skip(1)) {
-            *slot = value.max(0) as u64;
+            *slot = (value.max(0) as u64).min(super::MAX_BYTES);
         }
         bands.time_us.push(microseconds(time));
         bands.bytes.push(out);
@@ -169,6 +180,12 @@ fn raw(
             break;
         }
         if let [time, action, bytes, category] = row.values[..] {
+            if bytes.unsigned_abs() > super::MAX_BYTES {
+                report.warn(WarningKind::WrongType, Some(tokens.at as u64), || {
+                    format!("rows of {bytes} bytes, which no device has, were left out")
+                });
+                continue;
+            }
             let category = usize::try_from(category).unwrap_or(usize::MAX).min(CATEGORIES.len() - 1);
             rows.push((time, action, bytes, category));
         } else {
@@ -182,6 +199,13 @@ fn raw(
         }
     }
     let begin = rows.iter().map(|r| r.0).filter(|&t| t >= 0).min().unwrap_or(0);
+    for row in &mut rows {
+        row.0 = if row.0 < 0 { begin } else { row.0 };
+    }
+    if !rows.is_sorted_by_key(|r| r.0) {
+        out_of_order(report);
+        rows.sort_by_key(|r| r.0);
+    }
     let mut builder = RawBuilder {
         live: Live::default(),
         sums: [0; CATEGORIES.len()],
@@ -195,7 +219,7 @@ fn raw(
     device.pools.push((0, 0));
     device.events = EventTable { has_time: true, sizes_are_blocks: true, ..EventTable::default() };
     for &(time, action, bytes, category) in &rows {
-        builder.row(if time < 0 { begin } else { time }, action, bytes, category, device);
+        builder.row(time, action, bytes, category, device);
     }
     report.warn_many(WarningKind::UnmatchedFree, builder.unmatched, None, || {
         "frees or category changes of sizes of which nothing is live; sums by category stay exact".to_owned()
@@ -418,9 +442,10 @@ mod tests {
         }
         assert!(read(b"[[],[]]", "t", &Progress::new()).is_err());
         assert!(read(b"{}", "t", &Progress::new()).is_err());
-        let huge =
-            "[[1,2,9223372036854775807,0],[2,2,9223372036854775807,0],[3,2,9223372036854775807,1],[4,4,-9223372036854775808,0]]";
-        assert_eq!(load(huge).devices[0].bands.len(), 4);
+        let huge = "[[1,2,9223372036854775807,0],[2,2,9223372036854775807,0],[3,2,9223372036854775807,1],[4,4,-9223372036854775808,0],[5,2,512,0]]";
+        let r = load(huge);
+        let left_out = r.report.warnings.iter().find(|w| w.kind == WarningKind::WrongType).map(|w| w.count);
+        assert_eq!((r.devices[0].bands.len(), left_out), (1, Some(4)));
         assert!(is_timeline(b" [ [ 1, 2"));
         assert!(!is_timeline(b"[{\"a\": 1"));
     }

@@ -373,6 +373,14 @@ impl<'a> Rows<'a> {
             });
             return;
         };
+        if !super::super::has_room(address, bytes.unsigned_abs()) {
+            self.report.warn(WarningKind::WrongType, None, || {
+                format!("memory events of sizes and addresses no device has ({bytes} bytes at {address:#x}) were left out")
+            });
+            return;
+        }
+        let plausible = |total: Option<u64>| total.filter(|&t| t <= super::super::MAX_BYTES);
+        let (allocated, reserved) = (plausible(allocated), plausible(reserved));
         let thread = self.thread(f, false);
         self.memory.push(MemoryEvent { time, bytes, address, allocated, reserved, device_type, device_index, thread, is_oom });
     }

@@ -24,9 +24,10 @@ pub(super) struct Memo {
 impl Memo {
     fn set(&mut self, id: u64, node: NodeId) {
         self.count += 1;
+        // An id is whatever the file says, up to the greatest there is.
         match self.runs.last_mut() {
-            Some((first, nodes)) if *first + nodes.len() as u64 == id => nodes.push(node),
-            Some((first, nodes)) if id < *first + nodes.len() as u64 => {
+            Some((first, nodes)) if id.checked_sub(*first) == Some(nodes.len() as u64) => nodes.push(node),
+            Some((first, nodes)) if id.checked_sub(*first).is_none_or(|at| at < nodes.len() as u64) => {
                 self.sparse.insert(id, node);
             }
             _ => self.runs.push((id, vec![node])),

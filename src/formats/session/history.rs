@@ -208,7 +208,7 @@ impl History {
         d.facts.total = if point.total > 0 { point.total } else { d.facts.total };
         let mut sample =
             Sample { time_us: point.t, used: Some(point.used), driver: point.driver, others: Some(0), ..Sample::default() };
-        d.torch.retain(|_, (_, t)| point.t - *t < TORCH_LIFE_US);
+        d.torch.retain(|_, (_, t)| point.t.saturating_sub(*t) < TORCH_LIFE_US);
         let add = |sum: &mut Option<u64>, bytes: u64| *sum = Some(sum.unwrap_or(0).saturating_add(bytes));
         for p in &d.present {
             let torch = d.torch.get(&p.pid).map(|(m, _)| *m);
@@ -232,8 +232,9 @@ impl History {
         if let Some(last) = d.samples.last() {
             if point.t <= last.time_us {
                 // Two readings in one microsecond, or a clock that stood still: the later one counts.
-                sample.time_us = last.time_us + 1;
-            } else if point.t - last.time_us > GAP_US && d.track.gaps.last().is_none_or(|g| g.to_us <= last.time_us) {
+                sample.time_us = last.time_us.saturating_add(1);
+            } else if point.t.saturating_sub(last.time_us) > GAP_US && d.track.gaps.last().is_none_or(|g| g.to_us <= last.time_us)
+            {
                 d.track.gaps.push(Gap { from_us: last.time_us, to_us: point.t });
             }
         }
@@ -331,7 +332,7 @@ impl History {
 
     fn add_lost(&mut self, lost: Lost) {
         for d in &mut self.devices {
-            d.track.lost += lost.n;
+            d.track.lost = d.track.lost.saturating_add(lost.n);
             if lost.to > lost.from && lost.from > 0 {
                 d.track.gaps.push(Gap { from_us: lost.from, to_us: lost.to });
             }

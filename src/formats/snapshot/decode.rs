@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use super::super::pickle::{
     self, Budget, MemoBlock, MemoIndex, NO_OFFSET, Node, NodeId, Op, Part, PickleError, Tree, little_endian, opcodes as op,
 };
+use super::super::{MAX_BYTES, has_room};
 use super::columns::Slots;
 use super::plain::{integer, list_body, skip_store};
 use super::stacks::StackReader;
@@ -319,10 +320,10 @@ impl<'a> Decoder<'_, '_, 'a> {
         if b[p] == op::MARK && p < end {
             return None;
         }
-        entry.size = size.filter(|&size| size <= trace::MAX_BYTES)?;
+        entry.size = size.filter(|&size| size <= MAX_BYTES)?;
         entry.address = match entry.action {
             Action::Oom => device_free.or(address)?,
-            _ => address?,
+            _ => address.filter(|&address| has_room(address, entry.size))?,
         };
         has_action.then_some((p, id, entry))
     }

@@ -1,5 +1,6 @@
 //! Segments and blocks: the state the recording ended in.
 
+use super::super::has_room;
 use super::super::pickle::{Node, NodeId, Tree};
 use super::stacks::{StackReader, unknown_key, wrong_type};
 use super::trace::{amount, number, pool_key};
@@ -64,7 +65,7 @@ pub(crate) fn read(tree: &Tree, id: NodeId, stacks: &mut StackReader, report: &m
             _ => unknown_key(tree, key, "a segment", report),
         }
     }
-    let Some(address) = address else {
+    let Some(address) = address.filter(|&address| has_room(address, segment.size.unwrap_or(0))) else {
         if !cut {
             report.warn(WarningKind::Skipped, segment.offset, || "a segment without an address was left out".to_owned());
         }
@@ -151,6 +152,12 @@ pub(crate) fn place(device: &mut DeviceRecording, mut segments: Vec<RawSegment>,
                     raw.address
                 )
             });
+        }
+        if !has_room(raw.address, size) || !raw.blocks.iter().all(|block| has_room(block.address, block.size)) {
+            report.warn(WarningKind::Skipped, raw.offset, || {
+                format!("a segment of {size} bytes at {:#x}, which no device has, was left out", raw.address)
+            });
+            continue;
         }
         let from = device.blocks.len() as u32;
         device.blocks.append(&mut raw.blocks);

@@ -1,6 +1,7 @@
 //! Trace entries: one dict an event, into the columns of an [`EventTable`].
 
 use super::super::pickle::{Node, NodeId, Tree};
+use super::super::{MAX_BYTES, has_room};
 use super::stacks::{StackReader, unknown_key, wrong_type};
 use crate::model::{
     Action, DeviceRecording, EventTable, LoadReport, Note, NoteKind, PoolId, PoolKey, StackId, StrId, StreamId, WarningKind,
@@ -140,6 +141,12 @@ pub(crate) fn read_entry(
         Action::Oom => device_free.or(address).unwrap_or(0),
         _ => address.unwrap_or(0),
     };
+    if !matches!(entry.action, Action::Oom | Action::Unknown) && !has_room(entry.address, entry.size) {
+        report.warn(WarningKind::WrongType, tree.place(id), || {
+            format!("{:#x} is no address of {} bytes; zero was taken", entry.address, entry.size)
+        });
+        entry.address = 0;
+    }
     let is_whole = entry.action == Action::Unknown || size.is_some() && (address.is_some() || device_free.is_some());
     if action.is_none() || !is_whole && cut {
         notes.truncate(first_note);
@@ -227,9 +234,6 @@ pub(crate) fn number(tree: &Tree, id: NodeId, what: &str, report: &mut LoadRepor
     }
     value
 }
-
-/// More bytes than any device or host has. Sums of sizes up to this stay far from wrapping around.
-pub(crate) const MAX_BYTES: u64 = 1 << 50;
 
 /// A number of bytes; one beyond [`MAX_BYTES`] is damage, and counted.
 pub(crate) fn amount(tree: &Tree, id: NodeId, what: &str, report: &mut LoadReport) -> Option<u64> {

@@ -1,0 +1,13 @@
+//! Saved pages with a snapshot in them: what comes of them holds together, or is an error.
+//!
+//! `cargo +nightly fuzz run html` from the repository's root; the seeds are in `fuzz/corpus/html`.
+#![no_main]
+
+#[path = "../../tests/support/harness.rs"]
+mod harness;
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    harness::feed(harness::Target::Html, bytes);
+});

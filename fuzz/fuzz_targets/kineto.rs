@@ -1,0 +1,13 @@
+//! Profiler traces: what comes of them holds together, or is an error.
+//!
+//! `cargo +nightly fuzz run kineto` from the repository's root; the seeds are in `fuzz/corpus/kineto`.
+#![no_main]
+
+#[path = "../../tests/support/harness.rs"]
+mod harness;
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    harness::feed(harness::Target::Kineto, bytes);
+});

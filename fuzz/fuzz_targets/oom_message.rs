@@ -1,0 +1,13 @@
+//! The text of errors, and what is made of it: what comes of them holds together, or is an error.
+//!
+//! `cargo +nightly fuzz run oom_message` from the repository's root; the seeds are in `fuzz/corpus/oom_message`.
+#![no_main]
+
+#[path = "../../tests/support/harness.rs"]
+mod harness;
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    harness::feed(harness::Target::OomMessage, bytes);
+});

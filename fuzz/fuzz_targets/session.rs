@@ -1,0 +1,13 @@
+//! Live sessions, a record a line: what comes of them holds together, or is an error.
+//!
+//! `cargo +nightly fuzz run session` from the repository's root; the seeds are in `fuzz/corpus/session`.
+#![no_main]
+
+#[path = "../../tests/support/harness.rs"]
+mod harness;
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    harness::feed(harness::Target::Session, bytes);
+});

@@ -1,0 +1,13 @@
+//! PyTorch's counters: what comes of them holds together, or is an error.
+//!
+//! `cargo +nightly fuzz run stats` from the repository's root; the seeds are in `fuzz/corpus/stats`.
+#![no_main]
+
+#[path = "../../tests/support/harness.rs"]
+mod harness;
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    harness::feed(harness::Target::Stats, bytes);
+});

@@ -8,6 +8,7 @@ use egui::Context;
 use super::action::Action;
 use super::choosing::{Choosing, is_pattern};
 use super::command::{Command, Needs};
+use super::compare::Source;
 use super::cursor::{AskedQuery, Axis, Link, domain, position};
 use super::document::{Content, DeviceData, Document};
 use super::loader::Loading;
@@ -67,11 +68,9 @@ impl App {
                 link.query = read.map(|query| Arc::new(AskedQuery { text, query }));
             }),
             Action::SetFocusClasses(classes) => self.with_link(|link, _| link.focus_classes = classes),
-            Action::SetMarker(which, event) => self.with_link(|link, data| {
-                if let Some(marker) = link.markers.get_mut(which) {
-                    *marker = event.map(|e| clamp_event(data, e));
-                }
-            }),
+            Action::SetMarker(which, event) => {
+                self.with_link(|link, data| set_marker(link, which, event.map(|e| clamp_event(data, e))))
+            }
             Action::OpenSimulation { conf, limit } => self.open_simulation(&conf, limit),
             Action::TrySettings(conf) => {
                 self.with_link(|link, _| link.to_try.push(conf));
@@ -93,6 +92,12 @@ impl App {
                 }
             }
             Action::Compare(which, source) => self.with_link(|link, _| {
+                // A flag in the timeline would claim that A is here.
+                if source != Source::Marker
+                    && let Some(marker) = link.markers.get_mut(which)
+                {
+                    *marker = None;
+                }
                 if let Some(side) = link.compared.get_mut(which) {
                     *side = source;
                 }
@@ -184,11 +189,7 @@ impl App {
                     link.selection.select(Some(Item::Event(e)));
                 }
             }),
-            Command::SetMarker(which) => self.with_link(|link, _| {
-                if let Some(marker) = link.markers.get_mut(which) {
-                    *marker = Some(link.cursor);
-                }
-            }),
+            Command::SetMarker(which) => self.with_link(|link, _| set_marker(link, which, Some(link.cursor))),
             Command::ClearMarkers => self.with_link(|link, _| link.markers = [None, None]),
             Command::PreviousSameStack => self.with_link(|link, data| same_stack(link, data, false)),
             Command::NextSameStack => self.with_link(|link, data| same_stack(link, data, true)),
@@ -441,6 +442,16 @@ pub(super) fn selected_stack(link: &Link, data: &DeviceData) -> Option<crate::mo
         Item::Event(e) => data.device().events.stack.get(e as usize).copied(),
         Item::Stack(s) => Some(s),
         Item::Segment(_) | Item::Hole(_) | Item::Annotation(_) => None,
+    }
+}
+
+/// Puts a marker at an event; a comparison then means this recording there.
+fn set_marker(link: &mut Link, which: usize, event: Option<u32>) {
+    if let (Some(marker), Some(side)) = (link.markers.get_mut(which), link.compared.get_mut(which)) {
+        *marker = event;
+        if event.is_some() {
+            *side = Source::Marker;
+        }
     }
 }
 

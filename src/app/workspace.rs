@@ -159,7 +159,10 @@ pub fn show(tree: &mut Tree<ViewKind>, view: ViewKind) {
         None => pane,
         Some(root) => match tree.tiles.get_mut(root) {
             Some(Tile::Container(Container::Linear(linear))) if linear.dir == LinearDir::Horizontal => {
+                // A third of the window: what was there stays readable.
+                let whole: f32 = linear.children.iter().map(|&c| linear.shares[c]).sum();
                 linear.add_child(pane);
+                linear.shares.set_share(pane, whole * 0.5);
                 root
             }
             _ => split(&mut tree.tiles, LinearDir::Horizontal, &[(root, 0.7), (pane, 0.3)]),

@@ -217,7 +217,9 @@ pub fn selector(ui: &mut Ui, name: &str, chosen: &mut usize, choices: &[&str]) -
     let response = selector_button(ui, name, value);
     let mut changed = false;
     Popup::menu(&response).gap(4.0).show(|ui| {
-        ui.set_min_width(response.rect.width().max(120.0));
+        // As wide as its widest choice: a menu's own space is much wider.
+        let widest = choices.iter().map(|c| label::width(ui.painter(), c, Type::Body)).fold(0.0, f32::max);
+        ui.set_width((widest + 40.0).max(response.rect.width()).max(120.0));
         for (i, choice) in choices.iter().enumerate() {
             if menu_item(ui, choice, Some(i == *chosen), None, true).clicked() {
                 changed = *chosen != i;

@@ -217,7 +217,8 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, 
         let place = x.value(at.x);
         let mut tip = Tip::new(match lines.unit {
             Unit::Steps => format!("Step {}", place as u64),
-            Unit::Events => format!("Event {} from the beginning", count(place as u64)),
+            Unit::Events if align == 0 => format!("Event {} of the step", count(place as u64)),
+            Unit::Events => format!("Event {}", count(place as u64)),
             Unit::Time => crate::units::Micros(place as i64).to_string(),
         });
         for (which, name) in ["A", "B"].into_iter().enumerate() {

@@ -68,9 +68,10 @@ pub(super) fn signed_mib(bytes: i64) -> String {
     }
 }
 
-/// `2.67`, or nothing where A has nothing.
+/// `2.67`, or nothing where A has nothing. Above a thousand times the exact figure says nothing more.
 pub(super) fn ratio(a: u64, b: u64) -> Option<String> {
-    (a > 0).then(|| format!("{:.2}", b as f64 / a as f64))
+    let times = b as f64 / a.max(1) as f64;
+    (a > 0).then(|| if times >= 1000.0 { "> 999".to_owned() } else { format!("{times:.2}") })
 }
 
 /// The line beside the change: `2.67 × A, same 335 blocks, same stacks`.
@@ -137,7 +138,7 @@ mod tests {
     fn words_have_signs_and_say_what_is_the_same() {
         assert_eq!(signed(-(3 << 20)), "−3\u{a0}MiB");
         assert_eq!(signed_mib(0), "same");
-        assert_eq!(ratio(0, 5), None);
+        assert_eq!((ratio(0, 5), ratio(1, 5000)), (None, Some("> 999".to_owned())));
         let groups = [group(100, 400), group(100, 100)];
         let held = |g: fn(&Group) -> Held| {
             groups.iter().map(g).fold(Held::default(), |mut s, h| {

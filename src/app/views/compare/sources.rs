@@ -93,7 +93,7 @@ pub(super) fn selector(ui: &mut Ui, cx: &ViewContext<'_>, dialog: &mut Dialog, w
     let name = ["A", "B"][which];
     let response = selector_button(ui, name, title);
     Popup::menu(&response).gap(4.0).show(|ui| {
-        ui.set_min_width(260.0);
+        ui.set_width(340.0);
         let steps = cx.comparing.steps(cx);
         let at = |ui: &mut Ui, text: &str, event: Option<u32>| {
             let Some(event) = event else { return };

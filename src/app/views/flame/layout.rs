@@ -118,7 +118,7 @@ pub struct TreeRow {
 }
 
 /// The rows of the tree below `zoom`. A frame is open when `toggled` has its key and it would be closed, or the other way round: the
-/// top is open, and so is a frame that holds nearly all of the one above it. O(rows).
+/// top is open, and so is a frame that holds at least half of the one above it. O(rows).
 #[must_use]
 pub fn tree_rows(flame: &Flame, zoom: u32, keys: &[u64], toggled: &HashSet<u64>, order: Order, descending: bool) -> Vec<TreeRow> {
     let mut rows = Vec::new();
@@ -148,7 +148,7 @@ pub fn tree_rows(flame: &Flame, zoom: u32, keys: &[u64], toggled: &HashSet<u64>,
             children.reverse();
         }
         for child in children {
-            let opens = opens && flame.nodes[child as usize].total.saturating_mul(10) >= n.total.saturating_mul(9);
+            let opens = opens && flame.nodes[child as usize].total.saturating_mul(2) >= n.total;
             left.push((child, depth + 1, opens));
         }
     }
@@ -218,16 +218,16 @@ mod tests {
     }
 
     #[test]
-    fn the_tree_opens_where_nearly_everything_goes_and_where_asked() {
+    fn the_tree_opens_where_most_goes_and_where_asked() {
         let f = flame();
         let keys = f.nodes.iter().enumerate().map(|(i, _)| i as u64).collect::<Vec<_>>();
         let rows = |toggled: &[u64], order, descending| {
             let toggled = toggled.iter().copied().collect();
             tree_rows(&f, 0, &keys, &toggled, order, descending).iter().map(|r| (r.node, r.depth)).collect::<Vec<_>>()
         };
-        assert_eq!(rows(&[], Order::Total, true), [(0, 0), (1, 1), (2, 1), (3, 1)]);
-        assert_eq!(rows(&[1], Order::Total, true), [(0, 0), (1, 1), (4, 2), (2, 1), (3, 1)]);
-        assert_eq!(rows(&[], Order::Total, false), [(0, 0), (3, 1), (2, 1), (1, 1)]);
+        assert_eq!(rows(&[], Order::Total, true), [(0, 0), (1, 1), (4, 2), (2, 1), (3, 1)]);
+        assert_eq!(rows(&[1], Order::Total, true), [(0, 0), (1, 1), (2, 1), (3, 1)]);
+        assert_eq!(rows(&[], Order::Total, false), [(0, 0), (3, 1), (2, 1), (1, 1), (4, 2)]);
         assert_eq!(rows(&[0], Order::Own, true), [(0, 0)]);
     }
 }

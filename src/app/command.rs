@@ -43,6 +43,8 @@ pub enum Command {
     Help,
     /// The window's settings.
     Settings,
+    /// Edit the user's own rules for categories.
+    CategoryRules,
     /// Show the whole recording.
     ZoomFit,
     /// Halve the visible range about the cursor.
@@ -142,6 +144,7 @@ impl Command {
             C::ToggleTheme,
             C::Help,
             C::Settings,
+            C::CategoryRules,
             C::OutOfMemory,
             C::Peak,
             C::PreviousPeak,
@@ -198,6 +201,7 @@ impl Command {
             Command::ToggleTheme => "Switch between light and dark".into(),
             Command::Help => "Shortcuts and gestures".into(),
             Command::Settings => "Settings…".into(),
+            Command::CategoryRules => "Category rules…".into(),
             Command::ZoomFit => "Show the whole recording".into(),
             Command::ZoomIn => "Zoom in".into(),
             Command::ZoomOut => "Zoom out".into(),
@@ -316,6 +320,7 @@ impl Command {
             | Command::SavePicture
             | Command::WatchMachine
             | Command::Welcome
+            | Command::CategoryRules
             | Command::ToggleTheme
             | Command::Colour(_)
             | Command::ResetLayout
@@ -347,7 +352,8 @@ impl Command {
             | Command::Palette
             | Command::ToggleTheme
             | Command::Help
-            | Command::Settings => Needs::Nothing,
+            | Command::Settings
+            | Command::CategoryRules => Needs::Nothing,
             Command::OutOfMemory => Needs::OutOfMemory,
             Command::PreviousSameStack
             | Command::NextSameStack

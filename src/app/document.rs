@@ -212,6 +212,12 @@ impl DeviceView {
         }
     }
 
+    /// The newest categories, when these rules made them.
+    #[must_use]
+    pub fn categories_by(&self, rules: &[Rule]) -> Option<&Arc<Categories>> {
+        self.categories.latest_for(rules)
+    }
+
     /// The allocations the query in force holds for; the newest answer while a newer one is being found.
     fn matching(&mut self, jobs: &Jobs, categories: Option<Arc<Categories>>) -> Option<Arc<Matching>> {
         let query = Arc::clone(self.link.query.as_ref()?);

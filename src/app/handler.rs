@@ -151,6 +151,7 @@ impl App {
             Command::Palette => self.overlay = Overlay::Palette(Default::default()),
             Command::Help => self.overlay = Overlay::Help,
             Command::Settings => self.overlay = Overlay::Settings,
+            Command::CategoryRules => self.overlay = Overlay::Rules,
             Command::ToggleTheme => {
                 let dark = ctx.global_style().visuals.dark_mode;
                 self.settings.theme = if dark { ThemeChoice::Light } else { ThemeChoice::Dark };

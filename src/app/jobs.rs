@@ -141,6 +141,16 @@ impl<K: PartialEq + Clone, T: Send + 'static> Derived<K, T> {
         self.have.as_ref().map(|(_, v)| v)
     }
 
+    /// The newest value, when it is the one of a key.
+    #[must_use]
+    pub fn latest_for<Q: ?Sized>(&self, key: &Q) -> Option<&Arc<T>>
+    where
+        K: std::borrow::Borrow<Q>,
+        Q: PartialEq,
+    {
+        self.have.as_ref().filter(|(k, _)| k.borrow() == key).map(|(_, v)| v)
+    }
+
     fn poll(&mut self) {
         let Some(running) = &self.running else { return };
         match running.answer.try_recv() {

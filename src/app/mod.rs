@@ -21,6 +21,7 @@ mod overlays;
 mod palette;
 mod picture;
 pub mod ranks;
+mod rules;
 mod run;
 pub mod samples;
 pub mod selection;
@@ -65,6 +66,7 @@ enum Overlay {
     Explain(explain::Explainer),
     Help,
     Settings,
+    Rules,
 }
 
 /// The application: open documents, settings, and what is in flight.

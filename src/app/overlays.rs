@@ -23,10 +23,11 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         Overlay::Explain(_) => super::explain::draw(app, ui, tokens),
         Overlay::Help => help(app, ui, tokens),
         Overlay::Settings => settings(app, ui, tokens),
+        Overlay::Rules => super::rules::draw(app, ui, tokens),
     }
 }
 
-fn dialog_frame(tokens: &Tokens) -> egui::Frame {
+pub(super) fn dialog_frame(tokens: &Tokens) -> egui::Frame {
     egui::Frame::new()
         .fill(tokens.s3)
         .stroke(Stroke::new(1.0, tokens.line2))

@@ -147,25 +147,30 @@ pub fn find(tree: &Tree<ViewKind>, view: ViewKind) -> Option<TileId> {
     })
 }
 
-/// Brings a view to the front, as a new column at the right when the arrangement has none.
+/// Brings a view to the front. When the arrangement has none it comes in: tables, which are wide, under everything else, other
+/// views as a new column at the right.
 pub fn show(tree: &mut Tree<ViewKind>, view: ViewKind) {
     if let Some(id) = find(tree, view) {
         tree.tiles.set_visible(id, true);
         tree.make_active(|tile, _| tile == id);
         return;
     }
+    /// The new pane's part of what is there.
+    const PART: f32 = 0.3;
+    let is_wide = matches!(view, ViewKind::Allocations | ViewKind::Events);
+    let dir = if is_wide { LinearDir::Vertical } else { LinearDir::Horizontal };
     let pane = tree.tiles.insert_pane(view);
     let root = match tree.root() {
         None => pane,
         Some(root) => match tree.tiles.get_mut(root) {
-            Some(Tile::Container(Container::Linear(linear))) if linear.dir == LinearDir::Horizontal => {
-                // A third of the window: what was there stays readable.
-                let whole: f32 = linear.children.iter().map(|&c| linear.shares[c]).sum();
+            Some(Tile::Container(Container::Linear(linear))) if linear.dir == dir => {
+                // Shares are relative: what is there keeps the rest between itself.
+                let others: f32 = linear.children.iter().map(|&child| linear.shares[child]).sum();
                 linear.add_child(pane);
-                linear.shares.set_share(pane, whole * 0.5);
+                linear.shares.set_share(pane, others * PART / (1.0 - PART));
                 root
             }
-            _ => split(&mut tree.tiles, LinearDir::Horizontal, &[(root, 0.7), (pane, 0.3)]),
+            _ => split(&mut tree.tiles, dir, &[(root, 1.0 - PART), (pane, PART)]),
         },
     };
     tree.root = Some(root);

@@ -39,6 +39,10 @@ pub(super) fn term(word: &str) -> Result<Term, String> {
         "gone" | "freed" => return Ok(Term::IsGone(true)),
         "kept" | "leaked" => return Ok(Term::IsGone(false)),
         "live" => return Ok(Term::LiveAt(Instant::Cursor)),
+        // Half typed: as a text it would hold for nothing and blank every view for a moment.
+        "size" | "stack" | "category" | "addr" | "stream" | "pool" | "born" | "age" | "during" => {
+            return Err(format!("\"{word}\" has no value: write for example {}, or put quotes around the text", example(&lower)));
+        }
         _ => {}
     }
     if let Some(actions) = actions(&lower) {

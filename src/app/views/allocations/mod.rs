@@ -146,7 +146,6 @@ impl Allocations {
         }
         let names: Vec<&str> = (0..cx.data.names.len().min(NAMES)).map(|i| cx.data.names.text(i)).collect();
         if let Some(text) = self.field.show(ui, &names) {
-            self.seen_query = Some(text.clone()).filter(|t| !t.trim().is_empty());
             cx.actions.send(Action::SetQuery(text));
         }
     }
@@ -185,6 +184,7 @@ impl Allocations {
         let tables = &cx.data.tables;
         let all = tables.lifetimes.len();
         let figures: Vec<(String, &str)> = match cx.matching {
+            Some(m) if m.is_empty() => vec![(of_text(0, all), "allocations")],
             Some(m) => {
                 let (peak, at) = m.peak();
                 let when = if at == NO_EVENT { "before the trace".to_owned() } else { format!("at {}", count(u64::from(at))) };
@@ -235,7 +235,8 @@ impl Allocations {
         }
         response.widget_info(|| WidgetInfo::labeled(Role::Label, true, said.trim_end_matches(", ")));
         if cx.matching.is_some() {
-            let (peak_event, can_go) = cx.matching.map_or((NO_EVENT, false), |m| (m.peak().1, m.peak().1 != NO_EVENT));
+            let peak_event = cx.matching.filter(|m| !m.is_empty()).map_or(NO_EVENT, |m| m.peak().1);
+            let can_go = peak_event != NO_EVENT;
             let go = ui.interact(rect, ui.scope_id().with("go to their peak"), Sense::click());
             go.widget_info(|| WidgetInfo::labeled(Role::Button, can_go, "Go to their peak"));
             if can_go

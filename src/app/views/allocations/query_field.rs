@@ -28,6 +28,8 @@ pub struct QueryField {
     chosen: Option<usize>,
     /// The completions as of the last frame, for the keys of this one.
     offered: Vec<Completion>,
+    /// The arrows asked what can follow a whole term.
+    wants_more: bool,
     id: Option<Id>,
 }
 
@@ -70,7 +72,13 @@ impl QueryField {
             let filter = egui::EventFilter { tab: true, horizontal_arrows: true, vertical_arrows: true, escape: false };
             let caret = egui::TextEdit::load_state(ui.ctx(), response.id).and_then(|s| s.cursor.char_range());
             let byte = caret.map_or(self.text.len(), |range| byte_of(&self.text, range.primary.index));
-            self.offered = complete(&self.text, byte, names);
+            // After a whole term only the arrows ask what else there is: the list would hide the rows.
+            let is_between =
+                !self.text.trim().is_empty() && self.text.get(..byte).is_none_or(|t| t.is_empty() || t.ends_with(' '));
+            self.wants_more &= is_between;
+            let asks = ui.input_mut(|i| is_between && !self.wants_more && i.consume_key(Modifiers::NONE, Key::ArrowDown));
+            self.wants_more |= asks;
+            self.offered = if is_between && !self.wants_more { Vec::new() } else { complete(&self.text, byte, names) };
             self.offered.truncate(OFFERED);
             if !self.offered.is_empty() {
                 ui.memory_mut(|m| m.set_focus_lock_filter(response.id, filter));

@@ -278,6 +278,7 @@ impl View for Timeline {
             let mut taken: Vec<Rect> = values.iter().map(|v| v.rect).collect();
             let limit = cap.and_then(|cap| canvas.cap_label(rect, &curves_y, cap, &taken));
             taken.extend(limit);
+            taken.extend(cx.matching.and_then(|m| canvas.matching_peak(rect, &curves_y, m.peak(), &taken)));
             if let Some(marks) = &marks {
                 pennants = canvas.pennants(rect, marks, &mut taken);
             }

@@ -188,7 +188,8 @@ impl Canvas<'_> {
             sources.iter().map(|s| s.and_then(|i| cells.get(i)).map(of)).collect()
         };
         let (reserved, active, requested) = (profile(&picture.reserved), profile(&picture.active), profile(&picture.requested));
-        let blue = t.slot(0);
+        // The accent of a query's curve is a blue too: beside it the others are grey.
+        let blue = if picture.matching.is_some() { t.text3 } else { t.slot(0) };
         let mut batch = Batch::new(&painter).hatch_origin(self.pane.min);
         batch.fill_under(&active, rect.left(), rect.bottom(), Tokens::at(blue, 0.18));
         let free: Vec<(f32, f32)> = reserved
@@ -215,6 +216,24 @@ impl Canvas<'_> {
         self.cap_line(&mut batch, rect, y, cap);
         batch.paint(&painter);
         free
+    }
+
+    /// Marks where the allocations of a query held most, and says how much; gives the rectangle covered.
+    pub fn matching_peak(&self, rect: Rect, y: &Scale, (bytes, event): (u64, u32), taken: &[Rect]) -> Option<Rect> {
+        let x = self.x.at(cursor::position(self.data.device(), self.window.axis, event));
+        if bytes == 0 || !rect.x_range().contains(x) {
+            return None;
+        }
+        let t = self.tokens;
+        let painter = self.within(rect.expand(4.0));
+        let at = pos2(x, y.at(bytes as f64).clamp(rect.top(), rect.bottom()));
+        painter.circle_filled(at, 3.0, t.accent);
+        let text = format!("peak of the query {}", Bytes(bytes));
+        let wanted = chip::chip_rect(&painter, at + vec2(8.0, -10.0), Align2::LEFT_CENTER, &text, Type::Caption);
+        let wanted = wanted.translate(vec2(0.0, (rect.top() - wanted.top()).max(0.0)));
+        let place = beside(wanted, taken, rect.x_range())?;
+        chip::paint_chip_in(&painter, place.center(), Align2::CENTER_CENTER, &text, Type::Caption, t.accent, t.s1);
+        Some(place)
     }
 
     fn cap_line(&self, batch: &mut Batch, rect: Rect, y: &Scale, cap: Option<Cap>) {

@@ -8,7 +8,7 @@ use egui::Context;
 use super::action::Action;
 use super::choosing::{Choosing, is_pattern};
 use super::command::{Command, Needs};
-use super::compare::Source;
+use super::compare::{Moment, Other, Source};
 use super::cursor::{AskedQuery, Axis, Link, domain, position};
 use super::document::{Content, DeviceData, Document};
 use super::loader::Loading;
@@ -17,7 +17,7 @@ use super::selection::Item;
 use super::settings::{ThemeChoice, editor_command};
 use super::views::ViewKind;
 use super::watch::Watch;
-use super::workspace;
+use super::workspace::{self, Workspace};
 use super::{App, Overlay};
 use crate::analysis::query::Query;
 use crate::analysis::{LifetimeId, NO_EVENT, Quantity};
@@ -30,6 +30,11 @@ impl App {
             Action::Run(command) => self.run(command, ctx),
             Action::Open(paths) => self.open_together(paths),
             Action::OpenRanks(paths) => self.open_ranks(paths),
+            Action::CompareFiles(a, b) => {
+                self.open(a);
+                self.to_compare = self.active_document().map(|d| (d.id, b));
+                self.poll_comparison(ctx);
+            }
             Action::Watch(folder) => self.watch_folder(folder),
             Action::AskPicture(part) => {
                 self.pictures.part = part;
@@ -354,6 +359,24 @@ impl App {
                 }
                 Err(sentence) => self.notices.say(sentence),
             }
+        }
+    }
+
+    /// Shows the comparison that was asked for as soon as its first recording is there.
+    pub(super) fn poll_comparison(&mut self, ctx: &Context) {
+        let Some((id, _)) = &self.to_compare else { return };
+        let at = self.documents.iter().position(|d| d.id == *id);
+        match at.map(|at| (at, &self.documents[at].content)) {
+            Some((_, Content::Loading(_))) => {}
+            Some((at, Content::Ready(_))) => {
+                let Some((_, other)) = self.to_compare.take() else { return };
+                self.active = Some(at);
+                self.run(Command::Workspace(Workspace::Flame), ctx);
+                let peak = self.documents[at].view().map(|v| v.data.tables.curves.peak(Quantity::Active).1);
+                self.apply(Action::SetMarker(0, peak), ctx);
+                self.apply(Action::Compare(1, Source::Other(Other::File(other), Moment::Peak)), ctx);
+            }
+            _ => self.to_compare = None,
         }
     }
 

@@ -83,6 +83,8 @@ pub struct App {
     samples: Vec<samples::Sample>,
     sample_lines: Derived<(), Vec<settings::Recent>>,
     dialog: Option<choosing::Dialog>,
+    /// The tab that is to be compared once it is read, and with which file.
+    to_compare: Option<(DocumentId, PathBuf)>,
     /// Pictures being chosen, taken and written.
     pictures: picture::Pictures,
     /// The dialog that asks where to save a session.
@@ -122,6 +124,7 @@ impl App {
             samples: samples::all(),
             sample_lines: Derived::default(),
             dialog: None,
+            to_compare: None,
             pictures: picture::Pictures::default(),
             saving: None,
             watch: None,
@@ -207,6 +210,7 @@ impl App {
         self.poll_ranks();
         self.poll_watch();
         self.poll_pictures();
+        self.poll_comparison(ctx);
         self.poll_additions();
         self.poll_live(ctx);
         let dropped: Vec<PathBuf> = ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_path_buf()).collect());

@@ -99,17 +99,16 @@ fn buttons(page: &Ranks, ui: &mut Ui, actions: &Actions) {
     let chosen = [page.chosen_row(0), page.chosen_row(1)];
     match chosen {
         [Some(a), Some(b)] => {
-            let words = format!("Open {} and {}", ranks::name(a), ranks::name(b));
-            if Push::primary(&words).show(ui).clicked() {
-                actions.send(Action::Open(vec![a.path.clone()]));
-                actions.send(Action::Open(vec![b.path.clone()]));
+            let words = format!("Compare {} with {}", ranks::name(a), ranks::name(b));
+            if Push::primary(&words).show(ui).on_hover_text("What only one of them holds at its peak, by stack.").clicked() {
+                actions.send(Action::CompareFiles(a.path.clone(), b.path.clone()));
             }
         }
         [Some(one), None] | [None, Some(one)] => {
             if Push::primary(&format!("Open {}", ranks::name(one))).show(ui).clicked() {
                 actions.send(Action::Open(vec![one.path.clone()]));
             }
-            ui.label(text::caption("Ctrl click chooses another beside it.").color(Tokens::of(ui).text3));
+            ui.label(text::caption("Ctrl click on another compares the two.").color(Tokens::of(ui).text3));
         }
         [None, None] => {
             if let Some(row) = page.overview.first_oom.and_then(|i| page.rows.get(i))

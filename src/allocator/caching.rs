@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::block::{BlockIx, Blocks, NO_RESERVATION, PoolIx};
+use super::block::{BlockIx, Blocks, PoolIx};
 use super::counters::MemoryStats;
 use super::expandable::Reservation;
-use super::memory::{DeviceError, DeviceMemory};
+use super::memory::DeviceMemory;
 use super::oom::OutOfMemory;
-use super::pool::{FreeKey, Pool, PrivatePool, Route, TieRule};
+use super::pool::{Pool, PrivatePool, Route, TieRule};
 use crate::model::{Action, AllocConf, PoolKey, SizeClass, TorchVersion};
 
 /// The default pool's large half.
@@ -95,7 +95,7 @@ pub struct CachingAllocator<M, S> {
     pub(crate) tie_rule: TieRule,
     pub(crate) has_tie: bool,
     pub(crate) stats: MemoryStats,
-    throws_early: bool,
+    pub(crate) throws_early: bool,
     /// Nobody hears of what happens.
     is_mute: bool,
 }
@@ -340,177 +340,6 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         Ok(self.hand_out(block, size, rounded, expandable))
     }
 
-    /// Best fit: the smallest free block of the stream that is large enough, ties by the release's rule. Takes it out of the pool.
-    pub(crate) fn take_best_fit(&mut self, pool: PoolIx, rounded: u64, stream: u64, expandable: bool) -> Option<BlockIx> {
-        let counts_ages = self.counts_ages();
-        let max_split = self.max_split();
-        let slack = self.conf.max_non_split_rounding.unwrap_or(self.conf.large_segment_size);
-        let home = &mut self.pools[usize::from(pool)];
-        if counts_ages {
-            home.calls += 1;
-        }
-        let blocks = &self.blocks;
-        let free = &home.stream(stream)?.free;
-        let mut candidates = free.range(FreeKey::at_least(rounded)..).peekable();
-        let (mut key, mut chosen) = candidates.next().map(|(k, &b)| (*k, b))?;
-        if blocks[chosen].is_expandable() {
-            if expandable {
-                // The tail of an expandable segment counts with the unmapped space behind it, so that a hole is preferred.
-                let reach = |b: BlockIx| {
-                    let block = &blocks[b];
-                    let behind = block.next.get().map_or(0, |n| if blocks[n].mapped { 0 } else { blocks[n].size });
-                    block.size + behind
-                };
-                while blocks[chosen].is_expandable() {
-                    match candidates.next() {
-                        Some((k, &next)) if reach(next) < reach(chosen) => (key, chosen) = (*k, next),
-                        _ => break,
-                    }
-                }
-            } else {
-                loop {
-                    (key, chosen) = candidates.next().map(|(k, &b)| (*k, b))?;
-                    if !blocks[chosen].is_expandable() {
-                        break;
-                    }
-                }
-            }
-        }
-        if !self.has_tie && self.tie_rule != TieRule::SegmentAge {
-            let one = &blocks[chosen];
-            for (steps, (k, &other)) in candidates.enumerate() {
-                if k.size() != key.size() {
-                    break;
-                }
-                let other = &blocks[other];
-                let whole = !one.is_split() && !other.is_split() && (!counts_ages || one.gc_base == other.gc_base);
-                // Whole segments of equal size are interchangeable; a long run of them is not worth proving.
-                if steps >= 16 || (other.segment != one.segment && !whole) {
-                    self.has_tie = true;
-                    break;
-                }
-            }
-        }
-        let size = key.size();
-        if (rounded < max_split && size >= max_split) || (rounded >= max_split && size >= rounded.saturating_add(slack)) {
-            return None;
-        }
-        self.pools[usize::from(pool)].stream_mut(stream).free.remove(&key);
-        Some(chosen)
-    }
-
-    /// A new segment from the device, or more pages of an expandable one. `None` when the limit or the device forbids it.
-    pub(crate) fn new_segment(
-        &mut self,
-        pool: PoolIx,
-        rounded: u64,
-        segment: u64,
-        stream: u64,
-        expandable: bool,
-        is_retry: bool,
-    ) -> Result<Option<BlockIx>, AllocError> {
-        if is_retry {
-            self.stats.num_alloc_retries += 1;
-        }
-        if self.limit.is_some_and(|limit| self.total_reserved.saturating_add(segment) > limit) {
-            return Ok(None);
-        }
-        if self.throws_early {
-            let allowed = self.conf.per_process_memory_fraction * self.memory.total() as f64;
-            if self.total_reserved.saturating_add(segment) > allowed as u64 {
-                self.stats.num_oom_rejections += 1;
-                return Err(AllocError::Rejected { size: segment });
-            }
-        }
-        if expandable {
-            let block = self.expand(pool, rounded, stream)?;
-            if block.is_some() {
-                self.count_private_segment(pool, 1);
-            }
-            return Ok(block);
-        }
-        let address = match self.memory.malloc(segment, stream) {
-            Ok(address) => address,
-            Err(DeviceError::OutOfMemory) => return Ok(None),
-            Err(DeviceError::Failed(text)) => return Err(AllocError::Device(text)),
-        };
-        self.count_private_segment(pool, 1);
-        self.total_reserved += segment;
-        let class = self.class_of(pool);
-        self.stats.segment.add(class, 1);
-        self.stats.reserved_bytes.add(class, segment);
-        if segment >= self.max_split() {
-            self.stats.oversize_segments.add(1);
-        }
-        self.stats.num_device_alloc += 1;
-        self.segments_made += 1;
-        let block = self.blocks.add(address, segment, stream, pool, self.segments_made, NO_RESERVATION);
-        self.emit(Action::SegmentAlloc, address, segment, stream, pool);
-        Ok(Some(block))
-    }
-
-    /// Splits if the rules say so, and hands the low part out. The high part stays the old block.
-    fn hand_out(&mut self, found: BlockIx, size: u64, rounded: u64, expandable: bool) -> BlockIx {
-        let pool = self.blocks[found].pool;
-        let class = self.class_of(pool);
-        let was_split = self.blocks[found].is_split();
-        let has_reservation = self.blocks[found].is_expandable();
-        let mut block = found;
-        if self.should_split(found, rounded, expandable) {
-            let (address, stream, segment, reservation, prev) = {
-                let b = &self.blocks[found];
-                (b.address, b.stream, b.segment, b.reservation, b.prev)
-            };
-            block = self.blocks.add(address, rounded, stream, pool, segment, reservation);
-            self.blocks[block].prev = prev;
-            self.blocks[block].next = found;
-            if let Some(prev) = prev.get() {
-                self.blocks[prev].next = block;
-            }
-            let rest = &mut self.blocks[found];
-            rest.prev = block;
-            rest.address += rounded;
-            rest.size -= rounded;
-            let rest_size = rest.size;
-            self.insert_free(found);
-            if !has_reservation {
-                if was_split {
-                    self.stats.inactive_split_bytes.take(class, rounded);
-                } else {
-                    self.stats.inactive_split_bytes.add(class, rest_size);
-                    self.stats.inactive_split.add(class, 1);
-                }
-            }
-        } else if was_split && !has_reservation {
-            let whole = self.blocks[found].size;
-            self.stats.inactive_split_bytes.take(class, whole);
-            self.stats.inactive_split.take(class, 1);
-        }
-        let b = &mut self.blocks[block];
-        b.allocated = true;
-        b.requested = size;
-        let (address, stream, whole) = (b.address, b.stream, b.size);
-        self.emit(Action::Alloc, address, size, stream, pool);
-        self.stats.allocation.add(class, 1);
-        self.stats.allocated_bytes.add(class, whole);
-        self.stats.active.add(class, 1);
-        self.stats.active_bytes.add(class, whole);
-        self.stats.requested_bytes.add(class, size);
-        if whole >= self.max_split() {
-            self.stats.oversize_allocations.add(1);
-        }
-        block
-    }
-
-    fn should_split(&self, block: BlockIx, rounded: u64, expandable: bool) -> bool {
-        let b = &self.blocks[block];
-        let pool = &self.pools[usize::from(b.pool)];
-        if self.version.is_at_least(10) && pool.owner.is_some_and(|id| self.no_split.contains(&id)) {
-            return false;
-        }
-        self.conf.splits_when(expandable, pool.class, b.size, rounded)
-    }
-
     fn let_go(&mut self, block: BlockIx) {
         let b = &mut self.blocks[block];
         b.allocated = false;
@@ -522,110 +351,5 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         if size >= self.max_split() {
             self.stats.oversize_allocations.take(1);
         }
-    }
-
-    /// The block becomes free and grows together with free neighbours.
-    pub(crate) fn free_block(&mut self, block: BlockIx) {
-        let b = &self.blocks[block];
-        let (address, size, requested, stream, pool) = (b.address, b.size, b.requested, b.stream, b.pool);
-        let (prev, next) = (b.prev, b.next);
-        let has_reservation = b.is_expandable();
-        self.emit(Action::FreeCompleted, address, requested, stream, pool);
-        let mut split_count = 0i64;
-        let mut split_bytes = 0i64;
-        for neighbour in [prev, next] {
-            let absorbed = self.merge(block, neighbour);
-            if absorbed > 0 {
-                split_count -= 1;
-                split_bytes -= absorbed as i64;
-            }
-        }
-        self.insert_free(block);
-        let b = &self.blocks[block];
-        if b.is_split() {
-            split_count += 1;
-            split_bytes += b.size as i64;
-        }
-        let class = self.class_of(pool);
-        if !has_reservation {
-            // One signed change each, so that merging never shows as a peak.
-            let stats = &mut self.stats;
-            for (counter, change) in [(&mut stats.inactive_split, split_count), (&mut stats.inactive_split_bytes, split_bytes)] {
-                match change {
-                    0 => {}
-                    up if up > 0 => counter.add(class, up.unsigned_abs()),
-                    down => counter.take(class, down.unsigned_abs()),
-                }
-            }
-        }
-        self.stats.active.take(class, 1);
-        self.stats.active_bytes.take(class, size);
-        self.stats.requested_bytes.take(class, requested);
-    }
-
-    /// Lets `block` absorb its neighbour when that one is as free and as mapped as it is. Returns the bytes gained.
-    pub(crate) fn merge(&mut self, block: BlockIx, neighbour: BlockIx) -> u64 {
-        let Some(other) = neighbour.get() else { return 0 };
-        let o = &self.blocks[other];
-        if o.is_in_use() || o.mapped != self.blocks[block].mapped {
-            return 0;
-        }
-        if o.mapped {
-            self.take_free(other);
-        } else {
-            self.take_unmapped(other);
-        }
-        let o = &self.blocks[other];
-        let (address, size, before, behind) = (o.address, o.size, o.prev, o.next);
-        let is_before = self.blocks[block].prev == other;
-        let b = &mut self.blocks[block];
-        b.size += size;
-        if is_before {
-            b.address = address;
-            b.prev = before;
-            if let Some(before) = before.get() {
-                self.blocks[before].next = block;
-            }
-        } else {
-            b.next = behind;
-            if let Some(behind) = behind.get() {
-                self.blocks[behind].prev = block;
-            }
-        }
-        self.forget(other);
-        size
-    }
-
-    /// Drops a block and what side tables know of it.
-    pub(crate) fn forget(&mut self, block: BlockIx) {
-        if !self.recorded_in_capture.is_empty() {
-            self.recorded_in_capture.remove(&block);
-        }
-        self.blocks.remove(block);
-    }
-
-    /// Puts a block among the free ones and stamps its age.
-    pub(crate) fn insert_free(&mut self, block: BlockIx) {
-        let b = &mut self.blocks[block];
-        let pool = &mut self.pools[usize::from(b.pool)];
-        b.gc_base = pool.calls;
-        let key = self.tie_rule.key(b);
-        pool.stream_mut(b.stream).free.insert(key, block);
-    }
-
-    pub(crate) fn take_free(&mut self, block: BlockIx) {
-        let b = &self.blocks[block];
-        let key = self.tie_rule.key(b);
-        self.pools[usize::from(b.pool)].stream_mut(b.stream).free.remove(&key);
-    }
-
-    pub(crate) fn insert_unmapped(&mut self, block: BlockIx) {
-        let b = &self.blocks[block];
-        self.pools[usize::from(b.pool)].stream_mut(b.stream).unmapped.insert(b.address, block);
-    }
-
-    pub(crate) fn take_unmapped(&mut self, block: BlockIx) {
-        let b = &self.blocks[block];
-        self.pools[usize::from(b.pool)].stream_mut(b.stream).unmapped.remove(&b.address);
     }
 }

@@ -1,0 +1,67 @@
+//! The search for a free block: the smallest that is large enough, and which of several equal ones.
+
+use super::block::{BlockIx, PoolIx};
+use super::caching::{CachingAllocator, EventSink};
+use super::memory::DeviceMemory;
+use super::pool::{FreeKey, TieRule};
+
+impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
+    /// Best fit: the smallest free block of the stream that is large enough, ties by the release's rule. Takes it out of the pool.
+    pub(crate) fn take_best_fit(&mut self, pool: PoolIx, rounded: u64, stream: u64, expandable: bool) -> Option<BlockIx> {
+        let counts_ages = self.counts_ages();
+        let max_split = self.max_split();
+        let slack = self.conf.max_non_split_rounding.unwrap_or(self.conf.large_segment_size);
+        let home = &mut self.pools[usize::from(pool)];
+        if counts_ages {
+            home.calls += 1;
+        }
+        let blocks = &self.blocks;
+        let free = &home.stream(stream)?.free;
+        let mut candidates = free.range(FreeKey::at_least(rounded)..).peekable();
+        let (mut key, mut chosen) = candidates.next().map(|(k, &b)| (*k, b))?;
+        if blocks[chosen].is_expandable() {
+            if expandable {
+                // The tail of an expandable segment counts with the unmapped space behind it, so that a hole is preferred.
+                let reach = |b: BlockIx| {
+                    let block = &blocks[b];
+                    let behind = block.next.get().map_or(0, |n| if blocks[n].mapped { 0 } else { blocks[n].size });
+                    block.size + behind
+                };
+                while blocks[chosen].is_expandable() {
+                    match candidates.next() {
+                        Some((k, &next)) if reach(next) < reach(chosen) => (key, chosen) = (*k, next),
+                        _ => break,
+                    }
+                }
+            } else {
+                loop {
+                    (key, chosen) = candidates.next().map(|(k, &b)| (*k, b))?;
+                    if !blocks[chosen].is_expandable() {
+                        break;
+                    }
+                }
+            }
+        }
+        if !self.has_tie && self.tie_rule != TieRule::SegmentAge {
+            let one = &blocks[chosen];
+            for (steps, (k, &other)) in candidates.enumerate() {
+                if k.size() != key.size() {
+                    break;
+                }
+                let other = &blocks[other];
+                let whole = !one.is_split() && !other.is_split() && (!counts_ages || one.gc_base == other.gc_base);
+                // Whole segments of equal size are interchangeable; a long run of them is not worth proving.
+                if steps >= 16 || (other.segment != one.segment && !whole) {
+                    self.has_tie = true;
+                    break;
+                }
+            }
+        }
+        let size = key.size();
+        if (rounded < max_split && size >= max_split) || (rounded >= max_split && size >= rounded.saturating_add(slack)) {
+            return None;
+        }
+        self.pools[usize::from(pool)].stream_mut(stream).free.remove(&key);
+        Some(chosen)
+    }
+}

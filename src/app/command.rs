@@ -344,6 +344,7 @@ impl Command {
             | Command::Watch
             | Command::SavePicture
             | Command::Explain
+            | Command::WatchMachine
             | Command::Welcome
             | Command::Close
             | Command::NextTab

@@ -207,6 +207,7 @@ impl Engine {
             d.place = None;
         }
         let mut first_error = None;
+        let count = list.len() as u64;
         for (place, gpu) in list.into_iter().enumerate() {
             if !self.wanted.is_empty() && !self.wanted.contains(&place) {
                 continue;
@@ -272,7 +273,10 @@ impl Engine {
             }
         }
         if self.devices.is_empty() {
-            self.give_up(first_error.unwrap_or(GpuError::NoDevices), clock);
+            let wanted: Vec<String> = self.wanted.iter().map(ToString::to_string).collect();
+            let listed = crate::units::counted(count, "GPU", "GPUs");
+            let none = || if wanted.is_empty() { GpuError::NoDevices } else { GpuError::NoSuchDevice(wanted.join(", "), listed) };
+            self.give_up(first_error.unwrap_or_else(none), clock);
         }
     }
 

@@ -23,6 +23,9 @@ pub enum GpuError {
     /// A driver, and nothing to drive.
     #[error("The NVIDIA driver is running and finds no GPU.")]
     NoDevices,
+    /// None of the GPUs that were asked for is there.
+    #[error("There is no GPU {0} that this user may read; the driver lists {1}.")]
+    NoSuchDevice(String, String),
     /// The GPU does not answer any more.
     #[error(
         "The GPU fell off the bus and no longer answers. Look for \"Xid\" in the kernel log (sudo dmesg); a reset or a reboot brings it back."

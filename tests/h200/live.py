@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds the live watch to a real GPU: bands, figures, and what watching costs.
 
-    python3 tests/h200/live.py PATH/TO/vramscope [--seconds 40] [--out FOLDER]
+    python3 tests/h200/live.py PATH/TO/vramscope [--seconds 64] [--out FOLDER]
 
 Needs one NVIDIA GPU, PyTorch with CUDA, and the vramscope program; no network and no display. It starts a real training loop through
 `vramscope run`, watches it with `vramscope record`, and prints one line a check, PASS or FAIL with its figures, then the figures for
@@ -49,8 +49,9 @@ def program(log_path, seconds):
         log.write(json.dumps({"stage": stage, "from": start, "to": time.time(), "reserved": torch.cuda.memory_reserved(),
                               "allocated": torch.cuda.memory_allocated(), **more}) + "\n")
 
-    torch.cuda.init()
-    torch.zeros((), device="cuda")
+    # A context and nothing else: no kernel is loaded by an allocation.
+    first = torch.empty(1, device="cuda")
+    del first
     torch.cuda.empty_cache()
     say("init")
     x = torch.randn(4096, 4096, device="cuda")
@@ -147,7 +148,7 @@ def wait_for(condition, seconds, what):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("vramscope")
-    parser.add_argument("--seconds", type=float, default=40, help="of training, half of it with the helper sampling")
+    parser.add_argument("--seconds", type=float, default=64, help="of training, half of it with the helper sampling")
     parser.add_argument("--out", help="keep sessions and logs here")
     parser.add_argument("--device", default="0")
     args = parser.parse_args()
@@ -162,8 +163,14 @@ def main():
     watcher = record(session)
     time.sleep(2)
     job = subprocess.Popen([vramscope, "run", "--python", sys.executable, os.path.abspath(__file__), "--program", log_path,
-                            str(args.seconds)])
-    stages = lambda: [json.loads(l) for l in open(log_path)] if os.path.exists(log_path) else []
+                            str(args.seconds + 60)])
+
+    def stages():
+        """What the program wrote so far; the line it is writing is left out."""
+        if not os.path.exists(log_path):
+            return []
+        return [json.loads(line) for line in open(log_path) if line.endswith("\n")]
+
     wait_for(lambda: any(s.get("stage") == "training" for s in stages()) or job.poll() is not None, 240, "the stages")
     time.sleep(1)
     watcher.send_signal(signal.SIGINT)
@@ -172,7 +179,7 @@ def main():
         sys.exit("the program ended early with code %s; see %s" % (job.returncode, log_path))
 
     # Training: the helper samples at 10 Hz in every other window.
-    windows, n, length = [], 8, (args.seconds - 4) / 8
+    windows, n, length = [], 8, args.seconds / 8
     for i in range(n):
         on = i % 2 == 1
         start = time.time()
@@ -180,9 +187,10 @@ def main():
         time.sleep(length)
         if w is not None:
             w.wait()
-        # The first second of a window belongs to starting up and looking for the helper.
-        windows.append((on, start + 1.2, time.time() - 0.1))
+        # The first seconds of a window belong to starting up and to finding the helper, which is looked for once a second.
+        windows.append((on, start + 2.0, start + length - 0.2))
     answer = talk(os.path.join(folder, "private", "%d.sock" % job.pid), {"cmd": "dump"})
+    job.terminate()
     job.wait()
 
     # -------------------------------------------------- the figures

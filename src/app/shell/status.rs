@@ -8,6 +8,7 @@ use crate::app::document::{Content, DeviceView, Document};
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::label;
 use crate::app::widgets::term::{self, Term};
+use crate::model::{DeviceRecording, LiveTrack, Sample};
 use crate::units::{Bytes, count, counted, time_of_day};
 
 pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
@@ -84,6 +85,11 @@ impl Items<'_> {
 fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
     let device = view.data.device();
     let n = device.events.len();
+    if n == 0
+        && let (Some(track), Some(last)) = (&device.live, device.samples.last())
+    {
+        return live_status(items, device, track, last);
+    }
     let event = view.link.cursor;
     if device.events.has_time
         && let Some(&t) = device.events.time_us.get(event as usize)
@@ -109,6 +115,28 @@ fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
     let in_holes = format!(" in {}", counted(holes, "hole", "holes"));
     figure(Term::Inactive, &[("free inside ", false), (&show(free), true), (&in_holes, false)]);
     figure(Term::LargestHole, &[("largest hole ", false), (&show(largest), true)]);
+}
+
+/// The newest sample of a watch, and how complete it is.
+fn live_status(items: &mut Items<'_>, device: &DeviceRecording, track: &LiveTrack, last: &Sample) {
+    items.add(&[(&time_of_day(last.time_us), true), (" UTC", false)]);
+    let (used, total) = (Bytes(last.used.unwrap_or(0)).to_string(), Bytes(device.capacity.unwrap_or(0)).to_string());
+    items.add(&[("device used ", false), (&used, true), (" of ", false), (&total, false)]);
+    let first = device.samples.first().map_or(last.time_us, |s| s.time_us);
+    let seconds = format!(" in {:.1} s", (last.time_us - first) as f64 / 1e6);
+    items.add(&[(&count(device.samples.len() as u64 + track.thinned), true), (" samples", false), (&seconds, false)]);
+    items.add(&[(&count(track.lost), track.lost > 0), (" lost", false)]);
+    if track.thinned > 0 {
+        items.add(&[(&count(track.thinned), false), (" thinned, peaks kept", false)]);
+    }
+    let helpers = track.processes.iter().filter(|p| p.has_helper && p.ended_us.is_none()).count() as u64;
+    let present = track.processes.iter().filter(|p| p.ended_us.is_none()).count() as u64;
+    items.add(&[
+        ("NVML, helper in ", false),
+        (&count(helpers), true),
+        (" of ", false),
+        (&counted(present, "process", "processes"), false),
+    ]);
 }
 
 /// Holes, their bytes, and the largest.

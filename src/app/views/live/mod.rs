@@ -81,6 +81,9 @@ impl View for LiveView {
 
     fn header_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let Some(live) = &cx.link.live else { return };
+        if cx.data.device().samples.is_empty() {
+            return;
+        }
         let send = |action| cx.actions.send(Action::Live(action));
         if Push::primary("Save recording").small().show(ui).clicked() {
             send(LiveAction::Save);

@@ -189,6 +189,9 @@ pub(super) fn marks(ui: &Ui, t: &Tokens, plot: &Plot, track: &LiveTrack) {
         let ink = if mark.kind == crate::model::MarkKind::OutOfMemory { t.red } else { t.text2 };
         let galley = label::elided(p, &mark.text, Type::Caption, ink, 180.0);
         let x = if place.is_left { place.x - 5.0 - galley.size().x } else { place.x + 5.0 };
+        // Lines of marks with labels in the upper row pass here: the words stand before them.
+        let under = Rect::from_min_size(pos2(x - 2.0, y - galley.size().y / 2.0), galley.size() + vec2(4.0, 0.0));
+        p.rect_filled(under, 0.0, t.s1);
         p.galley(pos2(x, y - galley.size().y / 2.0), galley, ink);
     }
 }

@@ -62,7 +62,12 @@ impl LiveView {
             ui.spacing_mut().item_spacing.y = 0.0;
             if let Some(process) = chosen {
                 self.ways_in(ui, cx, process);
-                outside(ui, cx, process, at_us);
+                let when = match (self.cursor_us, cx.link.live.as_ref().is_some_and(|l| !l.is_over)) {
+                    (Some(_), _) => "at the cursor",
+                    (None, true) => "now",
+                    (None, false) => "at the end",
+                };
+                outside(ui, when, process, at_us, cx.tokens.text2);
             }
             pane::section(ui, "Device", "", false);
             gauges(ui, track, at_us);
@@ -268,12 +273,11 @@ fn rung_ui(ui: &mut Ui, cx: &ViewContext<'_>, pid: u32, rung: &Rung) {
 }
 
 /// What the process holds that PyTorch did not ask for, and its largest step.
-fn outside(ui: &mut Ui, cx: &ViewContext<'_>, process: &ProcessTrack, at_us: i64) {
+fn outside(ui: &mut Ui, when: &str, process: &ProcessTrack, at_us: i64, ink: egui::Color32) {
     let figure = |p: &crate::model::ProcessPoint| Some(p.used?.saturating_sub(p.torch?.reserved));
     let Some(now) = process.at(at_us).and_then(figure) else { return };
-    let t = cx.tokens;
     pane::section(ui, &format!("Outside PyTorch, process {}", process.pid), "", false);
-    key_value(ui, if cx.link.live.is_some() { "now" } else { "at the cursor" }, &format!("{}{NBSP}MiB", mib(now)));
+    key_value(ui, when, &format!("{}{NBSP}MiB", mib(now)));
     // A bounded look back: what is on screen is about the last minutes.
     let points = &process.points[..process.points.partition_point(|p| p.time_us <= at_us)];
     let recent = &points[points.len().saturating_sub(4000)..];
@@ -283,8 +287,8 @@ fn outside(ui: &mut Ui, cx: &ViewContext<'_>, process: &ProcessTrack, at_us: i64
         key_value(ui, "before its largest step", &format!("{}{NBSP}MiB", mib(before)));
         key_value(ui, "grew in one step by", &format!("{}{NBSP}MiB", mib(grown)));
     }
-    if let Some((peak, when)) = process.peak {
-        key_value(ui, "peak, NVML", &format!("{}{NBSP}MiB at {}", mib(peak), time_of_day(when)));
+    if let Some((peak, at)) = process.peak {
+        key_value(ui, "peak, NVML", &format!("{}{NBSP}MiB at {}", mib(peak), time_of_day(at)));
     }
     if let Some(torch) = process.at(at_us).and_then(|p| p.torch) {
         key_value(ui, "peak allocated", &format!("{}{NBSP}MiB", mib(torch.allocated_peak)));
@@ -294,7 +298,7 @@ fn outside(ui: &mut Ui, cx: &ViewContext<'_>, process: &ProcessTrack, at_us: i64
         ui.add_space(6.0);
         let sentence = "PyTorch did not ask for this. A context costs about 500 MiB on a large GPU, and kernels come on top; the \
             rest came from another library in the same process.";
-        label::paragraph(ui, sentence, Type::Body, t.text2);
+        label::paragraph(ui, sentence, Type::Body, ink);
     });
 }
 

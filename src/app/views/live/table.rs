@@ -54,8 +54,10 @@ fn place(rect: Rect) -> Columns {
 impl LiveView {
     pub(super) fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, track: &LiveTrack, bands: &Bands, time_us: i64) {
         let t = cx.tokens;
-        let present: Vec<(usize, &ProcessTrack)> =
+        let mut present: Vec<(usize, &ProcessTrack)> =
             track.processes.iter().enumerate().filter(|(_, p)| p.at(time_us).is_some()).collect();
+        // Split ones first: they are what one came for. Then by size, which changes too often to sort by at every sample: by peak.
+        present.sort_by_key(|(_, p)| std::cmp::Reverse((p.at(time_us).is_some_and(|x| x.torch.is_some()), p.peak.map(|b| b.0))));
         let is_live = cx.link.live.as_ref().is_some_and(|l| !l.is_over);
         let caption = match (self.cursor_us, is_live) {
             (Some(_), _) => "at the cursor",

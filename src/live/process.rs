@@ -39,7 +39,8 @@ impl ProcessLookup {
     /// The start of a process in clock ticks since boot, and its facts when it is new or the PID was given to another one.
     /// Cost: one small file for a known process.
     pub fn look(&mut self, pid: u32) -> (u64, Option<ProcessFacts>) {
-        let started = self.started(pid).unwrap_or(0);
+        // A process that died may stay listed for a while; it is still the one that we knew.
+        let started = self.started(pid).or_else(|| self.known.get(&pid).copied()).unwrap_or(0);
         if self.known.insert(pid, started) == Some(started) {
             return (started, None);
         }
@@ -197,6 +198,8 @@ mod tests {
         assert_eq!(lookup.look(77), (500, None));
         std::fs::write(pid.join("stat"), stat("python3", 900)).unwrap();
         assert!(matches!(lookup.look(77), (900, Some(_))));
+        std::fs::remove_dir_all(&pid).unwrap();
+        assert_eq!(lookup.look(77), (900, None), "dead and still listed");
         let (started, facts) = lookup.look(78);
         assert_eq!(started, 0);
         assert!(facts.unwrap().note.is_some());

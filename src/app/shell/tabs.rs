@@ -6,6 +6,7 @@ use super::TAB_BAR;
 use crate::app::App;
 use crate::app::action::Action;
 use crate::app::command::Command;
+use crate::app::document::Document;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::icons::Icon;
 use crate::app::workspace::Workspace;
@@ -38,7 +39,7 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
                 for (i, document) in app.documents.iter().enumerate() {
                     let active = app.active == Some(i);
                     let tip = document.path.as_ref().map(|p| p.display().to_string());
-                    let response = tab(ui, tokens, &document.title, active, document.has_oom(), Icon::File, tip);
+                    let response = tab(ui, tokens, &document.title, active, document.has_oom(), document_icon(document), tip);
                     if response.close {
                         app.actions.send(Action::Close(document.id));
                     } else if response.open {
@@ -54,6 +55,11 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
                 }
             });
         });
+}
+
+/// A file, or something that is being watched.
+fn document_icon(document: &Document) -> Icon {
+    if document.feed.as_ref().is_some_and(|f| !f.status.is_over) { Icon::Pulse } else { Icon::File }
 }
 
 struct TabResponse {

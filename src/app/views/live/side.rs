@@ -1,6 +1,6 @@
 //! The right column: ways into the selected process, what PyTorch did not ask for, words, what watching costs, alarms.
 
-use egui::{Align, Layout, Sense, Ui, vec2};
+use egui::{Sense, Ui, vec2};
 
 use super::LiveView;
 use super::paint::mib;
@@ -192,7 +192,8 @@ impl LiveView {
             ui.add_space(8.0);
             let row = |ui: &mut Ui, before: &str, name: &str, hint: &str, text: &mut String| {
                 ui.horizontal(|ui| {
-                    ui.add_sized(vec2(150.0, 22.0), egui::Label::new(Type::Body.text(before).color(t.text2)));
+                    let (rect, _) = ui.allocate_exact_size(vec2(150.0, 22.0), Sense::hover());
+                    label::text_in(ui.painter(), rect, before, Type::Body, t.text2);
                     Field::new(name).hint(hint).mono().width(110.0).show(ui, text);
                 });
                 ui.add_space(6.0);
@@ -204,7 +205,7 @@ impl LiveView {
                 label::paragraph(ui, error, Type::Body, t.amber);
                 ui.add_space(6.0);
             }
-            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+            ui.horizontal(|ui| {
                 if Push::primary("Watch").show(ui).clicked() {
                     match self.rules() {
                         Ok(rules) => {

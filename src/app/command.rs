@@ -21,6 +21,10 @@ pub enum Command {
     SavePicture,
     /// Choose a trace, timeline or counters of the run in front.
     AddFile,
+    /// Make a memory problem happen.
+    Probe,
+    /// Run the requests of the recording in front on a card.
+    Replay,
     /// Paste the text of an out-of-memory error.
     Explain,
     /// Watch this machine's GPUs.
@@ -134,6 +138,8 @@ impl Command {
             C::Watch,
             C::SavePicture,
             C::AddFile,
+            C::Probe,
+            C::Replay,
             C::Explain,
             C::WatchMachine,
             C::Welcome,
@@ -188,6 +194,8 @@ impl Command {
             Command::OpenPath => "Open a path…".into(),
             Command::OpenRanks => "Open a folder of ranks…".into(),
             Command::SavePicture => "Save a picture…".into(),
+            Command::Probe => "Run the probe…".into(),
+            Command::Replay => "Run these requests on a card…".into(),
             Command::Watch => "Watch a folder, or stop watching…".into(),
             Command::AddFile => "Add a trace to this recording…".into(),
             Command::Explain => "Explain an OOM message…".into(),
@@ -249,6 +257,10 @@ impl Command {
                 "A profiler trace, a memory timeline or memory_stats of the same run: allocations gain operators, modules and categories."
             }
             Command::OpenPath => "Type or paste a path, for desktops with no file dialog.",
+            Command::Probe => "Leaks, fragmentation, full cards: made to happen on a simulated card or this one, and recorded.",
+            Command::Replay => {
+                "The same requests in the same order, on a simulated card or this one, under settings of your choice."
+            }
             Command::OpenRanks => "One snapshot a rank: peaks, outliers and the first to fail, side by side.",
             Command::SavePicture => {
                 "PNG of the window as it is, or SVG whose lines and text scale; a pane's header has the same for the pane."
@@ -314,7 +326,9 @@ impl Command {
                 let at = Workspace::ALL.iter().position(|&x| x == w).and_then(|i| keys.get(i).copied());
                 at.map(|k| key(CTRL, k)).unwrap_or_default()
             }
+            Command::Probe => key(CTRL, Key::P),
             Command::AddFile
+            | Command::Replay
             | Command::OpenRanks
             | Command::Watch
             | Command::SavePicture
@@ -341,6 +355,7 @@ impl Command {
             Command::Open
             | Command::OpenPath
             | Command::OpenRanks
+            | Command::Probe
             | Command::Watch
             | Command::SavePicture
             | Command::Explain

@@ -12,6 +12,7 @@ use super::jobs::{Derived, Jobs};
 use super::live::LiveFeed;
 use super::loader::Loading;
 use super::ranks::Ranks;
+use super::views::probe::ProbePage;
 use super::views::{View, ViewKind};
 use super::workspace::{Layouts, Workspace};
 use crate::allocator::{Prepared, WhatIf};
@@ -268,6 +269,8 @@ pub enum Content {
     Ready(Box<DeviceView>),
     /// A folder of recordings, one a rank.
     Ranks(Box<Ranks>),
+    /// The probe: a scenario to run and watch.
+    Probe(Box<ProbePage>),
     /// It can not be opened; one sentence says why and what to do.
     Failed(String),
 }

@@ -135,6 +135,8 @@ impl App {
         match command {
             Command::Open => self.open_dialog(Choosing::Open),
             Command::OpenRanks => self.open_dialog(Choosing::Ranks),
+            Command::Probe => self.open_probe(false),
+            Command::Replay => self.open_probe(true),
             Command::Watch => match self.watch.take() {
                 Some(watch) => self.notices.say(format!("{} is no longer watched.", watch.folder.display())),
                 None => self.open_dialog(Choosing::Watch),

@@ -20,6 +20,7 @@ mod notifications;
 mod overlays;
 mod palette;
 mod picture;
+mod probing;
 pub mod ranks;
 mod rules;
 mod run;
@@ -183,6 +184,7 @@ impl App {
             && !self.documents.iter().any(|d| match &d.content {
                 Content::Loading(_) => true,
                 Content::Ranks(page) => !page.is_done(),
+                Content::Probe(page) => page.is_running(),
                 _ => false,
             })
     }
@@ -208,6 +210,7 @@ impl App {
         self.poll_dialog();
         self.poll_loading();
         self.poll_ranks();
+        self.poll_probe();
         self.poll_watch();
         self.poll_pictures();
         self.poll_comparison(ctx);

@@ -66,6 +66,8 @@ fn menus(app: &mut App, ui: &mut Ui) {
         entry(app, ui, Command::Watch);
         entry(app, ui, Command::SavePicture);
         entry(app, ui, Command::AddFile);
+        entry(app, ui, Command::Probe);
+        entry(app, ui, Command::Replay);
         entry(app, ui, Command::Explain);
         entry(app, ui, Command::WatchMachine);
         ui.menu_button("Open recent", |ui| {

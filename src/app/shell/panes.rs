@@ -14,6 +14,7 @@ use crate::app::document::{Content, Document};
 use crate::app::jobs::Jobs;
 use crate::app::ranks::page_ui;
 use crate::app::theme::{Tokens, Type, text};
+use crate::app::views::probe::page_ui as probe_ui;
 use crate::app::views::{View, ViewContext, ViewInfo, ViewKind};
 use crate::app::widgets::button::menu_item;
 use crate::app::widgets::pane::PaneHeader;
@@ -44,6 +45,7 @@ pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
         Content::Loading(loading) => overlays::loading(ui, tokens, loading, &document.title, document.id, &actions),
         Content::Failed(sentence) => overlays::failed(ui, tokens, &document.title, sentence, document.id, &actions),
         Content::Ranks(page) => page_ui(page, ui, tokens, &actions),
+        Content::Probe(page) => probe_ui(page, ui, tokens, &jobs, &actions),
         Content::Ready(_) => {
             workspace_ui(document, ui, tokens, &actions, &jobs, &rules, &mut maximised);
             app.maximised = maximised;

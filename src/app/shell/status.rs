@@ -37,6 +37,15 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
         Content::Failed(_) => {
             items.add(&[("not opened", false)]);
         }
+        Content::Probe(page) => {
+            let p = &page.moment.picture;
+            let state = if page.is_running() { "running" } else { "not running" };
+            items.add(&[("probe ", false), (state, true)]);
+            if p.events > 0 {
+                items.add(&[(&count(p.events), true), (" events", false)]);
+                items.add(&[("peak so far ", false), (&crate::units::Bytes(page.peak_reserved()).to_string(), true)]);
+            }
+        }
         Content::Ranks(page) => {
             items.add(&[
                 (&count(page.rows.len() as u64), true),

@@ -28,6 +28,7 @@ pub mod heatmap;
 pub mod inspector;
 pub mod leaks;
 pub mod live;
+pub mod probe;
 pub mod segment_map;
 mod stack_cells;
 pub mod steps;

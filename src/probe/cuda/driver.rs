@@ -172,7 +172,7 @@ impl Driver {
             }
         }
         Err(format!(
-            "there is no NVIDIA driver on this machine ({} was not found); --simulated runs the same on simulated memory",
+            "there is no NVIDIA driver on this machine ({} was not found); run the same on the simulated card (--simulated)",
             names[0]
         ))
     }

@@ -1,0 +1,57 @@
+//! The probe in the window: its page in a tab, and the recordings it makes in tabs beside it.
+
+use std::sync::Arc;
+
+use super::App;
+use super::document::{Content, Document};
+use super::loader::Loading;
+use super::views::probe::{ProbePage, Replayable};
+use crate::model::Recording;
+
+impl App {
+    /// Brings the probe's page to the front, a new one when there is none or when it is to run the requests of the recording
+    /// in front.
+    pub(super) fn open_probe(&mut self, replays: bool) {
+        let replay = self.active_document().filter(|_| replays).and_then(|d| {
+            let view = d.view()?;
+            Some(Replayable {
+                recording: Arc::clone(&view.data.recording),
+                device: view.data.index,
+                path: d.path.clone(),
+                title: d.title.clone(),
+            })
+        });
+        let open = self.documents.iter().position(|d| matches!(&d.content, Content::Probe(page) if page.replay.is_none()));
+        if let (false, Some(at)) = (replays, open) {
+            self.active = Some(at);
+            return;
+        }
+        let title = replay.as_ref().map_or_else(|| "Probe".to_owned(), |r| format!("Probe: {}", r.title));
+        let document = self.new_document(title, None, Content::Probe(Box::new(ProbePage::new(replay))));
+        self.documents.push(document);
+        self.active = Some(self.documents.len() - 1);
+    }
+
+    /// Takes in what runs told, and puts the recording of each that ended into a tab of its own, behind the page.
+    pub(super) fn poll_probe(&mut self) {
+        let mut made: Vec<(usize, Arc<Recording>)> = Vec::new();
+        for (at, document) in self.documents.iter_mut().enumerate() {
+            if let Content::Probe(page) = &mut document.content
+                && let Some(recording) = page.poll()
+            {
+                made.push((at, recording));
+            }
+        }
+        for (at, recording) in made {
+            let Some(index) = recording.busiest_device() else { continue };
+            let loading = Loading::device(&self.jobs, Arc::clone(&recording), index);
+            let mut document = self.new_document(recording.source.name.clone(), None, Content::Loading(loading));
+            document.recording = Some(recording);
+            let id = document.id;
+            self.documents.push(document);
+            if let Some(Document { content: Content::Probe(page), .. }) = self.documents.get_mut(at) {
+                page.opened(id);
+            }
+        }
+    }
+}

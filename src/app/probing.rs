@@ -5,8 +5,10 @@ use std::sync::Arc;
 use super::App;
 use super::document::{Content, Document};
 use super::loader::Loading;
-use super::views::probe::{ProbePage, Replayable};
+use super::run::Screenshot;
+use super::views::probe::{PACES, ProbePage, Replayable};
 use crate::model::Recording;
+use crate::probe::ALL;
 
 impl App {
     /// Brings the probe's page to the front, a new one when there is none or when it is to run the requests of the recording
@@ -30,6 +32,28 @@ impl App {
         let document = self.new_document(title, None, Content::Probe(Box::new(ProbePage::new(replay))));
         self.documents.push(document);
         self.active = Some(self.documents.len() - 1);
+    }
+
+    /// Opens the probe's page for a picture, with the requests of the file where there is one, and runs what the view names.
+    /// False while the file is still read.
+    pub(super) fn place_probe(&mut self, shot: &Screenshot) -> bool {
+        let has_file = shot.file.is_some();
+        if has_file && self.active_document().is_none_or(|d| matches!(d.content, Content::Loading(_))) {
+            return false;
+        }
+        self.open_probe(has_file);
+        let jobs = self.jobs.clone();
+        let wanted = shot.view.strip_prefix("probe:");
+        if let Some(Content::Probe(page)) = self.active_document_mut().map(|d| &mut d.content) {
+            if let Some(at) = wanted.and_then(|name| ALL.iter().position(|s| s.name == name)) {
+                page.choose(Some(at));
+            }
+            if wanted.is_some() || has_file {
+                page.pace = PACES.len() - 1;
+                page.start(&jobs);
+            }
+        }
+        true
     }
 
     /// Takes in what runs told, and puts the recording of each that ended into a tab of its own, behind the page.

@@ -130,13 +130,15 @@ pub fn run(options: RunOptions) -> Result<(), String> {
 #[must_use]
 pub fn unknown_view(name: &str) -> Option<String> {
     let mut known: Vec<&str> = super::workspace::Workspace::ALL.iter().map(|w| w.name()).collect();
-    for view in super::views::REGISTRY.iter().map(|i| i.name).chain(["welcome", "ranks"]) {
+    for view in super::views::REGISTRY.iter().map(|i| i.name).chain(["welcome", "ranks", "probe"]) {
         // A workspace of one view has its name.
         if !known.contains(&view) {
             known.push(view);
         }
     }
-    let is_known = known.contains(&name) || ViewKind::from_name(name).is_some();
+    // The probe's page may name the scenario to run: `probe:leak`.
+    let is_scenario = name.strip_prefix("probe:").is_some_and(|s| crate::probe::Scenario::find(s).is_ok());
+    let is_known = is_scenario || known.contains(&name) || ViewKind::from_name(name).is_some();
     (!is_known).then(|| format!("there is no view called \"{name}\"; the views are {}", known.join(", ")))
 }
 
@@ -147,19 +149,6 @@ pub fn unknown_view(name: &str) -> Option<String> {
 pub fn screenshot(shot: Screenshot) -> Result<(), String> {
     if let Some(sentence) = unknown_view(&shot.view) {
         return Err(sentence);
-    let known: Vec<&str> = super::views::REGISTRY.iter().map(|i| i.name).collect();
-    let workspaces: Vec<String> = super::workspace::Workspace::ALL.iter().map(|w| w.name().to_owned()).collect();
-    if ViewKind::from_name(&shot.view).is_none()
-        && !workspaces.contains(&shot.view)
-        && !["welcome", "ranks"].contains(&shot.view.as_str())
-        && !is_probe(&shot.view)
-    {
-        return Err(format!(
-            "there is no view called \"{}\"; the views are {}, {}, welcome, ranks for a folder, and probe or probe:SCENARIO",
-            shot.view,
-            workspaces.join(", "),
-            known.join(", ")
-        ));
     }
     let (sender, receiver) = channel();
     let mut options = native_options([shot.size.0 as f32, shot.size.1 as f32]);
@@ -213,61 +202,10 @@ impl Photographer {
 pub(super) fn place(app: &mut App, shot: &Screenshot, is_placed: &mut bool) -> bool {
     if *is_placed {
         return true;
-    /// Opens the probe's page, with the requests of the file where there is one, and runs what is chosen; true when it is over.
-    fn place_probe(&mut self) -> bool {
-        let has_file = self.shot.file.is_some();
-        if has_file && self.app.active_document().is_none_or(|d| matches!(d.content, Content::Loading(_))) {
-            return false;
-        }
-        self.app.open_probe(has_file);
-        let wanted = self.shot.view.strip_prefix("probe:").map(str::to_owned);
-        let jobs = self.app.jobs.clone();
-        if let Some(Content::Probe(page)) = self.app.active_document_mut().map(|d| &mut d.content) {
-            if let Some(at) = wanted.as_ref().and_then(|name| crate::probe::ALL.iter().position(|s| s.name == name)) {
-                page.choose(Some(at));
-            }
-            if wanted.is_some() || has_file {
-                page.pace = super::views::probe::PACES.len() - 1;
-                page.start(&jobs);
-            }
-        }
-        self.is_placed = true;
-        true
     }
-
-    /// Puts device, workspace and cursor where the picture wants them; true when that is done.
-    fn place(&mut self) -> bool {
-        if self.is_placed {
-            return true;
-        }
-        if is_probe(&self.shot.view) {
-            return self.place_probe();
-        }
-        let Some(document) = self.app.active_document() else {
-            self.is_placed = self.shot.file.is_none();
-            return self.is_placed;
-        };
-        if let (Some(view), Some(device)) = (document.view(), self.shot.device)
-            && view.data.index != device
-        {
-            self.app.actions.send(super::Action::SetDevice(device));
-            return false;
-        }
-        if let Content::Ranks(page) = &document.content {
-            self.is_placed = page.is_done();
-            return self.is_placed;
-        }
-        if document.view().is_none() {
-            return false;
-        }
-        if let Some(workspace) = super::workspace::Workspace::ALL.iter().find(|w| w.name() == self.shot.view) {
-            self.app.actions.run(Command::Workspace(*workspace));
-        }
-        if let Some(event) = self.shot.event {
-            self.app.actions.send(super::Action::GoTo(event));
-        }
-        self.is_placed = true;
-        true
+    if shot.view == "probe" || shot.view.starts_with("probe:") {
+        *is_placed = app.place_probe(shot);
+        return *is_placed;
     }
     let Some(document) = app.active_document() else {
         *is_placed = shot.file.is_none();
@@ -302,11 +240,6 @@ pub(super) fn place(app: &mut App, shot: &Screenshot, is_placed: &mut bool) -> b
     }
     *is_placed = true;
     true
-}
-
-/// The view of the probe, alone or with a scenario to run.
-fn is_probe(view: &str) -> bool {
-    view == "probe" || view.strip_prefix("probe:").is_some_and(|name| crate::probe::Scenario::find(name).is_ok())
 }
 
 impl eframe::App for Photographer {

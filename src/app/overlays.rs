@@ -266,7 +266,7 @@ pub(super) fn welcome(app: &mut App, ui: &mut Ui) {
             }
         }
         Some(WelcomeIntent::Start(1)) => app.actions.run(Command::WatchMachine),
-        Some(WelcomeIntent::Start(1)) => app.actions.run(Command::Probe),
+        Some(WelcomeIntent::Start(2)) => app.actions.run(Command::Probe),
         Some(WelcomeIntent::Start(_)) => app.actions.run(Command::Explain),
     }
 }
@@ -291,11 +291,14 @@ fn welcome_model(app: &mut App) -> WelcomeModel {
                 title: "Watch GPUs live".into(),
                 text: "Every byte of this machine's cards over time, and PyTorch's own figures of running programs.".into(),
                 shortcut: String::new(),
+                intent: WelcomeIntent::Start(1),
+            },
+            StartEntry {
                 title: "Run the probe…".into(),
                 text: "Reproduce fragmentation, a leak and an OOM, on a simulated card or this one, and see how each looks."
                     .into(),
                 shortcut: Command::Probe.shortcuts().first().map(|k| ui.format_shortcut(k).replace('+', " ")).unwrap_or_default(),
-                intent: WelcomeIntent::Start(1),
+                intent: WelcomeIntent::Start(2),
             },
         ],
         recents: app

@@ -73,9 +73,9 @@ fn sentence(page: &ProbePage) -> String {
     };
     if let Some(c) = &done.compared {
         let verdict = match (c.agrees_with_model, c.model_is_certain) {
-            (true, true) => "the card and the model agree to the byte",
-            (true, false) => "the card did what the model thinks possible",
-            (false, _) => "the card and the model differ",
+            (true, true) => "this run and the model agree to the byte",
+            (true, false) => "this run did what the model thinks possible",
+            (false, _) => "this run and the model differ",
         };
         return format!("{how}: peak {} reserved; {verdict}.", Bytes(end.peak_reserved_bytes));
     }

@@ -133,9 +133,7 @@ impl CudaCard {
         card.stage("primary context", before, seen);
         let mut first = 0;
         call!(card.driver, mem_alloc, (&mut first, 1)).map_err(CudaError::sentence)?;
-        // The first use of a stream, an event and a memset may take memory too; none of it belongs to the scenario.
-        call!(card.driver, mem_set, (first, 1, 1, ptr::null_mut())).map_err(CudaError::sentence)?;
-        call!(card.driver, context_sync, ()).map_err(CudaError::sentence)?;
+        card.warm_up(first).map_err(CudaError::sentence)?;
         card.stage("first byte", before, seen);
         let (free, _) = card.memory().map_err(CudaError::sentence)?;
         let others = before.unwrap_or_else(|| (total - free).saturating_sub(CONTEXT_ALLOWANCE));
@@ -150,6 +148,21 @@ impl CudaCard {
         card.kept_free = if permission.fills { 0 } else { (512 * MEBIBYTE).max(total / 50) };
         card.free_at_start = card.available();
         Ok(card)
+    }
+
+    /// The first use of a stream, an event and a memset may take memory too; none of it belongs to the scenario.
+    fn warm_up(&mut self, byte: u64) -> Result<(), CudaError> {
+        let mut stream: Handle = ptr::null_mut();
+        let mut event: Handle = ptr::null_mut();
+        call!(self.driver, stream_create, (&mut stream, 1))?;
+        call!(self.driver, event_create, (&mut event, 2))?;
+        for queue in [ptr::null_mut(), stream] {
+            call!(self.driver, mem_set, (byte, 1, 1, queue))?;
+            call!(self.driver, event_record, (event, queue))?;
+        }
+        call!(self.driver, context_sync, ())?;
+        call!(self.driver, event_destroy, (event))?;
+        call!(self.driver, stream_destroy, (stream))
     }
 
     fn stage(&mut self, name: &str, before: Option<u64>, seen: &mut dyn FnMut(&str, Sample)) {

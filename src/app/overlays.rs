@@ -297,7 +297,7 @@ fn welcome_model(app: &mut App) -> WelcomeModel {
                 title: "Run the probe…".into(),
                 text: "Reproduce fragmentation, a leak and an OOM, on a simulated card or this one, and see how each looks."
                     .into(),
-                shortcut: Command::Probe.shortcuts().first().map(|k| ui.format_shortcut(k).replace('+', " ")).unwrap_or_default(),
+                shortcut: Command::Probe.keys().replace('+', " "),
                 intent: WelcomeIntent::Start(2),
             },
         ],

@@ -1,4 +1,5 @@
-//! Snapshots as JSON, which the official viewer tries first: the same dictionary, so the same [`Tree`].
+//! Snapshots as JSON, which the official viewer tries first: the same dictionary, so the same [`Tree`]. Trace entries, which are
+//! nearly all of a file, become columns one by one as they are parsed and never stand in the tree together.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,34 +7,51 @@ use std::fmt;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 
 use super::super::FormatError;
-use super::super::pickle::{NO_OFFSET, Node, NodeId, Tree};
-use crate::model::Progress;
+use super::super::pickle::{Ended, NO_OFFSET, Node, NodeId, Tree};
+use super::stacks::StackReader;
+use super::stream::{Read, Trace};
+use super::trace;
+use crate::model::{DeviceRecording, LoadReport, NoteKind, Progress, StackTableBuilder, StrId};
 
-/// Reads JSON into a tree. A file that ends early gives the containers and items before the end.
+/// Entries between two reports of progress.
+const PROGRESS_EVERY: usize = 4096;
+
+/// Reads JSON. A file that ends early gives the containers and items before the end.
 ///
 /// # Errors
 /// [`FormatError::Malformed`] when not even a first container is there.
-pub(super) fn parse<'a>(bytes: &'a [u8], name: &str, progress: &Progress) -> Result<(Tree<'a>, Option<u64>), FormatError> {
-    let mut tree = Tree::default();
+pub(super) fn read<'a>(bytes: &'a [u8], name: &str, progress: &Progress) -> Result<Read<'a>, FormatError> {
+    let mut stacks = StackTableBuilder::new();
+    let mut state = State {
+        tree: Tree::default(),
+        stacks: StackReader::new(&mut stacks),
+        traces: Vec::new(),
+        report: LoadReport::default(),
+        notes: Vec::new(),
+        start: bytes.as_ptr() as usize,
+        reached: 0,
+        progress,
+    };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let outcome = Seed { tree: &mut tree, progress }.deserialize(&mut deserializer);
+    let outcome = Seed { state: &mut state, place: Place::Root }.deserialize(&mut deserializer);
     progress.check()?;
-    match outcome {
+    let State { mut tree, traces, report, .. } = state;
+    let ended = match outcome {
         Ok(root) => {
             tree.root = root;
-            Ok((tree, None))
+            None
         }
         Err(error) => {
             let offset = offset_of(bytes, error.line(), error.column());
-            let early = error.is_eof();
             // The outermost container is the first node; what was finished inside it is attached as it comes.
-            if early && matches!(tree.nodes.first(), Some(Node::Dict(_) | Node::List(_))) {
-                tree.root = 0;
-                return Ok((tree, Some(offset)));
+            if !(error.is_eof() && matches!(tree.nodes.first(), Some(Node::Dict(_) | Node::List(_)))) {
+                return Err(FormatError::Malformed { name: name.to_owned(), offset, what: format!("invalid JSON ({error})") });
             }
-            Err(FormatError::Malformed { name: name.to_owned(), offset, what: format!("invalid JSON ({error})") })
+            tree.root = 0;
+            Some(Ended { offset, what: None })
         }
-    }
+    };
+    Ok(Read { tree, ended, traces, stacks, report })
 }
 
 /// The byte offset of a line and column, both from 1.
@@ -48,9 +66,50 @@ fn offset_of(bytes: &[u8], line: usize, column: usize) -> u64 {
     (at + column).min(bytes.len()) as u64
 }
 
-struct Seed<'t, 'a, 'p> {
-    tree: &'t mut Tree<'a>,
-    progress: &'p Progress,
+/// What is being built.
+struct State<'a, 's> {
+    tree: Tree<'a>,
+    /// Reads entries that leave the tree again.
+    stacks: StackReader<'s>,
+    traces: Vec<Trace>,
+    report: LoadReport,
+    notes: Vec<(NoteKind, StrId)>,
+    /// The address of the file's first byte: borrowed text tells by its own how far the parser is.
+    start: usize,
+    reached: usize,
+    progress: &'s Progress,
+}
+
+/// Where in a snapshot a value stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// The outermost value.
+    Root,
+    /// `device_traces`: a list of traces.
+    Traces,
+    /// A trace: a list of entries.
+    Trace,
+    /// Anywhere else.
+    Other,
+}
+
+impl Place {
+    /// The place of the value of a key of the outermost dict.
+    fn under(self, key: &Node<'_>) -> Place {
+        match (self, key) {
+            (Place::Root, Node::Str(key)) => match key.as_ref() {
+                b"device_traces" | b"traces" => Place::Traces,
+                b"host_traces" => Place::Trace,
+                _ => Place::Other,
+            },
+            _ => Place::Other,
+        }
+    }
+}
+
+struct Seed<'t, 'a, 's> {
+    state: &'t mut State<'a, 's>,
+    place: Place,
 }
 
 impl<'a> DeserializeSeed<'a> for Seed<'_, 'a, '_> {
@@ -63,7 +122,41 @@ impl<'a> DeserializeSeed<'a> for Seed<'_, 'a, '_> {
 
 impl<'a> Seed<'_, 'a, '_> {
     fn add(self, node: Node<'a>) -> NodeId {
-        self.tree.push(node, NO_OFFSET)
+        self.state.tree.push(node, NO_OFFSET)
+    }
+
+    /// A list of entries: each becomes an event and leaves the tree.
+    fn trace<A: SeqAccess<'a>>(self, mut seq: A) -> Result<NodeId, A::Error> {
+        let state = self.state;
+        let list = state.tree.push(Node::List(Vec::new()), NO_OFFSET);
+        let mut device = DeviceRecording::default();
+        let mark = state.tree.nodes.len();
+        let outcome = loop {
+            if device.events.len().is_multiple_of(PROGRESS_EVERY) {
+                state.progress.set_done(state.reached as u64);
+                if state.progress.check().is_err() {
+                    break Err(serde::de::Error::custom("cancelled"));
+                }
+            }
+            let item = seq.next_element_seed(Seed { state, place: Place::Other });
+            let done = matches!(item, Ok(None));
+            // An entry that was cut off is there as far as it goes.
+            if !done && state.tree.nodes.len() > mark {
+                let State { tree, stacks, report, notes, .. } = &mut *state;
+                trace::append(tree, mark as NodeId, &mut device, stacks, report, item.is_err(), notes);
+                stacks.forget();
+                tree.nodes.truncate(mark);
+                tree.offsets.truncate(mark);
+            }
+            match item {
+                Ok(Some(_)) => {}
+                Ok(None) => break Ok(list),
+                Err(error) => break Err(error),
+            }
+        };
+        trace::finish_times(&mut device.events);
+        state.traces.push(Trace { list, device });
+        outcome
     }
 }
 
@@ -95,6 +188,7 @@ impl<'a> Visitor<'a> for Seed<'_, 'a, '_> {
     }
 
     fn visit_borrowed_str<E>(self, v: &'a str) -> Result<NodeId, E> {
+        self.state.reached = (v.as_ptr() as usize).saturating_sub(self.state.start);
         Ok(self.add(Node::Str(Cow::Borrowed(v.as_bytes()))))
     }
 
@@ -103,21 +197,26 @@ impl<'a> Visitor<'a> for Seed<'_, 'a, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'a>>(self, mut seq: A) -> Result<NodeId, A::Error> {
-        let id = self.tree.push(Node::List(Vec::new()), NO_OFFSET);
+        if self.place == Place::Trace {
+            return self.trace(seq);
+        }
+        let place = if self.place == Place::Traces { Place::Trace } else { Place::Other };
+        let state = self.state;
+        let id = state.tree.push(Node::List(Vec::new()), NO_OFFSET);
         loop {
-            if self.progress.check().is_err() {
+            if state.progress.check().is_err() {
                 return Err(serde::de::Error::custom("cancelled"));
             }
-            let next = self.tree.nodes.len() as NodeId;
-            let item = seq.next_element_seed(Seed { tree: self.tree, progress: self.progress });
+            let next = state.tree.nodes.len() as NodeId;
+            let item = seq.next_element_seed(Seed { state, place });
             // A container that was cut off is still there as the node after ours.
             let (item, error) = match item {
                 Ok(Some(item)) => (Some(item), None),
                 Ok(None) => (None, None),
-                Err(error) => (((next as usize) < self.tree.nodes.len()).then_some(next), Some(error)),
+                Err(error) => (((next as usize) < state.tree.nodes.len()).then_some(next), Some(error)),
             };
             let done = item.is_none();
-            if let (Some(item), Some(Node::List(items))) = (item, self.tree.nodes.get_mut(id as usize)) {
+            if let (Some(item), Some(Node::List(items))) = (item, state.tree.nodes.get_mut(id as usize)) {
                 items.push(item);
             }
             match error {
@@ -129,16 +228,49 @@ impl<'a> Visitor<'a> for Seed<'_, 'a, '_> {
     }
 
     fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<NodeId, A::Error> {
-        let id = self.tree.push(Node::Dict(Vec::new()), NO_OFFSET);
-        while let Some(key) = map.next_key_seed(Seed { tree: self.tree, progress: self.progress })? {
-            let next = self.tree.nodes.len() as NodeId;
-            let value = map.next_value_seed(Seed { tree: self.tree, progress: self.progress });
-            let there = (next as usize) < self.tree.nodes.len();
-            if let (true, Some(Node::Dict(pairs))) = (there, self.tree.nodes.get_mut(id as usize)) {
+        let Seed { state, place } = self;
+        let id = state.tree.push(Node::Dict(Vec::new()), NO_OFFSET);
+        while let Some(key) = map.next_key_seed(Seed { state, place: Place::Other })? {
+            let next = state.tree.nodes.len() as NodeId;
+            let place = place.under(state.tree.node(key));
+            let value = map.next_value_seed(Seed { state, place });
+            let there = (next as usize) < state.tree.nodes.len();
+            if let (true, Some(Node::Dict(pairs))) = (there, state.tree.nodes.get_mut(id as usize)) {
                 pairs.push((key, next));
             }
             value?;
         }
         Ok(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_become_events_and_leave_the_tree() {
+        let entry = |i: u64| {
+            format!(
+                r#"{{"action":"alloc","addr":{},"size":512,"stream":0,"time_us":{i},"frames":[{{"name":"f{}","filename":"a.py","line":{}}}]}}"#,
+                4096 + i * 512,
+                i % 7,
+                i % 7
+            )
+        };
+        let entries: Vec<String> = (0..5000).map(entry).collect();
+        let list = entries.join(",");
+        let text = format!(r#"{{"segments":[],"device_traces":[[],[{list}]],"host_traces":[{}]}}"#, entries[0]);
+        let read = read(text.as_bytes(), "test", &Progress::new()).unwrap();
+        let events: Vec<usize> = read.traces.iter().map(|t| t.device.events.len()).collect();
+        assert_eq!(events, [0, 5000, 1]);
+        assert!(read.tree.nodes.len() < 20, "{} nodes stay", read.tree.nodes.len());
+        assert_eq!(read.stacks.table().len(), 7, "stacks are shared by value");
+        // Cut inside an entry: what was whole before it stays, and the place is told.
+        let cut = &text.as_bytes()[..text.len() / 2];
+        let read = super::read(cut, "test", &Progress::new()).unwrap();
+        let n = read.traces.iter().map(|t| t.device.events.len()).max();
+        assert!(n.is_some_and(|n| (2300..2700).contains(&n)), "{n:?}");
+        assert_eq!(read.ended.map(|e| e.offset), Some(cut.len() as u64));
     }
 }

@@ -18,8 +18,7 @@ mod trace;
 use super::FormatError;
 use super::pickle::{Ended, Node, NodeId, Tree};
 use crate::model::{
-    Annotations, DeviceId, DeviceKind, DeviceRecording, Format, LoadReport, Progress, Recording, Source, StackTableBuilder,
-    WarningKind,
+    Annotations, DeviceId, DeviceKind, DeviceRecording, Format, LoadReport, Progress, Recording, Source, WarningKind,
 };
 use segments::RawSegment;
 use stacks::{StackReader, unknown_key, wrong_type};
@@ -48,10 +47,7 @@ pub(crate) fn read_pickle(bytes: &[u8], name: &str, progress: &Progress) -> Resu
 /// [`FormatError`] when the bytes are no JSON or hold no snapshot.
 pub(crate) fn read_json(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     progress.set_total(bytes.len() as u64);
-    let (tree, truncated_at) = json::parse(bytes, name, progress)?;
-    let ended = truncated_at.map(|offset| Ended { offset, what: None });
-    let read = Read { tree, ended, traces: Vec::new(), stacks: StackTableBuilder::new(), report: LoadReport::default() };
-    let mut recording = assemble(read, name)?;
+    let mut recording = assemble(json::read(bytes, name, progress)?, name)?;
     recording.source.format = Format::SnapshotJson;
     progress.set_done(bytes.len() as u64);
     Ok(recording)

@@ -61,7 +61,8 @@ pub(crate) fn read(tree: &Tree, id: NodeId, stacks: &mut StackReader, report: &m
             b"blocks" => blocks = Some(value),
             // Sums of the blocks, which are read themselves.
             b"allocated_size" | b"active_size" | b"requested_size" => {}
-            b"forward_frames" | b"registration_counter" => {}
+            b"forward_frames" => count_forward_frames(tree, value, report),
+            b"registration_counter" => {}
             _ => unknown_key(tree, key, "a segment", report),
         }
     }
@@ -112,7 +113,8 @@ fn read_block(tree: &Tree, id: NodeId, next: u64, stacks: &mut StackReader, repo
             },
             b"frames" => frames = Some(value),
             b"history" => history = tree.items(value).first().copied(),
-            b"forward_frames" | b"user_metadata" | b"compile_context" | b"category" => {}
+            b"forward_frames" => count_forward_frames(tree, value, report),
+            b"user_metadata" | b"compile_context" | b"category" => {}
             _ => unknown_key(tree, key, "a block", report),
         }
     }
@@ -137,6 +139,16 @@ fn read_block(tree: &Tree, id: NodeId, next: u64, stacks: &mut StackReader, repo
         }
     }
     Some(block)
+}
+
+/// A block has one stack here; where the forward pass was is kept for events of the trace only.
+fn count_forward_frames(tree: &Tree, value: NodeId, report: &mut LoadReport) {
+    if !tree.items(value).is_empty() {
+        report.warn(WarningKind::Skipped, tree.place(value), || {
+            "blocks or segments that also name the frames of their forward pass; those of events were kept, these were not"
+                .to_owned()
+        });
+    }
 }
 
 /// Puts segments into their device, by address, and makes each one's blocks cover it without a gap.

@@ -22,6 +22,13 @@ impl<'b> StackReader<'b> {
         StackReader { builder, texts: FxHashMap::default(), frames: FxHashMap::default(), stacks: FxHashMap::default() }
     }
 
+    /// Forgets the nodes it has seen: their ids are used again for other values.
+    pub(crate) fn forget(&mut self) {
+        self.texts.clear();
+        self.frames.clear();
+        self.stacks.clear();
+    }
+
     /// The id of a text value; what is not UTF-8 is replaced and counted.
     pub(crate) fn text(&mut self, tree: &Tree, id: NodeId, report: &mut LoadReport) -> StrId {
         if let Some(&known) = self.texts.get(&id) {

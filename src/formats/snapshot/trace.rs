@@ -163,7 +163,7 @@ pub(crate) fn read_entry(
     Some(entry)
 }
 
-/// Reads a list of entries that is all in the tree (JSON, and odd pickles) and appends them to `device`.
+/// Reads a list of entries that is all in the tree (odd pickles) and appends them to `device`.
 pub(crate) fn read_list(
     tree: &Tree,
     list: NodeId,
@@ -178,23 +178,43 @@ pub(crate) fn read_list(
     }
     let mut notes = Vec::new();
     for (i, &item) in items.iter().enumerate() {
-        if device.events.len() >= u32::MAX as usize - 1 {
-            report.warn_many(WarningKind::Skipped, (items.len() - i) as u64, tree.place(item), || {
-                "more events than can be numbered; the rest was left out".to_owned()
-            });
-            break;
-        }
-        let cut = truncated && i + 1 == items.len();
-        notes.clear();
-        let Some(entry) = read_entry(tree, item, stacks, report, cut, &mut notes) else { continue };
-        let event = device.events.len() as u32;
-        device.events.notes.extend(notes.iter().map(|&(kind, text)| Note { event, kind, text }));
-        let stream = device.intern_stream(entry.stream);
-        let pool = entry.pool.map_or(PoolId::UNKNOWN, |key| device.intern_pool(key));
-        let events = &mut device.events;
-        events.has_time |= entry.time_us.is_some();
-        let time = entry.time_us.unwrap_or(UNTIMED);
-        events.push(time, entry.action, entry.address, entry.size, stream, pool, entry.stack);
+        append(tree, item, device, stacks, report, truncated && i + 1 == items.len(), &mut notes);
+    }
+    finish_times(&mut device.events);
+}
+
+/// Reads one entry and appends it to `device`, whose times may then have gaps: see [`finish_times`]. `notes` is room to work in.
+pub(crate) fn append(
+    tree: &Tree,
+    item: NodeId,
+    device: &mut DeviceRecording,
+    stacks: &mut StackReader,
+    report: &mut LoadReport,
+    cut: bool,
+    notes: &mut Vec<(NoteKind, StrId)>,
+) {
+    if device.events.len() >= u32::MAX as usize - 1 {
+        report.warn(WarningKind::Skipped, tree.place(item), || {
+            "more events than can be numbered; the rest was left out".to_owned()
+        });
+        return;
+    }
+    notes.clear();
+    let Some(entry) = read_entry(tree, item, stacks, report, cut, notes) else { return };
+    let event = device.events.len() as u32;
+    device.events.notes.extend(notes.iter().map(|&(kind, text)| Note { event, kind, text }));
+    let stream = device.intern_stream(entry.stream);
+    let pool = entry.pool.map_or(PoolId::UNKNOWN, |key| device.intern_pool(key));
+    let events = &mut device.events;
+    events.has_time |= entry.time_us.is_some();
+    let time = entry.time_us.unwrap_or(UNTIMED);
+    events.push(time, entry.action, entry.address, entry.size, stream, pool, entry.stack);
+}
+
+/// Gives entries that had no time one, where there are any.
+pub(crate) fn finish_times(events: &mut EventTable) {
+    if events.time_us.contains(&UNTIMED) {
+        fill_times(events);
     }
 }
 

@@ -12,7 +12,10 @@ use tape::{GIB, MIB, Tape, live};
 use vramscope::analysis::findings::{Finding, RULES, as_table, diagnose};
 use vramscope::analysis::{DeviceTables, StackNames};
 use vramscope::formats;
-use vramscope::model::{AllocConf, DeviceKind, DeviceRecording, Progress, Recording, Sample, StackId};
+use vramscope::model::{
+    AllocConf, DeviceKind, DeviceRecording, LiveTrack, ProcessPoint, ProcessTrack, Progress, Recording, Sample, StackId,
+    TorchFigures,
+};
 
 fn findings(recording: &Recording) -> Vec<Finding> {
     let progress = Progress::new();
@@ -674,6 +677,40 @@ fn live_data_tell_of_a_cap_and_of_a_stray_context() {
     };
     assert_eq!(said(&two(20_000), "stray_context").bytes, 520 * MIB);
     silent(&two(100), "stray_context");
+}
+
+/// A process that the driver lists.
+fn process(pid: u32, used: u64, reserved: Option<u64>) -> ProcessTrack {
+    let torch = reserved.map(|reserved| TorchFigures { reserved: reserved * MIB, ..TorchFigures::default() });
+    let point = ProcessPoint { time_us: 1_700_000_000_000_000, used: Some(used * MIB), torch };
+    ProcessTrack { pid, started: 7, points: vec![point], ..ProcessTrack::default() }
+}
+
+fn with_processes(mut device: DeviceRecording, processes: Vec<ProcessTrack>) -> DeviceRecording {
+    device.live = Some(Box::new(LiveTrack { processes, ..LiveTrack::default() }));
+    device
+}
+
+#[test]
+fn the_list_of_processes_tells_of_contexts() {
+    let workers = |each: u64| {
+        let list = (0..12).map(|i| process(100 + i, each, (i % 2 == 0).then_some(0))).collect();
+        of(with_processes(live(0, 24 * GIB, 10, |_| Sample::default()), list))
+    };
+    assert_eq!(said(&workers(500), "many_contexts").bytes, 12 * 500 * MIB);
+    silent(&workers(100), "many_contexts");
+    // Ranks that work on their own GPU and left a context on the first one.
+    let ranks = |there: u64| {
+        let first = with_processes(
+            live(0, 80 * GIB, 10, |_| Sample::default()),
+            vec![process(1, 60_000, None), process(2, 540, None), process(3, 530, None)],
+        );
+        let second =
+            with_processes(live(1, 80 * GIB, 10, |_| Sample::default()), vec![process(2, there, None), process(3, there, None)]);
+        Recording { devices: vec![first, second], ..Recording::default() }
+    };
+    assert_eq!(said(&ranks(50_000), "stray_context").bytes, 1_070 * MIB);
+    silent(&ranks(540), "stray_context");
 }
 
 /// What was really done while these samples were taken is known: 2 GiB by raw cudaMalloc after a second.

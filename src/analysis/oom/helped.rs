@@ -26,6 +26,9 @@ pub fn can_be_served_again(device: &DeviceRecording) -> bool {
     !matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu) && !device.events.is_empty()
 }
 
+/// Events up to which settings are tried unasked where somebody waits for a picture: some seconds on two cores.
+pub const TRIED_UNASKED: usize = 2_000_000;
+
 /// Serves the recording again under the suggested settings. About 12 to 60 runs of at most 0.3 µs a request.
 ///
 /// # Errors

@@ -8,7 +8,9 @@ mod verdict;
 use rustc_hash::FxHashMap;
 
 pub use self::closest::{Closest, Room, RoomFrom, closest};
-pub use self::helped::{Advice, Helped, Support, advice, can_be_served_again, setting_line, what_would_have_helped};
+pub use self::helped::{
+    Advice, Helped, Support, TRIED_UNASKED, advice, can_be_served_again, setting_line, what_would_have_helped,
+};
 use self::verdict::{Facts, classify, sentence};
 pub use self::verdict::{Test, Verdict};
 use super::fragmentation::{Blocker, Holes, Servers, Way, WayOut, blockers, cheapest_way, holes};

@@ -6,7 +6,7 @@ use egui::{Align, Layout, ScrollArea, Sense, Ui, UiBuilder, vec2};
 
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::findings::{Class, Finding};
-use crate::analysis::oom::{Helped, advice, can_be_served_again};
+use crate::analysis::oom::{Helped, TRIED_UNASKED, advice, can_be_served_again};
 use crate::app::action::Action;
 use crate::app::colours::ColourBy;
 use crate::app::command::Command;
@@ -76,7 +76,8 @@ impl View for FindingsView {
             }
             // Settings are tried once a failure is looked at.
             let is_failure = found.findings.get(self.open).is_some_and(|f| f.class == Class::OutOfMemory);
-            let helped = if is_failure && can_be_served_again(cx.data.device()) {
+            let is_short = cx.data.device().events.len() <= TRIED_UNASKED;
+            let helped = if is_failure && is_short && can_be_served_again(cx.data.device()) {
                 let data = Arc::clone(cx.data);
                 let work = move |progress: &Progress| data.helped(progress).ok().map(|h| Helped::clone(&h));
                 let shown = self.helped.get(cx.jobs, "what would have helped", &(), work);

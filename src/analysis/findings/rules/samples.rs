@@ -2,8 +2,8 @@
 
 use super::shared::{lasts, trend};
 use crate::analysis::findings::{Class, Finding, Patient};
-use crate::model::Sample;
-use crate::units::{Bytes, GIBIBYTE, MEBIBYTE};
+use crate::model::{DeviceRecording, ProcessTrack, Sample};
+use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
 
 /// This process outside PyTorch's allocator; `None` where either figure is missing.
 fn outside(s: &Sample) -> Option<u64> {
@@ -172,7 +172,7 @@ pub(super) fn nearly_full(p: &Patient<'_>) -> Vec<Finding> {
 pub(super) fn cap_without_context(p: &Patient<'_>) -> Vec<Finding> {
     let Some(limit) = p.device.limit else { return Vec::new() };
     let passes = |s: &Sample| s.reserved.is_some_and(|r| r <= limit) && s.process.is_some_and(|n| n > limit);
-    let Some(run) = lasts(p, passes) else { return Vec::new() };
+    let Some(run) = lasts(p, passes).filter(|r| r.seconds >= 5.0) else { return Vec::new() };
     let (process, reserved) = (run.sample.process.unwrap_or(0), run.sample.reserved.unwrap_or(0));
     vec![
         Finding::new("cap_without_context", Class::Hygiene, "The cap leaves the context out", process - limit)
@@ -190,27 +190,85 @@ pub(super) fn cap_without_context(p: &Patient<'_>) -> Vec<Finding> {
     ]
 }
 
-/// A context on a device that this process does not use.
+/// The processes that are on a device at the end, each with its bytes and what PyTorch reserves in it, where that is told.
+fn processes(device: &DeviceRecording) -> impl Iterator<Item = (&ProcessTrack, u64, Option<u64>)> {
+    let tracks = device.live.iter().flat_map(|live| &live.processes);
+    tracks.filter(|t| t.ended_us.is_none()).filter_map(|t| {
+        let last = t.points.last()?;
+        Some((t, last.used?, last.torch.map(|torch| torch.reserved)))
+    })
+}
+
+/// A context on a device that a process does not use: the watched one, or any that the driver lists on two devices.
 pub(super) fn stray_context(p: &Patient<'_>) -> Vec<Finding> {
-    let is_stray = |s: &Sample| {
-        s.reserved.is_none_or(|r| r == 0) && s.process.is_some_and(|n| (200 * MEBIBYTE..=1200 * MEBIBYTE).contains(&n))
-    };
-    let works_elsewhere = p.recording.devices.iter().any(|d| {
-        d.id != p.device.id && d.samples.last().is_some_and(|s| s.reserved.is_some_and(|r| r >= GIBIBYTE) && s.process.is_some())
-    });
-    let Some(run) = lasts(p, is_stray).filter(|r| r.is_last && r.seconds >= 5.0 && works_elsewhere) else { return Vec::new() };
-    let bytes = run.sample.process.unwrap_or(0);
+    let is_band = |n: u64| (200 * MEBIBYTE..=1200 * MEBIBYTE).contains(&n);
+    let others = || p.recording.devices.iter().filter(|d| d.id != p.device.id);
+    let is_stray = |s: &Sample| s.reserved.is_none_or(|r| r == 0) && s.process.is_some_and(is_band);
+    let works_elsewhere =
+        others().any(|d| d.samples.last().is_some_and(|s| s.reserved.is_some_and(|r| r >= GIBIBYTE) && s.process.is_some()));
+    let watched = lasts(p, is_stray).filter(|r| r.is_last && r.seconds >= 5.0 && works_elsewhere);
+    let listed: Vec<u64> = processes(p.device)
+        .filter(|&(track, used, reserved)| {
+            let is_same = |other: &ProcessTrack| other.pid == track.pid && other.started == track.started;
+            reserved.is_none_or(|r| r == 0)
+                && is_band(used)
+                && others().flat_map(processes).any(|(other, there, _)| is_same(other) && there >= used.saturating_mul(2))
+        })
+        .map(|(_, used, _)| used)
+        .collect();
+    let number = listed.len().max(usize::from(watched.is_some())) as u64;
+    let bytes = listed.iter().sum::<u64>().max(watched.and_then(|r| r.sample.process).unwrap_or(0));
+    if number == 0 {
+        return Vec::new();
+    }
     vec![
         Finding::new("stray_context", Class::Structure, "A context on a GPU that is not used", bytes)
             .says(format!(
-                "The process holds {} on {} and has no tensor there: it works on another GPU, and something touched this one first.",
-                Bytes(bytes),
-                p.device.id
+                "{} on {} and {} no tensor there: they work on another GPU, and something touched this one first.",
+                if number == 1 {
+                    format!("One process holds {}", Bytes(bytes))
+                } else {
+                    format!("{} hold {}", counted(number, "process", "processes"), Bytes(bytes))
+                },
+                p.device.id,
+                if number == 1 { "has" } else { "have" }
             ))
             .bytes_of("held here", bytes)
-            .bytes_of("reserved by PyTorch here", run.sample.reserved.unwrap_or(0))
+            .shows("processes", count(number))
             .remedy("torch.cuda.set_device(local_rank)")
             .advice("Before any other CUDA call and in every thread; or CUDA_VISIBLE_DEVICES for each rank, torch.load(map_location=...), init_process_group(device_id=...).")
-            .check("The process is gone from this GPU."),
+            .check("They are gone from this GPU."),
+    ]
+}
+
+/// Many processes that hold little more than a context each.
+pub(super) fn many_contexts(p: &Patient<'_>) -> Vec<Finding> {
+    let Some(total) = p.device.capacity.filter(|&t| t > 0) else { return Vec::new() };
+    let small: Vec<u64> = processes(p.device)
+        .filter(|&(_, used, reserved)| {
+            (200 * MEBIBYTE..=1536 * MEBIBYTE).contains(&used) && reserved.is_none_or(|r| r < 64 * MEBIBYTE)
+        })
+        .map(|(_, used, _)| used)
+        .collect();
+    let bytes: u64 = small.iter().sum();
+    if small.len() < 3 || bytes.saturating_mul(10) < total {
+        return Vec::new();
+    }
+    let number = small.len() as u64;
+    vec![
+        Finding::new("many_contexts", Class::Structure, "Many processes, each with a context", bytes)
+            .says(format!(
+                "{} hold {} of the device's {}, {} each: little more than their CUDA contexts.",
+                counted(number, "process", "processes"),
+                Bytes(bytes),
+                Bytes(total),
+                Bytes(bytes / number)
+            ))
+            .shows("processes", count(number))
+            .bytes_of("held by them", bytes)
+            .bytes_of("the device", total)
+            .remedy("nvidia-cuda-mps-control -d")
+            .advice("Use no CUDA in DataLoader workers and fewer processes on one GPU; under MPS they share a context.")
+            .check("The sum over processes falls by a context for each that is gone."),
     ]
 }

@@ -21,14 +21,16 @@ const ROW: f32 = 24.0;
 pub(super) enum Ready<'a> {
     /// The allocator model is at work; how far, when it says so.
     Running(Option<f32>),
+    /// The recording is so long that the user is asked first.
+    Waiting,
     /// It does not apply to this device.
     DoesNotApply(&'static str),
     /// The answer.
     Done(&'a Helped),
 }
 
-/// Draws the pane. `chosen` is the setting the user clicked.
-pub(super) fn ui(ui: &mut Ui, cx: &ViewContext<'_>, ready: &Ready<'_>, failed: bool, chosen: &mut Option<String>) {
+/// Draws the pane. `chosen` is the setting the user clicked. True when the user wants settings tried on a long recording.
+pub(super) fn ui(ui: &mut Ui, cx: &ViewContext<'_>, ready: &Ready<'_>, failed: bool, chosen: &mut Option<String>) -> bool {
     let caption = match ready {
         Ready::Done(h) if failed => format!("{} requests served again", count(h.own.requests)),
         Ready::Done(_) => "without a cap".to_owned(),
@@ -55,9 +57,20 @@ pub(super) fn ui(ui: &mut Ui, cx: &ViewContext<'_>, ready: &Ready<'_>, failed: b
                 label::paragraph(ui, "Serving the recorded requests again under other settings…", Type::Body, cx.tokens.text3)
             });
         }
+        Ready::Waiting => {
+            ui.add_space(12.0);
+            return pane::padded(ui, |ui| {
+                let events = cx.data.device().events.len() as u64;
+                let text = format!("Serving {} events again under a dozen settings takes minutes.", count(events));
+                label::paragraph(ui, &text, Type::Body, cx.tokens.text2);
+                ui.add_space(8.0);
+                Push::outlined("Try other settings").show(ui).clicked()
+            });
+        }
         Ready::DoesNotApply(why) => pane::empty_state(ui, why, None),
         Ready::Done(h) => table(ui, cx, h, failed, chosen),
     }
+    false
 }
 
 /// Where the columns stand.

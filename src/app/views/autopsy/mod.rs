@@ -19,7 +19,7 @@ use crate::analysis::State;
 use crate::analysis::categories::{ByCategory, Categories, Rules};
 use crate::analysis::fragmentation::{Blocker, Servers, WayOut};
 use crate::analysis::oom::{
-    Autopsy, Closest, Helped, LiveByStack, can_be_served_again, closest, examine_under, what_would_have_helped,
+    Autopsy, Closest, Helped, LiveByStack, TRIED_UNASKED, can_be_served_again, closest, examine_under, what_would_have_helped,
 };
 use crate::app::document::DeviceData;
 use crate::app::jobs::Derived;
@@ -56,6 +56,8 @@ struct AutopsyView {
     cap_error: Option<String>,
     /// Blockers, live by stack, live by category.
     table: usize,
+    /// The user wants settings tried on a long recording.
+    tries: bool,
     /// The setting that was clicked.
     setting: Option<String>,
     case: Derived<(Option<u32>, Option<u64>), Option<Case>>,
@@ -182,8 +184,9 @@ impl View for AutopsyView {
 impl AutopsyView {
     fn layout(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, total: usize) {
         let applies = can_be_served_again(cx.data.device());
+        let is_long = cx.data.device().events.len() > TRIED_UNASKED;
         let (data, cap) = (Arc::clone(cx.data), self.cap);
-        let shown = applies.then(|| {
+        let shown = (applies && (self.tries || !is_long)).then(|| {
             self.helped.get(cx.jobs, "what would have helped", &cap, move |progress| match cap {
                 None => data.helped(progress).ok().map(|h| Helped::clone(&h)),
                 Some(_) => {
@@ -199,6 +202,7 @@ impl AutopsyView {
         let ready = match (&done, &shown) {
             (Some(h), _) => helped::Ready::Done(h),
             (None, Some(s)) => helped::Ready::Running(s.fraction),
+            (None, None) if applies => helped::Ready::Waiting,
             (None, None) => helped::Ready::DoesNotApply(
                 "There are no requests to serve again: only a GPU's trace can be tried under other settings.",
             ),
@@ -244,7 +248,7 @@ impl AutopsyView {
             (Rect::from_min_max(below.min, pos2(below.right(), y)), Rect::from_min_max(pos2(below.left(), y), below.max))
         };
         in_rect(ui, table, "table", |ui| self.tables(ui, cx, case));
-        in_rect(ui, settings, "settings", |ui| helped::ui(ui, cx, &ready, is_failure, &mut self.setting));
+        in_rect(ui, settings, "settings", |ui| self.tries |= helped::ui(ui, cx, &ready, is_failure, &mut self.setting));
     }
 
     /// Blockers, and what was live, one at a time.

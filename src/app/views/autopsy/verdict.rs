@@ -251,7 +251,7 @@ fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>) 
                 label::paragraph(ui, "Trying other settings on the recorded requests…", Type::Body, t.text3);
                 return;
             }
-            Ready::DoesNotApply(_) => None,
+            Ready::DoesNotApply(_) | Ready::Waiting => None,
             Ready::Done(h) => Some(h),
         };
         let all = advice(a, helped);

@@ -185,7 +185,8 @@ struct Inner {
     rules: Vec<Rule>,
     others: [Loading; 2],
     result: Derived<[Which; 2], Compared>,
-    steps: Derived<(), StepTable>,
+    /// Keyed by the number of events: a live recording goes on.
+    steps: Derived<usize, StepTable>,
 }
 
 /// The state of a device's comparison. Views of one device share it, so that nothing is computed twice.
@@ -245,7 +246,7 @@ impl Comparing {
             let figures = figures(data.device(), &data.tables, &steps, progress).ok()?;
             Some(StepTable { steps, figures })
         };
-        self.inner.borrow_mut().steps.get(cx.jobs, "steps", &(), work).value
+        self.inner.borrow_mut().steps.get(cx.jobs, "steps", &cx.data.device().events.len(), work).value
     }
 }
 

@@ -2,7 +2,7 @@
 
 use egui::{Rect, pos2};
 
-use crate::analysis::diff::{Comparison, Group};
+use crate::analysis::diff::{Comparison, Group, Row};
 use crate::units::{Bytes, NBSP, count, counted};
 
 /// What the groups can be sorted by.
@@ -63,6 +63,8 @@ pub(super) fn signed(bytes: i64) -> String {
 pub(super) fn signed_mib(bytes: i64) -> String {
     match bytes {
         0 => "same".to_owned(),
+        // Less than is shown is not nothing.
+        b if b.unsigned_abs() < 5243 => format!("{}<0.01", if b > 0 { "+" } else { "−" }),
         b if b > 0 => format!("+{}", Bytes(b as u64).mebibytes()),
         b => format!("−{}", Bytes(b.unsigned_abs()).mebibytes()),
     }
@@ -74,8 +76,8 @@ pub(super) fn ratio(a: u64, b: u64) -> Option<String> {
     (a > 0).then(|| if times >= 1000.0 { "> 999".to_owned() } else { format!("{times:.2}") })
 }
 
-/// The line beside the change: `2.67 × A, same 335 blocks, same stacks`.
-pub(super) fn beside(c: &Comparison) -> String {
+/// The line beside the change: `2.67 × A, same 335 blocks, same stacks`. Two recordings seldom share whole stacks, so there places count.
+pub(super) fn beside(c: &Comparison, groups: &[Group]) -> String {
     let mut parts = Vec::new();
     if let Some(times) = ratio(c.a.bytes, c.b.bytes) {
         parts.push(format!("{times}{NBSP}× A"));
@@ -85,13 +87,19 @@ pub(super) fn beside(c: &Comparison) -> String {
     } else {
         format!("{} blocks, {} in A", count(c.b.count), count(c.a.count))
     });
-    let new = c.rows.iter().filter(|r| r.a.count == 0).count() as u64;
-    let gone = c.rows.iter().filter(|r| r.b.count == 0).count() as u64;
+    let (what, new, gone) = if c.blocks.is_some() {
+        let number = |of: fn(&Row) -> u64| c.rows.iter().filter(|r| of(r) == 0).count() as u64;
+        ("stack", number(|r| r.a.count), number(|r| r.b.count))
+    } else {
+        let number = |of: fn(&Group) -> u64| groups.iter().filter(|g| of(g) == 0).count() as u64;
+        ("place", number(|g| g.a.count), number(|g| g.b.count))
+    };
+    let (one, many) = (format!("new {what}"), format!("new {what}s"));
     parts.push(match (new, gone) {
-        (0, 0) => "same stacks".to_owned(),
-        (n, 0) => counted(n, "new stack", "new stacks"),
-        (0, n) => format!("{} gone", counted(n, "stack", "stacks")),
-        (n, m) => format!("{}, {} gone", counted(n, "new stack", "new stacks"), count(m)),
+        (0, 0) => format!("same {what}s"),
+        (n, 0) => counted(n, &one, &many),
+        (0, n) => format!("{} gone", counted(n, what, &format!("{what}s"))),
+        (n, m) => format!("{}, {} gone", counted(n, &one, &many), count(m)),
     });
     parts.join(", ")
 }
@@ -137,7 +145,7 @@ mod tests {
     #[test]
     fn words_have_signs_and_say_what_is_the_same() {
         assert_eq!(signed(-(3 << 20)), "−3\u{a0}MiB");
-        assert_eq!(signed_mib(0), "same");
+        assert_eq!((signed_mib(0), signed_mib(-512)), ("same".to_owned(), "−<0.01".to_owned()));
         assert_eq!((ratio(0, 5), ratio(1, 5000)), (None, Some("> 999".to_owned())));
         let groups = [group(100, 400), group(100, 100)];
         let held = |g: fn(&Group) -> Held| {
@@ -148,7 +156,9 @@ mod tests {
         };
         let mut c = Comparison::default();
         (c.a, c.b) = (held(|g| g.a), held(|g| g.b));
-        assert_eq!(beside(&c), "2.50\u{a0}× A, same 2\u{a0}blocks, same stacks");
+        assert_eq!(beside(&c, &groups), "2.50\u{a0}× A, same 2\u{a0}blocks, same places");
+        c.blocks = Some(Default::default());
+        assert!(beside(&c, &groups).ends_with("same stacks"));
         let text = reading(&c, &groups, |_| "x.py:1".to_owned());
         assert_eq!(
             text,

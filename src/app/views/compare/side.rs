@@ -43,7 +43,7 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Compared) {
 fn headline(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     ui.add_space(10.0);
     let text = layout::signed(compared.diff.change());
-    let beside = layout::beside(&compared.diff);
+    let beside = layout::beside(&compared.diff, &compared.groups);
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 32.0), Sense::hover());
     response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("Change from A to B: {text}, {beside}")));
     let inner = rect.shrink2(vec2(PAD, 0.0));

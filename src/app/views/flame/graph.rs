@@ -147,8 +147,12 @@ impl FlameView {
             let (name, place) = node_text(canvas.stacks, node.what);
             let mut right = inner.right();
             if inner.width() > 150.0 {
-                let weight = if canvas.built.compared.is_some() { node.after } else { node.total };
-                right = label::text_in_right(&painter, inner, &self.figure(weight), Type::Mono, ink).left() - 8.0;
+                let text = match (&canvas.built.compared, node.after) {
+                    (Some(_), 0) => format!("{} at A", self.figure(node.before)),
+                    (Some(_), after) => self.figure(after),
+                    (None, _) => self.figure(node.total),
+                };
+                right = label::text_in_right(&painter, inner, &text, Type::Mono, ink).left() - 8.0;
             }
             let room = Rect::from_min_max(inner.min, pos2(right, inner.bottom()));
             let covered = label::text_in(&painter, room, &name, Type::Strong, ink);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use egui::{Rect, Ui, UiBuilder, pos2, vec2};
 
-use self::layout::Order;
+use self::layout::{Order, TreeRow};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::Quantity;
 use crate::analysis::flame::{By, Flame, Measure, Root, Shape, Size, What, entries_of, node_text, weigh};
@@ -80,6 +80,9 @@ impl Built {
     }
 }
 
+/// What the rows of the tree depend on.
+type RowsKey = (usize, u32, Order, bool, u64);
+
 /// Which frames a search found.
 struct Found {
     hits: Vec<bool>,
@@ -103,6 +106,9 @@ struct FlameView {
     order: Order,
     descending: bool,
     toggled: HashSet<u64>,
+    /// The tree's rows, and what they were made of: the graph's place, the zoom, the order, how often rows were opened or closed.
+    rows: Option<(RowsKey, Vec<TreeRow>)>,
+    toggles: u64,
     built: Derived<Key, Built>,
     found: Derived<(usize, String), Found>,
     /// What the right-click menu is about.
@@ -126,6 +132,8 @@ impl Default for FlameView {
             order: Order::default(),
             descending: true,
             toggled: HashSet::new(),
+            rows: None,
+            toggles: 0,
             built: Derived::default(),
             found: Derived::default(),
             menu: None,

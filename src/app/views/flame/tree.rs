@@ -90,7 +90,12 @@ impl FlameView {
         let t = cx.tokens;
         let flame = &built.flame;
         let zoom = self.zoom.and_then(|k| built.node_of(k)).unwrap_or(0);
-        let rows = tree_rows(flame, zoom, &built.keys, &self.toggled, self.order, self.descending);
+        let key = (Arc::as_ptr(built) as usize, zoom, self.order, self.descending, self.toggles);
+        // A frame with very many children takes a while to sort.
+        let rows = match self.rows.take() {
+            Some((known, rows)) if known == key => rows,
+            _ => tree_rows(flame, zoom, &built.keys, &self.toggled, self.order, self.descending),
+        };
         let compares = built.compared.is_some();
         let is_bytes = self.measure != Some(5);
         let wide = ui.available_width();
@@ -194,10 +199,12 @@ impl FlameView {
                 if let Some(key) = key.filter(|k| !self.toggled.remove(k)) {
                     self.toggled.insert(key);
                 }
+                self.toggles += 1;
             }
             (None, Some(row)) => self.select(cx, built, &flame.nodes[rows[row].node as usize]),
             _ => {}
         }
+        self.rows = Some((key, rows));
     }
 }
 

@@ -57,7 +57,8 @@ struct Found {
 struct LeaksView {
     /// 0: growth over steps. 1: from A to B.
     show: usize,
-    found: Derived<(), Found>,
+    /// Keyed by the number of events: a live recording goes on.
+    found: Derived<usize, Found>,
     between: Derived<(u32, u32), Between>,
     /// Column of the table of survivors that it is sorted by, and whether descending.
     sorted: Option<(usize, bool)>,
@@ -101,7 +102,7 @@ impl View for LeaksView {
             return;
         }
         let data = Arc::clone(cx.data);
-        let shown = self.found.get(cx.jobs, "leaks", &(), move |_| {
+        let shown = self.found.get(cx.jobs, "leaks", &cx.data.device().events.len(), move |_| {
             let (device, tables) = (data.device(), &data.tables);
             let steps = Steps::find(&data.recording, device, tables);
             let bounds = stretches(device, &steps).into_owned();

@@ -47,7 +47,8 @@ struct Found {
 
 #[derive(Default)]
 struct StepsView {
-    found: Derived<(), Found>,
+    /// Keyed by the number of events: a live recording goes on.
+    found: Derived<usize, Found>,
     order: Order,
     descending: bool,
     rows: Vec<usize>,
@@ -80,7 +81,7 @@ impl View for StepsView {
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let data = Arc::clone(cx.data);
-        let shown = self.found.get(cx.jobs, "steps", &(), move |progress| {
+        let shown = self.found.get(cx.jobs, "steps", &cx.data.device().events.len(), move |progress| {
             let steps = Steps::find(&data.recording, data.device(), &data.tables);
             let figures = figures(data.device(), &data.tables, &steps, progress).ok()?;
             Some(Found { how: steps.how(&data.names), steps, figures })

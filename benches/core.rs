@@ -10,10 +10,14 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use vramscope::analysis::categories::{Categories, Rules};
 use vramscope::analysis::heatmap::{HeatmapSpec, Shade, heatmap};
-use vramscope::analysis::{DeviceTables, Quantity, strata};
+use vramscope::analysis::matching::Matching;
+use vramscope::analysis::ordering::Order;
+use vramscope::analysis::query::{Query, Scope};
+use vramscope::analysis::{DeviceTables, Quantity, StackNames, strata};
 use vramscope::formats;
-use vramscope::model::{Action, DeviceRecording, PoolId, Progress, StackId, StreamId};
+use vramscope::model::{Action, DeviceRecording, PoolId, Progress, Recording, StackId, StreamId};
 
 fn main() {
     let (dev, tables) = loaded();
@@ -24,26 +28,32 @@ fn main() {
         tables.states.live_at(dev, &tables.lifetimes, dev.events.len() as u32 - 1).len()
     );
     scripted();
+    asked();
     divan::main();
 }
 
 fn loaded() -> &'static (DeviceRecording, DeviceTables) {
-    static LOADED: OnceLock<(DeviceRecording, DeviceTables)> = OnceLock::new();
+    &whole().0
+}
+
+/// The device with its tables, and what is left of the recording: its stacks.
+fn whole() -> &'static ((DeviceRecording, DeviceTables), Recording) {
+    static LOADED: OnceLock<((DeviceRecording, DeviceTables), Recording)> = OnceLock::new();
     LOADED.get_or_init(|| {
-        let dev = match std::env::var_os("VRAMSCOPE_BENCH") {
+        let (dev, rest) = match std::env::var_os("VRAMSCOPE_BENCH") {
             Some(path) => {
                 let from = Instant::now();
                 let mut recording = formats::open(Path::new(&path), &Progress::new()).expect("a recording");
                 println!("read in {:?}", from.elapsed());
                 let busiest = recording.busiest_device().expect("a device");
-                recording.devices.swap_remove(busiest)
+                (recording.devices.swap_remove(busiest), recording)
             }
-            None => generated(100_000),
+            None => (generated(100_000), Recording::default()),
         };
         let from = Instant::now();
         let tables = DeviceTables::build(&dev, &Progress::new()).expect("not cancelled");
         println!("tables built in {:?}", from.elapsed());
-        (dev, tables)
+        ((dev, tables), rest)
     })
 }
 
@@ -135,6 +145,33 @@ fn scripted() {
         let spec = HeatmapSpec { rows: 400, shade, servers: None, addresses: None };
         let times = (0..5).map(|_| timed(&mut || _ = black_box(heatmap(dev, t, &bounds, spec, &Progress::new())))).collect();
         report(&format!("heatmap of 1600 x 400, {shade:?}"), times);
+    }
+}
+
+/// Categories, queries over every allocation, and the order of a table of them.
+fn asked() {
+    let ((dev, t), recording) = whole();
+    let progress = Progress::new();
+    let from = Instant::now();
+    let categories = Categories::build(recording, dev, t, &Rules::default(), &progress).expect("not cancelled");
+    println!("categories of all allocations in {:?}", from.elapsed());
+    let scope = Scope { categories: Some(&categories), ..Scope::new(recording, dev, t) };
+    for text in
+        ["size>1MiB", "size>1MiB stack~attention live@peak", "pool=large -kept age>100 or category=gradients", "kept or gone"]
+    {
+        let query = Query::parse(text).expect("a query");
+        let from = Instant::now();
+        let rows = query.allocations(&scope, &progress).expect("not cancelled");
+        let found = from.elapsed();
+        let matching = Matching::of(dev, t, rows, &progress).expect("not cancelled");
+        println!("query {text:<48} {:>9} rows in {found:>9.2?}, with their curve {:>9.2?}", matching.len(), from.elapsed());
+    }
+    let names = StackNames::of(&recording.stacks);
+    for order in [Order::Size, Order::Stack] {
+        let from = Instant::now();
+        let all = (0..t.lifetimes.len() as u32).collect();
+        black_box(order.sort(true, all, &scope, &names, &progress).expect("not cancelled"));
+        println!("all allocations sorted by {} in {:?}", order.name(), from.elapsed());
     }
 }
 

@@ -138,6 +138,10 @@ fn known_programs_are_told_apart() {
     let model = (77, 111_312_896);
     open(&corpus.join("demo/gpt_train.default.pickle"), &[]).trains_with_adam(model.0, model.1);
     open(&corpus.join("profiler/gpt_train.with_trace.pickle"), &[]).trains_with_adam(model.0, model.1);
+    // Without a single stack, the optimizer's annotated steps and lifetimes alone.
+    let without = open(&corpus.join("whatif/gpt_train.exp.none.pickle"), &[]);
+    assert!(without.recording.stacks.is_empty());
+    without.trains_with_adam(model.0, model.1);
     // DDP keeps whole parameters and states on each rank; FSDP2 keeps half of each on one of two.
     open(&corpus.join("multi/ddp_rank0.pickle"), &[]).trains_with_adam(101, 280_295_424);
     let fsdp = open(&corpus.join("multi/fsdp_rank0.pickle"), &[]);

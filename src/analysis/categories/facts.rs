@@ -178,8 +178,8 @@ impl Facts {
                     let id = LifetimeId(i);
                     let is_kept = lifetimes.gone(id) == NO_EVENT;
                     let (_, found) = facts.code(device, tables, id);
-                    let is_parameter = found.code == Code::Parameters
-                        || (found.code == Code::Unknown && is_kept && facts.outlives_all(tables, id));
+                    let is_parameter =
+                        found.code == Code::Parameters || (found.code == Code::Unknown && facts.outlives_all(tables, id));
                     if is_parameter {
                         sizes.insert(lifetimes.requested(device, id));
                     }

@@ -134,12 +134,16 @@ impl Timeline {
             .enumerate()
             .map(|(i, class)| {
                 let is_dim = !focus.is_empty() && !focus.contains(&(i as u8));
-                let value = counts.map(|c| count(c.blocks[i])).unwrap_or_default();
+                let blocks = counts.map(|c| count(c.blocks[i])).unwrap_or_default();
+                let bytes = counts.map(|c| Bytes(c.bytes[i]).to_string()).unwrap_or_default();
+                // There are few categories, and how much each holds is what is asked of them.
+                let value = if cx.link.colour_by == ColourBy::Category { bytes.clone() } else { blocks.clone() };
                 let entry = LegendEntry::new(Swatch::Fill(class.paint.colour(cx.tokens)), names[i].clone()).dimmed(is_dim);
                 let entry = if class.paint == Paint::Other { entry } else { entry.mono() };
                 let tip = Tip::new(class.name.as_str())
                     .swatch(class.paint.colour(cx.tokens))
-                    .row("live blocks at the cursor", value.as_str())
+                    .row("live blocks at the cursor", blocks.as_str())
+                    .row("their bytes", bytes.as_str())
                     .note("Click dims the others, again brings them back; Ctrl + click chooses several.");
                 entry.value(value).tip(tip)
             })
@@ -166,7 +170,11 @@ impl Timeline {
         };
         let name = if unit.is_empty() { name.to_owned() } else { format!("{name}, {unit}") };
         let mut row = ui.new_child(UiBuilder::new().max_rect(rect).id_salt("legend"));
-        let trailing = if rect.width() > 620.0 { "counts at the cursor" } else { "" };
+        let trailing = match cx.link.colour_by {
+            _ if rect.width() <= 620.0 => "",
+            ColourBy::Category => "bytes at the cursor",
+            _ => "counts at the cursor",
+        };
         if let Some(click) = legend_row(&mut row, &name, start, &entries, trailing)
             && click.entry < cx.colours.classes.len()
         {

@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::categories::{Categories, Category};
 use super::diff::Comparison;
+use super::matching::Matching;
 use super::naming::is_framework;
 use super::{DeviceTables, LifetimeId, NO_EVENT};
 use crate::model::{DeviceRecording, FrameId, StackId, StackTable, StrId};
@@ -55,6 +56,19 @@ pub fn weigh(
     measure: Measure,
     size: Size,
 ) -> Vec<Entry> {
+    weigh_some(device, tables, categories, measure, size, None)
+}
+
+/// As [`weigh`], of the allocations in a set alone.
+#[must_use]
+pub fn weigh_some(
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    categories: Option<&Categories>,
+    measure: Measure,
+    size: Size,
+    only: Option<&Matching>,
+) -> Vec<Entry> {
     let lifetimes = &tables.lifetimes;
     let size_of = |id: LifetimeId| match size {
         Size::Block => lifetimes.block_size(id),
@@ -62,6 +76,9 @@ pub fn weigh(
     };
     let mut sums: FxHashMap<(StackId, Category), (u64, u64)> = FxHashMap::default();
     let mut add = |id: LifetimeId, weight: u64| {
+        if only.is_some_and(|only| !only.contains(id)) {
+            return;
+        }
         let category = categories.map_or(Category::Other, |c| c.of(id));
         let entry = sums.entry((lifetimes.stack(device, id), category)).or_default();
         entry.0 = entry.0.saturating_add(weight);

@@ -12,7 +12,7 @@ use egui::{Rect, Ui, UiBuilder, pos2, vec2};
 use self::layout::{Order, TreeRow};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::Quantity;
-use crate::analysis::flame::{By, Flame, Measure, Root, Shape, Size, What, entries_of, node_text, weigh};
+use crate::analysis::flame::{By, Flame, Measure, Root, Shape, Size, What, entries_of, node_text, weigh, weigh_some};
 use crate::app::compare::{Compared, Outcome};
 use crate::app::jobs::Derived;
 use crate::app::widgets::button::{check, selector};
@@ -60,6 +60,8 @@ struct Built {
     /// A name for each node that stays when the graph is built again.
     keys: Vec<u64>,
     shape: Shape,
+    /// What its widths are; `None` for a comparison.
+    measure: Option<Measure>,
     /// What it compares; `None` for one instant or range.
     compared: Option<Arc<Compared>>,
     /// Kept so that the address in the key is not used again.
@@ -111,6 +113,7 @@ struct FlameView {
     toggles: u64,
     built: Derived<Key, Built>,
     found: Derived<(usize, String), Found>,
+    asked: Derived<(usize, usize), Found>,
     /// What the right-click menu is about.
     menu: Option<u32>,
     /// Key of the frame under the pointer, in the graph or in the tree.
@@ -136,6 +139,7 @@ impl Default for FlameView {
             toggles: 0,
             built: Derived::default(),
             found: Derived::default(),
+            asked: Derived::default(),
             menu: None,
             hovered: None,
         }
@@ -204,7 +208,8 @@ impl FlameView {
                     (Flame::build(&data.recording.stacks, &entries, wanted.shape), None)
                 }
             };
-            Some(Built { keys: flame.keys(), flame, shape: wanted.shape, compared, _categories: categories })
+            let measure = wanted.measure.filter(|_| compared.is_none());
+            Some(Built { keys: flame.keys(), flame, shape: wanted.shape, measure, compared, _categories: categories })
         });
         (shown.value, shown.is_fresh)
     }
@@ -213,7 +218,7 @@ impl FlameView {
     fn search(&mut self, cx: &ViewContext<'_>, built: &Arc<Built>) -> Option<Arc<Found>> {
         let needle = self.find.trim().to_lowercase();
         if needle.is_empty() {
-            return None;
+            return self.of_query(cx, built);
         }
         let key = (Arc::as_ptr(built) as usize, needle.clone());
         let (built, stacks) = (Arc::clone(built), Arc::clone(&cx.data.recording));
@@ -227,6 +232,27 @@ impl FlameView {
                 let hits: Vec<bool> = built.flame.nodes.iter().map(|n| matches(n.what)).collect();
                 let (weight, frames) = built.flame.matched(&hits);
                 Some(Found { hits, weight, frames })
+            })
+            .value
+    }
+}
+
+impl FlameView {
+    /// The frames that allocations of the query in force pass through; the rest is dimmed, as in every view.
+    fn of_query(&mut self, cx: &ViewContext<'_>, built: &Arc<Built>) -> Option<Arc<Found>> {
+        let matching = Arc::clone(cx.matching?);
+        // A comparison's sides may be other recordings, which the query was not asked of.
+        let measure = built.measure?;
+        let key = (Arc::as_ptr(built) as usize, Arc::as_ptr(&matching) as usize);
+        let (data, built) = (Arc::clone(cx.data), Arc::clone(built));
+        self.asked
+            .get(cx.jobs, "frames of the query", &key, move |_| {
+                let entries = weigh_some(data.device(), &data.tables, None, measure, Size::Block, Some(&matching));
+                let flame = Flame::build(&data.recording.stacks, &entries, built.shape);
+                let held: HashSet<u64> = flame.keys().into_iter().collect();
+                let weight = flame.nodes.first().map_or(0, |n| n.total);
+                let hits: Vec<bool> = built.keys.iter().map(|k| weight > 0 && held.contains(k)).collect();
+                Some(Found { weight, frames: hits.iter().filter(|&&h| h).count() as u64, hits })
             })
             .value
     }

@@ -35,7 +35,7 @@ fn answer() -> Result<(), Failure> {
             cli::args::not_files(&args.files).map_or_else(|| open_window(args.files, args.watch), |sentence| Err((2, sentence)))
         }
         Some(command) => {
-            command.into_picture().map_or_else(|command| cli::run(command).map_err(|sentence| (1, sentence)), draw_picture)
+            command.into_picture().map_or_else(|command| cli::run(*command).map_err(|sentence| (1, sentence)), draw_picture)
         }
     }
 }

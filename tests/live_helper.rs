@@ -177,7 +177,7 @@ fn a_running_program_is_split_into_allocated_cached_and_the_rest() {
     writeln!(stdin, "torch.set_figures(500 << 20, 100 << 20)").unwrap();
     writeln!(stdin, "sys.modules['vramscope_agent'].mark('epoch 1')").unwrap();
     drop(job.child.stdin.take());
-    until(&mut session, "the end of the helper", |s| s.news().iter().any(|n| *n == News::Gone { pid }).then_some(()));
+    until(&mut session, "the end of the helper", |s| s.news().contains(&News::Gone { pid }).then_some(()));
     let live = session.history().recording("live").devices[0].live.clone().unwrap();
     assert!(live.marks.iter().any(|m| m.kind == MarkKind::Program && m.text == "epoch 1"), "{:?}", live.marks);
     let mut rest = String::new();

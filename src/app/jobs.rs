@@ -143,10 +143,10 @@ impl<K: PartialEq + Clone, T: Send + 'static> Derived<K, T> {
 
     /// The newest value, when it is the one of a key.
     #[must_use]
-    pub fn latest_for<Q: ?Sized>(&self, key: &Q) -> Option<&Arc<T>>
+    pub fn latest_for<Q>(&self, key: &Q) -> Option<&Arc<T>>
     where
         K: std::borrow::Borrow<Q>,
-        Q: PartialEq,
+        Q: PartialEq + ?Sized,
     {
         self.have.as_ref().filter(|(k, _)| k.borrow() == key).map(|(_, v)| v)
     }

@@ -111,7 +111,7 @@ impl LiveFeed {
     /// Watches this machine.
     #[must_use]
     pub fn machine(ctx: &egui::Context) -> Self {
-        Self::start(ctx, |inside| watch(inside))
+        Self::start(ctx, watch)
     }
 
     /// Shows a session that arrives through a pipe.

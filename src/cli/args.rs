@@ -82,7 +82,7 @@ impl Command {
     ///
     /// # Errors
     /// The command, which `cli::run` can run.
-    pub fn into_picture(self) -> Result<ScreenshotArgs, Command> {
+    pub fn into_picture(self) -> Result<ScreenshotArgs, Box<Command>> {
         match self {
             Command::Screenshot(shot) => Ok(shot),
             Command::Export(export) if matches!(export.to, ExportFormat::Svg | ExportFormat::Png) => Ok(ScreenshotArgs {
@@ -95,7 +95,7 @@ impl Command {
                 device: export.device.and_then(|d| usize::try_from(d).ok()),
                 is_svg: export.to == ExportFormat::Svg,
             }),
-            other => Err(other),
+            other => Err(Box::new(other)),
         }
     }
 }

@@ -103,7 +103,7 @@ impl Helped {
 /// What to do about a failed request, best supported first. Without `helped` only what its own figures force.
 #[must_use]
 pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
-    let mut all: Vec<Advice> = helped.map_or_else(Vec::new, |h| simulated(h));
+    let mut all: Vec<Advice> = helped.map_or_else(Vec::new, simulated);
     let formula = |sentence: String, setting: Option<&str>| Advice {
         sentence,
         setting: setting.map(str::to_owned),

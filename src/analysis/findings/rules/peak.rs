@@ -186,7 +186,8 @@ pub(super) fn foreach_optimizer(p: &Patient<'_>) -> Vec<Finding> {
     let (blocks, _) = marked(p, FOREACH);
     // State that stays is not the spike.
     let steps = p.steps.len() as u32;
-    let step = if steps > 0 { p.device.events.len() as u32 / steps } else { p.device.events.len() as u32 / 4 };
+    let n = p.device.events.len() as u32;
+    let step = n.checked_div(steps).unwrap_or(n / 4);
     let blocks: Vec<&BlockAt> = blocks
         .into_iter()
         .filter(|b| {

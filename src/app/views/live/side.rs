@@ -125,7 +125,7 @@ impl LiveView {
                     {
                         ask(Request::Blocks);
                     }
-                    let is_on = live.is_some_and(|l| l.helpers.iter().any(|h| *h == (pid, true)));
+                    let is_on = live.is_some_and(|l| l.helpers.contains(&(pid, true)));
                     let text = if is_on { "Stop history" } else { "Record history" };
                     if Push::outlined(text)
                         .show(ui)

@@ -227,11 +227,12 @@ impl WhatIfView {
         let field = Field::new("Limit").hint("24 GiB").mono().width(110.0).height(24.0);
         let limit = field.invalid(self.limit_error.is_some()).show(&mut row, &mut self.limit_text);
         let is_wide = line.width() > 560.0;
-        if is_wide {
-            self.limit_menu(&mut row, cx);
-        }
+        // The slider stands beside the field, which keeps its place: the menu's name changes while it is drawn.
         if line.width() > 860.0 {
             self.limit_slider(&mut row, cx);
+        }
+        if is_wide {
+            self.limit_menu(&mut row, cx);
         }
         let mut left = ui.new_child(
             UiBuilder::new()
@@ -251,12 +252,17 @@ impl WhatIfView {
         }
         if limit.lost_focus() && entered {
             self.set_limit();
+            if self.limit_error.is_some() {
+                limit.request_focus();
+            }
         }
         if new.changed() {
             self.new_error = None;
         }
         if is_pushed || (new.lost_focus() && entered) {
             self.add();
+            // To mend what was refused, or to add another.
+            new.request_focus();
         }
         if let Some(sentence) = self.new_error.as_ref().or(self.limit_error.as_ref()) {
             let under = Rect::from_min_max(egui::pos2(line.left(), line.bottom() + 2.0), egui::pos2(line.right(), rect.bottom()));

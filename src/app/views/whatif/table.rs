@@ -23,11 +23,12 @@ impl WhatIfView {
         let columns = layout::columns(ui.max_rect().width());
         self.head(ui, cx, &columns);
         let rows = self.settings.len();
-        let mut area = ScrollArea::vertical().id_salt("settings").auto_shrink(false);
-        if let Some(row) = self.scroll_to.take() {
-            area = area.vertical_scroll_offset(((row + 1) as f32 * ROW - (ui.available_height())).max(0.0));
-        }
+        let area = ScrollArea::vertical().id_salt("settings").auto_shrink(false);
         area.show_rows(ui, ROW, rows, |ui, range| {
+            if let Some(row) = self.scroll_to.take() {
+                let top = ui.max_rect().top() + (row as f32 - range.start as f32) * ROW;
+                ui.scroll_to_rect(Rect::from_min_size(pos2(ui.max_rect().left(), top), egui::vec2(1.0, ROW)), None);
+            }
             for row in range {
                 let is_best = best.as_ref().filter(|b| b.0 == row).map(|b| b.1.as_str());
                 if self.row(ui, cx, row, &columns, is_best) {

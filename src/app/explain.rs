@@ -1,16 +1,17 @@
 //! Explaining the text of an out-of-memory error: paste it, read what it means. No file, no recording.
 
-use egui::{Modal, ScrollArea, Sense, Stroke, Ui, vec2};
+use egui::{Align2, Modal, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
 
 use super::theme::{Tokens, Type, text};
-use super::widgets::bar::Bar;
+use super::widgets::chip::Swatch;
 use super::widgets::code::CodeWell;
 use super::widgets::label;
+use super::widgets::mesh::Batch;
 use super::widgets::pane::section;
 use super::{App, Overlay};
 use crate::analysis::explain::{Explanation, explain};
 use crate::formats::oom_message;
-use crate::units::Bytes;
+use crate::units::pytorch_size;
 
 /// The text pasted so far, and what it means.
 #[derive(Default)]
@@ -51,8 +52,8 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         if !explainer.text.trim().is_empty() {
             ScrollArea::vertical()
                 .id_salt("answer")
-                .min_scrolled_height(ui.ctx().content_rect().height() * 0.55)
-                .max_height(ui.ctx().content_rect().height() * 0.6)
+                .min_scrolled_height(ui.ctx().content_rect().height() * 0.62)
+                .max_height(ui.ctx().content_rect().height() * 0.68)
                 .show(ui, |ui| answer(ui, tokens, &explainer));
         }
     });
@@ -84,48 +85,7 @@ fn answer(ui: &mut Ui, t: &Tokens, explainer: &Explainer) {
         ui.add_space(8.0);
     });
     if !e.parts.is_empty() {
-        section(ui, "Its figures, to scale", "", false);
-        let total: u64 = e.parts.iter().map(|p| p.bytes).sum();
-        let greatest = e.parts.iter().map(|p| p.bytes).max().unwrap_or(total).max(1) as f64;
-        for part in &e.parts {
-            let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 22.0), Sense::hover());
-            let inner = rect.shrink2(vec2(16.0, 0.0));
-            let third = inner.width() * 0.34;
-            label::text_in(
-                ui.painter(),
-                egui::Rect::from_min_size(inner.min, vec2(third - 8.0, 22.0)),
-                part.name,
-                Type::Body,
-                t.text2,
-            );
-            label::text_in_right(ui.painter(), inner, &Bytes(part.bytes).to_string(), Type::Mono, t.text1);
-            let bar = egui::Rect::from_min_max(
-                egui::pos2(inner.left() + third, rect.top()),
-                egui::pos2(inner.right() - 110.0, rect.bottom()),
-            );
-            let is_free = part.name.contains("free") || part.name.contains("unallocated") || part.name.contains("cached");
-            let colour = if part.name.contains("request") {
-                t.red
-            } else if part.name.contains("PyTorch") || part.name.contains("allocated") {
-                t.slot(0)
-            } else {
-                t.other
-            };
-            let bar_of = Bar::new(greatest);
-            let bar_of = if is_free { bar_of.hatched(part.bytes as f64) } else { bar_of.part(part.bytes as f64, colour) };
-            bar_of.paint(ui.painter(), t, bar);
-        }
-    }
-    for (title, lines) in [("Known from this message", &e.known), ("Not to be known from it", &e.not_known)] {
-        if !lines.is_empty() {
-            section(ui, title, "", false);
-            inset(ui, |ui| {
-                for line in lines {
-                    label::paragraph(ui, line, Type::Body, t.text2);
-                    ui.add_space(4.0);
-                }
-            });
-        }
+        figures(ui, t, e);
     }
     if !e.remedies.is_empty() {
         section(ui, "What to do", "", false);
@@ -146,7 +106,86 @@ fn answer(ui: &mut Ui, t: &Tokens, explainer: &Explainer) {
             CodeWell::new(&e.record.join("\n")).python().copy(true).show(ui);
         });
     }
+    for (title, lines) in [("Known from this message", &e.known), ("Not to be known from it", &e.not_known)] {
+        if !lines.is_empty() {
+            section(ui, title, "", false);
+            inset(ui, |ui| {
+                for line in lines {
+                    label::paragraph(ui, line, Type::Body, t.text2);
+                    ui.add_space(4.0);
+                }
+            });
+        }
+    }
     ui.add_space(16.0);
+}
+
+/// What a part of the card is called, and how it is drawn; free memory has no hue.
+fn part_of(t: &Tokens, name: &str) -> (&'static str, Swatch) {
+    match name {
+        "live" => ("live tensors", Swatch::Fill(t.slot(0))),
+        "private_pool_cache" => ("free in private pools", Swatch::Free),
+        "holes" => ("free inside PyTorch", Swatch::Free),
+        "outside_pytorch" => ("this process, outside PyTorch", Swatch::Fill(t.slot(1))),
+        "other_processes" => ("other processes", Swatch::Fill(t.other)),
+        "unattributed" => ("outside PyTorch, whose is not told", Swatch::Fill(t.line2)),
+        _ => ("free on the card", Swatch::Outline(t.line2)),
+    }
+}
+
+/// The whole card as one bar, the request on the same scale below it, and the figures.
+fn figures(ui: &mut Ui, t: &Tokens, e: &Explanation) {
+    let total = e.parts.iter().fold(0u64, |sum, p| sum.saturating_add(p.bytes)).max(1);
+    section(ui, "Its figures, to scale", &format!("the card: {}", pytorch_size(total)), false);
+    let request = e.figures.get("requested_bytes").copied();
+    // A request larger than the card sets the scale.
+    let scale = total.max(request.unwrap_or(0)) as f64;
+    let (rect, response) =
+        ui.allocate_exact_size(vec2(ui.available_width(), if request.is_some() { 58.0 } else { 32.0 }), Sense::hover());
+    let told: Vec<String> = e.parts.iter().map(|p| format!("{} {}", part_of(t, p.name).0, pytorch_size(p.bytes))).collect();
+    response.widget_info(|| WidgetInfo::labeled(Role::Image, true, told.join(", ")));
+    let inner = rect.shrink2(vec2(16.0, 0.0));
+    let bar = Rect::from_min_size(inner.min, vec2(inner.width(), 26.0));
+    let width = |bytes: u64| (bytes as f64 / scale) as f32 * bar.width();
+    let mut batch = Batch::new(ui.painter()).hatch_origin(bar.min);
+    let mut x = bar.left();
+    for part in &e.parts {
+        let piece = Rect::from_min_size(pos2(x, bar.top()), vec2(width(part.bytes), bar.height()));
+        x = piece.right();
+        match part_of(t, part.name).1 {
+            Swatch::Fill(colour) => batch.rect_at_least_a_pixel(piece, colour),
+            Swatch::Free if piece.width() >= 1.0 => batch.hole(piece, t.s1, t.hatch, t.line2),
+            _ => batch.outline(piece, 1.0, t.line2),
+        }
+    }
+    batch.outline(bar.with_max_x(x).expand(1.0), 1.0, t.line2);
+    let low = request.map(|request| {
+        let low = Rect::from_min_size(pos2(bar.left(), bar.bottom() + 8.0), vec2(width(request).max(2.0), 14.0));
+        batch.rect_at_least_a_pixel(low, t.red);
+        (request, low)
+    });
+    batch.paint(ui.painter());
+    if let Some((request, low)) = low {
+        let text = format!("the request, {}", pytorch_size(request));
+        let after = pos2(low.right() + 8.0, low.center().y);
+        // Beside its bar, or inside where the bar fills the line.
+        if after.x + label::width(ui.painter(), &text, Type::Body) < inner.right() {
+            label::text(ui.painter(), after, Align2::LEFT_CENTER, &text, Type::Body, t.red);
+        } else {
+            label::text(ui.painter(), low.left_center() + vec2(6.0, 0.0), Align2::LEFT_CENTER, &text, Type::Body, t.s1);
+        }
+    }
+    ui.add_space(6.0);
+    for part in &e.parts {
+        let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
+        let inner = rect.shrink2(vec2(16.0, 0.0));
+        let (name, swatch) = part_of(t, part.name);
+        swatch.paint(ui.painter(), t, inner.left_center());
+        let figure = label::text_in_right(ui.painter(), inner, &pytorch_size(part.bytes), Type::Mono, t.text1);
+        let room = Rect::from_min_max(pos2(inner.left() + 16.0, inner.top()), pos2(figure.left() - 8.0, inner.bottom()));
+        label::text_in(ui.painter(), room, name, Type::Body, t.text2);
+    }
+    ui.add_space(6.0);
 }
 
 fn inset(ui: &mut Ui, contents: impl FnOnce(&mut Ui)) {

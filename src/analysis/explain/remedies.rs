@@ -232,7 +232,10 @@ fn unknown(m: &OomMessage) -> Vec<Remedy> {
     if m.dialect.writer == Writer::Nccl {
         out.push(set("Make NCCL's buffers smaller: ", "NCCL_BUFFSIZE=1048576", ", and create fewer process groups."));
     }
-    out.push(set("Hand PyTorch's cache back before the failing call: ", "torch.cuda.empty_cache()", "."));
+    // PyTorch's own allocator has handed its cache back before it gives up; others fail beside a full cache.
+    if m.dialect.writer != Writer::PyTorch {
+        out.push(set("Hand PyTorch's cache back before the failing call: ", "torch.cuda.empty_cache()", "."));
+    }
     out.push(set("See who holds the card: ", "nvidia-smi", "."));
     out.push(plain("Record a snapshot with the lines below and open it: it shows every block and who owns it."));
     out

@@ -8,15 +8,15 @@ const MEMORY: Param = Param::new(
     "memory",
     Unit::Bytes,
     4 * GIBIBYTE,
-    (GIBIBYTE, 512 * GIBIBYTE),
+    (4 * GIBIBYTE, 512 * GIBIBYTE),
     "what the allocator may reserve, so that the card need not be filled",
 );
 const REQUEST: Param = Param::new(
     "request",
     Unit::Bytes,
-    512 * MEBIBYTE,
-    (64 * MEBIBYTE, 64 * GIBIBYTE),
-    "the request at the end; at most an eighth of memory",
+    GIBIBYTE,
+    (64 * MEBIBYTE, 128 * GIBIBYTE),
+    "the request at the end; from a fifth to a quarter of memory",
 );
 
 pub(super) const FRAGMENTATION: Scenario = Scenario {
@@ -43,7 +43,9 @@ pub(super) const HEALTHY: Scenario = Scenario {
 fn pieces(v: &Values, room: &Room) -> Program {
     const SEGMENT: u64 = 64 * MEBIBYTE;
     let memory = v.get("memory").min(room.free) / SEGMENT * SEGMENT;
-    let request = v.get("request").min(memory / 8).max(SEGMENT + 2 * MEBIBYTE);
+    // What is left under the cap has room for a context, so that the whole process stays below it.
+    let left = memory * 3 / 16;
+    let request = v.get("request").min(memory / 4).max(left + SEGMENT);
     let mut random = Random::new(v.get("seed"));
     let mut p = Program::new();
     p.limit = Some(memory);
@@ -52,8 +54,7 @@ fn pieces(v: &Values, room: &Room) -> Program {
     let cache = p.site("cache entries", "requests");
     let prompt = p.site("long prompt", "last request");
     p.begin("warm-up");
-    // One less than fits: expandable segments grow by pages of 20 MiB, so the last would pass the limit there.
-    let segments = memory / SEGMENT - 1;
+    let segments = (memory - left) / SEGMENT;
     let warm: Vec<u32> = (0..segments).map(|_| p.alloc(SEGMENT, batch)).collect();
     p.push(Step::Sample);
     for slot in warm {

@@ -134,6 +134,7 @@ fn every_scenario_runs_on_a_card_and_its_segments_agree_with_the_driver() {
         assert_eq!(report["card"], "Fake GPU");
         if name != "contention" {
             assert_eq!(report["driver_difference_bytes"], 0, "{name}");
+            assert_eq!(report["nvml_difference_bytes"], 0, "{name}");
         }
         let [used, most] = card.state();
         assert_eq!(used, 0, "{name} gave everything back");

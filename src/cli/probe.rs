@@ -204,6 +204,9 @@ fn text(whole: &ProbeReport, job: &Job) -> String {
         out +=
             &format!("Over {samples} samples, reserved memory and the driver's count differ by at most {}.\n", Bytes(difference));
     }
+    if let Some(difference) = r.end.nvml_difference_bytes {
+        out += &format!("NVML and the driver differ by at most {} in what is used on the card.\n", Bytes(difference));
+    }
     if let Some(file) = &whole.out {
         out += &format!("Written: {}\n", file.display());
     }

@@ -91,6 +91,11 @@ pub trait Card: DeviceMemory {
     /// Gives everything back that is not the allocator's, and ends the other processes.
     fn clean_up(&mut self);
 
+    /// Bytes used on the card by the management library's count, and by the driver's; `None` where there is only one opinion.
+    fn two_counts(&mut self) -> Option<(u64, u64)> {
+        None
+    }
+
     /// The first failure that no call could report, in one sentence.
     fn failure(&self) -> Option<String>;
 }

@@ -96,6 +96,8 @@ pub struct End {
     /// The largest difference, over all samples, between what the allocator reserved and what the driver counts as taken by it.
     /// `None` where the driver was not asked.
     pub driver_difference_bytes: Option<u64>,
+    /// The largest difference, over all samples, between what NVML and the driver count as used on the card. `None` without NVML.
+    pub nvml_difference_bytes: Option<u64>,
     /// Samples the difference was taken over.
     pub driver_samples: u64,
     /// Wall time of the run in microseconds.

@@ -249,6 +249,10 @@ impl<C: Card> Performance<'_, C> {
             self.end.driver_difference_bytes = Some(self.end.driver_difference_bytes.unwrap_or(0).max(difference));
             self.end.driver_samples += 1;
         }
+        if let Some((nvml, used)) = self.allocator.memory.two_counts() {
+            let difference = nvml.abs_diff(used);
+            self.end.nvml_difference_bytes = Some(self.end.nvml_difference_bytes.unwrap_or(0).max(difference));
+        }
         (self.out)(Message::Sample(Sample {
             time_us: at,
             reserved: Some(reserved),

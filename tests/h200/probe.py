@@ -116,7 +116,7 @@ def scenario(name, out_dir):
     wrong = []
     keep = ["card", "simulated", "conf", "limit_bytes", "diagnosis", "events", "peak_reserved_bytes", "peak_active_bytes",
             "peak_requested_bytes", "num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free", "oom_request",
-            "driver_difference_bytes", "driver_samples", "duration_us", "ending"]
+            "driver_difference_bytes", "nvml_difference_bytes", "driver_samples", "duration_us", "ending"]
     row.update({k: report.get(k) for k in keep})
     if report["simulated"]:
         wrong.append(f"{name}: it ran on simulated memory")
@@ -124,6 +124,8 @@ def scenario(name, out_dir):
         wrong.append(f"{name}: Findings calls it {report['diagnosis']}")
     if name != "contention" and report["driver_difference_bytes"] != 0:
         wrong.append(f"{name}: reserved memory and cuMemGetInfo differ by {report['driver_difference_bytes']} bytes")
+    if name != "contention" and report["nvml_difference_bytes"]:
+        wrong.append(f"{name}: NVML and cuMemGetInfo differ by {report['nvml_difference_bytes']} bytes")
     before, after = row["nvml_before_bytes"], row["nvml_after_bytes"]
     if before is not None and after is not None and abs(after - before) > 64 << 20:
         wrong.append(f"{name}: {after - before} bytes are still used behind it")

@@ -518,6 +518,11 @@ impl Card for CudaCard {
         }
     }
 
+    fn two_counts(&mut self) -> Option<(u64, u64)> {
+        let (free, total) = self.memory().ok()?;
+        Some((self.nvml.as_ref()?.used()?, total.saturating_sub(free)))
+    }
+
     fn failure(&self) -> Option<String> {
         self.failure.clone()
     }

@@ -229,6 +229,8 @@ fn what_was_written_before_a_kill_opens() {
     assert!(devices[0].samples.len() >= before);
     let text = m.vramscope(&["summary", m.path("s.vramscope").to_str().unwrap()]).output().unwrap();
     assert!(text.status.success(), "{text:?}");
+    let first = String::from_utf8_lossy(&text.stdout).lines().next().unwrap().replace('\u{a0}', " ");
+    assert!(first.contains("GPU 0 used at most 616.06 MiB of 140.40 GiB in"), "{first}");
 }
 
 #[test]

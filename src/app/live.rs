@@ -91,7 +91,7 @@ pub enum Update {
     /// A snapshot to open, with the samples of the watch under it.
     Snapshot(PathBuf),
     /// A new status.
-    Status(LiveStatus),
+    Status(Box<LiveStatus>),
 }
 
 /// A picture of the watch: the recording so far, and the device in front.
@@ -151,7 +151,7 @@ impl LiveFeed {
         let mut out = Vec::new();
         while let Ok(update) = self.updates.try_recv() {
             match update {
-                Update::Status(status) => self.status = Arc::new(status),
+                Update::Status(status) => self.status = Arc::new(*status),
                 other => out.push(other),
             }
         }
@@ -210,7 +210,7 @@ impl Inside {
         let before = self.status.clone();
         change(&mut self.status);
         if before != self.status {
-            self.tell(Update::Status(self.status.clone()));
+            self.tell(Update::Status(Box::new(self.status.clone())));
         }
     }
 
@@ -258,7 +258,7 @@ fn watch(mut inside: Inside) {
     let mut alarms = Alarms::default();
     let mut checked = Instant::now();
     inside.tell_status(|_| {});
-    inside.tell(Update::Status(inside.status.clone()));
+    inside.tell(Update::Status(Box::new(inside.status.clone())));
     loop {
         loop {
             match inside.inbox.try_recv() {

@@ -20,6 +20,7 @@ pub mod record;
 pub mod state;
 pub mod summary;
 mod table;
+mod watched;
 pub mod whatif;
 
 use std::io::{self, Write};

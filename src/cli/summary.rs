@@ -7,6 +7,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::args::SummaryArgs;
+use super::watched::{Watched, watched};
 use super::{Table, open_stats, open_with, print, print_json};
 use crate::analysis::join::Join;
 use crate::analysis::stats_check::{StatsVerdict, judge_stats};
@@ -122,6 +123,9 @@ struct DeviceSummary {
     ooms: Vec<Oom>,
     /// Live bytes by category, where the source has them (memory timelines).
     bands: Option<Bands>,
+    /// What a live session saw.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    watched: Option<Watched>,
 }
 
 #[derive(Debug, Serialize)]
@@ -300,6 +304,7 @@ fn summarise_device(device: &DeviceRecording) -> Result<DeviceSummary, String> {
             })
             .collect(),
         bands: bands(device),
+        watched: watched(device),
     })
 }
 
@@ -418,6 +423,9 @@ fn headline(s: &Summary) -> String {
         .iter()
         .map(|d| match &d.bands {
             Some(b) if d.events == 0 => format!("tensors took at most {}", Bytes(b.peak_bytes)),
+            None if d.events == 0 && d.watched.is_some() => {
+                format!("{} {}", d.label, d.watched.as_ref().map(Watched::sentence).unwrap_or_default())
+            }
             _ => format!(
                 "{} reserved at most {}, for {} of tensors",
                 d.label,
@@ -439,6 +447,9 @@ fn device_text(d: &DeviceSummary) -> String {
         return format!("\n{}{}", bands_text(b), format_args!("  {} of the timeline\n", counted(b.rows, "row", "rows")));
     }
     let title = d.name.as_ref().map_or_else(|| d.label.clone(), |name| format!("{}, {name}", d.label));
+    if let Some(w) = d.watched.as_ref().filter(|_| d.events == 0 && d.segments == 0) {
+        return format!("\n{title}\n{}  {}\n", w.text(), counted(d.samples, "sample", "samples"));
+    }
     let mut table = Table::new("lrrrl");
     table.row([title.as_str(), "at the end", "peak", "at event", ""]);
     for (name, level, what) in [

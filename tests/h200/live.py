@@ -197,15 +197,17 @@ def main():
     seen = records(session)
     count = lambda kind: sum(r["k"] == kind for r in seen)
     print("session   %d records: %d memory, %d lists, %d from the helper" % (len(seen), count("memory"), count("processes"), count("torch")))
-    worst, fresh, skipped, listed, listed_at, unattributed = 0, 0, 0, None, 0, []
+    worst, fresh, skipped, listed, listed_at, used_then, unattributed = 0, 0, 0, None, 0, None, []
     for r in seen:
         if r["k"] == "processes":
-            listed, listed_at = r, r["t"]
+            listed, listed_at, used_then = r, r["t"], None
         elif r["k"] == "memory" and listed is not None:
             used, driver = r["used"], r["driver"] or 0
             processes = sum(p[2] or 0 for p in listed["p"])
-            # Fresh: read in the same round as this figure.
-            if abs(r["t"] - listed_at) > 2000:
+            # Fresh: read in the same round as this figure, or nothing has changed since.
+            if abs(r["t"] - listed_at) <= 2000:
+                used_then = used
+            elif used != used_then:
                 skipped += 1
                 continue
             fresh += 1
@@ -213,7 +215,7 @@ def main():
             unattributed.append(rest)
             bands = driver + processes + max(rest, 0) + (r["total"] - used)
             worst = max(worst, abs(bands - r["total"]))
-    check("bands", fresh > 20 and worst <= MIB, "worst difference %d bytes in %d samples with a list of the same instant (%d others); "
+    check("bands", fresh > 20 and worst <= MIB, "worst difference %d bytes in %d samples with a fresh list (%d others); "
           "unattributed %.1f to %.1f MiB" % (worst, fresh, skipped, min(unattributed, default=0) / MIB, max(unattributed, default=0) / MIB))
 
     name = next(r["name"] for r in seen if r["k"] == "device")

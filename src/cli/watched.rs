@@ -1,0 +1,156 @@
+//! A live session in words and figures: what `summary` says of it.
+
+use serde::Serialize;
+
+use super::Table;
+use crate::model::{DeviceRecording, LiveTrack};
+use crate::units::{Bytes, count, counted, time_of_day};
+
+/// What a session saw of a device.
+#[derive(Debug, Serialize)]
+pub struct Watched {
+    /// From the first sample to the last.
+    pub seconds: f64,
+    /// Total memory.
+    pub total_bytes: u64,
+    /// The most in use by everyone, and when, in microseconds since the epoch.
+    pub peak_used_bytes: u64,
+    /// When that was.
+    pub peak_time_us: i64,
+    /// Where the bytes were at that peak.
+    pub at_peak: Parts,
+    /// Where they were at the end.
+    pub at_end: Parts,
+    /// Every process seen, the largest first.
+    pub processes: Vec<Process>,
+    /// Samples that were not taken or not stored.
+    pub lost: u64,
+    /// Times without samples.
+    pub gaps: u64,
+    /// What the driver could not tell.
+    pub limits: Vec<String>,
+}
+
+/// The bands of a sample; with `skew_bytes` taken off they add up to the total.
+#[derive(Debug, Default, Serialize)]
+pub struct Parts {
+    driver_bytes: u64,
+    other_processes_bytes: u64,
+    unattributed_bytes: u64,
+    process_bytes: u64,
+    outside_bytes: u64,
+    allocated_bytes: u64,
+    cached_bytes: u64,
+    free_bytes: u64,
+    skew_bytes: u64,
+}
+
+/// A process of a session.
+#[derive(Debug, Serialize)]
+pub struct Process {
+    pid: u32,
+    command: String,
+    user: String,
+    container: Option<String>,
+    peak_bytes: Option<u64>,
+    has_pytorch_figures: bool,
+}
+
+/// The session of a device; `None` for a recording that was not watched.
+#[must_use]
+pub fn watched(device: &DeviceRecording) -> Option<Watched> {
+    let track: &LiveTrack = device.live.as_deref()?;
+    let (first, last) = (device.samples.first()?, device.samples.last()?);
+    let total = device.capacity.unwrap_or(0);
+    let peak = device.samples.iter().max_by_key(|s| (s.used, std::cmp::Reverse(s.time_us)))?;
+    let parts = |sample: &crate::model::Sample| {
+        sample.bands(total).map_or_else(Parts::default, |b| Parts {
+            driver_bytes: b.driver,
+            other_processes_bytes: b.others,
+            unattributed_bytes: b.unattributed,
+            process_bytes: b.unsplit,
+            outside_bytes: b.outside,
+            allocated_bytes: b.allocated,
+            cached_bytes: b.cached,
+            free_bytes: b.free,
+            skew_bytes: b.skew,
+        })
+    };
+    let mut processes: Vec<Process> = track
+        .processes
+        .iter()
+        .map(|p| Process {
+            pid: p.pid,
+            command: p.command.clone(),
+            user: p.user.clone(),
+            container: p.container.clone(),
+            peak_bytes: p.peak.map(|(bytes, _)| bytes),
+            has_pytorch_figures: p.points.iter().any(|point| point.torch.is_some()),
+        })
+        .collect();
+    processes.sort_by_key(|p| std::cmp::Reverse(p.peak_bytes));
+    Some(Watched {
+        seconds: (last.time_us - first.time_us) as f64 / 1e6,
+        total_bytes: total,
+        peak_used_bytes: peak.used.unwrap_or(0),
+        peak_time_us: peak.time_us,
+        at_peak: parts(peak),
+        at_end: parts(last),
+        processes,
+        lost: track.lost,
+        gaps: track.gaps.len() as u64,
+        limits: track.limits.clone(),
+    })
+}
+
+impl Watched {
+    /// The answer, without the device's name: "used at most 8.95 GiB of 140.40 GiB in 19.3 s".
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        format!("used at most {} of {} in {:.1} s", Bytes(self.peak_used_bytes), Bytes(self.total_bytes), self.seconds)
+    }
+
+    /// Where the bytes were, and whose.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut table = Table::new("lrr");
+        table.row(["", &format!("at the peak, {} UTC", time_of_day(self.peak_time_us)), "at the end"]);
+        let rows: [(&str, fn(&Parts) -> u64); 8] = [
+            ("driver and firmware", |p| p.driver_bytes),
+            ("other processes", |p| p.other_processes_bytes),
+            ("unattributed", |p| p.unattributed_bytes),
+            ("the process", |p| p.process_bytes),
+            ("outside PyTorch", |p| p.outside_bytes),
+            ("allocated", |p| p.allocated_bytes),
+            ("cached", |p| p.cached_bytes),
+            ("free", |p| p.free_bytes),
+        ];
+        for (name, of) in rows {
+            let (peak, end) = (of(&self.at_peak), of(&self.at_end));
+            if peak > 0 || end > 0 {
+                table.row([format!("  {name}"), Bytes(peak).to_string(), Bytes(end).to_string()]);
+            }
+        }
+        let mut out = table.to_string();
+        let mut processes = Table::new("rrl");
+        if !self.processes.is_empty() {
+            processes.row(["  PID", "peak", "command"]);
+        }
+        for p in self.processes.iter().take(20) {
+            let peak = p.peak_bytes.map_or_else(|| "not told".to_owned(), |b| Bytes(b).to_string());
+            let helper = if p.has_pytorch_figures { " (with PyTorch's own figures)" } else { "" };
+            processes.row([format!("  {}", p.pid), peak, format!("{}{helper}", p.command)]);
+        }
+        out += &processes.to_string();
+        if self.processes.len() > 20 {
+            out += &format!("  and {} more\n", count(self.processes.len() as u64 - 20));
+        }
+        if self.lost > 0 || self.gaps > 0 {
+            out += &format!("  {} lost, {}\n", counted(self.lost, "sample", "samples"), counted(self.gaps, "gap", "gaps"));
+        }
+        for sentence in &self.limits {
+            out += &format!("  note: {sentence}\n");
+        }
+        out
+    }
+}

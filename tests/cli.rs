@@ -173,6 +173,39 @@ fn state_groups_what_is_live_by_stack() {
 }
 
 #[test]
+fn state_groups_what_is_live_by_category() {
+    let file = sample("gpt_train.pickle");
+    let s = json(&["state", &file, "--peak", "--json"]);
+    let rows = s["by_category"].as_array().unwrap();
+    assert_eq!(rows.len(), 9, "every category stands there, also without bytes");
+    let sum: u64 = rows.iter().map(|r| r["requested_bytes"].as_u64().unwrap()).sum();
+    assert_eq!(s["totals"]["requested_bytes"], sum, "categories add up to the byte");
+    let text = stdout(&run(&["state", &file, "--peak", "--by", "category"]));
+    assert!(text.contains("optimizer state") && text.contains("212.31 MiB"), "{text}");
+}
+
+#[test]
+fn allocations_pass_a_query_and_say_why_they_are_what_they_are() {
+    let file = sample("gpt_train.pickle");
+    let all = json(&["allocations", &file, "--json"]);
+    assert_eq!((&all["matches"], all["rows"].as_array().unwrap().len()), (&all["allocations"], 20));
+    let query = "category=optimizer_state live@end or size>100MiB stack~cross_entropy";
+    let some = json(&["allocations", &file, "--where", query, "--limit", "5000", "--sort", "born", "--json"]);
+    let rows = some["rows"].as_array().unwrap();
+    assert_eq!(some["matches"], rows.len());
+    assert!(!rows.is_empty() && rows.len() < 200);
+    for row in rows {
+        let is_loss = row["stack"].to_string().contains("cross_entropy") && row["requested_bytes"].as_u64().unwrap() > 100 << 20;
+        assert!(is_loss || row["category"] == "optimizer_state", "{row}");
+        assert!(row["why"].as_str().unwrap().ends_with('.'));
+    }
+    let handed_out: u64 = rows.iter().map(|r| r["requested_bytes"].as_u64().unwrap()).sum();
+    assert_eq!(some["allocated_bytes"], handed_out);
+    let text = stdout(&run(&["allocations", &file, "--where", "kept", "--limit", "2"]));
+    assert!(text.lines().next().unwrap().contains(" of 2,118 allocations: "), "{text}");
+}
+
+#[test]
 fn state_keeps_devices_apart() {
     let file = sample("two_gpus.pickle");
     let reserved =
@@ -228,6 +261,8 @@ fn wrong_usage_exits_with_two() {
         vec!["state", &file, "--event", "-1"],
         vec!["state", &file, "--event", "many"],
         vec!["state", &file, "--peak", "--end"],
+        vec!["allocations", &file, "--where", "size>lots"],
+        vec!["allocations", &file, "--where", "live@cursor"],
         vec!["state", &file, "--peak=height"],
         vec!["screenshot"],
         vec!["screenshot", &file, "--size", "huge", "out.png"],

@@ -49,7 +49,7 @@ pub struct Reason {
     pub trust: Trust,
     /// The frame that decided, when one did.
     pub frame: Option<FrameId>,
-    /// Without the name of the category: "adam.py:143 _init_group is an optimizer, and it was kept after the step".
+    /// Without the name of the category: "adam.py:143 _init_group is part of an optimizer, and it was kept after the step".
     pub sentence: String,
 }
 

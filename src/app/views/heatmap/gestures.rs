@@ -33,8 +33,7 @@ impl HeatmapView {
     ) {
         let device = cx.data.device();
         let gesture = Gesture::read(response);
-        let is_menu_open = response.context_menu_opened();
-        let place = gesture.hover.filter(|_| !is_menu_open).and_then(|p| canvas.place(p));
+        let place = gesture.hover.filter(|_| !egui::Popup::is_any_open(ui)).and_then(|p| canvas.place(p));
         let item = self.item_under(cx, canvas.picture, place.as_ref().filter(|_| !response.dragged()));
         self.say_hover(cx, place.as_ref().map(|p| p.event), item);
         if gesture.hover.is_some() {
@@ -258,7 +257,8 @@ impl HeatmapView {
         place: Option<&Place>,
     ) {
         const DELAY: f64 = 0.12;
-        let (Some(at), Some(place)) = (at.filter(|_| !response.dragged()), place) else {
+        let is_free = !response.dragged() && !egui::Popup::is_any_open(ui);
+        let (Some(at), Some(place)) = (at.filter(|_| is_free), place) else {
             self.hovering = None;
             return;
         };

@@ -210,7 +210,7 @@ impl Timeline {
         self.hovering = Some((*under, since));
         if now - since < DELAY {
             ui.request_repaint_after(std::time::Duration::from_millis(130));
-        } else if !response.context_menu_opened() {
+        } else if !egui::Popup::is_any_open(ui) {
             let tip = scene.tip(under, event_at(at), cx.colours);
             // The legend below the plots stays readable.
             let floor = scene.canvas.tracks.legend.map_or(f32::INFINITY, |l| l.top());

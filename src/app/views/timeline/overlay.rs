@@ -160,7 +160,9 @@ impl Canvas<'_> {
             };
             if places.iter().any(Option::is_some) {
                 let at = pos2(f32::midpoint(place(a), place(b)), self.tracks.strata.bottom() - 30.0);
-                chip::paint_chip(self.painter, t, at, Align2::CENTER_CENTER, &text);
+                // Inside the plot: the gutter has labels of its own.
+                let plot = self.painter.with_clip_rect(self.tracks.strata.intersect(self.painter.clip_rect()));
+                chip::paint_chip(&plot, t, at, Align2::CENTER_CENTER, &text);
             }
         }
     }

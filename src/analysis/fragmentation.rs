@@ -213,7 +213,8 @@ pub struct WayOut {
     /// Bytes of the hole, or of the segments released.
     pub room: u64,
     /// True when no set of fewer live bytes does it: the hole's window is searched in full, the choice of segments is solved
-    /// exactly. False when the instance was too large and segments were chosen by live share.
+    /// exactly. False when the instance was too large and segments were chosen by live share, and where expandable segments
+    /// could give single pages back.
     pub is_optimal: bool,
     /// The cap it was computed for, when that is only the least it can be: with a higher one less might do.
     pub least_cap: Option<u64>,
@@ -265,8 +266,8 @@ pub fn cheapest_way(device: &DeviceRecording, state: &State, servers: &Servers, 
     // Segments of private pools stay with their graphs; the rest is released before a request fails.
     let can_go = |s: &SegmentAt| s.pool == PoolId::UNKNOWN || device.pool_key(s.pool).is_none_or(|key| key == (0, 0));
     let by_hole = cheapest_hole(state, servers, request);
-    let by_release = cheapest_release(state, need, can_go);
-    match (by_hole, by_release) {
+    let by_release = cheapest_release(state, need, &can_go);
+    let way = match (by_hole, by_release) {
         (Some(hole), Some(release)) => Some(if (hole.bytes, hole.blocks.len()) <= (release.bytes, release.blocks.len()) {
             // A greedy choice of segments that costs more says nothing about the best one, unless nothing can be cheaper.
             WayOut { is_optimal: release.is_optimal || hole.bytes == 0, ..hole }
@@ -274,7 +275,10 @@ pub fn cheapest_way(device: &DeviceRecording, state: &State, servers: &Servers, 
             release
         }),
         (hole, release) => hole.or(release),
-    }
+    };
+    // Expandable segments also give single pages back, which is not searched: something cheaper may be among them.
+    let has_pages = state.segments.iter().any(|s| s.is_expandable && can_go(s));
+    way.map(|way| WayOut { is_optimal: way.is_optimal && (!has_pages || way.bytes == 0), ..way })
 }
 
 /// The cheapest segments to give back so that `need` bytes return to the device: a knapsack over segment sizes, exact in steps of

@@ -68,10 +68,10 @@ pub struct Advice {
     pub support: Support,
 }
 
-/// A setting as the line one puts before a command.
+/// A setting as the line one puts before a command; for PyTorch's defaults the one that takes all settings away.
 #[must_use]
 pub fn setting_line(conf: &str) -> String {
-    format!("PYTORCH_CUDA_ALLOC_CONF={conf}")
+    if conf.is_empty() { "unset PYTORCH_CUDA_ALLOC_CONF".to_owned() } else { format!("PYTORCH_CUDA_ALLOC_CONF={conf}") }
 }
 
 impl Helped {

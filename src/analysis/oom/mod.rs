@@ -216,12 +216,35 @@ impl std::fmt::Display for Age {
     }
 }
 
+impl Autopsy {
+    /// The cheapest way out in one sentence, or why none is told.
+    #[must_use]
+    pub fn way_out_sentence(&self, state: &State) -> String {
+        if let Some(way) = &self.way_out {
+            return way.sentence();
+        }
+        let pages = if state.segments.iter().any(|s| s.is_expandable && self.servers.take(s)) {
+            " Expandable segments also give single pages back; what that would free is not searched."
+        } else {
+            ""
+        };
+        format!(
+            "None was found: no segment that serves the request is as large as {}, and whole segments that could go back are not enough.{pages}",
+            Bytes(self.requested)
+        )
+    }
+}
+
 impl WayOut {
     /// What would have to go, in one sentence.
     #[must_use]
     pub fn sentence(&self) -> String {
         let blocks = counted(self.blocks.len() as u64, "live block", "live blocks");
-        let proof = if self.is_optimal { "No smaller set does." } else { "Chosen by live share; a smaller set may exist." };
+        let proof = match (self.is_optimal, self.way) {
+            (true, _) => "No smaller set does.",
+            (false, Way::Hole) => "A smaller set may exist.",
+            (false, Way::Release) => "Chosen by live share; a smaller set may exist.",
+        };
         match self.way {
             Way::Hole => {
                 format!("Without {blocks} ({}) there would be one hole of {}. {proof}", Bytes(self.bytes), Bytes(self.room))
@@ -245,8 +268,8 @@ impl WayOut {
             "Compared: every run of neighbouring blocks in every segment that serves the request, and every choice of whole \
              segments whose going makes room for a new one (a knapsack, solved exactly)."
         } else {
-            "Compared: every run of neighbouring blocks in every segment that serves the request (exact), and whole segments \
-             taken by live share, because there are too many for the exact search."
+            "Compared: every run of neighbouring blocks in every segment that serves the request (exact). Not compared: every \
+             choice of whole segments, where there are too many, and single pages that expandable segments give back."
         }
     }
 }

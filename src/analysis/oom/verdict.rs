@@ -152,12 +152,12 @@ pub(super) fn sentence(a: &Autopsy) -> String {
         ),
         Verdict::Cap => {
             let cap = match a.limit {
-                Some((low, high)) if low == high => format!("at most {}", Bytes(low)),
-                Some((low, high)) => format!("at most {} to {}", Bytes(low), Bytes(high)),
-                None => "no more".to_owned(),
+                Some((low, high)) if low == high => format!("may reserve at most {}", Bytes(low)),
+                Some((low, high)) => format!("has a cap between {} and {}", Bytes(low), Bytes(high)),
+                None => "may reserve no more".to_owned(),
             };
             format!(
-                "A request for {request} failed although {} was free on the device: this process may reserve {cap}; it held {}, with {} free inside.",
+                "A request for {request} failed although {} was free on the device: this process {cap}; it held {}, with {} free inside.",
                 Bytes(a.device_free),
                 Bytes(a.reserved),
                 Bytes(a.holes.bytes),

@@ -102,6 +102,8 @@ pub struct OomEntry {
     blockers_total: usize,
     enough_alone: usize,
     way_out: Option<WayOutEntry>,
+    /// The way out in words, or why none is told.
+    way_out_sentence: String,
     top_live: Vec<LiveEntry>,
     stacks_total: usize,
     live_by_category: Vec<CategoryEntry>,
@@ -352,6 +354,7 @@ fn entry(
             is_optimal: w.is_optimal,
             search: w.search(),
         }),
+        way_out_sentence: a.way_out_sentence(state),
         top_live: live(recording, &a.top_live),
         stacks_total: a.top_live.len(),
         live_by_category: Vec::new(),

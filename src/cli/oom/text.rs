@@ -46,9 +46,8 @@ pub(super) fn text(report: &OomReport, recording: &Recording) -> String {
 fn failure(out: &mut String, o: &OomEntry, number: usize, total: usize) {
     let _ = writeln!(out, "Out of memory {number} of {total}: device {}, event {}: {}", o.device, o.event, o.verdict);
     let _ = writeln!(out, "  {}", o.sentence);
-    if let Some(w) = &o.way_out {
-        let _ = writeln!(out, "  {}", w.sentence);
-    }
+    let none = if o.way_out.is_none() { "Cheapest way out: " } else { "" };
+    let _ = writeln!(out, "  {none}{}", o.way_out_sentence);
     for (label, value) in [
         ("request", o.requested_bytes),
         ("largest hole", o.largest_hole_bytes),

@@ -295,13 +295,17 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
         return;
     }
     let full = ui.available_rect_before_wrap();
-    let way_text = case.way_out().map(|way| {
-        let how = match way.way {
-            Way::Hole => "Cheapest way out, one hole: ",
-            Way::Release => "Cheapest way out, whole segments: ",
-        };
-        (format!("{how}{}", way.sentence()), way.search())
-    });
+    let way_text = match (&case.kind, case.way_out()) {
+        (Kind::Failure(a), Some(way)) => {
+            let how = match way.way {
+                Way::Hole => "Cheapest way out, one hole: ",
+                Way::Release => "Cheapest way out, whole segments: ",
+            };
+            Some((format!("{how}{}", a.way_out_sentence(state)), way.search()))
+        }
+        (Kind::Failure(a), None) => Some((format!("Cheapest way out: {}", a.way_out_sentence(state)), "")),
+        (Kind::Peak(_), _) => None,
+    };
     let way_job = way_text.as_ref().map(|(text, _)| {
         let mut job = egui::text::LayoutJob::default();
         job.append(text, 0.0, label::format(Type::Body, t.text1));
@@ -312,7 +316,11 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
     let way_height = way_job.as_ref().map_or(4.0, |galley| galley.size().y + 10.0);
     let list = Rect::from_min_max(full.min, pos2(full.right(), full.bottom() - way_height));
     let few = order.len() <= FEW;
-    let (row_height, gap) = if few { ((list.height() / order.len() as f32 - 8.0).clamp(12.0, 34.0), 8.0) } else { (8.0, 2.0) };
+    let (row_height, gap) = if few {
+        ((list.height() / order.len() as f32 - 8.0).clamp(12.0, 34.0), 8.0)
+    } else {
+        (((list.height() - 8.0) / order.len() as f32 - 2.0).floor().clamp(8.0, 20.0), 2.0)
+    };
     let widest = order.iter().map(|&i| state.segments[i].size).max().unwrap_or(1) as f64;
     let marked: &[usize] = case.way_out().map_or(&[], |w| &w.segments);
     let mut child = ui.new_child(egui::UiBuilder::new().max_rect(list).id_salt("segments"));
@@ -440,7 +448,9 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
         ui.painter().galley(strip.min, galley, t.text1);
         let response = ui.interact(strip, ui.scope_id().with("way out"), Sense::hover());
         response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &text));
-        response.on_hover_text(search);
+        if !search.is_empty() {
+            response.on_hover_text(search);
+        }
     }
     ui.advance_cursor_after_rect(full);
 }

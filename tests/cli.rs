@@ -457,3 +457,39 @@ fn oom_looks_at_the_device_that_was_asked_for() {
     assert_eq!(devices, [&Value::from(0)]);
     assert!(complaint(&["oom", &file, "--device", "7"], "two_gpus.pickle").contains("there is no device 7"));
 }
+
+#[test]
+fn diff_adds_up_by_stack_category_and_block() {
+    let file = sample("leak.pickle");
+    let d = json(&["diff", &file, &file, "--a-event", "400", "--b-event", "900", "--json"]);
+    let (a, b) = (d["a"]["bytes"].as_u64().unwrap(), d["b"]["bytes"].as_u64().unwrap());
+    assert_eq!(d["change_bytes"].as_i64().unwrap(), b as i64 - a as i64);
+    for list in ["rows", "categories"] {
+        let sum = |key: &str| d[list].as_array().unwrap().iter().map(|r| r[key].as_u64().unwrap()).sum::<u64>();
+        assert_eq!((sum("a_bytes"), sum("b_bytes")), (a, b), "{list}");
+    }
+    let part = |name: &str| d["blocks"][name]["bytes"].as_u64().unwrap();
+    assert_eq!((part("only_a") + part("both"), part("both") + part("only_b")), (a, b));
+    // Whole blocks, as the state at that instant has them.
+    let state = json(&["state", &file, "--event", "900", "--json"]);
+    assert_eq!(state["totals"]["active_bytes"], d["b"]["bytes"]);
+    let other = json(&["diff", &file, &sample("gpt_train.pickle"), "--json"]);
+    assert!(other["blocks"].is_null(), "two recordings share no blocks");
+}
+
+#[test]
+fn flame_holds_the_same_bytes_whatever_its_frames_are() {
+    let file = sample("leak.pickle");
+    let total = |args: &[&str]| {
+        let d = json(&[&["flame", file.as_str(), "--json"], args].concat());
+        assert_eq!(d["tree"]["bytes"], d["total_bytes"]);
+        d["total_bytes"].as_u64().unwrap()
+    };
+    let all = total(&[]);
+    for by in ["stack", "file", "module", "category"] {
+        assert_eq!(total(&["--by", by]), all, "{by}");
+        assert_eq!(total(&["--by", by, "--inverted", "--fold-framework"]), all, "{by}");
+    }
+    assert!(total(&["--requested"]) <= all);
+    assert!(total(&["--churn", "--events", "0..500"]) < total(&["--churn"]));
+}

@@ -14,6 +14,8 @@ const AXIS_SECOND: f32 = 14.0;
 const CURVES: f32 = 96.0;
 /// The least height the strata are worth drawing at.
 const STRATA_LEAST: f32 = 56.0;
+/// The height the strata keep before categories and operators are shown under them.
+const STRATA_WANTED: f32 = 72.0;
 /// The least height of a pane that has room for a second line of axis labels.
 const TWO_LINES_LEAST: f32 = 160.0;
 /// Height of one level of annotations.
@@ -179,7 +181,8 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let room = pane.height() - STRATA_LEAST - 6.0;
     for i in 0..parts.len() {
         let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
-        if used <= room {
+        // Categories and operators tell more of the strata; they do not take their room.
+        if used <= room - if i < 2 { STRATA_WANTED - STRATA_LEAST } else { 0.0 } {
             break;
         }
         parts[i].0 = false;

@@ -1,43 +1,15 @@
-//! The CUDA driver's functions, found by name in the library that is installed.
+//! The CUDA driver's functions, from the library that cudarc loads.
 //!
-//! The table is our own and not a crate's: each function may be missing and is asked for before it is called, the installed
-//! driver (`libcuda.so.1`) is tried before a toolkit's stub (`libcuda.so`), and an error never goes back to the driver for its
-//! text, which a stub can not give.
+//! cudarc brings the library and the driver's types. Its functions are not called directly: one that the installed driver lacks would be
+//! a panic there, so each is asked for by name first ([`Driver`]) and called only if it is there. Errors are told by their number: asking
+//! the driver for its own text is a call that a stub can not answer.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use libloading::Library;
-
-/// Where memory lives: a device's ordinal.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(super) struct Location {
-    /// 1: a device.
-    pub(super) kind: c_uint,
-    /// Its ordinal.
-    pub(super) id: c_int,
-}
-
-/// `CUmemAllocationProp`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(super) struct AllocationProp {
-    /// 1: pinned.
-    pub(super) kind: c_uint,
-    pub(super) handle_types: c_uint,
-    pub(super) location: Location,
-    pub(super) security: *mut c_void,
-    pub(super) flags: [u8; 8],
-}
-
-/// `CUmemAccessDesc`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(super) struct AccessDesc {
-    pub(super) location: Location,
-    /// 3: read and write.
-    pub(super) flags: c_uint,
-}
+use cudarc::driver::sys;
+pub(super) use cudarc::driver::sys::{
+    CUmemAccessDesc as AccessDesc, CUmemAllocationProp as AllocationProp, CUmemLocation as Location,
+};
 
 /// A handle of the driver: context, stream, event, pool.
 pub(super) type Handle = *mut c_void;
@@ -56,7 +28,7 @@ pub(super) enum CudaError {
 impl CudaError {
     /// `CUDA_ERROR_OUT_OF_MEMORY`.
     pub(super) fn is_out_of_memory(self) -> bool {
-        matches!(self, CudaError::Code(2, _))
+        matches!(self, CudaError::Code(code, _) if code == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as i32)
     }
 
     /// One sentence: what happened and what to do.
@@ -97,16 +69,16 @@ macro_rules! driver {
         /// The functions, each `None` where this driver lacks it.
         pub(super) struct Driver {
             $(pub(super) $field: Option<unsafe extern "C" fn($($arg),*) -> c_int>,)*
-            /// Keeps the functions above callable.
-            _library: Library,
         }
 
         impl Driver {
-            fn of(library: Library) -> Self {
+            /// Looks the functions up. To be called only where [`sys::is_culib_present`] said yes: without a library cudarc panics.
+            fn of_loaded() -> Self {
+                // SAFETY: loading the driver runs its initialisers, which every CUDA program runs; cudarc never unloads it.
+                let library = unsafe { sys::culib() };
                 Driver {
                     // SAFETY: the signatures are those of cuda.h for these names.
                     $($field: unsafe { library.get(concat!($symbol, "\0").as_bytes()) }.ok().map(|f| *f),)*
-                    _library: library,
                 }
             }
         }
@@ -164,16 +136,13 @@ impl Driver {
     /// # Errors
     /// One sentence when there is none.
     pub(super) fn load() -> Result<Self, String> {
-        let names: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
-        for name in names {
-            // SAFETY: loading the driver runs its initialisers, which every CUDA program runs.
-            if let Ok(library) = unsafe { Library::new(name) } {
-                return Ok(Driver::of(library));
-            }
+        // SAFETY: as above; this asks whether one of the driver's names can be loaded.
+        if unsafe { sys::is_culib_present() } {
+            return Ok(Driver::of_loaded());
         }
+        let name = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
         Err(format!(
-            "there is no NVIDIA driver on this machine ({} was not found); run the same on the simulated card (--simulated)",
-            names[0]
+            "there is no NVIDIA driver on this machine ({name} was not found); run the same on the simulated card (--simulated)"
         ))
     }
 }

@@ -12,6 +12,10 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
+use cudarc::driver::sys::{
+    CUmemAccess_flags, CUmemAllocationHandleType, CUmemAllocationProp_st__bindgen_ty_1, CUmemAllocationType, CUmemLocationType,
+};
+
 use self::driver::{AccessDesc, AllocationProp, CudaError, Driver, Handle, Location, call};
 use self::gate::Gate;
 use super::card::{Card, CardInfo};
@@ -219,12 +223,22 @@ impl CudaCard {
     }
 
     fn location(&self) -> Location {
-        Location { kind: 1, id: self.device }
+        Location { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: self.device }
     }
 
     fn map_page(&mut self, address: u64, page: u64) -> Result<(), CudaError> {
-        let prop =
-            AllocationProp { kind: 1, handle_types: 0, location: self.location(), security: ptr::null_mut(), flags: [0; 8] };
+        let prop = AllocationProp {
+            type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+            requestedHandleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+            location: self.location(),
+            win32HandleMetaData: ptr::null_mut(),
+            allocFlags: CUmemAllocationProp_st__bindgen_ty_1 {
+                compressionType: 0,
+                gpuDirectRDMACapable: 0,
+                usage: 0,
+                reserved: [0; 4],
+            },
+        };
         let mut handle = 0;
         call!(self.driver, mem_create, (&mut handle, page as usize, &prop, 0))?;
         if let Err(error) = call!(self.driver, mem_map, (address, page as usize, 0, handle, 0)) {
@@ -313,7 +327,7 @@ impl DeviceMemory for CudaCard {
                 return Err(Self::device_error(error));
             }
         }
-        let access = AccessDesc { location: self.location(), flags: 3 };
+        let access = AccessDesc { location: self.location(), flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
         call!(self.driver, mem_access, (address, size as usize, &access, 1)).map_err(Self::device_error)
     }
 

@@ -267,3 +267,30 @@ fn blocks_that_went_without_an_event_are_found_and_counted() {
     println!("{agreed} of {all} explained, {assumed} with an assumption");
     assert!(agreed * 10 >= all * 7 && assumed > 5);
 }
+
+#[test]
+fn a_trace_that_breaks_off_before_its_segments_stands_for_itself() {
+    let progress = Progress::new();
+    for seed in 0..12 {
+        let whole = record("", None, seed, 400);
+        let mut cut = whole.clone();
+        cut.events = Default::default();
+        let e = &whole.events;
+        for i in 0..e.len() / 3 {
+            cut.events.push(e.time_us[i], e.action[i], e.address[i], e.size[i], e.stream[i], e.pool[i], e.stack[i]);
+        }
+        let whatif = WhatIf::new(&cut, None, &progress).unwrap();
+        assert!(whatif.own().agreement.agrees(), "seed {seed}: {:?}", whatif.own().agreement);
+        assert!(whatif.own().assumptions.contains(&Assumption::EndIsLater));
+    }
+}
+
+#[test]
+fn another_backend_is_not_vouched_for() {
+    let progress = Progress::new();
+    let device = record("", None, 3, 200);
+    let whatif = WhatIf::new(&device, None, &progress).unwrap();
+    let answer = whatif.ask(&Question::parse("backend:cudaMallocAsync", None).unwrap(), 0, &progress).unwrap();
+    assert!(!answer.row.certain);
+    assert!(answer.assumptions.contains(&Assumption::OtherBackend));
+}

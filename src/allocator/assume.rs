@@ -22,6 +22,10 @@ pub enum Assumption {
         /// Their bytes together.
         bytes: u64,
     },
+    /// The segments of the file are not those behind its last event, as in a file cut short: the trace stands for itself.
+    EndIsLater,
+    /// The settings name an allocator that is not PyTorch's own.
+    OtherBackend,
     /// The trace has requests but no segments, as a profiler's: only sizes are known, nothing can be compared.
     NoSegmentEvents,
     /// Frees without allocations, or addresses handed out twice: events are missing.
@@ -59,6 +63,9 @@ pub enum Assumption {
 impl fmt::Display for Assumption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Assumption::StartedEarlier { blocks: 0, .. } => {
+                write!(f, "memory was reserved, and all of it free, before the recording began")
+            }
             Assumption::StartedEarlier { blocks, uncertain } => {
                 let [was, keep] = if *blocks == 1 { ["was", "keeps its place"] } else { ["were", "keep their places"] };
                 write!(f, "{} {was} there before the recording began and {keep}", counted(*blocks, "block", "blocks"))?;
@@ -74,6 +81,18 @@ impl fmt::Display for Assumption {
                     "{} ({}) {was} in use before the recording began and freed without an event, as PyTorch 2.0 does; {it} taken to go when the place was needed",
                     counted(*blocks, "block", "blocks"),
                     Bytes(*bytes)
+                )
+            }
+            Assumption::EndIsLater => {
+                write!(
+                    f,
+                    "the segments of the file are of a later instant than its last event, so the trace is taken to begin with nothing"
+                )
+            }
+            Assumption::OtherBackend => {
+                write!(
+                    f,
+                    "backend:cudaMallocAsync is CUDA's own allocator, which this model is not; PyTorch's native one was run"
                 )
             }
             Assumption::NoSegmentEvents => {

@@ -28,10 +28,23 @@ pub struct OwnRun {
 /// [`Cancelled`] when asked to stop.
 pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: &Progress) -> Result<OwnRun, Cancelled> {
     let mut replay = Replay::of(requests);
-    let span = limit_span(requests, known_limit.or(requests.device.limit).or_else(|| limit_of_fraction(requests)));
+    let told = known_limit.or(requests.device.limit).or_else(|| limit_of_fraction(requests));
+    let mut span = limit_span(requests, told);
     replay.limit = span.map(|(_, most)| most);
     let mut assumptions = requests.assumptions.clone();
     let mut outcome = agreement(&replay, requests, progress)?;
+    if !outcome.agrees() && !requests.start.is_empty() && begins_with_growth(requests) {
+        // A file cut short may have the segments of an instant behind its last event: the trace alone tells more.
+        let alone = Requests::read_from_nothing(requests.device, progress)?;
+        let alone_span = limit_span(&alone, told);
+        let tried_replay = Replay { limit: alone_span.map(|(_, most)| most), ..replay.clone() };
+        let tried = agreement(&tried_replay, &alone, progress)?;
+        if tried.agrees() {
+            (*requests, replay, span, outcome) = (alone, tried_replay, alone_span, tried);
+            requests.assumptions.push(Assumption::EndIsLater);
+            assumptions.clone_from(&requests.assumptions);
+        }
+    }
     // With these settings releases come before the limit is reached, so when they came tells the limit.
     let releases_early = replay.conf.garbage_collection_threshold > 0.0 || replay.conf.max_split_size.is_some();
     let mut limit_span = span;
@@ -106,6 +119,13 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
         assumptions.push(Assumption::InferredLimit { bytes });
     }
     Ok(OwnRun { replay, agreement: outcome, limit_span, assumptions })
+}
+
+/// A program that begins with nothing takes memory from the device first.
+fn begins_with_growth(requests: &Requests<'_>) -> bool {
+    let actions = &requests.device.events.action;
+    let is_note = |a: &Action| matches!(a, Action::Snapshot | Action::Annotate | Action::Unknown);
+    actions.iter().find(|a| !is_note(a)).is_some_and(|a| a.grows_reserved())
 }
 
 /// Blocks that no event tells of, one after the other, for as long as that gets further.

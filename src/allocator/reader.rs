@@ -14,8 +14,8 @@ use crate::model::{Action, Cancelled, DeviceRecording, PoolKey, Progress, StackI
 ///
 /// # Errors
 /// [`Cancelled`] when asked to stop.
-pub(super) fn read(device: &DeviceRecording, progress: &Progress) -> Result<Known, Cancelled> {
-    let mut reader = Reader::new(device);
+pub(super) fn read(device: &DeviceRecording, from_nothing: bool, progress: &Progress) -> Result<Known, Cancelled> {
+    let mut reader = Reader::new(device, from_nothing);
     reader.run(progress)?;
     Ok(reader.finish())
 }
@@ -67,12 +67,18 @@ struct Undecided {
 }
 
 impl<'a> Reader<'a> {
-    fn new(device: &'a DeviceRecording) -> Self {
-        let start = start::segments_before(device);
+    fn new(device: &'a DeviceRecording, from_nothing: bool) -> Self {
+        let start = if from_nothing { Vec::new() } else { start::segments_before(device) };
         let reserved = start.iter().map(|s| s.size).sum();
         let mut reader = Reader {
             device,
-            out: Known { plan: vec![SKIP; device.events.len()], start, least_limit: reserved, ..Known::default() },
+            out: Known {
+                plan: vec![SKIP; device.events.len()],
+                start,
+                ignores_end: from_nothing,
+                least_limit: reserved,
+                ..Known::default()
+            },
             live: FxHashMap::default(),
             pending: FxHashMap::default(),
             vacant: Vec::new(),

@@ -89,6 +89,8 @@ pub struct Known {
     pub(crate) slots: u32,
     /// Segments and blocks that were there before the first event.
     pub(crate) start: Vec<StartSegment>,
+    /// The segments of the recording are not those behind its last event.
+    pub(crate) ignores_end: bool,
     /// Blocks of the start that no event tells of.
     pub(crate) untraced_blocks: Vec<Untraced>,
     /// Their slots, by the event before which they are freed in silence.
@@ -114,7 +116,13 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// [`Cancelled`] when asked to stop.
     pub fn read(device: &'a DeviceRecording, progress: &Progress) -> Result<Self, Cancelled> {
-        let known = super::reader::read(device, progress)?;
+        let known = super::reader::read(device, false, progress)?;
+        Ok(Requests { device, known: Arc::new(known) })
+    }
+
+    /// The same, for a trace that saw the first allocation and whose segments are of a later instant, as in a file cut short.
+    pub(crate) fn read_from_nothing(device: &'a DeviceRecording, progress: &Progress) -> Result<Self, Cancelled> {
+        let known = super::reader::read(device, true, progress)?;
         Ok(Requests { device, known: Arc::new(known) })
     }
 

@@ -302,6 +302,10 @@ impl<'a> WhatIf<'a> {
         }
         row.seconds = started.elapsed().as_secs_f64();
         let mut assumptions = self.own.assumptions.clone();
+        if question.conf.other("backend").is_some_and(|b| b != "native") {
+            assumptions.push(Assumption::OtherBackend);
+            doubt(&mut row, "trace");
+        }
         if let Some(event) = first.rescued_event {
             assumptions.push(Assumption::WentOnDifferently { event });
         }

@@ -301,6 +301,8 @@ fn files_that_can_not_be_read_get_one_sentence() {
         (folder.path().to_owned(), "folder"),
         (make("empty.pickle", b""), "empty"),
         (make("notes.txt", b"all went well today"), "not a file vramscope reads"),
+        (make("stats.json", b"{\"reserved_bytes.all.current\": 2097152}"), "--stats"),
+        (make("log.txt", b"step 7\nRuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB"), "vramscope explain"),
         (make("hostile.pickle", hostile), "GLOBAL"),
         (make("list.pickle", b"\x80\x02]q\x00(K\x01K\x02e."), ""),
         (make("stub.pickle", b"\x80\x04"), ""),
@@ -492,4 +494,63 @@ fn flame_holds_the_same_bytes_whatever_its_frames_are() {
     }
     assert!(total(&["--requested"]) <= all);
     assert!(total(&["--churn", "--events", "0..500"]) < total(&["--churn"]));
+}
+
+/// What the profiler would write of a sample's first device, 700 microseconds late, and with an operator around each allocation.
+fn trace_of(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name);
+    let recording = vramscope::formats::open(&path, &vramscope::model::Progress::new()).unwrap();
+    let device = &recording.devices[0];
+    let tables = vramscope::analysis::DeviceTables::build(device, &vramscope::model::Progress::new()).unwrap();
+    let events = &device.events;
+    let rows = (0..events.len()).filter_map(|i| {
+        let block = tables.lifetimes.block_size(tables.lifetimes.of_event(i as u32)) as i64;
+        let bytes = match events.action[i] {
+            vramscope::model::Action::Alloc => block,
+            vramscope::model::Action::FreeRequested => -block,
+            _ => return None,
+        };
+        let (time, address) = (events.time_us[i] + 700, events.address[i]);
+        Some(serde_json::json!({"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": time,
+            "args": {"Bytes": bytes, "Device Id": 0, "Device Type": 1, "Addr": address}}))
+    });
+    let mut rows: Vec<Value> = rows.collect();
+    let span = |t: usize| events.time_us[t] + 700;
+    rows.push(serde_json::json!({"ph": "X", "cat": "cpu_op", "name": "aten::all", "pid": 1, "tid": 1, "ts": span(0) - 1,
+        "dur": span(events.len() - 1) - span(0) + 2, "args": {"Input Dims": [[2, 3]]}}));
+    serde_json::json!({"schemaVersion": 1, "traceEvents": rows}).to_string()
+}
+
+#[test]
+fn a_trace_and_counters_of_the_same_run_are_added() {
+    let dir = std::env::temp_dir().join(format!("vramscope-cli-added-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = |name: &str, text: String| {
+        let path = dir.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let (snapshot, trace) = (sample("leak.pickle"), file("leak.trace.json", trace_of("leak.pickle")));
+    let reserved = json(&["summary", &snapshot, "--json"])["devices"][0]["reserved_bytes"]["end"].as_u64().unwrap();
+    let right = file("right.json", format!("{{\"reserved_bytes.all.current\": {reserved}}}"));
+    let wrong = file("wrong.json", "{\"reserved_bytes.all.current\": 7}".to_owned());
+    let s = json(&["summary", &snapshot, "--json", "--with", &trace, "--stats", &right, "--stats", &wrong]);
+    let added = &s["added"][0];
+    assert_eq!((added["offset_us"].as_i64(), added["matched_events"] == added["expected_events"]), (Some(-700), true), "{added}");
+    assert_eq!(added["operators"], s["devices"][0]["allocations"]);
+    assert_eq!(s["stats"][0]["failed"], 0);
+    assert_eq!((&s["stats"][1]["failed"], &s["stats"][1]["checks"][0]["found"]), (&Value::from(1), &Value::from(reserved)));
+    let text = stdout(&run(&["summary", &snapshot, "--with", &trace, "--stats", &wrong]));
+    assert!(
+        text.contains("added leak.trace.json") && text.contains("700 µs ahead") && text.contains("the snapshot holds"),
+        "{text}"
+    );
+    // For continuous integration.
+    assert_eq!(run(&["check", &snapshot, "--stats", &right]).status.code(), Some(0));
+    complaint(&["check", &snapshot, "--stats", &wrong], "leak.pickle");
+    // Another run, and a file that is none.
+    let sentence = complaint(&["summary", &sample("gpt_train.pickle"), "--with", &trace], "gpt_train.pickle");
+    assert!(sentence.contains("not of the same run"), "{sentence}");
+    complaint(&["summary", &snapshot, "--stats", &trace], "leak.trace.json");
+    std::fs::remove_dir_all(&dir).unwrap();
 }

@@ -17,6 +17,14 @@ pub enum FormatError {
         /// What its first bytes look like.
         found: String,
     },
+    /// Read by another part of the program: PyTorch's counters, the text of an error.
+    #[error("{name}: {what}")]
+    Elsewhere {
+        /// The file.
+        name: String,
+        /// What it is, and how it is opened.
+        what: String,
+    },
     /// A pickle opcode that would import, call or build an object. It is never executed.
     #[error(
         "{name}: refused at byte {offset}: the pickle opcode {opcode} would run code or build objects, which no memory snapshot \

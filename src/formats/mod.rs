@@ -156,8 +156,24 @@ fn unwrap_and_read(bytes: &[u8], name: &str, progress: &Progress, depth: u32) ->
         Kind::Rmm => rmm::read(trim_start(bytes), name, progress),
         Kind::Session => session::read(bytes, name, progress),
         Kind::SnapshotJson => snapshot::read_json(bytes, name, progress),
-        Kind::Unknown => Err(FormatError::NotRecognised { name: name.to_owned(), found: describe_start(bytes) }),
+        Kind::Unknown => Err(match read_elsewhere(bytes) {
+            Some(what) => FormatError::Elsewhere { name: name.to_owned(), what: what.to_owned() },
+            None => FormatError::NotRecognised { name: name.to_owned(), found: describe_start(bytes) },
+        }),
     }
+}
+
+/// How a text that is no recording is opened: PyTorch's counters, or a log that holds an error.
+fn read_elsewhere(bytes: &[u8]) -> Option<&'static str> {
+    let text = std::str::from_utf8(bytes.get(..4 << 20).unwrap_or(bytes)).ok()?;
+    if stats::parse(text).is_some() {
+        return Some(
+            "these are PyTorch's counters, which belong to a snapshot; add them to it (vramscope summary SNAPSHOT --stats FILE, or in \
+             the window File, Add a trace to this recording)",
+        );
+    }
+    oom_message::parse(text)
+        .map(|_| "this text holds an out-of-memory error; read what it means (vramscope explain FILE, or Ctrl+E in the window)")
 }
 
 fn trim_start(bytes: &[u8]) -> &[u8] {

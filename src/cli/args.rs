@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
 
+use super::allocations::AllocationsArgs;
 use crate::analysis::Quantity;
-use crate::analysis::ordering::Order;
-use crate::analysis::query::Query;
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -472,73 +471,6 @@ pub enum LiveBy {
     Stack,
     /// By what they are for: parameters, gradients, activations, …
     Category,
-}
-
-/// Arguments of `allocations`.
-#[derive(Debug, ClapArgs)]
-pub struct AllocationsArgs {
-    /// The recording
-    pub file: PathBuf,
-    /// Only allocations that pass, for example 'size>1MiB stack~attention live@peak'; everything when absent
-    #[arg(long = "where", value_name = "QUERY", allow_hyphen_values = true, value_parser = read_query, default_value = "", hide_default_value = true)]
-    pub query: (String, Query),
-    /// What comes first
-    #[arg(long, value_name = "COLUMN", default_value = "size")]
-    pub sort: SortBy,
-    /// Rows shown
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    pub limit: usize,
-    /// The device, by the number the process knew it by; the busiest when absent
-    #[arg(long, value_name = "N")]
-    pub device: Option<i32>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// A query that the command line can answer, as typed and as read.
-fn read_query(text: &str) -> Result<(String, Query), String> {
-    let query = Query::parse(text).map_err(|e| e.sentence)?;
-    if query.follows_cursor() || query.follows_markers() {
-        return Err("it names the window's cursor or markers: use the number of an event, peak, oom or end".to_owned());
-    }
-    Ok((text.to_owned(), query))
-}
-
-/// A column that allocations are sorted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SortBy {
-    /// Most bytes asked for first
-    Size,
-    /// Largest block first
-    Block,
-    /// Oldest first
-    Born,
-    /// First freed first
-    Gone,
-    /// Longest lived first
-    Age,
-    /// By address
-    Address,
-    /// By name of the stack
-    Stack,
-    /// By category
-    Category,
-}
-
-impl From<SortBy> for Order {
-    fn from(by: SortBy) -> Order {
-        match by {
-            SortBy::Size => Order::Size,
-            SortBy::Block => Order::Block,
-            SortBy::Born => Order::Born,
-            SortBy::Gone => Order::Gone,
-            SortBy::Age => Order::Age,
-            SortBy::Address => Order::Address,
-            SortBy::Stack => Order::Stack,
-            SortBy::Category => Order::Category,
-        }
-    }
 }
 
 /// Exactly one instant.

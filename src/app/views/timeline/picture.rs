@@ -579,5 +579,13 @@ mod tests {
         let of_classes = paint(Focus::classes(&every));
         let is_kept = all.iter().zip(&of_classes).all(|(a, b)| a == b || *a == tokens.other);
         assert!(is_kept, "with every class in focus only what is folded, which has none, is dimmed");
+        // A query that holds for one stack dims what the focus on that stack does; one that holds for all, only what is folded.
+        let of_rows = |keeps: &dyn Fn(LifetimeId) -> bool| {
+            let rows = (0..data.tables.lifetimes.len() as u32).filter(|&i| keeps(LifetimeId(i))).collect();
+            let matching = Matching::of(data.device(), &data.tables, rows, &Progress::new()).unwrap();
+            paint(Focus::matching(Arc::new(matching)))
+        };
+        assert!(of_rows(&|id| data.tables.lifetimes.stack(data.device(), id) == StackId(0)) == dimmed);
+        assert!(all.iter().zip(&of_rows(&|_| true)).all(|(a, b)| a == b || *a == tokens.other));
     }
 }

@@ -219,13 +219,19 @@ fn sentence(c: &Closest) -> String {
             format!("{start} {} were free on the device, so a request of more than {served} would have failed.", Bytes(bytes))
         }
         Some(Room { bytes, from: RoomFrom::DeviceTotal }) => format!(
-            "{start} The device has {} more; a request of more than {served} would have failed, and an earlier one too if other processes or libraries held memory, which the recording does not tell.",
+            "{start} The device has {} more; a request of more than {served} would have failed, and a smaller one too if other processes or libraries held memory, which the recording does not tell.",
             Bytes(bytes)
         ),
-        None if c.holes.count > 0 => format!(
-            "{start} A request of up to {served} fitted into one of {}; whether a larger one would have failed depends on the cap or the size of the device, and neither is recorded.",
-            counted(c.holes.count, "hole", "holes"),
-        ),
+        None if c.largest_served > 0 => {
+            let how = match (c.largest_served > c.holes.largest, c.holes.count) {
+                (true, _) => format!("fitted once wholly free segments, {} in all, were given back", Bytes(c.releasable)),
+                (false, 1) => "fitted into the one hole there was".to_owned(),
+                (false, n) => format!("fitted into one of {}", counted(n, "hole", "holes")),
+            };
+            format!(
+                "{start} A request of up to {served} {how}; whether a larger one would have failed depends on the cap or the size of the device, and neither is recorded."
+            )
+        }
         None => format!(
             "{start} There was no hole in it: every further request needed more from the device, whose size and cap are not recorded."
         ),

@@ -197,7 +197,7 @@ fn text(whole: &ProbeReport, job: &Job) -> String {
             table.row(["events".to_owned(), count(r.events)]);
             out += &table.to_string();
         }
-        Some(compared) => out += &comparison(compared),
+        Some(compared) => out += &comparison(compared, r.end.depends_on_placement),
     }
     if let Some(difference) = r.end.driver_difference_bytes {
         let samples = count(r.end.driver_samples);
@@ -213,7 +213,7 @@ fn text(whole: &ProbeReport, job: &Job) -> String {
     out
 }
 
-fn comparison(compared: &Compared) -> String {
+fn comparison(compared: &Compared, depends_on_placement: bool) -> String {
     let mut table = Table::new("lrrr");
     table.row(["", "this run", "model", "recording"]);
     for c in &compared.comparison {
@@ -230,6 +230,10 @@ fn comparison(compared: &Compared) -> String {
             Bytes(low),
             Bytes(high)
         ),
+        (false, _) if depends_on_placement => {
+            "This run and the model differ, as they may: equal free blocks were chosen by address, and addresses are the driver's."
+                .to_owned()
+        }
         (false, _) => "This run and the model differ.".to_owned(),
     };
     format!("{table}\n{verdict}\n")

@@ -98,6 +98,9 @@ pub struct End {
     pub driver_difference_bytes: Option<u64>,
     /// The largest difference, over all samples, between what NVML and the driver count as used on the card. `None` without NVML.
     pub nvml_difference_bytes: Option<u64>,
+    /// True once equal free blocks of different segments were chosen between, which the driver's addresses decide. While false,
+    /// no figure depends on where the driver puts segments.
+    pub depends_on_placement: bool,
     /// Samples the difference was taken over.
     pub driver_samples: u64,
     /// Wall time of the run in microseconds.

@@ -439,6 +439,7 @@ impl<C: Card> Performance<'_, C> {
         let stats = self.allocator.stats();
         let mut end = self.end;
         end.ending = ending;
+        end.depends_on_placement = self.allocator.has_tie();
         end.peak_reserved_bytes = stats.reserved_bytes.all.peak + self.pool_peak.0;
         end.peak_allocated_bytes = stats.allocated_bytes.all.peak + self.pool_peak.1;
         end.peak_active_bytes = stats.active_bytes.all.peak + self.pool_peak.1;

@@ -139,7 +139,10 @@ impl CudaCard {
         call!(card.driver, mem_alloc, (&mut first, 1)).map_err(CudaError::sentence)?;
         card.warm_up(first).map_err(CudaError::sentence)?;
         card.stage("first byte", before, seen);
+        // The byte goes back: PyTorch has none, and it would move every small segment behind it.
+        call!(card.driver, mem_free, (first)).map_err(CudaError::sentence)?;
         let (free, _) = card.memory().map_err(CudaError::sentence)?;
+        card.context = before.map_or(0, |b| (total - free).saturating_sub(b));
         let others = before.unwrap_or_else(|| (total - free).saturating_sub(CONTEXT_ALLOWANCE));
         if others > total / 20 && !permission.is_shared {
             return Err(format!(

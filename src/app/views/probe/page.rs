@@ -73,6 +73,7 @@ fn sentence(page: &ProbePage) -> String {
     };
     if let Some(c) = &done.compared {
         let verdict = match (c.agrees_with_model, c.model_is_certain) {
+            (false, _) if end.depends_on_placement => "it differs from the model where the driver's addresses decide",
             (true, true) => "this run and the model agree to the byte",
             (true, false) => "this run did what the model thinks possible",
             (false, _) => "this run and the model differ",

@@ -11,6 +11,7 @@ mod card;
 #[cfg(feature = "probe")]
 pub mod cuda;
 mod diagnosis;
+mod following;
 mod host_pool;
 mod live;
 mod message;

@@ -4,16 +4,19 @@ use serde::Serialize;
 
 use super::message::End;
 use super::program::{Program, Step};
-use crate::allocator::{Question, ReplayStep, WhatIf};
+use crate::allocator::{Placement, Question, ReplayStep, SimulatedMemory, WhatIf};
 use crate::analysis::{DeviceTables, Quantity};
 use crate::model::{BlockState, DeviceRecording, Progress};
 
+/// A plan of addresses has room for everything: whether memory fits is the card's business.
+const PLAN_ROOM: u64 = 1 << 46;
+
 /// The requests of one device, in order. Sites are the recording's stacks. What was there before the recording began is
-/// asked for first.
+/// asked for first. With it goes the plan of where segments lay.
 ///
 /// # Errors
 /// One sentence: there is no trace, or reading it was cancelled.
-pub fn replay_program(device: &DeviceRecording, progress: &Progress) -> Result<Program, String> {
+pub fn replay_program(device: &DeviceRecording, progress: &Progress) -> Result<(Program, SimulatedMemory), String> {
     if device.events.is_empty() {
         return Err("there is no trace in this recording, only its state, so nothing can be run again".to_owned());
     }
@@ -54,7 +57,9 @@ pub fn replay_program(device: &DeviceRecording, progress: &Progress) -> Result<P
             program.push(Step::Sample);
         }
     }
-    Ok(program)
+    let mut plan = SimulatedMemory::new(PLAN_ROOM, Placement::Driver);
+    plan.follow(&requests.growths);
+    Ok((program, plan))
 }
 
 /// A figure three times: on the card, by the model, and in the recording.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::card::{Card, SimulatedCard};
+use super::following::FollowingCard;
 use super::message::{End, Ending, Message};
 use super::perform::{Options, now_us, perform};
 use super::program::Program;
@@ -16,6 +17,7 @@ use super::record::Recorder;
 use super::replay::replay_program;
 use super::scenarios::{Room, Scenario, Values};
 use super::wire::{read_message, write_message};
+use crate::allocator::SimulatedMemory;
 use crate::model::{Progress, Recording, Sample};
 
 /// What to run.
@@ -58,12 +60,13 @@ impl Job {
         }
     }
 
-    fn program(&self, room: Room) -> Result<(Program, String), String> {
+    fn program(&self, room: Room) -> Result<(Program, String, Option<SimulatedMemory>), String> {
         match self {
-            Job::Scenario { scenario, values } => Ok(((scenario.build)(values, &room), values.text())),
+            Job::Scenario { scenario, values } => Ok(((scenario.build)(values, &room), values.text(), None)),
             Job::Replay { recording, device, .. } => {
                 let device = recording.devices.get(*device).ok_or("the recording has no such device")?;
-                Ok((replay_program(device, &Progress::new())?, recording.source.name.clone()))
+                let (program, plan) = replay_program(device, &Progress::new())?;
+                Ok((program, recording.source.name.clone(), Some(plan)))
             }
         }
     }
@@ -374,8 +377,12 @@ fn on_card<C: Card>(
     out: &mut dyn FnMut(Message),
 ) -> Result<(), String> {
     let info = card.info();
-    let (program, parameters) = job.program(Room { total: info.total, free: info.free })?;
-    perform(card, opening, &program, &options(job, parameters, conditions), stop, out);
+    let (program, parameters, plan) = job.program(Room { total: info.total, free: info.free })?;
+    let options = options(job, parameters, conditions);
+    match plan {
+        Some(plan) => perform(FollowingCard::new(card, plan), opening, &program, &options, stop, out),
+        None => perform(card, opening, &program, &options, stop, out),
+    }
     Ok(())
 }
 

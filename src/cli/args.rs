@@ -167,16 +167,16 @@ pub struct FlameArgs {
     #[arg(long, group = "measure")]
     pub end: bool,
     /// Everything allocated, live or not
-    #[arg(long, group = "measure")]
+    #[arg(long, groups = ["measure", "over_time"])]
     pub allocated: bool,
     /// What was allocated and freed again
-    #[arg(long, group = "measure")]
+    #[arg(long, groups = ["measure", "over_time"])]
     pub churn: bool,
     /// Bytes times the events they lived for
-    #[arg(long, group = "measure")]
+    #[arg(long, groups = ["measure", "over_time"])]
     pub lifetime: bool,
     /// Count --allocated, --churn and --lifetime only within these events, FROM first and TO not included
-    #[arg(long, value_name = "FROM..TO", value_parser = parse_range)]
+    #[arg(long, value_name = "FROM..TO", value_parser = parse_range, requires = "over_time")]
     pub events: Option<(u32, u32)>,
     /// What the frames are
     #[arg(long, value_enum, default_value_t = FlameBy::Stack)]

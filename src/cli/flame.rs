@@ -44,9 +44,6 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
         let q = if args.requested { Quantity::Requested } else { Quantity::Active };
         (Measure::LiveAt(tables.curves.peak(q).1), "live_at_peak")
     };
-    if args.events.is_some() && matches!(measure, Measure::LiveAt(_)) {
-        return Err("--events narrows --allocated, --churn and --lifetime; for one instant give --event N".to_owned());
-    }
     let by = match args.by {
         FlameBy::Stack => By::Stack,
         FlameBy::File => By::File,

@@ -4,6 +4,7 @@
 //! ([`RankRow`]). Opening a rank puts its recording in a tab of its own.
 
 mod layout;
+mod overlay;
 mod page;
 mod pictures;
 

@@ -3,6 +3,7 @@
 use egui::{Align, CursorIcon, Layout, Rect, Role, ScrollArea, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
 use super::layout::{Column as Sort, bar_at, grid};
+use super::overlay::overlay;
 use super::{Ranks, pictures};
 use crate::analysis::ranks::{self, RankRow};
 use crate::app::action::{Action, Actions};
@@ -40,7 +41,17 @@ pub fn page_ui(page: &mut Ranks, ui: &mut Ui, t: &Tokens, actions: &Actions) {
     let body = Rect::from_min_max(pos2(rect.left(), head.bottom() + 2.0), rect.max);
     let split = body.left() + (body.width() * 0.44).clamp(420.0f32.min(body.width() * 0.6), 760.0);
     let left = Rect::from_min_max(body.min, pos2(split, body.bottom()));
-    let right = Rect::from_min_max(pos2(split + 1.0, body.top()), body.max);
+    let mut right = Rect::from_min_max(pos2(split + 1.0, body.top()), body.max);
+    // Below the grid, so that what is clicked does not move away under the pointer.
+    if page.chosen.iter().any(Option::is_some) {
+        let below = Rect::from_min_max(pos2(right.left(), right.bottom() - (right.height() * 0.4).min(214.0)), right.max);
+        right.max.y = below.top();
+        ui.scope_builder(UiBuilder::new().max_rect(below).layout(Layout::top_down(Align::Min)).id_salt("overlay"), |ui| {
+            rule(ui);
+            ui.add_space(8.0);
+            overlay(page, ui, t, below.height() - 36.0);
+        });
+    }
     ui.painter().vline(split, body.y_range(), egui::Stroke::new(1.0, t.line));
     ui.scope_builder(UiBuilder::new().max_rect(left).layout(Layout::top_down(Align::Min)).id_salt("table"), |ui| {
         ui.set_clip_rect(left.intersect(ui.clip_rect()));

@@ -1,0 +1,58 @@
+//! The curves of the chosen ranks over one another: where two ranks of one job part ways.
+
+use egui::{Ui, Vec2b};
+use egui_plot::{HoverPosition, Line, Plot, PlotPoints};
+
+use super::Ranks;
+use crate::analysis::ranks::{self, RankRow};
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::axis::byte_unit;
+use crate::app::widgets::label;
+use crate::units::Bytes;
+
+/// Reserved and active of A and B over their runs, drawn over the full width and `height` points; nothing while none is chosen.
+pub fn overlay(page: &Ranks, ui: &mut Ui, t: &Tokens, height: f32) {
+    let chosen: Vec<(&RankRow, egui::Color32)> =
+        [(0, t.slot(0)), (1, t.slot(1))].into_iter().filter_map(|(slot, ink)| Some((page.chosen_row(slot)?, ink))).collect();
+    let Some(greatest) = chosen.iter().map(|(row, _)| row.peak_reserved).max() else { return };
+    let (unit, divisor) = byte_unit(greatest as f64);
+    ui.horizontal(|ui| {
+        ui.add_space(16.0);
+        let mut words = |text: String, ink| {
+            let galley = label::galley(ui.painter(), &text, Type::Caption, ink);
+            let (rect, _) = ui.allocate_exact_size(galley.size(), egui::Sense::hover());
+            ui.painter().galley(rect.min, galley, ink);
+        };
+        words(format!("Reserved and active, {unit}, over each run"), t.text3);
+        for (row, ink) in &chosen {
+            words(ranks::name(row), *ink);
+        }
+    });
+    let points = |values: &[u64]| -> PlotPoints<'static> {
+        let most = values.len().saturating_sub(1).max(1) as f64;
+        values.iter().enumerate().map(|(i, v)| [100.0 * i as f64 / most, *v as f64 / divisor]).collect()
+    };
+    Plot::new("ranks over one another")
+        .height(height)
+        .show_background(false)
+        .show_grid(false)
+        .allow_scroll(false)
+        .allow_zoom(Vec2b::new(true, false))
+        .allow_drag(Vec2b::new(true, false))
+        .allow_boxed_zoom(false)
+        .include_y(0.0)
+        .x_axis_formatter(|mark, _| format!("{:.0} %", mark.value))
+        .label_formatter(move |hover| match hover {
+            HoverPosition::NearDataPoint { plot_name, position, .. } => {
+                Some(format!("{plot_name}\n{} at {:.0} % of the run", Bytes((position.y * divisor) as u64), position.x))
+            }
+            HoverPosition::Elsewhere { .. } => None,
+        })
+        .show(ui, |plot| {
+            for (row, ink) in chosen {
+                let name = ranks::name(row);
+                plot.line(Line::new(format!("{name}, reserved"), points(&row.reserved)).color(ink).width(2.0));
+                plot.line(Line::new(format!("{name}, active"), points(&row.active)).color(Tokens::at(ink, 0.6)).width(1.0));
+            }
+        });
+}

@@ -266,7 +266,7 @@ pub fn cheapest_way(device: &DeviceRecording, state: &State, servers: &Servers, 
     // Segments of private pools stay with their graphs; the rest is released before a request fails.
     let can_go = |s: &SegmentAt| s.pool == PoolId::UNKNOWN || device.pool_key(s.pool).is_none_or(|key| key == (0, 0));
     let by_hole = cheapest_hole(state, servers, request);
-    let by_release = cheapest_release(state, need, &can_go);
+    let by_release = cheapest_release(state, need, can_go);
     let way = match (by_hole, by_release) {
         (Some(hole), Some(release)) => Some(if (hole.bytes, hole.blocks.len()) <= (release.bytes, release.blocks.len()) {
             // A greedy choice of segments that costs more says nothing about the best one, unless nothing can be cheaper.

@@ -284,7 +284,8 @@ pub fn one_sentence(message: &str) -> String {
 /// What is wrong with words that were taken for files: one that is no file, and looks more like a command than like a path.
 #[must_use]
 pub fn not_files(files: &[PathBuf]) -> Option<String> {
-    let word = files.iter().filter(|f| !f.exists()).find_map(|f| {
+    // "-" is a session on standard input.
+    let word = files.iter().filter(|f| !f.exists() && f.as_os_str() != "-").find_map(|f| {
         let text = f.to_str()?;
         (!text.contains(['/', '\\'])).then_some(text)
     })?;
@@ -695,6 +696,11 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_dash_is_a_session_on_standard_input() {
+        assert_eq!(not_files(&parse("vramscope -").unwrap().files), None);
     }
 
     #[test]

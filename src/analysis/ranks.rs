@@ -187,7 +187,8 @@ pub fn name(row: &RankRow) -> String {
 }
 
 /// As [`name`], and by its file where several rows have the same rank: two runs in one folder.
-fn name_among(rows: &[RankRow], at: usize) -> String {
+#[must_use]
+pub fn name_among(rows: &[RankRow], at: usize) -> String {
     let row = &rows[at];
     if row.rank.is_some() && rows.iter().filter(|r| r.rank == row.rank).count() > 1 {
         return row.file.clone();

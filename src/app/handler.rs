@@ -338,6 +338,17 @@ impl App {
         self.active = Some(self.documents.len() - 1);
     }
 
+    /// Reads an open file again.
+    fn reload(&mut self, path: &std::path::Path) {
+        let loading = Loading::file(&self.jobs, path.to_path_buf());
+        if let Some(document) = self.documents.iter_mut().find(|d| d.path.as_deref() == Some(path)) {
+            self.notices.say(format!("{} was written again and is read again.", document.title));
+            document.recording = None;
+            document.parked.clear();
+            document.content = Content::Loading(loading);
+        }
+    }
+
     /// Takes in ranks that were read.
     pub(super) fn poll_ranks(&mut self) {
         for document in &mut self.documents {
@@ -354,6 +365,8 @@ impl App {
         let news: Vec<Result<PathBuf, String>> = self.watch.iter().flat_map(Watch::news).collect();
         for found in news {
             match found {
+                // Written again, or only now whole: what was read of it before is old.
+                Ok(path) if self.documents.iter().any(|d| d.path.as_ref() == Some(&path)) => self.reload(&path),
                 Ok(path) if self.active.is_none() => self.open(path),
                 Ok(path) => {
                     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -271,7 +271,7 @@ impl App {
 
     fn poll_loading(&mut self) {
         let mut recents = Vec::new();
-        let mut gone = Vec::new();
+        let (mut gone, mut cut_short) = (Vec::new(), Vec::new());
         let (axis, colour_by, tracks) = (self.settings.axis, self.settings.colour_by, self.settings.tracks);
         for document in &mut self.documents {
             let Content::Loading(loading) = &mut document.content else { continue };
@@ -281,6 +281,15 @@ impl App {
                     let is_new = document.recording.is_none();
                     if let (true, Some(path)) = (is_new, &document.path) {
                         recents.push(samples::describe(path.clone(), &data));
+                    }
+                    // What was watched has no trace; its page is the card over time.
+                    if is_new && recording.source.format == crate::model::Format::Session {
+                        document.workspace = workspace::Workspace::Live;
+                    }
+                    if is_new && recording.report.truncated().is_some() {
+                        let title = &document.title;
+                        cut_short
+                            .push(format!("{title} ends before its end: what is missing is not shown. Copy the file again."));
                     }
                     document.recording = Some(recording);
                     let mut view = DeviceView::new(data);
@@ -307,6 +316,9 @@ impl App {
         }
         for path in gone {
             self.settings.forget(&path);
+        }
+        for sentence in cut_short {
+            self.notices.say(sentence);
         }
     }
 

@@ -1,5 +1,6 @@
 //! `vramscope export FILE --to FORMAT OUT`: a recording for other tools.
 
+use clap::ValueEnum as _;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -19,6 +20,13 @@ use crate::units::{Bytes, count};
 /// One sentence: the recording can not be read, the device or range is not in it, or a file can not be written.
 pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), String> {
     let recording = open(&args.file)?;
+    if recording.devices.iter().all(|d| d.events.is_empty() && d.segments.is_empty()) {
+        return Err(format!(
+            "{}: there is nothing to export as {}: it holds no allocator events and no segments. vramscope summary --json prints what it holds",
+            args.file.display(),
+            args.to.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned())
+        ));
+    }
     let written = match args.to {
         ExportFormat::Csv | ExportFormat::Parquet => tables(args, &recording)?,
         ExportFormat::Speedscope => vec![to_speedscope(args, &recording)?],

@@ -167,8 +167,8 @@ fn text(whole: &ProbeReport, job: &Job) -> String {
     let mut out = match (&r.end.ending, r.as_expected) {
         (Ending::Stopped, _) => format!("{} was stopped.\n", r.scenario),
         (_, true) if matches!(job, Job::Replay { .. }) => "The recording's requests ran again.\n".to_owned(),
-        (_, true) => format!("{}: Findings calls it by its name.\n", r.scenario),
-        (_, false) => format!("{}: Findings calls it {}.\n", r.scenario, r.diagnosis),
+        (_, true) => format!("{}: Findings calls the run by its name.\n", r.scenario),
+        (_, false) => format!("{}: Findings calls the run {}.\n", r.scenario, r.diagnosis),
     };
     out += &format!("Card: {}{}\n", r.card, if r.simulated { "" } else { " (real)" });
     if !r.conf.is_empty() {

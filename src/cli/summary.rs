@@ -426,6 +426,14 @@ fn headline(s: &Summary) -> String {
             None if d.events == 0 && d.watched.is_some() => {
                 format!("{} {}", d.label, d.watched.as_ref().map(Watched::sentence).unwrap_or_default())
             }
+            // A timeline of tensors tells nothing of segments.
+            _ if d.reserved_bytes.peak == 0 && d.requested_bytes.peak > 0 => {
+                format!(
+                    "{} held at most {} of tensors; what was reserved is not recorded",
+                    d.label,
+                    Bytes(d.requested_bytes.peak)
+                )
+            }
             _ => format!(
                 "{} reserved at most {}, for {} of tensors",
                 d.label,

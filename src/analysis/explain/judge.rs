@@ -51,6 +51,14 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
             Writer::Nccl => "NCCL could not get memory for its buffers, which lie outside PyTorch's cache",
             _ => "The device ran out of memory",
         };
+        if let Some(figure) = m.reserved().filter(|_| m.dialect.writer == Writer::PyTorch) {
+            let words = format!(
+                "PyTorch held {} of the device. This part of the message does not tell how much was asked for, so it can not tell why \
+                 that failed; paste the whole of it.",
+                pytorch_size(figure.bytes)
+            );
+            return of(Verdict::Unknown, true, words);
+        }
         return of(Verdict::Unknown, true, format!("{whose}; the message has no figures, so it can not tell why."));
     };
     device(m, q)

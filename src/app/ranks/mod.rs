@@ -173,6 +173,15 @@ impl Ranks {
         self.chosen.iter().position(|c| c.as_ref().is_some_and(|(path, device)| *path == row.path && *device == row.device_index))
     }
 
+    /// What a row is called here: its rank, or its file where several have that rank.
+    #[must_use]
+    pub fn name_of(&self, row: &RankRow) -> String {
+        match self.rows.iter().position(|r| std::ptr::eq(r, row)) {
+            Some(at) => ranks::name_among(&self.rows, at),
+            None => ranks::name(row),
+        }
+    }
+
     /// The row chosen as A (0) or B (1).
     #[must_use]
     pub fn chosen_row(&self, slot: usize) -> Option<&RankRow> {

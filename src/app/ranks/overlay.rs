@@ -4,7 +4,7 @@ use egui::{Ui, Vec2b};
 use egui_plot::{HoverPosition, Line, Plot, PlotPoints};
 
 use super::Ranks;
-use crate::analysis::ranks::{self, RankRow};
+use crate::analysis::ranks::RankRow;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::byte_unit;
 use crate::app::widgets::label;
@@ -25,7 +25,7 @@ pub fn overlay(page: &Ranks, ui: &mut Ui, t: &Tokens, height: f32) {
         };
         words(format!("Reserved and active, {unit}, over each run"), t.text3);
         for (row, ink) in &chosen {
-            words(ranks::name(row), *ink);
+            words(page.name_of(row), *ink);
         }
     });
     let points = |values: &[u64]| -> PlotPoints<'static> {
@@ -50,7 +50,7 @@ pub fn overlay(page: &Ranks, ui: &mut Ui, t: &Tokens, height: f32) {
         })
         .show(ui, |plot| {
             for (row, ink) in chosen {
-                let name = ranks::name(row);
+                let name = page.name_of(row);
                 plot.line(Line::new(format!("{name}, reserved"), points(&row.reserved)).color(ink).width(2.0));
                 plot.line(Line::new(format!("{name}, active"), points(&row.active)).color(Tokens::at(ink, 0.6)).width(1.0));
             }

@@ -5,7 +5,7 @@ use egui::{Align, CursorIcon, Layout, Rect, Role, ScrollArea, Sense, Ui, UiBuild
 use super::layout::{Column as Sort, bar_at, grid};
 use super::overlay::overlay;
 use super::{Ranks, pictures};
-use crate::analysis::ranks::{self, RankRow};
+use crate::analysis::ranks::RankRow;
 use crate::app::action::{Action, Actions};
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::axis::{UnitAt, byte_ticks};
@@ -110,20 +110,20 @@ fn buttons(page: &Ranks, ui: &mut Ui, actions: &Actions) {
     let chosen = [page.chosen_row(0), page.chosen_row(1)];
     match chosen {
         [Some(a), Some(b)] => {
-            let words = format!("Compare {} with {}", ranks::name(a), ranks::name(b));
+            let words = format!("Compare {} with {}", page.name_of(a), page.name_of(b));
             if Push::primary(&words).show(ui).on_hover_text("What only one of them holds at its peak, by stack.").clicked() {
                 actions.send(Action::CompareFiles(a.path.clone(), b.path.clone()));
             }
         }
         [Some(one), None] | [None, Some(one)] => {
-            if Push::primary(&format!("Open {}", ranks::name(one))).show(ui).clicked() {
+            if Push::primary(&format!("Open {}", page.name_of(one))).show(ui).clicked() {
                 actions.send(Action::Open(vec![one.path.clone()]));
             }
             ui.label(text::caption("Ctrl click on another compares the two.").color(Tokens::of(ui).text3));
         }
         [None, None] => {
             if let Some(row) = page.overview.first_oom.and_then(|i| page.rows.get(i))
-                && Push::primary(&format!("Open {}, which failed", ranks::name(row))).show(ui).clicked()
+                && Push::primary(&format!("Open {}, which failed", page.name_of(row))).show(ui).clicked()
             {
                 actions.send(Action::Open(vec![row.path.clone()]));
             }
@@ -144,7 +144,7 @@ fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, wish: &mut Wish) {
     let at = Sort::ALL.iter().position(|&c| c == page.sort.0).unwrap_or(0);
     let selected = page.chosen_row(0).and_then(|a| page.order.iter().position(|&i| std::ptr::eq(&raw const page.rows[i], a)));
     let table = Table::new("ranks", &columns).row_height(22.0).sorted(at, page.sort.1).selected(selected);
-    let name = |row: usize| describe(&page.rows[page.order[row]]);
+    let name = |row: usize| describe(page, &page.rows[page.order[row]]);
     let second = ui.input(|i| i.modifiers.command || i.modifiers.shift);
     let out = table.show(ui, page.order.len(), name, |p, row, cells| {
         let i = page.order[row];
@@ -182,9 +182,9 @@ fn remark(page: &Ranks, at: usize, t: &Tokens) -> (&'static str, egui::Color32) 
     ("", t.text3)
 }
 
-fn describe(row: &RankRow) -> String {
+fn describe(page: &Ranks, row: &RankRow) -> String {
     let oom = if row.ooms > 0 { ", ran out of memory" } else { "" };
-    format!("{}, {}, peak {}{oom}", ranks::name(row), row.file, Bytes(row.peak_reserved))
+    format!("{}, {}, peak {}{oom}", page.name_of(row), row.file, Bytes(row.peak_reserved))
 }
 
 fn charts(page: &Ranks, ui: &mut Ui, t: &Tokens, wish: &mut Wish) {
@@ -225,7 +225,7 @@ fn charts(page: &Ranks, ui: &mut Ui, t: &Tokens, wish: &mut Wish) {
                 let place = Rect::from_min_size(corner, cell);
                 let response =
                     ui.interact(place, ui.scope_id().with(("rank", i)), Sense::click()).on_hover_cursor(CursorIcon::PointingHand);
-                response.widget_info(|| WidgetInfo::labeled(Role::Button, true, describe(&page.rows[i])));
+                response.widget_info(|| WidgetInfo::labeled(Role::Button, true, describe(page, &page.rows[i])));
                 pictures::small_multiple(ui.painter(), t, place, page, i, response.hovered());
                 act(page, ui, &response, Some(i), wish);
                 response.on_hover_ui_at_pointer(|ui| card(page, ui, t, i));
@@ -248,7 +248,7 @@ fn act(page: &Ranks, ui: &Ui, response: &egui::Response, at: Option<usize>, wish
 fn card(page: &Ranks, ui: &mut Ui, t: &Tokens, at: usize) {
     let row = &page.rows[at];
     ui.set_max_width(340.0);
-    ui.label(text::title(ranks::name(row)).color(t.text1));
+    ui.label(text::title(page.name_of(row)).color(t.text1));
     ui.label(text::mono(&row.file).color(t.text2));
     let mut line = |name: &str, value: String| {
         ui.horizontal(|ui| {

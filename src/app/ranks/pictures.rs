@@ -72,7 +72,7 @@ pub fn small_multiple(painter: &Painter, t: &Tokens, cell: Rect, page: &Ranks, a
     let mut room = head;
     room.max.x = peak.left() - 6.0;
     let letter = page.chosen_as(row).map_or("", |slot| if slot == 0 { "A  " } else { "B  " });
-    label::text_in(painter, room, &format!("{letter}{}", ranks::name(row)), Type::Strong, ink);
+    label::text_in(painter, room, &format!("{letter}{}", ranks::name_among(&page.rows, at)), Type::Strong, ink);
     let mut batch = Batch::new(painter);
     batch.rect(plot, if is_hovered { t.s3 } else { t.s2 });
     let top = greatest(&page.rows) as f64;

@@ -159,8 +159,7 @@ fn load_status(ui: &mut Ui, tokens: &Tokens, view: &DeviceView) {
         ui.label(text::mono("no load warnings").color(tokens.text2));
     } else {
         let events: u64 = report.warnings.iter().map(|w| w.count).sum();
-        let kinds = report.warnings.len() as u64;
-        let label = format!("{} of warnings, {} times", counted(kinds, "kind", "kinds"), count(events));
+        let label = counted(events, "load warning", "load warnings");
         let response = ui.add(egui::Label::new(text::mono(label).color(tokens.amber)).sense(Sense::click()));
         response.on_hover_ui(|ui| {
             ui.set_max_width(520.0);

@@ -284,6 +284,9 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
             out.push(message);
         }
     }
+    if out.is_empty() {
+        out.extend(pytorch::fragment(body));
+    }
     out
 }
 

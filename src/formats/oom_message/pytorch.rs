@@ -56,6 +56,22 @@ pub(super) fn native(window: &Window<'_>, platform: Platform) -> Read {
     (body.is_empty() || body.starts_with('.') || window.first_line_length() <= head + 1).then_some((message, head))
 }
 
+/// The part of a message that people quote without its beginning: `5.50 GiB reserved in total by PyTorch`, `1.94 GiB already
+/// allocated; 267.70 MiB free; 2.10 GiB reserved`. Only where a figure stands before words that nothing but PyTorch writes.
+pub(super) fn fragment(body: &str) -> Option<OomMessage> {
+    let mut message = OomMessage::new(Dialect::of(Writer::PyTorch, Platform::Unknown));
+    if body.contains("isallocatedbyPyTorch") || body.contains("isreservedbyPyTorchbutunallocated") {
+        sentences(body, &mut message);
+    } else {
+        parenthesised(body, &mut message);
+    }
+    message.figures.requested = after(body, "Triedtoallocate");
+    let f = &message.figures;
+    let is_pytorchs = f.allocated.is_some() || f.unallocated.is_some() || body.contains("reservedintotalbyPyTorch");
+    message.line = 1;
+    (is_pytorchs && message.has_figures()).then_some(message)
+}
+
 /// 1.0 to 2.0: `(GPU 0; T total capacity; U already allocated; F free; R reserved in total by PyTorch)`. Returns its length.
 fn parenthesised(rest: &str, message: &mut OomMessage) -> usize {
     let end = rest.find(')').map_or(rest.len(), |at| at + 1);

@@ -226,3 +226,16 @@ fn cut_messages_give_what_is_left() {
     }
     assert!(parse(&MODERN[..200]).unwrap().figures.capacity.is_some());
 }
+
+#[test]
+fn quoted_parts_of_a_message_decode_and_ordinary_text_does_not() {
+    let part = |text: &str| find_all(text).into_iter().next();
+    let reserved = part("nvidia-smi says 12 GB but 5.50 GiB reserved in total by PyTorch, why?").unwrap();
+    assert_eq!(reserved.figures.reserved.map(|f| f.bytes), Some(11 << 29));
+    let three = part("1.94 GiB already allocated; 267.70 MiB free; 2.10 GiB reserved").unwrap();
+    assert!(three.figures.allocated.is_some() && three.figures.free.is_some() && three.figures.reserved.is_some());
+    assert_eq!(three.figures.requested, None);
+    for text in ["12 MiB free", "2.10 GiB reserved for the kernel", "the batch was allocated by PyTorch", ""] {
+        assert!(find_all(text).is_empty(), "{text}");
+    }
+}

@@ -47,8 +47,9 @@ fn pictures_in_both_themes() {
 fn a_pair_is_proposed_once_and_a_click_selects_the_stack() {
     let data = sample("leak.pickle");
     let h = alone(&data, ViewKind::Compare, Theme::Dark, SIZE, false, |_| {});
-    let set = |which| h.state().asked.iter().any(|a| matches!(a, Action::SetMarker(w, Some(_)) if *w == which));
+    let set = |which| h.state().asked.iter().any(|a| matches!(a, Action::Compare(w, Source::At(_)) if *w == which));
     assert!(set(0) && set(1), "{:?}", h.state().asked);
+    assert!(!h.state().asked.iter().any(|a| matches!(a, Action::SetMarker(..))), "flags in the timeline are the user's");
     let mut h = alone(&data, ViewKind::Compare, Theme::Dark, SIZE, false, markers);
     h.get_all_by_label_contains("leak workloads.py:99: +").next().expect("the place that leaks").click();
     h.run_steps(2);

@@ -22,6 +22,8 @@ pub enum Source {
     /// This device, at its marker.
     #[default]
     Marker,
+    /// This device, after an event that no flag in the timeline stands for.
+    At(u32),
     /// Something else.
     Other(Other, Moment),
 }
@@ -254,8 +256,11 @@ impl Inner {
     /// One side, or why there is none yet.
     fn part(&mut self, cx: &ViewContext<'_>, which: usize) -> Result<Part, Outcome> {
         match &cx.link.compared[which] {
-            Source::Marker => {
-                let event = cx.link.markers[which].ok_or(Outcome::NotChosen)?;
+            Source::Marker | Source::At(_) => {
+                let event = match cx.link.compared[which] {
+                    Source::At(event) => event,
+                    _ => cx.link.markers[which].ok_or(Outcome::NotChosen)?,
+                };
                 let title = format!("event {}", count(u64::from(event)));
                 let side = Side { data: Arc::clone(cx.data), event, is_here: true, title };
                 Ok(Part { side, categories: cx.categories.cloned(), other: None })

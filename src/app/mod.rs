@@ -78,6 +78,8 @@ pub struct App {
     active: Option<usize>,
     next_id: u64,
     overlay: Overlay,
+    /// The settings are written with the next frame: what was decided in a dialog must outlive a crash.
+    wants_save: bool,
     /// The view that fills the workspace for now.
     maximised: Option<ViewKind>,
     notices: Notifications,
@@ -120,6 +122,7 @@ impl App {
             active: None,
             next_id: 1,
             overlay: Overlay::None,
+            wants_save: false,
             maximised: None,
             notices: Notifications::default(),
             samples: samples::all(),
@@ -339,8 +342,14 @@ impl eframe::App for App {
         App::logic(self, ctx);
     }
 
-    fn ui(&mut self, ui: &mut Ui, _frame: &mut eframe::Frame) {
+    fn ui(&mut self, ui: &mut Ui, frame: &mut eframe::Frame) {
         self.draw(ui);
+        if std::mem::take(&mut self.wants_save)
+            && let Some(storage) = frame.storage_mut()
+        {
+            eframe::App::save(self, storage);
+            storage.flush();
+        }
     }
 
     fn save(&mut self, storage: &mut dyn eframe::Storage) {

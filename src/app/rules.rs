@@ -36,13 +36,17 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         );
         ui.add_space(10.0);
         let mut change = None;
+        // The field of a rule that was just added takes the keyboard.
+        let added = Id::unique("rule just added");
+        let focus = ui.data_mut(|d| d.remove_temp::<usize>(added));
         let rules = &mut app.settings.category_rules;
         let count = rules.len();
         ScrollArea::vertical().max_height(360.0).auto_shrink([false, true]).show(ui, |ui| {
             ui.spacing_mut().item_spacing.y = 4.0;
             for (i, rule) in rules.iter_mut().enumerate() {
                 let error = errors.iter().find(|e| e.number == i + 1);
-                change = row(ui, tokens, i, count, rule, error, tallies.as_ref().and_then(|t| t.get(i)).copied()).or(change.take());
+                let tally = tallies.as_ref().and_then(|t| t.get(i)).copied();
+                change = row(ui, tokens, (i, count, focus == Some(i)), rule, error, tally).or(change.take());
             }
             if count == 0 {
                 label::paragraph(
@@ -64,6 +68,7 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         ui.add_space(10.0);
         ui.horizontal(|ui| {
             if Push::outlined("Add a rule").icon(Icon::Plus).show(ui).clicked() {
+                ui.data_mut(|d| d.insert_temp(added, rules.len()));
                 rules.push(Rule { category: Category::Activations, ..Rule::default() });
             }
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| Push::primary("Done").show(ui).clicked()).inner
@@ -72,6 +77,7 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     });
     if modal.should_close() || modal.inner {
         app.overlay = Overlay::None;
+        app.wants_save = true;
     }
 }
 
@@ -85,8 +91,7 @@ fn tallies(app: &App) -> Option<Vec<Tally>> {
 fn row(
     ui: &mut Ui,
     t: &Tokens,
-    i: usize,
-    count: usize,
+    (i, count, takes_focus): (usize, usize, bool),
     rule: &mut Rule,
     error: Option<&RuleError>,
     tally: Option<Tally>,
@@ -101,7 +106,12 @@ fn row(
                 check(ui, &format!("{}", i + 1), &mut rule.is_on);
             });
             let name = format!("Pattern of rule {}", i + 1);
-            Field::new(&name).hint("attention\\.py").mono().width(270.0).invalid(error.is_some()).show(ui, &mut rule.pattern);
+            let field = Field::new(&name).hint("attention\\.py").mono().width(270.0).invalid(error.is_some());
+            let response = field.show(ui, &mut rule.pattern);
+            if takes_focus {
+                response.request_focus();
+                response.scroll_to_me(None);
+            }
             let mut chosen = rule.category.index();
             if selector(ui, "is", &mut chosen, &Category::ALL.map(Category::text)) {
                 rule.category = Category::ALL[chosen];

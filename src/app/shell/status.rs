@@ -22,7 +22,7 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
     let left = Rect::from_min_max(rect.min, pos2(right.min_rect().left().min(rect.right()) - 16.0, rect.bottom()));
     let mut ui = ui.new_child(UiBuilder::new().max_rect(left).layout(Layout::left_to_right(Align::Center)));
     ui.spacing_mut().item_spacing.x = 0.0;
-    let mut items = Items { ui: &mut ui, tokens, is_first: true };
+    let mut items = Items { ui: &mut ui, tokens, is_first: true, is_full: false };
     let Some(document) = document else {
         let none_open = app.documents.is_empty();
         items.add(&[(if none_open { "nothing open" } else { "recordings stay open in their tabs" }, false)]);
@@ -63,6 +63,7 @@ struct Items<'a> {
     ui: &'a mut Ui,
     tokens: &'a Tokens,
     is_first: bool,
+    is_full: bool,
 }
 
 impl Items<'_> {
@@ -72,8 +73,8 @@ impl Items<'_> {
         let divider = if self.is_first { 0.0 } else { 21.0 };
         let whole: String = pieces.iter().map(|p| p.0).collect();
         let width = label::width(ui.painter(), &whole, Type::Mono);
-        if divider + width > ui.available_width() {
-            ui.set_max_width(ui.min_rect().width());
+        self.is_full |= divider + width > ui.available_width();
+        if self.is_full {
             return None;
         }
         if !self.is_first {

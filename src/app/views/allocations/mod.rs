@@ -145,7 +145,7 @@ impl Allocations {
             }
         }
         let names: Vec<&str> = (0..cx.data.names.len().min(NAMES)).map(|i| cx.data.names.text(i)).collect();
-        if let Some(text) = self.field.show(ui, &names) {
+        if let Some(text) = self.field.show(ui, &names, self.seen_query.as_deref()) {
             cx.actions.send(Action::SetQuery(text));
         }
     }

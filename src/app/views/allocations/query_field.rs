@@ -41,7 +41,8 @@ impl QueryField {
     }
 
     /// Shows the strip; the text when it changed to something that can be read. `names` are what `stack~` may be followed by.
-    pub fn show(&mut self, ui: &mut Ui, names: &[&str]) -> Option<String> {
+    /// `in_force` is the query that stays while what is typed can not be read.
+    pub fn show(&mut self, ui: &mut Ui, names: &[&str], in_force: Option<&str>) -> Option<String> {
         let t = Tokens::of(ui);
         let completed = self.take_keys(ui);
         let (strip, _) = ui.allocate_exact_size(vec2(ui.available_width(), STRIP), Sense::hover());
@@ -99,7 +100,11 @@ impl QueryField {
                 self.point_at(ui, t, inner, error);
                 ui.horizontal(|ui| {
                     ui.add_space(12.0);
-                    ui.add(egui::Label::new(Type::Body.text(format!("{}.", error.sentence)).color(t.text2)).wrap());
+                    let still = match in_force {
+                        Some(query) => format!(" Until then the rows are those of {query}."),
+                        None => String::new(),
+                    };
+                    ui.add(egui::Label::new(Type::Body.text(format!("{}.{still}", error.sentence)).color(t.text2)).wrap());
                 });
                 ui.add_space(6.0);
             }

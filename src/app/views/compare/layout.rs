@@ -16,9 +16,10 @@ pub(super) enum Order {
     Blocks,
 }
 
-/// The groups that are shown, by their index: those with at least `least` bytes on either side.
+/// The groups that are shown, by their index: all that changed, and the others with at least `least` bytes.
 pub(super) fn rows(groups: &[Group], least: u64, order: Order, descending: bool) -> Vec<usize> {
-    let mut rows: Vec<usize> = (0..groups.len()).filter(|&i| groups[i].a.bytes.max(groups[i].b.bytes) >= least).collect();
+    let is_shown = |g: &Group| g.change() != 0 || g.b.bytes >= least;
+    let mut rows: Vec<usize> = (0..groups.len()).filter(|&i| is_shown(&groups[i])).collect();
     let key = |i: &usize| {
         let g = &groups[*i];
         match order {
@@ -136,10 +137,11 @@ mod tests {
 
     #[test]
     fn rows_are_filtered_and_sorted_both_ways() {
-        let groups = [group(100, 400), group(900, 100), group(1, 2), group(50, 50)];
-        assert_eq!(rows(&groups, 10, Order::Change, true), [1, 0, 3]);
-        assert_eq!(rows(&groups, 0, Order::B, true), [0, 1, 3, 2]);
-        assert_eq!(rows(&groups, 0, Order::A, false), [2, 3, 0, 1]);
+        let groups = [group(100, 400), group(900, 100), group(1, 2), group(50, 50), group(3, 3)];
+        // What changed is never left out, however small.
+        assert_eq!(rows(&groups, 10, Order::Change, true), [1, 0, 2, 3]);
+        assert_eq!(rows(&groups, 0, Order::B, true), [0, 1, 3, 4, 2]);
+        assert_eq!(rows(&groups, 0, Order::A, false), [2, 4, 3, 0, 1]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use egui::{Rect, Ui, UiBuilder, vec2};
 
 use self::layout::Order;
 use super::{View, ViewContext, ViewInfo, ViewKind};
+use crate::app::action::Action;
 use crate::app::compare::{Compared, Outcome, Source};
 use crate::app::jobs::Derived;
 use crate::app::widgets::button::{self, Push};
@@ -39,7 +40,7 @@ struct CompareView {
     has_proposed: bool,
     /// 0: stacks. 1: curves.
     show: usize,
-    /// 0: at least 1 MiB. 1: everything.
+    /// 0: what changed, and the rest from 1 MiB on. 1: everything.
     least: usize,
     order: Order,
     descending: bool,
@@ -70,7 +71,7 @@ impl View for CompareView {
         let steps = cx.comparing.steps(cx);
         let outcome = cx.comparing.get(cx);
         if self.show == 0 {
-            button::selector(ui, "list", &mut self.least, &["over 1 MiB", "all"]);
+            button::selector(ui, "list", &mut self.least, &["changed or over 1 MiB", "all"]);
         } else {
             let mut align = self.align_of(&outcome);
             if button::selector(ui, "align", &mut align, &curves::ALIGNS) {
@@ -83,6 +84,7 @@ impl View for CompareView {
                 (Source::Marker, _) => {
                     cx.link.markers[which].map_or_else(|| "not set".to_owned(), |e| sources::name_of(steps.as_deref(), e))
                 }
+                (Source::At(event), _) => sources::name_of(steps.as_deref(), *event),
                 (_, Outcome::Ready(c, _)) => c.sides[which].title.clone(),
                 _ => "…".to_owned(),
             };
@@ -137,7 +139,7 @@ impl CompareView {
         })
     }
 
-    /// Sets A and B once to a pair worth looking at; afterwards says how to set them.
+    /// Compares a pair worth looking at once; afterwards says how to set them.
     fn propose(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         if cx.data.device().events.is_empty() {
             let sentence = "This recording has only the state at its end. Choose another recording for A above to compare it with, or record the history:";
@@ -151,8 +153,9 @@ impl CompareView {
         let pair = sources::suggestion(cx, &table);
         let is_untouched = cx.link.markers == [None, None] && cx.link.compared == [Source::Marker, Source::Marker];
         if let (false, true, Some((a, b))) = (self.has_proposed, is_untouched, pair) {
-            sources::place(cx, 0, a);
-            sources::place(cx, 1, b);
+            // Flags in the timeline are the user's: a pair nobody asked for stays in the comparison.
+            cx.actions.send(Action::Compare(0, Source::At(a)));
+            cx.actions.send(Action::Compare(1, Source::At(b)));
             self.has_proposed = true;
             return;
         }

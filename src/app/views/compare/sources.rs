@@ -97,7 +97,11 @@ pub(super) fn selector(ui: &mut Ui, cx: &ViewContext<'_>, dialog: &mut Dialog, w
         let steps = cx.comparing.steps(cx);
         let at = |ui: &mut Ui, text: &str, event: Option<u32>| {
             let Some(event) = event else { return };
-            let is_chosen = cx.link.compared[which] == Source::Marker && cx.link.markers[which] == Some(event);
+            let is_chosen = match cx.link.compared[which] {
+                Source::Marker => cx.link.markers[which] == Some(event),
+                Source::At(own) => own == event,
+                Source::Other(..) => false,
+            };
             if menu_item(ui, text, Some(is_chosen), None, true).clicked() {
                 place(cx, which, event);
                 ui.close();
@@ -119,7 +123,7 @@ pub(super) fn selector(ui: &mut Ui, cx: &ViewContext<'_>, dialog: &mut Dialog, w
         let other = |ui: &mut Ui, text: &str, other: Other| {
             let (is_chosen, moment) = match &cx.link.compared[which] {
                 Source::Other(o, moment) => (*o == other, *moment),
-                Source::Marker => (false, Moment::Peak),
+                _ => (false, Moment::Peak),
             };
             if menu_item(ui, text, Some(is_chosen), None, true).clicked() {
                 choose(cx, which, other, moment);

@@ -155,7 +155,7 @@ impl CompareView {
         if hidden > 0 {
             let place = Rect::from_min_max(pos2(body.left() + 16.0, body.bottom()), ui.max_rect().max);
             let text = format!(
-                "{} of {} shown, {} under 1 MiB",
+                "{} of {} shown, {} under 1 MiB and did not change",
                 count(rows.len() as u64),
                 counted(compared.groups.len() as u64, "place", "places"),
                 if hidden == 1 { "1 holds".to_owned() } else { format!("{} hold", count(hidden as u64)) }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use egui::{CursorIcon, Pos2, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::picture::{Map, Mode, Picture, event_of};
-use super::{HeatmapView, MenuTarget, Place, paint};
+use super::{HeatmapView, MenuTarget, Place, Under, paint};
 use crate::analysis::NO_EVENT;
 use crate::app::action::Action;
 use crate::app::command::Command;
 use crate::app::cursor::{self, Axis};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
+use crate::app::views::stack_cells::StackCells;
 use crate::app::views::{ViewContext, ViewKind};
 use crate::app::widgets::button::menu_item;
 use crate::app::widgets::tooltip::Tip;
@@ -34,7 +35,8 @@ impl HeatmapView {
         let device = cx.data.device();
         let gesture = Gesture::read(response);
         let place = gesture.hover.filter(|_| !egui::Popup::is_any_open(ui)).and_then(|p| canvas.place(p));
-        let item = self.item_under(cx, canvas.picture, place.as_ref().filter(|_| !response.dragged()));
+        let under = self.item_under(cx, canvas.picture, place.as_ref().filter(|_| !response.dragged()));
+        let item = under.map(|u| u.item);
         self.say_hover(cx, place.as_ref().map(|p| p.event), item);
         if gesture.hover.is_some() {
             let icon = match (response.dragged(), item) {
@@ -44,7 +46,7 @@ impl HeatmapView {
             };
             ui.set_cursor_icon(icon);
         }
-        self.tooltip(ui, cx, canvas, response, gesture.hover.filter(|_| !is_on_word), place.as_ref());
+        self.tooltip(ui, cx, canvas, response, gesture.hover.filter(|_| !is_on_word), place.as_ref().map(|p| (p, under)));
         let event_at = |p: Pos2| cx.link.event_at(device, canvas.x.value(p.x.clamp(canvas.areas.x.min, canvas.areas.x.max)));
         let item_at = |p: Pos2| canvas.place(p).and_then(|p| item_at(cx.data, canvas.picture, &p));
         let now = ui.input(|i| i.time);
@@ -224,13 +226,13 @@ impl HeatmapView {
     }
 
     /// The block or hole under the pointer, a frame or two late.
-    fn item_under(&mut self, cx: &ViewContext<'_>, picture: &Picture, place: Option<&Place>) -> Option<Item> {
+    fn item_under(&mut self, cx: &ViewContext<'_>, picture: &Picture, place: Option<&Place>) -> Option<Under> {
         let place = place?;
         let key = (place.event, address_of(picture, place)?);
         let event = picture.strip.get(place.column).map_or(NO_EVENT, |c| c.event);
         let data = Arc::clone(cx.data);
         let shown = self.under.get(cx.jobs, "under the pointer", &key, move |_| Some(block_at(&data, event, key.1)));
-        shown.value.filter(|_| shown.is_fresh).and_then(|item| *item)
+        shown.value.filter(|_| shown.is_fresh).and_then(|under| *under)
     }
 
     /// Tells the other views what is under the pointer, once for each change.
@@ -254,11 +256,11 @@ impl HeatmapView {
         canvas: &paint::Canvas<'_>,
         response: &Response,
         at: Option<Pos2>,
-        place: Option<&Place>,
+        place: Option<(&Place, Option<Under>)>,
     ) {
         const DELAY: f64 = 0.12;
         let is_free = !response.dragged() && !egui::Popup::is_any_open(ui);
-        let (Some(at), Some(place)) = (at.filter(|_| is_free), place) else {
+        let (Some(at), Some((place, under))) = (at.filter(|_| is_free), place) else {
             self.hovering = None;
             return;
         };
@@ -273,13 +275,13 @@ impl HeatmapView {
             ui.request_repaint_after(std::time::Duration::from_millis(130));
         } else {
             let floor = canvas.areas.legend.map_or(f32::INFINITY, |l| l.top());
-            tip(cx, canvas.picture, place).show_above(response, response.id.with("tip"), at, floor);
+            tip(cx, canvas.picture, place, under).show_above(response, response.id.with("tip"), at, floor);
         }
     }
 }
 
 /// What a tooltip says of a place.
-fn tip(cx: &ViewContext<'_>, picture: &Picture, place: &Place) -> Tip {
+fn tip(cx: &ViewContext<'_>, picture: &Picture, place: &Place, under: Option<Under>) -> Tip {
     let events = &cx.data.device().events;
     let in_map = match &picture.map {
         Map::Addresses(_) => place.offset.map(|o| o as f64),
@@ -301,9 +303,14 @@ fn tip(cx: &ViewContext<'_>, picture: &Picture, place: &Place) -> Tip {
             };
             let mut tip = Tip::new(title).width(280.0);
             if let Some((from, to)) = map.addresses_of(row) {
-                tip = tip.row("from", Address(from).to_string()).row("to", Address(to).to_string());
+                // Blocks begin and end at multiples of 512: a pixel's edge between two of them is nobody's.
+                let to = to.checked_next_multiple_of(512).unwrap_or(to);
+                tip = tip.row("from", Address(from / 512 * 512).to_string()).row("to", Address(to).to_string());
             }
-            tip
+            match under {
+                Some(under) => of_block(cx, tip, under),
+                None => tip,
+            }
         }
         (Map::Sizes(sizes), Some(share)) => {
             let classes = sizes.classes.len();
@@ -332,6 +339,19 @@ fn tip(cx: &ViewContext<'_>, picture: &Picture, place: &Place) -> Tip {
     }
 }
 
+/// Who lives at the address under the pointer.
+fn of_block(cx: &ViewContext<'_>, tip: Tip, under: Under) -> Tip {
+    let size = Bytes(under.size).to_string();
+    let tip = match under.item {
+        Item::Lifetime(id) => {
+            let stack = cx.data.tables.lifetimes.stack(cx.data.device(), id);
+            tip.row("here, a block of", size).row("of", StackCells::of(&cx.data.recording.stacks, stack).allocated_in.line())
+        }
+        _ => tip.row("here, free", size),
+    };
+    tip.row("which begins at", Address(under.address).to_string())
+}
+
 /// The address at a place of the map.
 fn address_of(picture: &Picture, place: &Place) -> Option<u64> {
     let Map::Addresses(map) = &picture.map else { return None };
@@ -342,11 +362,12 @@ fn address_of(picture: &Picture, place: &Place) -> Option<u64> {
 fn item_at(data: &DeviceData, picture: &Picture, place: &Place) -> Option<Item> {
     let address = address_of(picture, place)?;
     let event = picture.strip.get(place.column).map_or(NO_EVENT, event_of);
-    block_at(data, event, address)
+    Some(block_at(data, event, address)?.item)
 }
 
-fn block_at(data: &DeviceData, event: u32, address: u64) -> Option<Item> {
+fn block_at(data: &DeviceData, event: u32, address: u64) -> Option<Under> {
     let state = data.tables.states.at(data.device(), &data.tables.lifetimes, event);
     let block = &state.blocks[state.block_at(address)?];
-    Some(if block.lifetime.is_some() { Item::Lifetime(block.lifetime) } else { Item::Hole(block.address) })
+    let item = if block.lifetime.is_some() { Item::Lifetime(block.lifetime) } else { Item::Hole(block.address) };
+    Some(Under { item, address: block.address, size: block.size })
 }

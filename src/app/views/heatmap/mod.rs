@@ -8,7 +8,8 @@ use self::layout::Areas;
 use self::picture::{Key, Map, Mode, Picture};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::SegmentLife;
-use crate::app::colours::Focus;
+use crate::analysis::fragmentation::Servers;
+use crate::app::colours::{Focus, stream_name};
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
 use crate::app::widgets::button::{self, Push};
@@ -16,6 +17,7 @@ use crate::app::widgets::pane;
 use crate::app::widgets::term;
 use crate::app::widgets::texture::{LARGEST_SIDE, PixelTexture};
 use crate::app::widgets::viewport::Scale;
+use crate::model::{DeviceRecording, SizeClass, StreamId};
 
 mod gestures;
 mod layout;
@@ -32,7 +34,8 @@ pub const INFO: ViewInfo = ViewInfo {
         ("top", "the largest hole over time; what is higher than the axis is cut off and marked"),
         ("red dashes", "the request that failed; holes are those of the segments that could serve it"),
         ("shade", "how full a place is; choose age, sizes of blocks or of holes above"),
-        ("blank", "free, or not reserved at that time"),
+        ("hatched", "reserved and free; darker ground without hatch: not reserved at that time"),
+        ("ticks above", "red: a request failed; amber: segments freed to try again; grey: segments freed"),
         ("bright mark", "where the largest hole was, at least 2 px high"),
         ("address", "segments stand end to end, lowest address above"),
         ("a column", "the state at the instant of its peak, as in the timeline"),
@@ -47,6 +50,8 @@ pub const INFO: ViewInfo = ViewInfo {
 #[derive(Default)]
 struct HeatmapView {
     mode: Mode,
+    /// Only the segments that serve these requests.
+    only: Option<Servers>,
     picture: Derived<Key, Picture>,
     shown: Option<Arc<Picture>>,
     texture: PixelTexture,
@@ -60,7 +65,7 @@ struct HeatmapView {
     /// Since when the pointer has been still on a place.
     hovering: Option<((u32, u64), f64)>,
     /// The block or hole under the pointer: its instant's state is looked up off the UI thread.
-    under: Derived<(u32, u64), Option<Item>>,
+    under: Derived<(u32, u64), Option<Under>>,
     said_hover: bool,
     /// What the right-click menu is about.
     menu: Option<MenuTarget>,
@@ -74,6 +79,15 @@ struct Place {
     column: usize,
     share: Option<f64>,
     offset: Option<u64>,
+}
+
+/// A block or hole under the pointer.
+#[derive(Clone, Copy, Debug)]
+struct Under {
+    item: Item,
+    address: u64,
+    /// Whole bytes.
+    size: u64,
 }
 
 /// Where things are that are known by an address only, at the cursor.
@@ -97,10 +111,17 @@ impl View for HeatmapView {
         if cx.data.device().events.is_empty() { String::new() } else { "same time range".to_owned() }
     }
 
-    fn header_ui(&mut self, ui: &mut Ui, _: &ViewContext<'_>) {
+    fn header_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let mut at = Mode::ALL.iter().position(|m| *m == self.mode).unwrap_or(0);
         if ui.available_width() > 220.0 && button::selector(ui, "shade", &mut at, &Mode::NAMES) {
             self.mode = Mode::ALL[at];
+        }
+        let choices = choices(cx.data.device());
+        let names: Vec<&str> = choices.iter().map(|c| c.0.as_str()).collect();
+        let mut at = choices.iter().position(|c| c.1 == self.only).unwrap_or(0);
+        if ui.available_width() > 260.0 && button::selector(ui, "segments", &mut at, &names) {
+            // The addresses of other segments stand elsewhere on the axis.
+            (self.only, self.addresses) = (choices[at].1, None);
         }
     }
 
@@ -122,6 +143,14 @@ impl View for HeatmapView {
             pane::progress_line(ui, pane_rect, None);
             return;
         };
+        if picture.is_empty() && picture.key.only.is_some() {
+            pane::empty_state(
+                ui,
+                "No segment for these requests was reserved in this part of the recording. Choose all segments above.",
+                None,
+            );
+            return;
+        }
         if picture.is_empty() {
             let sentence =
                 "No segment was reserved in this part of the recording. Profiler traces never tell segments; a snapshot does:";
@@ -157,6 +186,7 @@ impl View for HeatmapView {
             let rect = Rect::from_min_max(pos2(at(picture.key.from), rows.0), pos2(at(picture.key.to), rows.1));
             self.texture.paint(&painter.with_clip_rect(areas.map), rect);
         }
+        canvas.marks();
         canvas.labels();
         let terms = canvas.strip();
         let places = self.places(cx);
@@ -171,6 +201,24 @@ impl View for HeatmapView {
         self.whole_ui(ui, &canvas);
         self.menu_ui(cx, &canvas, &response);
     }
+}
+
+/// Which segments can be looked at alone: by size of request, and by stream where there are several.
+fn choices(device: &DeviceRecording) -> Vec<(String, Option<Servers>)> {
+    let all = [(SizeClass::Large, "large"), (SizeClass::Small, "small")];
+    let mut choices = vec![("all".to_owned(), None)];
+    for (class, name) in all {
+        choices.push((format!("{name} requests"), Some(Servers { class, stream: None, pool: None })));
+    }
+    // More than these are not chosen from a menu.
+    let streams = device.streams.iter().take(if device.streams.len() > 1 { 8 } else { 0 });
+    for (i, &handle) in streams.enumerate() {
+        for (class, name) in all {
+            let servers = Servers { class, stream: Some(StreamId(i as u16)), pool: None };
+            choices.push((format!("{name}, {}", stream_name(handle, i)), Some(servers)));
+        }
+    }
+    choices
 }
 
 impl HeatmapView {
@@ -188,6 +236,7 @@ impl HeatmapView {
             to: cx.link.to,
             size: [width.clamp(1, LARGEST_SIDE), height.clamp(1, LARGEST_SIDE)],
             mode: self.mode,
+            only: self.only,
             dark: cx.tokens.dark,
             oom: if at_cursor { Some(cx.link.cursor) } else { cx.data.ooms.first().copied() },
             addresses: self.addresses,

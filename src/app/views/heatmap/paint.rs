@@ -3,7 +3,7 @@
 use egui::{Align2, Painter, Pos2, Rangef, Rect, Shape, Stroke, pos2, vec2};
 
 use super::layout::{self, Areas};
-use super::picture::{Map, Mode, Picture, event_of};
+use super::picture::{Map, Mark, Mode, Picture, event_of};
 use super::{Place, Places};
 use crate::analysis::NO_EVENT;
 use crate::app::cursor::{self, Axis, Link};
@@ -56,13 +56,45 @@ impl Canvas<'_> {
         self.x.at(cursor::position(self.data.device(), self.axis, event))
     }
 
-    /// Grid lines at the times of the axis.
+    /// The ground of what is not reserved, and grid lines at the times of the axis.
     pub fn back(&self) {
         let mut batch = Batch::new(self.painter);
+        if matches!(self.picture.map, Map::Addresses(_)) {
+            batch.rect(self.areas.map, self.tokens.s0);
+        }
         let ticks = self.time_ticks();
         ticks.grid_across(&mut batch, self.tokens, &self.x, self.areas.map);
         if let Some(strip) = self.areas.strip {
             ticks.grid_across(&mut batch, self.tokens, &self.x, strip);
+        }
+        batch.paint(self.painter);
+    }
+
+    /// Failed requests, retries and segments given back, as ticks above the map; a failed request's line goes through it.
+    pub fn marks(&self) {
+        if self.picture.key.axis != self.axis {
+            return;
+        }
+        let (t, key, map) = (self.tokens, &self.picture.key, self.areas.map);
+        let mut batch = Batch::new(self.painter);
+        for wanted in [Mark::Freed, Mark::Retry, Mark::Oom] {
+            let (colour, long) = match wanted {
+                Mark::Freed => (t.text2, 5.0),
+                Mark::Retry => (t.amber, 7.0),
+                Mark::Oom => (t.red, 9.0),
+            };
+            for (column, _) in self.picture.marks.iter().filter(|m| m.1 == wanted) {
+                let share = (*column as f64 + 0.5) / key.size[0] as f64;
+                let x = self.x.at(key.from + share * (key.to - key.from));
+                // While the window moves the picture of the last one is shown: what is outside is not drawn.
+                if !map.x_range().contains(x) {
+                    continue;
+                }
+                batch.vline(x, Rangef::new(map.top() - long, map.top()), if wanted == Mark::Oom { 2.0 } else { 1.0 }, colour);
+                if wanted == Mark::Oom {
+                    batch.vline(x, map.y_range(), 1.0, colour);
+                }
+            }
         }
         batch.paint(self.painter);
     }
@@ -151,7 +183,25 @@ impl Canvas<'_> {
             Mode::Hole => "largest hole of a place",
             Mode::HoleSizes => "free bytes by hole size",
         };
-        let room = Rect::from_min_max(rect.min, pos2(bar.left() - 64.0, rect.bottom()));
+        let mut room = Rect::from_min_max(rect.min, pos2(bar.left() - 64.0, rect.bottom()));
+        if matches!(p.map, Map::Addresses(_)) {
+            let grounds = [(p.key.mode != Mode::Hole, "free"), (true, "not reserved")];
+            for (_, text) in grounds.iter().filter(|g| g.0) {
+                if room.width() < label::width(self.painter, text, Type::Caption) + 16.0 {
+                    continue;
+                }
+                let at = pos2(room.left(), rect.center().y);
+                let swatch = if *text == "free" {
+                    Swatch::Free.paint(self.painter, t, at)
+                } else {
+                    Swatch::Fill(t.s0).paint(self.painter, t, at);
+                    Swatch::Outline(t.line2).paint(self.painter, t, at)
+                };
+                let at = pos2(swatch.right() + 6.0, rect.center().y);
+                let covered = label::text(self.painter, at, Align2::LEFT_CENTER, text, Type::Caption, t.text2);
+                room.min.x = covered.right() + 14.0;
+            }
+        }
         if room.width() > label::width(self.painter, name, Type::Caption) {
             label::text_in(self.painter, room, name, Type::Caption, t.text3);
         }

@@ -10,7 +10,7 @@ use crate::app::colours::{Colours, Focus};
 use crate::app::cursor::{self, Axis};
 use crate::app::document::DeviceData;
 use crate::app::theme::{Ramp, Tokens};
-use crate::model::{DeviceRecording, Progress};
+use crate::model::{Action, DeviceRecording, Progress};
 use crate::units::{Bytes, Micros, count};
 
 /// What the map draws.
@@ -55,6 +55,8 @@ pub(super) struct Key {
     pub dark: bool,
     /// The failed request the holes are held against.
     pub oom: Option<u32>,
+    /// Only segments that serve these requests; all when `None`.
+    pub only: Option<Servers>,
     /// The addresses shown; all when `None`.
     pub addresses: Option<(u64, u64)>,
     /// What stays bright, and the colours whose classes that means.
@@ -86,6 +88,42 @@ pub(super) struct Picture {
     pub ends: (String, String),
     /// The bytes of the request that failed.
     pub request: Option<u64>,
+    /// What happened in a column, where anything did, left to right.
+    pub marks: Vec<(usize, Mark)>,
+}
+
+/// What is marked at the upper edge; of several in a column the greatest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Mark {
+    /// Segments were given back.
+    Freed,
+    /// Segments were given back and the next thing the allocator did was to take one, or to fail: it tried again.
+    Retry,
+    /// The request failed.
+    Oom,
+}
+
+/// The marks of the columns between `bounds`. Reads their events once.
+fn marks(device: &DeviceRecording, bounds: &[u32]) -> Vec<(usize, Mark)> {
+    let mut marks: Vec<(usize, Mark)> = Vec::new();
+    let actions = &device.events.action;
+    for (column, w) in bounds.windows(2).enumerate() {
+        let of_event = |event: usize| match actions.get(event)? {
+            Action::Oom => Some(Mark::Oom),
+            action if action.shrinks_reserved() => {
+                let next = actions[event..].iter().find(|a| !a.shrinks_reserved());
+                let tries_again = next.is_some_and(|a| *a == Action::Oom || a.grows_reserved());
+                Some(if tries_again { Mark::Retry } else { Mark::Freed })
+            }
+            _ => None,
+        };
+        // The last of a burst says what the burst was: the others need not look ahead.
+        let is_last = |e: &usize| actions.get(*e + 1).is_none_or(|a| !a.shrinks_reserved());
+        let inner = (w[0] as usize..w[1] as usize).filter(is_last).filter_map(of_event).max();
+        let at_edge = (w[1] > w[0]).then(|| w[1] as usize - 1).and_then(of_event);
+        marks.extend(inner.max(at_edge).map(|mark| (column, mark)));
+    }
+    marks
 }
 
 impl Picture {
@@ -94,18 +132,20 @@ impl Picture {
         let tables = &data.tables;
         let tokens = Tokens::of_theme(if key.dark { egui::Theme::Dark } else { egui::Theme::Light });
         let bounds = cursor::bounds(device, key.axis, key.from, key.to, key.size[0]);
-        let failed = key.oom.and_then(|event| Servers::of_oom(device, event));
+        // A request is held against the segments that could serve it, not against those the user chose.
+        let failed = key.oom.filter(|_| key.only.is_none()).and_then(|event| Servers::of_oom(device, event));
         let request = failed.as_ref().map(|f| f.1);
+        let marks = marks(device, &bounds);
         let servers = failed.map(|f| f.0);
         let mut bright = None;
         let mut picture = if key.mode == Mode::HoleSizes {
-            let sizes = hole_sizes(device, tables, &bounds, None, progress).ok()?;
+            let sizes = hole_sizes(device, tables, &bounds, key.only.as_ref(), progress).ok()?;
             let (pixels, ends) = size_pixels(&sizes, key.size, tokens);
             let strip = sizes.columns.clone();
-            Picture { key: key.clone(), map: Map::Sizes(sizes), strip, pixels, ends, request }
+            Picture { key: key.clone(), map: Map::Sizes(sizes), strip, pixels, ends, request, marks }
         } else {
             let rows = key.size[1].max(1) as u32;
-            let spec = HeatmapSpec { rows, shade: key.mode.shade(), servers: None, addresses: key.addresses };
+            let spec = HeatmapSpec { rows, shade: key.mode.shade(), servers: key.only, addresses: key.addresses };
             let map = heatmap(device, tables, &bounds, spec, progress).ok()?;
             let focus = key.focus.0.clone();
             if !focus.is_all() && key.mode != Mode::Hole {
@@ -116,7 +156,8 @@ impl Picture {
                 bright = Some(heatmap_of(device, tables, &bounds, spec, Some(&is_bright), progress).ok()?);
             }
             let strip = map.columns.clone();
-            Picture { key: key.clone(), map: Map::Addresses(map), strip, pixels: Vec::new(), ends: Default::default(), request }
+            let ends = Default::default();
+            Picture { key: key.clone(), map: Map::Addresses(map), strip, pixels: Vec::new(), ends, request, marks }
         };
         if servers.is_some() {
             picture.strip = hole_sizes(device, tables, &bounds, servers.as_ref(), progress).ok()?.columns;
@@ -141,6 +182,9 @@ impl Picture {
     }
 }
 
+/// Pixels from one line of the hatch to the next.
+const HATCH: usize = 5;
+
 /// The pixels of an address map: the shade of each cell, and the largest hole of each column over it. With `bright` the
 /// shades are those of the blocks in focus, and what else is there is dimmed to a quarter.
 fn address_pixels(
@@ -164,12 +208,14 @@ fn address_pixels(
             let in_focus = bright.and_then(|b| b.cells.get(row..row + columns));
             for (x, (pixel, &value)) in pixels[y * width..][..width].iter_mut().zip(cells).enumerate() {
                 let shade = |value: f32| ramp[(scale.share(value) * 255.0) as usize];
-                // What was not reserved stays blank, and so does what holds nothing.
+                // What was not reserved stays blank; what is free is hatched, as everywhere.
                 match in_focus.map(|b| b[x]) {
                     Some(bright) if bright > 0.0 => *pixel = shade(bright),
                     Some(_) if value > 0.0 => *pixel = Tokens::at(shade(value), 0.25),
                     None if value > 0.0 => *pixel = shade(value),
-                    _ => {}
+                    _ if value.is_nan() => {}
+                    _ if key.mode != Mode::Hole && (x + y).is_multiple_of(HATCH) => *pixel = tokens.hatch_large,
+                    _ => *pixel = tokens.s1,
                 }
             }
         }
@@ -272,6 +318,7 @@ mod tests {
             mode: Mode::Occupancy,
             dark: true,
             oom: None,
+            only: None,
             addresses: None,
             focus: (Focus::default(), 0),
         };

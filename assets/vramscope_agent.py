@@ -371,6 +371,36 @@ def _after_fork():
         pass
 
 
+def _sweep(place):
+    """Removes sockets of processes that were killed: the number runs no more here, and nobody answers (in a container another
+    number may be meant)."""
+    for name in os.listdir(place):
+        number = name[: -len(".sock")]
+        if not name.endswith(".sock") or not number.isdigit():
+            continue
+        try:
+            os.kill(int(number), 0)
+            continue
+        except ProcessLookupError:
+            pass
+        except (OSError, OverflowError):
+            continue
+        path = os.path.join(place, name)
+        probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            probe.settimeout(0.2)
+            probe.connect(path)
+        except ConnectionRefusedError:
+            try:
+                os.unlink(path)
+            except OSError:
+                pass
+        except OSError:
+            pass
+        finally:
+            probe.close()
+
+
 def start():
     """Begins to listen; returns the socket's path, or None when that is not possible. Calling it again changes nothing."""
     global _state
@@ -378,7 +408,9 @@ def start():
         if _state is not None and _state.pid == os.getpid():
             return _state.path
         state = _State()
-        path = os.path.join(_private_folder(folder()), "%d.sock" % state.pid)
+        place = _private_folder(folder())
+        _sweep(place)
+        path = os.path.join(place, "%d.sock" % state.pid)
         try:
             os.unlink(path)
         except OSError:

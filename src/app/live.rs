@@ -13,7 +13,7 @@ use crate::live::agent::{News, Request};
 use crate::live::alarm::{AlarmRules, Alarms};
 use crate::live::attach::{Survey, inject, survey};
 use crate::live::{LiveSession, Rates, SessionOptions};
-use crate::model::{MarkKind, Progress, Recording};
+use crate::model::{LiveTrack, MarkKind, Progress, Recording};
 
 /// Pictures a second that are handed out at most.
 const PUBLISH: Duration = Duration::from_millis(100);
@@ -49,6 +49,21 @@ impl LiveStatus {
     }
 }
 
+/// How old the newest sample is, when it is not of now: the device is out of reach, or the driver does not answer. `live` is
+/// `None` for a recording that is over, whose age says nothing.
+#[must_use]
+pub fn last_known(live: Option<&LiveStatus>, track: &LiveTrack, last_us: i64) -> Option<String> {
+    let Some(live) = live.filter(|l| !l.is_over && !l.is_remote) else {
+        return track.trouble.is_some().then(|| "last known".to_owned());
+    };
+    let age = crate::live::wall_clock_us().saturating_sub(last_us).max(0);
+    let is_late = !live.is_paused && age > LATE_US;
+    (track.trouble.is_some() || is_late).then(|| format!("last known, {} s ago", age / 1_000_000))
+}
+
+/// Older than this at the slowest rate, a sample a second, the newest one no longer stands for now.
+const LATE_US: i64 = 4_000_000;
+
 /// What can be asked of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LiveAction {
@@ -77,7 +92,6 @@ enum Command {
     Act(LiveAction),
     SaveTo(PathBuf),
     Device(usize),
-    Watched(bool),
     /// A helper was started in a process: connect to it.
     Connect(u32),
     Busy(Option<String>),
@@ -104,7 +118,6 @@ pub struct LiveFeed {
     pictures: Receiver<Picture>,
     /// The newest status.
     pub status: Arc<LiveStatus>,
-    is_watched: bool,
 }
 
 impl LiveFeed {
@@ -138,7 +151,7 @@ impl LiveFeed {
         if let Err(error) = std::thread::Builder::new().name("live-feed".to_owned()).spawn(move || work(inside)) {
             tracing::error!("can not start the watching thread: {error}");
         }
-        LiveFeed { commands, updates, pictures, status: Arc::default(), is_watched: true }
+        LiveFeed { commands, updates, pictures, status: Arc::default() }
     }
 
     /// The newest picture, if one arrived since the last call.
@@ -171,14 +184,6 @@ impl LiveFeed {
     /// Shows another device.
     pub fn show_device(&self, index: usize) {
         self.send(Command::Device(index));
-    }
-
-    /// Tells whether anybody looks: nobody needs ten samples a second of a window that is hidden.
-    pub fn set_watched(&mut self, is_watched: bool) {
-        if self.is_watched != is_watched {
-            self.is_watched = is_watched;
-            self.send(Command::Watched(is_watched));
-        }
     }
 
     fn send(&self, command: Command) {
@@ -360,7 +365,6 @@ fn obey(inside: &mut Inside, session: &mut LiveSession, command: Command, kept: 
             inside.revision = 0;
             inside.published = None;
         }
-        Command::Watched(is_watched) => session.sampler().set_watched(is_watched),
         Command::Connect(pid) => {
             inside.tell_status(|s| s.busy = None);
             if let Err(sentence) = session.attach(pid) {
@@ -380,7 +384,7 @@ fn obey(inside: &mut Inside, session: &mut LiveSession, command: Command, kept: 
 fn attach(inside: &mut Inside, session: &mut LiveSession, pid: u32) {
     let known = survey(pid);
     let is_listening = known.socket.is_some();
-    let obstacle = known.obstacle.clone();
+    let (obstacle, is_python) = (known.obstacle.clone(), known.is_python());
     inside.tell_status(|s| (s.survey, s.surveying) = (Some(known), Some(pid)));
     if is_listening {
         if let Err(sentence) = session.attach(pid) {
@@ -389,7 +393,8 @@ fn attach(inside: &mut Inside, session: &mut LiveSession, pid: u32) {
         return;
     }
     if let Some(why) = obstacle {
-        inside.tell(Update::Notice(format!("{why} The panel at the right has the lines to add.")));
+        let lines = if is_python { " The panel at the right has the lines to add." } else { "" };
+        inside.tell(Update::Notice(format!("{why}{lines}")));
         return;
     }
     let own = inside.own.clone();

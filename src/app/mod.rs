@@ -218,7 +218,7 @@ impl App {
         self.poll_pictures();
         self.poll_comparison(ctx);
         self.poll_additions();
-        self.poll_live(ctx);
+        self.poll_live();
         let dropped: Vec<PathBuf> = ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_path_buf()).collect());
         self.open_together(dropped);
         self.read_shortcuts(ctx);

@@ -54,12 +54,10 @@ impl App {
     }
 
     /// Takes in what live documents sent since the last frame.
-    pub(super) fn poll_live(&mut self, ctx: &Context) {
-        let is_focused = ctx.input(|i| i.viewport().focused.unwrap_or(true) || i.viewport().visible().unwrap_or(true));
+    pub(super) fn poll_live(&mut self) {
         let mut snapshots = Vec::new();
-        for (at, document) in self.documents.iter_mut().enumerate() {
+        for document in &mut self.documents {
             let Some(feed) = &mut document.feed else { continue };
-            feed.set_watched(is_focused && self.active == Some(at));
             for update in feed.updates() {
                 match update {
                     Update::Notice(sentence) => self.notices.say(sentence),

@@ -536,6 +536,9 @@ pub struct RecordArgs {
     /// Memory readings a second, 0.1 to 50
     #[arg(long, value_name = "HZ", default_value = "10", value_parser = parse_rate)]
     pub rate: f64,
+    /// Replace the file when it exists
+    #[arg(long)]
+    pub force: bool,
     /// Only what the driver tells: do not talk to the helper in programs that have it
     #[arg(long)]
     pub no_helper: bool,

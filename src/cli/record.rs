@@ -16,6 +16,9 @@ use crate::live::{LiveSession, Rates, SessionOptions};
 /// One sentence: no driver, no such device, or the file can not be written.
 pub fn run(args: &RecordArgs) -> Result<(), String> {
     let is_pipe = args.out.as_os_str() == "-";
+    if !is_pipe && !args.force && args.out.is_file() {
+        return Err(format!("{} exists already; name another file, or add --force to replace it", args.out.display()));
+    }
     let options = SessionOptions {
         rates: Rates::with_memory(args.rate),
         devices: args.device.clone(),
@@ -27,7 +30,10 @@ pub fn run(args: &RecordArgs) -> Result<(), String> {
     let name = if is_pipe { "the pipe".to_owned() } else { args.out.display().to_string() };
     // The file is made before the driver is asked: a recording that could not be kept should fail before an hour of training.
     session.write_to(open(&args.out, is_pipe)?).map_err(|e| format!("{name}: can not be written: {e}"))?;
-    let ready = session.wait_for_device(Duration::from_secs(20)).and_then(|()| check_devices(&session, args));
+    let ready = session
+        .wait_for_device(Duration::from_secs(20))
+        .and_then(|()| check_devices(&session, args))
+        .and_then(|()| check_process(&mut session, args));
     if let Err(sentence) = ready {
         if !is_pipe {
             // Nothing was recorded: an empty session would only puzzle.
@@ -73,6 +79,22 @@ fn check_devices(session: &LiveSession, args: &RecordArgs) -> Result<(), String>
     }
 }
 
+/// A process that runs nowhere can not matter. In a container the driver names processes by numbers that are not ours, so one
+/// that a GPU lists counts too.
+fn check_process(session: &mut LiveSession, args: &RecordArgs) -> Result<(), String> {
+    let Some(pid) = args.pid.filter(|pid| cfg!(target_os = "linux") && !Path::new("/proc").join(pid.to_string()).exists()) else {
+        return Ok(());
+    };
+    let until = Instant::now() + Duration::from_millis(300);
+    while !session.history().present().contains(&pid) {
+        if Instant::now() > until {
+            return Err(format!("there is no process {pid}, and no GPU lists one"));
+        }
+        session.pump(Duration::from_millis(50)).map_err(|e| format!("the session can not be written: {e}"))?;
+    }
+    Ok(())
+}
+
 /// Says what helpers told, on standard error.
 #[allow(clippy::print_stderr)]
 fn tell(news: &News) {
@@ -90,4 +112,7 @@ fn say(session: &LiveSession, name: &str, args: &RecordArgs) {
     let n = session.history().devices().count() as u64;
     let how_long = args.seconds.map_or_else(|| "until Ctrl+C".to_owned(), |s| format!("for {s} s"));
     eprintln!("vramscope: watching {} at {} Hz into {name}, {how_long}", crate::units::counted(n, "GPU", "GPUs"), args.rate);
+    for (device, why) in session.history().unreadable() {
+        eprintln!("vramscope: the memory of GPU {device} is not readable: {why}");
+    }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Table;
-use crate::model::{DeviceRecording, LiveTrack};
+use crate::model::{DeviceRecording, LiveTrack, Sample};
 use crate::units::{Bytes, count, counted, time_of_day};
 
 /// What a session saw of a device.
@@ -27,6 +27,10 @@ pub struct Watched {
     pub lost: u64,
     /// Times without samples.
     pub gaps: u64,
+    /// Why the device could not be read, when that was so at the end.
+    pub trouble: Option<String>,
+    /// False when no figure was read: then those above stand for nothing.
+    pub is_readable: bool,
     /// What the driver could not tell.
     pub limits: Vec<String>,
 }
@@ -60,9 +64,10 @@ pub struct Process {
 #[must_use]
 pub fn watched(device: &DeviceRecording) -> Option<Watched> {
     let track: &LiveTrack = device.live.as_deref()?;
-    let (first, last) = (device.samples.first()?, device.samples.last()?);
     let total = device.capacity.unwrap_or(0);
-    let peak = device.samples.iter().max_by_key(|s| (s.used, std::cmp::Reverse(s.time_us)))?;
+    let none = Sample::default();
+    let (first, last) = (device.samples.first().unwrap_or(&none), device.samples.last().unwrap_or(&none));
+    let peak = device.samples.iter().max_by_key(|s| (s.used, std::cmp::Reverse(s.time_us))).unwrap_or(&none);
     let parts = |sample: &crate::model::Sample| {
         sample.bands(total).map_or_else(Parts::default, |b| Parts {
             driver_bytes: b.driver,
@@ -99,6 +104,8 @@ pub fn watched(device: &DeviceRecording) -> Option<Watched> {
         processes,
         lost: track.lost,
         gaps: track.gaps.len() as u64,
+        trouble: track.trouble.clone(),
+        is_readable: !device.samples.is_empty(),
         limits: track.limits.clone(),
     })
 }
@@ -107,6 +114,9 @@ impl Watched {
     /// The answer, without the device's name: "used at most 8.95 GiB of 140.40 GiB in 19.3 s".
     #[must_use]
     pub fn sentence(&self) -> String {
+        if !self.is_readable {
+            return "memory not readable".to_owned();
+        }
         format!("used at most {} of {} in {:.1} s", Bytes(self.peak_used_bytes), Bytes(self.total_bytes), self.seconds)
     }
 
@@ -131,7 +141,10 @@ impl Watched {
                 table.row([format!("  {name}"), Bytes(peak).to_string(), Bytes(end).to_string()]);
             }
         }
-        let mut out = table.to_string();
+        let mut out = if self.is_readable { table.to_string() } else { String::new() };
+        if let Some(sentence) = &self.trouble {
+            out += &format!("  not readable at the end: {sentence}\n");
+        }
         let mut processes = Table::new("rrl");
         if !self.processes.is_empty() {
             processes.row(["  PID", "peak", "command"]);

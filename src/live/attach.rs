@@ -28,6 +28,15 @@ pub struct Survey {
     pub command: Vec<String>,
 }
 
+impl Survey {
+    /// True when the program may be Python: by its version, or by how it was started where that can not be read.
+    #[must_use]
+    pub fn is_python(&self) -> bool {
+        let looks_so = |w: &String| w.rsplit('/').next().is_some_and(|n| n.starts_with("python")) || w.ends_with(".py");
+        self.socket.is_some() || self.python.is_some() || self.command.iter().take(2).any(looks_so)
+    }
+}
+
 /// One way in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rung {
@@ -94,15 +103,18 @@ pub fn ladder(survey: &Survey, has_helper: bool) -> [Rung; 3] {
         },
         is_ready: !has_helper && survey.socket.is_some(),
     };
+    // Nothing is promised before the version is known.
+    let is_new = survey.python.is_some_and(|v| v >= REMOTE_EXEC);
     let newest = Rung {
         title: "Attach without a restart",
         state: "Python 3.14 or newer".to_owned(),
         text: match &survey.obstacle {
             Some(why) => why.clone(),
+            None if !is_new => "Which Python runs in this process is not known yet.".to_owned(),
             None => "Python starts the helper in the running program at its next safe point.".to_owned(),
         },
         lines: Vec::new(),
-        is_ready: survey.obstacle.is_none() && survey.socket.is_none() && !has_helper,
+        is_ready: is_new && survey.obstacle.is_none() && survey.socket.is_none() && !has_helper,
     };
     [lowest, middle, newest]
 }
@@ -337,6 +349,10 @@ mod tests {
         assert!(ladder(&ready, false)[1].is_ready && !ladder(&ready, true)[1].is_ready);
         let new = Survey { python: Some((3, 14)), obstacle: None, ..s };
         assert!(ladder(&new, false)[2].is_ready);
+        let unknown = &ladder(&Survey { pid: 9, ..Survey::default() }, false)[2];
+        assert!(!unknown.is_ready && unknown.text.contains("not known yet"), "{}", unknown.text);
+        let shell = Survey { command: vec!["/usr/bin/bash".to_owned(), "job.sh".to_owned()], ..Survey::default() };
+        assert!(!shell.is_python());
     }
 
     #[test]

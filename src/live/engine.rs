@@ -22,6 +22,8 @@ pub(super) type Opener = Box<dyn FnMut() -> Result<Box<dyn GpuSource>, GpuError>
 
 /// How long to wait before asking a lost device again.
 const RETRY: Duration = Duration::from_secs(5);
+/// Samples missing while a device is out of reach are counted this often.
+const COUNT_LOST: Duration = Duration::from_secs(1);
 /// The wall clock differs from the counted one by more than this: it was set, or the machine slept.
 const JUMP_US: i64 = 1_000_000;
 /// Memory that changed by this much asks for the list of processes at once.
@@ -48,6 +50,8 @@ struct Watched {
     compute: Vec<GpuProcess>,
     others: Vec<GpuProcess>,
     last_sample_us: i64,
+    /// Up to when samples that were not taken are counted as lost.
+    counted_to: Duration,
 }
 
 /// The state of the sampler.
@@ -66,7 +70,6 @@ pub(super) struct Engine {
     events: Paced,
     lookup: ProcessLookup,
     costs_at: Duration,
-    slow_down: u32,
     out: Vec<Record>,
 }
 
@@ -85,14 +88,8 @@ impl Engine {
             events: Paced::new(Call::Events, &rates, Duration::ZERO),
             lookup,
             costs_at: Duration::ZERO,
-            slow_down: 1,
             out: Vec::new(),
         }
-    }
-
-    /// Divides every rate: 1 when somebody looks, 5 when nobody does.
-    pub(super) fn slow_down(&mut self, by: u32) {
-        self.slow_down = by.max(1);
     }
 
     /// Does what is due; returns what was seen.
@@ -123,7 +120,8 @@ impl Engine {
             return self.retry_at;
         }
         let due = |d: &Watched| match d.trouble {
-            Some(_) => d.retry_at,
+            // A second at most: what is missing is counted while it is missing.
+            Some(_) => d.retry_at.min(d.counted_to + COUNT_LOST),
             None => d.calls.iter().map(|c| c.due).min().unwrap_or(d.retry_at),
         };
         self.devices.iter().map(due).min().unwrap_or(self.retry_at)
@@ -149,7 +147,7 @@ impl Engine {
             self.anchor = Some((clock.now(), wall));
             self.lag_us = 0;
             if let Some(from) = self.devices.iter().map(|d| d.last_sample_us).max().filter(|t| *t > 0) {
-                self.out.push(Record::Lost(Lost { n: 0, from, to: wall }));
+                self.out.push(Record::Lost(Lost { d: None, n: 0, from, to: wall }));
             }
             (wall, format!("clock went on by {} s: set, or the machine slept", jump / 1_000_000))
         } else {
@@ -262,6 +260,7 @@ impl Engine {
                         compute: Vec::new(),
                         others: Vec::new(),
                         last_sample_us: 0,
+                        counted_to: now,
                     });
                     number
                 }
@@ -286,6 +285,9 @@ impl Engine {
     }
 
     fn sample(&mut self, d: &mut Watched, clock: &impl Clock) {
+        if d.trouble.is_some() || d.place.is_none() || self.source.is_none() {
+            self.count_lost(d, clock, false);
+        }
         let Some(place) = d.place else { return };
         if d.trouble.is_some() {
             if clock.now() >= d.retry_at {
@@ -299,11 +301,11 @@ impl Engine {
             if now < due {
                 continue;
             }
-            let period = d.calls[i].period(self.slow_down);
+            let period = d.calls[i].period();
             // Late by whole periods: those samples were not taken.
             let missed = (now - due).as_nanos() / period.as_nanos().max(1);
             if call == Call::Memory && missed > 0 && d.last_sample_us > 0 {
-                self.out.push(Record::Lost(Lost { n: missed as u64, from: 0, to: 0 }));
+                self.out.push(Record::Lost(Lost { d: Some(d.number), n: missed as u64, from: 0, to: 0 }));
             }
             d.calls[i].due = due + period * (u32::try_from(missed).unwrap_or(u32::MAX - 1) + 1);
             let result = self.ask(d, place, call, clock);
@@ -325,7 +327,7 @@ impl Engine {
                 let mut m = source.memory(place)?;
                 let changed = m.used.abs_diff(d.used_at_list) > CHANGE;
                 let listing = d.calls.iter().find(|c| c.call == Call::Processes);
-                let is_cheap = listing.is_some_and(|c| !c.cost(1).is_slowed && c.cost(1).mean_us < 2000.0);
+                let is_cheap = listing.is_some_and(|c| !c.cost().is_slowed && c.cost().mean_us < 2000.0);
                 if changed && is_cheap && !d.is_list_new {
                     // Who it was is known only if the list is read now, and the figure again, so that both are of one instant.
                     if let Ok(list) = source.processes(place, ProcessKind::Compute) {
@@ -411,7 +413,7 @@ impl Engine {
         if now < self.events.due {
             return;
         }
-        self.events.due = now + self.events.period(self.slow_down);
+        self.events.due = now + self.events.period();
         let t = self.time_us(clock);
         let Some(source) = &mut self.source else { return };
         let events = source.events();
@@ -481,6 +483,7 @@ impl Engine {
                 sentence: Some(error.to_string()),
             }));
             d.retry_at = clock.now() + RETRY;
+            d.counted_to = clock.now();
             d.trouble = Some(error);
             return true;
         }
@@ -494,18 +497,33 @@ impl Engine {
         false
     }
 
+    /// Counts the samples that a device out of reach owes, once a second, and at its return.
+    fn count_lost(&mut self, d: &mut Watched, clock: &impl Clock, is_over: bool) {
+        let since = clock.now().saturating_sub(d.counted_to);
+        if d.last_sample_us == 0 || (since < COUNT_LOST && !is_over) {
+            return;
+        }
+        let period = d.calls.iter().find(|c| c.call == Call::Memory).map_or(COUNT_LOST, Paced::period);
+        let n = u32::try_from(since.as_nanos() / period.as_nanos().max(1)).unwrap_or(u32::MAX);
+        if n > 0 {
+            d.counted_to += period * n;
+            self.out.push(Record::Lost(Lost { d: Some(d.number), n: u64::from(n), from: 0, to: 0 }));
+        }
+    }
+
     fn try_again(&mut self, d: &mut Watched, place: usize, clock: &impl Clock) {
         d.retry_at = clock.now() + RETRY;
         let Some(source) = &mut self.source else { return };
         match source.memory(place) {
             Ok(_) => {
+                self.count_lost(d, clock, true);
                 d.trouble = None;
                 for call in &mut d.calls {
                     call.due = clock.now();
                 }
                 let t = self.time_us(clock);
                 if d.last_sample_us > 0 {
-                    self.out.push(Record::Lost(Lost { n: 0, from: d.last_sample_us, to: t }));
+                    self.out.push(Record::Lost(Lost { d: Some(d.number), n: 0, from: d.last_sample_us, to: t }));
                 }
                 self.out.push(Record::Trouble(Trouble { d: Some(d.number), t, sentence: None }));
             }
@@ -520,7 +538,7 @@ impl Engine {
 
     fn tell_costs(&mut self) {
         let Some(d) = self.devices.first() else { return };
-        let calls = d.calls.iter().chain([&self.events]).map(|c| c.cost(self.slow_down)).filter(|c| c.count > 0).collect();
+        let calls = d.calls.iter().chain([&self.events]).map(|c| c.cost()).filter(|c| c.count > 0).collect();
         self.out.push(Record::Costs(Costs { calls, cpu: None }));
     }
 }

@@ -114,8 +114,8 @@ impl Paced {
     }
 
     /// Divides the rate asked for: a window that nobody looks at needs less.
-    pub(super) fn period(&self, slow_down: u32) -> Duration {
-        self.period * slow_down.max(1)
+    pub(super) fn period(&self) -> Duration {
+        self.period
     }
 
     /// Takes note of a call; halves the rate of a slow one, and gives it back in steps.
@@ -148,7 +148,7 @@ impl Paced {
         sorted.get((sorted.len() * 95).div_ceil(100).saturating_sub(1)).copied().unwrap_or_default()
     }
 
-    pub(super) fn cost(&self, slow_down: u32) -> CallCost {
+    pub(super) fn cost(&self) -> CallCost {
         let us = |d: Duration| d.as_secs_f64() * 1e6;
         let mean = self.recent.iter().map(|d| us(*d)).sum::<f64>() / self.recent.len().max(1) as f64;
         CallCost {
@@ -156,7 +156,7 @@ impl Paced {
             count: self.count,
             mean_us: mean,
             p95_us: us(self.p95()),
-            hz: 1.0 / self.period(slow_down).as_secs_f64(),
+            hz: 1.0 / self.period().as_secs_f64(),
             is_slowed: self.period > self.wanted,
         }
     }
@@ -169,17 +169,17 @@ mod tests {
     #[test]
     fn a_slow_call_lowers_its_own_rate_and_gets_it_back() {
         let mut p = Paced::new(Call::Memory, &Rates::default(), Duration::ZERO);
-        assert_eq!(p.period(1), Duration::from_millis(100));
+        assert_eq!(p.period(), Duration::from_millis(100));
         for _ in 0..4 {
             p.took(Duration::from_millis(9));
         }
-        assert_eq!(p.period(1), Duration::from_millis(200));
-        assert!(p.cost(1).is_slowed);
+        assert_eq!(p.period(), Duration::from_millis(200));
+        assert!(p.cost().is_slowed);
         for _ in 0..60 {
             p.took(Duration::from_micros(10));
         }
-        assert_eq!(p.period(1), Duration::from_millis(100));
-        assert!(!p.cost(1).is_slowed);
+        assert_eq!(p.period(), Duration::from_millis(100));
+        assert!(!p.cost().is_slowed);
     }
 
     #[test]
@@ -189,8 +189,8 @@ mod tests {
         for _ in 0..200 {
             p.took(Duration::from_micros(10));
         }
-        assert_eq!(p.period(1), Duration::from_millis(100));
-        assert_eq!((p.cost(1).count, p.period(5)), (201, Duration::from_millis(500)));
+        assert_eq!(p.period(), Duration::from_millis(100));
+        assert_eq!(p.cost().count, 201);
     }
 
     #[test]

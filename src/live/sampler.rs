@@ -14,8 +14,6 @@ use crate::formats::session::{Lost, Record};
 
 /// The longest sleep: how soon a stop or a change of attention is noticed.
 const NAP: Duration = Duration::from_millis(200);
-/// Rates are divided by this when nobody looks.
-const UNWATCHED: u32 = 5;
 
 /// The machine's clocks.
 struct RealClock {
@@ -36,7 +34,6 @@ impl Clock for RealClock {
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
-    is_unwatched: AtomicBool,
     is_paused: AtomicBool,
     lost: AtomicU64,
 }
@@ -60,11 +57,6 @@ impl Sampler {
         let work = move || run(&mine, Engine::new(opener, rates, devices, ProcessLookup::default()), &records);
         let thread = std::thread::Builder::new().name("vramscope-nvml".to_owned()).spawn(work)?;
         Ok(Sampler { shared, thread: Some(thread) })
-    }
-
-    /// Asks five times less often while nobody looks.
-    pub fn set_watched(&self, is_watched: bool) {
-        self.shared.is_unwatched.store(!is_watched, Ordering::Relaxed);
     }
 
     /// Stops asking, and goes on.
@@ -104,13 +96,12 @@ fn run(shared: &Shared, mut engine: Engine, records: &SyncSender<Record>) {
             std::thread::park_timeout(NAP);
             continue;
         }
-        engine.slow_down(if shared.is_unwatched.load(Ordering::Relaxed) { UNWATCHED } else { 1 });
         for mut record in engine.run_due(&clock) {
             if let Record::Costs(costs) = &mut record {
                 costs.cpu = cpu_share(clock.now());
             }
             let is_sample = matches!(record, Record::Memory(_));
-            if left_out > 0 && records.try_send(Record::Lost(Lost { n: left_out, from: 0, to: 0 })).is_ok() {
+            if left_out > 0 && records.try_send(Record::Lost(Lost { d: None, n: left_out, from: 0, to: 0 })).is_ok() {
                 left_out = 0;
             }
             match records.try_send(record) {

@@ -205,7 +205,7 @@ impl LiveSession {
         written
     }
 
-    /// Waits until a device answered or the driver said why not, at most `wait`.
+    /// Waits until every device answered or the driver said why not, at most `wait`.
     ///
     /// # Errors
     /// The driver's sentence, or the file's.
@@ -216,7 +216,12 @@ impl LiveSession {
             if let Some(sentence) = self.history.trouble() {
                 return Err(sentence.to_owned());
             }
-            if self.history.devices().next().is_some() {
+            if self.history.is_complete() {
+                return Ok(());
+            }
+            let is_known = self.history.devices().next().is_some();
+            if is_known && since.elapsed() > wait.min(Duration::from_secs(2)) {
+                // Listed, and without a figure for now: it may come.
                 return Ok(());
             }
             if since.elapsed() > wait {

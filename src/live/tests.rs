@@ -76,6 +76,7 @@ fn a_gpu_that_is_lost_comes_back_with_a_gap() {
         r.pass(10 * SECOND);
         let after = recording(&r.records);
         let live = after.devices[0].live.as_ref().unwrap();
+        assert!((195..=260).contains(&live.lost), "20 s at 10 a second and until it was asked again: {}", live.lost);
         assert_eq!((live.trouble.clone(), live.gaps.len()), (None, 1), "{:?}", live.gaps);
         assert!(live.gaps[0].to_us - live.gaps[0].from_us > 15_000_000);
         assert_eq!(live.marks.iter().filter(|m| m.kind == MarkKind::Device).count(), 2, "{:?}", live.marks);
@@ -222,14 +223,6 @@ fn what_the_driver_reports_by_itself_becomes_a_mark() {
     assert_eq!(texts.len(), 3);
     assert!(texts[0].starts_with("XID 79: the GPU fell off the bus"), "{texts:?}");
     assert_eq!(r.driver.get(|s| s.reopened), 1, "new instances are looked up");
-}
-
-#[test]
-fn nobody_looking_means_five_times_fewer_calls() {
-    let mut r = Rehearsal::new(Rates::default());
-    r.engine.slow_down(5);
-    let memory = memory_count(&r.pass(10 * SECOND));
-    assert!((19..=22).contains(&memory), "{memory}");
 }
 
 #[test]

@@ -65,6 +65,16 @@ pub struct ProcessTrack {
 }
 
 impl ProcessTrack {
+    /// What the helper tells at `time_us`: the one answer for every place that speaks of it.
+    #[must_use]
+    pub fn helper_at(&self, time_us: i64) -> HelperState {
+        match self.at(time_us) {
+            Some(point) if point.torch.is_some() => HelperState::Tells,
+            Some(_) if self.has_helper => HelperState::Silent,
+            _ => HelperState::Absent,
+        }
+    }
+
     /// The point that holds at `time_us`; `None` before the first and after the end.
     #[must_use]
     pub fn at(&self, time_us: i64) -> Option<&ProcessPoint> {
@@ -74,6 +84,17 @@ impl ProcessTrack {
         let after = self.points.partition_point(|p| p.time_us <= time_us);
         self.points.get(after.checked_sub(1)?)
     }
+}
+
+/// What the helper in a process tells of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HelperState {
+    /// No helper answers.
+    Absent,
+    /// It answers and has no figures of this device: the process may have allocated nothing there yet.
+    Silent,
+    /// PyTorch's figures of this device arrive.
+    Tells,
 }
 
 /// A process at an instant.

@@ -26,7 +26,7 @@ pub use conf::AllocConf;
 pub use conf_text::ConfError;
 pub use device::{DeviceId, DeviceKind, DeviceRecording, Settings};
 pub use event::{Action, EventId, EventTable, Note, NoteKind};
-pub use live::{CallCost, Gap, LiveMark, LiveTrack, MarkKind, ProcessPoint, ProcessTrack, Reading, TorchFigures};
+pub use live::{CallCost, Gap, HelperState, LiveMark, LiveTrack, MarkKind, ProcessPoint, ProcessTrack, Reading, TorchFigures};
 pub use ops::{OpKind, OpLane, OpTable};
 pub use progress::{Cancelled, PreviewPoint, Progress};
 pub use recording::{Added, Format, Recording, Source};

@@ -5,10 +5,11 @@ use egui::{Align, Layout, Rect, Response, Sense, Stroke, Ui, UiBuilder, pos2, ve
 use crate::analysis::State;
 use crate::app::App;
 use crate::app::document::{Content, DeviceView, Document};
+use crate::app::live::last_known;
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::label;
 use crate::app::widgets::term::{self, Term};
-use crate::model::{DeviceRecording, LiveTrack, Sample};
+use crate::model::{DeviceRecording, HelperState, LiveTrack, Sample};
 use crate::units::{Bytes, count, counted, time_of_day};
 
 pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
@@ -96,9 +97,15 @@ fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
     let device = view.data.device();
     let n = device.events.len();
     if n == 0
-        && let (Some(track), Some(last)) = (&device.live, device.samples.last())
+        && let Some(track) = &device.live
     {
-        return live_status(items, device, track, last);
+        let Some(last) = device.samples.last() else {
+            let why = if track.trouble.is_some() { "memory not readable" } else { "no sample yet" };
+            items.add(&[(why, false)]);
+            return;
+        };
+        let age = last_known(view.link.live.as_deref(), track, last.time_us);
+        return live_status(items, device, track, last, age);
     }
     let event = view.link.cursor;
     if device.events.has_time
@@ -128,8 +135,11 @@ fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
 }
 
 /// The newest sample of a watch, and how complete it is.
-fn live_status(items: &mut Items<'_>, device: &DeviceRecording, track: &LiveTrack, last: &Sample) {
+fn live_status(items: &mut Items<'_>, device: &DeviceRecording, track: &LiveTrack, last: &Sample, age: Option<String>) {
     items.add(&[(&time_of_day(last.time_us), true), (" UTC", false)]);
+    if let Some(age) = &age {
+        items.add(&[(age, true)]);
+    }
     let (used, total) = (Bytes(last.used.unwrap_or(0)).to_string(), Bytes(device.capacity.unwrap_or(0)).to_string());
     items.add(&[("device used ", false), (&used, true), (" of ", false), (&total, false)]);
     let first = device.samples.first().map_or(last.time_us, |s| s.time_us);
@@ -139,13 +149,16 @@ fn live_status(items: &mut Items<'_>, device: &DeviceRecording, track: &LiveTrac
     if track.thinned > 0 {
         items.add(&[(&count(track.thinned), false), (" thinned, peaks kept", false)]);
     }
-    let helpers = track.processes.iter().filter(|p| p.has_helper && p.ended_us.is_none()).count() as u64;
-    let present = track.processes.iter().filter(|p| p.ended_us.is_none()).count() as u64;
+    let in_state = |state| track.processes.iter().filter(|p| p.helper_at(last.time_us) == state).count() as u64;
+    let (helpers, silent) = (in_state(HelperState::Tells), in_state(HelperState::Silent));
+    let present = track.processes.iter().filter(|p| p.at(last.time_us).is_some()).count() as u64;
+    let silent = if silent > 0 { format!(", {} more tells nothing of this device", count(silent)) } else { String::new() };
     items.add(&[
         ("NVML, helper in ", false),
         (&count(helpers), true),
         (" of ", false),
         (&counted(present, "process", "processes"), false),
+        (&silent, false),
     ]);
 }
 

@@ -101,6 +101,18 @@ impl History {
         pids
     }
 
+    /// Devices that can not be read, each with the reason.
+    pub fn unreadable(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.devices.iter().filter_map(|d| Some((d.number, d.track.trouble.as_deref()?)))
+    }
+
+    /// True when every device that is known has a sample, or a reason why it has none. Devices are told before their first
+    /// sample, so then all are known.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        !self.devices.is_empty() && self.devices.iter().all(|d| !d.samples.is_empty() || d.track.trouble.is_some())
+    }
+
     /// The newest sample of a device and its capacity.
     #[must_use]
     pub fn latest(&self, device: u32) -> Option<(Sample, u64)> {
@@ -331,7 +343,7 @@ impl History {
     }
 
     fn add_lost(&mut self, lost: Lost) {
-        for d in &mut self.devices {
+        for d in self.devices.iter_mut().filter(|d| lost.d.is_none_or(|n| n == d.number)) {
             d.track.lost = d.track.lost.saturating_add(lost.n);
             if lost.to > lost.from && lost.from > 0 {
                 d.track.gaps.push(Gap { from_us: lost.from, to_us: lost.to });

@@ -209,6 +209,8 @@ pub struct Costs {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lost {
+    /// Of which device; of all when `None`.
+    pub d: Option<u32>,
     /// How many.
     pub n: u64,
     /// Last sample before them, when known.

@@ -158,7 +158,8 @@ pub(super) struct MarkPlace {
     pub is_left: bool,
 }
 
-/// Two rows of labels: one that would touch goes to the other row, then folds to its line. Marks of one pixel are one line.
+/// Two rows of labels: one that would touch goes to the other row, then folds to its line. Marks of one
+/// pixel are one line, each with its label while there is room.
 pub(super) fn mark_places(
     marks: &[LiveMark],
     x_of: impl Fn(i64) -> f32,
@@ -169,13 +170,17 @@ pub(super) fn mark_places(
     let mut out: Vec<MarkPlace> = Vec::new();
     for (i, mark) in marks.iter().enumerate() {
         let x = x_of(mark.time_us);
-        if x < range.0 - 0.5 || x > range.1 + 0.5 || out.last().is_some_and(|p| x - p.x < 1.0) {
+        if x < range.0 - 0.5 || x > range.1 + 0.5 {
             continue;
         }
         let width = width_of(&mark.text) + 10.0;
         let is_left = x + width > range.1;
         let (from, to) = if is_left { (x - width, x) } else { (x, x + width) };
         let row = (0..2).find(|&r| from >= free_from[r] && from >= range.0);
+        // One process ends and the next starts in the same list: both are said when there is room.
+        if row.is_none() && out.last().is_some_and(|p| x - p.x < 1.0) {
+            continue;
+        }
         if let Some(r) = row {
             free_from[r] = to + 4.0;
         }

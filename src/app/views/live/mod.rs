@@ -11,6 +11,8 @@ use self::layout::{Band, Peaks, areas, sample_at, top_of_axis};
 use self::paint::{Plot, colour, mib};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::app::action::{Action, LiveAction};
+use crate::app::command::Command;
+use crate::app::live::last_known;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::{Push, selector};
 use crate::app::widgets::chip::Swatch;
@@ -118,6 +120,12 @@ impl View for LiveView {
             let sentence =
                 "This recording was not watched live. Watch this machine's GPUs, or record elsewhere and open the file:";
             pane::empty_state(ui, sentence, Some("vramscope record session.vramscope"));
+            ui.add_space(16.0);
+            ui.vertical_centered(|ui| {
+                if Push::primary("Watch this machine's GPUs").show(ui).clicked() {
+                    cx.actions.run(Command::WatchMachine);
+                }
+            });
             return;
         };
         if device.samples.is_empty() {
@@ -166,12 +174,19 @@ fn inside(ui: &mut Ui, rect: Rect, name: &str, draw: impl FnOnce(&mut Ui)) {
 fn card(ui: &mut Ui, cx: &ViewContext<'_>, device: &DeviceRecording, track: &LiveTrack, bands: &Bands, at_us: i64) {
     let t = cx.tokens;
     let capacity = device.capacity.unwrap_or(0);
-    if let Some(trouble) = &track.trouble {
+    let last_us = device.samples.last().map_or(0, |s| s.time_us);
+    let age = last_known(cx.link.live.as_deref(), track, last_us);
+    let trouble = age.map(|age| {
+        let why = track.trouble.as_deref().unwrap_or("The driver does not answer.");
+        let first: String = age.chars().take(1).flat_map(char::to_uppercase).chain(age.chars().skip(1)).collect();
+        format!("{first}. {why}")
+    });
+    if let Some(trouble) = &trouble {
         let rect = ui.max_rect();
         let line = Rect::from_min_max(rect.min + vec2(16.0, 4.0), pos2(rect.right() - 16.0, rect.top() + 20.0));
         crate::app::widgets::label::text_in(ui.painter(), line, trouble, Type::Body, t.amber);
     }
-    ui.add_space(if track.trouble.is_some() { 24.0 } else { 16.0 });
+    ui.add_space(if trouble.is_some() { 24.0 } else { 16.0 });
     let (row, response) = ui.allocate_exact_size(vec2(ui.available_width(), 28.0), Sense::hover());
     response.widget_info(|| WidgetInfo::labeled(Role::Label, true, paint::spoken(bands, capacity)));
     paint::device_bar(ui, t, row.shrink2(vec2(16.0, 0.0)), bands, capacity);
@@ -275,7 +290,12 @@ impl LiveView {
             paint::cursor(ui, t, &plot, at_us, bands);
         }
         if has_ends && let Some(last) = device.samples.last().and_then(|s| s.bands(capacity)) {
-            let caption = if is_live { "now, MiB" } else { "at the end, MiB" };
+            let is_old = last_known(cx.link.live.as_deref(), track, now_us).is_some();
+            let caption = match (is_old, is_live) {
+                (true, _) => "last known, MiB",
+                (false, true) => "now, MiB",
+                (false, false) => "at the end, MiB",
+            };
             paint::ends(ui, t, &plot, inner.right() - 16.0, caption, &last);
         }
     }

@@ -167,13 +167,21 @@ impl LiveView {
             });
             return;
         }
-        for (i, rung) in ladder(&survey, process.has_helper).iter().enumerate() {
+        // Lines for Python help nobody whose program is none.
+        let rungs = if process.has_helper || survey.is_python() { 3 } else { 1 };
+        for (i, rung) in ladder(&survey, process.has_helper).iter().take(rungs).enumerate() {
             if i > 0 {
                 ui.add_space(10.0);
                 pane::rule(ui);
             }
             ui.add_space(12.0);
             rung_ui(ui, cx, process.pid, rung);
+        }
+        if rungs == 1 {
+            pane::padded(ui, |ui| {
+                ui.add_space(8.0);
+                label::paragraph(ui, "This process is no Python: there is no PyTorch in it to ask.", Type::Body, t.text2);
+            });
         }
         if let Some(busy) = live.and_then(|l| l.busy.as_deref()) {
             pane::padded(ui, |ui| {

@@ -13,7 +13,7 @@ use crate::app::widgets::button::Push;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::row::ListRow;
-use crate::model::{Bands, LiveTrack, ProcessTrack};
+use crate::model::{Bands, HelperState, LiveTrack, ProcessTrack};
 use crate::units::NBSP;
 
 /// Right ends of the number columns, from the table's right edge: NVML, allocated, cached, outside, peak, source.
@@ -61,6 +61,7 @@ impl LiveView {
         let is_live = cx.link.live.as_ref().is_some_and(|l| !l.is_over);
         let caption = match (self.cursor_us, is_live) {
             (Some(_), _) => "at the cursor",
+            (None, true) if crate::app::live::last_known(cx.link.live.as_deref(), track, time_us).is_some() => "last known",
             (None, true) => "now",
             (None, false) => "at the end",
         };
@@ -158,11 +159,15 @@ impl LiveView {
             process.peak.map(|p| p.0),
         ];
         numbers(p, t, &columns, y, figures, false);
+        let helper = process.helper_at(time_us);
         if split.is_none() && columns.has_split {
-            let text = "not split: no helper in this process";
+            let text = match helper {
+                HelperState::Silent => "not split: the helper tells nothing of this device",
+                _ => "not split: no helper in this process",
+            };
             label::text(p, pos2(columns.numbers[3], y), Align2::RIGHT_CENTER, text, Type::Body, t.text3);
         }
-        if split.is_some() {
+        if helper != HelperState::Absent {
             label::text(p, pos2(columns.numbers[5], y), Align2::RIGHT_CENTER, "helper", Type::Body, t.text2);
         } else if cx.link.live.as_ref().is_some_and(|l| l.can_attach()) {
             let place = Rect::from_min_max(pos2(columns.numbers[5] - 80.0, rect.top()), pos2(columns.numbers[5], rect.bottom()));

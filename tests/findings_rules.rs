@@ -765,6 +765,27 @@ fn the_documentation_lists_every_rule_as_it_is() {
     assert!(text.contains(&table), "docs/FINDINGS.md is not the table of rules; UPDATE_SNAPSHOTS=1 writes it");
 }
 
+/// What lives where a file breaks off is no leak, and that it breaks off is told first.
+#[test]
+fn a_file_that_breaks_off_says_so_first_and_has_no_leak() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join("fragment_oom.pickle");
+    let whole = std::fs::read(&path).unwrap();
+    let read = |bytes: &[u8]| formats::read(bytes, "fragment_oom.pickle", &Progress::new()).unwrap();
+    silent(&read(&whole), "truncated");
+    let mut spoke = 0;
+    for eighths in 4..8 {
+        let cut = read(&whole[..whole.len() * eighths / 8]);
+        if cut.devices.iter().all(|d| d.events.is_empty()) {
+            continue;
+        }
+        said(&cut, "truncated");
+        assert_eq!(findings(&cut)[0].rule, "truncated");
+        silent(&cut, "leak");
+        spoke += 1;
+    }
+    assert!(spoke > 0, "no cut left events");
+}
+
 /// Each rule that names a generated recording is shown by one here, and each that names a file by that file.
 #[test]
 fn every_rule_is_shown() {

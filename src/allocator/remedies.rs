@@ -29,6 +29,10 @@ pub struct Remedy {
     pub num_alloc_retries: u64,
     /// Whether the verdict depends on nothing that the trace does not tell.
     pub certain: bool,
+    /// Under other places of segments, or other limits of the span, the verdict is the other one.
+    pub oom_varies: bool,
+    /// As [`Row::passes_from_bytes`].
+    pub passes_from_bytes: Option<u64>,
 }
 
 /// What was tried, and what would be needed.
@@ -36,7 +40,7 @@ pub struct Remedy {
 pub struct Remedies {
     /// The limit they were tried under; `None` is none.
     pub limit_bytes: Option<u64>,
-    /// Every setting tried, those that pass first, the best first of all: certain, with few retries, with the widest margin.
+    /// Every setting tried, those that pass first, in the order of [`best`].
     pub tried: Vec<Remedy>,
     /// What the run needs with its own settings; `None` when it fails under any limit.
     pub needed: Option<Needed>,
@@ -85,24 +89,36 @@ pub fn remedies_that_pass(device: &DeviceRecording, limit: Option<u64>, progress
     WhatIf::new(device, None, progress)?.remedies_that_pass(limit, progress)
 }
 
-/// The best of several rows under one limit, and why: it passes, surely, with the fewest retries, with the lowest peak, with the
-/// fewest settings. `None` when none passes.
+/// The order of rows under one limit, best first: passes, surely, under most of the limit's span, fails last if it fails after
+/// all, with the fewest retries, with the lowest peak, with the fewest settings.
+fn rank(r: &Row) -> impl Ord + use<> {
+    // Where a row may fail after all, late is better than early.
+    let earliest = Reverse(r.oom_request_span.map_or(u64::MAX, |s| s[0]));
+    let settings = r.conf.split(',').filter(|c| !c.is_empty()).count();
+    let from = r.passes_from_bytes.unwrap_or(u64::MAX);
+    (r.oom, !r.is_verdict_certain(), from, earliest, r.num_alloc_retries, r.peak_reserved_bytes, settings)
+}
+
+/// The best of several rows under one limit, and why: it passes, surely, where the limit is a span under most of it, with the
+/// fewest retries, with the lowest peak, with the fewest settings. `None` when none passes.
 #[must_use]
 pub fn best(rows: &[&Row]) -> Option<(usize, String)> {
-    // Where a row may fail after all, late is better than early.
-    let earliest = |r: &Row| Reverse(r.oom_request_span.map_or(u64::MAX, |s| s[0]));
-    let rank = |r: &Row| (!r.is_outcome_certain(), earliest(r), r.num_alloc_retries, r.peak_reserved_bytes);
     let passing = || rows.iter().enumerate().filter(|(_, r)| !r.oom);
-    let (at, best) = passing().min_by_key(|(_, r)| (rank(r), r.conf.split(',').filter(|c| !c.is_empty()).count()))?;
+    let (at, best) = passing().min_by_key(|(_, r)| rank(r))?;
     let others: Vec<&Row> = passing().filter(|(i, _)| *i != at).map(|(_, r)| *r).collect();
     let fails = rows.len() - others.len() - 1;
     let is_alone_in = |of: fn(&Row) -> u64| others.iter().all(|r| of(r) > of(best));
     let why = if others.is_empty() {
-        if fails == 0 { "the only one that was tried".to_owned() } else { "the only one that passes".to_owned() }
-    } else if best.is_outcome_certain() && !others.iter().any(|r| r.is_outcome_certain()) {
+        let may = if best.oom_varies { "may pass" } else { "passes" };
+        if fails == 0 { "the only one that was tried".to_owned() } else { format!("the only one that {may}") }
+    } else if best.is_verdict_certain() && !others.iter().any(|r| r.is_verdict_certain()) {
         "the only one that surely passes".to_owned()
-    } else if others.iter().any(|r| earliest(r) > earliest(best)) && !best.is_outcome_certain() {
-        "passes, and would fail last if it fails after all".to_owned()
+    } else if let Some(from) = best.passes_from_bytes.filter(|_| best.oom_varies) {
+        let least = others.iter().all(|r| r.passes_from_bytes.is_none_or(|f| f > from));
+        let why = if least { "the least that any of these needs" } else { "and no other needs less" };
+        format!("may pass, and does from a limit of {} on, {why}", crate::units::Bytes(from))
+    } else if best.oom_varies {
+        "may pass, and would fail last if it fails after all".to_owned()
     } else if others.iter().any(|r| r.num_alloc_retries > best.num_alloc_retries) {
         let retries = crate::units::counted(best.num_alloc_retries, "retry", "retries");
         format!("passes with {}", if best.num_alloc_retries == 0 { "no retry".to_owned() } else { format!("only {retries}") })
@@ -115,12 +131,27 @@ pub fn best(rows: &[&Row]) -> Option<(usize, String)> {
     Some((at, why))
 }
 
+/// A row as a piece of advice. Where the model does not reproduce the recording nothing is certain.
+fn remedy(row: &Row, about: &'static str, agrees: bool) -> Remedy {
+    Remedy {
+        conf: row.conf.clone(),
+        about,
+        oom: row.oom,
+        oom_request: row.oom_request,
+        peak_reserved_bytes: row.peak_reserved_bytes,
+        margin_bytes: row.limit_bytes.map(|limit| (i128::from(limit) - i128::from(row.peak_reserved_bytes)) as i64),
+        num_alloc_retries: row.num_alloc_retries,
+        certain: row.certain || (agrees && row.is_verdict_certain()),
+        oom_varies: row.oom_varies,
+        passes_from_bytes: row.passes_from_bytes,
+    }
+}
+
 impl WhatIf<'_> {
     /// Tries the [suggested](SUGGESTED) settings under a limit; without one under the recording's own, and without that under
     /// the device's capacity.
     ///
-    /// Each is run once, and once more in other places where it passes and that may matter; then the smallest limits are
-    /// searched for. About 12 to 60 runs of at most 0.3 µs a request, on all cores: 0.1 s for 20,000 requests.
+    /// Each is run once, and once more in other places where that may matter; then the smallest limits are searched for. About 12 to 60 runs of at most 0.3 µs a request, on all cores: 0.1 s for 20,000 requests.
     ///
     /// # Errors
     /// [`Cancelled`] when asked to stop.
@@ -134,17 +165,17 @@ impl WhatIf<'_> {
             .collect();
         progress.set_total(questions.len() as u64 + 2);
         progress.set_done(0);
-        let mut tried = questions
+        let mut rows = questions
             .par_iter()
             .map(|(question, about)| {
-                let remedy = self.try_one(question, about, progress)?;
+                let row = self.ask(question, 0, progress)?.row;
                 progress.advance(1);
-                Ok(remedy)
+                Ok((row, *about))
             })
-            .collect::<Result<Vec<Remedy>, Cancelled>>()?;
-        tried.sort_by_key(|r| {
-            (r.oom, !r.certain, r.num_alloc_retries, r.conf.matches(',').count(), Reverse(r.margin_bytes), Reverse(r.oom_request))
-        });
+            .collect::<Result<Vec<(Row, &'static str)>, Cancelled>>()?;
+        rows.sort_by_cached_key(|(row, _)| rank(row));
+        let agrees = self.own().agreement.agrees();
+        let tried: Vec<Remedy> = rows.iter().map(|(row, about)| remedy(row, about, agrees)).collect();
         let needed = self.needed(own, progress)?;
         progress.advance(1);
         let best = tried.first().filter(|r| !r.oom).and_then(|r| questions.iter().find(|(q, _)| q.text == r.conf));
@@ -154,25 +185,6 @@ impl WhatIf<'_> {
         };
         progress.advance(1);
         Ok(Remedies { limit_bytes: limit, tried, needed, needed_with_best, agrees_with_recording: self.own().agreement.agrees() })
-    }
-
-    /// A setting that fails where the driver's model puts segments is not worth a look at other places.
-    fn try_one(&self, question: &Question, about: &'static str, progress: &Progress) -> Result<Remedy, Cancelled> {
-        let once = self.replay_of(question).run(self.requests(), (), progress)?;
-        let row = match once.oom_request {
-            Some(_) => Row { certain: false, ..self.row(question, &once) },
-            None => self.ask(question, 0, progress)?.row,
-        };
-        Ok(Remedy {
-            conf: question.text.clone(),
-            about,
-            oom: row.oom,
-            oom_request: row.oom_request,
-            peak_reserved_bytes: row.peak_reserved_bytes,
-            margin_bytes: question.limit.map(|limit| (i128::from(limit) - i128::from(row.peak_reserved_bytes)) as i64),
-            num_alloc_retries: row.num_alloc_retries,
-            certain: row.certain,
-        })
     }
 
     /// [`needed`](Self::needed), the limit alone.

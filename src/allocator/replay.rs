@@ -8,7 +8,7 @@ use super::simulated::{Placement, SimulatedMemory};
 use crate::model::{AllocConf, Cancelled, Progress, TorchVersion};
 
 /// Memory of a simulated device whose real capacity nobody told: no GPU has more.
-pub(crate) const UNKNOWN_CAPACITY: u64 = 1 << 44;
+pub(crate) const UNKNOWN_CAPACITY: u64 = 2 * crate::model::EventTable::FREE_UNBOUNDED;
 
 /// How to run the requests again.
 #[derive(Clone, Debug)]

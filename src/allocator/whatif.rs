@@ -36,8 +36,19 @@ impl Question {
     /// # Errors
     /// PyTorch's rule for the first wrong key or value.
     pub fn parse(text: &str, limit: Option<u64>) -> Result<Self, crate::model::ConfError> {
+        let text = settings_of(text);
         Ok(Question { conf: AllocConf::parse(text)?, text: text.to_owned(), limit })
     }
+}
+
+/// The settings of a line as people copy it: `export PYTORCH_CUDA_ALLOC_CONF="…"` is taken for what it sets.
+#[must_use]
+pub fn settings_of(line: &str) -> &str {
+    let trimmed = line.trim();
+    let bare = trimmed.strip_prefix("export ").map_or(trimmed, str::trim_start);
+    let names = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"];
+    let value = names.iter().find_map(|name| bare.strip_prefix(name)?.trim_start().strip_prefix('='));
+    value.map_or(line, |v| v.trim().trim_matches(['"', '\'']))
 }
 
 /// The figures of one answer, under the names of the command-line contract. Bytes are whole blocks and segments.
@@ -90,6 +101,8 @@ pub struct Row {
     pub oom_request_span: Option<[u64; 2]>,
     /// Some of the places tried give the other verdict.
     pub oom_varies: bool,
+    /// Where the limit is known only as a span: the smallest limit of the span under which every request is served, to 2 MiB.
+    pub passes_from_bytes: Option<u64>,
     /// Lowest and highest value of every other figure that is not the same in all places tried, by its name.
     pub spans: BTreeMap<&'static str, [u64; 2]>,
     /// Whether the model reproduces the recording under its own settings.
@@ -123,6 +136,12 @@ impl Row {
         let only_lesser = self.uncertain_because != Some("trace");
         let is_one = |span: [u64; 2]| span[0] == span[1];
         only_lesser && is_one(self.peak_reserved_span) && self.oom_request_span.is_none_or(is_one)
+    }
+
+    /// True when it is certain whether every request is served, whatever else is not.
+    #[must_use]
+    pub fn is_verdict_certain(&self) -> bool {
+        self.uncertain_because != Some("trace") && !self.oom_varies
     }
 
     /// By how much the peak exceeds the limit. With expandable segments it may: PyTorch compares the limit with the request,
@@ -292,6 +311,11 @@ impl<'a> WhatIf<'a> {
             let lower = Question { limit: Some(least), ..question.clone() };
             let other = self.replay(&lower, Placement::Driver, true).run(&self.requests, (), progress)?;
             widen(&mut row, &self.row(&lower, &other), "limit");
+            row.passes_from_bytes = match (row.oom, other.oom_request) {
+                (true, _) => None,
+                (false, None) => Some(least),
+                (false, Some(_)) => Some(self.passes_from(question, [least, most], progress)?),
+            };
         }
         if !is_the_recording && self.requests.has_guarded_frees() {
             let early = Replay { completes_at_once: true, ..self.replay(question, Placement::Driver, true) };
@@ -310,6 +334,23 @@ impl<'a> WhatIf<'a> {
             assumptions.push(Assumption::WentOnDifferently { event });
         }
         Ok(Answer { question: question.clone(), row, curve: sampler.finish(), assumptions })
+    }
+
+    /// The smallest limit of a span under which a question passes, to 2 MiB: it fails at the lower end and passes at the upper.
+    fn passes_from(&self, question: &Question, [mut fails, mut works]: [u64; 2], progress: &Progress) -> Result<u64, Cancelled> {
+        const STEP: u64 = 2 << 20;
+        for _ in 0..places_tried(self.requests.count) {
+            let middle = (fails + (works - fails) / 2) / STEP * STEP;
+            if middle <= fails || middle >= works {
+                break;
+            }
+            let tried = Question { limit: Some(middle), ..question.clone() };
+            match self.replay(&tried, Placement::Driver, true).run(&self.requests, (), progress)?.oom_request {
+                Some(_) => fails = middle,
+                None => works = middle,
+            }
+        }
+        Ok(works)
     }
 
     /// Tries other places for segments, and widens the spans of `row`.
@@ -369,6 +410,7 @@ impl<'a> WhatIf<'a> {
             peak_reserved_span: [peak, peak],
             oom_request_span: run.oom_request.map(|r| [r, r]),
             oom_varies: false,
+            passes_from_bytes: None,
             spans: BTreeMap::new(),
             agrees_with_recording: self.own.agreement.agrees(),
         }
@@ -459,5 +501,24 @@ impl<S: EventSink> Watcher<S> for Sampler {
             }
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copied_line_is_taken_for_what_it_sets() {
+        for line in [
+            "max_split_size_mb:64",
+            "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64",
+            " PYTORCH_ALLOC_CONF='max_split_size_mb:64' ",
+            "export PYTORCH_CUDA_ALLOC_CONF=\"max_split_size_mb:64\"",
+        ] {
+            assert_eq!(settings_of(line), "max_split_size_mb:64");
+            assert_eq!(Question::parse(line, None).map(|q| q.text), Ok("max_split_size_mb:64".to_owned()));
+        }
+        assert_eq!(settings_of("PYTORCH_ALLOC_CONF="), "");
     }
 }

@@ -115,7 +115,7 @@ pub fn account(device: &DeviceRecording, state: &State) -> Waterfall {
     let total = device.capacity;
     let used = sample.and_then(|s| s.used);
     // A failed request says what the device had left, where no sample does.
-    let free = total.zip(used).map(|(t, u)| t.saturating_sub(u)).or_else(|| device.events.device_free(state.event));
+    let free = total.zip(used).map(|(t, u)| t.saturating_sub(u)).or_else(|| device.events.device_free_told(state.event));
     let row = |part, bytes| Row { part, bytes };
     Waterfall {
         total,

@@ -193,7 +193,7 @@ pub fn diagnose(
         progress.check()?;
         findings.extend((rule.run)(&patient));
     }
-    findings.sort_by(|a, b| (a.class, std::cmp::Reverse(a.bytes), a.rule).cmp(&(b.class, std::cmp::Reverse(b.bytes), b.rule)));
+    findings.sort_by_key(|f| (f.rule != rules::TRUNCATED, f.class, std::cmp::Reverse(f.bytes), f.rule));
     let ooms = patient.ooms.into_iter().map(Arc::new).collect();
     Ok(Findings { findings, ooms, ooms_left_out, steps: patient.steps })
 }

@@ -646,6 +646,7 @@ fn parse_conf(text: &str) -> Result<String, String> {
     if ["default", "defaults", "(defaults)"].contains(&text.trim()) {
         return Ok(String::new());
     }
+    let text = crate::allocator::whatif::settings_of(text);
     crate::model::AllocConf::parse(text).map(|_| text.to_owned()).map_err(|e| e.to_string())
 }
 

@@ -219,6 +219,11 @@ fn text(report: &WhatIfReport) -> String {
 fn outcome(row: &Row) -> String {
     let mut text = match row.oom_request {
         Some(request) => format!("out of memory at request {}", count(request)),
+        None if row.oom_varies => match row.passes_from_bytes {
+            Some(from) => format!("may pass: from a limit of {} on", Bytes(from)),
+            None => "may pass".to_owned(),
+        },
+        None if !row.is_verdict_certain() => "may pass".to_owned(),
         None => "passes".to_owned(),
     };
     if let Some([low, high]) = row.oom_request_span.filter(|[low, high]| low < high) {

@@ -198,6 +198,15 @@ impl EventTable {
         (self.action.get(i) == Some(&Action::Oom)).then(|| self.address[i]).filter(|&free| free != Self::FREE_UNKNOWN)
     }
 
+    /// Free bytes from here on are no device's: a replay for a device of unknown size counts on as much as it wants.
+    pub const FREE_UNBOUNDED: u64 = 1 << 43;
+
+    /// [`device_free`](Self::device_free) as a figure to show: `None` also where it stands for a device of unknown size.
+    #[must_use]
+    pub fn device_free_told(&self, event: EventId) -> Option<u64> {
+        self.device_free(event).filter(|&free| free < Self::FREE_UNBOUNDED)
+    }
+
     /// The notes of one event.
     #[must_use]
     pub fn notes_of(&self, event: EventId) -> &[Note] {

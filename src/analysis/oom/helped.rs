@@ -34,13 +34,8 @@ pub const TRIED_UNASKED: usize = 2_000_000;
 /// # Errors
 /// [`Cancelled`] when asked to stop.
 pub fn what_would_have_helped(whatif: &WhatIf<'_>, progress: &Progress) -> Result<Helped, Cancelled> {
-    let mut remedies = whatif.remedies_that_pass(None, progress)?;
+    let remedies = whatif.remedies_that_pass(None, progress)?;
     let limit_span = whatif.own().limit_span;
-    if limit_span.is_some_and(|(low, high)| low < high) {
-        // Where the cap is not known exactly, what needs least is most likely to fit.
-        let passing = remedies.tried.iter().filter(|r| !r.oom).count();
-        remedies.tried[..passing].sort_by_key(|r| (!r.certain, r.peak_reserved_bytes, r.conf.len()));
-    }
     let mut question = whatif.own_question();
     question.limit = remedies.limit_bytes;
     let own = whatif.ask(&question, 0, progress)?.row;
@@ -92,9 +87,12 @@ impl Helped {
         }
         match self.limit_span {
             _ if !self.remedies.agrees_with_recording => "an estimate: the model does not reproduce this recording".to_owned(),
-            Some((low, high)) if low < high => {
-                format!("the cap is between {} and {}, and it may not be enough", Bytes(low), Bytes(high))
+            Some((low, high)) if low < high && remedy.oom_varies => {
+                let from = remedy.passes_from_bytes.filter(|&from| from > low);
+                let from = from.map_or("it may not be enough".to_owned(), |from| format!("this takes {}", Bytes(from)));
+                format!("the cap is between {} and {}, and {from}", Bytes(low), Bytes(high))
             }
+            _ if !remedy.oom_varies => "an estimate: the recording does not tell all that this depends on".to_owned(),
             _ => "it depends on where the driver puts segments".to_owned(),
         }
     }
@@ -118,11 +116,13 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
         let whole = needed.map_or(String::new(), |n| {
             format!(" The whole recording needs a cap of {} with its own settings.", Bytes(n.smallest_limit_bytes))
         });
+        let fits = a.device_free_told().map_or(String::new(), |free| {
+            format!(": {} is free on the device, and a segment of {segment} fits into it", Bytes(free))
+        });
         all.push(formula(
             format!(
-                "Raise the cap of this process ({cap}) to at least {} for this request: {} is free on the device, and a segment of {segment} fits into it.{whole}",
+                "Raise the cap of this process ({cap}) to at least {} for this request{fits}.{whole}",
                 Bytes(a.reserved.saturating_add(a.segment)),
-                Bytes(a.device_free),
             ),
             Some("torch.cuda.set_per_process_memory_fraction(1.0)"),
         ));
@@ -172,8 +172,9 @@ fn simulated(h: &Helped) -> Vec<Advice> {
             let about = about.next().map_or(String::new(), |c| c.to_uppercase().collect::<String>() + about.as_str());
             Advice {
                 sentence: format!(
-                    "Served again with this setting, all {} requests of the recording succeed, with {} reserved at the peak{margin}.{doubt} {about}.",
+                    "Served again with this setting, all {} requests of the recording {}succeed, with {} reserved at the peak{margin}.{doubt} {about}.",
                     count(h.own.requests.max(1)),
+                    if r.certain { "" } else { "may " },
                     Bytes(r.peak_reserved_bytes),
                 ),
                 setting: Some(setting_line(&r.conf)),

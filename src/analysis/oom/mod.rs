@@ -15,7 +15,7 @@ use self::verdict::{Facts, classify, sentence};
 pub use self::verdict::{Test, Verdict};
 use super::fragmentation::{Blocker, Holes, Servers, Way, WayOut, blockers, cheapest_way, holes};
 use super::{DeviceTables, LifetimeId, Lifetimes, NO_EVENT, Quantity, State};
-use crate::model::{BlockState, DeviceRecording, SizeClass, StackId};
+use crate::model::{BlockState, DeviceRecording, EventTable, SizeClass, StackId};
 use crate::units::{Bytes, counted};
 
 /// Live memory of one call stack.
@@ -217,6 +217,12 @@ impl std::fmt::Display for Age {
 }
 
 impl Autopsy {
+    /// Free on the device, as a figure to show: `None` where it stands for a device of unknown size.
+    #[must_use]
+    pub fn device_free_told(&self) -> Option<u64> {
+        Some(self.device_free).filter(|&free| free < EventTable::FREE_UNBOUNDED)
+    }
+
     /// The cheapest way out in one sentence, or why none is told.
     #[must_use]
     pub fn way_out_sentence(&self, state: &State) -> String {

@@ -156,9 +156,12 @@ pub(super) fn sentence(a: &Autopsy) -> String {
                 Some((low, high)) => format!("has a cap between {} and {}", Bytes(low), Bytes(high)),
                 None => "may reserve no more".to_owned(),
             };
+            let although = match a.device_free_told() {
+                Some(free) => format!("although {} was free on the device", Bytes(free)),
+                None => "because of its cap".to_owned(),
+            };
             format!(
-                "A request for {request} failed although {} was free on the device: this process {cap}; it held {}, with {} free inside.",
-                Bytes(a.device_free),
+                "A request for {request} failed {although}: this process {cap}; it held {}, with {} free inside.",
                 Bytes(a.reserved),
                 Bytes(a.holes.bytes),
             )

@@ -250,9 +250,12 @@ fn passing(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     let t = cx.tokens;
     ui.add_space(8.0);
     let all: Vec<_> = h.remedies.passing().collect();
-    let title = match all.len() {
-        0 => format!("none of {} other settings serves all requests", h.remedies.tried.len()),
-        n => format!("{n} of {} other settings serve all requests", h.remedies.tried.len()),
+    let (of, certain) = (h.remedies.tried.len(), all.iter().filter(|r| r.certain).count());
+    let title = match (certain, all.len() - certain) {
+        (0, 0) => format!("none of {of} other settings serves all requests"),
+        (n, 0) => format!("{n} of {of} other settings serve all requests"),
+        (0, n) => format!("{n} of {of} other settings may serve all requests"),
+        (n, more) => format!("{n} of {of} other settings serve all requests, {more} may"),
     };
     let row = |ui: &mut Ui, name: &str, value: &str, kind: Type, ink: egui::Color32| {
         let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());

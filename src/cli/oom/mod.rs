@@ -15,6 +15,7 @@ use crate::analysis::oom::{
 };
 use crate::analysis::{DeviceTables, NO_EVENT, State};
 use crate::model::{Action, DeviceRecording, Progress, Recording, StackId};
+use crate::units::Bytes;
 
 /// Blockers and stacks listed; the rest is counted.
 const LISTED: usize = 20;
@@ -166,10 +167,32 @@ pub fn run(args: &OomArgs) -> Result<String, String> {
         }
     }
     let report = report(&recording, args.whatif, &progress)?;
+    if let Some(limit) = args.limit {
+        check_limit(limit, &recording, &report)?;
+    }
     if args.json {
         return serde_json::to_string_pretty(&report).map_err(|e| e.to_string());
     }
     Ok(text::text(&report, &recording))
+}
+
+/// A cap below what was reserved when a request failed can not have been in force.
+fn check_limit(limit: u64, recording: &Recording, report: &OomReport) -> Result<(), String> {
+    // PyTorch holds the rounded request against the cap, and then maps whole pages of expandable segments.
+    const PAGE: u64 = 20 << 20;
+    let is_expandable = recording.devices.iter().any(|d| d.settings.conf.expandable_segments);
+    let most = limit.saturating_add(if is_expandable { PAGE } else { 0 });
+    match report.ooms.iter().find(|o| o.reserved_bytes > most) {
+        None => Ok(()),
+        Some(o) => Err(format!(
+            "--limit {}: that is below the {} that were reserved on device {} when the request of event {} failed, so it was not the cap; name {} or more.",
+            Bytes(limit),
+            Bytes(o.reserved_bytes),
+            o.device,
+            o.event,
+            Bytes(o.reserved_bytes)
+        )),
+    }
 }
 
 /// The autopsy of every out-of-memory event of every device, and the peak of the devices without one. Other settings are tried

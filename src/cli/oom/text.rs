@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{BlockerEntry, CategoryEntry, LiveEntry, OomEntry, OomReport, PeakEntry, WhatIfEntry};
 use crate::analysis::oom::Support;
 use crate::cli::Table;
-use crate::model::Recording;
+use crate::model::{EventTable, Recording};
 use crate::units::{Address, Bytes, count, counted};
 
 /// Writing to a String can not fail, so results are dropped throughout.
@@ -56,7 +56,11 @@ fn failure(out: &mut String, o: &OomEntry, number: usize, total: usize) {
         ("reserved", o.reserved_bytes),
         ("allocated", o.allocated_bytes),
     ] {
-        figure(out, label, value);
+        if value >= EventTable::FREE_UNBOUNDED {
+            let _ = writeln!(out, "    {label:<20}{:>14}", "unknown");
+        } else {
+            figure(out, label, value);
+        }
     }
     if !o.remedies.is_empty() {
         let _ = writeln!(out, "  what to do");
@@ -155,9 +159,16 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
             None => String::new(),
         };
         let outcome = match r.oom_request {
+            Some(request) if r.oom_varies => {
+                format!("fails after {}, or passes, depending on where the driver puts segments", count(request))
+            }
             Some(request) => format!("fails after {}", count(request)),
             None if r.certain => "all served".to_owned(),
-            None => "all served, not certain".to_owned(),
+            None if r.oom_varies => match r.passes_from_bytes {
+                Some(from) => format!("may serve all: from a cap of {} on", Bytes(from)),
+                None => "may serve all, depending on where the driver puts segments".to_owned(),
+            },
+            None => "may serve all: an estimate".to_owned(),
         };
         let name = if r.conf.is_empty() { "(defaults)" } else { &r.conf };
         table.row([name.to_owned(), Bytes(r.peak_reserved_bytes).to_string(), spare, outcome]);

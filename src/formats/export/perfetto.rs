@@ -79,7 +79,7 @@ fn write_device(
         let size = device.events.size[event as usize];
         events.push(&serde_json::json!({
             "ph": "i", "s": "p", "name": "out of memory", "pid": pid, "tid": 0, "ts": time_of(event),
-            "args": {"requested_bytes": size, "device_free_bytes": device.events.device_free(event)}
+            "args": {"requested_bytes": size, "device_free_bytes": device.events.device_free_told(event)}
         }))?;
     }
     for a in &device.annotations {

@@ -73,7 +73,7 @@ impl ExportTable for EventsTable<'_> {
             Column::Text(each().map(|i| Some(e.action[i].name())).collect()),
             Column::Unsigned(each().map(|i| has_address(i).then_some(e.address[i])).collect()),
             Column::Unsigned(each().map(|i| Some(e.size[i])).collect()),
-            Column::Unsigned(each().map(|i| e.device_free(i as u32)).collect()),
+            Column::Unsigned(each().map(|i| e.device_free_told(i as u32)).collect()),
             Column::Unsigned(each().map(|i| self.device.streams.get(usize::from(e.stream[i].0)).copied()).collect()),
             Column::Text(each().map(|i| pool(&self.pools, e.pool[i])).collect()),
             Column::Unsigned(each().map(|i| stack_number(e.stack[i])).collect()),

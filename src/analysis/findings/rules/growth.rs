@@ -75,6 +75,10 @@ pub(super) fn evaluation(p: &Patient<'_>) -> Vec<Finding> {
 
 /// The growing stacks, those of evaluation or the others, when they are worth a line; and their bytes.
 fn leaking(p: &Patient<'_>, in_evaluation: bool) -> (Vec<Growth>, u64) {
+    // Where a file breaks off, what lives at its end is no leak; without steps nothing else would tell one.
+    if p.steps.is_empty() && p.recording.report.truncated().is_some() {
+        return (Vec::new(), 0);
+    }
     let is_evaluation = |stack: StackId| p.flags(stack) & EVALUATION != 0;
     let all = growth(p.device, p.tables, &p.steps);
     let grown: Vec<Growth> = all.into_iter().filter(|g| g.is_leak() && is_evaluation(g.stack) == in_evaluation).collect();

@@ -122,6 +122,24 @@ pub(super) fn idle_threshold(p: &Patient<'_>) -> Vec<Finding> {
     ]
 }
 
+/// A file that breaks off: everything said of it holds only up to there.
+pub(super) fn truncated(p: &Patient<'_>) -> Vec<Finding> {
+    let Some(warning) = p.recording.report.truncated() else { return Vec::new() };
+    let events = p.device.events.len() as u64;
+    let at = warning.first_offset.map_or(String::new(), |at| format!(", at byte {}", count(at)));
+    vec![
+        Finding::new(super::TRUNCATED, Class::Hygiene, "The file ends early", p.recording.source.bytes)
+            .says(format!(
+                "The file ends early{at}: what came before was read, {} of this device, and the rest is not known; copy it again.",
+                counted(events, "event", "events")
+            ))
+            .shows("events read", count(events))
+            .bytes_of("file", p.recording.source.bytes)
+            .advice("Copy the file again, or dump it again and wait until it is written.")
+            .check("It opens without this line."),
+    ]
+}
+
 /// A recording made heavy by C++ frames.
 pub(super) fn heavy_recording(p: &Patient<'_>) -> Vec<Finding> {
     let events = p.device.events.len() as u64;

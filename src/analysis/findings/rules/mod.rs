@@ -33,6 +33,9 @@ pub struct Rule {
     pub(super) run: fn(&Patient<'_>) -> Vec<Finding>,
 }
 
+/// The rule whose finding stands before all others: it puts them in doubt.
+pub(super) const TRUNCATED: &str = "truncated";
+
 /// Every rule, by class.
 pub const RULES: &[Rule] = &[
     Rule {
@@ -367,6 +370,15 @@ pub const RULES: &[Rule] = &[
         source: "row 31",
         shown_by: "generated: a threshold and no fraction",
         run: hygiene::idle_threshold,
+    },
+    Rule {
+        name: TRUNCATED,
+        class: Class::Hygiene,
+        finds: "A file that ends early; told before anything else",
+        when: "the file breaks off",
+        source: "the reader",
+        shown_by: "generated: a snapshot cut before its end",
+        run: hygiene::truncated,
     },
     Rule {
         name: "heavy_recording",

@@ -36,8 +36,9 @@ fn failure(failures: &[&Autopsy]) -> Finding {
         })
         .red("request", a.requested)
         .bytes_of(&format!("largest of {}", counted(a.holes.count, "hole", "holes")), a.holes.largest)
-        .bytes_of("free on the device", a.device_free)
         .bytes_of("reserved", a.reserved);
+    let free = a.device_free_told().map_or("unknown".to_owned(), |free| Bytes(free).to_string());
+    finding = finding.shows("free on the device", free);
     if let Some(way) = &a.way_out {
         let text = format!("{} in {}", Bytes(way.bytes), counted(way.blocks.len() as u64, "block", "blocks"));
         finding = finding.shows("cheapest way out", text);

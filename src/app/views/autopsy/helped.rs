@@ -186,13 +186,22 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
                 row(ui, &name(r), r.peak_reserved_bytes, &served, Kind::Passes, Some(r), chosen);
             }
             let doubt = passing(false).next().map(|r| h.doubt(r)).unwrap_or_default();
+            // From which cap on stands in each row.
+            let doubt = doubt.split(", and this takes").next().unwrap_or_default();
             group(ui, cx, &format!("may help: {doubt}"), passing(false).count());
             for r in passing(false) {
-                row(ui, &name(r), r.peak_reserved_bytes, "may serve all", Kind::Passes, Some(r), chosen);
+                let from = r.passes_from_bytes.filter(|_| r.oom_varies);
+                let outcome = from.map_or("may serve all".to_owned(), |from| format!("from {}", Bytes(from)));
+                row(ui, &name(r), r.peak_reserved_bytes, &outcome, Kind::Passes, Some(r), chosen);
             }
-            let fails = || h.remedies.tried.iter().filter(|r| r.oom);
-            group(ui, cx, "does not help", fails().count());
-            for r in fails() {
+            let fails = |varies: bool| h.remedies.tried.iter().filter(move |r| r.oom && r.oom_varies == varies);
+            group(ui, cx, "may fail: it depends on where the driver puts segments", fails(true).count());
+            for r in fails(true) {
+                let outcome = format!("may fail after {}", count(r.oom_request.unwrap_or(0)));
+                row(ui, &name(r), r.peak_reserved_bytes, &outcome, Kind::Fails, Some(r), chosen);
+            }
+            group(ui, cx, "does not help", fails(false).count());
+            for r in fails(false) {
                 let outcome = format!("fails after {}", count(r.oom_request.unwrap_or(0)));
                 row(ui, &name(r), r.peak_reserved_bytes, &outcome, Kind::Fails, Some(r), chosen);
             }

@@ -49,7 +49,7 @@ impl AutopsyView {
             tests(ui, cx, a);
             figures(ui, a);
             if a.limit.is_some_and(|(low, high)| low < high) || self.cap.is_some() {
-                self.cap_field(ui, cx);
+                self.cap_field(ui, cx, a.reserved);
             }
             try_first(ui, cx, a, ready);
             stack(ui, cx, a);
@@ -58,7 +58,7 @@ impl AutopsyView {
     }
 
     /// Where the file does not tell the cap, the user may: everything is worked out again with it.
-    fn cap_field(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+    fn cap_field(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, reserved: u64) {
         ui.add_space(6.0);
         padded(ui, |ui| {
             ui.horizontal(|ui| {
@@ -71,7 +71,9 @@ impl AutopsyView {
                     self.cap_error = None;
                 }
                 if response.lost_focus() && ui.input(|i| i.key_pressed(Key::Enter)) {
-                    self.take_cap();
+                    // The cap is held against the rounded request; expandable segments then map whole pages of 20 MiB.
+                    let is_expandable = cx.data.device().settings.conf.expandable_segments;
+                    self.take_cap(reserved, reserved.saturating_sub(if is_expandable { 20 << 20 } else { 0 }));
                 }
             });
             if let Some(error) = &self.cap_error {
@@ -80,7 +82,8 @@ impl AutopsyView {
         });
     }
 
-    fn take_cap(&mut self) {
+    /// Takes the cap that was typed, unless it is below `least`: `reserved` was held when the request failed.
+    fn take_cap(&mut self, reserved: u64, least: u64) {
         let plain: String =
             self.cap_text.chars().filter(|c| *c != ',').map(|c| if c == crate::units::NBSP { ' ' } else { c }).collect();
         if plain.trim().is_empty() {
@@ -89,6 +92,11 @@ impl AutopsyView {
         }
         match Bytes::parse(plain.trim()) {
             Ok(Bytes(0)) => self.cap_error = Some("A cap of 0 serves nothing; type a size such as 24 GiB.".to_owned()),
+            Ok(Bytes(cap)) if cap < least => {
+                let sentence =
+                    format!("{} were reserved when the request failed, so the cap was not below that.", Bytes(reserved));
+                self.cap_error = Some(sentence);
+            }
             Ok(Bytes(cap)) => {
                 (self.cap, self.cap_error, self.setting) = (Some(cap), None, None);
                 self.cap_text = Bytes(cap).to_string();
@@ -124,6 +132,7 @@ fn tests(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
         let figure = match test.holds {
             None => "no cap known".to_owned(),
             Some(_) if is_span => format!("under {}", Bytes(a.segment)),
+            Some(_) if test.bytes >= crate::model::EventTable::FREE_UNBOUNDED => "unknown".to_owned(),
             Some(_) => Bytes(test.bytes).to_string(),
         };
         let ink = if test.decides { t.red } else { t.text1 };

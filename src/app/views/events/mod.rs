@@ -353,8 +353,9 @@ impl Events {
                 }
                 Column::Address => {
                     // The address column of an out-of-memory event holds what the device had free.
-                    let text = match events.device_free(event) {
+                    let text = match events.device_free_told(event) {
                         Some(free) => format!("{} free", Bytes(free)),
+                        None if events.action[i] == EventAction::Oom => "free unknown".to_owned(),
                         None => Address(events.address[i]).to_string(),
                     };
                     label::text_in(&painter, cell, &text, Type::Mono, t.text2);

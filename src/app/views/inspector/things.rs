@@ -332,7 +332,7 @@ fn instant(data: &DeviceData, state: &State) -> Card {
     let mut facts = Vec::new();
     if let Some(request) = request {
         facts.push(Fact::new("request", Bytes(request).to_string()).tone(Tone::Red).lead(Lead::Item(Item::Event(state.event))));
-        if let Some(free) = device.events.device_free(state.event) {
+        if let Some(free) = device.events.device_free_told(state.event) {
             facts.push(Fact::new("device free", Bytes(free).to_string()));
         }
     }

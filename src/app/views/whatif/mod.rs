@@ -8,7 +8,7 @@ use self::needs::Needs;
 use self::runs::Runs;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::allocator::remedies::best;
-use crate::allocator::whatif::{Answer, Row, SUGGESTED};
+use crate::allocator::whatif::{Answer, Row, SUGGESTED, settings_of};
 use crate::app::action::Action;
 use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
@@ -38,7 +38,10 @@ pub const INFO: ViewInfo = ViewInfo {
         ("ticks", "the recording's own peak, and the limit in red"),
         ("against recorded", "the difference to the peak the recording itself has"),
         ("swatch", "click it to draw the setting's curve"),
-        ("best", "passes under the limit, surely, with the fewest retries and the lowest peak"),
+        (
+            "best",
+            "passes under the limit, surely, or under most of it where it is a span; then with the fewest retries and the lowest peak",
+        ),
         ("double click", "open the setting's run as a recording, in a tab of its own"),
         ("fails after", "the first request the allocator model can not serve; the run stops there"),
         ("to", "a span: the result depends on where the driver puts segments"),
@@ -252,9 +255,9 @@ impl WhatIfView {
         }
         if limit.lost_focus() && entered {
             self.set_limit();
-            if self.limit_error.is_some() {
-                limit.request_focus();
-            }
+        } else if limit.lost_focus() {
+            // What was typed and not taken does not stand beside figures of another limit.
+            self.show_limit();
         }
         if new.changed() {
             self.new_error = None;
@@ -274,12 +277,23 @@ impl WhatIfView {
     fn set_limit(&mut self) {
         match read_limit(&self.limit_text) {
             Ok(limit) => self.choose_limit(limit),
-            Err(sentence) => self.limit_error = Some(sentence),
+            Err(sentence) => {
+                self.show_limit();
+                self.limit_error = Some(format!("{}. The limit stays {}.", sentence.trim_end_matches('.'), self.limit_text));
+            }
+        }
+    }
+
+    /// Writes the limit in force into its field.
+    fn show_limit(&mut self) {
+        if let Some(limit) = self.limit() {
+            self.limit_text = Bytes(limit).to_string();
         }
     }
 
     /// Adds the setting that was typed, and selects it.
     fn add(&mut self) {
+        self.new_text = settings_of(&self.new_text).to_owned();
         let text: String = self.new_text.chars().filter(|c| !c.is_whitespace()).collect();
         if text.is_empty() {
             self.new_error = Some("Type a setting first, such as max_split_size_mb:256.".to_owned());
@@ -359,7 +373,9 @@ fn read_limit(text: &str) -> Result<u64, String> {
 fn outcome(answer: &Answer) -> (String, bool) {
     let row = &answer.row;
     match row.oom_request {
+        Some(request) if row.oom_varies => (format!("may fail after {}", count(request)), true),
         Some(request) => (format!("fails after {}", count(request)), true),
+        None if !row.is_verdict_certain() => (format!("may serve all {}", count(row.requests)), false),
         None => (format!("all {} served", count(row.requests)), false),
     }
 }
@@ -377,6 +393,9 @@ fn outcome_span(answer: &Answer) -> Option<String> {
         _ => "by placement",
     };
     match row.oom_request_span {
+        _ if row.oom_varies && row.passes_from_bytes.is_some() => {
+            row.passes_from_bytes.map(|from| format!("from a limit of {} on", Bytes(from)))
+        }
         _ if row.oom_varies && row.oom => Some(format!("or none, {why}")),
         Some([low, high]) if low != high => {
             Some(format!("or {}, {why}", count(if row.oom_request == Some(low) { high } else { low })))

@@ -4,7 +4,7 @@ use egui::{ScrollArea, Sense, Ui, pos2, vec2};
 
 use super::runs::LimitFrom;
 use super::table::{OVER_LIMIT, against, mib};
-use super::{ViewContext, WhatIfView, outcome};
+use super::{ViewContext, WhatIfView, outcome, outcome_span};
 use crate::allocator::whatif::Answer;
 use crate::analysis::Quantity;
 use crate::app::action::Action;
@@ -34,9 +34,19 @@ impl WhatIfView {
             ui.add_space(4.0);
             match (&free, &own) {
                 (Some(_), Some(_)) if is_rescue(limited.as_deref(), own_limited.as_deref()) => {
-                    label::paragraph(ui, "All served", Type::Display, t.text1);
+                    let is_sure = limited.as_deref().is_some_and(|a| a.row.is_verdict_certain());
+                    label::paragraph(ui, if is_sure { "All served" } else { "May serve all" }, Type::Display, t.text1);
                     let failed = own_limited.as_deref().map_or(String::new(), |o| outcome(o).0);
                     let text = format!("under {}, where the recorded setting {failed}.", Bytes(self.limit().unwrap_or(0)));
+                    label::paragraph(ui, &text, Type::Body, t.text2);
+                    if let Some(span) = limited.as_deref().filter(|_| !is_sure).and_then(outcome_span) {
+                        label::paragraph(ui, &sentence(&span), Type::Body, t.text2);
+                    }
+                }
+                (Some(_), Some(_)) if limited.as_deref().is_some_and(|a| a.row.oom) => {
+                    let failed = limited.as_deref().map_or(String::new(), |a| outcome(a).0);
+                    label::paragraph(ui, sentence(&failed).trim_end_matches('.'), Type::Display, t.red);
+                    let text = format!("under {}.", Bytes(self.limit().unwrap_or(0)));
                     label::paragraph(ui, &text, Type::Body, t.text2);
                 }
                 (Some(a), Some(_)) => headline(ui, cx, a),
@@ -66,7 +76,15 @@ impl WhatIfView {
         if let (Some(a), Some(own), Some(limit)) = (&limited, &own_limited, self.limit()) {
             let of = |name, of: fn(&Answer) -> String| (name, if row == 0 { String::new() } else { of(own) }, of(a));
             let figures = [
-                of("outcome", |a| if a.row.oom { "fails".to_owned() } else { "all served".to_owned() }),
+                of("outcome", |a| {
+                    let words = match (a.row.oom, !a.row.is_verdict_certain()) {
+                        (true, false) => "fails",
+                        (true, true) => "may fail",
+                        (false, false) => "all served",
+                        (false, true) => "may serve all",
+                    };
+                    words.to_owned()
+                }),
                 of("requests served", |a| count(a.row.oom_request.unwrap_or(a.row.requests))),
                 of("peak reserved, MiB", |a| mib(a.row.peak_reserved_bytes)),
                 of("retries", |a| count(a.row.num_alloc_retries)),

@@ -108,6 +108,10 @@ fn marks(device: &DeviceRecording, bounds: &[u32]) -> Vec<(usize, Mark)> {
     let mut marks: Vec<(usize, Mark)> = Vec::new();
     let actions = &device.events.action;
     for (column, w) in bounds.windows(2).enumerate() {
+        // A window that ends on the last event means it too: a recording often ends with the request that failed.
+        let end = w[1] as usize;
+        let is_whole = column + 2 == bounds.len() && end + 1 == actions.len();
+        let (first, end) = (w[0] as usize, if is_whole { end + 1 } else { end });
         let of_event = |event: usize| match actions.get(event)? {
             Action::Oom => Some(Mark::Oom),
             action if action.shrinks_reserved() => {
@@ -119,8 +123,8 @@ fn marks(device: &DeviceRecording, bounds: &[u32]) -> Vec<(usize, Mark)> {
         };
         // The last of a burst says what the burst was: the others need not look ahead.
         let is_last = |e: &usize| actions.get(*e + 1).is_none_or(|a| !a.shrinks_reserved());
-        let inner = (w[0] as usize..w[1] as usize).filter(is_last).filter_map(of_event).max();
-        let at_edge = (w[1] > w[0]).then(|| w[1] as usize - 1).and_then(of_event);
+        let inner = (first..end).filter(is_last).filter_map(of_event).max();
+        let at_edge = (end > first).then(|| end - 1).and_then(of_event);
         marks.extend(inner.max(at_edge).map(|mark| (column, mark)));
     }
     marks

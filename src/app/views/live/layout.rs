@@ -2,7 +2,7 @@
 
 use egui::{Rect, pos2};
 
-use crate::model::{Bands, Gap, LiveMark, Sample};
+use crate::model::{Bands, Gap, LiveMark, MarkKind, Sample};
 
 /// The parts of the view.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -159,7 +159,7 @@ pub(super) struct MarkPlace {
 }
 
 /// Two rows of labels: one that would touch goes to the other row, then folds to its line. Marks of one
-/// pixel are one line, each with its label while there is room.
+/// pixel are one line, processes that come and go each with a label while there is room.
 pub(super) fn mark_places(
     marks: &[LiveMark],
     x_of: impl Fn(i64) -> f32,
@@ -177,9 +177,13 @@ pub(super) fn mark_places(
         let is_left = x + width > range.1;
         let (from, to) = if is_left { (x - width, x) } else { (x, x + width) };
         let row = (0..2).find(|&r| from >= free_from[r] && from >= range.0);
-        // One process ends and the next starts in the same list: both are said when there is room.
-        if row.is_none() && out.last().is_some_and(|p| x - p.x < 1.0) {
-            continue;
+        // One process ends and the next starts in the same list: both are said when there is room. Beside a mark of the
+        // program a second label would crowd out later ones.
+        if let Some(p) = out.last().filter(|p| x - p.x < 1.0) {
+            let are_processes = mark.kind == MarkKind::Process && marks[p.mark].kind == MarkKind::Process;
+            if row.is_none() || !are_processes {
+                continue;
+            }
         }
         if let Some(r) = row {
             free_from[r] = to + 4.0;
@@ -233,7 +237,6 @@ impl Band {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::MarkKind;
 
     fn series(used: &[u64]) -> Vec<Sample> {
         used.iter().enumerate().map(|(i, u)| Sample { time_us: i as i64 * 10, used: Some(*u), ..Sample::default() }).collect()

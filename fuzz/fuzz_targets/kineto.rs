@@ -3,7 +3,7 @@
 //! `cargo +nightly fuzz run kineto` from the repository's root; the seeds are in `fuzz/corpus/kineto`.
 #![no_main]
 
-#[path = "../../tests/support/harness.rs"]
+#[path = "../../tests/formats/harness.rs"]
 mod harness;
 
 use libfuzzer_sys::fuzz_target;

@@ -3,7 +3,7 @@
 //! `cargo +nightly fuzz run oom_message` from the repository's root; the seeds are in `fuzz/corpus/oom_message`.
 #![no_main]
 
-#[path = "../../tests/support/harness.rs"]
+#[path = "../../tests/formats/harness.rs"]
 mod harness;
 
 use libfuzzer_sys::fuzz_target;

@@ -3,7 +3,7 @@
 //! `cargo +nightly fuzz run rmm` from the repository's root; the seeds are in `fuzz/corpus/rmm`.
 #![no_main]
 
-#[path = "../../tests/support/harness.rs"]
+#[path = "../../tests/formats/harness.rs"]
 mod harness;
 
 use libfuzzer_sys::fuzz_target;

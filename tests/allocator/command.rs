@@ -1,0 +1,100 @@
+//! `vramscope whatif` from outside.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn sample(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name).display().to_string()
+}
+
+fn whatif(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_vramscope")).arg("whatif").args(args).output().expect("the program starts")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("UTF-8").replace('\u{a0}', " ")
+}
+
+fn json(args: &[&str]) -> Value {
+    let output = whatif(&[args, &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// A place for a file of this test, gone afterwards.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        Scratch(std::env::temp_dir().join(format!("vramscope-{}-{name}", std::process::id())))
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("UTF-8")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_saved_run_is_a_snapshot_that_the_model_reproduces() {
+    for conf in
+        ["expandable_segments:True,roundup_power2_divisions:4", "max_split_size_mb:64,garbage_collection_threshold:0.6", ""]
+    {
+        let saved = Scratch::new("saved.pickle");
+        let out = whatif(&[&sample("fragment_oom.pickle"), "--conf", conf, "--limit", "80GiB", "--save", saved.path()]);
+        assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+        assert!(text(&out).contains("as a snapshot"), "{}", text(&out));
+        let again = json(&[saved.path(), "--conf", conf, "--limit", "80GiB"]);
+        assert_eq!(again["agreement"]["agrees"], true, "{conf}: {}", again["agreement"]);
+        let first = json(&[&sample("fragment_oom.pickle"), "--conf", conf, "--limit", "80GiB"]);
+        for key in ["oom", "peak_reserved_bytes", "peak_allocated_bytes", "num_device_alloc", "final_reserved_bytes"] {
+            assert_eq!(again["runs"][0][key], first["runs"][0][key], "{conf} {key}");
+        }
+    }
+}
+
+#[test]
+fn every_run_says_what_is_certain_and_which_is_best() {
+    let report = json(&[&sample("fragment_oom.pickle")]);
+    let runs = report["runs"].as_array().unwrap();
+    for run in runs {
+        let spans = run["spans"].as_object().unwrap();
+        assert_eq!(run["certain"].as_bool().unwrap(), run["uncertain_because"].is_null());
+        assert!(spans.is_empty() || !run["certain"].as_bool().unwrap());
+        for (name, span) in spans {
+            let value = run[name].as_u64().unwrap();
+            assert!((span[0].as_u64().unwrap()..=span[1].as_u64().unwrap()).contains(&value), "{name} {run}");
+        }
+    }
+    let best = &report["best"];
+    assert_eq!(runs[best["run"].as_u64().unwrap() as usize]["oom"], false);
+    assert!(!best["why"].as_str().unwrap().is_empty());
+    let shown = text(&whatif(&[&sample("fragment_oom.pickle")]));
+    assert!(shown.contains("Best: ") && shown.contains("Beyond allocated: "), "{shown}");
+}
+
+#[test]
+fn what_can_not_be_asked_gets_one_sentence() {
+    let file = sample("fragment_oom.pickle");
+    let cases: [(&[&str], i32, &str); 5] = [
+        (&[&file, "--save", "out.pickle"], 2, "--conf"),
+        (&[&file, "--conf", "max_split_size:64"], 2, "max_split_size"),
+        (&[&file, "--limit", "much"], 2, "much"),
+        (&[&file, "--device", "7"], 1, "device 7"),
+        (&[&file, "--conf", "", "--save", "/no/such/folder/out.pickle"], 1, "can not be written"),
+    ];
+    for (args, code, part) in cases {
+        let out = whatif(args);
+        let sentence = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(code), "{args:?}: {sentence}");
+        assert_eq!(sentence.lines().count(), 1, "{args:?}: {sentence}");
+        assert!(sentence.contains(part), "{args:?}: {sentence}");
+    }
+}

@@ -1,0 +1,191 @@
+//! Categories held to the truth where there is one: PyTorch's profiler, and programs whose parameters are known.
+//!
+//! The recordings are in a folder named by `VRAMSCOPE_CORPUS`; without it the sample alone is looked at.
+
+use std::path::{Path, PathBuf};
+
+use vramscope::analysis::categories::{ByCategory, Categories, Category, Rule, Rules, Tally, Trust};
+use vramscope::analysis::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
+use vramscope::formats;
+use vramscope::model::{Annotation, CATEGORIES, DeviceRecording, Progress, Recording};
+
+fn corpus() -> Option<PathBuf> {
+    let folder = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from);
+    if folder.is_none() {
+        println!("skipped: set VRAMSCOPE_CORPUS");
+    }
+    folder
+}
+
+struct Opened {
+    recording: Recording,
+    device: usize,
+    tables: DeviceTables,
+    categories: Categories,
+}
+
+fn open(path: &Path, rules: &[Rule]) -> Opened {
+    let recording = formats::open(path, &Progress::new()).unwrap();
+    let device = recording.busiest_device().unwrap();
+    let tables = DeviceTables::build(&recording.devices[device], &Progress::new()).unwrap();
+    let (rules, errors) = Rules::new(rules);
+    assert!(errors.is_empty(), "{errors:?}");
+    let categories = Categories::build(&recording, &recording.devices[device], &tables, &rules, &Progress::new()).unwrap();
+    Opened { recording, device, tables, categories }
+}
+
+impl Opened {
+    fn device(&self) -> &DeviceRecording {
+        &self.recording.devices[self.device]
+    }
+
+    /// What is live after an event, by category.
+    fn live(&self, event: u32) -> ByCategory {
+        self.categories.live_by_category(self.device(), &self.tables, event)
+    }
+
+    fn held(&self, event: u32, category: Category) -> (u64, u64) {
+        let tally = self.live(event)[category.index()];
+        (tally.count, tally.bytes)
+    }
+
+    /// The first event of each optimizer step after the first, as annotations tell.
+    fn optimizer_steps(&self) -> Vec<u32> {
+        let times = &self.device().events.time_us;
+        let starts = |a: &&Annotation| self.recording.stacks.text(a.name).starts_with("Optimizer.step");
+        let at = |a: &Annotation| times.partition_point(|&t| t < a.start_us) as u32;
+        self.device().annotations.iter().filter(starts).map(at).skip(1).collect()
+    }
+
+    /// Adam trains a model of `count` parameters of `bytes` bytes: at each step there is one gradient a parameter, and two
+    /// states a parameter.
+    fn trains_with_adam(&self, count: u64, bytes: u64) {
+        let steps = self.optimizer_steps();
+        assert!(!steps.is_empty());
+        for step in steps {
+            assert_eq!(self.held(step, Category::Parameters), (count, bytes), "parameters at {step}");
+            assert_eq!(self.held(step, Category::Gradients), (count, bytes), "gradients at {step}");
+            assert_eq!(self.held(step, Category::OptimizerState), (2 * count, 2 * bytes), "optimizer state at {step}");
+        }
+    }
+
+    /// Part of the bytes live at the peak that no rule explains.
+    fn unexplained(&self) -> f64 {
+        let (_, peak) = self.tables.curves.peak(Quantity::Requested);
+        let live = self.live(peak);
+        let all: u64 = live.iter().map(|t| t.bytes).sum();
+        live[Category::Other.index()].bytes as f64 / all as f64
+    }
+}
+
+fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name)
+}
+
+#[test]
+fn a_model_trained_with_adam_is_told_apart_to_the_byte() {
+    let o = open(&sample("gpt_train.pickle"), &[]);
+    let (count, bytes) = o.held(o.optimizer_steps()[0], Category::Parameters);
+    assert!(count > 10);
+    o.trains_with_adam(count, bytes);
+    assert!(o.unexplained() < 0.001, "{}", o.unexplained());
+    // Every allocation can say why.
+    for i in 0..o.tables.lifetimes.len() as u32 {
+        let why = o.categories.why(&o.recording, o.device(), &o.tables, LifetimeId(i));
+        assert_eq!(why.category, o.categories.of(LifetimeId(i)));
+        assert!(why.sentence.ends_with('.') && why.sentence.len() > 20, "{why:?}");
+        assert_eq!(why.trust == Trust::Nothing, why.category == Category::Other, "{why:?}");
+    }
+    let all: u64 = o.categories.handed_out.iter().map(|t| t.count).sum();
+    assert_eq!(all, o.tables.lifetimes.len() as u64);
+}
+
+#[test]
+fn the_users_own_rules_come_first() {
+    let rule = |pattern: &str, category, is_on| Rule { pattern: pattern.to_owned(), category, is_on };
+    let rules = [
+        rule("workloads\\.py", Category::Communication, false),
+        rule("FUNCTIONAL.py:.*layer_norm", Category::KvCache, true),
+        rule("layer_norm", Category::Workspaces, true),
+        rule("", Category::Other, true),
+    ];
+    let (plain, ruled) = (open(&sample("gpt_train.pickle"), &[]), open(&sample("gpt_train.pickle"), &rules));
+    let [off, first, second, empty] = ruled.categories.by_rule.clone().try_into().unwrap();
+    assert!(first.count > 0 && first.bytes > 0);
+    assert_eq!([off, second, empty], [Tally::default(); 3], "the first rule takes what the second matches too");
+    assert_eq!(ruled.categories.handed_out[Category::KvCache.index()], first);
+    assert_eq!(plain.categories.handed_out[Category::KvCache.index()].count, 0);
+    let is_ruled = |&i: &u32| ruled.categories.of(LifetimeId(i)) == Category::KvCache;
+    let id = LifetimeId((0..ruled.tables.lifetimes.len() as u32).find(is_ruled).unwrap());
+    let why = ruled.categories.why(&ruled.recording, ruled.device(), &ruled.tables, id);
+    assert_eq!(why.trust, Trust::UserRule);
+    assert!(why.sentence.contains("Your rule 2") && why.sentence.contains("layer_norm"), "{}", why.sentence);
+}
+
+#[test]
+fn a_rule_that_can_not_be_read_says_why() {
+    let bad = Rule { pattern: "attention(".to_owned(), category: Category::Activations, is_on: true };
+    let (rules, errors) = Rules::new(&[Rule::default(), bad]);
+    assert_eq!((rules.len(), errors.len(), errors[0].number), (2, 1, 2));
+    assert!(errors[0].to_string().starts_with("Rule 2 can not be used: \"attention(\""), "{}", errors[0]);
+}
+
+#[test]
+fn known_programs_are_told_apart() {
+    let Some(corpus) = corpus() else { return };
+    let model = (77, 111_312_896);
+    open(&corpus.join("demo/gpt_train.default.pickle"), &[]).trains_with_adam(model.0, model.1);
+    open(&corpus.join("profiler/gpt_train.with_trace.pickle"), &[]).trains_with_adam(model.0, model.1);
+    // Without a single stack, the optimizer's annotated steps and lifetimes alone.
+    let without = open(&corpus.join("whatif/gpt_train.exp.none.pickle"), &[]);
+    assert!(without.recording.stacks.is_empty());
+    without.trains_with_adam(model.0, model.1);
+    // DDP keeps whole parameters and states on each rank; FSDP2 keeps half of each on one of two.
+    open(&corpus.join("multi/ddp_rank0.pickle"), &[]).trains_with_adam(101, 280_295_424);
+    let fsdp = open(&corpus.join("multi/fsdp_rank0.pickle"), &[]);
+    for step in fsdp.optimizer_steps() {
+        assert_eq!(fsdp.held(step, Category::Parameters), (101, 280_295_424 / 2));
+        assert_eq!(fsdp.held(step, Category::OptimizerState), (202, 280_295_424));
+        assert_eq!(fsdp.held(step, Category::Gradients).1, 280_295_424 / 2);
+    }
+    for (name, most) in
+        [("gpt_varlen.default", 0.001), ("resnet.default", 0.01), ("resnet.cppstacks", 0.01), ("compiled.default", 0.001)]
+    {
+        let part = open(&corpus.join(format!("demo/{name}.pickle")), &[]).unexplained();
+        println!("{name}: {:.3} % of the peak is in no category", part * 100.0);
+        assert!(part < most, "{name}: {part}");
+    }
+}
+
+/// The profiler followed the data; we read stacks and lifetimes of its trace. Both saw the same run.
+#[test]
+fn stacks_and_lifetimes_agree_with_the_profiler() {
+    let Some(corpus) = corpus() else { return };
+    for (name, tolerance) in [("gpt_train", 0.02), ("resnet", 0.02)] {
+        let ours = open(&corpus.join(format!("profiler/{name}.trace.json")), &[]);
+        let truth = open(&corpus.join(format!("profiler/{name}.memory_timeline.raw.json.gz")), &[]);
+        let times = &ours.device().events.time_us;
+        let bands = &truth.device().bands;
+        let mut off = [0u64; 3];
+        let mut sum = [0u64; 3];
+        for row in (0..bands.len()).step_by((bands.len() / 200).max(1)) {
+            let at = times.partition_point(|&t| t <= bands.time_us[row]) as u32;
+            let live = ours.live(at.checked_sub(1).unwrap_or(NO_EVENT));
+            let pairs = [
+                (Category::Parameters, "parameter"),
+                (Category::OptimizerState, "optimizer_state"),
+                (Category::Gradients, "gradient"),
+            ];
+            for (i, (category, name)) in pairs.into_iter().enumerate() {
+                let column = CATEGORIES.iter().position(|&c| c == name).unwrap();
+                off[i] += live[category.index()].bytes.abs_diff(bands.bytes[row][column]);
+                sum[i] += bands.bytes[row][column];
+            }
+        }
+        for (i, what) in ["parameters", "optimizer state", "gradients"].into_iter().enumerate() {
+            let part = off[i] as f64 / sum[i].max(1) as f64;
+            println!("{name}: {what} differ by {:.3} % of the profiler's bytes", part * 100.0);
+            assert!(part < tolerance, "{name}: {what} differ by {part}");
+        }
+    }
+}

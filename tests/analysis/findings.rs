@@ -1,0 +1,92 @@
+//! The diagnoses on real recordings: those with something wrong are told what, and healthy ones are left in peace.
+
+use std::path::{Path, PathBuf};
+
+use vramscope::analysis::findings::{Findings, diagnose};
+use vramscope::analysis::{DeviceTables, StackNames};
+use vramscope::formats;
+use vramscope::model::Progress;
+
+fn diagnoses(path: &Path) -> Vec<Findings> {
+    let progress = Progress::new();
+    let recording = formats::open(path, &progress).unwrap();
+    let names = StackNames::of(&recording.stacks);
+    recording
+        .devices
+        .iter()
+        .map(|device| {
+            let tables = DeviceTables::build(device, &progress).unwrap();
+            diagnose(&recording, device, &tables, &names, &progress).unwrap()
+        })
+        .collect()
+}
+
+fn rules(path: &Path) -> Vec<&'static str> {
+    diagnoses(path).iter().flat_map(|f| f.findings.iter().map(|x| x.rule)).collect()
+}
+
+fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name)
+}
+
+#[test]
+fn what_is_wrong_is_said_first() {
+    assert_eq!(rules(&sample("fragment_oom.pickle")).first(), Some(&"out_of_memory"));
+    assert_eq!(rules(&sample("kv_decode_oom.pickle.gz")).first(), Some(&"out_of_memory"));
+    assert_eq!(rules(&sample("leak.pickle")), ["leak"]);
+}
+
+#[test]
+fn healthy_recordings_have_no_findings() {
+    for name in ["gpt_train.pickle", "cuda_graph.pickle", "multi_stream.pickle", "two_gpus.pickle"] {
+        assert!(rules(&sample(name)).is_empty(), "{name}: {:?}", rules(&sample(name)));
+    }
+}
+
+#[test]
+fn every_finding_has_numbers_a_place_and_a_check() {
+    for name in ["fragment_oom.pickle", "kv_decode_oom.pickle.gz", "expandable_oom.pickle", "leak.pickle"] {
+        for f in diagnoses(&sample(name)).iter().flat_map(|f| &f.findings) {
+            assert!(f.bytes > 0 && !f.evidence.is_empty() && !f.verify.is_empty(), "{name}: {f:?}");
+            assert!(f.sentence.chars().any(|c| c.is_ascii_digit()), "{name}: {}", f.sentence);
+            assert!(f.place.event.is_some(), "{name}: {}", f.title);
+        }
+    }
+}
+
+#[test]
+fn the_autopsy_has_the_figures_of_the_recording() {
+    let found = diagnoses(&sample("fragment_oom.pickle"));
+    let a = &found[0].ooms[0];
+    // Counted by hand in the file's own blocks: 26 inactive blocks in the four segments of 400 MiB, the largest 27 MiB.
+    assert_eq!((a.verdict.name(), a.requested, a.holes.count), ("fragmentation", 500 << 20, 26));
+    assert_eq!((a.holes.bytes, a.holes.largest), (639_612_416, 27 << 20));
+    assert_eq!((a.blockers[0].strands() >> 20, a.blockers[0].hole_if_freed() >> 20, a.enough_alone), (52, 85, 0));
+    let way = a.way_out.as_ref().unwrap();
+    assert!(way.is_optimal && way.bytes > 0);
+}
+
+/// Over a folder of recordings: the verdict of what-if runs whose truth is known by their names.
+#[test]
+fn the_corpus_is_diagnosed_as_what_it_is() {
+    let Some(corpus) = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from) else {
+        println!("skipped: set VRAMSCOPE_CORPUS");
+        return;
+    };
+    for (name, expected) in [
+        ("demo/gpt_train.default.pickle", None),
+        ("demo/resnet.default.pickle", None),
+        ("demo/gpt_varlen.default.pickle", Some("variable_sizes")),
+        ("demo/kv_decode.default.pickle", Some("grows_by_copy")),
+        ("demo/split_fragment.default.pickle", Some("pinned_segments")),
+        ("demo/leak.default.pickle", Some("leak")),
+        ("multi/ddp_rank0.pickle", None),
+        ("multi/fsdp_rank1.pickle", None),
+    ] {
+        let found = rules(&corpus.join(name));
+        match expected {
+            None => assert!(found.is_empty(), "{name}: {found:?}"),
+            Some(rule) => assert!(found.contains(&rule), "{name}: {found:?}"),
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! What the analyses say of recordings whose truth is known.
+
+// A panic is how a test says no, also in its helpers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod categories;
+mod findings;
+mod findings_rules;
+mod oom;
+mod tape;

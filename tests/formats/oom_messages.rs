@@ -1,0 +1,55 @@
+//! Every out-of-memory message of the corpus decodes, and its figures agree with what the allocator's observer reported.
+
+use std::path::PathBuf;
+
+use vramscope::analysis::explain::{Verdict, explain};
+use vramscope::formats::oom_message::{find_all, parse};
+
+fn corpus() -> Option<PathBuf> {
+    let dir = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from);
+    if dir.is_none() {
+        println!("skipped: set VRAMSCOPE_CORPUS");
+    }
+    dir
+}
+
+#[test]
+fn what_if_messages_agree_with_the_observer() {
+    let Some(dir) = corpus() else { return };
+    let rows: serde_json::Value = serde_json::from_slice(&std::fs::read(dir.join("whatif_truth.json")).unwrap()).unwrap();
+    let mut seen = 0;
+    for row in rows.as_array().unwrap() {
+        let Some(text) = row["oom_message"].as_str() else { continue };
+        let m = parse(text).unwrap();
+        seen += 1;
+        let truth = &row["oom_request"];
+        let within = |figure: Option<vramscope::formats::oom_message::Figure>, value: &serde_json::Value| {
+            let (figure, value) = (figure.unwrap(), value.as_u64().unwrap());
+            assert!(figure.low() <= value && value <= figure.high(), "{figure:?} is not {value} in {text}");
+        };
+        within(m.figures.requested, &truth["alloc"]);
+        within(m.figures.limit, &truth["device_alloc"]);
+        within(m.figures.free, &truth["device_free"]);
+        within(m.figures.capacity, &row["total_bytes"]);
+        let e = explain(&m);
+        // All ran below a limit far from the card's: holes or the limit itself, nothing else.
+        assert!(matches!(e.verdict, Verdict::Fragmentation | Verdict::Cap), "{}", e.sentence);
+    }
+    assert!(seen >= 70, "{seen}");
+}
+
+#[test]
+fn messages_of_other_releases_decode() {
+    let Some(dir) = corpus() else { return };
+    let text = std::fs::read_to_string(dir.join("versions/oom_messages.txt")).unwrap();
+    let all = find_all(&text);
+    // The last one has lost its head and starts with the figures.
+    let expected = text.matches("out of memory").count() + text.matches("Currently allocated").count();
+    assert_eq!(all.len(), expected);
+    for m in &all {
+        assert!(m.figures.requested.is_some() || m.is_absurd_request, "line {}", m.line);
+        let line = text.lines().nth(m.line as usize - 1).unwrap();
+        assert!(line.contains("memory") || line.contains("Currently allocated"), "{line}");
+        println!("{} {} {}", m.line, m.dialect.name(), explain(m).sentence);
+    }
+}

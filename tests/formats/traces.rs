@@ -1,0 +1,243 @@
+//! Profiler traces of the corpus against what PyTorch wrote in them and beside them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use vramscope::formats;
+use vramscope::model::{Action, DeviceKind, Format, Progress, Recording};
+
+fn corpus() -> Option<PathBuf> {
+    let dir = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from);
+    if dir.is_none() {
+        println!("skipped: set VRAMSCOPE_CORPUS");
+    }
+    dir
+}
+
+fn bytes_of(path: &Path) -> Vec<u8> {
+    let bytes = std::fs::read(path).unwrap();
+    if path.extension().is_some_and(|e| e == "gz") {
+        let mut out = Vec::new();
+        flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut out).unwrap();
+        return out;
+    }
+    bytes
+}
+
+#[derive(Deserialize)]
+struct Trace {
+    #[serde(rename = "traceEvents")]
+    events: Vec<Event>,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    #[serde(default)]
+    ph: String,
+    #[serde(default)]
+    cat: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    tid: serde_json::Value,
+    #[serde(default)]
+    ts: f64,
+    #[serde(default)]
+    dur: f64,
+    #[serde(default)]
+    args: Arguments,
+}
+
+#[derive(Deserialize, Default)]
+struct Arguments {
+    #[serde(rename = "Bytes")]
+    bytes: Option<i64>,
+    #[serde(rename = "Total Allocated")]
+    allocated: Option<u64>,
+    #[serde(rename = "Total Reserved")]
+    reserved: Option<u64>,
+    #[serde(rename = "Device Type")]
+    kind: Option<i32>,
+    #[serde(rename = "Addr")]
+    address: Option<u64>,
+}
+
+fn check(path: &Path) -> Recording {
+    let bytes = bytes_of(path);
+    let started = std::time::Instant::now();
+    let recording = formats::open(path, &Progress::new()).unwrap();
+    assert_eq!(recording.source.format, Format::KinetoTrace);
+    println!(
+        "{}: {} bytes in {:?}, {} ops, {} stacks",
+        path.display(),
+        bytes.len(),
+        started.elapsed(),
+        recording.ops.len(),
+        recording.stacks.len()
+    );
+    assert!(recording.report.warnings.iter().all(|w| w.kind.name() == "start_missing"), "{:?}", recording.report.warnings);
+    let truth: Trace = serde_json::from_slice(&bytes).unwrap();
+    for device in &recording.devices {
+        let wanted = |e: &&Event| e.name.starts_with('[') && (e.args.kind == Some(0)) == (device.id.kind == DeviceKind::Cpu);
+        let mut memory: Vec<&Event> = truth.events.iter().filter(wanted).collect();
+        memory.sort_by(|a, b| a.ts.total_cmp(&b.ts));
+        // Walk the recording's events and PyTorch's together: size, address and the running sum agree at each.
+        let events = &device.events;
+        let start = memory[0].args.allocated.unwrap() as i64
+            - if memory[0].name == "[memory]" { memory[0].args.bytes.unwrap() } else { 0 };
+        let (mut at, mut sum, mut reserved) = (0, start, 0i64);
+        for m in &memory {
+            let bytes = m.args.bytes.unwrap();
+            while events.action[at].grows_reserved() || events.action[at].shrinks_reserved() {
+                let size = events.size[at] as i64;
+                reserved += if events.action[at].grows_reserved() { size } else { -size };
+                at += 1;
+            }
+            if device.id.kind != DeviceKind::Cpu {
+                assert_eq!(Some(reserved as u64), m.args.reserved);
+            }
+            assert_eq!(events.size[at], bytes.unsigned_abs());
+            if m.name == "[OutOfMemory]" {
+                assert_eq!(events.action[at], Action::Oom);
+                at += 1;
+                continue;
+            }
+            assert_eq!(Some(events.address[at]), m.args.address);
+            if bytes > 0 {
+                assert_eq!(events.action[at], Action::Alloc);
+                at += 1;
+            } else {
+                assert_eq!(events.action[at..at + 2], [Action::FreeRequested, Action::FreeCompleted]);
+                at += 2;
+            }
+            sum += bytes;
+            assert_eq!(Some(sum as u64), m.args.allocated);
+        }
+        assert_eq!(at, events.len());
+        // Thinning the totals lost nothing.
+        let mut totals: Vec<_> = memory.iter().map(|m| (m.args.allocated, m.args.reserved)).collect();
+        totals.dedup();
+        assert_eq!(totals, device.samples.iter().map(|s| (s.allocated, s.reserved)).collect::<Vec<_>>());
+        check_attribution(&recording, device, &truth, &memory);
+    }
+    recording
+}
+
+/// The stack of each allocation, against a search through all slices of its thread.
+fn check_attribution(recording: &Recording, device: &vramscope::model::DeviceRecording, truth: &Trace, memory: &[&Event]) {
+    let mut by_thread: HashMap<String, Vec<&Event>> = HashMap::new();
+    for e in &truth.events {
+        if e.ph == "X" && (e.cat == "cpu_op" || e.cat == "python_function") {
+            by_thread.entry(e.tid.to_string()).or_default().push(e);
+        }
+    }
+    let mut at = 0;
+    let (mut with_operator, mut with_python) = (0, 0);
+    // Every 7th event: the search is quadratic.
+    for (i, m) in memory.iter().enumerate() {
+        while device.events.action[at].grows_reserved() || device.events.action[at].shrinks_reserved() {
+            at += 1;
+        }
+        let event = at;
+        at += if m.args.bytes.unwrap() < 0 { 2 } else { 1 };
+        if i % 7 != 0 {
+            continue;
+        }
+        let holds = |e: &&&Event| e.ts <= m.ts && m.ts <= e.ts + e.dur;
+        let slices = by_thread.get(&m.tid.to_string()).map_or(&[][..], Vec::as_slice);
+        let enclosing: Vec<&&Event> = slices.iter().filter(holds).collect();
+        let frames = recording.stacks.frames(device.events.stack[event]);
+        let texts: Vec<&str> =
+            frames.iter().filter_map(|&f| recording.stacks.frame(f)).map(|f| recording.stacks.text(f.name)).collect();
+        let own = texts.iter().position(|&t| t == "[forward]").unwrap_or(texts.len());
+        assert_eq!(own, enclosing.len(), "event {event} at {}: {texts:?}", m.ts);
+        let innermost =
+            enclosing.iter().filter(|e| e.cat == "cpu_op").min_by(|a, b| b.ts.total_cmp(&a.ts).then(a.dur.total_cmp(&b.dur)));
+        if let Some(op) = innermost {
+            with_operator += 1;
+            assert!(texts[..own].contains(&op.name.as_str()), "{} not in {texts:?}", op.name);
+        }
+        with_python += usize::from(frames.iter().filter_map(|&f| recording.stacks.frame(f)).any(|f| f.line > 0));
+    }
+    println!(
+        "  {}: of {} checked, {with_operator} in an operator, {with_python} lead to Python",
+        device.id,
+        memory.len().div_ceil(7)
+    );
+}
+
+#[test]
+fn traces_of_other_releases() {
+    let Some(dir) = corpus() else { return };
+    for name in ["torch2.0.1_trace_mem.json.gz", "torch2.5.1_trace_mem.json.gz", "torch2.15.0_trace_mem.json.gz"] {
+        let r = check(&dir.join("versions").join(name));
+        // All were made at the same time, so the clocks of every release must agree.
+        for d in &r.devices {
+            let (first, last) = d.events.time_range().unwrap();
+            assert!(first > 1_795_000_000_000_000 && last < 1_796_000_000_000_000 && first <= last, "{name}: {first} {last}");
+        }
+    }
+}
+
+#[test]
+fn traces_agree_with_memory_stats() {
+    let Some(dir) = corpus() else { return };
+    for name in ["gpt_train", "resnet"] {
+        let dir = dir.join("profiler");
+        let r = check(&dir.join(format!("{name}.trace.json")));
+        let stats: BTreeMap<String, serde_json::Value> =
+            serde_json::from_slice(&std::fs::read(dir.join(format!("{name}.memory_stats.json"))).unwrap()).unwrap();
+        let gpu = r.devices.iter().find(|d| d.id.kind == DeviceKind::Cuda).unwrap();
+        // The segments that the totals give away are those of the snapshot of the same run.
+        let snapshot = formats::open(&dir.join(format!("{name}.with_trace.pickle")), &Progress::new()).unwrap();
+        let segments = |e: &vramscope::model::EventTable| -> Vec<(Action, u64, u64)> {
+            let rows = (0..e.len()).filter(|&i| e.action[i].grows_reserved() || e.action[i].shrinks_reserved());
+            rows.map(|i| (e.action[i], e.address[i], e.size[i])).collect()
+        };
+        assert_eq!(segments(&gpu.events), segments(&snapshot.devices[0].events));
+        assert_eq!(gpu.samples.iter().filter_map(|s| s.allocated).max(), stats["allocated_bytes.all.peak"].as_u64());
+        assert_eq!(gpu.samples.iter().filter_map(|s| s.reserved).max(), stats["reserved_bytes.all.peak"].as_u64());
+    }
+}
+
+#[test]
+fn a_trace_and_a_timeline_join_the_snapshot_of_their_run() {
+    use vramscope::analysis::join::join;
+    use vramscope::model::NoteKind;
+    let Some(dir) = corpus() else { return };
+    let dir = dir.join("profiler");
+    let open = |name: &str| formats::open(&dir.join(name), &Progress::new()).unwrap();
+    for (name, events, allocations) in [("gpt_train", 2349, 1176), ("resnet", 3673, 1838)] {
+        let snapshot = open(&format!("{name}.with_trace.pickle"));
+        let before = snapshot.clone();
+        let (joined, found) = join(snapshot, &open(&format!("{name}.trace.json")), &Progress::new()).unwrap();
+        println!("{}", found.sentence());
+        // Every event of the one is an event of the other (tested in Python too: both list the same addresses in one order).
+        assert_eq!((found.matched, found.expected, found.operators), (events, events, allocations));
+        assert!(found.offset_us.abs() <= 2 && found.typical_us <= 2, "{found:?}");
+        let (joined, found) = join(joined, &open(&format!("{name}.memory_timeline.raw.json.gz")), &Progress::new()).unwrap();
+        assert_eq!((found.matched, found.categories), (events, allocations));
+        // The snapshot's own columns are as they were.
+        let (a, b) = (&before.devices[0].events, &joined.devices[0].events);
+        assert!(a.address == b.address && a.size == b.size && a.time_us == b.time_us && a.action == b.action);
+        // Each allocation's operator is the innermost one that runs at its time on some thread, on the snapshot's clock.
+        let truth: Vec<(Action, u64)> = b.action.iter().copied().zip(b.address.iter().copied()).collect();
+        assert_eq!(truth.iter().filter(|(action, _)| *action == Action::Alloc).count() as u64, allocations);
+        let (mut seen, mut around) = (0, 0);
+        for note in b.notes.iter().filter(|n| n.kind == NoteKind::Operator) {
+            seen += 1;
+            let time = b.time_us[note.event as usize] * 1_000 + 500;
+            let lanes = 0..joined.ops.lanes.len() as u16;
+            let runs = lanes.filter_map(|lane| joined.ops.operator_at(lane, time));
+            around += u64::from(runs.into_iter().any(|row| joined.ops.name[row as usize] == note.text));
+        }
+        println!("  {around} of {seen} operators run at the snapshot's time of their allocation");
+        // Operators last microseconds, and so does the difference between the clocks.
+        assert!(around * 10 >= seen * 8, "{around} of {seen}");
+    }
+    // Two runs are never mixed up.
+    let wrong = join(open("gpt_train.with_trace.pickle"), &open("resnet.trace.json"), &Progress::new()).unwrap_err();
+    assert!(wrong.to_string().contains("is not of the same run"), "{wrong}");
+}

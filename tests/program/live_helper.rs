@@ -1,0 +1,318 @@
+//! The helper in a real Python, with a stand-in for torch: what it says, what it refuses, and that the program does not notice it.
+
+#![cfg(target_os = "linux")]
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use vramscope::live::agent::{News, Request};
+use vramscope::live::source::*;
+use vramscope::live::{LiveSession, Rates, SessionOptions};
+use vramscope::model::{MarkKind, Progress};
+
+const MIB: u64 = 1 << 20;
+
+fn has_python() -> bool {
+    let found = Command::new("python3").arg("-V").output().is_ok();
+    if !found {
+        eprintln!("skipped: there is no python3");
+    }
+    found
+}
+
+/// A program started through `vramscope run`, with the stand-in torch on its path.
+struct Job {
+    child: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Job {
+    fn start(program: &str, args: &[&str]) -> Job {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("train.py");
+        std::fs::write(&script, program).unwrap();
+        let mut words: Vec<&str> = vec!["run", script.to_str().unwrap()];
+        words.extend(args);
+        Self::start_words(folder, &words)
+    }
+
+    fn start_words(folder: tempfile::TempDir, words: &[&str]) -> Job {
+        let fakes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fakes");
+        let child = Command::new(env!("CARGO_BIN_EXE_vramscope"))
+            .args(words)
+            .env("VRAMSCOPE_DIR", folder.path().join("private"))
+            .env("PYTHONPATH", fakes)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Job { child, folder }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join(format!("private/{}.sock", self.child.id()))
+    }
+
+    fn wait_for_socket(&mut self) -> PathBuf {
+        let since = Instant::now();
+        while !self.socket().exists() {
+            assert!(since.elapsed() < Duration::from_secs(20), "no socket: {:?}", self.child.try_wait());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.socket()
+    }
+
+    /// Ends the program by closing its input, and returns exit code, output and errors.
+    fn finish(mut self) -> (Option<i32>, String, String) {
+        drop(self.child.stdin.take());
+        let out = self.child.wait_with_output().unwrap();
+        let text = |b: Vec<u8>| String::from_utf8_lossy(&b).into_owned();
+        (out.status.code(), text(out.stdout), text(out.stderr))
+    }
+}
+
+/// Reads commands from its input until it is closed.
+const TRAINING: &str = "import sys, torch\nprint('ready', flush=True)\nfor line in sys.stdin:\n    exec(line)\n    sys.stdout.flush()\n\
+    print('asked', sorted(set(torch.ASKED)), 'recorded', torch.RECORDED)\n";
+
+/// A driver that lists one process.
+struct OneProcess(u32);
+
+impl GpuSource for OneProcess {
+    fn driver(&mut self) -> DriverFacts {
+        DriverFacts::default()
+    }
+    fn devices(&mut self) -> Result<Vec<Result<GpuFacts, GpuError>>, GpuError> {
+        let facts = |i: u32| GpuFacts { uuid: format!("GPU-{i:08x}-0000-0000-0000-000000000000"), ..GpuFacts::default() };
+        Ok((0..2).map(|i| Ok(facts(i))).collect())
+    }
+    fn memory(&mut self, _: usize) -> Result<GpuMemory, GpuError> {
+        Ok(GpuMemory { total: 8192 * MIB, used: 1400 * MIB, free: 6792 * MIB, driver: Some(500 * MIB) })
+    }
+    fn processes(&mut self, device: usize, kind: ProcessKind) -> Result<Vec<GpuProcess>, GpuError> {
+        let here = device == 0 && kind == ProcessKind::Compute;
+        Ok(if here { vec![GpuProcess { pid: self.0, used: Some(890 * MIB) }] } else { Vec::new() })
+    }
+    fn lifetime_peak(&mut self, _: usize, _: u32) -> Option<u64> {
+        None
+    }
+    fn busy(&mut self, _: usize) -> Result<GpuBusy, GpuError> {
+        Err(GpuError::NotSupported("how busy it is"))
+    }
+    fn climate(&mut self, _: usize) -> Result<GpuClimate, GpuError> {
+        Ok(GpuClimate::default())
+    }
+    fn health(&mut self, _: usize) -> Result<GpuHealth, GpuError> {
+        Ok(GpuHealth::default())
+    }
+    fn events(&mut self) -> Vec<(Option<usize>, GpuEvent)> {
+        Vec::new()
+    }
+    fn reopen(&mut self) -> Result<(), GpuError> {
+        Ok(())
+    }
+}
+
+fn watch(pid: u32) -> LiveSession {
+    let options = SessionOptions { rates: Rates::default(), ..SessionOptions::default() };
+    LiveSession::start(Box::new(move || Ok(Box::new(OneProcess(pid)) as Box<dyn GpuSource>)), &options).unwrap()
+}
+
+/// Pumps until something holds.
+fn until<T>(session: &mut LiveSession, what: &str, mut holds: impl FnMut(&mut LiveSession) -> Option<T>) -> T {
+    let since = Instant::now();
+    loop {
+        session.pump(Duration::from_millis(50)).unwrap();
+        if let Some(value) = holds(session) {
+            return value;
+        }
+        assert!(since.elapsed() < Duration::from_secs(20), "waited for {what}");
+    }
+}
+
+#[test]
+fn a_running_program_is_split_into_allocated_cached_and_the_rest() {
+    if !has_python() {
+        return;
+    }
+    let mut job = Job::start(TRAINING, &[]);
+    job.wait_for_socket();
+    let pid = job.child.id();
+    // `vramscope run` becomes the program: the child's number is the training's.
+    let mut output = BufReader::new(job.child.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    let mut session = watch(pid);
+    let sample = until(&mut session, "a split sample", |s| s.history().latest(0).map(|l| l.0).filter(|s| s.reserved.is_some()));
+    let b = sample.bands(8192 * MIB).unwrap();
+    assert_eq!(
+        (b.driver, b.outside, b.allocated, b.cached, b.unattributed),
+        (500 * MIB, 590 * MIB, 200 * MIB, 100 * MIB, 10 * MIB)
+    );
+    assert_eq!((b.used() + b.free, b.skew), (8192 * MIB, 0));
+    assert!(session.history().latest(1).unwrap().0.reserved.is_none(), "the other device was not asked");
+
+    // A snapshot now, the blocks, the history, and a snapshot at out of memory.
+    session.request(pid, Request::Blocks);
+    session.request(pid, Request::Snapshot);
+    session.request(pid, Request::History { on: true, max_entries: 5000 });
+    session.request(pid, Request::SnapshotAtOom(true));
+    let path = until(&mut session, "a snapshot", |s| {
+        s.news().into_iter().find_map(|n| if let News::Snapshot { path, is_oom: false, .. } = n { Some(path) } else { None })
+    });
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let opened = vramscope::formats::open(&path, &Progress::new()).unwrap();
+    assert_eq!(opened.devices[0].segments.len(), 1);
+    until(&mut session, "blocks", |s| (s.history().recording("live").devices[0].blocks.len() == 2).then_some(()));
+    until(&mut session, "history", |s| s.helpers().any(|h| h == (pid, true)).then_some(()));
+    let stdin = job.child.stdin.as_mut().unwrap();
+    writeln!(stdin, "torch.set_figures(500 << 20, 100 << 20)").unwrap();
+    writeln!(stdin, "sys.modules['vramscope_agent'].mark('epoch 1')").unwrap();
+    drop(job.child.stdin.take());
+    until(&mut session, "the end of the helper", |s| s.news().contains(&News::Gone { pid }).then_some(()));
+    let live = session.history().recording("live").devices[0].live.clone().unwrap();
+    assert!(live.marks.iter().any(|m| m.kind == MarkKind::Program && m.text == "epoch 1"), "{:?}", live.marks);
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    let (_, _, errors) = job.finish();
+    assert!(rest.contains("asked [0]") && rest.contains("'max_entries': 5000"), "{rest} {errors}");
+}
+
+#[test]
+fn memory_that_runs_out_leaves_a_snapshot_and_the_exception() {
+    if !has_python() {
+        return;
+    }
+    let mut job = Job::start(TRAINING, &[]);
+    job.wait_for_socket();
+    let pid = job.child.id();
+    let mut session = watch(pid);
+    until(&mut session, "the helper", |s| s.helpers().next());
+    session.request(pid, Request::SnapshotAtOom(true));
+    std::thread::sleep(Duration::from_millis(300));
+    writeln!(job.child.stdin.as_mut().unwrap(), "torch.run_out()").unwrap();
+    let path = until(&mut session, "the snapshot", |s| {
+        s.news().into_iter().find_map(|n| if let News::Snapshot { path, is_oom: true, .. } = n { Some(path) } else { None })
+    });
+    assert!(path.exists());
+    let (code, _, errors) = job.finish();
+    assert!(code == Some(1) && errors.contains("CUDA out of memory"), "{code:?} {errors}");
+}
+
+#[test]
+fn the_program_keeps_its_arguments_its_main_and_its_exit_code() {
+    if !has_python() {
+        return;
+    }
+    let program = "import sys, os, signal\nprint(__name__, sys.argv[1:], os.path.basename(sys.argv[0]))\n\
+        print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)\nsys.exit(7)\n";
+    let (code, out, errors) = Job::start(program, &["--lr", "1e-3", "-m"]).finish();
+    assert_eq!((code, out.as_str(), errors.as_str()), (Some(7), "__main__ ['--lr', '1e-3', '-m'] train.py\nTrue\n", ""));
+    let folder = tempfile::tempdir().unwrap();
+    let job = Job::start_words(
+        folder,
+        &["run", "python3", "-c", "import sys; sys.stdin.read(); print('vramscope_agent' in sys.modules)"],
+    );
+    assert_eq!(job.finish().1, "True\n");
+    let folder = tempfile::tempdir().unwrap();
+    let (code, _, errors) = Job::start_words(folder, &["run", "no-such-program-here"]).finish();
+    assert!(code == Some(1) && errors.contains("can not be started"), "{errors}");
+}
+
+#[test]
+fn a_signal_ends_the_program_as_it_would_without_us_and_the_socket_goes_with_it() {
+    if !has_python() {
+        return;
+    }
+    let mut job = Job::start("import sys\nsys.stdin.read()\n", &[]);
+    let socket = job.wait_for_socket();
+    let pid = rustix::process::Pid::from_raw(job.child.id() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let status = job.child.wait().unwrap();
+    let mut errors = String::new();
+    job.child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    assert!(!status.success() && errors.contains("KeyboardInterrupt"), "{status:?} {errors}");
+    assert!(!socket.exists(), "the socket is taken away");
+}
+
+#[test]
+fn the_socket_is_the_users_alone_and_odd_requests_change_nothing() {
+    if !has_python() {
+        return;
+    }
+    let mut job = Job::start(TRAINING, &[]);
+    let socket = job.wait_for_socket();
+    let mode = |p: &Path| std::fs::metadata(p).unwrap().permissions().mode() & 0o777;
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!((mode(&socket), mode(socket.parent().unwrap())), (0o600, 0o700));
+    let ask = |line: &str| {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        stream.write_all(line.as_bytes()).unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut answer = String::new();
+        // The greeting, then whatever comes until an answer or the end.
+        for _ in 0..40 {
+            answer.clear();
+            if reader.read_line(&mut answer).unwrap_or(0) == 0 || answer.contains("\"re\"") {
+                break;
+            }
+        }
+        answer
+    };
+    for odd in [
+        "{\"cmd\": \"eval\", \"code\": \"1\", \"id\": 1}\n",
+        "{\"cmd\": [1], \"id\": 2}\n",
+        "{\"cmd\": \"history\", \"on\": true, \"max_entries\": \"x\", \"id\": 3}\n",
+    ] {
+        assert!(ask(odd).contains("\"error\""), "{odd}");
+    }
+    // What is no JSON, or longer than any request, ends the connection and nothing else.
+    assert_eq!(ask("not json at all\n"), "");
+    assert_eq!(ask(&"x".repeat(200_000)), "");
+    let (code, out, errors) = {
+        std::thread::sleep(Duration::from_millis(100));
+        job.finish()
+    };
+    assert_eq!((code, errors.as_str()), (Some(0), ""), "{out}");
+    assert!(out.contains("recorded []"), "{out}");
+}
+
+#[test]
+fn a_program_without_torch_and_a_forked_child_are_left_in_peace() {
+    if !has_python() {
+        return;
+    }
+    let program = "import os, sys\nassert 'torch' not in sys.modules\nr, w = os.pipe()\npid = os.fork()\nif pid == 0:\n    \
+        import vramscope_agent\n    s = vramscope_agent._state\n    os.write(w, str(s.pid == os.getpid() and os.path.exists(s.path)).encode())\n    os._exit(0)\n\
+        print(os.read(r, 100).decode()); os.waitpid(pid, 0)\nimport vramscope_agent\nprint(os.path.exists(vramscope_agent._state.path))\nprint('torch' in sys.modules)\n";
+    let (code, out, errors) = Job::start(program, &[]).finish();
+    assert_eq!((code, out.as_str(), errors.as_str()), (Some(0), "True\nTrue\nFalse\n", ""));
+}
+
+#[test]
+fn a_folder_that_others_can_enter_is_not_trusted() {
+    if !has_python() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("private");
+    let elsewhere = folder.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
+    let helper = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets");
+    let out = Command::new("python3")
+        .args(["-c", "import vramscope_agent; print(vramscope_agent.start())"])
+        .env("PYTHONPATH", helper)
+        .env("VRAMSCOPE_DIR", &link)
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "None\n", "a link laid out by somebody is refused, and the program goes on");
+    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
+}

@@ -1,0 +1,9 @@
+//! The program from outside: what its commands print and how they exit, recording live, the helper in a real Python, the probe.
+
+// A panic is how a test says no, also in its helpers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod cli;
+mod live_helper;
+mod live_record;
+mod probe;

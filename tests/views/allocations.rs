@@ -1,0 +1,80 @@
+//! The table of allocations: its picture in both themes, and what its field, keys and rows ask for.
+
+use crate::alone::{Alone, alone, has_adapter, sample};
+use egui::{Key, Theme};
+use egui_kittest::kittest::{NodeT, Queryable};
+use vramscope::app::action::Action;
+use vramscope::app::selection::Item;
+use vramscope::app::views::ViewKind;
+
+#[test]
+fn allocations() {
+    if !has_adapter() {
+        return;
+    }
+    let data = sample("gpt_train.pickle");
+    let mut results = egui_kittest::SnapshotResults::new();
+    for (theme, name) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
+        let mut h = alone(&data, ViewKind::Allocations, theme, [760.0, 220.0], true, |link| link.cursor = 1933);
+        h.snapshot(format!("allocations_{name}"));
+        results.extend(h.take_snapshot_results());
+    }
+}
+
+fn selected(asked: &[Action]) -> Vec<u32> {
+    let id = |a: &Action| match a {
+        Action::Select(Some(Item::Lifetime(id))) => Some(id.0),
+        _ => None,
+    };
+    asked.iter().filter_map(id).collect()
+}
+
+fn table() -> egui_kittest::Harness<'static, Alone> {
+    alone(&sample("gpt_train.pickle"), ViewKind::Allocations, Theme::Dark, [1100.0, 400.0], false, |_| {})
+}
+
+#[test]
+fn a_query_is_sent_once_it_can_be_read() {
+    let mut h = table();
+    let sent = |h: &egui_kittest::Harness<'static, Alone>| -> Vec<String> {
+        let text = |a: &Action| match a {
+            Action::SetQuery(text) => Some(text.clone()),
+            _ => None,
+        };
+        h.state().asked.iter().filter_map(text).collect()
+    };
+    h.get_by_label("Query allocations").focus();
+    h.run_steps(2);
+    h.get_by_label("Query allocations").type_text("size>");
+    h.run_steps(2);
+    assert_eq!(sent(&h), Vec::<String>::new(), "half a term asks for nothing");
+    h.get_by_label("Query allocations").type_text("1MiB ca");
+    h.run_steps(2);
+    assert_eq!(sent(&h).last().map(String::as_str), Some("size>1MiB ca"));
+    // Tab takes what is offered and stays in the field; what it leaves has no value yet.
+    h.key_press(Key::Tab);
+    h.run_steps(3);
+    h.get_by_label("Query allocations").type_text("grad");
+    h.run_steps(2);
+    assert_eq!(sent(&h).last().map(String::as_str), Some("size>1MiB category=grad"));
+}
+
+#[test]
+fn rows_are_chosen_by_click_and_keys_and_lead_to_their_birth() {
+    let mut h = table();
+    let row = h.query_all_by_role(egui::accesskit::Role::Row).next().expect("a row");
+    row.click();
+    h.run_steps(3);
+    let first = selected(&h.state().asked);
+    assert_eq!(first.len(), 1);
+    h.key_press(Key::ArrowDown);
+    h.run_steps(2);
+    let second = selected(&h.state().asked);
+    assert_eq!(second.len(), 2);
+    assert_ne!(second[0], second[1]);
+    // Sorting by another column asks for nothing and begins at the top.
+    h.get_by_label("Sort by born").click();
+    h.run_steps(3);
+    let name = h.query_all_by_role(egui::accesskit::Role::Row).next().and_then(|n| n.accesskit_node().label()).expect("a row");
+    assert!(name.starts_with("Allocation 0:"), "{name}");
+}

@@ -1,0 +1,138 @@
+//! Compare in pictures, and its figures on real recordings.
+use std::sync::Arc;
+
+use crate::alone::{alone, has_adapter, sample};
+use egui::Theme;
+use egui_kittest::SnapshotResults;
+use egui_kittest::kittest::Queryable as _;
+use vramscope::allocator::whatif::{Question, WhatIf};
+use vramscope::analysis::diff::{Comparison, Instant, compare};
+use vramscope::analysis::flame::{Flame, Shape, entries_of};
+use vramscope::analysis::{DeviceTables, Quantity};
+use vramscope::app::action::Action;
+use vramscope::app::compare::{Moment, Other, Source};
+use vramscope::app::cursor::Link;
+use vramscope::app::selection::Item;
+use vramscope::app::views::ViewKind;
+use vramscope::model::{Progress, Recording};
+
+const SIZE: [f32; 2] = [1000.0, 420.0];
+
+/// Two instants of the leaking recording, twenty steps apart.
+fn markers(link: &mut Link) {
+    link.markers = [Some(400), Some(900)];
+}
+
+#[test]
+fn pictures_in_both_themes() {
+    if !has_adapter() {
+        return;
+    }
+    let data = sample("leak.pickle");
+    let mut results = SnapshotResults::new();
+    for (theme, name) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
+        let mut h = alone(&data, ViewKind::Compare, theme, SIZE, true, markers);
+        h.snapshot(format!("compare_{name}"));
+        results.extend_harness(&mut h);
+    }
+}
+
+#[test]
+fn a_pair_is_proposed_once_and_a_click_selects_the_stack() {
+    let data = sample("leak.pickle");
+    let h = alone(&data, ViewKind::Compare, Theme::Dark, SIZE, false, |_| {});
+    let set = |which| h.state().asked.iter().any(|a| matches!(a, Action::Compare(w, Source::At(_)) if *w == which));
+    assert!(set(0) && set(1), "{:?}", h.state().asked);
+    assert!(!h.state().asked.iter().any(|a| matches!(a, Action::SetMarker(..))), "flags in the timeline are the user's");
+    let mut h = alone(&data, ViewKind::Compare, Theme::Dark, SIZE, false, markers);
+    h.get_all_by_label_contains("leak workloads.py:99: +").next().expect("the place that leaks").click();
+    h.run_steps(2);
+    let stack = h.state().asked.iter().find_map(|a| match a {
+        Action::Select(Some(Item::Stack(s))) => Some(*s),
+        _ => None,
+    });
+    assert_eq!(stack.map(|s| data.names.of_stack(s)), Some("workloads.py:99"));
+}
+
+#[test]
+fn a_simulation_is_held_against_the_recording() {
+    let data = sample("leak.pickle");
+    let h = alone(&data, ViewKind::Compare, Theme::Dark, SIZE, false, |link| {
+        link.markers = [None, Some(1_000_000)];
+        link.compared[0] = Source::Other(Other::Simulation("expandable_segments:True".to_owned()), Moment::End);
+        link.markers[1] = Some(900);
+    });
+    // The requests are the same, so is what was asked for; what is reserved is not.
+    let row = |name: &str| h.get_all_by_label_contains(name).next().map(|n| format!("{n:?}")).expect("a row");
+    assert!(row("reserved: A ").contains("MiB") || !row("reserved: A ").contains("same"), "{}", row("reserved: A "));
+    assert!(h.query_all_by_label_contains("expandable_segments:True at its end").next().is_some());
+}
+
+fn at<'a>(recording: &'a Recording, tables: &'a DeviceTables, event: u32) -> Instant<'a> {
+    Instant { recording, device: &recording.devices[0], tables, categories: None, event }
+}
+
+/// What must hold of every comparison.
+fn adds_up(c: &Comparison, own: &Recording) {
+    let sum = |of: fn(&vramscope::analysis::diff::Row) -> u64| c.rows.iter().map(of).sum::<u64>();
+    assert_eq!((sum(|r| r.a.bytes), sum(|r| r.b.bytes)), (c.a.bytes, c.b.bytes));
+    let groups = c.by_place(&own.stacks);
+    assert_eq!(groups.iter().map(|g| g.change()).sum::<i64>(), c.change());
+    let flame = Flame::build(c.stacks(&own.stacks), &entries_of(c), Shape::default());
+    assert_eq!((flame.nodes[0].before, flame.nodes[0].after), (c.a.bytes, c.b.bytes));
+    let [only_a, common, only_b] = c.parts();
+    assert_eq!((flame.nodes[0].common, flame.nodes[0].total), (common, only_a + common + only_b));
+}
+
+#[test]
+fn comparisons_add_up_and_a_simulation_asks_for_the_same() {
+    let data = sample("gpt_train.pickle");
+    let (recording, device, tables) = (&data.recording, data.device(), &data.tables);
+    let peak = tables.curves.peak(Quantity::Active).1;
+    let c = compare(&at(recording, tables, peak / 2), &at(recording, tables, peak));
+    adds_up(&c, recording);
+    assert_eq!(c.a.bytes, tables.curves.at(device, &tables.lifetimes, Quantity::Active, peak / 2));
+    assert_eq!(c.b.requested, tables.curves.at(device, &tables.lifetimes, Quantity::Requested, peak));
+    let blocks = c.blocks.expect("one recording");
+    assert_eq!(blocks.only_a.count + blocks.both.count, c.a.count);
+    assert_eq!(blocks.both.bytes + blocks.only_b.bytes, c.b.bytes);
+    let progress = Progress::new();
+    let question = Question::parse("expandable_segments:True", None).expect("a setting");
+    let whatif = WhatIf::new(device, None, &progress).expect("not cancelled");
+    let simulated = Arc::new(whatif.simulate(recording, &question, &progress).expect("not cancelled"));
+    let other = DeviceTables::build(&simulated.devices[0], &progress).expect("not cancelled");
+    let end = |r: &Recording| r.devices[0].events.len() as u32 - 1;
+    let c = compare(&at(recording, tables, end(recording)), &at(&simulated, &other, end(&simulated)));
+    adds_up(&c, &simulated);
+    assert_eq!((c.a.requested, c.a.count), (c.b.requested, c.b.count));
+    assert!(c.rows.iter().all(|r| r.a.requested == r.b.requested), "the stacks are the recording's own");
+}
+
+/// The figures of the design's picture, on the file it was drawn from.
+#[test]
+fn the_designs_figures_are_found_again() {
+    let Some(corpus) = std::env::var_os("VRAMSCOPE_CORPUS") else {
+        println!("skipped: set VRAMSCOPE_CORPUS");
+        return;
+    };
+    let path = std::path::Path::new(&corpus).join("demo/gpt_varlen.default.pickle");
+    let recording = vramscope::formats::open(&path, &Progress::new()).expect("the recording");
+    let tables = DeviceTables::build(&recording.devices[0], &Progress::new()).expect("not cancelled");
+    let c = compare(&at(&recording, &tables, 30_729), &at(&recording, &tables, 32_107));
+    adds_up(&c, &recording);
+    let mib = |bytes: u64| vramscope::units::Bytes(bytes).mebibytes();
+    assert_eq!(
+        (mib(c.a.bytes), mib(c.b.bytes), mib(c.change() as u64)),
+        ("1,285.93".into(), "3,431.76".into(), "2,145.83".into())
+    );
+    let blocks = c.blocks.expect("one recording");
+    let part = |h: vramscope::analysis::diff::Held| (h.count, mib(h.bytes));
+    assert_eq!(part(blocks.only_a), (101, "891.41".into()));
+    assert_eq!(part(blocks.both), (234, "394.51".into()));
+    assert_eq!(part(blocks.only_b), (101, "3,037.24".into()));
+    let groups = c.by_place(&recording.stacks);
+    let shown: Vec<(String, String)> = groups.iter().take(4).map(|g| (mib(g.a.bytes), mib(g.b.bytes))).collect();
+    let want = [("319.18", "1,320.50"), ("174.75", "461"), ("133.83", "402.19"), ("107.06", "321.75")];
+    assert_eq!(shown, want.map(|(a, b)| (a.to_owned(), b.to_owned())));
+    assert_eq!(groups.len(), 16);
+}

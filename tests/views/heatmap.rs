@@ -1,0 +1,144 @@
+//! Fragmentation over time in pictures and under the pointer.
+use crate::alone::{alone, has_adapter, sample};
+use egui::{Event, Modifiers, PointerButton, Theme};
+use egui_kittest::SnapshotResults;
+use egui_kittest::kittest::Queryable as _;
+use vramscope::app::action::Action;
+use vramscope::app::selection::Item;
+use vramscope::app::views::ViewKind;
+
+const OOM: &str = "kv_decode_oom.pickle.gz";
+
+#[test]
+fn pictures_in_both_themes() {
+    if !has_adapter() {
+        return;
+    }
+    let data = sample(OOM);
+    let mut results = SnapshotResults::new();
+    for (theme, name) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
+        let mut h = alone(&data, ViewKind::Heatmap, theme, [496.0, 441.0], true, |_| {});
+        h.snapshot(format!("heatmap_{name}"));
+        results.extend_harness(&mut h);
+    }
+}
+
+#[test]
+fn a_click_sets_the_cursor_and_selects_what_is_there() {
+    let data = sample(OOM);
+    let mut h = alone(&data, ViewKind::Heatmap, Theme::Dark, [496.0, 441.0], false, |_| {});
+    let rect = h.get_by_label_contains("Fragmentation,").rect();
+    let device = data.device();
+    let mut kinds = std::collections::HashSet::new();
+    for i in 1..12 {
+        let p = rect.lerp_inside(egui::vec2(0.95, 0.3 + 0.055 * i as f32));
+        h.event(Event::PointerMoved(p));
+        h.run_steps(1);
+        for pressed in [true, false] {
+            h.event(Event::PointerButton { pos: p, button: PointerButton::Primary, pressed, modifiers: Modifiers::NONE });
+            h.run_steps(1);
+        }
+        h.run_steps(20);
+        let asked = std::mem::take(&mut h.state_mut().asked);
+        let event = asked.iter().find_map(|a| if let Action::SetCursor(e) = a { Some(*e) } else { None }).expect("a cursor");
+        assert!(event as usize > device.events.len() / 2, "near the right end: {event}");
+        let item = asked.iter().find_map(|a| if let Action::Select(i) = a { Some(*i) } else { None }).expect("a selection");
+        let state = data.tables.states.at(device, &data.tables.lifetimes, event);
+        match item {
+            Some(Item::Lifetime(id)) => {
+                assert!(state.blocks.iter().any(|b| b.lifetime == id), "{id:?} is not there at {event}");
+                kinds.insert("block");
+            }
+            Some(Item::Hole(address)) => {
+                assert!(state.holes().any(|b| b.address == address), "{address:#x} is no hole at {event}");
+                kinds.insert("hole");
+            }
+            other => assert_eq!(other, None),
+        }
+    }
+    assert!(kinds.contains("block"), "{kinds:?}");
+}
+
+#[test]
+fn a_wheel_zooms_the_shared_window_about_the_pointer() {
+    let data = sample(OOM);
+    let mut h = alone(&data, ViewKind::Heatmap, Theme::Dark, [496.0, 441.0], false, |_| {});
+    let rect = h.get_by_label_contains("Fragmentation,").rect();
+    h.event(Event::PointerMoved(rect.center()));
+    h.run_steps(2);
+    h.event(Event::MouseWheel {
+        unit: egui::MouseWheelUnit::Point,
+        delta: egui::vec2(0.0, 200.0),
+        modifiers: Modifiers::NONE,
+        phase: egui::TouchPhase::Move,
+        source: egui::MouseWheelSource::Wheel,
+    });
+    h.run_steps(4);
+    let whole = data.device().events.len() as f64;
+    let window = h.state().asked.iter().find_map(|a| if let Action::SetWindow(a, b) = a { Some((*a, *b)) } else { None });
+    let (from, to) = window.expect("a window");
+    assert!(from > 0.0 && to < whole, "{from} {to}");
+    assert!((f64::midpoint(from, to) / whole - 0.5).abs() < 0.05, "{from} {to}");
+    let hovered = h.state().asked.iter().any(|a| matches!(a, Action::HoverEvent(Some(_))));
+    assert!(hovered, "other views draw a ghost line");
+}
+
+#[test]
+fn ctrl_and_the_wheel_zoom_addresses_and_a_button_shows_all_again() {
+    let data = sample(OOM);
+    let mut h = alone(&data, ViewKind::Heatmap, Theme::Dark, [496.0, 441.0], false, |_| {});
+    let rect = h.get_by_label_contains("Fragmentation,").rect();
+    assert!(h.query_by_label("Show all addresses").is_none());
+    h.event(Event::PointerMoved(rect.lerp_inside(egui::vec2(0.8, 0.7))));
+    h.run_steps(2);
+    h.event(Event::ModifiersChanged(Modifiers::COMMAND | Modifiers::CTRL));
+    h.event(Event::MouseWheel {
+        unit: egui::MouseWheelUnit::Point,
+        delta: egui::vec2(0.0, 300.0),
+        modifiers: Modifiers::COMMAND | Modifiers::CTRL,
+        phase: egui::TouchPhase::Move,
+        source: egui::MouseWheelSource::Wheel,
+    });
+    h.run_steps(8);
+    let zoomed_time = h.state().asked.iter().any(|a| matches!(a, Action::SetWindow(..)));
+    assert!(!zoomed_time, "Ctrl + wheel leaves the time alone");
+    h.event(Event::ModifiersChanged(Modifiers::NONE));
+    h.get_by_label("Show all addresses").click();
+    h.run_steps(4);
+    assert!(h.query_by_label("Show all addresses").is_none());
+}
+
+#[test]
+fn the_menu_leads_to_the_block_s_places() {
+    let data = sample(OOM);
+    let mut h = alone(&data, ViewKind::Heatmap, Theme::Dark, [496.0, 441.0], false, |_| {});
+    let rect = h.get_by_label_contains("Fragmentation,").rect();
+    let p = rect.lerp_inside(egui::vec2(0.95, 0.6));
+    let open = |h: &mut egui_kittest::Harness<'_, _>| {
+        h.event(Event::PointerMoved(p));
+        h.run_steps(2);
+        for pressed in [true, false] {
+            h.event(Event::PointerButton { pos: p, button: PointerButton::Secondary, pressed, modifiers: Modifiers::NONE });
+            h.run_steps(2);
+        }
+    };
+    open(&mut h);
+    h.get_by_label("Copy address").click();
+    h.run_steps(3);
+    let copied = h.state().asked.iter().find_map(|a| if let Action::Copy(text) = a { Some(text.clone()) } else { None });
+    assert!(copied.is_some_and(|text| text.starts_with("0x7f")));
+    open(&mut h);
+    h.get_by_label("Zoom to the segment's life").click();
+    h.run_steps(3);
+    let asked = std::mem::take(&mut h.state_mut().asked);
+    let segment = asked.iter().find_map(|a| if let Action::Select(Some(Item::Segment(s))) = a { Some(*s) } else { None });
+    let event = asked.iter().find_map(|a| if let Action::SetCursor(e) = a { Some(*e) } else { None }).expect("a cursor");
+    let (device, tables) = (data.device(), &data.tables);
+    let life = tables.states.segment_life(device, segment.expect("a segment"), event).expect("it is there");
+    assert_eq!(Some(life.address), segment);
+    assert!(life.born <= event && life.gone > event);
+    open(&mut h);
+    h.get_by_label("Zoom to the segment's addresses").click();
+    h.run_steps(4);
+    assert!(h.query_by_label("Show all addresses").is_some());
+}

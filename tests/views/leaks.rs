@@ -1,0 +1,78 @@
+//! Leaks and Steps in pictures, and what they ask for when clicked.
+use crate::alone::{alone, has_adapter, sample};
+use egui::Theme;
+use egui_kittest::SnapshotResults;
+use egui_kittest::kittest::Queryable as _;
+use vramscope::app::action::Action;
+use vramscope::app::selection::Item;
+use vramscope::app::views::ViewKind;
+
+const SIZE: [f32; 2] = [820.0, 330.0];
+
+#[test]
+fn pictures_in_both_themes() {
+    if !has_adapter() {
+        return;
+    }
+    let (leak, train) = (sample("leak.pickle"), sample("gpt_train.pickle"));
+    let mut results = SnapshotResults::new();
+    for (theme, name) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
+        let mut h = alone(&leak, ViewKind::Leaks, theme, SIZE, true, |_| {});
+        h.snapshot(format!("leaks_{name}"));
+        results.extend_harness(&mut h);
+        let mut h = alone(&train, ViewKind::Steps, theme, [820.0, 200.0], true, |_| {});
+        h.snapshot(format!("steps_{name}"));
+        results.extend_harness(&mut h);
+    }
+}
+
+#[test]
+fn a_click_selects_the_stack_that_leaks() {
+    let data = sample("leak.pickle");
+    let mut h = alone(&data, ViewKind::Leaks, Theme::Dark, SIZE, false, |_| {});
+    h.get_all_by_label_contains("Leak, ").next().expect("a leaking stack").click();
+    h.run_steps(2);
+    let stack = h.state().asked.iter().find_map(|a| match a {
+        Action::Select(Some(Item::Stack(s))) => Some(*s),
+        _ => None,
+    });
+    assert_eq!(stack.map(|s| data.names.of_stack(s)), Some("workloads.py:99"));
+}
+
+#[test]
+fn a_click_on_a_step_chooses_its_range_and_goes_to_its_peak() {
+    let data = sample("gpt_train.pickle");
+    let mut h = alone(&data, ViewKind::Steps, Theme::Dark, SIZE, false, |_| {});
+    h.get_all_by_label_contains("Step 1: ").next().expect("the second step").click();
+    h.run_steps(2);
+    let asked = &h.state().asked;
+    let range = asked.iter().find_map(|a| match a {
+        Action::SetRange(range) => *range,
+        _ => None,
+    });
+    let peak = asked.iter().find_map(|a| match a {
+        Action::GoTo(event) => Some(*event),
+        _ => None,
+    });
+    let ((first, last), peak) = (range.expect("a range"), peak.expect("a peak"));
+    assert!(first <= peak && peak <= last, "{first} {peak} {last}");
+}
+
+#[test]
+fn healthy_recordings_leak_nothing_and_the_leaking_one_names_its_line() {
+    use vramscope::analysis::leaks::{floors, growth, saw_tooth};
+    use vramscope::analysis::{Quantity, steps::Steps};
+    for (name, leaks) in
+        [("gpt_train.pickle", false), ("multi_stream.pickle", false), ("cuda_graph.pickle", false), ("leak.pickle", true)]
+    {
+        let data = sample(name);
+        let (device, tables) = (data.device(), &data.tables);
+        let steps = Steps::find(&data.recording, device, tables);
+        let found: Vec<&str> =
+            growth(device, tables, &steps).iter().filter(|g| g.is_leak()).map(|g| data.names.of_stack(g.stack)).collect();
+        assert_eq!(!found.is_empty(), leaks, "{name}: {found:?}");
+        assert!(found.iter().all(|n| *n == "workloads.py:99"), "{name}: {found:?}");
+        let floors = floors(device, tables, &steps.bounds);
+        assert_eq!(saw_tooth(&floors, tables.curves.peak(Quantity::Requested).0), None, "{name}");
+    }
+}

@@ -1,0 +1,21 @@
+//! Every view, page, menu and widget: in pictures of both themes, and under pointer and keys.
+
+// A panic is how a test says no, also in its helpers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg(feature = "gui")]
+
+mod allocations;
+mod alone;
+mod autopsy;
+mod compare;
+mod flame;
+mod gallery;
+mod heatmap;
+mod leaks;
+mod live;
+mod menus;
+mod probe;
+mod state;
+mod timeline;
+mod welcome;
+mod whatif;

@@ -1,0 +1,355 @@
+//! The segment map, the inspector and the events table, in pictures and under the pointer.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use egui::accesskit::Role;
+use egui::{Event, Modifiers, PointerButton, Pos2, Rect, Theme, pos2, vec2};
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use egui_kittest::{Harness, SnapshotOptions, SnapshotResults};
+use vramscope::analysis::fragmentation::blockers;
+use vramscope::analysis::{DeviceTables, LifetimeId, StackNames, State};
+use vramscope::app::App;
+use vramscope::app::action::{Action, Actions};
+use vramscope::app::colours::{ColourBy, Colours};
+use vramscope::app::compare::Comparing;
+use vramscope::app::cursor::Link;
+use vramscope::app::document::DeviceData;
+use vramscope::app::jobs::Jobs;
+use vramscope::app::selection::Item;
+use vramscope::app::settings::{Settings, ThemeChoice};
+use vramscope::app::theme::{self, Tokens};
+use vramscope::app::views::{View, ViewContext, ViewKind};
+use vramscope::formats;
+use vramscope::model::{Action as EventAction, BlockState, Progress};
+
+fn sample(name: &str) -> Arc<DeviceData> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name);
+    let progress = Progress::new();
+    let recording = Arc::new(formats::open(&path, &progress).expect("a bundled sample"));
+    let index = recording.busiest_device().expect("a device");
+    let device = &recording.devices[index];
+    let tables = DeviceTables::build(device, &progress).expect("not cancelled");
+    let (names, ooms) = (Arc::new(StackNames::of(&recording.stacks)), device.events.ooms());
+    Arc::new(DeviceData { recording, index, tables, names, ooms, prepared: Default::default() })
+}
+
+fn state_at(data: &DeviceData, event: u32) -> State {
+    data.tables.states.at(data.device(), &data.tables.lifetimes, event)
+}
+
+/// The app with one recording and one view over the whole window, everything computed at once.
+fn app(data: &Arc<DeviceData>, view: ViewKind, size: [f32; 2]) -> Harness<'static, Option<App>> {
+    let data = Arc::clone(data);
+    let draw = move |ui: &mut egui::Ui, app: &mut Option<App>| {
+        let app = app.get_or_insert_with(|| {
+            let mut settings = Settings::default();
+            settings.theme = ThemeChoice::Dark;
+            let mut app = App::new(ui.ctx(), settings, Jobs::synchronous());
+            app.open_recording("sample", Arc::clone(&data));
+            app.show_only(view);
+            app
+        });
+        app.logic(ui.ctx());
+        app.draw(ui);
+    };
+    let mut h = Harness::builder().with_size(size).with_theme(Theme::Dark).with_step_dt(0.05).build_ui_state(draw, None);
+    h.run_steps(4);
+    h
+}
+
+fn link<'a>(h: &'a Harness<'_, Option<App>>) -> &'a Link {
+    let app = h.state().as_ref().expect("an app");
+    &app.active_document().and_then(|d| d.view()).expect("a device in front").link
+}
+
+fn send(h: &mut Harness<'_, Option<App>>, action: Action) {
+    h.state().as_ref().expect("an app").actions().send(action);
+    h.run_steps(3);
+}
+
+fn move_to(h: &mut Harness<'_, Option<App>>, p: Pos2) {
+    h.event(Event::PointerMoved(p));
+    h.run_steps(2);
+}
+
+fn click(h: &mut Harness<'_, Option<App>>, p: Pos2) {
+    move_to(h, p);
+    for pressed in [true, false] {
+        h.event(Event::PointerButton { pos: p, button: PointerButton::Primary, pressed, modifiers: Modifiers::NONE });
+        h.run_steps(1);
+    }
+    // Longer than a double click.
+    h.run_steps(12);
+}
+
+fn wheel(h: &mut Harness<'_, Option<App>>, delta: f32) {
+    h.event(Event::MouseWheel {
+        unit: egui::MouseWheelUnit::Point,
+        delta: vec2(0.0, delta),
+        modifiers: Modifiers::NONE,
+        phase: egui::TouchPhase::Move,
+        source: egui::MouseWheelSource::Wheel,
+    });
+    h.run_steps(6);
+}
+
+/// Numbers of the events whose rows are on screen, from the top.
+fn rows(h: &Harness<'_, Option<App>>) -> Vec<(u32, Rect)> {
+    let mut rows: Vec<(u32, Rect)> = h
+        .get_all_by_role(Role::Row)
+        .map(|n| {
+            let label = n.accesskit_node().label().unwrap_or_default();
+            let number = label.trim_start_matches("Event ").split(':').next().and_then(|s| s.parse().ok());
+            (number.unwrap_or_else(|| panic!("a row called {label}")), n.rect())
+        })
+        .collect();
+    rows.sort_by(|a, b| a.1.top().total_cmp(&b.1.top()));
+    rows
+}
+
+/// A view alone, without its header.
+fn alone(
+    data: &Arc<DeviceData>,
+    kind: ViewKind,
+    theme: Theme,
+    size: [f32; 2],
+    change: impl Fn(&DeviceData, &mut Link),
+) -> Harness<'static, Box<dyn View>> {
+    let data = Arc::clone(data);
+    let mut link = Link::new(data.device());
+    change(&data, &mut link);
+    let colours = Arc::new(Colours::build(&data, link.colour_by));
+    let state = Arc::new(state_at(&data, link.cursor));
+    let (actions, _inbox) = Actions::channel();
+    let jobs = Jobs::synchronous();
+    let comparing = Comparing::default();
+    let draw = move |ui: &mut egui::Ui, view: &mut Box<dyn View>| {
+        let tokens = Tokens::of_theme(theme);
+        let cx = ViewContext {
+            data: &data,
+            link: &link,
+            state: Some(&state),
+            colours: &colours,
+            comparing: &comparing,
+            findings: None,
+            categories: None,
+            matching: None,
+            tokens,
+            actions: &actions,
+            jobs: &jobs,
+        };
+        let area = Rect::from_min_size(Pos2::ZERO, size.into());
+        ui.painter().rect_filled(area, 0, tokens.s1);
+        let mut pane = ui.new_child(egui::UiBuilder::new().max_rect(area));
+        view.ui(&mut pane, &cx);
+    };
+    let options = SnapshotOptions::new().threshold(0.6).max_failed_pixels(60);
+    let mut h = Harness::builder()
+        .with_size(size)
+        .with_theme(theme)
+        .with_options(options)
+        .with_render_cursor(false)
+        .with_context_setup(theme::install)
+        .wgpu()
+        .build_ui_state(draw, (kind.info().create)());
+    h.run_steps(4);
+    h
+}
+
+/// Where there is neither Vulkan nor OpenGL, pictures can not be made.
+fn has_adapter() -> bool {
+    let found = std::panic::catch_unwind(|| Harness::builder().with_size([8.0, 8.0]).wgpu().build_ui(|_| {}).render().is_ok());
+    if !matches!(found, Ok(true)) {
+        println!("skipped: no graphics adapter, not even a software one (mesa-vulkan-drivers)");
+        return false;
+    }
+    true
+}
+
+/// Selects the block that strands most free memory at the cursor.
+fn select_worst_blocker(data: &DeviceData, link: &mut Link) {
+    link.colour_by = ColourBy::SizeClass;
+    let state = state_at(data, link.cursor);
+    let worst = blockers(&state, None).first().map(|b| state.blocks[b.block].lifetime).expect("a blocker");
+    link.selection.select(Some(Item::Lifetime(worst)));
+}
+
+#[test]
+fn pictures_in_both_themes() {
+    if !has_adapter() {
+        return;
+    }
+    let mut results = SnapshotResults::new();
+    let (train, kv) = (sample("gpt_train.pickle"), sample("kv_decode_oom.pickle.gz"));
+    let (expandable, graph) = (sample("expandable_oom.pickle"), sample("cuda_graph.pickle"));
+    for (theme, suffix) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
+        let mut picture = |name: &str, data: &Arc<DeviceData>, kind, size: [f32; 2], change: fn(&DeviceData, &mut Link)| {
+            let mut h = alone(data, kind, theme, size, change);
+            h.snapshot(format!("{name}_{suffix}"));
+            results.extend_harness(&mut h);
+        };
+        let map = ViewKind::SegmentMap;
+        picture("segment_map_oom", &kv, map, [566.0, 413.0], select_worst_blocker);
+        picture("segment_map_train", &train, map, [566.0, 413.0], |_, link| link.cursor = 2000);
+        picture("segment_map_expandable", &expandable, map, [566.0, 413.0], |_, _| {});
+        picture("segment_map_pools", &graph, map, [420.0, 300.0], |_, _| {});
+        picture("segment_map_small", &train, map, [150.0, 120.0], |_, link| link.cursor = 2000);
+        let inspector = ViewKind::Inspector;
+        picture("inspector_block", &kv, inspector, [320.0, 860.0], select_worst_blocker);
+        picture("inspector_stack", &train, inspector, [320.0, 860.0], |data, link| {
+            link.cursor = 2000;
+            select_worst_blocker(data, link);
+        });
+        picture("inspector_nothing", &kv, inspector, [320.0, 720.0], |_, _| {});
+        picture("inspector_oom", &kv, inspector, [320.0, 420.0], |_, link| {
+            link.selection.select(Some(Item::Event(link.cursor)));
+        });
+        picture("inspector_hole", &kv, inspector, [320.0, 420.0], |data, link| {
+            let hole = state_at(data, link.cursor).holes().map(|h| h.address).next().expect("a hole");
+            link.selection.select(Some(Item::Hole(hole)));
+        });
+        picture("events", &train, ViewKind::Events, [720.0, 300.0], |_, link| link.cursor = 2000);
+        picture("events_narrow", &kv, ViewKind::Events, [300.0, 240.0], |_, _| {});
+    }
+}
+
+#[test]
+fn a_click_in_the_map_selects_what_is_there() {
+    let data = sample("kv_decode_oom.pickle.gz");
+    let mut h = app(&data, ViewKind::SegmentMap, [900.0, 700.0]);
+    let state = state_at(&data, link(&h).cursor);
+    let canvas = h.get_by_label_contains("Segment map, at the OOM").rect();
+    let mut lifetimes = 0;
+    let mut holes = 0;
+    for i in 0..12 {
+        click(&mut h, pos2(canvas.left() + 60.0 + 47.0 * i as f32, canvas.top() + 30.0 + 37.0 * i as f32));
+        match link(&h).selected() {
+            Some(Item::Lifetime(id)) => {
+                assert!(state.blocks.iter().any(|b| b.lifetime == id), "a block of this instant");
+                lifetimes += 1;
+            }
+            Some(Item::Hole(address)) => {
+                let at = state.block_at(address).expect("a block");
+                assert_eq!(state.blocks[at].state, BlockState::Inactive);
+                holes += 1;
+            }
+            other => panic!("row {i}: {other:?}"),
+        }
+        assert_eq!(link(&h).hovered, link(&h).selected(), "other views light it up");
+    }
+    assert!(lifetimes > 0 && holes + lifetimes == 12);
+    // The gutter names the segment.
+    click(&mut h, pos2(canvas.left() + 10.0, canvas.top() + 30.0));
+    assert_eq!(link(&h).selected(), Some(Item::Segment(state.segments[0].address)));
+}
+
+#[test]
+fn any_address_inside_a_block_finds_it_in_the_map() {
+    let data = sample("kv_decode_oom.pickle.gz");
+    let mut h = app(&data, ViewKind::SegmentMap, [900.0, 700.0]);
+    let state = state_at(&data, link(&h).cursor);
+    let block = state.blocks.iter().filter(|b| b.lifetime.is_some()).nth(77).expect("many blocks");
+    let field = h.get_by_role_and_label(Role::TextInput, "Address");
+    field.focus();
+    h.run_steps(2);
+    h.get_by_role_and_label(Role::TextInput, "Address").type_text(&format!("{:#x}", block.address + block.size / 2));
+    h.run_steps(2);
+    h.key_press(egui::Key::Enter);
+    h.run_steps(4);
+    assert_eq!(link(&h).selected(), Some(Item::Lifetime(block.lifetime)));
+}
+
+#[test]
+fn a_row_of_the_trace_moves_the_cursor_and_the_cursor_brings_its_row() {
+    let data = sample("gpt_train.pickle");
+    let mut h = app(&data, ViewKind::Events, [800.0, 500.0]);
+    send(&mut h, Action::GoTo(1000));
+    let seen = rows(&h);
+    assert!(seen.iter().any(|r| r.0 == 1000), "{:?}", seen.first());
+    assert!(seen.windows(2).all(|w| w[1].0 == w[0].0 + 1), "no row is skipped");
+    let (event, rect) = seen[5];
+    click(&mut h, rect.center());
+    assert_eq!(link(&h).cursor, event);
+    let expected = match data.tables.lifetimes.of_event(event) {
+        LifetimeId::NONE => Item::Event(event),
+        id => Item::Lifetime(id),
+    };
+    assert_eq!(link(&h).selected(), Some(expected));
+    // Scrolling leaves the cursor alone, and the cursor does not pull the rows back.
+    let top = rows(&h)[0].0;
+    move_to(&mut h, rect.center());
+    wheel(&mut h, -400.0);
+    assert!(rows(&h)[0].0 >= top + 15, "{} {top}", rows(&h)[0].0);
+    assert_eq!(link(&h).cursor, event);
+    send(&mut h, Action::GoTo(event + 1));
+    assert!(rows(&h).iter().any(|r| r.0 == event + 1), "it follows when the cursor moves");
+}
+
+#[test]
+fn a_filter_leaves_what_it_names_and_says_how_many() {
+    let data = sample("gpt_train.pickle");
+    let mut h = app(&data, ViewKind::Events, [800.0, 500.0]);
+    h.get_by_role_and_label(Role::TextInput, "Filter events").focus();
+    h.run_steps(2);
+    h.get_by_role_and_label(Role::TextInput, "Filter events").type_text("alloc size>1MiB");
+    h.run_steps(4);
+    let events = &data.device().events;
+    let passes = |i: usize| events.action[i] == EventAction::Alloc && events.size[i] > 1 << 20;
+    let expected = (0..events.len()).filter(|&i| passes(i)).count();
+    assert!(expected > 20, "the sample has some");
+    let shown = rows(&h);
+    assert!(!shown.is_empty() && shown.iter().all(|r| passes(r.0 as usize)));
+    let table = h.get_by_label_contains("Events, ").accesskit_node().label().unwrap_or_default();
+    assert_eq!(table.replace(',', ""), format!("Events {expected}"));
+    h.get_by_label("Clear the filter").click();
+    h.run_steps(4);
+    assert!(rows(&h).windows(2).all(|w| w[1].0 == w[0].0 + 1));
+}
+
+#[test]
+fn the_inspector_leads_from_one_thing_to_the_next_and_back() {
+    let data = sample("kv_decode_oom.pickle.gz");
+    let mut h = app(&data, ViewKind::Inspector, [340.0, 900.0]);
+    let state = state_at(&data, link(&h).cursor);
+    let worst = &blockers(&state, None)[0];
+    let id = state.blocks[worst.block].lifetime;
+    send(&mut h, Action::Select(Some(Item::Lifetime(id))));
+    let block = data.tables.lifetimes.get(data.device(), id).expect("a lifetime");
+    assert!(h.query_by_label_contains(&format!("event {}", vramscope::units::count(u64::from(block.born)))).is_some());
+    assert!(h.query_by_label_contains("live: ").is_some(), "same stack");
+    h.get_by_label_contains("segment: ").click();
+    h.run_steps(4);
+    let segment = state.segments[worst.segment].address;
+    assert_eq!(link(&h).selected(), Some(Item::Segment(segment)));
+    h.get_by_label("Selection before this one").click();
+    h.run_steps(4);
+    assert_eq!(link(&h).selected(), Some(Item::Lifetime(id)));
+    h.get_by_label("Next").click();
+    h.run_steps(4);
+    assert_ne!(link(&h).selected(), Some(Item::Lifetime(id)));
+}
+
+#[test]
+fn every_sample_draws_at_every_size() {
+    for name in ["cuda_graph.pickle", "expandable_oom.pickle", "leak.pickle", "multi_stream.pickle", "two_gpus.pickle"] {
+        let data = sample(name);
+        let items: Vec<Option<Item>> = [None]
+            .into_iter()
+            .chain((0..6).map(|i| Some(Item::Lifetime(LifetimeId(i * 7)))))
+            .chain([Some(Item::Event(3)), Some(Item::Annotation(0)), Some(Item::Hole(1)), Some(Item::Segment(1))])
+            .chain(data.device().events.stack.first().map(|&s| Some(Item::Stack(s))))
+            .collect();
+        for view in [ViewKind::SegmentMap, ViewKind::Inspector, ViewKind::Events] {
+            for size in [[1200.0, 700.0], [300.0, 200.0], [90.0, 60.0]] {
+                let mut h = app(&data, view, size);
+                for item in &items {
+                    send(&mut h, Action::Select(*item));
+                    send(&mut h, Action::SetCursor(9));
+                }
+                move_to(&mut h, pos2(size[0] / 2.0, size[1] / 2.0));
+                h.run_steps(3);
+            }
+        }
+    }
+}

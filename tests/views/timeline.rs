@@ -1,0 +1,355 @@
+//! The timeline in pictures and under the pointer.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use egui::{Event, Modifiers, PointerButton, Pos2, Rect, Theme, pos2, vec2};
+use egui_kittest::kittest::Queryable as _;
+use egui_kittest::{Harness, SnapshotOptions, SnapshotResults};
+use vramscope::analysis::{DeviceTables, LifetimeId, NO_EVENT, Quantity, StackNames};
+use vramscope::app::App;
+use vramscope::app::action::{Action, Actions};
+use vramscope::app::colours::{ColourBy, Colours};
+use vramscope::app::compare::Comparing;
+use vramscope::app::cursor::{Axis, Link};
+use vramscope::app::document::DeviceData;
+use vramscope::app::jobs::Jobs;
+use vramscope::app::selection::Item;
+use vramscope::app::settings::{Settings, ThemeChoice};
+use vramscope::app::theme::{self, Tokens};
+use vramscope::app::views::{View, ViewContext, ViewKind};
+use vramscope::app::workspace::Workspace;
+use vramscope::formats;
+use vramscope::model::Progress;
+
+fn sample(name: &str) -> Arc<DeviceData> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name);
+    let progress = Progress::new();
+    let recording = Arc::new(formats::open(&path, &progress).expect("a bundled sample"));
+    let index = recording.busiest_device().expect("a device");
+    let device = &recording.devices[index];
+    let tables = DeviceTables::build(device, &progress).expect("not cancelled");
+    let (names, ooms) = (Arc::new(StackNames::of(&recording.stacks)), device.events.ooms());
+    Arc::new(DeviceData { recording, index, tables, names, ooms, prepared: Default::default() })
+}
+
+/// The whole app with one recording in it; everything is computed at once, so that a picture does not depend on timing.
+fn app(data: &Arc<DeviceData>, theme: Theme, size: [f32; 2]) -> Harness<'static, Option<App>> {
+    let data = Arc::clone(data);
+    let draw = move |ui: &mut egui::Ui, app: &mut Option<App>| {
+        let app = app.get_or_insert_with(|| {
+            let mut settings = Settings::default();
+            settings.theme = if theme == Theme::Dark { ThemeChoice::Dark } else { ThemeChoice::Light };
+            let mut app = App::new(ui.ctx(), settings, Jobs::synchronous());
+            app.open_recording("sample", Arc::clone(&data));
+            app
+        });
+        app.logic(ui.ctx());
+        app.draw(ui);
+    };
+    let mut h = Harness::builder().with_size(size).with_theme(theme).with_step_dt(0.05).build_ui_state(draw, None);
+    h.run_steps(4);
+    h
+}
+
+fn link<'a>(h: &'a Harness<'_, Option<App>>) -> &'a Link {
+    let app = h.state().as_ref().expect("an app");
+    &app.active_document().and_then(|d| d.view()).expect("a device in front").link
+}
+
+fn send(h: &mut Harness<'_, Option<App>>, action: Action) {
+    h.state().as_ref().expect("an app").actions().send(action);
+    h.run_steps(3);
+}
+
+/// The rectangle of the canvas: from the axis down to the last lane.
+fn canvas(h: &Harness<'_, Option<App>>) -> Rect {
+    h.get_by_label_contains("Timeline,").rect()
+}
+
+fn move_to(h: &mut Harness<'_, Option<App>>, p: Pos2) {
+    h.event(Event::PointerMoved(p));
+    h.run_steps(2);
+}
+
+fn button(h: &mut Harness<'_, Option<App>>, pos: Pos2, pressed: bool, modifiers: Modifiers) {
+    h.event(Event::PointerButton { pos, button: PointerButton::Primary, pressed, modifiers });
+    h.run_steps(1);
+}
+
+fn click(h: &mut Harness<'_, Option<App>>, p: Pos2) {
+    move_to(h, p);
+    button(h, p, true, Modifiers::NONE);
+    button(h, p, false, Modifiers::NONE);
+    h.run_steps(4);
+}
+
+fn drag(h: &mut Harness<'_, Option<App>>, from: Pos2, to: Pos2, modifiers: Modifiers) {
+    h.event(Event::ModifiersChanged(modifiers));
+    move_to(h, from);
+    button(h, from, true, modifiers);
+    for i in 1..=4 {
+        move_to(h, from + (to - from) * (i as f32 / 4.0));
+    }
+    button(h, to, false, modifiers);
+    h.event(Event::ModifiersChanged(Modifiers::NONE));
+    h.run_steps(3);
+}
+
+/// The view alone, in a pane of the size it has in the Overview workspace: other views may change their places.
+fn alone(
+    data: &Arc<DeviceData>,
+    theme: Theme,
+    size: [f32; 2],
+    scale: f32,
+    change: fn(&mut Link),
+) -> Harness<'static, Box<dyn View>> {
+    let data = Arc::clone(data);
+    let mut link = Link::new(data.device());
+    link.colour_by = ColourBy::SizeClass;
+    change(&mut link);
+    let colours = Arc::new(Colours::build(&data, link.colour_by));
+    let state = Arc::new(data.tables.states.at(data.device(), &data.tables.lifetimes, link.cursor));
+    let (actions, _inbox) = Actions::channel();
+    let jobs = Jobs::synchronous();
+    let comparing = Comparing::default();
+    let draw = move |ui: &mut egui::Ui, view: &mut Box<dyn View>| {
+        let tokens = Tokens::of_theme(theme);
+        let cx = ViewContext {
+            data: &data,
+            link: &link,
+            state: Some(&state),
+            findings: None,
+            categories: None,
+            matching: None,
+            colours: &colours,
+            comparing: &comparing,
+            tokens,
+            actions: &actions,
+            jobs: &jobs,
+        };
+        let area = Rect::from_min_size(Pos2::ZERO, size.into());
+        ui.painter().rect_filled(area, 0, tokens.s1);
+        let mut pane = ui.new_child(egui::UiBuilder::new().max_rect(area));
+        view.ui(&mut pane, &cx);
+    };
+    let options = SnapshotOptions::new().threshold(0.6).max_failed_pixels(60);
+    let mut h = Harness::builder()
+        .with_size(size)
+        .with_pixels_per_point(scale)
+        .with_theme(theme)
+        .with_options(options)
+        .with_render_cursor(false)
+        .with_context_setup(theme::install)
+        .wgpu()
+        .build_ui_state(draw, (ViewKind::Timeline.info().create)());
+    h.run_steps(4);
+    h
+}
+
+/// Where there is neither Vulkan nor OpenGL, pictures can not be made.
+fn has_adapter() -> bool {
+    let found = std::panic::catch_unwind(|| Harness::builder().with_size([8.0, 8.0]).wgpu().build_ui(|_| {}).render().is_ok());
+    if !matches!(found, Ok(true)) {
+        println!("skipped: no graphics adapter, not even a software one (mesa-vulkan-drivers)");
+        return false;
+    }
+    true
+}
+
+#[test]
+fn pictures_in_both_themes() {
+    if !has_adapter() {
+        return;
+    }
+    let mut results = SnapshotResults::new();
+    let (train, kv) = (sample("gpt_train.pickle"), sample("kv_decode_oom.pickle.gz"));
+    let pane = [998.0, 442.0];
+    for (theme, suffix) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
+        let mut picture = |name: &str, data: &Arc<DeviceData>, size: [f32; 2], change: fn(&mut Link)| {
+            let mut h = alone(data, theme, size, 1.0, change);
+            h.snapshot(format!("timeline_{name}_{suffix}"));
+            results.extend_harness(&mut h);
+        };
+        picture("oom", &kv, pane, |_| {});
+        picture("steps", &train, pane, |link| link.cursor = 2000);
+        picture("few_events", &train, pane, |link| {
+            (link.from, link.to, link.cursor) = (1950.0, 1990.0, 1970);
+            link.selection.select(Some(Item::Lifetime(LifetimeId(700))));
+            link.markers = [Some(1955), Some(1985)];
+        });
+        picture("marks", &kv, pane, |link| {
+            link.range = Some((9_000, 12_500));
+            link.focus_classes = vec![1, 4];
+            link.selection.select(Some(Item::Lifetime(LifetimeId(3_300))));
+        });
+        picture("small", &train, [420.0, 190.0], |_| {});
+    }
+    let mut h = alone(&train, Theme::Dark, [700.0, 360.0], 1.5, |link| (link.from, link.to) = (1700.0, 1720.0));
+    h.snapshot("timeline_at_150_percent");
+    results.extend_harness(&mut h);
+}
+
+#[test]
+fn a_click_selects_the_block_under_the_pointer_and_goes_to_an_instant_at_which_it_lives() {
+    let data = sample("gpt_train.pickle");
+    let mut h = app(&data, Theme::Dark, [1400.0, 900.0]);
+    let area = canvas(&h);
+    // The strata take most of the canvas; their lower part is always covered in this file.
+    let p = pos2(area.center().x, area.bottom() - 90.0);
+    click(&mut h, p);
+    let Some(Item::Lifetime(id)) = link(&h).selected() else { panic!("no block selected: {:?}", link(&h).selected()) };
+    let cursor = link(&h).cursor;
+    assert!(data.tables.lifetimes.is_live_at(id, cursor));
+    let at = (p.x - area.left()) / area.width() * data.device().events.len() as f32;
+    assert!((cursor as f32 - at).abs() < 12.0, "cursor {cursor}, pointer at event {at}");
+    assert_eq!(link(&h).hovered, Some(Item::Lifetime(id)), "other views light it up");
+    // A second block by the same click further up.
+    click(&mut h, p - vec2(0.0, 60.0));
+    assert_ne!(link(&h).selected(), Some(Item::Lifetime(id)));
+}
+
+#[test]
+fn the_wheel_zooms_about_the_pointer_and_a_drag_pans() {
+    let data = sample("kv_decode_oom.pickle.gz");
+    let mut h = app(&data, Theme::Dark, [1400.0, 900.0]);
+    let area = canvas(&h);
+    let p = pos2(area.left() + area.width() * 0.3, area.center().y);
+    let under = |h: &Harness<'_, Option<App>>| {
+        let l = link(h);
+        l.from + (l.to - l.from) * f64::from((p.x - area.left()) / area.width())
+    };
+    let before = under(&h);
+    move_to(&mut h, p);
+    for _ in 0..6 {
+        h.event(Event::MouseWheel {
+            unit: egui::MouseWheelUnit::Point,
+            delta: vec2(0.0, 60.0),
+            modifiers: Modifiers::NONE,
+            phase: egui::TouchPhase::Move,
+            source: egui::MouseWheelSource::Wheel,
+        });
+        h.run_steps(3);
+    }
+    let span = link(&h).to - link(&h).from;
+    assert!(span < 0.5 * data.device().events.len() as f64, "{span}");
+    assert!((under(&h) - before).abs() < span * 0.01, "{} {before}", under(&h));
+    let from = link(&h).from;
+    drag(&mut h, p, p + vec2(100.0, 0.0), Modifiers::NONE);
+    let moved = (from - link(&h).from) / span * f64::from(area.width());
+    assert!((moved - 100.0).abs() < 12.0, "moved by {moved} points");
+    // A double click where there is nothing to fit shows everything.
+    let empty = pos2(p.x, canvas(&h).top() + 60.0);
+    // Only after a while: a double click is not the end of a drag.
+    h.run_steps(20);
+    for _ in 0..2 {
+        button(&mut h, empty, true, Modifiers::NONE);
+        button(&mut h, empty, false, Modifiers::NONE);
+    }
+    h.run_steps(4);
+    assert_eq!((link(&h).from, link(&h).to), (0.0, data.device().events.len() as f64));
+}
+
+#[test]
+fn shift_and_drag_choose_a_range_that_can_be_zoomed_to() {
+    let data = sample("gpt_train.pickle");
+    let mut h = app(&data, Theme::Dark, [1400.0, 900.0]);
+    let area = canvas(&h);
+    let y = area.center().y;
+    drag(&mut h, pos2(area.left() + 200.0, y), pos2(area.left() + 400.0, y), Modifiers::SHIFT);
+    let (first, last) = link(&h).range.expect("a range");
+    let events = data.device().events.len() as f32;
+    let expected = |x: f32| x / area.width() * events;
+    assert!((first as f32 - expected(200.0)).abs() < 12.0 && (last as f32 - expected(400.0)).abs() < 12.0, "{first} {last}");
+    assert_eq!((link(&h).from, link(&h).to), (0.0, f64::from(events)), "choosing does not zoom");
+    h.get_by_label("Zoom to range").click();
+    h.run_steps(4);
+    let l = link(&h);
+    assert!((l.from - f64::from(first)).abs() < 2.0 && (l.to - f64::from(last)).abs() < 2.0, "{} {}", l.from, l.to);
+    h.key_press(egui::Key::Escape);
+    h.run_steps(3);
+    assert_eq!(link(&h).range, None);
+}
+
+#[test]
+fn the_cursor_is_dragged_on_the_axis_and_stepped_with_keys() {
+    let data = sample("gpt_train.pickle");
+    let mut h = app(&data, Theme::Dark, [1400.0, 900.0]);
+    let area = canvas(&h);
+    let y = area.top() + 10.0;
+    let window = (link(&h).from, link(&h).to);
+    drag(&mut h, pos2(area.left() + 100.0, y), pos2(area.left() + 300.0, y), Modifiers::NONE);
+    let at = 300.0 / area.width() * data.device().events.len() as f32;
+    assert!((link(&h).cursor as f32 - at).abs() < 12.0, "{} {at}", link(&h).cursor);
+    assert_eq!((link(&h).from, link(&h).to), window, "the window stays");
+    let before = link(&h).cursor;
+    h.key_press(egui::Key::Period);
+    h.run_steps(2);
+    assert_eq!(link(&h).cursor, before + 1);
+    h.key_press(egui::Key::P);
+    h.run_steps(3);
+    assert_eq!(link(&h).cursor, data.tables.curves.peak(Quantity::Active).1);
+}
+
+#[test]
+fn the_legend_dims_the_other_classes_and_the_axis_switches_to_time() {
+    let data = sample("gpt_train.pickle");
+    let mut h = app(&data, Theme::Dark, [1600.0, 1000.0]);
+    send(&mut h, Action::SetColourBy(ColourBy::SizeClass));
+    let first = h.get_all_by_label_contains("<").map(|n| n.rect()).next().expect("a class of small blocks");
+    click(&mut h, first.center());
+    assert_eq!(link(&h).focus_classes, vec![0]);
+    let place = link(&h).event_at(data.device(), (link(&h).from + link(&h).to) / 2.0);
+    send(&mut h, Action::SetAxis(Axis::Time));
+    assert_eq!(link(&h).axis, Axis::Time);
+    assert!(place != NO_EVENT && h.query_by_label_contains("Timeline,").is_some());
+}
+
+#[test]
+fn tracks_fold_to_their_names_and_bytes_zoom() {
+    let data = sample("gpt_train.pickle");
+    let mut h = app(&data, Theme::Dark, [1600.0, 1000.0]);
+    let before = canvas(&h);
+    h.get_by_label("Fold Overview").click();
+    h.run_steps(3);
+    assert!(canvas(&h).height() > before.height(), "the strata take the room");
+    h.get_by_label("Open Overview").click();
+    h.run_steps(3);
+    assert_eq!(canvas(&h), before);
+    let p = pos2(before.center().x, before.bottom() - 100.0);
+    move_to(&mut h, p);
+    h.event(Event::ModifiersChanged(Modifiers::CTRL));
+    h.event(Event::Zoom(3.0));
+    h.run_steps(2);
+    h.event(Event::ModifiersChanged(Modifiers::NONE));
+    h.run_steps(3);
+    assert_eq!((link(&h).from, link(&h).to), (0.0, data.device().events.len() as f64), "time stays");
+    h.get_by_label("Show all bytes").click();
+    h.run_steps(3);
+    assert!(h.query_by_label("Show all bytes").is_none());
+}
+
+#[test]
+fn every_sample_draws_at_every_size_on_both_axes() {
+    for name in [
+        "cuda_graph.pickle",
+        "expandable_oom.pickle",
+        "fragment_oom.pickle",
+        "leak.pickle",
+        "multi_stream.pickle",
+        "two_gpus.pickle",
+    ] {
+        let data = sample(name);
+        for size in [[1600.0, 1000.0], [800.0, 500.0], [720.0, 300.0]] {
+            let mut h = app(&data, Theme::Light, size);
+            assert_eq!(h.state().as_ref().and_then(|a| a.active_document()).map(|d| d.workspace), Some(Workspace::Overview));
+            send(&mut h, Action::SetAxis(Axis::Time));
+            send(&mut h, Action::SetWindow(0.0, 20.0));
+            send(&mut h, Action::SetAxis(Axis::Event));
+            send(&mut h, Action::SetWindow(3.0, 11.0));
+            let c = canvas(&h).center();
+            move_to(&mut h, c);
+            h.run_steps(3);
+        }
+    }
+}

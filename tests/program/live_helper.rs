@@ -41,7 +41,9 @@ impl Job {
 
     fn start_words(folder: tempfile::TempDir, words: &[&str]) -> Job {
         let fakes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fakes");
-        let child = Command::new(env!("CARGO_BIN_EXE_vramscope"))
+        // A shell that runs the tests in the background has SIGINT ignored, and children inherit that.
+        let child = Command::new("env")
+            .args(["--default-signal=INT", env!("CARGO_BIN_EXE_vramscope")])
             .args(words)
             .env("VRAMSCOPE_DIR", folder.path().join("private"))
             .env("PYTHONPATH", fakes)

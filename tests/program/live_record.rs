@@ -123,7 +123,7 @@ fn a_session_has_the_figures_of_the_driver_to_the_byte() {
     }
     let live = d.live.as_ref().unwrap();
     let own = live.processes.iter().find(|p| p.pid == me).unwrap();
-    assert!(own.command.contains("live_record") && own.started > 0, "{own:?}");
+    assert!(own.command.contains("program") && own.started > 0, "{own:?}");
     let other = live.processes.iter().find(|p| p.pid == 7_777_777).unwrap();
     assert!(other.note.is_some() && other.points[0].used.is_none(), "{other:?}");
     assert!(live.gauges.iter().any(|g| g.busy == Some(97) && g.temperature == Some(61)), "{:?}", live.gauges);

@@ -2,8 +2,8 @@
 
 use egui::{Pos2, Rect, pos2};
 
-use super::layout::Places;
 use super::paint::Areas;
+use super::places::Places;
 use super::runs::RowScale;
 use super::{Picture, tip};
 use crate::analysis::{LifetimeId, State};

@@ -59,11 +59,6 @@ pub const GROUP_HEIGHT: f32 = 20.0;
 /// Least and greatest height of a row when it is automatic.
 pub const ROW_HEIGHTS: (f32, f32) = (3.0, 18.0);
 
-/// Up to this many rows may be higher.
-const FEW_ROWS: usize = 8;
-/// How high they may be.
-const FEW_ROWS_HEIGHT: f32 = 36.0;
-
 /// Segments of one pool and stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
@@ -433,64 +428,6 @@ fn group_name(device: &DeviceRecording, pool: PoolId, class: SizeClass, stream: 
     format!("{pool}, {stream}")
 }
 
-/// Where rows and group headers stand, in points from the top of the scrolled area.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Places {
-    /// Top of each row.
-    pub tops: Vec<f32>,
-    /// Top of each group's header, where groups are named.
-    pub headers: Vec<(f32, u32)>,
-    /// Height of a row, its gap included.
-    pub pitch: f32,
-    /// Height of everything.
-    pub height: f32,
-}
-
-impl Places {
-    /// Stacks the rows of a plan; `pitch` is the height of a row with its gap.
-    #[must_use]
-    pub fn new(plan: &Plan, pitch: f32) -> Self {
-        let mut places = Places { pitch, ..Places::default() };
-        let mut y = 0.0;
-        let mut group = u32::MAX;
-        for row in &plan.rows {
-            if plan.names_groups() && row.group != group {
-                group = row.group;
-                places.headers.push((y, group));
-                y += GROUP_HEIGHT;
-            }
-            places.tops.push(y);
-            y += pitch;
-        }
-        places.height = y;
-        places
-    }
-
-    /// The height of a row that fills `room`, gap included: between 3 and 18 points, or more where there are few rows.
-    #[must_use]
-    pub fn automatic_pitch(plan: &Plan, room: f32) -> f32 {
-        let headers = if plan.names_groups() { plan.groups.len() as f32 * GROUP_HEIGHT } else { 0.0 };
-        let each = (room - headers) / plan.rows.len().max(1) as f32;
-        let most = if plan.rows.len() <= FEW_ROWS { FEW_ROWS_HEIGHT } else { ROW_HEIGHTS.1 };
-        each.clamp(ROW_HEIGHTS.0, most).floor()
-    }
-
-    /// The rows between two heights.
-    #[must_use]
-    pub fn between(&self, top: f32, bottom: f32) -> Range<usize> {
-        let from = self.tops.partition_point(|&t| t + self.pitch <= top);
-        let to = self.tops.partition_point(|&t| t < bottom);
-        from..to.max(from)
-    }
-
-    /// The row at a height.
-    #[must_use]
-    pub fn at(&self, y: f32) -> Option<usize> {
-        let row = self.tops.partition_point(|&t| t <= y).checked_sub(1)?;
-        (y < self.tops[row] + self.pitch).then_some(row)
-    }
-}
-
 /// For each group, whether the request that failed at an event could be served from it.
 #[must_use]
 pub fn serves(device: &DeviceRecording, plan: &Plan, state: &State) -> Vec<bool> {
@@ -508,6 +445,7 @@ pub fn serves(device: &DeviceRecording, plan: &Plan, state: &State) -> Vec<bool>
 
 #[cfg(test)]
 mod tests {
+    use super::super::places::Places;
     use super::*;
     use crate::analysis::{LifetimeId, NO_EVENT};
     use crate::model::StackId;
@@ -603,21 +541,6 @@ mod tests {
         assert!(plan.rows.windows(2).all(|w| w[0].to == w[1].from));
         assert_eq!(plan.rows.last().map(|r| r.to), Some(size));
         assert_eq!(natural_span(&device(), &state), Span::Wrapped);
-    }
-
-    #[test]
-    fn places_are_found_by_height() {
-        let plan = Plan::new(&device(), &many(10), PLAIN);
-        assert_eq!(Places::automatic_pitch(&plan, 441.0), 18.0);
-        assert_eq!(Places::automatic_pitch(&plan, 5.0), 3.0);
-        let places = Places::new(&plan, 8.0);
-        assert_eq!(places.height, 80.0);
-        assert_eq!(places.at(0.0), Some(0));
-        assert_eq!(places.at(79.9), Some(9));
-        assert_eq!(places.at(80.0), None);
-        assert_eq!(places.at(-1.0), None);
-        assert_eq!(places.between(8.0, 24.0), 1..3);
-        assert_eq!(places.between(900.0, 990.0), 10..10);
     }
 
     #[test]

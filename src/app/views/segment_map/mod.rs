@@ -26,12 +26,14 @@ use crate::units::{Address, Bytes, count, counted};
 mod hit;
 mod layout;
 mod paint;
+mod places;
 mod runs;
 mod tip;
 
 use hit::{Hit, address_of, hit, rects_of};
-use layout::{Choice, Order, Places, Plan, Span};
+use layout::{Choice, Order, Plan, Span};
 use paint::Areas;
+use places::Places;
 use runs::{Runs, Window};
 
 /// Registry entry.

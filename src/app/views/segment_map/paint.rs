@@ -2,7 +2,8 @@
 
 use egui::{Align2, Color32, Painter, Rangef, Rect, Shape, pos2};
 
-use super::layout::{Places, Plan};
+use super::layout::Plan;
+use super::places::Places;
 use super::runs::{Kind, Run, Runs};
 use crate::app::colours::Colours;
 use crate::app::theme::{Tokens, Type};

@@ -1,0 +1,200 @@
+//! Opening, reading again and closing documents: what stands behind the tabs.
+
+use std::path::PathBuf;
+
+use egui::Context;
+
+use super::App;
+use super::action::Action;
+use super::choosing::is_pattern;
+use super::command::Command;
+use super::compare::{Moment, Other, Source};
+use super::document::{Content, Document};
+use super::loader::Loading;
+use super::ranks::Ranks;
+use super::settings::editor_command;
+use super::watch::Watch;
+use super::workspace::Workspace;
+use crate::analysis::Quantity;
+
+impl App {
+    pub(super) fn cycle_tab(&mut self, step: isize) {
+        let n = self.documents.len() as isize;
+        if n > 0 {
+            let at = self.active.map_or(0, |i| i as isize + step);
+            self.active = Some(at.rem_euclid(n) as usize);
+        }
+    }
+
+    /// Opens a file in a tab, or brings the tab that has it to the front.
+    pub(super) fn open(&mut self, path: PathBuf) {
+        let path = std::path::absolute(&path).unwrap_or(path);
+        if path.is_dir() || is_pattern(&path) {
+            self.open_ranks(vec![path]);
+            return;
+        }
+        if let Some(at) =
+            self.documents.iter().position(|d| d.path.as_ref() == Some(&path) && !matches!(d.content, Content::Failed(_)))
+        {
+            self.active = Some(at);
+            return;
+        }
+        let title = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
+        let loading = Loading::file(&self.jobs, path.clone());
+        self.documents.retain(|d| d.path.as_ref() != Some(&path));
+        let document = self.new_document(title, Some(path), Content::Loading(loading));
+        self.documents.push(document);
+        self.active = Some(self.documents.len() - 1);
+    }
+
+    /// Opens folders, patterns or many files as the ranks of one job, in one tab.
+    pub(super) fn open_ranks(&mut self, paths: Vec<PathBuf>) {
+        let first = paths.first().cloned().unwrap_or_default();
+        let of = if first.is_dir() { Some(first.as_path()) } else { first.parent() };
+        let name =
+            of.and_then(|p| p.file_name()).map_or_else(|| first.display().to_string(), |n| n.to_string_lossy().into_owned());
+        let path = (paths.len() == 1).then(|| first.clone());
+        if let Some(at) = path.as_ref().and_then(|p| self.documents.iter().position(|d| d.path.as_ref() == Some(p))) {
+            self.active = Some(at);
+            return;
+        }
+        let page = Ranks::open(&self.jobs, paths);
+        let document = self.new_document(format!("{name} (ranks)"), path, Content::Ranks(Box::new(page)));
+        self.documents.push(document);
+        self.active = Some(self.documents.len() - 1);
+    }
+
+    /// Reads an open file again.
+    pub(super) fn reload(&mut self, path: &std::path::Path) {
+        let loading = Loading::file(&self.jobs, path.to_path_buf());
+        if let Some(document) = self.documents.iter_mut().find(|d| d.path.as_deref() == Some(path)) {
+            self.notices.say(format!("{} was written again and is read again.", document.title));
+            document.recording = None;
+            document.parked.clear();
+            document.content = Content::Loading(loading);
+        }
+    }
+
+    /// Takes in ranks that were read.
+    pub(super) fn poll_ranks(&mut self) {
+        for document in &mut self.documents {
+            if let Content::Ranks(page) = &mut document.content
+                && let Err(sentence) = page.poll()
+            {
+                document.content = Content::Failed(sentence);
+            }
+        }
+    }
+
+    /// Opens or offers recordings that appeared in the watched folder: opened when nothing else is being looked at.
+    pub(super) fn poll_watch(&mut self) {
+        let news: Vec<Result<PathBuf, String>> = self.watch.iter().flat_map(Watch::news).collect();
+        for found in news {
+            match found {
+                // Written again, or only now whole: what was read of it before is old.
+                Ok(path) if self.documents.iter().any(|d| d.path.as_ref() == Some(&path)) => self.reload(&path),
+                Ok(path) if self.active.is_none() => self.open(path),
+                Ok(path) => {
+                    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                    self.notices.offer(format!("New recording: {name}"), "Open", Action::Open(vec![path]));
+                }
+                Err(sentence) => self.notices.say(sentence),
+            }
+        }
+    }
+
+    /// Shows the comparison that was asked for as soon as its first recording is there.
+    pub(super) fn poll_comparison(&mut self, ctx: &Context) {
+        let Some((id, _)) = &self.to_compare else { return };
+        let at = self.documents.iter().position(|d| d.id == *id);
+        match at.map(|at| (at, &self.documents[at].content)) {
+            Some((_, Content::Loading(_))) => {}
+            Some((at, Content::Ready(_))) => {
+                let Some((_, other)) = self.to_compare.take() else { return };
+                self.active = Some(at);
+                self.run(Command::Workspace(Workspace::Flame), ctx);
+                let peak = self.documents[at].view().map(|v| v.data.tables.curves.peak(Quantity::Active).1);
+                self.apply(Action::SetMarker(0, peak), ctx);
+                self.apply(Action::Compare(1, Source::Other(Other::File(other), Moment::Peak)), ctx);
+            }
+            _ => self.to_compare = None,
+        }
+    }
+
+    /// Watches a folder for new recordings, or stops.
+    pub(super) fn watch_folder(&mut self, folder: Option<PathBuf>) {
+        self.watch = None;
+        let Some(folder) = folder else { return };
+        match Watch::start(std::path::absolute(&folder).unwrap_or(folder), &self.jobs) {
+            Ok(watch) => {
+                self.notices.say(format!("Watching {}: each new recording is opened or offered.", watch.folder.display()));
+                self.watch = Some(watch);
+            }
+            Err(sentence) => self.notices.say(sentence),
+        }
+    }
+
+    pub(super) fn close(&mut self, at: usize) {
+        let document = self.documents.remove(at);
+        self.settings.layouts = document.layouts;
+        self.active = match self.active {
+            _ if self.documents.is_empty() => None,
+            Some(i) if i > at || i >= self.documents.len() => Some(i.saturating_sub(1)),
+            other => other,
+        };
+    }
+
+    /// Runs a what-if question and opens the run in a tab of its own.
+    pub(super) fn open_simulation(&mut self, conf: &str, limit: Option<u64>) {
+        let Some(data) = self.active_document().and_then(Document::view).map(|v| std::sync::Arc::clone(&v.data)) else { return };
+        let question = match crate::allocator::Question::parse(conf, limit) {
+            Ok(question) => question,
+            Err(error) => return self.notices.say(format!("PyTorch would refuse this at {error}")),
+        };
+        let settings = if conf.is_empty() { "defaults" } else { conf };
+        let title = match limit {
+            Some(limit) => format!("What-if: {settings}, {}", crate::units::Bytes(limit)),
+            None => format!("What-if: {settings}"),
+        };
+        let loading = Loading::simulation(&self.jobs, data, question);
+        let document = self.new_document(title, None, Content::Loading(loading));
+        self.documents.push(document);
+        self.active = Some(self.documents.len() - 1);
+    }
+
+    pub(super) fn set_device(&mut self, index: usize) {
+        let jobs = self.jobs.clone();
+        let Some(document) = self.active_document_mut() else { return };
+        let Some(recording) = document.recording.clone() else { return };
+        if document.view().is_some_and(|v| v.data.index == index) || index >= recording.devices.len() {
+            return;
+        }
+        let next = match document.parked.remove(&index) {
+            Some(view) => Content::Ready(view),
+            None => Content::Loading(Loading::device(&jobs, recording, index)),
+        };
+        if let Content::Ready(view) = std::mem::replace(&mut document.content, next) {
+            document.parked.insert(view.data.index, view);
+        }
+    }
+
+    pub(super) fn open_source(&mut self, file: &str, line: u32, ctx: &Context) {
+        if let Some((program, args)) = editor_command(&self.settings.editor, file, line) {
+            match std::process::Command::new(&program).args(&args).spawn() {
+                Ok(_) => {}
+                Err(error) => {
+                    self.notices.say(format!("Can not start \"{program}\": {error}. Change the editor in File, Settings."))
+                }
+            }
+        } else if std::path::Path::new(file).exists() {
+            ctx.open_url(egui::OpenUrl::new_tab(format!(
+                "vscode://file{}{file}:{line}",
+                if file.starts_with('/') { "" } else { "/" }
+            )));
+        } else {
+            self.notices
+                .say(format!("{file} is not on this machine; the recording was made elsewhere. The location was copied."));
+            ctx.copy_text(format!("{file}:{line}"));
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What can be typed after `vramscope`.
+
+mod failures;
+mod mistakes;
+mod output;
+mod reports;
+mod runs;
+mod values;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use super::allocations::AllocationsArgs;
+
+pub use failures::{ExplainArgs, OomArgs, WhatifArgs};
+pub use mistakes::{not_files, one_sentence};
+pub use output::{ExportArgs, ExportFormat, ExportTableName, ScreenshotArgs, Theme};
+pub use reports::{
+    CheckArgs, Curve, DeviceFileArgs, DiffArgs, FileArgs, FlameArgs, FlameBy, InstantArgs, LeaksArgs, LiveBy, RanksArgs,
+    StateArgs, SummaryArgs,
+};
+pub use runs::{ProbeArgs, RecordArgs, RunArgs};
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "vramscope",
+    version,
+    about = "Shows where a PyTorch program's GPU memory went and why it ran out.",
+    long_about = "Shows where a PyTorch program's GPU memory went and why it ran out.\n\n\
+        vramscope FILE… opens the window on memory snapshots, profiler traces and memory timelines. The subcommands below print \
+        the same answers as text, or as one JSON object with --json; they need no display and no GPU.",
+    after_help = "Record a snapshot in your program:\n  \
+        torch.cuda.memory._record_memory_history()\n  \
+        ...                                  # what you want to see\n  \
+        torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")\n\n\
+        Exit codes: 0 done, 1 the file or the machine does not allow it, 2 wrong usage.",
+    args_conflicts_with_subcommands = true
+)]
+pub struct Args {
+    /// Recordings to open in the window; a folder opens as the ranks of one job
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Watch a folder; new recordings in it are opened or offered
+    #[arg(long, value_name = "DIR")]
+    pub watch: Option<PathBuf>,
+    /// What to do instead of opening the window
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// One subcommand each; the text of their help is what `vramscope help` prints.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Peaks, totals, out-of-memory events and oddities of one or many files
+    Summary(SummaryArgs),
+    /// Segments, blocks and live memory by call stack at one instant
+    State(StateArgs),
+    /// Why each out-of-memory error happened, and what stood in the way
+    Oom(OomArgs),
+    /// The same requests under other allocator settings and limits
+    Whatif(WhatifArgs),
+    /// What the text of an out-of-memory error says, and what to do
+    Explain(ExplainArgs),
+    /// What is wrong with a recording, most serious first, with remedies
+    Findings(FileArgs),
+    /// Allocations one by one: those a query holds for, as a sorted table
+    Allocations(AllocationsArgs),
+    /// What survives its training step, by call stack
+    Leaks(LeaksArgs),
+    /// Bytes by call stack, as collapsed stacks for flame graphs
+    Flame(FlameArgs),
+    /// What is live in one recording or instant and not in another
+    Diff(DiffArgs),
+    /// One snapshot a rank, side by side: peaks, outliers, the first to fail
+    Ranks(RanksArgs),
+    /// Limits for continuous integration; exit code 1 when one is passed
+    Check(CheckArgs),
+    /// Tables, flame graphs, traces or a snapshot for other tools
+    Export(ExportArgs),
+    /// Watch GPUs and running programs, without a window, into a session file or a pipe
+    Record(RecordArgs),
+    /// Start a Python program so that vramscope can see its memory from inside
+    Run(RunArgs),
+    /// Print the Python helper, one file, to put beside a program
+    Agent,
+    /// Make a classic memory problem happen, on this card or on simulated memory
+    Probe(ProbeArgs),
+    /// Draw one view of the window into a PNG
+    Screenshot(ScreenshotArgs),
+}
+
+impl Command {
+    /// What has to be drawn by the window's code, or the command itself when nothing has.
+    ///
+    /// # Errors
+    /// The command, which `cli::run` can run.
+    pub fn into_picture(self) -> Result<ScreenshotArgs, Box<Command>> {
+        match self {
+            Command::Screenshot(shot) => Ok(shot),
+            Command::Export(export) if matches!(export.to, ExportFormat::Svg | ExportFormat::Png) => Ok(ScreenshotArgs {
+                paths: vec![export.file, export.out],
+                with: Vec::new(),
+                view: export.view,
+                size: export.size,
+                theme: export.theme,
+                event: export.event,
+                device: export.device.and_then(|d| usize::try_from(d).ok()),
+                is_svg: export.to == ExportFormat::Svg,
+            }),
+            other => Err(Box::new(other)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Args, clap::Error> {
+        Args::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_dash_is_a_session_on_standard_input() {
+        assert_eq!(not_files(&parse("vramscope -").unwrap().files), None);
+    }
+
+    #[test]
+    fn files_alone_open_the_window() {
+        let args = parse("vramscope a.pickle b.pickle").unwrap();
+        assert_eq!(args.files.len(), 2);
+        assert!(args.command.is_none());
+    }
+
+    #[test]
+    fn an_instant_is_named_exactly_once() {
+        assert!(parse("vramscope state f.pickle").is_err());
+        assert!(parse("vramscope state f.pickle --peak --oom").is_err());
+        for (line, want) in [("--peak", Curve::Requested), ("--peak=reserved", Curve::Reserved)] {
+            let Some(Command::State(s)) = parse(&format!("vramscope state {line} f.pickle")).unwrap().command else { panic!() };
+            assert_eq!(s.instant.peak, Some(want));
+        }
+        assert!(parse("vramscope state --oom=0 f.pickle").is_err());
+    }
+
+    #[test]
+    fn settings_are_checked_by_pytorchs_rules() {
+        let args =
+            Args::try_parse_from(["vramscope", "whatif", "f.pickle", "--conf", "", "max_split_size_mb:64", "--limit", "2GiB"])
+                .unwrap();
+        let Some(Command::Whatif(w)) = args.command else { panic!() };
+        assert_eq!((w.conf.as_slice(), w.limit), (["".to_owned(), "max_split_size_mb:64".to_owned()].as_slice(), Some(2 << 30)));
+        let wrong = Args::try_parse_from(["vramscope", "whatif", "f.pickle", "--conf", "max_split_size_mb:1"]).unwrap_err();
+        assert!(wrong.to_string().contains("character 19"), "{wrong}");
+    }
+
+    #[test]
+    fn sizes_are_read_and_checked() {
+        assert_eq!(values::parse_size("1600x1000"), Ok((1600, 1000)));
+        for wrong in ["1600", "0x10", "axb", "1600x100000", ""] {
+            assert!(values::parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_picture_of_the_welcome_page_needs_no_recording() {
+        let Some(Command::Screenshot(s)) = parse("vramscope screenshot --view welcome out.png").unwrap().command else {
+            panic!()
+        };
+        assert_eq!(s.paths, [PathBuf::from("out.png")]);
+        assert!(parse("vramscope screenshot a b c").is_err());
+    }
+}

@@ -1,0 +1,118 @@
+//! What the commands take that write files for other tools and pictures: `export`, `screenshot`.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, ValueEnum};
+
+use super::values::{parse_range, parse_size};
+
+/// What `export` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// Comma-separated tables
+    Csv,
+    /// Parquet tables, for DuckDB, Polars and Spark
+    Parquet,
+    /// Flame graphs for speedscope.app
+    Speedscope,
+    /// Counters and slices for ui.perfetto.dev
+    Perfetto,
+    /// A PyTorch snapshot, whole or trimmed
+    Snapshot,
+    /// A view as lines and text that scale; needs no display
+    Svg,
+    /// A view as pixels; needs a display, as screenshot does
+    Png,
+}
+
+/// A table of `export`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportTableName {
+    /// The allocator's trace
+    Events,
+    /// One row an allocation
+    Lifetimes,
+    /// The blocks at the end
+    Blocks,
+    /// Reserved, active, allocated and requested after every event
+    Curves,
+    /// The frames that the other tables' stack column points to
+    Stacks,
+}
+
+/// Arguments of `export`.
+#[derive(Debug, ClapArgs)]
+pub struct ExportArgs {
+    /// The recording
+    pub file: PathBuf,
+    /// What to write
+    #[arg(long, value_enum)]
+    pub to: ExportFormat,
+    /// The file to write; for tables a file ending in .csv or .parquet, or a folder for all of them
+    pub out: PathBuf,
+    /// The table to write; into one file lifetimes when absent, into a folder all of them
+    #[arg(long, value_enum)]
+    pub table: Option<ExportTableName>,
+    /// Only this device, by the number the process knew it by
+    #[arg(long, value_name = "N")]
+    pub device: Option<i32>,
+    /// Only events FROM up to before TO, with the state they leave (snapshots)
+    #[arg(long, value_name = "FROM..TO", value_parser = parse_range)]
+    pub events: Option<(u32, u32)>,
+    /// Cut file paths to what tells nothing of the machine (snapshots)
+    #[arg(long)]
+    pub redact: bool,
+    /// The rank that a folder of tables is partitioned by; from the file's name when absent
+    #[arg(long, value_name = "N")]
+    pub rank: Option<u32>,
+    /// The view or workspace to draw (svg, png); an unknown name lists them
+    #[arg(long, default_value = "overview")]
+    pub view: String,
+    /// Width and height of the picture (svg, png)
+    #[arg(long, value_name = "WxH", default_value = "1600x1000", value_parser = parse_size)]
+    pub size: (u32, u32),
+    /// Colours of the picture (svg, png)
+    #[arg(long, value_enum, default_value = "light")]
+    pub theme: Theme,
+    /// Where the cursor stands in the picture (svg, png)
+    #[arg(long, value_name = "N")]
+    pub event: Option<u32>,
+}
+
+/// Light or dark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Theme {
+    /// Light text on dark
+    Dark,
+    /// Dark text on light
+    Light,
+}
+
+/// Arguments of `screenshot`.
+#[derive(Debug, ClapArgs)]
+pub struct ScreenshotArgs {
+    /// The recording, then the picture to write; the picture alone draws the welcome page
+    #[arg(required = true, num_args = 1..=2, value_names = ["FILE", "OUT.png"])]
+    pub paths: Vec<PathBuf>,
+    /// A trace, a timeline or counters of the same run, added to the recording
+    #[arg(long, value_name = "FILE")]
+    pub with: Vec<PathBuf>,
+    /// A view or a workspace; an unknown name lists them
+    #[arg(long, default_value = "overview")]
+    pub view: String,
+    /// Width and height in pixels
+    #[arg(long, value_name = "WxH", default_value = "1600x1000", value_parser = parse_size)]
+    pub size: (u32, u32),
+    /// Colours
+    #[arg(long, value_enum, default_value = "dark")]
+    pub theme: Theme,
+    /// Where the cursor stands
+    #[arg(long, value_name = "N")]
+    pub event: Option<u32>,
+    /// Which device of the file, counted from 0
+    #[arg(long, value_name = "N")]
+    pub device: Option<usize>,
+    /// Write lines and text instead of pixels; needs no display
+    #[arg(long = "svg")]
+    pub is_svg: bool,
+}

@@ -1,0 +1,253 @@
+//! What the commands take that tell something of a recording: `summary`, `state`, `findings`, `leaks`, `flame`, `diff`, `ranks`, `check`.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, ValueEnum};
+
+use super::values::{parse_bytes, parse_range, parse_share};
+use crate::analysis::Quantity;
+
+/// A file, as text or JSON.
+#[derive(Debug, ClapArgs)]
+pub struct FileArgs {
+    /// The recording
+    pub file: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A file and one of its devices.
+#[derive(Debug, ClapArgs)]
+pub struct DeviceFileArgs {
+    /// The recording
+    pub file: PathBuf,
+    /// The device, by the number the process knew it by; the busiest when absent
+    #[arg(long, value_name = "N")]
+    pub device: Option<i32>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `summary`.
+#[derive(Debug, ClapArgs)]
+pub struct SummaryArgs {
+    /// The recordings
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// A profiler trace or memory timeline of the same run, laid over the snapshot: its operators, modules and categories
+    #[arg(long, value_name = "FILE")]
+    pub with: Vec<PathBuf>,
+    /// What memory_stats(), memory_summary() or host_memory_stats() gave, to be held against the snapshot
+    #[arg(long, value_name = "FILE")]
+    pub stats: Vec<PathBuf>,
+    /// Print one JSON object; with several files {"files": […], "errors": […]}
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `state`.
+#[derive(Debug, ClapArgs)]
+pub struct StateArgs {
+    /// The recording
+    pub file: PathBuf,
+    /// Which instant
+    #[command(flatten)]
+    pub instant: InstantArgs,
+    /// The device, by the number the process knew it by; the busiest when absent
+    #[arg(long, value_name = "N")]
+    pub device: Option<i32>,
+    /// How the text groups what is live
+    #[arg(long, value_name = "WHAT", default_value = "stack")]
+    pub by: LiveBy,
+    /// Print one JSON object, with every segment and block
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How live allocations are grouped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LiveBy {
+    /// By where they were allocated
+    Stack,
+    /// By what they are for: parameters, gradients, activations, …
+    Category,
+}
+
+/// Exactly one instant.
+#[derive(Debug, ClapArgs)]
+#[group(required = true, multiple = false)]
+pub struct InstantArgs {
+    /// After event N, counted from 0
+    #[arg(long, value_name = "N")]
+    pub event: Option<u32>,
+    /// Where a curve first reached its peak
+    #[arg(long, value_name = "CURVE", num_args = 0..=1, require_equals = true, default_missing_value = "requested")]
+    pub peak: Option<Curve>,
+    /// At an out-of-memory event, the first unless --oom=2, --oom=3, …
+    #[arg(long, value_name = "K", num_args = 0..=1, require_equals = true, default_missing_value = "1",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub oom: Option<u32>,
+    /// After the last event
+    #[arg(long)]
+    pub end: bool,
+}
+
+/// A curve, as typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Curve {
+    /// Segments taken from the device
+    Reserved,
+    /// Blocks until their memory is reusable
+    Active,
+    /// Blocks until the program frees them
+    Allocated,
+    /// Bytes the program asked for
+    Requested,
+}
+
+impl Curve {
+    /// The quantity it names.
+    #[must_use]
+    pub fn quantity(self) -> Quantity {
+        match self {
+            Curve::Reserved => Quantity::Reserved,
+            Curve::Active => Quantity::Active,
+            Curve::Allocated => Quantity::Allocated,
+            Curve::Requested => Quantity::Requested,
+        }
+    }
+}
+
+/// Arguments of `leaks`.
+#[derive(Debug, ClapArgs)]
+pub struct LeaksArgs {
+    /// Which recording, which device, text or JSON
+    #[command(flatten)]
+    pub of: DeviceFileArgs,
+    /// List what was born after event N and is alive at --to, instead of growth over the steps
+    #[arg(long, value_name = "EVENT")]
+    pub from: Option<u32>,
+    /// Until this event; the last one when absent
+    #[arg(long, value_name = "EVENT", requires = "from")]
+    pub to: Option<u32>,
+}
+
+/// Arguments of `flame`.
+#[derive(Debug, ClapArgs)]
+pub struct FlameArgs {
+    /// The recording
+    pub file: PathBuf,
+    /// What is live after event N instead of at the peak of requested memory
+    #[arg(long, value_name = "N", group = "measure")]
+    pub event: Option<u32>,
+    /// What is live at the end
+    #[arg(long, group = "measure")]
+    pub end: bool,
+    /// Everything allocated, live or not
+    #[arg(long, groups = ["measure", "over_time"])]
+    pub allocated: bool,
+    /// What was allocated and freed again
+    #[arg(long, groups = ["measure", "over_time"])]
+    pub churn: bool,
+    /// Bytes times the events they lived for
+    #[arg(long, groups = ["measure", "over_time"])]
+    pub lifetime: bool,
+    /// Count --allocated, --churn and --lifetime only within these events, FROM first and TO not included
+    #[arg(long, value_name = "FROM..TO", value_parser = parse_range, requires = "over_time")]
+    pub events: Option<(u32, u32)>,
+    /// What the frames are
+    #[arg(long, value_enum, default_value_t = FlameBy::Stack)]
+    pub by: FlameBy,
+    /// Count what programs asked for instead of whole blocks
+    #[arg(long)]
+    pub requested: bool,
+    /// Root the graph at the innermost frame
+    #[arg(long)]
+    pub inverted: bool,
+    /// Leave out frames of PyTorch, Python and installed packages, but for the one that allocates
+    #[arg(long)]
+    pub fold_framework: bool,
+    /// The device, by the number the process knew it by; the busiest when absent
+    #[arg(long, value_name = "N")]
+    pub device: Option<i32>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What the frames of `flame` are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum FlameBy {
+    /// Functions with their lines
+    #[default]
+    Stack,
+    /// Source files
+    File,
+    /// Modules: forward functions
+    Module,
+    /// What the memory is for, then functions
+    Category,
+}
+
+/// Arguments of `diff`.
+#[derive(Debug, ClapArgs)]
+pub struct DiffArgs {
+    /// The first recording
+    pub a: PathBuf,
+    /// The second recording; the same file compares two instants
+    pub b: PathBuf,
+    /// The instant in A; the peak of requested memory when absent
+    #[arg(long, value_name = "N")]
+    pub a_event: Option<u32>,
+    /// The instant in B
+    #[arg(long, value_name = "N")]
+    pub b_event: Option<u32>,
+    /// Compare the ends instead of the peaks
+    #[arg(long)]
+    pub end: bool,
+    /// The device, by the number the process knew it by; the busiest when absent
+    #[arg(long, value_name = "N")]
+    pub device: Option<i32>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `ranks`.
+#[derive(Debug, ClapArgs)]
+pub struct RanksArgs {
+    /// Folders of snapshots, or the snapshots themselves
+    #[arg(required = true, value_name = "DIR")]
+    pub paths: Vec<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, ClapArgs)]
+#[command(group(clap::ArgGroup::new("limits").args(["max_peak", "max_fragmentation", "no_leaks", "no_oom", "stats"]).required(true).multiple(true)))]
+pub struct CheckArgs {
+    /// The recording
+    pub file: PathBuf,
+    /// The most that may be reserved, as in 60GiB
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub max_peak: Option<u64>,
+    /// The largest share of the peak of reserved memory that may be free, 0 to 1
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    pub max_fragmentation: Option<f64>,
+    /// Nothing may grow from step to step
+    #[arg(long)]
+    pub no_leaks: bool,
+    /// No request may fail
+    #[arg(long)]
+    pub no_oom: bool,
+    /// What memory_stats(), memory_summary() or host_memory_stats() gave must agree with the snapshot
+    #[arg(long, value_name = "FILE")]
+    pub stats: Vec<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,90 @@
+//! What the commands take that watch or start something: `record`, `run`, `probe`.
+
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+
+use super::values::{parse_bytes, parse_conf, parse_rate, parse_seconds};
+
+/// Arguments of `record`.
+#[derive(Debug, ClapArgs)]
+pub struct RecordArgs {
+    /// The session to write, ending in .vramscope; - writes to standard output: ssh HOST vramscope record - | vramscope -
+    pub out: PathBuf,
+    /// Only this GPU, by the number nvidia-smi gives it; may be repeated
+    #[arg(long, value_name = "N")]
+    pub device: Vec<usize>,
+    /// The process that matters: its memory is kept apart from the others'
+    #[arg(long, value_name = "P")]
+    pub pid: Option<u32>,
+    /// Stop after so many seconds; Ctrl+C stops at any time and loses nothing
+    #[arg(long, value_name = "S", value_parser = parse_seconds)]
+    pub seconds: Option<f64>,
+    /// Memory readings a second, 0.1 to 50
+    #[arg(long, value_name = "HZ", default_value = "10", value_parser = parse_rate)]
+    pub rate: f64,
+    /// Replace the file when it exists
+    #[arg(long)]
+    pub force: bool,
+    /// Only what the driver tells: do not talk to the helper in programs that have it
+    #[arg(long)]
+    pub no_helper: bool,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, ClapArgs)]
+pub struct RunArgs {
+    /// The Python that runs a script
+    #[arg(long, value_name = "PYTHON", default_value = "python3")]
+    pub python: String,
+    /// A script with its arguments, -m MODULE, or any command that starts Python: torchrun --nproc-per-node 8 train.py
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// Arguments of `probe`.
+#[derive(Debug, ClapArgs)]
+pub struct ProbeArgs {
+    /// The scenario, or "replay" to run a recording's requests; without it the scenarios are listed
+    #[arg(value_name = "SCENARIO")]
+    pub scenario: Option<String>,
+    /// The snapshot to write; for replay the recording, then the snapshot
+    #[arg(value_name = "FILE", num_args = 0..=2)]
+    pub paths: Vec<PathBuf>,
+    /// Run on a simulated card of 24 GiB instead of a real one
+    #[arg(long)]
+    pub simulated: bool,
+    /// A parameter of the scenario; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub param: Vec<String>,
+    /// Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF
+    #[arg(long, value_name = "CONF", value_parser = parse_conf)]
+    pub conf: Option<String>,
+    /// The most bytes that may be reserved, as in 60GiB
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub limit: Option<u64>,
+    /// The card, counted from 0
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub device: i32,
+    /// Rest so many milliseconds after each step, so that one can watch
+    #[arg(long, value_name = "MS")]
+    pub pace: Option<u64>,
+    /// Run although others hold more than a twentieth of the card
+    #[arg(long)]
+    pub shared: bool,
+    /// Take the last 512 MiB (or 2 %) of the card too
+    #[arg(long)]
+    pub fill: bool,
+    /// Which device of the recording to replay; the busiest when absent
+    #[arg(long, value_name = "N")]
+    pub from_device: Option<i32>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Tell the run on standard output in the framed format (for the program itself)
+    #[arg(long, hide = true)]
+    pub child: bool,
+    /// Take so many bytes of the card and hold them until standard input ends (for the program itself)
+    #[arg(long, value_name = "BYTES", hide = true)]
+    pub neighbour: Option<u64>,
+}

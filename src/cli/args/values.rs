@@ -1,0 +1,56 @@
+//! Words to values: sizes, ranges, rates, settings. Each error is a sentence that says what to write.
+
+/// Reads a share from 0 to 1.
+pub(super) fn parse_share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err(format!("\"{text}\" is not a share from 0 to 1")),
+    }
+}
+
+/// Lets a settings string through when PyTorch would read it.
+pub(super) fn parse_conf(text: &str) -> Result<String, String> {
+    // The word that the answer itself uses.
+    if ["default", "defaults", "(defaults)"].contains(&text.trim()) {
+        return Ok(String::new());
+    }
+    let text = crate::allocator::whatif::settings_of(text);
+    crate::model::AllocConf::parse(text).map(|_| text.to_owned()).map_err(|e| e.to_string())
+}
+
+/// Reads `60GiB`.
+pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
+    crate::units::Bytes::parse(text).map(|b| b.0)
+}
+
+/// Reads a number of seconds above zero.
+pub(super) fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if s.is_finite() && s > 0.0 && s <= 1e9 => Ok(s),
+        _ => Err(format!("\"{text}\" is not a number of seconds above 0")),
+    }
+}
+
+/// Reads a rate from 0.1 to 50 a second.
+pub(super) fn parse_rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(hz) if (0.1..=crate::live::Rates::HIGHEST_MEMORY).contains(&hz) => Ok(hz),
+        _ => Err(format!("\"{text}\" is not a rate from 0.1 to 50 a second")),
+    }
+}
+
+/// Reads `1000..2000`.
+pub(super) fn parse_range(text: &str) -> Result<(u32, u32), String> {
+    text.split_once("..")
+        .and_then(|(from, to)| Some((from.trim().parse().ok()?, to.trim().parse().ok()?)))
+        .filter(|(from, to)| from < to)
+        .ok_or_else(|| "write the first event and the one after the last, as in 1000..2000".to_owned())
+}
+
+/// Reads `1600x1000`. A side is 64 to 16384 pixels: below nothing can be read, above no driver draws it.
+pub(super) fn parse_size(text: &str) -> Result<(u32, u32), String> {
+    let side = |s: &str| s.trim().parse::<u32>().ok().filter(|n| (64..=16384).contains(n));
+    text.split_once(['x', 'X'])
+        .and_then(|(w, h)| Some((side(w)?, side(h)?)))
+        .ok_or_else(|| "write width x height in pixels, each from 64 to 16384, as in 1600x1000".to_owned())
+}

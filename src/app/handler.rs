@@ -127,7 +127,7 @@ impl App {
         }
     }
 
-    fn run(&mut self, command: Command, ctx: &Context) {
+    pub(super) fn run(&mut self, command: Command, ctx: &Context) {
         if !self.is_enabled(command) {
             return;
         }

@@ -6,7 +6,7 @@
 //! The layers, each naming only what stands to its left (`tests/architecture.rs` holds us to it):
 //!
 //! ```text
-//! units < model < { formats, allocator } < analysis < { live, probe } < { cli, app } < main
+//! units < model < { formats, allocator } < analysis < nvml < { live, probe } < { cli, app } < main
 //! ```
 //!
 //! * [`units`]: bytes, times and addresses as text, and back.
@@ -14,6 +14,7 @@
 //! * [`formats`]: bytes to a recording, whatever wrote them.
 //! * [`allocator`]: PyTorch's caching allocator as an executable model.
 //! * [`analysis`]: a recording to derived tables: lifetimes, states, curves, diagnoses.
+//! * `nvml`: NVIDIA's management library, which the next two both ask.
 //! * [`live`]: GPUs and running processes, watched while they work.
 //! * [`probe`]: the built-in workload: the classic problems on this card or on simulated memory.
 //! * [`cli`]: the same core as text and JSON.
@@ -27,5 +28,7 @@ pub mod cli;
 pub mod formats;
 pub mod live;
 pub mod model;
+#[cfg(any(feature = "live", feature = "probe"))]
+pub mod nvml;
 pub mod probe;
 pub mod units;

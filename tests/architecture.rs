@@ -330,13 +330,13 @@ fn no_import_points_right() {
 }
 
 fn ranks() -> BTreeMap<String, usize> {
-    order("//! units < model < { formats, allocator } < analysis < { live, probe } < { cli, app } < main")
+    order("//! units < model < { formats, allocator } < analysis < nvml < { live, probe } < { cli, app } < main")
 }
 
 #[test]
 fn the_order_is_read_from_the_crate_documentation() {
     let ranks = ranks();
-    assert_eq!(ranks.len(), 10);
+    assert_eq!(ranks.len(), 11);
     assert_eq!(ranks["formats"], ranks["allocator"]);
     assert!(ranks["units"] < ranks["model"] && ranks["cli"] < ranks["main"]);
 }

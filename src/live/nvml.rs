@@ -1,14 +1,13 @@
 //! [`GpuSource`] over NVML, NVIDIA's management library, opened with `dlopen` at run time.
 //!
-//! Handled here, so that nobody else needs to know: drivers before R510 (no memory call v2, older process lists), the withdrawn
-//! layout of R535.43 to R535.86, a library without `nvmlShutdown` (closing it would panic), codes newer than the wrapper, MIG.
+//! What drivers of different ages answer differently is [`crate::nvml`]'s business. Handled here: codes newer than the wrapper, MIG,
+//! a device that falls off the bus and comes back.
 
 use std::ffi::{OsStr, OsString};
 
 use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
-use nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
-use nvml_wrapper::error::{NvmlError, nvml_try};
-use nvml_wrapper::struct_wrappers::device::ProcessInfo;
+use nvml_wrapper::enums::device::SampleValue;
+use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings as sys;
@@ -16,21 +15,12 @@ use nvml_wrapper_sys::bindings as sys;
 use super::source::{
     DriverFacts, GpuBusy, GpuClimate, GpuError, GpuEvent, GpuFacts, GpuHealth, GpuMemory, GpuProcess, GpuSource, ProcessKind,
 };
-
-/// Where distributions put the library when it is not on the loader's path: WSL, NixOS.
-const OTHER_PLACES: &[&str] = &["/usr/lib/wsl/lib/libnvidia-ml.so.1", "/run/opengl-driver/lib/libnvidia-ml.so.1"];
+use crate::nvml::{self, Handle};
 
 /// Bits of `nvmlEventType`: double-bit ECC, critical XID, MIG configuration.
 const EVENT_DOUBLE_BIT: u64 = 0x2;
 const EVENT_XID: u64 = 0x8;
 const EVENT_MIG: u64 = 0x100;
-
-/// A raw handle. NVML's handles are indices in disguise: any thread may use them while the library is open.
-#[derive(Clone, Copy)]
-struct Handle(sys::nvmlDevice_t);
-
-// SAFETY: NVML is thread safe and its handles are not tied to a thread ("all NVML functions are thread-safe", NVML API reference).
-unsafe impl Send for Handle {}
 
 /// A set of events we wait for.
 #[derive(Clone, Copy)]
@@ -58,31 +48,6 @@ impl NvmlSource {
         Ok(source)
     }
 
-    fn load(path: Option<&OsStr>) -> Result<Nvml, GpuError> {
-        let open = |path: Option<&OsStr>| {
-            let mut builder = Nvml::builder();
-            if let Some(path) = path {
-                builder.lib_path(path);
-            }
-            let nvml = builder.init().map_err(|e| translate(&e, "anything"))?;
-            if nvml.lib().nvmlShutdown.is_err() {
-                // Its destructor calls what is not there and would panic: better keep the library open for good.
-                std::mem::forget(nvml);
-                return Err(GpuError::BadLibrary("it lacks nvmlShutdown".to_owned()));
-            }
-            Ok(nvml)
-        };
-        let first = open(path);
-        if path.is_none() && matches!(first, Err(GpuError::NoDriver)) {
-            for place in OTHER_PLACES.iter().filter(|p| std::path::Path::new(p).exists()) {
-                if let Ok(nvml) = open(Some(OsStr::new(place))) {
-                    return Ok(nvml);
-                }
-            }
-        }
-        first
-    }
-
     fn nvml(&self) -> Result<&Nvml, GpuError> {
         self.nvml.as_ref().ok_or(GpuError::DriverNotLoaded)
     }
@@ -96,7 +61,7 @@ impl NvmlSource {
         let nvml = self.nvml()?;
         let handle = self.devices.get(device).copied().flatten().ok_or(GpuError::NoPermission)?;
         // SAFETY: the handle came from this very library and is used only while it is open.
-        let device = unsafe { Device::new(handle.0, nvml) };
+        let device = unsafe { handle.device(nvml) };
         ask(nvml, &device).map_err(|e| translate(&e, what))
     }
 
@@ -113,14 +78,12 @@ impl NvmlSource {
                 found.push(None);
                 continue;
             };
-            // SAFETY: read only, kept while the library is open.
-            found.push(Some(Handle(unsafe { device.handle() })));
+            found.push(Some(Handle::of(&device)));
             let has_mig = device.mig_mode().is_ok_and(|m| m.current != 0);
             // The count is the maximum, so places may be empty.
             for i in 0..if has_mig { device.mig_device_count().unwrap_or(0) } else { 0 } {
                 if let Ok(instance) = device.mig_device_by_index(i) {
-                    // SAFETY: as above.
-                    found.push(Some(Handle(unsafe { instance.handle() })));
+                    found.push(Some(Handle::of(&instance)));
                 }
             }
         }
@@ -167,66 +130,6 @@ impl Drop for NvmlSource {
     }
 }
 
-/// R535.43 to R535.86 shipped lists of 32-byte entries under the name of the 24-byte ones; recognised as nvitop does.
-fn has_withdrawn_layout(nvml: &Nvml) -> bool {
-    nvml.lib().nvmlDeviceGetConfComputeMemSizeInfo.is_ok() && nvml.lib().nvmlDeviceGetRunningProcessDetailList.is_err()
-}
-
-/// The newest call first, then those of older drivers.
-fn list_processes(nvml: &Nvml, device: &Device<'_>, kind: ProcessKind) -> Result<Vec<ProcessInfo>, NvmlError> {
-    let newest = match kind {
-        ProcessKind::Compute => device.running_compute_processes(),
-        ProcessKind::Graphics => device.running_graphics_processes(),
-        ProcessKind::Mps => device.mps_running_compute_processes(),
-    };
-    let older = match (newest, kind) {
-        (Err(NvmlError::FailedToLoadSymbol(_)), ProcessKind::Compute) => device.running_compute_processes_v2(),
-        (Err(NvmlError::FailedToLoadSymbol(_)), ProcessKind::Graphics) => device.running_graphics_processes_v2(),
-        // MPS clients have no older call that the wrapper knows.
-        (newest, _) => return newest,
-    };
-    match (older, kind) {
-        (Err(NvmlError::FailedToLoadSymbol(text)), ProcessKind::Compute) => {
-            let call = nvml.lib().nvmlDeviceGetComputeRunningProcesses.as_ref();
-            let call = call.map_err(|_| NvmlError::FailedToLoadSymbol(text))?;
-            // Room for more than any driver of that age lists: a second call could miss one that came between.
-            let mut list = vec![sys::nvmlProcessInfo_v1_t { pid: 0, usedGpuMemory: 0 }; 256];
-            let mut count = list.len() as u32;
-            // SAFETY: the buffer holds `count` entries of the layout this call writes.
-            unsafe { nvml_try(call(device.handle(), &mut count, list.as_mut_ptr()))? };
-            let used = |bytes: u64| if bytes == u64::MAX { UsedGpuMemory::Unavailable } else { UsedGpuMemory::Used(bytes) };
-            let entry = |p: &sys::nvmlProcessInfo_v1_t| ProcessInfo {
-                pid: p.pid,
-                used_gpu_memory: used(p.usedGpuMemory),
-                gpu_instance_id: None,
-                compute_instance_id: None,
-            };
-            Ok(list.iter().take(count as usize).map(entry).collect())
-        }
-        (older, _) => older,
-    }
-}
-
-fn memory(nvml: &Nvml, device: &Device<'_>) -> Result<GpuMemory, NvmlError> {
-    match device.memory_info() {
-        Ok(m) => {
-            // v2 leaves the driver's share out of `used`; ours has it in, so that used and free make the total.
-            let used = m.total.saturating_sub(m.free);
-            Ok(GpuMemory { total: m.total, used, free: m.free, driver: Some(m.reserved) })
-        }
-        // No v2 before R510; code 25 is a version of the struct the driver does not know.
-        Err(NvmlError::FailedToLoadSymbol(_) | NvmlError::UnexpectedVariant(25)) => {
-            let call = nvml.lib().nvmlDeviceGetMemoryInfo.as_ref();
-            let call = call.map_err(|e| NvmlError::FailedToLoadSymbol(e.to_string()))?;
-            let mut m = sys::nvmlMemory_t { total: 0, free: 0, used: 0 };
-            // SAFETY: one struct of the layout this call writes.
-            unsafe { nvml_try(call(device.handle(), &mut m))? };
-            Ok(GpuMemory { total: m.total, used: m.total.saturating_sub(m.free), free: m.free, driver: None })
-        }
-        Err(e) => Err(e),
-    }
-}
-
 impl GpuSource for NvmlSource {
     fn driver(&mut self) -> DriverFacts {
         let Ok(nvml) = self.nvml() else { return DriverFacts::default() };
@@ -253,31 +156,30 @@ impl GpuSource for NvmlSource {
     }
 
     fn memory(&mut self, device: usize) -> Result<GpuMemory, GpuError> {
-        let m = self.with(device, "how much memory is in use", memory)?;
+        let m = self.with(device, "how much memory is in use", nvml::memory)?;
+        let m = GpuMemory { total: m.total, used: m.used(), free: m.free, driver: m.driver };
         // Unified memory (Jetson, GB10): the call works and says nothing.
         if m.total == 0 { Err(GpuError::NotSupported("how much memory is in use (it shares the system's)")) } else { Ok(m) }
     }
 
     fn processes(&mut self, device: usize, kind: ProcessKind) -> Result<Vec<GpuProcess>, GpuError> {
-        if has_withdrawn_layout(self.nvml()?) {
+        if nvml::has_withdrawn_layout(self.nvml()?) {
             return Err(GpuError::BrokenProcessList(self.driver().driver.unwrap_or_else(|| "R535".to_owned())));
         }
-        let list = || self.with(device, "which processes use it", |nvml, d| list_processes(nvml, d, kind));
+        let list = || {
+            self.with(device, "which processes use it", |library, d| match kind {
+                ProcessKind::Compute => nvml::compute_processes(library, d),
+                ProcessKind::Graphics => nvml::graphics_processes(d),
+                // MPS clients have no older call that the wrapper knows.
+                ProcessKind::Mps => d.mps_running_compute_processes(),
+            })
+        };
         // A client that appears between NVML's two calls makes the second one fail: ask once more.
         let list = match list() {
             Err(GpuError::Other(_)) => list(),
             answer => answer,
         }?;
-        Ok(list
-            .into_iter()
-            .map(|p| GpuProcess {
-                pid: p.pid,
-                used: match p.used_gpu_memory {
-                    UsedGpuMemory::Used(bytes) => Some(bytes),
-                    UsedGpuMemory::Unavailable => None,
-                },
-            })
-            .collect())
+        Ok(list.iter().map(|p| GpuProcess { pid: p.pid, used: nvml::bytes_of(p) }).collect())
     }
 
     fn lifetime_peak(&mut self, device: usize, pid: u32) -> Option<u64> {
@@ -362,7 +264,7 @@ impl GpuSource for NvmlSource {
         self.devices.clear();
         // The old library must be closed before the new one is opened: the driver counts its users.
         self.nvml = None;
-        self.nvml = Some(Self::load(self.path.as_deref())?);
+        self.nvml = Some(nvml::load(self.path.as_deref()).map_err(|e| translate(&e, "anything"))?);
         self.find_devices()?;
         self.register_events();
         Ok(())
@@ -372,18 +274,13 @@ impl GpuSource for NvmlSource {
 /// The wrapper's error as ours. `what` is what was asked for.
 fn translate(error: &NvmlError, what: &'static str) -> GpuError {
     match error {
-        NvmlError::LibloadingError(e) => {
-            // The library's own message tells a missing file from a broken one.
-            let text = std::error::Error::source(e).map_or_else(|| e.to_string(), ToString::to_string);
-            if text.contains("cannot open shared object") || text.contains("No such file") || text.contains("not found") {
-                GpuError::NoDriver
-            } else {
-                GpuError::BadLibrary(text)
-            }
+        missing if nvml::is_missing(missing) => GpuError::NoDriver,
+        // The library's own message says what is wrong with it.
+        NvmlError::LibloadingError(_) => GpuError::BadLibrary(nvml::loader_text(error)),
+        NvmlError::FailedToLoadSymbol(text) if ["nvmlInit", "nvmlShutdown"].iter().any(|name| text.contains(name)) => {
+            GpuError::BadLibrary(text.clone())
         }
-        NvmlError::FailedToLoadSymbol(text) if text.contains("nvmlInit") => GpuError::BadLibrary(text.clone()),
         NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound => GpuError::NoSymbol(what),
-        NvmlError::LibraryNotFound => GpuError::NoDriver,
         NvmlError::DriverNotLoaded => GpuError::DriverNotLoaded,
         NvmlError::NoPermission | NvmlError::OperatingSystem => GpuError::NoPermission,
         NvmlError::LibRmVersionMismatch => GpuError::VersionMismatch,

@@ -246,6 +246,7 @@ R cuMemFreeAsync(u64 p, void *s) {
 
 /* The management library: sees the card before this process has a context, and other processes' shares. */
 R nvmlInit_v2(void) { return getenv("FAKE_CUDA_STATE") ? 0 : 9; }
+R nvmlShutdown(void) { return 0; }
 R nvmlDeviceGetHandleByIndex_v2(unsigned i, void **d) { if (i) return 6; *d = (void *)0x30; return 0; }
 R nvmlDeviceGetHandleByPciBusId_v2(const char *pci, void **d) { *d = (void *)0x30; return strcmp(pci, "0000:0F:00.0") ? 6 : 0; }
 struct memory { unsigned version; u64 total, reserved, free, used; };

@@ -1,0 +1,223 @@
+//! NVML, NVIDIA's management library: finding it at run time, and the calls that drivers of different ages answer differently.
+//!
+//! The live watch and the probe both ask it. What each makes of the answers is theirs; what nobody should have to know twice is
+//! here: where the library lies, a library without `nvmlShutdown` (closing it would panic), drivers before R510 (no memory call
+//! v2, older process lists), and the withdrawn layout of R535.43 to R535.86.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use nvml_wrapper::enums::device::UsedGpuMemory;
+use nvml_wrapper::error::{NvmlError, nvml_try};
+use nvml_wrapper::struct_wrappers::device::ProcessInfo;
+use nvml_wrapper::{Device, Nvml};
+use nvml_wrapper_sys::bindings as sys;
+
+/// Where distributions put the library when it is not on the loader's path: WSL, NixOS.
+const OTHER_PLACES: &[&str] = &["/usr/lib/wsl/lib/libnvidia-ml.so.1", "/run/opengl-driver/lib/libnvidia-ml.so.1"];
+
+/// Opens and starts the library at `path`, or where the system keeps it. Cost: some tens of milliseconds where there is a driver.
+///
+/// # Errors
+/// [`NvmlError`]; [`is_missing`] tells a machine without the library from one whose library does not work.
+pub fn load(path: Option<&OsStr>) -> Result<Nvml, NvmlError> {
+    let first = open(path);
+    if path.is_none() && first.as_ref().err().is_some_and(is_missing) {
+        for place in OTHER_PLACES.iter().filter(|p| Path::new(p).exists()) {
+            if let Ok(nvml) = open(Some(OsStr::new(place))) {
+                return Ok(nvml);
+            }
+        }
+    }
+    first
+}
+
+fn open(path: Option<&OsStr>) -> Result<Nvml, NvmlError> {
+    let mut builder = Nvml::builder();
+    if let Some(path) = path {
+        builder.lib_path(path);
+    }
+    let nvml = builder.init()?;
+    if nvml.lib().nvmlShutdown.is_err() {
+        // Its destructor calls what is not there and would panic: better keep the library open for good.
+        std::mem::forget(nvml);
+        return Err(NvmlError::FailedToLoadSymbol("it lacks nvmlShutdown".to_owned()));
+    }
+    Ok(nvml)
+}
+
+/// True when there is no such library, false when there is one that does not work.
+#[must_use]
+pub fn is_missing(error: &NvmlError) -> bool {
+    match error {
+        NvmlError::LibraryNotFound => true,
+        NvmlError::LibloadingError(_) => {
+            let text = loader_text(error);
+            ["cannot open shared object", "No such file", "not found"].iter().any(|sign| text.contains(sign))
+        }
+        _ => false,
+    }
+}
+
+/// What the system's loader said of a library that it could not load; the error's own text for any other error.
+#[must_use]
+pub fn loader_text(error: &NvmlError) -> String {
+    match error {
+        NvmlError::LibloadingError(e) => std::error::Error::source(e).map_or_else(|| e.to_string(), ToString::to_string),
+        other => other.to_string(),
+    }
+}
+
+/// A device's handle without the library it came from. NVML's handles are indices in disguise: any thread may use them while the
+/// library is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle(pub sys::nvmlDevice_t);
+
+// SAFETY: NVML is thread safe and its handles are not tied to a thread ("all NVML functions are thread-safe", NVML API reference).
+unsafe impl Send for Handle {}
+
+impl Handle {
+    /// The handle of a device.
+    #[must_use]
+    pub fn of(device: &Device<'_>) -> Self {
+        // SAFETY: the raw handle is only copied; every later use names the library again.
+        Handle(unsafe { device.handle() })
+    }
+
+    /// The device again.
+    ///
+    /// # Safety
+    /// The handle came from this very library, which was not closed since.
+    #[must_use]
+    pub unsafe fn device(self, nvml: &Nvml) -> Device<'_> {
+        // SAFETY: by the caller's promise.
+        unsafe { Device::new(self.0, nvml) }
+    }
+}
+
+/// What NVML says of a device's memory. Bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// All there is.
+    pub total: u64,
+    /// Free.
+    pub free: u64,
+    /// What driver and firmware keep; `None` before R510, whose drivers do not tell it from what programs use.
+    pub driver: Option<u64>,
+}
+
+impl Memory {
+    /// Used by anybody, the driver included: so that used and free make the total.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.total.saturating_sub(self.free)
+    }
+
+    /// Used by programs: what `cuMemGetInfo` counts. `None` where the driver's share is not told.
+    #[must_use]
+    pub fn used_by_programs(&self) -> Option<u64> {
+        self.driver.map(|driver| self.used().saturating_sub(driver))
+    }
+}
+
+/// A device's memory, by the newest call that the driver has.
+///
+/// # Errors
+/// As NVML answers.
+pub fn memory(nvml: &Nvml, device: &Device<'_>) -> Result<Memory, NvmlError> {
+    match device.memory_info() {
+        Ok(m) => Ok(Memory { total: m.total, free: m.free, driver: Some(m.reserved) }),
+        // No v2 before R510; code 25 is a version of the struct the driver does not know.
+        Err(NvmlError::FailedToLoadSymbol(_) | NvmlError::UnexpectedVariant(25)) => {
+            let call = nvml.lib().nvmlDeviceGetMemoryInfo.as_ref();
+            let call = call.map_err(|e| NvmlError::FailedToLoadSymbol(e.to_string()))?;
+            let mut m = sys::nvmlMemory_t { total: 0, free: 0, used: 0 };
+            // SAFETY: one struct of the layout this call writes.
+            unsafe { nvml_try(call(device.handle(), &mut m))? };
+            Ok(Memory { total: m.total, free: m.free, driver: None })
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// R535.43 to R535.86 shipped lists of 32-byte entries under the name of the 24-byte ones; recognised as nvitop does. Their
+/// process lists must not be asked for.
+#[must_use]
+pub fn has_withdrawn_layout(nvml: &Nvml) -> bool {
+    nvml.lib().nvmlDeviceGetConfComputeMemSizeInfo.is_ok() && nvml.lib().nvmlDeviceGetRunningProcessDetailList.is_err()
+}
+
+/// Processes with a compute context: the newest call first, then those of older drivers.
+///
+/// # Errors
+/// As NVML answers.
+pub fn compute_processes(nvml: &Nvml, device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlError> {
+    let text = match device.running_compute_processes() {
+        Err(NvmlError::FailedToLoadSymbol(_)) => match device.running_compute_processes_v2() {
+            Err(NvmlError::FailedToLoadSymbol(text)) => text,
+            older => return older,
+        },
+        newest => return newest,
+    };
+    let call = nvml.lib().nvmlDeviceGetComputeRunningProcesses.as_ref();
+    let call = call.map_err(|_| NvmlError::FailedToLoadSymbol(text))?;
+    // Room for more than any driver of that age lists: a second call could miss one that came between.
+    let mut list = vec![sys::nvmlProcessInfo_v1_t { pid: 0, usedGpuMemory: 0 }; 256];
+    let mut count = list.len() as u32;
+    // SAFETY: the buffer holds `count` entries of the layout this call writes.
+    unsafe { nvml_try(call(device.handle(), &mut count, list.as_mut_ptr()))? };
+    let entry = |p: &sys::nvmlProcessInfo_v1_t| ProcessInfo {
+        pid: p.pid,
+        used_gpu_memory: if p.usedGpuMemory == u64::MAX {
+            UsedGpuMemory::Unavailable
+        } else {
+            UsedGpuMemory::Used(p.usedGpuMemory)
+        },
+        gpu_instance_id: None,
+        compute_instance_id: None,
+    };
+    Ok(list.iter().take(count as usize).map(entry).collect())
+}
+
+/// Processes that draw: as [`compute_processes`].
+///
+/// # Errors
+/// As NVML answers.
+pub fn graphics_processes(device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlError> {
+    match device.running_graphics_processes() {
+        Err(NvmlError::FailedToLoadSymbol(_)) => device.running_graphics_processes_v2(),
+        newest => newest,
+    }
+}
+
+/// Bytes of a process; `None` where the driver can not tell (WSL, MIG, containers).
+#[must_use]
+pub fn bytes_of(process: &ProcessInfo) -> Option<u64> {
+    match process.used_gpu_memory {
+        UsedGpuMemory::Used(bytes) => Some(bytes),
+        UsedGpuMemory::Unavailable => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_the_library_is_told_from_one_whose_library_is_broken() {
+        let missing = load(Some(OsStr::new("/no/such/libnvidia-ml.so.1"))).err().unwrap();
+        assert!(is_missing(&missing), "{}", loader_text(&missing));
+        let folder = tempfile::tempdir().unwrap();
+        let text = folder.path().join("libnvidia-ml.so.1");
+        std::fs::write(&text, "no library").unwrap();
+        let broken = load(Some(text.as_os_str())).err().unwrap();
+        assert!(!is_missing(&broken), "{}", loader_text(&broken));
+    }
+
+    #[test]
+    fn used_and_free_make_the_total_and_programs_do_not_use_what_the_driver_keeps() {
+        let m = Memory { total: 100, free: 60, driver: Some(15) };
+        assert_eq!((m.used(), m.used_by_programs()), (40, Some(25)));
+        assert_eq!(Memory { driver: None, ..m }.used_by_programs(), None);
+    }
+}

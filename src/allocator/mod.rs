@@ -44,6 +44,6 @@ pub use own::{OwnRun, explain};
 pub use remedies::{Needed, Remedies, Remedy, remedies_that_pass};
 pub use replay::{Replay, Replayed};
 pub use requests::Requests;
-pub(crate) use requests::Step as ReplayStep;
+pub(crate) use requests::{Growth, Step as ReplayStep};
 pub use simulated::{Placement, SimulatedMemory};
 pub use whatif::{Answer, Prepared, Question, Row, WhatIf};

@@ -31,6 +31,8 @@ pub enum Action {
     AskPicture(Option<(ViewKind, egui::Rect)>),
     /// Save the picture that was asked for.
     SavePicture(PathBuf),
+    /// Save the recording that was asked for as a snapshot.
+    SaveRecording(PathBuf),
     /// Open the bundled sample of this index.
     OpenSample(usize),
     /// Bring a document to the front.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::action::Action;
 use super::picture::suggested_name;
-use super::{App, Overlay};
+use super::{App, Overlay, saving};
 
 /// What the chosen path is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub enum Choosing {
     Watch,
     /// Where a picture is written.
     Picture,
+    /// Where a recording is written.
+    Save,
 }
 
 impl Choosing {
@@ -34,6 +36,7 @@ impl Choosing {
             Choosing::Ranks => "Folder with one recording for each rank",
             Choosing::Watch => "Folder to watch for new recordings",
             Choosing::Picture => "Where to save the picture",
+            Choosing::Save => "Where to save the snapshot",
         }
     }
 
@@ -47,6 +50,7 @@ impl Choosing {
             Choosing::Add => "What torch.profiler exported, or memory_stats() as JSON: it is added to the recording in front.",
             Choosing::Ranks => "A folder, or a pattern such as run/*rank*.pickle.",
             Choosing::Picture => "A name ending in .png, or .svg for lines and text that scale.",
+            Choosing::Save => "A name ending in .pickle, as PyTorch's own snapshots have.",
             Choosing::Watch => "Where your trainer writes snapshots; each new one is opened or offered.",
         }
     }
@@ -58,8 +62,28 @@ impl Choosing {
             Choosing::Open | Choosing::Ranks => "Open",
             Choosing::Add => "Add",
             Choosing::Watch => "Watch",
-            Choosing::Picture => "Save",
+            Choosing::Picture | Choosing::Save => "Save",
         }
+    }
+
+    /// Said while what is typed can not be chosen.
+    #[must_use]
+    pub fn refusal(self) -> &'static str {
+        match self {
+            Choosing::Picture => "Give a folder that exists and a name ending in .png or .svg.",
+            Choosing::Save => "Give a folder that exists and a name ending in .pickle.",
+            Choosing::Watch | Choosing::Ranks => "There is no such folder.",
+            Choosing::Open | Choosing::Add => "There is no such file.",
+        }
+    }
+
+    /// Said while what is typed can be chosen: what Enter does.
+    #[must_use]
+    pub fn offer(self, path: &str) -> String {
+        if self == Choosing::Save && Path::new(path).exists() {
+            return "Enter: replace the file of that name.".to_owned();
+        }
+        format!("Enter: {}.", self.verb().to_lowercase())
     }
 
     fn is_folder(self) -> bool {
@@ -75,11 +99,8 @@ impl Choosing {
             Choosing::Add => file.is_file(),
             Choosing::Ranks => file.is_dir() || is_pattern(file),
             Choosing::Watch => file.is_dir(),
-            Choosing::Picture => {
-                let ending = file.extension().unwrap_or_default().to_ascii_lowercase();
-                let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-                (ending == "png" || ending == "svg") && folder.is_dir()
-            }
+            Choosing::Picture => is_new_file(file, &["png", "svg"]),
+            Choosing::Save => is_new_file(file, &["pickle"]),
         }
     }
 
@@ -92,8 +113,16 @@ impl Choosing {
             Choosing::Ranks => Action::OpenRanks(vec![path]),
             Choosing::Watch => Action::Watch(Some(path)),
             Choosing::Picture => Action::SavePicture(path),
+            Choosing::Save => Action::SaveRecording(path),
         }
     }
+}
+
+/// True for a name with one of these endings in a folder that exists.
+fn is_new_file(file: &Path, endings: &[&str]) -> bool {
+    let ending = file.extension().unwrap_or_default().to_ascii_lowercase();
+    let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    endings.iter().any(|e| ending == *e) && folder.is_dir() && !file.is_dir() && !is_pattern(file)
 }
 
 /// True when the last part of a path stands for several files.
@@ -120,11 +149,14 @@ impl App {
             _ => ("Open a recording", "Recordings", &["pickle", "pkl", "json", "gz", "zst", "html", "csv", "pt", "vramscope"]),
         };
         let part = self.pictures.part.map(|(kind, _)| kind);
-        let suggested = suggested_name(self.active_document(), part);
+        let (kind, kept, suggested): (_, &[&str], _) = match purpose {
+            Choosing::Save => ("Snapshots", &["pickle"], saving::suggested_name(self.active_document())),
+            _ => ("Pictures", &["png", "svg"], suggested_name(self.active_document(), part)),
+        };
         let answer = self.jobs.spawn("dialog", move || {
-            if purpose == Choosing::Picture {
+            if matches!(purpose, Choosing::Picture | Choosing::Save) {
                 let dialog = rfd::FileDialog::new().set_title(purpose.title()).set_file_name(suggested);
-                return dialog.add_filter("Pictures", &["png", "svg"]).save_file().map(|file| vec![file]);
+                return dialog.add_filter(kind, kept).save_file().map(|file| vec![file]);
             }
             if purpose.is_folder() {
                 return rfd::FileDialog::new().set_title(purpose.title()).pick_folder().map(|folder| vec![folder]);
@@ -149,8 +181,15 @@ impl App {
             // Nobody cancels a dialog this fast: there was none. rfd does not tell the two apart.
             None if since.elapsed().as_millis() < 400 => {
                 self.notices
-                    .say("This desktop has no file dialog service. Type the path instead, or drop the file on the window.");
-                self.overlay = Overlay::OpenPath { path: String::new(), purpose };
+                    .say("This desktop has no file dialog service. Type the path instead, or drop a file to open on the window.");
+                let path = match purpose {
+                    Choosing::Save => {
+                        let folder = std::env::current_dir().unwrap_or_default();
+                        folder.join(saving::suggested_name(self.active_document())).display().to_string()
+                    }
+                    _ => String::new(),
+                };
+                self.overlay = Overlay::OpenPath { path, purpose };
             }
             None => {}
         }
@@ -171,6 +210,7 @@ mod tests {
             (Choosing::Ranks, [false, true, true]),
             (Choosing::Watch, [false, true, false]),
             (Choosing::Picture, [false, false, false]),
+            (Choosing::Save, [true, false, false]),
         ] {
             let got = [purpose.accepts(&file), purpose.accepts(samples), purpose.accepts(&pattern)];
             assert_eq!(got, takes, "{purpose:?}");

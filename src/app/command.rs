@@ -19,6 +19,8 @@ pub enum Command {
     Watch,
     /// Save the window as PNG or SVG.
     SavePicture,
+    /// Save the recording in front as a snapshot, a live watch as a session.
+    SaveRecording,
     /// Choose a trace, timeline or counters of the run in front.
     AddFile,
     /// Make a memory problem happen.
@@ -120,6 +122,8 @@ pub enum Needs {
     Selection,
     /// A recording with an out-of-memory event.
     OutOfMemory,
+    /// Something that can be saved: a recording, a finished run of the probe, a live watch.
+    Saveable,
 }
 
 const CTRL: Modifiers = Modifiers::COMMAND;
@@ -136,6 +140,7 @@ impl Command {
             C::OpenPath,
             C::OpenRanks,
             C::Watch,
+            C::SaveRecording,
             C::SavePicture,
             C::AddFile,
             C::Probe,
@@ -193,6 +198,7 @@ impl Command {
             Command::Open => "Open a recording…".into(),
             Command::OpenPath => "Open a path…".into(),
             Command::OpenRanks => "Open a folder of ranks…".into(),
+            Command::SaveRecording => "Save this recording…".into(),
             Command::SavePicture => "Save a picture…".into(),
             Command::Probe => "Run the probe…".into(),
             Command::Replay => "Run these requests on a card…".into(),
@@ -253,6 +259,9 @@ impl Command {
             Command::Open => {
                 "Allocator snapshots, profiler traces, memory timelines and saved memory_viz pages, compressed or not."
             }
+            Command::SaveRecording => {
+                "As a PyTorch snapshot, which memory_viz and Python's pickle open too; a live watch as a session."
+            }
             Command::AddFile => {
                 "A profiler trace, a memory timeline or memory_stats of the same run: allocations gain operators, modules and categories."
             }
@@ -285,6 +294,7 @@ impl Command {
         match self {
             Command::Open => key(CTRL, Key::O),
             Command::OpenPath => key(CTRL.plus(Modifiers::SHIFT), Key::O),
+            Command::SaveRecording => key(CTRL, Key::S),
             Command::Explain => key(CTRL, Key::E),
             Command::Close => key(CTRL, Key::W),
             Command::NextTab => key(CTRL, Key::Tab),
@@ -371,6 +381,7 @@ impl Command {
             | Command::Settings
             | Command::CategoryRules => Needs::Nothing,
             Command::OutOfMemory => Needs::OutOfMemory,
+            Command::SaveRecording => Needs::Saveable,
             Command::PreviousSameStack
             | Command::NextSameStack
             | Command::QueryStack

@@ -40,6 +40,7 @@ impl App {
                 self.open_dialog(Choosing::Picture);
             }
             Action::SavePicture(path) => self.save_picture(path, ctx),
+            Action::SaveRecording(path) => self.save_recording(path),
             Action::Add(path) => self.add_file(path),
             Action::OpenSample(index) => {
                 if let Some(sample) = self.samples.get(index).copied() {
@@ -122,6 +123,7 @@ impl App {
         match command.needs() {
             Needs::Nothing => true,
             Needs::Recording => view.is_some(),
+            Needs::Saveable => self.can_save(),
             Needs::Selection => view.is_some_and(|v| v.link.selected().is_some()),
             Needs::OutOfMemory => view.is_some_and(|v| !v.data.ooms.is_empty()),
         }
@@ -141,6 +143,8 @@ impl App {
                 None => self.open_dialog(Choosing::Watch),
             },
             Command::SavePicture => self.actions.send(Action::AskPicture(None)),
+            Command::SaveRecording if self.want_saved() => self.open_dialog(Choosing::Save),
+            Command::SaveRecording => self.act_live(super::live::LiveAction::Save),
             Command::AddFile => self.open_dialog(Choosing::Add),
             Command::OpenPath => self.overlay = Overlay::OpenPath { path: String::new(), purpose: Choosing::Open },
             Command::Explain => self.overlay = Overlay::Explain(Default::default()),

@@ -26,6 +26,7 @@ pub mod ranks;
 mod rules;
 mod run;
 pub mod samples;
+mod saving;
 pub mod selection;
 pub mod settings;
 mod shell;
@@ -92,6 +93,8 @@ pub struct App {
     to_compare: Option<(DocumentId, PathBuf)>,
     /// Pictures being chosen, taken and written.
     pictures: picture::Pictures,
+    /// Recordings being written.
+    saves: saving::Saves,
     /// The dialog that asks where to save a session.
     saving: Option<watching::Saving>,
     /// The folder watched for new recordings.
@@ -132,6 +135,7 @@ impl App {
             dialog: None,
             to_compare: None,
             pictures: picture::Pictures::default(),
+            saves: saving::Saves::default(),
             saving: None,
             watch: None,
             additions: Default::default(),
@@ -218,6 +222,7 @@ impl App {
         self.poll_probe();
         self.poll_watch();
         self.poll_pictures();
+        self.poll_saves();
         self.poll_comparison(ctx);
         self.poll_additions();
         self.poll_live();

@@ -3,7 +3,6 @@
 use egui::{Align, Align2, Layout, Modal, Rect, Sense, Stroke, Ui, pos2, vec2};
 
 use super::action::{Action, Actions};
-use super::choosing::Choosing;
 use super::command::Command;
 use super::document::DocumentId;
 use super::loader::Loading;
@@ -53,13 +52,9 @@ fn open_path(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
             let hint = if path.trim().is_empty() {
                 purpose.hint().to_owned()
             } else if is_good {
-                format!("Enter: {}.", purpose.verb().to_lowercase())
-            } else if purpose == Choosing::Picture {
-                "Give a folder that exists and a name ending in .png or .svg.".to_owned()
-            } else if matches!(purpose, Choosing::Watch | Choosing::Ranks) {
-                "There is no such folder.".to_owned()
+                purpose.offer(path.trim())
             } else {
-                "There is no such file.".to_owned()
+                purpose.refusal().to_owned()
             };
             ui.label(text::caption(hint).color(tokens.text3));
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {

@@ -14,15 +14,7 @@ impl App {
     /// Brings the probe's page to the front, a new one when there is none or when it is to run the requests of the recording
     /// in front.
     pub(super) fn open_probe(&mut self, replays: bool) {
-        let replay = self.active_document().filter(|_| replays).and_then(|d| {
-            let view = d.view()?;
-            Some(Replayable {
-                recording: Arc::clone(&view.data.recording),
-                device: view.data.index,
-                path: d.path.clone(),
-                title: d.title.clone(),
-            })
-        });
+        let replay = self.active_document().filter(|_| replays).and_then(replayable);
         let open = self.documents.iter().position(|d| matches!(&d.content, Content::Probe(page) if page.replay.is_none()));
         if let (false, Some(at)) = (replays, open) {
             self.active = Some(at);
@@ -56,8 +48,22 @@ impl App {
         true
     }
 
+    /// Tells the probe's page in front which recordings are open: their requests can be run again.
+    fn offer_recordings(&mut self) {
+        let open: Vec<Replayable> = match self.active_document() {
+            Some(Document { content: Content::Probe(page), .. }) if !page.is_running() => {
+                self.documents.iter().filter_map(replayable).collect()
+            }
+            _ => return,
+        };
+        if let Some(Content::Probe(page)) = self.active_document_mut().map(|d| &mut d.content) {
+            page.open = open;
+        }
+    }
+
     /// Takes in what runs told, and puts the recording of each that ended into a tab of its own, behind the page.
     pub(super) fn poll_probe(&mut self) {
+        self.offer_recordings();
         let mut made: Vec<(usize, Arc<Recording>)> = Vec::new();
         for (at, document) in self.documents.iter_mut().enumerate() {
             if let Content::Probe(page) = &mut document.content
@@ -78,4 +84,15 @@ impl App {
             }
         }
     }
+}
+
+/// A document as something whose requests can be run again: a device with a trace, from whatever source.
+fn replayable(document: &Document) -> Option<Replayable> {
+    let view = document.view()?;
+    let has_trace = !view.data.device().events.is_empty();
+    has_trace.then(|| Replayable {
+        recording: Arc::clone(&view.data.recording),
+        device: view.data.index,
+        title: document.title.clone(),
+    })
 }

@@ -1,7 +1,6 @@
 //! `vramscope probe SCENARIO [OUT]`: makes a memory problem happen, on this card or on simulated memory, and records it.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +10,10 @@ use serde::Serialize;
 use super::args::ProbeArgs;
 use super::{Table, choose_device, open, print, print_json};
 use crate::formats::export::snapshot;
-use crate::model::{Progress, Recording};
+use crate::model::Progress;
 use crate::probe::{
-    ALL, Compared, Conditions, Ending, Job, Report, Run, Scenario, Target, Values, child, neighbour, replay_report, run_to_end,
+    ALL, Compared, Conditions, Ending, Job, Report, Run, Scenario, Target, Values, child, handed_over, neighbour, replay_report,
+    run_to_end,
 };
 use crate::units::{Bytes, count};
 
@@ -62,14 +62,14 @@ pub fn run(args: &ProbeArgs, out: &mut dyn Write) -> Result<(), String> {
     let run = Run::start(&job, target, &conditions)?;
     let (report, recording) = Report::of(run_to_end(&run, &job, &mut |_| {}))?;
     if let Some(file) = file {
-        save(&recording, file)?;
+        snapshot::save(&recording, file).map_err(|e| format!("{}: can not be written: {e}", file.display()))?;
     }
     let compared = match &job {
         Job::Replay { recording, device, .. } => {
             let device = &recording.devices[*device];
             Some(replay_report(device, &report.conf, report.limit_bytes, &report.end, &Progress::new())?)
         }
-        Job::Scenario { .. } => None,
+        Job::Scenario { .. } | Job::Handed(_) => None,
     };
     let whole = ProbeReport { report, compared, out: file.map(Path::to_owned) };
     if args.json { print_json(out, &whole) } else { print(out, &text(&whole, &job)) }
@@ -79,13 +79,16 @@ pub fn run(args: &ProbeArgs, out: &mut dyn Write) -> Result<(), String> {
 fn job<'a>(name: &str, args: &'a ProbeArgs) -> Result<(Job, Option<&'a Path>), String> {
     let [first, second] = [0, 1].map(|i| args.paths.get(i).map(PathBuf::as_path));
     if name == "replay" {
+        if args.child {
+            return Ok((handed_over(&mut std::io::stdin().lock())?, None));
+        }
         let path = first.ok_or("probe replay needs the recording whose requests are to run again")?;
         if !args.param.is_empty() {
             return Err("a replay has no parameters; --conf and --limit change its conditions".to_owned());
         }
         let recording = Arc::new(open(path)?);
         let device = choose_device(&recording, args.from_device)?;
-        return Ok((Job::Replay { recording, device, path: Some(path.to_owned()) }, second));
+        return Ok((Job::Replay { recording, device }, second));
     }
     let scenario = Scenario::find(name)?;
     if second.is_some() {
@@ -96,13 +99,6 @@ fn job<'a>(name: &str, args: &'a ProbeArgs) -> Result<(Job, Option<&'a Path>), S
         values.set(text)?;
     }
     Ok((Job::Scenario { scenario, values }, first))
-}
-
-fn save(recording: &Recording, path: &Path) -> Result<(), String> {
-    let failed = |e: std::io::Error| format!("{}: can not be written: {e}", path.display());
-    let parts: Vec<_> = (0..recording.devices.len()).filter_map(|i| snapshot::DevicePart::whole(recording, i)).collect();
-    let mut file = BufWriter::new(File::create(path).map_err(failed)?);
-    snapshot::write(recording, &parts, false, &mut file).and_then(|()| file.flush()).map_err(failed)
 }
 
 #[derive(Serialize)]

@@ -4,19 +4,45 @@ use serde::Serialize;
 
 use super::message::End;
 use super::program::{Program, Step};
-use crate::allocator::{Placement, Question, ReplayStep, SimulatedMemory, WhatIf};
+use crate::allocator::{Growth, Placement, Question, ReplayStep, SimulatedMemory, WhatIf};
 use crate::analysis::{DeviceTables, Quantity};
-use crate::model::{BlockState, DeviceRecording, Progress};
+use crate::model::{BlockState, DeviceRecording, Progress, Recording};
 
 /// A plan of addresses has room for everything: whether memory fits is the card's business.
 const PLAN_ROOM: u64 = 1 << 46;
 
-/// The requests of one device, in order. Sites are the recording's stacks. What was there before the recording began is
-/// asked for first. With it goes the plan of where segments lay.
-///
-/// # Errors
-/// One sentence: there is no trace, or reading it was cancelled.
-pub fn replay_program(device: &DeviceRecording, progress: &Progress) -> Result<(Program, SimulatedMemory), String> {
+/// A recording's requests as a program, with where its segments lay.
+#[derive(Debug)]
+pub struct ReplayPlan {
+    /// The requests in order. Sites are the recording's stacks.
+    pub(super) program: Program,
+    /// The recording's segments, in the order in which they were asked for.
+    pub(super) growths: Vec<Growth>,
+    /// What the recording is called.
+    pub(super) name: String,
+}
+
+impl ReplayPlan {
+    /// The requests of one device of a recording. What was there before the recording began is asked for first. Cost: as
+    /// [`WhatIf::new`], some runs of the model.
+    ///
+    /// # Errors
+    /// One sentence: there is no such device, there is no trace, or reading it was cancelled.
+    pub fn of(recording: &Recording, device: usize, progress: &Progress) -> Result<Self, String> {
+        let device = recording.devices.get(device).ok_or("the recording has no such device")?;
+        let (program, growths) = requests(device, progress)?;
+        Ok(ReplayPlan { program, growths, name: recording.source.name.clone() })
+    }
+
+    /// Says where segments lie: where the recording had them, for as long as the same ones are asked for.
+    pub(super) fn places(&self) -> SimulatedMemory {
+        let mut places = SimulatedMemory::new(PLAN_ROOM, Placement::Driver);
+        places.follow(&self.growths);
+        places
+    }
+}
+
+fn requests(device: &DeviceRecording, progress: &Progress) -> Result<(Program, Vec<Growth>), String> {
     if device.events.is_empty() {
         return Err("there is no trace in this recording, only its state, so nothing can be run again".to_owned());
     }
@@ -57,9 +83,7 @@ pub fn replay_program(device: &DeviceRecording, progress: &Progress) -> Result<(
             program.push(Step::Sample);
         }
     }
-    let mut plan = SimulatedMemory::new(PLAN_ROOM, Placement::Driver);
-    plan.follow(&requests.growths);
-    Ok((program, plan))
+    Ok((program, requests.growths.clone()))
 }
 
 /// A figure three times: on the card, by the model, and in the recording.

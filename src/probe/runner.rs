@@ -1,10 +1,9 @@
 //! [`Run`]: a scenario or a replay under way, in a thread on simulated memory or in a child process on a card.
 
-use std::io::{BufReader, BufWriter, Read, Write};
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -12,13 +11,12 @@ use super::card::{Card, SimulatedCard};
 use super::following::FollowingCard;
 use super::message::{End, Ending, Message};
 use super::perform::{Options, now_us, perform};
-use super::program::Program;
 use super::record::Recorder;
-use super::replay::replay_program;
+use super::replay::ReplayPlan;
 use super::scenarios::{Room, Scenario, Values};
 use super::wire::{read_message, write_message};
-use crate::allocator::SimulatedMemory;
 use crate::model::{Progress, Recording, Sample};
+use crate::units::Bytes;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -36,9 +34,9 @@ pub enum Job {
         recording: Arc<Recording>,
         /// Index of its device.
         device: usize,
-        /// Its file, which a child process reads again.
-        path: Option<PathBuf>,
     },
+    /// The requests of a recording, as another process read them.
+    Handed(Arc<ReplayPlan>),
 }
 
 impl Job {
@@ -47,7 +45,7 @@ impl Job {
     pub fn name(&self) -> &'static str {
         match self {
             Job::Scenario { scenario, .. } => scenario.name,
-            Job::Replay { .. } => "replay",
+            Job::Replay { .. } | Job::Handed(_) => "replay",
         }
     }
 
@@ -56,18 +54,7 @@ impl Job {
     pub fn default_conf(&self) -> String {
         match self {
             Job::Scenario { scenario, .. } => scenario.conf.to_owned(),
-            Job::Replay { .. } => String::new(),
-        }
-    }
-
-    fn program(&self, room: Room) -> Result<(Program, String, Option<SimulatedMemory>), String> {
-        match self {
-            Job::Scenario { scenario, values } => Ok(((scenario.build)(values, &room), values.text(), None)),
-            Job::Replay { recording, device, .. } => {
-                let device = recording.devices.get(*device).ok_or("the recording has no such device")?;
-                let (program, plan) = replay_program(device, &Progress::new())?;
-                Ok((program, recording.source.name.clone(), Some(plan)))
-            }
+            Job::Replay { .. } | Job::Handed(_) => String::new(),
         }
     }
 }
@@ -99,14 +86,30 @@ pub struct Conditions {
     pub pace: Duration,
 }
 
+/// Asks a run to end, whichever part of it is at work.
+#[derive(Debug, Default)]
+struct Stop {
+    /// Looked at between the steps of a program.
+    steps: AtomicBool,
+    /// Looked at while a recording's requests are read.
+    reading: Progress,
+}
+
+impl Stop {
+    fn set(&self) {
+        self.steps.store(true, Ordering::Relaxed);
+        self.reading.cancel();
+    }
+}
+
 /// A run under way. Dropping it stops it: everything is given back, and a child that does not end is killed.
 #[derive(Debug)]
 pub struct Run {
     messages: Receiver<Message>,
-    stop: Arc<AtomicBool>,
+    stop: Arc<Stop>,
     child: Option<Arc<Mutex<Child>>>,
-    /// Closing it tells the child to stop.
-    control: Option<ChildStdin>,
+    /// Dropping it closes the child's standard input, which tells it to stop.
+    control: Option<SyncSender<()>>,
 }
 
 /// Messages that may wait to be looked at before the run waits too.
@@ -128,7 +131,7 @@ impl Run {
 
     fn in_thread(job: Job, conditions: Conditions) -> Result<Self, String> {
         let (sender, messages) = sync_channel(QUEUE);
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = Arc::new(Stop::default());
         let stopped = Arc::clone(&stop);
         std::thread::Builder::new()
             .name("probe".to_owned())
@@ -136,7 +139,7 @@ impl Run {
                 let mut out = |message| {
                     // Nobody listens any more: the run was dropped.
                     if sender.send(message).is_err() {
-                        stopped.store(true, Ordering::Relaxed);
+                        stopped.set();
                     }
                 };
                 let run = |out: &mut dyn FnMut(Message)| simulate(&job, &conditions, &stopped, out);
@@ -158,15 +161,8 @@ impl Run {
                     command.arg("--param").arg(format!("{}={value}", param.name));
                 }
             }
-            Job::Replay { path: Some(path), recording, device } => {
-                command.arg(path);
-                if let Some(device) = recording.devices.get(*device) {
-                    command.args(["--from-device", &device.id.index.to_string()]);
-                }
-            }
-            Job::Replay { path: None, .. } => {
-                return Err("this recording is in no file, which a process on the card could read; save it first".to_owned());
-            }
+            // The requests follow on its standard input.
+            Job::Replay { .. } | Job::Handed(_) => {}
         }
         command.args(["--child", "--device", &index.to_string()]);
         command.args(["--pace", &conditions.pace.as_millis().to_string()]);
@@ -181,36 +177,37 @@ impl Run {
                 command.arg(flag);
             }
         }
-        Run::of_command(command)
+        Run::of_command(command, job)
     }
 
     /// Runs a command that speaks the framed format on its standard output, and stops when its standard input ends.
-    ///
-    /// # Errors
-    /// One sentence when it can not be started.
-    pub fn of_command(mut command: Command) -> Result<Self, String> {
+    fn of_command(mut command: Command, job: &Job) -> Result<Self, String> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|e| format!("the probe's process can not be started: {e}"))?;
-        let control = child.stdin.take();
-        let (output, complaints) = (child.stdout.take(), child.stderr.take());
+        let (input, output, complaints) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let child = Arc::new(Mutex::new(child));
         let (sender, messages) = sync_channel(QUEUE);
         let watched = Arc::clone(&child);
-        std::thread::Builder::new()
-            .name("probe pipe".to_owned())
-            .spawn(move || listen(output, complaints, &watched, &sender))
-            .map_err(|e| format!("the probe's thread can not be started: {e}"))?;
-        Ok(Run { messages, stop: Arc::new(AtomicBool::new(false)), child: Some(child), control })
-    }
-
-    /// What the run told since the last call; never waits. `None` once it is over and everything was handed out.
-    pub fn poll(&self) -> Option<Message> {
-        self.messages.try_recv().ok()
-    }
-
-    /// True when nothing more will come.
-    pub fn is_over(&self) -> bool {
-        matches!(self.messages.try_recv(), Err(TryRecvError::Disconnected))
+        let thread = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+            spawned.map(drop).map_err(|e| format!("the probe's thread can not be started: {e}"))
+        };
+        thread("probe pipe", Box::new(move || listen(output, complaints, &watched, &sender)))?;
+        let stop = Arc::new(Stop::default());
+        let (control, until) = sync_channel(0);
+        let (job, stopped) = (job.clone(), Arc::clone(&stop));
+        let feed = move || {
+            let Some(mut input) = input else { return };
+            if let Job::Replay { recording, device } = job {
+                // The child hears the sentence and says it again on its way out; when it is gone it has said its own.
+                let _ = hand_over(&recording, device, &stopped.reading, &mut input);
+                drop(recording);
+            }
+            // Ends when the sender is dropped, and with it the child's input.
+            let _ = until.recv();
+        };
+        thread("probe control", Box::new(feed))?;
+        Ok(Run { messages, stop, child: Some(child), control: Some(control) })
     }
 
     /// Waits for the next message; `None` when the run is over.
@@ -228,7 +225,7 @@ impl Run {
 
     /// Asks the run to give everything back and end. A child that has not ended after ten seconds is killed.
     pub fn stop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop.set();
         drop(self.control.take());
         if let Some(child) = self.child.take() {
             let watchdog = std::thread::Builder::new().name("probe watchdog".to_owned());
@@ -330,6 +327,39 @@ fn reap(child: &Mutex<Child>) -> String {
     }
 }
 
+/// Reads a recording's requests and sends them to the process that is to run them; when they can not be read, the sentence that
+/// says why.
+fn hand_over(recording: &Recording, device: usize, progress: &Progress, input: &mut impl Write) -> std::io::Result<()> {
+    match ReplayPlan::of(recording, device, progress) {
+        Ok(plan) => {
+            input.write_all(b"R")?;
+            plan.write(input, progress)
+        }
+        Err(sentence) => {
+            input.write_all(b"!")?;
+            input.write_all(sentence.as_bytes())?;
+            input.write_all(b"\n")?;
+            input.flush()
+        }
+    }
+}
+
+/// The other end of a replay's way to its process: its requests.
+///
+/// # Errors
+/// One sentence: why the recording's requests can not be run, or that they did not arrive.
+pub fn handed_over(input: &mut impl BufRead) -> Result<Job, String> {
+    let mut kind = [0];
+    // A pipe that ends here is told by the reading below.
+    let _ = input.read_exact(&mut kind);
+    if kind == *b"!" {
+        let mut sentence = String::new();
+        let _ = input.read_line(&mut sentence);
+        return Err(sentence.trim().to_owned());
+    }
+    ReplayPlan::read(input).map(|plan| Job::Handed(Arc::new(plan)))
+}
+
 fn failed(sentence: String) -> Message {
     Message::End(Box::new(End { ending: Ending::Failed(sentence), ..End::default() }))
 }
@@ -341,7 +371,7 @@ fn failed(sentence: String) -> Message {
 pub fn run_to_end(run: &Run, job: &Job, seen: &mut dyn FnMut(&Message)) -> Recorder {
     let base = match job {
         Job::Replay { recording, .. } => Some(recording.stacks.clone()),
-        Job::Scenario { .. } => None,
+        Job::Scenario { .. } | Job::Handed(_) => None,
     };
     let mut recorder = Recorder::new(base);
     while let Some(message) = run.next() {
@@ -362,7 +392,7 @@ fn options(job: &Job, parameters: String, conditions: &Conditions) -> Options {
     }
 }
 
-fn simulate(job: &Job, conditions: &Conditions, stop: &AtomicBool, out: &mut dyn FnMut(Message)) -> Result<(), String> {
+fn simulate(job: &Job, conditions: &Conditions, stop: &Stop, out: &mut dyn FnMut(Message)) -> Result<(), String> {
     let mut opening = Vec::new();
     let card = SimulatedCard::open(&mut |stage, sample| opening.push((stage.to_owned(), sample)));
     on_card(card, &opening, job, conditions, stop, out)
@@ -373,16 +403,35 @@ fn on_card<C: Card>(
     opening: &[(String, Sample)],
     job: &Job,
     conditions: &Conditions,
-    stop: &AtomicBool,
+    stop: &Stop,
     out: &mut dyn FnMut(Message),
 ) -> Result<(), String> {
     let info = card.info();
-    let (program, parameters, plan) = job.program(Room { total: info.total, free: info.free })?;
-    let options = options(job, parameters, conditions);
-    match plan {
-        Some(plan) => perform(FollowingCard::new(card, plan), opening, &program, &options, stop, out),
-        None => perform(card, opening, &program, &options, stop, out),
+    if let Some(limit) = conditions.limit.filter(|&limit| limit > info.total) {
+        // The simulated card's name says how much it has.
+        let card = if info.is_simulated { info.name } else { format!("{}, {}", info.name, Bytes(info.total)) };
+        let limit = Bytes(limit);
+        return Err(format!(
+            "the limit of {limit} is more than the card has ({card}), so it would limit nothing; leave it out or give less"
+        ));
     }
+    let plan = match job {
+        Job::Scenario { scenario, values } => {
+            let program = (scenario.build)(values, &Room { total: info.total, free: info.free });
+            perform(card, opening, &program, &options(job, values.text(), conditions), &stop.steps, out);
+            return Ok(());
+        }
+        Job::Replay { recording, device } => {
+            let read = ReplayPlan::of(recording, *device, &stop.reading);
+            if read.is_err() && stop.steps.load(Ordering::Relaxed) {
+                return Err("stopped before the first request".to_owned());
+            }
+            Arc::new(read?)
+        }
+        Job::Handed(plan) => Arc::clone(plan),
+    };
+    let card = FollowingCard::new(card, plan.places());
+    perform(card, opening, &plan.program, &options(job, plan.name.clone(), conditions), &stop.steps, out);
     Ok(())
 }
 
@@ -392,7 +441,7 @@ fn on_card<C: Card>(
 /// One sentence when the pipe is gone; everything else is told on it.
 pub fn child(job: &Job, target: Target, conditions: &Conditions, out: &mut dyn Write) -> Result<(), String> {
     die_with_parent();
-    let stop = Arc::new(AtomicBool::new(false));
+    let stop = Arc::new(Stop::default());
     watch_input(&stop);
     let mut out = BufWriter::new(out);
     let mut broken = None;
@@ -400,7 +449,7 @@ pub fn child(job: &Job, target: Target, conditions: &Conditions, out: &mut dyn W
         if broken.is_none()
             && let Err(error) = write_message(&mut out, &message).and_then(|()| out.flush())
         {
-            stop.store(true, Ordering::Relaxed);
+            stop.set();
             broken = Some(format!("nobody listens to this run: {error}"));
         }
     };
@@ -421,7 +470,7 @@ fn on_real_card(
     is_shared: bool,
     fills: bool,
     conditions: &Conditions,
-    stop: &AtomicBool,
+    stop: &Stop,
     out: &mut dyn FnMut(Message),
 ) -> Result<(), String> {
     use super::cuda::{CudaCard, Permission};
@@ -438,7 +487,7 @@ fn on_real_card(
     _is_shared: bool,
     _fills: bool,
     _conditions: &Conditions,
-    _stop: &AtomicBool,
+    _stop: &Stop,
     _out: &mut dyn FnMut(Message),
 ) -> Result<(), String> {
     Err(NO_PROBE.to_owned())
@@ -455,7 +504,7 @@ const NO_PROBE: &str = "this build can not reach a card (it was built without th
 pub fn neighbour(index: i32, size: u64, out: &mut dyn Write) -> Result<(), String> {
     use super::cuda::{CudaCard, Permission};
     die_with_parent();
-    let stop = Arc::new(AtomicBool::new(false));
+    let stop = Arc::new(Stop::default());
     watch_input(&stop);
     let take = || -> Result<CudaCard, String> {
         let mut card = CudaCard::open(index, Permission { is_shared: true, fills: false }, &mut |_, _| {})?;
@@ -471,7 +520,7 @@ pub fn neighbour(index: i32, size: u64, out: &mut dyn Write) -> Result<(), Strin
     let answer = card.as_ref().map_or_else(String::as_str, |_| "ready");
     // When nobody listens the input has ended as well.
     let _ = writeln!(out, "{answer}").and_then(|()| out.flush());
-    while card.is_ok() && !stop.load(Ordering::Relaxed) {
+    while card.is_ok() && !stop.steps.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(20));
     }
     card.map(drop)
@@ -487,12 +536,12 @@ pub fn neighbour(_index: i32, _size: u64, _out: &mut dyn Write) -> Result<(), St
 }
 
 /// Sets `stop` when standard input ends: the parent is gone, or wants it so.
-fn watch_input(stop: &Arc<AtomicBool>) {
+fn watch_input(stop: &Arc<Stop>) {
     let stop = Arc::clone(stop);
     let watch = move || {
         let mut byte = [0u8; 1];
         while matches!(std::io::stdin().read(&mut byte), Ok(n) if n > 0) {}
-        stop.store(true, Ordering::Relaxed);
+        stop.set();
     };
     // Without this thread the parent kills instead of asking.
     let _ = std::thread::Builder::new().name("probe control".to_owned()).spawn(watch);

@@ -176,6 +176,33 @@ fn a_recordings_requests_run_again_on_the_card_as_the_model_says() {
 }
 
 #[test]
+fn what_can_not_be_run_again_is_told_by_the_process_that_was_to_run_it() {
+    let Some(card) = FakeCard::new(&[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state_only.json");
+    let segment = r#"{"device":0,"address":512,"total_size":2097152,"stream":0,"segment_type":"small","blocks":
+        [{"size":2097152,"requested_size":2097152,"address":512,"state":"active_allocated","frames":[]}]}"#;
+    std::fs::write(&path, format!(r#"{{"segments":[{segment}],"device_traces":[[]]}}"#)).unwrap();
+    let sentence = card.refusal(&["replay", path.to_str().unwrap()], &[]);
+    assert!(sentence.contains("no trace in this recording"), "{sentence}");
+}
+
+#[test]
+fn a_limit_that_limits_nothing_is_refused() {
+    let tell = |output: Output| {
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+        said(&output)
+    };
+    let above = tell(program(&["leak", "--simulated", "--limit", "25GiB"]).output().unwrap());
+    assert!(above.contains("limit of 25 GiB is more than the card has (simulated card, 24 GiB)"), "{above}");
+    let whole = program(&["leak", "--simulated", "--limit", "24GiB", "--json"]).output().unwrap();
+    assert_eq!(answer(&whole)["limit_bytes"], 24 * GIB);
+    let Some(card) = FakeCard::new(&[]) else { return };
+    let above = card.refusal(&["leak", "--limit", "17GiB"], &[]);
+    assert!(above.contains("limit of 17 GiB") && above.contains("Fake GPU, 16 GiB"), "{above}");
+}
+
+#[test]
 fn each_trap_of_the_driver_gives_one_sentence() {
     let Some(card) = FakeCard::new(&[]) else { return };
     let stub = card.refusal(&["leak"], &[("FAKE_CUDA_INIT", "34")]);

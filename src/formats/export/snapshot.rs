@@ -3,8 +3,10 @@
 //! Protocol 4 with explicit memo ids and no frames: the opcodes that every reader of snapshots knows. Frames and stacks are
 //! written once and fetched again, as PyTorch does.
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::ops::Range;
+use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
@@ -53,6 +55,24 @@ pub fn write(recording: &Recording, parts: &[DevicePart], redact: bool, out: &mu
     w.snapshot(parts)?;
     w.out.write_all(b".")?;
     w.out.flush()
+}
+
+/// Writes a whole recording into a file, which appears under its name only when it is complete.
+///
+/// # Errors
+/// What the file system says.
+pub fn save(recording: &Recording, path: &Path) -> io::Result<()> {
+    let parts: Vec<DevicePart> = (0..recording.devices.len()).filter_map(|i| DevicePart::whole(recording, i)).collect();
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".part");
+    let written = File::create(&unfinished)
+        .and_then(|file| write(recording, &parts, false, &mut BufWriter::new(file)))
+        .and_then(|()| std::fs::rename(&unfinished, path));
+    if written.is_err() {
+        // What is left of it helps nobody; that it can not be removed either is no news.
+        let _ = std::fs::remove_file(&unfinished);
+    }
+    written
 }
 
 /// The part of a path that is safe to show: below `site-packages`, else the file's name.

@@ -7,7 +7,6 @@ mod layout;
 mod page;
 mod paint;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
@@ -61,16 +60,24 @@ pub struct Replayable {
     pub recording: Arc<Recording>,
     /// Index of its device.
     pub device: usize,
-    /// Its file.
-    pub path: Option<PathBuf>,
     /// What its tab says.
     pub title: String,
 }
 
+impl Replayable {
+    /// Events of its device.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.recording.devices.get(self.device).map_or(0, |d| d.events.len() as u64)
+    }
+}
+
 /// The page's state.
 pub struct ProbePage {
-    /// What can be run: an open recording's requests, when the page was opened for them, then the scenarios.
+    /// The recording whose requests can be run again; it stays when its tab is closed.
     pub replay: Option<Replayable>,
+    /// The recordings in other tabs that could be, as of this frame.
+    pub open: Vec<Replayable>,
     /// What is chosen: `None` the replay.
     pub chosen: Option<usize>,
     /// Text of each parameter.
@@ -108,6 +115,7 @@ impl ProbePage {
         let mut page = ProbePage {
             chosen: if replay.is_some() { None } else { ALL.iter().position(|s| s.name == "fragmentation") },
             replay,
+            open: Vec::new(),
             parameters: Vec::new(),
             conf: String::new(),
             limit: String::new(),
@@ -141,6 +149,14 @@ impl ProbePage {
         self.outcome = None;
     }
 
+    /// Chooses the requests of an open recording. Not while a run is under way.
+    pub fn choose_recording(&mut self, replay: Replayable) {
+        if !self.is_running() {
+            self.replay = Some(replay);
+            self.choose(None);
+        }
+    }
+
     /// The scenario chosen; `None` for a replay.
     #[must_use]
     pub fn scenario(&self) -> Option<&'static Scenario> {
@@ -162,7 +178,7 @@ impl ProbePage {
                 }
                 Job::Scenario { scenario, values }
             }
-            (None, Some(r)) => Job::Replay { recording: Arc::clone(&r.recording), device: r.device, path: r.path.clone() },
+            (None, Some(r)) => Job::Replay { recording: Arc::clone(&r.recording), device: r.device },
             (None, None) => return Err("choose a scenario".to_owned()),
         };
         crate::model::AllocConf::parse(&self.conf).map_err(|e| format!("settings: {e}"))?;
@@ -262,7 +278,7 @@ fn listen(
 ) -> (Moment, Result<Finished, String>) {
     let base = match job {
         Job::Replay { recording, .. } => Some(recording.stacks.clone()),
-        Job::Scenario { .. } => None,
+        Job::Scenario { .. } | Job::Handed(_) => None,
     };
     let mut recorder = Recorder::new(base);
     let mut picture = LivePicture::default();
@@ -296,11 +312,11 @@ fn listen(
     let segments = picture.segments();
     let over = Report::of(recorder).map(|(report, recording)| {
         let compared = match job {
-            Job::Replay { recording, device, .. } => recording
+            Job::Replay { recording, device } => recording
                 .devices
                 .get(*device)
                 .and_then(|d| replay_report(d, &report.conf, report.limit_bytes, &report.end, &Progress::new()).ok()),
-            Job::Scenario { .. } => None,
+            Job::Scenario { .. } | Job::Handed(_) => None,
         };
         Finished { report, compared, recording: Arc::new(recording), document: None }
     });

@@ -6,11 +6,12 @@ use egui::{
 
 use super::layout::lay_out;
 use super::paint::{self, PITCH, ROW};
-use super::{PACES, ProbePage};
+use super::{PACES, ProbePage, Replayable};
 use crate::app::action::{Action, Actions};
+use crate::app::command::Command;
 use crate::app::jobs::Jobs;
 use crate::app::theme::{Tokens, Type, text};
-use crate::app::widgets::button::{Push, check, icon_button, segmented, selector};
+use crate::app::widgets::button::{Push, check, icon_button, menu_item, segmented, selector, selector_button};
 use crate::app::widgets::chip::{Swatch, chip};
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
@@ -20,7 +21,7 @@ use crate::app::widgets::pane::{progress_line, rule, section};
 use crate::app::widgets::row::{ListRow, definition};
 use crate::model::BlockState;
 use crate::probe::{ALL, Ending};
-use crate::units::{Bytes, count};
+use crate::units::{Bytes, count, counted};
 
 /// Width of the left column.
 const LEFT: f32 = 320.0;
@@ -117,6 +118,9 @@ fn header(page: &mut ProbePage, ui: &mut Ui, t: &Tokens, rect: Rect, jobs: &Jobs
                 if start.icon(Icon::Play).show(ui).clicked() {
                     page.start(jobs);
                 }
+                if matches!(page.outcome, Some(Ok(_))) && Push::outlined("Save as snapshot…").show(ui).clicked() {
+                    actions.run(Command::SaveRecording);
+                }
             }
             let card = &page.moment.picture.hello.card;
             let known = !card.name.is_empty();
@@ -172,17 +176,18 @@ fn choices(page: &mut ProbePage, ui: &mut Ui, t: &Tokens) {
     ScrollArea::vertical().id_salt("choices").auto_shrink(false).show(ui, |ui| {
         let is_free = !page.is_running();
         let mut chosen = None;
+        let _ = section(ui, "A recording's requests", "", true);
         if let Some(replay) = &page.replay {
-            let _ = section(ui, "A recording's requests", "", true);
             let row = ListRow::new("replay").selected(page.chosen.is_none()).show(ui, |ui| {
                 let ink = if is_free { t.text1 } else { t.text3 };
                 ui.add(egui::Label::new(text::strong(&replay.title).color(ink)).truncate().selectable(false));
             });
-            if row.clicked() {
+            if row.on_hover_text(format!("{}, {}", replay.title, counted(replay.events(), "event", "events"))).clicked() {
                 chosen = Some(None);
             }
         }
-        let _ = section(ui, "Scenarios", "", page.replay.is_none());
+        let picked = ui.add_enabled_ui(is_free, |ui| recordings(page, ui, t)).inner;
+        let _ = section(ui, "Scenarios", "", false);
         for (i, scenario) in ALL.iter().enumerate() {
             let row = ListRow::new(scenario.name).selected(page.chosen == Some(i)).show(ui, |ui| {
                 let ink = if is_free || page.chosen == Some(i) { t.text1 } else { t.text3 };
@@ -192,12 +197,50 @@ fn choices(page: &mut ProbePage, ui: &mut Ui, t: &Tokens) {
                 chosen = Some(Some(i));
             }
         }
-        if let Some(chosen) = chosen {
-            page.choose(chosen);
+        match (picked, chosen) {
+            (Some(picked), _) => page.choose_recording(picked),
+            (None, Some(chosen)) => page.choose(chosen),
+            (None, None) => {}
         }
         ui.add_enabled_ui(is_free, |ui| parameters(page, ui, t));
         ui.add_space(12.0);
     });
+}
+
+/// The recordings in other tabs, as a list to pick from.
+fn recordings(page: &ProbePage, ui: &mut Ui, t: &Tokens) -> Option<Replayable> {
+    if page.open.is_empty() {
+        if page.replay.is_none() {
+            ui.horizontal(|ui| {
+                ui.add_space(12.0);
+                let hint = "Open a recording with a trace, and it can be picked here.";
+                ui.add(egui::Label::new(text::caption(hint).color(t.text3)).truncate().selectable(false));
+            });
+            ui.add_space(6.0);
+        }
+        return None;
+    }
+    let is_chosen = |r: &Replayable| {
+        page.replay.as_ref().is_some_and(|c| std::sync::Arc::ptr_eq(&c.recording, &r.recording) && c.device == r.device)
+    };
+    let mut picked = None;
+    line(ui, t, "from an open tab", "A recording, a simulation or a run of the probe that is open in another tab.", |ui| {
+        let button = selector_button(ui, "", "choose");
+        Popup::menu(&button).gap(4.0).show(|ui| {
+            ui.set_width(360.0);
+            ScrollArea::vertical().max_height(320.0).show(ui, |ui| {
+                for recording in &page.open {
+                    let events = counted(recording.events(), "event", "events");
+                    let is_current = page.chosen.is_none() && is_chosen(recording);
+                    if menu_item(ui, &recording.title, Some(is_current), Some(&events), true).clicked() {
+                        picked = Some(recording.clone());
+                        ui.close();
+                    }
+                }
+            });
+        });
+    });
+    picked
 }
 
 /// A label at the left, a control at the right.
@@ -319,7 +362,7 @@ fn map(page: &ProbePage, ui: &mut Ui, t: &Tokens) {
     }
     let segments = match moment.segments.len() as u64 {
         0 => String::new(),
-        n => crate::units::counted(n, "segment", "segments"),
+        n => counted(n, "segment", "segments"),
     };
     let _ = legend_row(ui, "The allocator's map", 0.0, &entries, &segments);
     let (area, response) = ui.allocate_exact_size(ui.available_size(), Sense::hover());

@@ -1,0 +1,93 @@
+//! Saving the recording in front as a PyTorch snapshot, whatever made it: a probe's run, a simulation, a file of another format.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+use super::App;
+use super::document::{Content, Document};
+use crate::formats::export::snapshot;
+use crate::model::Recording;
+use crate::units::{Bytes, counted};
+
+/// Recordings on their way into files.
+#[derive(Default)]
+pub(super) struct Saves {
+    /// The recording whose path is being chosen: another tab may be in front by then.
+    wanted: Option<Arc<Recording>>,
+    answers: Vec<(PathBuf, Receiver<Result<String, String>>)>,
+}
+
+impl App {
+    /// The recording that "Save" means now: the one in front, or what the probe's page in front has made.
+    fn to_save(&self) -> Option<&Arc<Recording>> {
+        let document = self.active_document()?;
+        let recording = match &document.content {
+            Content::Probe(page) => page.outcome.as_ref()?.as_ref().ok().map(|made| &made.recording),
+            Content::Ready(_) => document.recording.as_ref(),
+            _ => None,
+        };
+        recording.filter(|r| r.devices.iter().any(|d| !d.events.is_empty() || !d.segments.is_empty()))
+    }
+
+    /// True when there is something to save: a recording with a trace or segments, or a live watch, which saves its session.
+    pub(super) fn can_save(&self) -> bool {
+        self.to_save().is_some() || self.active_document().is_some_and(|d| d.feed.is_some())
+    }
+
+    /// Remembers what is to be saved while its path is chosen. False when there is nothing.
+    pub(super) fn want_saved(&mut self) -> bool {
+        self.saves.wanted = self.to_save().cloned();
+        self.saves.wanted.is_some()
+    }
+
+    /// Writes the recording that was to be saved.
+    pub(super) fn save_recording(&mut self, path: PathBuf) {
+        let Some(recording) = self.saves.wanted.take() else { return };
+        let out = path.clone();
+        let answer = self.jobs.spawn("save", move || save(&recording, &out));
+        self.saves.answers.push((path, answer));
+    }
+
+    /// Says how saving went.
+    pub(super) fn poll_saves(&mut self) {
+        let mut said = Vec::new();
+        self.saves.answers.retain(|(path, answer)| match answer.try_recv() {
+            Ok(Ok(sentence) | Err(sentence)) => {
+                said.push(sentence);
+                false
+            }
+            Err(TryRecvError::Empty) => true,
+            Err(TryRecvError::Disconnected) => {
+                said.push(format!("{}: the recording was not saved; please try again.", path.display()));
+                false
+            }
+        });
+        for sentence in said {
+            self.notices.say(sentence);
+        }
+    }
+}
+
+fn save(recording: &Recording, path: &Path) -> Result<String, String> {
+    snapshot::save(recording, path).map_err(|e| format!("{}: can not be written: {e}", path.display()))?;
+    let events = recording.devices.iter().map(|d| d.events.len() as u64).sum();
+    let size = std::fs::metadata(path).map_or(0, |m| m.len());
+    Ok(format!("Saved {}: {}, {}.", path.display(), counted(events, "event", "events"), Bytes(size)))
+}
+
+/// A name for a document's snapshot: its title in plain letters, without the endings of a recording's file.
+pub(super) fn suggested_name(document: Option<&Document>) -> String {
+    let title = document.map_or("recording", |d| d.title.as_str());
+    let stem = title.split(".pickle").next().unwrap_or(title);
+    let mut name = String::new();
+    for c in stem.chars() {
+        if c.is_alphanumeric() || matches!(c, '.' | '-') {
+            name.push(c);
+        } else if !name.ends_with('_') {
+            name.push('_');
+        }
+    }
+    let name = name.trim_matches(['_', '.']);
+    format!("{}.pickle", if name.is_empty() { "recording" } else { name })
+}

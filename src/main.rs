@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
 use vramscope::cli;
-use vramscope::cli::args::{Args, ScreenshotArgs};
+use vramscope::cli::args::ScreenshotArgs;
 
 /// An exit code and a sentence: 1, the file or the machine does not allow it; 2, the command line can not be understood.
 type Failure = (u8, String);
@@ -21,9 +20,10 @@ fn main() -> ExitCode {
 }
 
 fn answer() -> Result<(), Failure> {
-    let args = match Args::try_parse() {
+    let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let args = match cli::args::read(words.iter().cloned()) {
         Ok(args) => args,
-        Err(answer) if answer.use_stderr() => return Err((2, cli::args::one_sentence(&answer.to_string()))),
+        Err(answer) if answer.use_stderr() => return Err((2, cli::args::refused(&answer, &words))),
         Err(answer) => {
             // Help and version are answers too; a closed pipe is no reason to complain.
             let _ = answer.print();
@@ -35,6 +35,9 @@ fn answer() -> Result<(), Failure> {
             cli::args::not_files(&args.files).map_or_else(|| open_window(args.files, args.watch), |sentence| Err((2, sentence)))
         }
         Some(command) => {
+            if let Some(sentence) = cli::args::misused(&command) {
+                return Err((2, sentence));
+            }
             command.into_picture().map_or_else(|command| cli::run(*command).map_err(|sentence| (1, sentence)), draw_picture)
         }
     }

@@ -152,6 +152,7 @@ impl<'a> Reader<'a> {
         for i in 0..events.len() {
             if i % 65_536 == 0 {
                 progress.check()?;
+                progress.advance_stage(65_536);
             }
             let (address, size) = (events.address[i], events.size[i]);
             match events.action[i] {

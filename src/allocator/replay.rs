@@ -109,6 +109,7 @@ impl Replay {
         for i in 0..device.events.len() {
             if i % 65_536 == 0 {
                 progress.check()?;
+                progress.advance_stage(65_536);
             }
             if has_untraced {
                 let_go_untraced(a, requests, i, &mut slots);

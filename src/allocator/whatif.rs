@@ -17,7 +17,7 @@ use super::own::{OwnRun, explain};
 use super::replay::{Replay, Replayed, Watcher};
 use super::requests::{Known, Requests};
 use super::simulated::{Placement, SimulatedMemory};
-use crate::model::{Action, AllocConf, Cancelled, DeviceRecording, Progress};
+use crate::model::{Action, AllocConf, Cancelled, DeviceRecording, Progress, Stage};
 
 /// One setting to try.
 #[derive(Clone, Debug, PartialEq)]
@@ -221,6 +221,8 @@ impl<'a> WhatIf<'a> {
     /// # Errors
     /// [`Cancelled`] when asked to stop.
     pub fn new(device: &'a DeviceRecording, known_limit: Option<u64>, progress: &Progress) -> Result<Self, Cancelled> {
+        // The trace is read once and most often served once to see whether the model agrees.
+        progress.begin(Stage::Replaying, 2 * device.events.len() as u64);
         let mut requests = Requests::read(device, progress)?;
         let own = Arc::new(explain(&mut requests, known_limit, progress)?);
         Ok(WhatIf { requests, own })
@@ -293,6 +295,8 @@ impl<'a> WhatIf<'a> {
     /// [`Cancelled`] when asked to stop.
     pub fn ask(&self, question: &Question, points: usize, progress: &Progress) -> Result<Answer, Cancelled> {
         let started = Instant::now();
+        let runs = 1 + places_tried(self.requests.count) as u64;
+        progress.begin(Stage::Replaying, runs * self.requests.device.events.len() as u64);
         let mut sampler = Sampler::new(self.requests.device.events.len(), points);
         let first = self.replay(question, Placement::Driver, true).run_watched(&self.requests, (), &mut sampler, progress)?;
         let mut row = self.row(question, &first);

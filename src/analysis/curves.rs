@@ -9,7 +9,7 @@ use super::pyramid::{Pyramid, Span};
 use super::runs::RunTimeline;
 use super::steps_curve::Steps;
 use super::{LifetimeId, Lifetimes, NO_EVENT};
-use crate::model::{Action, Cancelled, DeviceRecording, Progress};
+use crate::model::{Action, Cancelled, DeviceRecording, Progress, Stage};
 
 /// Events in a base cell.
 const CELL: usize = 32;
@@ -162,11 +162,14 @@ impl Curves {
         const CHUNK: usize = CELL * 8192;
         let len = dev.events.len();
         let starts = start_values(dev, lifetimes);
+        progress.begin(Stage::Curves, len as u64);
         let chunks: Vec<Chunk> = (0..len.div_ceil(CHUNK))
             .into_par_iter()
             .map(|n| {
                 progress.check()?;
-                Ok(chunk(dev, lifetimes, n * CHUNK, ((n + 1) * CHUNK).min(len)))
+                let done = chunk(dev, lifetimes, n * CHUNK, ((n + 1) * CHUNK).min(len));
+                progress.advance_stage(CHUNK as u64);
+                Ok(done)
             })
             .collect::<Result<_, Cancelled>>()?;
         let mut curves: [Curve; 3] = Default::default();

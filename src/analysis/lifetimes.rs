@@ -8,7 +8,9 @@ use rustc_hash::FxHashMap;
 use super::initial::{Initial, find_initial};
 use super::placement::{Before, Placement};
 use super::runs::{RunTimeline, known_pool};
-use crate::model::{Action, AllocConf, BlockState, Cancelled, DeviceRecording, PoolId, Progress, SizeClass, StackId, StreamId};
+use crate::model::{
+    Action, AllocConf, BlockState, Cancelled, DeviceRecording, PoolId, Progress, SizeClass, StackId, Stage, StreamId,
+};
 
 /// No such event: before the first one as a birth, never as an end.
 pub const NO_EVENT: u32 = u32::MAX;
@@ -203,9 +205,11 @@ impl Lifetimes {
 
         let mut is_plain = !rows.initial.iter().any(|b| b.pending);
         let mut change = 0;
+        progress.begin(Stage::Lifetimes, events.len() as u64);
         for (i, &action) in events.action.iter().enumerate() {
             if i & 0xffff == 0 {
                 progress.check()?;
+                progress.advance_stage(0x1_0000.min(i as u64));
             }
             let event = i as u32;
             let mut of_event = NO_EVENT;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::runs::RunTimeline;
 use super::{LifetimeId, Lifetimes, NO_EVENT};
-use crate::model::{BlockState, DeviceRecording, PoolId, SizeClass, StackId, StreamId};
+use crate::model::{BlockState, Cancelled, DeviceRecording, PoolId, Progress, SizeClass, StackId, StreamId};
 
 /// Segments and blocks at one instant: the state after [`event`](Self::event) was applied.
 ///
@@ -163,7 +163,7 @@ impl StateIndex {
         Some(SegmentLife { address, size, born: segment.born, gone: gone.unwrap_or(NO_EVENT) })
     }
 
-    pub(crate) fn build(lifetimes: &Lifetimes, runs: RunTimeline) -> Self {
+    pub(crate) fn build(lifetimes: &Lifetimes, runs: RunTimeline, progress: &Progress) -> Result<Self, Cancelled> {
         let initial = lifetimes.initial_count() as u32;
         let mut frames = vec![Frame { event: NO_EVENT, born: initial, live: (0..initial).collect() }];
         loop {
@@ -174,9 +174,11 @@ impl StateIndex {
             }
             let event = lifetimes.born(LifetimeId(next as u32 - 1));
             let live = live_after(lifetimes, last, next as u32, event);
+            progress.check()?;
+            progress.advance_stage((next - last.born as usize) as u64);
             frames.push(Frame { event, born: next as u32, live });
         }
-        StateIndex { runs, frames }
+        Ok(StateIndex { runs, frames })
     }
 
     /// The allocations held after `event`, by id, which is order of allocation; pending frees are among them.

@@ -2,7 +2,7 @@
 
 use super::runs::RunTimeline;
 use super::{Curves, Lifetimes, StateIndex};
-use crate::model::{Cancelled, DeviceRecording, Progress};
+use crate::model::{Cancelled, DeviceRecording, Progress, Stage};
 
 /// All tables of one device. Immutable; drop it and build it again at any time.
 #[derive(Debug)]
@@ -21,11 +21,13 @@ impl DeviceTables {
     /// # Errors
     /// [`Cancelled`] when `progress` was asked to stop.
     pub fn build(dev: &DeviceRecording, progress: &Progress) -> Result<DeviceTables, Cancelled> {
+        progress.begin(Stage::Segments, 0);
         let runs = RunTimeline::build(dev);
         let lifetimes = Lifetimes::build(dev, &runs, progress)?;
         let (curves, states) = {
             let curves = Curves::build(dev, &lifetimes, &runs, progress)?;
-            (curves, StateIndex::build(&lifetimes, runs))
+            progress.begin(Stage::States, lifetimes.len() as u64);
+            (curves, StateIndex::build(&lifetimes, runs, progress)?)
         };
         Ok(DeviceTables { lifetimes, states, curves })
     }

@@ -76,8 +76,37 @@ impl App {
             self.open(path);
             ids.extend(self.active_document().map(|d| d.id));
         }
-        if ids.len() > 1 {
+        if let Some(first) = ids.first().filter(|_| ids.len() > 1) {
+            self.active = self.documents.iter().position(|d| d.id == *first);
             self.additions.together.push(ids);
+        }
+    }
+
+    /// When the tab in front is one of a group opened together and could not be read, the first of them that could comes to the
+    /// front, and what could not is named.
+    fn leave_failed(&mut self, group: &[DocumentId]) {
+        let at = |id: &DocumentId| self.documents.iter().position(|d| d.id == *id);
+        let Some(failed) = self.active_document().filter(|d| group.contains(&d.id)) else { return };
+        let Content::Failed(_) = &failed.content else { return };
+        if let Some(good) = group.iter().filter_map(at).find(|&i| self.documents[i].view().is_some()) {
+            self.active = Some(good);
+        }
+    }
+
+    /// Names the files of a group that could not be read, while others could.
+    fn name_failed(&mut self, group: &[DocumentId]) {
+        let members = || self.documents.iter().filter(|d| group.contains(&d.id));
+        if !members().any(|d| d.view().is_some()) {
+            return;
+        }
+        let failed: Vec<String> = members()
+            .filter_map(|d| match &d.content {
+                Content::Failed(sentence) => Some(format!("{} was not opened: {sentence}", d.title)),
+                _ => None,
+            })
+            .collect();
+        for sentence in failed {
+            self.notices.say(sentence);
         }
     }
 
@@ -148,6 +177,7 @@ impl App {
         let mut groups = std::mem::take(&mut self.additions.together);
         let mut waiting = Vec::new();
         for group in &mut groups {
+            self.leave_failed(group);
             let members: Vec<&Document> = group.iter().filter_map(|id| self.documents.iter().find(|d| d.id == *id)).collect();
             if members.iter().any(|d| matches!(d.content, Content::Loading(_))) {
                 waiting.push(std::mem::take(group));
@@ -175,7 +205,8 @@ impl App {
                 self.start_adding(ready, Extra::File(path), Some(id));
                 break;
             }
-            group.clear();
+            let rest = std::mem::take(group);
+            self.name_failed(&rest);
         }
         waiting.extend(groups.into_iter().filter(|g| g.len() > 1));
         self.additions.together = waiting;

@@ -232,7 +232,8 @@ impl Colours {
                 let failed = data.ooms.first().map(|&e| tables.states.live_at(device, &tables.lifetimes, e)).unwrap_or_default();
                 let mut sizes: Vec<u64> = live.iter().chain(&failed).map(|&id| tables.lifetimes.block_size(id)).collect();
                 sizes.sort_unstable();
-                colours.size_bounds = size_steps(&sizes);
+                let all = (0..tables.lifetimes.len() as u32).map(|i| tables.lifetimes.block_size(LifetimeId(i)));
+                colours.size_bounds = size_bounds(&sizes, all);
                 let n = colours.size_bounds.len() + 1;
                 for i in 0..n {
                     let low = i.checked_sub(1).map(|j| colours.size_bounds[j]);
@@ -241,7 +242,7 @@ impl Colours {
                         (None, Some(h)) => format!("< {}", Bytes(h)),
                         (Some(l), Some(h)) => format!("{} – {}", Bytes(l), Bytes(h)),
                         (Some(l), None) => format!("≥ {}", Bytes(l)),
-                        (None, None) => "all sizes".to_owned(),
+                        (None, None) => sizes.first().map_or_else(|| "all sizes".to_owned(), |&only| Bytes(only).to_string()),
                     };
                     colours.classes.push(Class { name, paint: Paint::Ramp(i as f32 / (n - 1).max(1) as f32) });
                 }
@@ -424,6 +425,65 @@ pub fn stream_name(handle: u64, index: usize) -> String {
     if handle == 0 { "default stream".to_owned() } else { format!("stream {index} ({handle:#x})") }
 }
 
+/// Classes that a picture is worth being coloured by.
+const FEW_CLASSES: usize = 3;
+/// Bounds of sizes at most: one fewer than there are steps of the ramp.
+const MOST_BOUNDS: usize = 7;
+
+/// Bounds between the classes of sizes: steps of about equal bytes, or where nearly all bytes fall into one or two of those, powers
+/// of two over the whole recording, or the sizes themselves, whichever tells most apart. `live` ascend; `all` are the sizes of every
+/// allocation.
+fn size_bounds(live: &[u64], all: impl Iterator<Item = u64>) -> Vec<u64> {
+    let steps = size_steps(live);
+    if telling(live, &steps) >= FEW_CLASSES {
+        return steps;
+    }
+    let candidates = [powers_of_two(all), own_sizes(live)];
+    let told = |bounds: &Vec<u64>| (telling(live, bounds), bounds.len());
+    candidates.into_iter().fold(steps, |best, next| if told(&next) > told(&best) { next } else { best })
+}
+
+/// Classes that hold at least a hundredth of the bytes.
+fn telling(sizes: &[u64], bounds: &[u64]) -> usize {
+    let mut bytes = vec![0u128; bounds.len() + 1];
+    for &size in sizes {
+        bytes[bounds.partition_point(|&b| b <= size)] += u128::from(size);
+    }
+    let total: u128 = bytes.iter().sum();
+    bytes.iter().filter(|&&b| b > 0 && b * 100 >= total).count()
+}
+
+/// Powers of two; where there are too many the octaves with most bytes begin a class each.
+fn powers_of_two(sizes: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut bytes = [0u128; 64];
+    for size in sizes.filter(|&s| s > 0) {
+        bytes[size.ilog2() as usize] += u128::from(size);
+    }
+    let mut used: Vec<usize> = (0..bytes.len()).filter(|&octave| bytes[octave] > 0).collect();
+    if !used.is_empty() {
+        // Below the smallest there is nothing to tell apart.
+        used.remove(0);
+    }
+    used.sort_by_key(|&octave| std::cmp::Reverse(bytes[octave]));
+    used.truncate(MOST_BOUNDS);
+    used.sort_unstable();
+    used.into_iter().map(|octave| 1u64 << octave).collect()
+}
+
+/// The sizes that hold most bytes, each beginning a class. `sizes` ascend.
+fn own_sizes(sizes: &[u64]) -> Vec<u64> {
+    let mut groups: Vec<(u128, u64)> =
+        sizes.chunk_by(|a, b| a == b).map(|same| (u128::from(same[0]) * same.len() as u128, same[0])).collect();
+    groups.sort_unstable_by(|a, b| b.cmp(a));
+    groups.truncate(MOST_BOUNDS + 1);
+    let mut bounds: Vec<u64> = groups.into_iter().map(|(_, size)| size).collect();
+    bounds.sort_unstable();
+    if !bounds.is_empty() {
+        bounds.remove(0);
+    }
+    bounds
+}
+
 /// Up to seven bounds that cut sizes into steps of about equal bytes, each a round figure. `sizes` ascend.
 fn size_steps(sizes: &[u64]) -> Vec<u64> {
     let total: u128 = sizes.iter().map(|&s| u128::from(s)).sum();
@@ -433,7 +493,7 @@ fn size_steps(sizes: &[u64]) -> Vec<u64> {
         let step = (sum * 8 / total.max(1)) as usize;
         if step > 0 && step > bounds.len() {
             let round = round_figure(size);
-            if bounds.last().is_none_or(|&b| b < round) && round > sizes[0] && bounds.len() < 7 {
+            if bounds.last().is_none_or(|&b| b < round) && round > sizes[0] && bounds.len() < MOST_BOUNDS {
                 bounds.push(round);
             }
         }
@@ -463,5 +523,26 @@ mod tests {
         assert!((4..=7).contains(&steps.len()), "{steps:?}");
         assert!(size_steps(&[]).is_empty());
         assert!(size_steps(&[512; 100]).is_empty());
+    }
+
+    #[test]
+    fn sizes_that_are_all_large_are_told_apart_all_the_same() {
+        const MIB: u64 = 1 << 20;
+        // One huge block and some large ones: by equal bytes nearly all would be of one class.
+        let mut live = vec![20 * MIB, 24 * MIB, 24 * MIB, 40 * MIB, 4096 * MIB];
+        live.sort_unstable();
+        let bounds = size_bounds(&live, live.iter().copied().chain([512, 1024, 3 * MIB]));
+        assert!(bounds.len() >= 3 && bounds.windows(2).all(|w| w[0] < w[1]), "{bounds:?}");
+        // A few sizes within one octave become a class each.
+        let live: Vec<u64> = [34, 34, 36, 40, 44].map(|n| n * MIB).to_vec();
+        assert_eq!(telling(&live, &size_bounds(&live, live.iter().copied())), 4);
+        // One size at the peak: what the rest of the recording holds is told apart.
+        let live = vec![1024 * MIB; 6];
+        assert_eq!(size_bounds(&live, live.iter().copied().chain([MIB, 2 * MIB])), [2 * MIB, 1024 * MIB]);
+        assert!(size_bounds(&live, live.iter().copied()).is_empty());
+        assert!(size_bounds(&[], std::iter::empty()).is_empty());
+        // What was told apart before stays as it was.
+        let sizes: Vec<u64> = (1..2000u64).map(|i| i * 512).collect();
+        assert_eq!(size_bounds(&sizes, sizes.iter().copied()), size_steps(&sizes));
     }
 }

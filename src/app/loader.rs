@@ -9,7 +9,7 @@ use super::jobs::Jobs;
 use crate::allocator::Question;
 use crate::analysis::{DeviceTables, StackNames};
 use crate::formats;
-use crate::model::{PreviewPoint, Progress, Recording};
+use crate::model::{PreviewPoint, Progress, Recording, Stage};
 
 /// What a loading thread ends with.
 pub type Loaded = Result<(Arc<Recording>, Arc<DeviceData>), String>;
@@ -20,6 +20,8 @@ pub struct Loading {
     pub progress: Arc<Progress>,
     /// Curve points of the part that was read, for the picture shown meanwhile.
     pub preview: Vec<PreviewPoint>,
+    /// The first stage; the later ones follow in their order.
+    first: Stage,
     answer: Receiver<Loaded>,
 }
 
@@ -33,7 +35,7 @@ impl Loading {
     /// Reads a file and prepares its busiest device.
     #[must_use]
     pub fn file(jobs: &Jobs, path: PathBuf) -> Self {
-        Self::start(jobs, "load", move |progress| {
+        Self::start(jobs, "load", Stage::Reading, move |progress| {
             let recording = formats::open(&path, progress).map_err(|e| e.to_string())?;
             first_device(recording, &path.display().to_string(), progress)
         })
@@ -42,7 +44,7 @@ impl Loading {
     /// Reads a snapshot and puts the samples of a watch under it, on the same clock.
     #[must_use]
     pub fn snapshot(jobs: &Jobs, path: PathBuf, under: Option<Arc<Recording>>) -> Self {
-        Self::start(jobs, "load", move |progress| {
+        Self::start(jobs, "load", Stage::Reading, move |progress| {
             let mut recording = formats::open(&path, progress).map_err(|e| e.to_string())?;
             if let Some(watch) = under {
                 super::watching::lay_under(&mut recording, &watch);
@@ -54,7 +56,7 @@ impl Loading {
     /// Reads a recording that is inside the program.
     #[must_use]
     pub fn bytes(jobs: &Jobs, name: String, bytes: &'static [u8]) -> Self {
-        Self::start(jobs, "load", move |progress| {
+        Self::start(jobs, "load", Stage::Reading, move |progress| {
             let recording = formats::read(bytes, &name, progress).map_err(|e| e.to_string())?;
             first_device(recording, &name, progress)
         })
@@ -63,7 +65,7 @@ impl Loading {
     /// Prepares another device of a recording that is read already.
     #[must_use]
     pub fn device(jobs: &Jobs, recording: Arc<Recording>, index: usize) -> Self {
-        Self::start(jobs, "device", move |progress| {
+        Self::start(jobs, "device", Stage::Segments, move |progress| {
             let data = prepare(&recording, index, progress)?;
             Ok((recording, data))
         })
@@ -72,18 +74,41 @@ impl Loading {
     /// Runs the requests of a device under other settings, as a recording like any other.
     #[must_use]
     pub fn simulation(jobs: &Jobs, data: Arc<DeviceData>, question: Question) -> Self {
-        Self::start(jobs, "simulation", move |progress| {
+        Self::start(jobs, "simulation", Stage::Replaying, move |progress| {
             let whatif = data.what_if(progress).map_err(|e| e.to_string())?;
             let simulated = whatif.simulate(&data.recording, &question, progress).map_err(|e| e.to_string())?;
             first_device(simulated, "the simulation", progress)
         })
     }
 
-    fn start(jobs: &Jobs, name: &str, work: impl FnOnce(&Progress) -> Loaded + Send + 'static) -> Self {
+    fn start(jobs: &Jobs, name: &str, first: Stage, work: impl FnOnce(&Progress) -> Loaded + Send + 'static) -> Self {
         let progress = Arc::new(Progress::new());
+        if first != Stage::Reading {
+            progress.begin(first, 0);
+        }
         let shared = Arc::clone(&progress);
         let answer = jobs.spawn(name, move || work(&shared));
-        Loading { progress, preview: Vec::new(), answer }
+        Loading { progress, preview: Vec::new(), first, answer }
+    }
+
+    /// The stages that are gone through here, in order.
+    pub fn stages(&self) -> impl Iterator<Item = Stage> {
+        let first = self.first;
+        Stage::ALL.into_iter().filter(move |&stage| match stage {
+            Stage::Reading | Stage::Replaying => stage == first,
+            Stage::Ordering => first == Stage::Reading,
+            _ => true,
+        })
+    }
+
+    /// What is done now, in a few words: `lifetimes, 43 %`.
+    #[must_use]
+    pub fn now(&self) -> String {
+        let (stage, fraction) = self.progress.stage();
+        match fraction {
+            Some(fraction) => format!("{}, {:.0} %", stage.text(), fraction * 100.0),
+            None => stage.text().to_owned(),
+        }
     }
 
     /// The result, once.
@@ -116,6 +141,7 @@ fn first_device(recording: Recording, name: &str, progress: &Progress) -> Loaded
 pub fn prepare(recording: &Arc<Recording>, index: usize, progress: &Progress) -> Result<Arc<DeviceData>, String> {
     let device = recording.devices.get(index).ok_or_else(|| format!("the recording has no device number {index}"))?;
     let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;
+    progress.begin(Stage::Names, 0);
     let names = Arc::new(StackNames::of(&recording.stacks));
     let ooms = device.events.ooms();
     Ok(Arc::new(DeviceData { recording: Arc::clone(recording), index, tables, names, ooms, prepared: Default::default() }))

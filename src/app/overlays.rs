@@ -9,8 +9,10 @@ use super::loader::Loading;
 use super::settings::ThemeChoice;
 use super::theme::{Tokens, Type, text};
 use super::views::welcome::{FileRow, MachineState, StartEntry, WelcomeIntent, WelcomeModel, open_entry, welcome_ui};
+use super::widgets::label;
 use super::widgets::sparkline::Sparkline;
 use super::{App, Overlay, palette};
+use crate::model::Stage;
 use crate::units::Bytes;
 
 /// Draws whatever lies over the window.
@@ -163,25 +165,29 @@ fn settings(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
 pub(super) fn loading(ui: &mut Ui, tokens: &Tokens, loading: &Loading, title: &str, id: DocumentId, actions: &Actions) {
     let rect = ui.max_rect();
     ui.ctx().request_repaint_after(std::time::Duration::from_millis(33));
-    let fraction = loading.progress.fraction().unwrap_or(0.0);
-    let line = Rect::from_min_size(rect.min, vec2(rect.width() * fraction, 2.0));
+    let (stage, of_stage) = loading.progress.stage();
+    // The curves below stand for the part of the file that was read.
+    let fraction = if stage == Stage::Reading { of_stage.unwrap_or(0.0) } else { 1.0 };
+    let line = Rect::from_min_size(rect.min, vec2(rect.width() * of_stage.unwrap_or(0.0), 2.0));
     ui.painter().rect_filled(line, 0.0, tokens.accent);
 
+    let side = if rect.width() > 900.0 { 100.0 } else { 24.0 };
     let plot = Rect::from_min_max(
-        pos2(rect.left() + 100.0, rect.top() + 60.0),
-        pos2(rect.right() - 40.0, rect.top() + rect.height() * 0.6),
-    );
-    ui.painter().text(
-        pos2(plot.left(), rect.top() + 32.0),
-        Align2::LEFT_CENTER,
-        format!("Reading {title}, {:.0} %", fraction * 100.0),
-        Type::Lead.font(),
-        tokens.text1,
+        pos2(rect.left() + side, rect.top() + 92.0),
+        pos2(rect.right() - 40.0f32.min(side), rect.top() + (rect.height() * 0.66).max(92.0)),
     );
     let cancel = Rect::from_center_size(pos2(plot.right() - 40.0, rect.top() + 32.0), vec2(80.0, 24.0));
     if ui.put(cancel, egui::Button::new("Cancel")).clicked() {
         actions.send(Action::Close(id));
     }
+    let words = match (stage, of_stage) {
+        (Stage::Reading, Some(f)) => format!("Reading {title}, {:.0} %", f * 100.0),
+        (Stage::Reading, None) => format!("Reading {title}"),
+        _ => format!("Preparing {title}: {}", loading.now()),
+    };
+    let room = Rect::from_min_max(pos2(plot.left(), rect.top() + 20.0), pos2(cancel.left() - 12.0, rect.top() + 44.0));
+    label::text_in(ui.painter(), room, &words, Type::Lead, tokens.text1);
+    stages(ui, tokens, loading, Rect::from_min_max(pos2(plot.left(), rect.top() + 52.0), pos2(plot.right(), rect.top() + 72.0)));
     let points: Vec<_> = loading.preview.iter().filter(|p| p.device == loading.preview.first().map_or(0, |f| f.device)).collect();
     if points.len() < 2 {
         return;
@@ -221,6 +227,37 @@ pub(super) fn loading(ui: &mut Ui, tokens: &Tokens, loading: &Loading, title: &s
         Type::Caption.font(),
         tokens.text3,
     );
+}
+
+/// The stages in a row: what is done, what is being done and how far, what is still to do.
+fn stages(ui: &Ui, tokens: &Tokens, loading: &Loading, room: Rect) {
+    let (now, fraction) = loading.progress.stage();
+    let mut x = room.left();
+    for stage in loading.stages() {
+        let name = stage.text();
+        let width = label::width(ui.painter(), name, Type::Body).max(36.0);
+        if x + width > room.right() {
+            break;
+        }
+        let share = match stage.cmp(&now) {
+            std::cmp::Ordering::Less => 1.0,
+            std::cmp::Ordering::Equal => fraction.unwrap_or(0.0),
+            std::cmp::Ordering::Greater => 0.0,
+        };
+        let track = Rect::from_min_size(pos2(x, room.bottom() - 2.0), vec2(width, 2.0));
+        ui.painter().rect_filled(track, 0.0, tokens.line2);
+        ui.painter().rect_filled(track.with_max_x(x + width * share), 0.0, tokens.accent);
+        let ink = if stage == now {
+            tokens.text1
+        } else if stage < now {
+            tokens.text2
+        } else {
+            tokens.text3
+        };
+        let place = Rect::from_min_max(pos2(x, room.top()), pos2(x + width + 1.0, room.bottom() - 2.0));
+        label::text_in(ui.painter(), place, name, Type::Body, ink);
+        x += width + 18.0;
+    }
 }
 
 /// A file that can not be opened: the sentence, and what can be done.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, ValueEnum};
 use serde_json::{Value, json};
 
+use super::args::values::parse_rows;
 use super::oom::frames;
 use super::{Table, choose_device, open, print, print_json};
 use crate::analysis::categories::{Categories, Rules};
@@ -29,7 +30,7 @@ pub struct AllocationsArgs {
     #[arg(long, value_name = "COLUMN", default_value = "size")]
     pub sort: SortBy,
     /// Rows shown
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = parse_rows)]
     pub limit: usize,
     /// The device, by the number the process knew it by; the busiest when absent
     #[arg(long, value_name = "N")]

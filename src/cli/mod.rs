@@ -84,6 +84,9 @@ pub fn open(path: &Path) -> Result<Recording, String> {
     if !path.exists() {
         return Err(format!("{}: there is no such file", path.display()));
     }
+    if path.is_dir() {
+        return Err(args::is_a_folder(path));
+    }
     formats::open(path, &Progress::new()).map_err(|e| {
         let sentence = e.to_string();
         let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -28,7 +28,7 @@ pub use device::{DeviceId, DeviceKind, DeviceRecording, Settings};
 pub use event::{Action, EventId, EventTable, Note, NoteKind};
 pub use live::{CallCost, Gap, HelperState, LiveMark, LiveTrack, MarkKind, ProcessPoint, ProcessTrack, Reading, TorchFigures};
 pub use ops::{OpKind, OpLane, OpTable};
-pub use progress::{Cancelled, PreviewPoint, Progress};
+pub use progress::{Cancelled, PreviewPoint, Progress, Stage};
 pub use recording::{Added, Format, Recording, Source};
 pub use report::{LoadReport, LoadWarning, WarningKind};
 pub use sample::{Bands, Sample, SampleSeries};

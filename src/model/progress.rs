@@ -1,7 +1,7 @@
 //! [`Progress`]: how far a long computation is, and the request to stop it. Shared between the thread that works and the one that shows.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// A long computation gave up because it was asked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,13 +21,69 @@ pub struct PreviewPoint {
     pub requested: i64,
 }
 
+/// A part of opening a recording, in the order the parts follow each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Stage {
+    /// Bytes to events.
+    #[default]
+    Reading,
+    /// A recording's requests served again, instead of reading.
+    Replaying,
+    /// Call stacks numbered and events put in order.
+    Ordering,
+    /// Which segments there were at any event.
+    Segments,
+    /// One row an allocation: born, freed, gone.
+    Lifetimes,
+    /// Memory over the events.
+    Curves,
+    /// The instants that any other is found from.
+    States,
+    /// What call stacks are called.
+    Names,
+}
+
+impl Stage {
+    /// Every stage, in order.
+    pub const ALL: [Stage; 8] = [
+        Stage::Reading,
+        Stage::Replaying,
+        Stage::Ordering,
+        Stage::Segments,
+        Stage::Lifetimes,
+        Stage::Curves,
+        Stage::States,
+        Stage::Names,
+    ];
+
+    /// What is done, for a person who waits.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Stage::Reading => "reading",
+            Stage::Replaying => "serving requests",
+            Stage::Ordering => "ordering events",
+            Stage::Segments => "segments",
+            Stage::Lifetimes => "lifetimes",
+            Stage::Curves => "curves",
+            Stage::States => "states",
+            Stage::Names => "names of stacks",
+        }
+    }
+}
+
 /// Work done of work known, a stop flag, and the preview of what was read so far. Cheap to poll each frame.
 #[derive(Debug, Default)]
 pub struct Progress {
     done: AtomicU64,
     total: AtomicU64,
+    stage: AtomicU8,
+    stage_done: AtomicU64,
+    stage_total: AtomicU64,
     cancelled: AtomicBool,
     preview: Mutex<Vec<PreviewPoint>>,
+    whole: Option<Arc<Progress>>,
 }
 
 impl Progress {
@@ -35,6 +91,12 @@ impl Progress {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Nothing done yet of a part of something larger: it counts for itself, and stops when the whole is asked to.
+    #[must_use]
+    pub fn part_of(whole: &Arc<Progress>) -> Self {
+        Progress { whole: Some(Arc::clone(whole)), ..Progress::default() }
     }
 
     /// Sets the work known, usually bytes.
@@ -52,11 +114,43 @@ impl Progress {
         self.done.fetch_add(by, Ordering::Relaxed);
     }
 
+    /// The work known; 0 while nobody knows.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
     /// Done over total, 0 to 1; `None` while the total is unknown.
     #[must_use]
     pub fn fraction(&self) -> Option<f32> {
         let total = self.total.load(Ordering::Relaxed);
         (total > 0).then(|| (self.done.load(Ordering::Relaxed) as f32 / total as f32).min(1.0))
+    }
+
+    /// Begins a stage after [`Stage::Reading`], with work of its own: `total` units, 0 where nobody knows. What
+    /// [`fraction`](Self::fraction) says of the whole stays as it is.
+    pub fn begin(&self, stage: Stage, total: u64) {
+        self.stage_done.store(0, Ordering::Relaxed);
+        self.stage_total.store(total, Ordering::Relaxed);
+        self.stage.store(stage as u8, Ordering::Relaxed);
+    }
+
+    /// Adds to the work done of the stage.
+    pub fn advance_stage(&self, by: u64) {
+        self.stage_done.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// The stage that is being worked on, and how much of it is done, 0 to 1, where that is known. The reading is what
+    /// [`fraction`](Self::fraction) tells of.
+    #[must_use]
+    pub fn stage(&self) -> (Stage, Option<f32>) {
+        let stage = Stage::ALL.get(usize::from(self.stage.load(Ordering::Relaxed))).copied().unwrap_or_default();
+        if stage == Stage::Reading {
+            return (stage, self.fraction());
+        }
+        let total = self.stage_total.load(Ordering::Relaxed);
+        let done = self.stage_done.load(Ordering::Relaxed);
+        (stage, (total > 0).then(|| (done as f32 / total as f32).min(1.0)))
     }
 
     /// Asks the computation to stop soon.
@@ -69,7 +163,10 @@ impl Progress {
     /// # Errors
     /// [`Cancelled`] when [`cancel`](Self::cancel) was called.
     pub fn check(&self) -> Result<(), Cancelled> {
-        if self.cancelled.load(Ordering::Relaxed) { Err(Cancelled) } else { Ok(()) }
+        if self.cancelled.load(Ordering::Relaxed) {
+            return Err(Cancelled);
+        }
+        self.whole.as_ref().map_or(Ok(()), |whole| whole.check())
     }
 
     /// Appends preview points, in event order.
@@ -83,5 +180,31 @@ impl Progress {
     #[must_use]
     pub fn preview_since(&self, from: usize) -> Vec<PreviewPoint> {
         self.preview.lock().map(|all| all.get(from..).unwrap_or(&[]).to_vec()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_counts_for_itself() {
+        let progress = Progress::new();
+        progress.set_total(10);
+        progress.set_done(5);
+        assert_eq!(progress.stage(), (Stage::Reading, Some(0.5)));
+        progress.begin(Stage::Curves, 4);
+        progress.advance_stage(1);
+        assert_eq!((progress.stage(), progress.fraction()), ((Stage::Curves, Some(0.25)), Some(0.5)));
+        progress.begin(Stage::Names, 0);
+        assert_eq!(progress.stage(), (Stage::Names, None));
+        let whole = Arc::new(Progress::new());
+        let part = Progress::part_of(&whole);
+        assert_eq!(part.check(), Ok(()));
+        whole.cancel();
+        assert_eq!(part.check(), Err(Cancelled));
+        for (i, stage) in Stage::ALL.iter().enumerate() {
+            assert_eq!(*stage as usize, i);
+        }
     }
 }

@@ -32,8 +32,8 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
     };
     match &document.content {
         Content::Loading(loading) => {
-            let percent = loading.progress.fraction().map(|f| format!("{:.0} %", f * 100.0)).unwrap_or_default();
-            items.add(&[("reading ", false), (document.title.as_str(), true), (" ", false), (&percent, true)]);
+            items.add(&[("opening ", false), (document.title.as_str(), true)]);
+            items.add(&[(&loading.now(), true)]);
         }
         Content::Failed(_) => {
             items.add(&[("not opened", false)]);

@@ -29,6 +29,7 @@ pub mod inspector;
 pub mod leaks;
 pub mod live;
 pub mod probe;
+mod query_field;
 pub mod segment_map;
 mod stack_cells;
 pub mod steps;

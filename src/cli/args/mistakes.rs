@@ -1,10 +1,67 @@
 //! What is wrong with a command line, in one sentence.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
-use clap::CommandFactory;
+use clap::{CommandFactory, Parser};
 
-use super::Args;
+use super::{Args, Command};
+
+/// Reads the words of a command line, the program's name first.
+///
+/// `--conf` of `whatif` takes as many settings as follow it; a file among them is the recording and not a setting.
+///
+/// # Errors
+/// What clap makes of it; for help and version these are the answer.
+pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Error> {
+    let mut words: Vec<OsString> = words.into_iter().collect();
+    if words.get(1).is_some_and(|w| w == "whatif")
+        && let Some(file) = (2..words.len()).find(|&i| is_taken_for_a_setting(&words, i))
+    {
+        let file = words.remove(file);
+        words.insert(2, file);
+    }
+    Args::try_parse_from(words)
+}
+
+/// True for a file in the row of words that `--conf` takes. The first of them is a setting whatever there is of that name.
+fn is_taken_for_a_setting(words: &[OsString], at: usize) -> bool {
+    let option = (2..at).rev().find_map(|i| {
+        let word = words.get(i)?.to_string_lossy();
+        word.starts_with("--").then(|| (i, word.into_owned()))
+    });
+    let behind = match option {
+        Some((i, word)) if word == "--conf" => at > i + 1,
+        Some((i, word)) if word.starts_with("--conf=") => at > i,
+        _ => false,
+    };
+    behind && words.get(at).is_some_and(|w| Path::new(w).is_file())
+}
+
+/// What is wrong with a command line that clap refuses, in one sentence: a word that is no command comes before the options that
+/// clap stumbles over because of it.
+#[must_use]
+pub fn refused(error: &clap::Error, words: &[OsString]) -> String {
+    let first = words.get(1).filter(|w| !w.to_string_lossy().starts_with('-')).map(PathBuf::from);
+    let is_command = |word: &PathBuf| Args::command().get_subcommands().any(|c| Some(c.get_name()) == word.to_str());
+    first.filter(|word| !is_command(word)).and_then(|word| not_files(&[word])).unwrap_or_else(|| one_sentence(&error.to_string()))
+}
+
+/// What is wrong with a command although each of its words can be read.
+#[must_use]
+pub fn misused(command: &Command) -> Option<String> {
+    match command {
+        Command::Summary(summary) => summary.files.iter().find(|file| file.is_dir()).map(|folder| is_a_folder(folder)),
+        _ => None,
+    }
+}
+
+/// What to do with a folder where a file is wanted.
+#[must_use]
+pub fn is_a_folder(path: &Path) -> String {
+    let path = path.display();
+    format!("{path} is a folder: \"vramscope ranks {path}\" compares the recordings in it, or name one of its files")
+}
 
 /// What is wrong with the command line in one sentence: the parser's first paragraph, without its tips and usage.
 #[must_use]

@@ -5,7 +5,7 @@ mod mistakes;
 mod output;
 mod reports;
 mod runs;
-mod values;
+pub(super) mod values;
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use clap::{Parser, Subcommand};
 use super::allocations::AllocationsArgs;
 
 pub use failures::{ExplainArgs, OomArgs, WhatifArgs};
-pub use mistakes::{not_files, one_sentence};
+pub use mistakes::{is_a_folder, misused, not_files, read, refused};
 pub use output::{ExportArgs, ExportFormat, ExportTableName, ScreenshotArgs, Theme};
 pub use reports::{
     CheckArgs, Curve, DeviceFileArgs, DiffArgs, FileArgs, FlameArgs, FlameBy, InstantArgs, LeaksArgs, LiveBy, RanksArgs,
@@ -161,6 +161,38 @@ mod tests {
         assert_eq!((w.conf.as_slice(), w.limit), (["".to_owned(), "max_split_size_mb:64".to_owned()].as_slice(), Some(2 << 30)));
         let wrong = Args::try_parse_from(["vramscope", "whatif", "f.pickle", "--conf", "max_split_size_mb:1"]).unwrap_err();
         assert!(wrong.to_string().contains("character 19"), "{wrong}");
+    }
+
+    #[test]
+    fn a_file_behind_settings_is_the_recording() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        for words in [
+            vec!["vramscope", "whatif", "--conf", "expandable_segments:True", file],
+            vec!["vramscope", "whatif", "--conf", "expandable_segments:True", file, "--limit", "2GiB"],
+            vec!["vramscope", "whatif", file, "--conf", "expandable_segments:True"],
+        ] {
+            let Some(Command::Whatif(w)) = read(words.into_iter().map(Into::into)).unwrap().command else { panic!() };
+            assert_eq!(
+                (w.file.as_path(), w.conf.as_slice()),
+                (std::path::Path::new(file), ["expandable_segments:True".to_owned()].as_slice())
+            );
+        }
+        let gone: Vec<std::ffi::OsString> =
+            ["vramscope", "whatif", "--conf", "expandable_segments:True", "gone.pickle"].map(Into::into).to_vec();
+        let error = read(gone.clone()).unwrap_err();
+        let sentence = refused(&error, &gone);
+        assert!(sentence.contains("gone.pickle") && sentence.contains("no file"), "{sentence}");
+    }
+
+    #[test]
+    fn a_word_that_is_no_command_is_named_before_its_options() {
+        let words: Vec<std::ffi::OsString> = ["vramscope", "allocation", "f.pickle", "--limit", "3"].map(Into::into).to_vec();
+        let error = read(words.clone()).unwrap_err();
+        let sentence = refused(&error, &words);
+        assert!(sentence.contains("allocations"), "{sentence}");
+        let words: Vec<std::ffi::OsString> = ["vramscope", "allocations", "f.pickle", "--limit", "2GB"].map(Into::into).to_vec();
+        let sentence = refused(&read(words.clone()).unwrap_err(), &words);
+        assert!(sentence.contains("rows") && !sentence.contains('\n'), "{sentence}");
     }
 
     #[test]

@@ -15,6 +15,9 @@ pub(super) fn parse_conf(text: &str) -> Result<String, String> {
         return Ok(String::new());
     }
     let text = crate::allocator::whatif::settings_of(text);
+    if !text.contains(':') && text.contains(['.', '/', '\\']) {
+        return Err("this is no setting such as expandable_segments:True, and no file has this name".to_owned());
+    }
     crate::model::AllocConf::parse(text).map(|_| text.to_owned()).map_err(|e| e.to_string())
 }
 
@@ -53,4 +56,12 @@ pub(super) fn parse_size(text: &str) -> Result<(u32, u32), String> {
     text.split_once(['x', 'X'])
         .and_then(|(w, h)| Some((side(w)?, side(h)?)))
         .ok_or_else(|| "write width x height in pixels, each from 64 to 16384, as in 1600x1000".to_owned())
+}
+
+/// Reads how many rows are to be shown, from 1 on.
+pub(in crate::cli) fn parse_rows(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(rows) if rows > 0 => Ok(rows),
+        _ => Err("write how many rows are to be shown, from 1 on; sizes are chosen with --where, as in 'size>2GiB'".to_owned()),
+    }
 }

@@ -18,7 +18,7 @@ mod trace;
 use super::FormatError;
 use super::pickle::{Ended, Node, NodeId, Tree};
 use crate::model::{
-    Annotations, DeviceId, DeviceKind, DeviceRecording, Format, LoadReport, Progress, Recording, Source, WarningKind,
+    Annotations, DeviceId, DeviceKind, DeviceRecording, Format, LoadReport, Progress, Recording, Source, Stage, WarningKind,
 };
 use segments::RawSegment;
 use stacks::{StackReader, unknown_key, wrong_type};
@@ -35,7 +35,7 @@ pub(crate) fn read_pickle(bytes: &[u8], name: &str, progress: &Progress) -> Resu
     // Each byte is scanned and then decoded.
     progress.set_total(2 * bytes.len() as u64);
     let read = stream::read(bytes, progress).map_err(|error| error.named(name))?;
-    let mut recording = assemble(read, name)?;
+    let mut recording = assemble(read, name, progress)?;
     recording.source.format = Format::SnapshotPickle;
     progress.set_done(2 * bytes.len() as u64);
     Ok(recording)
@@ -47,7 +47,7 @@ pub(crate) fn read_pickle(bytes: &[u8], name: &str, progress: &Progress) -> Resu
 /// [`FormatError`] when the bytes are no JSON or hold no snapshot.
 pub(crate) fn read_json(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     progress.set_total(bytes.len() as u64);
-    let mut recording = assemble(json::read(bytes, name, progress)?, name)?;
+    let mut recording = assemble(json::read(bytes, name, progress)?, name, progress)?;
     recording.source.format = Format::SnapshotJson;
     progress.set_done(bytes.len() as u64);
     Ok(recording)
@@ -65,8 +65,9 @@ struct Parts {
 }
 
 /// Makes a recording of a snapshot's values.
-fn assemble(read: Read<'_>, name: &str) -> Result<Recording, FormatError> {
+fn assemble(read: Read<'_>, name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     let Read { tree, ended, mut traces, stacks: mut builder, mut report } = read;
+    progress.begin(Stage::Ordering, traces.iter().map(|trace| trace.device.events.len() as u64).sum());
     let tree = &tree;
     let cut = ended.is_some();
     if let Some(Ended { offset, what }) = &ended {
@@ -118,7 +119,7 @@ fn assemble(read: Read<'_>, name: &str) -> Result<Recording, FormatError> {
     if let (true, Some(error)) = (devices.is_empty(), broken) {
         return Err(error);
     }
-    let stacks = order::by_first_use(&mut devices, &builder.finish());
+    let stacks = order::by_first_use(&mut devices, &builder.finish(), progress);
     Ok(Recording {
         source: Source { name: name.to_owned(), ..Source::default() },
         devices,

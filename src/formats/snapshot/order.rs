@@ -2,15 +2,18 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::model::{DeviceRecording, Frame, StackId, StackTable, StackTableBuilder, StrId};
+use crate::model::{DeviceRecording, Frame, Progress, StackId, StackTable, StackTableBuilder, StrId};
 
 /// Renumbers every string, frame and stack by first use. Costs a pass over the stack column.
-pub(super) fn by_first_use(devices: &mut [DeviceRecording], table: &StackTable) -> StackTable {
+pub(super) fn by_first_use(devices: &mut [DeviceRecording], table: &StackTable, progress: &Progress) -> StackTable {
     let mut order =
         Order { table, builder: StackTableBuilder::new(), stacks: vec![StackId::NONE; table.len()], texts: FxHashMap::default() };
     for device in devices {
-        for stack in &mut device.events.stack {
-            *stack = order.stack(*stack);
+        for part in device.events.stack.chunks_mut(1 << 18) {
+            for stack in part.iter_mut() {
+                *stack = order.stack(*stack);
+            }
+            progress.advance_stage(part.len() as u64);
         }
         for note in &mut device.events.notes {
             note.text = order.text(note.text);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use egui::{Key, Modifiers, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
+use super::query_field::QueryField;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::ordering::Order;
 use crate::analysis::query::{Scope, of_text};
@@ -22,11 +23,12 @@ use crate::app::widgets::rows::{BAR, RowList};
 use crate::units::{Bytes, count};
 
 mod layout;
-mod query_field;
 mod row;
 
 use layout::{Column, Known};
-use query_field::QueryField;
+
+/// The query's field: its name, its hint, and how it is cleared.
+const ASKED: (&str, &str, &str) = ("Query allocations", "size>1MiB stack~attention live@peak", "Clear the query");
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -145,7 +147,7 @@ impl Allocations {
             }
         }
         let names: Vec<&str> = (0..cx.data.names.len().min(NAMES)).map(|i| cx.data.names.text(i)).collect();
-        if let Some(text) = self.field.show(ui, &names, self.seen_query.as_deref()) {
+        if let Some(text) = self.field.show(ui, ASKED, &names, self.seen_query.as_deref()) {
             cx.actions.send(Action::SetQuery(text));
         }
     }

@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
+use super::query_field::QueryField;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::query::{Query, Scope, of_text};
 use crate::app::action::Action;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
 use crate::app::theme::Type;
-use crate::app::widgets::button::{icon_button, menu_item};
-use crate::app::widgets::field::Field;
-use crate::app::widgets::icons::Icon;
+use crate::app::widgets::button::menu_item;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, progress_line};
 use crate::app::widgets::rows::{BAR, RowList};
@@ -45,20 +44,19 @@ pub const INFO: ViewInfo = ViewInfo {
 
 /// Height of a row.
 const ROW: f32 = 20.0;
-/// Height of the filter's strip, and of the header of the columns.
-const STRIP: f32 = 32.0;
+/// Height of the header of the columns.
 const HEADER: f32 = 24.0;
-/// Seconds without typing before what is wrong with a filter is said.
-const PAUSE: f64 = 0.7;
+/// Completions come from this many names of stacks at most.
+const NAMES: usize = 2000;
+/// The filter's field: its name, its hint, and how it is cleared.
+const ASKED: (&str, &str, &str) = ("Filter events", "alloc size>1MiB train.py", "Clear the filter");
 
 #[derive(Default)]
 struct Events {
-    filter: String,
-    /// The filter in force, or what is wrong with it.
+    field: QueryField,
+    /// The filter in force, as typed and as read: the last that could be read.
+    in_force: String,
     query: Query,
-    wrong: Option<String>,
-    /// When the filter was last typed in: what is wrong is said only when the typing rests.
-    typed_at: f64,
     left: Derived<(Query, usize, Option<u32>, [Option<u32>; 2]), Vec<u32>>,
     list: RowList,
     /// The cursor the rows were last scrolled to; `None` before the first frame.
@@ -134,46 +132,19 @@ fn milliseconds(us: i64) -> String {
 
 impl Events {
     fn filter_strip(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        let (strip, _) = ui.allocate_exact_size(vec2(ui.available_width(), STRIP), Sense::hover());
-        let inner = strip.shrink2(vec2(12.0, 5.0));
-        let mut child = ui.new_child(
-            egui::UiBuilder::new().id_salt("filter").max_rect(inner).layout(egui::Layout::left_to_right(egui::Align::Center)),
-        );
-        let clear = if self.filter.is_empty() { 0.0 } else { 28.0 };
-        let field = Field::new("Filter events")
-            .hint("alloc size>1MiB train.py")
-            .icon(Icon::Search)
-            .width((inner.width() - clear).max(40.0))
-            .invalid(self.wrong.is_some());
-        let response = field.show(&mut child, &mut self.filter);
-        let cleared = clear > 0.0 && icon_button(&mut child, Icon::Close, "Clear the filter").clicked();
-        if cleared {
-            self.filter.clear();
-        }
-        if response.changed() || cleared {
-            self.typed_at = ui.input(|i| i.time);
-            self.read();
-        }
-        let rest = ui.input(|i| i.time) - self.typed_at;
-        if self.wrong.is_some() && rest < PAUSE {
-            ui.request_repaint_after(std::time::Duration::from_secs_f64(PAUSE - rest));
-        } else if let Some(sentence) = &self.wrong {
-            ui.horizontal(|ui| {
-                ui.add_space(12.0);
-                ui.add(egui::Label::new(Type::Body.text(sentence).color(cx.tokens.text2)).wrap());
-            });
-            ui.add_space(6.0);
+        let names: Vec<&str> = (0..cx.data.names.len().min(NAMES)).map(|i| cx.data.names.text(i)).collect();
+        let in_force = (!self.in_force.is_empty()).then_some(self.in_force.as_str());
+        if let Some(text) = self.field.show(ui, ASKED, &names, in_force) {
+            self.read(text);
         }
     }
 
-    fn read(&mut self) {
-        match Query::parse(&self.filter) {
-            Ok(query) => {
-                self.query = query;
-                self.wrong = None;
-                self.followed = None;
-            }
-            Err(error) => self.wrong = Some(error.sentence),
+    /// Takes a filter that can be read.
+    fn read(&mut self, text: String) {
+        if let Ok(query) = Query::parse(&text) {
+            self.query = query;
+            self.in_force = text.trim().to_owned();
+            self.followed = None;
         }
     }
 
@@ -435,8 +406,8 @@ impl Events {
             }
         });
         if let Some(text) = filter {
-            self.filter = text;
-            self.read();
+            self.field.set(&text);
+            self.read(text);
         }
     }
 }

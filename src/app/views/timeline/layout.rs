@@ -58,6 +58,12 @@ impl Track {
     }
 }
 
+/// The least height of the curves when the pane is low.
+const CURVES_LEAST: f32 = 48.0;
+/// The place of the curves among what may go, and from which place on they get lower first.
+const CURVES_PART: usize = 5;
+const LOWER_CURVES_FROM: usize = 2;
+
 /// Height of a folded track: its name.
 pub(super) const FOLDED: f32 = 16.0;
 
@@ -151,7 +157,7 @@ impl Tracks {
 }
 
 /// Divides a pane. What has to go when it is low goes in this order: categories, operators (which get as many lines as fit),
-/// legend, device calls, annotations, overview, curves, axis.
+/// device calls, annotations, overview, curves (after they got lower), the legend without which colours mean nothing, axis.
 pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let gutter = if pane.width() >= 560.0 { 100.0 } else { 76.0 };
     let x = Rangef::new(pane.left() + gutter, (pane.right() - 18.0).max(pane.left() + gutter + 1.0));
@@ -162,7 +168,8 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let curves_height = contents.curves_height.unwrap_or(usual).clamp(32.0, (pane.height() * 0.6).max(32.0));
     let or_folded = |track: Track, height: f32| if contents.folded[track as usize] { FOLDED } else { height };
     let overview_height = or_folded(Track::Overview, OVERVIEW);
-    let curves_height = or_folded(Track::Curves, curves_height);
+    let wanted_curves = or_folded(Track::Curves, curves_height);
+    let mut curves_height = wanted_curves;
     let steps_height = or_folded(Track::Steps, steps_height);
     let device_height = or_folded(Track::Device, DEVICE);
     let bands_height = or_folded(Track::Bands, (pane.height() * 0.16).clamp(64.0, 120.0));
@@ -170,25 +177,37 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let mut parts = [
         (contents.bands, bands_height + 8.0),
         (contents.op_lines > 0, least_ops + 6.0),
-        (true, LEGEND + 6.0),
         (contents.device_calls, device_height + 6.0),
         (contents.step_levels > 0, steps_height + 8.0),
         (true, overview_height + 12.0),
         (true, curves_height + 10.0),
+        (true, LEGEND + 6.0),
         (true, axis_height + 1.0),
     ];
     // Six points under the last lane are kept when the legend goes.
     let room = pane.height() - STRATA_LEAST - 6.0;
     for i in 0..parts.len() {
-        let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
+        let mut used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
+        if i >= LOWER_CURVES_FROM && parts[CURVES_PART].0 && used > room {
+            let lower = (curves_height - (used - room)).max(CURVES_LEAST.min(curves_height));
+            used -= curves_height - lower;
+            parts[CURVES_PART].1 = lower + 10.0;
+            curves_height = lower;
+        }
         // Categories and operators tell more of the strata; they do not take their room.
         if used <= room - if i < 2 { STRATA_WANTED - STRATA_LEAST } else { 0.0 } {
             break;
         }
         parts[i].0 = false;
     }
+    // What went leaves room for the curves again.
+    if parts[CURVES_PART].0 {
+        let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
+        curves_height += (room - used).clamp(0.0, (wanted_curves - curves_height).max(0.0));
+        parts[CURVES_PART].1 = curves_height + 10.0;
+    }
     let left_over = room - parts.iter().filter(|p| p.0).map(|p| p.1).sum::<f32>();
-    let [(bands, _), (ops, _), (legend, _), (device, _), (steps, _), (overview, _), (curves, _), (axis, _)] = parts;
+    let [(bands, _), (ops, _), (device, _), (steps, _), (overview, _), (curves, _), (legend, _), (axis, _)] = parts;
     // Operators share what is left with the strata.
     let more_lines = ((left_over * 0.5 / OP_LINE).max(0.0) as usize).min(contents.op_lines.saturating_sub(OP_LINES_LEAST));
     let ops_height = or_folded(Track::Ops, least_ops + OP_LINE * more_lines as f32);
@@ -365,6 +384,16 @@ mod tests {
         assert_eq!(last, 462.0);
         assert_eq!(t.overview.map(|o| (o.top(), o.height())), Some((26.0, 34.0)));
         assert_eq!(t.curves.map(|c| c.height()), Some(96.0));
+    }
+
+    #[test]
+    fn the_legend_outlives_the_lanes() {
+        for height in [300.0, 250.0, 210.0, 180.0] {
+            let t = tracks(pane(700.0, height), ALL);
+            assert!(t.legend.is_some(), "{height}: {t:?}");
+        }
+        let t = tracks(pane(700.0, 250.0), ALL);
+        assert!(t.curves.is_some_and(|c| (CURVES_LEAST..CURVES).contains(&c.height())), "{t:?}");
     }
 
     #[test]

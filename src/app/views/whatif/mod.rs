@@ -105,13 +105,21 @@ impl View for WhatIfView {
         }
     }
 
-    fn header_ui(&mut self, ui: &mut Ui, _: &ViewContext<'_>) {
+    fn header_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         if self.runs.progress().is_some() {
             if Push::plain("Stop").small().show(ui).clicked() {
                 self.runs.stop();
             }
-        } else if self.runs.is_stopped() && Push::primary("Go on").small().show(ui).clicked() {
-            self.runs.resume();
+            let words = match self.runs.checking() {
+                Some(share) => format!("checking the model, {:.0} %", share * 100.0),
+                None => self.told_done(),
+            };
+            ui.label(Type::Caption.text(words).color(cx.tokens.text2));
+        } else if self.runs.is_stopped() {
+            if Push::primary("Go on").small().show(ui).clicked() {
+                self.runs.resume();
+            }
+            ui.label(Type::Caption.text(format!("stopped, {}", self.told_done())).color(cx.tokens.text2));
         }
     }
 
@@ -186,6 +194,13 @@ impl WhatIfView {
 
     fn answer(&self, row: usize, limit: Option<u64>) -> Option<Arc<Answer>> {
         self.runs.answer(&self.settings.get(row)?.text, limit)
+    }
+
+    /// `3 of 12 settings replayed`: both without a limit and with it.
+    fn told_done(&self) -> String {
+        let is_done = |&row: &usize| self.answer(row, None).is_some() && self.limited(row).is_some();
+        let done = (0..self.settings.len()).filter(is_done).count();
+        format!("{done} of {} settings replayed", self.settings.len())
     }
 
     /// The answer under the limit in force.

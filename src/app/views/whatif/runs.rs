@@ -1,10 +1,9 @@
 //! The runs behind What-if: asked for once, computed off the UI thread, shown as each arrives.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use rayon::prelude::*;
 
 use crate::allocator::whatif::{Answer, Question, WhatIf};
 use crate::allocator::{Agreement, Difference};
@@ -50,6 +49,19 @@ pub(super) type Key = (String, Option<u64>);
 struct Shared {
     own: Mutex<Option<Arc<Own>>>,
     answers: Mutex<HashMap<Key, Arc<Answer>>>,
+    /// What is being run now.
+    working: Mutex<HashMap<Key, Arc<Progress>>>,
+}
+
+/// Where a question stands that has no answer yet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Awaited {
+    /// Others come first.
+    Waiting,
+    /// It is being run; how far, 0 to 1.
+    Running(f32),
+    /// Stopped by the user.
+    Stopped,
 }
 
 /// All answers so far, and the job that makes more.
@@ -76,9 +88,33 @@ impl Runs {
         locked(&self.shared.answers).get(&(text.to_owned(), limit)).cloned()
     }
 
-    /// A job is at work; how far it is.
+    /// A job is at work; how far it is, once it runs settings.
     pub fn progress(&self) -> Option<Option<f32>> {
-        self.running.as_ref().map(|(_, p)| p.fraction())
+        let (_, whole) = self.running.as_ref()?;
+        let questions = whole.total();
+        if questions == 0 {
+            return Some(None);
+        }
+        let parts: f32 = locked(&self.shared.working).values().filter_map(|part| part.stage().1).sum();
+        let done = whole.fraction().unwrap_or(0.0);
+        Some(Some((done + parts / questions as f32).min(1.0)))
+    }
+
+    /// While the recording's own settings are being checked, before any other is run: how far that is.
+    pub fn checking(&self) -> Option<f32> {
+        let (_, whole) = self.running.as_ref().filter(|(_, whole)| whole.total() == 0)?;
+        Some(whole.stage().1.unwrap_or(0.0))
+    }
+
+    /// Where a question without an answer stands; `None` when nobody asks it.
+    pub fn awaited(&self, text: &str, limit: Option<u64>) -> Option<Awaited> {
+        if self.is_stopped {
+            return Some(Awaited::Stopped);
+        }
+        self.running.as_ref()?;
+        let working = locked(&self.shared.working);
+        let part = working.get(&(text.to_owned(), limit));
+        Some(part.map_or(Awaited::Waiting, |part| Awaited::Running(part.stage().1.unwrap_or(0.0))))
     }
 
     /// Stops the job at work; the next question starts another.
@@ -147,7 +183,7 @@ fn run(
     data: &DeviceData,
     confs: &[(String, AllocConf)],
     limit: Option<u64>,
-    progress: &Progress,
+    progress: &Arc<Progress>,
 ) -> Result<(), crate::model::Cancelled> {
     let whatif = data.what_if(progress)?;
     let limit = {
@@ -164,14 +200,33 @@ fn run(
             }
         }
     }
-    progress.set_total(questions.len() as u64);
     progress.set_done(0);
-    questions.par_iter().try_for_each(|question| {
-        let answer = whatif.ask(question, POINTS, progress)?;
-        locked(&shared.answers).insert((question.text.clone(), question.limit), Arc::new(answer));
-        progress.advance(1);
-        Ok(())
-    })
+    progress.set_total(questions.len() as u64);
+    // Workers take questions in the order of the rows, so that the table fills from its top; rayon's own threads are left to the
+    // runs within a question.
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(question) = questions.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let key: Key = (question.text.clone(), question.limit);
+            let part = Arc::new(Progress::part_of(progress));
+            locked(&shared.working).insert(key.clone(), Arc::clone(&part));
+            let answer = whatif.ask(question, POINTS, &part);
+            locked(&shared.working).remove(&key);
+            match answer {
+                Ok(answer) => locked(&shared.answers).insert(key, Arc::new(answer)),
+                Err(_) => return,
+            };
+            progress.advance(1);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..rayon::current_num_threads().min(questions.len()) {
+            // Without the helper the questions take longer.
+            let _ = std::thread::Builder::new().name("what-if".to_owned()).spawn_scoped(scope, work);
+        }
+        work();
+    });
+    progress.check()
 }
 
 fn describe(whatif: &WhatIf<'_>, data: &DeviceData) -> Own {

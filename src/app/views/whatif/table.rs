@@ -3,6 +3,7 @@
 use egui::{Rangef, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2};
 
 use super::layout::{self, Col, HEAD, ROW};
+use super::runs::Awaited;
 use super::{Setting, ViewContext, WhatIfView, outcome, outcome_span};
 use crate::allocator::whatif::Answer;
 use crate::analysis::Quantity;
@@ -203,11 +204,31 @@ impl WhatIfView {
                 (Col::LimitCalls, _, Some(a)) => {
                     figure(&count(a.row.num_device_alloc), t.text3);
                 }
+                (Col::Bar, None, _) => self.awaited(&p, cx, place, row, None),
+                (Col::Outcome, _, None) => self.awaited(&p, cx, place, row, self.limit()),
                 _ => {}
             }
         }
         self.dividers(ui, cx, rect, columns);
         is_removed
+    }
+
+    /// What stands where an answer will be: that it waits, or how far its run is.
+    fn awaited(&self, p: &egui::Painter, cx: &ViewContext<'_>, place: Rect, row: usize, limit: Option<u64>) {
+        let t = cx.tokens;
+        let Some(awaited) = self.settings.get(row).and_then(|s| self.runs.awaited(&s.text, limit)) else { return };
+        let text = match awaited {
+            Awaited::Waiting => "waiting".to_owned(),
+            Awaited::Stopped => "not run".to_owned(),
+            Awaited::Running(share) => {
+                let line =
+                    Rect::from_min_max(pos2(place.left(), place.bottom() - 3.0), pos2(place.right(), place.bottom() - 1.0));
+                p.rect_filled(line, 0, t.accentbg);
+                p.rect_filled(line.with_max_x(line.left() + line.width() * share), 0, t.accent);
+                format!("replaying, {:.0} %", share * 100.0)
+            }
+        };
+        label::text_in(p, place, &text, Type::Caption, t.text3);
     }
 
     /// One scale for all bars.

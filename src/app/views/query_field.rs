@@ -40,9 +40,10 @@ impl QueryField {
         self.wrong = Query::parse(text).err();
     }
 
-    /// Shows the strip; the text when it changed to something that can be read. `names` are what `stack~` may be followed by.
-    /// `in_force` is the query that stays while what is typed can not be read.
-    pub fn show(&mut self, ui: &mut Ui, names: &[&str], in_force: Option<&str>) -> Option<String> {
+    /// Shows the strip; the text when it changed to something that can be read. `asked` is the field's accessible name, its
+    /// hint, and the name of the button that clears it, `names` are what `stack~` may be followed by, and `in_force` is the query that stays while what is typed can not be
+    /// read.
+    pub fn show(&mut self, ui: &mut Ui, asked: (&str, &str, &str), names: &[&str], in_force: Option<&str>) -> Option<String> {
         let t = Tokens::of(ui);
         let completed = self.take_keys(ui);
         let (strip, _) = ui.allocate_exact_size(vec2(ui.available_width(), STRIP), Sense::hover());
@@ -50,15 +51,15 @@ impl QueryField {
         let layout = egui::Layout::left_to_right(egui::Align::Center);
         let mut child = ui.new_child(egui::UiBuilder::new().id_salt("query").max_rect(inner).layout(layout));
         let clear = if self.text.is_empty() { 0.0 } else { 28.0 };
-        let field = Field::new("Query allocations")
-            .hint("size>1MiB stack~attention live@peak")
+        let field = Field::new(asked.0)
+            .hint(asked.1)
             .icon(Icon::Search)
             .mono()
             .width((inner.width() - clear).max(40.0))
             .invalid(self.wrong.is_some());
         let response = field.show(&mut child, &mut self.text);
         self.id = Some(response.id);
-        let is_cleared = clear > 0.0 && icon_button(&mut child, Icon::Close, "Clear the query").clicked();
+        let is_cleared = clear > 0.0 && icon_button(&mut child, Icon::Close, asked.2).clicked();
         if is_cleared {
             self.text.clear();
         }

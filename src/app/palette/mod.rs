@@ -1,7 +1,12 @@
-//! The palette (Ctrl+K): one field that finds commands, call stacks, segments, and the block that holds an address.
+//! The palette (Ctrl+K): one field that finds commands, frames of call stacks, segments, and the block that holds an address.
+
+mod frames;
+
+use std::sync::Arc;
 
 use egui::{Key, Sense, Ui, WidgetInfo, vec2};
 
+use self::frames::FrameSearch;
 use super::action::Action;
 use super::command::Command;
 use super::document::{DeviceView, Document, DocumentId};
@@ -16,15 +21,18 @@ use crate::units::{Address, Bytes, count};
 pub struct Palette {
     query: String,
     chosen: usize,
-    /// What was found, and what for: looking through every stack and event once a frame would be too slow.
+    /// What was found, and what for: looking through every command and event once a frame would be too slow.
     found: Option<(Asked, Vec<Hit>, usize)>,
+    frames: FrameSearch,
 }
 
-/// What an answer depends on: the query, the document, its device, the cursor, and the instant of the state.
+/// What an answer depends on: the query, the document, its device, the cursor, the instant of the state, and whether the frames
+/// are found.
 #[derive(Clone, PartialEq)]
-struct Asked(String, Option<(DocumentId, usize, u32, Option<u32>)>);
+struct Asked(String, Option<(DocumentId, usize, u32, Option<u32>)>, bool);
 
 /// One line of the answer.
+#[derive(Clone)]
 struct Hit {
     title: String,
     detail: String,
@@ -39,18 +47,28 @@ const SHOWN: usize = 14;
 /// Draws the palette; closes it when something was chosen.
 pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let Overlay::Palette(mut palette) = std::mem::replace(&mut app.overlay, Overlay::None) else { return };
+    let query = palette.query.trim().to_owned();
+    let in_front = app.active_document().and_then(|d| Some((d.id, Arc::clone(&d.view()?.data))));
+    let frames =
+        in_front.filter(|_| query.len() >= 2).and_then(|(id, data)| palette.frames.get(&app.jobs, id, &data, &query, SHOWN));
     let asked = Asked(
         palette.query.clone(),
         app.active_document().and_then(|d| {
             let view = d.view()?;
             Some((d.id, view.data.index, view.link.cursor, view.state.latest().map(|s| s.event)))
         }),
+        frames.is_some(),
     );
     let (mut hits, total) = match palette.found.take() {
         Some((before, hits, total)) if before == asked => (hits, total),
         _ => {
-            let mut hits = find(app, &palette.query);
-            let total = hits.len();
+            let mut hits = find(app, &query);
+            let mut total = hits.len();
+            if let Some(frames) = &frames {
+                total += frames.total;
+                hits.extend(frames.hits.iter().cloned());
+                hits.sort_by_key(|h| std::cmp::Reverse(h.score));
+            }
             hits.truncate(SHOWN);
             (hits, total)
         }
@@ -156,13 +174,9 @@ fn row(ui: &mut Ui, tokens: &Tokens, hit: &Hit, chosen: bool) -> bool {
 
 /// Everything the query names, best first.
 fn find(app: &App, query: &str) -> Vec<Hit> {
-    let query = query.trim();
     let mut hits = Vec::new();
     if let Some(view) = app.active_document().and_then(Document::view) {
         find_places(view, query, &mut hits);
-        if query.len() >= 2 {
-            find_stacks(view, query, &mut hits);
-        }
     }
     if let Some(document) = app.active_document() {
         find_devices(document, query, &mut hits);
@@ -279,27 +293,6 @@ fn find_places(view: &DeviceView, query: &str, hits: &mut Vec<Hit>) {
                 score: 8_000,
             });
         }
-    }
-}
-
-/// Stacks by the name they go by.
-fn find_stacks(view: &DeviceView, query: &str, hits: &mut Vec<Hit>) {
-    let names = &view.data.names;
-    let stacks = &view.data.recording.stacks;
-    for i in 0..names.len() {
-        let Some(frame) = names.frame(i).and_then(|f| stacks.frame(f)) else { continue };
-        let title = format!("{} {}", names.text(i), stacks.text(frame.name));
-        let Some(score) = score(&title, query) else { continue };
-        let Some(stack) = (0..stacks.len() as u32).map(crate::model::StackId).find(|&s| names.index(s) == Some(i)) else {
-            continue;
-        };
-        hits.push(Hit {
-            title,
-            detail: stacks.text(frame.file).to_owned(),
-            shortcut: String::new(),
-            actions: vec![Action::Select(Some(Item::Stack(stack)))],
-            score,
-        });
     }
 }
 

@@ -1,0 +1,163 @@
+//! Finding frames: every frame of every call stack, the user's own and the libraries'.
+
+use std::sync::{Arc, OnceLock};
+
+use super::{Hit, score};
+use crate::app::action::Action;
+use crate::app::command::Command;
+use crate::app::document::{DeviceData, DocumentId};
+use crate::app::jobs::{Derived, Jobs};
+use crate::app::selection::Item;
+use crate::app::views::ViewKind;
+use crate::model::StackId;
+use crate::units::counted;
+
+/// A source line that call stacks go through.
+struct FrameEntry {
+    /// `adam.py:444 step`.
+    title: String,
+    /// The whole path.
+    file: String,
+    /// Both in lower case: what a query is looked for in.
+    folded: String,
+    /// Call stacks with it.
+    stacks: u32,
+    /// The first stack that goes by it: its innermost frame that is the user's own.
+    named: Option<StackId>,
+}
+
+/// Every frame of a recording. Built once while the palette is open.
+#[derive(Default)]
+struct FrameIndex {
+    entries: Vec<FrameEntry>,
+}
+
+impl FrameIndex {
+    /// O(frames of all stacks).
+    fn of(data: &DeviceData) -> Self {
+        let stacks = &data.recording.stacks;
+        let n = stacks.frame_count();
+        let (mut count, mut seen, mut named) = (vec![0u32; n], vec![u32::MAX; n], vec![None; n]);
+        for i in 0..stacks.len() as u32 {
+            for frame in stacks.frames(StackId(i)) {
+                let at = frame.0 as usize;
+                // A stack that recurses through a line counts once.
+                if at < n && seen[at] != i {
+                    (seen[at], count[at]) = (i, count[at] + 1);
+                }
+            }
+            let name = data.names.index(StackId(i)).and_then(|name| data.names.frame(name));
+            if let Some(slot) = name.and_then(|frame| named.get_mut(frame.0 as usize)) {
+                slot.get_or_insert(StackId(i));
+            }
+        }
+        let entries = (0..n)
+            .filter(|&i| count[i] > 0)
+            .filter_map(|i| {
+                let frame = stacks.frame(crate::model::FrameId(i as u32))?;
+                let title = format!("{} {}", stacks.location(frame), stacks.text(frame.name));
+                let file = stacks.text(frame.file).to_owned();
+                let folded = format!("{title} {file}").to_lowercase();
+                Some(FrameEntry { title, file, folded, stacks: count[i], named: named[i] })
+            })
+            .collect();
+        FrameIndex { entries }
+    }
+
+    /// The frames that hold each word of the query, the best first, and how many there are. The user's own frames are also found
+    /// by letters in order, as commands are.
+    fn find(&self, query: &str, most: usize) -> Found {
+        let lower = query.to_lowercase();
+        let words: Vec<&str> = lower.split_whitespace().collect();
+        let mut found: Vec<(i32, &FrameEntry)> = self
+            .entries
+            .iter()
+            .filter_map(|entry| {
+                let own = entry.named.and_then(|_| score(&entry.title, query));
+                let held = || words.iter().all(|word| entry.folded.contains(word)).then(|| 60 - entry.title.len() as i32 / 4);
+                Some((own.or_else(held)?, entry))
+            })
+            .collect();
+        found.sort_by_key(|(score, entry)| (std::cmp::Reverse(*score), std::cmp::Reverse(entry.stacks)));
+        let total = found.len();
+        let hits = found.into_iter().take(most).map(|(score, entry)| entry.hit(score)).collect();
+        Found { hits, total }
+    }
+}
+
+impl FrameEntry {
+    fn hit(&self, score: i32) -> Hit {
+        let actions = match self.named {
+            Some(stack) => vec![Action::Select(Some(Item::Stack(stack)))],
+            // A line of a library is met by many stacks: all of them stay bright, and are listed.
+            None => {
+                let location = self.title.split(' ').next().unwrap_or(&self.title);
+                vec![Action::SetQuery(format!("stack~\"{location}\"")), Action::Run(Command::Show(ViewKind::Allocations))]
+            }
+        };
+        let detail = format!("in {}  {}", counted(u64::from(self.stacks), "call stack", "call stacks"), self.file);
+        Hit { title: self.title.clone(), detail, shortcut: String::new(), actions, score }
+    }
+}
+
+/// Frames that answer a query.
+pub(super) struct Found {
+    /// The best of them.
+    pub hits: Vec<Hit>,
+    /// All of them.
+    pub total: usize,
+}
+
+/// What frames are asked for: the document, its device, the query.
+type Key = (DocumentId, usize, String);
+
+/// Looks for frames off the window's thread.
+#[derive(Default)]
+pub(super) struct FrameSearch {
+    index: Arc<OnceLock<FrameIndex>>,
+    indexed: Option<(DocumentId, usize)>,
+    found: Derived<Key, Found>,
+}
+
+impl FrameSearch {
+    /// The frames a query names; `None` until they are found.
+    pub fn get(&mut self, jobs: &Jobs, id: DocumentId, data: &Arc<DeviceData>, query: &str, most: usize) -> Option<Arc<Found>> {
+        if self.indexed != Some((id, data.index)) {
+            self.indexed = Some((id, data.index));
+            self.index = Arc::default();
+        }
+        let key: Key = (id, data.index, query.to_owned());
+        let (index, data, query) = (Arc::clone(&self.index), Arc::clone(data), query.to_owned());
+        let shown =
+            self.found.get(jobs, "frames", &key, move |_| Some(index.get_or_init(|| FrameIndex::of(&data)).find(&query, most)));
+        shown.value.filter(|_| shown.is_fresh)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(title: &str, file: &str, stacks: u32, named: bool) -> FrameEntry {
+        let folded = format!("{title} {file}").to_lowercase();
+        let named = named.then_some(StackId(0));
+        FrameEntry { title: title.to_owned(), file: file.to_owned(), folded, stacks, named }
+    }
+
+    #[test]
+    fn frames_of_libraries_are_found_by_file_function_and_path_and_counted() {
+        let mut entries = vec![entry("train.py:71 step", "/home/me/train.py", 4, true)];
+        for line in 0..30 {
+            entries.push(entry(&format!("adam.py:{line} step"), "/venv/site-packages/torch/optim/adam.py", line + 1, false));
+        }
+        let index = FrameIndex { entries };
+        let found = index.find("adam.py", 14);
+        assert_eq!((found.total, found.hits.len()), (30, 14));
+        assert!(found.hits[0].detail.contains("adam.py") && found.hits[0].title.starts_with("adam.py:"));
+        assert_eq!(index.find("optim step", 14).total, 30);
+        let own = index.find("step", 14);
+        assert_eq!((own.total, own.hits[0].title.as_str()), (31, "train.py:71 step"), "the user's own come first");
+        assert_eq!(index.find("nothing", 14).total, 0);
+        assert!(matches!(&found.hits[0].actions[0], Action::SetQuery(q) if q.starts_with("stack~")));
+    }
+}

@@ -79,6 +79,12 @@ pub fn not_files(files: &[PathBuf]) -> Option<String> {
         let text = f.to_str()?;
         (!text.contains(['/', '\\'])).then_some(text)
     })?;
+    // What people call things that have another name here.
+    const OTHER_NAMES: [(&str, &str); 5] =
+        [("event", "allocations"), ("events", "allocations"), ("compare", "diff"), ("analyze", "findings"), ("ooms", "oom")];
+    if let Some((_, command)) = OTHER_NAMES.iter().find(|(other, _)| *other == word) {
+        return Some(format!("there is no command and no file called \"{word}\"; \"vramscope {command}\" answers that"));
+    }
     let commands: Vec<String> = Args::command().get_subcommands().map(|c| c.get_name().to_owned()).collect();
     let nearest = commands.iter().map(|c| (edits(word, c), c)).min().filter(|(n, c)| *n <= c.len().div_ceil(3));
     Some(match nearest {

@@ -38,7 +38,7 @@ fn answer() -> Result<(), Failure> {
             if let Some(sentence) = cli::args::misused(&command) {
                 return Err((2, sentence));
             }
-            command.into_picture().map_or_else(|command| cli::run(*command).map_err(|sentence| (1, sentence)), draw_picture)
+            command.into_picture().map_or_else(|command| cli::run(*command).map_err(cli::Failure::into_parts), draw_picture)
         }
     }
 }

@@ -1,8 +1,13 @@
 //! Ranks: the recordings of one job side by side, read a few at a time, kept as a row and a small curve each.
 
+mod jobs;
+
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
+
+pub use jobs::{ALONE, Job, by_job, headline};
 
 use super::{DeviceTables, Quantity};
 use crate::model::{Cancelled, DeviceKind, Progress, Recording, WarningKind};
@@ -23,6 +28,8 @@ pub struct RankRow {
     pub file: String,
     /// Its rank: from the trace's own metadata, else from the file's name, else from the device.
     pub rank: Option<u32>,
+    /// Processes of its job, where a trace's metadata tell.
+    pub world_size: Option<u32>,
     /// The number the process knew the device by.
     pub device: i32,
     /// Where the device stands in the recording.
@@ -59,12 +66,11 @@ pub struct RankRow {
 /// [`Cancelled`].
 pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<Vec<RankRow>, Cancelled> {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let told = recording
-        .devices
-        .iter()
-        .flat_map(|d| &d.settings.raw)
-        .find(|(key, _)| key == "distributedInfo.rank")
-        .and_then(|(_, value)| value.trim_matches('"').parse().ok());
+    let told = |name: &str| -> Option<u32> {
+        let (_, value) = recording.devices.iter().flat_map(|d| &d.settings.raw).find(|(key, _)| key == name)?;
+        value.trim_matches('"').parse().ok()
+    };
+    let (rank, world_size) = (told("distributedInfo.rank"), told("distributedInfo.world_size"));
     let mut rows = Vec::new();
     for (device_index, device) in recording.devices.iter().enumerate() {
         let is_accelerator = !matches!(device.id.kind, DeviceKind::Cpu | DeviceKind::Host);
@@ -82,7 +88,8 @@ pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<V
         let first = ooms.first().map(|&e| e as usize);
         rows.push(RankRow {
             path: path.to_path_buf(),
-            rank: told.or_else(|| rank_of_name(&file)),
+            rank: rank.or_else(|| rank_of_name(&file)),
+            world_size: rank.and(world_size),
             file: file.clone(),
             device: device.id.index,
             device_index,
@@ -106,16 +113,29 @@ pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<V
 /// The rank a file name tells: the number after "rank", else its last number.
 #[must_use]
 pub fn rank_of_name(file: &str) -> Option<u32> {
-    let lower = file.to_lowercase();
-    let digits = |from: &str| -> Option<u32> {
-        let rest = from.trim_start_matches(['_', '-', '.', '=']);
-        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        rest[..end].parse().ok()
-    };
-    if let Some(n) = lower.match_indices("rank").find_map(|(at, _)| digits(&lower[at + 4..])) {
-        return Some(n);
+    let (span, _) = rank_span(file)?;
+    file.get(span)?.parse().ok()
+}
+
+/// Where a file name tells its rank, and whether the word "rank" stands before it.
+fn rank_span(file: &str) -> Option<(Range<usize>, bool)> {
+    // Lower case of ASCII alone keeps every byte in its place.
+    let lower = file.to_ascii_lowercase();
+    let digits = |from: usize| lower[from..].bytes().take_while(u8::is_ascii_digit).count();
+    let fits = |span: &Range<usize>| lower[span.clone()].parse::<u32>().is_ok();
+    let after_word = lower.match_indices("rank").find_map(|(at, word)| {
+        let rest = &lower[at + word.len()..];
+        let from = lower.len() - rest.trim_start_matches(['_', '-', '.', '=']).len();
+        Some(from..from + digits(from)).filter(fits)
+    });
+    if let Some(span) = after_word {
+        return Some((span, true));
     }
-    lower.split(|c: char| !c.is_ascii_digit()).rev().find(|s| !s.is_empty()).and_then(|s| s.parse().ok())
+    let end = lower.rfind(|c: char| c.is_ascii_digit())? + 1;
+    let from = lower[..end]
+        .rfind(|c: char| !c.is_ascii_digit())
+        .map_or(0, |at| at + lower[at..].chars().next().map_or(1, char::len_utf8));
+    Some(from..end).filter(fits).map(|span| (span, false))
 }
 
 /// What the rows say together. Cheap: recomputed whenever a row arrives.

@@ -27,6 +27,8 @@ pub enum Action {
     CompareFiles(PathBuf, PathBuf),
     /// Watch a folder for new recordings; `None` stops.
     Watch(Option<PathBuf>),
+    /// Say what the out-of-memory messages of a text mean.
+    Explain(String),
     /// Ask where to save a picture of a pane (its view and place), or of the window.
     AskPicture(Option<(ViewKind, egui::Rect)>),
     /// Save the picture that was asked for.

@@ -20,6 +20,14 @@ pub(super) struct Explainer {
     found: Vec<Explanation>,
 }
 
+impl Explainer {
+    /// The dialog with a text in it.
+    pub(super) fn of(text: String) -> Self {
+        let found = oom_message::find_all(&text).iter().map(explain).collect();
+        Explainer { text, found }
+    }
+}
+
 /// Draws the dialog; puts itself back while it stays open.
 pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let Overlay::Explain(mut explainer) = std::mem::replace(&mut app.overlay, Overlay::None) else { return };
@@ -46,7 +54,7 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
                 response.request_focus();
             }
             if response.changed() {
-                explainer.found = oom_message::find_all(&explainer.text).iter().map(explain).collect();
+                explainer = Explainer::of(std::mem::take(&mut explainer.text));
             }
         });
         if !explainer.text.trim().is_empty() {
@@ -84,6 +92,15 @@ fn answer(ui: &mut Ui, t: &Tokens, explainer: &Explainer) {
         label::paragraph(ui, &e.sentence, Type::Lead, t.text1);
         ui.add_space(8.0);
     });
+    if !e.contradictions.is_empty() {
+        section(ui, "Figures that contradict each other", "", false);
+        inset(ui, |ui| {
+            for line in &e.contradictions {
+                label::paragraph(ui, line, Type::Body, t.amber);
+                ui.add_space(4.0);
+            }
+        });
+    }
     if !e.parts.is_empty() {
         figures(ui, t, e);
     }

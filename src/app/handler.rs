@@ -35,6 +35,7 @@ impl App {
                 self.poll_comparison(ctx);
             }
             Action::Watch(folder) => self.watch_folder(folder),
+            Action::Explain(text) => self.overlay = Overlay::Explain(super::explain::Explainer::of(text)),
             Action::AskPicture(part) => {
                 self.pictures.part = part;
                 self.open_dialog(Choosing::Picture);

@@ -16,6 +16,7 @@ mod handler;
 pub mod jobs;
 pub mod live;
 pub mod loader;
+mod logs;
 mod moving;
 mod notifications;
 mod overlays;

@@ -13,7 +13,7 @@ use super::document::{Content, Document};
 use super::loader::Loading;
 use super::ranks::Ranks;
 use super::settings::editor_command;
-use super::watch::Watch;
+use super::watch::{News, Watch};
 use super::workspace::Workspace;
 use crate::analysis::Quantity;
 
@@ -88,17 +88,38 @@ impl App {
 
     /// Opens or offers recordings that appeared in the watched folder: opened when nothing else is being looked at.
     pub(super) fn poll_watch(&mut self) {
-        let news: Vec<Result<PathBuf, String>> = self.watch.iter().flat_map(Watch::news).collect();
+        let news: Vec<News> = self.watch.iter().flat_map(Watch::news).collect();
+        let name = |path: &std::path::Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         for found in news {
             match found {
                 // Written again, or only now whole: what was read of it before is old.
-                Ok(path) if self.documents.iter().any(|d| d.path.as_ref() == Some(&path)) => self.reload(&path),
-                Ok(path) if self.active.is_none() => self.open(path),
-                Ok(path) => {
-                    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                    self.notices.offer(format!("New recording: {name}"), "Open", Action::Open(vec![path]));
+                News::Recording(path) | News::CutShort(path) if self.documents.iter().any(|d| d.path.as_ref() == Some(&path)) => {
+                    self.reload(&path);
                 }
-                Err(sentence) => self.notices.say(sentence),
+                News::Recording(path) if self.active.is_none() => self.open(path),
+                News::Recording(path) => {
+                    self.notices.offer(format!("New recording: {}", name(&path)), "Open", Action::Open(vec![path]));
+                }
+                News::CutShort(path) => {
+                    let words = format!("New recording: {}. Its end is missing and has not come for a minute.", name(&path));
+                    self.notices.offer(words, "Open what there is", Action::Open(vec![path]));
+                }
+                News::Counters(path) if self.active_document().is_some_and(|d| d.recording.is_some()) => {
+                    let words = format!("New counters: {}. They can be held against the recording in front.", name(&path));
+                    self.notices.offer(words, "Add to it", Action::Add(path));
+                }
+                News::Counters(path) => {
+                    self.notices
+                        .say(format!("{} holds PyTorch's counters: open the snapshot of that run and add them.", name(&path)));
+                }
+                News::Message { path, text } => {
+                    self.notices.offer(
+                        format!("{} tells of an out-of-memory error.", name(&path)),
+                        "Explain",
+                        Action::Explain(text),
+                    );
+                }
+                News::Trouble(sentence) => self.notices.say(sentence),
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Watching a folder for new recordings: trainers that write a snapshot when they run out of memory.
+//! Watching a folder for new recordings (trainers that write a snapshot when they run out of memory) and for logs that gain an
+//! out-of-memory error.
 //!
 //! The folder is listed once a second on a thread of its own. That works on every file system, network ones included, where change
 //! notices do not; a listing of a thousand names costs less than a millisecond there.
@@ -11,19 +12,44 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, SystemTime};
 
 use super::jobs::Jobs;
-use crate::formats::folder::is_recording_name;
+use super::logs::Logs;
+use crate::formats::folder::{is_log_name, is_recording_name};
+use crate::formats::{Seen, look};
 
 /// Time between two listings.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What a listing says of a file.
-type Stamp = (u64, Option<SystemTime>);
+/// Listings that a file whose end is missing is waited for while nothing is added to it: a minute.
+const PATIENCE: u32 = 60;
+
+/// What a listing says of a file: its bytes, and when it was written.
+pub(super) type Stamp = (u64, Option<SystemTime>);
+
+/// What happened in a watched folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// A recording appeared or was written again, and is whole.
+    Recording(PathBuf),
+    /// A recording whose end did not come within a minute.
+    CutShort(PathBuf),
+    /// PyTorch's counters, which belong to a recording.
+    Counters(PathBuf),
+    /// A log gained an out-of-memory error.
+    Message {
+        /// The log.
+        path: PathBuf,
+        /// The part of it that holds the error.
+        text: String,
+    },
+    /// The folder can not be listed, in one sentence.
+    Trouble(String),
+}
 
 /// A watched folder; watching ends when this is dropped.
 pub struct Watch {
     /// The folder.
     pub folder: PathBuf,
-    found: Receiver<Result<PathBuf, String>>,
+    found: Receiver<News>,
     stop: Arc<AtomicBool>,
 }
 
@@ -39,7 +65,8 @@ impl Watch {
     /// # Errors
     /// One sentence when the folder can not be listed or no thread starts.
     pub fn start(folder: PathBuf, jobs: &Jobs) -> Result<Self, String> {
-        let mut known = Known::new(list(&folder)?);
+        let (recordings, texts) = list(&folder)?;
+        let (mut known, mut logs) = (Known::new(recordings), Logs::new(texts));
         let (sender, found) = sync_channel(64);
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, path, wake) = (Arc::clone(&stop), folder.clone(), jobs.clone());
@@ -48,14 +75,16 @@ impl Watch {
             while !stopped.load(Ordering::Acquire) {
                 std::thread::sleep(EVERY);
                 let answers = match list(&path) {
-                    Ok(files) => {
+                    Ok((recordings, texts)) => {
                         was_lost = false;
-                        known.compare(files).into_iter().map(Ok).collect()
+                        let mut news = known.compare(recordings, |path| look(path).unwrap_or(Seen::Other));
+                        news.extend(logs.compare(texts));
+                        news
                     }
                     // Said once; a network folder may come back.
                     Err(sentence) if !was_lost => {
                         was_lost = true;
-                        vec![Err(sentence)]
+                        vec![News::Trouble(sentence)]
                     }
                     Err(_) => Vec::new(),
                 };
@@ -74,50 +103,83 @@ impl Watch {
         Ok(Watch { folder, found, stop })
     }
 
-    /// Recordings that appeared and are complete, and sentences on what went wrong.
-    pub fn news(&self) -> impl Iterator<Item = Result<PathBuf, String>> {
+    /// What happened since the last call.
+    pub fn news(&self) -> impl Iterator<Item = News> {
         self.found.try_iter()
     }
 }
 
-fn list(folder: &Path) -> Result<HashMap<PathBuf, Stamp>, String> {
+type Listing = HashMap<PathBuf, Stamp>;
+
+/// The files of a folder that may be recordings or counters, and those that may be logs.
+fn list(folder: &Path) -> Result<(Listing, Listing), String> {
     let failed = |e: std::io::Error| format!("{}: the folder can not be watched: {e}", folder.display());
-    let mut files = HashMap::new();
+    let (mut recordings, mut logs) = (HashMap::new(), HashMap::new());
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let Ok(entry) = entry else { continue };
-        if !is_recording_name(&entry.file_name().to_string_lossy()) {
-            continue;
-        }
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let into = match () {
+            () if is_recording_name(&name) => &mut recordings,
+            () if is_log_name(&name) => &mut logs,
+            () => continue,
+        };
         // A file that went away between listing and asking is no news.
         if let Ok(meta) = entry.metadata()
             && meta.is_file()
         {
-            files.insert(entry.path(), (meta.len(), meta.modified().ok()));
+            into.insert(entry.path(), (meta.len(), meta.modified().ok()));
         }
     }
-    Ok(files)
+    Ok((recordings, logs))
 }
 
-/// What was there at the last listing, and what of it still grows.
+/// What was there at the last listing, and what of it is not whole yet.
 struct Known {
-    files: HashMap<PathBuf, Stamp>,
-    growing: Vec<PathBuf>,
+    files: Listing,
+    /// Files being written, each with the listings since it last grew.
+    growing: HashMap<PathBuf, u32>,
 }
 
 impl Known {
-    fn new(files: HashMap<PathBuf, Stamp>) -> Self {
-        Known { files, growing: Vec::new() }
+    fn new(files: Listing) -> Self {
+        Known { files, growing: HashMap::new() }
     }
 
-    /// Files that are new or were written again, once they have stayed the same for one listing: a snapshot takes seconds to write.
-    fn compare(&mut self, now: HashMap<PathBuf, Stamp>) -> Vec<PathBuf> {
-        let changed: Vec<PathBuf> = now.iter().filter(|(p, s)| self.files.get(*p) != Some(s)).map(|(p, _)| p.clone()).collect();
-        let mut done: Vec<PathBuf> =
-            self.growing.drain(..).filter(|p| !changed.contains(p) && now.get(p).is_some_and(|s| s.0 > 0)).collect();
-        done.sort();
-        self.growing = changed;
-        self.files = now;
-        done
+    /// Files that are new or were written again, once they have stayed the same for one listing and their end is there: a snapshot
+    /// takes seconds to write, and a slow disk pauses. `look` says what a file seems to be.
+    fn compare(&mut self, now: Listing, look: impl Fn(&Path) -> Seen) -> Vec<News> {
+        let mut growing: HashMap<PathBuf, u32> = HashMap::new();
+        let mut news = Vec::new();
+        for (path, quiet) in self.growing.drain() {
+            let Some(stamp) = now.get(&path).filter(|s| self.files.get(&path) == Some(*s)) else { continue };
+            let quiet = quiet + 1;
+            match (stamp.0, look(&path)) {
+                // Nothing in it yet.
+                (0, _) => _ = growing.insert(path, 0),
+                (_, Seen::Recording { is_whole: true }) => news.push(News::Recording(path)),
+                (_, Seen::Counters) => news.push(News::Counters(path)),
+                (_, Seen::Recording { is_whole: false }) if quiet >= PATIENCE => news.push(News::CutShort(path)),
+                // What only begins may not be known for what it is.
+                (_, Seen::Other) if quiet >= PATIENCE => {}
+                // A text with the name of a recording.
+                (_, Seen::Message) => {}
+                _ => _ = growing.insert(path, quiet),
+            }
+        }
+        growing.extend(now.iter().filter(|(p, s)| self.files.get(*p) != Some(s)).map(|(p, _)| (p.clone(), 0)));
+        (self.growing, self.files) = (growing, now);
+        news.sort_by(|a, b| a.path().cmp(&b.path()));
+        news
+    }
+}
+
+impl News {
+    fn path(&self) -> Option<&Path> {
+        match self {
+            News::Recording(path) | News::CutShort(path) | News::Counters(path) | News::Message { path, .. } => Some(path),
+            News::Trouble(_) => None,
+        }
     }
 }
 
@@ -125,37 +187,78 @@ impl Known {
 mod tests {
     use super::*;
 
-    fn listing(files: &[(&str, u64)]) -> HashMap<PathBuf, Stamp> {
+    fn listing(files: &[(&str, u64)]) -> Listing {
         files.iter().map(|&(name, bytes)| (PathBuf::from(name), (bytes, None))).collect()
     }
+
+    const WHOLE: fn(&Path) -> Seen = |_| Seen::Recording { is_whole: true };
+    const HALF: fn(&Path) -> Seen = |_| Seen::Recording { is_whole: false };
 
     #[test]
     fn a_file_is_news_once_it_stopped_growing() {
         let mut known = Known::new(listing(&[("old", 5)]));
-        assert!(known.compare(listing(&[("old", 5), ("new", 1)])).is_empty(), "just begun");
-        assert!(known.compare(listing(&[("old", 5), ("new", 9)])).is_empty(), "still growing");
-        assert_eq!(known.compare(listing(&[("old", 5), ("new", 9)])), [PathBuf::from("new")]);
-        assert!(known.compare(listing(&[("old", 5), ("new", 9)])).is_empty(), "once");
-        assert!(known.compare(listing(&[("old", 6), ("new", 9)])).is_empty());
-        assert_eq!(known.compare(listing(&[("old", 6), ("new", 9)])), [PathBuf::from("old")], "written again");
-        assert!(known.compare(listing(&[("gone", 3)])).is_empty());
-        assert!(known.compare(listing(&[])).is_empty(), "went away before it was whole");
+        assert!(known.compare(listing(&[("old", 5), ("new", 1)]), WHOLE).is_empty(), "just begun");
+        assert!(known.compare(listing(&[("old", 5), ("new", 9)]), WHOLE).is_empty(), "still growing");
+        assert_eq!(known.compare(listing(&[("old", 5), ("new", 9)]), WHOLE), [News::Recording("new".into())]);
+        assert!(known.compare(listing(&[("old", 5), ("new", 9)]), WHOLE).is_empty(), "once");
+        assert!(known.compare(listing(&[("old", 6), ("new", 9)]), WHOLE).is_empty());
+        assert_eq!(known.compare(listing(&[("old", 6), ("new", 9)]), WHOLE), [News::Recording("old".into())], "written again");
+        assert!(known.compare(listing(&[("gone", 3)]), WHOLE).is_empty());
+        assert!(known.compare(listing(&[]), WHOLE).is_empty(), "went away before it was whole");
+    }
+
+    #[test]
+    fn a_half_written_file_is_waited_for() {
+        let mut known = Known::new(listing(&[]));
+        let now = || listing(&[("slow", 9)]);
+        for _ in 0..30 {
+            assert!(known.compare(now(), HALF).is_empty(), "the disk pauses");
+        }
+        assert!(known.compare(listing(&[("slow", 12)]), WHOLE).is_empty(), "it goes on");
+        assert_eq!(known.compare(listing(&[("slow", 12)]), WHOLE), [News::Recording("slow".into())]);
+        let mut known = Known::new(listing(&[]));
+        let told: Vec<News> = (0..200).flat_map(|_| known.compare(now(), HALF)).collect();
+        assert_eq!(told, [News::CutShort("slow".into())], "after a minute, once");
+    }
+
+    #[test]
+    fn counters_are_no_recording_and_other_files_are_nothing() {
+        let mut known = Known::new(listing(&[]));
+        let now = || listing(&[("a.memory_stats.json", 9), ("config.json", 9)]);
+        let look = |p: &Path| if p.ends_with("config.json") { Seen::Other } else { Seen::Counters };
+        let told: Vec<News> = (0..200).flat_map(|_| known.compare(now(), look)).collect();
+        assert_eq!(told, [News::Counters("a.memory_stats.json".into())]);
+        assert!(known.growing.is_empty(), "not looked at for ever");
     }
 
     #[test]
     fn a_real_folder_is_watched() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("before.pickle"), b"x").unwrap();
+        let file = |name: &str| folder.path().join(name);
+        let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join("leak.pickle");
+        std::fs::write(file("before.pickle"), b"x").unwrap();
+        std::fs::write(file("train.log"), b"CUDA out of memory. Tried to allocate 1.00 GiB (long ago)\n").unwrap();
         let watch = Watch::start(folder.path().to_path_buf(), &Jobs::default()).unwrap();
-        std::fs::write(folder.path().join("notes.txt"), b"x").unwrap();
-        std::fs::write(folder.path().join("oom_rank0.pickle"), b"x").unwrap();
+        std::fs::write(file("notes.md"), b"x").unwrap();
+        std::fs::copy(sample, file("oom_rank0.pickle")).unwrap();
+        std::fs::write(file("run.memory_stats.json"), b"{\"reserved_bytes.all.current\": 2097152}").unwrap();
+        let mut log = std::fs::OpenOptions::new().append(true).open(file("train.log")).unwrap();
+        std::io::Write::write_all(
+            &mut log,
+            b"step 9\n[rank1]: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity)\n",
+        )
+        .unwrap();
         let until = std::time::Instant::now() + Duration::from_secs(20);
         let mut found = Vec::new();
-        while found.is_empty() && std::time::Instant::now() < until {
+        while found.len() < 3 && std::time::Instant::now() < until {
             found.extend(watch.news());
             std::thread::sleep(Duration::from_millis(50));
         }
-        assert_eq!(found, [Ok(folder.path().join("oom_rank0.pickle"))]);
-        assert!(Watch::start(folder.path().join("none"), &Jobs::default()).is_err_and(|e| e.contains("can not be watched")));
+        assert!(found.contains(&News::Recording(file("oom_rank0.pickle"))), "{found:?}");
+        assert!(found.contains(&News::Counters(file("run.memory_stats.json"))), "{found:?}");
+        let text = found.iter().find_map(|n| if let News::Message { text, .. } = n { Some(text.as_str()) } else { None });
+        assert!(text.is_some_and(|t| t.contains("2.00 GiB") && !t.contains("long ago")), "{found:?}");
+        assert_eq!(found.len(), 3);
+        assert!(Watch::start(file("none"), &Jobs::default()).is_err_and(|e| e.contains("can not be watched")));
     }
 }

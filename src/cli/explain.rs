@@ -46,7 +46,8 @@ fn write_json(main: &Explanation, all: &[Explanation], out: &mut dyn Write) -> s
 }
 
 fn write_text(e: &Explanation, all: &[Explanation], out: &mut dyn Write) -> std::io::Result<()> {
-    let doubt = if e.certain { "" } else { " (the figures are rounded; another reading is possible)" };
+    let doubt =
+        if e.certain || !e.contradictions.is_empty() { "" } else { " (the figures are rounded; another reading is possible)" };
     writeln!(out, "{}: {}{doubt}", e.verdict.name().replace('_', " "), e.sentence)?;
     writeln!(out, "\nMessage of {}, line {}", e.dialect, e.line)?;
     for (name, bytes) in &e.figures {
@@ -62,6 +63,7 @@ fn write_text(e: &Explanation, all: &[Explanation], out: &mut dyn Write) -> std:
         };
         writeln!(out, "  {who:<18} {:>14}", pytorch_size(p.bytes))?;
     }
+    section(out, "Figures that contradict each other", e.contradictions.iter().map(String::as_str))?;
     section(out, "What to do", e.remedies.iter().map(|r| r.sentence.as_str()))?;
     section(out, "Also known", e.known.iter().map(String::as_str))?;
     section(out, "Not in a message", e.not_known.iter().map(String::as_str))?;

@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::args::{ExportArgs, ExportFormat, ExportTableName};
-use super::{choose_device, open};
+use super::{Failure, choose_device, open};
 use crate::analysis::export::{CurvesTable, LifetimesTable, counters, places, trimmed};
 use crate::analysis::flame::{Measure, Size, weigh};
 use crate::analysis::{DeviceTables, Quantity};
@@ -17,9 +17,31 @@ use crate::units::{Bytes, count};
 /// Writes the export and says on `out` what was written.
 ///
 /// # Errors
-/// One sentence: the recording can not be read, the device or range is not in it, or a file can not be written.
-pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), String> {
+/// [`Failure`]: the recording can not be read, the device or range is not in it, or a file can not be written.
+pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let recording = open(&args.file)?;
+    check_range(args, &recording)?;
+    Ok(export(args, &recording, out)?)
+}
+
+/// The range of events must be in the recording; a larger one is more likely a slip than a wish.
+fn check_range(args: &ExportArgs, recording: &Recording) -> Result<(), Failure> {
+    let Some((from, to)) = args.events else { return Ok(()) };
+    let refuse = |why: String| Err(Failure::Usage(format!("--events {from}..{to}: {why}")));
+    if args.to != ExportFormat::Snapshot {
+        return refuse("only a snapshot is cut to a range of events; the other formats hold all of them".to_owned());
+    }
+    let counts: Vec<(String, usize)> =
+        devices(args, recording)?.iter().map(|&i| &recording.devices[i]).map(|d| (d.id.to_string(), d.events.len())).collect();
+    let most = counts.iter().map(|(_, n)| *n).max().unwrap_or(0);
+    if to as usize > most {
+        let known: Vec<String> = counts.iter().map(|(device, n)| format!("{device} has {}", count(*n as u64))).collect();
+        return refuse(format!("events are numbered from 0, and {}", known.join(", ")));
+    }
+    Ok(())
+}
+
+fn export(args: &ExportArgs, recording: &Recording, out: &mut dyn Write) -> Result<(), String> {
     if recording.devices.iter().all(|d| d.events.is_empty() && d.segments.is_empty()) {
         return Err(format!(
             "{}: there is nothing to export as {}: it holds no allocator events and no segments. vramscope summary --json prints what it holds",
@@ -28,10 +50,10 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), String> {
         ));
     }
     let written = match args.to {
-        ExportFormat::Csv | ExportFormat::Parquet => tables(args, &recording)?,
-        ExportFormat::Speedscope => vec![to_speedscope(args, &recording)?],
-        ExportFormat::Perfetto => vec![to_perfetto(args, &recording)?],
-        ExportFormat::Snapshot => vec![to_snapshot(args, &recording)?],
+        ExportFormat::Csv | ExportFormat::Parquet => tables(args, recording)?,
+        ExportFormat::Speedscope => vec![to_speedscope(args, recording)?],
+        ExportFormat::Perfetto => vec![to_perfetto(args, recording)?],
+        ExportFormat::Snapshot => vec![to_snapshot(args, recording)?],
         ExportFormat::Svg | ExportFormat::Png => return Err(super::NO_WINDOW.to_owned()),
     };
     for (path, what) in written {
@@ -177,19 +199,9 @@ fn to_snapshot(args: &ExportArgs, recording: &Recording) -> Result<Written, Stri
     let mut parts = Vec::new();
     let mut events = 0u64;
     for index in devices(args, recording)? {
-        let device = &recording.devices[index];
         let part = match args.events {
             None => snapshot::DevicePart::whole(recording, index),
-            Some((from, to)) => {
-                if from as usize >= device.events.len() && args.device.is_some() {
-                    return Err(format!(
-                        "{} has {} events; the range {from}..{to} is past its end",
-                        device.id,
-                        count(device.events.len() as u64)
-                    ));
-                }
-                trimmed(recording, index, &build(recording, index)?, from..to)
-            }
+            Some((from, to)) => trimmed(recording, index, &build(recording, index)?, from..to),
         };
         let Some(part) = part else { continue };
         events += u64::from(part.events.end - part.events.start);

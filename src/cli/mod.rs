@@ -1,7 +1,7 @@
 //! The same core without a window: text for people, JSON for scripts.
 //!
 //! A subcommand is a file here, a variant of [`args::Command`] and a line in [`run`]. It answers on the writer it is given and
-//! fails with one sentence, which `main` prints on standard error before it exits with 1.
+//! fails with one sentence, which `main` prints on standard error before it exits with 1; with 2 where what was typed does not fit.
 
 pub mod allocations;
 pub mod args;
@@ -37,11 +37,37 @@ use args::Command;
 pub const NO_WINDOW: &str =
     "this build has no window (it was built without the feature gui); the text commands work, see vramscope --help";
 
+/// Why a command gave no answer, in one sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The file or the machine does not allow it.
+    NotPossible(String),
+    /// What was typed does not fit the file that it is about.
+    Usage(String),
+}
+
+impl From<String> for Failure {
+    fn from(sentence: String) -> Self {
+        Failure::NotPossible(sentence)
+    }
+}
+
+impl Failure {
+    /// The exit code and the sentence.
+    #[must_use]
+    pub fn into_parts(self) -> (u8, String) {
+        match self {
+            Failure::NotPossible(sentence) => (1, sentence),
+            Failure::Usage(sentence) => (2, sentence),
+        }
+    }
+}
+
 /// Runs a subcommand on standard output. When the reader of the output goes away (`| head`), that is the end and no error.
 ///
 /// # Errors
-/// One sentence: the file or the machine does not allow it.
-pub fn run(command: Command) -> Result<(), String> {
+/// [`Failure`].
+pub fn run(command: Command) -> Result<(), Failure> {
     let mut out = Output { inner: io::BufWriter::new(io::stdout().lock()), is_closed: false };
     let result = run_on(command, &mut out);
     let flushed = out.flush();
@@ -49,12 +75,12 @@ pub fn run(command: Command) -> Result<(), String> {
         return Ok(());
     }
     result?;
-    flushed.map_err(|e| format!("the answer can not be written: {e}"))
+    flushed.map_err(|e| Failure::NotPossible(format!("the answer can not be written: {e}")))
 }
 
 /// One line a subcommand.
-fn run_on(command: Command, out: &mut dyn Write) -> Result<(), String> {
-    match command {
+fn run_on(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
+    let answered = match command {
         Command::Summary(a) => summary::run(&a, out),
         Command::State(a) => state::run(&a, out),
         Command::Oom(a) => print(out, &oom::run(&a)?),
@@ -67,13 +93,14 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), String> {
         Command::Diff(a) => diff::run(&a, out),
         Command::Ranks(a) => ranks::run(&a, out),
         Command::Check(a) => check::run(&a, out),
-        Command::Export(a) => export::run(&a, out),
+        Command::Export(a) => return export::run(&a, out),
         Command::Run(a) => helper::run(&a),
         Command::Agent => helper::print_agent(out),
         Command::Record(a) => record::run(&a),
         Command::Probe(a) => probe::run(&a, out),
         Command::Screenshot(_) => Err(NO_WINDOW.to_owned()),
-    }
+    };
+    answered.map_err(Failure::from)
 }
 
 /// Opens a recording.

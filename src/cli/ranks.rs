@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::args::RanksArgs;
 use super::{Table, open, print, print_json};
-use crate::analysis::ranks::{self, Overview, RankRow};
+use crate::analysis::ranks::{self, Job, Overview, RankRow};
 use crate::formats::folder;
 use crate::model::Progress;
 use crate::units::{Bytes, count};
@@ -35,23 +35,41 @@ pub fn run(args: &RanksArgs, out: &mut dyn Write) -> Result<(), String> {
             }
         }
     });
-    let (mut rows, mut errors) = found.into_inner().unwrap_or_default();
+    let (rows, mut errors) = found.into_inner().unwrap_or_default();
     errors.sort();
     let errors: Vec<String> = errors.into_iter().map(|(_, sentence)| sentence).collect();
     if rows.is_empty() {
         return Err(errors.into_iter().next().unwrap_or_else(|| "no file holds a device's memory".to_owned()));
     }
-    ranks::sort(&mut rows);
-    let overview = ranks::overview(&rows);
+    let jobs = ranks::by_job(rows);
     if args.json {
-        return print_json(out, &report(&rows, &overview, &errors));
+        return print_json(out, &report(&jobs, &errors));
     }
-    let mut text = format!("{}\n\n", overview.sentence);
+    let mut text = String::new();
+    if jobs.len() > 1 {
+        text += &format!("{}\n\n", ranks::headline(&jobs));
+    }
+    for job in &jobs {
+        if jobs.len() > 1 {
+            text += &format!("{}\n", job.name);
+        }
+        text += &format!("{}\n\n{}\n", job.overview.sentence, table(job));
+    }
+    for error in errors {
+        text += &format!("not read: {error}\n");
+    }
+    print(out, text.trim_end())
+}
+
+/// A row a rank.
+fn table(job: &Job) -> Table {
     let mut table = Table::new("rlrrrrrrl");
     table.row(["rank", "file", "device", "events", "peak reserved", "peak active", "end reserved", "end active", ""]);
-    for (i, r) in rows.iter().enumerate() {
+    for (i, r) in job.rows.iter().enumerate() {
+        // Beside nothing else of its job a number in the name is hardly a rank.
+        let rank = r.rank.filter(|_| job.is_one);
         table.row([
-            r.rank.map_or_else(|| "?".to_owned(), |n| n.to_string()),
+            rank.map_or_else(|| if job.is_one { "?" } else { "" }.to_owned(), |n| n.to_string()),
             r.file.clone(),
             r.device.to_string(),
             count(r.events as u64),
@@ -59,14 +77,10 @@ pub fn run(args: &RanksArgs, out: &mut dyn Write) -> Result<(), String> {
             Bytes(r.peak_active).to_string(),
             Bytes(r.end_reserved).to_string(),
             Bytes(r.end_active).to_string(),
-            remarks(r, i, &overview).join(", "),
+            remarks(r, i, &job.overview).join(", "),
         ]);
     }
-    text += &table.to_string();
-    for error in errors {
-        text += &format!("not read: {error}\n");
-    }
-    print(out, &text)
+    table
 }
 
 /// What is odd about a rank, in words.
@@ -88,23 +102,42 @@ fn remarks(row: &RankRow, at: usize, overview: &Overview) -> Vec<String> {
     remarks
 }
 
-fn report(rows: &[RankRow], overview: &Overview, errors: &[String]) -> Value {
-    let ranks: Vec<Value> = rows
+/// The ranks of every job in one list, as scripts of one job expect it, and each job on its own.
+fn report(jobs: &[Job], errors: &[String]) -> Value {
+    let file = |job: &Job, at: Option<usize>| at.map(|i| job.rows[i].file.clone());
+    let outliers = |job: &Job| -> Vec<String> { job.overview.outliers.iter().map(|&i| job.rows[i].file.clone()).collect() };
+    let ranks: Vec<Value> = jobs
         .iter()
-        .enumerate()
-        .map(|(i, r)| {
+        .flat_map(|job| job.rows.iter().enumerate().map(move |(i, r)| (job, i, r)))
+        .map(|(job, i, r)| {
             json!({
-                "file": r.file, "path": r.path, "rank": r.rank, "device": r.device, "events": r.events,
+                "file": r.file, "path": r.path, "job": job.name, "rank": r.rank, "device": r.device, "events": r.events,
                 "peak_reserved_bytes": r.peak_reserved, "peak_active_bytes": r.peak_active,
                 "end_reserved_bytes": r.end_reserved, "end_active_bytes": r.end_active,
                 "capacity_bytes": r.capacity, "ooms": r.ooms, "first_oom_us": r.first_oom_us,
-                "is_outlier": overview.outliers.contains(&i), "truncated": r.is_cut_short,
+                "is_outlier": job.overview.outliers.contains(&i), "truncated": r.is_cut_short,
             })
         })
         .collect();
+    let each: Vec<Value> = jobs
+        .iter()
+        .map(|job| {
+            let o = &job.overview;
+            json!({
+                "job": job.name, "is_one_job": job.is_one, "sentence": o.sentence, "ranks": job.rows.len(),
+                "median_peak_reserved_bytes": job.is_one.then_some(o.median_peak), "first_oom": file(job, o.first_oom),
+                "first_oom_by_time": o.is_first_by_time, "outliers": outliers(job),
+            })
+        })
+        .collect();
+    // Across jobs there is no median, and no first.
+    let only = if let [job] = jobs { Some(job) } else { None };
     json!({
-        "sentence": overview.sentence, "ranks": ranks, "median_peak_reserved_bytes": overview.median_peak,
-        "first_oom": overview.first_oom.map(|i| &rows[i].file), "first_oom_by_time": overview.is_first_by_time,
-        "outliers": overview.outliers.iter().map(|&i| &rows[i].file).collect::<Vec<_>>(), "errors": errors,
+        "sentence": only.map_or_else(|| ranks::headline(jobs), |job| job.overview.sentence.clone()),
+        "ranks": ranks, "jobs": each,
+        "median_peak_reserved_bytes": only.filter(|job| job.is_one).map(|job| job.overview.median_peak),
+        "first_oom": only.and_then(|job| file(job, job.overview.first_oom)),
+        "first_oom_by_time": only.is_some_and(|job| job.overview.is_first_by_time),
+        "outliers": jobs.iter().flat_map(outliers).collect::<Vec<_>>(), "errors": errors,
     })
 }

@@ -27,8 +27,19 @@ pub fn is_recording_name(name: &str) -> bool {
     !name.starts_with('.') && ENDINGS.iter().any(|e| name.ends_with(e))
 }
 
+/// Endings of the files that programs and schedulers write their output to.
+const LOG_ENDINGS: [&str; 5] = [".log", ".out", ".err", ".txt", ".stderr"];
+
+/// True when the name ends as logs do, in any case; hidden files do not count.
+#[must_use]
+pub fn is_log_name(name: &str) -> bool {
+    let name = name.to_lowercase();
+    !name.starts_with('.') && LOG_ENDINGS.iter().any(|e| name.ends_with(e))
+}
+
 /// The recordings of folders, patterns (`run/rank*.pickle`, for shells that do not expand them and for quoted ones) and files named
-/// one by one, sorted by path, each once. Subfolders are not entered. Cost: one listing a folder, no file is opened.
+/// one by one, sorted by path, each once. Of a folder its subfolders are listed too, but not what is below them: trainers write a folder a
+/// step, with a file a rank in each. Cost: one listing a folder, no file is opened.
 ///
 /// # Errors
 /// One sentence when a folder can not be listed or nothing is found.
@@ -36,7 +47,10 @@ pub fn recordings_in(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let mut files = Vec::new();
     for path in paths {
         if path.is_dir() {
-            list(path, is_recording_name, &mut files)?;
+            for folder in list(path, is_recording_name, &mut files)? {
+                // One that may not be listed is somebody else's; its neighbours are still there.
+                let _ = list(&folder, is_recording_name, &mut files);
+            }
         } else if !path.exists()
             && let Some(pattern) = path.file_name().and_then(|n| n.to_str()).filter(|n| n.contains(['*', '?']))
         {
@@ -55,15 +69,21 @@ pub fn recordings_in(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-fn list(folder: &Path, wanted: impl Fn(&str) -> bool, files: &mut Vec<PathBuf>) -> Result<(), String> {
+/// Adds the files of a folder whose names are wanted; its subfolders, but hidden ones.
+fn list(folder: &Path, wanted: impl Fn(&str) -> bool, files: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>, String> {
     let failed = |e: std::io::Error| format!("{}: the folder can not be listed: {e}", folder.display());
+    let mut below = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        if wanted(&entry.file_name().to_string_lossy()) && entry.path().is_file() {
-            files.push(entry.path());
+        let (name, path) = (entry.file_name(), entry.path());
+        let name = name.to_string_lossy();
+        if wanted(&name) && path.is_file() {
+            files.push(path);
+        } else if !name.starts_with('.') && path.is_dir() {
+            below.push(path);
         }
     }
-    Ok(())
+    Ok(below)
 }
 
 /// True when `name` fits `pattern`, where `*` stands for any characters and `?` for one.
@@ -128,6 +148,11 @@ mod tests {
         assert_eq!(names(&[folder.path().join("*rank*")]), ["a_rank0.pickle", "b_rank1.pickle"]);
         let empty = folder.path().join("empty");
         std::fs::create_dir(&empty).unwrap();
+        let deep = folder.path().join("step_9").join("deeper");
+        std::fs::create_dir_all(&deep).unwrap();
+        std::fs::write(deep.join("x.pickle"), b"x").unwrap();
+        std::fs::write(folder.path().join("step_9").join("rank0.pickle"), b"x").unwrap();
+        assert_eq!(names(&[folder.path().to_path_buf()]).len(), 4, "a folder's own subfolders are listed");
         assert!(recordings_in(&[empty]).unwrap_err().contains("no recordings here"));
     }
 }

@@ -3,11 +3,13 @@
 //! A reader gives a recording and a report of what was odd, or one [`FormatError`]; it never panics, runs nothing the file
 //! says, and uses memory in proportion to the file.
 
+mod aside;
 mod error;
 pub mod export;
 pub mod folder;
 mod html;
 pub mod kineto;
+mod look;
 pub mod oom_message;
 mod pickle;
 pub mod rmm;
@@ -21,6 +23,7 @@ use std::path::Path;
 use std::time::Instant;
 
 pub use error::FormatError;
+pub use look::{Seen, look};
 
 use crate::model::{Format, Progress, Recording, WarningKind};
 

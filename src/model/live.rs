@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 /// A watched device over a session. Samples stand in [`DeviceRecording::samples`](super::DeviceRecording::samples).
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LiveTrack {
     /// `GPU-…` or `MIG-…`: the name that stays the same whatever the order of devices.
     pub uuid: String,
@@ -36,7 +37,8 @@ pub struct LiveTrack {
 }
 
 /// A process on a device.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ProcessTrack {
     /// As the driver names it: on Linux the host's PID, also from inside a container.
     pub pid: u32,
@@ -98,7 +100,8 @@ pub enum HelperState {
 }
 
 /// A process at an instant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ProcessPoint {
     /// Microseconds since the epoch.
     pub time_us: i64,
@@ -184,7 +187,8 @@ pub enum MarkKind {
 }
 
 /// An instant worth a line.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LiveMark {
     /// Microseconds since the epoch.
     pub time_us: i64,
@@ -195,7 +199,8 @@ pub struct LiveMark {
 }
 
 /// A time without samples, microseconds since the epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Gap {
     /// The last sample before it.
     pub from_us: i64,

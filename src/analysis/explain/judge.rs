@@ -64,6 +64,16 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
     device(m, q)
 }
 
+/// No verdict follows from figures that can not all be true.
+pub(super) fn contradicted(m: &OomMessage, contradictions: &[String]) -> Judged {
+    let asked = m.figures.requested.map_or(String::new(), |q| format!("{} were asked for. ", size(q)));
+    let first = contradictions.first().map_or("", String::as_str);
+    let sentence = format!(
+        "{asked}The figures contradict each other, so they do not tell why: {first}. Paste the message as it was printed, and of one failure only."
+    );
+    Judged { verdict: Verdict::Unknown, certain: false, sentence }
+}
+
 /// MPS has one limit for everything the process holds.
 fn mps(m: &OomMessage) -> Judged {
     let f = &m.figures;

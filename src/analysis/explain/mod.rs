@@ -12,6 +12,7 @@ pub use super::oom::Verdict;
 use crate::formats::oom_message::{Figure, OomMessage, Platform, Writer};
 use crate::units::pytorch_size;
 
+mod contradict;
 mod judge;
 mod remedies;
 
@@ -77,6 +78,8 @@ pub struct Explanation {
     pub certain: bool,
     /// The verdict with its numbers.
     pub sentence: String,
+    /// Figures that can not all be true, a sentence each with what that usually means; the verdict then is unknown.
+    pub contradictions: Vec<String>,
     /// What the message tells beyond the verdict.
     pub known: Vec<String>,
     /// What no message can tell.
@@ -90,7 +93,8 @@ pub struct Explanation {
 /// Judges a message.
 #[must_use]
 pub fn explain(message: &OomMessage) -> Explanation {
-    let judged = judge::judge(message);
+    let contradictions = contradict::contradictions(message);
+    let judged = if contradictions.is_empty() { judge::judge(message) } else { judge::contradicted(message, &contradictions) };
     let mut figures = BTreeMap::new();
     let mut rounding = BTreeMap::new();
     let f = &message.figures;
@@ -128,10 +132,12 @@ pub fn explain(message: &OomMessage) -> Explanation {
             .iter()
             .map(|p| ListedProcess { pid: p.pid, bytes: p.bytes.bytes, is_this: p.is_this })
             .collect(),
-        parts: parts(message),
+        // No bar adds up from figures that contradict each other.
+        parts: if contradictions.is_empty() { parts(message) } else { Vec::new() },
         verdict: judged.verdict,
         certain: judged.certain,
         sentence: judged.sentence,
+        contradictions,
         known: known(message),
         not_known: not_known(message),
         remedies: remedies::remedies(message, judged.verdict),
@@ -207,6 +213,18 @@ fn known(message: &OomMessage) -> Vec<String> {
         out.push(format!(
             "{} of this process is outside PyTorch's allocator: CUDA context, kernels, cuBLAS, cuDNN, NCCL, graphs.",
             pytorch_size(outside.bytes)
+        ));
+    }
+    let untold: Vec<String> = message
+        .processes
+        .iter()
+        .filter(|p| p.bytes.is_unlimited())
+        .map(|p| p.pid.map_or("this process".to_owned(), |pid| format!("process {pid}")))
+        .collect();
+    if !untold.is_empty() {
+        out.push(format!(
+            "The driver does not tell how much {} holds: it prints 2^64 bytes where it can not (WSL, some containers, MIG).",
+            untold.join(", ")
         ));
     }
     if let Some(rank) = message.rank {

@@ -39,7 +39,7 @@ fn each_verdict_has_a_message_that_forces_it() {
         ),
         (modern("2.00 GiB", "23.65 GiB", "1.05 GiB", &own, "", "15.00 GiB", "100.00 MiB"), Verdict::NonPytorch),
         (modern("40.00 GiB", "23.65 GiB", "1.05 GiB", &own, "", "15.00 GiB", "100.00 MiB"), Verdict::TooLarge),
-        (modern("2.00 GiB", "23.65 GiB", "9.05 GiB", &own, "", "12.00 GiB", "100.00 MiB"), Verdict::Unknown),
+        (modern("2.00 GiB", "23.65 GiB", "9.05 GiB", &this("14.50 GiB"), "", "12.00 GiB", "100.00 MiB"), Verdict::Unknown),
     ] {
         let e = verdict_of(&text);
         assert_eq!(e.verdict, verdict, "{}", e.sentence);

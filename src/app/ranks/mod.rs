@@ -16,7 +16,7 @@ pub use layout::Column;
 pub(super) use page::page_ui;
 
 use super::jobs::Jobs;
-use crate::analysis::ranks::{self, Overview, RankRow};
+use crate::analysis::ranks::{self, Job, Overview, RankRow};
 use crate::formats;
 use crate::model::Progress;
 
@@ -27,10 +27,14 @@ type Answer = Result<Vec<RankRow>, String>;
 pub struct Ranks {
     /// How many files are read; cancelled when this is dropped.
     pub progress: Arc<Progress>,
-    /// What was read so far, in order of rank.
-    pub rows: Vec<RankRow>,
-    /// What the rows say together.
-    pub overview: Overview,
+    /// What was read so far, by job: the ranks of one are never measured against those of another.
+    pub jobs: Vec<Job>,
+    /// The name of the job on screen, once the user chose one.
+    pub wanted: Option<String>,
+    /// Which of the jobs is on screen.
+    shown: usize,
+    /// What the shown job says, or that none was read yet.
+    nothing: Overview,
     /// Files that were not read, one sentence each.
     pub errors: Vec<String>,
     /// Files to read; 0 until the folder is listed.
@@ -41,7 +45,7 @@ pub struct Ranks {
     pub chosen: [Option<(PathBuf, usize)>; 2],
     /// The column rows are sorted by, and whether descending.
     pub sort: (Column, bool),
-    /// Positions in `rows`, in the order shown.
+    /// Positions in the shown job's rows, in the order shown.
     order: Vec<usize>,
     listed: Option<Receiver<Result<usize, String>>>,
     answers: Receiver<Answer>,
@@ -89,8 +93,10 @@ impl Ranks {
         }));
         Ranks {
             progress,
-            rows: Vec::new(),
-            overview: Overview::default(),
+            jobs: Vec::new(),
+            wanted: None,
+            shown: 0,
+            nothing: Overview::default(),
             errors: Vec::new(),
             files: 0,
             answered: 0,
@@ -119,24 +125,61 @@ impl Ranks {
             }
         }
         let before = self.answered;
+        let mut new = Vec::new();
         // As many as fit a frame: a row costs microseconds, the rest waits for the next.
         for answer in self.answers.try_iter().take(512) {
             self.answered += 1;
             match answer {
-                Ok(rows) => self.rows.extend(rows),
+                Ok(rows) => new.extend(rows),
                 Err(sentence) => self.errors.push(sentence),
             }
         }
         if self.answered > before {
-            ranks::sort(&mut self.rows);
-            self.overview = ranks::overview(&self.rows);
-            self.arrange();
+            let old = std::mem::take(&mut self.jobs).into_iter().flat_map(|job| job.rows);
+            self.jobs = ranks::by_job(old.chain(new).collect());
+            self.choose_job();
         }
-        if self.is_done() && self.rows.is_empty() {
+        if self.is_done() && self.jobs.is_empty() {
             let sentence = self.errors.first().cloned();
             return Err(sentence.unwrap_or_else(|| "no file holds a device's memory".to_owned()));
         }
         Ok(())
+    }
+
+    /// Puts the job that the user wants on screen; until one was chosen, the one that failed, else the largest.
+    fn choose_job(&mut self) {
+        let by_name = |name: &String| self.jobs.iter().position(|job| job.name == *name);
+        let weight = |i: &usize| {
+            let job = &self.jobs[*i];
+            (job.is_one, job.overview.failed > 0, job.rows.len(), std::cmp::Reverse(*i))
+        };
+        let likely = || (0..self.jobs.len()).max_by_key(weight);
+        self.shown = self.wanted.as_ref().and_then(by_name).or_else(likely).unwrap_or(0);
+        self.arrange();
+    }
+
+    /// Shows another job.
+    pub fn show_job(&mut self, at: usize) {
+        self.wanted = self.jobs.get(at).map(|job| job.name.clone());
+        self.choose_job();
+    }
+
+    /// Where the job on screen stands among [`jobs`](Self::jobs).
+    #[must_use]
+    pub fn shown_job(&self) -> usize {
+        self.shown
+    }
+
+    /// The rows of the job on screen, in order of rank.
+    #[must_use]
+    pub fn rows(&self) -> &[RankRow] {
+        self.jobs.get(self.shown).map_or(&[], |job| &job.rows)
+    }
+
+    /// What the rows of the job on screen say together.
+    #[must_use]
+    pub fn overview(&self) -> &Overview {
+        self.jobs.get(self.shown).map_or(&self.nothing, |job| &job.overview)
     }
 
     /// True when every file was answered.
@@ -153,12 +196,12 @@ impl Ranks {
     }
 
     fn arrange(&mut self) {
-        self.order = layout::order(&self.rows, &self.overview, self.sort);
+        self.order = layout::order(self.rows(), self.overview(), self.sort);
     }
 
     /// Chooses a row as A, or as B when `second`; again to let it go.
     pub fn choose(&mut self, at: usize, second: bool) {
-        let Some(row) = self.rows.get(at) else { return };
+        let Some(row) = self.rows().get(at) else { return };
         let key = Some((row.path.clone(), row.device_index));
         let slot = usize::from(second);
         self.chosen[slot] = if self.chosen[slot] == key { None } else { key };
@@ -173,20 +216,30 @@ impl Ranks {
         self.chosen.iter().position(|c| c.as_ref().is_some_and(|(path, device)| *path == row.path && *device == row.device_index))
     }
 
-    /// What a row is called here: its rank, or its file where several have that rank.
+    /// What a row is called here: its rank, or its file where several have that rank or it is of another job than the one on screen.
     #[must_use]
     pub fn name_of(&self, row: &RankRow) -> String {
-        match self.rows.iter().position(|r| std::ptr::eq(r, row)) {
-            Some(at) => ranks::name_among(&self.rows, at),
-            None => ranks::name(row),
+        match self.rows().iter().position(|r| std::ptr::eq(r, row)) {
+            Some(at) => self.name_at(at),
+            None => row.file.clone(),
         }
     }
 
-    /// The row chosen as A (0) or B (1).
+    /// What the row at a position of the job on screen is called.
+    #[must_use]
+    pub fn name_at(&self, at: usize) -> String {
+        let is_one = self.jobs.get(self.shown).is_some_and(|job| job.is_one);
+        match self.rows().get(at) {
+            Some(row) if !is_one => row.file.clone(),
+            _ => ranks::name_among(self.rows(), at),
+        }
+    }
+
+    /// The row chosen as A (0) or B (1), of whichever job.
     #[must_use]
     pub fn chosen_row(&self, slot: usize) -> Option<&RankRow> {
         let (path, device) = self.chosen.get(slot)?.as_ref()?;
-        self.rows.iter().find(|r| r.path == *path && r.device_index == *device)
+        self.jobs.iter().flat_map(|job| &job.rows).find(|r| r.path == *path && r.device_index == *device)
     }
 }
 
@@ -203,15 +256,39 @@ mod tests {
         let mut page = Ranks::open(&Jobs::synchronous(), vec![samples()]);
         page.poll().unwrap();
         assert!(page.is_done() && page.errors.is_empty(), "{:?}", page.errors);
-        assert!(page.rows.len() > page.files, "the recording of two devices has two rows");
+        assert!(page.rows().len() > page.files, "the recording of two devices has two rows");
         page.choose(0, false);
         page.choose(1, true);
-        assert_eq!((page.chosen_as(&page.rows[0]), page.chosen_as(&page.rows[1])), (Some(0), Some(1)));
+        assert_eq!((page.chosen_as(&page.rows()[0]), page.chosen_as(&page.rows()[1])), (Some(0), Some(1)));
         page.choose(1, false);
-        assert_eq!(page.chosen_as(&page.rows[1]), Some(0), "a row is A or B, not both");
+        assert_eq!(page.chosen_as(&page.rows()[1]), Some(0), "a row is A or B, not both");
         page.sort_by(Column::Peak);
-        let peaks: Vec<u64> = page.order.iter().map(|&i| page.rows[i].peak_reserved).collect();
+        let peaks: Vec<u64> = page.order.iter().map(|&i| page.rows()[i].peak_reserved).collect();
         assert!(peaks.is_sorted_by(|a, b| a >= b));
+    }
+
+    #[test]
+    fn jobs_of_one_folder_are_shown_one_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        for (from, to) in [("gpt_train", "a_rank0"), ("gpt_train", "a_rank1"), ("leak", "b_rank0"), ("fragment_oom", "b_rank1")] {
+            let from = samples().join(format!("{from}.pickle"));
+            std::fs::copy(from, folder.path().join(format!("{to}.pickle"))).unwrap();
+        }
+        let mut page = Ranks::open(&Jobs::synchronous(), vec![folder.path().to_path_buf()]);
+        page.poll().unwrap();
+        let names: Vec<&str> = page.jobs.iter().map(|j| j.name.as_str()).collect();
+        assert_eq!(
+            (names.as_slice(), page.shown_job()),
+            (["a_rank*.pickle", "b_rank*.pickle"].as_slice(), 1),
+            "the one that failed"
+        );
+        page.choose(0, false);
+        page.show_job(0);
+        assert!(page.overview().outliers.is_empty(), "the same recording twice");
+        assert_eq!(page.rows().iter().map(|r| r.file.as_str()).collect::<Vec<_>>(), ["a_rank0.pickle", "a_rank1.pickle"]);
+        page.choose(0, true);
+        let chosen = [page.chosen_row(0), page.chosen_row(1)].map(|r| r.map(|r| page.name_of(r)));
+        assert_eq!(chosen, [Some("b_rank0.pickle".to_owned()), Some("rank 0".to_owned())], "ranks of two jobs can be compared");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::analysis::ranks::RankRow;
 use crate::app::action::{Action, Actions};
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::axis::{UnitAt, byte_ticks};
-use crate::app::widgets::button::Push;
+use crate::app::widgets::button::{self, Push};
 use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::label;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
@@ -25,6 +25,7 @@ struct Wish {
     choose: Option<(usize, bool)>,
     open: Option<usize>,
     sort: Option<Sort>,
+    job: Option<usize>,
 }
 
 /// Draws the page over the whole of `ui`.
@@ -33,7 +34,7 @@ pub fn page_ui(page: &mut Ranks, ui: &mut Ui, t: &Tokens, actions: &Actions) {
     ui.painter().rect_filled(rect, 0.0, t.s1);
     let mut wish = Wish::default();
     let head = Rect::from_min_size(rect.min, vec2(rect.width(), 78.0));
-    header(page, ui, t, head, actions);
+    header(page, ui, t, head, actions, &mut wish);
     if !page.is_done() {
         let share = (page.files > 0).then(|| page.answered as f32 / page.files as f32);
         progress_line(ui, Rect::from_min_max(pos2(rect.left(), head.bottom()), rect.max), share);
@@ -61,27 +62,31 @@ pub fn page_ui(page: &mut Ranks, ui: &mut Ui, t: &Tokens, actions: &Actions) {
         ui.set_clip_rect(right.intersect(ui.clip_rect()));
         charts(page, ui, t, &mut wish);
     });
+    if let Some(job) = wish.job {
+        page.show_job(job);
+    }
     if let Some(column) = wish.sort {
         page.sort_by(column);
     }
     if let Some((row, second)) = wish.choose {
         page.choose(row, second);
     }
-    if let Some(row) = wish.open.and_then(|i| page.rows.get(i)) {
+    if let Some(row) = wish.open.and_then(|i| page.rows().get(i)) {
         actions.send(Action::Open(vec![row.path.clone()]));
     }
 }
 
-fn header(page: &Ranks, ui: &mut Ui, t: &Tokens, rect: Rect, actions: &Actions) {
+fn header(page: &Ranks, ui: &mut Ui, t: &Tokens, rect: Rect, actions: &Actions, wish: &mut Wish) {
     let inner = rect.shrink2(vec2(16.0, 0.0));
     ui.painter().rect_filled(rect, 0.0, t.s2);
     ui.scope_builder(UiBuilder::new().max_rect(inner).layout(Layout::top_down(Align::Min)).id_salt("head"), |ui| {
         ui.add_space(12.0);
-        let sentence = if page.rows.is_empty() { "Reading the ranks…" } else { &page.overview.sentence };
+        let sentence = if page.rows().is_empty() { "Reading the ranks…" } else { &page.overview().sentence };
         label::paragraph(ui, sentence, Type::Lead, t.text1);
         ui.add_space(8.0);
         ui.horizontal(|ui| {
             ui.spacing_mut().item_spacing.x = 8.0;
+            wish.job = job_chooser(page, ui);
             buttons(page, ui, actions);
             let read = if page.is_done() {
                 format!("{} read", counted(page.answered as u64, "file", "files"))
@@ -106,6 +111,24 @@ fn header(page: &Ranks, ui: &mut Ui, t: &Tokens, rect: Rect, actions: &Actions) 
     });
 }
 
+/// Which job is on screen, where there are several; the one that the user chose now.
+fn job_chooser(page: &Ranks, ui: &mut Ui) -> Option<usize> {
+    if page.jobs.len() < 2 {
+        return None;
+    }
+    let words: Vec<String> = page
+        .jobs
+        .iter()
+        .map(|job| {
+            let failed = if job.overview.failed > 0 { ", out of memory" } else { "" };
+            format!("{} ({}{failed})", job.name, count(job.rows.len() as u64))
+        })
+        .collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut at = page.shown_job();
+    button::selector(ui, &counted(page.jobs.len() as u64, "job", "jobs"), &mut at, &words).then_some(at)
+}
+
 fn buttons(page: &Ranks, ui: &mut Ui, actions: &Actions) {
     let chosen = [page.chosen_row(0), page.chosen_row(1)];
     match chosen {
@@ -122,7 +145,7 @@ fn buttons(page: &Ranks, ui: &mut Ui, actions: &Actions) {
             ui.label(text::caption("Ctrl click on another compares the two.").color(Tokens::of(ui).text3));
         }
         [None, None] => {
-            if let Some(row) = page.overview.first_oom.and_then(|i| page.rows.get(i))
+            if let Some(row) = page.overview().first_oom.and_then(|i| page.rows().get(i))
                 && Push::primary(&format!("Open {}, which failed", page.name_of(row))).show(ui).clicked()
             {
                 actions.send(Action::Open(vec![row.path.clone()]));
@@ -142,13 +165,13 @@ fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, wish: &mut Wish) {
         Column::text("", Width::Exact(104.0)).sorts(),
     ];
     let at = Sort::ALL.iter().position(|&c| c == page.sort.0).unwrap_or(0);
-    let selected = page.chosen_row(0).and_then(|a| page.order.iter().position(|&i| std::ptr::eq(&raw const page.rows[i], a)));
+    let selected = page.chosen_row(0).and_then(|a| page.order.iter().position(|&i| std::ptr::eq(&raw const page.rows()[i], a)));
     let table = Table::new("ranks", &columns).row_height(22.0).sorted(at, page.sort.1).selected(selected);
-    let name = |row: usize| describe(page, &page.rows[page.order[row]]);
+    let name = |row: usize| describe(page, &page.rows()[page.order[row]]);
     let second = ui.input(|i| i.modifiers.command || i.modifiers.shift);
     let out = table.show(ui, page.order.len(), name, |p, row, cells| {
         let i = page.order[row];
-        let r = &page.rows[i];
+        let r = &page.rows()[i];
         let letter = page.chosen_as(r).map_or("", |slot| if slot == 0 { "A " } else { "B " });
         let rank = r.rank.map_or_else(|| "?".to_owned(), |n| n.to_string());
         label::text_in(p, cells[0], &format!("{letter}{rank}"), Type::Mono, if letter.is_empty() { t.text1 } else { t.accent });
@@ -167,7 +190,7 @@ fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, wish: &mut Wish) {
 
 /// What is odd about a row, in as few words as there are, and its colour.
 fn remark(page: &Ranks, at: usize, t: &Tokens) -> (&'static str, egui::Color32) {
-    let (row, overview) = (&page.rows[at], &page.overview);
+    let (row, overview) = (&page.rows()[at], page.overview());
     if row.ooms > 0 {
         let first = overview.first_oom == Some(at) && overview.is_first_by_time && overview.failed > 1;
         return (if first { "first OOM" } else { "OOM" }, t.red);
@@ -200,8 +223,8 @@ fn charts(page: &Ranks, ui: &mut Ui, t: &Tokens, wish: &mut Wish) {
     let (area, response) = ui.allocate_exact_size(vec2(ui.available_width(), 168.0), Sense::click());
     response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "Peaks by rank"));
     let plot = Rect::from_min_max(pos2(area.left() + 72.0, area.top() + 16.0), pos2(area.right() - 16.0, area.bottom() - 12.0));
-    let pointed = response.hover_pos().and_then(|p| bar_at(plot, page.rows.len(), p.x));
-    let top = pictures::greatest(&page.rows) as f64;
+    let pointed = response.hover_pos().and_then(|p| bar_at(plot, page.rows().len(), p.x));
+    let top = pictures::greatest(page.rows()) as f64;
     let (scale, ticks) = (Scale::vertical(0.0, top, plot.y_range()), byte_ticks(0.0, top, 4));
     let mut grid_lines = Batch::new(ui.painter());
     ticks.grid_down(&mut grid_lines, t, &scale, plot);
@@ -214,7 +237,7 @@ fn charts(page: &Ranks, ui: &mut Ui, t: &Tokens, wish: &mut Wish) {
     }
     rule(ui);
     let width = ui.available_width() - 32.0 - 8.0;
-    let (columns, cell) = grid(width, page.rows.len());
+    let (columns, cell) = grid(width, page.rows().len());
     let lines = page.order.len().div_ceil(columns);
     let height = cell.y + 14.0;
     ScrollArea::vertical().id_salt("multiples").auto_shrink(false).show_rows(ui, height, lines, |ui, range| {
@@ -225,7 +248,7 @@ fn charts(page: &Ranks, ui: &mut Ui, t: &Tokens, wish: &mut Wish) {
                 let place = Rect::from_min_size(corner, cell);
                 let response =
                     ui.interact(place, ui.scope_id().with(("rank", i)), Sense::click()).on_hover_cursor(CursorIcon::PointingHand);
-                response.widget_info(|| WidgetInfo::labeled(Role::Button, true, describe(page, &page.rows[i])));
+                response.widget_info(|| WidgetInfo::labeled(Role::Button, true, describe(page, &page.rows()[i])));
                 pictures::small_multiple(ui.painter(), t, place, page, i, response.hovered());
                 act(page, ui, &response, Some(i), wish);
                 response.on_hover_ui_at_pointer(|ui| card(page, ui, t, i));
@@ -236,7 +259,7 @@ fn charts(page: &Ranks, ui: &mut Ui, t: &Tokens, wish: &mut Wish) {
 
 /// Click chooses A, with Ctrl or Shift B; double click opens.
 fn act(page: &Ranks, ui: &Ui, response: &egui::Response, at: Option<usize>, wish: &mut Wish) {
-    let Some(at) = at.filter(|&i| i < page.rows.len()) else { return };
+    let Some(at) = at.filter(|&i| i < page.rows().len()) else { return };
     if response.double_clicked() {
         wish.open = Some(at);
     } else if response.clicked() {
@@ -246,7 +269,7 @@ fn act(page: &Ranks, ui: &Ui, response: &egui::Response, at: Option<usize>, wish
 
 /// Everything known of a rank.
 fn card(page: &Ranks, ui: &mut Ui, t: &Tokens, at: usize) {
-    let row = &page.rows[at];
+    let row = &page.rows()[at];
     ui.set_max_width(340.0);
     ui.label(text::title(page.name_of(row)).color(t.text1));
     ui.label(text::mono(&row.file).color(t.text2));

@@ -4,7 +4,7 @@ use egui::{Painter, Rect, Stroke, StrokeKind, pos2, vec2};
 
 use super::Ranks;
 use super::layout::bar;
-use crate::analysis::ranks::{self, RankRow};
+use crate::analysis::ranks::RankRow;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
@@ -20,7 +20,7 @@ pub fn greatest(rows: &[RankRow]) -> u64 {
 /// One bar a rank: active at the peak in colour, the rest of reserved hatched, red feet where it ran out of memory, and a line at the
 /// median.
 pub fn bars(painter: &Painter, t: &Tokens, area: Rect, page: &Ranks, hovered: Option<usize>) {
-    let rows = &page.rows;
+    let rows = page.rows();
     let top = greatest(rows) as f64;
     let mut batch = Batch::new(painter).hatch_origin(area.min);
     let n = rows.len();
@@ -36,7 +36,7 @@ pub fn bars(painter: &Painter, t: &Tokens, area: Rect, page: &Ranks, hovered: Op
         if reserved.width() >= 5.0 {
             batch.hatch(Rect::from_min_max(reserved.min, pos2(reserved.right(), active.top())), t.hatch);
         }
-        let ink = if page.overview.outliers.contains(&i) { t.slot(1) } else { t.slot(0) };
+        let ink = if page.overview().outliers.contains(&i) { t.slot(1) } else { t.slot(0) };
         batch.rect_at_least_a_pixel(active, ink);
         if row.ooms > 0 {
             let foot =
@@ -44,12 +44,15 @@ pub fn bars(painter: &Painter, t: &Tokens, area: Rect, page: &Ranks, hovered: Op
             batch.rect_at_least_a_pixel(foot, t.red);
         }
     }
-    let median = area.bottom() - area.height() * (page.overview.median_peak as f64 / top) as f32;
-    batch.dashed_hline(area.x_range(), median, 1.0, DASH_LIMIT, t.text2);
+    let median = area.bottom() - area.height() * (page.overview().median_peak as f64 / top) as f32;
+    // Recordings on their own have no median.
+    if page.overview().median_peak > 0 {
+        batch.dashed_hline(area.x_range(), median, 1.0, DASH_LIMIT, t.text2);
+    }
     batch.hline(area.x_range(), area.bottom(), 1.0, t.line2);
     batch.paint(painter);
     for (slot, letter) in ["A", "B"].into_iter().enumerate() {
-        let Some(at) = page.rows.iter().position(|r| page.chosen_as(r) == Some(slot)) else { continue };
+        let Some(at) = page.rows().iter().position(|r| page.chosen_as(r) == Some(slot)) else { continue };
         let place = bar(area, at, n, 1.0);
         label::text(
             painter,
@@ -64,7 +67,7 @@ pub fn bars(painter: &Painter, t: &Tokens, area: Rect, page: &Ranks, hovered: Op
 
 /// A rank's curves in a cell: its name, its peak, reserved as a line over active, all cells to one scale.
 pub fn small_multiple(painter: &Painter, t: &Tokens, cell: Rect, page: &Ranks, at: usize, is_hovered: bool) {
-    let row = &page.rows[at];
+    let row = &page.rows()[at];
     let head = Rect::from_min_size(cell.min, vec2(cell.width(), 18.0));
     let plot = Rect::from_min_max(pos2(cell.left(), head.bottom()), cell.max);
     let ink = if row.ooms > 0 { t.red } else { t.text1 };
@@ -72,10 +75,10 @@ pub fn small_multiple(painter: &Painter, t: &Tokens, cell: Rect, page: &Ranks, a
     let mut room = head;
     room.max.x = peak.left() - 6.0;
     let letter = page.chosen_as(row).map_or("", |slot| if slot == 0 { "A  " } else { "B  " });
-    label::text_in(painter, room, &format!("{letter}{}", ranks::name_among(&page.rows, at)), Type::Strong, ink);
+    label::text_in(painter, room, &format!("{letter}{}", page.name_at(at)), Type::Strong, ink);
     let mut batch = Batch::new(painter);
     batch.rect(plot, if is_hovered { t.s3 } else { t.s2 });
-    let top = greatest(&page.rows) as f64;
+    let top = greatest(page.rows()) as f64;
     let columns = (plot.width() / batch.pixel()).round().max(1.0) as usize;
     let curve = |values: &[u64]| -> Vec<Option<PixelColumn>> {
         (0..columns)

@@ -49,7 +49,7 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
         }
         Content::Ranks(page) => {
             items.add(&[
-                (&count(page.rows.len() as u64), true),
+                (&count(page.jobs.iter().map(|job| job.rows.len() as u64).sum()), true),
                 (" ranks of ", false),
                 (&count(page.files as u64), true),
                 (" files", false),

@@ -1,5 +1,7 @@
 //! A PyTorch snapshot again: the dictionary of `_dump_snapshot` as a pickle that `memory_viz`, CPython and vramscope open.
 //!
+//! What PyTorch has no place for (samples, the card's size) stands under a key of our own: see `formats::aside`.
+//!
 //! Protocol 4 with explicit memo ids and no frames: the opcodes that every reader of snapshots knows. Frames and stacks are
 //! written once and fetched again, as PyTorch does.
 
@@ -10,6 +12,7 @@ use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
+use crate::formats::aside;
 use crate::model::{
     Action, Block, BlockState, DeviceKind, DeviceRecording, EventId, FrameId, NoteKind, Recording, Segment, StackId, StreamId,
 };
@@ -216,6 +219,9 @@ impl Writer<'_, '_> {
         }
         self.text("external_annotations")?;
         self.annotations(&gpus)?;
+        if let Some(text) = aside::text(recording, parts, self.redact) {
+            self.text_field(aside::KEY, &text)?;
+        }
         if !hosts.is_empty() {
             self.text("host_segments")?;
             self.open(b']')?;

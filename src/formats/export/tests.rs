@@ -151,3 +151,51 @@ fn a_parquet_file_has_its_marks() {
     let footer = u32::from_le_bytes(out[out.len() - 8..out.len() - 4].try_into().unwrap()) as usize;
     assert!(footer + 12 < out.len());
 }
+
+#[test]
+fn samples_come_back_from_a_snapshot() {
+    use crate::model::{LiveMark, LiveTrack, ProcessPoint, ProcessTrack, Sample};
+    let mut r = recording();
+    let base = r.devices[0].events.time_us[0];
+    let d = &mut r.devices[0];
+    (d.name, d.capacity, d.limit) = (Some("Card".to_owned()), Some(80 << 30), Some(40 << 30));
+    d.samples = (0..10).map(|i| Sample { time_us: base + i, used: Some(1 << 40 | i as u64), ..Sample::default() }).collect();
+    let points = (0..10).map(|i| ProcessPoint { time_us: base + i, used: Some(i as u64), torch: None }).collect();
+    let process = ProcessTrack {
+        pid: 7,
+        name: "python".to_owned(),
+        command: "python /home/someone/train.py".to_owned(),
+        points,
+        ..ProcessTrack::default()
+    };
+    let marks = vec![LiveMark { time_us: base + 3, text: "epoch".to_owned(), ..LiveMark::default() }];
+    d.live = Some(Box::new(LiveTrack { uuid: "GPU-1".to_owned(), processes: vec![process], marks, ..LiveTrack::default() }));
+    let again = |parts: &[snapshot::DevicePart], redact: bool| {
+        let mut bytes = Vec::new();
+        snapshot::write(&r, parts, redact, &mut bytes).unwrap();
+        let read = crate::formats::read(&bytes, "again", &Progress::new()).unwrap();
+        assert!(read.report.warnings.is_empty(), "{:?}", read.report.warnings);
+        (read.devices.into_iter().next().unwrap(), bytes)
+    };
+    let whole = snapshot::DevicePart::whole(&r, 0).unwrap();
+    let (back, _) = again(std::slice::from_ref(&whole), false);
+    let d = &r.devices[0];
+    assert_eq!(
+        (&back.samples, &back.live, back.capacity, back.limit, &back.name),
+        (&d.samples, &d.live, d.capacity, d.limit, &d.name)
+    );
+    assert_eq!((back.events.len(), back.blocks.len()), (d.events.len(), d.blocks.len()));
+
+    // A part has the samples of its time, and the point in force when it begins.
+    let (cut, _) = again(&[snapshot::DevicePart { events: 2..5, ..whole.clone() }], false);
+    assert_eq!(cut.samples.iter().map(|s| s.time_us - base).collect::<Vec<_>>(), [2, 3, 4]);
+    assert_eq!(cut.live.unwrap().processes[0].points.len(), 3);
+
+    // Redacted: bytes and times stay, names go.
+    let (bare, bytes) = again(&[whole], true);
+    let live = bare.live.unwrap();
+    assert_eq!((live.processes[0].pid, live.processes[0].points.len(), live.uuid.as_str()), (7, 10, ""));
+    for name in ["someone", "train.py", "GPU-1", "epoch"] {
+        assert!(!bytes.windows(name.len()).any(|w| w == name.as_bytes()), "{name}");
+    }
+}

@@ -61,6 +61,10 @@ impl Figure {
         let text = text.get(..text.len() - unit_length)?;
         let digits = text.bytes().rev().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
         let mut number = text.get(text.len() - digits..)?.trim_start_matches('.');
+        let before = text.get(..text.len() - digits).unwrap_or("");
+        if before.strip_suffix('-').is_some_and(|b| !b.ends_with(|c: char| c.is_ascii_digit())) {
+            return None;
+        }
         // A sentence may end right before: "in use. 1024.00 MiB" squeezes to "use.1024.00MiB".
         while number.bytes().filter(|b| *b == b'.').count() > 1 {
             number = number.split_once('.').map_or(number, |(_, rest)| rest);
@@ -108,6 +112,19 @@ fn from_decimal(number: &str, shift: u32) -> Option<Figure> {
     Some(Figure { bytes, slack })
 }
 
+/// Sizes with a minus sign in white-space-free text: `-9.00GiB`.
+pub(super) fn negative_sizes(text: &str) -> Vec<String> {
+    let size_after = |(at, _): (usize, &str)| -> Option<String> {
+        let (figure, length) = Figure::at_start(text.get(at + 1..)?)?;
+        let printed = text.get(at..at + 1 + length)?;
+        // "16-20MiB" is a range, and "GPU-8b3c" a name.
+        let is_size =
+            !text[..at].ends_with(|c: char| c.is_ascii_digit() || c == '-') && printed.ends_with(['B', 's']) && length > 2;
+        (is_size && figure.bytes > 0).then(|| printed.to_owned())
+    };
+    text.match_indices('-').filter_map(size_after).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +139,8 @@ mod tests {
         assert_eq!(Figure::at_end("inuse.1024.00MiB").unwrap().bytes, 1024 * MEBIBYTE);
         assert_eq!(Figure::at_end("(GPU0;0bytes"), Some(Figure::exact(0)));
         assert!(Figure::at_start("17179869184.00GiB").unwrap().0.is_unlimited());
+        assert_eq!(negative_sizes("ofwhich-9.00GiBfree;-512bytes;16-20MiB,GPU-8b3c"), ["-9.00GiB", "-512bytes"]);
+        assert_eq!(Figure::at_end("ofwhich-9.00GiB"), None);
         assert_eq!(Figure::at_start("3.00apples"), None);
         assert_eq!(Figure::at_end("GiB"), None);
         assert_eq!(Figure::at_start("999999999999999999999999999999999999999999GiB"), None);

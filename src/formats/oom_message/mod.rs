@@ -173,6 +173,8 @@ pub struct OomMessage {
     pub figures: Figures,
     /// Every process on the GPU that the message lists, in its order.
     pub processes: Vec<ProcessUse>,
+    /// Sizes printed with a minus sign, as they stand in the text; none of the figures is one of them.
+    pub negative: Vec<String>,
     /// "Tried to allocate more than 1EB": the size itself is broken.
     pub is_absurd_request: bool,
     /// Refused beforehand because of the memory fraction (2.12 and later).
@@ -196,6 +198,7 @@ impl OomMessage {
             rank: None,
             figures: Figures::default(),
             processes: Vec::new(),
+            negative: Vec::new(),
             is_absurd_request: false,
             is_rejection: false,
             expandable_segments: None,
@@ -230,13 +233,19 @@ impl OomMessage {
     /// What the driver counts for this process, context and libraries included.
     #[must_use]
     pub fn this_process(&self) -> Option<Figure> {
-        self.processes.iter().find(|p| p.is_this).map(|p| p.bytes)
+        self.processes.iter().find(|p| p.is_this).map(|p| p.bytes).filter(|b| !b.is_unlimited())
+    }
+
+    /// Sum of every process the message lists with a figure.
+    #[must_use]
+    pub fn listed_processes(&self) -> Option<Figure> {
+        self.processes.iter().map(|p| p.bytes).filter(|b| !b.is_unlimited()).reduce(Figure::plus)
     }
 
     /// Sum of the other processes the message lists; `None` when it lists none (which does not prove that there are none).
     #[must_use]
     pub fn other_processes(&self) -> Option<Figure> {
-        self.processes.iter().filter(|p| !p.is_this).map(|p| p.bytes).reduce(Figure::plus)
+        self.processes.iter().filter(|p| !p.is_this).map(|p| p.bytes).filter(|b| !b.is_unlimited()).reduce(Figure::plus)
     }
 
     /// This process outside PyTorch's allocator: context, modules, libraries, graphs.
@@ -279,6 +288,7 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
         let window = text::Window { squeezed: &squeezed, from: at, to: next.min(at + anchor.reach()) };
         if let Some((mut message, used)) = read(anchor, &window) {
             message.line = squeezed.line_at(at);
+            message.negative = figure::negative_sizes(window.text().get(..used).unwrap_or(window.text()));
             message.rank = squeezed.rank_at(at);
             covered = at + used;
             out.push(message);

@@ -33,9 +33,10 @@ pub(super) fn native(window: &Window<'_>, platform: Platform) -> Read {
             message.is_absurd_request = true;
             return Some((message, head + 20));
         }
-        let (requested, length) = Figure::at_start(rest)?;
-        message.figures.requested = Some(requested);
-        let rest = rest.get(length..)?;
+        let (requested, length) = Figure::at_start(rest.strip_prefix('-').unwrap_or(rest))?;
+        let is_negative = rest.starts_with('-');
+        message.figures.requested = Some(requested).filter(|_| !is_negative);
+        let rest = rest.get(length + usize::from(is_negative)..)?;
         let end = if rest.trim_start_matches('.').starts_with("(GPU") {
             parenthesised(rest, &mut message)
         } else {

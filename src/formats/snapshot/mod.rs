@@ -15,8 +15,8 @@ mod stacks;
 mod stream;
 mod trace;
 
-use super::FormatError;
 use super::pickle::{Ended, Node, NodeId, Tree};
+use super::{FormatError, aside};
 use crate::model::{
     Annotations, DeviceId, DeviceKind, DeviceRecording, Format, LoadReport, Progress, Recording, Source, Stage, WarningKind,
 };
@@ -62,6 +62,7 @@ struct Parts {
     annotations: Option<NodeId>,
     host_segments: Option<NodeId>,
     host_traces: Option<NodeId>,
+    aside: Option<NodeId>,
 }
 
 /// Makes a recording of a snapshot's values.
@@ -116,6 +117,11 @@ fn assemble(read: Read<'_>, name: &str, progress: &Progress) -> Result<Recording
         let by_device = annotations::read(tree, list, &mut stacks, &mut report);
         attach_annotations(&mut devices, by_device, &mut report);
     }
+    if let Some(text) = parts.aside.and_then(|id| tree.bytes(id))
+        && let Err(sentence) = aside::put_back(text, &mut devices)
+    {
+        report.warn(WarningKind::Skipped, None, || sentence);
+    }
     if let (true, Some(error)) = (devices.is_empty(), broken) {
         return Err(error);
     }
@@ -154,6 +160,7 @@ fn find_parts(tree: &Tree, name: &str, report: &mut LoadReport) -> Result<Parts,
                     b"external_annotations" => parts.annotations = Some(value),
                     b"host_segments" => parts.host_segments = Some(value),
                     b"host_traces" => parts.host_traces = Some(value),
+                    k if k == aside::KEY.as_bytes() => parts.aside = Some(value),
                     _ => unknown_key(tree, key, "the snapshot", report),
                 }
             }

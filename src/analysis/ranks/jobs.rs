@@ -1,0 +1,320 @@
+//! Which recordings of a folder are ranks of one job: two jobs' ranks are never measured against each other.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::{Overview, RankRow, counted, overview, rank_span, sort};
+
+/// Recordings that belong together, and what they say together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Job {
+    /// What its files have in common, with `*` for what differs: `ddp_rank*.pickle`; behind the folder where there are several.
+    pub name: String,
+    /// Its ranks, as [`sort`] orders them.
+    pub rows: Vec<RankRow>,
+    /// What they say together.
+    pub overview: Overview,
+    /// False for recordings that share no job with any other: they stand side by side, and nothing is an outlier among them.
+    pub is_one: bool,
+}
+
+/// What recordings on their own are called.
+pub const ALONE: &str = "on their own";
+
+/// Sorts rows into jobs, by folder and name, jobs in the order of their names; recordings that no other belongs to come last, together.
+///
+/// Files are of one job when they stand in one folder, differ only in numbers, and no two have the same rank; where two have, only
+/// files that differ in nothing but the rank are. Numbers that are not behind the word "rank" tell a rank only in the latter case.
+/// Traces that tell how many processes there are (`distributedInfo`) need no names. Files without any number are of one job when each is of another device.
+#[must_use]
+pub fn by_job(rows: Vec<RankRow>) -> Vec<Job> {
+    let mut loose: BTreeMap<(PathBuf, String), Vec<RankRow>> = BTreeMap::new();
+    for row in rows {
+        let folder = row.path.parent().unwrap_or(Path::new("")).to_path_buf();
+        loose.entry((folder, likeness(&row))).or_default().push(row);
+    }
+    let mut groups: Vec<Vec<RankRow>> = Vec::new();
+    for ((_, like), rows) in loose {
+        if like.is_empty() {
+            let mut devices: Vec<i32> = rows.iter().map(|r| r.device).collect();
+            devices.sort_unstable();
+            devices.dedup();
+            if devices.len() == rows.len() {
+                groups.push(rows);
+            } else {
+                groups.extend(split(rows, |r| r.file.clone()));
+            }
+        } else if each_rank_once(&rows) {
+            groups.push(rows);
+        } else {
+            groups.extend(split(rows, |r| without_rank(&r.file)));
+        }
+    }
+    let are_folders_many = groups.iter().flatten().any(|r| r.path.parent() != groups[0][0].path.parent());
+    let is_only = groups.len() == 1;
+    let (alone, together): (Vec<_>, Vec<_>) = groups.into_iter().partition(|g| !is_only && g.iter().all(|r| r.path == g[0].path));
+    let mut jobs: Vec<Job> = together
+        .into_iter()
+        .map(|mut rows| {
+            sort(&mut rows);
+            Job { name: name(&rows, are_folders_many), overview: overview(&rows), rows, is_one: true }
+        })
+        .collect();
+    jobs.sort_by_cached_key(|job| natural(&job.name));
+    let mut rows: Vec<RankRow> = alone.into_iter().flatten().collect();
+    if !rows.is_empty() {
+        rows.sort_by_cached_key(|r| (natural(&r.path.to_string_lossy()), r.device));
+        jobs.push(Job { name: ALONE.to_owned(), overview: side_by_side(&rows), rows, is_one: false });
+    }
+    jobs
+}
+
+/// One sentence for several jobs: how many there are, and which ran out of memory.
+#[must_use]
+pub fn headline(jobs: &[Job]) -> String {
+    let many = jobs.iter().filter(|j| j.is_one).count() as u64;
+    let alone = jobs.iter().find(|j| !j.is_one).map_or(0, |j| files(&j.rows));
+    let mut text = match (many, alone) {
+        (0, n) => counted(n, "recording on its own", "recordings, each on its own"),
+        (n, 0) => counted(n, "job", "jobs"),
+        (n, alone) => {
+            format!("{} and {}", counted(n, "job", "jobs"), counted(alone, "recording on its own", "recordings on their own"))
+        }
+    };
+    let failed: Vec<String> = jobs
+        .iter()
+        .filter(|j| j.overview.failed > 0)
+        .map(|j| format!("{} of {} {}", j.overview.failed, j.rows.len(), j.name))
+        .collect();
+    text += &match failed.as_slice() {
+        [] => "; none ran out of memory".to_owned(),
+        some => format!("; out of memory: {}", some.join(", ")),
+    };
+    text.push('.');
+    text
+}
+
+/// Files that sorted rows are of: a file of two devices has two rows.
+fn files(rows: &[RankRow]) -> u64 {
+    rows.chunk_by(|a, b| a.path == b.path).count() as u64
+}
+
+/// What recordings that are not compared say together.
+fn side_by_side(rows: &[RankRow]) -> Overview {
+    let whole = overview(rows);
+    let failed = match whole.failed {
+        0 => "none ran out of memory".to_owned(),
+        n => format!("{n} ran out of memory"),
+    };
+    let sentence = format!("{} of no common job; {failed}.", counted(files(rows), "recording", "recordings"));
+    Overview { outliers: Vec::new(), first_oom: None, is_first_by_time: false, median_peak: 0, sentence, ..whole }
+}
+
+/// What files that may be of one job share; empty where a name tells no rank.
+fn likeness(row: &RankRow) -> String {
+    if let Some(processes) = row.world_size {
+        return format!("world of {processes}");
+    }
+    match rank_span(&row.file) {
+        None => String::new(),
+        Some((_, true)) => without_numbers(&row.file),
+        Some((_, false)) => without_rank(&row.file),
+    }
+}
+
+/// True when no rank stands in two files.
+fn each_rank_once(rows: &[RankRow]) -> bool {
+    let mut ranks: Vec<(Option<u32>, &Path)> = rows.iter().map(|r| (r.rank, r.path.as_path())).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    ranks.windows(2).all(|w| w[0].0 != w[1].0)
+}
+
+fn split(rows: Vec<RankRow>, key: impl Fn(&RankRow) -> String) -> Vec<Vec<RankRow>> {
+    let mut groups: BTreeMap<String, Vec<RankRow>> = BTreeMap::new();
+    for row in rows {
+        groups.entry(key(&row)).or_default().push(row);
+    }
+    // Two runs that wrote the same ranks under names that tell them apart by nothing but other numbers.
+    groups.into_values().flat_map(|g| if each_rank_once(&g) { vec![g] } else { one_by_one(g) }).collect()
+}
+
+fn one_by_one(rows: Vec<RankRow>) -> Vec<Vec<RankRow>> {
+    let mut groups: BTreeMap<PathBuf, Vec<RankRow>> = BTreeMap::new();
+    for row in rows {
+        groups.entry(row.path.clone()).or_default().push(row);
+    }
+    groups.into_values().collect()
+}
+
+/// The name with `*` for its rank.
+fn without_rank(file: &str) -> String {
+    match rank_span(file) {
+        Some((span, _)) => format!("{}*{}", &file[..span.start], &file[span.end..]),
+        None => file.to_owned(),
+    }
+}
+
+/// The name with `*` for every number.
+fn without_numbers(file: &str) -> String {
+    let mut out = String::with_capacity(file.len());
+    for c in file.chars() {
+        match c {
+            '0'..='9' if out.ends_with('*') => {}
+            '0'..='9' => out.push('*'),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// What the files of a job have in common.
+fn name(rows: &[RankRow], with_folder: bool) -> String {
+    let same = |f: &dyn Fn(&str) -> String| -> Option<String> {
+        let first = f(&rows.first()?.file);
+        rows.iter().all(|r| f(&r.file) == first).then_some(first)
+    };
+    let pattern = same(&|f: &str| f.to_owned()).or_else(|| same(&without_rank)).or_else(|| same(&without_numbers));
+    let pattern = pattern.unwrap_or_else(|| {
+        let files: Vec<&str> = rows.iter().map(|r| r.file.as_str()).collect();
+        let beginning = common(&files, false, 0);
+        let end = common(&files, true, beginning.chars().count());
+        format!("{beginning}*{end}")
+    });
+    let folder = rows.first().and_then(|r| r.path.parent()).and_then(Path::file_name);
+    match folder.filter(|_| with_folder) {
+        Some(folder) => format!("{}/{pattern}", folder.to_string_lossy()),
+        None => pattern,
+    }
+}
+
+/// The beginning, or the end, that all share, without the `taken` letters of the other.
+fn common(files: &[&str], from_end: bool, taken: usize) -> String {
+    let turned = |s: &str| -> Vec<char> { if from_end { s.chars().rev().collect() } else { s.chars().collect() } };
+    let mut shared = files.first().map(|f| turned(f)).unwrap_or_default();
+    for file in files {
+        let file = turned(file);
+        let alike = shared.iter().zip(&file).take_while(|(a, b)| a == b).count();
+        shared.truncate(alike.min(file.len().saturating_sub(taken)));
+    }
+    if from_end {
+        shared.reverse();
+    }
+    shared.into_iter().collect()
+}
+
+/// A key by which `step_9` stands before `step_10`.
+fn natural(name: &str) -> Vec<(u64, String)> {
+    let mut parts: Vec<(u64, String)> = vec![(0, String::new())];
+    let mut in_number = false;
+    for c in name.chars() {
+        if let Some(digit) = c.to_digit(10) {
+            if !in_number {
+                parts.push((0, String::new()));
+            }
+            in_number = true;
+            if let Some(part) = parts.last_mut() {
+                part.0 = part.0.saturating_mul(10).saturating_add(u64::from(digit));
+            }
+        } else {
+            in_number = false;
+            if let Some(part) = parts.last_mut() {
+                part.1.push(c);
+            }
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(path: &str, peak: u64) -> RankRow {
+        let path = PathBuf::from(path);
+        let file = path.file_name().unwrap().to_string_lossy().into_owned();
+        RankRow { rank: super::super::rank_of_name(&file), path, file, peak_reserved: peak, ..RankRow::default() }
+    }
+
+    fn jobs_of(files: &[&str]) -> Vec<(String, usize, bool)> {
+        by_job(files.iter().map(|f| row(f, 1)).collect()).into_iter().map(|j| (j.name, j.rows.len(), j.is_one)).collect()
+    }
+
+    fn job(name: &str, rows: usize) -> (String, usize, bool) {
+        (name.to_owned(), rows, name != ALONE)
+    }
+
+    #[test]
+    fn jobs_in_one_folder_are_told_apart_by_name() {
+        assert_eq!(
+            jobs_of(&[
+                "d/ddp_rank0.pickle",
+                "d/fsdp_rank0.pickle",
+                "d/ddp_rank1.pickle",
+                "d/fsdp_rank1.pickle",
+                "d/two_gpus.pickle"
+            ]),
+            [job("ddp_rank*.pickle", 2), job("fsdp_rank*.pickle", 2), job(ALONE, 1)]
+        );
+        // Every step's dump is a job of its own, in the order of the steps.
+        assert_eq!(
+            jobs_of(&["d/rank0_step10.pkl", "d/rank1_step10.pkl", "d/rank0_step9.pkl", "d/rank1_step9.pkl"]),
+            [job("rank*_step9.pkl", 2), job("rank*_step10.pkl", 2)]
+        );
+        assert_eq!(jobs_of(&["d/only_rank3.pickle"]), [job("only_rank3.pickle", 1)]);
+    }
+
+    #[test]
+    fn folders_are_jobs_of_their_own() {
+        assert_eq!(
+            jobs_of(&[
+                "m/iteration_10/rank0.pickle",
+                "m/iteration_10/rank1.pickle",
+                "m/iteration_9/rank0.pickle",
+                "m/iteration_9/rank1.pickle"
+            ]),
+            [job("iteration_9/rank*.pickle", 2), job("iteration_10/rank*.pickle", 2)]
+        );
+    }
+
+    #[test]
+    fn process_numbers_do_not_part_the_ranks_of_one_job() {
+        assert_eq!(jobs_of(&["d/oom_rank0_pid4711.pickle", "d/oom_rank1_pid4712.pickle"]), [job("oom_rank*_pid*.pickle", 2)]);
+        // Two runs: which pid belongs to which is not told, so nothing is compared.
+        let two = ["d/oom_rank0_pid1.pickle", "d/oom_rank1_pid2.pickle", "d/oom_rank0_pid3.pickle", "d/oom_rank1_pid4.pickle"];
+        assert_eq!(jobs_of(&two), [job(ALONE, 4)]);
+    }
+
+    #[test]
+    fn names_without_a_rank_are_a_job_only_by_device() {
+        assert_eq!(jobs_of(&["d/base.pickle", "d/big.pickle"]), [job(ALONE, 2)]);
+        let mut rows = vec![row("d/left.pickle", 1), row("d/right.pickle", 1)];
+        rows[1].device = 1;
+        let jobs = by_job(rows);
+        assert_eq!((jobs.len(), jobs[0].is_one, jobs[0].rows[1].rank), (1, true, Some(1)));
+        // Versions are numbers, and no ranks.
+        assert_eq!(jobs_of(&["v/torch2.0.1_s.pickle", "v/torch2.5.1_s.pickle", "v/torch2.15.0_s.pickle"]), [job(ALONE, 3)]);
+    }
+
+    #[test]
+    fn traces_that_tell_their_world_need_no_names() {
+        let mut rows = vec![row("d/alpha_11.17.pt.trace.json", 1), row("d/beta_12.18.pt.trace.json", 1)];
+        for (rank, row) in (0..).zip(&mut rows) {
+            (row.rank, row.world_size) = (Some(rank), Some(2));
+        }
+        let jobs = by_job(rows);
+        assert_eq!((jobs.len(), jobs[0].rows.len(), jobs[0].name.as_str()), (1, 2, "*.pt.trace.json"));
+    }
+
+    #[test]
+    fn outliers_are_of_their_job_and_recordings_on_their_own_have_none() {
+        let small = ["d/a_rank0.p", "d/a_rank1.p", "d/a_rank2.p"].map(|f| row(f, 100));
+        let large = ["d/b_rank0.p", "d/b_rank1.p", "d/b_rank2.p"].map(|f| row(f, if f.contains('2') { 1500 } else { 1000 }));
+        let jobs = by_job(small.into_iter().chain(large).collect());
+        assert_eq!(jobs.iter().map(|j| j.overview.outliers.clone()).collect::<Vec<_>>(), [vec![], vec![2]]);
+        assert_eq!(headline(&jobs).replace(crate::units::NBSP, " "), "2 jobs; none ran out of memory.");
+        let alone = by_job(vec![row("d/x.p", 1), row("d/y.p", 1000)]);
+        assert!(alone[0].overview.outliers.is_empty() && !alone[0].is_one);
+        assert!(by_job(Vec::new()).is_empty());
+    }
+}

@@ -1,0 +1,117 @@
+//! Logs in a watched folder: what is added to them is searched for out-of-memory errors.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::watch::{News, Stamp};
+use crate::formats::oom_message;
+
+/// At most this much of what was added since the last listing is read: a log that grows faster tells more than anybody reads.
+const MOST_READ: u64 = 16 << 20;
+/// At most this much of it is handed on: the messages of some dozens of ranks.
+const MOST_TOLD: usize = 64 << 10;
+/// A message that begins this near to the end may still be being written.
+const LONGEST_MESSAGE: u64 = 4 << 10;
+/// Lines after the line that a message begins in that may belong to it.
+const LINES_AFTER: usize = 12;
+
+/// Logs, and up to where each was searched.
+pub(super) struct Logs {
+    /// Bytes searched, and the stamp of the last listing.
+    files: HashMap<PathBuf, (u64, Stamp)>,
+}
+
+impl Logs {
+    /// What is written so far is not new.
+    pub(super) fn new(files: HashMap<PathBuf, Stamp>) -> Self {
+        Logs { files: files.into_iter().map(|(path, stamp)| (path, (stamp.0, stamp))).collect() }
+    }
+
+    /// Logs that gained a message since the last listing.
+    pub(super) fn compare(&mut self, now: HashMap<PathBuf, Stamp>) -> Vec<News> {
+        let mut news = Vec::new();
+        let mut files = HashMap::new();
+        for (path, stamp) in now {
+            let (searched, before) = self.files.get(&path).copied().unwrap_or((0, (0, None)));
+            // A log that became shorter was begun anew.
+            let searched = if stamp.0 < searched { 0 } else { searched };
+            let is_still = before == stamp;
+            let searched = if searched == stamp.0 {
+                searched
+            } else {
+                // A file that went away, or that may not be read, has no news.
+                let (until, text) = search(&path, searched, stamp.0, is_still).unwrap_or((stamp.0, None));
+                news.extend(text.map(|text| News::Message { path: path.clone(), text }));
+                until
+            };
+            files.insert(path, (searched, stamp));
+        }
+        self.files = files;
+        news
+    }
+}
+
+/// Searches the bytes of a file from `from` to `to`; gives up to where that is done, and the part that holds messages. When the file
+/// may still be growing (not `is_still`), a message near its end is left for the next time.
+fn search(path: &Path, from: u64, to: u64, is_still: bool) -> io::Result<(u64, Option<String>)> {
+    let from = from.max(to.saturating_sub(MOST_READ));
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(to - from).read_to_end(&mut bytes)?;
+    let starts: Vec<usize> =
+        std::iter::once(0).chain(bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(i, _)| i + 1)).collect();
+    let lines: Vec<usize> =
+        oom_message::find_all(&String::from_utf8_lossy(&bytes)).iter().map(|m| m.line.saturating_sub(1) as usize).collect();
+    let end = bytes.len() as u64;
+    let is_done = |line: &usize| is_still || starts.get(*line).is_none_or(|&s| s as u64 + LONGEST_MESSAGE <= end);
+    let (done, open): (Vec<usize>, Vec<usize>) = lines.into_iter().partition(is_done);
+    let resume = open.iter().min().and_then(|&l| starts.get(l)).map_or_else(
+        // Half a line may be the beginning of one.
+        || if is_still { bytes.len() } else { starts.last().copied().unwrap_or(0) },
+        |&s| s,
+    );
+    let text = done.iter().min().zip(done.iter().max()).map(|(first, last)| {
+        let start = starts.get(*first).copied().unwrap_or(0);
+        let stop = starts.get(last + LINES_AFTER).copied().unwrap_or(bytes.len()).min(resume.max(start)).min(start + MOST_TOLD);
+        String::from_utf8_lossy(&bytes[start..stop]).into_owned()
+    });
+    Ok((from + resume as u64, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MESSAGE: &str =
+        "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 7.00 GiB already allocated)\n";
+
+    fn stamp(path: &Path) -> HashMap<PathBuf, Stamp> {
+        let meta = std::fs::metadata(path).unwrap();
+        HashMap::from([(path.to_path_buf(), (meta.len(), None))])
+    }
+
+    #[test]
+    fn a_message_is_told_once_and_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.log");
+        std::fs::write(&path, MESSAGE).unwrap();
+        let mut logs = Logs::new(stamp(&path));
+        assert!(logs.compare(stamp(&path)).is_empty(), "that was there before");
+        let whole = format!("{MESSAGE}step 2\n{MESSAGE}");
+        // Half of it is written when the folder is listed.
+        std::fs::write(&path, &whole[..whole.len() - 60]).unwrap();
+        assert!(logs.compare(stamp(&path)).is_empty());
+        std::fs::write(&path, &whole).unwrap();
+        assert!(logs.compare(stamp(&path)).is_empty(), "still growing");
+        assert_eq!(logs.compare(stamp(&path)), [News::Message { path: path.clone(), text: MESSAGE.to_owned() }]);
+        assert!(logs.compare(stamp(&path)).is_empty(), "once");
+        // Begun anew.
+        std::fs::write(&path, format!("{}{MESSAGE}", "x\n".repeat(9))).unwrap();
+        assert_eq!(logs.compare(stamp(&path)).len() + logs.compare(stamp(&path)).len(), 1);
+        std::fs::remove_file(&path).unwrap();
+        assert!(logs.compare(HashMap::new()).is_empty());
+    }
+}

@@ -1,0 +1,151 @@
+//! What a PyTorch snapshot has no place for: samples of the whole card and of the processes on it, its name, size and limit.
+//!
+//! When such a recording is written as a snapshot, they stand as JSON text under a key of our own, [`KEY`]. PyTorch's viewer leaves keys
+//! alone that it does not know; our reader takes them back, so that a diagnosis which rests on samples is the same again.
+
+use std::ops::RangeInclusive;
+
+use serde::{Deserialize, Serialize};
+
+use super::export::snapshot::DevicePart;
+use crate::model::{DeviceKind, DeviceRecording, LiveTrack, Recording, Sample};
+
+/// The key in the snapshot's dictionary.
+pub(super) const KEY: &str = "vramscope";
+
+/// The form that is written. A field that is added later must have a default.
+const VERSION: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct Aside {
+    version: u32,
+    devices: Vec<Beside>,
+}
+
+/// What is known of one device.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Beside {
+    /// Pinned host memory, which has no ordinal of its own.
+    is_host: bool,
+    index: i32,
+    name: Option<String>,
+    capacity: Option<u64>,
+    limit: Option<u64>,
+    samples: Vec<Row>,
+    live: Option<Box<LiveTrack>>,
+}
+
+/// A sample, its fields in the order of [`Sample`]: names would be most of the text.
+type Row = (i64, [Option<u64>; 8]);
+
+fn row_of(s: &Sample) -> Row {
+    (s.time_us, [s.used, s.driver, s.process, s.others, s.reserved, s.active, s.allocated, s.requested])
+}
+
+fn sample_of((time_us, [used, driver, process, others, reserved, active, allocated, requested]): Row) -> Sample {
+    Sample { time_us, used, driver, process, others, reserved, active, allocated, requested }
+}
+
+/// The text for the parts of a recording; `None` when there is nothing beside their events and segments. With `redact`, without what
+/// names people, programs and machines.
+pub(super) fn text(recording: &Recording, parts: &[DevicePart], redact: bool) -> Option<String> {
+    let devices: Vec<Beside> = parts
+        .iter()
+        .filter_map(|part| Some((part, recording.devices.get(part.device)?)))
+        .filter(|(_, d)| {
+            !d.samples.is_empty() || d.live.is_some() || d.capacity.is_some() || d.limit.is_some() || d.name.is_some()
+        })
+        .map(|(part, device)| {
+            let times = times_of(part, device);
+            let mut live = device.live.clone();
+            if let Some(live) = &mut live {
+                keep_within(live, &times);
+                if redact {
+                    anonymise(live);
+                }
+            }
+            let within = |time: i64| times.as_ref().is_none_or(|t| t.contains(&time));
+            Beside {
+                is_host: device.id.kind == DeviceKind::Host,
+                index: device.id.index,
+                name: device.name.clone(),
+                capacity: device.capacity,
+                limit: device.limit,
+                samples: device.samples.iter().filter(|s| within(s.time_us)).map(row_of).collect(),
+                live,
+            }
+        })
+        .collect();
+    if devices.is_empty() {
+        return None;
+    }
+    // Strings, numbers and lists of them always have a JSON.
+    serde_json::to_string(&Aside { version: VERSION, devices }).ok()
+}
+
+/// Puts what stands beside back on its devices; what the snapshot itself told stays. One sentence when the text is none of ours.
+pub(super) fn put_back(text: &[u8], devices: &mut Vec<DeviceRecording>) -> Result<(), String> {
+    let aside: Aside = serde_json::from_slice(text).map_err(|e| format!("the samples under '{KEY}' can not be read: {e}"))?;
+    if aside.version > VERSION {
+        return Err(format!(
+            "the samples under '{KEY}' are of a later version of vramscope ({}); they were left out",
+            aside.version
+        ));
+    }
+    let gpu_kind = devices.iter().map(|d| d.id.kind).find(|k| *k != DeviceKind::Host).unwrap_or_default();
+    for beside in aside.devices {
+        let kind = if beside.is_host { DeviceKind::Host } else { gpu_kind };
+        let id = crate::model::DeviceId { kind, index: beside.index };
+        let at = devices.iter().position(|d| d.id == id).unwrap_or_else(|| {
+            devices.push(DeviceRecording { id, ..DeviceRecording::default() });
+            devices.len() - 1
+        });
+        let device = &mut devices[at];
+        device.name = device.name.take().or(beside.name);
+        device.capacity = device.capacity.or(beside.capacity);
+        device.limit = device.limit.or(beside.limit);
+        device.samples = beside.samples.into_iter().map(sample_of).collect();
+        device.samples.sort_by_key(|s| s.time_us);
+        device.live = beside.live;
+    }
+    Ok(())
+}
+
+/// The time that a part of a device covers; `None` for the whole.
+fn times_of(part: &DevicePart, device: &DeviceRecording) -> Option<RangeInclusive<i64>> {
+    let events = &device.events;
+    if !events.has_time || (part.events.start == 0 && part.events.end as usize >= events.len()) {
+        return None;
+    }
+    let time = |event: u32| events.time_us.get(event as usize).copied();
+    Some(time(part.events.start)?..=time(part.events.end.checked_sub(1)?)?)
+}
+
+fn keep_within(live: &mut LiveTrack, times: &Option<RangeInclusive<i64>>) {
+    let Some(times) = times else { return };
+    live.gauges.retain(|g| times.contains(&g.time_us));
+    live.marks.retain(|m| times.contains(&m.time_us));
+    live.gaps.retain(|g| g.from_us <= *times.end() && g.to_us >= *times.start());
+    for process in &mut live.processes {
+        // A point holds until the next: the last one before the part is in force when it begins.
+        let first = process.points.partition_point(|p| p.time_us <= *times.start()).saturating_sub(1);
+        process.points.drain(..first);
+        process.points.retain(|p| p.time_us <= *times.end());
+    }
+    live.processes.retain(|p| !p.points.is_empty());
+}
+
+fn anonymise(live: &mut LiveTrack) {
+    live.uuid.clear();
+    live.facts.clear();
+    live.marks.iter_mut().for_each(|m| m.text.clear());
+    for process in &mut live.processes {
+        for text in [&mut process.name, &mut process.command, &mut process.user] {
+            text.clear();
+        }
+        process.container = None;
+        process.note = None;
+        process.facts.clear();
+    }
+}

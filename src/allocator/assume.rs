@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::cap::CapRange;
 use crate::units::{Bytes, count, counted};
 
 /// One thing a trace does not tell, and what was assumed instead. Shown with every result that is not exact.
@@ -42,6 +43,8 @@ pub enum Assumption {
     InferredLimit {
         /// Bytes.
         bytes: u64,
+        /// What its failed requests leave for it.
+        range: CapRange,
     },
     /// Requests that failed in the recording succeed under other settings; what the program would have done then is unknown.
     WentOnDifferently {
@@ -110,8 +113,15 @@ impl fmt::Display for Assumption {
                     if *n == 1 { "it is taken to complete where it did" } else { "they are taken to complete where they did" };
                 write!(f, "{} waited for another stream; {they} in the recording", counted(*n, "free", "frees"))
             }
-            Assumption::InferredLimit { bytes } => {
+            Assumption::InferredLimit { bytes, range } if range.is_known() => {
                 write!(f, "the recording does not name its memory limit; {} explains its failed requests", Bytes(*bytes))
+            }
+            Assumption::InferredLimit { bytes, range } => {
+                write!(
+                    f,
+                    "the recording does not name its memory limit; its failed requests say {range}, and {} was taken",
+                    Bytes(*bytes)
+                )
             }
             Assumption::WentOnDifferently { event } => {
                 write!(

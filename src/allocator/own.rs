@@ -2,6 +2,7 @@
 
 use super::agree::{Agreement, Difference, agreement};
 use super::assume::Assumption;
+use super::cap::{CapRange, Caps};
 use super::replay::Replay;
 use super::requests::Requests;
 use super::untraced;
@@ -14,8 +15,8 @@ pub struct OwnRun {
     pub replay: Replay,
     /// Whether that is what comes out.
     pub agreement: Agreement,
-    /// The limits that explain the recording: the least and the most. Equal when the limit is known.
-    pub limit_span: Option<(u64, u64)>,
+    /// What is known of the limit; the one that was run under lies in it.
+    pub caps: Caps,
     /// What had to be assumed.
     pub assumptions: Vec<Assumption>,
 }
@@ -27,27 +28,9 @@ pub struct OwnRun {
 /// # Errors
 /// [`Cancelled`] when asked to stop.
 pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: &Progress) -> Result<OwnRun, Cancelled> {
-    let mut replay = Replay::of(requests);
-    let told = known_limit.or(requests.device.limit).or_else(|| limit_of_fraction(requests));
-    let mut span = limit_span(requests, told);
-    replay.limit = span.map(|(_, most)| most);
-    let mut assumptions = requests.assumptions.clone();
-    let mut outcome = agreement(&replay, requests, progress)?;
-    if !outcome.agrees() && !requests.start.is_empty() && begins_with_growth(requests) {
-        // A file cut short may have the segments of an instant behind its last event: the trace alone tells more.
-        let alone = Requests::read_from_nothing(requests.device, progress)?;
-        let alone_span = limit_span(&alone, told);
-        let tried_replay = Replay { limit: alone_span.map(|(_, most)| most), ..replay.clone() };
-        let tried = agreement(&tried_replay, &alone, progress)?;
-        if tried.agrees() {
-            (*requests, replay, span, outcome) = (alone, tried_replay, alone_span, tried);
-            requests.assumptions.push(Assumption::EndIsLater);
-            assumptions.clone_from(&requests.assumptions);
-        }
-    }
+    let FirstReading { mut replay, mut outcome, caps, mut assumptions } = first_reading(requests, known_limit, progress)?;
     // With these settings releases come before the limit is reached, so when they came tells the limit.
     let releases_early = replay.conf.garbage_collection_threshold > 0.0 || replay.conf.max_split_size.is_some();
-    let mut limit_span = span;
     if !outcome.agrees() && !requests.captures.is_empty() {
         // Captures that were only inferred: without them if that is better.
         let inferred = std::mem::take(&mut requests.captures);
@@ -111,14 +94,52 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
         requests.assumptions.push(untraced.clone());
         assumptions.push(untraced);
     }
-    if may_search {
-        limit_span = replay.limit.map(|l| (l, l));
-    }
     let is_inferred = known_limit.is_none() && requests.device.limit.is_none();
-    if let Some(bytes) = replay.limit.filter(|_| is_inferred) {
-        assumptions.push(Assumption::InferredLimit { bytes });
+    if let (Some(bytes), Some(range), true) = (replay.limit, caps.first(), is_inferred) {
+        assumptions.push(Assumption::InferredLimit { bytes, range });
     }
-    Ok(OwnRun { replay, agreement: outcome, limit_span, assumptions })
+    Ok(OwnRun { replay, agreement: outcome, caps, assumptions })
+}
+
+impl OwnRun {
+    /// What is known of the limit that requests failed under: the range that autopsy and findings show.
+    #[must_use]
+    pub fn limit_range(&self) -> Option<CapRange> {
+        self.caps.first()
+    }
+}
+
+/// The requests read as they explain the recording best, before anything is searched for.
+pub(crate) struct FirstReading {
+    replay: Replay,
+    outcome: Agreement,
+    pub(crate) caps: Caps,
+    assumptions: Vec<Assumption>,
+}
+
+/// One run under the cap that the requests tell, and another where a file cut short may be read otherwise.
+pub(crate) fn first_reading(
+    requests: &mut Requests<'_>,
+    known_limit: Option<u64>,
+    progress: &Progress,
+) -> Result<FirstReading, Cancelled> {
+    let limit = |caps: &Caps| caps.first().map(|c| c.most);
+    let caps = Caps::of_requests(requests, known_limit);
+    let replay = Replay { limit: limit(&caps), ..Replay::of(requests) };
+    let outcome = agreement(&replay, requests, progress)?;
+    if !outcome.agrees() && !requests.start.is_empty() && begins_with_growth(requests) {
+        // A file cut short may have the segments of an instant behind its last event: the trace alone tells more.
+        let alone = Requests::read_from_nothing(requests.device, progress)?;
+        let caps = Caps::of_requests(&alone, known_limit);
+        let replay = Replay { limit: limit(&caps), ..replay.clone() };
+        let outcome = agreement(&replay, &alone, progress)?;
+        if outcome.agrees() {
+            *requests = alone;
+            requests.assumptions.push(Assumption::EndIsLater);
+            return Ok(FirstReading { replay, outcome, caps, assumptions: requests.assumptions.clone() });
+        }
+    }
+    Ok(FirstReading { replay, outcome, caps, assumptions: requests.assumptions.clone() })
 }
 
 /// A program that begins with nothing takes memory from the device first.
@@ -146,25 +167,6 @@ fn explain_untraced(
         *outcome = agreement(replay, requests, progress)?;
     }
     Ok(())
-}
-
-fn limit_of_fraction(requests: &Requests<'_>) -> Option<u64> {
-    let fraction = requests.device.settings.conf.per_process_memory_fraction;
-    let capacity = requests.device.capacity?;
-    (fraction < 1.0).then(|| (fraction * capacity as f64) as u64)
-}
-
-/// The limits under which exactly the recorded requests fail; `None` when nothing failed.
-fn limit_span(requests: &Requests<'_>, known: Option<u64>) -> Option<(u64, u64)> {
-    if let Some(limit) = known {
-        return Some((limit, limit));
-    }
-    let refused = requests.refused?;
-    if let Some(room) = requests.device_room.filter(|&r| r >= requests.least_limit && r < refused) {
-        return Some((room, room));
-    }
-    let most = refused.saturating_sub(1).max(requests.least_limit);
-    Some((requests.least_limit.min(most), most))
 }
 
 /// Narrows the limit down by the first difference: releases that come too early mean a limit too low, and the reverse.

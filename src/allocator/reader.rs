@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::assume::Assumption;
+use super::cap::Bounds;
 use super::requests::{EMPTY_CACHE, Growth, Known, LATER, Retry, SKIP, Step, step_of, stream_of};
 use super::start;
 use crate::model::{Action, Cancelled, DeviceRecording, PoolKey, Progress, StackId};
@@ -77,6 +78,7 @@ impl<'a> Reader<'a> {
                 start,
                 ignores_end: from_nothing,
                 least_limit: reserved,
+                bounds: Bounds::new(reserved),
                 ..Known::default()
             },
             live: FxHashMap::default(),
@@ -179,6 +181,7 @@ impl<'a> Reader<'a> {
             // The limit is compared with a whole segment, even when fewer pages were missing.
             let needed = self.reserved.saturating_sub(grown) + conf.segment_size(conf.round_size(size));
             self.peak_needed = self.peak_needed.max(needed);
+            self.out.bounds.held(i as u32, needed);
         }
         self.end_stretch(i, grown > 0);
         let recorded = self.device.pool_key(events.pool[i]);
@@ -220,6 +223,8 @@ impl<'a> Reader<'a> {
         if available < segment {
             let room = self.reserved + available;
             self.out.device_room = Some(self.out.device_room.map_or(room, |r| r.min(room)));
+        } else {
+            self.out.bounds.refused(i as u32, self.reserved, refused);
         }
         self.grown = 0;
         self.end_stretch(i, true);
@@ -343,6 +348,7 @@ impl<'a> Reader<'a> {
             }
             if is_refused && !collects_garbage && u.needed > self.peak_needed {
                 self.out.refused = Some(self.out.refused.map_or(u.needed, |r| r.min(u.needed)));
+                self.out.bounds.refused_before(u.request as u32, u.needed);
             }
             let split = u.release.map_or(u.completions.len(), |release| u.completions.partition_point(|c| c.0 < release));
             let (polled, waited) = u.completions.split_at(split);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::assume::Assumption;
+use super::cap::Bounds;
 use super::start::StartSegment;
 use super::untraced::Untraced;
 use crate::model::{Action, Cancelled, DeviceRecording, EventId, PoolKey, Progress};
@@ -100,6 +101,8 @@ pub struct Known {
     pub(crate) least_limit: u64,
     /// The least that was refused; `None` when nothing was.
     pub(crate) refused: Option<u64>,
+    /// What bounds the cap, over time.
+    pub(crate) bounds: Bounds,
     /// The most that was reserved or asked for when something was released before a growth: no limit need be above.
     pub(crate) most_needed: u64,
     /// Free device memory plus reserved memory at an OOM of the device itself: what this process could have had.

@@ -307,19 +307,22 @@ impl<'a> WhatIf<'a> {
         if first.allocator.has_tie() && !is_the_recording {
             self.vary(question, &mut row, progress)?;
         }
-        if let Some((least, most)) = self.own.limit_span
-            && question.limit == Some(most)
-            && least < most
+        let range = self.own.limit_range().filter(|r| !r.is_known());
+        if let (Some(range), Some(limit)) = (range, question.limit)
+            && question.limit == self.own.replay.limit
         {
-            // The recording's limit is known only as a span: the other end counts as well.
-            let lower = Question { limit: Some(least), ..question.clone() };
-            let other = self.replay(&lower, Placement::Driver, true).run(&self.requests, (), progress)?;
-            widen(&mut row, &self.row(&lower, &other), "limit");
-            row.passes_from_bytes = match (row.oom, other.oom_request) {
-                (true, _) => None,
-                (false, None) => Some(least),
-                (false, Some(_)) => Some(self.passes_from(question, [least, most], progress)?),
-            };
+            // The recording's limit is known only as a span: its ends count as well.
+            for end in [range.least, range.most].into_iter().filter(|&end| end != limit) {
+                let moved = Question { limit: Some(end), ..question.clone() };
+                let other = self.replay(&moved, Placement::Driver, true).run(&self.requests, (), progress)?;
+                widen(&mut row, &self.row(&moved, &other), "limit");
+                if end == range.least && !row.oom {
+                    row.passes_from_bytes = match other.oom_request {
+                        None => Some(end),
+                        Some(_) => Some(self.passes_from(question, [end, limit], progress)?),
+                    };
+                }
+            }
         }
         if !is_the_recording && self.requests.has_guarded_frees() {
             let early = Replay { completes_at_once: true, ..self.replay(question, Placement::Driver, true) };

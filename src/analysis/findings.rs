@@ -6,10 +6,11 @@ mod rules;
 
 use std::sync::Arc;
 
-use super::categories::{Categories, Rules};
+use super::categories::{Categories, Rules, Tally};
 use super::oom::{Autopsy, Helped, closest, examine};
 use super::steps::Steps;
 use super::{DeviceTables, LifetimeId, Quantity, StackNames, State};
+use crate::allocator::Caps;
 use crate::model::{Cancelled, DeviceRecording, Progress, Recording, StackId};
 use crate::units::Bytes;
 
@@ -157,12 +158,14 @@ pub struct Findings {
     pub ooms_left_out: usize,
     /// The steps the rules used.
     pub steps: Steps,
+    /// Allocations that the user's own rules put into another category.
+    pub changed_by_rules: Tally,
 }
 
 /// Failures examined at most; a program that fails that often fails for the same reasons.
 pub const EXAMINED: usize = 256;
 
-/// Runs every rule. O(lifetimes).
+/// Runs every rule. `rules` are the user's own rules for categories. O(lifetimes).
 ///
 /// # Errors
 /// When cancelled.
@@ -171,6 +174,7 @@ pub fn diagnose(
     device: &DeviceRecording,
     tables: &DeviceTables,
     names: &StackNames,
+    rules: &Rules,
     progress: &Progress,
 ) -> Result<Findings, Cancelled> {
     let peak_event = tables.curves.peak(Quantity::Active).1;
@@ -178,27 +182,34 @@ pub fn diagnose(
     let steps = Steps::find(recording, device, tables);
     progress.check()?;
     let failures = device.events.ooms();
+    let caps = Caps::of(device, None, progress)?;
     let ooms: Vec<Autopsy> = failures
         .iter()
         .take(EXAMINED)
-        .filter_map(|&event| examine(device, tables, event, &tables.states.at(device, &tables.lifetimes, event)))
+        .filter_map(|&event| examine(device, tables, event, &tables.states.at(device, &tables.lifetimes, event), &caps))
         .collect();
     let ooms_left_out = failures.len() - ooms.len();
     progress.check()?;
-    let categories = Categories::build(recording, device, tables, &Rules::default(), progress)?;
-    let marks = rules::marks(&recording.stacks);
+    let categories = Categories::build(recording, device, tables, rules, progress)?;
+    let marks = self::rules::marks(&recording.stacks);
     let patient = Patient { recording, device, tables, names, steps, at_peak, peak_event, ooms, categories, marks };
     let mut findings = Vec::new();
     for rule in RULES {
         progress.check()?;
         findings.extend((rule.run)(&patient));
     }
-    findings.sort_by_key(|f| (f.rule != rules::TRUNCATED, f.class, std::cmp::Reverse(f.bytes), f.rule));
+    findings.sort_by_key(|f| (f.rule != self::rules::TRUNCATED, f.class, std::cmp::Reverse(f.bytes), f.rule));
     let ooms = patient.ooms.into_iter().map(Arc::new).collect();
-    Ok(Findings { findings, ooms, ooms_left_out, steps: patient.steps })
+    Ok(Findings { findings, ooms, ooms_left_out, steps: patient.steps, changed_by_rules: patient.categories.changed })
 }
 
 impl Findings {
+    /// What the user's own rules changed; `None` when nothing is in another category because of them.
+    #[must_use]
+    pub fn rules_sentence(&self) -> Option<String> {
+        self.changed_by_rules.rules_sentence()
+    }
+
     /// Gives failures the settings that were tried on the recording and pass.
     pub fn prescribe(&mut self, helped: &Helped) {
         for finding in self.findings.iter_mut().filter(|f| f.class == Class::OutOfMemory) {

@@ -190,6 +190,78 @@ pub fn blockers(state: &State, servers: Option<&Servers>) -> Vec<Blocker> {
     found
 }
 
+/// Single live blocks whose going lets a request succeed, each by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Alone {
+    /// How many there are.
+    pub count: usize,
+    /// The one with the fewest bytes.
+    pub smallest: Option<Single>,
+}
+
+impl std::fmt::Display for Alone {
+    /// `any one of 12`, `one block`, `no block`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.count {
+            0 => f.pad("no block"),
+            1 => f.pad("one block"),
+            n => f.pad(&format!("any one of {}", crate::units::count(n as u64))),
+        }
+    }
+}
+
+/// One live block that is enough alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Single {
+    /// Index into [`State::blocks`].
+    pub block: usize,
+    /// Its bytes.
+    pub size: u64,
+    /// How room comes about without it.
+    pub way: Way,
+}
+
+/// Every live block tried by itself: does its going make a hole for `request`, or empty a segment so that `need` bytes return to
+/// the device? `need` is 0 when none has to. O(blocks).
+#[must_use]
+pub fn enough_alone(device: &DeviceRecording, state: &State, servers: &Servers, request: u64, need: u64) -> Alone {
+    let mut found = Alone::default();
+    let is_live = |b: &BlockAt| b.state != BlockState::Inactive;
+    let live = |s: &SegmentAt| state.blocks_of(s).iter().filter(|b| is_live(b)).count();
+    let releases = |s: &SegmentAt| !s.is_expandable && can_go(device, s);
+    // At a failure the empty segments have gone back already; elsewhere they count.
+    let spare: u64 = state.segments.iter().filter(|s| releases(s) && live(s) == 0).map(|s| s.size).sum();
+    for segment in &state.segments {
+        let blocks = state.blocks_of(segment);
+        let serves = servers.take(segment);
+        let goes = need > 0 && releases(segment) && segment.size + spare >= need && live(segment) == 1;
+        if !serves && !goes {
+            continue;
+        }
+        let hole = |i: Option<usize>| i.and_then(|i| blocks.get(i)).filter(|b| !is_live(b)).map_or(0, |b| b.size);
+        for (i, block) in blocks.iter().enumerate().filter(|(_, b)| is_live(b)) {
+            let room = hole(i.checked_sub(1)) + block.size + hole(Some(i + 1));
+            let way = if serves && room >= request {
+                Way::Hole
+            } else if goes {
+                Way::Release
+            } else {
+                continue;
+            };
+            found.count += 1;
+            if found.smallest.is_none_or(|s| block.size < s.size) {
+                found.smallest = Some(Single { block: segment.blocks.start as usize + i, size: block.size, way });
+            }
+        }
+    }
+    found
+}
+
+/// Segments of private pools stay with their graphs; the rest is released before a request fails.
+fn can_go(device: &DeviceRecording, segment: &SegmentAt) -> bool {
+    segment.pool == PoolId::UNKNOWN || device.pool_key(segment.pool).is_none_or(|key| key == (0, 0))
+}
+
 /// How room for a request would come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -263,8 +335,7 @@ const TABLE: usize = 20_000_000;
 /// one fits. `need` is how much must return to the device for that, 0 when nothing has to.
 #[must_use]
 pub fn cheapest_way(device: &DeviceRecording, state: &State, servers: &Servers, request: u64, need: u64) -> Option<WayOut> {
-    // Segments of private pools stay with their graphs; the rest is released before a request fails.
-    let can_go = |s: &SegmentAt| s.pool == PoolId::UNKNOWN || device.pool_key(s.pool).is_none_or(|key| key == (0, 0));
+    let can_go = |s: &SegmentAt| can_go(device, s);
     let by_hole = cheapest_hole(state, servers, request);
     let by_release = cheapest_release(state, need, can_go);
     let way = match (by_hole, by_release) {
@@ -473,6 +544,24 @@ mod tests {
         }
     }
 
+    /// Whether a request succeeds once some live blocks are gone.
+    fn succeeds(s: &State, gone: &[usize], request: u64, need: u64) -> bool {
+        let is_free = |i: usize| s.blocks[i].state == BlockState::Inactive || gone.contains(&i);
+        let (mut fits, mut released) = (false, 0);
+        for segment in &s.segments {
+            let range = segment.blocks.start as usize..segment.blocks.end as usize;
+            let mut run = 0;
+            for i in range.clone() {
+                run = if is_free(i) { run + s.blocks[i].size } else { 0 };
+                fits |= run >= request;
+            }
+            if range.clone().all(is_free) {
+                released += segment.size;
+            }
+        }
+        fits || released >= need
+    }
+
     /// Small states at random, and every subset of their live blocks: does the request succeed without them?
     #[test]
     fn the_cheapest_way_out_is_the_cheapest_of_all_sets_of_blocks() {
@@ -496,22 +585,15 @@ mod tests {
             for set in 0u32..1 << live.len() {
                 let gone: Vec<usize> = live.iter().enumerate().filter(|(k, _)| set >> k & 1 == 1).map(|(_, &i)| i).collect();
                 let cost: u64 = gone.iter().map(|&i| s.blocks[i].size).sum();
-                let is_free = |i: usize| s.blocks[i].state == BlockState::Inactive || gone.contains(&i);
-                let (mut fits, mut released) = (false, 0);
-                for segment in &s.segments {
-                    let range = segment.blocks.start as usize..segment.blocks.end as usize;
-                    let mut run = 0;
-                    for i in range.clone() {
-                        run = if is_free(i) { run + s.blocks[i].size } else { 0 };
-                        fits |= run >= request;
-                    }
-                    if range.clone().all(is_free) {
-                        released += segment.size;
-                    }
-                }
-                if fits || released >= need {
+                if succeeds(&s, &gone, request, need) {
                     best = Some(best.map_or(cost, |b: u64| b.min(cost)));
                 }
+            }
+            if !succeeds(&s, &[], request, need) {
+                let alone = enough_alone(&device, &s, &LARGE, request, need);
+                let singles = live.iter().filter(|&&i| succeeds(&s, &[i], request, need)).map(|&i| s.blocks[i].size);
+                let singles: Vec<u64> = singles.collect();
+                prop_assert_eq!((alone.count, alone.smallest.map(|x| x.size)), (singles.len(), singles.iter().copied().min()));
             }
             let found = cheapest_way(&device, &s, &LARGE, request, need);
             prop_assert_eq!(found.as_ref().map(|w| w.bytes), best, "{:?} request {}", texts, request);

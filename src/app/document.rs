@@ -15,7 +15,7 @@ use super::ranks::Ranks;
 use super::views::probe::ProbePage;
 use super::views::{View, ViewKind};
 use super::workspace::{Layouts, Workspace};
-use crate::allocator::{Prepared, WhatIf};
+use crate::allocator::{Caps, Prepared, WhatIf};
 use crate::analysis::categories::{Rule, Rules};
 use crate::analysis::findings::{Findings, diagnose};
 use crate::analysis::matching::Matching;
@@ -47,7 +47,7 @@ pub struct DeviceData {
 
 /// A [`WhatIf`]'s groundwork, and the settings that would have helped, done once a device.
 #[derive(Default)]
-pub struct PreparedWhatIf(Mutex<Option<Prepared>>, Mutex<Option<Arc<Helped>>>);
+pub struct PreparedWhatIf(Mutex<Option<Prepared>>, Mutex<Option<Arc<Helped>>>, Mutex<Option<Caps>>);
 
 impl DeviceData {
     /// The device.
@@ -68,6 +68,21 @@ impl DeviceData {
         }
         let made = WhatIf::new(self.device(), None, progress)?;
         *prepared = Some(made.prepared());
+        Ok(made)
+    }
+
+    /// What is known of the cap of this process: what autopsy, findings, what-if and timeline show. The first call may read the
+    /// trace once and others wait for it; later ones cost nothing. Not for the window's thread.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn caps(&self, progress: &Progress) -> Result<Caps, Cancelled> {
+        let mut known = self.prepared.2.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.as_ref() {
+            return Ok(known.clone());
+        }
+        let made = Caps::of(self.device(), None, progress)?;
+        *known = Some(made.clone());
         Ok(made)
     }
 
@@ -102,7 +117,7 @@ pub struct DeviceView {
     pub comparing: Comparing,
     /// Segments and blocks at the cursor.
     pub state: Derived<u32, State>,
-    findings: Derived<u32, Findings>,
+    findings: Derived<(u32, Vec<Rule>), Findings>,
     /// Which findings are wanted: a live recording asks again now and then.
     findings_wanted: (u32, Instant),
     colours: Option<Arc<Colours>>,
@@ -200,8 +215,9 @@ impl DeviceView {
             }
         }
         let data = Arc::clone(&self.data);
-        let findings = self.findings.get(jobs, "findings", &self.findings_wanted.0, move |progress| {
-            diagnose(&data.recording, data.device(), &data.tables, &data.names, progress).ok()
+        let own = rules.to_vec();
+        let findings = self.findings.get(jobs, "findings", &(self.findings_wanted.0, rules.to_vec()), move |progress| {
+            diagnose(&data.recording, data.device(), &data.tables, &data.names, &Rules::new(&own).0, progress).ok()
         });
         let matching = self.matching(jobs, categories.clone());
         Fresh {

@@ -45,6 +45,7 @@ use std::sync::mpsc::Receiver;
 
 use egui::{Context, Ui};
 
+use crate::analysis::categories::Rule;
 use action::{Action, Actions};
 use choosing::Choosing;
 use command::Command;
@@ -84,6 +85,8 @@ pub struct App {
     overlay: Overlay,
     /// The settings are written with the next frame: what was decided in a dialog must outlive a crash.
     wants_save: bool,
+    /// The category rules as they stand in their file.
+    written_rules: Vec<Rule>,
     /// The view that fills the workspace for now.
     maximised: Option<ViewKind>,
     notices: Notifications,
@@ -123,6 +126,7 @@ impl App {
         settings.layouts.repair();
         let (actions, inbox) = Actions::channel();
         App {
+            written_rules: settings.category_rules.clone(),
             settings,
             documents: Vec::new(),
             active: None,
@@ -368,6 +372,10 @@ impl eframe::App for App {
             }
         }
         eframe::set_value(storage, eframe::APP_KEY, &self.settings);
+        if self.written_rules != self.settings.category_rules {
+            self.written_rules = self.settings.category_rules.clone();
+            self.settings.write_rules();
+        }
     }
 }
 

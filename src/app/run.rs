@@ -111,7 +111,8 @@ fn clone_options(options: &eframe::NativeOptions) -> eframe::NativeOptions {
 /// One sentence when there is no display or no renderer starts.
 pub fn run(options: RunOptions) -> Result<(), String> {
     start(native_options([1600.0, 1000.0]), move |cc| {
-        let settings = cc.storage.and_then(|s| eframe::get_value::<Settings>(s, eframe::APP_KEY)).unwrap_or_default();
+        let mut settings = cc.storage.and_then(|s| eframe::get_value::<Settings>(s, eframe::APP_KEY)).unwrap_or_default();
+        settings.read_rules();
         let mut app = App::new(&cc.egui_ctx, settings, Jobs::new(cc.egui_ctx.clone()));
         let (streams, files): (Vec<_>, Vec<_>) =
             options.files.iter().cloned().partition(|f| super::watching::is_standard_input(f));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::colours::ColourBy;
 use super::cursor::{Axis, TrackLayout};
 use super::workspace::Layouts;
-use crate::analysis::categories::Rule;
+use crate::analysis::categories::{Rule, rules_from_text, rules_path, rules_to_text};
 
 /// Dark, light, or what the system says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +79,29 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Takes the rules from the file that the command line reads too, where there is one: it may have been edited by hand. One
+    /// that can not be read is left alone.
+    pub fn read_rules(&mut self) {
+        let text = rules_path().and_then(|path| std::fs::read_to_string(path).ok());
+        if let Some(rules) = text.and_then(|text| rules_from_text(&text).ok()) {
+            self.category_rules = rules;
+        }
+    }
+
+    /// Writes the rules where the command line finds them, on a thread of its own: a disk may be slow.
+    pub fn write_rules(&self) {
+        let Some(path) = rules_path() else { return };
+        let text = rules_to_text(&self.category_rules);
+        let write = move || {
+            // Without it the rules still stand in the settings; only the command line would not see the change.
+            if let Some(folder) = path.parent() {
+                let _ = std::fs::create_dir_all(folder);
+            }
+            let _ = std::fs::write(path, text);
+        };
+        let _ = std::thread::Builder::new().name("category rules".to_owned()).spawn(write);
+    }
+
     /// Puts a file at the top of the recents, once.
     pub fn remember(&mut self, recent: Recent) {
         self.recents.retain(|r| r.path != recent.path);

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use super::args::values::parse_rows;
 use super::oom::frames;
+use super::rules::RulesArgs;
 use super::{Table, choose_device, open, print, print_json};
-use crate::analysis::categories::{Categories, Rules};
+use crate::analysis::categories::Categories;
 use crate::analysis::matching::Matching;
 use crate::analysis::ordering::Order;
 use crate::analysis::query::{Query, Scope, of_text};
@@ -29,6 +30,9 @@ pub struct AllocationsArgs {
     /// What comes first
     #[arg(long, value_name = "COLUMN", default_value = "size")]
     pub sort: SortBy,
+    /// What categories mean
+    #[command(flatten)]
+    pub rules: RulesArgs,
     /// Rows shown
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = parse_rows)]
     pub limit: usize,
@@ -96,7 +100,7 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
     let progress = Progress::new();
     let cancelled = |e: crate::model::Cancelled| e.to_string();
     let tables = DeviceTables::build(device, &progress).map_err(cancelled)?;
-    let categories = Categories::build(&recording, device, &tables, &Rules::default(), &progress).map_err(cancelled)?;
+    let categories = Categories::build(&recording, device, &tables, &args.rules.read()?, &progress).map_err(cancelled)?;
     let steps = Steps::find(&recording, device, &tables);
     let scope = Scope { categories: Some(&categories), steps: Some(&steps), ..Scope::new(&recording, device, &tables) };
     let rows = query.allocations(&scope, &progress).map_err(cancelled)?;

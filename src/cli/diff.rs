@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::args::DiffArgs;
 use super::{Table, choose_device, open, print_json, print_of};
-use crate::analysis::categories::{Categories, Rules};
+use crate::analysis::categories::Categories;
 use crate::analysis::diff::{Held, Instant, Reserve, Row, compare};
 use crate::analysis::{DeviceTables, NO_STACK, Quantity, stack_text};
 use crate::model::{Progress, Recording, StackId, StackTable};
@@ -144,7 +144,7 @@ impl Side {
         let device = &recording.devices[index];
         let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;
         let categories =
-            Categories::build(&recording, device, &tables, &Rules::default(), progress).map_err(|e| e.to_string())?;
+            Categories::build(&recording, device, &tables, &args.rules.read()?, progress).map_err(|e| e.to_string())?;
         Ok(Side { recording, index, tables, categories })
     }
 

@@ -1,10 +1,10 @@
 //! `vramscope findings FILE`: what is wrong with a recording, each with its numbers and its remedy.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use serde_json::json;
 
+use super::args::FindingsArgs;
 use crate::analysis::findings::diagnose;
 use crate::analysis::{DeviceTables, StackNames};
 use crate::model::Progress;
@@ -14,16 +14,17 @@ use crate::units::Bytes;
 ///
 /// # Errors
 /// One sentence when the file can not be opened.
-pub fn run(path: &Path, json: bool) -> Result<String, String> {
+pub fn run(args: &FindingsArgs) -> Result<String, String> {
     let progress = Progress::new();
-    let recording = super::open(path)?;
+    let recording = super::open(&args.file)?;
+    let rules = args.rules.read()?;
     let names = StackNames::of(&recording.stacks);
     let mut entries = Vec::new();
     let mut out = String::new();
-    let mut left_out = 0;
+    let (mut left_out, mut changed) = (0, 0);
     for device in &recording.devices {
         let tables = DeviceTables::build(device, &progress).map_err(|e| e.to_string())?;
-        let mut found = diagnose(&recording, device, &tables, &names, &progress).map_err(|e| e.to_string())?;
+        let mut found = diagnose(&recording, device, &tables, &names, &rules, &progress).map_err(|e| e.to_string())?;
         if !found.ooms.is_empty()
             && device.events.len() <= super::oom::CHEAP
             && let Some(helped) = super::oom::try_others(device, &progress)?
@@ -31,6 +32,11 @@ pub fn run(path: &Path, json: bool) -> Result<String, String> {
             found.prescribe(&helped);
         }
         left_out += found.ooms_left_out;
+        changed += found.changed_by_rules.count;
+        // Writing to a String can not fail.
+        if let Some(sentence) = found.rules_sentence() {
+            let _ = writeln!(out, "{}: {sentence}\n", device.id);
+        }
         for f in &found.findings {
             let class = f.class.name();
             entries.push(json!({
@@ -38,7 +44,6 @@ pub fn run(path: &Path, json: bool) -> Result<String, String> {
                 "evidence": f.evidence.iter().map(|e| json!({"label": e.label, "value": e.value})).collect::<Vec<_>>(),
                 "event": f.place.event, "remedy": f.remedy, "advice": f.advice, "verify": f.verify,
             }));
-            // Writing to a String can not fail.
             let _ = writeln!(out, "{} ({}, {})", f.title, device.id, Bytes(f.bytes));
             let _ = writeln!(out, "  {}", f.sentence);
             if let Some(remedy) = &f.remedy {
@@ -47,9 +52,11 @@ pub fn run(path: &Path, json: bool) -> Result<String, String> {
             let _ = writeln!(out, "  {}\n  Check: {}\n", f.advice, f.verify);
         }
     }
-    if json {
-        return serde_json::to_string_pretty(&json!({ "findings": entries, "failures_not_examined": left_out }))
-            .map_err(|e| e.to_string());
+    if args.json {
+        return serde_json::to_string_pretty(
+            &json!({ "findings": entries, "failures_not_examined": left_out, "changed_by_rules": changed }),
+        )
+        .map_err(|e| e.to_string());
     }
     if entries.is_empty() {
         let _ = writeln!(out, "{}: nothing to report.", recording.source.name);

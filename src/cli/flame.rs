@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::args::{FlameArgs, FlameBy};
 use super::{choose_device, cut_note, open, print, print_json};
-use crate::analysis::categories::{Categories, Rules};
+use crate::analysis::categories::Categories;
 use crate::analysis::flame::{By, Flame, Measure, Root, Shape, Size, node_name, weigh};
 use crate::analysis::{DeviceTables, Quantity};
 use crate::model::{Progress, StackTable};
@@ -51,9 +51,9 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
         FlameBy::Category => By::Category,
     };
     let categories = match by {
-        By::Category => {
-            Some(Categories::build(&recording, device, &tables, &Rules::default(), &Progress::new()).map_err(|e| e.to_string())?)
-        }
+        By::Category => Some(
+            Categories::build(&recording, device, &tables, &args.rules.read()?, &Progress::new()).map_err(|e| e.to_string())?,
+        ),
         _ => None,
     };
     let size = if args.requested { Size::Requested } else { Size::Block };
@@ -66,6 +66,9 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
             // Who closed standard error does not want to be told.
             let _ = writeln!(std::io::stderr(), "vramscope: {note}");
         }
+        if let Some(sentence) = categories.as_ref().and_then(|c| c.changed.rules_sentence()) {
+            let _ = writeln!(std::io::stderr(), "vramscope: {sentence}");
+        }
         return print(out, &flame.collapsed(&recording.stacks));
     }
     let event = match measure {
@@ -75,6 +78,7 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
     let report = json!({
         "file": recording.source.name, "device": device.id.index, "measure": name, "event": event,
         "by": by.name(), "size": if args.requested { "requested" } else { "block" },
+        "changed_by_rules": categories.as_ref().map(|c| c.changed.count),
         "truncated": recording.report.truncated().is_some(),
         "total_bytes": flame.nodes[0].total, "folded_frames": flame.folded_frames, "tree": tree(&recording.stacks, &flame),
     });

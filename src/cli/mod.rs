@@ -17,6 +17,7 @@ pub mod oom;
 pub mod probe;
 pub mod ranks;
 pub mod record;
+pub mod rules;
 pub mod state;
 pub mod summary;
 mod table;
@@ -86,7 +87,7 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Oom(a) => print(out, &oom::run(&a)?),
         Command::Whatif(a) => whatif::run(&a, out),
         Command::Explain(a) => explain::run(a.file.as_deref(), a.json, out),
-        Command::Findings(a) => print(out, &findings::run(&a.file, a.json)?),
+        Command::Findings(a) => print(out, &findings::run(&a)?),
         Command::Allocations(a) => allocations::run(&a, out),
         Command::Leaks(a) => leaks::run(&a, out),
         Command::Flame(a) => flame::run(&a, out),

@@ -136,7 +136,7 @@ pub fn run(args: &StateArgs, out: &mut dyn Write) -> Result<(), String> {
     let mut report = report(&recording, device, &tables, &state, args.file.display().to_string());
     report.shows_categories = args.by == LiveBy::Category;
     if args.json || report.shows_categories {
-        report.by_category = live_by_category(&recording, device, &tables, event)?;
+        report.by_category = live_by_category(&recording, device, &tables, event, &args.rules.read()?)?;
     }
     if args.json { print_json(out, &report) } else { print_of(out, &[&recording], &text(&report)) }
 }
@@ -227,9 +227,9 @@ fn live_by_category(
     device: &DeviceRecording,
     tables: &DeviceTables,
     event: u32,
+    rules: &Rules,
 ) -> Result<Vec<CategoryRow>, String> {
-    let categories =
-        Categories::build(recording, device, tables, &Rules::default(), &Progress::new()).map_err(|e| e.to_string())?;
+    let categories = Categories::build(recording, device, tables, rules, &Progress::new()).map_err(|e| e.to_string())?;
     let live = categories.live_by_category(device, tables, event);
     let row = |c: Category| {
         let tally = live[c.index()];

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::args::WhatifArgs;
 use super::{Table, choose_device, open, print_json, print_of};
+use crate::allocator::CapRange;
 use crate::allocator::remedies::best;
 use crate::allocator::whatif::{Question, Row, SUGGESTED, WhatIf};
 use crate::formats::export::snapshot::{self, DevicePart};
@@ -133,7 +134,7 @@ fn answer(
         agrees: own.agreement.agrees(),
         first_difference,
         conf: own.replay.conf.to_string(),
-        limit_span_bytes: own.limit_span.map(|(least, most)| [least, most]),
+        limit_span_bytes: own.limit_range().map(|r| [r.least, r.most]),
         torch_rules: own.replay.version.to_string(),
     };
     let truncated = recording.report.truncated().is_some();
@@ -177,7 +178,13 @@ fn text(report: &WhatIfReport) -> String {
         }
     };
     if let Some(limit) = report.runs.first().and_then(|r| r.row.limit_bytes) {
-        out += &format!("Limit: {}\n", Bytes(limit));
+        out += &match report.agreement.limit_span_bytes {
+            Some([least, most]) if least < most && (least..=most).contains(&limit) => {
+                let range = CapRange { least, ..CapRange::told(most) };
+                format!("Limit: {}; the failed requests say {range}, --limit names it\n", Bytes(limit))
+            }
+            _ => format!("Limit: {}\n", Bytes(limit)),
+        };
     }
     match &report.best {
         Some(best) if report.runs.len() > 1 => {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::tape::{GIB, MIB, Tape, live};
+use vramscope::analysis::categories::Rules;
 use vramscope::analysis::findings::{Finding, RULES, as_table, diagnose};
 use vramscope::analysis::{DeviceTables, StackNames};
 use vramscope::formats;
@@ -18,7 +19,7 @@ fn findings(recording: &Recording) -> Vec<Finding> {
     let mut all = Vec::new();
     for device in &recording.devices {
         let tables = DeviceTables::build(device, &progress).unwrap();
-        all.extend(diagnose(recording, device, &tables, &names, &progress).unwrap().findings);
+        all.extend(diagnose(recording, device, &tables, &names, &Rules::default(), &progress).unwrap().findings);
     }
     all
 }

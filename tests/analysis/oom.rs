@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use vramscope::allocator::{Replay, Requests, WhatIf};
+use vramscope::allocator::{Caps, Replay, Requests, WhatIf};
 use vramscope::analysis::oom::{Support, Verdict, advice, age, closest, examine, what_would_have_helped};
 use vramscope::analysis::{DeviceTables, NO_EVENT, Quantity};
 use vramscope::formats;
@@ -119,7 +119,8 @@ fn what_would_have_helped_is_what_really_helped() {
     let device = &recording.devices[0];
     let tables = DeviceTables::build(device, &Progress::new()).unwrap();
     let state = tables.states.at(device, &tables.lifetimes, 176);
-    let a = examine(device, &tables, 176, &state).unwrap();
+    let caps = Caps::of(device, None, &Progress::new()).unwrap();
+    let a = examine(device, &tables, 176, &state, &caps).unwrap();
     let way = a.way_out.as_ref().unwrap();
     assert_eq!((way.blocks.len(), way.bytes / MEBIBYTE, way.segments.len(), way.is_optimal), (8, 216, 1, true));
     let whatif = WhatIf::new(device, None, &Progress::new()).unwrap();
@@ -137,6 +138,42 @@ fn what_would_have_helped_is_what_really_helped() {
     assert!(said[0].setting.as_deref().unwrap().starts_with("PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128"));
     // Without a simulation nothing is said of settings.
     assert!(advice(&a, None).iter().all(|x| x.support == Support::Formula));
+}
+
+/// What the failures say of the cap holds the cap that was really set, and nowhere two that contradict each other.
+#[test]
+fn the_range_of_the_cap_holds_the_cap_that_was_set() {
+    let Some(corpus) = corpus() else { return };
+    let rows: Vec<serde_json::Value> =
+        serde_json::from_reader(std::fs::File::open(corpus.join("whatif_truth.json")).unwrap()).unwrap();
+    let mut checked = 0;
+    for row in rows {
+        let Some(allowed) = row["allowed_bytes"].as_u64() else { continue };
+        let text = |key: &str| row[key].as_str().unwrap().to_owned();
+        for end in ["pickle", "at_oom.pickle"] {
+            let (workload, conf, limit) = (text("workload"), text("conf_label"), text("limit_label"));
+            let path = corpus.join("whatif").join(format!("{workload}.{conf}.{limit}.{end}"));
+            if !path.exists() {
+                continue;
+            }
+            let recording = open(&path);
+            let device = &recording.devices[recording.busiest_device().unwrap()];
+            let caps = Caps::of(device, None, &Progress::new()).unwrap();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let own = WhatIf::new(device, None, &Progress::new()).unwrap();
+            let ooms = device.events.ooms();
+            if ooms.is_empty() {
+                continue;
+            }
+            let range = caps.first().unwrap();
+            assert!((range.least..=range.most).contains(&allowed), "{name}: {range} and not {allowed}");
+            assert_eq!(own.own().limit_range(), Some(range), "{name}");
+            assert_eq!(range.ends, None, "{name}");
+            assert!(ooms.iter().all(|&event| caps.at(event) == Some(range)), "{name}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 100, "{checked}");
 }
 
 #[test]
@@ -171,9 +208,10 @@ fn verdicts_are_what_the_figures_force() {
                     continue;
                 }
                 let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+                let caps = Caps::of(device, None, &Progress::new()).unwrap();
                 for &event in &ooms {
                     let state = tables.states.at(device, &tables.lifetimes, event);
-                    let a = examine(device, &tables, event, &state).unwrap();
+                    let a = examine(device, &tables, event, &state, &caps).unwrap();
                     let name = format!("{} event {event}", path.file_name().unwrap().to_string_lossy());
                     let q = device.events.size[event as usize];
                     let free = device.events.device_free(event).unwrap();

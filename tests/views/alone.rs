@@ -54,7 +54,7 @@ pub fn alone(
     let colours = Arc::new(Colours::build(&data, link.colour_by));
     let state = Arc::new(data.tables.states.at(data.device(), &data.tables.lifetimes, link.cursor));
     let findings = (kind == ViewKind::Findings).then(|| {
-        let found = diagnose(&data.recording, data.device(), &data.tables, &data.names, &Progress::new());
+        let found = diagnose(&data.recording, data.device(), &data.tables, &data.names, &Rules::default(), &Progress::new());
         Arc::new(found.expect("not cancelled"))
     });
     let (actions, inbox) = Actions::channel();

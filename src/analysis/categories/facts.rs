@@ -209,6 +209,24 @@ impl Facts {
         if let Some((rule, frame)) = self.user.get(stack.0 as usize).copied().flatten() {
             return because(self.rules.category(usize::from(rule)), Because::User(rule, frame));
         }
+        self.decide_without_user(device, tables, id, stack, found)
+    }
+
+    /// What an allocation would be without the user's rules.
+    pub(super) fn without_user(&self, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> Category {
+        let (stack, found) = self.code(device, tables, id);
+        self.decide_without_user(device, tables, id, stack, found).category
+    }
+
+    fn decide_without_user(
+        &self,
+        device: &DeviceRecording,
+        tables: &DeviceTables,
+        id: LifetimeId,
+        stack: StackId,
+        found: StackCode,
+    ) -> Decided {
+        let because = |category, because| Decided { category, because };
         if let Some(note) = self.noted.get(&id.0) {
             let source = if note.is_profiler { Because::Profiler(note.text) } else { Because::Metadata(note.text) };
             return because(note.category, source);

@@ -8,8 +8,10 @@ use rayon::prelude::*;
 
 use super::{DeviceTables, LifetimeId};
 use crate::model::{Cancelled, DeviceRecording, Progress, Recording};
+use crate::units::{Bytes, counted};
 
 mod facts;
+mod file;
 mod frames;
 mod named;
 mod reason;
@@ -18,6 +20,7 @@ mod rules;
 mod tests;
 
 use facts::Facts;
+pub use file::{rules_from_text, rules_path, rules_to_text};
 pub use named::category_named;
 pub use reason::{Reason, Trust};
 pub use rules::{Rule, RuleError, Rules};
@@ -122,6 +125,19 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Said of what the user's own rules changed; `None` when that is nothing.
+    #[must_use]
+    pub fn rules_sentence(&self) -> Option<String> {
+        let is = if self.count == 1 { "is" } else { "are" };
+        (self.count > 0).then(|| {
+            format!(
+                "{} ({}) {is} in another category because of your own rules.",
+                counted(self.count, "allocation", "allocations"),
+                Bytes(self.bytes)
+            )
+        })
+    }
+
     fn add(&mut self, other: Tally) {
         self.count += other.count;
         self.bytes = self.bytes.saturating_add(other.bytes);
@@ -141,6 +157,8 @@ pub struct Categories {
     pub handed_out: ByCategory,
     /// What each of the user's rules decided, in the order of the rules given.
     pub by_rule: Vec<Tally>,
+    /// Allocations that are in another category because of those rules.
+    pub changed: Tally,
 }
 
 impl Categories {
@@ -158,13 +176,14 @@ impl Categories {
         const CHUNK: usize = 1 << 16;
         let facts = Facts::gather(recording, device, tables, rules, progress)?;
         let mut of = vec![Category::Other; tables.lifetimes.len()];
-        let parts: Vec<(ByCategory, Vec<Tally>)> = of
+        let parts: Vec<(ByCategory, Vec<Tally>, Tally)> = of
             .par_chunks_mut(CHUNK)
             .enumerate()
             .map(|(chunk, of)| {
                 progress.check()?;
                 let mut handed_out = ByCategory::default();
                 let mut by_rule = vec![Tally::default(); rules.len()];
+                let mut changed = Tally::default();
                 for (i, category) in of.iter_mut().enumerate() {
                     let id = LifetimeId((chunk * CHUNK + i) as u32);
                     let decided = facts.decide(device, tables, id);
@@ -173,13 +192,23 @@ impl Categories {
                     handed_out[decided.category.index()].add(tally);
                     if let Some(rule) = decided.user_rule().and_then(|r| by_rule.get_mut(r)) {
                         rule.add(tally);
+                        if facts.without_user(device, tables, id) != decided.category {
+                            changed.add(tally);
+                        }
                     }
                 }
-                Ok((handed_out, by_rule))
+                Ok((handed_out, by_rule, changed))
             })
             .collect::<Result<_, Cancelled>>()?;
-        let mut whole = Categories { of, facts, handed_out: ByCategory::default(), by_rule: vec![Tally::default(); rules.len()] };
-        for (handed_out, by_rule) in parts {
+        let mut whole = Categories {
+            of,
+            facts,
+            handed_out: ByCategory::default(),
+            by_rule: vec![Tally::default(); rules.len()],
+            changed: Tally::default(),
+        };
+        for (handed_out, by_rule, changed) in parts {
+            whole.changed.add(changed);
             whole.handed_out.iter_mut().zip(handed_out).for_each(|(sum, part)| sum.add(part));
             whole.by_rule.iter_mut().zip(by_rule).for_each(|(sum, part)| sum.add(part));
         }

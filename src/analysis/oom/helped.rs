@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{Autopsy, Verdict};
 use crate::allocator::whatif::{Row, WhatIf};
-use crate::allocator::{Remedies, Remedy};
+use crate::allocator::{CapRange, Remedies, Remedy};
 use crate::model::{Cancelled, DeviceKind, DeviceRecording, Progress};
 use crate::units::{Bytes, count};
 
@@ -16,8 +16,8 @@ pub struct Helped {
     pub own: Row,
     /// The other settings, those that pass first, and the smallest limits.
     pub remedies: Remedies,
-    /// The limits that explain the recording, least and most; equal when it is known, `None` when nothing failed.
-    pub limit_span: Option<(u64, u64)>,
+    /// What is known of the recording's limit; `None` when nothing failed.
+    pub limit: Option<CapRange>,
 }
 
 /// True when the allocator model applies to a device: a GPU with a trace.
@@ -35,11 +35,11 @@ pub const TRIED_UNASKED: usize = 2_000_000;
 /// [`Cancelled`] when asked to stop.
 pub fn what_would_have_helped(whatif: &WhatIf<'_>, progress: &Progress) -> Result<Helped, Cancelled> {
     let remedies = whatif.remedies_that_pass(None, progress)?;
-    let limit_span = whatif.own().limit_span;
+    let limit = whatif.own().limit_range();
     let mut question = whatif.own_question();
     question.limit = remedies.limit_bytes;
     let own = whatif.ask(&question, 0, progress)?.row;
-    Ok(Helped { own, remedies, limit_span })
+    Ok(Helped { own, remedies, limit })
 }
 
 /// What a piece of advice rests on.
@@ -74,7 +74,7 @@ impl Helped {
     /// it is only known to lie between two figures.
     #[must_use]
     pub fn margin(&self, remedy: &Remedy) -> Option<String> {
-        let margin = remedy.margin_bytes.filter(|_| self.limit_span.is_none_or(|(low, high)| low == high))?;
+        let margin = remedy.margin_bytes.filter(|_| self.limit.is_none_or(|limit| limit.is_known()))?;
         let bytes = Bytes(margin.unsigned_abs());
         Some(if margin < 0 { format!("{bytes} over the cap") } else { format!("{bytes} to spare under the cap") })
     }
@@ -85,48 +85,60 @@ impl Helped {
         if remedy.certain || remedy.oom {
             return String::new();
         }
-        match self.limit_span {
+        match self.limit {
             _ if !self.remedies.agrees_with_recording => "an estimate: the model does not reproduce this recording".to_owned(),
-            Some((low, high)) if low < high && remedy.oom_varies => {
-                let from = remedy.passes_from_bytes.filter(|&from| from > low);
-                let from = from.map_or("it may not be enough".to_owned(), |from| format!("this takes {}", Bytes(from)));
-                format!("the cap is between {} and {}, and {from}", Bytes(low), Bytes(high))
-            }
+            Some(limit) if !limit.is_known() && remedy.oom_varies => match self.passes_from(remedy) {
+                Some(from) => format!("the cap is {limit}, and this takes {}", Bytes(from)),
+                None => format!("the cap is {limit}, and it may not be enough"),
+            },
             _ if !remedy.oom_varies => "an estimate: the recording does not tell all that this depends on".to_owned(),
             _ => "it depends on where the driver puts segments".to_owned(),
         }
+    }
+
+    /// The smallest cap within the known range under which a setting serves every request; `None` where any cap of the range does,
+    /// or where something else decides.
+    #[must_use]
+    pub fn passes_from(&self, remedy: &Remedy) -> Option<u64> {
+        let least = self.limit.filter(|limit| !limit.is_known())?.least;
+        remedy.passes_from_bytes.filter(|&from| remedy.oom_varies && from > least)
     }
 }
 
 /// What to do about a failed request, best supported first. Without `helped` only what its own figures force.
 #[must_use]
 pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
-    let mut all: Vec<Advice> = helped.map_or_else(Vec::new, simulated);
+    let mut all: Vec<Advice> = helped.map_or_else(Vec::new, |h| simulated(h, true));
     let formula = |sentence: String, setting: Option<&str>| Advice {
         sentence,
         setting: setting.map(str::to_owned),
         support: Support::Formula,
     };
     let segment = Bytes(a.segment);
-    if let Some((low, high)) = a.limit
-        && a.device_free >= a.segment
-    {
-        let cap = if low == high { Bytes(low).to_string() } else { format!("between {} and {}", Bytes(low), Bytes(high)) };
-        let needed = helped.and_then(|h| h.remedies.needed).filter(|n| n.smallest_limit_bytes > low);
+    let raise = a.limit.filter(|_| a.device_free >= a.segment).map(|cap| {
+        let needed = helped.and_then(|h| h.remedies.needed).filter(|n| n.smallest_limit_bytes > cap.least);
         let whole = needed.map_or(String::new(), |n| {
             format!(" The whole recording needs a cap of {} with its own settings.", Bytes(n.smallest_limit_bytes))
         });
         let fits = a.device_free_told().map_or(String::new(), |free| {
             format!(": {} is free on the device, and a segment of {segment} fits into it", Bytes(free))
         });
-        all.push(formula(
+        let raised = cap.ends.map_or(String::new(), |event| {
+            format!(" At event {} it was another already: the program changed it.", count(u64::from(event)))
+        });
+        formula(
             format!(
-                "Raise the cap of this process ({cap}) to at least {} for this request{fits}.{whole}",
+                "Raise the cap of this process ({cap}) to at least {} for this request{fits}.{whole}{raised}",
                 Bytes(a.reserved.saturating_add(a.segment)),
             ),
             Some("torch.cuda.set_per_process_memory_fraction(1.0)"),
-        ));
-    }
+        )
+    });
+    // Where the cap is all that was in the way, lifting it is sure to serve this request; what only may help comes after.
+    let (before, after) = if a.verdict == Verdict::Cap { (raise, None) } else { (None, raise) };
+    all.extend(before);
+    all.extend(helped.map_or_else(Vec::new, |h| simulated(h, false)));
+    all.extend(after);
     match a.verdict {
         Verdict::TooLarge => all.push(formula(
             format!(
@@ -158,31 +170,50 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
     all
 }
 
-/// Settings that pass, the best three, each with what it leaves.
-fn simulated(h: &Helped) -> Vec<Advice> {
+/// The advice to show where there is room for one: the first with a line to copy. [`advice`] puts first what is sure.
+#[must_use]
+pub fn best_advice(all: &[Advice]) -> Option<&Advice> {
+    all.iter().find(|x| x.setting.is_some()).or(all.first())
+}
+
+/// Settings that surely pass, or those that may; the best three, each with what it leaves. That none passes is told with the
+/// former.
+fn simulated(h: &Helped, certain: bool) -> Vec<Advice> {
+    let requests = count(h.own.requests.max(1));
     let passing: Vec<&Remedy> = h.remedies.passing().collect();
     let mut all: Vec<Advice> = passing
         .iter()
+        .filter(|r| r.certain == certain)
         .take(3)
         .map(|r| {
-            let margin = h.margin(r).map_or(String::new(), |m| format!(", {m}"));
-            let doubt = h.doubt(r);
-            let doubt = if doubt.is_empty() { String::new() } else { format!(" Not certain: {doubt}.") };
             let mut about = r.about.chars();
             let about = about.next().map_or(String::new(), |c| c.to_uppercase().collect::<String>() + about.as_str());
-            Advice {
-                sentence: format!(
-                    "Served again with this setting, all {} requests of the recording {}succeed, with {} reserved at the peak{margin}.{doubt} {about}.",
-                    count(h.own.requests.max(1)),
-                    if r.certain { "" } else { "may " },
-                    Bytes(r.peak_reserved_bytes),
+            let peak = Bytes(r.peak_reserved_bytes);
+            let sentence = match (certain, limit_of(h), h.passes_from(r)) {
+                (true, ..) => {
+                    let margin = h.margin(r).map_or(String::new(), |m| format!(", {m}"));
+                    format!(
+                        "Served again with this setting, all {requests} requests of the recording succeed, with {peak} reserved at the peak{margin}. {about}."
+                    )
+                }
+                (false, Some(limit), Some(from)) => format!(
+                    "May help: served again with this setting, all {requests} requests succeed from a cap of {} on, and the cap is {limit}. {about}.",
+                    Bytes(from)
                 ),
-                setting: Some(setting_line(&r.conf)),
+                (false, ..) => format!(
+                    "May help: served again with this setting, all {requests} requests succeed with {peak} reserved at the peak, but that is not certain: {}. {about}.",
+                    h.doubt(r)
+                ),
+            };
+            // To take the settings away is worth saying as a line only where it surely helps.
+            Advice {
+                sentence,
+                setting: Some(setting_line(&r.conf)).filter(|_| certain || !r.conf.is_empty()),
                 support: Support::Simulation,
             }
         })
         .collect();
-    if passing.is_empty() && !h.remedies.tried.is_empty() {
+    if certain && passing.is_empty() && !h.remedies.tried.is_empty() {
         all.push(Advice {
             sentence: format!(
                 "None of {} other settings serves all requests under the same cap: settings alone do not help here.",
@@ -193,4 +224,9 @@ fn simulated(h: &Helped) -> Vec<Advice> {
         });
     }
     all
+}
+
+/// The recording's limit where it is only known as a range.
+fn limit_of(h: &Helped) -> Option<CapRange> {
+    h.limit.filter(|limit| !limit.is_known())
 }

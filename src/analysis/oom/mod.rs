@@ -9,14 +9,15 @@ use rustc_hash::FxHashMap;
 
 pub use self::closest::{Closest, Room, RoomFrom, closest};
 pub use self::helped::{
-    Advice, Helped, Support, TRIED_UNASKED, advice, can_be_served_again, setting_line, what_would_have_helped,
+    Advice, Helped, Support, TRIED_UNASKED, advice, best_advice, can_be_served_again, setting_line, what_would_have_helped,
 };
 use self::verdict::{Facts, classify, sentence};
 pub use self::verdict::{Test, Verdict};
-use super::fragmentation::{Blocker, Holes, Servers, Way, WayOut, blockers, cheapest_way, holes};
-use super::{DeviceTables, LifetimeId, Lifetimes, NO_EVENT, Quantity, State};
+use super::fragmentation::{Alone, Blocker, Holes, Servers, Way, WayOut, blockers, cheapest_way, enough_alone, holes};
+use super::{DeviceTables, LifetimeId, Lifetimes, NO_EVENT, State};
+use crate::allocator::{CapRange, Caps};
 use crate::model::{BlockState, DeviceRecording, EventTable, SizeClass, StackId};
-use crate::units::{Bytes, counted};
+use crate::units::{Bytes, count, counted};
 
 /// Live memory of one call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +55,8 @@ pub struct Autopsy {
     pub holes: Holes,
     /// Holes of every pool.
     pub all_holes: Holes,
-    /// What this process may reserve at most: known, or between these two because more was reserved before and the request failed.
-    pub limit: Option<(u64, u64)>,
+    /// What this process may reserve at most, as far as it is known: what-if, findings and the timeline say the same.
+    pub limit: Option<CapRange>,
     /// Why.
     pub verdict: Verdict,
     /// Why, in one sentence with its numbers.
@@ -64,8 +65,8 @@ pub struct Autopsy {
     pub tests: Vec<Test>,
     /// Live blocks that keep holes small, worst first.
     pub blockers: Vec<Blocker>,
-    /// How many of them would each alone make a hole large enough.
-    pub enough_alone: usize,
+    /// The blocks of which any one is enough, if it went.
+    pub alone: Alone,
     /// The fewest live bytes whose going lets the request succeed.
     pub way_out: Option<WayOut>,
     /// Live memory by stack, largest first.
@@ -74,33 +75,18 @@ pub struct Autopsy {
     pub stack: StackId,
 }
 
-/// The autopsy of one `oom` event. `state` is the state at that event.
+/// The autopsy of one `oom` event. `state` is the state at that event, `caps` what is known of the cap: [`Caps::of`] the device,
+/// or [`Caps::told`] by somebody who was there. O(blocks log blocks).
 #[must_use]
-pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, state: &State) -> Option<Autopsy> {
-    examine_under(device, tables, event, state, device.limit)
-}
-
-/// [`examine`], with what the process may reserve as somebody knows it who was there: files do not tell.
-#[must_use]
-pub fn examine_under(
-    device: &DeviceRecording,
-    tables: &DeviceTables,
-    event: u32,
-    state: &State,
-    known_limit: Option<u64>,
-) -> Option<Autopsy> {
+pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, state: &State, caps: &Caps) -> Option<Autopsy> {
     let device_free = device.events.device_free(event)?;
     let (servers, requested) = Servers::of_oom(device, event)?;
     let segment = device.settings.conf.segment_size(requested);
     let own = holes(state, Some(&servers));
     let all_holes = holes(state, None);
     let reserved = state.totals.reserved;
-    let limit = match known_limit {
-        Some(known) => Some((known, known)),
-        None => limit(device, tables, event, reserved, segment, device_free),
-    };
-
-    let room = limit.map(|(low, _)| low.saturating_sub(reserved));
+    let limit = caps.at(event);
+    let room = limit.map(|cap| cap.least.saturating_sub(reserved));
     let (verdict, tests) = classify(&Facts {
         requested,
         segment,
@@ -114,14 +100,13 @@ pub fn examine_under(
         outside: device.samples.last().and_then(|s| s.process).map(|p| p.saturating_sub(reserved)),
     });
     let found = blockers(state, Some(&servers));
-    let enough_alone = found.iter().filter(|b| b.hole_if_freed() >= requested).count();
     let need = segment.saturating_sub(room.unwrap_or(device_free));
+    let alone = enough_alone(device, state, &servers, requested, need);
     let mut way_out = cheapest_way(device, state, &servers, requested, need);
-    if let (Some(way), Some((low, high))) = (&mut way_out, limit)
-        && low < high
+    if let (Some(way), Some(cap)) = (&mut way_out, limit.filter(|cap| !cap.is_known()))
         && way.way == Way::Release
     {
-        way.least_cap = Some(low);
+        way.least_cap = Some(cap.least);
     }
     let mut autopsy = Autopsy {
         event,
@@ -140,32 +125,13 @@ pub fn examine_under(
         sentence: String::new(),
         tests,
         blockers: found,
-        enough_alone,
+        alone,
         way_out,
         top_live: top_live(device, tables, state),
         stack: device.events.stack[event as usize],
     };
     autopsy.sentence = sentence(&autopsy);
     Some(autopsy)
-}
-
-/// What this process may reserve, when nobody told: bounded by what it did reserve and by the request that failed
-/// although the device had room for it. `None` when nothing speaks for a limit.
-fn limit(
-    device: &DeviceRecording,
-    tables: &DeviceTables,
-    event: u32,
-    reserved: u64,
-    segment: u64,
-    device_free: u64,
-) -> Option<(u64, u64)> {
-    if device_free < segment {
-        return None;
-    }
-    let highest =
-        tables.curves.columns(device, &tables.lifetimes, Quantity::Reserved, &[0, event + 1]).first().map_or(reserved, |c| c.max);
-    let low = highest.max(reserved);
-    Some((low, (reserved + segment).saturating_sub(1).max(low)))
 }
 
 /// Live requested bytes by stack, largest first.
@@ -238,6 +204,21 @@ impl Autopsy {
             "None was found: no segment that serves the request is as large as {}, and whole segments that could go back are not enough.{pages}",
             Bytes(self.requested)
         )
+    }
+}
+
+impl Autopsy {
+    /// The way out with the fewest blocks, where it is another than the one with the fewest bytes; `None` where they are the same
+    /// or no single block is enough.
+    #[must_use]
+    pub fn alone_sentence(&self) -> Option<String> {
+        let more = self.way_out.as_ref().is_none_or(|way| way.blocks.len() > 1);
+        let least = self.alone.smallest.filter(|_| more)?;
+        let which = match self.alone.count {
+            1 => format!("one block of {} is enough alone", Bytes(least.size)),
+            n => format!("any one of {} blocks is enough alone, the smallest {}", count(n as u64), Bytes(least.size)),
+        };
+        Some(format!("With the fewest blocks instead of the fewest bytes: {which}."))
     }
 }
 

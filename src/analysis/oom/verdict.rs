@@ -152,8 +152,8 @@ pub(super) fn sentence(a: &Autopsy) -> String {
         ),
         Verdict::Cap => {
             let cap = match a.limit {
-                Some((low, high)) if low == high => format!("may reserve at most {}", Bytes(low)),
-                Some((low, high)) => format!("has a cap between {} and {}", Bytes(low), Bytes(high)),
+                Some(cap) if cap.is_known() => format!("may reserve at most {cap}"),
+                Some(cap) => format!("has a cap of {cap}, which the file does not name"),
                 None => "may reserve no more".to_owned(),
             };
             let although = match a.device_free_told() {

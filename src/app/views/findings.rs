@@ -6,7 +6,7 @@ use egui::{Align, Layout, ScrollArea, Sense, Ui, UiBuilder, vec2};
 
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::findings::{Class, Finding};
-use crate::analysis::oom::{Helped, TRIED_UNASKED, advice, can_be_served_again};
+use crate::analysis::oom::{Helped, TRIED_UNASKED, advice, best_advice, can_be_served_again};
 use crate::app::action::Action;
 use crate::app::colours::ColourBy;
 use crate::app::command::Command;
@@ -93,6 +93,11 @@ impl View for FindingsView {
                     let failures = counted(found.ooms_left_out as u64, "failure was", "failures were");
                     let text = format!("{failures} not examined: very many, or without what was free on the device.");
                     label::paragraph(ui, &text, Type::Caption, t.text3);
+                });
+            }
+            if let Some(sentence) = found.rules_sentence() {
+                padded(ui, |ui| {
+                    label::paragraph(ui, &sentence, Type::Caption, t.text3);
                 });
             }
             for i in order {
@@ -221,7 +226,7 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped
         Some(Some(h)) => {
             passing(ui, cx, h);
             let autopsy = cx.findings.and_then(|found| found.ooms.iter().find(|a| Some(a.event) == f.place.event));
-            autopsy.and_then(|a| advice(a, Some(h)).into_iter().find(|x| x.setting.is_some()))
+            autopsy.and_then(|a| best_advice(&advice(a, Some(h))).cloned())
         }
         Some(None) => {
             ui.add_space(6.0);

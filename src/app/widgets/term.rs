@@ -307,7 +307,10 @@ impl Term {
             Term::Stream => tip.row("in this recording", count(f.streams)),
             Term::Cap | Term::Capacity => {
                 let tip = match f.limit {
-                    Some(limit) if f.limit_is_upper => tip.row("at most", bytes(limit)).row("reserved", bytes(f.reserved)),
+                    Some(most) if f.limit_least.is_some() => {
+                        let tip = tip.row("at least", bytes(f.limit_least.unwrap_or(0))).row("less than", bytes(most));
+                        tip.row("reserved", bytes(f.reserved))
+                    }
                     Some(limit) => {
                         let tip = tip.row("limit", bytes(limit)).row("reserved", bytes(f.reserved));
                         tip.row("room", bytes(limit.saturating_sub(f.reserved)))
@@ -379,8 +382,8 @@ pub struct Figures {
     pub private_bytes: u64,
     /// The limit on reserved memory, where one is known.
     pub limit: Option<u64>,
-    /// The limit is only known to lie below that.
-    pub limit_is_upper: bool,
+    /// The least the limit can be, where it is known only as a range.
+    pub limit_least: Option<u64>,
     /// What the device had left, at an out-of-memory event.
     pub device_free: Option<u64>,
     /// What was asked for in vain, at an out-of-memory event.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 
 use super::values::{parse_bytes, parse_conf};
+use crate::cli::rules::RulesArgs;
 
 /// What `oom` takes.
 #[derive(Debug, ClapArgs)]
@@ -20,6 +21,9 @@ pub struct OomArgs {
     /// What the process could reserve at most, where you know it: files do not tell
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub limit: Option<u64>,
+    /// What categories mean
+    #[command(flatten)]
+    pub rules: RulesArgs,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

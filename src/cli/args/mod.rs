@@ -17,7 +17,7 @@ pub use failures::{ExplainArgs, OomArgs, WhatifArgs};
 pub use mistakes::{is_a_folder, misused, not_files, read, refused};
 pub use output::{ExportArgs, ExportFormat, ExportTableName, ScreenshotArgs, Theme};
 pub use reports::{
-    CheckArgs, Curve, DeviceFileArgs, DiffArgs, FileArgs, FlameArgs, FlameBy, InstantArgs, LeaksArgs, LiveBy, RanksArgs,
+    CheckArgs, Curve, DeviceFileArgs, DiffArgs, FindingsArgs, FlameArgs, FlameBy, InstantArgs, LeaksArgs, LiveBy, RanksArgs,
     StateArgs, SummaryArgs,
 };
 pub use runs::{ProbeArgs, RecordArgs, RunArgs};
@@ -64,7 +64,7 @@ pub enum Command {
     /// What the text of an out-of-memory error says, and what to do
     Explain(ExplainArgs),
     /// What is wrong with a recording, most serious first, with remedies
-    Findings(FileArgs),
+    Findings(FindingsArgs),
     /// Allocations one by one: those a query holds for, as a sorted table
     Allocations(AllocationsArgs),
     /// What survives its training step, by call stack

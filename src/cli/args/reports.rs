@@ -6,12 +6,16 @@ use clap::{Args as ClapArgs, ValueEnum};
 
 use super::values::{parse_bytes, parse_range, parse_share};
 use crate::analysis::Quantity;
+use crate::cli::rules::RulesArgs;
 
-/// A file, as text or JSON.
+/// What `findings` takes: a file, as text or JSON.
 #[derive(Debug, ClapArgs)]
-pub struct FileArgs {
+pub struct FindingsArgs {
     /// The recording
     pub file: PathBuf,
+    /// What categories mean
+    #[command(flatten)]
+    pub rules: RulesArgs,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -58,6 +62,9 @@ pub struct StateArgs {
     /// The device, by the number the process knew it by; the busiest when absent
     #[arg(long, value_name = "N")]
     pub device: Option<i32>,
+    /// What categories mean
+    #[command(flatten)]
+    pub rules: RulesArgs,
     /// How the text groups what is live
     #[arg(long, value_name = "WHAT", default_value = "stack")]
     pub by: LiveBy,
@@ -169,6 +176,9 @@ pub struct FlameArgs {
     /// Leave out frames of PyTorch, Python and installed packages, but for the one that allocates
     #[arg(long)]
     pub fold_framework: bool,
+    /// What categories mean
+    #[command(flatten)]
+    pub rules: RulesArgs,
     /// The device, by the number the process knew it by; the busiest when absent
     #[arg(long, value_name = "N")]
     pub device: Option<i32>,
@@ -204,6 +214,9 @@ pub struct DiffArgs {
     /// The instant in B
     #[arg(long, value_name = "N")]
     pub b_event: Option<u32>,
+    /// What categories mean
+    #[command(flatten)]
+    pub rules: RulesArgs,
     /// Compare the ends instead of the peaks
     #[arg(long)]
     pub end: bool,

@@ -6,7 +6,7 @@ mod text;
 use serde::Serialize;
 
 use super::args::OomArgs;
-use crate::allocator::{Needed, Remedy, WhatIf};
+use crate::allocator::{Caps, Needed, Remedy, WhatIf};
 use crate::analysis::categories::{ByCategory, Categories, Category, Rules};
 use crate::analysis::fragmentation::Blocker;
 use crate::analysis::oom::{
@@ -37,6 +37,10 @@ pub struct OomReport {
     pub whatif: Vec<WhatIfEntry>,
     /// Why none were tried on the others; `null` when there is nothing to say.
     pub whatif_left_out: Option<String>,
+    /// Allocations that the user's own rules put into another category.
+    pub changed_by_rules: u64,
+    #[serde(skip)]
+    rules_sentences: Vec<String>,
 }
 
 /// The settings tried on one device.
@@ -101,7 +105,11 @@ pub struct OomEntry {
     stack: Vec<String>,
     blockers: Vec<BlockerEntry>,
     blockers_total: usize,
+    /// Blocks of which any one is enough, and the bytes of the smallest.
     enough_alone: usize,
+    smallest_alone_bytes: Option<u64>,
+    /// The way out with the fewest blocks, where it is not the one with the fewest bytes.
+    alone_sentence: Option<String>,
     way_out: Option<WayOutEntry>,
     /// The way out in words, or why none is told.
     way_out_sentence: String,
@@ -166,7 +174,7 @@ pub fn run(args: &OomArgs) -> Result<String, String> {
             device.limit = args.limit;
         }
     }
-    let report = report(&recording, args.whatif, &progress)?;
+    let report = report(&recording, args.whatif, &args.rules.read()?, &progress)?;
     if let Some(limit) = args.limit {
         check_limit(limit, &recording, &report)?;
     }
@@ -196,11 +204,11 @@ fn check_limit(limit: u64, recording: &Recording, report: &OomReport) -> Result<
 }
 
 /// The autopsy of every out-of-memory event of every device, and the peak of the devices without one. Other settings are tried
-/// where something failed and the recording is short, or always with `try_settings`.
+/// where something failed and the recording is short, or always with `try_settings`. `rules` are the user's own for categories.
 ///
 /// # Errors
 /// When cancelled.
-pub fn report(recording: &Recording, try_settings: bool, progress: &Progress) -> Result<OomReport, String> {
+pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress: &Progress) -> Result<OomReport, String> {
     let truncated = recording.report.truncated().is_some();
     let mut report = OomReport {
         truncated,
@@ -209,6 +217,8 @@ pub fn report(recording: &Recording, try_settings: bool, progress: &Progress) ->
         peaks: Vec::new(),
         whatif: Vec::new(),
         whatif_left_out: None,
+        changed_by_rules: 0,
+        rules_sentences: Vec::new(),
     };
     for device in &recording.devices {
         let events = device.events.ooms();
@@ -225,11 +235,14 @@ pub fn report(recording: &Recording, try_settings: bool, progress: &Progress) ->
             }
             None
         };
-        let categories = Categories::build(recording, device, &tables, &Rules::default(), progress).map_err(|e| e.to_string())?;
+        let categories = Categories::build(recording, device, &tables, rules, progress).map_err(|e| e.to_string())?;
+        report.changed_by_rules += categories.changed.count;
+        report.rules_sentences.extend(categories.changed.rules_sentence());
+        let caps = Caps::of(device, None, progress).map_err(|e| e.to_string())?;
         let mut examined = 0;
         for event in events {
             let state = tables.states.at(device, &tables.lifetimes, event);
-            if let Some(autopsy) = examine(device, &tables, event, &state) {
+            if let Some(autopsy) = examine(device, &tables, event, &state, &caps) {
                 examined += 1;
                 let mut found = entry(recording, device, &tables, &state, &autopsy, helped.as_ref());
                 found.live_by_category = by_category(&categories.live_by_category(device, &tables, event));
@@ -261,7 +274,7 @@ fn whatif(device: &DeviceRecording, h: Helped) -> WhatIfEntry {
     WhatIfEntry {
         device: device.id.index,
         limit_bytes: h.remedies.limit_bytes,
-        limit_span_bytes: h.limit_span.map(|(low, high)| [low, high]),
+        limit_span_bytes: h.limit.map(|r| [r.least, r.most]),
         agrees_with_recording: h.remedies.agrees_with_recording,
         own_oom_request: h.own.oom_request,
         own_requests: h.own.requests,
@@ -361,13 +374,15 @@ fn entry(
         holes: a.holes.count,
         largest_hole_bytes: a.holes.largest,
         pool: a.class.name(),
-        limit_span_bytes: a.limit.map(|(low, high)| [low, high]),
+        limit_span_bytes: a.limit.map(|r| [r.least, r.most]),
         verdict: a.verdict.name(),
         sentence: a.sentence.clone(),
         stack: frames(recording, a.stack),
         blockers: blockers(recording, device, tables, state, &a.blockers),
         blockers_total: a.blockers.len(),
-        enough_alone: a.enough_alone,
+        enough_alone: a.alone.count,
+        smallest_alone_bytes: a.alone.smallest.map(|s| s.size),
+        alone_sentence: a.alone_sentence(),
         way_out: a.way_out.as_ref().map(|w| WayOutEntry {
             sentence: w.sentence(),
             blocks: w.blocks.len(),

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{BlockerEntry, CategoryEntry, LiveEntry, OomEntry, OomReport, PeakEntry, WhatIfEntry};
+use crate::allocator::CapRange;
 use crate::analysis::oom::Support;
 use crate::cli::Table;
 use crate::model::{EventTable, Recording};
@@ -37,6 +38,9 @@ pub(super) fn text(report: &OomReport, recording: &Recording) -> String {
     for w in &report.whatif {
         tried(&mut out, w, report.whatif.len() > 1);
     }
+    for sentence in &report.rules_sentences {
+        let _ = writeln!(out, "  {sentence}");
+    }
     if let Some(why) = &report.whatif_left_out {
         let _ = writeln!(out, "  {why}");
     }
@@ -48,6 +52,9 @@ fn failure(out: &mut String, o: &OomEntry, number: usize, total: usize) {
     let _ = writeln!(out, "  {}", o.sentence);
     let none = if o.way_out.is_none() { "Cheapest way out: " } else { "" };
     let _ = writeln!(out, "  {none}{}", o.way_out_sentence);
+    if let Some(alone) = &o.alone_sentence {
+        let _ = writeln!(out, "  {alone}");
+    }
     for (label, value) in [
         ("request", o.requested_bytes),
         ("largest hole", o.largest_hole_bytes),
@@ -143,9 +150,9 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
     let device = if name_device { format!(" on device {}", w.device) } else { String::new() };
     let limit = w.limit_bytes.map_or("no cap".to_owned(), |l| format!("a cap of {}", Bytes(l)));
     let _ = writeln!(out, "The {} requests served again{device} by the allocator model, under {limit}:", count(w.own_requests));
-    if let Some([low, high]) = w.limit_span_bytes.filter(|[low, high]| low < high) {
-        let _ =
-            writeln!(out, "  The cap is not in the file: its failures say {} to {}. --limit names it.", Bytes(low), Bytes(high));
+    if let Some([least, most]) = w.limit_span_bytes.filter(|[low, high]| low < high) {
+        let range = CapRange { least, ..CapRange::told(most) };
+        let _ = writeln!(out, "  The cap is not in the file: its failures say {range}. --limit names it.");
     }
     if !w.agrees_with_recording {
         let _ = writeln!(out, "  The model does not reproduce this recording; take the figures as estimates.");

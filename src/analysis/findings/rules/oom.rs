@@ -1,7 +1,7 @@
 //! A request failed.
 
 use crate::analysis::findings::{Class, Finding, Patient, Place};
-use crate::analysis::oom::{Autopsy, Helped, Verdict, advice};
+use crate::analysis::oom::{Autopsy, Helped, Verdict, advice, best_advice};
 use crate::model::StackId;
 use crate::units::{Bytes, count, counted};
 
@@ -39,9 +39,15 @@ fn failure(failures: &[&Autopsy]) -> Finding {
         .bytes_of("reserved", a.reserved);
     let free = a.device_free_told().map_or("unknown".to_owned(), |free| Bytes(free).to_string());
     finding = finding.shows("free on the device", free);
+    if let Some(cap) = a.limit {
+        finding = finding.shows("cap of this process", cap.to_string());
+    }
     if let Some(way) = &a.way_out {
         let text = format!("{} in {}", Bytes(way.bytes), counted(way.blocks.len() as u64, "block", "blocks"));
         finding = finding.shows("cheapest way out", text);
+    }
+    if a.alone_sentence().is_some() {
+        finding = finding.shows("enough alone, if freed", a.alone.to_string());
     }
     if failures.len() > 1 {
         finding = finding.shows("failures of this kind", count(failures.len() as u64));
@@ -55,7 +61,7 @@ fn failure(failures: &[&Autopsy]) -> Finding {
 /// Gives a failure its remedy: a setting that was tried and passes, else what the figures force.
 pub(in crate::analysis::findings) fn prescribe(finding: &mut Finding, a: &Autopsy, helped: Option<&Helped>) {
     let all = advice(a, helped);
-    let best = all.iter().find(|x| x.setting.is_some()).or(all.first());
+    let best = best_advice(&all);
     finding.remedy = best.and_then(|x| x.setting.clone());
     finding.advice = match best {
         Some(best) => best.sentence.clone(),

@@ -109,7 +109,11 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
     if has_bars && let Some(limit) = h.remedies.limit_bytes.filter(|_| failed) {
         let room =
             Rect::from_min_max(pos2(caption.right() + 6.0, head.top()), pos2(head.left() + columns.peak.1 - 30.0, head.bottom()));
-        label::text_in(p, room, &format!("cap {}", Bytes(limit).mebibytes()), Type::Caption, t.red);
+        let text = match h.limit.filter(|range| !range.is_known()) {
+            Some(range) => format!("cap {range}"),
+            None => format!("cap {}", Bytes(limit).mebibytes()),
+        };
+        label::text_in(p, room, &text, Type::Caption, t.red);
     }
     label::text_in_right(p, cell(head, columns.peak), if has_bars { "MiB" } else { "peak, MiB" }, Type::Caption, t.text3);
     label::text_in_right(p, cell(head, columns.outcome), "outcome", Type::Caption, t.text3);
@@ -135,6 +139,9 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
             let mut bar = Bar::new(greatest).part(peak as f64, colour);
             if let Some(limit) = limit {
                 bar = bar.tick(limit as f64, t.red);
+                if let Some(range) = h.limit.filter(|range| !range.is_known()) {
+                    bar = bar.tick(range.least as f64, t.red);
+                }
             }
             if has_bars {
                 bar.paint(p, t, cell(rect, columns.bar));
@@ -185,13 +192,15 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
             for r in passing(true) {
                 row(ui, &name(r), r.peak_reserved_bytes, &served, Kind::Passes, Some(r), chosen);
             }
-            let doubt = passing(false).next().map(|r| h.doubt(r)).unwrap_or_default();
             // From which cap on stands in each row.
-            let doubt = doubt.split(", and this takes").next().unwrap_or_default();
+            let doubt = match (passing(false).next(), h.limit.filter(|limit| !limit.is_known())) {
+                (Some(r), Some(limit)) if h.passes_from(r).is_some() => format!("the cap is {limit}"),
+                (Some(r), _) => h.doubt(r),
+                (None, _) => String::new(),
+            };
             group(ui, cx, &format!("may help: {doubt}"), passing(false).count());
             for r in passing(false) {
-                let from = r.passes_from_bytes.filter(|_| r.oom_varies);
-                let outcome = from.map_or("may serve all".to_owned(), |from| format!("from {}", Bytes(from)));
+                let outcome = h.passes_from(r).map_or("may serve all".to_owned(), |from| format!("from {}", Bytes(from)));
                 row(ui, &name(r), r.peak_reserved_bytes, &outcome, Kind::Passes, Some(r), chosen);
             }
             let fails = |varies: bool| h.remedies.tried.iter().filter(move |r| r.oom && r.oom_varies == varies);

@@ -1,11 +1,14 @@
 //! What was live at that instant, by call stack and by category.
 
+use std::sync::Arc;
+
 use egui::{ScrollArea, Sense, Ui, vec2};
 
 use super::Case;
-use crate::analysis::categories::Category;
+use crate::analysis::categories::{ByCategory, Category};
 use crate::app::action::Action;
 use crate::app::colours::category_paint;
+use crate::app::jobs::Derived;
 use crate::app::selection::Item;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
@@ -73,20 +76,36 @@ pub(super) fn by_stack(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
 }
 
 /// Live memory by what it is for.
-pub(super) fn by_category(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
-    let total: u64 = case.by_category.iter().map(|c| c.bytes).sum();
-    let mut rows: Vec<Category> = Category::ALL.into_iter().filter(|c| case.by_category[c.index()].count > 0).collect();
-    rows.sort_by_key(|c| std::cmp::Reverse(case.by_category[c.index()].bytes));
+pub(super) fn by_category(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: &mut Derived<(u32, usize), ByCategory>) {
+    // The categories of the whole window, so that the user's own rules count here too.
+    let shown = cx.categories.map(|categories| {
+        let (data, categories, event) = (Arc::clone(cx.data), Arc::clone(categories), case.state.event);
+        let key = (event, Arc::as_ptr(&categories) as usize);
+        held.get(cx.jobs, "live by category", &key, move |_| {
+            Some(categories.live_by_category(data.device(), &data.tables, event))
+        })
+    });
+    let Some(held) = shown.and_then(|s| s.value) else {
+        pane::progress_line(ui, ui.max_rect(), None);
+        return;
+    };
+    let total: u64 = held.iter().map(|c| c.bytes).sum();
+    let mut rows: Vec<Category> = Category::ALL.into_iter().filter(|c| held[c.index()].count > 0).collect();
+    rows.sort_by_key(|c| std::cmp::Reverse(held[c.index()].bytes));
     if rows.is_empty() {
         pane::empty_state(ui, "Nothing was live at that instant.", None);
         return;
     }
-    let greatest = case.by_category[rows[0].index()].bytes;
+    let greatest = held[rows[0].index()].bytes;
     ScrollArea::vertical().id_salt("live by category").auto_shrink(false).show(ui, |ui| {
         for category in &rows {
-            let c = case.by_category[category.index()];
+            let c = held[category.index()];
             let colour = category_paint(*category).colour(cx.tokens);
             row(ui, cx, category.text(), colour, c.bytes, c.count, total, greatest).on_hover_text(category.about());
+        }
+        if let Some(sentence) = cx.categories.and_then(|c| c.changed.rules_sentence()) {
+            ui.add_space(8.0);
+            pane::padded(ui, |ui| label::paragraph(ui, &sentence, Type::Caption, cx.tokens.text3));
         }
         if rows == [Category::Other] {
             let (_, _) = ui.allocate_exact_size(vec2(1.0, 8.0), Sense::hover());

@@ -14,12 +14,12 @@ use std::sync::Arc;
 use egui::{Rect, Ui, UiBuilder, pos2};
 
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::allocator::WhatIf;
+use crate::allocator::{Caps, WhatIf};
 use crate::analysis::State;
-use crate::analysis::categories::{ByCategory, Categories, Rules};
+use crate::analysis::categories::ByCategory;
 use crate::analysis::fragmentation::{Blocker, Servers, WayOut};
 use crate::analysis::oom::{
-    Autopsy, Closest, Helped, LiveByStack, TRIED_UNASKED, can_be_served_again, closest, examine_under, what_would_have_helped,
+    Autopsy, Closest, Helped, LiveByStack, TRIED_UNASKED, can_be_served_again, closest, examine, what_would_have_helped,
 };
 use crate::app::document::DeviceData;
 use crate::app::jobs::Derived;
@@ -62,6 +62,8 @@ struct AutopsyView {
     setting: Option<String>,
     case: Derived<(Option<u32>, Option<u64>), Option<Case>>,
     helped: Derived<Option<u64>, Helped>,
+    /// Keyed by the instant and where the categories lie in memory.
+    by_category: Derived<(u32, usize), ByCategory>,
 }
 
 /// What is looked at.
@@ -76,7 +78,6 @@ enum Kind {
 struct Case {
     kind: Kind,
     state: Arc<State>,
-    by_category: ByCategory,
     /// Indices of the segments that serve such requests, in the order they are drawn.
     serving: Vec<usize>,
     /// Their holes, largest first.
@@ -90,7 +91,11 @@ impl Case {
         let (kind, at) = match event {
             Some(event) => {
                 let state = tables.states.at(device, &tables.lifetimes, event);
-                let found = examine_under(device, tables, event, &state, cap.or(device.limit))?;
+                let caps = match cap {
+                    Some(cap) => Caps::told(cap),
+                    None => data.caps(progress).ok()?,
+                };
+                let found = examine(device, tables, event, &state, &caps)?;
                 (Kind::Failure(found), event)
             }
             None => {
@@ -101,9 +106,7 @@ impl Case {
         };
         let state = tables.states.at(device, &tables.lifetimes, at);
         progress.check().ok()?;
-        let categories = Categories::build(&data.recording, device, tables, &Rules::default(), progress).ok()?;
-        let by_category = categories.live_by_category(device, tables, at);
-        let mut case = Case { kind, state: Arc::new(state), by_category, serving: Vec::new(), hole_sizes: Vec::new() };
+        let mut case = Case { kind, state: Arc::new(state), serving: Vec::new(), hole_sizes: Vec::new() };
         case.serving = pictures::servers(&case);
         let serving = case.serving.iter().flat_map(|&i| case.state.blocks_of(&case.state.segments[i]));
         case.hole_sizes = serving.filter(|b| b.state == BlockState::Inactive).map(|b| b.size).collect();
@@ -267,7 +270,7 @@ impl AutopsyView {
         match self.table {
             0 => blockers::blockers(ui, cx, case),
             1 => live::by_stack(ui, cx, case),
-            _ => live::by_category(ui, cx, case),
+            _ => live::by_category(ui, cx, case, &mut self.by_category),
         }
     }
 }

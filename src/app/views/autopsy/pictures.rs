@@ -72,9 +72,9 @@ pub(super) fn request_against_holes(ui: &mut Ui, cx: &ViewContext<'_>, case: &Ca
 }
 
 fn failure_rows(a: &Autopsy) -> Vec<BarRow> {
-    let is_span = a.limit.is_some_and(|(low, high)| low < high);
+    let is_span = a.limit.is_some_and(|cap| !cap.is_known());
     let room = match a.limit {
-        Some((low, _)) => low.saturating_sub(a.reserved),
+        Some(cap) => cap.least.saturating_sub(a.reserved),
         None => a.device_free,
     };
     let too_small = if a.holes.largest > 0 {
@@ -301,9 +301,11 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
                 Way::Hole => "Cheapest way out, one hole: ",
                 Way::Release => "Cheapest way out, whole segments: ",
             };
-            Some((format!("{how}{}", a.way_out_sentence(state)), way.search()))
+            let alone = a.alone_sentence().map_or(String::new(), |alone| format!(" {alone}"));
+            let search = if alone.is_empty() { "" } else { " For a single block: every live block was tried by itself." };
+            Some((format!("{how}{}{alone}", a.way_out_sentence(state)), format!("{}{search}", way.search())))
         }
-        (Kind::Failure(a), None) => Some((format!("Cheapest way out: {}", a.way_out_sentence(state)), "")),
+        (Kind::Failure(a), None) => Some((format!("Cheapest way out: {}", a.way_out_sentence(state)), String::new())),
         (Kind::Peak(_), _) => None,
     };
     let way_job = way_text.as_ref().map(|(text, _)| {

@@ -4,7 +4,7 @@ use egui::{Key, ScrollArea, Ui, vec2};
 
 use super::helped::Ready;
 use super::{AutopsyView, Case, Kind};
-use crate::analysis::oom::{Advice, Autopsy, Closest, Helped, RoomFrom, Support, advice};
+use crate::analysis::oom::{Advice, Autopsy, Closest, Helped, RoomFrom, Support, advice, best_advice};
 use crate::app::action::Action;
 use crate::app::theme::{Type, text};
 use crate::app::views::ViewContext;
@@ -48,7 +48,7 @@ impl AutopsyView {
             headline(ui, cx, a.verdict.title(), &a.sentence, t.red);
             tests(ui, cx, a);
             figures(ui, a);
-            if a.limit.is_some_and(|(low, high)| low < high) || self.cap.is_some() {
+            if a.limit.is_some_and(|cap| !cap.is_known()) || self.cap.is_some() {
                 self.cap_field(ui, cx, a.reserved);
             }
             try_first(ui, cx, a, ready);
@@ -128,7 +128,7 @@ fn tests(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
         icon.paint(ui.painter(), egui::pos2(rect.left() + 22.0, rect.center().y), 12.0, icon_colour);
         let room =
             egui::Rect::from_min_max(egui::pos2(rect.left() + 36.0, rect.top()), egui::pos2(rect.right() - 16.0, rect.bottom()));
-        let is_span = test.what == "room under the cap" && a.limit.is_some_and(|(low, high)| low < high);
+        let is_span = test.what == "room under the cap" && a.limit.is_some_and(|cap| !cap.is_known());
         let figure = match test.holds {
             None => "no cap known".to_owned(),
             Some(_) if is_span => format!("under {}", Bytes(a.segment)),
@@ -193,9 +193,8 @@ fn peak(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
 
 fn figures(ui: &mut Ui, a: &Autopsy) {
     section(ui, "At this instant", "", false);
-    if let Some((low, high)) = a.limit {
-        let text = if low == high { Bytes(low).to_string() } else { format!("{} to {}", Bytes(low), Bytes(high)) };
-        KeyValue::new("cap of this process", &text).show(ui);
+    if let Some(cap) = a.limit {
+        KeyValue::new("cap of this process", &cap.to_string()).show(ui);
     }
     let rounding = a.allocated.saturating_sub(a.live_requested);
     for (name, value) in [
@@ -208,11 +207,10 @@ fn figures(ui: &mut Ui, a: &Autopsy) {
         KeyValue::new(name, &Bytes(value).to_string()).show(ui);
     }
     KeyValue::new("holes in this pool", &count(a.holes.count)).show(ui);
-    KeyValue::new(
-        "enough alone, if freed",
-        &(if a.enough_alone == 0 { "no block".to_owned() } else { format!("any one of {}", count(a.enough_alone as u64)) }),
-    )
-    .show(ui);
+    KeyValue::new("enough alone, if freed", &a.alone.to_string()).show(ui);
+    if let Some(least) = a.alone.smallest {
+        KeyValue::new("the smallest of them", &Bytes(least.size).to_string()).show(ui);
+    }
 }
 
 fn stack(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
@@ -264,8 +262,7 @@ fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>) 
             Ready::Done(h) => Some(h),
         };
         let all = advice(a, helped);
-        let best = all.iter().find(|x| x.setting.is_some()).or(all.first());
-        let Some(best) = best else {
+        let Some(best) = best_advice(&all) else {
             label::paragraph(ui, "Nothing follows from these figures. The largest stacks are listed.", Type::Body, t.text2);
             return;
         };

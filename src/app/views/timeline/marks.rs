@@ -1,10 +1,10 @@
 //! What happened at an instant or over a range: device calls, bursts of releases, snapshots, annotations. Found once for a
 //! recording; a window picks its part by binary search.
 
-use crate::analysis::oom::examine;
+use crate::allocator::{CapFrom, CapRange, Caps};
 use crate::analysis::steps::{StepSource, Steps};
 use crate::app::document::DeviceData;
-use crate::model::{Action, DeviceRecording, StrId};
+use crate::model::{Action, DeviceRecording, Progress, StrId};
 
 /// A cudaMalloc, a cudaFree, or their counterparts of expandable segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,29 +78,28 @@ pub(super) struct Marks {
 /// A limit on reserved memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cap {
+    /// Where the line is drawn: the cap, the upper end of what it may be, or the size of the device.
     pub bytes: u64,
+    /// The lower end of what it may be, where it is not known exactly.
+    pub least: Option<u64>,
     /// What stands before the figure.
     pub name: &'static str,
-    /// It is only known to lie below that.
-    pub is_upper: bool,
 }
 
 impl Cap {
-    /// The most this process may reserve where that is known; else what a failed request says of it; else what the device has.
-    fn of(data: &DeviceData) -> Option<Cap> {
+    /// The most this process may reserve, as far as that is known; else what the device has.
+    fn of(data: &DeviceData, caps: &Caps) -> Option<Cap> {
         let device = data.device();
-        if let Some(bytes) = device.limit {
-            return Some(Cap { bytes, name: "cap", is_upper: false });
+        match caps.first().filter(|cap| cap.from != CapFrom::Device) {
+            Some(cap) => Some(Cap { bytes: cap.most, least: (!cap.is_known()).then_some(cap.least), name: "cap" }),
+            None => device.capacity.map(|bytes| Cap { bytes, least: None, name: "capacity" }),
         }
-        let inferred = data.ooms.last().and_then(|&event| {
-            let state = data.tables.states.at(device, &data.tables.lifetimes, event);
-            examine(device, &data.tables, event, &state)?.limit
-        });
-        match inferred {
-            Some((low, high)) if low == high => Some(Cap { bytes: high, name: "cap", is_upper: false }),
-            Some((_, high)) => Some(Cap { bytes: high, name: "cap under", is_upper: true }),
-            None => device.capacity.map(|bytes| Cap { bytes, name: "capacity", is_upper: false }),
-        }
+    }
+
+    /// `cap 1,600 to 2,100 MiB`.
+    pub fn text(&self) -> String {
+        let least = self.least.unwrap_or(self.bytes);
+        format!("{} {}", self.name, CapRange { least, ..CapRange::told(self.bytes) })
     }
 }
 
@@ -109,7 +108,8 @@ impl Marks {
     pub fn of(data: &DeviceData) -> Self {
         let steps = Steps::find(&data.recording, data.device(), &data.tables);
         let mut marks = Self::of_trace(data.device(), &steps);
-        marks.cap = Cap::of(data);
+        // A cap is a line of its own; marks do without it when the reading of it was stopped.
+        marks.cap = data.caps(&Progress::new()).ok().and_then(|caps| Cap::of(data, &caps));
         marks
     }
 
@@ -255,6 +255,49 @@ mod tests {
         assert_eq!(m.snapshots, vec![11]);
         assert_eq!(m.calls.len(), 9);
         assert_eq!(m.calls.iter().filter(|c| c.takes).count(), 1);
+    }
+
+    /// One cap, told in four places: autopsy, findings, what-if and here.
+    #[test]
+    fn every_view_tells_the_same_cap() {
+        use crate::analysis::categories::Rules;
+        use crate::analysis::findings::diagnose;
+        use crate::analysis::{DeviceTables, StackNames};
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots");
+        let progress = Progress::new();
+        let mut failed = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let Ok(recording) = crate::formats::open(&path, &progress) else { continue };
+            let recording = std::sync::Arc::new(recording);
+            for index in 0..recording.devices.len() {
+                let device = &recording.devices[index];
+                let ooms = device.events.ooms();
+                if ooms.is_empty() {
+                    continue;
+                }
+                let tables = DeviceTables::build(device, &progress).unwrap();
+                let names = std::sync::Arc::new(StackNames::of(&recording.stacks));
+                let recording = std::sync::Arc::clone(&recording);
+                let data = DeviceData { recording, index, tables, names, ooms, prepared: Default::default() };
+                let cap = Cap::of(&data, &data.caps(&progress).unwrap()).unwrap();
+                let text = cap.text();
+                let range = text.strip_prefix("cap ").unwrap();
+                let found =
+                    diagnose(&data.recording, data.device(), &data.tables, &data.names, &Rules::default(), &progress).unwrap();
+                for a in &found.ooms {
+                    assert_eq!(a.limit.unwrap().to_string(), range, "autopsy of {path:?}");
+                }
+                for f in found.findings.iter().filter(|f| f.rule == "out_of_memory") {
+                    let evidence = f.evidence.iter().find(|e| e.label == "cap of this process").unwrap();
+                    assert_eq!(evidence.value, range, "finding of {path:?}");
+                }
+                let own = data.what_if(&progress).unwrap().own().limit_range().unwrap();
+                assert_eq!(own.to_string(), range, "what-if of {path:?}");
+                failed += 1;
+            }
+        }
+        assert!(failed >= 4, "{failed}");
     }
 
     #[test]

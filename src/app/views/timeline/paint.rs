@@ -248,9 +248,9 @@ impl Canvas<'_> {
     pub fn cap_label(&self, rect: Rect, y: &Scale, cap: Cap, taken: &[Rect]) -> Option<Rect> {
         let t = self.tokens;
         let (text, ink, centre) = if (y.start..=y.end).contains(&(cap.bytes as f64)) {
-            (format!("{} {}", cap.name, Bytes(cap.bytes)), t.red, y.at(cap.bytes as f64).max(rect.top() + 8.0))
+            (cap.text(), t.red, y.at(cap.bytes as f64).max(rect.top() + 8.0))
         } else if layout::cap_at(cap.bytes, y.end as u64) == CapAt::Above {
-            (format!("{} {}, above this range", cap.name, Bytes(cap.bytes)), t.text3, rect.top() + 8.0)
+            (format!("{}, above this range", cap.text()), t.text3, rect.top() + 8.0)
         } else {
             return None;
         };

@@ -215,7 +215,7 @@ impl Scene<'_> {
                 let mut figures = self.state.map(|s| Figures::of(data, s)).unwrap_or_default();
                 if let Some(cap) = self.cap {
                     figures.limit = Some(cap.bytes);
-                    figures.limit_is_upper = cap.is_upper;
+                    figures.limit_least = cap.least;
                 }
                 term.tip(&figures)
             }

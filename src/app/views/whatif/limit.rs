@@ -4,6 +4,7 @@ use egui::{Popup, Rect, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::runs::{LimitFrom, Own};
 use super::{ViewContext, WhatIfView};
+use crate::allocator::CapFrom;
 use crate::analysis::Quantity;
 use crate::app::widgets::button::{focus_ring, menu_item, selector_button};
 use crate::units::{Bytes, MEBIBYTE};
@@ -15,8 +16,13 @@ pub(super) const SLIDER: f32 = 132.0;
 fn presets(own: &Own, cx: &ViewContext<'_>) -> Vec<(String, u64)> {
     let mut all = Vec::new();
     match own.limit_from {
-        LimitFrom::Recorded => all.push(("As recorded".to_owned(), own.limit)),
-        LimitFrom::Failures(..) => all.push(("From the failed requests".to_owned(), own.limit)),
+        LimitFrom::Known(range) => {
+            let name = match range.from {
+                CapFrom::Told | CapFrom::Fraction => "As recorded",
+                CapFrom::Refusals | CapFrom::Device => "From the failed requests",
+            };
+            all.push((name.to_owned(), own.limit));
+        }
         LimitFrom::Peak => {}
     }
     all.push(("The recorded peak".to_owned(), cx.data.tables.curves.peak(Quantity::Reserved).0));

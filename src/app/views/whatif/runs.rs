@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::allocator::whatif::{Answer, Question, WhatIf};
-use crate::allocator::{Agreement, Difference};
+use crate::allocator::{Agreement, CapRange, Difference};
 use crate::analysis::Quantity;
 use crate::app::document::DeviceData;
 use crate::app::jobs::Jobs;
@@ -34,10 +34,8 @@ pub(super) struct Own {
 /// Where the first limit comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LimitFrom {
-    /// The recording says so.
-    Recorded,
-    /// It explains the requests that failed: at least, at most.
-    Failures(u64, u64),
+    /// The recording says so, or its failed requests do.
+    Known(CapRange),
     /// Nothing failed: the highest reserved memory.
     Peak,
 }
@@ -235,11 +233,10 @@ fn describe(whatif: &WhatIf<'_>, data: &DeviceData) -> Own {
         Agreement::Agrees => None,
         Agreement::Differs(difference) => Some(difference.clone()),
     };
-    let (limit, limit_from) = match (data.device().limit, whatif.own_limit(), own.limit_span) {
-        (Some(limit), _, _) => (limit, LimitFrom::Recorded),
-        (None, Some(limit), Some((least, most))) => (limit, LimitFrom::Failures(least, most)),
-        (None, Some(limit), None) => (limit, LimitFrom::Failures(limit, limit)),
-        (None, None, _) => (data.tables.curves.peak(Quantity::Reserved).0, LimitFrom::Peak),
+    let (limit, limit_from) = match (whatif.own_limit(), own.limit_range()) {
+        (Some(limit), Some(range)) => (limit, LimitFrom::Known(range)),
+        (Some(limit), None) => (limit, LimitFrom::Known(CapRange::told(limit))),
+        (None, _) => (data.tables.curves.peak(Quantity::Reserved).0, LimitFrom::Peak),
     };
     let device_calls = data.device().events.action.iter().filter(|a| a.grows_reserved()).count() as u64;
     let requests = whatif.requests().count();

@@ -5,6 +5,7 @@ use egui::{ScrollArea, Sense, Ui, pos2, vec2};
 use super::runs::LimitFrom;
 use super::table::{OVER_LIMIT, against, mib};
 use super::{ViewContext, WhatIfView, outcome, outcome_span};
+use crate::allocator::CapFrom;
 use crate::allocator::whatif::Answer;
 use crate::analysis::Quantity;
 use crate::app::action::Action;
@@ -158,13 +159,18 @@ impl WhatIfView {
                 cx.actions.send(Action::GoTo(d.event));
             }
             let limit = match own.limit_from {
-                LimitFrom::Recorded => "The recording names its limit.".to_owned(),
-                LimitFrom::Failures(low, high) if low < high => format!(
-                    "Where requests failed tells the limit: {} to {}. The upper end is used; what the lower one would change is marked.",
-                    Bytes(low),
-                    Bytes(high)
-                ),
-                LimitFrom::Failures(low, _) => format!("Where requests failed tells the limit: {}.", Bytes(low)),
+                LimitFrom::Known(range) => match range.from {
+                    CapFrom::Told => "The recording names its limit.".to_owned(),
+                    CapFrom::Fraction => format!("The recording names its share of the device: {range}."),
+                    CapFrom::Device if range.is_known() => {
+                        format!("The device itself was full when a request failed: {range} is all this process could have had.")
+                    }
+                    _ if range.is_known() => format!("Where requests failed tells the limit: {range}."),
+                    _ => format!(
+                        "Where requests failed tells the limit: {range}. {} is used; what another one of these would change is marked.",
+                        Bytes(own.limit)
+                    ),
+                },
                 LimitFrom::Peak => "No request failed, so nothing tells a limit; the recorded peak stands in for one.".to_owned(),
             };
             ui.add_space(4.0);

@@ -1,0 +1,242 @@
+//! The cap of a process, what it may reserve at most: told by the file or the user, else bounded by what the recording shows.
+//! It was not below what was reserved, and it was below what was refused although the device had room.
+//!
+//! Autopsy, findings, what-if and timeline all show what [`Caps`] says.
+
+use std::fmt;
+
+use super::own::first_reading;
+use super::requests::Requests;
+use crate::model::{Action, Cancelled, DeviceKind, DeviceRecording, Progress};
+use crate::units::Bytes;
+
+/// How a cap is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CapFrom {
+    /// The file or the user says so.
+    Told,
+    /// The settings name a share of a device whose size is known.
+    Fraction,
+    /// Requests were refused although the device had room for them.
+    Refusals,
+    /// The device itself was full: what it had left for this process, with what it held. No cap is known to exist.
+    Device,
+}
+
+/// What a process may reserve at most: between two figures, or exactly when they are one. Bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CapRange {
+    /// So much was reserved, or may be.
+    pub least: u64,
+    /// One byte more was refused, or would be.
+    pub most: u64,
+    /// How it is known.
+    pub from: CapFrom,
+    /// The event that contradicts it: the program had changed its cap by then. `None` when it holds to the end.
+    pub ends: Option<u32>,
+}
+
+impl CapRange {
+    /// A cap that somebody names.
+    #[must_use]
+    pub fn told(bytes: u64) -> Self {
+        CapRange { least: bytes, most: bytes, from: CapFrom::Told, ends: None }
+    }
+
+    /// True when it is one figure.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.least == self.most
+    }
+}
+
+impl fmt::Display for CapRange {
+    /// `1,760 MiB`, or `1,600 to 2,100 MiB` where only that much is known. The upper end is exclusive then: so much was refused.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (least, most) = (Bytes(self.least).to_string(), Bytes(self.most).to_string());
+        // A range narrower than the figures show is one figure.
+        if least == most {
+            return f.pad(&most);
+        }
+        let unit = |text: &str| text.rsplit_once(crate::units::NBSP).map(|(n, unit)| (n.to_owned(), unit.to_owned()));
+        match (unit(&least), unit(&most)) {
+            (Some((low, a)), Some((_, b))) if a == b => f.pad(&format!("{low} to {most}")),
+            _ => f.pad(&format!("{least} to {most}")),
+        }
+    }
+}
+
+/// What bounds the cap while it stays the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Epoch {
+    /// The first event.
+    pub(crate) from: u32,
+    /// The most that was reserved, with what had to fit beside it.
+    pub(crate) least: u64,
+    /// The least that was refused although the device had room; `None` when nothing was.
+    pub(crate) refused: Option<u64>,
+}
+
+/// The cap's bounds, gathered event by event; a contradiction means that the program changed its cap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds(Vec<Epoch>);
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds::new(0)
+    }
+}
+
+impl Bounds {
+    /// `reserved` is there before the first event.
+    pub(crate) fn new(reserved: u64) -> Self {
+        Bounds(vec![Epoch { from: 0, least: reserved, refused: None }])
+    }
+
+    /// So much was reserved, or fitted, at an event.
+    pub(crate) fn held(&mut self, event: u32, bytes: u64) {
+        let Some(now) = self.0.last_mut() else { return };
+        if now.refused.is_some_and(|refused| bytes >= refused) {
+            self.0.push(Epoch { from: event, least: bytes, refused: None });
+        } else {
+            now.least = now.least.max(bytes);
+        }
+    }
+
+    /// So much was refused at an event, while `reserved` was held.
+    pub(crate) fn refused(&mut self, event: u32, reserved: u64, bytes: u64) {
+        let Some(now) = self.0.last_mut() else { return };
+        if bytes <= now.least {
+            self.0.push(Epoch { from: event, least: reserved, refused: Some(bytes) });
+        } else {
+            now.refused = Some(now.refused.map_or(bytes, |r| r.min(bytes)));
+        }
+    }
+
+    /// The same, found out later: it only narrows what is known.
+    pub(crate) fn refused_before(&mut self, event: u32, bytes: u64) {
+        let at = self.0.partition_point(|e| e.from <= event).saturating_sub(1);
+        if let Some(then) = self.0.get_mut(at).filter(|e| bytes > e.least) {
+            then.refused = Some(then.refused.map_or(bytes, |r| r.min(bytes)));
+        }
+    }
+
+    fn range(&self, at: usize) -> Option<CapRange> {
+        let epoch = self.0.get(at)?;
+        let most = epoch.refused?.saturating_sub(1).max(epoch.least);
+        let ends = self.0.get(at + 1).map(|next| next.from);
+        Some(CapRange { least: epoch.least, most, from: CapFrom::Refusals, ends })
+    }
+}
+
+/// Everything known about the cap of one device's process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Caps {
+    told: Option<CapRange>,
+    bounds: Bounds,
+    device: Option<CapRange>,
+}
+
+impl Caps {
+    /// A cap that somebody names, and nothing else.
+    #[must_use]
+    pub fn told(bytes: u64) -> Self {
+        Caps { told: Some(CapRange::told(bytes)), ..Caps::default() }
+    }
+
+    /// What is known about a device. `known` is what the user says; it goes before the file. Nothing is read where the cap is
+    /// told or where nothing failed; else one pass, about 60 ns an event.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn of(device: &DeviceRecording, known: Option<u64>, progress: &Progress) -> Result<Self, Cancelled> {
+        if let Some(told) = told(device, known) {
+            return Ok(Caps { told: Some(told), ..Caps::default() });
+        }
+        // Host memory has no cap of PyTorch's.
+        if !device.events.action.contains(&Action::Oom) || matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu) {
+            return Ok(Caps::default());
+        }
+        let mut requests = Requests::read(device, progress)?;
+        if requests.start.is_empty() {
+            return Ok(Caps::of_requests(&requests, known));
+        }
+        // A file cut short is read another way where that explains it: only a run tells.
+        Ok(first_reading(&mut requests, known, progress)?.caps)
+    }
+
+    /// What requests tell of the cap they were made under.
+    pub(crate) fn of_requests(requests: &Requests<'_>, known: Option<u64>) -> Self {
+        let device = requests.device_room.map(|room| {
+            let refused = requests.refused.unwrap_or(u64::MAX);
+            let (least, most) = if room >= requests.least_limit && room < refused {
+                (room, room)
+            } else {
+                // What others held changed meanwhile.
+                let most = refused.saturating_sub(1).max(requests.least_limit);
+                (requests.least_limit.min(most), most)
+            };
+            CapRange { least, most, from: CapFrom::Device, ends: None }
+        });
+        Caps { told: told(requests.device, known), bounds: requests.bounds.clone(), device }
+    }
+
+    /// The cap under which the first request failed, or the only one there was; `None` when nothing speaks of one.
+    #[must_use]
+    pub fn first(&self) -> Option<CapRange> {
+        self.told.or_else(|| (0..self.bounds.0.len()).find_map(|at| self.bounds.range(at))).or(self.device)
+    }
+
+    /// The cap at an event; `None` when nothing speaks of one at that time, also where the device itself was full.
+    #[must_use]
+    pub fn at(&self, event: u32) -> Option<CapRange> {
+        self.told.or_else(|| self.bounds.range(self.bounds.0.partition_point(|e| e.from <= event).checked_sub(1)?))
+    }
+}
+
+fn told(device: &DeviceRecording, known: Option<u64>) -> Option<CapRange> {
+    let fraction = device.settings.conf.per_process_memory_fraction;
+    let of_fraction = || {
+        let bytes = device.capacity.filter(|_| fraction < 1.0).map(|total| (fraction * total as f64) as u64)?;
+        Some(CapRange { from: CapFrom::Fraction, ..CapRange::told(bytes) })
+    };
+    known.or(device.limit).map(CapRange::told).or_else(of_fraction)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(least: u64, most: u64) -> CapRange {
+        CapRange { least: least << 20, most: (most << 20) - 1, from: CapFrom::Refusals, ends: None }
+    }
+
+    #[test]
+    fn a_range_is_written_with_one_unit() {
+        assert_eq!(range(1600, 2100).to_string().replace(crate::units::NBSP, " "), "1,600 to 2,100 MiB");
+        assert_eq!(CapRange::told(1760 << 20).to_string().replace(crate::units::NBSP, " "), "1,760 MiB");
+        let wide = CapRange { least: 512 << 20, most: 64 << 30, ..CapRange::told(0) };
+        assert_eq!(wide.to_string().replace(crate::units::NBSP, " "), "512 MiB to 64 GiB");
+    }
+
+    #[test]
+    fn what_contradicts_the_cap_begins_another() {
+        let m = |n: u64| n << 20;
+        let mut b = Bounds::new(0);
+        b.held(3, m(100));
+        b.refused(5, m(90), m(140));
+        b.held(6, m(120));
+        b.refused(7, m(120), m(130));
+        let caps = |b: &Bounds| Caps { bounds: b.clone(), ..Caps::default() };
+        assert_eq!(caps(&b).at(5), Some(range(120, 130)), "all that is known of one cap narrows it");
+        // Raised, and nothing is refused under it.
+        b.held(9, m(200));
+        assert_eq!(caps(&b).at(9), None);
+        assert_eq!(caps(&b).first(), Some(CapRange { ends: Some(9), ..range(120, 130) }));
+        // Lowered below what is held elsewhere.
+        b.refused(12, m(150), m(180));
+        assert_eq!(caps(&b).at(12), Some(range(150, 180)));
+        b.refused_before(10, m(300));
+        assert_eq!(caps(&b).at(9), Some(CapRange { ends: Some(12), ..range(200, 300) }));
+    }
+}

@@ -1,0 +1,92 @@
+//! The user's own rules as a file: what the window writes and the command line reads, and where it lies.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Category, Rule};
+
+/// A rule as it stands in the file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    pattern: String,
+    category: String,
+    #[serde(default = "on", skip_serializing_if = "is_on")]
+    is_on: bool,
+}
+
+fn on() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands references")]
+fn is_on(is_on: &bool) -> bool {
+    *is_on
+}
+
+/// The rules as text: a JSON list of `{"pattern": …, "category": …}`, first ones first.
+#[must_use]
+pub fn rules_to_text(rules: &[Rule]) -> String {
+    let entries: Vec<Entry> = rules
+        .iter()
+        .map(|r| Entry { pattern: r.pattern.clone(), category: r.category.name().to_owned(), is_on: r.is_on })
+        .collect();
+    // Strings and booleans can always be written.
+    serde_json::to_string_pretty(&entries).unwrap_or_default() + "\n"
+}
+
+/// Reads what [`rules_to_text`] wrote, or a person did.
+///
+/// # Errors
+/// One sentence, without the name of the file: the place and what is wrong there.
+pub fn rules_from_text(text: &str) -> Result<Vec<Rule>, String> {
+    let example = "write a list such as [{\"pattern\": \"attention\\\\.py\", \"category\": \"activations\"}]";
+    let entries: Vec<Entry> = serde_json::from_str(text).map_err(|e| format!("these are not category rules ({e}); {example}"))?;
+    entries
+        .into_iter()
+        .enumerate()
+        .map(|(i, entry)| {
+            let wanted = entry.category.to_lowercase().replace([' ', '-'], "_");
+            let category = Category::ALL.into_iter().find(|c| c.name() == wanted).ok_or_else(|| {
+                let known: Vec<&str> = Category::ALL.iter().map(|c| c.name()).collect();
+                format!("rule {}: there is no category \"{}\"; there are {}", i + 1, entry.category, known.join(", "))
+            })?;
+            Ok(Rule { pattern: entry.pattern, category, is_on: entry.is_on })
+        })
+        .collect()
+}
+
+/// Where the window keeps the rules: `vramscope/category_rules.json` in the user's folder for settings. `None` when the
+/// environment names no such folder.
+#[must_use]
+pub fn rules_path() -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let base =
+        folder("XDG_CONFIG_HOME").or_else(|| folder("APPDATA")).or_else(|| folder("HOME").map(|home| home.join(".config")))?;
+    Some(base.join("vramscope").join("category_rules.json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_come_back_as_they_were_written() {
+        let rules = vec![
+            Rule { pattern: r"attention\.py".to_owned(), category: Category::KvCache, is_on: true },
+            Rule { pattern: "\"quoted\"".to_owned(), category: Category::Other, is_on: false },
+        ];
+        assert_eq!(rules_from_text(&rules_to_text(&rules)), Ok(rules));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        let by_hand = r#"[{"pattern": "x", "category": "KV cache"}]"#;
+        assert_eq!(rules_from_text(by_hand).map(|r| r[0].category), Ok(Category::KvCache));
+        let error = rules_from_text(r#"[{"pattern": "x", "category": "weights"}]"#).unwrap_err();
+        assert!(error.starts_with("rule 1: there is no category \"weights\"; there are parameters, "), "{error}");
+        let error = rules_from_text("attention.py").unwrap_err();
+        assert!(error.contains("line 1") && error.contains("write a list such as"), "{error}");
+    }
+}

@@ -1,0 +1,42 @@
+//! The user's own rules for categories, on the command line: `--rules FILE`, else those of the window.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::analysis::categories::{Rules, rules_from_text, rules_path};
+
+/// The option of every subcommand that speaks of categories.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RulesArgs {
+    /// Your own rules for categories, as JSON; those of the window's dialog when absent, "none" for none
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
+}
+
+impl RulesArgs {
+    /// Reads the rules. The window's own file need not be there.
+    ///
+    /// # Errors
+    /// One sentence that names the file, the rule and what is wrong with it.
+    pub fn read(&self) -> Result<Rules, String> {
+        match &self.rules {
+            Some(path) if path == Path::new("none") => Ok(Rules::default()),
+            Some(path) => read(path),
+            None => match rules_path().filter(|path| path.exists()) {
+                Some(path) => read(&path).map_err(|e| format!("{e} (--rules none does without)")),
+                None => Ok(Rules::default()),
+            },
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Rules, String> {
+    let named = |e: String| format!("{}: {e}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|e| named(format!("the rules can not be read: {e}")))?;
+    let (rules, errors) = Rules::new(&rules_from_text(&text).map_err(named)?);
+    match errors.into_iter().next() {
+        Some(error) => Err(named(error.to_string())),
+        None => Ok(rules),
+    }
+}

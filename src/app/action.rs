@@ -47,6 +47,8 @@ pub enum Action {
     SetCursor(u32),
     /// Move the cursor and bring it into view.
     GoTo(u32),
+    /// The instant of samples that views show; the newest when `None`.
+    SetInstant(Option<i64>),
     /// Show this part of the axis.
     SetWindow(f64, f64),
     /// Events or wall clock.

@@ -237,12 +237,15 @@ fn add_to_first(to: Vec<(DocumentId, Arc<Recording>, usize)>, extra: Extra, prog
                 let gained = found.gained();
                 let brought = if gained.is_empty() { "nothing new".to_owned() } else { gained.join(", ") };
                 // How the clocks stand is told in Contents.
-                let sentence = format!(
-                    "Added {}, {} of {}: {brought}.",
-                    found.name,
-                    count(found.matched),
-                    counted(found.expected, "memory event", "memory events")
-                );
+                let sentence = match &found.laid {
+                    Some(_) => format!("Added {}: {brought}. The Timeline and Accounting show them.", found.name),
+                    None => format!(
+                        "Added {}, {} of {}: {brought}.",
+                        found.name,
+                        count(found.matched),
+                        counted(found.expected, "memory event", "memory events")
+                    ),
+                };
                 return finish(id, joined, index, sentence, progress);
             }
             Err(error) if refusal.is_empty() => refusal = error.to_string(),

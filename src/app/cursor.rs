@@ -31,6 +31,8 @@ pub struct TrackLayout {
     pub curves_height: Option<f32>,
     /// Operators: folded to their name.
     pub fold_ops: bool,
+    /// The whole card by samples: folded to its name.
+    pub fold_card: bool,
     /// Bytes by category: what the user chose; folded where a snapshot has better when `None`.
     pub fold_bands: Option<bool>,
 }
@@ -68,6 +70,8 @@ pub struct Link {
     pub tracks: TrackLayout,
     /// The state of the watch, when the recording is live.
     pub live: Option<Arc<LiveStatus>>,
+    /// The instant of samples that views show, microseconds since the epoch; the newest when `None`.
+    pub instant_us: Option<i64>,
     /// The query in force: what it does not hold for is dimmed in every view.
     pub query: Option<Arc<AskedQuery>>,
 }
@@ -106,6 +110,7 @@ impl Link {
             live: None,
             tracks: TrackLayout::default(),
             query: None,
+            instant_us: None,
         }
     }
 

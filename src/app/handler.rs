@@ -57,6 +57,7 @@ impl App {
             Action::SetDevice(index) => self.set_device(index),
             Action::SetCursor(event) => self.with_link(|link, data| link.cursor = clamp_event(data, event)),
             Action::GoTo(event) => self.with_link(|link, data| go_to(link, data, event)),
+            Action::SetInstant(at_us) => self.with_link(|link, _| link.instant_us = at_us),
             Action::SetWindow(from, to) => self.with_link(|link, data| set_window(link, data, from, to)),
             Action::SetAxis(axis) => self.with_link(|link, data| set_axis(link, data, axis)),
             Action::HoverEvent(event) => self.with_link(|link, _| link.hover_event = event),

@@ -1,5 +1,6 @@
 //! A live watch behind a tab: a thread that takes in what arrives and hands out whole recordings, and what the window asks of it.
 
+use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::document::DeviceData;
 use super::loader::prepare;
+use crate::analysis::join::Whose;
 use crate::formats::session::{History, Next, SessionReader};
 use crate::live::agent::{News, Request};
 use crate::live::alarm::{AlarmRules, Alarms};
@@ -15,8 +17,10 @@ use crate::live::attach::{Survey, inject, survey};
 use crate::live::{LiveSession, Rates, SessionOptions};
 use crate::model::{LiveTrack, MarkKind, Progress, Recording};
 
-/// Pictures a second that are handed out at most.
+/// The least time between two pictures of a watch that is looked at.
 const PUBLISH: Duration = Duration::from_millis(100);
+/// The same while another tab is in front: a picture copies every sample, and nobody sees it. Sampling goes on as fast.
+const PUBLISH_HIDDEN: Duration = Duration::from_secs(1);
 
 /// What the views know of a watch beside the recording itself.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -92,6 +96,8 @@ enum Command {
     Act(LiveAction),
     SaveTo(PathBuf),
     Device(usize),
+    /// Whether its tab is in front.
+    InFront(bool),
     /// A helper was started in a process: connect to it.
     Connect(u32),
     Busy(Option<String>),
@@ -102,8 +108,10 @@ enum Command {
 pub enum Update {
     /// A sentence to show once.
     Notice(String),
-    /// A snapshot to open, with the samples of the watch under it.
-    Snapshot(PathBuf),
+    /// A limit of the user's was passed.
+    Alarm(String),
+    /// A snapshot to open with the samples of the watch under it, and whose it is.
+    Snapshot(PathBuf, Whose),
     /// A new status.
     Status(Box<LiveStatus>),
 }
@@ -118,6 +126,8 @@ pub struct LiveFeed {
     pictures: Receiver<Picture>,
     /// The newest status.
     pub status: Arc<LiveStatus>,
+    /// The device and whether it is in front, as told last.
+    told: Option<(usize, bool)>,
 }
 
 impl LiveFeed {
@@ -144,6 +154,7 @@ impl LiveFeed {
             outbox,
             pictures: sender,
             device: 0,
+            is_in_front: true,
             published: None,
             revision: 0,
             status: LiveStatus { rate: Rates::default().memory, ..LiveStatus::default() },
@@ -151,7 +162,7 @@ impl LiveFeed {
         if let Err(error) = std::thread::Builder::new().name("live-feed".to_owned()).spawn(move || work(inside)) {
             tracing::error!("can not start the watching thread: {error}");
         }
-        LiveFeed { commands, updates, pictures, status: Arc::default() }
+        LiveFeed { commands, updates, pictures, status: Arc::default(), told: None }
     }
 
     /// The newest picture, if one arrived since the last call.
@@ -181,9 +192,15 @@ impl LiveFeed {
         self.send(Command::SaveTo(path));
     }
 
-    /// Shows another device.
-    pub fn show_device(&self, index: usize) {
-        self.send(Command::Device(index));
+    /// Says which device is shown, and whether its tab is in front: behind another one pictures come less often.
+    pub fn show(&mut self, device: usize, is_in_front: bool) {
+        let before = self.told.replace((device, is_in_front));
+        if before.is_none_or(|b| b.0 != device) {
+            self.send(Command::Device(device));
+        }
+        if before.is_none_or(|b| b.1 != is_in_front) {
+            self.send(Command::InFront(is_in_front));
+        }
     }
 
     fn send(&self, command: Command) {
@@ -200,6 +217,7 @@ struct Inside {
     outbox: Sender<Update>,
     pictures: SyncSender<Picture>,
     device: usize,
+    is_in_front: bool,
     published: Option<Instant>,
     revision: u64,
     status: LiveStatus,
@@ -219,9 +237,23 @@ impl Inside {
         }
     }
 
+    /// Shows another device, at once.
+    fn show_device(&mut self, index: usize) {
+        (self.device, self.revision, self.published) = (index, 0, None);
+    }
+
+    /// A tab that comes to the front shows what is, not what was a second ago.
+    fn come_to_front(&mut self, is_in_front: bool) {
+        if is_in_front && !self.is_in_front {
+            self.published = None;
+        }
+        self.is_in_front = is_in_front;
+    }
+
     /// Hands out a picture when there is something new and the last one was taken. `false` when nobody is there any more.
     fn publish(&mut self, history: &History, name: &str) -> bool {
-        let is_due = self.published.is_none_or(|at| at.elapsed() >= PUBLISH);
+        let wait = if self.is_in_front { PUBLISH } else { PUBLISH_HIDDEN };
+        let is_due = self.published.is_none_or(|at| at.elapsed() >= wait);
         if !is_due || self.revision == history.revision() {
             return true;
         }
@@ -260,7 +292,8 @@ fn watch(mut inside: Inside) {
     {
         inside.tell(Update::Notice(format!("{}: can not be written ({error}); the watch is not kept.", path.display())));
     }
-    let mut alarms = Alarms::default();
+    let mut alarms: HashMap<u32, Alarms> = HashMap::new();
+    let mut rules = AlarmRules::default();
     let mut checked = Instant::now();
     inside.tell_status(|_| {});
     inside.tell(Update::Status(Box::new(inside.status.clone())));
@@ -295,18 +328,31 @@ fn watch(mut inside: Inside) {
         inside.tell_status(|s| s.helpers = helpers);
         if checked.elapsed() > Duration::from_secs(1) {
             checked = Instant::now();
-            let device = u32::try_from(inside.device).unwrap_or(0);
-            if let Some((_, capacity)) = session.history().latest(device) {
-                for sentence in alarms.check(&inside.status.rules, capacity, session.history().samples(device)) {
-                    let _ = session.mark("alarm", MarkKind::Alarm);
-                    inside.tell(Update::Notice(sentence));
-                }
+            if rules != inside.status.rules {
+                (rules, alarms) = (inside.status.rules, HashMap::new());
             }
+            check_alarms(&inside, &mut session, &mut alarms);
         }
         if !inside.publish(session.history(), "live") {
             let _ = session.finish();
             forget(kept);
             return;
+        }
+    }
+}
+
+/// Tells what passed a limit, on whichever device, and marks it there.
+fn check_alarms(inside: &Inside, session: &mut LiveSession, alarms: &mut HashMap<u32, Alarms>) {
+    let numbers: Vec<u32> = session.history().devices().map(|(number, _)| number).collect();
+    for &number in &numbers {
+        let Some((_, capacity)) = session.history().latest(number) else { continue };
+        let passed = alarms.entry(number).or_default().check(&inside.status.rules, capacity, session.history().samples(number));
+        for alarm in passed {
+            // A file that can not be written is told by the next pump.
+            let _ = session.mark_on(Some(number), &alarm.mark, MarkKind::Alarm);
+            let sentence = if numbers.len() > 1 { format!("GPU {number}: {}", alarm.sentence) } else { alarm.sentence };
+            super::notify::desktop("GPU memory", &sentence);
+            inside.tell(Update::Alarm(sentence));
         }
     }
 }
@@ -360,11 +406,8 @@ fn obey(inside: &mut Inside, session: &mut LiveSession, command: Command, kept: 
             Some(from) => save(inside, from, &to),
             None => inside.tell(Update::Notice("The watch was not kept: no file could be made for it.".to_owned())),
         },
-        Command::Device(index) => {
-            inside.device = index;
-            inside.revision = 0;
-            inside.published = None;
-        }
+        Command::Device(index) => inside.show_device(index),
+        Command::InFront(yes) => inside.come_to_front(yes),
         Command::Connect(pid) => {
             inside.tell_status(|s| s.busy = None);
             if let Err(sentence) = session.attach(pid) {
@@ -413,11 +456,11 @@ fn attach(inside: &mut Inside, session: &mut LiveSession, pid: u32) {
 
 fn hear(inside: &mut Inside, session: &LiveSession, news: News) {
     match news {
-        News::Snapshot { path, is_oom, pid } => {
+        News::Snapshot { path, is_oom, pid, devices } => {
             if is_oom {
                 inside.tell(Update::Notice(format!("Process {pid} ran out of memory; its snapshot is opened.")));
             }
-            inside.tell(Update::Snapshot(path));
+            inside.tell(Update::Snapshot(path, Whose { pid: Some(pid), devices }));
         }
         News::History { pid, on } => {
             let state = if on { "records its allocation history" } else { "records no history any more" };
@@ -521,7 +564,8 @@ fn follow(input: impl Read + Send + 'static, mut inside: Inside) {
                 Some((from, _)) => save(&inside, from, &to),
                 None => inside.tell(Update::Notice("The session was not kept: no file could be made for it.".to_owned())),
             },
-            Some(Command::Device(index)) => (inside.device, inside.revision, inside.published) = (index, 0, None),
+            Some(Command::Device(index)) => inside.show_device(index),
+            Some(Command::InFront(yes)) => inside.come_to_front(yes),
             Some(Command::Act(LiveAction::Stop)) => {
                 is_open = false;
                 inside.tell_status(|s| s.is_over = true);

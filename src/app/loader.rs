@@ -7,9 +7,10 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use super::document::DeviceData;
 use super::jobs::Jobs;
 use crate::allocator::Question;
+use crate::analysis::join::{Whose, lay_under};
 use crate::analysis::{DeviceTables, StackNames};
 use crate::formats;
-use crate::model::{PreviewPoint, Progress, Recording, Stage};
+use crate::model::{Added, PreviewPoint, Progress, Recording, Stage};
 
 /// What a loading thread ends with.
 pub type Loaded = Result<(Arc<Recording>, Arc<DeviceData>), String>;
@@ -43,11 +44,14 @@ impl Loading {
 
     /// Reads a snapshot and puts the samples of a watch under it, on the same clock.
     #[must_use]
-    pub fn snapshot(jobs: &Jobs, path: PathBuf, under: Option<Arc<Recording>>) -> Self {
+    pub fn snapshot(jobs: &Jobs, path: PathBuf, under: Option<(Arc<Recording>, Whose)>) -> Self {
         Self::start(jobs, "load", Stage::Reading, move |progress| {
             let mut recording = formats::open(&path, progress).map_err(|e| e.to_string())?;
-            if let Some(watch) = under {
-                super::watching::lay_under(&mut recording, &watch);
+            if let Some((watch, whose)) = under
+                && let Ok(laid) = lay_under(&mut recording, &watch, &whose)
+            {
+                let name = watch.source.name.clone();
+                recording.added.push(Added { sentence: laid.sentence(&name), name });
             }
             first_device(recording, &path.display().to_string(), progress)
         })

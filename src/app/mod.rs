@@ -19,6 +19,7 @@ pub mod loader;
 mod logs;
 mod moving;
 mod notifications;
+mod notify;
 mod overlays;
 mod palette;
 mod picture;

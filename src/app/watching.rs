@@ -8,10 +8,12 @@ use std::time::Instant;
 use egui::Context;
 
 use super::App;
+use super::action::Action;
 use super::document::{Content, DeviceView, Document, DocumentId};
 use super::live::{LiveAction, LiveFeed, Update};
 use super::loader::{Loading, prepare};
 use super::workspace::Workspace;
+use crate::analysis::join::Whose;
 use crate::formats::session::History;
 use crate::model::{Progress, Recording};
 
@@ -56,12 +58,14 @@ impl App {
     /// Takes in what live documents sent since the last frame.
     pub(super) fn poll_live(&mut self) {
         let mut snapshots = Vec::new();
+        let front = self.active_document().map(|d| d.id);
         for document in &mut self.documents {
             let Some(feed) = &mut document.feed else { continue };
             for update in feed.updates() {
                 match update {
                     Update::Notice(sentence) => self.notices.say(sentence),
-                    Update::Snapshot(path) => snapshots.push((path, document.recording.clone())),
+                    Update::Alarm(sentence) => self.notices.offer(sentence, "Show", Action::Activate(document.id)),
+                    Update::Snapshot(path, whose) => snapshots.push((path, document.recording.clone().map(|r| (r, whose)))),
                     Update::Status(_) => {}
                 }
             }
@@ -79,7 +83,7 @@ impl App {
                 }
             }
             if let Content::Ready(view) = &mut document.content {
-                feed.show_device(view.data.index);
+                feed.show(view.data.index, front == Some(document.id));
                 view.link.live = Some(status);
             }
         }
@@ -90,7 +94,7 @@ impl App {
     }
 
     /// Opens a snapshot that a watched program wrote, with the samples of the watch under it.
-    fn open_snapshot(&mut self, path: PathBuf, under: Option<Arc<Recording>>) {
+    fn open_snapshot(&mut self, path: PathBuf, under: Option<(Arc<Recording>, Whose)>) {
         let name = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
         let loading = Loading::snapshot(&self.jobs, path.clone(), under);
         let document = self.new_document(name, Some(path), Content::Loading(loading));
@@ -133,20 +137,6 @@ impl App {
             }
             None => {}
         }
-    }
-}
-
-/// Puts the samples of a watch under a snapshot of one of its programs. Devices are told apart by their ordinal; a snapshot of one
-/// device on a machine with one device needs none.
-pub(super) fn lay_under(snapshot: &mut Recording, watch: &Recording) {
-    for device in &mut snapshot.devices {
-        let same = watch.devices.iter().find(|d| d.id == device.id);
-        let only = if watch.devices.len() == 1 { watch.devices.first() } else { None };
-        let Some(from) = same.or(only) else { continue };
-        device.samples.clone_from(&from.samples);
-        device.live.clone_from(&from.live);
-        device.capacity = device.capacity.or(from.capacity);
-        device.name = device.name.take().or_else(|| from.name.clone());
     }
 }
 

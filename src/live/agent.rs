@@ -71,6 +71,8 @@ pub enum News {
         path: std::path::PathBuf,
         /// Written because memory ran out.
         is_oom: bool,
+        /// The device of the session that each ordinal of the process is: `CUDA_VISIBLE_DEVICES` gives them other numbers.
+        devices: Vec<(i32, u32)>,
     },
     /// History is recorded, or not any more.
     History {
@@ -293,7 +295,7 @@ impl Session {
             }
         }
         if let Some(snapshot) = message.blocks {
-            let devices = self.devices.iter().filter_map(|(o, d)| Some((o.parse().ok()?, *d))).collect();
+            let devices = self.ordinals();
             self.records.send(Record::Blocks(Blocks { t, pid, devices, snapshot: Box::new(snapshot) })).ok()?;
         }
         if let Some(on) = message.history {
@@ -311,12 +313,17 @@ impl Session {
             let text = if is_oom { "snapshot at out of memory" } else { "snapshot" }.to_owned();
             let kind = if is_oom { MarkKind::OutOfMemory } else { MarkKind::Process };
             self.records.send(Record::Mark(MarkPoint { d: None, t, kind, text })).ok()?;
-            let _ = self.news.send(News::Snapshot { pid, path: self.outside(&path), is_oom });
+            let _ = self.news.send(News::Snapshot { pid, path: self.outside(&path), is_oom, devices: self.ordinals() });
         }
         if let Some(error) = message.error {
             let _ = self.news.send(News::Failed { pid, sentence: format!("Process {pid}: {error}.") });
         }
         Some(())
+    }
+
+    /// The device of the session that each ordinal of the process is.
+    fn ordinals(&self) -> Vec<(i32, u32)> {
+        self.devices.iter().filter_map(|(o, d)| Some((o.parse().ok()?, *d))).collect()
     }
 
     /// The number of a device by its UUID. A process too old to tell one, on a machine with one device, means that one.

@@ -14,6 +14,15 @@ pub struct AlarmRules {
     pub growth_minutes: u32,
 }
 
+/// A limit that was passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alarm {
+    /// What to tell the user.
+    pub sentence: String,
+    /// The same in a few words, for the line on the picture.
+    pub mark: String,
+}
+
 /// The state of the alarms of one device: each is said when it begins, not at every sample.
 #[derive(Clone, Debug, Default)]
 pub struct Alarms {
@@ -23,7 +32,7 @@ pub struct Alarms {
 
 impl Alarms {
     /// The sentences to show now for the samples so far. Cost: a pass over the minutes that growth is measured over.
-    pub fn check(&mut self, rules: &AlarmRules, capacity: u64, samples: &[Sample]) -> Vec<String> {
+    pub fn check(&mut self, rules: &AlarmRules, capacity: u64, samples: &[Sample]) -> Vec<Alarm> {
         let mut out = Vec::new();
         let Some(last) = samples.last() else { return out };
         let Some(used) = last.used else { return out };
@@ -31,7 +40,10 @@ impl Alarms {
         match rules.free_below {
             Some(limit) if free < limit => {
                 if !self.is_low {
-                    out.push(format!("Only {} free on the device, less than {}.", Bytes(free), Bytes(limit)));
+                    out.push(Alarm {
+                        sentence: format!("Only {} free on the device, less than {}.", Bytes(free), Bytes(limit)),
+                        mark: format!("alarm: less than {} free", Bytes(limit)),
+                    });
                 }
                 self.is_low = true;
             }
@@ -46,10 +58,9 @@ impl Alarms {
         if !waits && let Some(grown) = growth(samples, span_us).filter(|g| *g > limit) {
             self.grew_at = Some(last.time_us);
             let minutes = crate::units::counted(u64::from(rules.growth_minutes.max(1)), "minute", "minutes");
-            out.push(format!(
-                "Memory in use grew by {} in {minutes} without falling back: a leak looks like this.",
-                Bytes(grown)
-            ));
+            let sentence =
+                format!("Memory in use grew by {} in {minutes} without falling back: a leak looks like this.", Bytes(grown));
+            out.push(Alarm { sentence, mark: format!("alarm: grew by {} in {minutes}", Bytes(grown)) });
         }
         out
     }

@@ -235,7 +235,15 @@ impl LiveSession {
     /// # Errors
     /// When the session can not be written.
     pub fn mark(&mut self, text: &str, kind: MarkKind) -> std::io::Result<()> {
-        self.take(Record::Mark(MarkPoint { d: None, t: wall_clock_us(), kind, text: text.to_owned() }))
+        self.mark_on(None, text, kind)
+    }
+
+    /// Marks this instant on one device of the session, or on all.
+    ///
+    /// # Errors
+    /// When the session can not be written.
+    pub fn mark_on(&mut self, d: Option<u32>, text: &str, kind: MarkKind) -> std::io::Result<()> {
+        self.take(Record::Mark(MarkPoint { d, t: wall_clock_us(), kind, text: text.to_owned() }))
     }
 
     /// Where records may be sent from other threads.

@@ -5,10 +5,13 @@
 //! same allocations in the same order, so [`align`] finds which is which and how far apart the clocks are, or refuses.
 
 mod align;
+mod watch;
 
 use rustc_hash::FxHashMap;
 
 use self::align::{Fit, Misfit, Row, align};
+use self::watch::is_watch;
+pub use self::watch::{Laid, Whose, lay_under};
 use super::modules::{module_path, phase};
 use super::{DeviceTables, LifetimeId};
 use crate::model::{
@@ -18,7 +21,7 @@ use crate::model::{
 use crate::units::{Micros, count, counted};
 
 /// What joining found and brought.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Join {
     /// The file that was added.
     pub name: String,
@@ -44,12 +47,17 @@ pub struct Join {
     pub ops: u64,
     /// Ranges the recording did not have.
     pub annotations: u64,
+    /// Samples of the whole card, when a live session was laid under the recording.
+    pub laid: Option<Laid>,
 }
 
 impl Join {
     /// One sentence: how many matched and how the clocks stand.
     #[must_use]
     pub fn sentence(&self) -> String {
+        if let Some(laid) = &self.laid {
+            return laid.sentence(&self.name);
+        }
         let clocks = match self.offset_us {
             0 => "the clocks agree, give or take".to_owned(),
             o if o < 0 => format!("its clock is {} ahead, give or take", Micros(-o)),
@@ -76,6 +84,7 @@ impl Join {
             of(self.stacks, "call stacks"),
             (self.ops > 0).then(|| counted(self.ops, "operator, call or kernel", "operators, calls and kernels")),
             (self.annotations > 0).then(|| counted(self.annotations, "range", "ranges")),
+            self.laid.as_ref().map(|l| counted(l.samples, "sample of the whole card", "samples of the whole card")),
         ]
         .into_iter()
         .flatten()
@@ -99,7 +108,8 @@ fn refuse<T>(sentence: String) -> Result<T, NotJoined> {
     Err(NotJoined(sentence))
 }
 
-/// Which of two recordings can be added to the other: a trace or a timeline to a snapshot, a timeline to a trace.
+/// Which of two recordings can be added to the other: a trace or a timeline to a snapshot, a timeline to a trace, a live session to
+/// any of them.
 #[must_use]
 pub fn can_join(base: &Recording, extra: &Recording) -> bool {
     let rank = |r: &Recording| match r.source.format {
@@ -108,10 +118,10 @@ pub fn can_join(base: &Recording, extra: &Recording) -> bool {
         Format::MemoryTimeline => 0,
         _ => 3,
     };
-    rank(base) <= 2 && rank(extra) < rank(base)
+    rank(base) <= 2 && (rank(extra) < rank(base) || is_watch(extra))
 }
 
-/// Adds `extra` (a profiler trace, or a memory timeline in its raw form) to `base`.
+/// Adds `extra` (a profiler trace, a memory timeline in its raw form, or a live session) to `base`.
 ///
 /// # Errors
 /// [`NotJoined`] with one sentence: not of the same run, or one of them lacks what it takes to tell.
@@ -122,6 +132,12 @@ pub fn join(mut base: Recording, extra: &Recording, progress: &Progress) -> Resu
             "{name} can not be added to {base_name}: a profiler trace or a memory timeline can be added to a snapshot, \
              and a timeline to a trace"
         ));
+    }
+    if is_watch(extra) {
+        let laid = lay_under(&mut base, extra, &Whose::default())?;
+        let join = Join { name: name.clone(), laid: Some(laid), ..Join::default() };
+        base.added.push(Added { name: name.clone(), sentence: join.sentence() });
+        return Ok((base, join));
     }
     let matches = match_devices(&base, extra, progress)?;
     let Some(best) = matches.first() else {
@@ -142,6 +158,7 @@ pub fn join(mut base: Recording, extra: &Recording, progress: &Progress) -> Resu
         stacks: 0,
         ops: 0,
         annotations: 0,
+        laid: None,
     };
     let mut texts = Texts::new(std::mem::take(&mut base.stacks), &extra.stacks);
     for m in &matches {

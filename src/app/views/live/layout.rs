@@ -195,7 +195,7 @@ pub(super) fn mark_places(
 
 /// One band of the stack, bottom up, in the order it is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Band {
+pub(in crate::app::views) enum Band {
     Driver,
     Others,
     Unattributed,

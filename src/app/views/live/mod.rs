@@ -1,7 +1,8 @@
 //! Live: every byte of the card over time, and whose it is. Draws what a session saw, while it is seen or from a file.
 
-mod layout;
-mod paint;
+pub(in crate::app::views) mod alone;
+pub(in crate::app::views) mod layout;
+pub(in crate::app::views) mod paint;
 mod side;
 mod table;
 
@@ -54,8 +55,6 @@ const RATE_NAMES: [&str; 5] = ["20 ms", "50 ms", "100 ms", "200 ms", "1 s"];
 
 #[derive(Default)]
 struct LiveView {
-    /// Where the cursor stands; `None` is now.
-    cursor_us: Option<i64>,
     /// The visible window relative to the first sample, µs; `None` follows the newest.
     window: Option<(f64, f64)>,
     /// How much is visible while following; `None` until zoomed.
@@ -142,7 +141,7 @@ impl View for LiveView {
         }
         self.peaks.update(&device.samples);
         let now_us = device.samples.last().map_or(0, |s| s.time_us);
-        let at_us = self.cursor_us.unwrap_or(now_us);
+        let at_us = cx.link.instant_us.unwrap_or(now_us);
         let bands = sample_at(&device.samples, at_us).and_then(|i| device.samples[i].bands(device.capacity.unwrap_or(0)));
         let bands = bands.unwrap_or_default();
         let rows = track.processes.iter().filter(|p| p.at(at_us).is_some()).count() + 3;
@@ -267,17 +266,18 @@ impl LiveView {
                 }
             }
             ui.label(Type::Caption.text(&range).color(t.text3));
-            if (self.window.is_some() || self.cursor_us.is_some())
+            if (self.window.is_some() || cx.link.instant_us.is_some())
                 && Push::plain("Now").small().show(ui).on_hover_text("Follow the newest sample again").clicked()
             {
-                (self.window, self.cursor_us) = (None, None);
+                self.window = None;
+                cx.actions.send(Action::SetInstant(None));
             }
         });
         let response = ui.interact(plot_rect, ui.scope_id().with("live plot"), Sense::click_and_drag());
         let bands = sample_at(&device.samples, at_us).and_then(|i| device.samples[i].bands(capacity));
         let spoken = bands.map_or_else(String::new, |b| paint::spoken(&b, capacity));
         response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, format!("Memory over time. {spoken}")));
-        self.gestures(ui, &response, &plot, (now_us - first_us) as f64);
+        self.gestures(ui, cx, &response, &plot, (now_us - first_us) as f64);
         paint::chart(ui, t, &plot, device, track, &self.peaks);
         paint::marks(ui, t, &plot, track);
         let is_hovered = response.hovered() && !response.dragged();
@@ -286,7 +286,7 @@ impl LiveView {
             batch.vline(at.x, plot_rect.y_range(), 1.0, Tokens::at(t.text1, 0.4));
             batch.paint(ui.painter());
         }
-        if self.cursor_us.is_some() {
+        if cx.link.instant_us.is_some() {
             paint::cursor(ui, t, &plot, at_us, bands);
         }
         if has_ends && let Some(last) = device.samples.last().and_then(|s| s.bands(capacity)) {
@@ -300,7 +300,7 @@ impl LiveView {
         }
     }
 
-    fn gestures(&mut self, ui: &Ui, response: &egui::Response, plot: &Plot, whole: f64) {
+    fn gestures(&mut self, ui: &Ui, cx: &ViewContext<'_>, response: &egui::Response, plot: &Plot, whole: f64) {
         let (from, to) = (plot.x.start, plot.x.end);
         let span = to - from;
         // Half a window of nothing may stand at either side; more is lost.
@@ -311,7 +311,7 @@ impl LiveView {
         if response.clicked()
             && let Some(at) = response.interact_pointer_pos()
         {
-            self.cursor_us = Some(plot.time_at(at.x));
+            cx.actions.send(Action::SetInstant(Some(plot.time_at(at.x))));
         }
         if response.double_clicked() {
             (self.window, self.span) = (Some((0.0, whole.max(1e6))), None);
@@ -338,7 +338,8 @@ impl LiveView {
             }
         }
         if ui.input(|i| i.key_pressed(egui::Key::End)) && response.hovered() {
-            (self.window, self.cursor_us) = (None, None);
+            self.window = None;
+            cx.actions.send(Action::SetInstant(None));
         }
     }
 

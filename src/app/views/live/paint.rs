@@ -9,11 +9,11 @@ use crate::app::widgets::chip::paint_chip;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::viewport::Scale;
-use crate::model::{Bands, DeviceRecording, LiveTrack};
+use crate::model::{Bands, DeviceRecording, LiveTrack, MarkKind};
 use crate::units::{Bytes, NBSP};
 
 /// The colour of a band; `None` is hatched: memory that can be given back.
-pub(super) fn colour(band: Band, t: &Tokens) -> Option<Color32> {
+pub(in crate::app::views) fn colour(band: Band, t: &Tokens) -> Option<Color32> {
     match band {
         Band::Driver => Some(t.driver),
         Band::Others => Some(t.other),
@@ -176,9 +176,12 @@ pub(super) fn marks(ui: &Ui, t: &Tokens, plot: &Plot, track: &LiveTrack) {
     let places = mark_places(&track.marks, |us| plot.x_of(us), range, width);
     let mut batch = Batch::new(p);
     for place in &places {
-        let is_oom = track.marks[place.mark].kind == crate::model::MarkKind::OutOfMemory;
         let top = place.row.map_or(plot.area.top(), |r| plot.area.top() - 38.0 + r as f32 * 17.0);
-        let ink = if is_oom { t.red } else { Tokens::at(t.text3, 0.7) };
+        let ink = match track.marks[place.mark].kind {
+            MarkKind::OutOfMemory => t.red,
+            MarkKind::Alarm => t.amber,
+            _ => Tokens::at(t.text3, 0.7),
+        };
         batch.vline(place.x, Rangef::new(top, plot.area.bottom()), 1.0, ink);
     }
     batch.paint(p);
@@ -186,7 +189,11 @@ pub(super) fn marks(ui: &Ui, t: &Tokens, plot: &Plot, track: &LiveTrack) {
         let Some(row) = place.row else { continue };
         let mark = &track.marks[place.mark];
         let y = plot.area.top() - 31.0 + row as f32 * 17.0;
-        let ink = if mark.kind == crate::model::MarkKind::OutOfMemory { t.red } else { t.text2 };
+        let ink = match mark.kind {
+            MarkKind::OutOfMemory => t.red,
+            MarkKind::Alarm => t.amber,
+            _ => t.text2,
+        };
         let galley = label::elided(p, &mark.text, Type::Caption, ink, 180.0);
         let x = if place.is_left { place.x - 5.0 - galley.size().x } else { place.x + 5.0 };
         // Lines of marks with labels in the upper row pass here: the words stand before them.

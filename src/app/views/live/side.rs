@@ -62,7 +62,7 @@ impl LiveView {
             ui.spacing_mut().item_spacing.y = 0.0;
             if let Some(process) = chosen {
                 self.ways_in(ui, cx, process);
-                let when = match (self.cursor_us, cx.link.live.as_ref().is_some_and(|l| !l.is_over)) {
+                let when = match (cx.link.instant_us, cx.link.live.as_ref().is_some_and(|l| !l.is_over)) {
                     (Some(_), _) => "at the cursor",
                     (None, true) => "now",
                     (None, false) => "at the end",

@@ -59,7 +59,7 @@ impl LiveView {
         // Split ones first: they are what one came for. Then by size, which changes too often to sort by at every sample: by peak.
         present.sort_by_key(|(_, p)| std::cmp::Reverse((p.at(time_us).is_some_and(|x| x.torch.is_some()), p.peak.map(|b| b.0))));
         let is_live = cx.link.live.as_ref().is_some_and(|l| !l.is_over);
-        let caption = match (self.cursor_us, is_live) {
+        let caption = match (cx.link.instant_us, is_live) {
             (Some(_), _) => "at the cursor",
             (None, true) if crate::app::live::last_known(cx.link.live.as_deref(), track, time_us).is_some() => "last known",
             (None, true) => "now",

@@ -105,6 +105,7 @@ impl Timeline {
                 match track {
                     Track::Ops => tracks.fold_ops = is_open,
                     Track::Bands => tracks.fold_bands = Some(is_open),
+                    Track::Card => tracks.fold_card = is_open,
                     _ => tracks.folded[i] = is_open,
                 }
                 cx.actions.send(Action::SetTracks(tracks));

@@ -31,6 +31,9 @@ pub(super) const LEGEND: f32 = 24.0;
 /// Levels of annotations drawn; deeper ones are counted.
 pub(super) const STEP_LEVELS: usize = 3;
 
+/// How many tracks can be folded.
+pub(super) const TRACKS: usize = 7;
+
 /// A track that can be folded to its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Track {
@@ -40,10 +43,12 @@ pub(super) enum Track {
     Device,
     Ops,
     Bands,
+    Card,
 }
 
 impl Track {
-    pub const ALL: [Track; 6] = [Track::Overview, Track::Curves, Track::Steps, Track::Device, Track::Ops, Track::Bands];
+    pub const ALL: [Track; TRACKS] =
+        [Track::Overview, Track::Curves, Track::Steps, Track::Device, Track::Ops, Track::Bands, Track::Card];
 
     /// What stands in the gutter.
     pub fn name(self) -> &'static str {
@@ -54,6 +59,7 @@ impl Track {
             Track::Device => "Device",
             Track::Ops => "Operators",
             Track::Bands => "Categories",
+            Track::Card => "Whole card",
         }
     }
 }
@@ -61,8 +67,8 @@ impl Track {
 /// The least height of the curves when the pane is low.
 const CURVES_LEAST: f32 = 48.0;
 /// The place of the curves among what may go, and from which place on they get lower first.
-const CURVES_PART: usize = 5;
-const LOWER_CURVES_FROM: usize = 2;
+const CURVES_PART: usize = 6;
+const LOWER_CURVES_FROM: usize = 3;
 
 /// Height of a folded track: its name.
 pub(super) const FOLDED: f32 = 16.0;
@@ -71,7 +77,7 @@ pub(super) const FOLDED: f32 = 16.0;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Contents {
     /// Tracks folded to their names, in the order of [`Track::ALL`].
-    pub folded: [bool; 6],
+    pub folded: [bool; TRACKS],
     /// Labels of the axis take two lines: event and time.
     pub two_line_axis: bool,
     /// Levels of annotations; 0 leaves the lane out.
@@ -84,6 +90,8 @@ pub(super) struct Contents {
     pub op_lines: usize,
     /// There are bytes by category.
     pub bands: bool,
+    /// There are samples of the whole card.
+    pub card: bool,
 }
 
 /// The rectangles of the tracks. A track that does not fit has none.
@@ -107,10 +115,12 @@ pub(super) struct Tracks {
     pub ops: Option<Rect>,
     /// Bytes by category.
     pub bands: Option<Rect>,
+    /// The whole card, by samples.
+    pub card: Option<Rect>,
     /// Classes with counts.
     pub legend: Option<Rect>,
     /// Where the names of folded tracks stand, in the order of [`Track::ALL`]; such a track has no rectangle of its own.
-    pub folded: [Option<Rect>; 6],
+    pub folded: [Option<Rect>; TRACKS],
 }
 
 impl Tracks {
@@ -123,6 +133,7 @@ impl Tracks {
             Track::Device => self.device,
             Track::Ops => self.ops,
             Track::Bands => self.bands,
+            Track::Card => self.card,
         }
     }
 
@@ -138,8 +149,9 @@ impl Tracks {
             device: None,
             ops: None,
             bands: None,
+            card: None,
             legend: None,
-            folded: [None; 6],
+            folded: [None; TRACKS],
         }
     }
 
@@ -151,13 +163,14 @@ impl Tracks {
     /// From the axis down to the last lane: where the pointer means a time.
     pub fn canvas(&self) -> Rect {
         let top = self.axis.or(self.curves).unwrap_or(self.strata).top();
-        let bottom = self.ops.or(self.device).or(self.steps).or(self.bands).unwrap_or(self.strata).bottom();
+        let bottom = self.ops.or(self.device).or(self.steps).or(self.bands).or(self.card).unwrap_or(self.strata).bottom();
         Rect::from_min_max(pos2(self.x.min, top), pos2(self.x.max, bottom))
     }
 }
 
-/// Divides a pane. What has to go when it is low goes in this order: categories, operators (which get as many lines as fit),
-/// device calls, annotations, overview, curves (after they got lower), the legend without which colours mean nothing, axis.
+/// Divides a pane. What has to go when it is low goes in this order: categories, the whole card, operators (which get as many
+/// lines as fit), device calls, annotations, overview, curves (after they got lower), the legend without which colours mean
+/// nothing, axis.
 pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let gutter = if pane.width() >= 560.0 { 100.0 } else { 76.0 };
     let x = Rangef::new(pane.left() + gutter, (pane.right() - 18.0).max(pane.left() + gutter + 1.0));
@@ -173,9 +186,11 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let steps_height = or_folded(Track::Steps, steps_height);
     let device_height = or_folded(Track::Device, DEVICE);
     let bands_height = or_folded(Track::Bands, (pane.height() * 0.16).clamp(64.0, 120.0));
+    let card_height = or_folded(Track::Card, (pane.height() * 0.18).clamp(72.0, 150.0));
     let least_ops = or_folded(Track::Ops, OP_LINE * contents.op_lines.min(OP_LINES_LEAST) as f32);
     let mut parts = [
         (contents.bands, bands_height + 8.0),
+        (contents.card, card_height + 8.0),
         (contents.op_lines > 0, least_ops + 6.0),
         (contents.device_calls, device_height + 6.0),
         (contents.step_levels > 0, steps_height + 8.0),
@@ -195,7 +210,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
             curves_height = lower;
         }
         // Categories and operators tell more of the strata; they do not take their room.
-        if used <= room - if i < 2 { STRATA_WANTED - STRATA_LEAST } else { 0.0 } {
+        if used <= room - if i < 3 { STRATA_WANTED - STRATA_LEAST } else { 0.0 } {
             break;
         }
         parts[i].0 = false;
@@ -207,7 +222,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         parts[CURVES_PART].1 = curves_height + 10.0;
     }
     let left_over = room - parts.iter().filter(|p| p.0).map(|p| p.1).sum::<f32>();
-    let [(bands, _), (ops, _), (device, _), (steps, _), (overview, _), (curves, _), (legend, _), (axis, _)] = parts;
+    let [(bands, _), (card, _), (ops, _), (device, _), (steps, _), (overview, _), (curves, _), (legend, _), (axis, _)] = parts;
     // Operators share what is left with the strata.
     let more_lines = ((left_over * 0.5 / OP_LINE).max(0.0) as usize).min(contents.op_lines.saturating_sub(OP_LINES_LEAST));
     let ops_height = or_folded(Track::Ops, least_ops + OP_LINE * more_lines as f32);
@@ -252,8 +267,15 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         bottom -= 8.0;
         rect
     });
+    let card = card.then(|| {
+        bottom -= card_height;
+        let rect = Rect::from_min_max(pos2(x.min, bottom), pos2(x.max, bottom + card_height));
+        bottom -= 8.0;
+        rect
+    });
     let strata = Rect::from_min_max(pos2(x.min, top), pos2(x.max, bottom.max(top + 8.0)));
-    let mut tracks = Tracks { x, overview, axis, curves, strata, steps, device, ops, bands, legend, folded: [None; 6] };
+    let mut tracks =
+        Tracks { x, overview, axis, curves, strata, steps, device, ops, bands, card, legend, folded: [None; TRACKS] };
     for track in Track::ALL.into_iter().filter(|&t| contents.folded[t as usize]) {
         let slot = match track {
             Track::Overview => &mut tracks.overview,
@@ -262,6 +284,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
             Track::Device => &mut tracks.device,
             Track::Ops => &mut tracks.ops,
             Track::Bands => &mut tracks.bands,
+            Track::Card => &mut tracks.card,
         };
         tracks.folded[track as usize] = slot.take();
     }
@@ -334,13 +357,14 @@ mod tests {
     }
 
     const ALL: Contents = Contents {
-        folded: [false; 6],
+        folded: [false; TRACKS],
         two_line_axis: true,
         step_levels: 2,
         device_calls: true,
         curves_height: None,
         op_lines: 0,
         bands: false,
+        card: false,
     };
 
     #[test]
@@ -361,11 +385,24 @@ mod tests {
     }
 
     #[test]
+    fn the_whole_card_stands_under_the_strata_and_goes_before_the_curves() {
+        let with = Contents { card: true, ..ALL };
+        let usual = tracks(pane(998.0, 442.0), with);
+        let card = usual.card.unwrap();
+        assert!(card.top() > usual.strata.bottom() && card.bottom() < usual.steps.unwrap().top() && card.height() >= 72.0);
+        let low = tracks(pane(998.0, 330.0), with);
+        assert!(low.card.is_none() && low.curves.is_some(), "{low:?}");
+    }
+
+    #[test]
     fn a_folded_track_leaves_its_name_and_gives_its_room_to_the_strata() {
         let open = tracks(pane(998.0, 442.0), ALL);
-        let folded = tracks(pane(998.0, 442.0), Contents { folded: [true, true, true, false, false, false], ..ALL });
+        let folded = tracks(pane(998.0, 442.0), Contents { folded: [true, true, true, false, false, false, false], ..ALL });
         assert_eq!((folded.overview, folded.curves, folded.steps), (None, None, None));
-        assert_eq!(folded.folded.map(|r| r.map(|r| r.height())), [Some(FOLDED), Some(FOLDED), Some(FOLDED), None, None, None]);
+        assert_eq!(
+            folded.folded.map(|r| r.map(|r| r.height())),
+            [Some(FOLDED), Some(FOLDED), Some(FOLDED), None, None, None, None]
+        );
         let gained = (34.0 - 16.0) + (96.0 - 16.0) + (32.0 - 16.0);
         assert_eq!(folded.strata.height(), open.strata.height() + gained);
     }

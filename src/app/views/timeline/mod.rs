@@ -5,6 +5,7 @@
 //! ([`picture`]); a frame paints what there is, stretched to its own range until the new picture arrives.
 
 mod bands;
+mod card;
 mod controls;
 mod gestures;
 mod lanes;
@@ -21,12 +22,14 @@ use std::sync::Arc;
 
 use egui::{Rect, Response, Role, Sense, Ui, WidgetInfo, pos2};
 
+use self::card::CardPicture;
 use self::lanes::{BandsPicture, OpsPicture};
 use self::marks::Marks;
 use self::paint::{Canvas, Pennants};
 use self::picture::{ClassCounts, StrataImage, StrataPicture, Window, WindowPicture};
 use self::place::{AxisMarks, ValueChip};
 use self::under::{Scene, Under};
+use super::live::alone::SamplesAlone;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::State;
 use crate::analysis::op_lanes::OpRows;
@@ -61,6 +64,10 @@ pub const INFO: ViewInfo = ViewInfo {
         ("pennant", "the cache was emptied, or a snapshot was taken"),
         ("operators", "from a profiler trace: threads by depth, kernels by stream; click chooses the events within"),
         ("categories", "from a memory timeline: bytes by what tensors are for"),
+        (
+            "whole card",
+            "NVML and memory_stats samples of a watch, on the same clock: driver, other processes, this one outside and inside PyTorch",
+        ),
         ("device", "cudaMalloc full height, cudaFree half; close ones are counted"),
         ("click", "select the block and set the cursor there"),
         ("drag", "pan; on the axis or at the cursor: move the cursor"),
@@ -131,6 +138,8 @@ struct Timeline {
     ops: Derived<(Window, usize), OpsPicture>,
     bands: Derived<Window, BandsPicture>,
     alone: bands::BandsAlone,
+    card: Derived<Window, CardPicture>,
+    samples_alone: SamplesAlone,
     /// Keyed by where the query's answer lies in memory too.
     overview: Derived<(Window, usize), WindowPicture>,
     window: Derived<(Window, bool, usize), WindowPicture>,
@@ -159,6 +168,9 @@ impl View for Timeline {
         let all = device.events.len() as u64;
         if all == 0 && !device.bands.is_empty() {
             return format!("{} by category", counted(device.bands.len() as u64, "row", "rows"));
+        }
+        if all == 0 && !device.samples.is_empty() {
+            return format!("{} of the whole card", counted(device.samples.len() as u64, "sample", "samples"));
         }
         let (first, last) = cursor::domain(device, cx.link.axis);
         if cx.link.from <= first && cx.link.to >= last {
@@ -203,6 +215,10 @@ impl View for Timeline {
             self.alone.ui(ui, cx, pane_rect, &device.bands);
             return;
         }
+        if device.events.is_empty() && !device.samples.is_empty() {
+            self.samples_alone.ui(ui, cx, pane_rect);
+            return;
+        }
         if device.events.is_empty() {
             pane::empty_state(
                 ui,
@@ -216,9 +232,10 @@ impl View for Timeline {
         let op_rows = self.op_rows(cx);
         let [a, b, c, d] = cx.link.tracks.folded;
         let contents = layout::Contents {
-            folded: [a, b, c, d, cx.link.tracks.fold_ops, bands_are_folded(cx)],
+            folded: [a, b, c, d, cx.link.tracks.fold_ops, bands_are_folded(cx), cx.link.tracks.fold_card],
             op_lines: op_rows.as_ref().map_or(0, |r| r.rows.len()),
             bands: !device.bands.is_empty() && device.events.has_time,
+            card: card::has_samples(device),
             two_line_axis: device.events.has_time && cx.link.axis == Axis::Event,
             step_levels: marks.as_ref().map_or(usize::from(!device.annotations.is_empty()), |m| m.levels),
             device_calls: marks.as_ref().is_none_or(|m| !m.calls.is_empty()),
@@ -309,6 +326,7 @@ impl View for Timeline {
             }
         }
         let (ops, bands) = self.lanes(cx, &canvas, op_rows.as_ref());
+        let whole_card = self.card_lane(cx, &canvas);
         let strata = image.as_ref().map(|i| Arc::clone(&i.picture));
         let scene = Scene {
             canvas: &canvas,
@@ -318,6 +336,7 @@ impl View for Timeline {
             pennants: &pennants,
             ops: ops.as_deref().zip(op_rows.as_deref()),
             bands: bands.as_deref(),
+            whole_card: whole_card.as_deref(),
             names: &names,
             is_inferred,
             state: cx.state.map(Arc::as_ref),
@@ -377,6 +396,16 @@ impl Timeline {
             Some(picture)
         });
         (ops, bands)
+    }
+
+    /// Computes and draws the lane of the whole card.
+    fn card_lane(&mut self, cx: &ViewContext<'_>, canvas: &Canvas<'_>) -> Option<Arc<CardPicture>> {
+        let rect = canvas.tracks.card?;
+        let (data, window) = (Arc::clone(cx.data), canvas.window);
+        let job = move |_: &_| Some(CardPicture::compute(data.device(), window));
+        let picture = self.card.get(cx.jobs, "timeline card", &window, job).value?;
+        canvas.card(rect, &picture, card::at_event(cx.data.device(), cx.link.cursor));
+        Some(picture)
     }
 
     fn window_picture(&mut self, cx: &ViewContext<'_>, window: Window, marks: Option<Arc<Marks>>) -> Option<Arc<WindowPicture>> {

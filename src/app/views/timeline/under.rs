@@ -2,6 +2,7 @@
 
 use egui::{Pos2, Rect};
 
+use super::card::CardPicture;
 use super::lanes::{BandsPicture, OpBox, OpsPicture};
 use super::marks::{Cap, Cluster, DeviceCall, Named, Why};
 use super::paint::{Canvas, Pennant, Pennants};
@@ -11,10 +12,11 @@ use crate::analysis::{NO_EVENT, Quantity, State, StrataRun};
 use crate::app::colours::Colours;
 use crate::app::cursor;
 use crate::app::selection::Item;
+use crate::app::views::live::layout::Band;
 use crate::app::widgets::term::{Figures, Term};
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::Scale;
-use crate::model::CATEGORIES;
+use crate::model::{Bands, CATEGORIES};
 use crate::units::{Address, Bytes, Micros, count, counted};
 
 /// A thing of the timeline.
@@ -30,6 +32,8 @@ pub(super) enum Under {
     Op(OpBox),
     /// Bytes by category of a column, and the category pointed at.
     Band(Option<usize>, [u64; CATEGORIES.len()]),
+    /// The whole card at the instant of a column, and the band pointed at.
+    Card(Option<Band>, Bands, i64),
     /// A snapshot or a burst of releases.
     Pennant(Pennant),
     /// An out-of-memory event.
@@ -52,7 +56,7 @@ impl Under {
             Under::Calls(c) => Some(Item::Event(c.first.event)),
             Under::Pennant(Pennant::Burst(b)) => Some(Item::Event(b.first)),
             Under::Pennant(Pennant::Snapshot(e)) | Under::Oom(e) => Some(Item::Event(*e)),
-            Under::Op(_) | Under::Band(..) | Under::Curves | Under::Name(_) => None,
+            Under::Op(_) | Under::Band(..) | Under::Card(..) | Under::Curves | Under::Name(_) => None,
         }
     }
 
@@ -63,7 +67,7 @@ impl Under {
             Under::Calls(c) => Some(c.first.event),
             Under::Pennant(Pennant::Burst(b)) => Some(b.last),
             Under::Pennant(Pennant::Snapshot(e)) | Under::Oom(e) => Some(*e),
-            Under::Step(_) | Under::Op(_) | Under::Band(..) | Under::Curves | Under::Name(_) => None,
+            Under::Step(_) | Under::Op(_) | Under::Band(..) | Under::Card(..) | Under::Curves | Under::Name(_) => None,
         }
     }
 }
@@ -77,6 +81,7 @@ pub(super) struct Scene<'a> {
     pub pennants: &'a Pennants,
     pub ops: Option<(&'a OpsPicture, &'a OpRows)>,
     pub bands: Option<&'a BandsPicture>,
+    pub whole_card: Option<&'a CardPicture>,
     /// The names on the curves, and what each stands for.
     pub names: &'a [(Rect, Term)],
     /// The steps were inferred.
@@ -124,6 +129,9 @@ impl Scene<'_> {
         }
         if let (Some(rect), Some(picture)) = (c.tracks.bands.filter(|r| r.contains(p)), self.bands) {
             return c.band_at(rect, picture, p).map(|(category, row)| Under::Band(category, row));
+        }
+        if let (Some(rect), Some(picture)) = (c.tracks.card.filter(|r| r.contains(p)), self.whole_card) {
+            return c.card_at(rect, picture, p).map(|(band, bands, at)| Under::Card(band, bands, at));
         }
         let window = self.window.filter(|w| w.window.axis == c.window.axis)?;
         if inside(c.tracks.steps) {
@@ -182,6 +190,8 @@ impl Scene<'_> {
                 .row("events", format!("{} to {}", count(u64::from(c.first.event)), count(u64::from(c.last.event)))),
             Under::Op(b) => self.ops.map_or_else(|| Tip::new("operator"), |(_, rows)| c.op_tip(b, rows)),
             Under::Band(category, row) => super::bands::tip(c.tokens, *category, row, None),
+            Under::Card(band, bands, at_us) => crate::app::views::live::alone::tip(c.tokens, bands, *band, *at_us)
+                .note("What the driver and PyTorch said while this was watched. A column shows the sample with most in use."),
             Under::Pennant(Pennant::Burst(b)) => {
                 let tip = Tip::new(format!("{} given back", counted(u64::from(b.count), "segment", "segments")))
                     .row("bytes", Bytes(b.bytes).to_string())

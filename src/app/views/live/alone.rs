@@ -1,0 +1,136 @@
+//! The samples of a recording without events as the picture of its timeline: the bands over time, with a time axis of their own.
+
+use egui::{Rangef, Rect, Role, Sense, Ui, WidgetInfo, pos2};
+
+use super::layout::{Band, Peaks, sample_at, top_of_axis};
+use super::paint::{self, Plot, colour, mib};
+use crate::app::action::Action;
+use crate::app::theme::Tokens;
+use crate::app::views::ViewContext;
+use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::legend::{LegendEntry, legend_row};
+use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
+use crate::model::{Bands, LiveTrack};
+use crate::units::{Bytes, NBSP, time_of_day};
+
+/// The least that can be zoomed to, µs.
+const LEAST_US: f64 = 0.2e6;
+
+/// Bands over time in the place of a timeline.
+#[derive(Default)]
+pub(in crate::app::views) struct SamplesAlone {
+    range: Option<PanZoom>,
+    peaks: Peaks,
+}
+
+impl SamplesAlone {
+    /// Fills the pane. A click sets the instant that Live and Accounting show too.
+    pub fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, pane: Rect) {
+        let device = cx.data.device();
+        let (Some(first), Some(last)) = (device.samples.first(), device.samples.last()) else { return };
+        let zero_us = first.time_us;
+        let whole = ((last.time_us - zero_us) as f64).max(1e6);
+        let range = self.range.get_or_insert_with(|| PanZoom::new(0.0, whole).with_least(LEAST_US));
+        if range.domain().1 != whole {
+            range.set_domain(0.0, whole, true);
+        }
+        let area = Rect::from_min_max(
+            pos2(pane.left() + 76.0, pane.top() + 44.0),
+            pos2((pane.right() - 20.0).max(pane.left() + 77.0), (pane.bottom() - 52.0).max(pane.top() + 45.0)),
+        );
+        let response = ui.interact(area, ui.scope_id().with("samples"), Sense::click_and_drag());
+        let gesture = Gesture::read(&response);
+        let scale = Scale::horizontal(range.visible().0, range.visible().1, area.x_range());
+        match gesture.intent {
+            Some(Intent::DoubleClick(_)) => range.fit(),
+            Some(Intent::Select { from: a, to: b, done: true }) => {
+                range.show(scale.value(a.x.min(b.x)), scale.value(a.x.max(b.x)))
+            }
+            Some(Intent::Click(p) | Intent::CtrlClick(p)) => {
+                cx.actions.send(Action::SetInstant(Some(zero_us + scale.value(p.x) as i64)));
+            }
+            Some(other) => {
+                range.apply(&other, &scale, false);
+            }
+            None => {}
+        }
+        let (from, to) = range.visible();
+        self.peaks.update(&device.samples);
+        let start = sample_at(&device.samples, zero_us + from as i64).unwrap_or(0);
+        let end = device.samples.partition_point(|s| s.time_us <= zero_us + to as i64).max(start + 1).min(device.samples.len());
+        let highest = device.samples[self.peaks.of(&device.samples, start, end)].used.unwrap_or(0);
+        let capacity = device.capacity.unwrap_or(0);
+        let plot = Plot {
+            area,
+            x: Scale::horizontal(from, to, area.x_range()),
+            y: Scale::vertical(0.0, top_of_axis(highest, capacity) as f64, Rangef::new(area.top(), area.bottom())),
+            zero_us,
+        };
+        let none = LiveTrack::default();
+        let track = device.live.as_deref().unwrap_or(&none);
+        let at_us = cx.link.instant_us;
+        let bands_at = |us: i64| sample_at(&device.samples, us).and_then(|i| device.samples[i].bands(capacity));
+        let shown = bands_at(at_us.unwrap_or(last.time_us)).unwrap_or_default();
+        let spoken = paint::spoken(&shown, capacity);
+        response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, format!("Memory of the card over time. {spoken}")));
+        paint::chart(ui, cx.tokens, &plot, device, track, &self.peaks);
+        paint::marks(ui, cx.tokens, &plot, track);
+        if let Some(us) = at_us {
+            paint::cursor(ui, cx.tokens, &plot, us, bands_at(us));
+        }
+        if let Some(p) = gesture.hover.filter(|p| area.contains(*p) && !response.dragged()) {
+            ui.painter().vline(p.x, area.y_range(), egui::Stroke::new(1.0, Tokens::at(cx.tokens.text1, 0.4)));
+            let us = plot.time_at(p.x);
+            if let Some(bands) = bands_at(us) {
+                let pointed = band_under(&bands, plot.y.value(p.y));
+                tip(cx.tokens, &bands, pointed, us).show_at(&response, response.id.with("tip"), p);
+            }
+        }
+        let row = Rect::from_min_max(pos2(pane.left(), pane.bottom() - 26.0), pane.max);
+        let mut child = ui.new_child(egui::UiBuilder::new().id_salt("samples legend").max_rect(row));
+        let when = at_us.map_or_else(|| "at the end".to_owned(), |us| format!("at {} UTC", time_of_day(us)));
+        let _ = legend_row(&mut child, "", 16.0, &entries(cx.tokens, &shown), &when);
+    }
+}
+
+/// The band of an instant at a height of the stack.
+pub(in crate::app::views) fn band_under(bands: &Bands, bytes: f64) -> Option<Band> {
+    let mut top = 0u64;
+    Band::ALL.into_iter().find(|band| {
+        top += band.bytes(bands);
+        bytes >= 0.0 && bytes < top as f64
+    })
+}
+
+/// What the bands of an instant hold, for a legend.
+pub(in crate::app::views) fn entries(t: &Tokens, bands: &Bands) -> Vec<LegendEntry> {
+    let shown = Band::ALL.into_iter().filter(|b| b.bytes(bands) > 0);
+    let entry = |b: Band| {
+        let swatch = colour(b, t).map_or(Swatch::Free, Swatch::Fill);
+        LegendEntry::new(swatch, b.name()).value(format!("{}{NBSP}MiB", mib(b.bytes(bands))))
+    };
+    shown.map(entry).collect()
+}
+
+/// The whole card at an instant, the band under the pointer first.
+pub(in crate::app::views) fn tip(t: &Tokens, bands: &Bands, pointed: Option<Band>, time_us: i64) -> Tip {
+    let mut tip = match pointed {
+        Some(b) => {
+            let tip = Tip::new(format!("{}, {}", b.name(), Bytes(b.bytes(bands))));
+            match colour(b, t) {
+                Some(c) => tip.swatch(c),
+                None => tip,
+            }
+        }
+        None => Tip::new(format!("{} free on the device", Bytes(bands.free))),
+    };
+    for band in Band::ALL.into_iter().filter(|b| Some(*b) != pointed && b.bytes(bands) > 0) {
+        tip = tip.row(band.name(), Bytes(band.bytes(bands)).to_string());
+    }
+    tip = tip.row("used", Bytes(bands.used()).to_string());
+    if pointed.is_some() {
+        tip = tip.row("free", Bytes(bands.free).to_string());
+    }
+    tip.row("time", format!("{} UTC", time_of_day(time_us)))
+}

@@ -1,0 +1,214 @@
+//! The whole card under the events of one process: what the samples of a watch say of each pixel column, on the same clock.
+
+use egui::{Align2, Rect, pos2};
+
+use super::paint::Canvas;
+use super::picture::Window;
+use crate::app::theme::{Tokens, Type};
+use crate::app::views::live::alone::band_under;
+use crate::app::views::live::layout::Band;
+use crate::app::views::live::paint::colour;
+use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::label;
+use crate::app::widgets::mesh::{Batch, DASH_LIMIT};
+use crate::app::widgets::viewport::Scale;
+use crate::model::{Bands, DeviceRecording, MarkKind, Sample};
+use crate::units::Bytes;
+
+/// Height of the line of names and values above the bands.
+const NAMES: f32 = 18.0;
+/// A sample that is older than this no longer holds: the watch had ended, or stood still.
+const HOLDS_US: i64 = 5_000_000;
+
+/// The samples of a window: in each pixel column the one with most in use.
+pub(super) struct CardPicture {
+    pub window: Window,
+    /// The bands and the instant of each column; `None` where nothing was sampled.
+    pub columns: Vec<Option<(Bands, i64)>>,
+    /// The most in use in the window.
+    pub top: u64,
+    /// The card's total; 0 when unknown.
+    pub capacity: u64,
+}
+
+impl CardPicture {
+    /// Cost: the samples of the window, and a search a column.
+    pub fn compute(device: &DeviceRecording, window: Window) -> Self {
+        let bounds: Vec<i64> = window.times_ns(device).into_iter().map(|ns| ns.div_euclid(1_000)).collect();
+        let capacity = device.capacity.unwrap_or(0);
+        let column = |w: &[i64]| {
+            let sample = shown(&device.samples, w[0], w[1])?;
+            Some((sample.bands(capacity)?, sample.time_us))
+        };
+        let columns: Vec<_> = bounds.windows(2).map(column).collect();
+        let top = columns.iter().flatten().map(|(b, _)| b.used()).max().unwrap_or(0);
+        CardPicture { window, columns, top, capacity }
+    }
+
+    fn scale(&self, plot: Rect) -> Scale {
+        let near = self.capacity > 0 && self.capacity as f64 <= self.top as f64 * 1.3;
+        let top = if near { self.capacity } else { self.top };
+        Scale::vertical(0.0, (top.max(512) as f64) * 1.04, plot.y_range())
+    }
+}
+
+/// The sample with most in use among those of `from..to`, and the one that holds when it begins.
+fn shown(samples: &[Sample], from: i64, to: i64) -> Option<&Sample> {
+    let start = samples.partition_point(|s| s.time_us <= from);
+    let end = samples.partition_point(|s| s.time_us < to).max(start);
+    let holds = start.checked_sub(1).filter(|&i| from - samples[i].time_us <= HOLDS_US);
+    holds.into_iter().chain(start..end).filter_map(|i| samples.get(i)).max_by_key(|s| s.used)
+}
+
+/// What the card held at an event, by the sample before it.
+pub(super) fn at_event(device: &DeviceRecording, event: u32) -> Option<Bands> {
+    let time = *device.events.time_us.get(event as usize)?;
+    shown(&device.samples, time, time)?.bands(device.capacity.unwrap_or(0))
+}
+
+/// True when the lane has something to show: samples, and times to put them at.
+pub(super) fn has_samples(device: &DeviceRecording) -> bool {
+    let times = device.events.time_range().filter(|_| device.events.has_time);
+    let (Some((first, last)), Some(a), Some(b)) = (times, device.samples.first(), device.samples.last()) else { return false };
+    a.time_us <= last && b.time_us.saturating_add(HOLDS_US) >= first
+}
+
+impl Canvas<'_> {
+    /// Draws the lane. `at` is the instant whose values stand beside the names.
+    pub fn card(&self, rect: Rect, picture: &CardPicture, at: Option<Bands>) {
+        let t = self.tokens;
+        if picture.window.axis != self.window.axis {
+            return;
+        }
+        let plot = rect.with_min_y(rect.top() + NAMES);
+        let y = picture.scale(plot);
+        self.byte_axis(plot, &y, "Whole card");
+        self.card_names(rect.with_max_y(plot.top()), at);
+        let painter = self.within(plot);
+        let sources = self.sources(&picture.window);
+        let shown = |source: &Option<usize>| source.and_then(|s| picture.columns.get(s)).copied().flatten();
+        let mut below = vec![0u64; sources.len()];
+        let mut batch = Batch::new(&painter).hatch_origin(self.pane.min);
+        for band in Band::ALL {
+            let column = |(i, source): (usize, &Option<usize>)| {
+                let bytes = band.bytes(&shown(source)?.0);
+                let bottom = below[i];
+                below[i] = bottom.saturating_add(bytes);
+                (bytes > 0).then(|| (y.at(below[i] as f64), y.at(bottom as f64)))
+            };
+            let columns: Vec<Option<(f32, f32)>> = sources.iter().enumerate().map(column).collect();
+            match colour(band, t) {
+                Some(c) => batch.bands(columns.into_iter(), plot.left(), c),
+                None => {
+                    let edges: Vec<(f32, f32)> = columns.into_iter().map(|c| c.unwrap_or((0.0, 0.0))).collect();
+                    batch.hatch_between(&edges, plot.left(), t.hatch_large);
+                }
+            }
+        }
+        let capacity = picture.capacity as f64;
+        if picture.capacity > 0 && capacity <= y.end {
+            batch.dashed_hline(plot.x_range(), y.at(capacity), 1.0, DASH_LIMIT, t.text3);
+        }
+        let device = self.data.device();
+        for mark in device.live.iter().flat_map(|l| &l.marks) {
+            let ink = match mark.kind {
+                MarkKind::OutOfMemory => t.red,
+                MarkKind::Alarm => t.amber,
+                MarkKind::User | MarkKind::Program => t.text2,
+                _ => continue,
+            };
+            let place = super::lanes::place_of_ns(device, self.window.axis, mark.time_us.saturating_mul(1_000));
+            let x = self.x.at(place);
+            if plot.x_range().contains(x) {
+                batch.vline(x, plot.y_range(), 1.0, ink);
+            }
+        }
+        batch.hline(plot.x_range(), plot.bottom(), 1.0, t.line2);
+        batch.paint(&painter);
+    }
+
+    /// The legend above the lane, with the bytes of an instant.
+    fn card_names(&self, row: Rect, at: Option<Bands>) {
+        let t = self.tokens;
+        let y = row.center().y;
+        let Some(bands) = at else {
+            let text = "no sample at the cursor";
+            label::text(self.painter, pos2(row.left(), y), Align2::LEFT_CENTER, text, Type::Caption, t.text3);
+            return;
+        };
+        let mut x = row.left();
+        let shown: Vec<Band> = Band::ALL.into_iter().filter(|b| b.bytes(&bands) > 0).collect();
+        for (i, &band) in shown.iter().enumerate() {
+            let (name, value) = (band.name(), Bytes(band.bytes(&bands)).to_string());
+            let width =
+                16.0 + label::width(self.painter, name, Type::Caption) + 6.0 + label::width(self.painter, &value, Type::Mono);
+            if x + width > row.right() {
+                let text = format!("+{}", shown.len() - i);
+                label::text(self.painter, pos2(x, y), Align2::LEFT_CENTER, &text, Type::Mono, t.text3);
+                return;
+            }
+            colour(band, t).map_or(Swatch::Free, Swatch::Fill).paint(self.painter, t, pos2(x, y));
+            let named = label::text(self.painter, pos2(x + 16.0, y), Align2::LEFT_CENTER, name, Type::Caption, t.text2);
+            label::text(self.painter, pos2(named.right() + 6.0, y), Align2::LEFT_CENTER, &value, Type::Mono, t.text1);
+            x += width + 16.0;
+        }
+        let free = format!("free {}", Bytes(bands.free));
+        if x + label::width(self.painter, &free, Type::Caption) + 8.0 < row.right() {
+            label::text(self.painter, pos2(row.right(), y), Align2::RIGHT_CENTER, &free, Type::Caption, Tokens::at(t.text2, 1.0));
+        }
+    }
+
+    /// The band at a point of the lane, the bands of its column and their instant.
+    pub fn card_at(&self, rect: Rect, picture: &CardPicture, p: egui::Pos2) -> Option<(Option<Band>, Bands, i64)> {
+        let plot = rect.with_min_y(rect.top() + NAMES);
+        if !plot.contains(p) || picture.window.axis != self.window.axis {
+            return None;
+        }
+        let (bands, time_us) = picture.columns.get(picture.window.column(self.x.value(p.x))?).copied().flatten()?;
+        Some((band_under(&bands, picture.scale(plot).value(p.y)), bands, time_us))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::cursor::Axis;
+    use crate::model::{Action, PoolId, StackId, StreamId};
+
+    fn device() -> DeviceRecording {
+        let mut d = DeviceRecording { capacity: Some(1000), ..DeviceRecording::default() };
+        d.events.has_time = true;
+        for t in [1_000_000, 1_000_100, 2_000_000, 3_000_000] {
+            d.events.push(t, Action::Alloc, 0, 512, StreamId(0), PoolId(0), StackId::NONE);
+        }
+        d.samples = [(900_000, 100), (1_950_000, 700), (1_980_000, 300)]
+            .map(|(time_us, used)| Sample { time_us, used: Some(used), driver: Some(50), ..Sample::default() })
+            .to_vec();
+        d
+    }
+
+    #[test]
+    fn samples_stand_at_their_time_on_both_axes() {
+        let d = device();
+        assert!(has_samples(&d));
+        let used = |axis, from, to, columns| {
+            let p = CardPicture::compute(&d, Window { axis, from, to, columns });
+            p.columns.iter().map(|c| c.map(|(b, _)| b.used())).collect::<Vec<_>>()
+        };
+        // Half a second a column from the first event on: the peak between two events is seen.
+        assert_eq!(used(Axis::Time, 0.0, 2_000_000.0, 4), [Some(100), Some(700), Some(300), Some(300)]);
+        // One event a column: its time lasts until the next one's.
+        assert_eq!(used(Axis::Event, 0.0, 3.0, 3), [Some(100), Some(700), Some(300)]);
+        assert_eq!(at_event(&d, 0).map(|b| b.used()), Some(100));
+        assert_eq!(at_event(&d, 3).map(|b| (b.used(), b.free)), Some((300, 700)));
+    }
+
+    #[test]
+    fn a_watch_of_another_time_shows_nothing() {
+        let mut d = device();
+        d.samples.iter_mut().for_each(|s| s.time_us += 60_000_000);
+        assert!(!has_samples(&d));
+        let p = CardPicture::compute(&d, Window { axis: Axis::Time, from: 0.0, to: 2_000_000.0, columns: 2 });
+        assert_eq!((p.columns.iter().flatten().count(), p.top), (0, 0));
+    }
+}

@@ -38,6 +38,7 @@ pub mod tables;
 mod tests;
 #[cfg(test)]
 mod toy;
+pub mod watched;
 
 pub use categories::{Categories, Category};
 pub use curves::{Cell, Curves, Quantity};

@@ -24,6 +24,16 @@ use crate::analysis::query::Scope;
 use crate::analysis::steps::Steps;
 use crate::analysis::{Categories, DeviceTables, StackNames, State};
 use crate::model::{Cancelled, DeviceRecording, Progress, Recording};
+use crate::units::counted;
+
+/// What a device of a recording holds, in a few words: its events, or its samples where it was only watched.
+#[must_use]
+pub fn holds(device: &DeviceRecording) -> String {
+    if device.events.is_empty() && !device.samples.is_empty() {
+        return counted(device.samples.len() as u64, "sample", "samples");
+    }
+    counted(device.events.len() as u64, "event", "events")
+}
 
 /// Names a document for as long as the app runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

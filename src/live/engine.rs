@@ -6,7 +6,9 @@ use std::time::Duration;
 use super::process::{ProcessLookup, is_wsl};
 use super::rates::{Call, Paced, Rates};
 use super::source::{GpuError, GpuEvent, GpuProcess, GpuSource, ProcessKind, xid_text};
-use crate::formats::session::{Costs, DeviceFacts, DeviceGauge, Lost, MarkPoint, MemoryPoint, ProcessList, Record, Trouble};
+use crate::formats::session::{
+    Costs, DeviceFacts, DeviceGauge, DevicePeaks, Lost, MarkPoint, MemoryPoint, ProcessList, Record, Trouble,
+};
 use crate::model::{MarkKind, Reading};
 
 /// The two clocks.
@@ -49,6 +51,9 @@ struct Watched {
     is_list_new: bool,
     compute: Vec<GpuProcess>,
     others: Vec<GpuProcess>,
+    /// The processes told last, by PID and start, and their peaks as told last.
+    listed: Vec<(u32, u64)>,
+    peaks: Vec<(u32, u64, u64)>,
     last_sample_us: i64,
     /// Up to when samples that were not taken are counted as lost.
     counted_to: Duration,
@@ -259,6 +264,8 @@ impl Engine {
                         is_list_new: false,
                         compute: Vec::new(),
                         others: Vec::new(),
+                        listed: Vec::new(),
+                        peaks: Vec::new(),
                         last_sample_us: 0,
                         counted_to: now,
                     });
@@ -363,6 +370,14 @@ impl Engine {
                     self.tell_processes(d, time_us);
                 }
             }
+            Call::Peaks => {
+                let told = d.listed.iter().filter_map(|&(pid, started)| Some((pid, started, source.lifetime_peak(place, pid)?)));
+                let p: Vec<_> = told.collect();
+                if !p.is_empty() && p != d.peaks {
+                    d.peaks.clone_from(&p);
+                    self.out.push(Record::Peaks(DevicePeaks { d: d.number, t: time_us, p }));
+                }
+            }
             Call::Busy => {
                 let busy = source.busy(place)?;
                 (d.gauge.busy, d.gauge.bandwidth, d.gauge.time_us) = (Some(busy.busy), Some(busy.bandwidth), time_us);
@@ -459,6 +474,7 @@ impl Engine {
                 "The driver does not tell the bytes of some processes here (MIG without permission, WSL or a virtual GPU).",
             );
         }
+        d.listed = list.iter().map(|&(pid, started, _)| (pid, started)).collect();
         self.out.push(Record::Processes(ProcessList { d: d.number, t: time_us, p: list }));
     }
 

@@ -48,6 +48,7 @@ pub(super) enum Call {
     Memory,
     Processes,
     OtherProcesses,
+    Peaks,
     Busy,
     Climate,
     Health,
@@ -56,14 +57,15 @@ pub(super) enum Call {
 
 impl Call {
     /// Those made for each device, lists before the memory they explain.
-    pub(super) const DEVICE: [Call; 6] =
-        [Call::Processes, Call::OtherProcesses, Call::Memory, Call::Busy, Call::Climate, Call::Health];
+    pub(super) const DEVICE: [Call; 7] =
+        [Call::Processes, Call::OtherProcesses, Call::Memory, Call::Peaks, Call::Busy, Call::Climate, Call::Health];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Call::Memory => "memory",
             Call::Processes => "compute processes",
             Call::OtherProcesses => "graphics and MPS processes",
+            Call::Peaks => "peaks of processes",
             Call::Busy => "utilisation",
             Call::Climate => "power and clocks",
             Call::Health => "memory chips",
@@ -75,7 +77,8 @@ impl Call {
         match self {
             Call::Memory => rates.memory,
             Call::Processes => rates.processes,
-            Call::OtherProcesses => rates.other_processes,
+            // As rare as the lists that change least.
+            Call::OtherProcesses | Call::Peaks => rates.other_processes,
             Call::Busy => rates.busy,
             Call::Climate => rates.climate,
             Call::Health => rates.health,

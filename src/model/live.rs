@@ -58,6 +58,10 @@ pub struct ProcessTrack {
     pub points: Vec<ProcessPoint>,
     /// The most bytes seen, and when.
     pub peak: Option<(u64, i64)>,
+    /// The most it ever had on the device, also before the watch: the driver's accounting, where the administrator switched it on.
+    pub lifetime_peak: Option<u64>,
+    /// PyTorch's own peaks, allocated and reserved: since the program began, or since it last reset them.
+    pub torch_peak: Option<(u64, u64)>,
     /// When it left the device.
     pub ended_us: Option<i64>,
     /// True while PyTorch's own figures arrive from a helper inside it.

@@ -14,6 +14,8 @@
  *   0.err.memory=15            what the call answers instead: 3 not supported, 15 lost, 25 unknown version of the struct
  *   0.err.memory2=25           the same for the second version of the memory call only
  *   0.xid=79                   an event, told once for each change of its value
+ *   0.accounting=1 0.peak=1234:734003200   the most a process ever had
+ *   0.mig=1 0.instances=2      the device is divided; 0.m0.total, 0.m0.proc and so on are of its first instance
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,11 +23,12 @@
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
-typedef struct device { int index; } *device_t;
+typedef struct device { int index, is_instance; char key[16]; struct device *parent; } *device_t;
 
 enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, TIMEOUT = 10, WRONG_VERSION = 25 };
 
-static struct device devices[16];
+enum { GPUS = 16, INSTANCES = 7 };
+static struct device devices[GPUS], instances[GPUS * INSTANCES];
 static u32 users;
 static u64 last_xid[16];
 
@@ -58,7 +61,7 @@ static u64 number(const char *key, u64 otherwise)
 static u64 of(device_t d, const char *key, u64 otherwise)
 {
     char whole[96];
-    snprintf(whole, sizeof whole, "%d.%s", d->index, key);
+    snprintf(whole, sizeof whole, "%s.%s", d->key, key);
     return number(whole, otherwise);
 }
 
@@ -67,7 +70,7 @@ static u32 check(device_t d, const char *what)
 {
     char key[64];
     if (!users) return UNINITIALIZED;
-    if (d < devices || d >= devices + 16) return INVALID;
+    if (!(d >= devices && d < devices + GPUS) && !(d >= instances && d < instances + GPUS * INSTANCES)) return INVALID;
     snprintf(key, sizeof key, "err.%s", what);
     return (u32)of(d, key, OK);
 }
@@ -79,7 +82,17 @@ u32 nvmlInit_v2(void)
     u32 answer = (u32)number("init", OK);
     if (answer == OK) {
         users++;
-        for (int i = 0; i < 16; i++) devices[i].index = i;
+        for (int i = 0; i < GPUS; i++) {
+            devices[i].index = i;
+            snprintf(devices[i].key, sizeof devices[i].key, "%d", i);
+            for (int j = 0; j < INSTANCES; j++) {
+                device_t d = &instances[i * INSTANCES + j];
+                d->index = j;
+                d->is_instance = 1;
+                d->parent = &devices[i];
+                snprintf(d->key, sizeof d->key, "%d.m%d", i, j);
+            }
+        }
     }
     return answer;
 }
@@ -96,13 +109,19 @@ u32 nvmlDeviceGetIndex(device_t d, u32 *out) { ON(d, "index"); *out = (u32)d->in
 u32 nvmlDeviceGetName(device_t d, char *out, u32 size)
 {
     char key[32], name[96] = "NVIDIA H200";
+    if (d->is_instance) snprintf(name, sizeof name, "NVIDIA H200 MIG 1g.18gb");
     ON(d, "name");
-    snprintf(key, sizeof key, "%d.name", d->index);
+    snprintf(key, sizeof key, "%s.name", d->key);
     text(key, name, sizeof name);
     snprintf(out, size, "%s", name);
     return OK;
 }
-u32 nvmlDeviceGetUUID(device_t d, char *out, u32 size) { ON(d, "uuid"); snprintf(out, size, "GPU-%08x-0000-0000-0000-000000000000", d->index); return OK; }
+u32 nvmlDeviceGetUUID(device_t d, char *out, u32 size) {
+    ON(d, "uuid");
+    u32 of = (u32)(d->is_instance ? d->parent->index : 0);
+    snprintf(out, size, "%s-%08x-%04x-0000-0000-000000000000", d->is_instance ? "MIG" : "GPU", d->index, of);
+    return OK;
+}
 
 struct pci { char legacy[16]; u32 domain, bus, device, id, subsystem; char bus_id[32]; };
 u32 nvmlDeviceGetPciInfo_v3(device_t d, struct pci *out)
@@ -116,8 +135,8 @@ u32 nvmlDeviceGetPciInfo_v3(device_t d, struct pci *out)
 
 struct memory1 { u64 total, free, used; };
 struct memory2 { u32 version; u64 total, reserved, free, used; };
-static u64 total(device_t d) { return of(d, "total", 150754820096ULL); }
-static u64 reserved(device_t d) { return of(d, "reserved", 644939776ULL); }
+static u64 total(device_t d) { return of(d, "total", d->is_instance ? 18253611008ULL : 150754820096ULL); }
+static u64 reserved(device_t d) { return of(d, "reserved", d->is_instance ? 67108864ULL : 644939776ULL); }
 u32 nvmlDeviceGetMemoryInfo(device_t d, struct memory1 *out)
 {
     ON(d, "memory");
@@ -147,7 +166,17 @@ u32 nvmlDeviceGetPowerUsage(device_t d, u32 *out) { ON(d, "power"); *out = (u32)
 u32 nvmlDeviceGetEnforcedPowerLimit(device_t d, u32 *out) { ON(d, "powerlimit"); *out = 700000; return OK; }
 u32 nvmlDeviceGetClockInfo(device_t d, int clock, u32 *out) { ON(d, "clock"); *out = clock == 2 ? 3201 : 1980; return OK; }
 u32 nvmlDeviceGetCurrentClocksThrottleReasons(device_t d, u64 *out) { ON(d, "throttle"); *out = of(d, "throttle", 1); return OK; }
-u32 nvmlDeviceGetMigMode(device_t d, u32 *now, u32 *next) { ON(d, "mig"); *now = *next = (u32)of(d, "mig", 0); return OK; }
+u32 nvmlDeviceGetMigMode(device_t d, u32 *now, u32 *next) { ON(d, "mig"); if (d->is_instance) return NOT_SUPPORTED; *now = *next = (u32)of(d, "mig", 0); return OK; }
+u32 nvmlDeviceGetMaxMigDeviceCount(device_t d, u32 *out) { ON(d, "mig"); *out = INSTANCES; return OK; }
+u32 nvmlDeviceGetMigDeviceHandleByIndex(device_t d, u32 i, device_t *out)
+{
+    ON(d, "mig");
+    if (d->is_instance || i >= of(d, "instances", 0) || i >= INSTANCES) return NOT_FOUND;
+    *out = &instances[d->index * INSTANCES + (int)i];
+    return OK;
+}
+u32 nvmlDeviceIsMigDeviceHandle(device_t d, u32 *out) { ON(d, "mig"); *out = (u32)d->is_instance; return OK; }
+u32 nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device_t d, device_t *out) { ON(d, "mig"); if (!d->is_instance) return INVALID; *out = d->parent; return OK; }
 u32 nvmlDeviceGetEccMode(device_t d, u32 *now, u32 *next) { ON(d, "ecc"); *now = *next = 1; return OK; }
 u32 nvmlDeviceGetTotalEccErrors(device_t d, int kind, int counter, u64 *out) { (void)kind; (void)counter; ON(d, "ecc"); *out = of(d, "errors", 0); return OK; }
 
@@ -157,7 +186,7 @@ static u32 list(device_t d, const char *name, u32 *count, struct process *out)
     char key[64], value[8192];
     struct process found[256];
     u32 n = 0, room = *count;
-    snprintf(key, sizeof key, "%d.%s", d->index, name);
+    snprintf(key, sizeof key, "%s.%s", d->key, name);
     if (text(key, value, sizeof value)) {
         for (char *part = strtok(value, ","); part && n < 256; part = strtok(NULL, ",")) {
             u32 pid;
@@ -178,6 +207,25 @@ static u32 list(device_t d, const char *name, u32 *count, struct process *out)
 u32 nvmlDeviceGetComputeRunningProcesses_v3(device_t d, u32 *n, struct process *out) { ON(d, "proc"); return list(d, "proc", n, out); }
 u32 nvmlDeviceGetGraphicsRunningProcesses_v3(device_t d, u32 *n, struct process *out) { ON(d, "gproc"); return list(d, "gproc", n, out); }
 u32 nvmlDeviceGetMPSComputeRunningProcesses_v3(device_t d, u32 *n, struct process *out) { ON(d, "mproc"); return list(d, "mproc", n, out); }
+
+/* The most a process ever had. */
+struct account { u32 gpu, memory; u64 peak, time, start; u32 running, reserved[5]; };
+u32 nvmlDeviceGetAccountingMode(device_t d, u32 *out) { ON(d, "accounting"); *out = (u32)of(d, "accounting", 0); return OK; }
+u32 nvmlDeviceGetAccountingStats(device_t d, u32 pid, struct account *out)
+{
+    struct process found[256];
+    u32 n = 256, error;
+    ON(d, "accounting");
+    memset(out, 0, sizeof *out);
+    if ((error = list(d, "peak", &n, found))) return error;
+    for (u32 i = 0; i < n; i++) {
+        if (found[i].pid != pid) continue;
+        out->peak = found[i].used;
+        out->running = 1;
+        return OK;
+    }
+    return NOT_FOUND;
+}
 
 struct event { device_t device; u64 type, data; u32 instance, compute; };
 static int set;

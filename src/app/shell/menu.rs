@@ -7,6 +7,7 @@ use crate::app::App;
 use crate::app::action::Action;
 use crate::app::colours::ColourBy;
 use crate::app::command::Command;
+use crate::app::document::holds;
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::views::REGISTRY;
 use crate::app::widgets::button::{icon_button, menu_item, selector_button};
@@ -194,11 +195,12 @@ fn device_chooser(app: &App, ui: &mut Ui, tokens: &Tokens) {
     Popup::menu(&response).align(RectAlign::BOTTOM_END).gap(gap.max(4.0)).show(|ui| {
         ui.set_width(320.0);
         for (i, device) in recording.devices.iter().enumerate() {
-            let detail = format!(
-                "{}, {}",
-                counted(device.events.len() as u64, "event", "events"),
-                counted(device.segments.len() as u64, "segment", "segments")
-            );
+            let segments = counted(device.segments.len() as u64, "segment", "segments");
+            let detail = if device.segments.is_empty() && !device.samples.is_empty() {
+                holds(device)
+            } else {
+                format!("{}, {segments}", holds(device))
+            };
             let item = menu_item(ui, &label(i), Some(i == view.data.index), Some(&detail), true);
             if item.clicked() {
                 chosen = Some(i);

@@ -6,6 +6,7 @@ use egui::{Role, ScrollArea, Sense, Ui, WidgetInfo, vec2};
 
 mod counters;
 
+use super::live::told::{card_rows, has_only_samples, shown};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::Category;
 use crate::analysis::accounting::{Part, account};
@@ -43,11 +44,17 @@ struct Accounting {
 
 impl View for Accounting {
     fn subtitle(&self, cx: &ViewContext<'_>) -> String {
+        if has_only_samples(cx.data.device()) {
+            return shown(cx).map(|(_, when)| when).unwrap_or_default();
+        }
         format!("at event {}", crate::units::count(u64::from(cx.link.cursor)))
     }
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let t = cx.tokens;
+        if has_only_samples(cx.data.device()) {
+            return by_samples(ui, cx);
+        }
         let Some(state) = cx.state else { return };
         let waterfall = account(cx.data.device(), state);
         let greatest = waterfall.rows.iter().filter_map(|r| r.bytes).max().unwrap_or(1).max(waterfall.reserved) as f64;
@@ -108,6 +115,36 @@ impl View for Accounting {
             ui.add_space(12.0);
         });
     }
+}
+
+/// A watch without events: the card by its samples.
+fn by_samples(ui: &mut Ui, cx: &ViewContext<'_>) {
+    let Some((sample, when)) = shown(cx) else { return };
+    let capacity = cx.data.device().capacity.unwrap_or(0);
+    ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
+        ui.set_max_width(ui.available_width().min(720.0));
+        ui.spacing_mut().item_spacing.y = 0.0;
+        ui.add_space(8.0);
+        egui::Frame::NONE.inner_margin(egui::Margin::symmetric(16, 4)).show(ui, |ui| {
+            ui.set_width(ui.available_width());
+            let bands = sample.bands(capacity).unwrap_or_default();
+            let split = match (sample.reserved, sample.process) {
+                (Some(reserved), _) => {
+                    format!(" PyTorch reserves {} and has {} of it in tensors.", Bytes(reserved), Bytes(bands.allocated))
+                }
+                (None, Some(process)) => format!(" The process watched holds {}.", Bytes(process)),
+                (None, None) => String::new(),
+            };
+            let sentence = format!("{} of {} were in use {when}.{split}", Bytes(bands.used()), Bytes(capacity));
+            label::paragraph(ui, &sentence, Type::Lead, cx.tokens.text1);
+        });
+        ui.add_space(8.0);
+        card_rows(ui, cx, sample);
+        ui.add_space(8.0);
+        let note = "By NVML and PyTorch's own counters. Click in the timeline to account for another instant.";
+        crate::app::widgets::pane::padded(ui, |ui| label::paragraph(ui, note, Type::Caption, cx.tokens.text3));
+        ui.add_space(12.0);
+    });
 }
 
 impl Accounting {

@@ -2,14 +2,16 @@
 
 use egui::{CursorIcon, Rect, ScrollArea, Stroke, Ui, pos2, vec2};
 
+use super::live::told::has_only_samples;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::app::action::Action;
+use crate::app::document::holds;
 use crate::app::theme::visuals::{PAD_PANE, ROW_DENSE};
 use crate::app::theme::{Type, text};
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, section};
 use crate::app::widgets::row::{ListRow, key_value};
-use crate::units::{Bytes, Micros, count, counted};
+use crate::units::{Bytes, Micros, count};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -35,7 +37,9 @@ impl View for Contents {
             ui.set_max_width(ui.available_width().min(720.0));
             ui.spacing_mut().item_spacing.y = 0.0;
             devices(ui, cx);
-            if let Some(state) = cx.state {
+            if has_only_samples(cx.data.device()) {
+                watched(ui, cx);
+            } else if let Some(state) = cx.state {
                 section(ui, "At the cursor", "", false);
                 key_value(ui, "reserved", &Bytes(state.totals.reserved).to_string());
                 key_value(ui, "active", &Bytes(state.totals.active).to_string());
@@ -68,7 +72,7 @@ fn devices(ui: &mut Ui, cx: &ViewContext<'_>) {
         };
         let response = ListRow::new(&name).height(ROW_DENSE).selected(is_shown && all.len() > 1).show_painted(ui);
         let inner = response.rect.shrink2(vec2(PAD_PANE, 0.0));
-        let figure = counted(device.events.len() as u64, "event", "events");
+        let figure = holds(device);
         let figure = label::text_in_right(ui.painter(), inner, &figure, Type::Mono, t.text1);
         let room = Rect::from_min_max(inner.min, pos2(figure.left() - 8.0, inner.bottom()));
         let (kind, ink) = if is_shown { (Type::Strong, t.text1) } else { (Type::Body, t.accent) };
@@ -85,11 +89,32 @@ fn devices(ui: &mut Ui, cx: &ViewContext<'_>) {
     }
 }
 
+/// A watch has no allocator's figures: what was sampled instead.
+fn watched(ui: &mut Ui, cx: &ViewContext<'_>) {
+    let device = cx.data.device();
+    section(ui, "Watched", "", false);
+    key_value(ui, "samples", &count(device.samples.len() as u64));
+    if let (Some(first), Some(last)) = (device.samples.first(), device.samples.last()) {
+        key_value(ui, "time", &Micros(last.time_us - first.time_us).to_string());
+    }
+    let Some(track) = device.live.as_deref() else { return };
+    key_value(ui, "processes", &count(track.processes.len() as u64));
+    let helpers = track.processes.iter().filter(|p| p.torch_peak.is_some()).count() as u64;
+    key_value(ui, "with PyTorch's own figures", &count(helpers));
+    key_value(ui, "samples lost", &count(track.lost));
+    key_value(ui, "times without samples", &count(track.gaps.len() as u64));
+    key_value(ui, "marks", &count(track.marks.len() as u64));
+}
+
 fn recorded(ui: &mut Ui, cx: &ViewContext<'_>) {
     let device = cx.data.device();
     section(ui, "Recorded", "", false);
     key_value(ui, "file", &Bytes(cx.data.recording.source.bytes).to_string());
     key_value(ui, "format", cx.data.recording.source.format.name());
+    if has_only_samples(device) {
+        key_value(ui, "read in", &format!("{:.2} s", cx.data.recording.report.seconds));
+        return;
+    }
     key_value(ui, "events", &count(device.events.len() as u64));
     key_value(ui, "allocations", &count(cx.data.tables.lifetimes.len() as u64));
     key_value(ui, "live before", &count(cx.data.tables.lifetimes.initial_count() as u64));
@@ -118,6 +143,9 @@ fn added(ui: &mut Ui, cx: &ViewContext<'_>) {
 }
 
 fn settings(ui: &mut Ui, cx: &ViewContext<'_>) {
+    if has_only_samples(cx.data.device()) {
+        return;
+    }
     let settings = &cx.data.device().settings;
     section(ui, "Allocator settings", "", false);
     if !settings.recorded {

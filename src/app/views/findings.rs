@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use egui::{Align, Layout, ScrollArea, Sense, Ui, UiBuilder, vec2};
 
+use super::live::told::{has_only_samples, summary};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::findings::{Class, Finding};
 use crate::analysis::oom::{Helped, TRIED_UNASKED, advice, best_advice, can_be_served_again};
+use crate::analysis::watched::{Watched, watched};
 use crate::app::action::Action;
 use crate::app::colours::ColourBy;
 use crate::app::command::Command;
@@ -44,6 +46,8 @@ struct FindingsView {
     /// The order: most serious first, or most bytes first.
     order: usize,
     helped: Derived<(), Helped>,
+    /// What samples alone tell; keyed by the second they reach to.
+    watched: Derived<i64, Watched>,
 }
 
 impl View for FindingsView {
@@ -67,7 +71,8 @@ impl View for FindingsView {
         };
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
-            if found.findings.is_empty() {
+            let is_watch = has_only_samples(cx.data.device());
+            if found.findings.is_empty() && !is_watch {
                 healthy(ui, cx);
             }
             let mut order: Vec<usize> = (0..found.findings.len()).collect();
@@ -107,7 +112,22 @@ impl View for FindingsView {
                     take_there(cx, finding);
                 }
             }
+            if is_watch {
+                self.watched(ui, cx);
+            }
         });
+    }
+}
+
+impl FindingsView {
+    /// What samples tell where there are no events.
+    fn watched(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let data = Arc::clone(cx.data);
+        let second = data.device().samples.last().map_or(0, |s| s.time_us / 1_000_000);
+        let told = self.watched.get(cx.jobs, "watched", &second, move |_| watched(data.device()));
+        if let Some(told) = told.value {
+            summary(ui, cx, &told);
+        }
     }
 }
 

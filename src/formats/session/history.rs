@@ -137,6 +137,15 @@ impl History {
             Record::Device(facts) => self.set_device(facts),
             Record::Memory(point) => self.add_memory(point),
             Record::Processes(list) => self.add_processes(list),
+            Record::Peaks(peaks) => {
+                let Some(d) = self.device(peaks.d) else { return };
+                for (pid, started, bytes) in peaks.p {
+                    let track = d.track.processes.iter_mut().rfind(|t| t.pid == pid && t.started == started);
+                    if let Some(track) = track {
+                        track.lifetime_peak = track.lifetime_peak.max(Some(bytes));
+                    }
+                }
+            }
             Record::Process(facts) => {
                 for track in self.devices.iter_mut().flat_map(|d| &mut d.track.processes) {
                     if track.pid == facts.pid && track.started == facts.started {
@@ -415,6 +424,12 @@ fn push_point(track: &mut ProcessTrack, point: ProcessPoint, most: usize) {
         && track.peak.is_none_or(|(peak, _)| bytes > peak)
     {
         track.peak = Some((bytes, point.time_us));
+    }
+    if let Some(t) = point.torch {
+        // They fall when the program resets them: the highest is what it needed.
+        let (allocated, reserved) = track.torch_peak.unwrap_or_default();
+        let peaks = (allocated.max(t.allocated_peak).max(t.allocated), reserved.max(t.reserved_peak).max(t.reserved));
+        track.torch_peak = Some(peaks);
     }
     match track.points.last_mut() {
         Some(last) if (last.used, last.torch) == (point.used, point.torch) => {}

@@ -20,8 +20,8 @@ mod tracks;
 pub use frame::{MAGIC, Next, SessionReader, SessionWriter};
 pub use history::History;
 pub use record::{
-    Attached, Blocks, Costs, Detached, DeviceFacts, DeviceGauge, End, Lost, MarkPoint, MemoryPoint, ProcessFacts, ProcessList,
-    Record, Start, TorchPoint, Trouble,
+    Attached, Blocks, Costs, Detached, DeviceFacts, DeviceGauge, DevicePeaks, End, Lost, MarkPoint, MemoryPoint, ProcessFacts,
+    ProcessList, Record, Start, TorchPoint, Trouble,
 };
 
 use super::FormatError;
@@ -171,6 +171,20 @@ mod tests {
             assert_eq!((b.outside, b.allocated, b.cached, b.others, b.unattributed), (200, allocated, cached, 50, 10));
             assert_eq!((b.used() + b.free, b.skew), (1000, 0));
         }
+    }
+
+    #[test]
+    fn peaks_before_the_watch_and_before_a_reset_are_kept() {
+        use crate::model::TorchFigures;
+        let mut h = History::new();
+        let m = |reserved_peak| TorchFigures { reserved: 50, reserved_peak, ..TorchFigures::default() };
+        h.add(Record::Device(DeviceFacts { total: 1000, ..DeviceFacts::default() }));
+        h.add(Record::Processes(ProcessList { d: 0, t: 2, p: vec![(9, 1, Some(300))] }));
+        h.add(Record::Peaks(DevicePeaks { d: 0, t: 3, p: vec![(9, 1, 800), (8, 1, 5)] }));
+        h.add(Record::Torch(TorchPoint { d: 0, t: 4, pid: 9, m: m(700) }));
+        h.add(Record::Torch(TorchPoint { d: 0, t: 5, pid: 9, m: m(60) }));
+        let track = &h.recording("live").devices[0].live.as_ref().unwrap().processes[0];
+        assert_eq!((track.peak, track.lifetime_peak, track.torch_peak), (Some((300, 2)), Some(800), Some((0, 700))));
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub enum Record {
     Memory(MemoryPoint),
     /// Every process on a device.
     Processes(ProcessList),
+    /// The most that processes ever had on a device.
+    Peaks(DevicePeaks),
     /// Who a process is; before its figures.
     Process(ProcessFacts),
     /// What a device does.
@@ -100,6 +102,18 @@ pub struct ProcessList {
     pub t: i64,
     /// `(pid, start, bytes)`; bytes `None` where the driver does not tell.
     pub p: Vec<(u32, u64, Option<u64>)>,
+}
+
+/// The most that processes ever had on a device, by the driver's accounting.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DevicePeaks {
+    /// Device number.
+    pub d: u32,
+    /// Microseconds since the epoch.
+    pub t: i64,
+    /// `(pid, start, bytes)`.
+    pub p: Vec<(u32, u64, u64)>,
 }
 
 /// A process.

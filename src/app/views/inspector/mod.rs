@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use egui::{Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
+use super::live::told;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::app::action::Action;
 use crate::app::command::Command;
@@ -68,6 +69,13 @@ impl View for Inspector {
     }
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        if cx.link.selected().is_none() && told::has_only_samples(cx.data.device()) {
+            ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
+                ui.spacing_mut().item_spacing.y = 0.0;
+                told::instant(ui, cx);
+            });
+            return;
+        }
         let Some(state) = cx.state else { return };
         let selected = cx.link.selected();
         let (data, at) = (Arc::clone(cx.data), Arc::clone(state));

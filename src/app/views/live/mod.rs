@@ -5,6 +5,7 @@ pub(in crate::app::views) mod layout;
 pub(in crate::app::views) mod paint;
 mod side;
 mod table;
+pub(in crate::app::views) mod told;
 
 use egui::{Align, Layout, Rangef, Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
@@ -75,7 +76,11 @@ impl View for LiveView {
         let device = cx.data.device();
         let name = device.name.as_deref().unwrap_or("");
         match device.capacity {
-            Some(total) => format!("{}, {name} · whole device, {}{NBSP}MiB", device.id, mib(total)),
+            Some(total) => {
+                let peak = device.live.as_deref().and_then(|l| l.peak).map(|(b, at)| (mib(b), crate::units::time_of_day(at)));
+                let peak = peak.map_or_else(String::new, |(b, at)| format!(" · peak {b}{NBSP}MiB at {at} UTC"));
+                format!("{}, {name} · whole device, {}{NBSP}MiB{peak}", device.id, mib(total))
+            }
             None => name.to_owned(),
         }
     }
@@ -188,7 +193,7 @@ fn card(ui: &mut Ui, cx: &ViewContext<'_>, device: &DeviceRecording, track: &Liv
     ui.add_space(if trouble.is_some() { 24.0 } else { 16.0 });
     let (row, response) = ui.allocate_exact_size(vec2(ui.available_width(), 28.0), Sense::hover());
     response.widget_info(|| WidgetInfo::labeled(Role::Label, true, paint::spoken(bands, capacity)));
-    paint::device_bar(ui, t, row.shrink2(vec2(16.0, 0.0)), bands, capacity);
+    paint::device_bar(ui, t, row.shrink2(vec2(16.0, 0.0)), bands, capacity, track.peak.map(|p| p.0));
     ui.add_space(8.0);
     let others: Vec<u32> = track
         .processes
@@ -279,6 +284,9 @@ impl LiveView {
         response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, format!("Memory over time. {spoken}")));
         self.gestures(ui, cx, &response, &plot, (now_us - first_us) as f64);
         paint::chart(ui, t, &plot, device, track, &self.peaks);
+        if let Some(limit) = cx.link.live.as_ref().and_then(|l| l.rules.free_below) {
+            paint::alarm_line(ui, t, &plot, capacity, limit);
+        }
         paint::marks(ui, t, &plot, track);
         let is_hovered = response.hovered() && !response.dragged();
         if let Some(at) = response.hover_pos().filter(|_| is_hovered) {

@@ -7,7 +7,7 @@ use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{Ticks, UnitAt, most_across, most_down, time_ticks};
 use crate::app::widgets::chip::paint_chip;
 use crate::app::widgets::label;
-use crate::app::widgets::mesh::Batch;
+use crate::app::widgets::mesh::{Batch, DASH_LIMIT};
 use crate::app::widgets::viewport::Scale;
 use crate::model::{Bands, DeviceRecording, LiveTrack, MarkKind};
 use crate::units::{Bytes, NBSP};
@@ -32,7 +32,7 @@ pub(super) fn mib(bytes: u64) -> String {
 }
 
 /// The whole card: bands from the left, what is free at the right.
-pub(super) fn device_bar(ui: &Ui, t: &Tokens, rect: Rect, bands: &Bands, capacity: u64) {
+pub(super) fn device_bar(ui: &Ui, t: &Tokens, rect: Rect, bands: &Bands, capacity: u64, peak: Option<u64>) {
     let p = ui.painter();
     let mut batch = Batch::new(p).hatch_origin(rect.min);
     let x = Scale::horizontal(0.0, capacity.max(1) as f64, rect.x_range());
@@ -50,6 +50,10 @@ pub(super) fn device_bar(ui: &Ui, t: &Tokens, rect: Rect, bands: &Bands, capacit
         at += bytes;
     }
     batch.outline(rect, 1.0, t.line2);
+    // Where the most in use was, while less is in use now.
+    if let Some(peak) = peak.filter(|&p| p > at && x.at(p as f64) > x.at(at as f64) + 2.0) {
+        batch.vline(x.at(peak as f64), rect.y_range(), 1.0, t.text2);
+    }
     batch.paint(p);
     let share = bands.used() as f64 / capacity.max(1) as f64 * 100.0;
     let used = format!("{}{NBSP}MiB used, {share:.1}{NBSP}%", mib(bands.used()));
@@ -166,6 +170,19 @@ pub(super) fn chart(ui: &Ui, t: &Tokens, plot: &Plot, device: &DeviceRecording, 
             free_from = x + half + 8.0;
         }
     }
+}
+
+/// The height of use at which less than `limit` is free, where an alarm was set and that is in sight.
+pub(super) fn alarm_line(ui: &Ui, t: &Tokens, plot: &Plot, capacity: u64, limit: u64) {
+    let Some(level) = capacity.checked_sub(limit).map(|l| l as f64).filter(|l| *l <= plot.y.end) else { return };
+    let p = ui.painter();
+    let y = plot.y.at(level);
+    let mut batch = Batch::new(p);
+    batch.dashed_hline(plot.area.x_range(), y, 1.0, DASH_LIMIT, t.amber);
+    batch.paint(p);
+    let text = format!("less than {} free above this line", Bytes(limit));
+    let at = pos2(plot.area.left() + 8.0, (y + 11.0).min(plot.area.bottom() - 10.0));
+    paint_chip(p, t, at, Align2::LEFT_CENTER, &text);
 }
 
 /// Lines at marks and their labels in two rows above the plot.

@@ -14,26 +14,30 @@ use crate::app::widgets::label;
 use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::row::ListRow;
 use crate::model::{Bands, HelperState, LiveTrack, ProcessTrack};
-use crate::units::NBSP;
+use crate::units::{Bytes, NBSP, time_of_day};
 
-/// Right ends of the number columns, from the table's right edge: NVML, allocated, cached, outside, peak, source.
+/// Right ends of the number columns: NVML, allocated, cached, outside, peak allocated, peak, source.
 struct Columns {
     pid: f32,
     command: f32,
     share: Option<(f32, f32)>,
-    numbers: [f32; 6],
+    numbers: [f32; 7],
     /// Allocated, cached and outside have room.
     has_split: bool,
+    /// PyTorch's own peak has room.
+    has_peak: bool,
 }
 
 fn place(rect: Rect) -> Columns {
     let right = rect.right() - 16.0;
     let is_wide = rect.width() > 860.0;
+    let has_peak = rect.width() > 1040.0;
     let steps: [f32; 6] = if is_wide { [0.0, 96.0, 100.0, 96.0, 92.0, 92.0] } else { [0.0, 84.0, 0.0, 0.0, 0.0, 88.0] };
-    // From the right: source, peak, outside, cached, allocated, NVML.
+    // From the right: source, peak, PyTorch's peak, outside, cached, allocated, NVML.
     let source = right;
     let peak = source - steps[1];
-    let outside = peak - steps[2];
+    let torch_peak = peak - if has_peak { 100.0 } else { 0.0 };
+    let outside = torch_peak - steps[2];
     let cached = outside - steps[3];
     let allocated = cached - steps[4];
     let nvml = allocated - steps[5];
@@ -46,8 +50,9 @@ fn place(rect: Rect) -> Columns {
         pid: rect.left() + 60.0,
         command,
         share,
-        numbers: [nvml, allocated, cached, outside, peak, source],
+        numbers: [nvml, allocated, cached, outside, torch_peak, peak, source],
         has_split: is_wide,
+        has_peak,
     }
 }
 
@@ -76,8 +81,17 @@ impl LiveView {
         if let Some((x, _)) = columns.share {
             name(x, "share of used", Align2::LEFT_CENTER);
         }
-        for (x, text) in columns.numbers.iter().zip(["NVML", "allocated", "cached", "outside PyTorch", "peak NVML", "source"]) {
-            if columns.has_split || matches!(text, "NVML" | "peak NVML" | "source") {
+        for (x, text) in columns.numbers.iter().zip([
+            "NVML",
+            "allocated",
+            "cached",
+            "outside PyTorch",
+            "peak allocated",
+            "peak NVML",
+            "source",
+        ]) {
+            let has_room = if text == "peak allocated" { columns.has_peak } else { columns.has_split };
+            if has_room || matches!(text, "NVML" | "peak NVML" | "source") {
                 name(*x, text, Align2::RIGHT_CENTER);
             }
         }
@@ -102,10 +116,11 @@ impl LiveView {
                 split.then_some(bands.allocated),
                 split.then_some(bands.cached),
                 split.then_some(bands.outside),
+                None,
                 peak,
             ];
             numbers(p, t, &columns, y, figures, true);
-            label::text(p, pos2(columns.numbers[5], y), Align2::RIGHT_CENTER, "NVML used", Type::Body, t.text3);
+            label::text(p, pos2(columns.numbers[6], y), Align2::RIGHT_CENTER, "NVML used", Type::Body, t.text3);
         });
     }
 
@@ -156,7 +171,8 @@ impl LiveView {
             m.map(|m| m.allocated),
             m.map(|m| m.reserved.saturating_sub(m.allocated)),
             split.map(|s| s.1),
-            process.peak.map(|p| p.0),
+            process.torch_peak.map(|p| p.0),
+            process.peak.map(|p| p.0).max(process.lifetime_peak),
         ];
         numbers(p, t, &columns, y, figures, false);
         let helper = process.helper_at(time_us);
@@ -168,9 +184,9 @@ impl LiveView {
             label::text(p, pos2(columns.numbers[3], y), Align2::RIGHT_CENTER, text, Type::Body, t.text3);
         }
         if helper != HelperState::Absent {
-            label::text(p, pos2(columns.numbers[5], y), Align2::RIGHT_CENTER, "helper", Type::Body, t.text2);
+            label::text(p, pos2(columns.numbers[6], y), Align2::RIGHT_CENTER, "helper", Type::Body, t.text2);
         } else if cx.link.live.as_ref().is_some_and(|l| l.can_attach()) {
-            let place = Rect::from_min_max(pos2(columns.numbers[5] - 80.0, rect.top()), pos2(columns.numbers[5], rect.bottom()));
+            let place = Rect::from_min_max(pos2(columns.numbers[6] - 80.0, rect.top()), pos2(columns.numbers[6], rect.bottom()));
             let mut child = ui.new_child(
                 UiBuilder::new().id_salt(("attach", index)).max_rect(place).layout(Layout::right_to_left(Align::Center)),
             );
@@ -179,7 +195,7 @@ impl LiveView {
                 cx.actions.send(Action::Live(LiveAction::Attach(process.pid)));
             }
         } else {
-            label::text(p, pos2(columns.numbers[5], y), Align2::RIGHT_CENTER, "NVML", Type::Body, t.text3);
+            label::text(p, pos2(columns.numbers[6], y), Align2::RIGHT_CENTER, "NVML", Type::Body, t.text3);
         }
         let clicked = response.clicked();
         response.on_hover_ui(|ui| tip(ui, t, process));
@@ -208,16 +224,22 @@ fn tip(ui: &mut Ui, t: &Tokens, process: &ProcessTrack) {
     for (key, value) in &process.facts {
         line(key, value);
     }
+    let peak = process.peak.map(|(b, at)| format!("{} at {} UTC", Bytes(b), time_of_day(at)));
+    line("peak while watched", peak.as_deref().unwrap_or(""));
+    let lifetime = process.lifetime_peak.map(|b| format!("{}, by the driver's accounting", Bytes(b)));
+    line("peak since it began", lifetime.as_deref().unwrap_or(""));
+    let torch = process.torch_peak.map(|(a, r)| format!("allocated {}, reserved {}", Bytes(a), Bytes(r)));
+    line("PyTorch's own peaks", torch.as_deref().unwrap_or(""));
     line("note", process.note.as_deref().unwrap_or(""));
 }
 
-fn numbers(p: &egui::Painter, t: &Tokens, columns: &Columns, y: f32, figures: [Option<u64>; 5], is_strong: bool) {
+fn numbers(p: &egui::Painter, t: &Tokens, columns: &Columns, y: f32, figures: [Option<u64>; 6], is_strong: bool) {
     for (i, figure) in figures.iter().enumerate() {
-        if !columns.has_split && (1..=3).contains(&i) {
+        if (!columns.has_split && (1..=3).contains(&i)) || (!columns.has_peak && i == 4) {
             continue;
         }
         let (text, ink) = match figure {
-            Some(bytes) => (format!("{}{NBSP}MiB", mib(*bytes)), if i == 4 && !is_strong { t.text2 } else { t.text1 }),
+            Some(bytes) => (format!("{}{NBSP}MiB", mib(*bytes)), if i >= 4 && !is_strong { t.text2 } else { t.text1 }),
             None if i == 0 => ("not told".to_owned(), t.text3),
             None => continue,
         };
@@ -244,6 +266,6 @@ fn quiet_row(
         let bar = Bar::new(bands.used().max(1) as f64).thickness(9.0).part(bytes as f64, colour);
         bar.paint(p, t, Rect::from_min_max(pos2(left, y - 5.0), pos2(right, y + 5.0)));
     }
-    numbers(p, t, &columns, y, [Some(bytes), None, None, None, peak], false);
-    label::text(p, pos2(columns.numbers[5], y), Align2::RIGHT_CENTER, source, Type::Body, t.text3);
+    numbers(p, t, &columns, y, [Some(bytes), None, None, None, None, peak], false);
+    label::text(p, pos2(columns.numbers[6], y), Align2::RIGHT_CENTER, source, Type::Body, t.text3);
 }

@@ -1,0 +1,168 @@
+//! What a watch tells in words and figures, for recordings without events: the card at an instant, who grew, what was passed. Shown
+//! by Findings, Accounting and the inspector, which have nothing else to go by.
+
+use egui::{Ui, pos2, vec2};
+
+use super::layout::{Band, sample_at};
+use super::paint::{colour, mib};
+use crate::analysis::watched::{Grower, Watched};
+use crate::app::action::Action;
+use crate::app::theme::Type;
+use crate::app::views::ViewContext;
+use crate::app::widgets::bar::Bar;
+use crate::app::widgets::label;
+use crate::app::widgets::pane::{padded, section};
+use crate::app::widgets::row::{ListRow, key_value};
+use crate::model::{DeviceRecording, MarkKind, Sample};
+use crate::units::{Bytes, NBSP, count, counted, time_of_day};
+
+/// Processes and alarms listed; more are counted.
+const MOST: usize = 6;
+/// Growth below this is noise of lists read a moment apart.
+const NOISE: u64 = 16 << 20;
+
+/// True when samples are all there is.
+#[must_use]
+pub(in crate::app::views) fn has_only_samples(device: &DeviceRecording) -> bool {
+    !device.samples.is_empty() && device.events.is_empty() && device.segments.is_empty()
+}
+
+/// The sample that the views of a watch show, and how that instant is called.
+pub(in crate::app::views) fn shown<'a>(cx: &ViewContext<'a>) -> Option<(&'a Sample, String)> {
+    let samples = &cx.data.device().samples;
+    match cx.link.instant_us {
+        Some(us) => sample_at(samples, us).map(|i| (&samples[i], format!("{} UTC", time_of_day(us)))),
+        None => {
+            let is_running = cx.link.live.as_ref().is_some_and(|l| !l.is_over);
+            samples.last().map(|s| (s, if is_running { "now" } else { "at the end" }.to_owned()))
+        }
+    }
+}
+
+/// The card at an instant, from its total down: a row and a bar for each band. The rows add up to the card.
+pub(in crate::app::views) fn card_rows(ui: &mut Ui, cx: &ViewContext<'_>, sample: &Sample) {
+    let t = cx.tokens;
+    let capacity = cx.data.device().capacity.unwrap_or(0);
+    let Some(bands) = sample.bands(capacity) else { return };
+    let greatest = bands.used().max(1) as f64;
+    for band in Band::ALL.into_iter().filter(|b| b.bytes(&bands) > 0) {
+        let bytes = band.bytes(&bands);
+        let response = key_value(ui, band.name(), &Bytes(bytes).to_string());
+        let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 12.0), egui::Sense::hover());
+        let inner =
+            egui::Rect::from_min_max(pos2(rect.left() + 16.0, rect.top()), pos2(rect.right() - 16.0, rect.bottom() - 4.0));
+        let bar = match colour(band, t) {
+            Some(c) => Bar::new(greatest).part(bytes as f64, c),
+            None => Bar::new(greatest).hatched(bytes as f64),
+        };
+        bar.paint(ui.painter(), t, inner);
+        response.on_hover_text(about(band));
+    }
+    key_value(ui, "free on the device", &Bytes(bands.free).to_string());
+    if bands.skew > 0 {
+        key_value(ui, "counted twice (read a moment apart)", &Bytes(bands.skew).to_string());
+    }
+}
+
+fn about(band: Band) -> &'static str {
+    match band {
+        Band::Driver => "Kept by driver and firmware; nobody can use it.",
+        Band::Others => "Processes that were not watched.",
+        Band::Unattributed => "In use, but by no process that NVML lists.",
+        Band::Unsplit => "The process, whole: no helper told how much of it is PyTorch's.",
+        Band::Outside => "Context, kernels, cuBLAS, NCCL, raw cudaMalloc: nvidia-smi counts it, memory_reserved does not.",
+        Band::Allocated => "In live tensors.",
+        Band::Cached => "Reserved by PyTorch and free for its next tensor.",
+    }
+}
+
+/// What the whole watch tells: its fullest instant, who grew, what was passed. Clicks take every view to the instant.
+pub(in crate::app::views) fn summary(ui: &mut Ui, cx: &ViewContext<'_>, watched: &Watched) {
+    let t = cx.tokens;
+    let capacity = cx.data.device().capacity.unwrap_or(0);
+    let go = |us: i64| cx.actions.send(Action::SetInstant(Some(us)));
+    let used = watched.fullest.used.unwrap_or(0);
+    let free = capacity.saturating_sub(used);
+    ui.add_space(8.0);
+    padded(ui, |ui| {
+        let of = if capacity > 0 { format!(" of {}", Bytes(capacity)) } else { String::new() };
+        let sentence = format!("At its fullest the card held {}{of}.", Bytes(used));
+        label::paragraph(ui, &sentence, Type::Title, t.text1);
+        ui.add_space(4.0);
+        let seconds = (watched.times_us.1 - watched.times_us.0) as f64 / 1e6;
+        let least = if capacity > 0 { format!("Least was free then: {}. ", Bytes(free)) } else { String::new() };
+        let sentence = format!("{least}Watched for {seconds:.0}{NBSP}s.");
+        label::paragraph(ui, &sentence, Type::Body, t.text2);
+    });
+    ui.add_space(4.0);
+    let row = |ui: &mut Ui, left: &str, right: &str, us: i64, ink: egui::Color32| {
+        let response = ListRow::new(&format!("{left} {right}")).show_painted(ui);
+        let inner = response.rect.shrink2(vec2(16.0, 0.0));
+        let value = label::text_in_right(ui.painter(), inner, right, Type::Mono, t.text1);
+        let room = egui::Rect::from_min_max(inner.min, pos2(value.left() - 8.0, inner.bottom()));
+        label::text_in(ui.painter(), room, left, Type::Body, ink);
+        let hint = format!("{left}. Show {} UTC", time_of_day(us));
+        if response.on_hover_text(hint).clicked() {
+            go(us);
+        }
+    };
+    row(ui, "fullest", &time_of_day(watched.fullest.time_us), watched.fullest.time_us, t.text2);
+    section(ui, "Where the bytes were then", "", false);
+    card_rows(ui, cx, &watched.fullest);
+    let grown: Vec<&Grower> = watched.processes.iter().filter(|p| p.grown() >= NOISE).collect();
+    section(ui, "Who grew", if grown.is_empty() { "nobody" } else { "first to last" }, false);
+    for p in grown.iter().take(MOST) {
+        let text = format!("+{}{NBSP}MiB", mib(p.grown()));
+        row(ui, &format!("{} {}", p.pid, p.command), &text, p.peak_us, t.text1);
+    }
+    more(ui, grown.len());
+    let peaks: Vec<&Grower> = watched.processes.iter().filter(|p| p.torch_peak.is_some()).collect();
+    if !peaks.is_empty() {
+        section(ui, "PyTorch's own peaks", "allocated, reserved", false);
+        for p in peaks.iter().take(MOST) {
+            let (allocated, reserved) = p.torch_peak.unwrap_or_default();
+            let text = format!("{}, {}{NBSP}MiB", mib(allocated), mib(reserved));
+            row(ui, &format!("{} {}", p.pid, p.command), &text, p.peak_us, t.text1);
+        }
+        more(ui, peaks.len());
+    }
+    let caption = if watched.alarms.is_empty() { "none".to_owned() } else { count(watched.alarms.len() as u64) };
+    section(ui, "Alarms and failures", &caption, false);
+    for mark in watched.alarms.iter().take(MOST) {
+        let ink = if mark.kind == MarkKind::OutOfMemory { t.red } else { t.amber };
+        row(ui, &mark.text, &time_of_day(mark.time_us), mark.time_us, ink);
+    }
+    more(ui, watched.alarms.len());
+    ui.add_space(12.0);
+}
+
+fn more(ui: &mut Ui, all: usize) {
+    if all > MOST {
+        key_value(ui, &format!("and {} more", count((all - MOST) as u64)), "");
+    }
+}
+
+/// The inspector of a recording that has only samples: the card and its processes at the instant in view.
+pub(in crate::app::views) fn instant(ui: &mut Ui, cx: &ViewContext<'_>) {
+    let t = cx.tokens;
+    let Some((sample, when)) = shown(cx) else { return };
+    padded(ui, |ui| {
+        ui.add_space(12.0);
+        label::paragraph(ui, &format!("The card {when}"), Type::Caption, t.text3);
+        ui.add_space(4.0);
+        label::paragraph(ui, &format!("{} used", Bytes(sample.used.unwrap_or(0))), Type::Lead, t.text1);
+        ui.add_space(8.0);
+    });
+    card_rows(ui, cx, sample);
+    let track = cx.data.device().live.as_deref();
+    let present: Vec<_> = track.into_iter().flat_map(|l| &l.processes).filter(|p| p.at(sample.time_us).is_some()).collect();
+    section(ui, "Processes", &counted(present.len() as u64, "process", "processes"), false);
+    for p in present.iter().take(MOST) {
+        let used = p.at(sample.time_us).and_then(|point| point.used);
+        let text = used.map_or_else(|| "not told".to_owned(), |b| Bytes(b).to_string());
+        let name = if p.command.is_empty() { &p.name } else { &p.command };
+        key_value(ui, &format!("{} {name}", p.pid), &text).on_hover_text(name);
+    }
+    more(ui, present.len());
+    ui.add_space(16.0);
+}

@@ -1,9 +1,10 @@
 //! The ladder of ways into a running process, from what needs nothing to what tells most, each with what it takes.
 
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::agent::{HELPER, SITECUSTOMIZE};
@@ -57,9 +58,10 @@ pub struct Rung {
 pub fn survey(pid: u32) -> Survey {
     let folder = Path::new("/proc").join(pid.to_string());
     let words = std::fs::read(folder.join("cmdline")).unwrap_or_default();
-    let command = words.split(|b| *b == 0).filter(|w| !w.is_empty()).map(|w| String::from_utf8_lossy(w).into_owned()).collect();
+    let command: Vec<String> =
+        words.split(|b| *b == 0).filter(|w| !w.is_empty()).map(|w| String::from_utf8_lossy(w).into_owned()).collect();
     let python = python_version(&folder);
-    Survey { pid, socket: find_socket(pid), python, obstacle: obstacle(&folder, python), command }
+    Survey { pid, socket: find_socket(pid), python, obstacle: obstacle(&folder, python, &command), command }
 }
 
 /// The rungs for a process, lowest first. `has_helper` when its figures arrive already.
@@ -178,7 +180,15 @@ fn version_in(text: &str, prefix: &str) -> Option<(u32, u32)> {
 }
 
 /// Why no script can be started in the process.
-fn obstacle(folder: &Path, python: Option<(u32, u32)>) -> Option<String> {
+fn obstacle(folder: &Path, python: Option<(u32, u32)>, command: &[String]) -> Option<String> {
+    // Another user's process hides what it is, so this comes first.
+    let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
+    let owner = status.lines().find_map(|l| l.strip_prefix("Uid:")?.split_whitespace().nth(1)?.parse::<u32>().ok());
+    if owner.is_some_and(|uid| uid != rustix::process::geteuid().as_raw()) {
+        return Some(
+            "This process belongs to another user: start vramscope as that user, or add the line to the program.".to_owned(),
+        );
+    }
     let Some((major, minor)) = python else {
         return Some("This process is no Python that vramscope recognises.".to_owned());
     };
@@ -187,13 +197,61 @@ fn obstacle(folder: &Path, python: Option<(u32, u32)>) -> Option<String> {
             "This process runs Python {major}.{minor}, which can not be entered from outside without a debugger."
         ));
     }
-    if std::fs::read(folder.join("environ")).is_ok_and(|e| e.windows(28).any(|w| w == b"PYTHON_DISABLE_REMOTE_DEBUG=")) {
-        return Some("This process was started with PYTHON_DISABLE_REMOTE_DEBUG.".to_owned());
+    // A program with Python inside would be started once more instead of its Python.
+    let exe = std::fs::read_link(folder.join("exe")).unwrap_or_default();
+    if !exe.file_name().is_some_and(|n| n.to_string_lossy().starts_with("python")) {
+        return Some("This program has Python built in; only a plain Python can be entered from outside.".to_owned());
+    }
+    // Neither its Python's libraries nor our script are where they would have to be.
+    let namespace = |of: &Path| std::fs::read_link(of.join("ns/mnt")).ok();
+    if namespace(folder) != namespace(Path::new("/proc/self")) {
+        return Some(
+            "This process runs in a container, where it can not be entered from outside: add the line to the program, or start it \
+             in there with vramscope run."
+                .to_owned(),
+        );
+    }
+    let environ = std::fs::read(folder.join("environ")).unwrap_or_default();
+    let set = |name: &str| environ.split(|b| *b == 0).find_map(|w| w.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+    let is_off = |word: &String| word.replace('_', "-").ends_with("disable-remote-debug");
+    if set("PYTHON_DISABLE_REMOTE_DEBUG").is_some_and(|v| !v.is_empty()) || command.iter().any(is_off) {
+        return Some(DISABLED.to_owned());
+    }
+    if set("VRAMSCOPE_HELPER") == Some(b"off") {
+        return Some("This process was started with VRAMSCOPE_HELPER=off, which keeps the helper out.".to_owned());
     }
     if std::fs::File::open(folder.join("mem")).is_err() {
         return Some(trace_sentence(std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok().as_deref()));
     }
     None
+}
+
+/// The program's owner does not want it.
+const DISABLED: &str = "This process was started with remote debugging switched off (PYTHON_DISABLE_REMOTE_DEBUG, or \
+    -X disable-remote-debug), so nothing can be started in it.";
+
+/// What Python's own message means, by the words that CPython 3.14's `Python/remote_debug.h` and `_remote_debugging` use.
+fn entry_sentence(pid: u32, message: &str) -> String {
+    let last = message.trim().lines().last().unwrap_or("it failed").trim();
+    let has = |words: &str| message.contains(words);
+    if has("Remote debugging is not enabled") {
+        return DISABLED.to_owned();
+    }
+    if has("PermissionError") || has("not permitted") || has("Permission denied") {
+        return trace_sentence(std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok().as_deref());
+    }
+    if has("version") && (has("mismatch") || has("different") || has("incompatible") || has("Can't")) {
+        return format!(
+            "Process {pid} runs another version of Python than the one on disk: it was upgraded meanwhile. Start the program again."
+        );
+    }
+    if !Path::new("/proc").join(pid.to_string()).exists() || has("ProcessLookupError") {
+        return format!("Process {pid} has ended.");
+    }
+    if has("has no attribute 'remote_exec'") || has("not supported") {
+        return format!("The Python of process {pid} was built without remote debugging.");
+    }
+    format!("Process {pid} can not be entered: {last}.")
 }
 
 /// What to do when the system does not let one process look into another.
@@ -226,23 +284,31 @@ pub fn inject(pid: u32) -> Result<PathBuf, String> {
     write_private(&script, &attach_script(&helper))?;
     let code =
         format!("import sys; sys.remote_exec({pid}, {})", serde_json::to_string(&script.to_string_lossy()).unwrap_or_default());
-    let exe = Path::new("/proc").join(pid.to_string()).join("exe");
-    let done = Command::new(exe).args(["-I", "-c", &code]).output();
-    let result = match done {
-        Err(e) => Err(format!("the Python of process {pid} can not be started: {e}")),
-        Ok(output) if !output.status.success() => {
-            let text = String::from_utf8_lossy(&output.stderr);
-            let last = text.lines().last().unwrap_or("it failed").to_owned();
-            if last.contains("PermissionError") || last.contains("not permitted") {
-                Err(trace_sentence(std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok().as_deref()))
-            } else {
-                Err(format!("process {pid} can not be entered: {last}"))
-            }
-        }
-        Ok(_) => wait_for_socket(pid),
+    let folder = Path::new("/proc").join(pid.to_string());
+    let mut python = Command::new(folder.join("exe"));
+    // Isolated, and without site packages: nothing of the job's own is run a second time.
+    python.args(["-I", "-S", "-c", &code]).stdin(Stdio::null());
+    // A Python that finds its library by this variable has to find it here too.
+    let environ = std::fs::read(folder.join("environ")).unwrap_or_default();
+    let path = environ.split(|b| *b == 0).find_map(|w| w.strip_prefix(b"LD_LIBRARY_PATH="));
+    match path {
+        Some(path) => python.env("LD_LIBRARY_PATH", std::ffi::OsStr::from_bytes(path)),
+        None => python.env_remove("LD_LIBRARY_PATH"),
     };
+    let done = python.output();
+    let failure = match done {
+        Err(e) => Some(format!("The Python of process {pid} can not be started: {e}.")),
+        Ok(output) if !output.status.success() => Some(entry_sentence(pid, &String::from_utf8_lossy(&output.stderr))),
+        Ok(_) => None,
+    };
+    if let Some(sentence) = failure {
+        let _ = std::fs::remove_file(script);
+        return Err(sentence);
+    }
+    // Python reads the script when it comes to it: one that is still waited for must be there then, so it goes only with success.
+    let socket = wait_for_socket(pid)?;
     let _ = std::fs::remove_file(script);
-    result
+    Ok(socket)
 }
 
 fn wait_for_socket(pid: u32) -> Result<PathBuf, String> {
@@ -267,7 +333,7 @@ fn attach_script(helper: &str) -> String {
          return sys.modules['vramscope_agent'].start()\n    \
          spec = importlib.util.spec_from_file_location('vramscope_agent', {helper})\n    \
          module = importlib.util.module_from_spec(spec)\n    sys.modules['vramscope_agent'] = module\n    \
-         spec.loader.exec_module(module)\ntry:\n    _vramscope()\nfinally:\n    del _vramscope\n"
+         spec.loader.exec_module(module)\ntry:\n    _vramscope()\nexcept BaseException:\n    pass\nfinally:\n    del _vramscope\n"
     )
 }
 
@@ -337,7 +403,7 @@ mod tests {
         let s = Survey {
             pid: 9,
             python: Some((3, 12)),
-            obstacle: obstacle(Path::new("/nonexistent"), Some((3, 12))),
+            obstacle: obstacle(Path::new("/nonexistent"), Some((3, 12)), &[]),
             command: ["python", "live_run.py", "other"].map(str::to_owned).to_vec(),
             ..Survey::default()
         };
@@ -353,6 +419,18 @@ mod tests {
         assert!(!unknown.is_ready && unknown.text.contains("not known yet"), "{}", unknown.text);
         let shell = Survey { command: vec!["/usr/bin/bash".to_owned(), "job.sh".to_owned()], ..Survey::default() };
         assert!(!shell.is_python());
+    }
+
+    #[test]
+    fn what_python_says_becomes_one_sentence() {
+        let me = std::process::id();
+        let said = |text: &str| entry_sentence(me, text);
+        assert_eq!(said("Traceback\nRuntimeError: Remote debugging is not enabled in the remote process"), DISABLED);
+        assert!(said("PermissionError: [Errno 13] Permission denied: '/proc/1/maps'").contains("another user"));
+        assert!(said("RuntimeError: Remote debugging offsets have a version mismatch").contains("upgraded meanwhile"));
+        assert!(entry_sentence(4_294_967, "RuntimeError: PyRuntime address lookup failed").contains("has ended"));
+        let odd = said("Traceback\n  File\nRuntimeError: something new");
+        assert!(odd.ends_with("can not be entered: RuntimeError: something new.") && odd.lines().count() == 1, "{odd}");
     }
 
     #[test]

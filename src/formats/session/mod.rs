@@ -183,7 +183,8 @@ mod tests {
         h.add(Record::Peaks(DevicePeaks { d: 0, t: 3, p: vec![(9, 1, 800), (8, 1, 5)] }));
         h.add(Record::Torch(TorchPoint { d: 0, t: 4, pid: 9, m: m(700) }));
         h.add(Record::Torch(TorchPoint { d: 0, t: 5, pid: 9, m: m(60) }));
-        let track = &h.recording("live").devices[0].live.as_ref().unwrap().processes[0];
+        let r = h.recording("live");
+        let track = &r.devices[0].live.as_ref().unwrap().processes[0];
         assert_eq!((track.peak, track.lifetime_peak, track.torch_peak), (Some((300, 2)), Some(800), Some((0, 700))));
     }
 

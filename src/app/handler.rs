@@ -258,6 +258,8 @@ impl App {
                 }
             }
             Command::Show(view) => {
+                // Where there is no room beside the others it takes all of it.
+                self.maximised = self.hidden.contains(&view).then_some(view);
                 if let Some(document) = self.active_document_mut() {
                     let w = document.workspace;
                     workspace::show(document.layouts.tree(w), view);

@@ -12,6 +12,7 @@ pub mod compare;
 pub mod cursor;
 pub mod document;
 mod explain;
+mod fitting;
 mod handler;
 pub mod jobs;
 pub mod live;
@@ -90,6 +91,8 @@ pub struct App {
     written_rules: Vec<Rule>,
     /// The view that fills the workspace for now.
     maximised: Option<ViewKind>,
+    /// Views of the workspace in front that the window has no room for.
+    hidden: Vec<ViewKind>,
     notices: Notifications,
     samples: Vec<samples::Sample>,
     sample_lines: Derived<(), Vec<settings::Recent>>,
@@ -135,6 +138,7 @@ impl App {
             overlay: Overlay::None,
             wants_save: false,
             maximised: None,
+            hidden: Vec::new(),
             notices: Notifications::default(),
             samples: samples::all(),
             sample_lines: Derived::default(),

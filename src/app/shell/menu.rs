@@ -1,6 +1,6 @@
 //! The menu bar: menus, the search field, the device in front, the theme.
 
-use egui::{Align, Align2, Layout, Popup, Rect, RectAlign, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use egui::{Align, Layout, Popup, Rangef, Rect, RectAlign, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
 use super::{MENU_BAR, TAB_BAR};
 use crate::app::App;
@@ -13,42 +13,28 @@ use crate::app::views::REGISTRY;
 use crate::app::widgets::button::{icon_button, menu_item, selector_button};
 use crate::app::widgets::chip::paint_key_cap;
 use crate::app::widgets::icons::{Icon, paint_logo};
+use crate::app::widgets::label;
 use crate::app::workspace::Workspace;
 use crate::units::counted;
 
 pub(super) fn menu_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let height = MENU_BAR;
-    ui.horizontal_centered(|ui| {
+    let menus_end = ui.horizontal_centered(|ui| {
         ui.set_height(height);
         let (logo, _) = ui.allocate_exact_size(vec2(16.0, 16.0), Sense::hover());
         paint_logo(ui.painter(), logo.min + vec2(0.0, 2.0), 16.0, tokens.accent, tokens.text1, tokens.text3);
         ui.add_space(-2.0);
         ui.label(text::title("vramscope").size(13.0).color(tokens.text1));
         ui.add_space(4.0);
-        egui::MenuBar::new().ui(ui, |ui| menus(app, ui));
+        let bar = egui::MenuBar::new().ui(ui, |ui| {
+            menus(app, ui);
+            // The bar itself takes the whole width.
+            ui.cursor().left()
+        });
+        bar.inner
     });
-    // The search field stands in the middle of the window whatever is left and right of it.
+    let menus_end = menus_end.inner;
     let full = ui.max_rect();
-    let width = 400.0f32.min(full.width() * 0.3);
-    let rect = Rect::from_center_size(full.center(), vec2(width, 24.0));
-    if full.width() > 900.0 {
-        let response = ui.interact(rect, ui.scope_id().with("find"), Sense::click());
-        response.widget_info(|| WidgetInfo::labeled(egui::Role::Button, true, "Find a block, a stack, a command"));
-        let stroke = if response.hovered() { tokens.line2 } else { tokens.line };
-        ui.painter().rect(rect, 4.0, tokens.s1, Stroke::new(1.0, stroke), egui::StrokeKind::Inside);
-        Icon::Search.paint(ui.painter(), pos2(rect.left() + 14.0, rect.center().y), 14.0, tokens.text3);
-        ui.painter().text(
-            pos2(rect.left() + 27.0, rect.center().y),
-            Align2::LEFT_CENTER,
-            "Find a block, a stack, a command…",
-            Type::Body.font(),
-            tokens.text3,
-        );
-        paint_key_cap(ui.painter(), tokens, pos2(rect.right() - 6.0, rect.center().y), "Ctrl K");
-        if response.clicked() {
-            app.actions.run(Command::Palette);
-        }
-    }
     let mut right = ui.new_child(UiBuilder::new().max_rect(full).layout(Layout::right_to_left(Align::Center)));
     right.spacing_mut().item_spacing.x = 8.0;
     let (icon, label) = if tokens.dark { (Icon::Sun, "Light theme") } else { (Icon::Moon, "Dark theme") };
@@ -56,6 +42,25 @@ pub(super) fn menu_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         app.actions.run(Command::ToggleTheme);
     }
     device_chooser(app, &mut right, tokens);
+    // The search field stands in the middle of the window, or where there is room beside the menus.
+    let free = Rangef::new(menus_end + 16.0, right.min_rect().left() - 16.0);
+    let width = 400.0f32.min(full.width() * 0.3).max(150.0).min(free.span());
+    let middle = full.center().x.clamp(free.min + width / 2.0, (free.max - width / 2.0).max(free.min + width / 2.0));
+    let rect = Rect::from_center_size(pos2(middle, full.center().y), vec2(width, 24.0));
+    if width >= 96.0 {
+        let response = ui.interact(rect, ui.scope_id().with("find"), Sense::click());
+        response.widget_info(|| WidgetInfo::labeled(egui::Role::Button, true, "Find a block, a stack, a command"));
+        let stroke = if response.hovered() { tokens.line2 } else { tokens.line };
+        ui.painter().rect(rect, 4.0, tokens.s1, Stroke::new(1.0, stroke), egui::StrokeKind::Inside);
+        Icon::Search.paint(ui.painter(), pos2(rect.left() + 14.0, rect.center().y), 14.0, tokens.text3);
+        let words = Rect::from_min_max(pos2(rect.left() + 27.0, rect.top()), pos2(rect.right() - 52.0, rect.bottom()));
+        let text = if words.width() < 190.0 { "Find…" } else { "Find a block, a stack, a command…" };
+        label::text_in(ui.painter(), words, text, Type::Body, tokens.text3);
+        paint_key_cap(ui.painter(), tokens, pos2(rect.right() - 6.0, rect.center().y), "Ctrl K");
+        if response.on_hover_text("Find a block, a stack, a command").clicked() {
+            app.actions.run(Command::Palette);
+        }
+    }
 }
 
 fn menus(app: &mut App, ui: &mut Ui) {

@@ -11,6 +11,7 @@ use super::PANE_HEADER;
 use crate::app::action::{Action, Actions};
 use crate::app::compare::Open;
 use crate::app::document::{Content, Document};
+use crate::app::fitting::Fitted;
 use crate::app::jobs::Jobs;
 use crate::app::ranks::page_ui;
 use crate::app::theme::{Tokens, Type, text};
@@ -30,6 +31,7 @@ pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
     let jobs = app.jobs.clone();
     let rules = app.settings.category_rules.clone();
     let mut maximised = app.maximised;
+    app.hidden.clear();
     let open = app
         .documents
         .iter()
@@ -47,7 +49,7 @@ pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
         Content::Ranks(page) => page_ui(page, ui, tokens, &actions),
         Content::Probe(page) => probe_ui(page, ui, tokens, &jobs, &actions),
         Content::Ready(_) => {
-            workspace_ui(document, ui, tokens, &actions, &jobs, &rules, &mut maximised);
+            app.hidden = workspace_ui(document, ui, tokens, &actions, &jobs, &rules, &mut maximised);
             app.maximised = maximised;
         }
     }
@@ -58,10 +60,11 @@ pub(super) fn draw_single(app: &mut App, ui: &mut Ui, tokens: &'static Tokens, o
     let Some(document) = app.active_document_mut() else { return };
     egui::CentralPanel::no_frame().frame(Frame::new().fill(tokens.s1)).show(ui, |ui| {
         let mut maximised = Some(only);
-        workspace_ui(document, ui, tokens, &actions, &jobs, &rules, &mut maximised);
+        let _ = workspace_ui(document, ui, tokens, &actions, &jobs, &rules, &mut maximised);
     });
 }
 
+/// Draws the panes; gives those that there is no room for.
 fn workspace_ui(
     document: &mut Document,
     ui: &mut Ui,
@@ -70,9 +73,9 @@ fn workspace_ui(
     jobs: &Jobs,
     rules: &[Rule],
     maximised: &mut Option<ViewKind>,
-) {
+) -> Vec<ViewKind> {
     let workspace = document.workspace;
-    let Content::Ready(view) = &mut document.content else { return };
+    let Content::Ready(view) = &mut document.content else { return Vec::new() };
     let fresh = view.refresh(jobs, rules);
     view.comparing.set_rules(rules);
     let data = Arc::clone(&view.data);
@@ -97,8 +100,12 @@ fn workspace_ui(
     if let Some(kind) = *panes.maximised {
         panes.is_single = true;
         let _ = panes.pane(ui, kind);
+        Vec::new()
     } else {
-        document.layouts.tree(workspace).ui(&mut panes, ui);
+        let tree = document.layouts.tree(workspace);
+        let fitted = Fitted::fit(tree, ui.available_size());
+        tree.ui(&mut panes, ui);
+        fitted.undo(tree)
     }
 }
 

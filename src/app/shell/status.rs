@@ -1,12 +1,14 @@
 //! The status bar: the instant the cursor is at, its figures, and what the file was like.
 
-use egui::{Align, Layout, Rect, Response, Sense, Stroke, Ui, UiBuilder, pos2, vec2};
+use egui::{Align, Layout, Popup, Rect, Response, Sense, Stroke, Ui, UiBuilder, pos2, vec2};
 
 use crate::analysis::State;
 use crate::app::App;
+use crate::app::command::Command;
 use crate::app::document::{Content, DeviceView, Document};
 use crate::app::live::last_known;
 use crate::app::theme::{Tokens, Type, text};
+use crate::app::widgets::button::menu_item;
 use crate::app::widgets::label;
 use crate::app::widgets::term::{self, Term};
 use crate::model::{DeviceRecording, HelperState, LiveTrack, Sample};
@@ -19,6 +21,7 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
     let mut right = ui.new_child(UiBuilder::new().max_rect(rect).layout(Layout::right_to_left(Align::Center)));
     if let Some(view) = document.and_then(Document::view) {
         load_status(&mut right, tokens, view);
+        hidden_status(app, &mut right, tokens);
     }
     let left = Rect::from_min_max(rect.min, pos2(right.min_rect().left().min(rect.right()) - 16.0, rect.bottom()));
     let mut ui = ui.new_child(UiBuilder::new().max_rect(left).layout(Layout::left_to_right(Align::Center)));
@@ -132,6 +135,32 @@ fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
     let in_holes = format!(" in {}", counted(holes, "hole", "holes"));
     figure(Term::Inactive, &[("free inside ", false), (&show(free), true), (&in_holes, false)]);
     figure(Term::LargestHole, &[("largest hole ", false), (&show(largest), true)]);
+}
+
+/// The views that the window has no room for; a click lists them, and each can fill the window.
+fn hidden_status(app: &App, ui: &mut Ui, tokens: &Tokens) {
+    let hidden = &app.hidden;
+    if hidden.is_empty() {
+        return;
+    }
+    let (rect, _) = ui.allocate_exact_size(vec2(21.0, 14.0), Sense::hover());
+    ui.painter().vline(rect.center().x, rect.y_range(), Stroke::new(1.0, tokens.line2));
+    let words = format!("{} hidden", counted(hidden.len() as u64, "view", "views"));
+    let label = ui.add(egui::Label::new(text::mono(words).color(tokens.accent)).sense(Sense::click()));
+    Popup::menu(&label).gap(4.0).show(|ui| {
+        ui.set_width(180.0);
+        for &kind in hidden {
+            if menu_item(ui, kind.title(), None, None, true).clicked() {
+                app.actions.run(Command::Show(kind));
+                ui.close();
+            }
+        }
+    });
+    let names: Vec<&str> = hidden.iter().map(|kind| kind.title()).collect();
+    label.on_hover_text(format!(
+        "No room for {}. Click to let one fill the window; Esc brings the others back.",
+        names.join(", ")
+    ));
 }
 
 /// The newest sample of a watch, and how complete it is.

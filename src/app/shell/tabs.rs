@@ -1,21 +1,25 @@
 //! The tab bar: a tab a recording, the workspaces at the right.
 
-use egui::{Align, Layout, Rect, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use egui::{Align, Layout, Popup, Rect, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
 use super::TAB_BAR;
 use crate::app::App;
 use crate::app::action::Action;
 use crate::app::command::Command;
-use crate::app::document::Document;
+use crate::app::document::{Document, DocumentId};
 use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::button::{menu_item, selector_button};
 use crate::app::widgets::icons::Icon;
+use crate::app::widgets::label;
 use crate::app::workspace::Workspace;
 
 pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let rect = ui.max_rect();
     ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, Stroke::new(1.0, tokens.line));
+    // What the tabs want at least; the workspaces fold to one button before they take that.
+    let wanted = 32.0 + app.documents.len().max(1) as f32 * 150.0;
     let workspaces_width = if app.active_document().is_some_and(|d| d.view().is_some()) && Workspace::ALL.len() > 1 {
-        workspace_switch(app, ui, tokens, rect)
+        workspace_switch(app, ui, tokens, rect, rect.width() - wanted)
     } else {
         0.0
     };
@@ -23,6 +27,13 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let mut tabs = ui.new_child(UiBuilder::new().max_rect(tabs_rect).layout(Layout::left_to_right(Align::Min)));
     tabs.set_clip_rect(tabs_rect);
     tabs.spacing_mut().item_spacing.x = 0.0;
+    let letters = letters(&tabs, app, tabs_rect.width());
+    // A tab that comes to the front is brought into view once; after that one may scroll.
+    let front = app.active_document().map(|d| d.id);
+    let key = egui::Id::unique("tab in front");
+    let seen: Option<Option<DocumentId>> = ui.data_mut(|d| d.get_temp(key));
+    ui.data_mut(|d| d.insert_temp(key, front));
+    let is_new = seen != Some(front);
     egui::ScrollArea::horizontal()
         .id_salt("tabs")
         .scroll_bar_visibility(egui::scroll_area::ScrollBarVisibility::AlwaysHidden)
@@ -30,7 +41,7 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
             ui.horizontal(|ui| {
                 ui.spacing_mut().item_spacing.x = 0.0;
                 if app.documents.is_empty() || app.active.is_none() {
-                    let response = tab(ui, tokens, "Welcome", true, false, Icon::File, None);
+                    let response = tab(ui, tokens, "Welcome", 40, true, false, Icon::File, None);
                     if response.close && !app.documents.is_empty() {
                         let id = app.documents[app.documents.len() - 1].id;
                         app.actions.send(Action::Activate(id));
@@ -38,8 +49,13 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
                 }
                 for (i, document) in app.documents.iter().enumerate() {
                     let active = app.active == Some(i);
-                    let tip = document.path.as_ref().map(|p| p.display().to_string());
-                    let response = tab(ui, tokens, &document.title, active, document.has_oom(), document_icon(document), tip);
+                    let tip = document.path.as_ref().map_or_else(|| document.title.clone(), |p| p.display().to_string());
+                    let has_oom = document.has_oom();
+                    let icon = document_icon(document);
+                    let response = tab(ui, tokens, &document.title, letters, active, has_oom, icon, Some(tip));
+                    if active && is_new {
+                        ui.scroll_to_rect(response.rect, None);
+                    }
                     if response.close {
                         app.actions.send(Action::Close(document.id));
                     } else if response.open {
@@ -62,15 +78,36 @@ fn document_icon(document: &Document) -> Icon {
     if document.feed.as_ref().is_some_and(|f| !f.status.is_over) { Icon::Pulse } else { Icon::File }
 }
 
+/// How many letters a title may have so that all tabs fit, at least twelve.
+fn letters(ui: &Ui, app: &App, room: f32) -> usize {
+    let width = |title: &str, most: usize| TAB_AROUND + 16.0 + label::width(ui.painter(), &shorten(title, most), Type::Body);
+    let fits = |most: usize| app.documents.iter().map(|d| width(&d.title, most)).sum::<f32>() + TAB_BAR <= room;
+    [40, 32, 26, 21, 17, 14].into_iter().find(|&most| fits(most)).unwrap_or(12)
+}
+
+/// What a tab has around its title: icon, cross, gaps.
+const TAB_AROUND: f32 = 12.0 + 14.0 + 6.0 + 28.0;
+
 struct TabResponse {
+    rect: Rect,
     open: bool,
     close: bool,
 }
 
-fn tab(ui: &mut Ui, tokens: &Tokens, title: &str, active: bool, red_dot: bool, icon: Icon, tip: Option<String>) -> TabResponse {
+#[allow(clippy::too_many_arguments)]
+fn tab(
+    ui: &mut Ui,
+    tokens: &Tokens,
+    title: &str,
+    letters: usize,
+    active: bool,
+    red_dot: bool,
+    icon: Icon,
+    tip: Option<String>,
+) -> TabResponse {
     let colour = if active { tokens.text1 } else { tokens.text2 };
-    let galley = ui.painter().layout_no_wrap(shorten(title, 40), Type::Body.font(), colour);
-    let width = 12.0 + 14.0 + 6.0 + galley.size().x + if red_dot { 16.0 } else { 0.0 } + 28.0;
+    let galley = ui.painter().layout_no_wrap(shorten(title, letters), Type::Body.font(), colour);
+    let width = TAB_AROUND + galley.size().x + if red_dot { 16.0 } else { 0.0 };
     let (rect, response) = ui.allocate_exact_size(vec2(width, TAB_BAR - 1.0), Sense::click());
     response.widget_info(|| WidgetInfo::selected(egui::Role::Tab, true, active, title));
     let fill = if active {
@@ -105,7 +142,7 @@ fn tab(ui: &mut Ui, tokens: &Tokens, title: &str, active: bool, red_dot: bool, i
     if let Some(tip) = tip {
         response.on_hover_text(tip);
     }
-    TabResponse { open, close: close_clicked }
+    TabResponse { rect, open, close: close_clicked }
 }
 
 /// A title that fits a tab: its start and its end, which tell files of one run apart.
@@ -118,7 +155,8 @@ fn shorten(title: &str, most: usize) -> String {
     chars[..half].iter().chain(['…'].iter()).chain(chars[chars.len() - half + 1..].iter()).collect()
 }
 
-fn workspace_switch(app: &App, ui: &mut Ui, tokens: &Tokens, bar: Rect) -> f32 {
+/// The workspaces side by side, or one button that lists them where they are wider than `room`; gives the width taken.
+fn workspace_switch(app: &App, ui: &mut Ui, tokens: &Tokens, bar: Rect, room: f32) -> f32 {
     let Some(document) = app.active_document() else { return 0.0 };
     let galleys: Vec<_> = Workspace::ALL
         .iter()
@@ -128,6 +166,9 @@ fn workspace_switch(app: &App, ui: &mut Ui, tokens: &Tokens, bar: Rect) -> f32 {
         })
         .collect();
     let width: f32 = galleys.iter().map(|g| g.size().x + 20.0).sum();
+    if width + 16.0 > room {
+        return workspace_menu(app, ui, document.workspace, bar);
+    }
     let outer = Rect::from_min_size(pos2(bar.right() - width - 8.0, bar.center().y - 11.0), vec2(width, 22.0));
     ui.painter().rect(outer, 4.0, tokens.s1, Stroke::new(1.0, tokens.line), egui::StrokeKind::Inside);
     let mut x = outer.left();
@@ -151,4 +192,23 @@ fn workspace_switch(app: &App, ui: &mut Ui, tokens: &Tokens, bar: Rect) -> f32 {
         x = cell.right();
     }
     width + 16.0
+}
+
+/// One button that lists the workspaces.
+fn workspace_menu(app: &App, ui: &mut Ui, chosen: Workspace, bar: Rect) -> f32 {
+    let place = Rect::from_min_max(pos2(bar.right() - 200.0, bar.top()), pos2(bar.right() - 8.0, bar.bottom()));
+    let mut right =
+        ui.new_child(UiBuilder::new().id_salt("workspaces").max_rect(place).layout(Layout::right_to_left(Align::Center)));
+    let button = selector_button(&mut right, "", chosen.title());
+    Popup::menu(&button).gap(4.0).show(|ui| {
+        ui.set_width(180.0);
+        for &workspace in Workspace::ALL {
+            let keys = Command::Workspace(workspace).keys();
+            if menu_item(ui, workspace.title(), Some(workspace == chosen), Some(&keys), true).clicked() {
+                app.actions.run(Command::Workspace(workspace));
+                ui.close();
+            }
+        }
+    });
+    bar.right() - button.rect.left() + 8.0
 }

@@ -79,7 +79,10 @@ pub fn legend_row(ui: &mut Ui, name: &str, start: f32, entries: &[LegendEntry], 
         x = x.max(label::text_in(ui.painter(), named, name, Type::Caption, t.text2).right() + 12.0);
     }
     let mut right = rect.right() - 12.0;
-    if !trailing.is_empty() {
+    let wanted: f32 = entries.iter().map(|entry| entry_width(ui, entry) + 18.0).sum();
+    let said = 12.0 + label::width(ui.painter(), trailing, Type::Caption);
+    // What the classes are comes before what their figures are.
+    if !trailing.is_empty() && x + wanted <= right - said {
         let room = Rect::from_min_max(rect.min, pos2(right, rect.bottom()));
         right = label::text_in_right(ui.painter(), room, trailing, Type::Caption, t.text3).left() - 12.0;
     }
@@ -89,7 +92,12 @@ pub fn legend_row(ui: &mut Ui, name: &str, start: f32, entries: &[LegendEntry], 
         let left_over = if i + 1 < entries.len() { 28.0 } else { 0.0 };
         if x + width + left_over > right {
             let rest = Rect::from_min_max(pos2(x, rect.top()), rect.max);
-            label::text_in(ui.painter(), rest, &format!("+{}", entries.len() - i), Type::Mono, t.text3);
+            let more = format!("+{}", entries.len() - i);
+            let covered = label::text_in(ui.painter(), rest, &more, Type::Mono, t.text3);
+            let hovered = ui.interact(covered.expand2(vec2(4.0, 4.0)), ui.scope_id().with("more of the legend"), Sense::hover());
+            let names: Vec<String> =
+                entries[i..].iter().map(|e| format!("{}  {}", e.name, e.value).trim_end().to_owned()).collect();
+            hovered.on_hover_text(names.join("\n"));
             break;
         }
         let place = Rect::from_min_size(pos2(x, rect.top()), vec2(width, rect.height()));

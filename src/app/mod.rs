@@ -64,7 +64,7 @@ pub use run::{RunOptions, Screenshot, run, unknown_view};
 /// What lies over the window.
 enum Overlay {
     None,
-    Palette(palette::Palette),
+    Palette(Box<palette::Palette>),
     OpenPath {
         /// What was typed so far.
         path: String,

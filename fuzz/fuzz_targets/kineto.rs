@@ -3,6 +3,7 @@
 //! `cargo +nightly fuzz run kineto` from the repository's root; the seeds are in `fuzz/corpus/kineto`.
 #![no_main]
 
+#[allow(dead_code)] // Each target feeds one format.
 #[path = "../../tests/formats/harness.rs"]
 mod harness;
 

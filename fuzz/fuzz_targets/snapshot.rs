@@ -3,6 +3,7 @@
 //! `cargo +nightly fuzz run snapshot` from the repository's root; the seeds are in `fuzz/corpus/snapshot`.
 #![no_main]
 
+#[allow(dead_code)] // Each target feeds one format.
 #[path = "../../tests/formats/harness.rs"]
 mod harness;
 

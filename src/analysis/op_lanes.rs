@@ -1,17 +1,30 @@
 //! Operators, calls and kernels as rows to draw: a row a thread and nesting depth, or a stream, and what of it falls into each
 //! pixel column of a window. A column costs two binary searches, however many operators there are.
 
+use std::ops::RangeInclusive;
+
 use crate::model::{OpKind, OpTable};
 
-/// One row: what runs at one depth of one thread, or on one stream.
+/// What a row holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RowKind {
+    /// Operators of one thread at one depth.
+    Thread,
+    /// Calls of every thread into the runtime and the driver: kernels' launches, copies, `cudaMalloc`.
+    Launches,
+    /// Kernels and copies of one stream of a device.
+    Stream,
+}
+
+/// One row: what runs at one depth of one thread, or on one stream; or every launch.
 #[derive(Clone, Debug)]
 pub struct OpRow {
-    /// Index into [`OpTable::lanes`].
+    /// Index into [`OpTable::lanes`]; of launches the thread that runs most.
     pub lane: u16,
     /// Nesting depth, 0 outermost.
     pub depth: u16,
-    /// A stream of a device.
-    pub is_device: bool,
+    /// What the row holds.
+    pub kind: RowKind,
     /// Rows of the [`OpTable`], by start.
     pub ops: Vec<u32>,
     /// The latest end up to each of them: ascending even where a trace has rows that overlap.
@@ -67,30 +80,40 @@ impl OpRows {
             of
         };
         let (threads, streams) = (heaviest(false), heaviest(true));
-        let mut wanted: Vec<(u16, u16, bool)> = Vec::new();
+        let mut wanted: Vec<(u16, u16, RowKind)> = Vec::new();
         for depth in 0..LEVELS[0] {
             for (thread, &levels) in threads.iter().zip(&LEVELS) {
                 if depth < levels {
-                    wanted.push((*thread, depth, false));
+                    wanted.push((*thread, depth, RowKind::Thread));
                 }
             }
+            if let (0, Some(&thread)) = (depth, threads.first()) {
+                wanted.push((thread, 0, RowKind::Launches));
+            }
             if let Some(&stream) = streams.get(usize::from(depth)).filter(|_| usize::from(depth) < STREAMS) {
-                wanted.push((stream, 0, true));
+                wanted.push((stream, 0, RowKind::Stream));
             }
         }
+        let launches = wanted.iter().position(|w| w.2 == RowKind::Launches);
         let mut of_lane: Vec<Vec<Option<usize>>> = vec![Vec::new(); lanes];
-        for (at, &(lane, depth, _)) in wanted.iter().enumerate() {
+        for (at, &(lane, depth, kind)) in wanted.iter().enumerate() {
+            if kind == RowKind::Launches {
+                continue;
+            }
             let slots = &mut of_lane[usize::from(lane)];
             slots.resize(slots.len().max(usize::from(depth) + 1), None);
             slots[usize::from(depth)] = Some(at);
         }
         let mut rows: Vec<OpRow> = wanted
             .iter()
-            .map(|&(lane, depth, is_device)| OpRow { lane, depth, is_device, ops: Vec::new(), latest_end: Vec::new() })
+            .map(|&(lane, depth, kind)| OpRow { lane, depth, kind, ops: Vec::new(), latest_end: Vec::new() })
             .collect();
         let mut left_out = 0;
         for i in 0..ops.len() {
-            let slot = of_lane.get(usize::from(ops.lane[i])).and_then(|l| l.get(usize::from(ops.depth[i])).copied().flatten());
+            let slot = match ops.kind[i] {
+                OpKind::Runtime => launches,
+                _ => of_lane.get(usize::from(ops.lane[i])).and_then(|l| l.get(usize::from(ops.depth[i])).copied().flatten()),
+            };
             let Some(row) = slot.and_then(|at| rows.get_mut(at)) else {
                 left_out += 1;
                 continue;
@@ -101,6 +124,15 @@ impl OpRows {
         }
         rows.retain(|r| !r.ops.is_empty());
         OpRows { rows, left_out }
+    }
+
+    /// How many of a row run within a time. Two binary searches.
+    #[must_use]
+    pub fn count_within(&self, ops: &OpTable, row: usize, ns: &RangeInclusive<i64>) -> u64 {
+        let Some(row) = self.rows.get(row) else { return 0 };
+        let from = row.latest_end.partition_point(|&e| e < *ns.start());
+        let to = row.ops.partition_point(|&op| ops.start_ns[op as usize] <= *ns.end());
+        to.saturating_sub(from) as u64
     }
 
     /// What of a row falls between ascending times, a pixel column each. O(columns × log operators).
@@ -200,10 +232,12 @@ mod tests {
             &[false, false, true, false],
         );
         let rows = OpRows::build(&ops);
-        let told: Vec<_> = rows.rows.iter().map(|r| (r.lane, r.depth, r.is_device, r.ops.len())).collect();
-        assert_eq!(told, [(0, 0, false, 1), (1, 0, false, 1), (2, 0, true, 2), (0, 1, false, 1), (0, 2, false, 1)]);
-        // A thread of nothing but calls, and a level too deep.
-        assert_eq!(rows.left_out, 2);
+        use RowKind::{Launches, Stream, Thread};
+        let told: Vec<_> = rows.rows.iter().map(|r| (r.lane, r.depth, r.kind, r.ops.len())).collect();
+        // Calls are launches, whichever thread makes them and however deep.
+        assert_eq!(told, [(0, 0, Thread, 1), (1, 0, Thread, 1), (0, 0, Launches, 2), (2, 0, Stream, 2), (0, 1, Thread, 1)]);
+        // A level too deep.
+        assert_eq!(rows.left_out, 1);
     }
 
     #[test]

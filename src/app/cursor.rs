@@ -29,6 +29,8 @@ pub struct TrackLayout {
     pub folded: [bool; 4],
     /// Height the user gave the curves, in points; as the pane allows when `None`.
     pub curves_height: Option<f32>,
+    /// Height the user gave the operators, in points; as the pane allows when `None`.
+    pub ops_height: Option<f32>,
     /// Operators: folded to their name.
     pub fold_ops: bool,
     /// The whole card by samples: folded to its name.

@@ -2,6 +2,7 @@
 
 use egui::{CursorIcon, Pos2, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
+use super::layout::OP_WORDS;
 use super::paint::Canvas;
 use super::picture::extent;
 use super::under::{Scene, Under};
@@ -294,6 +295,25 @@ impl Timeline {
         let resize = |curves_height| cx.actions.send(Action::SetTracks(TrackLayout { curves_height, ..cx.link.tracks }));
         if response.dragged() {
             resize(Some(rect.height() + response.drag_delta().y));
+        }
+        if response.double_clicked() {
+            resize(None);
+        }
+    }
+    /// The line above the operators can be dragged.
+    pub(super) fn resize_ops(&self, ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>) {
+        let Some(rect) = canvas.tracks.ops else { return };
+        let edge = Rect::from_min_max(pos2(canvas.pane.left(), rect.top() - 5.0), pos2(canvas.pane.right(), rect.top() + 1.0));
+        let id = ui.scope_id().with("operators height");
+        let response = ui.interact(edge, id, Sense::click_and_drag());
+        response.widget_info(|| WidgetInfo::labeled(Role::Splitter, true, "Height of the operators"));
+        let response = response.on_hover_cursor(CursorIcon::ResizeVertical);
+        let resize = |ops_height| cx.actions.send(Action::SetTracks(TrackLayout { ops_height, ..cx.link.tracks }));
+        if response.dragged()
+            && let Some(pointer) = response.interact_pointer_pos()
+        {
+            // Whole lines follow the pointer itself: steps of its motion would be lost between them.
+            resize(Some((rect.bottom() - pointer.y).clamp(OP_WORDS, canvas.pane.height())));
         }
         if response.double_clicked() {
             resize(None);

@@ -65,6 +65,10 @@ pub(super) struct OpsPicture {
     pub boxes: Vec<OpBox>,
     /// Where each line's boxes begin in `boxes`, and where the last ones end.
     pub starts: Vec<usize>,
+    /// Operators, calls and kernels of the window that share a box with others.
+    pub folded: u64,
+    /// Those of the window in rows that have no line here.
+    pub hidden: u64,
 }
 
 impl OpsPicture {
@@ -73,7 +77,7 @@ impl OpsPicture {
         // The most telling rows, then in the order of reading: a thread's levels together, streams last.
         let mut lines: Vec<usize> = (0..rows.rows.len().min(most)).collect();
         let first_of = |lane: u16| rows.rows.iter().position(|r| r.lane == lane);
-        lines.sort_by_key(|&i| (rows.rows[i].is_device, first_of(rows.rows[i].lane), rows.rows[i].depth));
+        lines.sort_by_key(|&i| (rows.rows[i].kind, first_of(rows.rows[i].lane), rows.rows[i].depth));
         let bounds = window.times_ns(device);
         let (mut boxes, mut starts) = (Vec::new(), Vec::new());
         let place = |ns: i64| window.place(place_of_ns(device, window.axis, ns));
@@ -90,7 +94,11 @@ impl OpsPicture {
             }
         }
         starts.push(boxes.len());
-        OpsPicture { window, lines, boxes, starts }
+        let folded = boxes.iter().filter(|b| b.span.count > 1).map(|b| u64::from(b.span.count)).sum();
+        let within = bounds.first().copied().unwrap_or(0)..=bounds.last().copied().unwrap_or(0);
+        let hidden =
+            (0..rows.rows.len()).filter(|row| !lines.contains(row)).map(|row| rows.count_within(ops, row, &within)).sum();
+        OpsPicture { window, lines, boxes, starts, folded, hidden }
     }
 
     /// The box of a line at a column. Binary search.

@@ -12,9 +12,13 @@ const AXIS: f32 = 20.0;
 const AXIS_SECOND: f32 = 14.0;
 /// Height of the curves, unless the pane is low or very high.
 const CURVES: f32 = 96.0;
+/// Height of the curves where operators want room.
+const CURVES_BESIDE_OPS: f32 = 60.0;
+/// A pane this low shows a level of annotations less above its operators.
+const LOW_PANE: f32 = 400.0;
 /// The least height the strata are worth drawing at.
 const STRATA_LEAST: f32 = 56.0;
-/// The height the strata keep before categories and operators are shown under them.
+/// The height the strata keep before categories, and more than a few operators, are shown under them.
 const STRATA_WANTED: f32 = 72.0;
 /// The least height of a pane that has room for a second line of axis labels.
 const TWO_LINES_LEAST: f32 = 160.0;
@@ -24,8 +28,12 @@ pub(super) const STEP: f32 = 16.0;
 const DEVICE: f32 = 14.0;
 /// Height of a line of operators.
 pub(super) const OP_LINE: f32 = 13.0;
+/// Height of the words under the operators: how many are folded.
+pub(super) const OP_WORDS: f32 = 14.0;
 /// Lines of operators that are worth having.
 const OP_LINES_LEAST: usize = 2;
+/// Lines of operators that are shown before the strata get more than they need: two threads' first levels, launches, a stream.
+const OP_LINES_WANTED: usize = 6;
 /// Height of the legend.
 pub(super) const LEGEND: f32 = 24.0;
 /// Levels of annotations drawn; deeper ones are counted.
@@ -68,7 +76,7 @@ impl Track {
 const CURVES_LEAST: f32 = 48.0;
 /// The place of the curves among what may go, and from which place on they get lower first.
 const CURVES_PART: usize = 6;
-const LOWER_CURVES_FROM: usize = 3;
+const LOWER_CURVES_FROM: usize = 2;
 
 /// Height of a folded track: its name.
 pub(super) const FOLDED: f32 = 16.0;
@@ -88,6 +96,8 @@ pub(super) struct Contents {
     pub curves_height: Option<f32>,
     /// Lines of operators there are; 0 leaves the lane out.
     pub op_lines: usize,
+    /// Height the user gave the operators.
+    pub ops_height: Option<f32>,
     /// There are bytes by category.
     pub bands: bool,
     /// There are samples of the whole card.
@@ -157,7 +167,7 @@ impl Tracks {
 
     /// Lines of operators that have room.
     pub fn op_lines(&self) -> usize {
-        self.ops.map_or(0, |rect| (rect.height() / OP_LINE + 0.01) as usize)
+        self.ops.map_or(0, |rect| ((rect.height() - OP_WORDS) / OP_LINE + 0.01).max(0.0) as usize)
     }
 
     /// From the axis down to the last lane: where the pointer means a time.
@@ -176,8 +186,15 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let x = Rangef::new(pane.left() + gutter, (pane.right() - 18.0).max(pane.left() + gutter + 1.0));
     let is_two_lines = contents.two_line_axis && pane.height() >= TWO_LINES_LEAST;
     let axis_height = AXIS + if is_two_lines { AXIS_SECOND } else { 0.0 };
-    let steps_height = STEP * contents.step_levels.min(STEP_LEVELS) as f32;
-    let usual = (pane.height() * 0.18).clamp(CURVES, 1.75 * CURVES);
+    // A trace is opened for its operators: the rest makes room for them.
+    let has_ops = contents.op_lines > 0 && !contents.folded[Track::Ops as usize];
+    let levels = if has_ops && pane.height() < LOW_PANE { STEP_LEVELS - 1 } else { STEP_LEVELS };
+    let steps_height = STEP * contents.step_levels.min(levels) as f32;
+    let usual = if has_ops {
+        (pane.height() * 0.16).clamp(CURVES_BESIDE_OPS, CURVES)
+    } else {
+        (pane.height() * 0.18).clamp(CURVES, 1.75 * CURVES)
+    };
     let curves_height = contents.curves_height.unwrap_or(usual).clamp(32.0, (pane.height() * 0.6).max(32.0));
     let or_folded = |track: Track, height: f32| if contents.folded[track as usize] { FOLDED } else { height };
     let overview_height = or_folded(Track::Overview, OVERVIEW);
@@ -187,7 +204,8 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let device_height = or_folded(Track::Device, DEVICE);
     let bands_height = or_folded(Track::Bands, (pane.height() * 0.16).clamp(64.0, 120.0));
     let card_height = or_folded(Track::Card, (pane.height() * 0.16).clamp(64.0, 150.0));
-    let least_ops = or_folded(Track::Ops, OP_LINE * contents.op_lines.min(OP_LINES_LEAST) as f32);
+    let least_lines = contents.op_lines.min(OP_LINES_LEAST);
+    let least_ops = or_folded(Track::Ops, OP_LINE * least_lines as f32 + OP_WORDS);
     let mut parts = [
         (contents.bands, bands_height + 8.0),
         (contents.card, card_height + 8.0),
@@ -209,8 +227,8 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
             parts[CURVES_PART].1 = lower + 10.0;
             curves_height = lower;
         }
-        // Categories and operators tell more of the strata; they do not take their room.
-        if used <= room - if i < 3 { STRATA_WANTED - STRATA_LEAST } else { 0.0 } {
+        // Categories and the card tell more of the strata; they do not take their room.
+        if used <= room - if i < 2 { STRATA_WANTED - STRATA_LEAST } else { 0.0 } {
             break;
         }
         parts[i].0 = false;
@@ -223,8 +241,15 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     }
     let left_over = room - parts.iter().filter(|p| p.0).map(|p| p.1).sum::<f32>();
     let [(bands, _), (card, _), (ops, _), (device, _), (steps, _), (overview, _), (curves, _), (legend, _), (axis, _)] = parts;
-    // Operators share what is left with the strata.
-    let more_lines = ((left_over * 0.5 / OP_LINE).max(0.0) as usize).min(contents.op_lines.saturating_sub(OP_LINES_LEAST));
+    // What is left goes to the operators until the wanted lines are there, then half of it to either; or as the user wants it.
+    let spare = (left_over - (STRATA_WANTED - STRATA_LEAST)).max(0.0);
+    let wanted = OP_LINES_WANTED - OP_LINES_LEAST;
+    let lines_of = |height: f32| (height / OP_LINE).max(0.0) as usize;
+    let more_lines = match contents.ops_height {
+        Some(height) => lines_of(height - OP_WORDS + OP_LINE / 2.0).saturating_sub(least_lines).min(lines_of(left_over)),
+        None => lines_of(spare).min(wanted.max(lines_of(left_over * 0.5))),
+    };
+    let more_lines = more_lines.min(contents.op_lines - least_lines);
     let ops_height = or_folded(Track::Ops, least_ops + OP_LINE * more_lines as f32);
     let mut top = pane.top();
     let take = |top: &mut f32, before: f32, height: f32, after: f32| {
@@ -363,6 +388,7 @@ mod tests {
         device_calls: true,
         curves_height: None,
         op_lines: 0,
+        ops_height: None,
         bands: false,
         card: false,
     };
@@ -377,8 +403,15 @@ mod tests {
         let usual = tracks(pane(998.0, 452.0), with);
         assert!((2..7).contains(&usual.op_lines()) && usual.bands.is_none(), "{usual:?}");
         assert!(usual.strata.height() >= STRATA_LEAST);
-        let low = tracks(pane(998.0, 330.0), with);
-        assert!(low.ops.is_none() && low.overview.is_some());
+        // As high as the user wants them, while the strata keep their least.
+        let dragged = |height| tracks(pane(998.0, 452.0), Contents { ops_height: Some(height), ..with });
+        assert_eq!(dragged(3.0 * OP_LINE + OP_WORDS).op_lines(), 3);
+        assert_eq!((dragged(1.0).op_lines(), usual.op_lines()), (2, 6));
+        assert!(dragged(4000.0).strata.height() >= STRATA_LEAST);
+        // A window of 1280 by 800 still has some.
+        assert!(tracks(pane(790.0, 344.0), Contents { step_levels: 3, ..with }).op_lines() >= OP_LINES_LEAST);
+        let low = tracks(pane(998.0, 290.0), with);
+        assert!(low.ops.is_none() && low.overview.is_some(), "{low:?}");
         let mut folded = with;
         folded.folded[Track::Ops as usize] = true;
         assert_eq!(tracks(pane(998.0, 900.0), folded).folded[Track::Ops as usize].map(|r| r.height()), Some(FOLDED));

@@ -62,7 +62,10 @@ pub const INFO: ViewInfo = ViewInfo {
         ("live blocks", "a block keeps its colour; a pixel shows what covers most of it, a column the instant of its peak"),
         ("grey block", "many blocks far thinner than a pixel; hover counts them"),
         ("pennant", "the cache was emptied, or a snapshot was taken"),
-        ("operators", "from a profiler trace: threads by depth, kernels by stream; click chooses the events within"),
+        (
+            "operators",
+            "from a profiler trace: threads by depth, launches, kernels by stream; click chooses the events within; drag the upper edge for more lines",
+        ),
         ("categories", "from a memory timeline: bytes by what tensors are for"),
         (
             "whole card",
@@ -240,6 +243,7 @@ impl View for Timeline {
             step_levels: marks.as_ref().map_or(usize::from(!device.annotations.is_empty()), |m| m.levels),
             device_calls: marks.as_ref().is_none_or(|m| !m.calls.is_empty()),
             curves_height: cx.link.tracks.curves_height,
+            ops_height: cx.link.tracks.ops_height,
         };
         let tracks = layout::tracks(pane_rect, contents);
         let ppp = ui.ctx().pixels_per_point();
@@ -345,6 +349,7 @@ impl View for Timeline {
         self.overlays(cx, &scene, &response, &curves_y, &on_axis, &values);
         self.gestures(ui, cx, &scene, &response, top);
         self.resize_curves(ui, cx, &canvas);
+        self.resize_ops(ui, cx, &canvas);
         self.range_ui(ui, cx, &canvas);
         self.bytes_ui(ui, &canvas);
         self.fold_ui(ui, cx, &canvas);

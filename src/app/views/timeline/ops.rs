@@ -3,9 +3,9 @@
 use egui::{Align2, Rect, pos2};
 
 use super::lanes::{OpBox, OpsPicture};
-use super::layout::OP_LINE;
+use super::layout::{OP_LINE, OP_WORDS};
 use super::paint::Canvas;
-use crate::analysis::op_lanes::OpRows;
+use crate::analysis::op_lanes::{OpRows, RowKind};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
@@ -27,16 +27,22 @@ impl Canvas<'_> {
         let shown = self.tracks.op_lines();
         for (line, &row) in picture.lines.iter().take(shown).enumerate() {
             let Some(row) = rows.rows.get(row) else { continue };
-            if before.replace(row.lane) != Some(row.lane) {
-                let name =
-                    if line == 0 { "Operators" } else { ops.lanes.get(usize::from(row.lane)).map_or("", |l| l.name.as_str()) };
-                let short = if row.is_device { name.split_once(" stream").map_or(name, |(_, s)| s.trim()) } else { name };
-                let text = if row.is_device { format!("stream {short}") } else { short.to_owned() };
+            if before.replace((row.lane, row.kind)) != Some((row.lane, row.kind)) {
+                let name = ops.lanes.get(usize::from(row.lane)).map_or("", |l| l.name.as_str());
+                let text = match row.kind {
+                    RowKind::Thread if line == 0 => "Operators".to_owned(),
+                    RowKind::Thread => name.to_owned(),
+                    RowKind::Launches => "launches".to_owned(),
+                    RowKind::Stream => format!("stream {}", name.split_once(" stream").map_or(name, |(_, s)| s.trim())),
+                };
                 let top = rect.top() + line as f32 * OP_LINE;
                 let area = Rect::from_min_max(pos2(self.pane.left() + 12.0, top - 1.0), pos2(rect.left() - 6.0, top + OP_LINE));
                 label::text_in(self.painter, area, &text, Type::Caption, if line == 0 { t.text2 } else { t.text3 });
             }
         }
+        let words = folded_words(rows, picture);
+        let place = Rect::from_min_max(pos2(rect.left(), rect.bottom() - OP_WORDS + 1.0), rect.max);
+        label::text_in(self.painter, place, &words, Type::Caption, t.text3);
         let painter = self.within(rect);
         let mut batch = Batch::new(&painter);
         let mut names = Vec::new();
@@ -44,9 +50,9 @@ impl Canvas<'_> {
             let Some(area) = self.op_rect(rect, b, picture) else { continue };
             let kind = ops.kind.get(b.span.first as usize).copied().unwrap_or(OpKind::Operator);
             let fill = match (b.span.count, kind) {
-                (2.., _) => Tokens::at(t.other, 0.55),
-                (_, OpKind::Operator) => t.s4,
-                (_, OpKind::Runtime) => t.line2,
+                (2.., _) => Tokens::at(t.other, 0.4),
+                (_, OpKind::Operator) => Tokens::at(t.other, 0.55),
+                (_, OpKind::Runtime) => Tokens::at(t.other, 0.65),
                 (_, OpKind::Kernel | OpKind::Copy) => Tokens::at(t.other, 0.8),
             };
             batch.rect_at_least_a_pixel(area, fill);
@@ -156,4 +162,19 @@ impl Canvas<'_> {
         let to = times.partition_point(|&t| t.saturating_mul(1_000) <= end) as u32;
         (from, to.max(from).wrapping_sub(1))
     }
+}
+
+/// How many operators have no box of their own, and what to do about it.
+fn folded_words(rows: &OpRows, picture: &OpsPicture) -> String {
+    let mut parts = Vec::new();
+    if picture.folded > 0 {
+        parts.push(format!("{} folded, narrower than 3 pixels: zoom in", count(picture.folded)));
+    }
+    if picture.hidden > 0 {
+        parts.push(format!("{} in more lines: drag the upper edge", count(picture.hidden)));
+    }
+    if rows.left_out > 0 {
+        parts.push(format!("{} deeper or elsewhere", count(rows.left_out)));
+    }
+    if parts.is_empty() { "Every operator has a box of its own".to_owned() } else { parts.join(" · ") }
 }

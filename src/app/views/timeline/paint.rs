@@ -372,7 +372,8 @@ impl Canvas<'_> {
 
     /// The rectangle of an annotation; `None` when it is too deep or not in the window.
     pub fn step_rect(&self, lane: Rect, b: &StepBox, have: &Window) -> Option<Rect> {
-        if usize::from(b.depth) >= layout::STEP_LEVELS {
+        // A low pane has fewer levels than there may be.
+        if usize::from(b.depth) >= layout::STEP_LEVELS || f32::from(b.depth) * layout::STEP + 1.0 > lane.height() {
             return None;
         }
         let step = (have.to - have.from) / have.columns.max(1) as f64;

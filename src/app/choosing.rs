@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::action::Action;
 use super::picture::suggested_name;
-use super::{App, Overlay, saving};
+use super::{App, Overlay};
 
 /// What the chosen path is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -150,7 +150,7 @@ impl App {
         };
         let part = self.pictures.part.map(|(kind, _)| kind);
         let (kind, kept, suggested): (_, &[&str], _) = match purpose {
-            Choosing::Save => ("Snapshots", &["pickle"], saving::suggested_name(self.active_document())),
+            Choosing::Save => ("Snapshots", &["pickle"], self.name_to_save()),
             _ => ("Pictures", &["png", "svg"], suggested_name(self.active_document(), part)),
         };
         let answer = self.jobs.spawn("dialog", move || {
@@ -185,7 +185,7 @@ impl App {
                 let path = match purpose {
                     Choosing::Save => {
                         let folder = std::env::current_dir().unwrap_or_default();
-                        folder.join(saving::suggested_name(self.active_document())).display().to_string()
+                        folder.join(self.name_to_save()).display().to_string()
                     }
                     _ => String::new(),
                 };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
 use super::App;
-use super::document::{Content, Document};
+use super::document::Content;
 use crate::formats::export::snapshot;
 use crate::model::Recording;
 use crate::units::{Bytes, counted};
@@ -39,6 +39,11 @@ impl App {
     pub(super) fn want_saved(&mut self) -> bool {
         self.saves.wanted = self.to_save().cloned();
         self.saves.wanted.is_some()
+    }
+
+    /// A name for the file of what is to be saved.
+    pub(super) fn name_to_save(&self) -> String {
+        file_name(self.saves.wanted.as_ref().map_or("recording", |r| r.source.name.as_str()))
     }
 
     /// Writes the recording that was to be saved.
@@ -76,9 +81,8 @@ fn save(recording: &Recording, path: &Path) -> Result<String, String> {
     Ok(format!("Saved {}: {}, {}.", path.display(), counted(events, "event", "events"), Bytes(size)))
 }
 
-/// A name for a document's snapshot: its title in plain letters, without the endings of a recording's file.
-pub(super) fn suggested_name(document: Option<&Document>) -> String {
-    let title = document.map_or("recording", |d| d.title.as_str());
+/// A name for a snapshot: what the recording is called in plain letters, without the endings of its file.
+fn file_name(title: &str) -> String {
     let stem = title.split(".pickle").next().unwrap_or(title);
     let mut name = String::new();
     for c in stem.chars() {
@@ -90,4 +94,21 @@ pub(super) fn suggested_name(document: Option<&Document>) -> String {
     }
     let name = name.trim_matches(['_', '.']);
     format!("{}.pickle", if name.is_empty() { "recording" } else { name })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::file_name;
+
+    #[test]
+    fn names_are_plain_and_end_as_snapshots_do() {
+        for (title, name) in [
+            ("probe: leak, simulated", "probe_leak_simulated.pickle"),
+            ("run-7.b.pickle.gz", "run-7.b.pickle"),
+            ("What-if: expandable_segments:True, 4 GiB", "What-if_expandable_segments_True_4_GiB.pickle"),
+            ("/..", "recording.pickle"),
+        ] {
+            assert_eq!(file_name(title), name);
+        }
+    }
 }

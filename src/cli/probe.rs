@@ -91,6 +91,11 @@ fn job<'a>(name: &str, args: &'a ProbeArgs) -> Result<(Job, Option<&'a Path>), S
         return Ok((Job::Replay { recording, device }, second));
     }
     let scenario = Scenario::find(name)?;
+    if args.from_device.is_some() {
+        return Err(
+            "--from-device chooses a device of the recording that probe replay runs again; a scenario has none".to_owned()
+        );
+    }
     if second.is_some() {
         return Err("a scenario takes one file, the recording to write".to_owned());
     }

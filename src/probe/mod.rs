@@ -28,7 +28,7 @@ mod scenarios;
 mod wire;
 
 pub use card::{Card, CardInfo, SimulatedCard};
-pub use diagnosis::diagnosis;
+pub use diagnosis::{Diagnosis, diagnosis};
 pub use live::{LiveBlock, LivePicture, LivePoint, LiveSegment};
 pub use message::{End, Ending, Hello, Message, RawEvent};
 pub use perform::{Options, perform};

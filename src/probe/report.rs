@@ -22,8 +22,10 @@ pub struct Report {
     pub limit_bytes: Option<u64>,
     /// The parameters in words.
     pub parameters: String,
-    /// What Findings says of the recording.
+    /// What Findings says of the recording, by the name of the rule or verdict.
     pub diagnosis: String,
+    /// The same as the title that the window shows; `None` when nothing is wrong.
+    pub finding: Option<String>,
     /// Whether that is the scenario's name; always for a replay.
     pub as_expected: bool,
     /// Events recorded.
@@ -50,14 +52,15 @@ impl Report {
         let found = diagnosis(&recording, &Progress::new()).map_err(|e| e.to_string())?;
         let is_replay = hello.scenario == "replay";
         let report = Report {
-            as_expected: is_replay || found == hello.scenario,
+            as_expected: is_replay || found.name == hello.scenario,
             scenario: hello.scenario,
             card: hello.card.name,
             simulated: hello.card.is_simulated,
             conf: hello.conf,
             limit_bytes: hello.limit,
             parameters: hello.parameters,
-            diagnosis: found,
+            diagnosis: found.name,
+            finding: found.title,
             events: recording.devices.iter().map(|d| d.events.len() as u64).sum(),
             end,
         };

@@ -15,7 +15,7 @@ use super::record::Recorder;
 use super::replay::ReplayPlan;
 use super::scenarios::{Room, Scenario, Values};
 use super::wire::{read_message, write_message};
-use crate::model::{Progress, Recording, Sample};
+use crate::model::{AllocConf, Progress, Recording, Sample};
 use crate::units::Bytes;
 
 /// What to run.
@@ -164,7 +164,7 @@ impl Run {
             // The requests follow on its standard input.
             Job::Replay { .. } | Job::Handed(_) => {}
         }
-        command.args(["--child", "--device", &index.to_string()]);
+        command.arg("--child").arg(format!("--device={index}"));
         command.args(["--pace", &conditions.pace.as_millis().to_string()]);
         if let Some(conf) = &conditions.conf {
             command.args(["--conf", conf]);
@@ -406,6 +406,13 @@ fn on_card<C: Card>(
     stop: &Stop,
     out: &mut dyn FnMut(Message),
 ) -> Result<(), String> {
+    // What can not be parsed is told by the run itself.
+    let conf = AllocConf::parse(conditions.conf.as_deref().unwrap_or_default()).unwrap_or_default();
+    if job.name() != "pool_retention" && conf.other("backend").is_some_and(|b| b != "native") {
+        return Err("backend:cudaMallocAsync hands every request to the driver's own pool, where PyTorch's allocator and its settings do \
+                    nothing; leave it out, or run pool_retention, which is about that pool"
+            .to_owned());
+    }
     let info = card.info();
     if let Some(limit) = conditions.limit.filter(|&limit| limit > info.total) {
         // The simulated card's name says how much it has.

@@ -64,16 +64,16 @@ pub struct ProbeArgs {
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub limit: Option<u64>,
     /// The card, counted from 0
-    #[arg(long, value_name = "N", default_value = "0")]
+    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(i32).range(0..), conflicts_with = "simulated")]
     pub device: i32,
     /// Rest so many milliseconds after each step, so that one can watch
     #[arg(long, value_name = "MS")]
     pub pace: Option<u64>,
     /// Run although others hold more than a twentieth of the card
-    #[arg(long)]
+    #[arg(long, conflicts_with = "simulated")]
     pub shared: bool,
     /// Take the last 512 MiB (or 2 %) of the card too
-    #[arg(long)]
+    #[arg(long, conflicts_with = "simulated")]
     pub fill: bool,
     /// Which device of the recording to replay; the busiest when absent
     #[arg(long, value_name = "N")]

@@ -11,7 +11,7 @@ pub(super) const LEAK: Scenario = Scenario {
     conf: "",
     params: &[
         Param::new("size", Unit::Bytes, 64 * MEBIBYTE, (MEBIBYTE, 8 * GIBIBYTE), "what each step keeps"),
-        Param::new("steps", Unit::Count, 24, (8, 10_000), "training steps"),
+        Param::new("steps", Unit::Count, 24, (9, 10_000), "training steps"),
     ],
     build: |v, _| {
         let (size, steps) = (v.get("size"), v.get("steps"));
@@ -40,7 +40,7 @@ pub(super) const LEAK: Scenario = Scenario {
 
 pub(super) const SAW_TOOTH: Scenario = Scenario {
     name: "saw_tooth",
-    title: "A saw-tooth: reference cycles until the collector runs",
+    title: "A saw-tooth: cycles until the collector runs",
     watch: "Live memory climbs over several steps and falls at once, again and again; reserved memory stays at the top.",
     shows: "Timeline: teeth of several steps each, under a flat reserved line. Findings: memory grows for steps and falls at once.",
     conf: "",

@@ -57,13 +57,13 @@ impl Param {
     /// One sentence that names the parameter and its range.
     pub fn read(&self, text: &str) -> Result<u64, String> {
         let text = text.trim();
+        let number = match self.unit {
+            Unit::Percent => text.trim_end_matches('%').trim_end(),
+            _ => text,
+        };
         let value = match self.unit {
             Unit::Bytes => Bytes::parse(text).map(|b| b.0)?,
-            _ => text
-                .trim_end_matches('%')
-                .trim()
-                .parse()
-                .map_err(|_| format!("\"{text}\" is no number; {} is a whole number", self.name))?,
+            _ => number.parse().map_err(|_| format!("\"{text}\" is no number; {} is a whole number", self.name))?,
         };
         let (least, most) = self.range;
         if (least..=most).contains(&value) {

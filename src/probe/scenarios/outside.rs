@@ -99,7 +99,13 @@ pub(super) const PINNED_HOST: Scenario = Scenario {
     shows: "Contents: a device of pinned host memory. Findings: pinned host memory, and how much of it is rounding.",
     conf: "",
     params: &[
-        Param::new("batch", Unit::Bytes, 150 * MEBIBYTE, (MEBIBYTE, 2 * GIBIBYTE), "a batch in host memory"),
+        Param::new(
+            "batch",
+            Unit::Bytes,
+            150 * MEBIBYTE,
+            (MEBIBYTE, 2 * GIBIBYTE),
+            "a batch in host memory; a power of two loses nothing to rounding",
+        ),
         Param::new("prefetched", Unit::Count, 6, (1, 64), "batches held at once"),
         Param::new("steps", Unit::Count, 12, (2, 1_000), "steps"),
     ],
@@ -138,7 +144,7 @@ pub(super) const POOL_RETENTION: Scenario = Scenario {
     shows: "Timeline: live falls to nothing under a flat reserved line. Findings: the driver's pool keeps what was freed.",
     conf: "backend:cudaMallocAsync",
     params: &[
-        Param::new("size", Unit::Bytes, 256 * MEBIBYTE, (32 * MEBIBYTE, 16 * GIBIBYTE), "a buffer"),
+        Param::new("size", Unit::Bytes, 256 * MEBIBYTE, (64 * MEBIBYTE, 16 * GIBIBYTE), "a buffer"),
         Param::new("buffers", Unit::Count, 6, (1, 200), "buffers a step"),
         Param::new("steps", Unit::Count, 6, (2, 1_000), "steps"),
         Param::new("keep", Unit::Count, 1, (0, 1), "1: the pool keeps everything, as PyTorch sets it; 0: CUDA's default"),

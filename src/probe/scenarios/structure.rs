@@ -13,7 +13,7 @@ pub(super) const VARIABLE_SIZES: Scenario = Scenario {
     params: &[
         Param::new("steps", Unit::Count, 80, (40, 5_000), "training steps, each of another length"),
         Param::new("layers", Unit::Count, 8, (2, 200), "layers of the model"),
-        Param::new("longest", Unit::Count, 2048, (256, 1 << 20), "the longest sequence"),
+        Param::new("longest", Unit::Count, 2048, (512, 1 << 20), "the longest sequence"),
         SEED,
     ],
     build: |v, _| {
@@ -61,7 +61,7 @@ pub(super) const PRIVATE_POOLS: Scenario = Scenario {
     conf: "",
     params: &[
         Param::new("graphs", Unit::Count, 5, (1, 200), "captured batch sizes"),
-        Param::new("size", Unit::Bytes, 320 * MEBIBYTE, (64 * MEBIBYTE, 16 * GIBIBYTE), "what the largest needs"),
+        Param::new("size", Unit::Bytes, 320 * MEBIBYTE, (80 * MEBIBYTE, 16 * GIBIBYTE), "what the largest needs"),
     ],
     build: |v, _| {
         let graphs = v.get("graphs");

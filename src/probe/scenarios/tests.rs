@@ -46,6 +46,19 @@ fn other_seeds_give_the_same_diagnosis() {
 }
 
 #[test]
+fn the_least_of_each_parameter_still_shows_the_problem() {
+    // A pool that keeps nothing, and batches that need no rounding, are the cure.
+    let cures = [("pool_retention", "keep"), ("pinned_host", "batch"), ("pinned_host", "prefetched")];
+    for scenario in ALL {
+        for param in scenario.params.iter().filter(|p| !cures.contains(&(scenario.name, p.name))) {
+            let mut values = Values::of(scenario);
+            values.set(&format!("{}={}", param.name, param.range.0)).unwrap();
+            assert_eq!(run(scenario, &values).0.diagnosis, scenario.name, "{} at {}", param.name, param.range.0);
+        }
+    }
+}
+
+#[test]
 fn a_pool_that_does_not_keep_gives_its_memory_back() {
     let scenario = Scenario::find("pool_retention").unwrap();
     let mut values = Values::of(scenario);
@@ -79,6 +92,10 @@ fn parameters_are_checked() {
     assert!(values.set("size=1").unwrap_err().contains("size is 1"), "{:?}", values.set("size=1"));
     assert!(values.set("colour=red").unwrap_err().contains("size, steps"));
     assert!(values.set("steps").is_err());
+    assert!(values.set("steps=50 %").unwrap_err().contains("whole number"));
+    values = Values::of(Scenario::find("cap").unwrap());
+    values.set("percent=50 %").unwrap();
+    assert_eq!(values.get("percent"), 50);
     assert!(Scenario::find("nothing").unwrap_err().contains("fragmentation"));
     for s in ALL {
         assert!(s.watch.ends_with('.') && s.shows.ends_with('.'), "{}", s.name);

@@ -68,10 +68,13 @@ fn sentence(page: &ProbePage) -> String {
     let Some(Ok(done)) = &page.outcome else { return format!("{}.", title(page)) };
     let end = &done.report.end;
     let how = match &end.ending {
-        Ending::Stopped => "Stopped, and everything given back",
         Ending::OutOfMemory(_) => "A request failed",
         _ => "Every step was done",
     };
+    let peak = Bytes(end.peak_reserved_bytes);
+    if end.ending == Ending::Stopped {
+        return format!("Stopped, and everything given back: peak {peak} reserved.");
+    }
     if let Some(c) = &done.compared {
         let verdict = match (c.agrees_with_model, c.model_is_certain) {
             (false, _) if end.depends_on_placement => "it differs from the model where the driver's addresses decide",
@@ -79,13 +82,10 @@ fn sentence(page: &ProbePage) -> String {
             (true, false) => "this run did what the model thinks possible",
             (false, _) => "this run and the model differ",
         };
-        return format!("{how}: peak {} reserved; {verdict}.", Bytes(end.peak_reserved_bytes));
+        return format!("{how}: peak {peak} reserved; {verdict}.");
     }
-    let finding = match done.report.diagnosis.as_str() {
-        "healthy" => "nothing to report".to_owned(),
-        other => other.replace('_', " "),
-    };
-    format!("{how}: peak {} reserved. Findings says: {finding}.", Bytes(end.peak_reserved_bytes))
+    let finding = done.report.finding.as_deref().unwrap_or("nothing stands out");
+    format!("{how}: peak {peak} reserved. Findings says: {finding}.")
 }
 
 fn header(page: &mut ProbePage, ui: &mut Ui, t: &Tokens, rect: Rect, jobs: &Jobs, actions: &Actions) {

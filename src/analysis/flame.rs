@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::categories::{Categories, Category};
-use super::diff::Comparison;
+use super::diff::{Comparison, Instant, Row};
 use super::matching::Matching;
 use super::naming::is_framework;
 use super::{DeviceTables, LifetimeId, NO_EVENT};
@@ -129,6 +129,41 @@ pub fn entries_of(comparison: &Comparison) -> Vec<Entry> {
         .collect();
     entries.sort_unstable_by_key(|e| (e.stack, e.category));
     entries
+}
+
+/// As [`entries_of`], of some of what is live alone: bytes by stack in A's and in B's own recording, as [`held_by_stack`] gives them.
+/// What a stack holds none of on either side is left out.
+#[must_use]
+pub fn entries_of_some(comparison: &Comparison, held: [&FxHashMap<StackId, u64>; 2]) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = comparison
+        .rows
+        .iter()
+        .map(|r| {
+            let [before, weight] = of_row(r, held);
+            Entry { stack: r.stack, category: r.category, weight, before, count: r.b.count }
+        })
+        .filter(|e| e.weight > 0 || e.before > 0)
+        .collect();
+    entries.sort_unstable_by_key(|e| (e.stack, e.category));
+    entries
+}
+
+/// What a row of a comparison holds on both sides of the bytes by stack.
+#[must_use]
+pub fn of_row(row: &Row, held: [&FxHashMap<StackId, u64>; 2]) -> [u64; 2] {
+    let on = |own: Option<StackId>, held: &FxHashMap<StackId, u64>| own.and_then(|s| held.get(&s)).copied().unwrap_or(0);
+    [on(row.in_a, held[0]), on(row.in_b, held[1])]
+}
+
+/// Bytes of whole blocks by stack, of what is live at an instant and passes. O(live).
+#[must_use]
+pub fn held_by_stack(at: &Instant<'_>, passes: impl Fn(LifetimeId) -> bool) -> FxHashMap<StackId, u64> {
+    let lifetimes = &at.tables.lifetimes;
+    let mut held: FxHashMap<StackId, u64> = FxHashMap::default();
+    for id in at.tables.states.live_at(at.device, lifetimes, at.event).into_iter().filter(|&id| passes(id)) {
+        *held.entry(lifetimes.stack(at.device, id)).or_default() += lifetimes.block_size(id);
+    }
+    held
 }
 
 /// From which end of the stacks the tree grows.
@@ -357,18 +392,27 @@ impl Flame {
     /// `hits` says for each node whether it matches; the root never does. O(nodes).
     #[must_use]
     pub fn matched(&self, hits: &[bool]) -> (u64, u64) {
-        let (mut weight, mut number) = (0u64, 0u64);
+        let (weights, number) = self.matched_by(hits, |n| [n.total]);
+        (weights[0], number)
+    }
+
+    /// As [`matched`](Self::matched), with other weights of the nodes.
+    #[must_use]
+    pub fn matched_by<const N: usize>(&self, hits: &[bool], of: impl Fn(&Node) -> [u64; N]) -> ([u64; N], u64) {
+        let (mut weights, mut number) = ([0u64; N], 0u64);
         let mut inside = vec![false; self.nodes.len()];
         for (i, node) in self.nodes.iter().enumerate().skip(1) {
             let is_match = hits.get(i).copied().unwrap_or(false);
             let covered = inside[node.parent as usize];
             number += u64::from(is_match);
             if is_match && !covered {
-                weight = weight.saturating_add(node.total);
+                for (sum, weight) in weights.iter_mut().zip(of(node)) {
+                    *sum = sum.saturating_add(weight);
+                }
             }
             inside[i] = covered || is_match;
         }
-        (weight, number)
+        (weights, number)
     }
 
     /// Collapsed stacks, one a line, heaviest first: what flame graph scripts and speedscope read.

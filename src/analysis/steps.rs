@@ -1,7 +1,11 @@
 //! Training steps: from annotations when the recording has them, else from ranges of the user's that come again and again, else
 //! inferred from a call stack that repeats; and what each step did to memory.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
+
+mod beyond;
 
 use super::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 use crate::model::{Cancelled, DeviceRecording, Progress, Recording, StackId};
@@ -27,9 +31,14 @@ pub struct Steps {
     pub bounds: Vec<u32>,
     /// Where they come from.
     pub source: StepSource,
-    /// How sure it is that these are steps, in percent: 100 where PyTorch's own annotations say so, less the more the
-    /// distances between repetitions differ.
+    /// How sure it is that these are the steps of the recording, in percent: 100 where PyTorch's own annotations say so, less
+    /// the more the distances between repetitions differ. Events outside all steps count as nothing, those of continued steps
+    /// as their repetition deserves.
     pub confidence: u8,
+    /// The steps that annotations mark, by their index; empty where none do.
+    pub marked: Range<usize>,
+    /// The stack whose allocations, once in every marked step, continue the steps beyond the marked ones.
+    pub continued_by: Option<StackId>,
 }
 
 /// Fewest repetitions that make a pattern.
@@ -39,8 +48,8 @@ impl Steps {
     /// Finds the steps of a device. O(events + annotations).
     #[must_use]
     pub fn find(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Self {
-        by_annotation(recording, device)
-            .or_else(|| by_range(recording, device))
+        by_annotation(recording, device, tables)
+            .or_else(|| by_range(recording, device, tables))
             .or_else(|| by_stack(device, tables))
             .unwrap_or_default()
     }
@@ -53,6 +62,32 @@ impl Steps {
             StepSource::Annotation(name) => format!("from the annotation {name}"),
             StepSource::Range(name) => format!("from the range \u{201c}{name}\u{201d}"),
             StepSource::Stack(stack) => format!("inferred: {} allocates once a step", names.of_stack(*stack)),
+        }
+    }
+
+    /// What annotations leave open, and what was made of it; `None` where they mark every step and cover the recording.
+    #[must_use]
+    pub fn caveat(&self, names: &super::StackNames, events: usize) -> Option<String> {
+        if self.marked.is_empty() || events == 0 {
+            return None;
+        }
+        let within = |bounds: &[u32]| match bounds {
+            [first, .., last] => f64::from(last - first) / events as f64 * 100.0,
+            _ => 0.0,
+        };
+        let marked = within(self.bounds.get(self.marked.start..=self.marked.end)?);
+        let all = within(&self.bounds);
+        let covers = format!("Annotations cover {marked:.0} % of the events, {} steps", self.marked.len());
+        match self.continued_by {
+            Some(stack) => Some(format!(
+                "{covers}. The other {} are continued from {}, which allocates once in every annotated step.",
+                self.len() - self.marked.len(),
+                names.of_stack(stack)
+            )),
+            None if all < 90.0 && self.bounds.last().is_some_and(|&b| (b as usize) < events) => {
+                Some(format!("{covers}; beyond them no call stack goes on evenly, so the rest is in no step."))
+            }
+            None => None,
         }
     }
 
@@ -83,7 +118,7 @@ impl Steps {
 }
 
 /// A step ends where its optimizer step ends, or where the profiler's step does.
-fn by_annotation(recording: &Recording, device: &DeviceRecording) -> Option<Steps> {
+fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
     if !device.events.has_time {
         return None;
     }
@@ -103,23 +138,22 @@ fn by_annotation(recording: &Recording, device: &DeviceRecording) -> Option<Step
     bounds.push(0);
     bounds.sort_unstable();
     bounds.dedup();
-    let n = device.events.len() as u32;
-    // What follows the last optimizer step is a step of its own only when it is as long as one.
-    let typical = n / bounds.len().max(1) as u32;
-    if bounds.last().is_some_and(|&b| n.saturating_sub(b) > typical / 2) {
-        bounds.push(n);
+    if bounds.len() < 3 {
+        return None;
     }
-    (bounds.len() > 2).then(|| Steps { bounds, source: StepSource::Annotation(key.to_owned()), confidence: 100 })
+    let found = Steps { bounds, source: StepSource::Annotation(key.to_owned()), confidence: 100, ..Steps::default() };
+    Some(beyond::continued(found, 1, device, tables))
 }
 
 /// The name that ranges of one kind share: `step 12`, `step#13` and `step_14` are all `step`.
-fn kind(name: &str) -> &str {
+#[must_use]
+pub fn kind(name: &str) -> &str {
     let cut = name.trim_end_matches(|c: char| c.is_ascii_digit() || c.is_whitespace() || "#_-:/[]()=".contains(c));
     if cut.is_empty() { name } else { cut }
 }
 
 /// The user's ranges that follow one another evenly over most of the recording; of several kinds the one that covers most of it.
-fn by_range(recording: &Recording, device: &DeviceRecording) -> Option<Steps> {
+fn by_range(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
     if !device.events.has_time {
         return None;
     }
@@ -139,9 +173,11 @@ fn by_range(recording: &Recording, device: &DeviceRecording) -> Option<Steps> {
         }
         let starts: Vec<u32> = list.iter().map(|r| r.0).collect();
         let covered: u32 = list.iter().map(|r| r.1 - r.0).sum();
-        let Some(uneven) = unevenness(&starts, n) else { continue };
+        // The annotations may stop long before the events do; within their own part they have to follow one another.
+        let span = list[list.len() - 1].1 - list[0].0;
+        let Some(uneven) = unevenness(&starts, span) else { continue };
         let better = best.is_none_or(|(c, _, other)| (covered, std::cmp::Reverse(name)) > (c, std::cmp::Reverse(other)));
-        if uneven < 0.5 && covered > n / 2 && better {
+        if uneven < 0.5 && covered > span / 2 && better {
             best = Some((covered, uneven, name));
         }
     }
@@ -150,7 +186,11 @@ fn by_range(recording: &Recording, device: &DeviceRecording) -> Option<Steps> {
     let mut bounds: Vec<u32> = list.iter().map(|r| r.0).collect();
     bounds.extend(list.last().map(|r| r.1));
     bounds.dedup();
-    Some(Steps { bounds, source: StepSource::Range(name.to_owned()), confidence: percent(uneven) })
+    let found = Steps { bounds, source: StepSource::Range(name.to_owned()), confidence: percent(uneven), ..Steps::default() };
+    let steps = beyond::continued(found, 0, device, tables);
+    // Ranges in a small part of the recording, which nothing continues, are not its steps.
+    let covered = steps.bounds.last()? - steps.bounds.first()?;
+    (covered > n / 2).then_some(steps)
 }
 
 /// Standard deviation of the distances between places over their mean; `None` when they can not be steps: too close, or in too
@@ -163,8 +203,15 @@ fn unevenness(places: &[u32], n: u32) -> Option<f64> {
     if mean < 6.0 || f64::from(span) < 0.5 * f64::from(n) {
         return None;
     }
-    let variance = places.windows(2).map(|w| (f64::from(w[1] - w[0]) - mean).powi(2)).sum::<f64>() / (places.len() - 1) as f64;
-    Some(variance.sqrt() / mean)
+    Some(unevenness_of(places).1)
+}
+
+/// Mean of the distances between ascending places, at least two, and their standard deviation over it.
+fn unevenness_of(places: &[u32]) -> (f64, f64) {
+    let number = (places.len().max(2) - 1) as f64;
+    let mean = f64::from(places[places.len() - 1] - places[0]) / number;
+    let variance = places.windows(2).map(|w| (f64::from(w[1] - w[0]) - mean).powi(2)).sum::<f64>() / number;
+    (mean, variance.sqrt() / mean.max(1.0))
 }
 
 /// Confidence in repetitions of this unevenness.
@@ -172,9 +219,11 @@ fn percent(unevenness: f64) -> u8 {
     ((1.0 - unevenness) * 99.0).clamp(0.0, 99.0) as u8
 }
 
-/// The stack whose allocations come at the most even distances, and few enough to be steps.
-fn by_stack(device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
-    let n = device.events.len() as u32;
+/// More allocations than this by one stack are not one a step.
+const MOST: usize = 20_000;
+
+/// When each stack allocated, for the stacks that may do so once a step. O(lifetimes).
+fn births(device: &DeviceRecording, tables: &DeviceTables) -> FxHashMap<StackId, Vec<u32>> {
     let mut births: FxHashMap<StackId, Vec<u32>> = FxHashMap::default();
     for i in 0..tables.lifetimes.len() as u32 {
         let id = LifetimeId(i);
@@ -182,17 +231,21 @@ fn by_stack(device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
         let born = tables.lifetimes.born(id);
         if stack.is_some() && born != NO_EVENT {
             let list = births.entry(stack).or_default();
-            // More repetitions than this are inside a step.
-            if list.len() < 20_000 {
+            if list.len() < MOST {
                 list.push(born);
             }
         }
     }
+    births.retain(|_, list| (FEWEST..MOST).contains(&list.len()));
+    births
+}
+
+/// The stack whose allocations come at the most even distances, and few enough to be steps.
+fn by_stack(device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
+    let n = device.events.len() as u32;
+    let mut births = births(device, tables);
     let mut best: Option<(f64, usize, StackId)> = None;
     for (&stack, list) in &births {
-        if list.len() < FEWEST || list.len() >= 20_000 {
-            continue;
-        }
         let Some(unevenness) = unevenness(list, n) else { continue };
         // Of equally even stacks the one with most steps: a stack that allocates every second step is as even as the step itself.
         let better = match best {
@@ -212,7 +265,7 @@ fn by_stack(device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
     let mean = (last - bounds[0]) / (bounds.len() as u32 - 1);
     bounds.push(last.saturating_add(mean).min(n));
     bounds.dedup();
-    Some(Steps { bounds, source: StepSource::Stack(stack), confidence: percent(unevenness) })
+    Some(Steps { bounds, source: StepSource::Stack(stack), confidence: percent(unevenness), ..Steps::default() })
 }
 
 /// What a step did to memory. Bytes are whole blocks, as `torch.cuda.memory_stats` counts `active_bytes`.
@@ -373,6 +426,97 @@ mod tests {
             let tables = DeviceTables::build(&r.devices[0], &Progress::new()).expect("not cancelled");
             assert_eq!(Steps::find(&r, &r.devices[0], &tables).source, StepSource::None);
         }
+    }
+
+    /// `steps` steps of training with stacks: one that allocates first in every step, one ten times in it. After step `broken`
+    /// nothing comes back: every allocation has a stack of its own.
+    fn with_stacks(steps: u64, broken: u64, annotated: std::ops::Range<i64>, name: &str) -> Recording {
+        let mut b = StackTableBuilder::new();
+        let mut d = DeviceRecording::default();
+        d.events.has_time = true;
+        let mut stack_of = |name: &str| {
+            let name = b.string(name);
+            let frame = b.frame(crate::model::Frame { name, file: name, line: 1 });
+            b.stack(&[frame])
+        };
+        let (once, often) = (stack_of("zero_grad"), stack_of("linear"));
+        let mut at = 0;
+        let mut push = |action, address: u64, stack| {
+            d.events.push(at, action, address, 1024, StreamId(0), PoolId(0), stack);
+            at += 1;
+        };
+        let mut ends = Vec::new();
+        for step in 0..steps {
+            let extra = if step < broken { 0 } else { (step * 7) % 23 };
+            for i in 0..11 + extra {
+                let own = if step < broken { if i == 2 { once } else { often } } else { stack_of(&format!("{step} {i}")) };
+                push(Action::Alloc, 0x1000 + i * 0x1000, own);
+            }
+            for i in 0..11 + extra {
+                push(Action::FreeRequested, 0x1000 + i * 0x1000, often);
+                push(Action::FreeCompleted, 0x1000 + i * 0x1000, often);
+            }
+            ends.push(i64::from(step as u32 + 1) * 33);
+        }
+        for step in annotated {
+            let end = ends[step as usize] - 1;
+            d.annotations.push(Annotation { name: b.string(name), start_us: end - 3, end_us: Some(end), depth: 0 });
+        }
+        Recording { devices: vec![d], stacks: b.finish(), ..Recording::default() }
+    }
+
+    fn found(r: &Recording) -> (Steps, Option<String>) {
+        let tables = DeviceTables::build(&r.devices[0], &Progress::new()).expect("not cancelled");
+        let steps = Steps::find(r, &r.devices[0], &tables);
+        let caveat = steps.caveat(&super::super::StackNames::of(&r.stacks), r.devices[0].events.len());
+        (steps, caveat)
+    }
+
+    #[test]
+    fn steps_go_on_where_annotations_stop_and_say_so() {
+        // Eight of forty steps are annotated, at the start, in the middle, at the end.
+        for annotated in [0..8, 16..24, 32..40] {
+            let (steps, caveat) = found(&with_stacks(40, 40, annotated.clone(), "Optimizer.step"));
+            assert_eq!(steps.len(), 40, "{annotated:?} {steps:?}");
+            assert!(steps.bounds.iter().enumerate().all(|(i, &b)| b == i as u32 * 33), "{:?}", steps.bounds);
+            assert!(steps.continued_by.is_some() && steps.source == StepSource::Annotation("Optimizer.step".to_owned()));
+            assert!((80..100).contains(&steps.confidence), "{}", steps.confidence);
+            let marked = steps.marked.clone();
+            assert!(marked.len() == 8 || marked.len() == 7, "{marked:?}");
+            let caveat = caveat.expect("a part is annotated");
+            assert!(caveat.contains("continued from zero_grad:1") && caveat.contains(" % of the events"), "{caveat}");
+        }
+        // Where they cover everything there is nothing to add.
+        let (steps, caveat) = found(&with_stacks(40, 40, 0..40, "ProfilerStep"));
+        assert_eq!((steps.len(), steps.confidence, steps.marked.clone(), caveat), (40, 100, 0..40, None));
+        assert_eq!(steps.continued_by, None);
+    }
+
+    #[test]
+    fn what_nothing_continues_is_in_no_step() {
+        let r = with_stacks(40, 8, 0..8, "Optimizer.step");
+        let (steps, caveat) = found(&r);
+        assert_eq!((steps.len(), steps.continued_by, steps.of(steps.bounds[8] + 5)), (8, None, None));
+        let share = (8 * 33 * 100 / r.devices[0].events.len()) as u8;
+        assert!(steps.confidence <= share && steps.confidence > 5, "{} {share}", steps.confidence);
+        assert!(caveat.expect("a part is annotated").contains("in no step"));
+    }
+
+    #[test]
+    fn a_users_ranges_are_continued_too() {
+        let r = with_ranges(10);
+        let (steps, caveat) = found(&r);
+        assert_eq!((steps.len(), steps.source), (40, StepSource::Range("train".to_owned())));
+        assert!(caveat.is_some_and(|c| c.contains("25 %")));
+    }
+
+    /// Forty steps, the first `annotated` of them inside `train N`.
+    fn with_ranges(annotated: i64) -> Recording {
+        let mut r = with_stacks(40, 40, 0..annotated, "train 0");
+        for (i, a) in r.devices[0].annotations.iter_mut().enumerate() {
+            a.start_us = i as i64 * 33;
+        }
+        r
     }
 
     #[test]

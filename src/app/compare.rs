@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rustc_hash::{FxHashMap, FxHashSet};
+
 use super::document::{DeviceData, DocumentId};
 use super::jobs::Derived;
 use super::loader::prepare;
@@ -11,8 +13,11 @@ use super::views::ViewContext;
 use crate::allocator::Question;
 use crate::analysis::categories::{Categories, Rule, Rules};
 use crate::analysis::diff::{Comparison, Group, Instant, Row, compare};
+use crate::analysis::flame::{held_by_stack, of_row};
+use crate::analysis::matching::Matching;
+use crate::analysis::query::{Query, Scope};
 use crate::analysis::steps::{StepFigures, Steps, figures};
-use crate::analysis::{NO_EVENT, Quantity};
+use crate::analysis::{LifetimeId, NO_EVENT, Quantity};
 use crate::model::{Progress, StackId, StackTable};
 use crate::units::count;
 
@@ -109,8 +114,8 @@ pub struct Compared {
     pub diff: Comparison,
     /// What differs by place, largest change first.
     pub groups: Vec<Group>,
-    /// Kept so that their addresses, which are in the key, are not used again.
-    _categories: [Option<Arc<Categories>>; 2],
+    /// What each side's allocations are for. Kept too so that their addresses, which are in the key, are not used again.
+    categories: [Option<Arc<Categories>>; 2],
 }
 
 impl Compared {
@@ -120,11 +125,65 @@ impl Compared {
         self.diff.stacks(&self.sides[1].data.recording.stacks)
     }
 
+    /// One of its sides as an instant.
+    fn instant(&self, which: usize) -> Instant<'_> {
+        let Side { data, event, .. } = &self.sides[which];
+        Instant {
+            recording: &data.recording,
+            device: data.device(),
+            tables: &data.tables,
+            categories: self.categories[which].as_deref(),
+            event: *event,
+        }
+    }
+
     /// The stack of a row in the recording in front, when it is live there.
     #[must_use]
     pub fn own_stack(&self, row: &Row) -> Option<StackId> {
         let b = row.in_b.filter(|_| self.sides[1].is_here);
         b.or_else(|| row.in_a.filter(|_| self.sides[0].is_here))
+    }
+}
+
+/// What the query in force holds for on both sides. The other recording is asked the same query, of its own.
+pub struct Asked {
+    by_stack: [FxHashMap<StackId, u64>; 2],
+    /// Bytes on each side.
+    pub bytes: [u64; 2],
+    /// Kept so that their addresses, which are in the key, are not used again.
+    _of: (Arc<Compared>, Arc<Matching>),
+}
+
+impl Asked {
+    fn find(compared: &Arc<Compared>, matching: &Arc<Matching>, query: &Query) -> Self {
+        let by_stack = [0, 1].map(|which| {
+            let (side, at) = (&compared.sides[which], compared.instant(which));
+            if side.is_here {
+                return held_by_stack(&at, |id| matching.contains(id));
+            }
+            let scope = Scope {
+                categories: at.categories,
+                steps: query.needs_steps().then(|| side.data.steps()),
+                ..Scope::new(at.recording, at.device, at.tables)
+            };
+            let live = at.tables.states.live_at(at.device, &at.tables.lifetimes, at.event);
+            let passing: FxHashSet<LifetimeId> = query.among(&scope, &live).into_iter().collect();
+            held_by_stack(&at, |id| passing.contains(&id))
+        });
+        let bytes = [0, 1].map(|which: usize| by_stack[which].values().sum());
+        Asked { by_stack, bytes, _of: (Arc::clone(compared), Arc::clone(matching)) }
+    }
+
+    /// Bytes by stack on each side, in each side's own stacks.
+    #[must_use]
+    pub fn by_stack(&self) -> [&FxHashMap<StackId, u64>; 2] {
+        [&self.by_stack[0], &self.by_stack[1]]
+    }
+
+    /// Whether it holds for anything of a row.
+    #[must_use]
+    pub fn is_of(&self, row: &Row) -> bool {
+        of_row(row, self.by_stack()) != [0, 0]
     }
 }
 
@@ -187,6 +246,8 @@ struct Inner {
     rules: Vec<Rule>,
     others: [Loading; 2],
     result: Derived<[Which; 2], Compared>,
+    /// Keyed by where the comparison and the query's answer lie in memory.
+    asked: Derived<(usize, usize), Asked>,
     /// Keyed by the number of events: a live recording goes on.
     steps: Derived<usize, StepTable>,
 }
@@ -232,7 +293,7 @@ impl Comparing {
         let shown = inner.result.get(cx.jobs, "compare", &key, move |_| {
             let diff = compare(&a.instant(), &b.instant());
             let groups = diff.by_place(&b.side.data.recording.stacks);
-            Some(Compared { sides: [a.side, b.side], diff, groups, _categories: [a.categories, b.categories] })
+            Some(Compared { sides: [a.side, b.side], diff, groups, categories: [a.categories, b.categories] })
         });
         match shown.value {
             Some(compared) => Outcome::Ready(compared, shown.is_fresh),
@@ -240,11 +301,21 @@ impl Comparing {
         }
     }
 
+    /// What the query in force holds for on both sides, once it is known; `None` without a query.
+    pub fn asked(&self, cx: &ViewContext<'_>, compared: &Arc<Compared>) -> Option<Arc<Asked>> {
+        let (query, matching) = (Arc::clone(cx.link.query.as_ref()?), Arc::clone(cx.matching?));
+        let key = (Arc::as_ptr(compared) as usize, Arc::as_ptr(&matching) as usize);
+        let compared = Arc::clone(compared);
+        let work = move |_: &Progress| Some(Asked::find(&compared, &matching, &query.query));
+        let shown = self.inner.borrow_mut().asked.get(cx.jobs, "the query on both sides", &key, work);
+        shown.value.filter(|_| shown.is_fresh)
+    }
+
     /// The steps of the device in front, once they are known.
     pub fn steps(&self, cx: &ViewContext<'_>) -> Option<Arc<StepTable>> {
         let data = Arc::clone(cx.data);
         let work = move |progress: &Progress| {
-            let steps = Steps::find(&data.recording, data.device(), &data.tables);
+            let steps = data.steps().clone();
             let figures = figures(data.device(), &data.tables, &steps, progress).ok()?;
             Some(StepTable { steps, figures })
         };
@@ -337,4 +408,134 @@ fn simulate(here: &Arc<DeviceData>, conf: &str, progress: &Progress) -> Result<A
     let whatif = here.what_if(progress).map_err(|e| e.to_string())?;
     let recording = whatif.simulate(&here.recording, &question, progress).map_err(|e| e.to_string())?;
     prepare(&Arc::new(recording), 0, progress)
+}
+
+/// What an instant of the device in front is called: the peak or the end of a step, or its event.
+#[must_use]
+pub fn name_of(steps: Option<&StepTable>, event: u32) -> String {
+    let step = steps.and_then(|t| Some((t.steps.of(event)?, t)));
+    let figures = step.and_then(|(step, t)| Some((step, t.figures.get(step)?)));
+    match figures {
+        // Where memory grows to the very end, the end says more: the other instant of a pair is one.
+        Some((step, f)) if f.end == event + 1 => format!("step {step} end"),
+        Some((step, f)) if f.peak_event == event => format!("step {step} peak"),
+        Some((step, _)) => format!("event {}, step {step}", count(u64::from(event))),
+        None => format!("event {}", count(u64::from(event))),
+    }
+}
+
+/// Two instants worth comparing, and why these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suggestion {
+    /// A.
+    pub a: u32,
+    /// B, later than A.
+    pub b: u32,
+    /// How they were chosen, as part of a sentence: `the peaks of …`.
+    pub why: String,
+}
+
+/// A peak this many times the one of the step before is worth a look of its own.
+const JUMP: f64 = 1.25;
+
+/// The pair that Compare begins with. What ran out of memory is held against the peak of the step before; a step that peaks far
+/// above the one before it against that one; else the same phase of two steps far apart, the ends of the first whole step and of
+/// the last; without steps a quarter of the way and the end. `None` where there are too few events. O(steps).
+#[must_use]
+pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>) -> Option<Suggestion> {
+    let last = events.checked_sub(1)?;
+    let f = &table.figures;
+    let pair = |a: u32, b: u32, why: String| (a < b).then_some(Suggestion { a, b, why });
+    if let Some(oom) = oom {
+        let before = table.steps.of(oom).and_then(|s| s.checked_sub(1)).and_then(|s| Some((s, f.get(s)?)));
+        let with_step = before.and_then(|(s, f)| {
+            pair(f.peak_event, oom, format!("the peak of step {s}, the last whole one, and the out-of-memory event"))
+        });
+        return with_step
+            .or_else(|| pair(oom / 4, oom, "a quarter of the way to the out-of-memory event, and that event".to_owned()));
+    }
+    // The first step also sets everything up, so it is no measure for the others.
+    let jump = (2..f.len()).max_by_key(|&i| (f[i].peak, std::cmp::Reverse(i)));
+    if let Some(step) = jump.filter(|&i| f[i].peak as f64 >= JUMP * f[i - 1].peak.max(1) as f64) {
+        let why = format!(
+            "step {step} peaks highest, {:.1} × the step before: their peaks",
+            f[step].peak as f64 / f[step - 1].peak.max(1) as f64
+        );
+        return pair(f[step - 1].peak_event, f[step].peak_event, why);
+    }
+    let mut lengths: Vec<u32> = f.iter().map(|s| s.end - s.first).collect();
+    lengths.sort_unstable();
+    let typical = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
+    // A recording may stop in the middle of a step.
+    let whole = |i: &usize| u64::from(f[*i].end - f[*i].first) * 10 >= u64::from(typical) * 9;
+    let first = (1..f.len()).find(whole);
+    let end = (1..f.len()).rev().find(whole);
+    if let (Some(first), Some(end)) = (first, end)
+        && end > first
+    {
+        let why = format!(
+            "the same phase of two steps far apart: the ends of step {first}, the first whole one, and step {end}, the last"
+        );
+        return pair(f[first].end - 1, f[end].end - 1, why);
+    }
+    pair(last / 4, last, "no steps to go by: a quarter of the recording, and its end".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Steps of ten events; each peaks in its middle.
+    fn table(peaks: &[u64], last: u32) -> StepTable {
+        let mut bounds: Vec<u32> = (0..=peaks.len() as u32).map(|i| i * 10).collect();
+        if let Some(end) = bounds.last_mut() {
+            *end -= last;
+        }
+        let of = |(i, &peak): (usize, &u64)| StepFigures {
+            first: bounds[i],
+            end: bounds[i + 1],
+            peak,
+            peak_event: bounds[i] + 5,
+            ..StepFigures::default()
+        };
+        let figures = peaks.iter().enumerate().map(of).collect();
+        StepTable { steps: Steps { bounds, ..Steps::default() }, figures }
+    }
+
+    fn pair(t: &StepTable, events: u32, oom: Option<u32>) -> Option<(u32, u32)> {
+        suggest(t, events, oom).map(|s| (s.a, s.b))
+    }
+
+    #[test]
+    fn steps_that_grow_slowly_are_compared_far_apart_in_the_same_phase() {
+        let growing = table(&[90, 10, 11, 12, 13, 14], 0);
+        assert_eq!(pair(&growing, 60, None), Some((19, 59)), "the ends of step 1 and step 5");
+        assert!(suggest(&growing, 60, None).is_some_and(|s| s.why.contains("step 1") && s.why.contains("step 5")));
+        assert_eq!(pair(&table(&[90, 10, 11, 12, 13, 14], 6), 54, None), Some((19, 49)), "the last one is cut short");
+    }
+
+    #[test]
+    fn a_step_that_jumps_is_held_against_the_one_before() {
+        let jumps = table(&[90, 10, 11, 40, 13, 14], 0);
+        assert_eq!(pair(&jumps, 60, None), Some((25, 35)));
+        assert!(suggest(&jumps, 60, None).is_some_and(|s| s.why.contains("3.6 × the step before")));
+        assert_eq!(pair(&jumps, 60, Some(52)), Some((45, 52)), "what ran out of memory comes first");
+    }
+
+    #[test]
+    fn without_steps_a_quarter_and_the_end() {
+        let none = table(&[], 0);
+        assert_eq!(pair(&none, 400, None), Some((99, 399)));
+        assert_eq!(pair(&none, 400, Some(200)), Some((50, 200)));
+        assert_eq!((pair(&none, 1, None), pair(&none, 0, None)), (None, None));
+    }
+
+    #[test]
+    fn instants_are_called_after_their_step() {
+        let t = table(&[10, 10, 10], 0);
+        assert_eq!(name_of(Some(&t), 15), "step 1 peak");
+        assert_eq!(name_of(Some(&t), 29), "step 2 end");
+        assert_eq!(name_of(Some(&t), 12), "event 12, step 1");
+        assert_eq!(name_of(None, 1200), "event 1,200");
+    }
 }

@@ -74,6 +74,8 @@ pub struct Link {
     pub live: Option<Arc<LiveStatus>>,
     /// The instant of samples that views show, microseconds since the epoch; the newest when `None`.
     pub instant_us: Option<i64>,
+    /// How often Escape was pressed: views that keep a zoom of their own go back out.
+    pub cleared: u32,
     /// The query in force: what it does not hold for is dimmed in every view.
     pub query: Option<Arc<AskedQuery>>,
 }
@@ -111,6 +113,7 @@ impl Link {
             to_try: Vec::new(),
             live: None,
             tracks: TrackLayout::default(),
+            cleared: 0,
             query: None,
             instant_us: None,
         }
@@ -120,6 +123,15 @@ impl Link {
     #[must_use]
     pub fn selected(&self) -> Option<Item> {
         self.selection.current()
+    }
+
+    /// Where the flags A and B stand: the markers, and what a comparison of this device was given without them.
+    #[must_use]
+    pub fn flags(&self) -> [Option<u32>; 2] {
+        [0, 1].map(|i: usize| match self.compared[i] {
+            Source::At(event) => Some(event),
+            _ => self.markers[i],
+        })
     }
 
     /// Axis units a pixel of a plot `width` pixels wide.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::colours::{ColourBy, Colours};
@@ -55,15 +55,28 @@ pub struct DeviceData {
     pub prepared: PreparedWhatIf,
 }
 
-/// A [`WhatIf`]'s groundwork, and the settings that would have helped, done once a device.
+/// What several views need and is found once a device: a [`WhatIf`]'s groundwork, the settings that would have helped, the steps.
 #[derive(Default)]
-pub struct PreparedWhatIf(Mutex<Option<Prepared>>, Mutex<Option<Arc<Helped>>>, Mutex<Option<Caps>>);
+pub struct PreparedWhatIf(Mutex<Option<Prepared>>, Mutex<Option<Arc<Helped>>>, Mutex<Option<Caps>>, OnceLock<Steps>);
 
 impl DeviceData {
     /// The device.
     #[must_use]
     pub fn device(&self) -> &DeviceRecording {
         &self.recording.devices[self.index]
+    }
+
+    /// The device's steps. The first call looks for them, O(lifetimes), and others wait for it; later ones cost nothing. Not
+    /// for the window's thread.
+    #[must_use]
+    pub fn steps(&self) -> &Steps {
+        self.prepared.3.get_or_init(|| Steps::find(&self.recording, self.device(), &self.tables))
+    }
+
+    /// The device's steps, when somebody has looked for them.
+    #[must_use]
+    pub fn known_steps(&self) -> Option<&Steps> {
+        self.prepared.3.get()
     }
 
     /// Answers what-if questions about the device. The first call reads the trace, about 0.5 µs an event, and others wait for
@@ -257,15 +270,14 @@ impl DeviceView {
             text: query.text.clone(),
             categories: categories.as_ref().filter(|_| needs).map_or(0, |c| Arc::as_ptr(c) as usize),
             cursor: query.query.follows_cursor().then_some(link.cursor),
-            markers: if query.query.follows_markers() { link.markers } else { [None; 2] },
+            markers: if query.query.follows_markers() { link.flags() } else { [None; 2] },
         };
         let data = Arc::clone(&self.data);
-        let (cursor, markers) = (Some(link.cursor), link.markers);
+        let (cursor, markers) = (Some(link.cursor), link.flags());
         let answer = self.matching.get(jobs, "query", &key, move |progress| {
-            let steps = Steps::find(&data.recording, data.device(), &data.tables);
             let scope = Scope {
                 categories: categories.as_deref(),
-                steps: Some(&steps),
+                steps: query.query.needs_steps().then(|| data.steps()),
                 cursor,
                 markers,
                 ..Scope::new(&data.recording, data.device(), &data.tables)

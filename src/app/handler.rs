@@ -203,7 +203,10 @@ impl App {
                 }
             }),
             Command::SetMarker(which) => self.with_link(|link, _| set_marker(link, which, Some(link.cursor))),
-            Command::ClearMarkers => self.with_link(|link, _| link.markers = [None, None]),
+            Command::ClearMarkers => self.with_link(|link, _| {
+                set_marker(link, 0, None);
+                set_marker(link, 1, None);
+            }),
             Command::PreviousSameStack => self.with_link(|link, data| same_stack(link, data, false)),
             Command::NextSameStack => self.with_link(|link, data| same_stack(link, data, true)),
             Command::QueryStack => {
@@ -284,6 +287,7 @@ impl App {
             return;
         }
         self.with_link(|link, data| {
+            link.cleared = link.cleared.wrapping_add(1);
             if link.range.is_some() {
                 link.range = None;
             } else if !link.focus_classes.is_empty() {

@@ -21,7 +21,7 @@ pub(super) fn selected_stack(link: &Link, data: &DeviceData) -> Option<crate::mo
 pub(super) fn set_marker(link: &mut Link, which: usize, event: Option<u32>) {
     if let (Some(marker), Some(side)) = (link.markers.get_mut(which), link.compared.get_mut(which)) {
         *marker = event;
-        if event.is_some() {
+        if event.is_some() || matches!(side, Source::At(_)) {
             *side = Source::Marker;
         }
     }

@@ -46,7 +46,11 @@ pub struct AllocationsArgs {
 
 /// A query that the command line can answer, as typed and as read.
 fn read_query(text: &str) -> Result<(String, Query), String> {
-    let query = Query::parse(text).map_err(|e| e.sentence)?;
+    let query = Query::parse(text).map_err(|e| {
+        let before = text.get(..e.at.start).map_or(0, |t| t.chars().count());
+        // In a query of one term the place is plain.
+        if before == 0 { e.sentence } else { format!("at character {}: {}", before + 1, e.sentence) }
+    })?;
     if query.follows_cursor() || query.follows_markers() {
         return Err("it names the window's cursor or markers: use the number of an event, peak, oom or end".to_owned());
     }

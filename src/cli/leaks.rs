@@ -66,7 +66,7 @@ fn over_steps(
             .collect();
         let report = json!({
             "file": recording.source.name, "device": device.id.index,
-            "steps": {"count": steps.len(), "source": source, "inferred": steps.is_inferred(), "confidence": f64::from(steps.confidence) / 100.0},
+            "steps": {"count": steps.len(), "source": source, "inferred": steps.is_inferred(), "confidence": f64::from(steps.confidence) / 100.0, "annotated": steps.marked.len(), "note": steps.caveat(&names, device.events.len())},
             "leaks": leaks, "saw_tooth": teeth, "truncated": recording.report.truncated().is_some(),
         });
         return print_json(out, &report);
@@ -85,7 +85,10 @@ fn over_steps(
     };
     text += &match steps.len() as u64 {
         0 => "No steps were found: twelve equal stretches of the recording were looked at instead.\n".to_owned(),
-        n => format!("Steps: {}, {source}, {} % sure.\n", count(n), steps.confidence),
+        n => {
+            let caveat = steps.caveat(&names, device.events.len()).map_or_else(String::new, |c| format!("{c}\n"));
+            format!("Steps: {}, {source}, {} % sure.\n{caveat}", count(n), steps.confidence)
+        }
     };
     if let Some(saw) = &saw {
         let drops: u64 = saw.teeth.iter().map(|t| t.2).sum::<u64>() / saw.teeth.len().max(1) as u64;

@@ -16,14 +16,30 @@ pub struct Completion {
     pub at: Range<usize>,
 }
 
-const TERMS: [(&str, &str); 20] = [
+/// Words of this recording that can be typed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Vocabulary<'a> {
+    /// Names of stacks: what `stack~` may be followed by.
+    pub stacks: &'a [&'a str],
+    /// Names of annotations, numbers left off.
+    pub annotations: &'a [&'a str],
+    /// Number of steps.
+    pub steps: usize,
+    /// Number of streams.
+    pub streams: usize,
+}
+
+const TERMS: [(&str, &str); 24] = [
     ("size>", "bytes asked for: size>1MiB, size=1MiB..2MiB"),
     ("stack~", "a frame's file or function contains this"),
+    ("module~", "under a module so named: its forward, or an annotation"),
+    ("file~", "a frame's file contains this"),
+    ("function~", "a frame's function contains this"),
     ("category=", "what it is for: gradients, activations, …"),
     ("live@", "live at an instant: live@peak, live@oom, live@cursor"),
     ("pool=", "private, default, small, large"),
     ("stream=", "by index or handle"),
-    ("step=", "born in this step"),
+    ("step=", "born in this step: step=3, step=3..5"),
     ("during~", "born inside an annotation so named"),
     ("born>", "after an event, a time or an instant: born>1200, born>2s, born>peak"),
     ("born<", "before an event, a time or an instant"),
@@ -31,6 +47,7 @@ const TERMS: [(&str, &str); 20] = [
     ("gone<", "freed before one"),
     ("age>", "lived longer: age>5000 events, age>2ms"),
     ("age<", "lived shorter"),
+    ("gone=never", "never freed in the trace; so is kept"),
     ("gone", "freed in the trace"),
     ("kept", "never freed in the trace"),
     ("block>", "whole block, after rounding"),
@@ -55,10 +72,9 @@ const POOLS: [(&str, &str); 4] = [
     ("large", "requests over 1 MiB"),
 ];
 
-/// What can stand in place of the word at a byte of a query, best first; `names` are what `stack~` may be followed by. At
-/// most twelve.
+/// What can stand in place of the word at a byte of a query, best first; `known` are words of this recording. At most twelve.
 #[must_use]
-pub fn complete(text: &str, byte: usize, names: &[&str]) -> Vec<Completion> {
+pub fn complete(text: &str, byte: usize, known: Vocabulary<'_>) -> Vec<Completion> {
     const MOST: usize = 12;
     let word = words(text).into_iter().find(|w| w.at.start < byte && byte <= w.at.end);
     let (typed, at) = match &word {
@@ -89,11 +105,30 @@ pub fn complete(text: &str, byte: usize, names: &[&str]) -> Vec<Completion> {
     if typed.starts_with("category=") {
         return values("category=", &Category::ALL.map(|c| (c.name(), c.about())));
     }
-    if let Some(begun) = typed.strip_prefix("stack~") {
-        let begun = begun.trim_matches('"');
-        let fitting = names.iter().filter(|n| n.to_lowercase().contains(begun) && **n != begun);
-        let quoted = |name: &str| if name.contains(' ') { format!("stack~\"{name}\"") } else { format!("stack~{name}") };
-        return fitting.map(|n| offer(quoted(n), "allocates here")).take(MOST).collect();
+    if typed.starts_with("gone=") || typed.starts_with("freed=") {
+        let prefix = if typed.starts_with("gone=") { "gone=" } else { "freed=" };
+        return values(prefix, &[("never", "never freed in the trace")]);
+    }
+    if typed.starts_with("born=") {
+        return values("born=", &[("before", "before the trace began")]);
+    }
+    let quoted = |prefix: &str, name: &str| {
+        if name.contains(' ') { format!("{prefix}\"{name}\"") } else { format!("{prefix}{name}") }
+    };
+    for (prefix, names, about) in
+        [("stack~", known.stacks, "allocates here"), ("during~", known.annotations, "an annotation of this recording")]
+    {
+        if let Some(begun) = typed.strip_prefix(prefix) {
+            let begun = begun.trim_matches('"');
+            let fitting = names.iter().filter(|n| n.to_lowercase().contains(begun) && **n != begun);
+            return fitting.map(|n| offer(quoted(prefix, n), about)).take(MOST).collect();
+        }
+    }
+    for (prefix, number, about) in [("step=", known.steps, "a step"), ("stream=", known.streams, "a stream")] {
+        if let Some(begun) = typed.strip_prefix(prefix) {
+            let fitting = (0..number).map(|i| i.to_string()).filter(|n| n.starts_with(begun) && *n != begun);
+            return fitting.map(|n| offer(format!("{prefix}{n}"), about)).take(MOST).collect();
+        }
     }
     let fitting = TERMS.iter().filter(|(term, _)| term.starts_with(&typed) && *term != typed);
     fitting.map(|(term, about)| offer((*term).to_owned(), about)).take(MOST).collect()

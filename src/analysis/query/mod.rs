@@ -9,18 +9,23 @@
 //! | `0x7f1d..` | whose address begins with these digits | the same |
 //! | `stack~attention` | with a frame whose file or function contains the text | the same |
 //! | `stack=17`, `stack=none` | by exactly this stack, or without one | the same |
+//! | `file~train.py`, `function~forward` | with a frame whose file, or function, contains the text | the same |
+//! | `module~attention` | under a module so named: its `forward`, a profiler's `nn.Module:` frame, or an annotation | the same |
 //! | `train.py`, `"two words"` | with the text in its stack or its notes | the same |
 //! | `category=gradients` | of an allocation of this category | of this category |
 //! | `stream=1`, `stream=0x55…` | of this stream, by index or handle | the same |
 //! | `pool=private`, `pool=default`, `pool=small`, `pool=large`, `pool=0.7` | of such a pool | the same |
-//! | `step=3`, `during~forward` | inside a step, or an annotation so named | born there |
+//! | `step=3`, `step=3..5`, `during~forward` | inside a step, or an annotation so named | born there |
 //! | `born>1200`, `gone<=2s`, `born>oom` | of an allocation born or gone then: an event, a time, an instant | the same |
+//! | `gone=never`, `born=before` | of one never freed in the trace, or made before it | the same |
 //! | `age>5000`, `age<2ms` | of an allocation that lived so long | in events or time |
 //! | `gone`, `kept` | of an allocation freed in the trace, or not | the same |
 //! | `live@peak`, `live@oom`, `live@end`, `live@cursor`, `live@a`, `live@1200` | of a block live then | live then |
 //! | `event=100..200`, `27584`, `time>100ms` | with this number or time | born then; one number: this event's |
 //! | `alloc`, `free`, `segment`, `oom`, …, `action=alloc` | of this action | born in the trace; freed in it; none |
 //! | `id=12` | of this allocation | this row |
+//!
+//! `!=` and `!~` turn a comparison around, as `-` does; spaces may stand around an operator.
 
 use std::ops::Range;
 
@@ -31,12 +36,14 @@ use crate::model::{Action, Cancelled, DeviceRecording, PoolKey, Progress, Record
 use crate::units::count;
 
 mod complete;
+mod examples;
 mod prepare;
 mod terms;
 #[cfg(test)]
 mod tests;
 
-pub use complete::{Completion, complete};
+pub use complete::{Completion, Vocabulary, complete};
+pub use examples::{Example, examples};
 pub(super) use prepare::Tests;
 
 /// A range of whole numbers, both ends included.
@@ -130,8 +137,16 @@ pub enum Term {
     Category(Category),
     /// An annotation whose name contains the text, lower case.
     During(String),
-    /// A step of this number: an annotation that ends with it, else a step as the Steps lane counts them.
-    Step(u64),
+    /// Steps of these numbers: annotations of steps that end with them, else steps as the Steps lane counts them.
+    Step(Between),
+    /// A frame whose file contains the text, lower case.
+    File(String),
+    /// A frame whose function contains the text, lower case.
+    Function(String),
+    /// Below a module whose name or file contains the text, lower case.
+    Module(String),
+    /// Made before the trace began.
+    BornBefore,
     /// When it was allocated.
     Born(Moment),
     /// When its memory became reusable.
@@ -239,11 +254,12 @@ impl Query {
                 _ => (false, word.text.as_str()),
             };
             let term = if word.is_quoted && !word.text.contains(['=', '~']) {
-                Term::Text(word.text.to_lowercase())
+                (Term::Text(word.text.to_lowercase()), false)
             } else {
                 terms::term(rest).map_err(wrong)?
             };
-            open.push((term, is_not != not.take().is_some()));
+            let (term, turns) = term;
+            open.push((term, (is_not != turns) != not.take().is_some()));
             or = None;
         }
         if let Some(at) = not.or(or) {
@@ -288,6 +304,12 @@ impl Query {
         self.any.iter().flatten().any(|(term, _)| matches!(term, Term::Category(_)))
     }
 
+    /// True when its answer needs [`Scope::steps`].
+    #[must_use]
+    pub fn needs_steps(&self) -> bool {
+        self.any.iter().flatten().any(|(term, _)| matches!(term, Term::Step(_)))
+    }
+
     /// The events it holds for, ascending. O(events), on all cores.
     ///
     /// # Errors
@@ -295,6 +317,13 @@ impl Query {
     pub fn events(&self, scope: &Scope<'_>, progress: &Progress) -> Result<Vec<u32>, Cancelled> {
         let tests = Tests::new(self, scope);
         chosen(scope.device.events.len() as u32, progress, |e| tests.hold_for_event(scope, e))
+    }
+
+    /// Those of some allocations that it holds for, in their order. O(allocations asked about).
+    #[must_use]
+    pub fn among(&self, scope: &Scope<'_>, ids: &[super::LifetimeId]) -> Vec<super::LifetimeId> {
+        let tests = Tests::new(self, scope);
+        ids.iter().copied().filter(|&id| tests.hold_for_lifetime(scope, id)).collect()
     }
 
     /// The rows of the allocations it holds for, ascending. O(allocations), on all cores.
@@ -349,6 +378,29 @@ fn words(text: &str) -> Vec<Word> {
     }
     out.extend(open);
     out.retain(|w| !w.text.is_empty());
+    joined(out)
+}
+
+/// Puts what stands on both sides of an operator together: `size > 1MiB` is `size>1MiB`.
+fn joined(words: Vec<Word>) -> Vec<Word> {
+    let mut out: Vec<Word> = Vec::with_capacity(words.len());
+    for word in words {
+        let begins = !word.is_quoted && terms::operator_in(&word.text).is_some_and(|(at, _)| at == 0);
+        let Some(last) = out.last_mut() else {
+            out.push(word);
+            continue;
+        };
+        let name = last.text.trim_start_matches(['-', '!']).to_lowercase();
+        let is_name = !last.is_quoted && !name.is_empty() && terms::NAMES.contains(&name.as_str());
+        let is_open = !last.is_quoted
+            && terms::operator_in(&name).is_some_and(|(at, o)| at + o.len() == name.len() && terms::NAMES.contains(&&name[..at]));
+        if (begins && is_name) || (is_open && !begins) {
+            last.text.push_str(&word.text);
+            last.at.end = word.at.end;
+        } else {
+            out.push(word);
+        }
+    }
     out
 }
 

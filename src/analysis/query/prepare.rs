@@ -18,6 +18,9 @@ enum Test {
     /// By stack: true where a frame matches; and events and allocations whose notes match.
     Stacks(Vec<bool>, FxHashSet<u32>, FxHashSet<u32>),
     StackIs(StackId),
+    /// By stack: true below such a module; and ranges of events.
+    Module(Vec<bool>, Vec<(u32, u32)>),
+    BornBefore,
     Category(Category),
     /// Ranges of events, ascending and apart.
     Ranges(Vec<(u32, u32)>),
@@ -78,14 +81,30 @@ impl Test {
             }
             Term::Category(category) => Test::Category(*category),
             Term::During(text) => Test::Ranges(ranges(scope, |name| name.contains(text.as_str()))),
-            Term::Step(step) => {
-                let named = ranges(scope, |name| trailing_number(name) == Some(*step));
-                let counted = scope.steps.and_then(|s| {
-                    let at = usize::try_from(*step).ok()?;
-                    Some((*s.bounds.get(at)?, *s.bounds.get(at + 1)?))
-                });
-                Test::Ranges(if named.is_empty() { counted.into_iter().collect() } else { named })
+            Term::Step(numbers) => Test::Ranges(ranges_of_steps(scope, *numbers)),
+            Term::File(text) => Test::Stacks(
+                stacks_where(stacks, |f| stacks.text(f.file).to_lowercase().contains(text)),
+                FxHashSet::default(),
+                FxHashSet::default(),
+            ),
+            Term::Function(text) => Test::Stacks(
+                stacks_where(stacks, |f| stacks.text(f.name).to_lowercase().contains(text)),
+                FxHashSet::default(),
+                FxHashSet::default(),
+            ),
+            Term::Module(text) => {
+                // A dotted path is written with underscores where it names a file or a class.
+                let plain = |name: &str| name.to_lowercase().replace(['.', '/', '\\'], "_");
+                let wanted = plain(text);
+                let is_module = |f: &Frame| {
+                    let name = stacks.text(f.name);
+                    let file = (name == "forward").then(|| stacks.text(f.file));
+                    file.is_some_and(|f| plain(f).contains(&wanted))
+                        || name.strip_prefix("nn.Module: ").is_some_and(|n| plain(n).contains(&wanted))
+                };
+                Test::Module(stacks_where(stacks, is_module), ranges(scope, |name| plain(name).contains(&wanted)))
             }
+            Term::BornBefore => Test::BornBefore,
             Term::Born(moment) => events_of(scope, *moment).map_or(Test::Never, Test::Born),
             Term::Gone(moment) => events_of(scope, *moment).map_or(Test::Never, Test::Gone),
             Term::IsGone(is) => Test::IsGone(*is),
@@ -116,6 +135,11 @@ impl Test {
                 stacks.get(stack.0 as usize).copied().unwrap_or(false) || rows.contains(&id.0)
             }
             Test::StackIs(stack) => lifetimes.stack(device, id) == *stack,
+            Test::Module(stacks, ranges) => {
+                stacks.get(lifetimes.stack(device, id).0 as usize).copied().unwrap_or(false)
+                    || born(scope, id).is_some_and(|e| is_inside(ranges, e))
+            }
+            Test::BornBefore => lifetimes.born(id) == NO_EVENT,
             Test::Category(category) => scope.categories.map_or(Category::Other, |c| c.of(id)) == *category,
             Test::LiveAt(event) => lifetimes.is_live_at(id, *event),
             Test::Ranges(ranges) => born(scope, id).is_some_and(|e| is_inside(ranges, e)),
@@ -176,6 +200,9 @@ impl Test {
                 stacks.get(events.stack[i].0 as usize).copied().unwrap_or(false) || noted.contains(&event)
             }
             Test::StackIs(stack) => events.stack[i] == *stack,
+            Test::Module(stacks, ranges) => {
+                stacks.get(events.stack[i].0 as usize).copied().unwrap_or(false) || is_inside(ranges, event)
+            }
             Test::Ranges(ranges) => is_inside(ranges, event),
             Test::Streams(wanted) => wanted.get(usize::from(events.stream[i].0)).copied().unwrap_or(false),
             Test::Pools(wanted) if events.pool[i] != PoolId::UNKNOWN => {
@@ -245,20 +272,47 @@ fn stacks_with(stacks: &StackTable, text: &str) -> Vec<bool> {
     let mut has = |id: StrId| *strings.entry(id).or_insert_with(|| stacks.text(id).to_lowercase().contains(text));
     // `train.py:71` is a place, not a name.
     let place = text.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<u32>().ok()?)));
-    let frames: Vec<Option<Frame>> = (0..stacks.frame_count()).map(|i| stacks.frame(FrameId(i as u32))).collect();
-    let matching: Vec<bool> = frames
-        .iter()
-        .map(|frame| {
-            frame.is_some_and(|f| {
-                has(f.file)
-                    || has(f.name)
-                    || place.is_some_and(|(file, line)| f.line == line && stacks.text(f.file).to_lowercase().ends_with(file))
-            })
-        })
-        .collect();
+    stacks_where(stacks, |f| {
+        has(f.file)
+            || has(f.name)
+            || place.is_some_and(|(file, line)| f.line == line && stacks.text(f.file).to_lowercase().ends_with(file))
+    })
+}
+
+/// For each stack, whether a frame passes. Each frame is asked once.
+fn stacks_where(stacks: &StackTable, mut passes: impl FnMut(&Frame) -> bool) -> Vec<bool> {
+    let matching: Vec<bool> =
+        (0..stacks.frame_count()).map(|i| stacks.frame(FrameId(i as u32)).is_some_and(|f| passes(&f))).collect();
     (0..stacks.len())
         .map(|i| stacks.frames(StackId(i as u32)).iter().any(|f| matching.get(f.0 as usize).copied().unwrap_or(false)))
         .collect()
+}
+
+/// Events inside the steps of these numbers.
+fn ranges_of_steps(scope: &Scope<'_>, numbers: Between) -> Vec<(u32, u32)> {
+    use crate::analysis::steps::{StepSource, kind};
+    let source = scope.steps.and_then(|s| match &s.source {
+        StepSource::Annotation(name) | StepSource::Range(name) => Some(name.to_lowercase()),
+        _ => None,
+    });
+    // `layer_3` ends with a number too, and is no step.
+    let is_of_step = |name: &str| {
+        let kind = kind(name).to_lowercase();
+        Some(&kind) == source.as_ref() || ["step", "iter", "batch"].iter().any(|word| kind.contains(word))
+    };
+    let named = ranges(scope, |name| trailing_number(name).is_some_and(|n| numbers.holds(n)) && is_of_step(name));
+    if !named.is_empty() {
+        return named;
+    }
+    let Some(steps) = scope.steps.filter(|s| !s.is_empty()) else { return Vec::new() };
+    let (Ok(first), last) = (usize::try_from(numbers.least), usize::try_from(numbers.greatest).unwrap_or(usize::MAX)) else {
+        return Vec::new();
+    };
+    let end = last.min(steps.len() - 1) + 1;
+    match (steps.bounds.get(first), steps.bounds.get(end)) {
+        (Some(&from), Some(&to)) if from < to => vec![(from, to)],
+        _ => Vec::new(),
+    }
 }
 
 /// Events inside the annotations whose lower-case name passes, as ascending ranges that do not touch.

@@ -5,47 +5,117 @@ use crate::analysis::categories::{Category, category_named};
 use crate::model::{Action, SizeClass};
 use crate::units::{Address, Bytes};
 
-/// Words a comparison can begin with.
-pub(super) const NAMES: [&str; 22] = [
-    "", "size", "bytes", "block", "action", "address", "addr", "event", "time", "stream", "pool", "stack", "step", "during",
-    "born", "gone", "freed", "age", "category", "cat", "id", "live",
+/// Words a comparison can begin with: first what is said in messages, then other names for the same.
+pub(super) const NAMES: [&str; 33] = [
+    "size",
+    "block",
+    "stack",
+    "file",
+    "function",
+    "module",
+    "category",
+    "stream",
+    "pool",
+    "step",
+    "during",
+    "born",
+    "gone",
+    "age",
+    "live",
+    "event",
+    "time",
+    "action",
+    "addr",
+    "id",
+    "",
+    "bytes",
+    "requested",
+    "address",
+    "freed",
+    "lifetime",
+    "cat",
+    "func",
+    "annotation",
+    "range",
+    "lived",
+    "allocated",
+    "segment",
 ];
 
-pub(super) fn term(word: &str) -> Result<Term, String> {
+/// Operators, longest first; those that begin with `!` turn the term around.
+const OPERATORS: [&str; 9] = ["<=", ">=", "==", "!=", "!~", "<", ">", "=", "~"];
+
+/// Where an operator stands in a word, and which.
+pub(super) fn operator_in(word: &str) -> Option<(usize, &'static str)> {
+    let begins = |at: usize| OPERATORS.into_iter().find(|o| word[at..].starts_with(o)).map(|o| (at, o));
+    word.char_indices().find_map(|(at, _)| begins(at))
+}
+
+/// The candidate that differs from a word by the fewest letters, when those are few.
+pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let distance = |other: &str| -> usize {
+        let (a, b): (Vec<char>, Vec<char>) = (word.chars().collect(), other.chars().collect());
+        let mut row: Vec<usize> = (0..=b.len()).collect();
+        for (i, x) in a.iter().enumerate() {
+            let mut diagonal = row[0];
+            row[0] = i + 1;
+            for (j, y) in b.iter().enumerate() {
+                let least = (diagonal + usize::from(x != y)).min(row[j] + 1).min(row[j + 1] + 1);
+                diagonal = std::mem::replace(&mut row[j + 1], least);
+            }
+        }
+        row[b.len()]
+    };
+    let most = word.chars().count().div_ceil(3).min(3);
+    let best = candidates.into_iter().filter(|c| !c.is_empty()).map(|c| (distance(c), c)).min_by_key(|c| c.0)?;
+    (best.0 <= most).then_some(best.1)
+}
+
+/// A word as a term; true where its operator turns it around.
+pub(super) fn term(word: &str) -> Result<(Term, bool), String> {
     let lower = word.to_lowercase();
     if let Some(at) = lower.strip_prefix("live@") {
-        return instant(at).map(Term::LiveAt).ok_or_else(|| {
-            format!("\"{word}\" names no instant: write live@peak, live@oom, live@end, live@cursor or live@1200")
-        });
+        return instant(at).map(|at| (Term::LiveAt(at), false)).ok_or_else(|| no_instant(word, at));
     }
-    if let Some(place) = lower.find(['<', '>', '=', '~']) {
+    if let Some((place, operator)) = operator_in(&lower) {
         let (name, rest) = lower.split_at(place);
+        let value = &rest[operator.len()..];
         if NAMES.contains(&name) {
-            let length = if rest.starts_with("<=") || rest.starts_with(">=") { 2 } else { 1 };
-            let (operator, value) = rest.split_at(length);
             if value.is_empty() {
                 return Err(format!("\"{word}\" has no value: write for example {}", example(name)));
             }
-            return compared(word, name, operator, value);
+            let (plain, not) = match operator {
+                "!=" => ("=", true),
+                "!~" => ("~", true),
+                "==" => ("=", false),
+                other => (other, false),
+            };
+            return compared(word, name, plain, value).map(|term| (term, not));
         }
         // `==` and the like inside a text are the text's own; a lone word before an operator is a mistake.
         if !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphabetic()) {
-            return Err(format!(
-                "\"{name}\" is not something to compare: use size, stack, category, born, age, pool, stream or step"
-            ));
+            return Err(match nearest(name, NAMES) {
+                Some(meant) => format!("\"{name}\" is not something to compare: did you mean {meant}, as in {}?", example(meant)),
+                None => format!("\"{name}\" is not something to compare: use {}", NAMES[..15].join(", ")),
+            });
         }
     }
-    match lower.as_str() {
+    alone(word, &lower).map(|term| (term, false))
+}
+
+/// A word without an operator.
+fn alone(word: &str, lower: &str) -> Result<Term, String> {
+    match lower {
         "gone" | "freed" => return Ok(Term::IsGone(true)),
         "kept" | "leaked" => return Ok(Term::IsGone(false)),
         "live" => return Ok(Term::LiveAt(Instant::Cursor)),
         // Half typed: as a text it would hold for nothing and blank every view for a moment.
-        "size" | "stack" | "category" | "addr" | "stream" | "pool" | "born" | "age" | "during" => {
-            return Err(format!("\"{word}\" has no value: write for example {}, or put quotes around the text", example(&lower)));
+        "size" | "stack" | "category" | "addr" | "stream" | "pool" | "born" | "age" | "during" | "step" | "module" => {
+            return Err(format!("\"{word}\" has no value: write for example {}, or put quotes around the text", example(lower)));
         }
         _ => {}
     }
-    if let Some(actions) = actions(&lower) {
+    if let Some(actions) = actions(lower) {
         return Ok(Term::Action(actions));
     }
     if let Some(digits) = lower.strip_prefix("0x") {
@@ -61,7 +131,15 @@ pub(super) fn term(word: &str) -> Result<Term, String> {
     if lower.starts_with(['(', ')']) || lower.ends_with('(') {
         return Err(format!("\"{word}\" can not be read: there are no parentheses, \"or\" divides choices"));
     }
-    Ok(Term::Text(lower))
+    Ok(Term::Text(lower.to_owned()))
+}
+
+fn no_instant(word: &str, typed: &str) -> String {
+    let known = ["peak", "oom", "end", "cursor"];
+    match nearest(typed, known) {
+        Some(meant) => format!("\"{word}\" names no instant: did you mean {meant}?"),
+        None => format!("\"{word}\" names no instant: write live@peak, live@oom, live@end, live@cursor or live@1200"),
+    }
 }
 
 /// What a comparison looks like when it has a value.
@@ -69,12 +147,18 @@ fn example(name: &str) -> &'static str {
     match name {
         "category" | "cat" => "category=gradients",
         "stack" => "stack~attention",
+        "file" => "file~train.py",
+        "function" | "func" => "function~forward",
+        "module" => "module~attention",
         "pool" => "pool=private",
         "stream" => "stream=1",
         "step" => "step=3",
-        "during" => "during~forward",
-        "born" | "gone" | "freed" | "event" => "born>1200",
-        "age" => "age>5000 or age>2ms",
+        "during" | "annotation" | "range" => "during~forward",
+        "born" | "allocated" => "born>1200",
+        "gone" | "freed" => "gone>1200 or gone=never",
+        "event" => "event=100..200",
+        "age" | "lifetime" | "lived" => "age>5000 or age>2ms",
+        "block" => "block>=2MiB",
         "time" => "time>100ms",
         "addr" | "address" => "addr=0x7f1dca2b7000",
         "action" => "action=alloc",
@@ -87,35 +171,42 @@ fn example(name: &str) -> &'static str {
 fn compared(word: &str, name: &str, operator: &str, value: &str) -> Result<Term, String> {
     let numbers = |read: &dyn Fn(&str) -> Result<u64, String>| between(operator, value, read);
     match name {
-        "" | "size" | "bytes" => numbers(&|v| Bytes::parse(v).map(|b| b.0)).map(Term::Size),
+        "" | "size" | "bytes" | "requested" => numbers(&|v| Bytes::parse(v).map(|b| b.0)).map(Term::Size),
         "block" => numbers(&|v| Bytes::parse(v).map(|b| b.0)).map(Term::Block),
         "event" => numbers(&number_of("an event: write event=27584")).map(Term::Event),
         "id" => numbers(&number_of("a row: write id=12")).map(Term::Id),
         "time" => numbers(&micros).map(Term::Time),
-        "born" => moment(word, operator, value).map(Term::Born),
+        "born" | "allocated" if operator == "=" && matches!(value, "before" | "never") => Ok(Term::BornBefore),
+        "born" | "allocated" => moment(word, operator, value).map(Term::Born),
+        "gone" | "freed" if operator == "=" && value == "never" => Ok(Term::IsGone(false)),
         "gone" | "freed" => moment(word, operator, value).map(Term::Gone),
-        "age" => match moment(word, operator, value)? {
+        "age" | "lifetime" | "lived" => match moment(word, operator, value)? {
             Moment::At(..) => Err(format!("\"{value}\" is not an age: write age>5000 for events, age>2ms for time")),
             age => Ok(Term::Age(age)),
         },
         "action" => {
             actions(value).map(Term::Action).ok_or_else(|| format!("\"{value}\" is not an action: use {}", action_names()))
         }
-        "address" | "addr" => address(word, value.strip_prefix("0x").unwrap_or(value)),
+        "address" | "addr" | "segment" => address(word, value.strip_prefix("0x").unwrap_or(value)),
         "stream" => {
             let read = match value.strip_prefix("0x") {
                 Some(hex) => u64::from_str_radix(hex, 16).ok(),
+                None if value == "default" => Some(0),
                 None => value.parse().ok(),
             };
             read.map(Term::Stream).ok_or_else(|| format!("\"{value}\" is not a stream: write its index (stream=1) or its handle"))
         }
         "pool" => pool(value),
         "category" | "cat" => category(value),
-        "step" => value.parse().map(Term::Step).map_err(|_| format!("\"{value}\" is not the number of a step: write step=3")),
-        "during" => Ok(Term::During(value.to_owned())),
-        "live" => instant(value)
-            .map(Term::LiveAt)
-            .ok_or_else(|| format!("\"{word}\" names no instant: write live@peak, live@oom, live@end, live@cursor or live@1200")),
+        "step" => {
+            numbers(&|v: &str| v.parse().map_err(|_| format!("\"{v}\" is not the number of a step: write step=3 or step=3..5")))
+                .map(Term::Step)
+        }
+        "during" | "annotation" | "range" => Ok(Term::During(value.to_owned())),
+        "file" => Ok(Term::File(value.to_owned())),
+        "function" | "func" => Ok(Term::Function(value.to_owned())),
+        "module" => Ok(Term::Module(value.to_owned())),
+        "live" => instant(value).map(Term::LiveAt).ok_or_else(|| no_instant(word, value)),
         "stack" if operator == "=" && value == "none" => Ok(Term::StackIs(u32::MAX)),
         _ => match value.parse() {
             Ok(number) if operator == "=" => Ok(Term::StackIs(number)),
@@ -151,6 +242,9 @@ fn category(value: &str) -> Result<Term, String> {
     };
     named.or_else(|| category_named(value)).or_else(begun).map(Term::Category).ok_or_else(|| {
         let names: Vec<&str> = Category::ALL.iter().map(|c| c.name()).collect();
+        if let Some(meant) = nearest(&plain, names.iter().copied()) {
+            return format!("\"{value}\" is not a category: did you mean {meant}?");
+        }
         format!("\"{value}\" is not a category: use {}", names.join(", "))
     })
 }
@@ -168,9 +262,12 @@ fn operator_of(operator: &str) -> Operator {
 /// `1200` and `100..200` are events, `2ms` is a time, `peak` an instant.
 fn moment(word: &str, operator: &str, value: &str) -> Result<Moment, String> {
     if value.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        return instant(value)
-            .map(|at| Moment::At(operator_of(operator), at))
-            .ok_or_else(|| format!("\"{word}\" names no instant: use peak, oom, end, cursor, a, b, an event or a time"));
+        return instant(value).map(|at| Moment::At(operator_of(operator), at)).ok_or_else(|| {
+            match nearest(value, ["peak", "oom", "end", "cursor", "never", "before"]) {
+                Some(meant) => format!("\"{value}\" names no instant: did you mean {meant}?"),
+                None => format!("\"{word}\" names no instant: use peak, oom, end, cursor, a, b, an event or a time"),
+            }
+        });
     }
     let is_time = value.ends_with('s') || value.ends_with("min");
     if is_time {

@@ -134,6 +134,94 @@ fn allocations_are_found_by_what_they_are_and_when_they_lived() {
     assert_eq!(rows("-category=grad and kept"), [1]);
 }
 
+/// What people type, and what it holds for in the recording above.
+#[test]
+fn queries_are_read_as_they_are_typed() {
+    let both = vec![0, 1];
+    let none = Vec::<u32>::new();
+    for (text, want) in [
+        // The example of the design: nothing here is in a private pool and by attention.
+        ("size>1MiB stack~attention step=3 live@peak pool=graph", &none),
+        ("size>1MiB stack~attention live@peak", &vec![0]),
+        ("age>3", &vec![1]),
+        ("age > 3", &vec![1]),
+        ("freed=never", &vec![1]),
+        ("gone=never", &vec![1]),
+        ("gone!=never", &vec![0]),
+        ("born=before", &none),
+        ("-born=before", &both),
+        ("stream=7", &none),
+        ("stream=default", &vec![0]),
+        ("stream!=0", &vec![1]),
+        ("module~layer.3", &none),
+        ("category=activations", &none),
+        ("category!=activations", &both),
+        ("function~attention", &vec![0]),
+        ("file~train.py", &vec![0]),
+        ("file~attention", &none),
+        ("stack!~attention", &vec![1]),
+        ("stack ~ \"attention\"", &vec![0]),
+        ("\"attention\"", &vec![0]),
+        ("size==2MiB", &vec![0]),
+        ("size!=2MiB", &vec![1]),
+        ("size >= 1024KiB", &both),
+        ("size>=1MB", &both),
+        ("size<0.001GB", &vec![1]),
+        ("requested<=1m", &vec![1]),
+        ("size=1048576", &vec![1]),
+        ("size=1MiB..1.5MiB", &vec![1]),
+        ("!kept", &vec![0]),
+        ("not kept", &vec![0]),
+        ("NOT kept OR stream=1", &both),
+        ("kept or gone", &both),
+        ("kept and stream=1", &vec![1]),
+        ("lifetime<2s", &both),
+        ("allocated<=1", &vec![0]),
+        ("step=0", &none),
+    ] {
+        assert_eq!(&rows(text), want, "{text}");
+    }
+}
+
+#[test]
+fn a_slip_of_the_finger_is_answered_with_what_was_meant() {
+    for (text, meant) in [
+        ("sise>1MiB", "size"),
+        ("stck~attention", "stack"),
+        ("stram=1", "stream"),
+        ("category=activaton", "activations"),
+        ("categry=other", "category"),
+        ("live@peek", "peak"),
+        ("born>eend", "end"),
+        ("freed=nevr", "never"),
+    ] {
+        let error = Query::parse(text).unwrap_err();
+        assert!(error.sentence.contains(&format!("did you mean {meant}")), "{text}: {}", error.sentence);
+        assert_eq!(&text[error.at], text);
+    }
+    let error = Query::parse("kept size > lots").unwrap_err();
+    assert_eq!(error.at, 5..16, "joined words are pointed at together");
+    let far = Query::parse("colour=red").unwrap_err().sentence;
+    assert!(far.contains("use size, block, stack"), "{far}");
+}
+
+#[test]
+fn examples_hold_for_something_in_the_recording_they_are_made_from() {
+    let recording = recording();
+    let device = &recording.devices[0];
+    let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+    let names = crate::analysis::StackNames::of(&recording.stacks);
+    let scope = Scope { cursor: Some(2), ..Scope::new(&recording, device, &tables) };
+    let list = examples(&scope, &names, &Progress::new()).unwrap();
+    assert!(list.len() >= 15, "{list:#?}");
+    for key in ["size>", "stack~", "live@oom", "pool=graph", "gone=never", "age>", "addr="] {
+        assert!(list.iter().any(|e| e.query.starts_with(key)), "{key}");
+    }
+    for example in &list {
+        assert!(example.holds.is_some_and(|n| n > 0), "{example:?}");
+    }
+}
+
 #[test]
 fn an_error_points_at_its_term() {
     let place = |text: &str| {
@@ -154,8 +242,19 @@ fn an_error_points_at_its_term() {
 #[test]
 fn completions_stand_in_for_the_word_being_typed() {
     let offered = |text: &str, byte: usize| -> Vec<String> {
-        complete(text, byte, &["train.py:71", "two words.py:3"]).into_iter().map(|c| c.word).collect()
+        let known = Vocabulary {
+            stacks: &["train.py:71", "two words.py:3"],
+            annotations: &["forward pass", "Optimizer.step"],
+            steps: 12,
+            streams: 2,
+        };
+        complete(text, byte, known).into_iter().map(|c| c.word).collect()
     };
+    assert_eq!(offered("during~for", 10), ["during~\"forward pass\""]);
+    assert_eq!(offered("step=1", 6), ["step=10", "step=11"]);
+    assert_eq!(offered("stream=", 7), ["stream=0", "stream=1"]);
+    assert_eq!(offered("freed=", 6), ["freed=never"]);
+    assert_eq!(offered("mod", 3), ["module~"]);
     assert_eq!(offered("cat", 3), ["category="]);
     assert_eq!(offered("kept -cat", 9), ["-category="]);
     assert!(offered("category=", 9).contains(&"category=kv_cache".to_owned()));
@@ -163,10 +262,11 @@ fn completions_stand_in_for_the_word_being_typed() {
     assert_eq!(offered("stack~two", 9), ["stack~\"two words.py:3\""]);
     assert_eq!(offered("born>o", 6), ["born>oom"]);
     assert_eq!(offered("size>1 ", 7).len(), 12);
-    let c = &complete("kept cat gone", 8, &[])[0];
+    let none = Vocabulary::default();
+    let c = &complete("kept cat gone", 8, none)[0];
     assert_eq!(c.at, 5..8);
     // Whatever is offered can be read, once it has a value.
-    for c in complete("", 0, &[]).into_iter().chain(complete("category=", 9, &[])).chain(complete("pool=", 5, &[])) {
+    for c in complete("", 0, none).into_iter().chain(complete("category=", 9, none)).chain(complete("pool=", 5, none)) {
         let needs_value = c.word.ends_with(['>', '<', '=', '~', '@']) || c.word == "not" || c.word == "or";
         assert!(needs_value || Query::parse(&c.word).is_ok(), "{}", c.word);
     }
@@ -282,6 +382,7 @@ proptest! {
         if let Err(error) = read {
             prop_assert!(text.get(error.at.clone()).is_some(), "{:?}", error);
         }
-        let _ = complete(&text, byte.min(text.len()), &["a.py:1"]);
+        let known = Vocabulary { stacks: &["a.py:1"], annotations: &["x y"], steps: 3, streams: 2 };
+        let _ = complete(&text, byte.min(text.len()), known);
     }
 }

@@ -30,6 +30,7 @@ pub mod leaks;
 pub mod live;
 pub mod probe;
 mod query_field;
+mod query_help;
 pub mod segment_map;
 mod stack_cells;
 pub mod steps;

@@ -3,7 +3,8 @@
 use egui::text::{CCursor, CCursorRange};
 use egui::{Align2, Area, Id, Key, Modifiers, Order, Rect, Sense, Ui, WidgetInfo, pos2, vec2};
 
-use crate::analysis::query::{Completion, Query, QueryError, complete};
+use super::query_help as help;
+use crate::analysis::query::{Completion, Example, Query, QueryError, Vocabulary, complete};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::icon_button;
 use crate::app::widgets::field::Field;
@@ -41,9 +42,16 @@ impl QueryField {
     }
 
     /// Shows the strip; the text when it changed to something that can be read. `asked` is the field's accessible name, its
-    /// hint, and the name of the button that clears it, `names` are what `stack~` may be followed by, and `in_force` is the query that stays while what is typed can not be
-    /// read.
-    pub fn show(&mut self, ui: &mut Ui, asked: (&str, &str, &str), names: &[&str], in_force: Option<&str>) -> Option<String> {
+    /// hint, and the name of the button that clears it, `known` are words of the recording, `examples` what can be asked of it,
+    /// and `in_force` is the query that stays while what is typed can not be read.
+    pub fn show(
+        &mut self,
+        ui: &mut Ui,
+        asked: (&str, &str, &str),
+        known: Vocabulary<'_>,
+        examples: Option<&[Example]>,
+        in_force: Option<&str>,
+    ) -> Option<String> {
         let t = Tokens::of(ui);
         let completed = self.take_keys(ui);
         let (strip, _) = ui.allocate_exact_size(vec2(ui.available_width(), STRIP), Sense::hover());
@@ -55,7 +63,7 @@ impl QueryField {
             .hint(asked.1)
             .icon(Icon::Search)
             .mono()
-            .width((inner.width() - clear).max(40.0))
+            .width((inner.width() - clear - 28.0).max(40.0))
             .invalid(self.wrong.is_some());
         let response = field.show(&mut child, &mut self.text);
         self.id = Some(response.id);
@@ -63,7 +71,12 @@ impl QueryField {
         if is_cleared {
             self.text.clear();
         }
-        let has_changed = response.changed() || is_cleared || completed;
+        let help = icon_button(&mut child, Icon::Help, "What can be asked, with examples from this recording");
+        let asked = help::show(&help, examples);
+        if let Some(text) = &asked {
+            self.set(text);
+        }
+        let has_changed = asked.is_some() || response.changed() || is_cleared || completed;
         if has_changed {
             self.typed_at = ui.input(|i| i.time);
             self.chosen = None;
@@ -80,7 +93,7 @@ impl QueryField {
             self.wants_more &= is_between;
             let asks = ui.input_mut(|i| is_between && !self.wants_more && i.consume_key(Modifiers::NONE, Key::ArrowDown));
             self.wants_more |= asks;
-            self.offered = if is_between && !self.wants_more { Vec::new() } else { complete(&self.text, byte, names) };
+            self.offered = if is_between && !self.wants_more { Vec::new() } else { complete(&self.text, byte, known) };
             self.offered.truncate(OFFERED);
             if !self.offered.is_empty() {
                 ui.memory_mut(|m| m.set_focus_lock_filter(response.id, filter));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use egui::{Key, Modifiers, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::query_field::QueryField;
+use super::query_help::QueryWords;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::ordering::Order;
 use crate::analysis::query::{Scope, of_text};
@@ -43,10 +44,11 @@ pub const INFO: ViewInfo = ViewInfo {
         ("live@peak, @oom, @end, @cursor, @a", "held at that instant"),
         ("born>1200, born>2s, gone<oom", "allocated or freed after or before an event, a time, an instant"),
         ("age>5000, age<2ms", "how long it lived, in events or time"),
-        ("gone, kept", "freed in the trace, or never"),
+        ("gone, kept, gone=never", "freed in the trace, or never"),
+        ("module~, file~, function~", "below such a module, or a frame's file or function"),
         ("pool=private, stream=1, step=3", "where, and in which step it was born"),
         ("0x7f1d.., addr=0x7f1dca2b7000", "addresses that begin so, the block that holds one"),
-        ("-term, not, or", "everything but; either of two choices"),
+        ("-term, not, !=, or", "everything but; either of two choices"),
         ("0x…_3", "the fourth tenant of that address"),
         ("arrows, Enter", "choose a row, go to its birth"),
         ("double click", "go to its birth"),
@@ -58,8 +60,6 @@ pub const INFO: ViewInfo = ViewInfo {
 const ROW: f32 = 20.0;
 const HEADER: f32 = 24.0;
 const SUMMARY: f32 = 24.0;
-/// Completions come from this many names of stacks at most.
-const NAMES: usize = 2000;
 
 /// What the order of the rows depends on: where the query's answer and the categories lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,6 +78,7 @@ struct Allocations {
     descending: bool,
     sorted: Derived<SortKey, Vec<u32>>,
     steps: Derived<(), Steps>,
+    words: QueryWords,
     /// How many tenants the addresses of the visible rows had before.
     generations: Derived<(usize, usize, usize), Vec<u32>>,
     list: RowList,
@@ -98,6 +99,7 @@ impl Default for Allocations {
             descending: true,
             sorted: Derived::default(),
             steps: Derived::default(),
+            words: QueryWords::default(),
             generations: Derived::default(),
             list: RowList::default(),
             at: None,
@@ -146,8 +148,7 @@ impl Allocations {
                 self.field.set(&text);
             }
         }
-        let names: Vec<&str> = (0..cx.data.names.len().min(NAMES)).map(|i| cx.data.names.text(i)).collect();
-        if let Some(text) = self.field.show(ui, ASKED, &names, self.seen_query.as_deref()) {
+        if let Some(text) = self.words.show(&mut self.field, ui, cx, ASKED, self.seen_query.as_deref()) {
             cx.actions.send(Action::SetQuery(text));
         }
     }
@@ -255,8 +256,7 @@ impl Allocations {
         let device = cx.data.device();
         let area = ui.available_rect_before_wrap();
         let data = Arc::clone(cx.data);
-        let steps =
-            self.steps.get(cx.jobs, "steps", &(), move |_| Some(Steps::find(&data.recording, data.device(), &data.tables)));
+        let steps = self.steps.get(cx.jobs, "steps", &(), move |_| Some(data.steps().clone()));
         let steps = steps.value.filter(|s| !s.is_empty());
         let known = Known {
             times: device.events.has_time,

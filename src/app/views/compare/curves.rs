@@ -1,10 +1,11 @@
-//! The memory in use on both sides, laid over each other by step, from the start, or by time.
+//! The memory in use on both sides, laid over each other by step, by a range of the program's own, from the start, or by time.
 
 use std::sync::Arc;
 
 use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use rustc_hash::FxHashMap;
 
-use crate::analysis::steps::Steps;
+use crate::analysis::steps::kind;
 use crate::analysis::{Cell, Quantity};
 use crate::app::compare::{Compared, Side};
 use crate::app::document::DeviceData;
@@ -20,14 +21,93 @@ use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::Scale;
 use crate::units::{Bytes, count};
 
-/// How the two curves are laid over each other, in menu order.
-pub(super) const ALIGNS: [&str; 4] = ["this step", "all steps", "from the start", "by time"];
+/// How the two curves are laid over each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Align {
+    /// The step that holds each side's instant.
+    Step,
+    /// All steps, step by step.
+    Steps,
+    /// From the first event on.
+    Start,
+    /// By time since the first event.
+    Time,
+    /// Every range of this name, one after the other.
+    Annotation(String),
+}
+
+impl Align {
+    /// Those that need no annotation, in menu order.
+    pub const PLAIN: [Align; 4] = [Align::Step, Align::Steps, Align::Start, Align::Time];
+
+    /// Its name in the menu.
+    pub fn name(&self) -> String {
+        match self {
+            Align::Step => "this step".to_owned(),
+            Align::Steps => "all steps".to_owned(),
+            Align::Start => "from the start".to_owned(),
+            Align::Time => "by time".to_owned(),
+            Align::Annotation(name) => format!("each {name}"),
+        }
+    }
+}
+
+/// Names of annotations offered at most.
+const KINDS: usize = 24;
+
+/// Names of annotations that both sides have, numbers left off, the rarest first: a step comes less often than what is in it.
+pub(super) fn kinds(compared: &Compared) -> Vec<String> {
+    let count = |side: &Side| {
+        let mut found: FxHashMap<String, usize> = FxHashMap::default();
+        let device = side.data.device();
+        for a in device.annotations.iter().filter(|_| device.events.has_time) {
+            *found.entry(kind(side.data.recording.stacks.text(a.name)).to_owned()).or_default() += 1;
+        }
+        found
+    };
+    let [a, b] = [count(&compared.sides[0]), count(&compared.sides[1])];
+    let mut both: Vec<(usize, String)> = a
+        .into_iter()
+        .filter_map(|(name, n)| Some(((*b.get(&name)?).max(n), name)))
+        .filter(|(_, name)| !name.is_empty())
+        .collect();
+    both.sort();
+    both.into_iter().take(KINDS).map(|(_, name)| name).collect()
+}
+
+/// Where the ranges of a name begin, and where the last one ends; a range inside another of its name is part of that.
+fn places(data: &DeviceData, name: &str) -> Vec<u32> {
+    let device = data.device();
+    let times = &device.events.time_us;
+    let mut ranges: Vec<(u32, u32)> = device
+        .annotations
+        .iter()
+        .filter(|a| kind(data.recording.stacks.text(a.name)) == name)
+        .map(|a| {
+            let from = times.partition_point(|&t| t < a.start_us) as u32;
+            (from, a.end_us.map_or(from, |end| times.partition_point(|&t| t <= end) as u32).max(from))
+        })
+        .collect();
+    ranges.sort_unstable();
+    let mut bounds = Vec::with_capacity(ranges.len() + 1);
+    let mut end = 0;
+    for (from, to) in ranges {
+        if bounds.is_empty() || (from >= end && bounds.last() != Some(&from)) {
+            bounds.push(from);
+        }
+        end = end.max(to);
+    }
+    if bounds.last().is_some_and(|&b| end > b) {
+        bounds.push(end);
+    }
+    bounds
+}
 
 /// What the curves depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     compared: usize,
-    align: usize,
+    align: Align,
     columns: usize,
 }
 
@@ -42,13 +122,14 @@ pub(super) struct Lines {
     /// Where A and B stand.
     marks: [f64; 2],
     unit: Unit,
-    /// Why the wanted alignment could not be had.
-    note: Option<&'static str>,
+    /// Why the wanted alignment could not be had, or what it leaves out.
+    note: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Events,
+    /// Steps, or ranges of a name.
     Steps,
     Time,
 }
@@ -56,7 +137,8 @@ enum Unit {
 /// One side's axis: where each place lies among its events.
 struct Course<'a> {
     data: &'a DeviceData,
-    steps: &'a Steps,
+    /// Where its steps, or its ranges of the wanted name, begin, and where the last one ends.
+    bounds: &'a [u32],
     /// The step that holds the side's instant.
     step: (u32, u32),
     event: u32,
@@ -74,27 +156,27 @@ impl Course<'_> {
     }
 
     /// Length of its axis.
-    fn length(&self, align: usize) -> f64 {
+    fn length(&self, align: &Align) -> f64 {
         match align {
-            0 => f64::from(self.step.1 - self.step.0),
-            1 => self.steps.len() as f64,
-            2 => f64::from(self.events()),
-            _ => self.time(u32::MAX),
+            Align::Step => f64::from(self.step.1 - self.step.0),
+            Align::Steps | Align::Annotation(_) => self.bounds.len().saturating_sub(1) as f64,
+            Align::Start => f64::from(self.events()),
+            Align::Time => self.time(u32::MAX),
         }
     }
 
     /// The first event at or after a place; past the end the number of events of its part.
-    fn event_at(&self, align: usize, x: f64) -> u32 {
+    fn event_at(&self, align: &Align, x: f64) -> u32 {
         match align {
-            0 => self.step.0.saturating_add(x.ceil() as u32).min(self.step.1),
-            1 => {
-                let step = (x as usize).min(self.steps.len().saturating_sub(1));
-                let (Some(&from), Some(&to)) = (self.steps.bounds.get(step), self.steps.bounds.get(step + 1)) else { return 0 };
+            Align::Step => self.step.0.saturating_add(x.ceil() as u32).min(self.step.1),
+            Align::Steps | Align::Annotation(_) => {
+                let step = (x as usize).min(self.bounds.len().saturating_sub(2));
+                let (Some(&from), Some(&to)) = (self.bounds.get(step), self.bounds.get(step + 1)) else { return 0 };
                 let share = (x - step as f64).clamp(0.0, 1.0);
                 from + (f64::from(to - from) * share).ceil() as u32
             }
-            2 => (x.ceil() as u32).min(self.events()),
-            _ => {
+            Align::Start => (x.ceil() as u32).min(self.events()),
+            Align::Time => {
                 let times = &self.data.device().events.time_us;
                 let first = times.first().copied().unwrap_or(0);
                 times.partition_point(|&t| ((t - first) as f64) < x) as u32
@@ -103,23 +185,25 @@ impl Course<'_> {
     }
 
     /// Where its instant stands.
-    fn mark(&self, align: usize) -> f64 {
+    fn mark(&self, align: &Align) -> f64 {
         match align {
-            0 => f64::from(self.event.saturating_sub(self.step.0)) + 0.5,
-            1 => match self.steps.of(self.event) {
-                Some(step) => {
-                    let (from, to) = (self.steps.bounds[step], self.steps.bounds[step + 1]);
-                    step as f64 + f64::from(self.event - from) / f64::from((to - from).max(1))
+            Align::Step => f64::from(self.event.saturating_sub(self.step.0)) + 0.5,
+            Align::Steps | Align::Annotation(_) => {
+                let after = self.bounds.partition_point(|&b| b <= self.event);
+                match (after.checked_sub(1).and_then(|at| self.bounds.get(at)), self.bounds.get(after)) {
+                    (Some(&from), Some(&to)) => (after - 1) as f64 + f64::from(self.event - from) / f64::from((to - from).max(1)),
+                    // Outside all of them: at the edge it lies beyond.
+                    (Some(_), None) => self.length(align),
+                    (None, _) => 0.0,
                 }
-                None => 0.0,
-            },
-            2 => f64::from(self.event) + 0.5,
-            _ => self.time(self.event),
+            }
+            Align::Start => f64::from(self.event) + 0.5,
+            Align::Time => self.time(self.event),
         }
     }
 
     /// A cell for each of `columns` columns over `length`.
-    fn cells(&self, align: usize, length: f64, columns: usize) -> Vec<Option<Cell>> {
+    fn cells(&self, align: &Align, length: f64, columns: usize) -> Vec<Option<Cell>> {
         let place = |i: usize| length * i as f64 / columns as f64;
         let bounds: Vec<u32> = (0..=columns).map(|i| self.event_at(align, place(i))).collect();
         let own = self.length(align);
@@ -128,44 +212,76 @@ impl Course<'_> {
     }
 }
 
-fn compute(compared: &Arc<Compared>, wanted: usize, columns: usize) -> Lines {
-    let find = |s: &Side| Steps::find(&s.data.recording, s.data.device(), &s.data.tables);
-    let steps = [find(&compared.sides[0]), find(&compared.sides[1])];
+fn compute(compared: &Arc<Compared>, wanted: Align, columns: usize) -> Lines {
+    let steps = [0, 1].map(|i: usize| compared.sides[i].data.steps());
     let step_of = |i: usize| {
         let step = steps[i].of(compared.sides[i].event)?;
         Some((steps[i].bounds[step], steps[i].bounds[step + 1]))
     };
     let found = [step_of(0), step_of(1)];
     let has_time = compared.sides.iter().all(|s| s.data.device().events.has_time);
+    let instead = |sentence: &str| Some(sentence.to_owned());
+    let mut bounds = steps.map(|s| s.bounds.clone());
     let (align, note) = match wanted {
-        0 if found.contains(&None) => (2, Some("one side is in no step: laid over each other from the start")),
-        1 if steps.iter().any(Steps::is_empty) => (2, Some("one side has no steps: laid over each other from the start")),
-        3 if !has_time => (2, Some("one side has no times: laid over each other by event")),
+        Align::Step if found.contains(&None) => {
+            (Align::Start, instead("one side is in no step: laid over each other from the start"))
+        }
+        Align::Steps if steps.iter().any(|s| s.is_empty()) => {
+            (Align::Start, instead("one side has no steps: laid over each other from the start"))
+        }
+        Align::Time if !has_time => (Align::Start, instead("one side has no times: laid over each other by event")),
+        Align::Annotation(name) => {
+            bounds = [0, 1].map(|i: usize| places(&compared.sides[i].data, &name));
+            let [a, b] = [0, 1].map(|i: usize| bounds[i].len().saturating_sub(1));
+            if a == 0 || b == 0 {
+                let sentence = format!("one side has no range called {name}: laid over each other from the start");
+                (Align::Start, Some(sentence))
+            } else {
+                let outside = |i: usize| {
+                    let inside = bounds[i][bounds[i].len() - 1] - bounds[i][0];
+                    count(u64::from((compared.sides[i].data.device().events.len() as u32).saturating_sub(inside)))
+                };
+                let note = format!(
+                    "{name}: {} in A, {} in B; {} and {} events before the first and after the last are left out",
+                    count(a as u64),
+                    count(b as u64),
+                    outside(0),
+                    outside(1)
+                );
+                (Align::Annotation(name), Some(note))
+            }
+        }
         other => (other, None),
     };
     let course = |i: usize| Course {
         data: &compared.sides[i].data,
-        steps: &steps[i],
+        bounds: &bounds[i],
         step: found[i].unwrap_or((0, 0)),
         event: compared.sides[i].event.min((compared.sides[i].data.device().events.len() as u32).saturating_sub(1)),
     };
     let courses = [course(0), course(1)];
-    let length = courses.iter().map(|c| c.length(align)).fold(1.0, f64::max);
+    let length = courses.iter().map(|c| c.length(&align)).fold(1.0, f64::max);
     Lines {
         _of: Arc::clone(compared),
         length,
-        cells: [courses[0].cells(align, length, columns), courses[1].cells(align, length, columns)],
-        marks: [courses[0].mark(align), courses[1].mark(align)],
+        cells: [courses[0].cells(&align, length, columns), courses[1].cells(&align, length, columns)],
+        marks: [courses[0].mark(&align), courses[1].mark(&align)],
         unit: match align {
-            1 => Unit::Steps,
-            3 => Unit::Time,
-            _ => Unit::Events,
+            Align::Steps | Align::Annotation(_) => Unit::Steps,
+            Align::Time => Unit::Time,
+            Align::Step | Align::Start => Unit::Events,
         },
         note,
     }
 }
 
-pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, align: usize, derived: &mut Derived<Key, Lines>) {
+pub(super) fn show(
+    ui: &mut Ui,
+    cx: &ViewContext<'_>,
+    compared: &Arc<Compared>,
+    align: &Align,
+    derived: &mut Derived<Key, Lines>,
+) {
     let t = cx.tokens;
     let area = ui.max_rect();
     let plot = Rect::from_min_max(area.min + vec2(84.0, 40.0), area.max - vec2(18.0, 12.0));
@@ -173,9 +289,9 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, 
         return;
     }
     let columns = ((plot.width() * ui.ctx().pixels_per_point()).round() as usize).max(1);
-    let key = Key { compared: Arc::as_ptr(compared) as usize, align, columns };
-    let of = Arc::clone(compared);
-    let shown = derived.get(cx.jobs, "curves of Compare", &key, move |_| Some(compute(&of, align, columns)));
+    let key = Key { compared: Arc::as_ptr(compared) as usize, align: align.clone(), columns };
+    let (of, wanted) = (Arc::clone(compared), align.clone());
+    let shown = derived.get(cx.jobs, "curves of Compare", &key, move |_| Some(compute(&of, wanted, columns)));
     if !shown.is_fresh {
         pane::progress_line(ui, area, shown.fraction);
     }
@@ -216,8 +332,11 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, 
         let column = ((x.value(at.x) / lines.length * columns as f64) as usize).min(columns - 1);
         let place = x.value(at.x);
         let mut tip = Tip::new(match lines.unit {
-            Unit::Steps => format!("Step {}", place as u64),
-            Unit::Events if align == 0 => format!("Event {} of the step", count(place as u64)),
+            Unit::Steps => match align {
+                Align::Annotation(name) => format!("{name} {}", count(place as u64)),
+                _ => format!("Step {}", place as u64),
+            },
+            Unit::Events if *align == Align::Step => format!("Event {} of the step", count(place as u64)),
             Unit::Events => format!("Event {}", count(place as u64)),
             Unit::Time => crate::units::Micros(place as i64).to_string(),
         });
@@ -238,8 +357,8 @@ fn legend(painter: &egui::Painter, t: &Tokens, compared: &Compared, lines: &Line
         label::text_in(painter, place, &text, Type::Caption, t.text2);
         y += 18.0;
     }
-    if let Some(note) = lines.note {
-        let place = Rect::from_min_size(pos2(at.x, y - 8.0), vec2(420.0, 16.0));
+    if let Some(note) = &lines.note {
+        let place = Rect::from_min_size(pos2(at.x, y - 8.0), vec2(640.0, 16.0));
         label::text_in(painter, place, note, Type::Caption, t.text3);
     }
 }

@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use egui::{Rect, Ui, UiBuilder, vec2};
 
+use self::curves::Align;
 use self::layout::Order;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::app::action::Action;
-use crate::app::compare::{Compared, Outcome, Source};
+use crate::app::compare::{Compared, Outcome, Source, Suggestion, name_of, suggest};
 use crate::app::jobs::Derived;
 use crate::app::widgets::button::{self, Push};
 use crate::app::widgets::pane;
@@ -38,6 +39,8 @@ pub const INFO: ViewInfo = ViewInfo {
 struct CompareView {
     /// A pair was proposed once; after that the user decides.
     has_proposed: bool,
+    /// The pair that was proposed, while nothing else was chosen.
+    proposed: Option<Suggestion>,
     /// 0: stacks. 1: curves.
     show: usize,
     /// 0: what changed, and the rest from 1 MiB on. 1: everything.
@@ -45,7 +48,9 @@ struct CompareView {
     order: Order,
     descending: bool,
     rows: table::Rows,
-    align: Option<usize>,
+    align: Option<Align>,
+    /// Names of annotations that both sides have, by the comparison's place in memory.
+    kinds: Derived<usize, Vec<String>>,
     curves: Derived<curves::Key, curves::Lines>,
     dialog: sources::Dialog,
 }
@@ -54,12 +59,14 @@ impl Default for CompareView {
     fn default() -> Self {
         CompareView {
             has_proposed: false,
+            proposed: None,
             show: 0,
             least: 0,
             order: Order::default(),
             descending: true,
             rows: table::Rows::default(),
             align: None,
+            kinds: Derived::default(),
             curves: Derived::default(),
             dialog: sources::Dialog::default(),
         }
@@ -73,18 +80,24 @@ impl View for CompareView {
         if self.show == 0 {
             button::selector(ui, "list", &mut self.least, &["changed or over 1 MiB", "all"]);
         } else {
-            let mut align = self.align_of(&outcome);
-            if button::selector(ui, "align", &mut align, &curves::ALIGNS) {
-                self.align = Some(align);
+            let kinds = self.kinds(cx, &outcome);
+            let mut choices: Vec<Align> = Align::PLAIN.to_vec();
+            choices.extend(kinds.iter().cloned().map(Align::Annotation));
+            let names: Vec<String> = choices.iter().map(Align::name).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let align = self.align_of(&outcome);
+            let mut at = choices.iter().position(|c| *c == align).unwrap_or(2);
+            if button::selector(ui, "align", &mut at, &names) {
+                self.align = choices.get(at).cloned();
             }
         }
         button::selector(ui, "show", &mut self.show, &["stacks", "curves"]);
         for which in [1, 0] {
             let title = match (&cx.link.compared[which], &outcome) {
                 (Source::Marker, _) => {
-                    cx.link.markers[which].map_or_else(|| "not set".to_owned(), |e| sources::name_of(steps.as_deref(), e))
+                    cx.link.markers[which].map_or_else(|| "not set".to_owned(), |e| name_of(steps.as_deref(), e))
                 }
-                (Source::At(event), _) => sources::name_of(steps.as_deref(), *event),
+                (Source::At(event), _) => name_of(steps.as_deref(), *event),
                 (_, Outcome::Ready(c, _)) => c.sides[which].title.clone(),
                 _ => "…".to_owned(),
             };
@@ -117,7 +130,7 @@ impl View for CompareView {
             }
         };
         let (left, right) = layout::areas(pane_rect);
-        inside(ui, left, "summary", |ui| side::show(ui, cx, &compared));
+        inside(ui, left, "summary", |ui| side::show(ui, cx, &compared, self.why(cx)));
         let between = if left.right() < right.left() {
             Rect::from_min_max(egui::pos2(left.right(), left.top()), egui::pos2(right.left(), left.bottom()))
         } else {
@@ -132,16 +145,25 @@ impl View for CompareView {
 
 impl CompareView {
     /// How the curves are laid over each other, until the user says: by step within a recording with steps, else from the start.
-    fn align_of(&self, outcome: &Outcome) -> usize {
-        self.align.unwrap_or(match outcome {
-            Outcome::Ready(c, _) if c.sides.iter().all(|s| s.is_here) => 0,
-            _ => 2,
+    fn align_of(&self, outcome: &Outcome) -> Align {
+        self.align.clone().unwrap_or(match outcome {
+            Outcome::Ready(c, _) if c.sides.iter().all(|s| s.is_here) => Align::Step,
+            _ => Align::Start,
         })
+    }
+
+    /// Names of annotations that both sides have.
+    fn kinds(&mut self, cx: &ViewContext<'_>, outcome: &Outcome) -> Arc<Vec<String>> {
+        let Outcome::Ready(compared, _) = outcome else { return Arc::default() };
+        let of = Arc::clone(compared);
+        let key = Arc::as_ptr(compared) as usize;
+        self.kinds.get(cx.jobs, "annotations of both sides", &key, move |_| Some(curves::kinds(&of))).value.unwrap_or_default()
     }
 
     /// Compares a pair worth looking at once; afterwards says how to set them.
     fn propose(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        if cx.data.device().events.is_empty() {
+        let events = cx.data.device().events.len() as u32;
+        if events == 0 {
             let sentence = "This recording has only the state at its end. Choose another recording for A above to compare it with, or record the history:";
             pane::empty_state(ui, sentence, Some("torch.cuda.memory._record_memory_history()"));
             return;
@@ -150,13 +172,18 @@ impl CompareView {
             pane::progress_line(ui, ui.max_rect(), None);
             return;
         };
-        let pair = sources::suggestion(cx, &table);
+        let Some(pair) = suggest(&table, events, cx.data.ooms.first().copied()) else {
+            let sentence = "This recording has a single event, so it has no two instants. Choose another recording for A above.";
+            pane::empty_state(ui, sentence, None);
+            return;
+        };
         let is_untouched = cx.link.markers == [None, None] && cx.link.compared == [Source::Marker, Source::Marker];
-        if let (false, true, Some((a, b))) = (self.has_proposed, is_untouched, pair) {
-            // Flags in the timeline are the user's: a pair nobody asked for stays in the comparison.
-            cx.actions.send(Action::Compare(0, Source::At(a)));
-            cx.actions.send(Action::Compare(1, Source::At(b)));
+        if !self.has_proposed && is_untouched {
+            // Markers are the user's: a pair nobody asked for stays in the comparison.
+            cx.actions.send(Action::Compare(0, Source::At(pair.a)));
+            cx.actions.send(Action::Compare(1, Source::At(pair.b)));
             self.has_proposed = true;
+            self.proposed = Some(pair);
             return;
         }
         pane::empty_state(
@@ -164,22 +191,27 @@ impl CompareView {
             "Nothing is compared yet. Choose A and B above, press Shift A and Shift B at the cursor, or drag their flags in the timeline.",
             None,
         );
-        if let Some((a, b)) = pair {
-            ui.add_space(12.0);
-            ui.horizontal(|ui| {
-                ui.add_space(((ui.available_width() - 300.0) / 2.0).max(16.0));
-                let name = |e| sources::name_of(Some(&table), e);
-                if Push::plain(&format!("A at {}, B at {}", name(a), name(b))).show(ui).clicked() {
-                    sources::place(cx, 0, a);
-                    sources::place(cx, 1, b);
-                }
-            });
-        }
+        ui.add_space(12.0);
+        ui.horizontal(|ui| {
+            ui.add_space(((ui.available_width() - 300.0) / 2.0).max(16.0));
+            let name = |e| name_of(Some(&table), e);
+            if Push::plain(&format!("A at {}, B at {}", name(pair.a), name(pair.b))).show(ui).clicked() {
+                cx.actions.send(Action::Compare(0, Source::At(pair.a)));
+                cx.actions.send(Action::Compare(1, Source::At(pair.b)));
+                self.proposed = Some(pair);
+            }
+        });
+    }
+
+    /// How A and B were chosen, while they are the pair that was proposed.
+    fn why(&self, cx: &ViewContext<'_>) -> Option<&str> {
+        let p = self.proposed.as_ref()?;
+        (cx.link.compared == [Source::At(p.a), Source::At(p.b)]).then_some(p.why.as_str())
     }
 
     fn curves_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>) {
         let align = self.align_of(&Outcome::Ready(Arc::clone(compared), true));
-        curves::show(ui, cx, compared, align, &mut self.curves);
+        curves::show(ui, cx, compared, &align, &mut self.curves);
     }
 }
 

@@ -1,5 +1,7 @@
 //! The summary at the left: the change, what it is for, which blocks, what is reserved, what the figures say.
 
+use std::sync::Arc;
+
 use egui::{Color32, Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::layout;
@@ -13,14 +15,21 @@ use crate::app::widgets::bar::Bar;
 use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::{label, pane};
-use crate::units::{Bytes, counted};
+use crate::units::{Bytes, NBSP, counted};
 
 const PAD: f32 = 16.0;
 
-pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Compared) {
+/// `why` says how A and B were chosen, when nobody did.
+pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, why: Option<&str>) {
     ScrollArea::vertical().id_salt("summary").auto_shrink(false).show(ui, |ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
         headline(ui, cx.tokens, compared);
+        if let Some(why) = why {
+            let text = format!("A and B were chosen for you: {why}. Drag their flags in the timeline, choose above, or press Shift A and Shift B at the cursor.");
+            pane::padded(ui, |ui| label::paragraph(ui, &text, Type::Caption, cx.tokens.text3));
+            ui.add_space(6.0);
+        }
+        asked(ui, cx, compared);
         by_category(ui, cx.tokens, compared);
         if let Some(blocks) = compared.diff.blocks {
             pane::section(ui, "Which blocks", "", false);
@@ -37,6 +46,19 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Compared) {
         pane::padded(ui, |ui| label::rich_paragraph(ui, &text, Type::Body, cx.tokens.text2, cx.tokens.text1));
         ui.add_space(12.0);
     });
+}
+
+/// What the query in force holds for on each side.
+fn asked(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>) {
+    let (Some(query), Some(asked)) = (&cx.link.query, cx.comparing.asked(cx, compared)) else { return };
+    let part = |which: usize, all: u64| {
+        let share = asked.bytes[which] as f64 / all.max(1) as f64 * 100.0;
+        format!("*{}*, {share:.1}{NBSP}% of {}", Bytes(asked.bytes[which]), ["A", "B"][which])
+    };
+    let (a, b) = (part(0, compared.diff.a.bytes), part(1, compared.diff.b.bytes));
+    let text = format!("The query {} holds for {a}, and {b}. The rest is dimmed.", query.text.trim());
+    pane::padded(ui, |ui| label::rich_paragraph(ui, &text, Type::Body, cx.tokens.text2, cx.tokens.text1));
+    ui.add_space(6.0);
 }
 
 /// The change, large, and a line beside it that says what it is made of.

@@ -8,7 +8,7 @@ use egui::{Popup, Ui};
 use crate::allocator::whatif::SUGGESTED;
 use crate::analysis::Quantity;
 use crate::app::action::Action;
-use crate::app::compare::{Moment, Other, Source, StepTable};
+use crate::app::compare::{Moment, Other, Source};
 use crate::app::views::ViewContext;
 use crate::app::widgets::button::{menu_item, selector_button};
 use crate::units::count;
@@ -62,30 +62,6 @@ fn choose(cx: &ViewContext<'_>, which: usize, other: Other, moment: Moment) {
 pub(super) fn place(cx: &ViewContext<'_>, which: usize, event: u32) {
     cx.actions.send(Action::Compare(which, Source::Marker));
     cx.actions.send(Action::SetMarker(which, Some(event)));
-}
-
-/// What an instant of this device is called: the peak of a step, or its event.
-pub(super) fn name_of(steps: Option<&StepTable>, event: u32) -> String {
-    let step = steps.and_then(|t| Some((t, t.steps.of(event)?)));
-    match step {
-        Some((t, step)) if t.figures.get(step).is_some_and(|f| f.peak_event == event) => format!("step {step} peak"),
-        Some((_, step)) => format!("event {}, step {step}", count(u64::from(event))),
-        None => format!("event {}", count(u64::from(event))),
-    }
-}
-
-/// A pair worth comparing: the highest step's peak and that of the step before it; without steps the out-of-memory event or the
-/// peak, and the instant half way to it.
-pub(super) fn suggestion(cx: &ViewContext<'_>, table: &StepTable) -> Option<(u32, u32)> {
-    let peak = cx.data.ooms.first().copied().unwrap_or(cx.data.tables.curves.peak(Quantity::Active).1);
-    let highest = (0..table.figures.len()).max_by_key(|&i| (table.figures[i].peak, std::cmp::Reverse(i)));
-    match highest {
-        Some(step) if table.figures.len() > 1 => {
-            let before = if step == 0 { 1 } else { step - 1 };
-            Some((table.figures[before].peak_event, table.figures[step].peak_event))
-        }
-        _ => (peak != crate::analysis::NO_EVENT && peak > 1).then_some((peak / 2, peak)),
-    }
 }
 
 /// The selector of a side.

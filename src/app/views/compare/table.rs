@@ -10,7 +10,7 @@ use crate::app::action::Action;
 use crate::app::colours::category_paint;
 use crate::app::compare::Compared;
 use crate::app::selection::Item;
-use crate::app::theme::Type;
+use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
 use crate::app::widgets::bar::Bar;
@@ -54,6 +54,10 @@ impl CompareView {
             pane::empty_state(ui, "Nothing is live at A or at B.", None);
             return;
         }
+        let asked = cx.comparing.asked(cx, compared);
+        let is_lit = |g: &crate::analysis::diff::Group| {
+            asked.as_ref().is_none_or(|a| g.rows.iter().any(|&r| a.is_of(&compared.diff.rows[r as usize])))
+        };
         let rows = &self.rows.shown;
         let hidden = compared.groups.len() - rows.len();
         let stacks = compared.stacks();
@@ -98,7 +102,15 @@ impl CompareView {
                     let names = StackCells::of(stacks, g.stack);
                     let (a, b, change) = (g.a.bytes, g.b.bytes, g.change());
                     let colour = category_paint(g.category).colour(t);
-                    let quiet = if change == 0 { t.text2 } else { t.text1 };
+                    let is_lit = is_lit(g);
+                    let quiet = if !is_lit {
+                        t.text3
+                    } else if change == 0 {
+                        t.text2
+                    } else {
+                        t.text1
+                    };
+                    let colour = if is_lit { colour } else { Tokens::over(colour, t.s1, 0.3) };
                     for (&column, &cell) in shown.iter().zip(cells) {
                         let figure = |text: &str, ink| label::text_in_right(p, cell, text, Type::Mono, ink);
                         let mib = |n| crate::units::Bytes(n).mebibytes();
@@ -114,13 +126,13 @@ impl CompareView {
                                 }
                             }
                             2 => {
-                                figure(&mib(a), t.text2);
+                                figure(&mib(a), if is_lit { t.text2 } else { t.text3 });
                             }
                             3 => {
                                 figure(&mib(b), quiet);
                             }
                             4 => {
-                                figure(&layout::signed_mib(change), if change == 0 { t.text3 } else { t.text1 });
+                                figure(&layout::signed_mib(change), if change == 0 { t.text3 } else { quiet });
                             }
                             5 => {
                                 let bar = Bar::new(greatest).thickness(10.0);
@@ -145,7 +157,7 @@ impl CompareView {
                                 figure(if b == 0 { "gone" } else { &text }, quiet);
                             }
                             _ => {
-                                figure(&count(g.b.count), t.text2);
+                                figure(&count(g.b.count), if is_lit { t.text2 } else { t.text3 });
                             }
                         }
                     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::query_field::QueryField;
+use super::query_help::QueryWords;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::query::{Query, Scope, of_text};
 use crate::app::action::Action;
@@ -46,14 +47,13 @@ pub const INFO: ViewInfo = ViewInfo {
 const ROW: f32 = 20.0;
 /// Height of the header of the columns.
 const HEADER: f32 = 24.0;
-/// Completions come from this many names of stacks at most.
-const NAMES: usize = 2000;
 /// The filter's field: its name, its hint, and how it is cleared.
 const ASKED: (&str, &str, &str) = ("Filter events", "alloc size>1MiB train.py", "Clear the filter");
 
 #[derive(Default)]
 struct Events {
     field: QueryField,
+    words: QueryWords,
     /// The filter in force, as typed and as read: the last that could be read.
     in_force: String,
     query: Query,
@@ -132,9 +132,8 @@ fn milliseconds(us: i64) -> String {
 
 impl Events {
     fn filter_strip(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        let names: Vec<&str> = (0..cx.data.names.len().min(NAMES)).map(|i| cx.data.names.text(i)).collect();
         let in_force = (!self.in_force.is_empty()).then_some(self.in_force.as_str());
-        if let Some(text) = self.field.show(ui, ASKED, &names, in_force) {
+        if let Some(text) = self.words.show(&mut self.field, ui, cx, ASKED, in_force) {
             self.read(text);
         }
     }
@@ -154,7 +153,7 @@ impl Events {
         }
         let (data, query) = (Arc::clone(cx.data), self.query.clone());
         let categories = cx.categories.cloned();
-        let (cursor, markers) = (Some(cx.link.cursor), cx.link.markers);
+        let (cursor, markers) = (Some(cx.link.cursor), cx.link.flags());
         let key = (
             query.clone(),
             if query.needs_categories() { categories.as_ref().map_or(0, |c| Arc::as_ptr(c) as usize) } else { 0 },
@@ -164,6 +163,7 @@ impl Events {
         let shown = self.left.get(cx.jobs, "filter events", &key, move |progress| {
             let scope = Scope {
                 categories: categories.as_deref(),
+                steps: query.needs_steps().then(|| data.steps()),
                 cursor,
                 markers,
                 ..Scope::new(&data.recording, data.device(), &data.tables)

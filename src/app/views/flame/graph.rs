@@ -20,7 +20,7 @@ use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::tooltip::Tip;
 use crate::model::{StackId, StackTable};
-use crate::units::{Bytes, count, counted};
+use crate::units::{Bytes, NBSP, count, counted};
 
 const ROW: f32 = 26.0;
 const PITCH: f32 = 27.0;
@@ -185,7 +185,8 @@ impl FlameView {
             batch.paint(ui.painter());
             let node = &built.flame.nodes[cell.node as usize];
             self.hovered = built.keys.get(cell.node as usize).copied();
-            if response.clicked() {
+            // The second click of a double click finds another frame under the pointer: the first one has zoomed already.
+            if response.clicked() && !response.double_clicked() {
                 let is_zoomed = self.zoom == built.keys.get(cell.node as usize).copied();
                 self.zoom_to(built, if is_zoomed { node.parent } else { cell.node });
                 self.select(cx, built, node);
@@ -259,13 +260,26 @@ impl FlameView {
         let inner = rect.shrink2(vec2(12.0, 0.0));
         let mut notes = Vec::new();
         if let Some(f) = found {
-            let share = f.weight as f64 / built.flame.nodes[0].total.max(1) as f64 * 100.0;
-            let verb = if f.frames == 1 { "matches" } else { "match" };
-            notes.push(format!(
-                "{} {verb}, {} together, {share:.1} %",
-                counted(f.frames, "frame", "frames"),
-                self.figure(f.weight)
-            ));
+            let all = &built.flame.nodes[0];
+            let share = |weight: u64, of: u64| format!("{:.1}{NBSP}%", weight as f64 / of.max(1) as f64 * 100.0);
+            let [through, before, after] = f.weights;
+            let who = if f.is_query {
+                "the query holds".to_owned()
+            } else {
+                let verb = if f.frames == 1 { "matches" } else { "match" };
+                format!("{} {verb}, together", counted(f.frames, "frame", "frames"))
+            };
+            notes.push(if built.compared.is_some() {
+                format!(
+                    "{who} {} at A, {} of A, and {} at B, {} of B",
+                    self.figure(before),
+                    share(before, all.before),
+                    self.figure(after),
+                    share(after, all.after)
+                )
+            } else {
+                format!("{who} {}, {} of all", self.figure(through), share(through, all.total))
+            });
         }
         if laid.folded > 0 {
             notes.push(format!("{} thinner than a pixel not drawn", counted(laid.folded, "frame", "frames")));
@@ -366,10 +380,11 @@ impl Canvas<'_> {
         let mut tip = Tip::new(name).place(place).width(300.0).swatch(self.colour(node));
         let blocks = counted(node.count, "block", "blocks");
         tip = if self.built.compared.is_some() {
-            let share = node.after as f64 / all.after.max(1) as f64 * 100.0;
+            let share = |part: u64, whole: u64| format!("{:.1} %", part as f64 / whole.max(1) as f64 * 100.0);
             tip.row(format!("at B, {blocks}"), Bytes(node.after).to_string())
                 .row("at A", Bytes(node.before).to_string())
-                .row("share of live bytes at B", format!("{share:.1} %"))
+                .row("share of all at B", share(node.after, all.after))
+                .row("share of all at A", share(node.before, all.before))
         } else {
             let share = node.total as f64 / all.total.max(1) as f64 * 100.0;
             tip.row("through here", figure(node.total))

@@ -12,7 +12,9 @@ use egui::{Rect, Ui, UiBuilder, pos2, vec2};
 use self::layout::{Order, TreeRow};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::Quantity;
-use crate::analysis::flame::{By, Flame, Measure, Root, Shape, Size, What, entries_of, node_text, weigh, weigh_some};
+use crate::analysis::flame::{
+    By, Flame, Measure, Root, Shape, Size, What, entries_of, entries_of_some, node_text, weigh, weigh_some,
+};
 use crate::app::compare::{Compared, Outcome};
 use crate::app::jobs::Derived;
 use crate::app::widgets::button::{check, selector};
@@ -32,9 +34,11 @@ pub const INFO: ViewInfo = ViewInfo {
         ("width", "bytes through this frame, in whole blocks"),
         ("colour", "what the memory is for, or the function; grey holds different things, or is nobody's stack"),
         ("solid, pale", "where A and B are compared: as much as at A, and grown since; an outline is gone since A"),
-        ("click", "zoom to a frame; a name in the line above goes back out"),
+        ("click", "zoom to a frame and select its heaviest stack in all views"),
+        ("out again", "Esc, a click on the zoomed frame, or a name in the line above it"),
         ("right click", "zoom, hide this frame, copy, show all again"),
         ("find", "frames whose name or file matches stay bright; their sum stands below"),
+        ("query", "frames that its allocations pass through stay bright; what they hold stands below"),
         ("tree", "the same as a table: the triangle opens a frame, a header sorts"),
     ],
     create: || Box::new(FlameView::default()),
@@ -64,8 +68,8 @@ struct Built {
     measure: Option<Measure>,
     /// What it compares; `None` for one instant or range.
     compared: Option<Arc<Compared>>,
-    /// Kept so that the address in the key is not used again.
-    _categories: Option<Arc<crate::analysis::Categories>>,
+    /// What allocations were for when it was built. Kept too so that the address in the key is not used again.
+    categories: Option<Arc<crate::analysis::Categories>>,
 }
 
 impl Built {
@@ -88,8 +92,11 @@ type RowsKey = (usize, u32, Order, bool, u64);
 /// Which frames a search found.
 struct Found {
     hits: Vec<bool>,
-    weight: u64,
+    /// What they weigh, each byte once: through them, at A, at B.
+    weights: [u64; 3],
     frames: u64,
+    /// The query in force found them, not the field above.
+    is_query: bool,
 }
 
 struct FlameView {
@@ -114,6 +121,8 @@ struct FlameView {
     built: Derived<Key, Built>,
     found: Derived<(usize, String), Found>,
     asked: Derived<(usize, usize), Found>,
+    /// How often Escape had been pressed when this view last looked: it zooms out.
+    cleared: u32,
     /// What the right-click menu is about.
     menu: Option<u32>,
     /// Key of the frame under the pointer, in the graph or in the tree.
@@ -140,6 +149,7 @@ impl Default for FlameView {
             built: Derived::default(),
             found: Derived::default(),
             asked: Derived::default(),
+            cleared: 0,
             menu: None,
             hovered: None,
         }
@@ -209,7 +219,7 @@ impl FlameView {
                 }
             };
             let measure = wanted.measure.filter(|_| compared.is_none());
-            Some(Built { keys: flame.keys(), flame, shape: wanted.shape, measure, compared, _categories: categories })
+            Some(Built { keys: flame.keys(), flame, shape: wanted.shape, measure, compared, categories })
         });
         (shown.value, shown.is_fresh)
     }
@@ -230,31 +240,42 @@ impl FlameView {
                     name.to_lowercase().contains(&needle) || place.to_lowercase().contains(&needle)
                 };
                 let hits: Vec<bool> = built.flame.nodes.iter().map(|n| matches(n.what)).collect();
-                let (weight, frames) = built.flame.matched(&hits);
-                Some(Found { hits, weight, frames })
+                let (weights, frames) = built.flame.matched_by(&hits, |n| [n.total, n.before, n.after]);
+                Some(Found { hits, weights, frames, is_query: false })
             })
             .value
     }
 }
 
 impl FlameView {
-    /// The frames that allocations of the query in force pass through; the rest is dimmed, as in every view.
+    /// The frames that allocations of the query in force pass through; the rest is dimmed, as in every view. A comparison asks
+    /// both sides.
     fn of_query(&mut self, cx: &ViewContext<'_>, built: &Arc<Built>) -> Option<Arc<Found>> {
         let matching = Arc::clone(cx.matching?);
-        // A comparison's sides may be other recordings, which the query was not asked of.
-        let measure = built.measure?;
-        let key = (Arc::as_ptr(built) as usize, Arc::as_ptr(&matching) as usize);
-        let (data, built) = (Arc::clone(cx.data), Arc::clone(built));
-        self.asked
-            .get(cx.jobs, "frames of the query", &key, move |_| {
-                let entries = weigh_some(data.device(), &data.tables, None, measure, Size::Block, Some(&matching));
-                let flame = Flame::build(&data.recording.stacks, &entries, built.shape);
-                let held: HashSet<u64> = flame.keys().into_iter().collect();
-                let weight = flame.nodes.first().map_or(0, |n| n.total);
-                let hits: Vec<bool> = built.keys.iter().map(|k| weight > 0 && held.contains(k)).collect();
-                Some(Found { weight, frames: hits.iter().filter(|&&h| h).count() as u64, hits })
-            })
-            .value
+        let asked = match &built.compared {
+            Some(compared) => Some(cx.comparing.asked(cx, compared)?),
+            None => None,
+        };
+        let answer = asked.as_ref().map_or(Arc::as_ptr(&matching) as usize, |a| Arc::as_ptr(a) as usize);
+        let key = (Arc::as_ptr(built) as usize, answer);
+        let (data, built, categories) = (Arc::clone(cx.data), Arc::clone(built), built.categories.clone());
+        let shown = self.asked.get(cx.jobs, "frames of the query", &key, move |_| {
+            let entries = match (&built.compared, &asked, built.measure) {
+                (Some(compared), Some(asked), _) => entries_of_some(&compared.diff, asked.by_stack()),
+                (_, _, Some(measure)) => {
+                    weigh_some(data.device(), &data.tables, categories.as_deref(), measure, Size::Block, Some(&matching))
+                }
+                _ => Vec::new(),
+            };
+            let stacks = built.compared.as_ref().map_or(&data.recording.stacks, |c| c.stacks());
+            let flame = Flame::build(stacks, &entries, built.shape);
+            let held: HashSet<u64> = flame.keys().into_iter().collect();
+            let all = flame.nodes.first();
+            let weights = all.map_or([0; 3], |n| [n.total, n.before, n.after]);
+            let hits: Vec<bool> = built.keys.iter().map(|k| !entries.is_empty() && held.contains(k)).collect();
+            Some(Found { weights, frames: hits.iter().filter(|&&h| h).count() as u64, hits, is_query: true })
+        });
+        shown.value.filter(|_| shown.is_fresh)
     }
 }
 
@@ -299,6 +320,9 @@ impl View for FlameView {
     }
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        if std::mem::replace(&mut self.cleared, cx.link.cleared) != cx.link.cleared {
+            self.zoom = None;
+        }
         let (built, is_fresh) = self.build(cx);
         if !is_fresh {
             pane::progress_line(ui, ui.max_rect(), None);

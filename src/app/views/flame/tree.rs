@@ -29,11 +29,13 @@ enum Col {
     Change,
     Count,
     Share,
+    ShareBefore,
     Bar,
 }
 
 impl Col {
-    const ALL: [Col; 8] = [Col::Frame, Col::Total, Col::Own, Col::Before, Col::Change, Col::Count, Col::Share, Col::Bar];
+    const ALL: [Col; 9] =
+        [Col::Frame, Col::Total, Col::Own, Col::Before, Col::Change, Col::Count, Col::Share, Col::ShareBefore, Col::Bar];
 
     fn order(self) -> Option<Order> {
         match self {
@@ -55,7 +57,9 @@ impl Col {
             Col::Change => compares && wide >= 480.0,
             Col::Count => wide >= 520.0,
             Col::Share => wide >= 380.0,
-            Col::Bar => wide >= 640.0,
+            // Each side's part of its own total: two recordings hold different amounts in all.
+            Col::ShareBefore => compares && wide >= 620.0,
+            Col::Bar => wide >= if compares { 700.0 } else { 640.0 },
         }
     }
 
@@ -70,13 +74,15 @@ impl Col {
             (Col::Before, ..) => "at A, MiB",
             (Col::Change, ..) => "change, MiB",
             (Col::Count, ..) => "blocks",
-            (Col::Share, ..) => "share",
+            (Col::Share, true, _) => "of all at B",
+            (Col::Share, false, _) => "of all",
+            (Col::ShareBefore, ..) => "of all at A",
             (Col::Bar, ..) => "",
         };
         let column = match self {
             Col::Frame => Column::text(title, Width::Share(2.0, 160.0)),
             Col::Bar => Column::text(title, Width::Share(1.0, 60.0)),
-            Col::Share => Column::figure(title, 56.0),
+            Col::Share | Col::ShareBefore => Column::figure(title, if compares { 72.0 } else { 56.0 }),
             Col::Count => Column::figure(title, 64.0),
             // Byte events have many digits.
             _ => Column::figure(title, if is_bytes { 84.0 } else { 150.0 }),
@@ -165,8 +171,14 @@ impl FlameView {
                         Col::Count => {
                             figure(&count(node.count), t.text2);
                         }
-                        Col::Share => {
-                            let share = node.total as f64 / whole as f64 * 100.0;
+                        Col::Share | Col::ShareBefore => {
+                            let all = &flame.nodes[0];
+                            let (part, of) = match (kind, compares) {
+                                (Col::ShareBefore, _) => (node.before, all.before),
+                                (_, true) => (node.after, all.after),
+                                _ => (node.total, all.total),
+                            };
+                            let share = part as f64 / of.max(1) as f64 * 100.0;
                             figure(&format!("{share:.1} %"), t.text2);
                         }
                         Col::Bar => {

@@ -33,7 +33,7 @@ pub(super) struct Between {
 
 impl LeaksView {
     pub(super) fn between_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        let [Some(a), Some(b)] = cx.link.markers else {
+        let [Some(a), Some(b)] = cx.link.flags() else {
             self.no_markers(ui, cx);
             return;
         };

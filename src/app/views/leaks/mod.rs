@@ -12,7 +12,6 @@ use super::stack_cells::StackCells;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::Quantity;
 use crate::analysis::leaks::{Growth, SawTooth, floors, growth, saw_tooth, stretches};
-use crate::analysis::steps::Steps;
 use crate::app::action::Action;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
@@ -70,7 +69,7 @@ const SHOWS: [&str; 2] = ["growth over steps", "born after A, alive at B"];
 impl View for LeaksView {
     fn subtitle(&self, cx: &ViewContext<'_>) -> String {
         if self.show == 1 {
-            return match cx.link.markers {
+            return match cx.link.flags() {
                 [Some(a), Some(b)] => format!("event {} to {}", count(u64::from(a.min(b))), count(u64::from(a.max(b)))),
                 _ => String::new(),
             };
@@ -104,13 +103,13 @@ impl View for LeaksView {
         let data = Arc::clone(cx.data);
         let shown = self.found.get(cx.jobs, "leaks", &cx.data.device().events.len(), move |_| {
             let (device, tables) = (data.device(), &data.tables);
-            let steps = Steps::find(&data.recording, device, tables);
-            let bounds = stretches(device, &steps).into_owned();
+            let steps = data.steps();
+            let bounds = stretches(device, steps).into_owned();
             let has_steps = bounds == steps.bounds;
             let floors = floors(device, tables, &bounds);
             let saw = saw_tooth(&floors, tables.curves.peak(Quantity::Requested).0).filter(|_| has_steps);
             let stacks = &data.recording.stacks;
-            let grown = growth(device, tables, &steps)
+            let grown = growth(device, tables, steps)
                 .into_iter()
                 .map(|g| (StackCells::of(stacks, g.stack), g))
                 .map(|(c, g)| (g, c))

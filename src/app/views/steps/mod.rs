@@ -42,6 +42,8 @@ pub const INFO: ViewInfo = ViewInfo {
 struct Found {
     steps: Steps,
     how: String,
+    /// What annotations leave open.
+    caveat: Option<String>,
     figures: Vec<StepFigures>,
 }
 
@@ -82,9 +84,10 @@ impl View for StepsView {
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let data = Arc::clone(cx.data);
         let shown = self.found.get(cx.jobs, "steps", &cx.data.device().events.len(), move |progress| {
-            let steps = Steps::find(&data.recording, data.device(), &data.tables);
+            let steps = data.steps().clone();
             let figures = figures(data.device(), &data.tables, &steps, progress).ok()?;
-            Some(Found { how: steps.how(&data.names), steps, figures })
+            let caveat = steps.caveat(&data.names, data.device().events.len());
+            Some(Found { how: steps.how(&data.names), caveat, steps, figures })
         });
         if !shown.is_fresh {
             pane::progress_line(ui, ui.max_rect(), shown.fraction);
@@ -126,6 +129,10 @@ impl StepsView {
         let mut lines = ui.new_child(UiBuilder::new().max_rect(inner).id_salt("summary"));
         let sentence = format!("Step *{at}* peaks highest, at *{}*{against}. {growth}", Bytes(peak));
         label::rich_paragraph(&mut lines, &sentence, Type::Lead, t.text2, t.text1);
+        if let Some(caveat) = &found.caveat {
+            lines.add_space(4.0);
+            label::paragraph(&mut lines, caveat, Type::Body, t.text2);
+        }
         ui.add_space(lines.min_rect().height() + 10.0);
         pane::rule(ui);
     }

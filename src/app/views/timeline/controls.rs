@@ -229,7 +229,7 @@ impl Timeline {
             });
             entry("Set A here", true, &|| cx.actions.send(Action::SetMarker(0, Some(event))));
             entry("Set B here", true, &|| cx.actions.send(Action::SetMarker(1, Some(event))));
-            let has_markers = cx.link.markers.iter().any(Option::is_some);
+            let has_markers = cx.link.flags().iter().any(Option::is_some);
             entry("Clear A and B", has_markers, &|| {
                 cx.actions.send(Action::SetMarker(0, None));
                 cx.actions.send(Action::SetMarker(1, None));

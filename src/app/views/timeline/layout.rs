@@ -76,6 +76,8 @@ impl Track {
 const CURVES_LEAST: f32 = 48.0;
 /// The place of the curves among what may go, and from which place on they get lower first.
 const CURVES_PART: usize = 6;
+/// Where the steps stand among them.
+const STEPS_PART: usize = CURVES_PART - 2;
 const LOWER_CURVES_FROM: usize = 2;
 
 /// Height of a folded track: its name.
@@ -179,8 +181,8 @@ impl Tracks {
 }
 
 /// Divides a pane. What has to go when it is low goes in this order: categories, the whole card, operators (which get as many
-/// lines as fit), device calls, annotations, overview, curves (after they got lower), the legend without which colours mean
-/// nothing, axis.
+/// lines as fit), device calls, annotations (which come back where the overview or the curves gave up enough), overview, curves
+/// (after they got lower), the legend without which colours mean nothing, axis.
 pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let gutter = if pane.width() >= 560.0 { 100.0 } else { 76.0 };
     let x = Rangef::new(pane.left() + gutter, (pane.right() - 18.0).max(pane.left() + gutter + 1.0));
@@ -232,6 +234,11 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
             break;
         }
         parts[i].0 = false;
+    }
+    // What a low pane gave up besides makes room again for the steps: without them the stack has no phases.
+    let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
+    if !parts[STEPS_PART].0 && contents.step_levels > 0 && used + parts[STEPS_PART].1 <= room {
+        parts[STEPS_PART].0 = true;
     }
     // What went leaves room for the curves again.
     if parts[CURVES_PART].0 {

@@ -106,8 +106,7 @@ impl Cap {
 impl Marks {
     /// Everything: the trace read once, the steps, the limit.
     pub fn of(data: &DeviceData) -> Self {
-        let steps = Steps::find(&data.recording, data.device(), &data.tables);
-        let mut marks = Self::of_trace(data.device(), &steps);
+        let mut marks = Self::of_trace(data.device(), data.steps());
         // A cap is a line of its own; marks do without it when the reading of it was stopped.
         marks.cap = data.caps(&Progress::new()).ok().and_then(|caps| Cap::of(data, &caps));
         marks
@@ -152,6 +151,8 @@ impl Marks {
         close(&mut open, None, &mut marks.bursts);
         // A profiler's steps, and the user's own ranges, are annotations already.
         let is_annotated = match &steps.source {
+            // Steps continued beyond the annotated ones are in no annotation.
+            _ if steps.continued_by.is_some() => false,
             StepSource::Annotation(name) => name == "ProfilerStep",
             StepSource::Range(_) => true,
             _ => false,
@@ -310,8 +311,12 @@ mod tests {
         assert_eq!((m.ranges[0].first, m.ranges[0].end), (2, 6));
         assert_eq!((m.ranges[0].from_us, m.ranges[0].to_us), (15, 50));
         assert_eq!((m.ranges[1].first, m.ranges[1].end), (2, 3));
-        let steps =
-            Steps { bounds: vec![0, 4, 10], source: StepSource::Annotation("Optimizer.step".to_owned()), confidence: 100 };
+        let steps = Steps {
+            bounds: vec![0, 4, 10],
+            source: StepSource::Annotation("Optimizer.step".to_owned()),
+            confidence: 100,
+            ..Steps::default()
+        };
         let m = Marks::of_trace(&d, &steps);
         assert_eq!((m.levels, m.is_inferred), (3, false), "steps hold the annotations");
         assert_eq!((m.ranges[1].named, m.ranges[1].first, m.ranges[1].end), (Named::Step(1), 4, 10));

@@ -35,6 +35,7 @@ use crate::analysis::State;
 use crate::analysis::op_lanes::OpRows;
 use crate::app::action::Action;
 use crate::app::colours::{ColourBy, Colours, Focus};
+use crate::app::compare::name_of;
 use crate::app::cursor::{self, Axis};
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
@@ -176,11 +177,12 @@ impl View for Timeline {
             return format!("{} of the whole card", counted(device.samples.len() as u64, "sample", "samples"));
         }
         let (first, last) = cursor::domain(device, cx.link.axis);
+        let flags = if cx.link.flags().iter().any(Option::is_some) { " · drag A and B to compare other instants" } else { "" };
         if cx.link.from <= first && cx.link.to >= last {
-            return format!("{} events", count(all));
+            return format!("{} events{flags}", count(all));
         }
         let shown = cx.link.event_at(device, cx.link.to).saturating_sub(cx.link.event_at(device, cx.link.from));
-        format!("{} of {} events", count(u64::from(shown).max(1)), count(all))
+        format!("{} of {} events{flags}", count(u64::from(shown).max(1)), count(all))
     }
 
     fn header_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
@@ -513,7 +515,12 @@ impl Timeline {
         });
         canvas.rulers(cx.link.hover_event, ruler, on_axis);
         canvas.ooms(on_axis);
-        canvas.markers(&cx.link.markers, on_axis);
+        let flags = cx.link.flags();
+        canvas.markers(&flags, on_axis);
         canvas.cursor(cx.link, on_axis, values);
+        if let [Some(a), Some(b)] = flags {
+            let steps = cx.comparing.steps(cx);
+            canvas.marker_names([a, b], |event| name_of(steps.as_deref(), event), values);
+        }
     }
 }

@@ -5,7 +5,7 @@ use egui::{Align2, Color32, Pos2, Rangef, Rect, pos2, vec2};
 use super::paint::Canvas;
 use super::picture::StrataPicture;
 use super::place::{AxisMarks, ValueChip};
-use crate::analysis::{LifetimeId, NO_EVENT};
+use crate::analysis::{LifetimeId, NO_EVENT, Quantity};
 use crate::app::cursor::{self, Axis, Link};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::chip;
@@ -158,12 +158,48 @@ impl Canvas<'_> {
                 let x = self.x.at(cursor::position(self.data.device(), self.window.axis, e));
                 x.clamp(self.tracks.x.min, self.tracks.x.max)
             };
-            if places.iter().any(Option::is_some) {
+            let width = chip::chip_rect(self.painter, Pos2::ZERO, Align2::CENTER_CENTER, &text, Type::Mono).width();
+            let is_low = self.tracks.strata.height() < 120.0;
+            // Where a low plot has no room between the flags, it would cover what is compared.
+            let has_room = !is_low || (place(a) - place(b)).abs() > width + 8.0;
+            if has_room && places.iter().any(Option::is_some) {
                 let at = pos2(f32::midpoint(place(a), place(b)), self.tracks.strata.bottom() - 30.0);
                 // Inside the plot: the gutter has labels of its own.
                 let plot = self.painter.with_clip_rect(self.tracks.strata.intersect(self.painter.clip_rect()));
                 chip::paint_chip(&plot, t, at, Align2::CENTER_CENTER, &text);
             }
+        }
+    }
+
+    /// What A and B are, and what is in use there, beside their lines: A's on the side away from B's.
+    pub fn marker_names(&self, flags: [u32; 2], name: impl Fn(u32) -> String, taken: &[ValueChip]) {
+        let t = self.tokens;
+        let plot = self.tracks.curves.unwrap_or(self.tracks.strata);
+        if plot.height() < 40.0 {
+            return;
+        }
+        let (device, tables) = (self.data.device(), &self.data.tables);
+        let painter = self.painter.with_clip_rect(plot.intersect(self.painter.clip_rect()));
+        let mut taken: Vec<Rect> = taken.iter().map(|v| v.rect).collect();
+        for (which, title) in ["A", "B"].into_iter().enumerate() {
+            let (event, other) = (flags[which], flags[1 - which]);
+            let Some(x) = self.x_of(event) else { continue };
+            let bytes = tables.curves.at(device, &tables.lifetimes, Quantity::Active, event);
+            let text = format!("{title}  {}, {}", name(event), Bytes(bytes));
+            let is_left = event < other || (event == other && which == 0);
+            let mut put = |is_left: bool, y: f32| {
+                let (anchor, side) = if is_left { (Align2::RIGHT_CENTER, -6.0) } else { (Align2::LEFT_CENTER, 6.0) };
+                let width = chip::chip_rect(&painter, plot.center(), Align2::CENTER_CENTER, &text, Type::Caption).width();
+                let rect = anchor.anchor_size(pos2(x + side, y), vec2(width, 16.0));
+                let is_free = plot.contains_rect(rect) && !taken.iter().any(|r| r.expand(2.0).intersects(rect));
+                if is_free {
+                    chip::paint_chip_in(&painter, pos2(x + side, y), anchor, &text, Type::Caption, t.text1, t.s3);
+                    taken.push(rect);
+                }
+                is_free
+            };
+            let rows = [plot.top() + 10.0, plot.top() + 28.0, plot.top() + 46.0];
+            let _ = rows.iter().any(|&y| put(is_left, y)) || rows.iter().any(|&y| put(!is_left, y));
         }
     }
 

@@ -6,7 +6,6 @@ use egui::Ui;
 
 use super::{ViewContext, WhatIfView};
 use crate::allocator::Needed;
-use crate::analysis::steps::Steps;
 use crate::analysis::{NO_EVENT, Quantity};
 use crate::app::document::DeviceData;
 use crate::app::theme::Type;
@@ -36,8 +35,7 @@ fn search(data: &DeviceData, conf: &AllocConf, progress: &Progress) -> Result<Ne
 /// The least active bytes at the ends of the later half of the steps.
 fn between_steps(data: &DeviceData) -> Option<u64> {
     let device = data.device();
-    let steps = Steps::find(&data.recording, device, &data.tables);
-    let ends = steps.bounds.get(1..)?;
+    let ends = data.steps().bounds.get(1..)?;
     let later = &ends[ends.len() / 2..];
     let active = |&end: &u32| data.tables.curves.at(device, &data.tables.lifetimes, Quantity::Active, end.saturating_sub(1));
     later.iter().filter(|&&e| e != NO_EVENT).map(active).min()

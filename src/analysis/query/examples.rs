@@ -1,0 +1,126 @@
+//! What can be asked, shown on the recording itself: its own sizes, places, steps and streams.
+
+use super::{Query, Scope};
+use crate::analysis::categories::Category;
+use crate::analysis::{Lifetime, LifetimeId, NO_EVENT, Quantity, StackNames};
+use crate::model::{Cancelled, Progress};
+use crate::units::Address;
+
+/// A query that can be asked of this recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Example {
+    /// The query, as it is typed.
+    pub query: String,
+    /// What it holds for.
+    pub about: &'static str,
+    /// Allocations it holds for; `None` where counting would take long.
+    pub holds: Option<usize>,
+}
+
+/// Counting is left out above this many allocations: some two dozen queries are asked.
+const COUNTED: usize = 2_000_000;
+
+/// One example or more of every term, with this recording's own words. O(examples × allocations), up to a bound.
+///
+/// # Errors
+/// [`Cancelled`] when the progress was cancelled.
+pub fn examples(scope: &Scope<'_>, names: &StackNames, progress: &Progress) -> Result<Vec<Example>, Cancelled> {
+    let mut out: Vec<Example> = Vec::new();
+    let (device, tables, stacks) = (scope.device, scope.tables, &scope.recording.stacks);
+    let lifetimes = &tables.lifetimes;
+    let mut add = |query: String, about: &'static str| out.push(Example { query, about, holds: None });
+    let peak = tables.curves.peak(Quantity::Requested).1;
+    let mut live: Vec<Lifetime> =
+        tables.states.live_at(device, lifetimes, peak).into_iter().filter_map(|id| lifetimes.get(device, id)).collect();
+    live.sort_by_key(|l| (std::cmp::Reverse(l.requested), l.id));
+    let largest = live.first().cloned().or_else(|| lifetimes.get(device, LifetimeId(0)));
+    let Some(largest) = largest else { return Ok(out) };
+    // The one at the peak that was made in the trace, with a stack, tells most.
+    let told = live.iter().find(|l| l.stack.is_some() && l.born != NO_EVENT).unwrap_or(&largest);
+    add(format!("size>{}", binary(largest.requested / 2)), "bytes asked for, before rounding");
+    add(format!("size={}..{}", binary(largest.requested / 4), binary(largest.requested.saturating_mul(2))), "between two sizes");
+    add(format!("block>={}", binary(largest.block / 2)), "the whole block, after rounding");
+    if told.stack.is_some() {
+        let quoted = |key: &str, text: &str| {
+            let text = text.replace('"', "");
+            if text.contains(char::is_whitespace) { format!("{key}~\"{text}\"") } else { format!("{key}~{text}") }
+        };
+        add(quoted("stack", names.of_stack(told.stack)), "a frame of the call stack contains this");
+        if let Some(frame) = stacks.frames(told.stack).first().and_then(|&f| stacks.frame(f)) {
+            let file = stacks.text(frame.file);
+            add(quoted("file", file.rsplit(['/', '\\']).next().unwrap_or(file)), "a frame's file");
+            add(quoted("function", stacks.text(frame.name)), "a frame's function");
+        }
+        let module = live.iter().flat_map(|l| stacks.frames(l.stack)).filter_map(|&f| stacks.frame(f)).find_map(|f| {
+            let name = stacks.text(f.name);
+            let file = stacks.text(f.file).rsplit(['/', '\\']).next().unwrap_or("");
+            let named = name.strip_prefix("nn.Module: ").or_else(|| (name == "forward").then_some(file))?;
+            Some(named.trim_end_matches(".py").to_owned())
+        });
+        if let Some(module) = module.filter(|m| !m.is_empty()) {
+            add(quoted("module", &module), "below the forward of such a module, or an annotation so named");
+        }
+    }
+    if let Some(categories) = scope.categories {
+        let category = categories.of(told.id);
+        add(format!("category={}", category.name()), "what it is for; the inspector says why");
+        if category != Category::Other {
+            add(format!("category!={}", category.name()), "everything but; -term and not do the same");
+        }
+    }
+    add("live@peak".to_owned(), "held where memory peaks");
+    if !device.events.ooms().is_empty() {
+        add("live@oom".to_owned(), "held when memory ran out");
+    }
+    add("live@cursor".to_owned(), "held where the cursor stands; live@a and live@b at the markers");
+    let class = largest.class.name();
+    add(format!("pool={class}"), "small or large requests");
+    if device.pools.iter().any(|&key| key != (0, 0)) {
+        add("pool=graph".to_owned(), "private pools: of CUDA graphs, or the program's own");
+    }
+    add(format!("stream={}", told.stream.0), "a stream, by its index or handle");
+    if let Some(steps) = scope.steps.filter(|s| !s.is_empty()) {
+        add(format!("step={}", steps.of(told.born).unwrap_or(steps.len() / 2)), "born in this step");
+    }
+    if let Some(a) = device.annotations.first() {
+        let name = crate::analysis::steps::kind(stacks.text(a.name)).replace('"', "");
+        let shown = if name.contains(char::is_whitespace) { format!("during~\"{name}\"") } else { format!("during~{name}") };
+        add(shown, "born inside an annotation so named");
+    }
+    let middle = device.events.len() / 2;
+    add(format!("born<{middle}"), "allocated before an event; also a time (2ms) or an instant (peak)");
+    add(format!("gone>{middle}"), "freed after an event");
+    add("gone=never".to_owned(), "never freed in the trace; kept says the same");
+    if lifetimes.initial_count() > 0 {
+        add("born=before".to_owned(), "there before the trace began");
+    }
+    let age = told.gone.min(device.events.len() as u32).saturating_sub(if told.born == NO_EVENT { 0 } else { told.born });
+    add(format!("age>{}", age / 2), "lived longer than this many events");
+    if device.events.has_time {
+        add("age<1s".to_owned(), "lived shorter than this; us, ms, s, min");
+    }
+    add(format!("addr={}", Address(told.address)), "the block that holds this address");
+    add(format!("size>{} or gone=never", binary(largest.requested / 2)), "either of two choices");
+    out.dedup_by(|a, b| a.query == b.query);
+    if lifetimes.len() <= COUNTED {
+        for example in &mut out {
+            progress.check()?;
+            if let Ok(query) = Query::parse(&example.query) {
+                example.holds = Some(query.allocations(scope, progress)?.len());
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// The greatest power of two that is not larger, with its unit and no space: `512MiB`.
+fn binary(bytes: u64) -> String {
+    let power = bytes.checked_ilog2().unwrap_or(0);
+    let (shift, unit) = match power {
+        30.. => (30, "GiB"),
+        20.. => (20, "MiB"),
+        10.. => (10, "KiB"),
+        _ => (0, ""),
+    };
+    format!("{}{unit}", 1u64 << (power - shift))
+}

@@ -1,0 +1,129 @@
+//! What can be asked, in the recording's own words: what completes a query, and a list of all that can be asked.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use egui::{Popup, Rect, Response, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
+
+use super::ViewContext;
+use super::query_field::QueryField;
+use crate::analysis::query::{Example, Scope, Vocabulary, examples};
+use crate::analysis::steps::kind;
+use crate::app::jobs::Derived;
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::label;
+use crate::units::count;
+
+/// Completions come from this many names at most.
+const NAMES: usize = 2000;
+
+/// The words of a recording, found once.
+#[derive(Default)]
+pub struct QueryWords {
+    /// Keyed by where the categories lie in memory.
+    examples: Derived<usize, Vec<Example>>,
+    /// Names of annotations, numbers left off, each once.
+    annotations: Derived<usize, Vec<String>>,
+}
+
+impl QueryWords {
+    /// Shows a query's field with this recording's words; the text when it changed to something that can be read. The rest as
+    /// [`QueryField::show`] has it.
+    pub fn show(
+        &mut self,
+        field: &mut QueryField,
+        ui: &mut Ui,
+        cx: &ViewContext<'_>,
+        asked: (&str, &str, &str),
+        in_force: Option<&str>,
+    ) -> Option<String> {
+        let names: Vec<&str> = (0..cx.data.names.len().min(NAMES)).map(|i| cx.data.names.text(i)).collect();
+        let annotations = self.annotations(cx);
+        let annotations: Vec<&str> = annotations.iter().map(String::as_str).collect();
+        let examples = self.examples(cx);
+        let steps = cx.data.known_steps().map_or(0, |s| s.len());
+        let known = Vocabulary { stacks: &names, annotations: &annotations, steps, streams: cx.data.device().streams.len() };
+        field.show(ui, asked, known, examples.as_deref().map(Vec::as_slice), in_force)
+    }
+
+    /// Names of annotations that `during~` may be followed by.
+    fn annotations(&mut self, cx: &ViewContext<'_>) -> Arc<Vec<String>> {
+        let data = Arc::clone(cx.data);
+        let key = cx.data.device().annotations.len();
+        let shown = self.annotations.get(cx.jobs, "names of annotations", &key, move |_| {
+            let mut seen = HashSet::new();
+            let stacks = &data.recording.stacks;
+            let kinds = data.device().annotations.iter().map(|a| kind(stacks.text(a.name)));
+            Some(kinds.filter(|k| seen.insert(*k)).take(NAMES).map(str::to_owned).collect())
+        });
+        shown.value.unwrap_or_default()
+    }
+
+    fn examples(&mut self, cx: &ViewContext<'_>) -> Option<Arc<Vec<Example>>> {
+        let categories = cx.categories.cloned();
+        let key = categories.as_ref().map_or(0, |c| Arc::as_ptr(c) as usize);
+        let (data, cursor) = (Arc::clone(cx.data), Some(cx.link.cursor));
+        let shown = self.examples.get(cx.jobs, "examples of queries", &key, move |progress| {
+            let scope = Scope {
+                categories: categories.as_deref(),
+                steps: Some(data.steps()),
+                cursor,
+                ..Scope::new(&data.recording, data.device(), &data.tables)
+            };
+            examples(&scope, &data.names, progress).ok()
+        });
+        shown.value
+    }
+}
+
+const ROW: f32 = 22.0;
+const WIDTH: f32 = 620.0;
+/// Where what a query means begins, and where how many it holds for ends.
+const ABOUT: f32 = 236.0;
+
+/// Shows the list under its button while that is open; the query that was clicked.
+pub(super) fn show(button: &Response, examples: Option<&[Example]>) -> Option<String> {
+    let mut clicked = None;
+    Popup::menu(button).gap(4.0).show(|ui| {
+        let t = Tokens::of(ui);
+        ui.set_width(WIDTH);
+        ui.spacing_mut().item_spacing.y = 0.0;
+        let (head, _) = ui.allocate_exact_size(vec2(WIDTH, ROW), Sense::hover());
+        let inner = head.shrink2(vec2(10.0, 0.0));
+        let columns = |rect: Rect| {
+            let about = Rect::from_min_max(pos2(rect.left() + ABOUT, rect.top()), pos2(rect.right() - 76.0, rect.bottom()));
+            (Rect::from_min_max(rect.min, pos2(rect.left() + ABOUT - 10.0, rect.bottom())), about)
+        };
+        let (query, about) = columns(inner);
+        label::text_in(ui.painter(), query, "click to ask", Type::Column, t.text3);
+        label::text_in(ui.painter(), about, "terms side by side must all hold", Type::Column, t.text3);
+        label::text_in_right(ui.painter(), inner, "allocations", Type::Column, t.text3);
+        let Some(examples) = examples else {
+            label::paragraph(ui, "Looking for examples in this recording…", Type::Body, t.text2);
+            return;
+        };
+        ScrollArea::vertical().max_height(ROW * 20.5).show(ui, |ui| {
+            for example in examples {
+                let (rect, response) = ui.allocate_exact_size(vec2(WIDTH, ROW), Sense::click());
+                let name = format!("{}: {}", example.query, example.about);
+                response.widget_info(|| WidgetInfo::labeled(egui::Role::MenuItem, true, &name));
+                if response.hovered() || response.has_focus() {
+                    ui.painter().rect_filled(rect, 0, t.s4);
+                }
+                let inner = rect.shrink2(vec2(10.0, 0.0));
+                let (query, about) = columns(inner);
+                label::text_in(ui.painter(), query, &example.query, Type::Mono, t.text1);
+                label::text_in(ui.painter(), about, example.about, Type::Body, t.text2);
+                if let Some(holds) = example.holds {
+                    let ink = if holds == 0 { t.text3 } else { t.text2 };
+                    label::text_in_right(ui.painter(), inner, &count(holds as u64), Type::Mono, ink);
+                }
+                if response.clicked() {
+                    clicked = Some(example.query.clone());
+                    ui.close();
+                }
+            }
+        });
+    });
+    clicked
+}

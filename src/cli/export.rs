@@ -10,9 +10,11 @@ use super::{Failure, choose_device, open};
 use crate::analysis::export::{CurvesTable, LifetimesTable, counters, places, trimmed};
 use crate::analysis::flame::{Measure, Size, weigh};
 use crate::analysis::{DeviceTables, Quantity};
-use crate::formats::export::{BlocksTable, EventsTable, ExportTable, StacksTable, csv, parquet, perfetto, snapshot, speedscope};
-use crate::model::{Progress, Recording, StackId};
-use crate::units::{Bytes, count};
+use crate::formats::export::{
+    BlocksTable, EventsTable, ExportTable, SamplesTable, StacksTable, csv, parquet, perfetto, snapshot, speedscope,
+};
+use crate::model::{DeviceKind, Progress, Recording, StackId};
+use crate::units::{Bytes, count, counted};
 
 /// Writes the export and says on `out` what was written.
 ///
@@ -42,11 +44,19 @@ fn check_range(args: &ExportArgs, recording: &Recording) -> Result<(), Failure> 
 }
 
 fn export(args: &ExportArgs, recording: &Recording, out: &mut dyn Write) -> Result<(), String> {
-    if recording.devices.iter().all(|d| d.events.is_empty() && d.segments.is_empty()) {
+    let has_events = recording.devices.iter().any(|d| !d.events.is_empty() || !d.segments.is_empty());
+    let has_samples = recording.devices.iter().any(|d| !d.samples.is_empty());
+    let takes_samples = matches!(args.to, ExportFormat::Csv | ExportFormat::Parquet | ExportFormat::Perfetto);
+    if !has_events && !(has_samples && takes_samples) {
+        let name = args.to.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned());
+        let rest = if has_samples {
+            "its samples of the card can be written as csv, parquet or perfetto"
+        } else {
+            "vramscope summary --json prints what it holds"
+        };
         return Err(format!(
-            "{}: there is nothing to export as {}: it holds no allocator events and no segments. vramscope summary --json prints what it holds",
-            args.file.display(),
-            args.to.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned())
+            "{}: there is nothing to export as {name}: it holds no allocator events and no segments; {rest}",
+            args.file.display()
         ));
     }
     let written = match args.to {
@@ -120,14 +130,23 @@ fn tables(args: &ExportArgs, recording: &Recording) -> Result<Vec<Written>, Stri
         written.push((path, format!("{} rows of {}", count(table.len() as u64), table.name())));
         Ok(())
     };
+    let chosen = if is_file { vec![choose_device(recording, args.device)?] } else { devices(args, recording)? };
+    let has_events = |&i: &usize| !recording.devices[i].events.is_empty() || !recording.devices[i].segments.is_empty();
+    // Of a live session there is nothing but its samples.
+    let usual = if chosen.iter().any(has_events) { ExportTableName::Lifetimes } else { ExportTableName::Samples };
     let wanted = |name: ExportTableName| match args.table {
         Some(table) => table == name,
-        None => !is_file || name == ExportTableName::Lifetimes,
+        None if is_file => name == usual,
+        None => usual == ExportTableName::Lifetimes || name == usual,
     };
-    let chosen = if is_file { vec![choose_device(recording, args.device)?] } else { devices(args, recording)? };
     for index in chosen {
         let device = &recording.devices[index];
-        let part = format!(".{}-{}", device.id.kind.name(), device.id.index);
+        // Host memory has no ordinal.
+        let ordinal = if device.id.index < 0 { String::new() } else { format!("-{}", device.id.index) };
+        let part = format!(".{}{ordinal}", device.id.kind.name());
+        if wanted(ExportTableName::Samples) && (args.table.is_some() || !device.samples.is_empty()) {
+            write(&SamplesTable::new(device), &part)?;
+        }
         if wanted(ExportTableName::Events) {
             write(&EventsTable::new(device, &place_names), &part)?;
         }
@@ -189,7 +208,7 @@ fn to_perfetto(args: &ExportArgs, recording: &Recording) -> Result<Written, Stri
             Vec::new()
         });
     }
-    let total: usize = rows.iter().map(Vec::len).sum();
+    let total = rows.iter().map(Vec::len).sum::<usize>() + recording.devices.iter().map(|d| d.samples.len()).sum::<usize>();
     let mut file = create(&args.out)?;
     perfetto::write(recording, &mut |device| std::mem::take(&mut rows[device]), &mut file).map_err(failed(&args.out))?;
     Ok((args.out.clone(), format!("{} counter values", count(total as u64))))
@@ -198,16 +217,35 @@ fn to_perfetto(args: &ExportArgs, recording: &Recording) -> Result<Written, Stri
 fn to_snapshot(args: &ExportArgs, recording: &Recording) -> Result<Written, String> {
     let mut parts = Vec::new();
     let mut events = 0u64;
+    let mut left_out = Vec::new();
     for index in devices(args, recording)? {
+        let device = &recording.devices[index];
+        if device.id.kind == DeviceKind::Cpu {
+            left_out.push(format!("{} of the CPU", counted(device.events.len() as u64, "event", "events")));
+            continue;
+        }
         let part = match args.events {
-            None => snapshot::DevicePart::whole(recording, index),
+            None if device.has_final_state => snapshot::DevicePart::whole(recording, index),
+            // A trace has no state at its end in it; it follows from the events.
+            None => trimmed(recording, index, &build(recording, index)?, 0..device.events.len() as u32),
             Some((from, to)) => trimmed(recording, index, &build(recording, index)?, from..to),
         };
         let Some(part) = part else { continue };
         events += u64::from(part.events.end - part.events.start);
         parts.push(part);
     }
+    if parts.is_empty() {
+        return Err(format!("{}: a snapshot is of a device, and this device is the CPU", args.file.display()));
+    }
+    if !recording.ops.is_empty() {
+        left_out.push(counted(recording.ops.len() as u64, "operator", "operators"));
+    }
+    if recording.devices.iter().any(|d| !d.bands.is_empty()) {
+        left_out.push("bytes by category".to_owned());
+    }
     let mut file = create(&args.out)?;
     snapshot::write(recording, &parts, args.redact, &mut file).map_err(failed(&args.out))?;
-    Ok((args.out.clone(), format!("{} events", count(events))))
+    let rest =
+        if left_out.is_empty() { String::new() } else { format!(" (a snapshot has no place for {})", left_out.join(", ")) };
+    Ok((args.out.clone(), format!("{}{rest}", counted(events, "event", "events"))))
 }

@@ -24,6 +24,13 @@ pub(crate) fn embedded(page: &[u8], name: &str) -> Result<Vec<u8>, FormatError> 
         }
         from = start;
     }
+    // A memory timeline saved as .html is a picture; its figures go to other files.
+    if find(&page[..page.len().min(4096)], b"<title>GPU Memory Timeline").is_some() {
+        return Err(FormatError::Elsewhere {
+            name: name.to_owned(),
+            what: "this page is a picture of a memory timeline; write its figures with export_memory_timeline(\"NAME.raw.json.gz\") and open that".to_owned(),
+        });
+    }
     let Some((offset, text)) = best.filter(|(_, text)| text.len() >= 4) else {
         return Err(FormatError::Empty {
             name: name.to_owned(),

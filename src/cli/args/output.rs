@@ -36,6 +36,8 @@ pub enum ExportTableName {
     Blocks,
     /// Reserved, active, allocated and requested after every event
     Curves,
+    /// Samples of the whole card: live sessions, traces
+    Samples,
     /// The frames that the other tables' stack column points to
     Stacks,
 }

@@ -13,7 +13,7 @@ mod tables;
 
 use std::ops::Range;
 
-pub use tables::{BlocksTable, EventsTable, StacksTable};
+pub use tables::{BlocksTable, EventsTable, SamplesTable, StacksTable};
 
 /// What a column holds. Every column may have gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub enum Column<'a> {
 
 /// A table that can be written in batches of rows.
 pub trait ExportTable {
-    /// Its name: `events`, `lifetimes`, `blocks`, `curves`, `stacks`.
+    /// Its name: `events`, `lifetimes`, `blocks`, `curves`, `samples`, `stacks`.
     fn name(&self) -> &'static str;
     /// Its columns.
     fn fields(&self) -> &'static [Field];

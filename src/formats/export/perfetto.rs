@@ -1,4 +1,4 @@
-//! A Chrome trace for Perfetto (<https://ui.perfetto.dev>): memory curves as counters, user ranges and operators as slices,
+//! A Chrome trace for Perfetto (<https://ui.perfetto.dev>): memory curves and samples of the card as counters, user ranges and operators as slices,
 //! out-of-memory events as instants.
 //!
 //! A device without times is drawn over event numbers, a microsecond an event.
@@ -74,6 +74,21 @@ fn write_device(
         args.insert("allocated".to_owned(), row.allocated.into());
         args.insert("requested".to_owned(), row.requested.into());
         events.push(&serde_json::json!({"ph": "C", "name": "memory", "pid": pid, "ts": time_of(row.event), "args": args}))?;
+    }
+    for sample in &device.samples {
+        // PyTorch's own figures stand in the counters above where there are events.
+        let torch = |bytes: Option<u64>| bytes.filter(|_| counters.is_empty());
+        let parts = [
+            ("used", sample.used),
+            ("this process", sample.process),
+            ("other processes", sample.others),
+            ("reserved", torch(sample.reserved)),
+            ("allocated", torch(sample.allocated)),
+        ];
+        let args: serde_json::Map<_, _> = parts.into_iter().filter_map(|(k, v)| Some((k.to_owned(), v?.into()))).collect();
+        if !args.is_empty() {
+            events.push(&serde_json::json!({"ph": "C", "name": "card", "pid": pid, "ts": sample.time_us, "args": args}))?;
+        }
     }
     for event in device.events.ooms() {
         let size = device.events.size[event as usize];

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Column, ExportTable, Field};
-use crate::model::{Action, DeviceRecording, PoolId, Recording, StackId, StackTable};
+use crate::model::{Action, DeviceRecording, PoolId, Recording, Sample, StackId, StackTable};
 
 /// Text of each pool key of a device: `0:1`.
 fn pool_names(device: &DeviceRecording) -> Vec<String> {
@@ -84,6 +84,63 @@ impl ExportTable for EventsTable<'_> {
 
 fn pool(names: &[String], pool: PoolId) -> Option<&str> {
     names.get(usize::from(pool.0)).map(String::as_str)
+}
+
+/// Samples of the whole card, as a live session, a trace or a timeline has them.
+pub struct SamplesTable<'a> {
+    device: &'a DeviceRecording,
+    name: String,
+}
+
+impl<'a> SamplesTable<'a> {
+    /// The samples of one device.
+    #[must_use]
+    pub fn new(device: &'a DeviceRecording) -> Self {
+        SamplesTable { device, name: device_name(device) }
+    }
+}
+
+impl ExportTable for SamplesTable<'_> {
+    fn name(&self) -> &'static str {
+        "samples"
+    }
+
+    fn fields(&self) -> &'static [Field] {
+        const FIELDS: [Field; 10] = [
+            Field::text("device"),
+            Field::signed("time_us"),
+            Field::unsigned("used_bytes"),
+            Field::unsigned("driver_bytes"),
+            Field::unsigned("process_bytes"),
+            Field::unsigned("other_processes_bytes"),
+            Field::unsigned("reserved_bytes"),
+            Field::unsigned("active_bytes"),
+            Field::unsigned("allocated_bytes"),
+            Field::unsigned("requested_bytes"),
+        ];
+        &FIELDS
+    }
+
+    fn len(&self) -> usize {
+        self.device.samples.len()
+    }
+
+    fn batch(&self, rows: Range<usize>) -> Vec<Column<'_>> {
+        let samples = self.device.samples.get(rows).unwrap_or(&[]);
+        let bytes = |of: fn(&Sample) -> Option<u64>| Column::Unsigned(samples.iter().map(of).collect());
+        vec![
+            Column::Text(samples.iter().map(|_| Some(self.name.as_str())).collect()),
+            Column::Signed(samples.iter().map(|s| Some(s.time_us)).collect()),
+            bytes(|s| s.used),
+            bytes(|s| s.driver),
+            bytes(|s| s.process),
+            bytes(|s| s.others),
+            bytes(|s| s.reserved),
+            bytes(|s| s.active),
+            bytes(|s| s.allocated),
+            bytes(|s| s.requested),
+        ]
+    }
 }
 
 /// The blocks of the end state of one device, with the segment each stands in.

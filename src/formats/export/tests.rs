@@ -199,3 +199,23 @@ fn samples_come_back_from_a_snapshot() {
         assert!(!bytes.windows(name.len()).any(|w| w == name.as_bytes()), "{name}");
     }
 }
+
+#[test]
+fn samples_are_a_table_and_counters() {
+    use crate::model::Sample;
+    let mut r = recording();
+    r.devices[0].samples = vec![
+        Sample { time_us: 5, used: Some(100), process: Some(60), reserved: Some(50), ..Sample::default() },
+        Sample { time_us: 6, used: Some(110), ..Sample::default() },
+    ];
+    let mut out = Vec::new();
+    csv::write(&SamplesTable::new(&r.devices[0]), &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert_eq!(text.lines().skip(1).collect::<Vec<_>>(), ["cuda:0,5,100,,60,,50,,,", "cuda:0,6,110,,,,,,,"]);
+    let mut out = Vec::new();
+    perfetto::write(&r, &mut |_| Vec::new(), &mut out).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    let card: Vec<_> =
+        json["traceEvents"].as_array().unwrap().iter().filter(|e| e["name"] == "card").map(|e| e["args"].clone()).collect();
+    assert_eq!(card, [serde_json::json!({"used": 100, "this process": 60, "reserved": 50}), serde_json::json!({"used": 110})]);
+}

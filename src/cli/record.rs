@@ -42,6 +42,9 @@ pub fn run(args: &RecordArgs) -> Result<(), String> {
         return Err(sentence);
     }
     say(&session, &name, args);
+    if let (true, Some(pid)) = (args.attach, args.pid) {
+        attach(&mut session, pid);
+    }
     let until = args.seconds.map(|s| Instant::now() + Duration::from_secs_f64(s));
     loop {
         let wait = until.map_or(Duration::from_millis(500), |u| u.saturating_duration_since(Instant::now()));
@@ -93,6 +96,15 @@ fn check_process(session: &mut LiveSession, args: &RecordArgs) -> Result<(), Str
         session.pump(Duration::from_millis(50)).map_err(|e| format!("the session can not be written: {e}"))?;
     }
     Ok(())
+}
+
+/// A program that can not be entered is still watched from outside.
+#[allow(clippy::print_stderr)]
+fn attach(session: &mut LiveSession, pid: u32) {
+    match session.attach(pid) {
+        Ok(()) => eprintln!("vramscope: the helper in process {pid} answers"),
+        Err(sentence) => eprintln!("vramscope: {sentence} Watching process {pid} from outside only."),
+    }
 }
 
 /// Says what helpers told, on standard error.

@@ -61,7 +61,8 @@ pub fn survey(pid: u32) -> Survey {
     let command: Vec<String> =
         words.split(|b| *b == 0).filter(|w| !w.is_empty()).map(|w| String::from_utf8_lossy(w).into_owned()).collect();
     let python = python_version(&folder);
-    Survey { pid, socket: find_socket(pid), python, obstacle: obstacle(&folder, python, &command), command }
+    let obstacle = if folder.exists() { obstacle(&folder, python, &command) } else { Some("This process has ended.".to_owned()) };
+    Survey { pid, socket: find_socket(pid), python, obstacle, command }
 }
 
 /// The rungs for a process, lowest first. `has_helper` when its figures arrive already.
@@ -213,8 +214,9 @@ fn obstacle(folder: &Path, python: Option<(u32, u32)>, command: &[String]) -> Op
     }
     let environ = std::fs::read(folder.join("environ")).unwrap_or_default();
     let set = |name: &str| environ.split(|b| *b == 0).find_map(|w| w.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
-    let is_off = |word: &String| word.replace('_', "-").ends_with("disable-remote-debug");
-    if set("PYTHON_DISABLE_REMOTE_DEBUG").is_some_and(|v| !v.is_empty()) || command.iter().any(is_off) {
+    let is_off = command.windows(2).any(|w| w[0] == "-X" && w[1] == "disable-remote-debug")
+        || command.iter().any(|w| w == "-Xdisable-remote-debug");
+    if set("PYTHON_DISABLE_REMOTE_DEBUG").is_some_and(|v| !v.is_empty()) || is_off {
         return Some(DISABLED.to_owned());
     }
     if set("VRAMSCOPE_HELPER") == Some(b"off") {
@@ -270,6 +272,14 @@ fn trace_sentence(scope: Option<&str>) -> String {
 /// # Errors
 /// One sentence: what stands in the way.
 pub fn inject(pid: u32) -> Result<PathBuf, String> {
+    inject_within(pid, PATIENCE)
+}
+
+/// [`inject`], waiting no longer than `patience` for the program to come to a safe point.
+///
+/// # Errors
+/// One sentence: what stands in the way.
+pub fn inject_within(pid: u32, patience: Duration) -> Result<PathBuf, String> {
     let survey = survey(pid);
     if let Some(socket) = survey.socket {
         return Ok(socket);
@@ -306,14 +316,14 @@ pub fn inject(pid: u32) -> Result<PathBuf, String> {
         return Err(sentence);
     }
     // Python reads the script when it comes to it: one that is still waited for must be there then, so it goes only with success.
-    let socket = wait_for_socket(pid)?;
+    let socket = wait_for_socket(pid, patience)?;
     let _ = std::fs::remove_file(script);
     Ok(socket)
 }
 
-fn wait_for_socket(pid: u32) -> Result<PathBuf, String> {
+fn wait_for_socket(pid: u32, patience: Duration) -> Result<PathBuf, String> {
     let since = Instant::now();
-    while since.elapsed() < PATIENCE {
+    while since.elapsed() < patience {
         if let Some(socket) = find_socket(pid) {
             return Ok(socket);
         }
@@ -322,7 +332,7 @@ fn wait_for_socket(pid: u32) -> Result<PathBuf, String> {
     Err(format!(
         "Process {pid} did not reach a point where Python runs a script within {} s: its main thread sits in a long call. The helper \
          starts as soon as it returns.",
-        PATIENCE.as_secs()
+        patience.as_secs()
     ))
 }
 

@@ -119,13 +119,13 @@ impl GpuSource for OneProcess {
     }
 }
 
-fn watch(pid: u32) -> LiveSession {
+pub fn watch(pid: u32) -> LiveSession {
     let options = SessionOptions { rates: Rates::default(), ..SessionOptions::default() };
     LiveSession::start(Box::new(move || Ok(Box::new(OneProcess(pid)) as Box<dyn GpuSource>)), &options).unwrap()
 }
 
 /// Pumps until something holds.
-fn until<T>(session: &mut LiveSession, what: &str, mut holds: impl FnMut(&mut LiveSession) -> Option<T>) -> T {
+pub fn until<T>(session: &mut LiveSession, what: &str, mut holds: impl FnMut(&mut LiveSession) -> Option<T>) -> T {
     let since = Instant::now();
     loop {
         session.pump(Duration::from_millis(50)).unwrap();

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod cli;
+mod live_attach;
 mod live_helper;
 mod live_record;
 mod probe;

@@ -17,6 +17,9 @@ pub struct RecordArgs {
     /// The process that matters: its memory is kept apart from the others'
     #[arg(long, value_name = "P")]
     pub pid: Option<u32>,
+    /// Start the helper in the process of --pid, a running Python 3.14 or newer, for PyTorch's own figures
+    #[arg(long, requires = "pid", conflicts_with = "no_helper")]
+    pub attach: bool,
     /// Stop after so many seconds; Ctrl+C stops at any time and loses nothing
     #[arg(long, value_name = "S", value_parser = parse_seconds)]
     pub seconds: Option<f64>,

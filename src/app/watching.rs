@@ -17,6 +17,9 @@ use crate::analysis::join::Whose;
 use crate::formats::session::History;
 use crate::model::{Progress, Recording};
 
+/// The title of a watch that arrives through a pipe, until the machine it is of is known.
+const FROM_PIPE: &str = "Live, standard input";
+
 /// The desktop's dialog for a file to save to, while it is open.
 pub(super) struct Saving {
     document: DocumentId,
@@ -38,7 +41,7 @@ impl App {
 
     /// Shows the session that arrives on standard input.
     pub fn watch_standard_input(&mut self, ctx: &Context) {
-        self.open_feed("Live, standard input", LiveFeed::stream(ctx, std::io::stdin()));
+        self.open_feed(FROM_PIPE, LiveFeed::stream(ctx, std::io::stdin()));
     }
 
     fn open_feed(&mut self, title: &str, feed: LiveFeed) {
@@ -74,6 +77,9 @@ impl App {
             if let Some((recording, data)) = picture {
                 if let Some(name) = data.device().name.as_ref().filter(|_| document.title == "Live") {
                     document.title = format!("Live: {name}");
+                }
+                if document.title == FROM_PIPE && recording.source.name != "live" {
+                    document.title = format!("Live: {}", recording.source.name);
                 }
                 document.recording = Some(recording);
                 if let Content::Ready(view) = &mut document.content

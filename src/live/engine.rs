@@ -49,6 +49,8 @@ struct Watched {
     used_at_list: u64,
     /// The list was read after the last memory figure.
     is_list_new: bool,
+    /// It is divided into instances, which are watched as devices of their own.
+    has_mig: bool,
     compute: Vec<GpuProcess>,
     others: Vec<GpuProcess>,
     /// The processes told last, by PID and start, and their peaks as told last.
@@ -262,6 +264,7 @@ impl Engine {
                         gauge: Reading::default(),
                         used_at_list: 0,
                         is_list_new: false,
+                        has_mig: gpu.has_mig,
                         compute: Vec::new(),
                         others: Vec::new(),
                         listed: Vec::new(),
@@ -503,7 +506,15 @@ impl Engine {
             d.trouble = Some(error);
             return true;
         }
-        let sentence = error.to_string();
+        // The same code means that this user may not use the driver at all; here it gave everything but the list.
+        let is_list = matches!(call, Call::Processes | Call::OtherProcesses);
+        let sentence = match (is_list && error == GpuError::NoPermission, d.has_mig) {
+            (true, true) => {
+                "Its processes are listed with its MIG instances; for the whole GPU this user may not see them.".to_owned()
+            }
+            (true, false) => "This user may not see which processes use it.".to_owned(),
+            (false, _) => error.to_string(),
+        };
         self.limit(d, &sentence);
         if error.is_lasting() {
             d.calls.retain(|c| c.call != call);

@@ -33,19 +33,19 @@ fn library() -> Option<&'static Path> {
 }
 
 /// A machine whose driver says what a file says.
-struct Machine {
+pub struct Machine {
     folder: tempfile::TempDir,
     library: PathBuf,
 }
 
 impl Machine {
-    fn new(state: &str) -> Option<Machine> {
+    pub fn new(state: &str) -> Option<Machine> {
         let machine = Machine { folder: tempfile::tempdir().unwrap(), library: library()?.to_owned() };
         machine.say(state);
         Some(machine)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -56,7 +56,7 @@ impl Machine {
         std::fs::rename(part, self.path("state")).unwrap();
     }
 
-    fn vramscope(&self, args: &[&str]) -> Command {
+    pub fn vramscope(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vramscope"));
         command
             .args(args)
@@ -70,7 +70,7 @@ impl Machine {
         command
     }
 
-    fn record(&self, more: &[&str]) -> Child {
+    pub fn record(&self, more: &[&str]) -> Child {
         let out = self.path("s.vramscope");
         let mut args = vec!["record", out.to_str().unwrap()];
         args.extend(more);
@@ -78,7 +78,7 @@ impl Machine {
     }
 
     /// The devices of what was recorded so far.
-    fn recorded(&self) -> Vec<DeviceRecording> {
+    pub fn recorded(&self) -> Vec<DeviceRecording> {
         vramscope::formats::open(&self.path("s.vramscope"), &Progress::new()).unwrap().devices
     }
 
@@ -104,9 +104,12 @@ fn last_used(devices: &[DeviceRecording]) -> Option<u64> {
 #[test]
 fn a_session_has_the_figures_of_the_driver_to_the_byte() {
     let me = std::process::id();
-    let Some(m) =
-        Machine::new(&format!("0.used={}\n0.proc={me}:{},7777777:-1\n0.util=97\n0.temp=61\ngpus=2\n", 900 * MIB, 700 * MIB))
-    else {
+    let Some(m) = Machine::new(&format!(
+        "0.used={}\n0.proc={me}:{},7777777:-1\n0.util=97\n0.temp=61\ngpus=2\n0.accounting=1\n0.peak={me}:{}\n",
+        900 * MIB,
+        700 * MIB,
+        1200 * MIB
+    )) else {
         return;
     };
     let out = m.record(&["--seconds", "1.5", "--device", "0"]).wait_with_output().unwrap();
@@ -123,6 +126,7 @@ fn a_session_has_the_figures_of_the_driver_to_the_byte() {
     }
     let live = d.live.as_ref().unwrap();
     let own = live.processes.iter().find(|p| p.pid == me).unwrap();
+    assert_eq!(own.lifetime_peak, Some(1200 * MIB), "the driver's accounting reaches back before the watch");
     assert!(own.command.contains("program") && own.started > 0, "{own:?}");
     let other = live.processes.iter().find(|p| p.pid == 7_777_777).unwrap();
     assert!(other.note.is_some() && other.points[0].used.is_none(), "{other:?}");

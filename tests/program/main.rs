@@ -5,6 +5,7 @@
 
 mod cli;
 mod live_attach;
+mod live_container;
 mod live_helper;
 mod live_record;
 mod probe;

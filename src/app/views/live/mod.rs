@@ -67,6 +67,8 @@ struct LiveView {
     alarm_growth: String,
     alarm_minutes: String,
     alarm_error: Option<String>,
+    /// A menu was opened just now: its first field takes the keyboard.
+    takes_keyboard: bool,
     mark_text: String,
     rate: usize,
 }
@@ -108,10 +110,12 @@ impl View for LiveView {
                 send(LiveAction::Pause(!live.is_paused));
             }
             let mark = Push::plain("Mark").small().show(ui).on_hover_text("A line at this instant, with a few words");
+            self.takes_keyboard |= mark.clicked();
             egui::Popup::menu(&mark).close_behavior(egui::PopupCloseBehavior::CloseOnClickOutside).gap(4.0).show(|ui| {
                 self.mark_ui(ui, cx);
             });
             let alarms = Push::plain(if live.rules == Default::default() { "Alarms" } else { "Alarms on" }).small().show(ui);
+            self.takes_keyboard |= alarms.clicked();
             egui::Popup::menu(&alarms).close_behavior(egui::PopupCloseBehavior::CloseOnClickOutside).gap(4.0).show(|ui| {
                 self.alarms_ui(ui, cx);
             });
@@ -357,6 +361,9 @@ impl LiveView {
             ui.add_space(8.0);
             let field = crate::app::widgets::field::Field::new("What happens now").hint("epoch 2 starts").width(228.0);
             let response = field.show(ui, &mut self.mark_text);
+            if std::mem::take(&mut self.takes_keyboard) {
+                response.request_focus();
+            }
             ui.add_space(8.0);
             let entered = response.lost_focus() && ui.input(|i| i.key_pressed(egui::Key::Enter));
             if Push::primary("Mark this instant").show(ui).clicked() || entered {

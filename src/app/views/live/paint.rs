@@ -261,13 +261,10 @@ pub(super) fn ends(ui: &Ui, t: &Tokens, plot: &Plot, right: f32, caption: &str, 
         at += bytes;
     }
     rows.push((plot.y.at(at as f64) - 8.0, "used", at, true));
-    // From the bottom up, each at least one line above the one before.
-    let mut below = plot.area.bottom() + 8.0;
-    let mut top = below;
-    for (y, name, bytes, is_strong) in rows {
-        let y = y.min(below - 16.0);
-        below = y;
-        top = y;
+    let wanted: Vec<f32> = rows.iter().map(|r| r.0).collect();
+    let places = apart(&wanted, (plot.area.top() - 6.0, plot.area.bottom() + 8.0));
+    let top = places.last().copied().unwrap_or(plot.area.bottom());
+    for (y, (_, name, bytes, is_strong)) in places.into_iter().zip(rows) {
         let kind = if is_strong { Type::Strong } else { Type::Body };
         let ink = if is_strong { t.text1 } else { t.text2 };
         let value = label::text(p, pos2(right, y), Align2::RIGHT_CENTER, &mib(bytes), Type::Mono, ink);
@@ -277,9 +274,40 @@ pub(super) fn ends(ui: &Ui, t: &Tokens, plot: &Plot, right: f32, caption: &str, 
     label::text(p, pos2(right, top - 17.0), Align2::RIGHT_CENTER, caption, Type::Caption, t.text3);
 }
 
+/// Heights of lines of text that stand as near as can be to where they are wanted, bottom up, a line apart and inside `range`.
+fn apart(wanted: &[f32], (top, bottom): (f32, f32)) -> Vec<f32> {
+    const LINE: f32 = 16.0;
+    let mut below = bottom;
+    let mut places: Vec<f32> = Vec::with_capacity(wanted.len());
+    for y in wanted {
+        below = y.min(below - LINE);
+        places.push(below);
+    }
+    // A full card pushes the upper ones over the top: then they come down.
+    let mut least = top;
+    for y in places.iter_mut().rev() {
+        *y = y.max(least);
+        least = *y + LINE;
+    }
+    places
+}
+
 /// A sentence of one figure for people who do not see the picture.
 pub(super) fn spoken(bands: &Bands, capacity: u64) -> String {
     let parts: Vec<String> =
         Band::ALL.iter().filter(|b| b.bytes(bands) > 0).map(|b| format!("{} {}", b.name(), Bytes(b.bytes(bands)))).collect();
     format!("{} of {} in use: {}", Bytes(bands.used()), Bytes(capacity), parts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_at_the_end_stay_apart_and_inside() {
+        // Room enough: each where it is wanted, or a line above the one below.
+        assert_eq!(apart(&[100.0, 98.0, 40.0], (0.0, 120.0)), [100.0, 84.0, 40.0]);
+        // A card that is full: thin bands at the top would be named above the plot.
+        assert_eq!(apart(&[100.0, 3.0, 2.0, 1.0], (0.0, 120.0)), [100.0, 32.0, 16.0, 0.0]);
+    }
 }

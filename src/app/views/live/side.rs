@@ -42,7 +42,8 @@ impl LiveView {
                     .processes
                     .iter()
                     .filter(|p| p.at(at_us).is_some())
-                    .max_by_key(|p| (p.has_helper, p.at(at_us).and_then(|x| x.used)))
+                    // One that may be PyTorch before one that can not be asked, however large.
+                    .max_by_key(|p| (p.has_helper, p.command.starts_with("python"), p.at(at_us).and_then(|x| x.used)))
             });
         let title = chosen.map_or_else(
             || "No process".to_owned(),
@@ -198,11 +199,15 @@ impl LiveView {
             ui.add_space(8.0);
             label::paragraph(ui, "Tell me when", Type::Title, t.text1);
             ui.add_space(8.0);
-            let row = |ui: &mut Ui, before: &str, name: &str, hint: &str, text: &mut String| {
+            let mut takes_keyboard = std::mem::take(&mut self.takes_keyboard);
+            let mut row = |ui: &mut Ui, before: &str, name: &str, hint: &str, text: &mut String| {
                 ui.horizontal(|ui| {
                     let (rect, _) = ui.allocate_exact_size(vec2(150.0, 22.0), Sense::hover());
                     label::text_in(ui.painter(), rect, before, Type::Body, t.text2);
-                    Field::new(name).hint(hint).mono().width(110.0).show(ui, text);
+                    let response = Field::new(name).hint(hint).mono().width(110.0).show(ui, text);
+                    if std::mem::take(&mut takes_keyboard) {
+                        response.request_focus();
+                    }
                 });
                 ui.add_space(6.0);
             };

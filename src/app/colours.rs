@@ -24,7 +24,7 @@ pub enum ColourBy {
     Category,
     /// Block size, in eight steps that each hold a fair share of the bytes at the peak.
     SizeClass,
-    /// Events since the allocation, in octaves.
+    /// Events since the allocation, in octaves that span the recording.
     Age,
     /// The stream it belongs to.
     Stream,
@@ -181,6 +181,8 @@ pub struct Colours {
     class_of_no_stack: u8,
     /// By size: lower bounds of classes 1….
     size_bounds: Vec<u64>,
+    /// By age: lower bounds of classes 1…, in events.
+    age_bounds: Vec<u64>,
     /// By segment: address ranges in address order with their class.
     ranges: Vec<(u64, u64, u8)>,
     class_of_stream: Vec<u8>,
@@ -248,13 +250,16 @@ impl Colours {
                 }
             }
             ColourBy::Age => {
-                for i in 0..8u32 {
-                    let name = match i {
-                        0 => "< 64 events".to_owned(),
-                        7 => format!("≥ {} events", count(age_bound(7))),
-                        _ => format!("< {}", count(age_bound(i + 1))),
+                colours.age_bounds = age_bounds(device.events.len());
+                let bounds = &colours.age_bounds;
+                for i in 0..=bounds.len() {
+                    let name = match (bounds.get(i), i.checked_sub(1).and_then(|i| bounds.get(i))) {
+                        (Some(&below), None) => format!("< {} events", count(below)),
+                        (Some(&below), Some(_)) => format!("< {}", count(below)),
+                        (None, Some(&from)) => format!("≥ {} events", count(from)),
+                        (None, None) => "all ages".to_owned(),
                     };
-                    colours.classes.push(Class { name, paint: Paint::Ramp(i as f32 / 7.0) });
+                    colours.classes.push(Class { name, paint: Paint::Ramp(i as f32 / bounds.len().max(1) as f32) });
                 }
             }
             ColourBy::Stream => {
@@ -362,7 +367,7 @@ impl Colours {
                 } else {
                     u64::from(at_event.saturating_sub(born))
                 };
-                (1..8).take_while(|&i| age >= age_bound(i)).count() as u8
+                self.age_bounds.partition_point(|&bound| bound <= age) as u8
             }
             ColourBy::Stream => {
                 lifetimes.get(device, id).and_then(|l| self.class_of_stream.get(usize::from(l.stream.0)).copied()).unwrap_or(0)
@@ -414,9 +419,12 @@ pub fn category_paint(category: Category) -> Paint {
     }
 }
 
-/// Lower bound, in events, of an age class from 1 on.
-fn age_bound(class: u32) -> u64 {
-    64u64 << (3 * (class.max(1) - 1)).min(24)
+/// Lower bounds, in events, of the age classes from 1 on: from 64 on, doubled as often from one to the next as seven of them need to
+/// span the recording; none beyond its end.
+fn age_bounds(events: usize) -> Vec<u64> {
+    let octaves = (events.max(1) as u64).next_power_of_two().ilog2().saturating_sub(6);
+    let step = octaves.div_ceil(7).max(1);
+    (0..7).map(|i| 64u64 << (step * i)).take_while(|&bound| bound < events as u64).collect()
 }
 
 /// `stream 0 (default)`, `stream 1`.
@@ -544,5 +552,55 @@ mod tests {
         // What was told apart before stays as it was.
         let sizes: Vec<u64> = (1..2000u64).map(|i| i * 512).collect();
         assert_eq!(size_bounds(&sizes, sizes.iter().copied()), size_steps(&sizes));
+    }
+
+    #[test]
+    fn ages_span_the_recording() {
+        assert!(age_bounds(0).is_empty() && age_bounds(64).is_empty());
+        assert_eq!(age_bounds(3_000), [64, 128, 256, 512, 1024, 2048]);
+        assert_eq!(age_bounds(27_909), [64, 256, 1024, 4096, 16_384]);
+        assert_eq!(age_bounds(14_300_000), [64, 512, 4096, 32_768, 262_144, 2_097_152]);
+    }
+
+    /// Bytes live at the peak by class of the legend.
+    fn told(data: &DeviceData, by: ColourBy) -> Vec<(String, u64)> {
+        let colours = Colours::build(data, by);
+        let lifetimes = &data.tables.lifetimes;
+        let (_, peak) = data.tables.curves.peak(crate::analysis::Quantity::Requested);
+        let mut bytes: Vec<(String, u64)> = colours.classes.iter().map(|c| (c.name.clone(), 0)).collect();
+        for id in data.tables.states.live_at(data.device(), lifetimes, peak) {
+            bytes[usize::from(colours.class_of(data, id, peak))].1 += lifetimes.block_size(id);
+        }
+        bytes
+    }
+
+    #[test]
+    fn every_colouring_of_a_real_recording_names_all_it_paints() {
+        use crate::model::Progress;
+        let samples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots");
+        let mut files: Vec<std::path::PathBuf> =
+            ["leak.pickle", "gpt_train.pickle", "multi_stream.pickle", "expandable_oom.pickle", "kv_decode_oom.pickle.gz"]
+                .map(|name| samples.join(name))
+                .to_vec();
+        files.extend(std::env::var("VRAMSCOPE_COLOURS").iter().flat_map(|all| all.split(':')).map(std::path::PathBuf::from));
+        for file in files {
+            let recording = Arc::new(crate::formats::open(&file, &Progress::new()).unwrap());
+            let index = recording.busiest_device().unwrap();
+            let data = crate::app::loader::prepare(&recording, index, &Progress::new()).unwrap();
+            let mut sizes: Vec<u64> = {
+                let (_, peak) = data.tables.curves.peak(crate::analysis::Quantity::Requested);
+                let live = data.tables.states.live_at(data.device(), &data.tables.lifetimes, peak);
+                live.into_iter().map(|id| data.tables.lifetimes.block_size(id)).collect()
+            };
+            sizes.sort_unstable();
+            sizes.dedup();
+            for by in ColourBy::ALL.into_iter().filter(|by| *by != ColourBy::Category) {
+                let told = told(&data, by);
+                println!("{} {}: {told:?}", file.display(), by.text());
+                assert!(told.len() <= 16 && told.iter().all(|(name, _)| !name.is_empty()), "{told:?}");
+                let used = told.iter().filter(|(_, bytes)| *bytes > 0).count();
+                assert!(by != ColourBy::SizeClass || used >= 2.min(sizes.len()), "{}: {told:?}", file.display());
+            }
+        }
     }
 }

@@ -207,7 +207,7 @@ pub(super) fn loading(ui: &mut Ui, tokens: &Tokens, loading: &Loading, title: &s
         let chunk = &points[i..(i + step).min(points.len())];
         let top = chunk.iter().map(|p| p.requested).max().unwrap_or(0);
         let p = place(i, top);
-        band.push(egui::epaint::BandPoint::new(p.x, plot.bottom()..=p.y));
+        band.push(egui::epaint::BandPoint::new(p.x, p.y..=plot.bottom()));
         reserved.push(place(i, chunk.iter().map(|p| p.reserved).max().unwrap_or(0)));
     }
     ui.painter().add(egui::epaint::BandShape::filled(band, Tokens::at(tokens.slot(0), 0.35)));

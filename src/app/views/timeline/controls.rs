@@ -139,7 +139,8 @@ impl Timeline {
                 let bytes = counts.map(|c| Bytes(c.bytes[i]).to_string()).unwrap_or_default();
                 // There are few categories, and how much each holds is what is asked of them.
                 let value = if cx.link.colour_by == ColourBy::Category { bytes.clone() } else { blocks.clone() };
-                let entry = LegendEntry::new(Swatch::Fill(class.paint.colour(cx.tokens)), names[i].clone()).dimmed(is_dim);
+                let name = middle_cut(&names[i]);
+                let entry = LegendEntry::new(Swatch::Fill(class.paint.colour(cx.tokens)), name).dimmed(is_dim);
                 let entry = if class.paint == Paint::Other { entry } else { entry.mono() };
                 let tip = Tip::new(class.name.as_str())
                     .swatch(class.paint.colour(cx.tokens))
@@ -256,6 +257,17 @@ fn without_unit(names: &[&str], by: ColourBy) -> (&'static str, Vec<String>) {
     }
 }
 
+/// A name of a legend: one that would take the room of several keeps its start and its end; the tip has it whole.
+fn middle_cut(name: &str) -> String {
+    const MOST: usize = 32;
+    let letters: Vec<char> = name.chars().collect();
+    if letters.len() <= MOST {
+        return name.to_owned();
+    }
+    let (start, end) = (&letters[..MOST / 3], &letters[letters.len() - (MOST - MOST / 3 - 1)..]);
+    start.iter().chain(['…'].iter()).chain(end).collect()
+}
+
 /// The classes in focus after a click on one: it alone, or all again; with several, it more or it less.
 fn toggled(focus: &[u8], class: u8, several: bool) -> Vec<u8> {
     if several {
@@ -288,5 +300,12 @@ mod tests {
         assert_eq!(toggled(&[2], 3, false), vec![3]);
         assert_eq!(toggled(&[2], 3, true), vec![2, 3]);
         assert_eq!(toggled(&[2, 3], 2, true), vec![3]);
+    }
+
+    #[test]
+    fn long_names_keep_their_place() {
+        assert_eq!(middle_cut("workloads.py:21"), "workloads.py:21");
+        let cut = middle_cut("cj3mlx6kifza5zozfocwmlvrwitgh53x53x77jiv6vmqoqlteoin.py:1271");
+        assert!(cut.ends_with("teoin.py:1271") && cut.starts_with("cj3ml") && cut.chars().count() == 32, "{cut}");
     }
 }

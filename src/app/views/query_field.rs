@@ -43,7 +43,7 @@ impl QueryField {
 
     /// Shows the strip; the text when it changed to something that can be read. `asked` is the field's accessible name, its
     /// hint, and the name of the button that clears it, `known` are words of the recording, `examples` what can be asked of it,
-    /// and `in_force` is the query that stays while what is typed can not be read.
+    /// and `in_force` is the query that stays while what is typed can not be read: its terms but the one that is wrong.
     pub fn show(
         &mut self,
         ui: &mut Ui,
@@ -123,7 +123,13 @@ impl QueryField {
                 ui.add_space(6.0);
             }
         }
-        (has_changed && self.wrong.is_none()).then(|| self.text.clone())
+        if !has_changed {
+            return None;
+        }
+        match &self.wrong {
+            None => Some(self.text.clone()),
+            Some(error) => without(&self.text, error).filter(|rest| in_force.unwrap_or("") != rest),
+        }
     }
 
     /// Underlines the term that can not be read.
@@ -231,7 +237,28 @@ impl QueryField {
     }
 }
 
+/// What stays in force while a term can not be read: the others. `None` when they can not be read without it either.
+fn without(text: &str, error: &QueryError) -> Option<String> {
+    let (before, after) = (text.get(..error.at.start)?, text.get(error.at.end..)?);
+    let rest = format!("{} {}", before.trim(), after.trim()).trim().to_owned();
+    Query::parse(&rest).ok().map(|_| rest)
+}
+
 fn byte_of(text: &str, char_index: impl Into<usize>) -> usize {
     let at = char_index.into();
     text.char_indices().nth(at).map_or(text.len(), |(byte, _)| byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_term_that_is_wrong_leaves_the_others_in_force() {
+        let rest = |text: &str| without(text, &Query::parse(text).unwrap_err());
+        assert_eq!(rest("alloc size>>1").as_deref(), Some("alloc"));
+        assert_eq!(rest("size>> live@peak").as_deref(), Some("live@peak"));
+        assert_eq!(rest("size>>").as_deref(), Some(""));
+        assert_eq!(rest("size>> colour=red"), None, "two are wrong");
+    }
 }

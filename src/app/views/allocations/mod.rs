@@ -149,6 +149,8 @@ impl Allocations {
             }
         }
         if let Some(text) = self.words.show(&mut self.field, ui, cx, ASKED, self.seen_query.as_deref()) {
+            // What is typed is not written over by what of it is in force.
+            self.seen_query = (!text.trim().is_empty()).then(|| text.clone());
             cx.actions.send(Action::SetQuery(text));
         }
     }

@@ -58,6 +58,9 @@ impl fmt::Display for CapRange {
         if least == most {
             return f.pad(&most);
         }
+        if self.least == 0 {
+            return f.pad(&format!("under {most}"));
+        }
         let unit = |text: &str| text.rsplit_once(crate::units::NBSP).map(|(n, unit)| (n.to_owned(), unit.to_owned()));
         match (unit(&least), unit(&most)) {
             (Some((low, a)), Some((_, b))) if a == b => f.pad(&format!("{low} to {most}")),
@@ -167,6 +170,10 @@ impl Caps {
 
     /// What requests tell of the cap they were made under.
     pub(crate) fn of_requests(requests: &Requests<'_>, known: Option<u64>) -> Self {
+        if requests.growths.is_empty() && requests.start.is_empty() && requests.slots() > 0 {
+            // Allocations and no segments: what was reserved when a request was refused is not told.
+            return Caps { told: told(requests.device, known), ..Caps::default() };
+        }
         let device = requests.device_room.map(|room| {
             let refused = requests.refused.unwrap_or(u64::MAX);
             let (least, most) = if room >= requests.least_limit && room < refused {
@@ -216,6 +223,7 @@ mod tests {
         assert_eq!(range(1600, 2100).to_string().replace(crate::units::NBSP, " "), "1,600 to 2,100 MiB");
         assert_eq!(CapRange::told(1760 << 20).to_string().replace(crate::units::NBSP, " "), "1,760 MiB");
         let wide = CapRange { least: 512 << 20, most: 64 << 30, ..CapRange::told(0) };
+        assert_eq!(range(0, 64).to_string().replace(crate::units::NBSP, " "), "under 64 MiB");
         assert_eq!(wide.to_string().replace(crate::units::NBSP, " "), "512 MiB to 64 GiB");
     }
 

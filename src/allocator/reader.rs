@@ -11,6 +11,9 @@ use super::requests::{EMPTY_CACHE, Growth, Known, LATER, Retry, SKIP, Step, step
 use super::start;
 use crate::model::{Action, Cancelled, DeviceRecording, PoolKey, Progress, StackId};
 
+/// Pages of an expandable segment's large pool.
+const PAGE: u64 = 20 << 20;
+
 /// Reads the requests of a device.
 ///
 /// # Errors
@@ -181,7 +184,9 @@ impl<'a> Reader<'a> {
             // The limit is compared with a whole segment, even when fewer pages were missing.
             let needed = self.reserved.saturating_sub(grown) + conf.segment_size(conf.round_size(size));
             self.peak_needed = self.peak_needed.max(needed);
-            self.out.bounds.held(i as u32, needed);
+            // Expandable segments map whole pages beyond what was compared with the cap.
+            let beyond = if conf.expandable_segments { PAGE } else { 0 };
+            self.out.bounds.held(i as u32, needed.max(self.reserved.saturating_sub(beyond)));
         }
         self.end_stretch(i, grown > 0);
         let recorded = self.device.pool_key(events.pool[i]);

@@ -64,6 +64,17 @@ impl Part {
     }
 }
 
+impl Waterfall {
+    /// The rows that the source does not tell, in one sentence; `None` when it tells all.
+    #[must_use]
+    pub fn untold(&self) -> Option<String> {
+        let names: Vec<&str> = self.rows.iter().filter(|r| r.bytes.is_none()).map(|r| r.part.title()).collect();
+        let (last, rest) = names.split_last()?;
+        let list = if rest.is_empty() { (*last).to_owned() } else { format!("{} and {last}", rest.join("; ")) };
+        Some(format!("Not in this file: {list}."))
+    }
+}
+
 /// One row of the waterfall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
@@ -78,15 +89,16 @@ pub struct Row {
 pub struct Waterfall {
     /// The card's total, when known.
     pub total: Option<u64>,
-    /// What PyTorch reserved.
-    pub reserved: u64,
+    /// What PyTorch reserved; `None` where segments are not in the file.
+    pub reserved: Option<u64>,
     /// The rows, from the card down to the tensors.
     pub rows: Vec<Row>,
 }
 
-/// Accounts for a state; the sample nearest in time tells what is outside PyTorch.
+/// Accounts for a state; the sample nearest in time tells what is outside PyTorch. `has_segments` as
+/// [`has_segments`](super::oom::has_segments) says: without, what PyTorch reserved is not known.
 #[must_use]
-pub fn account(device: &DeviceRecording, state: &State) -> Waterfall {
+pub fn account(device: &DeviceRecording, state: &State, has_segments: bool) -> Waterfall {
     let mut whole = 0;
     let mut pinned = 0;
     let (mut pending, mut live, mut requested) = (0, 0, 0);
@@ -111,7 +123,7 @@ pub fn account(device: &DeviceRecording, state: &State) -> Waterfall {
     }
     let sample = nearest_sample(device, state.event);
     let reserved = state.totals.reserved;
-    let outside = sample.and_then(|s| s.process).map(|p| p.saturating_sub(reserved));
+    let outside = sample.and_then(|s| s.process).filter(|_| has_segments).map(|p| p.saturating_sub(reserved));
     let total = device.capacity;
     let used = sample.and_then(|s| s.used);
     // A failed request says what the device had left, where no sample does.
@@ -119,16 +131,16 @@ pub fn account(device: &DeviceRecording, state: &State) -> Waterfall {
     let row = |part, bytes| Row { part, bytes };
     Waterfall {
         total,
-        reserved,
+        reserved: has_segments.then_some(reserved),
         rows: vec![
             row(Part::DeviceFree, free),
             row(Part::Driver, sample.and_then(|s| s.driver)),
             row(Part::OtherProcesses, sample.and_then(|s| s.others)),
             row(Part::OutsidePytorch, outside),
-            row(Part::CachedWhole, Some(whole)),
-            row(Part::CachedPinned, Some(pinned)),
-            row(Part::PendingFree, Some(pending)),
-            row(Part::Rounding, Some(live - requested)),
+            row(Part::CachedWhole, has_segments.then_some(whole)),
+            row(Part::CachedPinned, has_segments.then_some(pinned)),
+            row(Part::PendingFree, (has_segments || pending > 0).then_some(pending)),
+            row(Part::Rounding, has_segments.then_some(live - requested)),
             row(Part::Requested, Some(requested)),
         ],
     }

@@ -61,7 +61,7 @@ pub fn alone(
     let jobs = Jobs::synchronous();
     let comparing = Comparing::default();
     // What the other views show of categories has pictures of its own.
-    let categories = matches!(kind, ViewKind::Compare | ViewKind::Flame).then(|| {
+    let categories = matches!(kind, ViewKind::Compare | ViewKind::Flame | ViewKind::Autopsy).then(|| {
         let (rules, progress) = (Rules::default(), Progress::new());
         Arc::new(Categories::build(&data.recording, data.device(), &data.tables, &rules, &progress).expect("not cancelled"))
     });

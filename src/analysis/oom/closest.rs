@@ -38,6 +38,8 @@ pub struct Room {
 /// The peak of a recording, looked at like a failure. Bytes throughout.
 #[derive(Clone, Debug)]
 pub struct Closest {
+    /// Whether the recording tells of segments; without, what concerns them is 0 and means nothing.
+    pub has_segments: bool,
     /// The event at which most blocks were held; [`NO_EVENT`]: before the first.
     pub event: u32,
     /// In segments.
@@ -84,6 +86,7 @@ pub fn closest(device: &DeviceRecording, tables: &DeviceTables) -> Option<Closes
     let room = room(device, event, state.totals.reserved);
     let largest_served = largest_served(device, &state, &servers, own.largest, releasable, room);
     let mut found = Closest {
+        has_segments: has_segments(tables),
         event,
         reserved: state.totals.reserved,
         active: state.totals.active,
@@ -101,6 +104,13 @@ pub fn closest(device: &DeviceRecording, tables: &DeviceTables) -> Option<Closes
     };
     found.sentence = sentence(&found);
     Some(found)
+}
+
+/// True when a recording tells of segments; memory timelines tell of allocations alone. O(1).
+#[must_use]
+pub fn has_segments(tables: &DeviceTables) -> bool {
+    let most = |q| tables.curves.peak(q).0;
+    most(Quantity::Reserved) > 0 || most(Quantity::Active) == 0
 }
 
 fn is_default(device: &DeviceRecording, segment: &SegmentAt) -> bool {
@@ -209,7 +219,14 @@ fn largest_stretch(state: &State, servers: &Servers, pages: u64) -> u64 {
 fn sentence(c: &Closest) -> String {
     let when =
         if c.event == NO_EVENT { "before the first event".to_owned() } else { format!("at event {}", count(u64::from(c.event))) };
+    if !c.has_segments {
+        return format!(
+            "Most was held {when}: {}. Segments are not in this file, so it does not tell what was reserved, what was free inside it, or how large a request would have failed.",
+            Bytes(c.active)
+        );
+    }
     let start = format!("Most was held {when}: {} of {} reserved.", Bytes(c.active), Bytes(c.reserved));
+    let pool = c.servers.class.name();
     let served = Bytes(c.largest_served);
     match c.room {
         Some(Room { bytes, from: RoomFrom::Cap }) => {
@@ -225,15 +242,15 @@ fn sentence(c: &Closest) -> String {
         None if c.largest_served > 0 => {
             let how = match (c.largest_served > c.holes.largest, c.holes.count) {
                 (true, _) => format!("fitted once wholly free segments, {} in all, were given back", Bytes(c.releasable)),
-                (false, 1) => "fitted into the one hole there was".to_owned(),
-                (false, n) => format!("fitted into one of {}", counted(n, "hole", "holes")),
+                (false, 1) => format!("fitted into the one hole of the {pool} pool"),
+                (false, n) => format!("fitted into the largest of {} of the {pool} pool", counted(n, "hole", "holes")),
             };
             format!(
                 "{start} A request of up to {served} {how}; whether a larger one would have failed depends on the cap or the size of the device, and neither is recorded."
             )
         }
         None => format!(
-            "{start} There was no hole in it: every further request needed more from the device, whose size and cap are not recorded."
+            "{start} There was no hole in the {pool} pool: every further request needed more from the device, whose size and cap are not recorded."
         ),
     }
 }

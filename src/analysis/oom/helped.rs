@@ -124,7 +124,7 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
             format!(": {} is free on the device, and a segment of {segment} fits into it", Bytes(free))
         });
         let raised = cap.ends.map_or(String::new(), |event| {
-            format!(" At event {} it was another already: the program changed it.", count(u64::from(event)))
+            format!(" From event {} on it was another: the program changed it.", count(u64::from(event)))
         });
         formula(
             format!(
@@ -165,7 +165,8 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
         _ => {}
     }
     if let Some(way) = &a.way_out {
-        all.push(formula(format!("Hold less at that instant. {}", way.sentence()), None));
+        let hold = if way.blocks.is_empty() { "" } else { "Hold less at that instant. " };
+        all.push(formula(format!("{hold}{}", way.sentence()), None));
     }
     all
 }

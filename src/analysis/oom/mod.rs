@@ -7,7 +7,7 @@ mod verdict;
 
 use rustc_hash::FxHashMap;
 
-pub use self::closest::{Closest, Room, RoomFrom, closest};
+pub use self::closest::{Closest, Room, RoomFrom, closest, has_segments};
 pub use self::helped::{
     Advice, Helped, Support, TRIED_UNASKED, advice, best_advice, can_be_served_again, setting_line, what_would_have_helped,
 };
@@ -16,7 +16,7 @@ pub use self::verdict::{Test, Verdict};
 use super::fragmentation::{Alone, Blocker, Holes, Servers, Way, WayOut, blockers, cheapest_way, enough_alone, holes};
 use super::{DeviceTables, LifetimeId, Lifetimes, NO_EVENT, State};
 use crate::allocator::{CapRange, Caps};
-use crate::model::{BlockState, DeviceRecording, EventTable, SizeClass, StackId};
+use crate::model::{BlockState, DeviceKind, DeviceRecording, EventTable, SizeClass, StackId};
 use crate::units::{Bytes, count, counted};
 
 /// Live memory of one call stack.
@@ -35,6 +35,14 @@ pub struct LiveByStack {
 pub struct Autopsy {
     /// The event.
     pub event: u32,
+    /// Whether the recording tells of segments; without, what concerns them is 0 and means nothing.
+    pub has_segments: bool,
+    /// Host memory that the program pinned, not a device's.
+    pub is_host: bool,
+    /// The request was made for a private pool, as of a CUDA graph.
+    pub is_private: bool,
+    /// Of the whole device, where the file says it.
+    pub capacity: Option<u64>,
     /// What was asked for, rounded to the block size as PyTorch records it.
     pub requested: u64,
     /// The segment that would have had to be taken for it.
@@ -85,9 +93,11 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
     let own = holes(state, Some(&servers));
     let all_holes = holes(state, None);
     let reserved = state.totals.reserved;
+    let has_segments = has_segments(tables);
     let limit = caps.at(event);
     let room = limit.map(|cap| cap.least.saturating_sub(reserved));
     let (verdict, tests) = classify(&Facts {
+        has_segments,
         requested,
         segment,
         device_free,
@@ -110,6 +120,10 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
     }
     let mut autopsy = Autopsy {
         event,
+        has_segments,
+        is_host: matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu),
+        is_private: servers.pool.and_then(|pool| device.pool_key(pool)).is_some_and(|key| key != (0, 0)),
+        capacity: device.capacity,
         requested,
         segment,
         device_free,
@@ -189,11 +203,24 @@ impl Autopsy {
         Some(self.device_free).filter(|&free| free < EventTable::FREE_UNBOUNDED)
     }
 
+    /// What room under the cap was less than, where the cap is only known as a range: the upper end was refused. Bytes.
+    #[must_use]
+    pub fn room_below(&self) -> u64 {
+        let room = self.limit.map(|cap| cap.most.saturating_add(1).saturating_sub(self.reserved));
+        room.map_or(self.segment, |room| room.min(self.segment))
+    }
+
     /// The cheapest way out in one sentence, or why none is told.
     #[must_use]
     pub fn way_out_sentence(&self, state: &State) -> String {
         if let Some(way) = &self.way_out {
             return way.sentence();
+        }
+        if !self.has_segments {
+            return "It is not told: segments are not in this file.".to_owned();
+        }
+        if self.reserved == 0 {
+            return "There is none: nothing was reserved yet, so there is nothing to free.".to_owned();
         }
         let pages = if state.segments.iter().any(|s| s.is_expandable && self.servers.take(s)) {
             " Expandable segments also give single pages back; what that would free is not searched."
@@ -232,17 +259,29 @@ impl WayOut {
             (false, Way::Hole) => "A smaller set may exist.",
             (false, Way::Release) => "Chosen by live share; a smaller set may exist.",
         };
+        if self.blocks.is_empty() && self.way == Way::Release {
+            let [n, them] = match self.segments.len() {
+                1 => ["A segment", "it"],
+                _ => ["Segments", "them"],
+            };
+            return format!(
+                "Nothing live has to go. {n} without a live block ({} in all) stayed reserved; torch.cuda.empty_cache() beforehand gives {them} back, and a new segment would fit.",
+                Bytes(self.room)
+            );
+        }
         match self.way {
             Way::Hole => {
                 format!("Without {blocks} ({}) there would be one hole of {}. {proof}", Bytes(self.bytes), Bytes(self.room))
             }
             Way::Release => {
                 let cap = self.least_cap.map_or(String::new(), |cap| format!(" even if the cap is no more than {}", Bytes(cap)));
+                let segments = match self.segments.len() {
+                    1 => format!("a segment of {}", Bytes(self.room)),
+                    n => format!("{n} segments ({} in all)", Bytes(self.room)),
+                };
                 format!(
-                    "Without {blocks} ({}) {} of {} could go back to the device, and a new segment would fit{cap}. {proof}",
+                    "Without {blocks} ({}) {segments} could go back to the device, and a new segment would fit{cap}. {proof}",
                     Bytes(self.bytes),
-                    counted(self.segments.len() as u64, "segment", "segments"),
-                    Bytes(self.room),
                 )
             }
         }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::Autopsy;
 use crate::analysis::fragmentation::Holes;
-use crate::units::{Bytes, MEBIBYTE, counted};
+use crate::units::{Bytes, MEBIBYTE, count};
 
 /// Why memory ran out: of a failed request in a recording, or of an error message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -22,7 +22,7 @@ pub enum Verdict {
     NonPytorch,
     /// It can never fit on this device.
     TooLarge,
-    /// A message does not always tell. A recording does: it is never this.
+    /// A message does not always tell, nor does a recording without segments.
     Unknown,
 }
 
@@ -71,6 +71,7 @@ pub struct Test {
 
 /// What the classifier looks at. Bytes throughout.
 pub(super) struct Facts {
+    pub(super) has_segments: bool,
     pub(super) requested: u64,
     pub(super) segment: u64,
     pub(super) device_free: u64,
@@ -94,9 +95,14 @@ pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
     let fits_device = f.requested <= most;
     let on_device = f.device_free >= f.segment;
     let in_holes = f.own.bytes >= f.requested;
-    let in_all = f.own.bytes.saturating_add(if f.is_limited { f.room } else { f.device_free }) >= f.requested;
+    // Free memory in holes and on the device together, were it in one piece. What is left of the device and smaller than a
+    // segment is of use only with them.
+    let in_all = f.own.bytes > 0 && f.own.bytes.saturating_add(if f.is_limited { f.room } else { f.device_free }) >= f.segment;
     let one_hole = f.own.largest >= f.requested;
-    let verdict = if !fits_device {
+    let verdict = if !f.has_segments && fits_device {
+        // What was free inside is not told, nor what a cap left.
+        if on_device { Verdict::Unknown } else { Verdict::Capacity }
+    } else if !fits_device {
         if f.others.is_some_and(|o| f.requested <= most.saturating_add(o)) && f.capacity.is_none() {
             Verdict::Contention
         } else {
@@ -120,7 +126,8 @@ pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
         Verdict::TooLarge => 0,
         Verdict::Capacity | Verdict::Contention | Verdict::NonPytorch => 1,
         Verdict::Cap => 2,
-        Verdict::Fragmentation | Verdict::Unknown => 4,
+        Verdict::Fragmentation => 4,
+        Verdict::Unknown => usize::MAX,
     };
     let tests = [
         ("smaller than the device", Some(fits_device), most),
@@ -136,57 +143,100 @@ pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
     let tests = tests
         .into_iter()
         .enumerate()
+        // What lies in segments is not tested where none are told of.
+        .take(if f.has_segments { 5 } else { 2 })
         .map(|(i, (what, holds, bytes))| Test { what, holds, bytes, decides: i == decides })
         .collect();
     (verdict, tests)
 }
 
 pub(super) fn sentence(a: &Autopsy) -> String {
-    let request = Bytes(a.requested);
+    let place = if a.is_host { "host" } else { "device" };
+    let of = if a.is_private { " of a private pool" } else { "" };
+    let request = format!("A request for {}{of}", Bytes(a.requested));
+    let held = match a.reserved {
+        0 => "it had reserved nothing yet".to_owned(),
+        held => format!("it held {}, with {} free inside", Bytes(held), Bytes(a.holes.bytes)),
+    };
     match a.verdict {
-        Verdict::Fragmentation => format!(
-            "A request for {request} failed with {} free inside reserved memory: it is in {}, and the largest is {}.",
-            Bytes(a.holes.bytes),
-            counted(a.holes.count, "piece", "pieces"),
-            Bytes(a.holes.largest),
-        ),
+        Verdict::Fragmentation => {
+            let pieces = match a.holes.count {
+                1 => "it is one piece, smaller than that".to_owned(),
+                n => format!("it is in {} pieces, and the largest is {}", count(n), Bytes(a.holes.largest)),
+            };
+            format!("{request} failed with {} free inside reserved memory: {pieces}.", Bytes(a.holes.bytes))
+        }
         Verdict::Cap => {
             let cap = match a.limit {
                 Some(cap) if cap.is_known() => format!("may reserve at most {cap}"),
+                Some(cap) if cap.least == 0 => format!("has a cap {cap}, which the file does not name"),
                 Some(cap) => format!("has a cap of {cap}, which the file does not name"),
                 None => "may reserve no more".to_owned(),
             };
             let although = match a.device_free_told() {
-                Some(free) => format!("although {} was free on the device", Bytes(free)),
+                Some(free) => format!("although {} was free on the {place}", Bytes(free)),
                 None => "because of its cap".to_owned(),
             };
-            format!(
-                "A request for {request} failed {although}: this process {cap}; it held {}, with {} free inside.",
-                Bytes(a.reserved),
-                Bytes(a.holes.bytes),
-            )
+            format!("{request} failed {although}: this process {cap}; {held}.")
         }
-        Verdict::Capacity => format!(
-            "A request for {request} failed because the device is full: {} is free on it and {} inside the {} that PyTorch reserved; tensors hold {}.",
+        Verdict::Capacity if !a.has_segments => format!(
+            "{request} failed with {} free on the {place}; tensors hold {}. Segments are not in this file.",
             Bytes(a.device_free),
-            Bytes(a.holes.bytes),
-            Bytes(a.reserved),
             Bytes(a.allocated),
         ),
+        Verdict::Capacity => full(a, &request, place),
         Verdict::Contention => format!(
-            "A request for {request} failed because others hold the device: {} is free on it while PyTorch reserves {}.",
+            "{request} failed because others hold the {place}: {} is free on it while PyTorch reserves {}.",
             Bytes(a.device_free),
             Bytes(a.reserved),
         ),
         Verdict::NonPytorch => format!(
-            "A request for {request} failed because this process holds memory outside PyTorch: {} is free on the device while PyTorch reserves {}.",
+            "{request} failed because this process holds memory outside PyTorch: {} is free on the {place} while PyTorch reserves {}.",
             Bytes(a.device_free),
             Bytes(a.reserved),
         ),
         Verdict::TooLarge => format!(
-            "A request for {request} can not fit: with every byte of this process given back, {} would be free on the device.",
+            "{request} can not fit: with every byte of this process given back, {} would be free on the {place}.",
             Bytes(a.device_free.saturating_add(a.reserved)),
         ),
-        Verdict::Unknown => format!("A request for {request} failed, and the recording does not tell why."),
+        Verdict::Unknown => match a.device_free_told() {
+            Some(free) => format!(
+                "{request} failed with {} free on the {place}. Segments are not in this file, so it does not tell why: a cap, or holes that are each too small.",
+                Bytes(free)
+            ),
+            None => format!("{request} failed, and segments are not in this file, so it does not tell why."),
+        },
     }
+}
+
+/// A device without room for another segment: who holds it.
+fn full(a: &Autopsy, request: &str, place: &str) -> String {
+    // Less than a segment is of no use, also where it is more than the request.
+    let segment = if a.device_free >= a.requested {
+        format!(", less than the {} of a new segment", Bytes(a.segment))
+    } else {
+        String::new()
+    };
+    let elsewhere = a.all_holes.bytes.saturating_sub(a.holes.bytes);
+    let inside = match (a.holes.bytes, elsewhere) {
+        (own, 0) => format!("{} inside the {} that PyTorch reserved", Bytes(own), Bytes(a.reserved)),
+        (own, more) => format!(
+            "{} inside the segments that could serve it, of the {} that PyTorch reserved ({} more is free there for requests of other sizes, streams or pools)",
+            Bytes(own),
+            Bytes(a.reserved),
+            Bytes(more)
+        ),
+    };
+    let outside = a.capacity.map(|c| c.saturating_sub(a.reserved).saturating_sub(a.device_free)).filter(|&bytes| bytes > 0);
+    let outside = match (outside, a.capacity) {
+        (Some(bytes), Some(all)) => {
+            format!(" {} of the {place}'s {} are neither free nor PyTorch's.", Bytes(bytes), Bytes(all))
+        }
+        _ => String::new(),
+    };
+    format!(
+        "{request} failed because the {place} is full: {} is free on it{segment}, and {inside}; tensors hold {}.{outside}",
+        Bytes(a.device_free),
+        Bytes(a.allocated),
+    )
 }

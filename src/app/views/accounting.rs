@@ -11,11 +11,12 @@ use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::Category;
 use crate::analysis::accounting::{Part, account};
 use crate::analysis::categories::ByCategory;
+use crate::analysis::oom::has_segments;
 use crate::app::colours::category_paint;
 use crate::app::jobs::Derived;
 use crate::app::theme::Type;
 use crate::app::widgets::bar::Bar;
-use crate::app::widgets::pane::section;
+use crate::app::widgets::pane::{padded, section};
 use crate::app::widgets::{label, term};
 use crate::units::{Bytes, counted};
 
@@ -28,7 +29,7 @@ pub const INFO: ViewInfo = ViewInfo {
     legend: &[
         ("grey", "not PyTorch's: driver, other processes, context"),
         ("hatched", "free inside what PyTorch reserved"),
-        ("not recorded", "an allocator snapshot does not hold it; nvidia-smi does"),
+        ("not in this file", "an allocator snapshot does not hold it; nvidia-smi does"),
         ("counters", "what memory_stats() counted; amber where the snapshot tells otherwise"),
         ("by category", "what the live tensors are for; select one and the inspector says why it is counted there"),
     ],
@@ -56,8 +57,9 @@ impl View for Accounting {
             return by_samples(ui, cx);
         }
         let Some(state) = cx.state else { return };
-        let waterfall = account(cx.data.device(), state);
-        let greatest = waterfall.rows.iter().filter_map(|r| r.bytes).max().unwrap_or(1).max(waterfall.reserved) as f64;
+        let waterfall = account(cx.data.device(), state, has_segments(&cx.data.tables));
+        let most = waterfall.rows.iter().filter_map(|r| r.bytes).chain(waterfall.reserved).max();
+        let greatest = most.unwrap_or(1).max(1) as f64;
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
             // A figure far from its label can not be read across.
             ui.set_max_width(ui.available_width().min(720.0));
@@ -66,30 +68,30 @@ impl View for Accounting {
             let whole = waterfall.rows.iter().find(|r| r.part == Part::CachedWhole).and_then(|r| r.bytes).unwrap_or(0);
             egui::Frame::NONE.inner_margin(egui::Margin::symmetric(16, 4)).show(ui, |ui| {
                 ui.set_width(ui.available_width());
-                let sentence = format!(
-                    "PyTorch reserves {}. torch.cuda.empty_cache() would give {} of it back now.",
-                    Bytes(waterfall.reserved),
-                    Bytes(whole)
-                );
+                let live = waterfall.rows.iter().find(|r| r.part == Part::Requested).and_then(|r| r.bytes).unwrap_or(0);
+                let sentence = match waterfall.reserved {
+                    Some(reserved) => format!(
+                        "PyTorch reserves {}. torch.cuda.empty_cache() would give {} of it back now.",
+                        Bytes(reserved),
+                        Bytes(whole)
+                    ),
+                    None => format!(
+                        "Live tensors asked for {}. Segments are not in this file, so it does not tell what PyTorch reserved for them, nor what torch.cuda.empty_cache() would give back.",
+                        Bytes(live)
+                    ),
+                };
                 label::paragraph(ui, &sentence, Type::Lead, t.text1);
             });
             ui.add_space(8.0);
-            for row in &waterfall.rows {
+            for row in waterfall.rows.iter().filter(|row| row.bytes.is_some()) {
                 let height = if row.bytes.unwrap_or(0) > 0 { 44.0 } else { 24.0 };
                 let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());
                 let inner = rect.shrink2(vec2(16.0, 0.0));
                 let first = egui::Rect::from_min_size(inner.min, vec2(inner.width(), 22.0));
-                let figure = row.bytes.map_or_else(|| "not recorded".to_owned(), |b| Bytes(b).to_string());
-                let ink = if row.bytes.is_some() { t.text1 } else { t.text3 };
-                let value = label::text_in_right(ui.painter(), first, &figure, Type::Mono, ink);
+                let figure = Bytes(row.bytes.unwrap_or(0)).to_string();
+                let value = label::text_in_right(ui.painter(), first, &figure, Type::Mono, t.text1);
                 let room = egui::Rect::from_min_max(first.min, egui::pos2(value.left() - 8.0, first.bottom()));
-                label::text_in(
-                    ui.painter(),
-                    room,
-                    row.part.title(),
-                    Type::Strong,
-                    if row.bytes.is_some() { t.text1 } else { t.text2 },
-                );
+                label::text_in(ui.painter(), room, row.part.title(), Type::Strong, t.text1);
                 let bar = egui::Rect::from_min_max(
                     egui::pos2(inner.left(), first.bottom()),
                     egui::pos2(inner.right(), first.bottom() + 14.0),
@@ -109,6 +111,13 @@ impl View for Accounting {
                 if !term::explain_label(&response, row.part.title()) {
                     response.on_hover_text(row.part.about());
                 }
+            }
+            if let Some(untold) = waterfall.untold() {
+                ui.add_space(6.0);
+                padded(ui, |ui| {
+                    let text = format!("{untold} A watched process, or nvidia-smi beside it, tells them.");
+                    label::paragraph(ui, &text, Type::Body, t.text3);
+                });
             }
             self.by_category(ui, cx, state.event, greatest);
             self.counters.ui(ui, cx);

@@ -6,8 +6,9 @@ use egui::{Align, Layout, ScrollArea, Sense, Ui, UiBuilder, vec2};
 
 use super::live::told::{has_only_samples, summary};
 use super::{View, ViewContext, ViewInfo, ViewKind};
+use crate::analysis::categories::Category;
 use crate::analysis::findings::{Class, Finding};
-use crate::analysis::oom::{Helped, TRIED_UNASKED, advice, best_advice, can_be_served_again};
+use crate::analysis::oom::{Helped, TRIED_UNASKED, advice, best_advice, can_be_served_again, has_segments};
 use crate::analysis::watched::{Watched, watched};
 use crate::app::action::Action;
 use crate::app::colours::ColourBy;
@@ -93,10 +94,16 @@ impl View for FindingsView {
             } else {
                 None
             };
-            if found.ooms_left_out > 0 {
+            // Where none was examined, that is the first thing said.
+            if found.ooms_left_out > 0 && !(found.ooms.is_empty() && found.findings.is_empty()) {
                 padded(ui, |ui| {
                     let failures = counted(found.ooms_left_out as u64, "failure was", "failures were");
-                    let text = format!("{failures} not examined: very many, or without what was free on the device.");
+                    let why = if found.ooms.is_empty() {
+                        "the file does not tell what was free on the device"
+                    } else {
+                        "those before are enough to tell why"
+                    };
+                    let text = format!("{failures} not examined: {why}.");
                     label::paragraph(ui, &text, Type::Caption, t.text3);
                 });
             }
@@ -150,13 +157,26 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
         return;
     }
     padded(ui, |ui| {
-        ui.label(text::title("Nothing stands out").color(cx.tokens.text1));
+        let failed = cx.data.ooms.len() as u64;
+        let title = if failed > 0 { "Not told why requests failed" } else { "Nothing stands out" };
+        ui.label(text::title(title).color(cx.tokens.text1));
         ui.add_space(4.0);
+        let first = match failed {
+            0 => "No request failed, nothing".to_owned(),
+            n => format!(
+                "{} failed, and this kind of file does not tell what was free, so it can not say why; a memory snapshot does. Nothing",
+                counted(n, "request", "requests")
+            ),
+        };
         let share = if peak > 0 { active as f64 / peak as f64 * 100.0 } else { 0.0 };
-        let sentence = format!(
-            "No request failed, nothing grows from step to step, and {share:.0} % of the {} reserved at the peak was in use.",
-            Bytes(peak)
-        );
+        let sentence = if has_segments(&cx.data.tables) {
+            format!("{first} grows from step to step, and {share:.0} % of the {} reserved at the peak was in use.", Bytes(peak))
+        } else {
+            format!(
+                "{first} grows from step to step. Tensors took {} at most. Segments are not in this file, so it does not tell how much of what PyTorch reserved was in use.",
+                Bytes(active)
+            )
+        };
         label::paragraph(ui, &sentence, Type::Body, cx.tokens.text2);
     });
 }
@@ -220,7 +240,11 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped
         let (above, below) = (rect.with_max_y(rect.top() + 20.0), rect.with_min_y(rect.bottom() - 20.0));
         label::text_in(ui.painter(), above, &e.label, Type::Body, t.text2);
         label::text_in_right(ui.painter(), below, &e.value, Type::Mono, if e.is_red { t.red } else { t.text1 });
-        term::explain_label(&response, &e.label);
+        if !term::explain_label(&response, &e.label)
+            && let Some(category) = Category::ALL.into_iter().find(|c| c.text() == e.label)
+        {
+            response.on_hover_text(category.about());
+        }
     }
     let helped = helped.as_ref().filter(|_| f.class == Class::OutOfMemory);
     ui.add_space(6.0);

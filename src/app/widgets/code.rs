@@ -44,7 +44,7 @@ impl<'a> CodeWell<'a> {
         self
     }
 
-    /// Breaks a setting after its `=` when it does not fit in one line; what is copied stays one line.
+    /// Breaks a setting after its `=`, and its list after commas, when it does not fit in one line; what is copied stays one line.
     #[must_use]
     pub fn broken(mut self, broken: bool) -> Self {
         self.broken = broken;
@@ -55,7 +55,9 @@ impl<'a> CodeWell<'a> {
     pub fn show(self, ui: &mut Ui) -> bool {
         let t = Tokens::of(ui);
         let fits = label::width(ui.painter(), self.text, Type::Mono) + 50.0 < ui.available_width();
-        let shown = if self.broken && !fits { self.text.replacen('=', "=\n  ", 1) } else { self.text.to_owned() };
+        let room = ui.available_width() - if self.copy { 54.0 } else { 26.0 };
+        let is_wide = |line: &str| label::width(ui.painter(), line, Type::Mono) > room;
+        let shown = if self.broken && !fits { broken(self.text, is_wide) } else { self.text.to_owned() };
         let lines: Vec<&str> = shown.lines().collect();
         let pad = if lines.len() > 1 { vec2(12.0, 10.0) } else { vec2(10.0, 5.0) };
         let size = vec2(ui.available_width(), lines.len().max(1) as f32 * 20.0 + 2.0 * pad.y);
@@ -117,6 +119,24 @@ impl<'a> CodeWell<'a> {
     }
 }
 
+/// A setting on several lines: after `=`, and where a line is still too wide after each comma that is not inside brackets.
+fn broken(text: &str, is_wide: impl Fn(&str) -> bool) -> String {
+    let Some((name, value)) = text.split_once('=') else { return text.to_owned() };
+    let mut depth = 0;
+    let parts = value.split_inclusive(|c| {
+        depth += i32::from(c == '[') - i32::from(c == ']');
+        c == ',' && depth == 0
+    });
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        match lines.last_mut() {
+            Some(last) if !is_wide(&format!("{last}{part}")) => last.push_str(part),
+            _ => lines.push(format!("  {part}")),
+        }
+    }
+    format!("{name}=\n{}", lines.join("\n"))
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Python {
     Code = 0,
@@ -153,6 +173,14 @@ fn python_pieces(line: &str) -> Vec<(&str, Python)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_setting_breaks_where_it_is_a_list() {
+        let text = "CONF=a:1,b:[1:2,3:4],c:3";
+        assert_eq!(broken(text, |line| line.len() > 12), "CONF=\n  a:1,\n  b:[1:2,3:4],\n  c:3");
+        assert_eq!(broken(text, |_| false), "CONF=\n  a:1,b:[1:2,3:4],c:3");
+        assert_eq!(broken("no setting", |_| true), "no setting");
+    }
     use Python::*;
 
     #[test]

@@ -74,11 +74,27 @@ pub enum Term {
     OtherProcesses,
     /// The driver's own.
     Driver,
+    /// The least that would have to go.
+    WayOut,
+    /// Blocks of which any one would do.
+    Alone,
+    /// How old a block is.
+    Age,
+    /// Growth from step to step.
+    Growth,
+    /// How straight growth is.
+    Fit,
+    /// The requests run again under other settings.
+    Served,
+    /// Share of a place that live blocks fill.
+    Occupancy,
+    /// Addresses that no segment holds.
+    NotReserved,
 }
 
 impl Term {
     /// Every term, in the order of a glossary.
-    pub const ALL: [Term; 29] = [
+    pub const ALL: [Term; 37] = [
         Term::Reserved,
         Term::Active,
         Term::Allocated,
@@ -108,6 +124,14 @@ impl Term {
         Term::Outside,
         Term::OtherProcesses,
         Term::Driver,
+        Term::WayOut,
+        Term::Alone,
+        Term::Age,
+        Term::Growth,
+        Term::Fit,
+        Term::Served,
+        Term::Occupancy,
+        Term::NotReserved,
     ];
 
     /// The word.
@@ -143,6 +167,14 @@ impl Term {
             Term::Outside => "Outside PyTorch",
             Term::OtherProcesses => "Other processes",
             Term::Driver => "Driver",
+            Term::WayOut => "Cheapest way out",
+            Term::Alone => "Enough alone",
+            Term::Age => "Age",
+            Term::Growth => "Growth a step",
+            Term::Fit => "Fit of a line",
+            Term::Served => "Served again",
+            Term::Occupancy => "Occupancy",
+            Term::NotReserved => "Not reserved",
         }
     }
 
@@ -211,6 +243,27 @@ impl Term {
             Term::Outside => Part::OutsidePytorch.about(),
             Term::OtherProcesses => Part::OtherProcesses.about(),
             Term::Driver => Part::Driver.about(),
+            Term::WayOut => {
+                "The fewest live bytes whose going would let the request succeed: in one hole, or by whole segments that go back \
+                 to the device so that a new one fits."
+            }
+            Term::Alone => {
+                "Live blocks each of which, gone by itself, would let the request succeed. One block may hold more bytes than \
+                 the cheapest set of several."
+            }
+            Term::Age => "How long before this instant the block was allocated.",
+            Term::Growth => {
+                "What is still live at the end, by the step it was allocated in: the slope of the line through its running sum. \
+                 The first two steps warm up and the last two may not be done, so they are left out."
+            }
+            Term::Fit => {
+                "How much of the growth a straight line explains, 0 to 1 (coefficient of determination). Above 0.9 it is steady."
+            }
+            Term::Served => {
+                "The recorded requests run again through a model of PyTorch's allocator, under another setting and the same cap."
+            }
+            Term::Occupancy => "The share of a stretch of addresses that live blocks fill. Dark is empty, bright is full.",
+            Term::NotReserved => "No segment was at these addresses then: PyTorch had not taken them, or had given them back.",
         }
     }
 
@@ -218,16 +271,22 @@ impl Term {
     #[must_use]
     pub fn of(label: &str) -> Option<Term> {
         Some(match label.to_ascii_lowercase().as_str() {
-            "reserved" | "peak reserved" | "reserved by pytorch" => Term::Reserved,
-            "active" | "peak active" => Term::Active,
-            "allocated" | "in use" => Term::Allocated,
-            "requested" | "tensors" => Term::Requested,
+            "reserved" | "peak reserved" | "reserved by pytorch" | "reserved at the end" | "as recorded" => Term::Reserved,
+            "active" | "peak active" | "peak" => Term::Active,
+            "allocated" | "in use" | "in blocks" | "live at the failure" | "still live 5 s later" => Term::Allocated,
+            "requested" | "tensors" | "asked for" => Term::Requested,
             "rounding" | "lost to rounding" | "rounded up" => Term::Rounding,
-            "inactive" | "free" | "free inside" | "free inside reserved" | "free in all pools" => Term::Inactive,
+            "inactive"
+            | "free"
+            | "free inside"
+            | "free inside reserved"
+            | "free in all pools"
+            | "free in this pool"
+            | "free in them" => Term::Inactive,
             "hole" | "holes" | "all holes" | "holes in this pool" | "all free memory" => Term::Hole,
-            "largest hole" | "the largest hole" => Term::LargestHole,
+            "largest hole" | "the largest hole" | "one hole of that size" | "if freed" | "largest that fits" => Term::LargestHole,
             "pinned" | "cached, pinned by live blocks" => Term::Pinned,
-            "cached" | "cached, whole segments" => Term::Cached,
+            "cached" | "cached, whole segments" | "whole free segments" => Term::Cached,
             "pending free" | "pending" | "freed, waiting for a stream" => Term::PendingFree,
             "segment" | "segments" | "new segment" | "a new segment" => Term::Segment,
             "block" | "blocks" | "live blocks" | "live" => Term::Block,
@@ -235,11 +294,18 @@ impl Term {
             "pool" | "pools" => Term::Pool,
             "private pool" => Term::PrivatePool,
             "stream" | "streams" => Term::Stream,
-            "cap" | "limit" | "cap of this process" | "room under the cap" => Term::Cap,
-            "capacity" => Term::Capacity,
+            "cap" | "the cap" | "limit" | "cap of this process" | "room under the cap" => Term::Cap,
+            "capacity" | "the device" | "smaller than the device" => Term::Capacity,
             "free on the device" | "device free" => Term::DeviceFree,
             "request" | "the request" => Term::Request,
-            "blocker" | "blockers" | "strands" => Term::Blocker,
+            "blocker" | "blockers" | "strands" | "between" => Term::Blocker,
+            "cheapest way out" => Term::WayOut,
+            "enough alone, if freed" | "the smallest of them" => Term::Alone,
+            "age" => Term::Age,
+            "a step adds" | "a stretch of the recording adds" | "steps that add" | "kept from evaluation" => Term::Growth,
+            "fit of a line" => Term::Fit,
+            "outcome" | "setting" => Term::Served,
+            "not reserved" => Term::NotReserved,
             "retry" | "retries" | "allocation retries" => Term::Retry,
             "event" | "events" => Term::Event,
             "stack" | "call stacks" => Term::Stack,
@@ -329,6 +395,13 @@ impl Term {
             Term::Stack => tip.row("in this recording", count(f.stacks)),
             Term::Annotation => tip.row("in this recording", count(f.annotations)),
             Term::Outside | Term::OtherProcesses | Term::Driver => tip.row("reserved by PyTorch", bytes(f.reserved)),
+            Term::WayOut | Term::Alone => {
+                f.with_request(tip.row(counted(f.live, "live block", "live blocks"), bytes(f.allocated)))
+            }
+            Term::Age | Term::Served => tip.row("events recorded", count(f.events)),
+            Term::Growth | Term::Fit => tip.row("live now", bytes(f.requested)),
+            Term::Occupancy => tip.row("of reserved in use", share(f.active, f.reserved)),
+            Term::NotReserved => tip.row("reserved", bytes(f.reserved)).row("in segments", count(f.segments)),
         };
         match f.event {
             Some(event) => tip.place(format!("at event {}", count(u64::from(event)))),

@@ -62,6 +62,8 @@ pub struct WhatIfEntry {
 #[derive(Debug, Serialize)]
 pub struct PeakEntry {
     device: i32,
+    /// False where segments are not in the file: what is reserved and free inside is then 0 and not known.
+    has_segments: bool,
     event: Option<u32>,
     reserved_bytes: u64,
     active_bytes: u64,
@@ -88,6 +90,8 @@ pub struct PeakEntry {
 #[derive(Debug, Serialize)]
 pub struct OomEntry {
     device: i32,
+    /// False where segments are not in the file: what is reserved and free inside is then 0 and not known.
+    has_segments: bool,
     event: u32,
     requested_bytes: u64,
     segment_bytes: u64,
@@ -288,6 +292,7 @@ fn peak(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, 
     let state = tables.states.at(device, &tables.lifetimes, c.event);
     PeakEntry {
         device: device.id.index,
+        has_segments: c.has_segments,
         event: (c.event != NO_EVENT).then_some(c.event),
         reserved_bytes: c.reserved,
         active_bytes: c.active,
@@ -364,6 +369,7 @@ fn entry(
 ) -> OomEntry {
     OomEntry {
         device: device.id.index,
+        has_segments: a.has_segments,
         event: a.event,
         requested_bytes: a.requested,
         segment_bytes: a.segment,

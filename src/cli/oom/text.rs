@@ -55,14 +55,17 @@ fn failure(out: &mut String, o: &OomEntry, number: usize, total: usize) {
     if let Some(alone) = &o.alone_sentence {
         let _ = writeln!(out, "  {alone}");
     }
-    for (label, value) in [
-        ("request", o.requested_bytes),
-        ("largest hole", o.largest_hole_bytes),
-        ("free in holes", o.hole_bytes),
-        ("free on the device", o.device_free_bytes),
-        ("reserved", o.reserved_bytes),
-        ("allocated", o.allocated_bytes),
+    for (label, value, is_told) in [
+        ("request", o.requested_bytes, true),
+        ("largest hole", o.largest_hole_bytes, o.has_segments),
+        ("free in holes", o.hole_bytes, o.has_segments),
+        ("free on the device", o.device_free_bytes, true),
+        ("reserved", o.reserved_bytes, o.has_segments),
+        ("allocated", o.allocated_bytes, true),
     ] {
+        if !is_told {
+            continue;
+        }
         if value >= EventTable::FREE_UNBOUNDED {
             let _ = writeln!(out, "    {label:<20}{:>14}", "unknown");
         } else {
@@ -100,15 +103,17 @@ fn figure(out: &mut String, label: &str, value: u64) {
 fn peak(out: &mut String, p: &PeakEntry, name_device: bool) {
     let device = if name_device { format!("device {}: ", p.device) } else { String::new() };
     let _ = writeln!(out, "  {device}{}", p.sentence);
-    for (label, value) in [
-        ("reserved", p.reserved_bytes),
-        ("active", p.active_bytes),
-        ("requested", p.requested_bytes),
-        ("free in holes", p.hole_bytes),
-        ("largest hole", p.largest_hole_bytes),
-        ("largest that fits", p.largest_served_bytes),
+    for (label, value, is_told) in [
+        ("reserved", p.reserved_bytes, p.has_segments),
+        ("active", p.active_bytes, true),
+        ("requested", p.requested_bytes, true),
+        ("free in holes", p.hole_bytes, p.has_segments),
+        ("largest hole", p.largest_hole_bytes, p.has_segments),
+        ("largest that fits", p.largest_served_bytes, p.has_segments),
     ] {
-        figure(out, label, value);
+        if is_told {
+            figure(out, label, value);
+        }
     }
     blockers(out, &p.blockers, p.blockers_total);
     live(out, &p.top_live, p.stacks_total);

@@ -15,7 +15,20 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
     }
     let first = &grown[0];
     let slope: f64 = grown.iter().map(|g| g.bytes_per_step).sum();
+    let (blocks, lines) = (grown.iter().map(|g| g.count).sum(), by_line(p, &grown));
     let what = if p.steps.is_empty() { "stretch of the recording" } else { "step" };
+    let mut evidence = vec![Evidence::bytes(&format!("a {what} adds"), slope as u64).red()];
+    if lines.len() > 1 {
+        let named = lines.iter().take(NAMED).map(|(name, slope)| Evidence::bytes(name, *slope as u64));
+        evidence.extend(named);
+    }
+    let steady = grown.iter().map(|g| g.steps_adding).min().unwrap_or(0);
+    let fit = grown.iter().map(|g| g.confidence).fold(1.0, f64::min);
+    evidence.extend([
+        Evidence::text("steps that add", format!("{steady} of {}", first.steps)),
+        Evidence::text("fit of a line", format!("{fit:.3}")),
+        Evidence::text("call stacks", count(grown.len() as u64)),
+    ]);
     vec![Finding {
         rule: "leak",
         class: Class::Leak,
@@ -23,22 +36,17 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
         bytes,
         sentence: format!(
             "{} allocated at {} {} still live at the end: each {what} adds {}. Something keeps them, most often a list of losses or outputs with their graphs.",
-            counted(grown.iter().map(|g| g.count).sum(), "block", "blocks"),
-            p.names.of_stack(first.stack),
-            if first.count == 1 { "is" } else { "are" },
+            counted(blocks, "block", "blocks"),
+            places(&lines),
+            if blocks == 1 { "is" } else { "are" },
             Bytes(slope as u64),
         ),
-        evidence: vec![
-            Evidence::bytes(&format!("a {what} adds"), slope as u64).red(),
-            Evidence::text("steps that add", format!("{} of {}", first.steps_adding, first.steps)),
-            Evidence::text("fit of a line", format!("{:.3}", first.confidence)),
-            Evidence::text("call stacks", count(grown.len() as u64)),
-        ],
+        evidence,
         place: Place {
             event: Some(p.device.events.len().saturating_sub(1) as u32),
             range: None,
             stack: Some(first.stack),
-            lifetimes: first.examples.clone(),
+            lifetimes: grown.iter().flat_map(|g| g.examples.iter().copied()).take(1000).collect(),
         },
         remedy: Some("total_loss += loss.item()".to_owned()),
         advice: "Keep numbers, not tensors: loss.item() or loss.detach(); drop lists of outputs before the next step.".to_owned(),
@@ -55,7 +63,7 @@ pub(super) fn evaluation(p: &Patient<'_>) -> Vec<Finding> {
             .says(format!(
                 "{} allocated in evaluation at {} are still live at the end, {} a stretch: predictions are kept on the device, or their graphs are.",
                 counted(grown.iter().map(|g| g.count).sum(), "block", "blocks"),
-                p.names.of_stack(first.stack),
+                places(&by_line(p, &grown)),
                 Bytes(grown.iter().map(|g| g.bytes_per_step).sum::<f64>() as u64)
             ))
             .red("kept from evaluation", bytes)
@@ -71,6 +79,45 @@ pub(super) fn evaluation(p: &Patient<'_>) -> Vec<Finding> {
             .advice("Evaluate without gradients, and move predictions to the host as they come: pred.cpu(). With the Transformers Trainer also eval_accumulation_steps=8.")
             .check("Memory after each evaluation is the same."),
     ]
+}
+
+/// Lines of code named in a sentence and in its evidence; more are counted.
+const NAMED: usize = 3;
+
+/// Bytes a step by the line that allocates, most first: the program's own line, and where that is not the innermost the line of
+/// the library below it. Stacks of one such pair are one; where all are, the program's own line says enough.
+fn by_line(p: &Patient<'_>, grown: &[Growth]) -> Vec<(String, f64)> {
+    let stacks = &p.recording.stacks;
+    let mut lines: Vec<(String, f64)> = Vec::new();
+    for g in grown {
+        let own = p.names.of_stack(g.stack);
+        let innermost = stacks.frames(g.stack).first().and_then(|&f| stacks.frame(f)).map(|f| stacks.location(f));
+        let name = match innermost.filter(|inner| inner != own) {
+            Some(inner) => format!("{own} in {inner}"),
+            None => own.to_owned(),
+        };
+        match lines.iter_mut().find(|l| l.0 == name) {
+            Some(line) => line.1 += g.bytes_per_step,
+            None => lines.push((name, g.bytes_per_step)),
+        }
+    }
+    lines.sort_by(|a, b| b.1.total_cmp(&a.1));
+    if let ([line], Some(first)) = (lines.as_mut_slice(), grown.first()) {
+        p.names.of_stack(first.stack).clone_into(&mut line.0);
+    }
+    lines
+}
+
+/// `a.py:1`, `a.py:1 and b.py:2`, `a.py:1, b.py:2, c.py:3 and 4 lines more`.
+fn places(lines: &[(String, f64)]) -> String {
+    let mut names: Vec<String> = lines.iter().take(NAMED).map(|l| l.0.clone()).collect();
+    if lines.len() > NAMED {
+        names.push(counted((lines.len() - NAMED) as u64, "line more", "lines more"));
+    }
+    match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => names.concat(),
+    }
 }
 
 /// The growing stacks, those of evaluation or the others, when they are worth a line; and their bytes.

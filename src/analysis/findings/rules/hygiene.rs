@@ -27,9 +27,10 @@ pub(super) fn rounding(p: &Patient<'_>) -> Vec<Finding> {
         title: "Rounded up, never used".to_owned(),
         bytes: lost,
         sentence: format!(
-            "{} hold {:.1} % more than was asked for. Remainders up to 1 MiB are not split off large blocks.",
+            "{:.1} % of the {} in {} at the peak was never asked for. Remainders up to 1 MiB are not split off large blocks.",
+            share * 100.0,
+            Bytes(block),
             counted(number, "live block", "live blocks"),
-            share * 100.0
         ),
         evidence: vec![Evidence::bytes("in blocks", block), Evidence::bytes("asked for", asked)],
         place: Place { event: Some(p.peak_event), ..Place::default() },

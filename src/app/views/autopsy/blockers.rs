@@ -10,6 +10,7 @@ use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::row::ListRow;
+use crate::app::widgets::term::{self, Term};
 use crate::app::widgets::{label, pane};
 use crate::units::{Address, Bytes};
 
@@ -20,13 +21,14 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     let width = ui.available_width();
     let columns = Columns::of(width);
     let (head, _) = ui.allocate_exact_size(vec2(width, 24.0), Sense::hover());
-    columns.paint(
-        ui,
-        head,
-        ["#", "block", "size", "between", "strands", "if freed", "age", "allocated at"],
-        Type::Caption,
-        [t.text3; 8],
-    );
+    let names = ["#", "block", "size", "between", "strands", "if freed", "age", "allocated at"];
+    columns.paint(ui, head, names, Type::Caption, [t.text3; 8]);
+    for (i, name) in names.into_iter().enumerate() {
+        let term = if name == "allocated at" { Some(Term::Stack) } else { Term::of(name) };
+        if let Some(term) = term.filter(|_| columns.at[i].1 > 0.0) {
+            term::explain_at(ui, columns.rect(head, i), term);
+        }
+    }
     ui.painter().hline(head.x_range(), head.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
     if found.is_empty() {
         pane::empty_state(

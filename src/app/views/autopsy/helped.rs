@@ -13,6 +13,7 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{self, PaneHeader};
 use crate::app::widgets::row::ListRow;
+use crate::app::widgets::term::{self, Term};
 use crate::units::{Bytes, count};
 
 const ROW: f32 = 24.0;
@@ -102,10 +103,13 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
     let columns = Columns::of(ui.available_width());
     let (head, _) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), Sense::hover());
     let p = ui.painter();
-    label::text_in(p, cell(head, columns.name), "setting", Type::Caption, t.text3);
+    let mut words = vec![(label::text_in(p, cell(head, columns.name), "setting", Type::Caption, t.text3), Term::Served)];
     let has_bars = columns.bar.1 > columns.bar.0;
     let title = if has_bars { cell(head, columns.bar) } else { cell(head, columns.name) };
     let caption = if has_bars { label::text_in(p, title, "peak reserved", Type::Caption, t.text3) } else { title };
+    if has_bars {
+        words.push((caption, Term::Reserved));
+    }
     if has_bars && let Some(limit) = h.remedies.limit_bytes.filter(|_| failed) {
         let room =
             Rect::from_min_max(pos2(caption.right() + 6.0, head.top()), pos2(head.left() + columns.peak.1 - 30.0, head.bottom()));
@@ -113,11 +117,16 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
             Some(range) => format!("cap {range}"),
             None => format!("cap {}", Bytes(limit).mebibytes()),
         };
-        label::text_in(p, room, &text, Type::Caption, t.red);
+        // A figure cut in half says something else.
+        let text = if label::width(p, &text, Type::Caption) < room.width() { text.as_str() } else { "cap" };
+        words.push((label::text_in(p, room, text, Type::Caption, t.red), Term::Cap));
     }
     label::text_in_right(p, cell(head, columns.peak), if has_bars { "MiB" } else { "peak, MiB" }, Type::Caption, t.text3);
-    label::text_in_right(p, cell(head, columns.outcome), "outcome", Type::Caption, t.text3);
+    words.push((label::text_in_right(p, cell(head, columns.outcome), "outcome", Type::Caption, t.text3), Term::Served));
     p.hline(head.x_range(), head.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
+    for (rect, term) in words {
+        term::explain_at(ui, rect, term);
+    }
     let limit = h.remedies.limit_bytes.filter(|_| failed);
     let peaks = h.remedies.tried.iter().map(|r| r.peak_reserved_bytes);
     let greatest = peaks.chain([h.own.peak_reserved_bytes, limit.unwrap_or(0)]).max().unwrap_or(1).max(1) as f64 * 1.04;

@@ -135,6 +135,13 @@ impl Case {
         }
     }
 
+    fn has_segments(&self) -> bool {
+        match &self.kind {
+            Kind::Failure(a) => a.has_segments,
+            Kind::Peak(c) => c.has_segments,
+        }
+    }
+
     fn way_out(&self) -> Option<&WayOut> {
         match &self.kind {
             Kind::Failure(a) => a.way_out.as_ref(),
@@ -224,9 +231,33 @@ impl AutopsyView {
         let holes_height = 260.0f32.min(height * 0.32);
         let request = Rect::from_min_max(right.min, pos2(right.right(), right.top() + request_height));
         let holes = Rect::from_min_max(request.left_bottom(), pos2(right.right(), request.bottom() + holes_height));
-        let below = Rect::from_min_max(holes.left_bottom(), right.max);
+        let has_segments = case.has_segments();
+        let below = if has_segments { Rect::from_min_max(holes.left_bottom(), right.max) } else { right };
         let is_failure = matches!(case.kind, Kind::Failure(_));
+        // Without segments there are no holes to draw and no blockers to name: the verdict says so.
+        if !has_segments {
+            self.table = self.table.max(1);
+        }
+        if has_segments {
+            self.pictures(ui, cx, case, request, holes);
+        }
+        // Side by side where there is room, else the settings under the table.
+        let (table, settings) = if below.width() > 820.0 {
+            let x = (below.left() + below.width() * 0.58).round();
+            ui.painter().vline(x + 0.5, below.y_range(), egui::Stroke::new(1.0, cx.tokens.line));
+            (Rect::from_min_max(below.min, pos2(x, below.bottom())), Rect::from_min_max(pos2(x + 1.0, below.top()), below.max))
+        } else {
+            let y = below.top() + (below.height() * 0.5).round();
+            (Rect::from_min_max(below.min, pos2(below.right(), y)), Rect::from_min_max(pos2(below.left(), y), below.max))
+        };
+        in_rect(ui, table, "table", |ui| self.tables(ui, cx, case));
+        in_rect(ui, settings, "settings", |ui| self.tries |= helped::ui(ui, cx, &ready, is_failure, &mut self.setting));
+    }
+
+    /// The request against the holes, and where these are.
+    fn pictures(&self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, request: Rect, holes: Rect) {
         in_rect(ui, request, "request", |ui| {
+            let is_failure = matches!(case.kind, Kind::Failure(_));
             let title = if is_failure { "Request against holes" } else { "What would have fitted" };
             PaneHeader::new(title).caption("drawn to one scale").show(ui, |_| {});
             pictures::request_against_holes(ui, cx, case);
@@ -241,17 +272,6 @@ impl AutopsyView {
             PaneHeader::new("Where the holes are").caption(&caption).show(ui, |_| {});
             pictures::where_the_holes_are(ui, cx, case);
         });
-        // Side by side where there is room, else the settings under the table.
-        let (table, settings) = if below.width() > 820.0 {
-            let x = (below.left() + below.width() * 0.58).round();
-            ui.painter().vline(x + 0.5, below.y_range(), egui::Stroke::new(1.0, cx.tokens.line));
-            (Rect::from_min_max(below.min, pos2(x, below.bottom())), Rect::from_min_max(pos2(x + 1.0, below.top()), below.max))
-        } else {
-            let y = below.top() + (below.height() * 0.5).round();
-            (Rect::from_min_max(below.min, pos2(below.right(), y)), Rect::from_min_max(pos2(below.left(), y), below.max))
-        };
-        in_rect(ui, table, "table", |ui| self.tables(ui, cx, case));
-        in_rect(ui, settings, "settings", |ui| self.tries |= helped::ui(ui, cx, &ready, is_failure, &mut self.setting));
     }
 
     /// Blockers, and what was live, one at a time.

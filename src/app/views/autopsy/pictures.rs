@@ -96,7 +96,7 @@ fn failure_rows(a: &Autopsy) -> Vec<BarRow> {
     };
     let over = a.segment.saturating_sub(room);
     let room_text = match (a.limit.is_some(), over > 0) {
-        (true, true) if is_span => format!("the cap is not in the file; a new {} segment passed it", Bytes(a.segment)),
+        (true, true) if is_span => format!("the cap is not in the file; a new segment of {} passed it", Bytes(a.segment)),
         (true, true) => format!("a new {} segment would pass the cap by {}", Bytes(a.segment), Bytes(over)),
         (false, true) => format!("a new {} segment needs {} more than the device has", Bytes(a.segment), Bytes(over)),
         (_, false) => format!("a new segment needs {}", Bytes(a.segment)),
@@ -123,7 +123,7 @@ fn failure_rows(a: &Autopsy) -> Vec<BarRow> {
             name: if a.limit.is_some() { "Room under the cap" } else { "Free on the device" },
             detail: "for one more segment".to_owned(),
             bytes: room,
-            figure: if is_span { format!("under {}", Bytes(a.segment)) } else { Bytes(room).to_string() },
+            figure: if is_span { format!("under {}", Bytes(a.room_below())) } else { Bytes(room).to_string() },
             note: room_text,
             fill: Fill::Room,
         },

@@ -12,9 +12,9 @@ use crate::app::widgets::button::icon_button;
 use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
 use crate::app::widgets::pane::{PaneHeader, padded, section};
 use crate::app::widgets::row::KeyValue;
+use crate::app::widgets::{label, term};
 use crate::units::{Bytes, count};
 
 /// The line that catches the next failure.
@@ -124,14 +124,16 @@ fn tests(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
             Some(false) => (Icon::Cross, if test.decides { t.red } else { t.text3 }),
             None => (Icon::Help, t.text3),
         };
-        let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 24.0), egui::Sense::hover());
+        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 24.0), egui::Sense::hover());
+        response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, test.what));
+        term::explain_label(&response, test.what);
         icon.paint(ui.painter(), egui::pos2(rect.left() + 22.0, rect.center().y), 12.0, icon_colour);
         let room =
             egui::Rect::from_min_max(egui::pos2(rect.left() + 36.0, rect.top()), egui::pos2(rect.right() - 16.0, rect.bottom()));
         let is_span = test.what == "room under the cap" && a.limit.is_some_and(|cap| !cap.is_known());
         let figure = match test.holds {
             None => "no cap known".to_owned(),
-            Some(_) if is_span => format!("under {}", Bytes(a.segment)),
+            Some(_) if is_span => format!("under {}", Bytes(a.room_below())),
             Some(_) if test.bytes >= crate::model::EventTable::FREE_UNBOUNDED => "unknown".to_owned(),
             Some(_) => Bytes(test.bytes).to_string(),
         };
@@ -153,21 +155,24 @@ fn peak(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
         };
         headline(ui, cx, &title, &c.sentence, cx.tokens.text1);
         section(ui, "At this instant", "", false);
-        for (name, value) in [
+        let of_segments = [
             ("reserved", c.reserved),
-            ("active", c.active),
-            ("allocated", c.allocated),
-            ("requested", c.live_requested),
             ("lost to rounding", c.active.saturating_sub(c.live_requested)),
             ("free in this pool", c.holes.bytes),
             ("largest hole", c.holes.largest),
             ("whole free segments", c.releasable),
-        ] {
+        ];
+        let of_blocks = [("active", c.active), ("allocated", c.allocated), ("requested", c.live_requested)];
+        for (name, value) in of_blocks.into_iter().chain(of_segments.into_iter().filter(|_| c.has_segments)) {
             KeyValue::new(name, &Bytes(value).to_string()).show(ui);
         }
-        KeyValue::new("holes in this pool", &count(c.holes.count)).show(ui);
-        let room = c.room.map_or("not recorded".to_owned(), |r| Bytes(r.bytes).to_string());
-        KeyValue::new("free on the device", &room).show(ui);
+        if c.has_segments {
+            KeyValue::new("holes in this pool", &count(c.holes.count)).show(ui);
+        }
+        if let Some(room) = c.room {
+            let name = if room.from == RoomFrom::Cap { "room under the cap" } else { "free on the device" };
+            KeyValue::new(name, &Bytes(room.bytes).to_string()).show(ui);
+        }
         if c.event != crate::analysis::NO_EVENT {
             ui.add_space(8.0);
             padded(ui, |ui| {
@@ -197,14 +202,19 @@ fn figures(ui: &mut Ui, a: &Autopsy) {
         KeyValue::new("cap of this process", &cap.to_string()).show(ui);
     }
     let rounding = a.allocated.saturating_sub(a.live_requested);
-    for (name, value) in [
-        ("reserved", a.reserved),
-        ("allocated", a.allocated),
-        ("requested", a.live_requested),
-        ("lost to rounding", rounding),
-        ("free in all pools", a.all_holes.bytes),
+    for (name, value, is_told) in [
+        ("reserved", a.reserved, a.has_segments),
+        ("allocated", a.allocated, true),
+        ("requested", a.live_requested, true),
+        ("lost to rounding", rounding, a.has_segments),
+        ("free in all pools", a.all_holes.bytes, a.has_segments),
     ] {
-        KeyValue::new(name, &Bytes(value).to_string()).show(ui);
+        if is_told {
+            KeyValue::new(name, &Bytes(value).to_string()).show(ui);
+        }
+    }
+    if !a.has_segments {
+        return;
     }
     KeyValue::new("holes in this pool", &count(a.holes.count)).show(ui);
     KeyValue::new("enough alone, if freed", &a.alone.to_string()).show(ui);

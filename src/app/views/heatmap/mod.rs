@@ -188,7 +188,8 @@ impl View for HeatmapView {
         }
         canvas.marks();
         canvas.labels();
-        let terms = canvas.strip();
+        let mut terms = canvas.strip();
+        terms.extend(canvas.legend());
         let places = self.places(cx);
         canvas.overlays(cx.link, &places);
         // On a word the word explains itself; elsewhere the place does.

@@ -140,9 +140,6 @@ impl Canvas<'_> {
         if let Some(axis) = self.areas.axis {
             self.time_labels(axis);
         }
-        if let Some(legend) = self.areas.legend {
-            self.legend(legend);
-        }
     }
 
     fn time_labels(&self, axis: Rect) {
@@ -160,7 +157,10 @@ impl Canvas<'_> {
         }
     }
 
-    fn legend(&self, rect: Rect) {
+    /// What the shades and marks mean. Gives the words that explain themselves.
+    pub fn legend(&self) -> Vec<(Rect, Term)> {
+        let mut terms = Vec::new();
+        let Some(rect) = self.areas.legend else { return terms };
         let (t, p) = (self.tokens, self.picture);
         let mut right = rect.right();
         if matches!(p.map, Map::Addresses(_)) {
@@ -168,6 +168,7 @@ impl Canvas<'_> {
             let covered =
                 label::text(self.painter, pos2(right, rect.center().y), Align2::RIGHT_CENTER, text, Type::Caption, t.text2);
             Swatch::Fill(t.text1).paint(self.painter, t, pos2(covered.left() - 16.0, rect.center().y));
+            terms.push((covered, Term::LargestHole));
             right = covered.left() - 32.0;
         }
         let end = label::width(self.painter, &p.ends.1, Type::Caption);
@@ -200,11 +201,21 @@ impl Canvas<'_> {
                 let at = pos2(swatch.right() + 6.0, rect.center().y);
                 let covered = label::text(self.painter, at, Align2::LEFT_CENTER, text, Type::Caption, t.text2);
                 room.min.x = covered.right() + 14.0;
+                terms.push((covered, if *text == "free" { Term::Inactive } else { Term::NotReserved }));
             }
         }
+        let term = match p.key.mode {
+            Mode::Occupancy => Term::Occupancy,
+            Mode::Age => Term::Age,
+            Mode::Block => Term::Block,
+            Mode::Hole => Term::LargestHole,
+            Mode::HoleSizes => Term::Hole,
+        };
+        terms.push((bar, term));
         if room.width() > label::width(self.painter, name, Type::Caption) {
-            label::text_in(self.painter, room, name, Type::Caption, t.text3);
+            terms.push((label::text_in(self.painter, room, name, Type::Caption, t.text3), term));
         }
+        terms
     }
 
     /// The largest hole over time, with the request that failed. Gives the words that explain themselves.

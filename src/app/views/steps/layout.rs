@@ -1,6 +1,7 @@
 //! Which step stands in which row, and what the steps say together. Pure.
 
 use crate::analysis::steps::StepFigures;
+use crate::units::{Bytes, counted};
 
 /// What the table can be sorted by, in the order of its columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,13 +41,27 @@ pub(super) fn rows(figures: &[StepFigures], order: Order, descending: bool) -> V
     rows
 }
 
-/// The step with the highest peak, and how many times the median peak that is.
-pub(super) fn highest(figures: &[StepFigures]) -> Option<(usize, f64)> {
+/// How the peaks of the steps compare, as a sentence with marks around its figures; `None` without steps. A step stands out from
+/// a twentieth above the median on.
+pub(super) fn peaks_sentence(figures: &[StepFigures]) -> Option<String> {
     let (at, top) = figures.iter().enumerate().max_by_key(|(i, s)| (s.peak, std::cmp::Reverse(*i)))?;
     let mut peaks: Vec<u64> = figures.iter().map(|s| s.peak).collect();
     peaks.sort_unstable();
-    let median = peaks[peaks.len() / 2].max(1);
-    Some((at, top.peak as f64 / median as f64))
+    let (least, median, most) = (peaks[0], peaks[peaks.len() / 2].max(1), Bytes(top.peak));
+    let times = top.peak as f64 / median as f64;
+    let alike = figures.iter().filter(|s| s.peak == top.peak).count();
+    Some(match figures.len() {
+        1 => format!("There is one step, and it peaks at *{most}*."),
+        n if least == top.peak => format!("All {n} steps peak at *{most}*."),
+        _ if times < 1.05 => {
+            format!("The steps peak much alike, between *{}* and *{most}*; step *{at}* is the highest.", Bytes(least))
+        }
+        _ if alike > 1 => {
+            let others = counted(alike as u64 - 1, "other", "others");
+            format!("Step *{at}* and {others} peak highest, at *{most}*, {times:.1} times the median step.")
+        }
+        _ => format!("Step *{at}* peaks highest, at *{most}*, {times:.1} times the median step."),
+    })
 }
 
 #[cfg(test)]
@@ -58,12 +73,26 @@ mod tests {
     }
 
     #[test]
-    fn rows_follow_the_order_and_the_highest_step_is_found() {
+    fn rows_follow_the_order() {
         let f = [step(10, 0, 4), step(30, 4, 4), step(12, 4, 2)];
         assert_eq!(rows(&f, Order::Step, false), [0, 1, 2]);
         assert_eq!(rows(&f, Order::Peak, true), [1, 2, 0]);
         assert_eq!(rows(&f, Order::Growth, false), [2, 1, 0]);
-        assert_eq!(highest(&f), Some((1, 2.5)));
-        assert_eq!(highest(&[]), None);
+    }
+
+    #[test]
+    fn the_peaks_are_compared_as_they_are() {
+        let said = |peaks: &[u64]| {
+            let figures: Vec<StepFigures> = peaks.iter().map(|&peak| step(peak << 20, 0, 0)).collect();
+            peaks_sentence(&figures).map(|s| s.replace(crate::units::NBSP, " "))
+        };
+        assert_eq!(said(&[]), None);
+        assert_eq!(said(&[7]).unwrap(), "There is one step, and it peaks at *7 MiB*.");
+        assert_eq!(said(&[7, 7, 7]).unwrap(), "All 3 steps peak at *7 MiB*.");
+        let near = "The steps peak much alike, between *99 MiB* and *101 MiB*; step *1* is the highest.";
+        assert_eq!(said(&[100, 101, 99]).unwrap(), near);
+        assert_eq!(said(&[10, 30, 12]).unwrap(), "Step *1* peaks highest, at *30 MiB*, 2.5 times the median step.");
+        let two = "Step *0* and 1 other peak highest, at *30 MiB*, 3.0 times the median step.";
+        assert_eq!(said(&[30, 10, 30, 10, 10]).unwrap(), two);
     }
 }

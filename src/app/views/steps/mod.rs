@@ -111,10 +111,7 @@ impl StepsView {
     /// Which step peaks highest, and whether the steps leave something behind.
     fn summary(&self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
         let t = cx.tokens;
-        let Some((at, times)) = layout::highest(&found.figures) else { return };
-        let peak = found.figures[at].peak;
-        let against =
-            if times >= 1.05 { format!(", {times:.1} × the median step") } else { ", as the other steps do".to_owned() };
+        let Some(peaks) = layout::peaks_sentence(&found.figures) else { return };
         let middle = found.figures.len() / 2;
         let late = &found.figures[middle..];
         let drift: i64 = late.iter().map(StepFigures::growth).sum();
@@ -127,7 +124,7 @@ impl StepsView {
         let inner =
             Rect::from_min_max(ui.cursor().min + vec2(16.0, 0.0), pos2(ui.max_rect().right() - 16.0, ui.max_rect().bottom()));
         let mut lines = ui.new_child(UiBuilder::new().max_rect(inner).id_salt("summary"));
-        let sentence = format!("Step *{at}* peaks highest, at *{}*{against}. {growth}", Bytes(peak));
+        let sentence = format!("{peaks} {growth}");
         label::rich_paragraph(&mut lines, &sentence, Type::Lead, t.text2, t.text1);
         if let Some(caveat) = &found.caveat {
             lines.add_space(4.0);

@@ -1,0 +1,270 @@
+//! What the autopsy says of awkward failures, sentence by sentence: each written by hand, event by event.
+
+use vramscope::allocator::Caps;
+use vramscope::analysis::DeviceTables;
+use vramscope::analysis::oom::{Autopsy, Verdict, advice, closest, examine};
+use vramscope::model::{Action, DeviceId, DeviceKind, PoolId, Progress, Recording, StackId, StreamId};
+use vramscope::units::NBSP;
+
+use super::tape::{GIB, MIB, Tape};
+
+/// The autopsies of the first device, in order.
+fn autopsies(recording: &Recording) -> Vec<(Autopsy, String)> {
+    let device = &recording.devices[0];
+    let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+    let caps = Caps::of(device, None, &Progress::new()).unwrap();
+    device
+        .events
+        .ooms()
+        .into_iter()
+        .map(|event| {
+            let state = tables.states.at(device, &tables.lifetimes, event);
+            let a = examine(device, &tables, event, &state, &caps).unwrap();
+            let mut said = vec![a.sentence.clone(), a.way_out_sentence(&state)];
+            said.extend(a.alone_sentence());
+            said.extend(a.limit.map(|cap| format!("cap {cap}")));
+            said.extend(advice(&a, None).into_iter().map(|x| x.sentence));
+            (a, said.join("\n").replace(NBSP, " "))
+        })
+        .collect()
+}
+
+/// What must be said of each case, of its first failure, and of its second where there is one.
+const SAID: [(&str, Verdict, &[&str]); 17] = [
+    (
+        "first event, too large",
+        Verdict::TooLarge,
+        &[
+            "A request for 200 GiB can not fit: with every byte of this process given back, 139 GiB would be free on the device.",
+            "nothing was reserved yet, so there is nothing to free.",
+        ],
+    ),
+    (
+        "first event, capped",
+        Verdict::Cap,
+        &[
+            "this process has a cap under 20 GiB, which the file does not name; it had reserved nothing yet.",
+            "to at least 20 GiB",
+        ],
+    ),
+    (
+        "two failures under one cap",
+        Verdict::Cap,
+        &[
+            "has a cap of 900 to 1,050 MiB, which the file does not name; it held 900 MiB",
+            "to at least 1,100 MiB for this request",
+        ],
+    ),
+    (
+        "two failures under one cap",
+        Verdict::Cap,
+        &["A request for 150 MiB failed although 100 GiB was free", "a cap of 900 to 1,050 MiB", "to at least 1,050 MiB"],
+    ),
+    (
+        "private pool",
+        Verdict::Capacity,
+        &[
+            "A request for 300 MiB of a private pool failed because the device is full: 20 MiB is free on it",
+            "(400 MiB more is free there for requests of other sizes, streams or pools); tensors hold 300 MiB.",
+            "Nothing live has to go. A segment without a live block (400 MiB in all) stayed reserved; torch.cuda.empty_cache()",
+        ],
+    ),
+    ("host", Verdict::Capacity, &["failed because the host is full: 20 MiB is free on it"]),
+    (
+        "512 B on a full device",
+        Verdict::Capacity,
+        &["1 MiB is free on it, less than the 2 MiB of a new segment, and 0 B inside", "a segment of 400 MiB could go back"],
+    ),
+    ("512 B under a cap", Verdict::Cap, &["a cap of 400 to 402 MiB", "to at least 402 MiB for this request"]),
+    (
+        "device 1 is full",
+        Verdict::Capacity,
+        &["tensors hold 800 MiB. 214 MiB of the device's 1,024 MiB are neither free nor PyTorch's."],
+    ),
+    (
+        "cap raised midway",
+        Verdict::Cap,
+        &["a cap of 800 to 1,100 MiB", "From event 4 on it was another: the program changed it."],
+    ),
+    ("cap raised midway", Verdict::Cap, &["a cap of 2,848 to 6,944 MiB", "it held 2,848 MiB"]),
+    (
+        "expandable",
+        Verdict::Cap,
+        &["a cap of 380 to 650 MiB", "Without 1 live block (100 MiB) there would be one hole of 300 MiB."],
+    ),
+    (
+        "free on another stream",
+        Verdict::Capacity,
+        &["(580 MiB more is free there for requests of other sizes, streams or pools)"],
+    ),
+    (
+        "without segments",
+        Verdict::Unknown,
+        &["failed with 10 GiB free on the device. Segments are not in this file, so it does not tell why", "It is not told"],
+    ),
+    (
+        "one or several",
+        Verdict::Fragmentation,
+        &[
+            "it is in 3 pieces, and the largest is 20 MiB.",
+            "Without 2 live blocks (4 MiB) there would be one hole of 60 MiB. No smaller set does.",
+            "With the fewest blocks instead of the fewest bytes: one block of 40 MiB is enough alone.",
+        ],
+    ),
+    ("one hole", Verdict::Fragmentation, &["with 40 MiB free inside reserved memory: it is one piece, smaller than that."]),
+    (
+        "told cap",
+        Verdict::Cap,
+        &["this process may reserve at most 500 MiB; it held 400 MiB, with 0 B free inside.", "(500 MiB)"],
+    ),
+];
+
+#[test]
+fn awkward_failures_are_told_as_they_are() {
+    let mut expected = SAID.iter();
+    for (name, recording) in cases() {
+        for (a, said) in autopsies(&recording) {
+            let (case, verdict, parts) = expected.next().unwrap_or_else(|| panic!("{name}: nothing is expected"));
+            assert_eq!((name, a.verdict), (*case, *verdict), "{said}");
+            for part in *parts {
+                assert!(said.contains(part), "{name}: no \"{part}\" in:\n{said}");
+            }
+        }
+    }
+    assert!(expected.next().is_none());
+}
+
+#[test]
+fn a_recording_without_a_failure_names_the_pool_of_its_holes() {
+    let peak = |recording: &Recording| {
+        let tables = DeviceTables::build(&recording.devices[0], &Progress::new()).unwrap();
+        closest(&recording.devices[0], &tables).unwrap().sentence.replace(NBSP, " ")
+    };
+    // Retries that succeed.
+    let mut t = Tape::new();
+    let a = t.alloc(400 * MIB, StackId::NONE);
+    t.alloc(300 * MIB, StackId::NONE);
+    t.free(a);
+    t.empty_cache();
+    t.alloc(600 * MIB, StackId::NONE);
+    let said = peak(&t.finish());
+    assert!(said.contains("900 MiB of 900 MiB reserved. There was no hole in the large pool"), "{said}");
+    // It ends in the middle of a retry.
+    let mut t = Tape::new();
+    let a = t.alloc(400 * MIB, StackId::NONE);
+    let s = t.segment(200 * MIB);
+    t.place(s, 0, 160 * MIB, StackId::NONE);
+    t.free(a);
+    t.empty_cache();
+    let said = peak(&t.finish());
+    assert!(said.contains("A request of up to 40 MiB fitted into the one hole of the large pool"), "{said}");
+}
+
+fn cases() -> Vec<(&'static str, Recording)> {
+    let none = StackId::NONE;
+    let mut all = Vec::new();
+    // The very first event fails.
+    let mut t = Tape::new();
+    t.oom(200 * GIB, 139 * GIB, none);
+    all.push(("first event, too large", t.finish()));
+    let mut t = Tape::new();
+    t.oom(20 * GIB, 139 * GIB, none);
+    all.push(("first event, capped", t.finish()));
+    // Two failures, memory freed between.
+    let mut t = Tape::new();
+    let a = t.alloc(600 * MIB, none);
+    let b = t.alloc(300 * MIB, none);
+    t.oom(200 * MIB, 100 * GIB, none);
+    t.free(a);
+    t.free(b);
+    t.empty_cache();
+    t.alloc(900 * MIB, none);
+    t.oom(150 * MIB, 100 * GIB, none);
+    all.push(("two failures under one cap", t.finish()));
+    // In a private pool, while the default pool has room.
+    let mut t = Tape::new();
+    let a = t.alloc(400 * MIB, none);
+    t.alloc(200 * MIB, none);
+    t.free(a);
+    t.in_pool((0, 3));
+    t.alloc(100 * MIB, none);
+    t.oom(300 * MIB, 20 * MIB, none);
+    all.push(("private pool", t.finish()));
+    // Host memory.
+    let mut t = Tape::new();
+    t.device.id = DeviceId { kind: DeviceKind::Host, index: -1 };
+    t.alloc(400 * MIB, none);
+    t.oom(300 * MIB, 20 * MIB, none);
+    all.push(("host", t.finish()));
+    // A request of 512 B.
+    let mut t = Tape::new();
+    t.alloc(400 * MIB, none);
+    t.oom(512, MIB, none);
+    all.push(("512 B on a full device", t.finish()));
+    let mut t = Tape::new();
+    t.alloc(400 * MIB, none);
+    t.oom(512, 10 * GIB, none);
+    all.push(("512 B under a cap", t.finish()));
+    // On device 1.
+    let mut t = Tape::new();
+    t.device.id = DeviceId { kind: DeviceKind::Cuda, index: 1 };
+    t.device.capacity = Some(GIB);
+    t.alloc(800 * MIB, none);
+    t.oom(300 * MIB, 10 * MIB, none);
+    all.push(("device 1 is full", t.finish()));
+    // The cap is raised after the failure.
+    let mut t = Tape::new();
+    t.alloc(800 * MIB, none);
+    t.oom(300 * MIB, 100 * GIB, none);
+    t.alloc(2 * GIB, none);
+    t.oom(4 * GIB, 100 * GIB, none);
+    all.push(("cap raised midway", t.finish()));
+    // Expandable: one segment that grows.
+    let mut t = Tape::new();
+    t.device.settings.conf.expandable_segments = true;
+    let s = t.segment(400 * MIB);
+    t.place(s, 0, 100 * MIB, none);
+    t.place(s, 200 * MIB, 100 * MIB, none);
+    t.oom(250 * MIB, 100 * GIB, none);
+    all.push(("expandable", t.finish()));
+    // Other stream holds the free memory.
+    let mut t = Tape::new();
+    t.on_stream(7);
+    let a = t.alloc(400 * MIB, none);
+    let s = t.segment(200 * MIB);
+    t.place(s, 0, 20 * MIB, none);
+    t.free(a);
+    t.on_stream(0);
+    t.alloc(100 * MIB, none);
+    t.oom(300 * MIB, 20 * MIB, none);
+    all.push(("free on another stream", t.finish()));
+    // Without segments.
+    let mut t = Tape::new();
+    t.device.has_final_state = false;
+    for i in 0..4u64 {
+        t.device.events.push(i as i64, Action::Alloc, 0x1000_0000 * (i + 1), 64 * MIB, StreamId(0), PoolId(0), none);
+    }
+    t.device.events.push(9, Action::Oom, 10 * GIB, 100 * MIB, StreamId(0), PoolId(0), none);
+    all.push(("without segments", t.finish()));
+    // Several blocks are cheaper than one that is enough.
+    let mut t = Tape::new();
+    let s = t.segment(100 * MIB);
+    t.place(s, 20 * MIB, 2 * MIB, none);
+    t.place(s, 40 * MIB, 2 * MIB, none);
+    t.place(s, 60 * MIB, 40 * MIB, none);
+    t.oom(50 * MIB, 100 * GIB, none);
+    all.push(("one or several", t.finish()));
+    // One hole, and a request that is larger; what is free on the device and the hole are enough together.
+    let mut t = Tape::new();
+    let s = t.segment(400 * MIB);
+    t.place(s, 0, 360 * MIB, none);
+    t.oom(100 * MIB, 70 * MIB, none);
+    all.push(("one hole", t.finish()));
+    // The file names the cap.
+    let mut t = Tape::new();
+    t.device.limit = Some(500 * MIB);
+    t.alloc(400 * MIB, none);
+    t.oom(200 * MIB, 100 * GIB, none);
+    all.push(("told cap", t.finish()));
+    all
+}

@@ -118,7 +118,8 @@ impl QueryField {
                         Some(query) => format!(" Until then the rows are those of {query}."),
                         None => String::new(),
                     };
-                    ui.add(egui::Label::new(Type::Body.text(format!("{}.{still}", error.sentence)).color(t.text2)).wrap());
+                    let stop = if error.sentence.ends_with('?') { "" } else { "." };
+                    ui.add(egui::Label::new(Type::Body.text(format!("{}{stop}{still}", error.sentence)).color(t.text2)).wrap());
                 });
                 ui.add_space(6.0);
             }

@@ -77,7 +77,7 @@ impl QueryWords {
 }
 
 const ROW: f32 = 22.0;
-const WIDTH: f32 = 620.0;
+const WIDTH: f32 = 720.0;
 /// Where what a query means begins, and where how many it holds for ends.
 const ABOUT: f32 = 236.0;
 

@@ -32,13 +32,20 @@ pub(super) enum Align {
     Start,
     /// By time since the first event.
     Time,
-    /// Every range of this name, one after the other.
+    /// By ranges of this name: within one recording the one before each side's instant up to the next, between two recordings
+    /// all of them, one after the other.
     Annotation(String),
 }
 
 impl Align {
     /// Those that need no annotation, in menu order.
-    pub const PLAIN: [Align; 4] = [Align::Step, Align::Steps, Align::Start, Align::Time];
+    const PLAIN: [Align; 4] = [Align::Step, Align::Steps, Align::Start, Align::Time];
+
+    /// Those that tell something, in menu order: within one recording most would lay the curve over itself.
+    pub fn choices(is_one: bool, kinds: &[String]) -> Vec<Align> {
+        let plain = if is_one { &Self::PLAIN[..1] } else { &Self::PLAIN[..] };
+        plain.iter().cloned().chain(kinds.iter().cloned().map(Align::Annotation)).collect()
+    }
 
     /// Its name in the menu.
     pub fn name(&self) -> String {
@@ -47,7 +54,7 @@ impl Align {
             Align::Steps => "all steps".to_owned(),
             Align::Start => "from the start".to_owned(),
             Align::Time => "by time".to_owned(),
-            Align::Annotation(name) => format!("each {name}"),
+            Align::Annotation(name) => format!("by {name}"),
         }
     }
 }
@@ -212,13 +219,19 @@ impl Course<'_> {
     }
 }
 
+/// Both sides are instants of one device of one recording.
+pub(super) fn is_one(compared: &Compared) -> bool {
+    Arc::ptr_eq(&compared.sides[0].data, &compared.sides[1].data)
+}
+
 fn compute(compared: &Arc<Compared>, wanted: Align, columns: usize) -> Lines {
     let steps = [0, 1].map(|i: usize| compared.sides[i].data.steps());
     let step_of = |i: usize| {
         let step = steps[i].of(compared.sides[i].event)?;
         Some((steps[i].bounds[step], steps[i].bounds[step + 1]))
     };
-    let found = [step_of(0), step_of(1)];
+    let mut found = [step_of(0), step_of(1)];
+    let is_one = is_one(compared);
     let has_time = compared.sides.iter().all(|s| s.data.device().events.has_time);
     let instead = |sentence: &str| Some(sentence.to_owned());
     let mut bounds = steps.map(|s| s.bounds.clone());
@@ -233,7 +246,18 @@ fn compute(compared: &Arc<Compared>, wanted: Align, columns: usize) -> Lines {
         Align::Annotation(name) => {
             bounds = [0, 1].map(|i: usize| places(&compared.sides[i].data, &name));
             let [a, b] = [0, 1].map(|i: usize| bounds[i].len().saturating_sub(1));
-            if a == 0 || b == 0 {
+            if is_one {
+                found = [0, 1].map(|i: usize| {
+                    let after = bounds[i].partition_point(|&b| b <= compared.sides[i].event);
+                    Some((*bounds[i].get(after.checked_sub(1)?)?, *bounds[i].get(after)?))
+                });
+            }
+            if is_one && found.contains(&None) {
+                let sentence = format!("A or B lies in or after no range called {name}: laid over each other from the start");
+                (Align::Start, Some(sentence))
+            } else if is_one {
+                (Align::Step, Some(format!("from the last {name} before A and B to the next one")))
+            } else if a == 0 || b == 0 {
                 let sentence = format!("one side has no range called {name}: laid over each other from the start");
                 (Align::Start, Some(sentence))
             } else {
@@ -337,6 +361,7 @@ pub(super) fn show(
                 _ => format!("Step {}", place as u64),
             },
             Unit::Events if *align == Align::Step => format!("Event {} of the step", count(place as u64)),
+            Unit::Events if *align != Align::Start => format!("Event {} of the range", count(place as u64)),
             Unit::Events => format!("Event {}", count(place as u64)),
             Unit::Time => crate::units::Micros(place as i64).to_string(),
         });

@@ -81,12 +81,12 @@ impl View for CompareView {
             button::selector(ui, "list", &mut self.least, &["changed or over 1 MiB", "all"]);
         } else {
             let kinds = self.kinds(cx, &outcome);
-            let mut choices: Vec<Align> = Align::PLAIN.to_vec();
-            choices.extend(kinds.iter().cloned().map(Align::Annotation));
+            let is_one = matches!(&outcome, Outcome::Ready(c, _) if curves::is_one(c));
+            let choices = Align::choices(is_one, &kinds);
             let names: Vec<String> = choices.iter().map(Align::name).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let align = self.align_of(&outcome);
-            let mut at = choices.iter().position(|c| *c == align).unwrap_or(2);
+            let mut at = choices.iter().position(|c| *c == align).unwrap_or(0);
             if button::selector(ui, "align", &mut at, &names) {
                 self.align = choices.get(at).cloned();
             }
@@ -146,10 +146,12 @@ impl View for CompareView {
 impl CompareView {
     /// How the curves are laid over each other, until the user says: by step within a recording with steps, else from the start.
     fn align_of(&self, outcome: &Outcome) -> Align {
-        self.align.clone().unwrap_or(match outcome {
-            Outcome::Ready(c, _) if c.sides.iter().all(|s| s.is_here) => Align::Step,
-            _ => Align::Start,
-        })
+        let is_one = matches!(outcome, Outcome::Ready(c, _) if curves::is_one(c));
+        match &self.align {
+            Some(Align::Steps | Align::Start | Align::Time) | None if is_one => Align::Step,
+            Some(chosen) => chosen.clone(),
+            None => Align::Start,
+        }
     }
 
     /// Names of annotations that both sides have.

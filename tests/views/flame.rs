@@ -72,9 +72,8 @@ fn roots_hold_what_the_curves_say_and_folded_frames_are_counted() {
         let born = |id| lifetimes.born(id) != NO_EVENT;
         let range = (last / 4, last / 2);
         let within = |event: u32| (range.0..=range.1).contains(&event);
-        let sum = |passes: &dyn Fn(LifetimeId) -> bool| {
-            all().filter(|&id| passes(id)).map(|id| lifetimes.block_size(id)).sum::<u64>()
-        };
+        let sum =
+            |passes: &dyn Fn(LifetimeId) -> bool| all().filter(|&id| passes(id)).map(|id| lifetimes.block_size(id)).sum::<u64>();
         let plain = Shape::default();
         let of = |measure| total(measure, Size::Block, plain).0;
         let allocated = sum(&|id| born(id) && within(lifetimes.born(id)));
@@ -84,8 +83,7 @@ fn roots_hold_what_the_curves_say_and_folded_frames_are_counted() {
         assert!(churned <= allocated && allocated <= of(Measure::Allocated(0, last)));
         // Bytes times events within a range is the area under the curve: each instant holds what the curve says after it.
         let short = (last / 3, (last / 3 + 200).min(last));
-        let area: u64 =
-            (short.0..short.1).map(|event| tables.curves.at(device, lifetimes, Quantity::Active, event)).sum();
+        let area: u64 = (short.0..short.1).map(|event| tables.curves.at(device, lifetimes, Quantity::Active, event)).sum();
         assert_eq!(of(Measure::BytesTimesLife(short.0, short.1)), area, "{name}");
         // What is folded and what is left are all frames there are.
         let folds = Shape { folds_framework: true, ..plain };

@@ -92,7 +92,8 @@ fn answer(ui: &mut Ui, t: &Tokens, explainer: &Explainer) {
         label::paragraph(ui, &e.sentence, Type::Lead, t.text1);
         ui.add_space(8.0);
     });
-    if !e.contradictions.is_empty() {
+    // A single one stands in the sentence above.
+    if e.contradictions.len() > 1 {
         section(ui, "Figures that contradict each other", "", false);
         inset(ui, |ui| {
             for line in &e.contradictions {

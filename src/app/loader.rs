@@ -1,15 +1,16 @@
 //! Opening files off the UI thread: read, then build tables of the device that is shown first. Each stage can be cancelled.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Arc, OnceLock};
 
 use super::document::DeviceData;
 use super::jobs::Jobs;
+use super::logs::messages_of;
 use crate::allocator::Question;
 use crate::analysis::join::{Whose, lay_under};
 use crate::analysis::{DeviceTables, StackNames};
-use crate::formats;
+use crate::formats::{self, FormatError};
 use crate::model::{Added, PreviewPoint, Progress, Recording, Stage};
 
 /// What a loading thread ends with.
@@ -23,6 +24,8 @@ pub struct Loading {
     pub preview: Vec<PreviewPoint>,
     /// The first stage; the later ones follow in their order.
     first: Stage,
+    /// The part of a text that tells of an out-of-memory error, when the file is no recording but such a text.
+    message: Arc<OnceLock<String>>,
     answer: Receiver<Loaded>,
 }
 
@@ -36,10 +39,26 @@ impl Loading {
     /// Reads a file and prepares its busiest device.
     #[must_use]
     pub fn file(jobs: &Jobs, path: PathBuf) -> Self {
-        Self::start(jobs, "load", Stage::Reading, move |progress| {
-            let recording = formats::open(&path, progress).map_err(|e| e.to_string())?;
+        let message = Arc::new(OnceLock::new());
+        let found = Arc::clone(&message);
+        let mut loading = Self::start(jobs, "load", Stage::Reading, move |progress| {
+            let recording = formats::open(&path, progress).map_err(|e| {
+                if let (FormatError::Elsewhere { .. }, Some(text)) = (&e, messages_of(&path)) {
+                    // Set once: this closure runs once.
+                    let _ = found.set(text);
+                }
+                e.to_string()
+            })?;
             first_device(recording, &path.display().to_string(), progress)
-        })
+        });
+        loading.message = message;
+        loading
+    }
+
+    /// The out-of-memory error that the file told of instead of being a recording.
+    #[must_use]
+    pub fn message(&self) -> Option<&str> {
+        self.message.get().map(String::as_str)
     }
 
     /// Reads a snapshot and puts the samples of a watch under it, on the same clock.
@@ -92,7 +111,7 @@ impl Loading {
         }
         let shared = Arc::clone(&progress);
         let answer = jobs.spawn(name, move || work(&shared));
-        Loading { progress, preview: Vec::new(), first, answer }
+        Loading { message: Arc::default(), progress, preview: Vec::new(), first, answer }
     }
 
     /// The stages that are gone through here, in order.

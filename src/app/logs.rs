@@ -1,4 +1,4 @@
-//! Logs in a watched folder: what is added to them is searched for out-of-memory errors.
+//! Logs: what is added to those of a watched folder, or all of one that is opened, is searched for out-of-memory errors.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -81,6 +81,12 @@ fn search(path: &Path, from: u64, to: u64, is_still: bool) -> io::Result<(u64, O
     Ok((from + resume as u64, text))
 }
 
+/// The part of a text that holds out-of-memory errors; `None` when there is none, or the file can not be read.
+pub(super) fn messages_of(path: &Path) -> Option<String> {
+    let length = std::fs::metadata(path).ok()?.len();
+    search(path, 0, length, true).ok()?.1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,5 +119,20 @@ mod tests {
         assert_eq!(logs.compare(stamp(&path)).len() + logs.compare(stamp(&path)).len(), 1);
         std::fs::remove_file(&path).unwrap();
         assert!(logs.compare(HashMap::new()).is_empty());
+    }
+
+    #[test]
+    fn a_log_that_is_opened_is_explained_and_leaves_no_tab() {
+        use crate::app::{App, Overlay, jobs::Jobs, settings::Settings};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("train.log");
+        std::fs::write(&path, format!("{}[rank3]: {MESSAGE}", "step\n".repeat(100))).unwrap();
+        let ctx = egui::Context::default();
+        let mut app = App::new(&ctx, Settings::default(), Jobs::synchronous());
+        app.open_paths([path]);
+        for _ in 0..4 {
+            app.logic(&ctx);
+        }
+        assert!(app.documents().is_empty() && matches!(app.overlay, Overlay::Explain(_)));
     }
 }

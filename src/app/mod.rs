@@ -292,6 +292,7 @@ impl App {
     fn poll_loading(&mut self) {
         let mut recents = Vec::new();
         let (mut gone, mut cut_short) = (Vec::new(), Vec::new());
+        let mut told = None;
         let (axis, colour_by, tracks) = (self.settings.axis, self.settings.colour_by, self.settings.tracks);
         for document in &mut self.documents {
             let Content::Loading(loading) = &mut document.content else { continue };
@@ -327,9 +328,17 @@ impl App {
                     if let Some(path) = document.path.as_ref().filter(|p| !p.exists()) {
                         gone.push(path.clone());
                     }
+                    if let Some(text) = loading.message() {
+                        told = Some((document.id, text.to_owned()));
+                    }
                     document.content = Content::Failed(sentence);
                 }
             }
+        }
+        // A log is no recording; what its error means is what was wanted of it.
+        if let Some((id, text)) = told {
+            self.actions.send(Action::Close(id));
+            self.actions.send(Action::Explain(text));
         }
         for recent in recents {
             self.settings.remember(recent);

@@ -63,7 +63,9 @@ fn write_text(e: &Explanation, all: &[Explanation], out: &mut dyn Write) -> std:
         };
         writeln!(out, "  {who:<18} {:>14}", pytorch_size(p.bytes))?;
     }
-    section(out, "Figures that contradict each other", e.contradictions.iter().map(String::as_str))?;
+    // A single one stands in the sentence above.
+    let several = e.contradictions.iter().map(String::as_str).filter(|_| e.contradictions.len() > 1);
+    section(out, "Figures that contradict each other", several)?;
     section(out, "What to do", e.remedies.iter().map(|r| r.sentence.as_str()))?;
     section(out, "Also known", e.known.iter().map(String::as_str))?;
     section(out, "Not in a message", e.not_known.iter().map(String::as_str))?;

@@ -95,6 +95,7 @@ pub struct Explanation {
 pub fn explain(message: &OomMessage) -> Explanation {
     let contradictions = contradict::contradictions(message);
     let judged = if contradictions.is_empty() { judge::judge(message) } else { judge::contradicted(message, &contradictions) };
+    let is_consistent = contradictions.is_empty();
     let mut figures = BTreeMap::new();
     let mut rounding = BTreeMap::new();
     let f = &message.figures;
@@ -133,12 +134,12 @@ pub fn explain(message: &OomMessage) -> Explanation {
             .map(|p| ListedProcess { pid: p.pid, bytes: p.bytes.bytes, is_this: p.is_this })
             .collect(),
         // No bar adds up from figures that contradict each other.
-        parts: if contradictions.is_empty() { parts(message) } else { Vec::new() },
+        parts: if is_consistent { parts(message) } else { Vec::new() },
         verdict: judged.verdict,
         certain: judged.certain,
         sentence: judged.sentence,
         contradictions,
-        known: known(message),
+        known: known(message, is_consistent),
         not_known: not_known(message),
         remedies: remedies::remedies(message, judged.verdict),
         record: record(message),
@@ -189,11 +190,13 @@ fn tensor_size(message: &OomMessage) -> Option<String> {
     })
 }
 
-fn known(message: &OomMessage) -> Vec<String> {
+/// With figures that contradict each other nothing is said that would rest on them.
+fn known(message: &OomMessage, is_consistent: bool) -> Vec<String> {
     let mut out: Vec<String> = tensor_size(message).into_iter().collect();
     if let (Some(holes), Some(reserved)) = (message.unallocated(), message.reserved())
         && reserved.bytes > 0
         && message.dialect.writer == Writer::PyTorch
+        && is_consistent
     {
         let share = holes.bytes as f64 * 100.0 / reserved.bytes as f64;
         out.push(format!(
@@ -202,14 +205,14 @@ fn known(message: &OomMessage) -> Vec<String> {
             pytorch_size(holes.bytes)
         ));
     }
-    if let (Some(pool), Some(live)) = (message.figures.private_pools, message.live()) {
+    if let (Some(pool), Some(live), true) = (message.figures.private_pools, message.live(), is_consistent) {
         out.push(format!(
             "{} sit free in private pools (CUDA graphs, MemPool); the message counts them as allocated. Live tensors take {}.",
             pytorch_size(pool.bytes),
             pytorch_size(live.bytes)
         ));
     }
-    if let Some(outside) = message.outside_pytorch() {
+    if let Some(outside) = message.outside_pytorch().filter(|_| is_consistent) {
         out.push(format!(
             "{} of this process is outside PyTorch's allocator: CUDA context, kernels, cuBLAS, cuDNN, NCCL, graphs.",
             pytorch_size(outside.bytes)

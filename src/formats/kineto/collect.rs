@@ -162,7 +162,7 @@ impl<'a> Rows<'a> {
 
     fn truncated(&mut self, at: usize) {
         self.report.warn(WarningKind::Truncated, Some(at as u64), || {
-            "the trace ends in the middle, as when the run was killed while it was written; everything before was read".to_owned()
+            "the trace ends in the middle, as when the run was killed while it was written; everything before was read, but events of other threads may stand after the cut, so sums by block can be off".to_owned()
         });
     }
 

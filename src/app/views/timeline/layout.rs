@@ -411,7 +411,11 @@ mod tests {
         assert!((2..7).contains(&usual.op_lines()) && usual.bands.is_none(), "{usual:?}");
         assert!(usual.strata.height() >= STRATA_LEAST);
         // As high as the user wants them, while the strata keep their least.
-        let dragged = |height| tracks(pane(998.0, 452.0), Contents { ops_height: Some(height), ..with });
+        let dragged = |height: f32| {
+            let mut contents: Contents = with;
+            contents.ops_height = Some(height);
+            tracks(pane(998.0, 452.0), contents)
+        };
         assert_eq!(dragged(3.0 * OP_LINE + OP_WORDS).op_lines(), 3);
         assert_eq!((dragged(1.0).op_lines(), usual.op_lines()), (2, 6));
         assert!(dragged(4000.0).strata.height() >= STRATA_LEAST);

@@ -79,6 +79,20 @@ impl DeviceData {
         self.prepared.3.get()
     }
 
+    /// False where the file tells of blocks, or of sums, and not of what was reserved: memory timelines, traces of the CPU. Its
+    /// zeros are no figures.
+    #[must_use]
+    pub fn knows_reserved(&self) -> bool {
+        self.device().has_final_state || self.tables.curves.peak(crate::analysis::Quantity::Reserved).0 > 0
+    }
+
+    /// True where sums by category over time are all there is: the plotted form of a memory timeline.
+    #[must_use]
+    pub fn has_only_sums(&self) -> bool {
+        let device = self.device();
+        device.events.is_empty() && device.segments.is_empty() && !device.bands.is_empty()
+    }
+
     /// Answers what-if questions about the device. The first call reads the trace, about 0.5 µs an event, and others wait for
     /// it; later ones cost nothing. Not for the window's thread.
     ///

@@ -409,12 +409,16 @@ fn headline(s: &Summary) -> String {
         let total: usize = s.devices.iter().map(|d| d.ooms.len()).sum();
         let more = if total > 1 { format!(" (the first of {total} out-of-memory events)") } else { String::new() };
         return format!(
-            "{} ran out of memory at event {}{more}: a request for {} failed, with {} reserved at the peak. \
+            "{} ran out of memory at event {}{more}: a request for {} failed{}. \
              Why: vramscope oom {}",
             device.label,
             count(u64::from(oom.event)),
             Bytes(oom.requested_bytes),
-            Bytes(device.reserved_bytes.peak),
+            if knows_reserved(device) {
+                format!(", with {} reserved at the peak", Bytes(device.reserved_bytes.peak))
+            } else {
+                String::new()
+            },
             quoted(&s.file)
         );
     }
@@ -427,7 +431,7 @@ fn headline(s: &Summary) -> String {
                 format!("{} {}", d.label, d.watched.as_ref().map(Watched::sentence).unwrap_or_default())
             }
             // A timeline of tensors tells nothing of segments.
-            _ if d.reserved_bytes.peak == 0 && d.requested_bytes.peak > 0 => {
+            _ if !knows_reserved(d) => {
                 format!(
                     "{} held at most {} of tensors; what was reserved is not recorded",
                     d.label,
@@ -443,6 +447,11 @@ fn headline(s: &Summary) -> String {
         })
         .collect();
     if peaks.is_empty() { "no device has events or segments.".to_owned() } else { format!("{}.", peaks.join("; ")) }
+}
+
+/// False for a device whose file tells of tensors and not of the segments that hold them: its zeros are no figures.
+fn knows_reserved(d: &DeviceSummary) -> bool {
+    d.reserved_bytes.peak > 0 || d.requested_bytes.peak == 0
 }
 
 fn quoted(file: &str) -> String {
@@ -467,6 +476,10 @@ fn device_text(d: &DeviceSummary) -> String {
         ("requested", &d.requested_bytes, "what the program asked for"),
     ] {
         let event = level.peak_event.map_or_else(|| "start".to_owned(), |e| count(u64::from(e)));
+        if name == "reserved" && !knows_reserved(d) {
+            table.row(["  reserved", "", "not in this file", "", what]);
+            continue;
+        }
         let doubt = if level.exact { "" } else { " (block sizes are partly estimated)" };
         table.row([
             format!("  {name}"),
@@ -477,14 +490,13 @@ fn device_text(d: &DeviceSummary) -> String {
         ]);
     }
     let mut out = format!("\n{table}");
-    let mut facts = vec![
-        counted(d.events, "event", "events"),
-        counted(d.allocations, "allocation", "allocations"),
-        counted(d.segments, "segment", "segments"),
-        counted(d.blocks, "block", "blocks"),
-        counted(d.streams, "stream", "streams"),
-        counted(d.pools, "pool", "pools"),
-    ];
+    let mut facts = vec![counted(d.events, "event", "events"), counted(d.allocations, "allocation", "allocations")];
+    if knows_reserved(d) {
+        facts.push(counted(d.segments, "segment", "segments"));
+        facts.push(counted(d.blocks, "block", "blocks"));
+        facts.push(counted(d.streams, "stream", "streams"));
+        facts.push(counted(d.pools, "pool", "pools"));
+    }
     if d.annotations > 0 {
         facts.push(counted(d.annotations, "annotation", "annotations"));
     }

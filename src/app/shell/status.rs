@@ -116,6 +116,10 @@ fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
     {
         items.add(&[(&time_of_day(t), true), (" UTC", false)]);
     }
+    if view.data.has_only_sums() {
+        items.add(&[("no events: bytes by category over time", false)]);
+        return;
+    }
     if n == 0 {
         items.add(&[("no events: only the state at the end was recorded", false)]);
     } else {
@@ -130,6 +134,11 @@ fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
             term::explain(&response, term);
         }
     };
+    if !view.data.knows_reserved() {
+        figure(Term::Allocated, &[("allocated ", false), (&show(state.totals.allocated), true)]);
+        figure(Term::Reserved, &[("reserved ", false), ("not in this file", false)]);
+        return;
+    }
     figure(Term::Reserved, &[("reserved ", false), (&show(state.totals.reserved), true)]);
     figure(Term::Allocated, &[("allocated ", false), (&show(state.totals.allocated), true)]);
     let in_holes = format!(" in {}", counted(holes, "hole", "holes"));

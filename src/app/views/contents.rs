@@ -39,16 +39,25 @@ impl View for Contents {
             devices(ui, cx);
             if has_only_samples(cx.data.device()) {
                 watched(ui, cx);
-            } else if let Some(state) = cx.state {
+            } else if let Some(state) = cx.state.filter(|_| !cx.data.has_only_sums()) {
+                let knows_reserved = cx.data.knows_reserved();
                 section(ui, "At the cursor", "", false);
-                key_value(ui, "reserved", &Bytes(state.totals.reserved).to_string());
+                if knows_reserved {
+                    key_value(ui, "reserved", &Bytes(state.totals.reserved).to_string());
+                } else {
+                    key_value(ui, "reserved", "not in this file");
+                }
                 key_value(ui, "active", &Bytes(state.totals.active).to_string());
                 key_value(ui, "allocated", &Bytes(state.totals.allocated).to_string());
                 key_value(ui, "requested", &Bytes(state.totals.requested).to_string());
                 let holes = state.holes().count() as u64;
-                key_value(ui, "segments", &count(state.segments.len() as u64));
+                if knows_reserved {
+                    key_value(ui, "segments", &count(state.segments.len() as u64));
+                }
                 key_value(ui, "live blocks", &count(state.blocks.len() as u64 - holes));
-                key_value(ui, "holes", &count(holes));
+                if knows_reserved {
+                    key_value(ui, "holes", &count(holes));
+                }
             }
             recorded(ui, cx);
             added(ui, cx);

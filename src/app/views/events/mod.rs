@@ -108,6 +108,12 @@ impl View for Events {
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let device = cx.data.device();
+        if cx.data.has_only_sums() {
+            let sentence = "This file holds sums by category over time and no events. The raw timeline (.raw.json.gz) and snapshots \
+                            have them.";
+            empty_state(ui, sentence, None);
+            return;
+        }
         if device.events.is_empty() {
             empty_state(
                 ui,

@@ -15,7 +15,7 @@ use crate::app::theme::visuals::PAD_PANE;
 use crate::app::widgets::button::{Push, focus_ring, icon_button};
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
-use crate::app::widgets::pane::{padded, section};
+use crate::app::widgets::pane::{empty_state, padded, section};
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::term;
 use crate::units::Bytes;
@@ -74,6 +74,12 @@ impl View for Inspector {
                 ui.spacing_mut().item_spacing.y = 0.0;
                 told::instant(ui, cx);
             });
+            return;
+        }
+        if cx.data.has_only_sums() {
+            let sentence = "This file holds sums by category over time and no single allocation, so there is nothing to inspect. The \
+                            raw timeline (.raw.json.gz) and snapshots have them.";
+            empty_state(ui, sentence, None);
             return;
         }
         let Some(state) = cx.state else { return };

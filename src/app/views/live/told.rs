@@ -21,10 +21,16 @@ const MOST: usize = 6;
 /// Growth below this is noise of lists read a moment apart.
 const NOISE: u64 = 16 << 20;
 
-/// True when samples are all there is.
+/// True when samples of a card are all there is. A profiler's samples, which tell only of its own tensors, are none.
 #[must_use]
 pub(in crate::app::views) fn has_only_samples(device: &DeviceRecording) -> bool {
-    !device.samples.is_empty() && device.events.is_empty() && device.segments.is_empty()
+    let is_of_card = device.live.is_some() || tells_card(device.samples.first()) || tells_card(device.samples.last());
+    !device.samples.is_empty() && is_of_card && device.events.is_empty() && device.segments.is_empty()
+}
+
+/// True for a sample that knows what of the card was in use.
+pub(in crate::app::views) fn tells_card(sample: Option<&Sample>) -> bool {
+    sample.is_some_and(|s| s.used.is_some())
 }
 
 /// The sample that the views of a watch show, and how that instant is called.

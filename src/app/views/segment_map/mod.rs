@@ -135,7 +135,7 @@ impl Default for SegmentMap {
 
 impl View for SegmentMap {
     fn subtitle(&self, cx: &ViewContext<'_>) -> String {
-        let Some(state) = cx.state else { return String::new() };
+        let Some(state) = cx.state.filter(|_| !cx.data.has_only_sums()) else { return String::new() };
         subtitle(cx, state)
     }
 
@@ -514,6 +514,9 @@ fn subtitle(cx: &ViewContext<'_>, state: &State) -> String {
     } else {
         format!("at event {}", count(u64::from(state.event)))
     };
+    if state.segments.is_empty() && !cx.data.knows_reserved() {
+        return format!("{instant} · {}, segments are not in this file", counted(state.blocks.len() as u64, "block", "blocks"));
+    }
     let segments = counted(state.segments.len() as u64, "segment", "segments");
     let sizes = match state.segments.first() {
         Some(first) if state.segments.iter().all(|s| s.size == first.size) && state.segments.len() > 1 => {

@@ -120,7 +120,10 @@ fn recorded(ui: &mut Ui, cx: &ViewContext<'_>) {
     section(ui, "Recorded", "", false);
     key_value(ui, "file", &Bytes(cx.data.recording.source.bytes).to_string());
     key_value(ui, "format", cx.data.recording.source.format.name());
-    if has_only_samples(device) {
+    if cx.data.has_only_sums() {
+        key_value(ui, "rows by category", &count(device.bands.len() as u64));
+    }
+    if has_only_samples(device) || cx.data.has_only_sums() {
         key_value(ui, "read in", &format!("{:.2} s", cx.data.recording.report.seconds));
         return;
     }

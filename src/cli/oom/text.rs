@@ -187,9 +187,17 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
     }
     let _ = write!(out, "{table}");
     if let Some(n) = w.needed {
-        let _ = writeln!(out, "  With its own settings the recording needs a cap of {}.", Bytes(n.smallest_limit_bytes));
+        let _ = writeln!(
+            out,
+            "  Smallest cap under which every request is served with its own settings: {}.",
+            Bytes(n.smallest_limit_bytes)
+        );
     }
     if let Some(n) = w.needed_with_best {
-        let _ = writeln!(out, "  With the first of these it needs {}.", Bytes(n.smallest_limit_bytes));
+        let _ = writeln!(
+            out,
+            "  With the first of these: {}. (The peaks above are under the cap named there.)",
+            Bytes(n.smallest_limit_bytes)
+        );
     }
 }

@@ -275,12 +275,19 @@ fn group(ui: &mut Ui, cx: &ViewContext<'_>, text: &str, rows: usize) {
 fn needed(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     let r = &h.remedies;
     let mut lines = Vec::new();
-    if let Some(n) = r.needed {
-        lines.push(format!("As recorded the run needs a cap of {} or more.", Bytes(n.smallest_limit_bytes)));
-    }
-    if let (Some(n), Some(best)) = (r.needed_with_best, r.passing().next()) {
+    let with = |n: crate::allocator::Needed, name: &str| format!("{} {name}", Bytes(n.smallest_limit_bytes));
+    let own = r.needed.map(|n| with(n, "as recorded"));
+    let best = r.needed_with_best.zip(r.passing().next()).map(|(n, best)| {
         let name = if best.conf.is_empty() { "PyTorch's defaults" } else { &best.conf };
-        lines.push(format!("With {name} {} are enough.", Bytes(n.smallest_limit_bytes)));
+        with(n, &format!("with {name}"))
+    });
+    let least: Vec<String> = own.into_iter().chain(best).collect();
+    if !least.is_empty() {
+        // The table's peaks are another figure: under no cap, or under the recording's.
+        lines.push(format!(
+            "Smallest cap under which every request is served: {}. Near its cap the allocator gives cached segments back, so that may be less than a peak above.",
+            least.join(", ")
+        ));
     }
     if !r.agrees_with_recording {
         lines.push("The model does not reproduce this recording: take the figures as estimates.".to_owned());

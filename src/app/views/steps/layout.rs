@@ -53,8 +53,11 @@ pub(super) fn peaks_sentence(figures: &[StepFigures]) -> Option<String> {
     Some(match figures.len() {
         1 => format!("There is one step, and it peaks at *{most}*."),
         n if least == top.peak => format!("All {n} steps peak at *{most}*."),
+        n if times < 1.05 && alike > 1 => {
+            format!("{alike} of {n} steps peak highest, at *{most}*; the lowest peaks at *{}*.", Bytes(least))
+        }
         _ if times < 1.05 => {
-            format!("The steps peak much alike, between *{}* and *{most}*; step *{at}* is the highest.", Bytes(least))
+            format!("The steps peak between *{}* and *{most}*; step *{at}* is the highest.", Bytes(least))
         }
         _ if alike > 1 => {
             let others = counted(alike as u64 - 1, "other", "others");
@@ -89,7 +92,9 @@ mod tests {
         assert_eq!(said(&[]), None);
         assert_eq!(said(&[7]).unwrap(), "There is one step, and it peaks at *7 MiB*.");
         assert_eq!(said(&[7, 7, 7]).unwrap(), "All 3 steps peak at *7 MiB*.");
-        let near = "The steps peak much alike, between *99 MiB* and *101 MiB*; step *1* is the highest.";
+        let most = "3 of 4 steps peak highest, at *19 MiB*; the lowest peaks at *16 MiB*.";
+        assert_eq!(said(&[16, 19, 19, 19]).unwrap(), most);
+        let near = "The steps peak between *99 MiB* and *101 MiB*; step *1* is the highest.";
         assert_eq!(said(&[100, 101, 99]).unwrap(), near);
         assert_eq!(said(&[10, 30, 12]).unwrap(), "Step *1* peaks highest, at *30 MiB*, 2.5 times the median step.");
         let two = "Step *0* and 1 other peak highest, at *30 MiB*, 3.0 times the median step.";

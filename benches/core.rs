@@ -15,6 +15,7 @@ use vramscope::analysis::heatmap::{HeatmapSpec, Shade, heatmap};
 use vramscope::analysis::matching::Matching;
 use vramscope::analysis::ordering::Order;
 use vramscope::analysis::query::{Query, Scope};
+use vramscope::analysis::steps::Steps;
 use vramscope::analysis::{DeviceTables, Quantity, StackNames, strata};
 use vramscope::formats;
 use vramscope::model::{Action, DeviceRecording, PoolId, Progress, Recording, StackId, StreamId};
@@ -155,10 +156,17 @@ fn asked() {
     let from = Instant::now();
     let categories = Categories::build(recording, dev, t, &Rules::default(), &progress).expect("not cancelled");
     println!("categories of all allocations in {:?}", from.elapsed());
-    let scope = Scope { categories: Some(&categories), ..Scope::new(recording, dev, t) };
-    for text in
-        ["size>1MiB", "size>1MiB stack~attention live@peak", "pool=large -kept age>100 or category=gradients", "kept or gone"]
-    {
+    let from = Instant::now();
+    let steps = Steps::find(recording, dev, t);
+    println!("{} steps found in {:?}", steps.len(), from.elapsed());
+    let scope = Scope { categories: Some(&categories), steps: Some(&steps), ..Scope::new(recording, dev, t) };
+    for text in [
+        "stream=0 pool=small step=3..900",
+        "size>1MiB",
+        "size>1MiB stack~attention live@peak",
+        "pool=large -kept age>100 or category=gradients",
+        "kept or gone",
+    ] {
         let query = Query::parse(text).expect("a query");
         let from = Instant::now();
         let rows = query.allocations(&scope, &progress).expect("not cancelled");

@@ -45,6 +45,15 @@ const WARM_UP: usize = 2;
 /// Steps at the end whose survivors may simply not be done yet.
 const UNFINISHED: usize = 2;
 
+/// Events below which equal stretches of a recording without steps say nothing: eight in each of the twelve.
+const FEWEST_EVENTS: usize = 96;
+
+/// Whether the recording is long enough to tell what grows: it has steps enough, or some events in each equal stretch.
+#[must_use]
+pub fn can_tell(device: &DeviceRecording, steps: &Steps) -> bool {
+    steps.len() > WARM_UP + UNFINISHED || device.events.len() >= FEWEST_EVENTS
+}
+
 /// Growth by stack, most bytes first. Without steps the recording is cut into twelve equal stretches. O(lifetimes).
 #[must_use]
 pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) -> Vec<Growth> {
@@ -238,6 +247,20 @@ mod tests {
         assert_eq!(saw_tooth(&every_step, 4000), None);
         assert_eq!(saw_tooth(&[], 0), None);
         assert_eq!(saw_tooth(&[1], 0), None);
+    }
+
+    #[test]
+    fn a_handful_of_events_tells_nothing() {
+        use crate::model::{Action, PoolId, StreamId};
+        let mut d = DeviceRecording::default();
+        for i in 0..95 {
+            d.events.push(i, Action::Alloc, 0x1000 * (i as u64 + 1), 512, StreamId(0), PoolId(0), StackId(0));
+        }
+        let none = Steps::default();
+        assert!(!can_tell(&d, &none));
+        assert!(can_tell(&d, &Steps { bounds: (0..=5).map(|i| i * 19).collect(), ..Steps::default() }));
+        d.events.push(95, Action::Alloc, 0x100_0000, 512, StreamId(0), PoolId(0), StackId(0));
+        assert!(can_tell(&d, &none));
     }
 
     #[test]

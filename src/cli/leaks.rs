@@ -8,7 +8,7 @@ use serde_json::json;
 use super::args::LeaksArgs;
 use super::oom::frames;
 use super::{Table, choose_device, open, print_json, print_of};
-use crate::analysis::leaks::{between, floors, growth, saw_tooth, stretches};
+use crate::analysis::leaks::{between, can_tell, floors, growth, saw_tooth, stretches};
 use crate::analysis::steps::Steps;
 use crate::analysis::{DeviceTables, Quantity, StackNames};
 use crate::model::{DeviceRecording, Progress, Recording};
@@ -67,12 +67,16 @@ fn over_steps(
         let report = json!({
             "file": recording.source.name, "device": device.id.index,
             "steps": {"count": steps.len(), "source": source, "inferred": steps.is_inferred(), "confidence": f64::from(steps.confidence) / 100.0, "annotated": steps.marked.len(), "note": steps.caveat(&names, device.events.len())},
-            "leaks": leaks, "saw_tooth": teeth, "truncated": recording.report.truncated().is_some(),
+            "can_tell": can_tell(device, &steps), "leaks": leaks, "saw_tooth": teeth, "truncated": recording.report.truncated().is_some(),
         });
         return print_json(out, &report);
     }
     let certain = grown.iter().filter(|g| g.is_leak()).count();
-    let mut text = if certain == 0 {
+    let can_tell = can_tell(device, &steps);
+    let mut text = if !can_tell {
+        let events = crate::units::counted(device.events.len() as u64, "event", "events");
+        format!("Too little to tell: {events} and no steps. Record some steps with a longer history.\n")
+    } else if certain == 0 {
         "No leak: nothing grows steadily from step to step.\n".to_owned()
     } else {
         let bytes: u64 = grown.iter().filter(|g| g.is_leak()).map(|g| g.bytes).sum();
@@ -84,6 +88,7 @@ fn over_steps(
         )
     };
     text += &match steps.len() as u64 {
+        0 if !can_tell => String::new(),
         0 => "No steps were found: twelve equal stretches of the recording were looked at instead.\n".to_owned(),
         n => {
             let caveat = steps.caveat(&names, device.events.len()).map_or_else(String::new, |c| format!("{c}\n"));

@@ -76,7 +76,7 @@ impl Column {
     }
 
     fn width(self, events: usize) -> f32 {
-        let number = (crate::units::count(events as u64).len() as f32 * 6.7).max(36.0).ceil() + 2.0;
+        let number = (crate::units::count(events as u64).len() as f32 * 6.7).max(44.0).ceil() + 2.0;
         match self {
             Column::Address => 138.0,
             Column::Size | Column::Block => 76.0,
@@ -133,6 +133,8 @@ pub fn columns(width: f32, known: Known) -> Vec<(Column, f32, f32)> {
         C::Lived => known.times,
         C::Step => known.steps,
         C::Stream => known.streams,
+        // Without events nothing was born or lived for any number of them.
+        C::Age | C::Born | C::Gone => known.events > 0,
         _ => true,
     });
     let needed = |shown: &[C]| shown.iter().map(|c| c.width(known.events) + GAP).sum::<f32>() - GAP + 2.0 * PAD;
@@ -175,5 +177,7 @@ mod tests {
         assert!(columns(10.0, ALL).len() >= 2);
         let none = columns(1400.0, Known { times: false, steps: false, streams: false, events: 9 });
         assert_eq!(none.len(), 9);
+        let state = columns(1400.0, Known { events: 0, times: false, steps: false, streams: false });
+        assert!(state.iter().all(|c| !matches!(c.0, Column::Age | Column::Born | Column::Gone)), "{state:?}");
     }
 }

@@ -98,6 +98,8 @@ pub enum Order {
     /// Weight through a frame.
     #[default]
     Total,
+    /// Weight at B, where two instants are compared.
+    After,
     /// Weight that ends in a frame.
     Own,
     /// Allocations.
@@ -137,6 +139,7 @@ pub fn tree_rows(flame: &Flame, zoom: u32, keys: &[u64], toggled: &HashSet<u64>,
             let c = &flame.nodes[*c as usize];
             match order {
                 Order::Total => c.total as i64,
+                Order::After => c.after as i64,
                 Order::Own => c.own as i64,
                 Order::Count => c.count as i64,
                 Order::Change => c.after as i64 - c.before as i64,

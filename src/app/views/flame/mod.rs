@@ -290,6 +290,7 @@ impl View for FlameView {
             (None, 5) => format!("{} byte events{range}", count(all.total)),
             (None, 3 | 4) => format!("{} in {blocks}{range}", Bytes(all.total)),
             (None, 2) => format!("at the peak: {} in {blocks}", Bytes(all.total)),
+            _ if cx.data.device().events.is_empty() => format!("at the end: {} in {blocks}", Bytes(all.total)),
             _ => format!("at the cursor: {} in {blocks}", Bytes(all.total)),
         }
     }

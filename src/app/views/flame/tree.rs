@@ -37,8 +37,9 @@ impl Col {
     const ALL: [Col; 9] =
         [Col::Frame, Col::Total, Col::Own, Col::Before, Col::Change, Col::Count, Col::Share, Col::ShareBefore, Col::Bar];
 
-    fn order(self) -> Option<Order> {
+    fn order(self, compares: bool) -> Option<Order> {
         match self {
+            Col::Total if compares => Some(Order::After),
             Col::Total => Some(Order::Total),
             Col::Own => Some(Order::Own),
             Col::Change => Some(Order::Change),
@@ -73,7 +74,8 @@ impl Col {
             (Col::Own, _, false) => "self",
             (Col::Before, ..) => "at A, MiB",
             (Col::Change, ..) => "change, MiB",
-            (Col::Count, ..) => "blocks",
+            (Col::Count, true, _) => "blocks at B",
+            (Col::Count, false, _) => "blocks",
             (Col::Share, true, _) => "of all at B",
             (Col::Share, false, _) => "of all",
             (Col::ShareBefore, ..) => "of all at A",
@@ -83,11 +85,11 @@ impl Col {
             Col::Frame => Column::text(title, Width::Share(2.0, 160.0)),
             Col::Bar => Column::text(title, Width::Share(1.0, 60.0)),
             Col::Share | Col::ShareBefore => Column::figure(title, if compares { 72.0 } else { 56.0 }),
-            Col::Count => Column::figure(title, 64.0),
+            Col::Count => Column::figure(title, if compares { 76.0 } else { 64.0 }),
             // Byte events have many digits.
             _ => Column::figure(title, if is_bytes { 84.0 } else { 150.0 }),
         };
-        if self.order().is_some() { column.sorts() } else { column }
+        if self.order(compares).is_some() { column.sorts() } else { column }
     }
 }
 
@@ -96,13 +98,19 @@ impl FlameView {
         let t = cx.tokens;
         let flame = &built.flame;
         let zoom = self.zoom.and_then(|k| built.node_of(k)).unwrap_or(0);
-        let key = (Arc::as_ptr(built) as usize, zoom, self.order, self.descending, self.toggles);
+        let compares = built.compared.is_some();
+        // Where two instants are compared the first figure is B's, and that is what it sorts by.
+        let order = match self.order {
+            Order::Total | Order::After if compares => Order::After,
+            Order::After => Order::Total,
+            other => other,
+        };
+        let key = (Arc::as_ptr(built) as usize, zoom, order, self.descending, self.toggles);
         // A frame with very many children takes a while to sort.
         let rows = match self.rows.take() {
             Some((known, rows)) if known == key => rows,
-            _ => tree_rows(flame, zoom, &built.keys, &self.toggled, self.order, self.descending),
+            _ => tree_rows(flame, zoom, &built.keys, &self.toggled, order, self.descending),
         };
-        let compares = built.compared.is_some();
         let is_bytes = self.measure != Some(5);
         let wide = ui.available_width();
         let columns: Vec<(Col, Column<'_>)> =
@@ -119,7 +127,7 @@ impl FlameView {
         };
         let chosen = self.chosen(cx, &canvas);
         let selected = rows.iter().position(|r| Some(r.node) == chosen);
-        let sorted = kinds.iter().position(|c| c.order() == Some(self.order)).unwrap_or(1);
+        let sorted = kinds.iter().position(|c| c.order(compares) == Some(order)).unwrap_or(1);
         let whole = flame.nodes[0].total.max(1);
         let first = places(&columns, wide).first().copied().unwrap_or((0.0, 0.0)).0;
         let left = ui.max_rect().left() + first;
@@ -196,9 +204,9 @@ impl FlameView {
         if let Some(row) = out.hovered {
             self.hovered = built.keys.get(rows[row].node as usize).copied();
         }
-        if let Some(order) = out.sort.and_then(|c| kinds[c].order()) {
-            self.descending = if self.order == order { !self.descending } else { true };
-            self.order = order;
+        if let Some(chosen) = out.sort.and_then(|c| kinds[c].order(compares)) {
+            self.descending = if order == chosen { !self.descending } else { true };
+            self.order = chosen;
         }
         let toggles = out.clicked.filter(|&row| {
             let at = ui.input(|i| i.pointer.interact_pos());

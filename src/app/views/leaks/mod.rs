@@ -11,7 +11,7 @@ use self::between::{Between, BetweenRow};
 use super::stack_cells::StackCells;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::Quantity;
-use crate::analysis::leaks::{Growth, SawTooth, floors, growth, saw_tooth, stretches};
+use crate::analysis::leaks::{Growth, SawTooth, can_tell, floors, growth, saw_tooth, stretches};
 use crate::app::action::Action;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
@@ -47,6 +47,8 @@ struct Found {
     bounds: Vec<u32>,
     /// The bounds are steps; otherwise equal stretches.
     has_steps: bool,
+    /// The recording is long enough to tell what grows.
+    can_tell: bool,
     floors: Vec<u64>,
     saw: Option<SawTooth>,
     grown: Vec<(Growth, StackCells)>,
@@ -75,7 +77,7 @@ impl View for LeaksView {
             };
         }
         match self.found.latest() {
-            Some(f) if f.bounds.len() > 1 => {
+            Some(f) if f.can_tell && f.bounds.len() > 1 => {
                 let what = if f.has_steps {
                     ("step", "steps")
                 } else {
@@ -114,7 +116,7 @@ impl View for LeaksView {
                 .map(|g| (StackCells::of(stacks, g.stack), g))
                 .map(|(c, g)| (g, c))
                 .collect();
-            Some(Found { bounds, has_steps, floors, saw, grown })
+            Some(Found { can_tell: can_tell(device, steps), bounds, has_steps, floors, saw, grown })
         });
         if self.show == 1 {
             self.between_ui(ui, cx);
@@ -124,6 +126,14 @@ impl View for LeaksView {
             pane::progress_line(ui, ui.max_rect(), shown.fraction);
         }
         let Some(found) = shown.value else { return };
+        if !found.can_tell {
+            let events = counted(cx.data.device().events.len() as u64, "event", "events");
+            let sentence = format!(
+                "{events} and no steps are too few to tell what grows. Record some steps with a longer history, or choose \u{201c}born after A, alive at B\u{201d} above:"
+            );
+            pane::empty_state(ui, &sentence, Some("torch.cuda.memory._record_memory_history(max_entries=1_000_000)"));
+            return;
+        }
         self.verdict(ui, cx, &found);
         self.floors_ui(ui, cx, &found);
         self.growth_table(ui, cx, &found);
@@ -141,9 +151,7 @@ impl LeaksView {
             let slope: f64 = leaks.iter().map(|g| g.bytes_per_step).sum();
             let title = format!("+{} a {step}", Bytes(slope.max(0.0) as u64));
             let verb = if leaks.len() == 1 { "leaves" } else { "leave" };
-            (
-                title,
-                t.red,
+            let sentence = if first.stack.is_some() {
                 format!(
                     "{} {verb} something alive in every {step}, *{}* by the end. The largest is *{}*, in {} of {} {step}s.",
                     counted(leaks.len() as u64, "call stack", "call stacks"),
@@ -151,8 +159,16 @@ impl LeaksView {
                     cx.data.names.of_stack(first.stack),
                     first.steps_adding,
                     first.steps,
-                ),
-            )
+                )
+            } else {
+                format!(
+                    "Allocations without a recorded call stack grow in {} of {} {step}s, *{}* by the end. Record stacks to see whose they are: `_record_memory_history(stacks=\"all\")`.",
+                    first.steps_adding,
+                    first.steps,
+                    Bytes(bytes),
+                )
+            };
+            (title, t.red, sentence)
         } else if let Some(saw) = &found.saw {
             let drop = saw.teeth.iter().map(|x| x.2).sum::<u64>() / saw.teeth.len().max(1) as u64;
             (

@@ -94,12 +94,18 @@ impl View for StepsView {
         }
         let Some(found) = shown.value else { return };
         if found.steps.is_empty() {
-            let sentence = if cx.data.device().events.is_empty() {
-                "This recording has no events, so there are no steps in it."
+            let (sentence, line) = if cx.data.device().events.is_empty() {
+                (
+                    "This recording has no events, so there are no steps in it. Record the history:",
+                    "torch.cuda.memory._record_memory_history()",
+                )
             } else {
-                "No steps were found: no optimizer step was recorded and no call stack comes back evenly. Mark them in your loop:"
+                (
+                    "No steps were found: no optimizer step was recorded and no call stack comes back evenly. Mark them in your loop:",
+                    "with torch.profiler.record_function(\"step\"):",
+                )
             };
-            pane::empty_state(ui, sentence, Some("with torch.profiler.record_function(\"step\"):"));
+            pane::empty_state(ui, sentence, Some(line));
             return;
         }
         self.summary(ui, cx, &found);

@@ -179,7 +179,7 @@ impl View for Timeline {
         let (first, last) = cursor::domain(device, cx.link.axis);
         let flags = if cx.link.flags().iter().any(Option::is_some) { " · drag A and B to compare other instants" } else { "" };
         if cx.link.from <= first && cx.link.to >= last {
-            return format!("{} events{flags}", count(all));
+            return format!("{}{flags}", counted(all, "event", "events"));
         }
         let shown = cx.link.event_at(device, cx.link.to).saturating_sub(cx.link.event_at(device, cx.link.from));
         format!("{} of {} events{flags}", count(u64::from(shown).max(1)), count(all))

@@ -1,8 +1,10 @@
 //! The segments and blocks an allocator holds, as `torch.cuda.memory.snapshot` lists them.
 
+use rustc_hash::FxHashMap;
+
 use super::caching::{CachingAllocator, EventSink};
 use super::memory::DeviceMemory;
-use crate::model::{BlockState, PoolKey, SizeClass};
+use crate::model::{Action, Block, BlockState, DeviceRecording, PoolKey, Segment, SizeClass, StackId};
 
 /// A segment, or one contiguous mapped run of an expandable one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,5 +70,43 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
         out.sort_by_key(|s| s.address);
         out
+    }
+}
+
+/// Enters what an allocator holds into a device's recording: the state at its end. A block in use gets the stack of the newest
+/// allocation at its address, a segment that of the event that took it. O(events + blocks).
+pub fn enter_held(device: &mut DeviceRecording, held: &[HeldSegment]) {
+    let mut allocations: FxHashMap<u64, StackId> = FxHashMap::default();
+    let mut growths: FxHashMap<u64, StackId> = FxHashMap::default();
+    for i in 0..device.events.len() {
+        let by_address = match device.events.action[i] {
+            Action::Alloc => &mut allocations,
+            Action::SegmentAlloc | Action::SegmentMap => &mut growths,
+            _ => continue,
+        };
+        by_address.insert(device.events.address[i], device.events.stack[i]);
+    }
+    let stack = |known: &FxHashMap<u64, StackId>, address: u64| known.get(&address).copied().unwrap_or(StackId::NONE);
+    for segment in held {
+        let first = device.blocks.len() as u32;
+        device.blocks.extend(segment.blocks.iter().map(|b| Block {
+            address: b.address,
+            size: b.size,
+            requested: b.requested,
+            state: b.state,
+            stack: if b.state == BlockState::Inactive { StackId::NONE } else { stack(&allocations, b.address) },
+        }));
+        let stream = device.intern_stream(segment.stream);
+        let pool = device.intern_pool(segment.pool);
+        device.segments.push(Segment {
+            address: segment.address,
+            size: segment.size,
+            stream,
+            pool,
+            class: segment.class,
+            is_expandable: segment.is_expandable,
+            stack: stack(&growths, segment.address),
+            blocks: first..device.blocks.len() as u32,
+        });
     }
 }

@@ -39,7 +39,7 @@ pub use block::BlockIx;
 pub use caching::{AllocError, CachingAllocator, EventSink};
 pub use cap::{CapFrom, CapRange, Caps};
 pub use counters::{Counter, MemoryStats, PoolCounter};
-pub use end_state::{HeldBlock, HeldSegment};
+pub use end_state::{HeldBlock, HeldSegment, enter_held};
 pub use memory::{DeviceError, DeviceMemory};
 pub use oom::OutOfMemory;
 pub use own::{OwnRun, explain};

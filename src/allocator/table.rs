@@ -1,13 +1,11 @@
 //! A simulation as a [`Recording`]: what the model did, with the times and stacks of the requests that made it.
 
-use rustc_hash::FxHashMap;
-
 use super::caching::EventSink;
+use super::end_state::enter_held;
 use super::replay::Replayed;
 use super::whatif::{Question, WhatIf};
 use crate::model::{
-    Action, Block, BlockState, Cancelled, DeviceRecording, EventTable, Format, PoolKey, Progress, Recording, Segment, Settings,
-    Source, StackId,
+    Action, Cancelled, DeviceRecording, EventTable, Format, PoolKey, Progress, Recording, Settings, Source, StackId,
 };
 
 /// Writes actions into an event table.
@@ -75,36 +73,6 @@ impl WhatIf<'_> {
 fn close(run: Replayed<Writer<'_>>) -> DeviceRecording {
     let held = run.allocator.segments();
     let mut out = run.allocator.sink.out;
-    let mut stacks: FxHashMap<u64, StackId> = FxHashMap::default();
-    for i in 0..out.events.len() {
-        if out.events.action[i] == Action::Alloc {
-            stacks.insert(out.events.address[i], out.events.stack[i]);
-        }
-    }
-    for segment in held {
-        let first = out.blocks.len() as u32;
-        for b in &segment.blocks {
-            let stack = if b.state == BlockState::Inactive { None } else { stacks.get(&b.address).copied() };
-            out.blocks.push(Block {
-                address: b.address,
-                size: b.size,
-                requested: b.requested,
-                state: b.state,
-                stack: stack.unwrap_or(StackId::NONE),
-            });
-        }
-        let stream = out.intern_stream(segment.stream);
-        let pool = out.intern_pool(segment.pool);
-        out.segments.push(Segment {
-            address: segment.address,
-            size: segment.size,
-            stream,
-            pool,
-            class: segment.class,
-            is_expandable: segment.is_expandable,
-            stack: StackId::NONE,
-            blocks: first..out.blocks.len() as u32,
-        });
-    }
+    enter_held(&mut out, &held);
     out
 }

@@ -34,6 +34,20 @@ pub enum Action {
 }
 
 impl Action {
+    /// The actions that have a name, all but [`Unknown`](Action::Unknown), in the order above. The probe's pipe counts on that order.
+    pub const NAMED: [Action; 10] = [
+        Action::Alloc,
+        Action::FreeRequested,
+        Action::FreeCompleted,
+        Action::SegmentAlloc,
+        Action::SegmentFree,
+        Action::SegmentMap,
+        Action::SegmentUnmap,
+        Action::Snapshot,
+        Action::Oom,
+        Action::Annotate,
+    ];
+
     /// PyTorch's name.
     #[must_use]
     pub fn name(self) -> &'static str {

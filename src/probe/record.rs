@@ -1,12 +1,10 @@
 //! [`Recorder`]: the messages of a run as a [`Recording`].
 
-use rustc_hash::FxHashMap;
-
 use super::message::{End, Hello, Message, RawEvent};
-use crate::allocator::HeldSegment;
+use crate::allocator::enter_held;
 use crate::model::{
-    Action, AllocConf, Annotation, Block, BlockState, DeviceId, DeviceKind, DeviceRecording, EventTable, Format, Frame,
-    LoadReport, Recording, Segment, Settings, Source, StackId, StackTableBuilder, StrId,
+    AllocConf, Annotation, DeviceId, DeviceKind, DeviceRecording, EventTable, Format, Frame, LoadReport, Recording, Settings,
+    Source, StackId, StackTableBuilder, StrId,
 };
 
 /// Builds a recording while a run tells of itself. Cheap to feed; [`finish`](Self::finish) costs a pass over the events.
@@ -73,7 +71,7 @@ impl Recorder {
             Message::Range { name, start_us, end_us, depth } => self.ranges.push((name.clone(), *start_us, *end_us, *depth)),
             Message::State { is_host, segments } => {
                 let device = if *is_host { &mut self.host } else { &mut self.card };
-                close(device, segments);
+                enter_held(device, segments);
             }
             Message::End(end) => self.end = Some((**end).clone()),
         }
@@ -136,9 +134,6 @@ impl Recorder {
                 self.strings.finish()
             }
         };
-        for device in [&mut self.card, &mut self.host] {
-            name_blocks(device);
-        }
         let where_run = if self.hello.card.is_simulated { "simulated" } else { "on the card" };
         let name = format!("probe: {}, {where_run}", self.hello.scenario.replace('_', " "));
         let mut devices = vec![self.card];
@@ -152,55 +147,5 @@ impl Recorder {
             report: LoadReport::default(),
             ..Recording::default()
         }
-    }
-}
-
-/// Enters the segments and blocks of the end.
-fn close(device: &mut DeviceRecording, segments: &[HeldSegment]) {
-    for held in segments {
-        let first = device.blocks.len() as u32;
-        device.blocks.extend(held.blocks.iter().map(|b| Block {
-            address: b.address,
-            size: b.size,
-            requested: b.requested,
-            state: b.state,
-            stack: StackId::NONE,
-        }));
-        let stream = device.intern_stream(held.stream);
-        let pool = device.intern_pool(held.pool);
-        device.segments.push(Segment {
-            address: held.address,
-            size: held.size,
-            stream,
-            pool,
-            class: held.class,
-            is_expandable: held.is_expandable,
-            stack: StackId::NONE,
-            blocks: first..device.blocks.len() as u32,
-        });
-    }
-}
-
-/// Live blocks and segments get the stacks of the events that made them.
-fn name_blocks(device: &mut DeviceRecording) {
-    let mut blocks: FxHashMap<u64, StackId> = FxHashMap::default();
-    let mut segments: FxHashMap<u64, StackId> = FxHashMap::default();
-    for i in 0..device.events.len() {
-        let (address, stack) = (device.events.address[i], device.events.stack[i]);
-        match device.events.action[i] {
-            Action::Alloc => {
-                blocks.insert(address, stack);
-            }
-            Action::SegmentAlloc | Action::SegmentMap => {
-                segments.insert(address, stack);
-            }
-            _ => {}
-        }
-    }
-    for b in device.blocks.iter_mut().filter(|b| b.state != BlockState::Inactive) {
-        b.stack = blocks.get(&b.address).copied().unwrap_or(StackId::NONE);
-    }
-    for s in &mut device.segments {
-        s.stack = segments.get(&s.address).copied().unwrap_or(StackId::NONE);
     }
 }

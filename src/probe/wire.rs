@@ -25,19 +25,6 @@ pub(super) const VERSION: u32 = 1;
 const LONGEST: u32 = 64 << 20;
 const EVENT: usize = 56;
 
-const ACTIONS: [Action; 10] = [
-    Action::Alloc,
-    Action::FreeRequested,
-    Action::FreeCompleted,
-    Action::SegmentAlloc,
-    Action::SegmentFree,
-    Action::SegmentMap,
-    Action::SegmentUnmap,
-    Action::Snapshot,
-    Action::Oom,
-    Action::Annotate,
-];
-
 /// Writes one message.
 ///
 /// # Errors
@@ -56,7 +43,7 @@ pub fn write_message(out: &mut impl Write, message: &Message) -> io::Result<()> 
                     frame.extend(word.to_le_bytes());
                 }
                 frame.extend(e.site.to_le_bytes());
-                let action = ACTIONS.iter().position(|&a| a == e.action).unwrap_or(usize::from(u8::MAX));
+                let action = Action::NAMED.iter().position(|&a| a == e.action).unwrap_or(usize::from(u8::MAX));
                 frame.extend([action as u8, u8::from(e.is_host), 0, 0]);
             }
         }
@@ -186,7 +173,7 @@ fn event(row: &[u8]) -> io::Result<RawEvent> {
     let (address, size, stream) = (w.u64()?, w.u64()?, w.u64()?);
     let pool = (w.u64()?, w.u64()?);
     let site = w.u32()?;
-    let action = ACTIONS.get(usize::from(w.u8()?)).copied().unwrap_or(Action::Unknown);
+    let action = Action::NAMED.get(usize::from(w.u8()?)).copied().unwrap_or(Action::Unknown);
     Ok(RawEvent { time_us, action, is_host: w.u8()? != 0, site, address, size, stream, pool })
 }
 

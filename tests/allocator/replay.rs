@@ -6,11 +6,9 @@ use std::rc::Rc;
 
 use vramscope::allocator::whatif::SUGGESTED;
 use vramscope::allocator::{
-    AllocError, Assumption, BlockIx, CachingAllocator, EventSink, Placement, Question, SimulatedMemory, WhatIf,
+    AllocError, Assumption, CachingAllocator, EventSink, Ix, Placement, Question, SimulatedMemory, WhatIf, enter_held,
 };
-use vramscope::model::{
-    Action, AllocConf, Block, DeviceRecording, PoolKey, Progress, Recording, Segment, Settings, StackId, TorchVersion,
-};
+use vramscope::model::{Action, AllocConf, DeviceRecording, PoolKey, Progress, Recording, Settings, StackId, TorchVersion};
 
 /// Writes what the allocator does into a device recording.
 #[derive(Clone, Default)]
@@ -78,31 +76,7 @@ fn record(conf: &str, limit: Option<u64>, seed: u64, requests: u64) -> DeviceRec
     let mut device = recorder.0.borrow().clone();
     device.settings = Settings { recorded: true, conf, raw: Vec::new() };
     device.has_final_state = true;
-    for held in allocator.segments() {
-        let first = device.blocks.len() as u32;
-        for b in &held.blocks {
-            device.blocks.push(Block {
-                address: b.address,
-                size: b.size,
-                requested: b.requested,
-                state: b.state,
-                stack: StackId::NONE,
-            });
-        }
-        let stream = device.intern_stream(held.stream);
-        let pool = device.intern_pool(held.pool);
-        let blocks = first..device.blocks.len() as u32;
-        device.segments.push(Segment {
-            address: held.address,
-            size: held.size,
-            stream,
-            pool,
-            class: held.class,
-            is_expandable: held.is_expandable,
-            stack: StackId::NONE,
-            blocks,
-        });
-    }
+    enter_held(&mut device, &allocator.segments());
     device
 }
 

@@ -1,12 +1,12 @@
 //! The timeline in pictures and under the pointer.
 
-use std::path::Path;
 use std::sync::Arc;
 
+use crate::alone::{has_adapter, sample};
 use egui::{Event, Modifiers, PointerButton, Pos2, Rect, Theme, pos2, vec2};
 use egui_kittest::kittest::Queryable as _;
 use egui_kittest::{Harness, SnapshotOptions, SnapshotResults};
-use vramscope::analysis::{DeviceTables, LifetimeId, NO_EVENT, Quantity, StackNames};
+use vramscope::analysis::{LifetimeId, NO_EVENT, Quantity};
 use vramscope::app::App;
 use vramscope::app::action::{Action, Actions};
 use vramscope::app::colours::{ColourBy, Colours};
@@ -19,19 +19,6 @@ use vramscope::app::settings::{Settings, ThemeChoice};
 use vramscope::app::theme::{self, Tokens};
 use vramscope::app::views::{View, ViewContext, ViewKind};
 use vramscope::app::workspace::Workspace;
-use vramscope::formats;
-use vramscope::model::Progress;
-
-fn sample(name: &str) -> Arc<DeviceData> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name);
-    let progress = Progress::new();
-    let recording = Arc::new(formats::open(&path, &progress).expect("a bundled sample"));
-    let index = recording.busiest_device().expect("a device");
-    let device = &recording.devices[index];
-    let tables = DeviceTables::build(device, &progress).expect("not cancelled");
-    let (names, ooms) = (Arc::new(StackNames::of(&recording.stacks)), device.events.ooms());
-    Arc::new(DeviceData { recording, index, tables, names, ooms, prepared: Default::default() })
-}
 
 /// The whole app with one recording in it; everything is computed at once, so that a picture does not depend on timing.
 fn app(data: &Arc<DeviceData>, theme: Theme, size: [f32; 2]) -> Harness<'static, Option<App>> {
@@ -145,16 +132,6 @@ fn alone(
         .build_ui_state(draw, (ViewKind::Timeline.info().create)());
     h.run_steps(4);
     h
-}
-
-/// Where there is neither Vulkan nor OpenGL, pictures can not be made.
-fn has_adapter() -> bool {
-    let found = std::panic::catch_unwind(|| Harness::builder().with_size([8.0, 8.0]).wgpu().build_ui(|_| {}).render().is_ok());
-    if !matches!(found, Ok(true)) {
-        println!("skipped: no graphics adapter, not even a software one (mesa-vulkan-drivers)");
-        return false;
-    }
-    true
 }
 
 #[test]

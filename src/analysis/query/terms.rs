@@ -347,29 +347,16 @@ fn instant(text: &str) -> Option<Instant> {
     })
 }
 
-const ACTIONS: [Action; 10] = [
-    Action::Alloc,
-    Action::FreeRequested,
-    Action::FreeCompleted,
-    Action::SegmentAlloc,
-    Action::SegmentFree,
-    Action::SegmentMap,
-    Action::SegmentUnmap,
-    Action::Snapshot,
-    Action::Oom,
-    Action::Annotate,
-];
-
 fn actions(name: &str) -> Option<Vec<Action>> {
     match name {
         "free" => Some(vec![Action::FreeRequested, Action::FreeCompleted]),
         "segment" => Some(vec![Action::SegmentAlloc, Action::SegmentFree, Action::SegmentMap, Action::SegmentUnmap]),
         "unknown" => Some(vec![Action::Unknown]),
-        _ => ACTIONS.into_iter().find(|a| a.name() == name).map(|a| vec![a]),
+        _ => Action::NAMED.into_iter().find(|a| a.name() == name).map(|a| vec![a]),
     }
 }
 
 fn action_names() -> String {
-    let names: Vec<&str> = ACTIONS.iter().map(|a| a.name()).collect();
+    let names: Vec<&str> = Action::NAMED.iter().map(|a| a.name()).collect();
     format!("{}, free or segment", names.join(", "))
 }

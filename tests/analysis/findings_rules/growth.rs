@@ -1,0 +1,79 @@
+//! Memory that grows, waits for the collector or is kept by an exception.
+
+use super::{said, silent};
+use crate::tape::{GIB, MIB, Tape};
+use vramscope::model::Recording;
+
+#[test]
+fn evaluation_that_keeps_its_predictions() {
+    let run = |function: &str| {
+        let mut t = Tape::new();
+        let keep = t.stack(&[("/home/me/train.py", function), ("/home/me/train.py", "main")]);
+        let work = t.stack(&[("/home/me/model.py", "forward")]);
+        for _ in 0..14 {
+            for _ in 0..4 {
+                let h = t.alloc(16 * MIB, work);
+                t.free(h);
+            }
+            t.alloc(20 * MIB, keep);
+            t.step();
+        }
+        t.finish()
+    };
+    let evaluates = run("evaluate");
+    let found = said(&evaluates, "evaluation_growth");
+    assert!(found.remedy.unwrap().contains("inference_mode"));
+    silent(&evaluates, "leak");
+    // The same in training is a leak, and not of evaluation.
+    said(&run("train_step"), "leak");
+    silent(&run("train_step"), "evaluation_growth");
+}
+
+/// Blocks that pile up for `period` steps and go together; with 1 each step frees its own.
+fn cycles(period: usize) -> Recording {
+    let mut t = Tape::new();
+    let node = t.stack(&[("/home/me/graph.py", "make_node")]);
+    let work = t.stack(&[("/home/me/model.py", "forward")]);
+    let mut waiting = Vec::new();
+    for step in 0..30 {
+        for _ in 0..4 {
+            let h = t.alloc(12 * MIB, work);
+            t.free(h);
+        }
+        waiting.push(t.alloc(32 * MIB, node));
+        if step % period == period - 1 {
+            waiting.drain(..).for_each(|h| t.free(h));
+        }
+        t.step();
+    }
+    t.finish()
+}
+
+#[test]
+fn garbage_that_waits_for_the_collector() {
+    let found = said(&cycles(5), "saw_tooth");
+    // Five blocks of 32 MiB pile up; the floors of the steps show three of them come and go.
+    assert!((64 * MIB..=160 * MIB).contains(&found.bytes), "{}", found.bytes);
+    silent(&cycles(1), "saw_tooth");
+}
+
+#[test]
+fn a_failure_whose_exception_is_kept() {
+    let run = |lets_go: bool| {
+        let mut t = Tape::new();
+        let work = t.stack(&[("/home/me/model.py", "forward")]);
+        let held: Vec<_> = (0..8).map(|_| t.alloc(40 * MIB, work)).collect();
+        t.oom(4 * GIB, GIB, work);
+        if lets_go {
+            held.into_iter().for_each(|h| t.free(h));
+        }
+        for _ in 0..7 {
+            t.wait(1_000_000);
+            let h = t.alloc(10 * MIB, work);
+            t.free(h);
+        }
+        t.finish()
+    };
+    assert_eq!(said(&run(false), "held_after_failure").bytes, 320 * MIB);
+    silent(&run(true), "held_after_failure");
+}

@@ -1,0 +1,106 @@
+//! Every rule of the findings: a recording that makes it speak, and one just like it that must not.
+
+mod beside;
+mod cache;
+mod growth;
+mod peaks;
+mod recording;
+mod samples;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::tape::{MIB, Tape};
+use vramscope::analysis::categories::Rules;
+use vramscope::analysis::findings::{Finding, RULES, as_table, diagnose};
+use vramscope::analysis::{DeviceTables, StackNames};
+use vramscope::formats;
+use vramscope::model::{DeviceRecording, Progress, Recording};
+
+fn findings(recording: &Recording) -> Vec<Finding> {
+    let progress = Progress::new();
+    let names = StackNames::of(&recording.stacks);
+    let mut all = Vec::new();
+    for device in &recording.devices {
+        let tables = DeviceTables::build(device, &progress).unwrap();
+        all.extend(diagnose(recording, device, &tables, &names, &Rules::default(), &progress).unwrap().findings);
+    }
+    all
+}
+
+fn rules(recording: &Recording) -> BTreeSet<&'static str> {
+    findings(recording).iter().map(|f| f.rule).collect()
+}
+
+/// What one rule says; it must say something whole.
+#[track_caller]
+fn said(recording: &Recording, rule: &str) -> Finding {
+    let all = findings(recording);
+    let found = all.iter().find(|f| f.rule == rule).unwrap_or_else(|| panic!("{rule} is silent: {all:?}")).clone();
+    assert!(found.bytes > 0 && !found.evidence.is_empty() && !found.verify.is_empty() && !found.advice.is_empty(), "{found:?}");
+    assert!(found.sentence.chars().any(|c| c.is_ascii_digit()) && found.sentence.ends_with('.'), "{}", found.sentence);
+    found
+}
+
+#[track_caller]
+fn silent(recording: &Recording, rule: &str) {
+    let all = findings(recording);
+    assert!(all.iter().all(|f| f.rule != rule), "{rule} speaks: {all:?}");
+}
+
+fn of(device: DeviceRecording) -> Recording {
+    Recording { devices: vec![device], ..Recording::default() }
+}
+
+/// Some steps of training that nothing is wrong with: forward, backward, all freed.
+fn healthy_steps(t: &mut Tape, steps: usize) {
+    let forward = t.stack(&[("/home/me/model.py", "forward"), ("/home/me/train.py", "main")]);
+    let held = t.alloc(40 * MIB, forward);
+    for _ in 0..steps {
+        let activations: Vec<_> = (0..6).map(|i| t.alloc((12 + 2 * i) * MIB, forward)).collect();
+        for h in activations.into_iter().rev() {
+            t.free(h);
+        }
+        t.step();
+    }
+    t.free(held);
+}
+
+#[test]
+fn a_healthy_run_says_nothing() {
+    let mut t = Tape::new();
+    healthy_steps(&mut t, 12);
+    assert!(rules(&t.finish()).is_empty());
+}
+
+#[test]
+fn the_documentation_lists_every_rule_as_it_is() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join("FINDINGS.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let table = as_table();
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        let start = text.find("| rule |").unwrap_or(text.len());
+        let end = text[start..].find("\n\n").map_or(text.len(), |i| start + i + 1);
+        std::fs::write(&path, format!("{}{table}{}", &text[..start], &text[end..])).unwrap();
+        return;
+    }
+    assert!(text.contains(&table), "docs/FINDINGS.md is not the table of rules; UPDATE_SNAPSHOTS=1 writes it");
+}
+
+/// Each rule that names a generated recording is shown by one here, and each that names a file by that file.
+#[test]
+fn every_rule_is_shown() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/analysis/findings_rules");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap());
+    let here = files.collect::<String>();
+    for rule in RULES {
+        if rule.shown_by.contains("generated") {
+            assert!(here.contains(&format!("\"{}\"", rule.name)), "{} has no test", rule.name);
+        }
+        for name in rule.shown_by.split('`').filter(|s| s.contains(".pickle") && !s.contains('/')) {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name);
+            let recording = formats::open(&path, &Progress::new()).unwrap();
+            said(&recording, rule.name);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What makes a peak, and what fills a device that is full.
+
+use super::{said, silent};
+use crate::tape::{GIB, MIB, Tape};
+use vramscope::model::{Recording, StackId};
+
+#[test]
+fn a_buffer_that_is_copied_to_grow() {
+    let run = |grows: bool| {
+        let mut t = Tape::new();
+        let cat = t.stack(&[("/home/me/decode.py", "append")]);
+        let mut held = None;
+        for step in 0..600u64 {
+            let size = if grows { 10 + 2 * (step / 6) } else { 64 };
+            let h = t.alloc(size * MIB, cat);
+            if let Some(old) = held.replace(h) {
+                t.free(old);
+            }
+        }
+        t.finish()
+    };
+    said(&run(true), "grows_by_copy");
+    silent(&run(false), "grows_by_copy");
+}
+
+#[test]
+fn one_block_that_makes_the_peak() {
+    let run = |size: u64| {
+        let mut t = Tape::new();
+        let work = t.stack(&[("/home/me/model.py", "forward")]);
+        t.alloc(512 * MIB, work);
+        for step in 0..40 {
+            let h = t.alloc(16 * MIB, work);
+            if step == 20 {
+                let large = t.alloc(size, work);
+                t.free(large);
+            }
+            t.free(h);
+        }
+        t.finish()
+    };
+    assert_eq!(said(&run(600 * MIB), "spike").bytes, 600 * MIB);
+    silent(&run(100 * MIB), "spike");
+}
+
+/// A block with these frames beside 2 GiB of something else, live for most of the run or for a moment.
+fn peak_with(frames: &[(&str, &str)], size: u64, is_brief: bool) -> Recording {
+    let mut t = Tape::new();
+    let other = t.stack(&[("/home/me/model.py", "build")]);
+    let stack = t.stack(frames);
+    t.alloc(2 * GIB, other);
+    for step in 0..8 {
+        for _ in 0..4 {
+            let h = t.alloc(16 * MIB, other);
+            t.free(h);
+        }
+        if step == 4 {
+            let h = t.alloc(size, stack);
+            let i = t.alloc(16 * MIB, other);
+            t.free(i);
+            if is_brief {
+                t.free(h);
+            }
+        }
+        t.step();
+    }
+    t.finish()
+}
+
+#[test]
+fn a_loss_over_a_large_vocabulary() {
+    let frames = [("/venv/lib/python3.12/site-packages/torch/nn/functional.py", "cross_entropy"), ("/home/me/train.py", "loss")];
+    assert_eq!(said(&peak_with(&frames, GIB, true), "logits").bytes, GIB);
+    silent(&peak_with(&frames, 64 * MIB, true), "logits");
+    silent(&peak_with(&[("/home/me/train.py", "loss")], GIB, true), "logits");
+}
+
+#[test]
+fn an_image_decoded_in_one_piece() {
+    let frames = [("/venv/diffusers/models/autoencoders/autoencoder_kl.py", "decode"), ("/home/me/draw.py", "main")];
+    assert_eq!(said(&peak_with(&frames, 2 * GIB, true), "image_decoder").bytes, 2 * GIB);
+    silent(&peak_with(&frames, 512 * MIB, true), "image_decoder");
+    silent(&peak_with(&[("/home/me/codec.py", "decode")], 2 * GIB, true), "image_decoder");
+}
+
+#[test]
+fn an_optimizer_that_works_on_all_parameters_at_once() {
+    let frames = [("/venv/lib/python3.12/site-packages/torch/optim/adam.py", "_multi_tensor_adam")];
+    assert_eq!(said(&peak_with(&frames, GIB, true), "foreach_optimizer").bytes, GIB);
+    // What stays is state, not a spike.
+    silent(&peak_with(&frames, GIB, false), "foreach_optimizer");
+    silent(&peak_with(&frames, 128 * MIB, true), "foreach_optimizer");
+}
+
+#[test]
+fn gradients_beside_the_buckets_they_are_copied_to() {
+    let run = |has_gradients: bool| {
+        let mut t = Tape::new();
+        let ddp = t.stack(&[("/venv/lib/python3.12/site-packages/torch/nn/parallel/distributed.py", "_pre_forward")]);
+        for _ in 0..12 {
+            t.alloc(26 * MIB, ddp);
+        }
+        if has_gradients {
+            for _ in 0..12 {
+                t.alloc(26 * MIB, StackId::NONE);
+                t.category("GRADIENT");
+            }
+        }
+        let work = t.stack(&[("/home/me/model.py", "forward")]);
+        t.alloc(100 * MIB, work);
+        t.finish()
+    };
+    assert_eq!(said(&run(true), "gradient_buckets").bytes, 312 * MIB);
+    silent(&run(false), "gradient_buckets");
+}
+
+/// Memory of one category, and a request that fails or does not.
+fn filled_with(category: &str, fails: bool) -> Recording {
+    let mut t = Tape::new();
+    let work = t.stack(&[("/home/me/train.py", "main")]);
+    for _ in 0..10 {
+        t.alloc(100 * MIB, work);
+        t.category(category);
+    }
+    t.alloc(200 * MIB, work);
+    if fails {
+        t.oom(400 * MIB, 100 * MIB, work);
+    }
+    t.finish()
+}
+
+#[test]
+fn what_fills_the_device_when_it_is_full() {
+    for (category, rule, other) in
+        [("optimizer_state", "optimizer_state", "activations"), ("activation", "activations", "optimizer_state")]
+    {
+        let full = filled_with(category, true);
+        assert_eq!(said(&full, rule).bytes, 1000 * MIB);
+        silent(&full, other);
+        // Nobody is short of memory: then it is nobody's trouble.
+        silent(&filled_with(category, false), rule);
+        let mut tight = filled_with(category, false);
+        tight.devices[0].limit = Some(1250 * MIB);
+        said(&tight, rule);
+        tight.devices[0].limit = Some(4 * GIB);
+        silent(&tight, rule);
+    }
+}

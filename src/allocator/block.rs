@@ -2,7 +2,7 @@
 
 use std::ops::{Index, IndexMut};
 
-/// Index of a block in [`Blocks`].
+/// Index of a block in `Blocks`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlockIx(pub(crate) u32);
 

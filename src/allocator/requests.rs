@@ -51,7 +51,7 @@ pub(crate) struct Growth {
 
 /// The requests of one device's trace, with the state they began in.
 ///
-/// What was read from the trace ([`Known`]) is shared, so that it can be kept beside a recording and put to use again.
+/// What was read from the trace (`Known`) is shared, so that it can be kept beside a recording and put to use again.
 #[derive(Debug)]
 pub struct Requests<'a> {
     pub(crate) device: &'a DeviceRecording,

@@ -1,4 +1,4 @@
-//! [`Action`]: every change of state. Views send them; [`handler`](super::handler) alone applies them.
+//! [`Action`]: every change of state. Views send them; `handler` alone applies them.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};

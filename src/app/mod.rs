@@ -1,7 +1,7 @@
 //! The window: everything that names egui.
 //!
 //! [`App`] holds the documents and nothing clever. Views read a [`ViewContext`](views::ViewContext) and send
-//! [`Action`]s; [`handler`] applies them before the next frame is drawn; [`shell`] draws what surrounds the views.
+//! [`Action`]s; `handler` applies them before the next frame is drawn; `shell` draws what surrounds the views.
 
 pub mod action;
 mod adding;

@@ -98,7 +98,26 @@ fn file_name(title: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::file_name;
+    use super::*;
+    use crate::model::Progress;
+
+    #[test]
+    fn what_is_saved_opens_with_the_same_events_and_a_failure_leaves_nothing() {
+        let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/two_gpus.pickle");
+        let recording = crate::formats::open(Path::new(sample), &Progress::new()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("again.pickle");
+        std::fs::write(&path, "what was there before").unwrap();
+        let said = save(&recording, &path).unwrap();
+        assert!(said.contains("1,935 events"), "{said}");
+        let again = crate::formats::open(&path, &Progress::new()).unwrap();
+        for (a, b) in recording.devices.iter().zip(&again.devices) {
+            assert_eq!((a.events.len(), &a.segments.len(), a.blocks.len()), (b.events.len(), &b.segments.len(), b.blocks.len()));
+            assert_eq!((&a.events.address, &a.events.size), (&b.events.address, &b.events.size));
+        }
+        assert!(save(&recording, &folder.path().join("none/x.pickle")).unwrap_err().contains("can not be written"));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 
     #[test]
     fn names_are_plain_and_end_as_snapshots_do() {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use vramscope::allocator::whatif::SUGGESTED;
 use vramscope::allocator::{
-    AllocError, Assumption, CachingAllocator, EventSink, Ix, Placement, Question, SimulatedMemory, WhatIf, enter_held,
+    AllocError, Assumption, BlockIx, CachingAllocator, EventSink, Placement, Question, SimulatedMemory, WhatIf, enter_held,
 };
 use vramscope::model::{Action, AllocConf, DeviceRecording, PoolKey, Progress, Recording, Settings, StackId, TorchVersion};
 

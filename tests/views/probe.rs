@@ -1,6 +1,7 @@
 //! The probe's page: from the welcome page to a recording in a tab, by clicks; and what it looks like.
 
 use egui::Theme;
+use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
 use egui_kittest::{Harness, SnapshotOptions};
 use vramscope::app::App;
@@ -66,11 +67,30 @@ fn a_run_ends_in_a_recording_that_the_button_opens() {
 }
 
 #[test]
+fn a_run_in_a_tab_can_be_picked_and_run_again() {
+    let mut h = app(Theme::Dark);
+    run(&mut h, "leak");
+    h.get_by_role_and_label(Role::ComboBox, "choose").click();
+    h.run_steps(3);
+    h.get_by_role_and_label(Role::MenuItem, "probe: leak, simulated").click();
+    h.run_steps(3);
+    h.get_by_label("Start").click();
+    h.run_steps(6);
+    let app = h.state().as_ref().unwrap();
+    let Content::Probe(page) = &app.active_document().unwrap().content else { panic!("the probe's page is in front") };
+    let made = page.outcome.as_ref().unwrap().as_ref().unwrap();
+    assert_eq!((made.report.scenario.as_str(), made.report.end.peak_reserved_bytes), ("replay", 2000 << 20));
+    assert!(made.compared.as_ref().unwrap().agrees_with_model);
+    let names: Vec<&str> = app.documents().iter().map(|d| d.title.as_str()).collect();
+    assert_eq!(names, ["Probe", "probe: leak, simulated", "probe: replay, simulated"]);
+}
+
+#[test]
 fn what_is_typed_wrong_is_said_and_nothing_starts() {
     let mut h = app(Theme::Dark);
     h.state().as_ref().unwrap().actions().run(Command::Probe);
     h.run_steps(3);
-    let field = h.get_by_role_and_label(egui::accesskit::Role::TextInput, "settings");
+    let field = h.get_by_role_and_label(Role::TextInput, "settings");
     field.focus();
     field.type_text("max_split_size_mb:1");
     h.run_steps(3);

@@ -4,10 +4,10 @@
 //! nanoseconds, the CPU's memory beside the GPU's, and PyTorch's own totals after every event. Those totals become
 //! [`DeviceRecording::samples`], so that curves of allocated and reserved are exact even where the trace began late.
 //!
-//! * [`scan`]: the lenient scanner over the mapped bytes.
-//! * [`collect`]: events to rows.
-//! * [`segments`]: the segments that steps of the reserved total stand for.
-//! * [`nest`]: which operators, Python functions and modules enclose an allocation.
+//! * `scan`: the lenient scanner over the mapped bytes.
+//! * `collect`: events to rows.
+//! * `segments`: the segments that steps of the reserved total stand for.
+//! * `nest`: which operators, Python functions and modules enclose an allocation.
 
 mod collect;
 mod nest;

@@ -2,7 +2,7 @@
 //! and device calls, over events or wall clock.
 //!
 //! Everything that depends on the number of events is computed off the UI thread for a window and a number of pixel columns
-//! ([`picture`]); a frame paints what there is, stretched to its own range until the new picture arrives.
+//! (`picture`); a frame paints what there is, stretched to its own range until the new picture arrives.
 
 mod bands;
 mod card;

@@ -108,7 +108,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("again.pickle");
         std::fs::write(&path, "what was there before").unwrap();
-        let said = save(&recording, &path).unwrap();
+        let said = save(&recording, &path).unwrap().replace('\u{a0}', " ");
         assert!(said.contains("1,935 events"), "{said}");
         let again = crate::formats::open(&path, &Progress::new()).unwrap();
         for (a, b) in recording.devices.iter().zip(&again.devices) {

@@ -1,7 +1,9 @@
 //! A Chrome trace for Perfetto (<https://ui.perfetto.dev>): memory curves and samples of the card as counters, user ranges and operators as slices,
 //! out-of-memory events as instants.
 //!
-//! A device without times is drawn over event numbers, a microsecond an event.
+//! Times count from the second in which the recording begins, which stands in the header as in the profiler's own traces: viewers read microseconds as floating-point
+//! numbers, which since 1970 would round operators of nanoseconds out of their parents. A device without times is drawn over event
+//! numbers, a microsecond an event.
 
 use std::io::{self, Write};
 
@@ -24,6 +26,8 @@ pub struct CounterRow {
 struct Events<'w> {
     out: &'w mut dyn Write,
     first: bool,
+    /// What times count from, microseconds since the epoch.
+    base_us: i64,
 }
 
 impl Events<'_> {
@@ -40,8 +44,9 @@ impl Events<'_> {
 /// # Errors
 /// What the writer says.
 pub fn write(recording: &Recording, counters: &mut dyn FnMut(usize) -> Vec<CounterRow>, out: &mut dyn Write) -> io::Result<()> {
-    out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")?;
-    let mut events = Events { out, first: true };
+    let base = base_ns(recording);
+    write!(out, "{{\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":{base},\"traceEvents\":[")?;
+    let mut events = Events { out, first: true, base_us: base / 1_000 };
     for (index, device) in recording.devices.iter().enumerate() {
         let pid = index + 1;
         let name = device.name.as_ref().map_or_else(|| device.id.to_string(), |n| format!("{}: {n}", device.id));
@@ -55,6 +60,18 @@ pub fn write(recording: &Recording, counters: &mut dyn FnMut(usize) -> Vec<Count
     out.flush()
 }
 
+/// The second in which the recording begins, nanoseconds since the epoch; 0 without times.
+fn base_ns(recording: &Recording) -> i64 {
+    let timed = recording.devices.iter().filter(|d| d.events.has_time || d.events.is_empty());
+    let firsts = timed.flat_map(|d| {
+        let events = d.events.time_us.first().copied().filter(|_| d.events.has_time);
+        let annotations = d.annotations.iter().map(|a| a.start_us).min();
+        [events, annotations, d.samples.first().map(|s| s.time_us)]
+    });
+    let first = firsts.flatten().chain(recording.ops.start_ns.first().map(|ns| ns / 1_000)).min().unwrap_or(0);
+    first.div_euclid(1_000_000).saturating_mul(1_000_000_000)
+}
+
 fn write_device(
     recording: &Recording,
     device: &DeviceRecording,
@@ -62,9 +79,10 @@ fn write_device(
     counters: &[CounterRow],
     events: &mut Events<'_>,
 ) -> io::Result<()> {
+    let base = events.base_us;
     let time_of = |event: u32| {
         let i = event as usize;
-        if device.events.has_time { device.events.time_us.get(i).copied().unwrap_or(0) } else { i64::from(event) }
+        if device.events.has_time { device.events.time_us.get(i).map_or(0, |t| t.saturating_sub(base)) } else { i64::from(event) }
     };
     for row in counters {
         let mut args = serde_json::Map::new();
@@ -87,7 +105,7 @@ fn write_device(
         ];
         let args: serde_json::Map<_, _> = parts.into_iter().filter_map(|(k, v)| Some((k.to_owned(), v?.into()))).collect();
         if !args.is_empty() {
-            events.push(&serde_json::json!({"ph": "C", "name": "card", "pid": pid, "ts": sample.time_us, "args": args}))?;
+            events.push(&serde_json::json!({"ph": "C", "name": "card", "pid": pid, "ts": sample.time_us.saturating_sub(base), "args": args}))?;
         }
     }
     for event in device.events.ooms() {
@@ -101,9 +119,11 @@ fn write_device(
         let name = recording.stacks.text(a.name);
         let event = match a.end_us {
             Some(end) => {
-                serde_json::json!({"ph": "X", "name": name, "pid": pid, "tid": 1, "ts": a.start_us, "dur": end - a.start_us})
+                serde_json::json!({"ph": "X", "name": name, "pid": pid, "tid": 1, "ts": a.start_us.saturating_sub(base), "dur": end.saturating_sub(a.start_us)})
             }
-            None => serde_json::json!({"ph": "i", "s": "t", "name": name, "pid": pid, "tid": 1, "ts": a.start_us}),
+            None => {
+                serde_json::json!({"ph": "i", "s": "t", "name": name, "pid": pid, "tid": 1, "ts": a.start_us.saturating_sub(base)})
+            }
         };
         events.push(&event)?;
     }
@@ -130,7 +150,7 @@ fn operators(recording: &Recording, ops: &OpTable, pid: usize, events: &mut Even
     for i in 0..ops.len() {
         events.push(&serde_json::json!({
             "ph": "X", "name": recording.stacks.text(ops.name[i]), "pid": pid, "tid": ops.lane[i],
-            "ts": ops.start_ns[i] as f64 / 1000.0, "dur": ops.duration_ns[i] as f64 / 1000.0
+            "ts": ops.start_ns[i].saturating_sub(events.base_us.saturating_mul(1_000)) as f64 / 1_000.0, "dur": ops.duration_ns[i] as f64 / 1_000.0
         }))?;
     }
     Ok(())

@@ -1,0 +1,74 @@
+//! Commands on artefacts that do not fit: several jobs in one folder, ranges that are not there, figures that can not be true.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name)
+}
+
+fn vramscope(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_vramscope")).args(args).output().unwrap()
+}
+
+/// As people read it: a number and its unit are kept on one line by a space of their own.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).replace('\u{a0}', " ")
+}
+
+#[test]
+fn two_jobs_in_one_folder_are_two_sections() {
+    let folder = tempfile::tempdir().unwrap();
+    for (from, to) in [("gpt_train", "a_rank0"), ("gpt_train", "a_rank1"), ("leak", "b_rank0"), ("fragment_oom", "b_rank1")] {
+        std::fs::copy(sample(&format!("{from}.pickle")), folder.path().join(format!("{to}.pickle"))).unwrap();
+    }
+    let path = folder.path().to_string_lossy().into_owned();
+    let said = text(&vramscope(&["ranks", &path]).stdout);
+    assert!(said.starts_with("2 jobs; out of memory: 1 of 2 b_rank*.pickle."), "{said}");
+    let json: Value = serde_json::from_slice(&vramscope(&["ranks", &path, "--json"]).stdout).unwrap();
+    let outliers = |job: usize| json["jobs"][job]["outliers"].as_array().unwrap().len();
+    // The first job is the same recording twice; only the second has something to compare.
+    assert_eq!((outliers(0), outliers(1)), (0, 1), "{json}");
+    assert!(json["median_peak_reserved_bytes"].is_null() && json["ranks"].as_array().unwrap().len() == 4);
+
+    // One job alone answers as it always did.
+    let json: Value = serde_json::from_slice(&vramscope(&["ranks", &format!("{path}/b_*"), "--json"]).stdout).unwrap();
+    assert_eq!(json["first_oom"], "b_rank1.pickle");
+    assert!(json["median_peak_reserved_bytes"].as_u64().is_some_and(|b| b > 0));
+}
+
+#[test]
+fn a_range_of_events_that_is_not_there_is_wrong_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.pickle");
+    let (file, out) = (sample("leak.pickle").to_string_lossy().into_owned(), out.to_string_lossy().into_owned());
+    for (to, range, words) in [("snapshot", "5..999999999", "GPU 0 has 1,144"), ("csv", "5..9", "only a snapshot")] {
+        let answer = vramscope(&["export", &file, "--to", to, &out, "--events", range]);
+        assert_eq!(answer.status.code(), Some(2));
+        let said = text(&answer.stderr);
+        assert!(said.contains(words) && said.trim_end().lines().count() == 1, "{said}");
+        assert!(!Path::new(&out).exists(), "nothing is written");
+    }
+    assert!(vramscope(&["export", &file, "--to", "snapshot", &out, "--events", "5..1144"]).status.success());
+}
+
+#[test]
+fn impossible_figures_get_no_verdict() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_vramscope"))
+        .args(["explain", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let message = "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 9.21 GiB already allocated; 0 bytes free; \
+                   5.50 GiB reserved in total by PyTorch)";
+    child.stdin.take().unwrap().write_all(message.as_bytes()).unwrap();
+    let json: Value = serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!((json["verdict"].as_str(), json["certain"].as_bool()), (Some("unknown"), Some(false)));
+    let found = json["contradictions"].as_array().unwrap();
+    assert!(found.iter().any(|c| c.as_str().is_some_and(|c| c.contains("9.21 GiB allocated"))), "{found:?}");
+    assert_eq!(json["figures"]["reserved_bytes"], 5_905_580_032u64, "the figures stay as they were printed");
+}

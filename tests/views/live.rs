@@ -157,3 +157,56 @@ fn watching_needs_nothing_open_and_ends_with_its_tab() {
     assert_eq!(Command::WatchMachine.needs(), Needs::Nothing);
     assert!(Command::all().contains(&Command::WatchMachine));
 }
+
+#[test]
+fn a_watch_without_events_is_told_in_every_view() {
+    let data = data(&history(19.3));
+    let says = |kind, text: &str| {
+        let h = alone(&data, kind, Theme::Dark, [420.0, 900.0], false, |_| {});
+        let all: Vec<String> = h.query_all_by_label_contains("").map(|n| format!("{n:?}").replace("\\u{a0}", " ")).collect();
+        assert!(all.iter().any(|n| n.contains(text)), "{kind:?} does not say {text}: {all:?}");
+    };
+    says(ViewKind::Findings, "At its fullest the card held 9,163 MiB of 140.40 GiB.");
+    says(ViewKind::Findings, "Least was free then: 131.45 GiB.");
+    says(ViewKind::Findings, "400 python live_run.py");
+    says(ViewKind::Accounting, "3,568 MiB of 140.40 GiB were in use at the end. PyTorch reserves 212 MiB and has 197 MiB of it");
+    says(ViewKind::Contents, "samples: 386");
+    says(ViewKind::Inspector, "The card at the end");
+    says(ViewKind::Timeline, "Memory of the card over time. 3,568 MiB of 140.40 GiB in use");
+    // Another instant: every view follows.
+    let at = |link: &mut vramscope::app::cursor::Link| link.instant_us = Some(START + 5_000_000);
+    let h = alone(&data, ViewKind::Accounting, Theme::Dark, [420.0, 900.0], false, at);
+    assert!(h.query_all_by_label_contains("9,163\u{a0}MiB of 140.40\u{a0}GiB were in use 01:55:45").next().is_some());
+    let mut h = alone(&data, ViewKind::Timeline, Theme::Dark, [800.0, 400.0], false, |_| {});
+    h.get_by_label_contains("Memory of the card").click();
+    h.run_steps(3);
+    assert!(h.state().asked.iter().any(|a| matches!(a, Action::SetInstant(Some(t)) if (START..START + 19_300_000).contains(t))));
+}
+
+#[test]
+fn the_samples_of_a_watch_stand_under_a_snapshot() {
+    if !has_adapter() {
+        return;
+    }
+    let snapshot = crate::alone::sample("gpt_train.pickle");
+    let mut recording = vramscope::model::Recording::clone(&snapshot.recording);
+    let (first, last) = recording.devices[0].events.time_range().unwrap();
+    let mut watch = history(19.3).recording("watch");
+    // As if it had run then, 20 times a second, from a second before to a second after.
+    for device in &mut watch.devices {
+        let place = |t: i64| first - 1_000_000 + (t - START) * (last - first + 2_000_000) / 19_300_000;
+        device.samples.iter_mut().for_each(|s| s.time_us = place(s.time_us));
+        device.live.iter_mut().flat_map(|l| &mut l.marks).for_each(|m| m.time_us = place(m.time_us));
+    }
+    let laid = vramscope::analysis::join::lay_under(&mut recording, &watch, &Default::default()).unwrap();
+    assert_eq!((laid.samples, laid.pid), (386, Some(400)));
+    let data = prepare(&Arc::new(recording), 0, &Progress::new()).unwrap();
+    let time = |link: &mut vramscope::app::cursor::Link| {
+        link.axis = vramscope::app::cursor::Axis::Time;
+        link.to = 5_300_000.0;
+    };
+    let mut results = SnapshotResults::new();
+    let mut h = alone(&data, ViewKind::Timeline, Theme::Dark, [900.0, 420.0], true, time);
+    h.snapshot("timeline_card_dark");
+    results.extend_harness(&mut h);
+}

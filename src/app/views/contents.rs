@@ -118,13 +118,18 @@ fn watched(ui: &mut Ui, cx: &ViewContext<'_>) {
 fn recorded(ui: &mut Ui, cx: &ViewContext<'_>) {
     let device = cx.data.device();
     section(ui, "Recorded", "", false);
-    key_value(ui, "file", &Bytes(cx.data.recording.source.bytes).to_string());
+    // What is still being watched is no file yet.
+    if cx.data.recording.source.bytes > 0 {
+        key_value(ui, "file", &Bytes(cx.data.recording.source.bytes).to_string());
+    }
     key_value(ui, "format", cx.data.recording.source.format.name());
     if cx.data.has_only_sums() {
         key_value(ui, "rows by category", &count(device.bands.len() as u64));
     }
     if has_only_samples(device) || cx.data.has_only_sums() {
-        key_value(ui, "read in", &format!("{:.2} s", cx.data.recording.report.seconds));
+        if cx.data.recording.report.seconds > 0.0 {
+            key_value(ui, "read in", &format!("{:.2} s", cx.data.recording.report.seconds));
+        }
         return;
     }
     key_value(ui, "events", &count(device.events.len() as u64));

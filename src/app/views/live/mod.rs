@@ -305,6 +305,7 @@ impl LiveView {
             let is_old = last_known(cx.link.live.as_deref(), track, now_us).is_some();
             let caption = match (is_old, is_live) {
                 (true, _) => "last known, MiB",
+                (false, true) if cx.link.live.as_ref().is_some_and(|l| l.is_paused) => "paused, MiB",
                 (false, true) => "now, MiB",
                 (false, false) => "at the end, MiB",
             };

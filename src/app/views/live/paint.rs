@@ -51,15 +51,18 @@ pub(super) fn device_bar(ui: &Ui, t: &Tokens, rect: Rect, bands: &Bands, capacit
     }
     batch.outline(rect, 1.0, t.line2);
     // Where the most in use was, while less is in use now.
-    if let Some(peak) = peak.filter(|&p| p > at && x.at(p as f64) > x.at(at as f64) + 2.0) {
-        batch.vline(x.at(peak as f64), rect.y_range(), 1.0, t.text2);
+    let peak = peak.map(|p| x.at(p as f64)).filter(|p| *p > x.at(at as f64) + 2.0);
+    if let Some(peak) = peak {
+        batch.vline(peak, rect.y_range(), 1.0, t.text2);
     }
     batch.paint(p);
     let share = bands.used() as f64 / capacity.max(1) as f64 * 100.0;
     let used = format!("{}{NBSP}MiB used, {share:.1}{NBSP}%", mib(bands.used()));
     let free = format!("{}{NBSP}MiB free", mib(bands.free));
-    let end = x.at(at as f64);
     let width = label::width(p, &used, Type::Strong);
+    // The line of the peak does not go through the words.
+    let end = x.at(at as f64);
+    let end = peak.filter(|p| *p < end + width + 16.0).unwrap_or(end);
     let free_width = label::width(p, &free, Type::Body);
     // Beside the bands while there is room, inside them on a chip when the card is full.
     if end + 12.0 + width + 24.0 + free_width < rect.right() {

@@ -67,6 +67,7 @@ impl LiveView {
         let caption = match (cx.link.instant_us, is_live) {
             (Some(_), _) => "at the cursor",
             (None, true) if crate::app::live::last_known(cx.link.live.as_deref(), track, time_us).is_some() => "last known",
+            (None, true) if cx.link.live.as_ref().is_some_and(|l| l.is_paused) => "paused",
             (None, true) => "now",
             (None, false) => "at the end",
         };

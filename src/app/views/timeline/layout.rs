@@ -205,7 +205,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let steps_height = or_folded(Track::Steps, steps_height);
     let device_height = or_folded(Track::Device, DEVICE);
     let bands_height = or_folded(Track::Bands, (pane.height() * 0.16).clamp(64.0, 120.0));
-    let card_height = or_folded(Track::Card, (pane.height() * 0.16).clamp(64.0, 150.0));
+    let card_height = or_folded(Track::Card, (pane.height() * 0.13).clamp(48.0, 150.0));
     let least_lines = contents.op_lines.min(OP_LINES_LEAST);
     let least_ops = or_folded(Track::Ops, OP_LINE * least_lines as f32 + OP_WORDS);
     let mut parts = [
@@ -433,7 +433,7 @@ mod tests {
         let with = Contents { card: true, ..ALL };
         let usual = tracks(pane(998.0, 442.0), with);
         let card = usual.card.unwrap();
-        assert!(card.top() > usual.strata.bottom() && card.bottom() < usual.steps.unwrap().top() && card.height() >= 64.0);
+        assert!(card.top() > usual.strata.bottom() && card.bottom() < usual.steps.unwrap().top() && card.height() >= 48.0);
         let low = tracks(pane(998.0, 330.0), with);
         assert!(low.card.is_none() && low.curves.is_some(), "{low:?}");
     }

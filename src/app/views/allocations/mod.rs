@@ -74,6 +74,8 @@ struct Allocations {
     field: QueryField,
     /// The query in force when this view last looked.
     seen_query: Option<String>,
+    /// The query this view asked for last: what is typed without the term that can not be read.
+    sent: Option<String>,
     order: Order,
     descending: bool,
     sorted: Derived<SortKey, Vec<u32>>,
@@ -95,6 +97,7 @@ impl Default for Allocations {
         Allocations {
             field: QueryField::default(),
             seen_query: None,
+            sent: None,
             order: Order::Size,
             descending: true,
             sorted: Derived::default(),
@@ -144,13 +147,14 @@ impl Allocations {
         if self.seen_query != in_force {
             self.seen_query.clone_from(&in_force);
             let text = in_force.unwrap_or_default();
-            if self.field.text.trim() != text.trim() {
+            // What is typed is not written over by what of it is in force.
+            let is_own = self.sent.as_deref().is_some_and(|sent| sent.trim() == text.trim());
+            if !is_own && self.field.text.trim() != text.trim() {
                 self.field.set(&text);
             }
         }
         if let Some(text) = self.words.show(&mut self.field, ui, cx, ASKED, self.seen_query.as_deref()) {
-            // What is typed is not written over by what of it is in force.
-            self.seen_query = (!text.trim().is_empty()).then(|| text.clone());
+            self.sent = Some(text.clone());
             cx.actions.send(Action::SetQuery(text));
         }
     }

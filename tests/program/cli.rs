@@ -295,7 +295,6 @@ fn files_that_can_not_be_read_get_one_sentence() {
     let hostile = b"\x80\x02cposix\nsystem\n(X\x02\x00\x00\x00idtR.";
     let cases = [
         (folder.path().join("missing.pickle"), "no such file"),
-        (folder.path().to_owned(), "folder"),
         (make("empty.pickle", b""), "empty"),
         (make("notes.txt", b"all went well today"), "not a file vramscope reads"),
         (make("stats.json", b"{\"reserved_bytes.all.current\": 2097152}"), "--stats"),
@@ -311,6 +310,19 @@ fn files_that_can_not_be_read_get_one_sentence() {
             assert!(sentence.contains(word), "{args:?}: {sentence}");
             assert!(!sentence.contains("panicked"), "{sentence}");
         }
+    }
+}
+
+#[test]
+fn a_folder_where_a_file_is_wanted_names_the_command_for_folders() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().display().to_string();
+    for args in [vec!["summary", &path], vec!["state", &path, "--end"], vec!["findings", &path, "--json"]] {
+        let output = run(&args);
+        let sentence = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {sentence}");
+        assert!(output.stdout.is_empty() && sentence.lines().count() == 1, "{args:?}: {sentence}");
+        assert!(sentence.contains(&format!("vramscope ranks {path}")), "{sentence}");
     }
 }
 

@@ -50,10 +50,20 @@ pub fn refused(error: &clap::Error, words: &[OsString]) -> String {
 /// What is wrong with a command although each of its words can be read.
 #[must_use]
 pub fn misused(command: &Command) -> Option<String> {
-    match command {
-        Command::Summary(summary) => summary.files.iter().find(|file| file.is_dir()).map(|folder| is_a_folder(folder)),
-        _ => None,
-    }
+    let files: &[PathBuf] = match command {
+        Command::Summary(a) => &a.files,
+        Command::State(a) => std::slice::from_ref(&a.file),
+        Command::Oom(a) => std::slice::from_ref(&a.file),
+        Command::Whatif(a) => std::slice::from_ref(&a.file),
+        Command::Findings(a) => std::slice::from_ref(&a.file),
+        Command::Allocations(a) => std::slice::from_ref(&a.file),
+        Command::Leaks(a) => std::slice::from_ref(&a.of.file),
+        Command::Flame(a) => std::slice::from_ref(&a.file),
+        Command::Check(a) => std::slice::from_ref(&a.file),
+        Command::Export(a) => std::slice::from_ref(&a.file),
+        _ => &[],
+    };
+    files.iter().find(|file| file.is_dir()).map(|folder| is_a_folder(folder))
 }
 
 /// What to do with a folder where a file is wanted.

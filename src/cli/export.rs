@@ -208,10 +208,10 @@ fn to_perfetto(args: &ExportArgs, recording: &Recording) -> Result<Written, Stri
             Vec::new()
         });
     }
-    let total = rows.iter().map(Vec::len).sum::<usize>() + recording.devices.iter().map(|d| d.samples.len()).sum::<usize>();
     let mut file = create(&args.out)?;
-    perfetto::write(recording, &mut |device| std::mem::take(&mut rows[device]), &mut file).map_err(failed(&args.out))?;
-    Ok((args.out.clone(), format!("{} counter values", count(total as u64))))
+    let written =
+        perfetto::write(recording, &mut |device| std::mem::take(&mut rows[device]), &mut file).map_err(failed(&args.out))?;
+    Ok((args.out.clone(), format!("{} counter values", count(written))))
 }
 
 fn to_snapshot(args: &ExportArgs, recording: &Recording) -> Result<Written, String> {

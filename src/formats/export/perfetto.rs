@@ -28,25 +28,28 @@ struct Events<'w> {
     first: bool,
     /// What times count from, microseconds since the epoch.
     base_us: i64,
+    /// Instants at which counters were written.
+    counters: u64,
 }
 
 impl Events<'_> {
     fn push(&mut self, value: &serde_json::Value) -> io::Result<()> {
         let comma = if std::mem::take(&mut self.first) { "\n" } else { ",\n" };
         self.out.write_all(comma.as_bytes())?;
+        self.counters += u64::from(value["ph"] == "C");
         serde_json::to_writer(&mut *self.out, value)?;
         Ok(())
     }
 }
 
-/// Writes a recording. `counters` gives the rows of each device of the recording, in order.
+/// Writes a recording, and says at how many instants it has counters. `counters` gives the rows of each device of the recording, in order.
 ///
 /// # Errors
 /// What the writer says.
-pub fn write(recording: &Recording, counters: &mut dyn FnMut(usize) -> Vec<CounterRow>, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(recording: &Recording, counters: &mut dyn FnMut(usize) -> Vec<CounterRow>, out: &mut dyn Write) -> io::Result<u64> {
     let base = base_ns(recording);
     write!(out, "{{\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":{base},\"traceEvents\":[")?;
-    let mut events = Events { out, first: true, base_us: base / 1_000 };
+    let mut events = Events { out, first: true, base_us: base / 1_000, counters: 0 };
     for (index, device) in recording.devices.iter().enumerate() {
         let pid = index + 1;
         let name = device.name.as_ref().map_or_else(|| device.id.to_string(), |n| format!("{}: {n}", device.id));
@@ -56,8 +59,10 @@ pub fn write(recording: &Recording, counters: &mut dyn FnMut(usize) -> Vec<Count
     if !recording.ops.is_empty() {
         operators(recording, &recording.ops, recording.devices.len() + 1, &mut events)?;
     }
+    let written = events.counters;
     out.write_all(b"\n]}\n")?;
-    out.flush()
+    out.flush()?;
+    Ok(written)
 }
 
 /// The second in which the recording begins, nanoseconds since the epoch; 0 without times.

@@ -563,3 +563,30 @@ fn a_trace_and_counters_of_the_same_run_are_added() {
     complaint(&["summary", &snapshot, "--stats", &trace], "leak.trace.json");
     std::fs::remove_dir_all(&dir).unwrap();
 }
+
+#[test]
+fn the_users_own_rules_count_on_the_command_line_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let sample = sample("leak.pickle");
+    let sample = sample.as_str();
+    let rules = folder.path().join("rules.json");
+    std::fs::write(&rules, r#"[{"pattern": "linear\\.py", "category": "kv_cache"}]"#).unwrap();
+    let category = |args: &[&str]| {
+        let report = json(&[&["oom", sample, "--json"], args].concat());
+        let held = report["peaks"][0]["live_by_category"].as_array().unwrap().clone();
+        let bytes = held.iter().find(|c| c["category"] == "kv_cache").map_or(0, |c| c["bytes"].as_u64().unwrap());
+        (bytes, report["changed_by_rules"].as_u64().unwrap())
+    };
+    assert_eq!(category(&["--rules", "none"]), (0, 0));
+    let (bytes, changed) = category(&["--rules", rules.to_str().unwrap()]);
+    assert!(bytes > 0 && changed > 0, "{bytes} {changed}");
+    let findings = json(&["findings", sample, "--json", "--rules", rules.to_str().unwrap()]);
+    assert_eq!(findings["changed_by_rules"], changed);
+    let flame = json(&["flame", sample, "--by", "category", "--json", "--rules", rules.to_str().unwrap()]);
+    assert_eq!(flame["changed_by_rules"], changed);
+    std::fs::write(&rules, r#"[{"pattern": "(", "category": "kv_cache"}]"#).unwrap();
+    let error = complaint(&["oom", sample, "--rules", rules.to_str().unwrap()], "rules.json");
+    assert!(error.contains("rules.json: Rule 1 can not be used"), "{error}");
+    let error = complaint(&["findings", sample, "--rules", "no_such_file.json"], "no_such_file.json");
+    assert!(error.contains("no_such_file.json: the rules can not be read"), "{error}");
+}

@@ -217,8 +217,9 @@ fn simulated(h: &Helped, certain: bool) -> Vec<Advice> {
     if certain && passing.is_empty() && !h.remedies.tried.is_empty() {
         all.push(Advice {
             sentence: format!(
-                "None of {} other settings serves all requests under the same cap: settings alone do not help here.",
-                h.remedies.tried.len()
+                "None of {} other settings serves all requests {}: settings alone do not help here.",
+                h.remedies.tried.len(),
+                limit_of(h).map_or("under the same cap".to_owned(), |cap| format!("even if the cap is {}", Bytes(cap.most))),
             ),
             setting: None,
             support: Support::Simulation,

@@ -119,9 +119,17 @@ impl<'a> CodeWell<'a> {
     }
 }
 
-/// A setting on several lines: after `=`, and where a line is still too wide after each comma that is not inside brackets.
+/// A setting on several lines: after `=`, and where a line is still too wide after commas that are not inside brackets. A call
+/// breaks before the name of its function.
 fn broken(text: &str, is_wide: impl Fn(&str) -> bool) -> String {
-    let Some((name, value)) = text.split_once('=') else { return text.to_owned() };
+    let Some((name, value)) = text.split_once('=') else {
+        // A call breaks before the name of its function.
+        let name = text.split_once('(').map_or(text, |(name, _)| name);
+        return match name.rfind('.') {
+            Some(dot) => format!("{}\n  {}", &text[..=dot], &text[dot + 1..]),
+            None => text.to_owned(),
+        };
+    };
     let mut depth = 0;
     let parts = value.split_inclusive(|c| {
         depth += i32::from(c == '[') - i32::from(c == ']');
@@ -180,6 +188,7 @@ mod tests {
         assert_eq!(broken(text, |line| line.len() > 12), "CONF=\n  a:1,\n  b:[1:2,3:4],\n  c:3");
         assert_eq!(broken(text, |_| false), "CONF=\n  a:1,b:[1:2,3:4],c:3");
         assert_eq!(broken("no setting", |_| true), "no setting");
+        assert_eq!(broken("torch.cuda.set_fraction(1.0)", |_| true), "torch.cuda.\n  set_fraction(1.0)");
     }
     use Python::*;
 

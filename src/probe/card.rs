@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::allocator::{DeviceError, DeviceMemory, Placement, SimulatedMemory};
 use crate::model::Sample;
-use crate::units::{GIBIBYTE, MEBIBYTE};
+use crate::units::{Bytes, GIBIBYTE, MEBIBYTE};
 
 /// What a card is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -100,8 +100,8 @@ pub trait Card: DeviceMemory {
     fn failure(&self) -> Option<String>;
 }
 
-/// Memory of the simulated card.
-const SIMULATED_TOTAL: u64 = 24 * GIBIBYTE;
+/// Memory of the simulated card on which scenarios run.
+pub(super) const SIMULATED_TOTAL: u64 = 24 * GIBIBYTE;
 /// What `cuInit`, the primary context and the first byte take together, measured on an H200 with driver 580.
 const INIT: u64 = 3_407_872;
 const CONTEXT: u64 = 552_402_944;
@@ -110,7 +110,7 @@ const FIRST_BYTE: u64 = 554_500_096;
 const HOST_BASE: u64 = 0x7e00_0000_0000;
 const POOL_BASE: u64 = 0x3_0200_0000;
 
-/// A card of 24 GiB that only counts. Its context takes what one takes on an H200.
+/// A card that only counts, of 24 GiB unless a replay needs a larger one. Its context takes what one takes on an H200.
 #[derive(Debug)]
 pub struct SimulatedCard {
     memory: SimulatedMemory,
@@ -128,10 +128,10 @@ pub struct SimulatedCard {
     pool_next: u64,
 }
 
-impl Default for SimulatedCard {
-    fn default() -> Self {
+impl SimulatedCard {
+    fn of(total: u64) -> Self {
         SimulatedCard {
-            memory: SimulatedMemory::new(SIMULATED_TOTAL, Placement::Driver),
+            memory: SimulatedMemory::new(total, Placement::Driver),
             context: 0,
             outside: 0,
             others: 0,
@@ -144,13 +144,17 @@ impl Default for SimulatedCard {
             pool_next: POOL_BASE,
         }
     }
-}
 
-impl SimulatedCard {
     /// Goes through the start of a CUDA program; `seen` hears each stage with the sample behind it.
     #[must_use]
     pub fn open(seen: &mut dyn FnMut(&str, Sample)) -> Self {
-        let mut card = SimulatedCard::default();
+        SimulatedCard::open_with(SIMULATED_TOTAL, seen)
+    }
+
+    /// The same on a card of `total` bytes.
+    #[must_use]
+    pub fn open_with(total: u64, seen: &mut dyn FnMut(&str, Sample)) -> Self {
+        let mut card = SimulatedCard::of(total);
         let stages = [("before CUDA", 0), ("cuInit", INIT), ("primary context", CONTEXT), ("first byte", FIRST_BYTE)];
         for (stage, bytes) in stages {
             card.context = bytes;
@@ -223,7 +227,7 @@ impl DeviceMemory for SimulatedCard {
 impl Card for SimulatedCard {
     fn info(&self) -> CardInfo {
         CardInfo {
-            name: "simulated card, 24 GiB".to_owned(),
+            name: format!("simulated card, {}", Bytes(self.total())),
             index: 0,
             total: self.total(),
             free: self.available(),

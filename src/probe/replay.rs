@@ -2,11 +2,13 @@
 
 use serde::Serialize;
 
+use super::card::SIMULATED_TOTAL;
 use super::message::End;
 use super::program::{Program, Step};
 use crate::allocator::{Growth, Placement, Question, ReplayStep, SimulatedMemory, WhatIf};
 use crate::analysis::{DeviceTables, Quantity};
-use crate::model::{BlockState, DeviceRecording, Progress, Recording};
+use crate::model::{Action, BlockState, DeviceRecording, Progress, Recording};
+use crate::units::GIBIBYTE;
 
 /// A plan of addresses has room for everything: whether memory fits is the card's business.
 const PLAN_ROOM: u64 = 1 << 46;
@@ -40,6 +42,28 @@ impl ReplayPlan {
         places.follow(&self.growths);
         places
     }
+}
+
+/// Bytes of the simulated card on which a recording's requests are run again: the recorded card's where it is known, else enough that
+/// the card is not what fails, in doublings of the usual one. O(events).
+pub(super) fn room_for(device: &DeviceRecording) -> u64 {
+    if let Some(capacity) = device.capacity {
+        return capacity;
+    }
+    let (mut now, mut least, mut most) = (0i128, 0, 0);
+    for (action, &size) in device.events.action.iter().zip(&device.events.size) {
+        match action {
+            Action::SegmentAlloc | Action::SegmentMap => now += i128::from(size),
+            Action::SegmentFree | Action::SegmentUnmap => now -= i128::from(size),
+            _ => continue,
+        }
+        (least, most) = (least.min(now), most.max(now));
+    }
+    // What was there before the trace: by the state at its end, or at least what the trace gave back.
+    let before = (i128::from(device.final_reserved()) - now).max(-least);
+    let peak = u64::try_from(most + before).unwrap_or(u64::MAX);
+    let enough = peak.saturating_add(peak / 4).saturating_add(GIBIBYTE);
+    std::iter::successors(Some(SIMULATED_TOTAL), |total| total.checked_mul(2)).find(|&total| total >= enough).unwrap_or(u64::MAX)
 }
 
 fn requests(device: &DeviceRecording, progress: &Progress) -> Result<(Program, Vec<Growth>), String> {
@@ -151,4 +175,31 @@ pub fn replay_report(
         model_is_certain: row.certain,
         model_span_bytes: row.peak_reserved_span,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{PoolId, StackId, StreamId};
+
+    fn recorded(growths: &[(Action, u64)]) -> DeviceRecording {
+        let mut device = DeviceRecording::default();
+        for (at, &(action, gib)) in growths.iter().enumerate() {
+            device.events.push(at as i64, action, 0, gib * GIBIBYTE, StreamId(0), PoolId(0), StackId::NONE);
+        }
+        device
+    }
+
+    #[test]
+    fn the_simulated_card_of_a_replay_is_not_what_fails() {
+        use Action::{SegmentAlloc, SegmentFree};
+        assert_eq!(room_for(&recorded(&[])), 24 * GIBIBYTE);
+        assert_eq!(room_for(&recorded(&[(SegmentAlloc, 18)])), 24 * GIBIBYTE);
+        assert_eq!(room_for(&recorded(&[(SegmentAlloc, 20), (SegmentFree, 20)])), 48 * GIBIBYTE);
+        // 30 GiB were there before the trace began.
+        assert_eq!(room_for(&recorded(&[(SegmentFree, 30), (SegmentAlloc, 10)])), 48 * GIBIBYTE);
+        assert_eq!(room_for(&recorded(&[(SegmentAlloc, 70)])), 96 * GIBIBYTE);
+        let known = DeviceRecording { capacity: Some(80 * GIBIBYTE), ..recorded(&[(SegmentAlloc, 70)]) };
+        assert_eq!(room_for(&known), 80 * GIBIBYTE);
+    }
 }

@@ -7,12 +7,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::card::{Card, SimulatedCard};
+use super::card::{Card, SIMULATED_TOTAL, SimulatedCard};
 use super::following::FollowingCard;
 use super::message::{End, Ending, Message};
 use super::perform::{Options, now_us, perform};
 use super::record::Recorder;
-use super::replay::ReplayPlan;
+use super::replay::{ReplayPlan, room_for};
 use super::scenarios::{Room, Scenario, Values};
 use super::wire::{read_message, write_message};
 use crate::model::{AllocConf, Progress, Recording, Sample};
@@ -394,7 +394,11 @@ fn options(job: &Job, parameters: String, conditions: &Conditions) -> Options {
 
 fn simulate(job: &Job, conditions: &Conditions, stop: &Stop, out: &mut dyn FnMut(Message)) -> Result<(), String> {
     let mut opening = Vec::new();
-    let card = SimulatedCard::open(&mut |stage, sample| opening.push((stage.to_owned(), sample)));
+    let total = match job {
+        Job::Replay { recording, device } => recording.devices.get(*device).map_or(SIMULATED_TOTAL, room_for),
+        Job::Scenario { .. } | Job::Handed(_) => SIMULATED_TOTAL,
+    };
+    let card = SimulatedCard::open_with(total, &mut |stage, sample| opening.push((stage.to_owned(), sample)));
     on_card(card, &opening, job, conditions, stop, out)
 }
 
@@ -412,6 +416,9 @@ fn on_card<C: Card>(
         return Err("backend:cudaMallocAsync hands every request to the driver's own pool, where PyTorch's allocator and its settings do \
                     nothing; leave it out, or run pool_retention, which is about that pool"
             .to_owned());
+    }
+    if conditions.limit == Some(0) {
+        return Err("a limit of 0 serves nothing; give a size such as 4GiB".to_owned());
     }
     let info = card.info();
     if let Some(limit) = conditions.limit.filter(|&limit| limit > info.total) {

@@ -197,6 +197,8 @@ fn a_limit_that_limits_nothing_is_refused() {
     assert!(above.contains("limit of 25 GiB is more than the card has (simulated card, 24 GiB)"), "{above}");
     let whole = program(&["leak", "--simulated", "--limit", "24GiB", "--json"]).output().unwrap();
     assert_eq!(answer(&whole)["limit_bytes"], 24 * GIB);
+    let nothing = tell(program(&["leak", "--simulated", "--limit", "0"]).output().unwrap());
+    assert!(nothing.contains("serves nothing"), "{nothing}");
     let Some(card) = FakeCard::new(&[]) else { return };
     let above = card.refusal(&["leak", "--limit", "17GiB"], &[]);
     assert!(above.contains("limit of 17 GiB") && above.contains("Fake GPU, 16 GiB"), "{above}");

@@ -54,7 +54,7 @@ pub struct ProbeArgs {
     /// The snapshot to write; for replay the recording, then the snapshot
     #[arg(value_name = "FILE", num_args = 0..=2)]
     pub paths: Vec<PathBuf>,
-    /// Run on a simulated card of 24 GiB instead of a real one
+    /// Run on a simulated card instead of a real one: 24 GiB, or as large as a replay needs
     #[arg(long)]
     pub simulated: bool,
     /// A parameter of the scenario; may be given several times

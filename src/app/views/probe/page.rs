@@ -126,7 +126,9 @@ fn header(page: &mut ProbePage, ui: &mut Ui, t: &Tokens, rect: Rect, jobs: &Jobs
             let known = !card.name.is_empty();
             let is_simulated = if known { card.is_simulated } else { page.target == 0 };
             let words = match (known, is_simulated) {
-                (_, true) => "simulated card, 24 GiB".to_owned(),
+                (true, true) => card.name.clone(),
+                (false, true) if page.chosen.is_none() => "simulated card".to_owned(),
+                (false, true) => "simulated card, 24 GiB".to_owned(),
                 (true, false) => format!("real card: {}, {}", card.name, Bytes(card.total)),
                 (false, false) => "real card".to_owned(),
             };

@@ -101,6 +101,12 @@ pub struct ProbePage {
     under_way: Option<UnderWay>,
 }
 
+/// Bytes as text that is read back to the byte: in the largest unit where that is exact.
+fn exact(bytes: u64) -> String {
+    let text = Bytes(bytes).to_string();
+    if Bytes::parse(&text).is_ok_and(|read| read.0 == bytes) { text } else { bytes.to_string() }
+}
+
 /// How fast a run goes: the name, and the rest at each step.
 pub const PACES: [(&str, Duration); 3] =
     [("to watch", Duration::from_millis(120)), ("slow", Duration::from_millis(500)), ("at full speed", Duration::ZERO)];
@@ -139,11 +145,13 @@ impl ProbePage {
         self.chosen = chosen;
         let scenario = self.scenario();
         self.parameters = scenario.map_or_else(Vec::new, |s| s.params.iter().map(|p| p.show(p.default)).collect());
+        // A recording's requests run under its own conditions until the user says otherwise.
+        let recorded = self.replay.as_ref().filter(|_| scenario.is_none()).and_then(|r| r.recording.devices.get(r.device));
         self.conf = match scenario {
             Some(s) => s.conf.to_owned(),
-            None => self.replay.as_ref().map_or_else(String::new, |r| r.recording.devices[r.device].settings.conf.to_string()),
+            None => recorded.map_or_else(String::new, |device| device.settings.conf.to_string()),
         };
-        self.limit.clear();
+        self.limit = recorded.and_then(|device| device.limit).map_or_else(String::new, exact);
         self.complaint = None;
         self.moment = Arc::default();
         self.outcome = None;
@@ -321,4 +329,28 @@ fn listen(
         Finished { report, compared, recording: Arc::new(recording), document: None }
     });
     (Moment { picture, segments }, over)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_typed_in_so_that_it_is_read_back_to_the_byte() {
+        assert_eq!(Bytes::parse(&exact(4 << 30)).unwrap().0, 4 << 30);
+        assert!(exact(4 << 30).ends_with("iB"));
+        assert_eq!(exact(3_705_667_584 + 1), "3705667585");
+    }
+
+    #[test]
+    fn a_replay_begins_with_the_recorded_conditions() {
+        let mut recording = Recording { devices: vec![Default::default()], ..Recording::default() };
+        recording.devices[0].limit = Some(2 << 30);
+        recording.devices[0].settings.conf = crate::model::AllocConf::parse("max_split_size_mb:64").unwrap();
+        let replay = Replayable { recording: Arc::new(recording), device: 0, title: "run".to_owned() };
+        let mut page = ProbePage::new(Some(replay));
+        assert_eq!((page.conf.as_str(), Bytes::parse(&page.limit).unwrap().0), ("max_split_size_mb:64", 2 << 30));
+        page.choose(Some(0));
+        assert!(page.limit.is_empty() && page.conf == ALL[0].conf);
+    }
 }

@@ -43,9 +43,14 @@ impl fmt::Display for Bytes {
 }
 
 impl Bytes {
-    /// Always in MiB, for columns that hold one unit: `1,080`, `946.35`. No unit is written.
+    /// Always in MiB, for columns that hold one unit: `1,080`, `946.35`. No unit is written. What rounds to nothing and is not
+    /// nothing is `<0.01`.
     #[must_use]
     pub fn mebibytes(self) -> String {
+        // 5242.88 bytes are 0.005 MiB.
+        if (1..5243).contains(&self.0) {
+            return "<0.01".to_owned();
+        }
         decimal(self.0 as f64 / (KIB * KIB), 2)
     }
 
@@ -202,6 +207,11 @@ mod tests {
         assert!(Bytes::parse("lots").is_err());
         assert!(Bytes::parse("99999999999999999999").is_err());
         assert!(Bytes::parse("-1").is_err());
+    }
+
+    #[test]
+    fn a_little_is_not_nothing_in_a_column_of_mebibytes() {
+        assert_eq!([0, 1, 5242, 5243, 1 << 20].map(|b| Bytes(b).mebibytes()), ["0", "<0.01", "<0.01", "0.01", "1"]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod beyond;
 
 use super::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 use crate::model::{Cancelled, DeviceRecording, Progress, Recording, StackId};
+use crate::units::{count, counted};
 
 /// How steps were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,11 +78,12 @@ impl Steps {
         };
         let marked = within(self.bounds.get(self.marked.start..=self.marked.end)?);
         let all = within(&self.bounds);
-        let covers = format!("Annotations cover {marked:.0} % of the events, {} steps", self.marked.len());
+        let covers =
+            format!("Annotations cover {marked:.0} % of the events, {}", counted(self.marked.len() as u64, "step", "steps"));
         match self.continued_by {
             Some(stack) => Some(format!(
                 "{covers}. The other {} are continued from {}, which allocates once in every annotated step.",
-                self.len() - self.marked.len(),
+                count((self.len() - self.marked.len()) as u64),
                 names.of_stack(stack)
             )),
             None if all < 90.0 && self.bounds.last().is_some_and(|&b| (b as usize) < events) => {

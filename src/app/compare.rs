@@ -417,9 +417,9 @@ pub fn name_of(steps: Option<&StepTable>, event: u32) -> String {
     let figures = step.and_then(|(step, t)| Some((step, t.figures.get(step)?)));
     match figures {
         // Where memory grows to the very end, the end says more: the other instant of a pair is one.
-        Some((step, f)) if f.end == event + 1 => format!("step {step} end"),
-        Some((step, f)) if f.peak_event == event => format!("step {step} peak"),
-        Some((step, _)) => format!("event {}, step {step}", count(u64::from(event))),
+        Some((step, f)) if f.end == event + 1 => format!("step {} end", count(step as u64)),
+        Some((step, f)) if f.peak_event == event => format!("step {} peak", count(step as u64)),
+        Some((step, _)) => format!("event {}, step {}", count(u64::from(event)), count(step as u64)),
         None => format!("event {}", count(u64::from(event))),
     }
 }
@@ -469,12 +469,16 @@ pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>) -> Option<Sugge
     // A recording may stop in the middle of a step.
     let whole = |i: &usize| u64::from(f[*i].end - f[*i].first) * 10 >= u64::from(typical) * 9;
     let first = (1..f.len()).find(whole);
-    let end = (1..f.len()).rev().find(whole);
+    // The one that ends with the recording ends with the program, which is another phase.
+    let goes_on = |i: &usize| f[*i].end < events;
+    let end = (2..f.len()).rev().find(|i| whole(i) && goes_on(i)).or_else(|| (1..f.len()).rev().find(whole));
     if let (Some(first), Some(end)) = (first, end)
         && end > first
     {
         let why = format!(
-            "the same phase of two steps far apart: the ends of step {first}, the first whole one, and step {end}, the last"
+            "the same phase of two steps far apart: the ends of step {}, the first whole one, and step {}, the last that another follows",
+            count(first as u64),
+            count(end as u64)
         );
         return pair(f[first].end - 1, f[end].end - 1, why);
     }
@@ -509,9 +513,10 @@ mod tests {
     #[test]
     fn steps_that_grow_slowly_are_compared_far_apart_in_the_same_phase() {
         let growing = table(&[90, 10, 11, 12, 13, 14], 0);
-        assert_eq!(pair(&growing, 60, None), Some((19, 59)), "the ends of step 1 and step 5");
-        assert!(suggest(&growing, 60, None).is_some_and(|s| s.why.contains("step 1") && s.why.contains("step 5")));
-        assert_eq!(pair(&table(&[90, 10, 11, 12, 13, 14], 6), 54, None), Some((19, 49)), "the last one is cut short");
+        assert_eq!(pair(&growing, 60, None), Some((19, 49)), "the ends of step 1 and of step 4: step 5 ends with the recording");
+        assert!(suggest(&growing, 60, None).is_some_and(|s| s.why.contains("step 1") && s.why.contains("step 4")));
+        assert_eq!(pair(&growing, 80, None), Some((19, 59)), "what follows the last step is no part of it");
+        assert_eq!(pair(&table(&[90, 10, 11, 12, 13, 14], 6), 80, None), Some((19, 49)), "the last one is cut short");
     }
 
     #[test]

@@ -64,8 +64,6 @@ pub(super) fn signed(bytes: i64) -> String {
 pub(super) fn signed_mib(bytes: i64) -> String {
     match bytes {
         0 => "same".to_owned(),
-        // Less than is shown is not nothing.
-        b if b.unsigned_abs() < 5243 => format!("{}<0.01", if b > 0 { "+" } else { "−" }),
         b if b > 0 => format!("+{}", Bytes(b as u64).mebibytes()),
         b => format!("−{}", Bytes(b.unsigned_abs()).mebibytes()),
     }

@@ -67,12 +67,32 @@ pub(super) fn peaks_sentence(figures: &[StepFigures]) -> Option<String> {
     })
 }
 
+/// What the later half of the steps left in use, and whether the last step was left aside: where it ends with the recording, it
+/// ends with the program, which gives everything back.
+pub(super) fn late_growth(figures: &[StepFigures], events: u32) -> (i64, bool) {
+    let leaves_last = figures.len() > 3 && figures.last().is_some_and(|s| s.end >= events);
+    let all = &figures[..figures.len() - usize::from(leaves_last)];
+    let late = &all[all.len() / 2..];
+    let sum = if late.len() > 1 { late.iter().map(StepFigures::growth).sum() } else { 0 };
+    (sum, leaves_last)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn step(peak: u64, before: u64, after: u64) -> StepFigures {
         StepFigures { peak, before, after, ..StepFigures::default() }
+    }
+
+    #[test]
+    fn the_end_of_the_program_is_no_growth() {
+        let mut f: Vec<StepFigures> =
+            (0..6).map(|i| StepFigures { end: (i as u32 + 1) * 10, ..step(90, 50 + i, 51 + i) }).collect();
+        assert_eq!(late_growth(&f, 100), (3, false));
+        f[5].after = 0;
+        assert_eq!(late_growth(&f, 60), (3, true), "five steps are left, of which the later three");
+        assert_eq!(late_growth(&f[..1], 10), (0, false));
     }
 
     #[test]

@@ -118,13 +118,14 @@ impl StepsView {
     fn summary(&self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
         let t = cx.tokens;
         let Some(peaks) = layout::peaks_sentence(&found.figures) else { return };
-        let middle = found.figures.len() / 2;
-        let late = &found.figures[middle..];
-        let drift: i64 = late.iter().map(StepFigures::growth).sum();
+        let events = cx.data.device().events.len() as u32;
+        let (drift, leaves_last) = layout::late_growth(&found.figures, events);
+        let half =
+            if leaves_last { "The second half of the steps, the last one left aside," } else { "The second half of the steps" };
         let growth = match drift {
-            d if d > 0 && late.len() > 1 => format!("The second half of the steps leaves *{}* more in use.", Bytes(d as u64)),
-            d if d < 0 && late.len() > 1 => format!("The second half of the steps gives *{}* back.", Bytes(d.unsigned_abs())),
-            _ => "The second half of the steps leaves nothing behind.".to_owned(),
+            d if d > 0 => format!("{half} leaves *{}* more in use.", Bytes(d as u64)),
+            d if d < 0 => format!("{half} gives *{}* back.", Bytes(d.unsigned_abs())),
+            _ => format!("{half} leaves nothing behind."),
         };
         ui.add_space(12.0);
         let inner =
@@ -186,7 +187,7 @@ impl StepsView {
                     for (i, cell) in cells.iter().enumerate() {
                         let quiet = |zero: bool| if zero { t.text3 } else { t.text1 };
                         let (text, ink) = match i {
-                            0 => (step.to_string(), t.text2),
+                            0 => (count(step as u64), t.text2),
                             1 => {
                                 let blue = t.slot(0);
                                 Bar::new(greatest)

@@ -228,11 +228,19 @@ impl Ranks {
     /// What the row at a position of the job on screen is called.
     #[must_use]
     pub fn name_at(&self, at: usize) -> String {
-        let is_one = self.jobs.get(self.shown).is_some_and(|job| job.is_one);
         match self.rows().get(at) {
-            Some(row) if !is_one => row.file.clone(),
+            Some(row) if !self.are_ranks() => {
+                let has_several = self.rows().iter().filter(|r| r.path == row.path).count() > 1;
+                if has_several { format!("{}, device {}", row.file, row.device) } else { row.file.clone() }
+            }
             _ => ranks::name_among(self.rows(), at),
         }
+    }
+
+    /// False while recordings are on screen that share no job: numbers in their names are no ranks, and there is no median.
+    #[must_use]
+    pub fn are_ranks(&self) -> bool {
+        self.jobs.get(self.shown).is_none_or(|job| job.is_one)
     }
 
     /// The row chosen as A (0) or B (1), of whichever job.

@@ -173,7 +173,11 @@ fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, wish: &mut Wish) {
         let i = page.order[row];
         let r = &page.rows()[i];
         let letter = page.chosen_as(r).map_or("", |slot| if slot == 0 { "A " } else { "B " });
-        let rank = r.rank.map_or_else(|| "?".to_owned(), |n| n.to_string());
+        let rank = match r.rank {
+            _ if !page.are_ranks() => String::new(),
+            Some(rank) => rank.to_string(),
+            None => "?".to_owned(),
+        };
         label::text_in(p, cells[0], &format!("{letter}{rank}"), Type::Mono, if letter.is_empty() { t.text1 } else { t.accent });
         label::text_in(p, cells[1], &r.file, Type::Body, t.text2);
         label::text_in_right(p, cells[2], &Bytes(r.peak_reserved).to_string(), Type::Mono, t.text1);
@@ -212,14 +216,17 @@ fn describe(page: &Ranks, row: &RankRow) -> String {
 
 fn charts(page: &Ranks, ui: &mut Ui, t: &Tokens, wish: &mut Wish) {
     ui.spacing_mut().item_spacing.y = 0.0;
-    let entries = [
+    let mut entries = vec![
         LegendEntry::new(Swatch::Fill(t.slot(0)), "active"),
-        LegendEntry::new(Swatch::Fill(t.slot(1)), "active, outlier"),
         LegendEntry::new(Swatch::Free, "reserved, not in use"),
         LegendEntry::new(Swatch::Fill(t.red), "ran out of memory"),
-        LegendEntry::new(Swatch::Dashed(t.text2), "median"),
     ];
-    let _ = legend_row(ui, "Peaks by rank", 0.0, &entries, "");
+    if page.are_ranks() {
+        entries.insert(1, LegendEntry::new(Swatch::Fill(t.slot(1)), "active, outlier"));
+        entries.push(LegendEntry::new(Swatch::Dashed(t.text2), "median"));
+    }
+    let title = if page.are_ranks() { "Peaks by rank" } else { "Peaks" };
+    let _ = legend_row(ui, title, 0.0, &entries, "");
     let (area, response) = ui.allocate_exact_size(vec2(ui.available_width(), 168.0), Sense::click());
     response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "Peaks by rank"));
     let plot = Rect::from_min_max(pos2(area.left() + 72.0, area.top() + 16.0), pos2(area.right() - 16.0, area.bottom() - 12.0));

@@ -45,9 +45,11 @@ impl Column {
         match self {
             Column::Event => (crate::units::count(events as u64).len() as f32 * 6.7).max(36.0).ceil() + 2.0,
             Column::Time => 82.0,
-            Column::Action => 100.0,
+            // "segment unmap", the longest, behind its swatch.
+            Column::Action => 116.0,
             Column::Size => 76.0,
-            Column::Address => 96.0,
+            // An address, or "134.31 GiB free" beside a request that failed.
+            Column::Address => 104.0,
             Column::Stream => 40.0,
             Column::Stack => 84.0,
         }

@@ -52,7 +52,8 @@ impl WhatIfView {
                 }
                 (Some(a), Some(_)) => headline(ui, cx, a),
                 _ => {
-                    label::paragraph(ui, "Running…", Type::Body, t.text3);
+                    let words = if self.runs.is_stopped() { "Not run: stopped." } else { "Running…" };
+                    label::paragraph(ui, words, Type::Body, t.text3);
                 }
             }
             ui.add_space(4.0);

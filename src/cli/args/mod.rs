@@ -87,7 +87,7 @@ pub enum Command {
     Agent,
     /// Make a classic memory problem happen, on this card or on simulated memory
     Probe(ProbeArgs),
-    /// Draw one view of the window into a PNG
+    /// Draw one view of the window as a picture, PNG or SVG
     Screenshot(ScreenshotArgs),
 }
 

@@ -179,7 +179,9 @@ fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, wish: &mut Wish) {
             None => "?".to_owned(),
         };
         label::text_in(p, cells[0], &format!("{letter}{rank}"), Type::Mono, if letter.is_empty() { t.text1 } else { t.accent });
-        label::text_in(p, cells[1], &r.file, Type::Body, t.text2);
+        // A file of two devices stands here twice.
+        let file = if page.are_ranks() { r.file.clone() } else { page.name_at(i) };
+        label::text_in(p, cells[1], &file, Type::Body, t.text2);
         label::text_in_right(p, cells[2], &Bytes(r.peak_reserved).to_string(), Type::Mono, t.text1);
         label::text_in_right(p, cells[3], &Bytes(r.end_reserved).to_string(), Type::Mono, t.text2);
         label::text_in_right(p, cells[4], &Bytes(r.end_active).to_string(), Type::Mono, t.text2);

@@ -173,7 +173,7 @@ pub fn print(out: &mut dyn Write, text: &str) -> Result<(), String> {
     write!(out, "{text}{end}").map_err(|e| format!("the answer can not be written: {e}"))
 }
 
-/// Writes text as [`print`] does; a file that breaks off is told of right after the first line, which is the answer: it holds
+/// Writes text as [`print()`] does; a file that breaks off is told of right after the first line, which is the answer: it holds
 /// only for what could be read.
 ///
 /// # Errors

@@ -54,7 +54,7 @@ impl ReplayPlan {
         out.flush()
     }
 
-    /// Reads what [`write`](Self::write) wrote.
+    /// Reads what `write` wrote.
     ///
     /// # Errors
     /// One sentence when it ends early or is of another format.

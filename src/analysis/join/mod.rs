@@ -2,7 +2,7 @@
 //! and the categories of a memory timeline, on one clock.
 //!
 //! A snapshot knows segments, streams, pools and true request sizes; a trace knows what the program was doing. Both list the
-//! same allocations in the same order, so [`align`] finds which is which and how far apart the clocks are, or refuses.
+//! same allocations in the same order, so `align` finds which is which and how far apart the clocks are, or refuses.
 
 mod align;
 mod watch;

@@ -1,7 +1,7 @@
 //! The text of an out-of-memory error, in every dialect that reaches a user's terminal.
 //!
 //! A message is found wherever it stands: in a pasted traceback, in a log whose lines are wrapped and carry a rank's prefix,
-//! or inside a JSON string. Matching runs over the text with all white space removed ([`text`]), so that no wrapping can
+//! or inside a JSON string. Matching runs over the text with all white space removed (`text`), so that no wrapping can
 //! hide a message or split a figure.
 //!
 //! * [`parse`] reads the first message that carries figures, [`find_all`] every one with its line.

@@ -78,6 +78,8 @@ pub enum Term {
     WayOut,
     /// Blocks of which any one would do.
     Alone,
+    /// The hole a block keeps from being.
+    IfFreed,
     /// How old a block is.
     Age,
     /// Growth from step to step.
@@ -94,7 +96,7 @@ pub enum Term {
 
 impl Term {
     /// Every term, in the order of a glossary.
-    pub const ALL: [Term; 37] = [
+    pub const ALL: [Term; 38] = [
         Term::Reserved,
         Term::Active,
         Term::Allocated,
@@ -126,6 +128,7 @@ impl Term {
         Term::Driver,
         Term::WayOut,
         Term::Alone,
+        Term::IfFreed,
         Term::Age,
         Term::Growth,
         Term::Fit,
@@ -169,6 +172,7 @@ impl Term {
             Term::Driver => "Driver",
             Term::WayOut => "Cheapest way out",
             Term::Alone => "Enough alone",
+            Term::IfFreed => "If freed",
             Term::Age => "Age",
             Term::Growth => "Growth a step",
             Term::Fit => "Fit of a line",
@@ -251,6 +255,7 @@ impl Term {
                 "Live blocks each of which, gone by itself, would let the request succeed. One block may hold more bytes than \
                  the cheapest set of several."
             }
+            Term::IfFreed => "The one hole there would be without this block: its own bytes, and the holes before and behind it.",
             Term::Age => "How long before this instant the block was allocated.",
             Term::Growth => {
                 "What is still live at the end, by the step it was allocated in: the slope of the line through its running sum. \
@@ -284,7 +289,7 @@ impl Term {
             | "free in this pool"
             | "free in them" => Term::Inactive,
             "hole" | "holes" | "all holes" | "holes in this pool" | "all free memory" => Term::Hole,
-            "largest hole" | "the largest hole" | "one hole of that size" | "if freed" | "largest that fits" => Term::LargestHole,
+            "largest hole" | "the largest hole" | "one hole of that size" | "largest that fits" => Term::LargestHole,
             "pinned" | "cached, pinned by live blocks" => Term::Pinned,
             "cached" | "cached, whole segments" | "whole free segments" => Term::Cached,
             "pending free" | "pending" | "freed, waiting for a stream" => Term::PendingFree,
@@ -302,6 +307,7 @@ impl Term {
             "cheapest way out" => Term::WayOut,
             "enough alone, if freed" | "the smallest of them" => Term::Alone,
             "age" => Term::Age,
+            "if freed" => Term::IfFreed,
             "a step adds" | "a stretch of the recording adds" | "steps that add" | "kept from evaluation" => Term::Growth,
             "fit of a line" => Term::Fit,
             "outcome" | "setting" => Term::Served,
@@ -389,7 +395,7 @@ impl Term {
                 let figure = f.device_free.map_or_else(|| "not recorded here".to_owned(), bytes);
                 f.with_request(tip.row("free", figure))
             }
-            Term::Request | Term::Blocker => f.with_request(tip.row("largest hole", bytes(f.largest_hole))),
+            Term::Request | Term::Blocker | Term::IfFreed => f.with_request(tip.row("largest hole", bytes(f.largest_hole))),
             Term::Retry => tip.row("would give back now", bytes(f.whole)),
             Term::Event => tip.row("in this recording", count(f.events)),
             Term::Stack => tip.row("in this recording", count(f.stacks)),

@@ -146,12 +146,17 @@ pub fn account(device: &DeviceRecording, state: &State, has_segments: bool) -> W
     }
 }
 
+/// A sample further away than this, µs, tells nothing of an instant.
+const FAR_US: u64 = 30_000_000;
+
 fn nearest_sample(device: &DeviceRecording, event: u32) -> Option<&Sample> {
     let samples = &device.samples;
     let Some(&time) = device.events.time_us.get(event as usize) else { return samples.last() };
     let after = samples.partition_point(|s| s.time_us < time);
-    match (after.checked_sub(1).map(|i| &samples[i]), samples.get(after)) {
+    let nearest = match (after.checked_sub(1).map(|i| &samples[i]), samples.get(after)) {
         (Some(a), Some(b)) => Some(if time - a.time_us <= b.time_us - time { a } else { b }),
         (a, b) => a.or(b),
-    }
+    };
+    // A watch may have seen only a part of the recording.
+    nearest.filter(|s| s.time_us.abs_diff(time) <= FAR_US)
 }

@@ -23,6 +23,8 @@ pub struct Watched {
     pub at_end: Parts,
     /// Every process seen, the largest first.
     pub processes: Vec<Process>,
+    /// Limits of the user's that were passed, and failures of PyTorch.
+    pub alarms: Vec<Alarm>,
     /// Samples that were not taken or not stored.
     pub lost: u64,
     /// Times without samples.
@@ -49,6 +51,13 @@ pub struct Parts {
     skew_bytes: u64,
 }
 
+/// A limit that was passed, or a failure.
+#[derive(Debug, Serialize)]
+pub struct Alarm {
+    time_us: i64,
+    text: String,
+}
+
 /// A process of a session.
 #[derive(Debug, Serialize)]
 pub struct Process {
@@ -57,6 +66,12 @@ pub struct Process {
     user: String,
     container: Option<String>,
     peak_bytes: Option<u64>,
+    /// From the first list it was in to the last; all of it for one that came later.
+    grown_bytes: u64,
+    /// PyTorch's own peaks, and the driver's since the process began.
+    peak_allocated_bytes: Option<u64>,
+    peak_reserved_bytes: Option<u64>,
+    lifetime_peak_bytes: Option<u64>,
     has_pytorch_figures: bool,
 }
 
@@ -81,6 +96,8 @@ pub fn watched(device: &DeviceRecording) -> Option<Watched> {
             skew_bytes: b.skew,
         })
     };
+    let told = crate::analysis::watched::watched(device).unwrap_or_default();
+    let grown = |pid: u32| told.processes.iter().find(|p| p.pid == pid).map_or(0, crate::analysis::watched::Grower::grown);
     let mut processes: Vec<Process> = track
         .processes
         .iter()
@@ -90,6 +107,10 @@ pub fn watched(device: &DeviceRecording) -> Option<Watched> {
             user: p.user.clone(),
             container: p.container.clone(),
             peak_bytes: p.peak.map(|(bytes, _)| bytes),
+            grown_bytes: grown(p.pid),
+            peak_allocated_bytes: p.torch_peak.map(|t| t.0),
+            peak_reserved_bytes: p.torch_peak.map(|t| t.1),
+            lifetime_peak_bytes: p.lifetime_peak,
             has_pytorch_figures: p.points.iter().any(|point| point.torch.is_some()),
         })
         .collect();
@@ -102,6 +123,7 @@ pub fn watched(device: &DeviceRecording) -> Option<Watched> {
         at_peak: parts(peak),
         at_end: parts(last),
         processes,
+        alarms: told.alarms.into_iter().map(|m| Alarm { time_us: m.time_us, text: m.text }).collect(),
         lost: track.lost,
         gaps: track.gaps.len() as u64,
         trouble: track.trouble.clone(),
@@ -145,18 +167,25 @@ impl Watched {
         if let Some(sentence) = &self.trouble {
             out += &format!("  not readable at the end: {sentence}\n");
         }
-        let mut processes = Table::new("rrl");
+        let mut processes = Table::new("rrrl");
         if !self.processes.is_empty() {
-            processes.row(["  PID", "peak", "command"]);
+            processes.row(["  PID", "peak", "grew by", "command"]);
         }
         for p in self.processes.iter().take(20) {
             let peak = p.peak_bytes.map_or_else(|| "not told".to_owned(), |b| Bytes(b).to_string());
-            let helper = if p.has_pytorch_figures { " (with PyTorch's own figures)" } else { "" };
-            processes.row([format!("  {}", p.pid), peak, format!("{}{helper}", p.command)]);
+            let helper = match (p.peak_allocated_bytes, p.peak_reserved_bytes) {
+                (Some(a), Some(r)) => format!(" (PyTorch: at most {} allocated, {} reserved)", Bytes(a), Bytes(r)),
+                _ => String::new(),
+            };
+            let grown = if p.peak_bytes.is_some() { Bytes(p.grown_bytes).to_string() } else { String::new() };
+            processes.row([format!("  {}", p.pid), peak, grown, format!("{}{helper}", p.command)]);
         }
         out += &processes.to_string();
         if self.processes.len() > 20 {
             out += &format!("  and {} more\n", count(self.processes.len() as u64 - 20));
+        }
+        for alarm in &self.alarms {
+            out += &format!("  {} UTC: {}\n", time_of_day(alarm.time_us), alarm.text);
         }
         if self.lost > 0 || self.gaps > 0 {
             out += &format!("  {} lost, {}\n", counted(self.lost, "sample", "samples"), counted(self.gaps, "gap", "gaps"));

@@ -60,7 +60,7 @@ impl Alarms {
             let minutes = crate::units::counted(u64::from(rules.growth_minutes.max(1)), "minute", "minutes");
             let sentence =
                 format!("Memory in use grew by {} in {minutes} without falling back: a leak looks like this.", Bytes(grown));
-            out.push(Alarm { sentence, mark: format!("alarm: grew by {} in {minutes}", Bytes(grown)) });
+            out.push(Alarm { sentence, mark: format!("alarm: +{} in {} min", Bytes(grown), rules.growth_minutes.max(1)) });
         }
         out
     }

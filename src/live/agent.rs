@@ -258,8 +258,8 @@ struct Session {
     records: SyncSender<Record>,
     news: Sender<News>,
     is_recording: Arc<Mutex<bool>>,
-    /// Ordinal of the process to the device of the session.
-    devices: HashMap<String, u32>,
+    /// The UUID of each ordinal of the process, as told once. Looked up each time: the driver's list may come later than the helper.
+    devices: HashMap<String, String>,
 }
 
 impl Session {
@@ -286,10 +286,10 @@ impl Session {
     fn take(&mut self, message: Message) -> Option<()> {
         let (pid, t) = (self.pid, message.t + self.skew_us);
         if let Some(devices) = message.devices {
-            self.devices = devices.into_iter().filter_map(|(ordinal, uuid)| Some((ordinal, self.number(&uuid)?))).collect();
+            self.devices = devices;
         }
         for (ordinal, m) in message.stats.into_iter().flatten() {
-            if let Some(&d) = self.devices.get(&ordinal) {
+            if let Some(d) = self.devices.get(&ordinal).and_then(|uuid| self.number(uuid)) {
                 // Figures that nobody takes in time are old: better none than a queue.
                 let _ = self.records.try_send(Record::Torch(TorchPoint { d, t, pid, m }));
             }
@@ -323,7 +323,7 @@ impl Session {
 
     /// The device of the session that each ordinal of the process is.
     fn ordinals(&self) -> Vec<(i32, u32)> {
-        self.devices.iter().filter_map(|(o, d)| Some((o.parse().ok()?, *d))).collect()
+        self.devices.iter().filter_map(|(o, uuid)| Some((o.parse().ok()?, self.number(uuid)?))).collect()
     }
 
     /// The number of a device by its UUID. A process too old to tell one, on a machine with one device, means that one.

@@ -394,7 +394,8 @@ fn joined(words: Vec<Word>) -> Vec<Word> {
         let is_name = !last.is_quoted && !name.is_empty() && terms::NAMES.contains(&name.as_str());
         let is_open = !last.is_quoted
             && terms::operator_in(&name).is_some_and(|(at, o)| at + o.len() == name.len() && terms::NAMES.contains(&&name[..at]));
-        if (begins && is_name) || (is_open && !begins) {
+        let is_instant = (name == "live" && word.text.starts_with('@')) || name == "live@";
+        if (begins && is_name) || (is_open && !begins) || (is_instant && !last.is_quoted && !word.is_quoted) {
             last.text.push_str(&word.text);
             last.at.end = word.at.end;
         } else {

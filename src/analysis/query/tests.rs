@@ -145,6 +145,8 @@ fn queries_are_read_as_they_are_typed() {
         ("size>1MiB stack~attention live@peak", &vec![0]),
         ("age>3", &vec![1]),
         ("age > 3", &vec![1]),
+        ("live @peak size>1MiB", &vec![0]),
+        ("live@ peak", &both),
         ("freed=never", &vec![1]),
         ("gone=never", &vec![1]),
         ("gone!=never", &vec![0]),

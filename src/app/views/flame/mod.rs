@@ -22,7 +22,7 @@ use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane;
 use crate::model::StackTable;
-use crate::units::{Bytes, count, counted};
+use crate::units::{Bytes, counted};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -46,7 +46,7 @@ pub const INFO: ViewInfo = ViewInfo {
 
 /// What the width means, as the selector lists it.
 const MEASURES: [&str; 6] =
-    ["at B, against A", "live at the cursor", "live at the peak", "allocated", "churn", "bytes × lifetime"];
+    ["at B, against A", "live at the cursor", "live at the peak", "allocated", "churn: freed again", "bytes × lifetime"];
 
 /// What a graph is made from.
 #[derive(Clone, PartialEq)]
@@ -201,7 +201,7 @@ impl FlameView {
 
     /// How a weight reads.
     fn figure(&self, weight: u64) -> String {
-        if self.measure == Some(5) { count(weight) } else { Bytes(weight).to_string() }
+        if self.measure == Some(5) { format!("{} × events", Bytes(weight)) } else { Bytes(weight).to_string() }
     }
 
     /// The graph for what is asked, or the one before while it is built.
@@ -284,10 +284,14 @@ impl View for FlameView {
         let Some(built) = self.built.latest() else { return String::new() };
         let Some(all) = built.flame.nodes.first() else { return String::new() };
         let blocks = counted(all.count, "block", "blocks");
-        let range = if cx.link.range.is_some() { " in the chosen range" } else { "" };
+        let range = if cx.link.range.is_some() {
+            " in the chosen range"
+        } else {
+            " over the whole recording · Shift and drag in the timeline to narrow it"
+        };
         match (&built.compared, self.measure_of(built.compared.is_some())) {
             (Some(_), _) => format!("at B: {} in {blocks}", Bytes(all.after)),
-            (None, 5) => format!("{} byte events{range}", count(all.total)),
+            (None, 5) => format!("{}{range}", self.figure(all.total)),
             (None, 3 | 4) => format!("{} in {blocks}{range}", Bytes(all.total)),
             (None, 2) => format!("at the peak: {} in {blocks}", Bytes(all.total)),
             _ if cx.data.device().events.is_empty() => format!("at the end: {} in {blocks}", Bytes(all.total)),

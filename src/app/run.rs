@@ -34,8 +34,8 @@ pub struct Screenshot {
     pub dark: bool,
     /// Where the cursor stands; `None` leaves it at the out-of-memory event or the end.
     pub event: Option<u32>,
-    /// Index of the device; `None` is the busiest.
-    pub device: Option<usize>,
+    /// The device, by the number the process knew it by; `None` is the busiest.
+    pub device: Option<i32>,
     /// Lines and text instead of pixels; needs no display.
     pub is_svg: bool,
     /// The file to write.
@@ -200,17 +200,20 @@ impl Photographer {
 }
 
 /// Puts device, workspace and cursor where a picture wants them; true when that is done, which `is_placed` remembers.
-pub(super) fn place(app: &mut App, shot: &Screenshot, is_placed: &mut bool) -> bool {
+///
+/// # Errors
+/// One sentence when the recording has no such device or event.
+pub(super) fn place(app: &mut App, shot: &Screenshot, is_placed: &mut bool) -> Result<bool, String> {
     if *is_placed {
-        return true;
+        return Ok(true);
     }
     if shot.view == "probe" || shot.view.starts_with("probe:") {
         *is_placed = app.place_probe(shot);
-        return *is_placed;
+        return Ok(*is_placed);
     }
     let Some(document) = app.active_document() else {
         *is_placed = shot.file.is_none();
-        return *is_placed;
+        return Ok(*is_placed);
     };
     // A watch that has just begun has nothing to show yet.
     if document.feed.is_some()
@@ -218,20 +221,27 @@ pub(super) fn place(app: &mut App, shot: &Screenshot, is_placed: &mut bool) -> b
         && track.trouble.is_none()
         && document.view().is_some_and(|v| v.data.device().samples.len() < WATCHED_SAMPLES)
     {
-        return false;
+        return Ok(false);
     }
-    if let (Some(view), Some(device)) = (document.view(), shot.device)
-        && view.data.index != device
-    {
-        app.actions.send(super::Action::SetDevice(device));
-        return false;
+    if let (Some(view), Some(number)) = (document.view(), shot.device) {
+        let device = view.data.recording.device_numbered(number)?;
+        if view.data.index != device {
+            app.actions.send(super::Action::SetDevice(device));
+            return Ok(false);
+        }
     }
     if let Content::Ranks(page) = &document.content {
         *is_placed = page.is_done();
-        return *is_placed;
+        return Ok(*is_placed);
     }
-    if document.view().is_none() {
-        return false;
+    let Some(view) = document.view() else { return Ok(false) };
+    let (device, events) = (view.data.device(), view.data.device().events.len());
+    if let Some(event) = shot.event.filter(|&event| event as usize >= events) {
+        let name = &view.data.recording.source.name;
+        return Err(match events.checked_sub(1) {
+            Some(last) => format!("{name}: there is no event {event}; {} has events 0 to {last}", device.id),
+            None => format!("{name}: there is no event {event}; {} has none", device.id),
+        });
     }
     if let Some(workspace) = super::workspace::Workspace::ALL.iter().find(|w| w.name() == shot.view) {
         app.actions.run(Command::Workspace(*workspace));
@@ -240,7 +250,7 @@ pub(super) fn place(app: &mut App, shot: &Screenshot, is_placed: &mut bool) -> b
         app.actions.send(super::Action::GoTo(event));
     }
     *is_placed = true;
-    true
+    Ok(true)
 }
 
 impl eframe::App for Photographer {
@@ -267,8 +277,14 @@ impl eframe::App for Photographer {
             self.finish(ctx, Err(sentence));
             return;
         }
-        if !(self.app.is_idle() && place(&mut self.app, &self.shot, &mut self.is_placed)) {
-            self.calm_frames = 0;
+        let is_ready = if self.app.is_idle() { place(&mut self.app, &self.shot, &mut self.is_placed) } else { Ok(false) };
+        match is_ready {
+            Ok(true) => {}
+            Ok(false) => self.calm_frames = 0,
+            Err(sentence) => {
+                self.finish(ctx, Err(sentence));
+                return;
+            }
         }
         ctx.request_repaint_after(std::time::Duration::from_millis(10));
     }

@@ -158,10 +158,7 @@ pub fn choose_device(recording: &Recording, wanted: Option<i32>) -> Result<usize
     let Some(wanted) = wanted else {
         return recording.busiest_device().ok_or_else(|| format!("{name}: no device of this recording has events or segments"));
     };
-    recording.devices.iter().position(|d| d.id.index == wanted).ok_or_else(|| {
-        let known: Vec<String> = recording.devices.iter().map(|d| format!("{} ({})", d.id.index, d.id)).collect();
-        format!("{name}: there is no device {wanted}; the recording has {}", known.join(", "))
-    })
+    recording.device_numbered(wanted)
 }
 
 /// Writes text and ends its last line.

@@ -43,6 +43,17 @@ impl Recording {
             (is_accelerator, d.events.len(), d.segments.len(), d.samples.len(), std::cmp::Reverse(i))
         })
     }
+
+    /// The index in [`devices`](Self::devices) of the device that the process knew by the number `wanted`.
+    ///
+    /// # Errors
+    /// One sentence that lists the devices of the recording.
+    pub fn device_numbered(&self, wanted: i32) -> Result<usize, String> {
+        self.devices.iter().position(|d| d.id.index == wanted).ok_or_else(|| {
+            let known: Vec<String> = self.devices.iter().map(|d| format!("{} ({})", d.id.index, d.id)).collect();
+            format!("{}: there is no device {wanted}; the recording has {}", self.source.name, known.join(", "))
+        })
+    }
 }
 
 /// Where a recording came from.

@@ -47,7 +47,7 @@ fn export_svg(shot: &Screenshot) -> Result<(), String> {
         if let (true, Some(Content::Failed(sentence))) = (app.is_idle(), app.active_document().map(|d| &d.content)) {
             return Err(sentence.clone());
         }
-        Ok(app.is_idle() && place(app, shot, &mut is_placed))
+        if app.is_idle() { place(app, shot, &mut is_placed) } else { Ok(false) }
     })?;
     write(&shot.out, &text)
 }
@@ -278,6 +278,10 @@ mod tests {
         assert!(text.contains("data:image/png;base64,"), "so are the strata");
         let wrong = Screenshot { view: "nonsense".to_owned(), ..shot.clone() };
         assert!(draw_picture(&wrong).unwrap_err().contains("there is no view called \"nonsense\""));
+        let beyond = Screenshot { device: Some(5), ..shot.clone() };
+        assert!(draw_picture(&beyond).unwrap_err().contains("there is no device 5; the recording has 0 (GPU 0)"));
+        let late = Screenshot { event: Some(177), ..shot.clone() };
+        assert!(draw_picture(&late).unwrap_err().contains("there is no event 177; GPU 0 has events 0 to 176"));
         let missing = Screenshot { file: Some(folder.path().join("none.pickle")), ..shot };
         assert!(draw_picture(&missing).is_err());
     }

@@ -106,7 +106,7 @@ impl Command {
                 size: export.size,
                 theme: export.theme,
                 event: export.event,
-                device: export.device.and_then(|d| usize::try_from(d).ok()),
+                device: export.device,
                 is_svg: export.to == ExportFormat::Svg,
             }),
             other => Err(Box::new(other)),

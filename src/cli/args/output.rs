@@ -111,9 +111,9 @@ pub struct ScreenshotArgs {
     /// Where the cursor stands
     #[arg(long, value_name = "N")]
     pub event: Option<u32>,
-    /// Which device of the file, counted from 0
+    /// Only this device, by the number the process knew it by
     #[arg(long, value_name = "N")]
-    pub device: Option<usize>,
+    pub device: Option<i32>,
     /// Write lines and text instead of pixels; needs no display
     #[arg(long = "svg")]
     pub is_svg: bool,

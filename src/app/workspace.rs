@@ -81,7 +81,7 @@ impl Workspace {
             ]),
             Workspace::Autopsy => Row(vec![(1.0, Pane(V::Autopsy))]),
             Workspace::WhatIf => Row(vec![(1.0, Pane(V::WhatIf))]),
-            Workspace::Flame => Column(vec![(0.23, Pane(V::Timeline)), (0.34, Pane(V::Flame)), (0.43, Pane(V::Compare))]),
+            Workspace::Flame => Column(vec![(0.24, Pane(V::Timeline)), (0.34, Pane(V::Flame)), (0.42, Pane(V::Compare))]),
             Workspace::Live => Row(vec![(1.0, Pane(V::Live))]),
         }
     }

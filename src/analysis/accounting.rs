@@ -70,7 +70,9 @@ impl Waterfall {
     pub fn untold(&self) -> Option<String> {
         let names: Vec<&str> = self.rows.iter().filter(|r| r.bytes.is_none()).map(|r| r.part.title()).collect();
         let (last, rest) = names.split_last()?;
-        let list = if rest.is_empty() { (*last).to_owned() } else { format!("{} and {last}", rest.join("; ")) };
+        // Some names hold a comma themselves.
+        let between = if names.iter().any(|name| name.contains(',')) { "; " } else { ", " };
+        let list = if rest.is_empty() { (*last).to_owned() } else { format!("{} and {last}", rest.join(between)) };
         Some(format!("Not in this file: {list}."))
     }
 }

@@ -81,7 +81,7 @@ fn grower(process: &ProcessTrack, watch_began_us: i64) -> Option<Grower> {
         pid: process.pid,
         command: if process.command.is_empty() { process.name.clone() } else { process.command.clone() },
         first: if begun > watch_began_us.saturating_add(THERE_BEFORE_US) { 0 } else { told().next()? },
-        last: told().last()?,
+        last: told().next_back()?,
         peak,
         peak_us,
         torch_peak: process.torch_peak,

@@ -117,7 +117,7 @@ fn seen_from(device: &DeviceRecording, pid: u32) -> Option<Vec<Sample>> {
     }
     let is_split = |t: &&ProcessTrack| t.points.iter().any(|p| p.torch.is_some());
     // Alone with a helper: what the watch summed is this process, and follows it between two lists of the driver.
-    if own.iter().any(|t| is_split(t)) && track.processes.iter().filter(is_split).all(|t| t.pid == pid) {
+    if own.iter().any(&is_split) && track.processes.iter().filter(is_split).all(|t| t.pid == pid) {
         return Some(device.samples.clone());
     }
     let seen = |sample: &Sample| {

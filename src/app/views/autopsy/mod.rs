@@ -69,7 +69,7 @@ struct AutopsyView {
 /// What is looked at.
 enum Kind {
     /// A request that failed.
-    Failure(Autopsy),
+    Failure(Box<Autopsy>),
     /// The peak of a recording in which none did.
     Peak(Closest),
 }
@@ -96,7 +96,7 @@ impl Case {
                     None => data.caps(progress).ok()?,
                 };
                 let found = examine(device, tables, event, &state, &caps)?;
-                (Kind::Failure(found), event)
+                (Kind::Failure(Box::new(found)), event)
             }
             None => {
                 let found = closest(device, tables)?;

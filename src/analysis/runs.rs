@@ -1,5 +1,7 @@
 //! Segments over time: which ranges of device memory were reserved at any event, found by undoing the trace from the end state.
 
+mod missing;
+
 use super::NO_EVENT;
 use super::state::SegmentAt;
 use crate::model::{Action, DeviceRecording, PoolId, SizeClass};
@@ -39,7 +41,16 @@ impl RunTimeline {
             }
         }
         let mut timeline = RunTimeline { changes, ..RunTimeline::default() };
-        timeline.initial = if dev.has_final_state { timeline.undo_all(dev) } else { timeline.unexplained(dev) };
+        timeline.initial = if dev.has_final_state {
+            timeline.undo_all(dev)
+        } else {
+            let mut initial = timeline.unexplained(dev);
+            // A source without a single segment says nothing of them, and none is made up for it.
+            if !timeline.changes.is_empty() || !dev.later_segments.is_empty() {
+                missing::add_missing(dev, &timeline, &mut initial);
+            }
+            initial
+        };
         timeline.lay_keyframes(dev);
         timeline
     }

@@ -79,6 +79,8 @@ struct Load {
     analysis_seconds: f64,
     events: u64,
     bytes: u64,
+    /// What must be said before any figure, when the file is cut short or holds values that make no sense.
+    caveat: Option<String>,
     warnings: Vec<Warning>,
 }
 
@@ -226,6 +228,7 @@ pub fn summarise(path: &Path, recording: &Recording, joins: Vec<Join>, stats: &[
             analysis_seconds: started.elapsed().as_secs_f64(),
             events: recording.devices.iter().map(|d| d.events.len() as u64).sum(),
             bytes: recording.source.bytes,
+            caveat: recording.report.caveat(),
             warnings: recording.report.warnings.iter().map(warning).collect(),
         },
         devices,
@@ -347,7 +350,8 @@ fn pools_used(device: &DeviceRecording) -> u64 {
 }
 
 fn text(s: &Summary) -> String {
-    let mut out = format!("{}: {}\n", s.file, headline(s));
+    let caveat = s.load.caveat.as_ref().map(|caveat| format!("{caveat}: ")).unwrap_or_default();
+    let mut out = format!("{}: {caveat}{}\n", s.file, headline(s));
     let read = Micros((s.load.seconds * 1e6) as i64);
     out += &format!("  {}, {}, {}, read in {read}\n", s.format, Bytes(s.load.bytes), counted(s.load.events, "event", "events"));
     for device in &s.devices {
@@ -439,10 +443,15 @@ fn headline(s: &Summary) -> String {
                 )
             }
             _ => format!(
-                "{} reserved at most {}, for {} of tensors",
+                "{} reserved at most {}, for {} of tensors{}",
                 d.label,
                 Bytes(d.reserved_bytes.peak),
-                Bytes(d.requested_bytes.peak)
+                Bytes(d.requested_bytes.peak),
+                if d.active_bytes.peak > d.reserved_bytes.peak {
+                    " (more was in use than reserved, which can not be: the trace and its segments contradict each other)"
+                } else {
+                    ""
+                }
             ),
         })
         .collect();

@@ -75,6 +75,9 @@ pub struct DeviceRecording {
     pub blocks: Vec<Block>,
     /// True when [`segments`](Self::segments) was in the source (a trace alone has none).
     pub has_final_state: bool,
+    /// Segments of an instant after the last event: the source's own end state, where its trace breaks off before it. They tell
+    /// how far a segment reaches that the trace uses without having taken it, and are no part of the state themselves.
+    pub later_segments: Vec<Segment>,
     /// Raw stream handles; a [`StreamId`] indexes them. 0 is the default stream.
     pub streams: Vec<u64>,
     /// Pools by their two-part key; a [`PoolId`] indexes them. `(0, 0)` is the default pool.

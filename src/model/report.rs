@@ -16,6 +16,28 @@ impl LoadReport {
         self.warnings.iter().find(|w| w.kind == WarningKind::Truncated)
     }
 
+    /// What must be said before any figure: that the source ends in the middle, or that values in it made no sense. One clause
+    /// without a full stop; `None` when neither is so.
+    #[must_use]
+    pub fn caveat(&self) -> Option<String> {
+        let cut = self.truncated().map(|_| "the file is cut short, so these figures hold for the part that was read".to_owned());
+        let nonsense = self.nonsense();
+        let values = (nonsense > 0).then(|| {
+            let verb = if nonsense == 1 { "value of the file makes" } else { "values of the file make" };
+            format!("{} {verb} no sense, so figures may be wrong", crate::units::count(nonsense))
+        });
+        match (cut, values) {
+            (Some(cut), Some(values)) => Some(format!("{cut}; {values}")),
+            (cut, values) => cut.or(values),
+        }
+    }
+
+    /// How many values were of a wrong type or of a size that nothing has.
+    #[must_use]
+    pub fn nonsense(&self) -> u64 {
+        self.warnings.iter().filter(|w| w.kind == WarningKind::WrongType).map(|w| w.count).sum()
+    }
+
     /// Counts one occurrence of `kind`; the text and offset of the first one are kept.
     pub fn warn(&mut self, kind: WarningKind, offset: Option<u64>, text: impl FnOnce() -> String) {
         self.warn_many(kind, 1, offset, text);

@@ -18,7 +18,8 @@ mod trace;
 use super::pickle::{Ended, Node, NodeId, Tree};
 use super::{FormatError, aside};
 use crate::model::{
-    Annotations, DeviceId, DeviceKind, DeviceRecording, Format, LoadReport, Progress, Recording, Source, Stage, WarningKind,
+    Annotations, DeviceId, DeviceKind, DeviceRecording, Format, LoadReport, Progress, Recording, Segment, Source, StackId, Stage,
+    WarningKind,
 };
 use segments::RawSegment;
 use stacks::{StackReader, unknown_key, wrong_type};
@@ -63,6 +64,15 @@ struct Parts {
     host_segments: Option<NodeId>,
     host_traces: Option<NodeId>,
     aside: Option<NodeId>,
+    /// The value that stands last: where a file breaks off, the one it breaks off in.
+    last: Option<NodeId>,
+}
+
+impl Parts {
+    /// True when a file that breaks off does so before these traces are whole.
+    fn is_cut_in(&self, traces: Option<NodeId>) -> bool {
+        traces.is_some() && traces == self.last
+    }
 }
 
 /// Makes a recording of a snapshot's values.
@@ -89,7 +99,13 @@ fn assemble(read: Read<'_>, name: &str, progress: &Progress) -> Result<Recording
     let kind = if settings::is_xpu(&settings) { DeviceKind::Xpu } else { DeviceKind::Cuda };
 
     let mut devices: Vec<DeviceRecording> = Vec::new();
+    let mut broken_off = None;
     if let Some(list) = parts.traces {
+        if cut && parts.is_cut_in(parts.traces) {
+            // Only the last list of those that are there breaks off; the ones before it are whole.
+            let last = tree.items(list).len().min(MAX_DEVICES as usize).checked_sub(1);
+            broken_off = last.map(|index| DeviceId { kind, index: index as i32 });
+        }
         read_traces(tree, list, kind, &mut traces, &mut devices, &mut stacks, &mut report, cut);
     }
     if let Some(list) = parts.segments {
@@ -103,7 +119,11 @@ fn assemble(read: Read<'_>, name: &str, progress: &Progress) -> Result<Recording
         devices.push(host);
     }
     for device in &mut devices {
-        device.has_final_state = if device.id.kind == DeviceKind::Host { parts.host_segments } else { parts.segments }.is_some();
+        let is_host = device.id.kind == DeviceKind::Host;
+        device.has_final_state = if is_host { parts.host_segments } else { parts.segments }.is_some();
+        if broken_off == Some(device.id) || (is_host && cut && parts.is_cut_in(parts.host_traces)) {
+            set_end_aside(device, &mut report);
+        }
         let late = trace::sort_by_time(&mut device.events);
         report.warn_many(WarningKind::OutOfOrder, late, None, || {
             format!(
@@ -135,6 +155,26 @@ fn assemble(read: Read<'_>, name: &str, progress: &Progress) -> Result<Recording
     })
 }
 
+/// The segments of a file are those after the last event. Where the trace breaks off before that event they are of another
+/// instant than the end of what was read, so they are no state of it; where each lies is still known from them.
+fn set_end_aside(device: &mut DeviceRecording, report: &mut LoadReport) {
+    if device.events.is_empty() {
+        return;
+    }
+    let segments = std::mem::take(&mut device.segments);
+    device.blocks.clear();
+    device.has_final_state = false;
+    report.warn_many(WarningKind::Skipped, segments.len() as u64, None, || {
+        format!(
+            "the segments of {} in the file are those after its whole trace, of which the end is missing; the state was found from \
+             the events that are there",
+            device.id
+        )
+    });
+    let without_stack = |s: Segment| Segment { stack: StackId::NONE, blocks: 0..0, ..s };
+    device.later_segments = segments.into_iter().map(without_stack).collect();
+}
+
 fn find_parts(tree: &Tree, name: &str, report: &mut LoadReport) -> Result<Parts, FormatError> {
     let mut parts = Parts::default();
     match tree.node(tree.root) {
@@ -152,6 +192,7 @@ fn find_parts(tree: &Tree, name: &str, report: &mut LoadReport) -> Result<Parts,
             parts.segments = Some(tree.root);
         }
         Node::Dict(pairs) => {
+            parts.last = pairs.last().map(|&(_, value)| value);
             for &(key, value) in pairs {
                 match tree.bytes(key).unwrap_or(b"") {
                     b"segments" => parts.segments = Some(value),

@@ -339,7 +339,24 @@ fn a_file_cut_short_gives_what_could_be_read_and_says_so() {
     assert!(s["load"]["events"].as_u64().is_some_and(|n| n > 1000 && n < 6408), "{}", s["load"]["events"]);
     let warnings = s["load"]["warnings"].as_array().expect("warnings");
     assert!(warnings.iter().any(|w| w["kind"] == "truncated" && w["count"] == 1), "{warnings:?}");
-    assert!(stdout(&run(&["summary", &file])).contains("note: "));
+    let text = stdout(&run(&["summary", &file]));
+    assert!(text.contains("note: "), "{text}");
+    assert!(text.lines().next().is_some_and(|first| first.contains("the file is cut short")), "{text}");
+}
+
+#[test]
+fn values_that_make_no_sense_are_told_of_in_the_first_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("damaged.json");
+    let text = r#"{"segments": [{"device": 0, "address": 1048576, "total_size": "abc", "stream": 0, "segment_type": "large",
+        "blocks": [{"address": 1048576, "size": -4, "requested_size": 7, "state": "active_allocated"}]}],
+        "device_traces": [[{"action": "alloc", "addr": -5, "size": 1024, "stream": 0}]]}"#;
+    std::fs::write(&path, text).expect("written");
+    let file = path.display().to_string();
+    let output = run(&["summary", &file]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let first = stdout(&output).lines().next().unwrap_or_default().to_owned();
+    assert!(first.contains("make no sense, so figures may be wrong") || first.contains("makes no sense"), "{first}");
 }
 
 #[test]

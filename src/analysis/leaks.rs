@@ -5,114 +5,337 @@ use rustc_hash::FxHashMap;
 
 use super::steps::Steps;
 use super::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
-use crate::model::{DeviceRecording, StackId};
+use crate::model::{Action, DeviceRecording, StackId};
+use crate::units::counted;
 
 /// Growth of one call stack over the steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Growth {
     /// The stack.
     pub stack: StackId,
-    /// Requested bytes alive at the end that were born in a step before the last two.
+    /// Requested bytes of this stack that are alive at the end, whenever they were born, if of a size that the steady steps leave
+    /// behind; or those that were freed together.
     pub bytes: u64,
     /// Their number.
     pub count: u64,
-    /// Bytes a step adds: slope of the least-squares line through the survivors' cumulative sum.
+    /// Bytes a step adds: slope of the least-squares line through the survivors' cumulative sum, warm-up and unfinished steps aside.
     pub bytes_per_step: f64,
     /// Coefficient of determination of that line, 0 to 1.
     pub confidence: f64,
     /// Steps that left something behind.
     pub steps_adding: usize,
-    /// Steps looked at.
+    /// Steps in which it could: all of them, or those before it was freed.
     pub steps: usize,
-    /// The first step looked at, as an index of the bounds: those before it warm up.
-    pub first_step: usize,
-    /// Survivors' bytes by the step they were born in, from the first one looked at.
+    /// Survivors' bytes by the step they were born in. What was born outside the steps is in `bytes` alone.
     pub by_step: Vec<u64>,
     /// Some of the surviving allocations, oldest first.
     pub examples: Vec<LifetimeId>,
+    /// The event at which the program began to free all of it at once; `None` where it lives at the end.
+    pub freed: Option<u32>,
+    /// How regularly it grows.
+    pub rhythm: Rhythm,
+}
+
+/// How regularly memory grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rhythm {
+    /// Not so that it would go on.
+    None,
+    /// In four steps of five or more.
+    Step,
+    /// In one step of this many, as where every tenth is followed by an evaluation.
+    Every(usize),
 }
 
 impl Growth {
-    /// Steady growth: at least five steps, four in five of them add, and the line explains nine tenths of it.
+    /// Steady growth: a line explains nine tenths of it, and it comes in four steps of five or at even distances.
     #[must_use]
     pub fn is_leak(&self) -> bool {
-        self.steps >= 5 && self.steps_adding * 5 >= self.steps * 4 && self.confidence > 0.9 && self.bytes_per_step >= 512.0
+        self.rhythm != Rhythm::None
+    }
+
+    /// `every step`, `every 5th step`; `step` is the word for one.
+    #[must_use]
+    pub fn how_often(&self, step: &str) -> String {
+        match self.rhythm {
+            Rhythm::Every(n) => {
+                let ordinal = match (n % 10, n % 100) {
+                    (1, t) if t != 11 => "st",
+                    (2, t) if t != 12 => "nd",
+                    (3, t) if t != 13 => "rd",
+                    _ => "th",
+                };
+                format!("every {n}{ordinal} {step}")
+            }
+            _ => format!("every {step}"),
+        }
     }
 }
 
-/// Steps at the start that may build caches, optimizer states and workspaces.
-const WARM_UP: usize = 2;
-/// Steps at the end whose survivors may simply not be done yet.
-const UNFINISHED: usize = 2;
+/// Steps at either end that are no measure where there are many: at the start they may build caches, optimizer states and
+/// workspaces, and what is born in the last ones may simply not be done yet.
+const MARGIN: usize = 2;
+/// Steps from which on two are left aside at either end; of fewer, one.
+const MANY: usize = 12;
+/// Steps needed between the margins.
+const FEWEST_STEADY: usize = 5;
+/// Steps from which on memory that was freed again tells a leak: fewer may be the layers of a network.
+const FEWEST_FREED: usize = 20;
+
+/// Bytes from which on an allocation that only some steps leave behind tells a leak.
+const LEAST_NOW_AND_THEN: u64 = 1 << 16;
 
 /// Events below which equal stretches of a recording without steps say nothing: eight in each of the twelve.
 const FEWEST_EVENTS: usize = 96;
 
-/// Whether the recording is long enough to tell what grows: it has steps enough, or some events in each equal stretch.
-#[must_use]
-pub fn can_tell(device: &DeviceRecording, steps: &Steps) -> bool {
-    steps.len() > WARM_UP + UNFINISHED || device.events.len() >= FEWEST_EVENTS
+/// The steps between warm-up and what may not be done yet.
+fn steady(count: usize) -> std::ops::Range<usize> {
+    let margin = if count >= MANY { MARGIN } else { 1 };
+    margin..count.saturating_sub(margin).max(margin)
 }
 
-/// Growth by stack, most bytes first. Without steps the recording is cut into twelve equal stretches. O(lifetimes).
+/// Why a recording can not tell what grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blind {
+    /// No steps, and too few events for equal stretches.
+    TooShort,
+    /// No steps, and hardly anything is freed: what a program allocates once, as when it loads a model, looks like a leak.
+    OnlyAllocates,
+}
+
+impl Blind {
+    /// What [`Blind::OnlyAllocates`] means, in a sentence.
+    pub const ONLY_ALLOCATES: &str = "Too little to tell: the recording has no steps, and memory is taken but hardly given back in it. \
+        What a program allocates once, as when it loads a model, is no leak. Record some steps after that.";
+}
+
+/// Whether the recording can tell what grows: it has steps enough, or equal stretches in which memory comes and goes.
+/// O(events) without steps.
+///
+/// # Errors
+/// Why it can not.
+pub fn can_tell(device: &DeviceRecording, steps: &Steps) -> Result<(), Blind> {
+    if has_steps(steps) {
+        return Ok(());
+    }
+    if device.events.len() < FEWEST_EVENTS {
+        return Err(Blind::TooShort);
+    }
+    let bounds = stretches(device, steps);
+    let within = steady(bounds.len() - 1);
+    let frees = |w: &[u32]| {
+        let actions = device.events.action.get(w[0] as usize..w[1] as usize).unwrap_or_default();
+        actions.iter().any(|a| matches!(a, Action::FreeRequested | Action::FreeCompleted))
+    };
+    let lively = bounds[within.start..=within.end].windows(2).filter(|w| frees(w)).count();
+    if lively * 5 >= within.len() * 4 { Ok(()) } else { Err(Blind::OnlyAllocates) }
+}
+
+/// Whether there are steps enough to look at growth in them.
+#[must_use]
+pub fn has_steps(steps: &Steps) -> bool {
+    steady(steps.len()).len() >= FEWEST_STEADY
+}
+
+/// What growth was looked at in, for a line under a title: `60 steps`, `12 equal stretches: 4 steps are too few`.
+#[must_use]
+pub fn looked_at(steps: &Steps) -> String {
+    let number = counted(steps.len() as u64, "step", "steps");
+    if has_steps(steps) {
+        number
+    } else if steps.is_empty() {
+        format!("{STRETCHES} equal stretches: no steps were found")
+    } else {
+        format!("{STRETCHES} equal stretches: {number} {} too few", if steps.len() == 1 { "is" } else { "are" })
+    }
+}
+
+/// What survives, of one stack: each allocation, its bytes and the step it was born in, oldest first.
+type Survival = Vec<(LifetimeId, u64, Option<usize>)>;
+
+/// The growth of one stack over `count` steps; `None` where nothing of it comes from the steady ones. `by_steps`: they are real
+/// steps, of which one in several may add. What is born outside the steady ones counts where it has the size of theirs: the
+/// workspace that a library makes in its first call is another thing than the activations that the same line leaves in each.
+fn grown(stack: StackId, survival: &Survival, count: usize, freed: Option<u32>, by_steps: bool) -> Option<Growth> {
+    let within = steady(count);
+    let is_steady = |step: Option<usize>| step.is_some_and(|s| within.contains(&s));
+    let sizes = survival.iter().filter(|s| is_steady(s.2)).map(|s| s.1);
+    let (least, most) = (sizes.clone().min()?, sizes.max()?);
+    let mut by_step = vec![0; count];
+    let (mut bytes, mut number, mut examples) = (0, 0, Vec::new());
+    for &(id, size, step) in survival.iter().filter(|s| (least..=most).contains(&s.1)) {
+        bytes += size;
+        number += 1;
+        if let Some(b) = step.and_then(|s| by_step.get_mut(s)) {
+            *b += size;
+        }
+        if examples.len() < 100 {
+            examples.push(id);
+        }
+    }
+    let (slope, confidence) = line(&by_step[within.clone()]);
+    let rhythm = match rhythm(&by_step[within], by_steps) {
+        _ if confidence <= 0.9 || slope < 512.0 => Rhythm::None,
+        // A scalar every few steps is what a program logs.
+        Rhythm::Every(_) if most < LEAST_NOW_AND_THEN => Rhythm::None,
+        found => found,
+    };
+    Some(Growth {
+        stack,
+        bytes,
+        count: number,
+        bytes_per_step: slope,
+        confidence,
+        steps_adding: by_step.iter().filter(|&&b| b > 0).count(),
+        steps: count,
+        by_step,
+        examples,
+        freed,
+        rhythm,
+    })
+}
+
+/// How regularly steps add: four in five, or at least five of them at even distances.
+fn rhythm(by_step: &[u64], by_steps: bool) -> Rhythm {
+    let adding: Vec<usize> = by_step.iter().enumerate().filter(|&(_, &b)| b > 0).map(|(i, _)| i).collect();
+    let (n, k) = (by_step.len(), adding.len());
+    if n >= FEWEST_STEADY && k * 5 >= n * 4 {
+        return Rhythm::Step;
+    }
+    let (Some(&first), Some(&last)) = (adding.first(), adding.last()) else { return Rhythm::None };
+    if !by_steps || k < FEWEST_STEADY {
+        return Rhythm::None;
+    }
+    let every = (last - first) as f64 / (k - 1) as f64;
+    let even = adding.windows(2).all(|w| ((w[1] - w[0]) as f64) <= every * 1.5);
+    let reaches = (first as f64) < every * 1.5 && ((n - last) as f64) < every * 1.5 + 1.0;
+    if even && reaches && every >= 1.5 { Rhythm::Every(every.round() as usize) } else { Rhythm::None }
+}
+
+/// Growth by stack, most bytes first: of what lives at the end, and of what grew for at least twenty steps and was then freed at
+/// once, as a list that goes out of scope does. Without steps the recording is cut into twelve equal stretches. Source: rule 5 of
+/// the diagnoses. O(lifetimes).
 #[must_use]
 pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) -> Vec<Growth> {
+    if can_tell(device, steps) == Err(Blind::OnlyAllocates) {
+        return Vec::new();
+    }
     let bounds = stretches(device, steps);
     let bounds: &[u32] = &bounds;
     let count = bounds.len().saturating_sub(1);
-    if count <= WARM_UP + UNFINISHED {
-        return Vec::new();
-    }
-    let steady = WARM_UP..count - UNFINISHED;
-    let mut per_stack: FxHashMap<StackId, (Vec<u64>, u64, Vec<LifetimeId>)> = FxHashMap::default();
+    let by_steps = has_steps(steps);
     let lifetimes = &tables.lifetimes;
+    let mut alive: FxHashMap<StackId, Survival> = FxHashMap::default();
+    // When each stack freed what had outlived its step and the two after it.
+    let mut old: FxHashMap<StackId, Vec<(u32, LifetimeId)>> = FxHashMap::default();
     for i in 0..lifetimes.len() as u32 {
         let id = LifetimeId(i);
-        let born = lifetimes.born(id);
-        if born == NO_EVENT || lifetimes.gone(id) != NO_EVENT || lifetimes.free_requested(id) != NO_EVENT {
-            continue;
-        }
-        let step = bounds.partition_point(|&b| b <= born).saturating_sub(1);
-        if born < bounds[0] || !steady.contains(&step) {
-            continue;
-        }
-        let entry = per_stack.entry(lifetimes.stack(device, id)).or_insert_with(|| (vec![0; steady.len()], 0, Vec::new()));
-        entry.0[step - steady.start] += lifetimes.requested(device, id);
-        entry.1 += 1;
-        if entry.2.len() < 100 {
-            entry.2.push(id);
+        let step = step_of(bounds, lifetimes.born(id));
+        let freed = freed_at(tables, id);
+        if freed == NO_EVENT {
+            alive.entry(lifetimes.stack(device, id)).or_default().push((id, lifetimes.requested(device, id), step));
+        } else if by_steps && count >= FEWEST_FREED && step.is_some_and(|s| bounds.get(s + 3).is_some_and(|&b| freed >= b)) {
+            old.entry(lifetimes.stack(device, id)).or_default().push((freed, id));
         }
     }
-    let mut found: Vec<Growth> = per_stack
-        .into_iter()
-        .map(|(stack, (by_step, number, examples))| {
-            let (slope, confidence) = line(&by_step);
-            Growth {
-                stack,
-                bytes: by_step.iter().sum(),
-                count: number,
-                bytes_per_step: slope,
-                confidence,
-                steps_adding: by_step.iter().filter(|&&b| b > 0).count(),
-                steps: by_step.len(),
-                first_step: steady.start,
-                by_step,
-                examples,
-            }
-        })
-        .collect();
+    let mut found: Vec<Growth> = alive.iter().filter_map(|(&stack, s)| grown(stack, s, count, None, by_steps)).collect();
+    if by_steps {
+        found.extend(freed_together(device, tables, bounds, old));
+    }
     found.sort_by_key(|g| (std::cmp::Reverse(g.bytes), g.stack));
     found
 }
+
+/// The event at which the program gave an allocation back; `NO_EVENT` where it lives at the end.
+fn freed_at(tables: &DeviceTables, id: LifetimeId) -> u32 {
+    // Both are NO_EVENT, the greatest, where they did not happen.
+    tables.lifetimes.gone(id).min(tables.lifetimes.free_requested(id))
+}
+
+/// The stretch that an event is in.
+fn step_of(bounds: &[u32], event: u32) -> Option<usize> {
+    let at = bounds.partition_point(|&b| b <= event).checked_sub(1)?;
+    (event != NO_EVENT && at + 1 < bounds.len()).then_some(at)
+}
+
+/// What grew for most of the steps and was then freed within two of them. `old`: by stack, what outlived several steps, and when
+/// it was freed. A network's activations go as slowly as they came, so that layers taken for steps do not pass.
+fn freed_together(
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    bounds: &[u32],
+    old: FxHashMap<StackId, Vec<(u32, LifetimeId)>>,
+) -> Vec<Growth> {
+    let lifetimes = &tables.lifetimes;
+    let count = bounds.len() - 1;
+    // Nearness is counted in allocations made meanwhile: freeing a long list takes many events, and nothing else happens.
+    let made = |event: u32| {
+        let (mut low, mut high) = (lifetimes.initial_count() as u32, lifetimes.len() as u32);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if lifetimes.born(LifetimeId(middle)) <= event { low = middle + 1 } else { high = middle }
+        }
+        low
+    };
+    let reach = (made(bounds[count]) - made(bounds[0])) / count as u32 * 2;
+    let mut bursts: FxHashMap<StackId, (u32, usize, Survival)> = FxHashMap::default();
+    for (stack, mut freed) in old {
+        if freed.len() < FEWEST_STEADY {
+            continue;
+        }
+        freed.sort_unstable();
+        // The stretch in which most bytes are freed.
+        let (mut from, mut sum, mut best) = (0, 0u64, (0u64, 0u32));
+        for &(event, id) in &freed {
+            sum += lifetimes.requested(device, id);
+            let now = made(event);
+            while now - made(freed[from].0) > reach {
+                sum -= lifetimes.requested(device, freed[from].1);
+                from += 1;
+            }
+            if sum > best.0 {
+                best = (sum, freed[from].0);
+            }
+        }
+        let until = bounds.partition_point(|&b| b <= best.1).min(count);
+        if until >= FEWEST_FREED && until * 2 >= count {
+            bursts.insert(stack, (best.1, until, Survival::new()));
+        }
+    }
+    if bursts.is_empty() {
+        return Vec::new();
+    }
+    // The youngest go with the old ones.
+    for i in 0..lifetimes.len() as u32 {
+        let id = LifetimeId(i);
+        let freed = freed_at(tables, id);
+        if freed != NO_EVENT
+            && let Some((from, _, survival)) = bursts.get_mut(&lifetimes.stack(device, id))
+            && (*from..).contains(&freed)
+            && made(freed) - made(*from) <= reach
+            && (lifetimes.born(id) < *from || lifetimes.born(id) == NO_EVENT)
+        {
+            survival.push((id, lifetimes.requested(device, id), step_of(bounds, lifetimes.born(id))));
+        }
+    }
+    bursts
+        .iter()
+        .filter_map(|(&stack, (from, until, s))| grown(stack, s, *until, Some(*from), true))
+        .filter(Growth::is_leak)
+        .collect()
+}
+
+/// Equal stretches of a recording without steps.
+const STRETCHES: u64 = 12;
 
 /// The bounds growth is looked at in: the steps, or twelve equal stretches of events where there are too few steps.
 #[must_use]
 pub fn stretches<'a>(device: &DeviceRecording, steps: &'a Steps) -> std::borrow::Cow<'a, [u32]> {
     let n = device.events.len() as u64;
-    if steps.len() > WARM_UP + UNFINISHED {
+    if has_steps(steps) {
         std::borrow::Cow::Borrowed(&steps.bounds)
     } else {
-        std::borrow::Cow::Owned((0..=12).map(|i| (n * i / 12) as u32).collect())
+        std::borrow::Cow::Owned((0..=STRETCHES).map(|i| (n * i / STRETCHES) as u32).collect())
     }
 }
 
@@ -137,7 +360,7 @@ pub struct SawTooth {
 pub fn saw_tooth(floors: &[u64], peak: u64) -> Option<SawTooth> {
     const LEAST_TEETH: usize = 3;
     const LEAST_RISE: usize = 3;
-    let steady = floors.get(WARM_UP..floors.len().saturating_sub(1))?;
+    let steady = floors.get(MARGIN..floors.len().saturating_sub(1))?;
     let (low, high) = (*steady.iter().min()?, *steady.iter().max()?);
     let range = high - low;
     // A ripple on a high plateau is nobody's trouble.
@@ -152,7 +375,7 @@ pub fn saw_tooth(floors: &[u64], peak: u64) -> Option<SawTooth> {
         }
         let (rise, drop) = (steady[i - 1] - steady[begin], steady[i - 1] - steady[i]);
         if i - 1 - begin >= LEAST_RISE && rise.saturating_mul(5) > range && drop.saturating_mul(5) > range {
-            teeth.push((begin + WARM_UP, i + WARM_UP, drop));
+            teeth.push((begin + MARGIN, i + MARGIN, drop));
         }
         begin = i;
     }
@@ -251,21 +474,94 @@ mod tests {
 
     #[test]
     fn a_handful_of_events_tells_nothing() {
-        use crate::model::{Action, PoolId, StreamId};
+        use crate::model::{PoolId, StreamId};
         let mut d = DeviceRecording::default();
         for i in 0..95 {
             d.events.push(i, Action::Alloc, 0x1000 * (i as u64 + 1), 512, StreamId(0), PoolId(0), StackId(0));
         }
         let none = Steps::default();
-        assert!(!can_tell(&d, &none));
-        assert!(can_tell(&d, &Steps { bounds: (0..=5).map(|i| i * 19).collect(), ..Steps::default() }));
+        assert_eq!(can_tell(&d, &none), Err(Blind::TooShort));
+        assert_eq!(can_tell(&d, &Steps { bounds: (0..=7).map(|i| i * 13).collect(), ..Steps::default() }), Ok(()));
         d.events.push(95, Action::Alloc, 0x100_0000, 512, StreamId(0), PoolId(0), StackId(0));
-        assert!(can_tell(&d, &none));
+        assert_eq!(can_tell(&d, &none), Err(Blind::OnlyAllocates), "a model is loaded");
+        for i in 0..96 {
+            d.events.push(96, Action::FreeCompleted, 0x1000 * (i as u64 + 1), 512, StreamId(0), PoolId(0), StackId(0));
+            d.events.push(96, Action::Alloc, 0x1000 * (i as u64 + 1), 512, StreamId(0), PoolId(0), StackId(0));
+        }
+        let late = can_tell(&d, &none);
+        assert_eq!(late, Err(Blind::OnlyAllocates), "in the later half only");
+        assert_eq!(
+            looked_at(&Steps { bounds: vec![0, 9, 18, 27, 36], ..Steps::default() }),
+            "12 equal stretches: 4\u{a0}steps are too few"
+        );
+    }
+
+    /// `steps` steps of a block that comes and goes, of which one in `every` keeps 1 MiB; at the end all of it is freed, or nothing.
+    fn keeps(steps: u64, every: u64, frees: bool) -> Vec<Growth> {
+        use crate::model::{PoolId, Progress, StreamId};
+        let mut d = DeviceRecording::default();
+        let mut bounds = Vec::new();
+        let mut push = |action, address, stack| {
+            d.events.push(0, action, address, 1 << 20, StreamId(0), PoolId(0), StackId(stack));
+            d.events.len() as u32
+        };
+        let mut at = 0;
+        for i in 0..steps {
+            bounds.push(at);
+            for _ in 0..4 {
+                push(Action::Alloc, 0x1000_0000, 0);
+                push(Action::FreeRequested, 0x1000_0000, 2);
+                at = push(Action::FreeCompleted, 0x1000_0000, 2);
+            }
+            if i % every == 0 {
+                at = push(Action::Alloc, 0x1_0000_0000 + (i << 24), 1);
+            }
+        }
+        bounds.push(at);
+        if frees {
+            for i in (0..steps).step_by(every as usize) {
+                push(Action::FreeRequested, 0x1_0000_0000 + (i << 24), 3);
+                push(Action::FreeCompleted, 0x1_0000_0000 + (i << 24), 3);
+            }
+        }
+        let tables = DeviceTables::build(&d, &Progress::new()).expect("not cancelled");
+        growth(&d, &tables, &Steps { bounds, ..Steps::default() })
+    }
+
+    #[test]
+    fn everything_of_a_leaking_stack_that_lives_at_the_end_is_counted() {
+        let grown = keeps(40, 1, false);
+        let [g] = grown.as_slice() else { panic!("{grown:?}") };
+        assert_eq!((g.stack, g.bytes, g.count, g.freed), (StackId(1), 40 << 20, 40, None), "the first and the last steps too");
+        assert_eq!((g.steps_adding, g.steps, g.rhythm), (40, 40, Rhythm::Step));
+        assert!((g.bytes_per_step - f64::from(1 << 20)).abs() < 1.0);
+    }
+
+    #[test]
+    fn growth_is_found_though_it_is_freed_before_the_end() {
+        let grown = keeps(40, 1, true);
+        let [g] = grown.as_slice() else { panic!("{grown:?}") };
+        assert_eq!((g.bytes, g.count, g.freed), (40 << 20, 40, Some(520)));
+        assert!(g.is_leak());
+        assert_eq!(keeps(12, 1, true), [], "a network of twelve layers does the same");
+    }
+
+    #[test]
+    fn growth_every_fifth_step_is_found() {
+        let grown = keeps(40, 5, false);
+        let [g] = grown.as_slice() else { panic!("{grown:?}") };
+        assert_eq!((g.bytes, g.steps_adding, g.steps, g.rhythm), (8 << 20, 8, 40, Rhythm::Every(5)));
+        assert_eq!(g.how_often("step"), "every 5th step");
+        assert!(keeps(40, 5, true).iter().any(Growth::is_leak), "freed at the end too");
+        assert!(!keeps(40, 13, false).iter().any(Growth::is_leak), "four times are no rhythm");
+        assert!(keeps(8, 1, false).iter().any(Growth::is_leak), "eight steps are enough");
+        assert_eq!(rhythm(&[1, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1], true), Rhythm::None, "at uneven distances");
+        assert_eq!(rhythm(&[1, 0, 1, 0, 1, 0, 1, 0, 1, 0], false), Rhythm::None, "stretches are no steps");
     }
 
     #[test]
     fn between_two_instants_only_what_was_born_after_the_first_and_lives_at_the_second() {
-        use crate::model::{Action, PoolId, Progress, StreamId};
+        use crate::model::{PoolId, Progress, StreamId};
         let mut d = DeviceRecording::default();
         let mut push = |action, address, size, stack| {
             d.events.push(0, action, address, size, StreamId(0), PoolId(0), StackId(stack));

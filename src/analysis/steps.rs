@@ -221,6 +221,9 @@ fn percent(unevenness: f64) -> u8 {
     ((1.0 - unevenness) * 99.0).clamp(0.0, 99.0) as u8
 }
 
+/// Fewest repetitions of a stretch of a handful of events that make it a step.
+const FEWEST_TINY: usize = 20;
+
 /// More allocations than this by one stack are not one a step.
 const MOST: usize = 20_000;
 
@@ -261,11 +264,22 @@ fn by_stack(device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
             best = Some((unevenness, list.len(), stack));
         }
     }
-    let (unevenness, _, stack) = best?;
+    let (unevenness, _, stack) = best.or_else(|| {
+        // Steps of a handful of events, where they come like clockwork and nothing else is there.
+        let tiny = |list: &[u32]| {
+            let (mean, uneven) = unevenness_of(list);
+            mean >= 3.0 && uneven < 0.05 && f64::from(list[list.len() - 1] - list[0]) > 0.9 * f64::from(n)
+        };
+        let even = births.iter().filter(|(_, list)| list.len() >= FEWEST_TINY && tiny(list));
+        even.min_by_key(|(stack, list)| (std::cmp::Reverse(list.len()), **stack)).map(|(s, l)| (unevenness_of(l).1, l.len(), *s))
+    })?;
     let mut bounds = births.remove(&stack)?;
     let last = bounds[bounds.len() - 1];
     let mean = (last - bounds[0]) / (bounds.len() as u32 - 1);
-    bounds.push(last.saturating_add(mean).min(n));
+    // What is left after the last beginning is a step only where it could be most of one.
+    if u64::from(n - last) * 4 >= u64::from(mean) * 3 {
+        bounds.push(last.saturating_add(mean).min(n));
+    }
     bounds.dedup();
     Some(Steps { bounds, source: StepSource::Stack(stack), confidence: percent(unevenness), ..Steps::default() })
 }

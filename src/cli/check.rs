@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::args::CheckArgs;
 use super::{open, open_stats, print, print_json};
-use crate::analysis::leaks::growth;
+use crate::analysis::leaks::{growth, has_steps};
 use crate::analysis::stats_check::judge_stats;
 use crate::analysis::steps::Steps;
 use crate::analysis::{DeviceTables, Quantity};
@@ -53,8 +53,11 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
         }
         if args.no_leaks {
             let steps = Steps::find(&recording, device, &tables);
-            let bytes: u64 = growth(device, &tables, &steps).iter().filter(|g| g.is_leak()).map(|g| g.bytes).sum();
-            let sentence = format!("{} survive their step, growing with every step (vramscope leaks lists them)", Bytes(bytes));
+            let grown = growth(device, &tables, &steps);
+            let bytes: u64 = grown.iter().filter(|g| g.is_leak()).map(|g| g.bytes).sum();
+            let step = if has_steps(&steps) { "step" } else { "stretch of the recording" };
+            let freed = if grown.iter().any(|g| g.is_leak() && g.freed.is_some()) { ", freed only at the end" } else { "" };
+            let sentence = format!("{} survive their {step} and pile up{freed} (vramscope leaks lists them)", Bytes(bytes));
             check("no_leaks", bytes == 0, json!(bytes), json!(0), sentence);
         }
         if args.no_oom {

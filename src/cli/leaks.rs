@@ -8,7 +8,7 @@ use serde_json::json;
 use super::args::LeaksArgs;
 use super::oom::frames;
 use super::{Table, choose_device, open, print_json, print_of};
-use crate::analysis::leaks::{between, can_tell, floors, growth, saw_tooth, stretches};
+use crate::analysis::leaks::{Blind, Growth, between, can_tell, floors, growth, has_steps, looked_at, saw_tooth, stretches};
 use crate::analysis::steps::Steps;
 use crate::analysis::{DeviceTables, Quantity, StackNames};
 use crate::model::{DeviceRecording, Progress, Recording};
@@ -55,7 +55,7 @@ fn over_steps(
                 json!({
                     "bytes": g.bytes, "count": g.count, "bytes_per_step": g.bytes_per_step.max(0.0).round() as u64, "confidence": g.confidence,
                     "steps_adding": g.steps_adding, "steps": g.steps, "is_leak": g.is_leak(), "stack": frames(recording, g.stack),
-                    "first_step": g.first_step, "bytes_by_step": g.by_step,
+                    "first_step": 0, "bytes_by_step": g.by_step, "freed_at_event": g.freed,
                 })
             })
             .collect();
@@ -67,29 +67,41 @@ fn over_steps(
         let report = json!({
             "file": recording.source.name, "device": device.id.index,
             "steps": {"count": steps.len(), "source": source, "inferred": steps.is_inferred(), "confidence": f64::from(steps.confidence) / 100.0, "annotated": steps.marked.len(), "note": steps.caveat(&names, device.events.len())},
-            "can_tell": can_tell(device, &steps), "leaks": leaks, "saw_tooth": teeth, "truncated": recording.report.truncated().is_some(),
+            "can_tell": can_tell(device, &steps).is_ok(), "leaks": leaks, "saw_tooth": teeth, "truncated": recording.report.truncated().is_some(),
         });
         return print_json(out, &report);
     }
-    let certain = grown.iter().filter(|g| g.is_leak()).count();
+    let leaks: Vec<&Growth> = grown.iter().filter(|g| g.is_leak()).collect();
     let can_tell = can_tell(device, &steps);
-    let mut text = if !can_tell {
-        let events = crate::units::counted(device.events.len() as u64, "event", "events");
-        format!("Too little to tell: {events} and no steps. Record some steps with a longer history.\n")
-    } else if certain == 0 {
-        "No leak: nothing grows steadily from step to step.\n".to_owned()
-    } else {
-        let bytes: u64 = grown.iter().filter(|g| g.is_leak()).map(|g| g.bytes).sum();
-        format!(
-            "{} grow{} with every step, {} in all.\n",
-            crate::units::counted(certain as u64, "call stack", "call stacks"),
-            if certain == 1 { "s" } else { "" },
-            Bytes(bytes)
-        )
+    let step = if has_steps(&steps) { "step" } else { "stretch" };
+    let mut text = match (can_tell, leaks.first()) {
+        (Err(Blind::TooShort), _) => {
+            let events = crate::units::counted(device.events.len() as u64, "event", "events");
+            let found = crate::units::counted(steps.len() as u64, "step", "steps");
+            format!("Too little to tell: {events} and {found}. Record some steps with a longer history.\n")
+        }
+        (Err(Blind::OnlyAllocates), _) => format!("{}\n", Blind::ONLY_ALLOCATES),
+        (Ok(()), None) => format!("No leak: nothing grows steadily from {step} to {step}.\n"),
+        (Ok(()), Some(first)) => {
+            let number = crate::units::counted(leaks.len() as u64, "call stack", "call stacks");
+            let bytes = Bytes(leaks.iter().map(|g| g.bytes).sum());
+            let often =
+                if leaks.iter().all(|g| g.rhythm == first.rhythm) { first.how_often(step) } else { format!("many a {step}") };
+            let freed = leaks.iter().filter(|g| g.freed.is_some()).count();
+            let fate = match first.freed {
+                Some(event) if freed == leaks.len() => format!("all freed at once from event {} on", count(u64::from(event))),
+                _ if freed > 0 => format!(
+                    "of which {} freed at once in the end",
+                    Bytes(leaks.iter().filter(|g| g.freed.is_some()).map(|g| g.bytes).sum())
+                ),
+                _ => "live at the end".to_owned(),
+            };
+            format!("{number} grow{} with {often}: {bytes} in all, {fate}.\n", if leaks.len() == 1 { "s" } else { "" })
+        }
     };
     text += &match steps.len() as u64 {
-        0 if !can_tell => String::new(),
-        0 => "No steps were found: twelve equal stretches of the recording were looked at instead.\n".to_owned(),
+        _ if can_tell.is_err() => String::new(),
+        _ if !has_steps(&steps) => format!("Looked at in {}.\n", looked_at(&steps)),
         n => {
             let caveat = steps.caveat(&names, device.events.len()).map_or_else(String::new, |c| format!("{c}\n"));
             format!("Steps: {}, {source}, {} % sure.\n{caveat}", count(n), steps.confidence)
@@ -105,10 +117,15 @@ fn over_steps(
     }
     text += "\n";
     let mut table = Table::new("lrrrrl");
-    table.row(["", "survives", "blocks", "a step", "fit", "allocated at"]);
+    let a_step = if has_steps(&steps) { "a step" } else { "a stretch" };
+    table.row(["", "survives", "blocks", a_step, "fit", "allocated at"]);
     for g in grown.iter().take(LISTED) {
         table.row([
-            if g.is_leak() { "leak".to_owned() } else { String::new() },
+            match g.freed {
+                Some(_) => "leak, freed at the end".to_owned(),
+                None if g.is_leak() => "leak".to_owned(),
+                None => String::new(),
+            },
             Bytes(g.bytes).to_string(),
             count(g.count),
             Bytes(g.bytes_per_step.max(0.0) as u64).to_string(),

@@ -3,7 +3,7 @@
 use super::shared::{self, EVALUATION};
 use crate::analysis::Quantity;
 use crate::analysis::findings::{Class, Evidence, Finding, Patient, Place};
-use crate::analysis::leaks::{Growth, growth};
+use crate::analysis::leaks::{Growth, growth, has_steps};
 use crate::model::StackId;
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
@@ -15,8 +15,30 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
     }
     let first = &grown[0];
     let slope: f64 = grown.iter().map(|g| g.bytes_per_step).sum();
-    let (blocks, lines) = (grown.iter().map(|g| g.count).sum(), by_line(p, &grown));
-    let what = if p.steps.is_empty() { "stretch of the recording" } else { "step" };
+    let (blocks, lines): (u64, _) = (grown.iter().map(|g| g.count).sum(), by_line(p, &grown));
+    let by_steps = has_steps(&p.steps);
+    let what = if by_steps { "step" } else { "stretch of the recording" };
+    let freed: Vec<u32> = grown.iter().filter_map(|g| g.freed).collect();
+    let every = if grown.iter().all(|g| g.rhythm == first.rhythm) { first.how_often(what) } else { format!("many a {what}") };
+    let title = match (by_steps, freed.is_empty()) {
+        (false, _) => "Memory grows all through the recording".to_owned(),
+        (true, true) => format!("Memory grows with {every}"),
+        (true, false) => format!("Memory grows with {every}, and is freed at the end"),
+    };
+    // What lives at the end and what was freed before it are two things.
+    let fate = match freed.iter().min() {
+        Some(&event) if freed.len() == grown.len() => {
+            format!(
+                "{} kept until they are freed together, from event {} on",
+                if blocks == 1 { "is" } else { "are" },
+                count(u64::from(event))
+            )
+        }
+        Some(&event) => {
+            format!("pile up: some are freed together from event {} on, the others live at the end", count(u64::from(event)))
+        }
+        None => format!("{} still live at the end", if blocks == 1 { "is" } else { "are" }),
+    };
     let mut evidence = vec![Evidence::bytes(&format!("a {what} adds"), slope as u64).red()];
     if lines.len() > 1 {
         let named = lines.iter().take(NAMED).map(|(name, slope)| Evidence::bytes(name, *slope as u64));
@@ -25,25 +47,24 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
     let steady = grown.iter().map(|g| g.steps_adding).min().unwrap_or(0);
     let fit = grown.iter().map(|g| g.confidence).fold(1.0, f64::min);
     evidence.extend([
-        Evidence::text("steps that add", format!("{steady} of {}", first.steps)),
+        Evidence::text(if by_steps { "steps that add" } else { "stretches that add" }, format!("{steady} of {}", first.steps)),
         Evidence::text("fit of a line", format!("{fit:.3}")),
         Evidence::text("call stacks", count(grown.len() as u64)),
     ]);
     vec![Finding {
         rule: "leak",
         class: Class::Leak,
-        title: "Memory grows with every step".to_owned(),
+        title,
         bytes,
         sentence: format!(
-            "{} allocated at {} {} still live at the end: each {what} adds {}. Something keeps them, most often a list of losses or outputs with their graphs.",
+            "{} allocated at {} {fate}: a {what} adds {}. Something keeps them, most often a list of losses or outputs with their graphs.",
             counted(blocks, "block", "blocks"),
             places(&lines),
-            if blocks == 1 { "is" } else { "are" },
             Bytes(slope as u64),
         ),
         evidence,
         place: Place {
-            event: Some(p.device.events.len().saturating_sub(1) as u32),
+            event: Some(freed.iter().min().map_or(p.last_event(), |&event| event.saturating_sub(1))),
             range: None,
             stack: Some(first.stack),
             lifetimes: grown.iter().flat_map(|g| g.examples.iter().copied()).take(1000).collect(),
@@ -58,12 +79,17 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
 pub(super) fn evaluation(p: &Patient<'_>) -> Vec<Finding> {
     let (grown, bytes) = leaking(p, true);
     let Some(first) = grown.first() else { return Vec::new() };
+    let what = if has_steps(&p.steps) { "step" } else { "stretch of the recording" };
     vec![
         Finding::new("evaluation_growth", Class::Leak, "Evaluation keeps what it makes", bytes)
             .says(format!(
-                "{} allocated in evaluation at {} are still live at the end, {} a stretch: predictions are kept on the device, or their graphs are.",
+                "{} allocated in evaluation at {} are still live {}, {} a {what}: predictions are kept on the device, or their graphs are.",
                 counted(grown.iter().map(|g| g.count).sum(), "block", "blocks"),
                 places(&by_line(p, &grown)),
+                match first.freed {
+                    Some(event) => format!("at event {}", count(u64::from(event.saturating_sub(1)))),
+                    None => "at the end".to_owned(),
+                },
                 Bytes(grown.iter().map(|g| g.bytes_per_step).sum::<f64>() as u64)
             ))
             .red("kept from evaluation", bytes)

@@ -11,7 +11,7 @@ use self::between::{Between, BetweenRow};
 use super::stack_cells::StackCells;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::Quantity;
-use crate::analysis::leaks::{Growth, SawTooth, can_tell, floors, growth, saw_tooth, stretches};
+use crate::analysis::leaks::{Blind, Growth, SawTooth, can_tell, floors, growth, has_steps, looked_at, saw_tooth, stretches};
 use crate::app::action::Action;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
@@ -32,9 +32,12 @@ pub const INFO: ViewInfo = ViewInfo {
     about: "What survives its step: call stacks that leave something behind again and again.",
     legend: &[
         ("bars", "the least in use within each step: what every step comes back to"),
-        ("red", "a leak: four steps in five add to it, and a line explains nine tenths of it"),
-        ("survives", "bytes alive at the end, born neither in the first two steps nor in the last two"),
-        ("a step", "slope of the line through what has survived"),
+        ("red", "a leak: four steps in five, or steps at even distances, add to it, and a line explains nine tenths of it"),
+        (
+            "survives",
+            "bytes of the stack that are alive at the end; \u{201c}freed\u{201d}: or were, until all were freed at once",
+        ),
+        ("a step", "slope of the line through what has survived, the first and last steps left aside"),
         ("fit", "how well that line fits, 0 to 1"),
         ("A, B", "Shift A and Shift B set them at the cursor; the list shows what was born after A and lives at B"),
         ("click", "select the stack in all views"),
@@ -47,8 +50,10 @@ struct Found {
     bounds: Vec<u32>,
     /// The bounds are steps; otherwise equal stretches.
     has_steps: bool,
-    /// The recording is long enough to tell what grows.
-    can_tell: bool,
+    /// What it was looked for in, in words.
+    looked_at: String,
+    /// Whether the recording can tell what grows.
+    can_tell: Result<(), Blind>,
     floors: Vec<u64>,
     saw: Option<SawTooth>,
     grown: Vec<(Growth, StackCells)>,
@@ -77,13 +82,8 @@ impl View for LeaksView {
             };
         }
         match self.found.latest() {
-            Some(f) if f.can_tell && f.bounds.len() > 1 => {
-                let what = if f.has_steps {
-                    ("step", "steps")
-                } else {
-                    ("equal stretch: no steps were found", "equal stretches: no steps were found")
-                };
-                format!("over {}", counted(f.bounds.len() as u64 - 1, what.0, what.1))
+            Some(f) if f.can_tell.is_ok() && f.bounds.len() > 1 => {
+                format!("over {}", f.looked_at)
             }
             _ => String::new(),
         }
@@ -107,7 +107,7 @@ impl View for LeaksView {
             let (device, tables) = (data.device(), &data.tables);
             let steps = data.steps();
             let bounds = stretches(device, steps).into_owned();
-            let has_steps = bounds == steps.bounds;
+            let has_steps = has_steps(steps);
             let floors = floors(device, tables, &bounds);
             let saw = saw_tooth(&floors, tables.curves.peak(Quantity::Requested).0).filter(|_| has_steps);
             let stacks = &data.recording.stacks;
@@ -116,7 +116,7 @@ impl View for LeaksView {
                 .map(|g| (StackCells::of(stacks, g.stack), g))
                 .map(|(c, g)| (g, c))
                 .collect();
-            Some(Found { can_tell: can_tell(device, steps), bounds, has_steps, floors, saw, grown })
+            Some(Found { looked_at: looked_at(steps), can_tell: can_tell(device, steps), bounds, has_steps, floors, saw, grown })
         });
         if self.show == 1 {
             self.between_ui(ui, cx);
@@ -126,11 +126,17 @@ impl View for LeaksView {
             pane::progress_line(ui, ui.max_rect(), shown.fraction);
         }
         let Some(found) = shown.value else { return };
-        if !found.can_tell {
-            let events = counted(cx.data.device().events.len() as u64, "event", "events");
-            let sentence = format!(
-                "{events} and no steps are too few to tell what grows. Record some steps with a longer history, or choose \u{201c}born after A, alive at B\u{201d} above:"
-            );
+        if let Err(blind) = found.can_tell {
+            let sentence = match blind {
+                Blind::TooShort => {
+                    let events = counted(cx.data.device().events.len() as u64, "event", "events");
+                    let steps = counted(cx.data.steps().len() as u64, "step", "steps");
+                    format!(
+                        "{events} and {steps} are too few to tell what grows. Record some steps with a longer history, or choose \u{201c}born after A, alive at B\u{201d} above:"
+                    )
+                }
+                Blind::OnlyAllocates => Blind::ONLY_ALLOCATES.to_owned(),
+            };
             pane::empty_state(ui, &sentence, Some("torch.cuda.memory._record_memory_history(max_entries=1_000_000)"));
             return;
         }
@@ -145,15 +151,25 @@ impl LeaksView {
     fn verdict(&self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
         let t = cx.tokens;
         let leaks: Vec<&Growth> = found.grown.iter().map(|g| &g.0).filter(|g| g.is_leak()).collect();
-        let step = if found.has_steps { "step" } else { "stretch" };
+        let (step, steps) = if found.has_steps { ("step", "steps") } else { ("stretch", "stretches") };
         let (title, ink, sentence) = if let Some(first) = leaks.first() {
             let bytes: u64 = leaks.iter().map(|g| g.bytes).sum();
             let slope: f64 = leaks.iter().map(|g| g.bytes_per_step).sum();
             let title = format!("+{} a {step}", Bytes(slope.max(0.0) as u64));
             let verb = if leaks.len() == 1 { "leaves" } else { "leave" };
             let sentence = if first.stack.is_some() {
+                let often =
+                    if leaks.iter().all(|g| g.rhythm == first.rhythm) { first.how_often(step) } else { format!("many a {step}") };
+                let freed: u64 = leaks.iter().filter(|g| g.freed.is_some()).map(|g| g.bytes).sum();
+                let fate = match first.freed {
+                    Some(event) if freed == bytes => {
+                        format!("until all of it is freed from event {} on", count(u64::from(event)))
+                    }
+                    _ if freed > 0 => format!("of which {} is freed in the end", Bytes(freed)),
+                    _ => "by the end".to_owned(),
+                };
                 format!(
-                    "{} {verb} something alive in every {step}, *{}* by the end. The largest is *{}*, in {} of {} {step}s.",
+                    "{} {verb} something alive in {often}, *{}* {fate}. The largest is *{}*, in {} of {} {steps}.",
                     counted(leaks.len() as u64, "call stack", "call stacks"),
                     Bytes(bytes),
                     cx.data.names.of_stack(first.stack),
@@ -162,7 +178,7 @@ impl LeaksView {
                 )
             } else {
                 format!(
-                    "Allocations without a recorded call stack grow in {} of {} {step}s, *{}* by the end. Record stacks to see whose they are: `_record_memory_history(stacks=\"all\")`.",
+                    "Allocations without a recorded call stack grow in {} of {} {steps}, *{}* by the end. Record stacks to see whose they are: `_record_memory_history(stacks=\"all\")`.",
                     first.steps_adding,
                     first.steps,
                     Bytes(bytes),
@@ -269,7 +285,7 @@ impl LeaksView {
         let wide = ui.available_width();
         let all = [
             (Column::text("allocated in", Width::Share(1.0, 120.0)), 0.0),
-            (Column::figure("survives, MiB", 88.0), 0.0),
+            (Column::figure("survives, MiB", 96.0), 0.0),
             (Column::figure("a step, KiB", 80.0), 360.0),
             (Column::figure("fit", 36.0), 440.0),
             (Column::figure("blocks", 56.0), 540.0),
@@ -291,7 +307,8 @@ impl LeaksView {
             |row| {
                 let (g, cells) = &found.grown[row];
                 let leak = if g.is_leak() { "Leak, " } else { "" };
-                format!("{leak}{}: {} survive", cells.line(), Bytes(g.bytes))
+                let fate = if g.freed.is_some() { "freed at the end" } else { "survive" };
+                format!("{leak}{}: {} {fate}", cells.line(), Bytes(g.bytes))
             },
             |p, row, cells| {
                 let (g, names) = &found.grown[row];
@@ -315,7 +332,11 @@ impl LeaksView {
                             }
                         }
                         1 => {
-                            figure(&Bytes(g.bytes).mebibytes(), t.text1);
+                            let wide = figure(&Bytes(g.bytes).mebibytes(), t.text1).width();
+                            if g.freed.is_some() {
+                                let left = Rect::from_min_max(cell.min, pos2(cell.right() - wide - 6.0, cell.bottom()));
+                                label::text_in_right(p, left, "freed", Type::Caption, t.text3);
+                            }
                         }
                         2 => {
                             figure(

@@ -278,7 +278,7 @@ fn freed_together(
         low
     };
     let reach = (made(bounds[count]) - made(bounds[0])) / count as u32 * 2;
-    let mut bursts: FxHashMap<StackId, (u32, usize, Survival)> = FxHashMap::default();
+    let mut bursts: FxHashMap<StackId, (u32, u32, usize, Survival)> = FxHashMap::default();
     for (stack, mut freed) in old {
         if freed.len() < FEWEST_STEADY {
             continue;
@@ -299,28 +299,32 @@ fn freed_together(
         }
         let until = bounds.partition_point(|&b| b <= best.1).min(count);
         if until >= FEWEST_FREED && until * 2 >= count {
-            bursts.insert(stack, (best.1, until, Survival::new()));
+            bursts.insert(stack, (best.1, best.1, until, Survival::new()));
         }
     }
     if bursts.is_empty() {
         return Vec::new();
     }
-    // The youngest go with the old ones.
+    // The youngest go with the old ones, and so does what was born before the first step.
     for i in 0..lifetimes.len() as u32 {
         let id = LifetimeId(i);
         let freed = freed_at(tables, id);
         if freed != NO_EVENT
-            && let Some((from, _, survival)) = bursts.get_mut(&lifetimes.stack(device, id))
-            && (*from..).contains(&freed)
-            && made(freed) - made(*from) <= reach
+            && let Some((from, begins, _, survival)) = bursts.get_mut(&lifetimes.stack(device, id))
             && (lifetimes.born(id) < *from || lifetimes.born(id) == NO_EVENT)
         {
+            let (now, start) = (made(freed), made(*from));
+            let is_old = now - i > reach;
+            if now.abs_diff(start) > reach || (freed < *from && !is_old) {
+                continue;
+            }
+            *begins = (*begins).min(freed);
             survival.push((id, lifetimes.requested(device, id), step_of(bounds, lifetimes.born(id))));
         }
     }
     bursts
         .iter()
-        .filter_map(|(&stack, (from, until, s))| grown(stack, s, *until, Some(*from), true))
+        .filter_map(|(&stack, (_, begins, until, s))| grown(stack, s, *until, Some(*begins), true))
         .filter(Growth::is_leak)
         .collect()
 }

@@ -51,7 +51,7 @@ pub const RULES: &[Rule] = &[
         name: "leak",
         class: Class::Leak,
         finds: "Memory that survives its step, step after step",
-        when: "a stack leaves bytes in ≥ 4/5 of ≥ 5 steps, R² > 0.9, ≥ 512 B a step; all such ≥ 1 MiB and ≥ 2 % of the peak",
+        when: "a stack leaves bytes in ≥ 4/5 of ≥ 5 steps, or ≥ 64 KiB in ≥ 5 at even distances, R² > 0.9, ≥ 512 B a step, alive at the end or, after ≥ 20 steps, freed at once; all such ≥ 1 MiB and ≥ 2 % of the peak",
         source: "row 5",
         shown_by: "`leak.pickle`",
         run: growth::leak,

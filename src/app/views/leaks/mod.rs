@@ -275,11 +275,13 @@ impl LeaksView {
         let t = cx.tokens;
         if found.grown.is_empty() {
             let (step, steps) = if found.has_steps { ("step", "steps") } else { ("stretch", "stretches") };
-            pane::empty_state(
-                ui,
-                &format!("Past the first two {steps} every {step} frees what it allocates: nothing of theirs lives at the end."),
-                None,
-            );
+            // It belongs to the picture above, not to the middle of what is left of the pane.
+            ui.add_space(10.0);
+            pane::padded(ui, |ui| {
+                let text =
+                    format!("Past the first {steps} every {step} frees what it allocates: nothing of theirs lives at the end.");
+                label::paragraph(ui, &text, Type::Body, t.text2);
+            });
             return;
         }
         let wide = ui.available_width();

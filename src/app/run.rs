@@ -311,5 +311,11 @@ pub(super) fn save_png(image: &egui::ColorImage, out: &std::path::Path) -> Resul
     let [width, height] = image.size;
     let pixels: Vec<u8> = image.pixels.iter().flat_map(|p| [p.r(), p.g(), p.b()]).collect();
     image::save_buffer_with_format(out, &pixels, width as u32, height as u32, image::ColorType::Rgb8, image::ImageFormat::Png)
-        .map_err(|e| format!("can not write {}: {e}", out.display()))
+        .map_err(|e| {
+            let why = match e {
+                image::ImageError::IoError(e) => crate::formats::why_not_written(&e),
+                other => other.to_string(),
+            };
+            format!("can not write {}: {why}", out.display())
+        })
 }

@@ -24,7 +24,7 @@ mod table;
 mod watched;
 pub mod whatif;
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 pub use table::Table;
@@ -104,11 +104,19 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
     answered.map_err(Failure::from)
 }
 
-/// Opens a recording.
+/// Opens a recording; `-` is one on standard input.
 ///
 /// # Errors
 /// One sentence that names the file as it was typed: two files of one name in two folders are common.
 pub fn open(path: &Path) -> Result<Recording, String> {
+    if path.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        io::stdin()
+            .lock()
+            .read_to_end(&mut bytes)
+            .map_err(|e| format!("standard input can not be read: {}", formats::why(&e)))?;
+        return formats::read(&bytes, "standard input", &Progress::new()).map_err(|e| e.to_string());
+    }
     if !path.exists() {
         return Err(format!("{}: there is no such file", path.display()));
     }

@@ -46,28 +46,57 @@ const MAX_WRAPPINGS: u32 = 4;
 /// [`FormatError`] when nothing usable could be read.
 pub fn open(path: &Path, progress: &Progress) -> Result<Recording, FormatError> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    let io = |error: std::io::Error| FormatError::Io { name: path.display().to_string(), what: error.to_string() };
-    let file = std::fs::File::open(path).map_err(io)?;
-    let meta = file.metadata().map_err(io)?;
-    if meta.is_dir() {
-        return Err(FormatError::Io { name: path.display().to_string(), what: "this is a folder; open a file in it".to_owned() });
+    let io = |error: std::io::Error| FormatError::Io { name: path.display().to_string(), what: why(&error) };
+    // Before it is opened: opening a pipe waits for somebody who writes into it.
+    let meta = std::fs::metadata(path).map_err(io)?;
+    if !meta.is_file() {
+        let what = if meta.is_dir() {
+            "this is a folder; open a file in it"
+        } else {
+            "this is a pipe or a device and not a file; save what it gives into a file and open that"
+        };
+        return Err(FormatError::Io { name: path.display().to_string(), what: what.to_owned() });
     }
+    let file = std::fs::File::open(path).map_err(io)?;
     let mapped;
-    let owned;
-    let bytes: &[u8] = if meta.is_file() && meta.len() > 0 {
+    let bytes: &[u8] = if file.metadata().map_err(io)?.len() > 0 {
         // SAFETY: the map is only read, through slices whose every access is checked. Another program that shortens the file
         // while we read it could end ours with SIGBUS, as for any program that maps files; copying gigabytes to rule that out
         // would cost every reader of a large snapshot its size in memory.
         mapped = unsafe { memmap2::Mmap::map(&file) }.map_err(io)?;
         &mapped
     } else {
-        // A pipe, or an empty file: nothing to map.
-        owned = std::fs::read(path).map_err(io)?;
-        &owned
+        // Nothing to map.
+        &[]
     };
     let mut recording = read(bytes, &name, progress)?;
     recording.source.path = Some(path.to_owned());
     Ok(recording)
+}
+
+/// Why a file was not read: in our words where that is common, without the system's number elsewhere.
+#[must_use]
+pub fn why(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "this user may not read it".to_owned(),
+        _ => without_number(error),
+    }
+}
+
+/// Why a file was not written, as [`why`].
+#[must_use]
+pub fn why_not_written(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such folder".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "this user may not write there".to_owned(),
+        _ => without_number(error),
+    }
+}
+
+fn without_number(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
 /// Reads bytes, whatever they are. `name` is what errors and the recording call them.

@@ -17,7 +17,11 @@ const MOST_BYTES: u64 = 4 << 20;
 /// # Errors
 /// What is wrong with it, without its name.
 pub fn open(path: &Path) -> Result<MemoryStats, String> {
-    let size = std::fs::metadata(path).map_err(|e| format!("can not be read: {e}"))?.len();
+    let meta = std::fs::metadata(path).map_err(|e| format!("can not be read: {}", super::why(&e)))?;
+    if !meta.is_file() {
+        return Err("is a folder, a pipe or a device and not a file".to_owned());
+    }
+    let size = meta.len();
     if size > MOST_BYTES {
         return Err("is too large to be the counters of torch.cuda.memory_stats()".to_owned());
     }

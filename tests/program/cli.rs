@@ -344,6 +344,49 @@ fn a_file_cut_short_gives_what_could_be_read_and_says_so() {
     assert!(text.lines().next().is_some_and(|first| first.contains("the file is cut short")), "{text}");
 }
 
+#[cfg(unix)]
+#[test]
+fn what_is_no_regular_file_is_refused_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+    assert!(made.success());
+    // Nobody writes into the pipe: opening it would wait for ever.
+    for file in [pipe.display().to_string(), "/dev/zero".to_owned()] {
+        let output = run(&["summary", &file]);
+        assert_eq!(output.status.code(), Some(1), "{file}");
+        assert!(stderr(&output).contains("a pipe or a device and not a file"), "{}", stderr(&output));
+    }
+    let missing = folder.path().join("missing.pickle").display().to_string();
+    assert!(stderr(&run(&["summary", &missing])).contains("there is no such file"));
+}
+
+#[test]
+fn a_dash_reads_a_recording_from_standard_input() {
+    let input = std::fs::File::open(sample("leak.pickle")).expect("a sample");
+    let output = Command::new(env!("CARGO_BIN_EXE_vramscope")).args(["summary", "-"]).stdin(input).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains(" reserved at most "), "{}", stdout(&output));
+}
+
+#[test]
+fn a_picture_of_another_format_than_its_name_is_refused() {
+    for (out, also, wants) in
+        [("o.jpg", None, "PNG"), ("o", None, "PNG"), ("o.svg", None, "--svg"), ("o.png", Some("--svg"), ".svg")]
+    {
+        let mut words = vec!["screenshot", "leak.pickle", out];
+        words.extend(also);
+        let output = run(&words);
+        assert_eq!(output.status.code(), Some(2), "{out}");
+        assert!(stderr(&output).contains(wants), "{out}: {}", stderr(&output));
+    }
+    let output = run(&["screenshot", &sample("leak.pickle"), "no/such/folder/o.svg", "--svg"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("there is no folder no/such/folder"), "{}", stderr(&output));
+    let output = run(&["diff", ".", "."]);
+    assert_eq!(output.status.code(), Some(2), "a folder");
+}
+
 #[test]
 fn values_that_make_no_sense_are_told_of_in_the_first_line() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -19,12 +19,17 @@ use super::theme::tokens;
 use super::views::ViewKind;
 use super::workspace::{Layouts, Workspace};
 use super::{App, Document};
+use crate::formats;
 
 /// Draws a recording once into a file: as SVG without a display, as PNG by the real window.
 ///
 /// # Errors
 /// One sentence when the view is unknown, the recording can not be opened, there is no display for a PNG, or the file can not be written.
 pub fn draw_picture(shot: &Screenshot) -> Result<(), String> {
+    let folder = shot.out.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        return Err(format!("can not write {}: there is no folder {}", shot.out.display(), folder.display()));
+    }
     if shot.is_svg { export_svg(shot) } else { super::run::screenshot(shot.clone()) }
 }
 
@@ -57,7 +62,7 @@ fn settings(dark: bool) -> Settings {
 }
 
 fn write(out: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(out, text).map_err(|e| format!("can not write {}: {e}", out.display()))
+    std::fs::write(out, text).map_err(|e| format!("can not write {}: {}", out.display(), formats::why_not_written(&e)))
 }
 
 /// How long nothing may have happened before the last frame is the picture.

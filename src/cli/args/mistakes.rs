@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser};
 
-use super::{Args, Command};
+use super::{Args, Command, ScreenshotArgs};
 
 /// Reads the words of a command line, the program's name first.
 ///
@@ -61,9 +61,27 @@ pub fn misused(command: &Command) -> Option<String> {
         Command::Flame(a) => std::slice::from_ref(&a.file),
         Command::Check(a) => std::slice::from_ref(&a.file),
         Command::Export(a) => std::slice::from_ref(&a.file),
+        Command::Screenshot(a) => return wrong_picture(a),
+        Command::Diff(a) => return [&a.a, &a.b].into_iter().find(|file| file.is_dir()).map(|folder| is_a_folder(folder)),
         _ => &[],
     };
     files.iter().find(|file| file.is_dir()).map(|folder| is_a_folder(folder))
+}
+
+/// A picture of another format than its name says would not open where it is sent.
+fn wrong_picture(a: &ScreenshotArgs) -> Option<String> {
+    let out = a.paths.last()?;
+    let wanted = if a.is_svg { "svg" } else { "png" };
+    let ending = out.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
+    if ending == wanted {
+        return None;
+    }
+    let out = out.display();
+    Some(match ending.as_str() {
+        "svg" => format!("{out}: add --svg for a picture of lines and text"),
+        "png" => format!("{out}: --svg writes lines and text; name a file ending in .svg, or leave --svg out"),
+        _ => format!("{out}: only PNG is written here, and SVG with --svg; name a file ending in .{wanted}"),
+    })
 }
 
 /// What to do with a folder where a file is wanted.

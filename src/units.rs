@@ -1,6 +1,7 @@
 //! Bytes, times and addresses: the one place that turns them into text and reads them back.
 //!
-//! Binary units throughout (1 KiB = 1024 bytes), because that is what PyTorch's messages use. A no-break space stands
+//! Binary units throughout (1 KiB = 1024 bytes), because that is what PyTorch's messages use; decimal ones are read where they
+//! are written (60 GB), and shown in binary. A no-break space stands
 //! before the unit so that a figure never wraps away from it.
 
 use std::fmt;
@@ -54,29 +55,71 @@ impl Bytes {
         decimal(self.0 as f64 / (KIB * KIB), 2)
     }
 
-    /// Reads `1536`, `60GiB`, `1.5 MiB`, `8g`, `512 MB` (decimal megabytes are read as binary, as PyTorch's own settings do).
+    /// Reads `1536`, `60GiB`, `1.5 MiB`, `8g`, `512 MB`. Units with an i, and single letters, are binary (1 GiB = 1024³ bytes), as
+    /// PyTorch's messages mean them; KB, MB, GB and TB are decimal (1 GB = 1000³ bytes), as data sheets of cards and clouds do.
     ///
     /// # Errors
     /// One sentence that names the text and the form that is read.
     pub fn parse(text: &str) -> Result<Self, String> {
+        Self::read(text).map(|(bytes, _)| bytes)
+    }
+
+    /// As [`parse`](Self::parse), for a limit on memory: a number without a unit is bytes only from 1 MiB on, because somebody who
+    /// writes `60` means another unit. No limit below that serves a single request.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse); a small number without a unit, and a limit of 0.
+    pub fn parse_limit(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        match Self::read(text)? {
+            (Bytes(0), _) => Err("0 serves nothing: write a size such as 24GiB".to_owned()),
+            (Bytes(n), false) if n < MEBIBYTE => {
+                Err(format!("{text} without a unit is {text} bytes: write the unit, as in {text}GiB or {text}MiB"))
+            }
+            (bytes, _) => Ok(bytes),
+        }
+    }
+
+    /// The same in the decimal unit that data sheets use, where it is a round figure there and not here: `60 GB`, `1.5 GB`.
+    #[must_use]
+    pub fn round_decimal(self) -> Option<String> {
+        const STEP: u64 = 10_000_000;
+        let is_round = self.0 >= 10 * STEP && self.0.is_multiple_of(STEP) && !self.0.is_multiple_of(MEBIBYTE);
+        let (scale, unit) = if self.0 < 1_000_000_000 { (1e6, "MB") } else { (1e9, "GB") };
+        is_round.then(|| format!("{}{NBSP}{unit}", decimal(self.0 as f64 / scale, 2)))
+    }
+
+    /// The bytes, and whether a unit was written.
+    fn read(text: &str) -> Result<(Self, bool), String> {
         let wrong = || format!("\"{text}\" is not a size: write bytes (1536) or a number with a unit (60GiB, 512MiB, 4KiB)");
         let cleaned: String = text.chars().filter(|c| !c.is_whitespace() && *c != '_' && *c != ',' && *c != NBSP).collect();
+        if cleaned.strip_prefix(['-', '\u{2212}']).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.'))
+        {
+            return Err(format!("\"{text}\" is below zero, which no size is: write it without the minus"));
+        }
         let split = cleaned.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(cleaned.len());
         let (number, unit) = cleaned.split_at(split);
-        let shift = match unit.to_ascii_lowercase().as_str() {
-            "" | "b" | "bytes" => 0,
-            "k" | "kb" | "kib" => 10,
-            "m" | "mb" | "mib" => 20,
-            "g" | "gb" | "gib" => 30,
-            "t" | "tb" | "tib" => 40,
+        let power = |base: u64, exponent: u32| base.pow(exponent);
+        let scale = match unit.to_ascii_lowercase().as_str() {
+            "" | "b" | "byte" | "bytes" => 1,
+            "k" | "kib" => power(1024, 1),
+            "m" | "mib" => power(1024, 2),
+            "g" | "gib" => power(1024, 3),
+            "t" | "tib" => power(1024, 4),
+            "kb" => power(1000, 1),
+            "mb" => power(1000, 2),
+            "gb" => power(1000, 3),
+            "tb" => power(1000, 4),
             _ => return Err(wrong()),
         };
+        let has_unit = !unit.is_empty();
         if let Ok(whole) = number.parse::<u64>() {
-            return whole.checked_mul(1 << shift).map(Bytes).ok_or_else(wrong);
+            return whole.checked_mul(scale).map(|n| (Bytes(n), has_unit)).ok_or_else(wrong);
         }
         let value: f64 = number.parse().map_err(|_| wrong())?;
-        let bytes = value * (1u64 << shift) as f64;
-        if bytes.is_finite() && (0.0..=9.0e18).contains(&bytes) { Ok(Bytes(bytes.round() as u64)) } else { Err(wrong()) }
+        let bytes = value * scale as f64;
+        let fits = bytes.is_finite() && (0.0..=9.0e18).contains(&bytes);
+        if fits { Ok((Bytes(bytes.round() as u64), has_unit)) } else { Err(wrong()) }
     }
 }
 
@@ -207,6 +250,29 @@ mod tests {
         assert!(Bytes::parse("lots").is_err());
         assert!(Bytes::parse("99999999999999999999").is_err());
         assert!(Bytes::parse("-1").is_err());
+    }
+
+    #[test]
+    fn decimal_units_are_decimal_and_shown_back_in_binary() {
+        assert_eq!(Bytes::parse("60GB"), Ok(Bytes(60_000_000_000)));
+        assert_eq!(Bytes::parse("512 MB"), Ok(Bytes(512_000_000)));
+        assert_eq!(Bytes::parse("8g"), Ok(Bytes(8 * GIBIBYTE)));
+        assert_eq!(plain(Bytes(60_000_000_000)), "55.88 GiB");
+        let round = |n| Bytes(n).round_decimal().map(plain);
+        assert_eq!(round(60_000_000_000).as_deref(), Some("60 GB"));
+        assert_eq!(round(1_500_000_000).as_deref(), Some("1.50 GB"));
+        assert_eq!((round(60 * GIBIBYTE), round(2_202_009_599), round(0)), (None, None, None));
+    }
+
+    #[test]
+    fn a_limit_has_a_unit_and_is_above_zero() {
+        assert_eq!(Bytes::parse_limit("60GiB"), Ok(Bytes(60 * GIBIBYTE)));
+        assert_eq!(Bytes::parse_limit("2202009600"), Ok(Bytes(2_202_009_600)), "bytes, as scripts write them");
+        assert_eq!(Bytes::parse_limit("512 B"), Ok(Bytes(512)));
+        let refused = |text: &str| Bytes::parse_limit(text).expect_err(text);
+        assert_eq!(refused("60"), "60 without a unit is 60 bytes: write the unit, as in 60GiB or 60MiB");
+        assert!(refused("0").contains("serves nothing"));
+        assert_eq!(refused("-5GiB"), "\"-5GiB\" is below zero, which no size is: write it without the minus");
     }
 
     #[test]

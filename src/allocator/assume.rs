@@ -27,6 +27,22 @@ pub enum Assumption {
     EndIsLater,
     /// The settings name an allocator that is not PyTorch's own.
     OtherBackend,
+    /// The settings give the process a share of a device whose size the recording does not tell: no limit was applied.
+    ShareOfUnknown,
+    /// A setting of a later release than the one whose rules were run.
+    LaterSetting {
+        /// `throw_on_cudamalloc_oom`.
+        name: &'static str,
+        /// The first release that reads it.
+        since: crate::model::TorchVersion,
+    },
+    /// A setting whose effect depends on what the trace does not tell; the run was made without it.
+    NotModelled {
+        /// `graph_capture_record_stream_reuse`.
+        name: &'static str,
+        /// What it depends on, in a few words.
+        because: &'static str,
+    },
     /// The trace has requests but no segments, as a profiler's: only sizes are known, nothing can be compared.
     NoSegmentEvents,
     /// Frees without allocations, or addresses handed out twice: events are missing.
@@ -95,8 +111,23 @@ impl fmt::Display for Assumption {
             Assumption::OtherBackend => {
                 write!(
                     f,
-                    "backend:cudaMallocAsync is CUDA's own allocator, which this model is not; PyTorch's native one was run"
+                    "with backend:cudaMallocAsync CUDA's own allocator serves the requests, which this model is not; PyTorch's native one was run"
                 )
+            }
+            Assumption::ShareOfUnknown => {
+                write!(
+                    f,
+                    "how large the device is the recording does not tell, so the share of it that per_process_memory_fraction allows is no figure; no limit was applied for it"
+                )
+            }
+            Assumption::LaterSetting { name, since } => {
+                write!(
+                    f,
+                    "the setting {name} is of PyTorch {since} and later; it was applied to the rules of the recording's release"
+                )
+            }
+            Assumption::NotModelled { name, because } => {
+                write!(f, "the setting {name} was not applied: {because}")
             }
             Assumption::NoSegmentEvents => {
                 write!(

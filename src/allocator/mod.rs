@@ -12,6 +12,7 @@ mod block;
 mod caching;
 mod cap;
 mod counters;
+pub mod effects;
 mod end_state;
 mod expandable;
 mod memory;

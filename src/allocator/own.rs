@@ -102,6 +102,13 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
 }
 
 impl OwnRun {
+    /// Whether the model reproduces the whole recording: every event, and the state at the end. Where that state is of a later
+    /// instant than the last event, as in a file that breaks off, agreeing events are no agreement with the recording.
+    #[must_use]
+    pub fn reproduces(&self) -> bool {
+        self.agreement.agrees() && !self.assumptions.contains(&Assumption::EndIsLater)
+    }
+
     /// What is known of the limit that requests failed under: the range that autopsy and findings show.
     #[must_use]
     pub fn limit_range(&self) -> Option<CapRange> {

@@ -53,7 +53,7 @@ pub struct Remedies {
 /// What a run needs under given settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Needed {
-    /// The smallest limit, to 2 MiB, under which no request fails: the smallest card this run fits, less what is not PyTorch's.
+    /// The smallest limit on reserved memory, to 2 MiB, under which no request fails. A card needs more: what is not PyTorch's own.
     pub smallest_limit_bytes: u64,
     /// Highest active bytes of the whole run.
     pub peak_active_bytes: u64,
@@ -124,7 +124,8 @@ pub fn best(rows: &[&Row]) -> Option<(usize, String)> {
         format!("passes with {}", if best.num_alloc_retries == 0 { "no retry".to_owned() } else { format!("only {retries}") })
             + if is_alone_in(|r| r.peak_reserved_bytes) { " and the lowest peak" } else { "" }
     } else if is_alone_in(|r| r.peak_reserved_bytes) {
-        "passes with the lowest peak".to_owned()
+        let is_estimate = rows.iter().any(|r| !r.oom && r.is_estimate());
+        format!("passes with the lowest peak{}", if is_estimate { ", as far as that can be estimated" } else { "" })
     } else {
         "passes, and no other has a lower peak".to_owned()
     };
@@ -195,8 +196,7 @@ impl WhatIf<'_> {
         Ok(self.needed(conf, progress)?.map(|n| n.smallest_limit_bytes))
     }
 
-    /// The smallest limit, to 2 MiB, under which no request fails with these settings: "what is the smallest card this run
-    /// fits?". `None` when a request fails without any limit. About 16 runs.
+    /// The smallest limit on reserved memory, to 2 MiB, under which no request fails with these settings. `None` when a request fails without any limit. About 16 runs.
     ///
     /// Whether a run passes is not strictly monotonic in the limit (garbage collection follows it); the bisection ends at a
     /// limit that passes with one that fails 2 MiB below.
@@ -205,6 +205,8 @@ impl WhatIf<'_> {
     /// [`Cancelled`] when asked to stop.
     pub fn needed(&self, conf: &AllocConf, progress: &Progress) -> Result<Option<Needed>, Cancelled> {
         const STEP: u64 = 2 << 20;
+        // The limit is what is searched for, so the settings' own is left out.
+        let conf = AllocConf { per_process_memory_fraction: 1.0, ..conf.clone() };
         let passes = |limit: Option<u64>| -> Result<Option<(u64, u64)>, Cancelled> {
             let question = Question { conf: conf.clone(), text: String::new(), limit };
             let run = self.replay(&question, Placement::Driver, true).run(self.requests(), (), progress)?;

@@ -100,6 +100,8 @@ impl Replay {
         conf.per_process_memory_fraction = 1.0;
         let mut allocator = CachingAllocator::new(memory, sink, conf, self.version);
         allocator.set_limit(self.limit);
+        // The question is what the setting does, whichever release the rest of the rules are of.
+        allocator.throws_early |= self.conf.other("throw_on_cudamalloc_oom") == Some("True");
         let mut slots = vec![BlockIx::NONE; requests.slots as usize];
         adopt(&mut allocator, &requests.start, &mut slots);
         let mut end = Replayed { allocator, oom_request: None, oom_event: None, requests: 0, rescued_event: None, broken: None };

@@ -51,7 +51,7 @@ impl WhatIf<'_> {
             id: device.id,
             name: device.name.clone(),
             capacity: device.capacity,
-            limit: question.limit,
+            limit: self.limit_of(question),
             has_final_state: true,
             annotations: device.annotations.clone(),
             settings: Settings { recorded: true, conf, raw },

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::assume::Assumption;
 use super::caching::{CachingAllocator, EventSink};
+use super::effects;
 use super::own::{OwnRun, explain};
 use super::replay::{Replay, Replayed, Watcher};
 use super::requests::{Known, Requests};
@@ -56,8 +57,10 @@ pub fn settings_of(line: &str) -> &str {
 pub struct Row {
     /// The settings as asked.
     pub conf: String,
-    /// The limit that applied.
+    /// The limit that applied: the one asked for, or the settings' own where that is lower (`per_process_memory_fraction`).
     pub limit_bytes: Option<u64>,
+    /// Memory of the device, as far as the recording tells; no more is served without a limit either.
+    pub device_bytes: Option<u64>,
     /// Whether a request failed; the run stops there.
     pub oom: bool,
     /// Which request, counted from 0.
@@ -138,10 +141,24 @@ impl Row {
         only_lesser && is_one(self.peak_reserved_span) && self.oom_request_span.is_none_or(is_one)
     }
 
+    /// True when there is anything a request could be refused by: a limit, or a device that the run comes near. Half the device is
+    /// far: no guess about what a trace does not tell doubles the reserved memory.
+    #[must_use]
+    pub fn can_fail(&self) -> bool {
+        let fills = |total: u64| self.peak_reserved_span[1] > total / 2;
+        self.oom || self.oom_varies || self.limit_bytes.is_some() || self.device_bytes.is_some_and(fills)
+    }
+
     /// True when it is certain whether every request is served, whatever else is not.
     #[must_use]
     pub fn is_verdict_certain(&self) -> bool {
-        self.uncertain_because != Some("trace") && !self.oom_varies
+        !self.can_fail() || (self.uncertain_because != Some("trace") && !self.oom_varies)
+    }
+
+    /// True when its figures rest on what the trace does not tell: estimates.
+    #[must_use]
+    pub fn is_estimate(&self) -> bool {
+        self.uncertain_because == Some("trace")
     }
 
     /// By how much the peak exceeds the limit. With expandable segments it may: PyTorch compares the limit with the request,
@@ -277,11 +294,17 @@ impl<'a> WhatIf<'a> {
         self.replay(question, Placement::Driver, true)
     }
 
+    /// The limit that applies to a question: the one it names, or the settings' own where that is lower.
+    pub(crate) fn limit_of(&self, question: &Question) -> Option<u64> {
+        let share = effects::share(&question.conf, self.requests.device.capacity);
+        question.limit.into_iter().chain(share).min()
+    }
+
     pub(crate) fn replay(&self, question: &Question, placement: Placement, follows_recording: bool) -> Replay {
         Replay {
             conf: question.conf.clone(),
             version: self.own.replay.version,
-            limit: question.limit,
+            limit: self.limit_of(question),
             placement,
             follows_recording,
             completes_at_once: false,
@@ -307,9 +330,10 @@ impl<'a> WhatIf<'a> {
         if first.allocator.has_tie() && !is_the_recording {
             self.vary(question, &mut row, progress)?;
         }
+        let is_own_limit = row.limit_bytes == self.own.replay.limit;
         let range = self.own.limit_range().filter(|r| !r.is_known());
-        if let (Some(range), Some(limit)) = (range, question.limit)
-            && question.limit == self.own.replay.limit
+        if let (Some(range), Some(limit)) = (range, row.limit_bytes)
+            && is_own_limit
         {
             // The recording's limit is known only as a span: its ends count as well.
             for end in [range.least, range.most].into_iter().filter(|&end| end != limit) {
@@ -331,12 +355,18 @@ impl<'a> WhatIf<'a> {
         if !is_the_recording && (self.requests.needs_assumptions() || !self.own.agreement.agrees()) {
             doubt(&mut row, "trace");
         }
-        row.seconds = started.elapsed().as_secs_f64();
-        let mut assumptions = self.own.assumptions.clone();
-        if question.conf.other("backend").is_some_and(|b| b != "native") {
-            assumptions.push(Assumption::OtherBackend);
-            doubt(&mut row, "trace");
+        // What was found out about the recording's limit says nothing about another one.
+        let concerns = |a: &&Assumption| is_own_limit || !matches!(a, Assumption::InferredLimit { .. });
+        let mut assumptions: Vec<Assumption> = self.own.assumptions.iter().filter(concerns).cloned().collect();
+        for (assumption, is_doubt) in effects::assumed(&question.conf, self.own.replay.version, &self.requests) {
+            // What the recording's own settings do is in what it shows.
+            let is_shown = question.conf == self.own.replay.conf && self.own.agreement.agrees();
+            if is_doubt && !is_shown {
+                doubt(&mut row, "trace");
+            }
+            assumptions.push(assumption);
         }
+        row.seconds = started.elapsed().as_secs_f64();
         if let Some(event) = first.rescued_event {
             assumptions.push(Assumption::WentOnDifferently { event });
         }
@@ -395,7 +425,8 @@ impl<'a> WhatIf<'a> {
         let peak = stats.reserved_bytes.all.peak;
         Row {
             conf: question.text.clone(),
-            limit_bytes: question.limit,
+            limit_bytes: self.limit_of(question),
+            device_bytes: self.requests.device.capacity,
             oom: run.oom_request.is_some(),
             oom_request: run.oom_request,
             peak_reserved_bytes: peak,
@@ -419,7 +450,7 @@ impl<'a> WhatIf<'a> {
             oom_varies: false,
             passes_from_bytes: None,
             spans: BTreeMap::new(),
-            agrees_with_recording: self.own.agreement.agrees(),
+            agrees_with_recording: self.own.reproduces(),
         }
     }
 

@@ -18,6 +18,9 @@ use crate::units::{Bytes, count};
 /// The JSON object of the command-line contract.
 #[derive(Debug, Serialize)]
 pub struct WhatIfReport {
+    /// The limit that was asked for or follows from the recording; a run's own may be lower.
+    #[serde(skip)]
+    limit: Option<u64>,
     /// One entry a setting, in the order asked.
     pub runs: Vec<RunEntry>,
     /// The device's ordinal.
@@ -45,7 +48,10 @@ pub struct RunEntry {
 /// The recording under its own settings.
 #[derive(Debug, Serialize)]
 pub struct AgreementEntry {
+    /// The whole recording comes out of the model. Never said of a file that breaks off.
     agrees: bool,
+    /// All events that could be read do.
+    agrees_as_far_as_read: bool,
     first_difference: Option<String>,
     conf: String,
     limit_span_bytes: Option<[u64; 2]>,
@@ -120,25 +126,26 @@ fn answer(
         crate::allocator::Agreement::Agrees => None,
         crate::allocator::Agreement::Differs(difference) => Some(difference.to_string()),
     };
+    let truncated = recording.report.truncated().is_some();
     let rows: Vec<&Row> = answers.iter().map(|a| &a.row).collect();
     let best = best(&rows).map(|(run, why)| BestEntry { run, why });
     let runs = answers
         .iter()
         .map(|a| RunEntry {
-            row: a.row.clone(),
+            row: Row { agrees_with_recording: a.row.agrees_with_recording && !truncated, ..a.row.clone() },
             over_limit_bytes: a.row.over_limit(),
             assumptions: a.assumptions.iter().map(ToString::to_string).collect(),
         })
         .collect();
     let agreement = AgreementEntry {
-        agrees: own.agreement.agrees(),
+        agrees: own.reproduces() && !truncated,
+        agrees_as_far_as_read: own.agreement.agrees(),
         first_difference,
         conf: own.replay.conf.to_string(),
         limit_span_bytes: own.limit_range().map(|r| [r.least, r.most]),
         torch_rules: own.replay.version.to_string(),
     };
-    let truncated = recording.report.truncated().is_some();
-    Ok(WhatIfReport { runs, truncated, device: whatif.requests().device().id.index, agreement, best })
+    Ok(WhatIfReport { limit, runs, truncated, device: whatif.requests().device().id.index, agreement, best })
 }
 
 /// Writes everything the allocator did in a run as a snapshot; says what was written.
@@ -172,18 +179,25 @@ fn choose(recording: &Recording, index: Option<i32>) -> Result<&DeviceRecording,
 
 fn text(report: &WhatIfReport) -> String {
     let mut out = match &report.agreement.first_difference {
-        None => "The model agrees with this recording, event by event.\n".to_owned(),
+        None if report.agreement.agrees => "The model agrees with this recording, event by event.\n".to_owned(),
+        None => {
+            "The model does the same as the events that could be read; the recording breaks off there, so neither its end nor what came after can be compared.\n"
+                .to_owned()
+        }
         Some(difference) => {
             format!("The model does not reproduce this recording: {difference}. Take the figures as estimates.\n")
         }
     };
-    if let Some(limit) = report.runs.first().and_then(|r| r.row.limit_bytes) {
+    if let Some(limit) = report.limit {
         out += &match report.agreement.limit_span_bytes {
             Some([least, most]) if least < most && (least..=most).contains(&limit) => {
                 let range = CapRange { least, ..CapRange::told(most) };
                 format!("Limit: {}; the failed requests say {range}, --limit names it\n", Bytes(limit))
             }
-            _ => format!("Limit: {}\n", Bytes(limit)),
+            _ => {
+                let typed = Bytes(limit).round_decimal().map_or(String::new(), |decimal| format!(" ({decimal})"));
+                format!("Limit: {}{typed}\n", Bytes(limit))
+            }
         };
     }
     match &report.best {
@@ -256,6 +270,7 @@ fn outcome(row: &Row) -> String {
         Some("placement") => ", depending on where the driver puts segments",
         Some("limit") => "; not certain, because the exact limit is not known",
         Some("timing") => ", depending on when other streams finish",
+        Some(_) if row.is_verdict_certain() => "; the peak is an estimate, see below",
         Some(_) => "; an estimate, see below",
         None => "",
     };

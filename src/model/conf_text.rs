@@ -37,52 +37,43 @@ enum Kind {
     List,
 }
 
-/// Every documented key, the first release that reads it, and the form of its value.
+/// Every documented key with the form of its value; those that people mean most often stand first.
+const KEYS: [(&str, Kind); 22] = [
+    ("expandable_segments", Kind::Bool),
+    ("max_split_size_mb", Kind::Mebibytes { at_least: 20 }),
+    ("roundup_power2_divisions", Kind::Roundup),
+    ("garbage_collection_threshold", Kind::Float { low: 0.0, high: 1.0, open: true }),
+    ("max_non_split_rounding_mb", Kind::Mebibytes { at_least: 20 }),
+    ("large_segment_size_mb", Kind::Mebibytes { at_least: 11 }),
+    ("per_process_memory_fraction", Kind::Float { low: 0.0, high: 1.0, open: false }),
+    ("backend", Kind::Backend),
+    ("release_lock_on_cudamalloc", Kind::Bool),
+    ("graph_capture_record_stream_reuse", Kind::Bool),
+    ("throw_on_cudamalloc_oom", Kind::Bool),
+    ("pinned_use_cuda_host_register", Kind::Bool),
+    ("pinned_num_register_threads", Kind::PowerOfTwoUpTo(128)),
+    ("pinned_use_background_threads", Kind::Bool),
+    ("pinned_free_catch_all", Kind::Bool),
+    ("pinned_reserve_segment_size_mb", Kind::Mebibytes { at_least: 0 }),
+    ("pinned_max_round_threshold_mb", Kind::Mebibytes { at_least: 0 }),
+    ("pinned_max_cached_size_mb", Kind::Mebibytes { at_least: 0 }),
+    ("pinned_use_hip_host_register", Kind::Bool),
+    ("release_lock_on_hipmalloc", Kind::Bool),
+    ("expandable_segments_reserve", Kind::List),
+    ("expandable_segments_reserve_by_class", Kind::List),
+];
+
+/// The form of a key's value in a release.
 fn kind_of(key: &str, version: TorchVersion, large_segment_mb: u64) -> Option<Kind> {
-    // Up to 2.9 the bound was "greater than 20"; since then it is the large segment itself.
-    let split_bound = if version.is_at_least(10) { large_segment_mb } else { 21 };
+    let kind = KEYS.iter().find(|k| k.0 == key)?.1;
     Some(match key {
-        "large_segment_size_mb" => Kind::Mebibytes { at_least: 11 },
-        "max_split_size_mb" | "max_non_split_rounding_mb" => Kind::Mebibytes { at_least: split_bound },
-        "garbage_collection_threshold" => Kind::Float { low: 0.0, high: 1.0, open: true },
-        "per_process_memory_fraction" => Kind::Float { low: 0.0, high: 1.0, open: false },
-        "roundup_power2_divisions" => Kind::Roundup,
-        "backend" => Kind::Backend,
-        "expandable_segments"
-        | "release_lock_on_cudamalloc"
-        | "release_lock_on_hipmalloc"
-        | "graph_capture_record_stream_reuse"
-        | "throw_on_cudamalloc_oom"
-        | "pinned_use_cuda_host_register"
-        | "pinned_use_hip_host_register"
-        | "pinned_use_background_threads"
-        | "pinned_free_catch_all" => Kind::Bool,
-        "pinned_num_register_threads" => Kind::PowerOfTwoUpTo(128),
-        "pinned_reserve_segment_size_mb" | "pinned_max_round_threshold_mb" | "pinned_max_cached_size_mb" => {
-            Kind::Mebibytes { at_least: 0 }
+        // Up to 2.9 the bound was "greater than 20"; since then it is the large segment itself.
+        "max_split_size_mb" | "max_non_split_rounding_mb" => {
+            Kind::Mebibytes { at_least: if version.is_at_least(10) { large_segment_mb } else { 21 } }
         }
-        "expandable_segments_reserve" | "expandable_segments_reserve_by_class" => Kind::List,
-        _ => return None,
+        _ => kind,
     })
 }
-
-/// Keys as a reader may have meant them, for the sentence about an unknown one.
-const KEYS: [&str; 14] = [
-    "expandable_segments",
-    "max_split_size_mb",
-    "roundup_power2_divisions",
-    "garbage_collection_threshold",
-    "max_non_split_rounding_mb",
-    "large_segment_size_mb",
-    "per_process_memory_fraction",
-    "backend",
-    "release_lock_on_cudamalloc",
-    "graph_capture_record_stream_reuse",
-    "throw_on_cudamalloc_oom",
-    "pinned_use_cuda_host_register",
-    "pinned_num_register_threads",
-    "pinned_use_background_threads",
-];
 
 impl AllocConf {
     /// Reads a `PYTORCH_CUDA_ALLOC_CONF` string as [`TorchVersion::REFERENCE`] does. An empty string is all defaults.
@@ -303,6 +294,11 @@ impl AllocConf {
         }
     }
 
+    /// The name of every key that is read.
+    pub fn keys() -> impl Iterator<Item = &'static str> {
+        KEYS.iter().map(|k| k.0)
+    }
+
     /// The value of a setting that does not move memory by itself, as written.
     #[must_use]
     pub fn other(&self, name: &str) -> Option<&str> {
@@ -410,13 +406,13 @@ fn mebibytes(tokens: &[Token], at: usize, name: &str, key: &Token, at_least: u64
 
 fn unknown_key(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
-    let near = KEYS.iter().find(|k| {
+    let near = KEYS.iter().map(|k| k.0).find(|k| {
         let stem = lower.trim_end_matches("_mb").trim_end_matches('s');
-        !stem.is_empty() && (k.starts_with(stem) || (stem.len() >= 4 && k.contains(stem)) || lower.starts_with(**k))
+        !stem.is_empty() && (k.starts_with(stem) || (stem.len() >= 4 && k.contains(stem)) || lower.starts_with(*k))
     });
     match near {
         Some(key) => format!("\"{text}\" is not a setting PyTorch knows; did you mean {key}?"),
-        None => format!("\"{text}\" is not a setting PyTorch knows; it knows {} and others", KEYS[..4].join(", ")),
+        None => format!("\"{text}\" is not a setting PyTorch knows; it knows {} and others", KEYS.map(|k| k.0)[..4].join(", ")),
     }
 }
 

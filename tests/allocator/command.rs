@@ -83,7 +83,10 @@ fn every_run_says_what_is_certain_and_which_is_best() {
 #[test]
 fn what_can_not_be_asked_gets_one_sentence() {
     let file = sample("fragment_oom.pickle");
-    let cases: [(&[&str], i32, &str); 5] = [
+    let cases: [(&[&str], i32, &str); 8] = [
+        (&[&file, "--limit", "60"], 2, "60GiB"),
+        (&[&file, "--limit", "-5GiB"], 2, "below zero"),
+        (&[&file, "--limit", "-1"], 2, "below zero"),
         (&[&file, "--save", "out.pickle"], 2, "--conf"),
         (&[&file, "--conf", "max_split_size:64"], 2, "max_split_size"),
         (&[&file, "--limit", "much"], 2, "much"),
@@ -97,4 +100,49 @@ fn what_can_not_be_asked_gets_one_sentence() {
         assert_eq!(sentence.lines().count(), 1, "{args:?}: {sentence}");
         assert!(sentence.contains(part), "{args:?}: {sentence}");
     }
+}
+
+#[test]
+fn a_limit_in_decimal_units_is_taken_as_written_and_shown_in_binary() {
+    let file = sample("fragment_oom.pickle");
+    let report = json(&[&file, "--conf", "default", "--limit", "60GB"]);
+    assert_eq!(report["runs"][0]["limit_bytes"], 60_000_000_000u64);
+    let shown = text(&whatif(&[&file, "--conf", "default", "--limit", "60GB"]));
+    assert!(shown.contains("Limit: 55.88 GiB (60 GB)"), "{shown}");
+    let bytes = json(&[&file, "--conf", "default", "--limit", "2202009600"]);
+    assert_eq!(bytes["runs"][0]["limit_bytes"], 2_202_009_600u64);
+}
+
+#[test]
+fn a_file_that_breaks_off_is_never_said_to_agree() {
+    let whole = std::fs::read(sample("serve_oom.pickle.gz")).unwrap();
+    let cut = Scratch::new("cut.pickle.gz");
+    for bytes in [100_000, 60_000] {
+        std::fs::write(cut.path(), &whole[..bytes]).unwrap();
+        let report = json(&[cut.path(), "--conf", "default", "expandable_segments:True"]);
+        assert_eq!(report["truncated"], true);
+        assert_eq!(report["agreement"]["agrees"], false);
+        assert!(report["runs"].as_array().unwrap().iter().all(|r| r["agrees_with_recording"] == false), "{report}");
+        let shown = text(&whatif(&[cut.path(), "--conf", "default", "expandable_segments:True"]));
+        assert!(!shown.contains("agrees with this recording"), "{shown}");
+        // Without a limit nothing can fail, whatever else is not known.
+        assert!(shown.contains("passes") && !shown.contains("may pass") && !shown.contains("surely"), "{shown}");
+    }
+}
+
+#[test]
+fn what_is_assumed_is_said_of_the_run_it_is_true_of() {
+    let file = sample("fragment_oom.pickle");
+    let of = |limit: &str| {
+        let report = json(&[&file, "--conf", "max_split_size_mb:64", "--limit", limit]);
+        let told: Vec<String> =
+            report["runs"][0]["assumptions"].as_array().unwrap().iter().map(|a| a.as_str().unwrap().to_owned()).collect();
+        (report["runs"][0]["oom_request"].as_u64(), told)
+    };
+    let (failed, told) = of("1412MiB");
+    assert_eq!(failed, Some(3));
+    assert!(told.is_empty(), "nothing of a request that succeeds, nor of the recording's own limit: {told:?}");
+    let (failed, told) = of("80GiB");
+    assert_eq!(failed, None);
+    assert!(told.len() == 1 && told[0].contains("event 176"), "{told:?}");
 }

@@ -9,5 +9,6 @@ mod differential;
 mod properties;
 mod replay;
 mod script;
+mod settings;
 mod vectors;
 mod whatif;

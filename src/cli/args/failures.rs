@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
-use super::values::{parse_bytes, parse_conf};
+use super::values::{parse_conf, parse_limit};
 use crate::cli::rules::RulesArgs;
 
 /// What `oom` takes.
@@ -19,7 +19,7 @@ pub struct OomArgs {
     #[arg(long, value_name = "N")]
     pub device: Option<i32>,
     /// What the process could reserve at most, where you know it: files do not tell
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_limit, allow_hyphen_values = true)]
     pub limit: Option<u64>,
     /// What categories mean
     #[command(flatten)]
@@ -38,7 +38,7 @@ pub struct WhatifArgs {
     #[arg(long, value_name = "CONF", num_args = 1.., value_parser = parse_conf)]
     pub conf: Vec<String>,
     /// The most bytes that may be reserved, as in 60GiB; the recording's own limit when absent
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_limit, allow_hyphen_values = true)]
     pub limit: Option<u64>,
     /// The device, by the number the process knew it by; the busiest when absent
     #[arg(long, value_name = "N")]

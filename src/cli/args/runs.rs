@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
-use super::values::{parse_bytes, parse_conf, parse_rate, parse_seconds};
+use super::values::{parse_conf, parse_limit, parse_rate, parse_seconds};
 
 /// Arguments of `record`.
 #[derive(Debug, ClapArgs)]
@@ -64,7 +64,7 @@ pub struct ProbeArgs {
     #[arg(long, value_name = "CONF", value_parser = parse_conf)]
     pub conf: Option<String>,
     /// The most bytes that may be reserved, as in 60GiB
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_limit, allow_hyphen_values = true)]
     pub limit: Option<u64>,
     /// The card, counted from 0
     #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(i32).range(0..), conflicts_with = "simulated")]

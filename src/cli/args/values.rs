@@ -26,6 +26,11 @@ pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
     crate::units::Bytes::parse(text).map(|b| b.0)
 }
 
+/// Reads a limit on memory, `60GiB`; a small number without a unit is refused.
+pub(super) fn parse_limit(text: &str) -> Result<u64, String> {
+    crate::units::Bytes::parse_limit(text).map(|b| b.0)
+}
+
 /// Reads a number of seconds above zero.
 pub(super) fn parse_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

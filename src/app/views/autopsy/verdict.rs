@@ -90,8 +90,7 @@ impl AutopsyView {
             (self.cap, self.cap_error) = (None, None);
             return;
         }
-        match Bytes::parse(plain.trim()) {
-            Ok(Bytes(0)) => self.cap_error = Some("A cap of 0 serves nothing; type a size such as 24 GiB.".to_owned()),
+        match Bytes::parse_limit(plain.trim()) {
             Ok(Bytes(cap)) if cap < least => {
                 let sentence =
                     format!("{} were reserved when the request failed, so the cap was not below that.", Bytes(reserved));

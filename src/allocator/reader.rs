@@ -353,7 +353,12 @@ impl<'a> Reader<'a> {
             }
             if is_refused && !collects_garbage && u.needed > self.peak_needed {
                 self.out.refused = Some(self.out.refused.map_or(u.needed, |r| r.min(u.needed)));
-                self.out.bounds.refused_before(u.request as u32, u.needed);
+                // What a full device refuses bounds no cap; the failure itself has told the room there was.
+                let events = &self.device.events;
+                let segment = self.device.settings.conf.segment_size(events.size[u.request]);
+                if !is_failure || events.address[u.request] >= segment {
+                    self.out.bounds.refused_before(u.request as u32, u.needed);
+                }
             }
             let split = u.release.map_or(u.completions.len(), |release| u.completions.partition_point(|c| c.0 < release));
             let (polled, waited) = u.completions.split_at(split);

@@ -265,3 +265,25 @@ fn another_backend_is_not_vouched_for() {
     assert!(!answer.row.certain);
     assert!(answer.assumptions.contains(&Assumption::OtherBackend));
 }
+
+#[test]
+fn a_full_device_bounds_no_cap_though_the_cache_was_emptied_first() {
+    let progress = Progress::new();
+    let recorder = Recorder::default();
+    let memory = SimulatedMemory::new(1 << 30, Placement::Driver);
+    let mut allocator = CachingAllocator::new(memory, recorder.clone(), AllocConf::default(), TorchVersion::REFERENCE);
+    let kept = allocator.malloc(300 << 20, 0).unwrap();
+    let gone = allocator.malloc(400 << 20, 0).unwrap();
+    allocator.free(gone);
+    assert!(matches!(allocator.malloc(900 << 20, 0), Err(AllocError::OutOfMemory(_))));
+    let mut device = recorder.0.borrow().clone();
+    device.settings.recorded = true;
+    device.has_final_state = true;
+    enter_held(&mut device, &allocator.segments());
+    assert!(device.events.action.contains(&Action::SegmentFree), "the cache was emptied");
+    let whatif = WhatIf::new(&device, None, &progress).unwrap();
+    assert!(whatif.own().agreement.agrees(), "{:?}", whatif.own().agreement);
+    let range = whatif.own().limit_range().unwrap();
+    assert_eq!((range.from, range.most), (vramscope::allocator::CapFrom::Device, 1 << 30));
+    allocator.free(kept);
+}

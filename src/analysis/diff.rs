@@ -6,6 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::categories::{Categories, Category};
 use super::{DeviceTables, LifetimeId, Totals};
 use crate::model::{DeviceRecording, Frame, FrameId, Recording, StackId, StackTable, StackTableBuilder};
+use crate::units::Bytes;
 
 /// One side of a comparison: a device of a recording at an instant.
 #[derive(Clone, Copy)]
@@ -57,6 +58,24 @@ pub struct Row {
     pub b: Held,
     /// What most of its bytes are for.
     pub category: Category,
+    /// Each purpose of its bytes, in A and in B, in the order of [`Category::ALL`]: one line may make several kinds of tensor.
+    pub purposes: Vec<Purpose>,
+}
+
+/// What is live for one purpose, in A and in B.
+pub type Purpose = (Category, Held, Held);
+
+/// `activations`; where there are several purposes, each with the larger of its two sides: `activations 180 MiB, workspaces 33 MiB`.
+#[must_use]
+pub fn purposes_text(purposes: &[Purpose]) -> String {
+    let weight = |p: &Purpose| p.1.bytes.max(p.2.bytes);
+    let mut order: Vec<&Purpose> = purposes.iter().collect();
+    order.sort_by_key(|p| (std::cmp::Reverse(weight(p)), p.0));
+    match order.as_slice() {
+        [] => String::new(),
+        [one] => one.0.text().to_owned(),
+        all => all.iter().map(|p| format!("{} {}", p.0.text(), Bytes(weight(p)))).collect::<Vec<_>>().join(", "),
+    }
 }
 
 impl Row {
@@ -152,6 +171,8 @@ pub struct Group {
     pub b: Held,
     /// What most of its bytes are for.
     pub category: Category,
+    /// Each purpose of its bytes.
+    pub purposes: Vec<Purpose>,
 }
 
 impl Group {
@@ -177,19 +198,39 @@ impl Comparison {
                 a: Held::default(),
                 b: Held::default(),
                 category: row.category,
+                purposes: Vec::new(),
             });
             let weight = |r: &Row| r.a.bytes.max(r.b.bytes);
             if group.rows.iter().all(|&other| weight(&self.rows[other as usize]) < weight(row)) {
-                (group.stack, group.category) = (row.stack, row.category);
+                group.stack = row.stack;
+            }
+            for &(category, a, b) in &row.purposes {
+                match group.purposes.iter_mut().find(|p| p.0 == category) {
+                    Some(known) => {
+                        known.1.add(a);
+                        known.2.add(b);
+                    }
+                    None => group.purposes.push((category, a, b)),
+                }
             }
             group.rows.push(i as u32);
             group.a.add(row.a);
             group.b.add(row.b);
         }
         let mut groups: Vec<Group> = groups.into_values().collect();
+        for group in &mut groups {
+            group.purposes.sort_by_key(|p| p.0.index());
+            group.category = most(&group.purposes);
+        }
         groups.sort_by_key(|g| (std::cmp::Reverse(g.change().unsigned_abs()), std::cmp::Reverse(g.b.bytes), g.stack));
         groups
     }
+}
+
+/// The purpose of most bytes; of equal ones the first.
+fn most(purposes: &[Purpose]) -> Category {
+    let heaviest = purposes.iter().max_by_key(|p| (p.1.bytes + p.2.bytes, std::cmp::Reverse(p.0.index())));
+    heaviest.map_or(Category::Other, |p| p.0)
 }
 
 /// What is live at an instant: by stack and category.
@@ -216,7 +257,7 @@ pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
     let ((ids_a, live_a), (ids_b, live_b)) = (live(a), live(b));
     let shares_stacks = std::ptr::eq(a.recording, b.recording);
     let mut merging = (!shares_stacks).then(StackTableBuilder::new);
-    let mut rows: FxHashMap<StackId, (Row, [u64; Category::ALL.len()])> = FxHashMap::default();
+    let mut rows: FxHashMap<StackId, (Row, [(Held, Held); Category::ALL.len()])> = FxHashMap::default();
     let mut categories: Vec<(Category, Held, Held)> =
         Category::ALL.iter().map(|&c| (c, Held::default(), Held::default())).collect();
     for (side, at, live) in [(0, a, &live_a), (1, b, &live_b)] {
@@ -230,15 +271,22 @@ pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
                 None => own,
             };
             let (row, weights) = rows.entry(stack).or_insert_with(|| {
-                let row =
-                    Row { stack, in_a: None, in_b: None, a: Held::default(), b: Held::default(), category: Category::Other };
+                let row = Row {
+                    stack,
+                    in_a: None,
+                    in_b: None,
+                    a: Held::default(),
+                    b: Held::default(),
+                    category: Category::Other,
+                    purposes: Vec::new(),
+                };
                 (row, Default::default())
             });
             let place = if side == 0 { (&mut row.in_a, &mut row.a) } else { (&mut row.in_b, &mut row.b) };
             place.0.get_or_insert(own);
             for (i, held) in by_category.iter().enumerate() {
                 place.1.add(*held);
-                weights[i] += held.bytes;
+                (if side == 0 { &mut weights[i].0 } else { &mut weights[i].1 }).add(*held);
                 let sums = &mut categories[i];
                 (if side == 0 { &mut sums.1 } else { &mut sums.2 }).add(*held);
             }
@@ -254,8 +302,9 @@ pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
     comparison.rows = rows
         .into_values()
         .map(|(mut row, weights)| {
-            let most = (0..weights.len()).max_by_key(|&i| (weights[i], std::cmp::Reverse(i))).unwrap_or(0);
-            row.category = Category::ALL[most];
+            let all = Category::ALL.iter().zip(weights).map(|(&c, (a, b))| (c, a, b));
+            row.purposes = all.filter(|p| p.1.count + p.2.count > 0).collect();
+            row.category = most(&row.purposes);
             row
         })
         .collect();

@@ -122,11 +122,7 @@ pub fn weigh_some(
 /// The entries of a comparison: what B weighs, with A before. Its stacks are those of [`Comparison::stacks`].
 #[must_use]
 pub fn entries_of(comparison: &Comparison) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = comparison
-        .rows
-        .iter()
-        .map(|r| Entry { stack: r.stack, category: r.category, weight: r.b.bytes, before: r.a.bytes, count: r.b.count })
-        .collect();
+    let mut entries: Vec<Entry> = comparison.rows.iter().flat_map(of_purposes).collect();
     entries.sort_unstable_by_key(|e| (e.stack, e.category));
     entries
 }
@@ -138,14 +134,29 @@ pub fn entries_of_some(comparison: &Comparison, held: [&FxHashMap<StackId, u64>;
     let mut entries: Vec<Entry> = comparison
         .rows
         .iter()
-        .map(|r| {
+        .flat_map(|r| {
             let [before, weight] = of_row(r, held);
-            Entry { stack: r.stack, category: r.category, weight, before, count: r.b.count }
+            if [before, weight] == [r.a.bytes, r.b.bytes] {
+                return of_purposes(r).collect();
+            }
+            // The sums by stack do not tell which of its purposes pass.
+            vec![Entry { stack: r.stack, category: r.category, weight, before, count: r.b.count }]
         })
         .filter(|e| e.weight > 0 || e.before > 0)
         .collect();
     entries.sort_unstable_by_key(|e| (e.stack, e.category));
     entries
+}
+
+/// An entry for each purpose of a row.
+fn of_purposes(row: &Row) -> impl Iterator<Item = Entry> + '_ {
+    row.purposes.iter().map(|&(category, a, b)| Entry {
+        stack: row.stack,
+        category,
+        weight: b.bytes,
+        before: a.bytes,
+        count: b.count,
+    })
 }
 
 /// What a row of a comparison holds on both sides of the bytes by stack.
@@ -261,6 +272,8 @@ pub struct Node {
     pub stack: StackId,
     /// What everything through here is for; `None` when it differs.
     pub category: Option<Category>,
+    /// The weight of each purpose of what goes through here, in the order they came.
+    pub mix: Vec<(Category, u64)>,
 }
 
 impl Node {
@@ -278,6 +291,7 @@ impl Node {
             children: Vec::new(),
             stack: StackId::NONE,
             category: None,
+            mix: Vec::new(),
         }
     }
 }
@@ -322,6 +336,10 @@ impl Flame {
                 }
                 let node = &mut nodes[at as usize];
                 node.category = if node.total == 0 || node.category == Some(e.category) { Some(e.category) } else { None };
+                match node.mix.iter_mut().find(|m| m.0 == e.category) {
+                    Some(known) => known.1 = known.1.saturating_add(weight),
+                    None => node.mix.push((e.category, weight)),
+                }
                 node.total = node.total.saturating_add(weight);
                 node.before = node.before.saturating_add(e.before);
                 node.after = node.after.saturating_add(e.weight);

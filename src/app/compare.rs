@@ -440,9 +440,9 @@ const JUMP: f64 = 1.25;
 
 /// The pair that Compare begins with. What ran out of memory is held against the peak of the step before; a step that peaks far
 /// above the one before it against that one; else the same phase of two steps far apart, the ends of the first whole step and of
-/// the last; without steps a quarter of the way and the end. `None` where there are too few events. O(steps).
+/// the last; without steps the start and the peak. `None` where there are too few events. O(steps).
 #[must_use]
-pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>) -> Option<Suggestion> {
+pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> Option<Suggestion> {
     let last = events.checked_sub(1)?;
     let f = &table.figures;
     let pair = |a: u32, b: u32, why: String| (a < b).then_some(Suggestion { a, b, why });
@@ -452,7 +452,7 @@ pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>) -> Option<Sugge
             pair(f.peak_event, oom, format!("the peak of step {s}, the last whole one, and the out-of-memory event"))
         });
         return with_step
-            .or_else(|| pair(oom / 4, oom, "a quarter of the way to the out-of-memory event, and that event".to_owned()));
+            .or_else(|| pair(0, oom, "no steps to go by: the start of the recording, and the out-of-memory event".to_owned()));
     }
     // The first step also sets everything up, so it is no measure for the others.
     let jump = (2..f.len()).max_by_key(|&i| (f[i].peak, std::cmp::Reverse(i)));
@@ -482,7 +482,11 @@ pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>) -> Option<Sugge
         );
         return pair(f[first].end - 1, f[end].end - 1, why);
     }
-    pair(last / 4, last, "no steps to go by: a quarter of the recording, and its end".to_owned())
+    // Before the first event is no event.
+    if peak <= last && peak > 0 {
+        return pair(0, peak, "no steps to go by: the start of the recording, and its peak".to_owned());
+    }
+    pair(0, last, "no steps to go by: the start of the recording, and its end".to_owned())
 }
 
 #[cfg(test)]
@@ -507,14 +511,14 @@ mod tests {
     }
 
     fn pair(t: &StepTable, events: u32, oom: Option<u32>) -> Option<(u32, u32)> {
-        suggest(t, events, oom).map(|s| (s.a, s.b))
+        suggest(t, events, oom, 300).map(|s| (s.a, s.b))
     }
 
     #[test]
     fn steps_that_grow_slowly_are_compared_far_apart_in_the_same_phase() {
         let growing = table(&[90, 10, 11, 12, 13, 14], 0);
         assert_eq!(pair(&growing, 60, None), Some((19, 49)), "the ends of step 1 and of step 4: step 5 ends with the recording");
-        assert!(suggest(&growing, 60, None).is_some_and(|s| s.why.contains("step 1") && s.why.contains("step 4")));
+        assert!(suggest(&growing, 60, None, 0).is_some_and(|s| s.why.contains("step 1") && s.why.contains("step 4")));
         assert_eq!(pair(&growing, 80, None), Some((19, 59)), "what follows the last step is no part of it");
         assert_eq!(pair(&table(&[90, 10, 11, 12, 13, 14], 6), 80, None), Some((19, 49)), "the last one is cut short");
     }
@@ -523,15 +527,16 @@ mod tests {
     fn a_step_that_jumps_is_held_against_the_one_before() {
         let jumps = table(&[90, 10, 11, 40, 13, 14], 0);
         assert_eq!(pair(&jumps, 60, None), Some((25, 35)));
-        assert!(suggest(&jumps, 60, None).is_some_and(|s| s.why.contains("3.6 × the step before")));
+        assert!(suggest(&jumps, 60, None, 0).is_some_and(|s| s.why.contains("3.6 × the step before")));
         assert_eq!(pair(&jumps, 60, Some(52)), Some((45, 52)), "what ran out of memory comes first");
     }
 
     #[test]
-    fn without_steps_a_quarter_and_the_end() {
+    fn without_steps_the_start_and_the_peak() {
         let none = table(&[], 0);
-        assert_eq!(pair(&none, 400, None), Some((99, 399)));
-        assert_eq!(pair(&none, 400, Some(200)), Some((50, 200)));
+        assert_eq!(pair(&none, 400, None), Some((0, 300)));
+        assert_eq!(pair(&none, 400, Some(200)), Some((0, 200)));
+        assert_eq!(pair(&none, 200, None), Some((0, 199)), "no peak: the end");
         assert_eq!((pair(&none, 1, None), pair(&none, 0, None)), (None, None));
     }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::args::DiffArgs;
 use super::{Table, choose_device, open, print_json, print_of};
 use crate::analysis::categories::Categories;
-use crate::analysis::diff::{Held, Instant, Reserve, Row, compare};
+use crate::analysis::diff::{Held, Instant, Reserve, Row, compare, purposes_text};
 use crate::analysis::{DeviceTables, NO_STACK, Quantity, stack_text};
 use crate::model::{Progress, Recording, StackId, StackTable};
 use crate::units::{Bytes, count, counted};
@@ -40,6 +40,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
                     "stack": text_of(r).lines().collect::<Vec<_>>(), "category": r.category.name(),
                     "a_bytes": r.a.bytes, "b_bytes": r.b.bytes, "a_requested_bytes": r.a.requested, "b_requested_bytes": r.b.requested,
                     "a_count": r.a.count, "b_count": r.b.count, "change_bytes": r.change(),
+                    "by_category": r.purposes.iter().map(|(c, a, b)| json!({"category": c.name(), "a_bytes": a.bytes, "b_bytes": b.bytes})).collect::<Vec<_>>(),
                 })
             })
             .collect();
@@ -103,7 +104,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
             Bytes(r.b.bytes).to_string(),
             count(r.a.count),
             count(r.b.count),
-            r.category.text().to_owned(),
+            purposes_text(&r.purposes),
             place(stacks, r.stack),
         ]);
     }

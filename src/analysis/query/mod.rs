@@ -9,6 +9,7 @@
 //! | `0x7f1d..` | whose address begins with these digits | the same |
 //! | `stack~attention` | with a frame whose file or function contains the text | the same |
 //! | `stack=17`, `stack=none` | by exactly this stack, or without one | the same |
+//! | `stack~/attn|mlp/` | with a frame that the regular expression between slashes finds; so with `file~` and `function~` | the same |
 //! | `file~train.py`, `function~forward` | with a frame whose file, or function, contains the text | the same |
 //! | `module~attention` | under a module so named: its `forward`, a profiler's `nn.Module:` frame, or an annotation | the same |
 //! | `train.py`, `"two words"` | with the text in its stack or its notes | the same |
@@ -37,6 +38,7 @@ use crate::units::count;
 
 mod complete;
 mod examples;
+mod needle;
 mod prepare;
 mod terms;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::needle::Needle;
 use super::{Between, Instant, Moment, Query, Scope, Term, terms};
 use crate::analysis::categories::Category;
 use crate::analysis::{LifetimeId, NO_EVENT};
@@ -83,12 +84,18 @@ impl Test {
             Term::During(text) => Test::Ranges(ranges(scope, |name| name.contains(text.as_str()))),
             Term::Step(numbers) => Test::Ranges(ranges_of_steps(scope, *numbers)),
             Term::File(text) => Test::Stacks(
-                stacks_where(stacks, |f| stacks.text(f.file).to_lowercase().contains(text)),
+                {
+                    let needle = Needle::of(text);
+                    stacks_where(stacks, |f| needle.is_in(stacks.text(f.file)))
+                },
                 FxHashSet::default(),
                 FxHashSet::default(),
             ),
             Term::Function(text) => Test::Stacks(
-                stacks_where(stacks, |f| stacks.text(f.name).to_lowercase().contains(text)),
+                {
+                    let needle = Needle::of(text);
+                    stacks_where(stacks, |f| needle.is_in(stacks.text(f.name)))
+                },
                 FxHashSet::default(),
                 FxHashSet::default(),
             ),
@@ -269,7 +276,8 @@ fn held_bytes(scope: &Scope<'_>, event: u32) -> u64 {
 /// For each stack, whether a frame's file or function contains the text. O(frames of all stacks).
 fn stacks_with(stacks: &StackTable, text: &str) -> Vec<bool> {
     let mut strings: FxHashMap<StrId, bool> = FxHashMap::default();
-    let mut has = |id: StrId| *strings.entry(id).or_insert_with(|| stacks.text(id).to_lowercase().contains(text));
+    let needle = Needle::of(text);
+    let mut has = |id: StrId| *strings.entry(id).or_insert_with(|| needle.is_in(stacks.text(id)));
     // `train.py:71` is a place, not a name.
     let place = text.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<u32>().ok()?)));
     stacks_where(stacks, |f| {

@@ -90,6 +90,14 @@ pub(super) fn term(word: &str) -> Result<(Term, bool), String> {
                 "==" => ("=", false),
                 other => (other, false),
             };
+            if plain == "~" {
+                // A regular expression keeps its case: \S is not \s.
+                let typed = word.get(place + operator.len()..).unwrap_or(value);
+                super::needle::check(word, name, typed)?;
+                if matches!(name, "stack" | "file" | "function" | "func") && super::needle::pattern_of(typed).is_some() {
+                    return compared(word, name, plain, typed).map(|term| (term, not));
+                }
+            }
             return compared(word, name, plain, value).map(|term| (term, not));
         }
         // `==` and the like inside a text are the text's own; a lone word before an operator is a mistake.

@@ -388,3 +388,18 @@ proptest! {
         let _ = complete(&text, byte.min(text.len()), known);
     }
 }
+
+#[test]
+fn a_regular_expression_stands_between_slashes() {
+    assert!(matches!(Query::parse("stack~/attn|forward/"), Ok(_)));
+    let wrong = Query::parse("stack~/(|/").unwrap_err().sentence;
+    assert!(wrong.contains("no regular expression"), "{wrong}");
+    let bar = Query::parse("stack~attn|forward").unwrap_err().sentence;
+    assert!(bar.contains("stack~/attn|forward/"), "{bar}");
+    assert!(Query::parse("file~/site-packages/").is_ok(), "a folder is a text");
+    use super::needle::Needle;
+    let has = |value: &str, name: &str| Needle::of(value).is_in(name);
+    assert!(has("/attn|^For/", "forward") && !has("/attn|^For/", "before"));
+    assert!(has("/\\S\\d/", "Layer1") && !has("/\\S\\d/", "layer"), "case is kept where it means something");
+    assert!(has("layer", "MyLayer") && !has("/work/", "workloads.py"));
+}

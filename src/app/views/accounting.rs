@@ -5,6 +5,7 @@ use std::sync::Arc;
 use egui::{Role, ScrollArea, Sense, Ui, WidgetInfo, vec2};
 
 mod counters;
+mod layout;
 
 use super::live::told::{card_rows, has_only_samples, shown};
 use super::{View, ViewContext, ViewInfo, ViewKind};
@@ -14,8 +15,9 @@ use crate::analysis::categories::ByCategory;
 use crate::analysis::oom::has_segments;
 use crate::app::colours::category_paint;
 use crate::app::jobs::Derived;
-use crate::app::theme::Type;
+use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::bar::Bar;
+use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane::{padded, section};
 use crate::app::widgets::{label, term};
 use crate::units::{Bytes, counted};
@@ -27,6 +29,8 @@ pub const INFO: ViewInfo = ViewInfo {
     name: "accounting",
     about: "Where every byte is at the cursor: why nvidia-smi and PyTorch disagree, and what empty_cache would give back.",
     legend: &[
+        ("bars", "from the whole card down: each begins where the one above it ends"),
+        ("cut bar", "longer than all the others together, and so not to scale"),
         ("grey", "not PyTorch's: driver, other processes, context"),
         ("hatched", "free inside what PyTorch reserved"),
         ("not in this file", "an allocator snapshot does not hold it; nvidia-smi does"),
@@ -35,6 +39,11 @@ pub const INFO: ViewInfo = ViewInfo {
     ],
     create: || Box::new(Accounting::default()),
 };
+
+/// From this width on a bar stands beside its figure.
+const WIDE: f32 = 560.0;
+/// Room for a name and its figure.
+const NAMES: f32 = 310.0;
 
 #[derive(Default)]
 struct Accounting {
@@ -58,11 +67,7 @@ impl View for Accounting {
         }
         let Some(state) = cx.state else { return };
         let waterfall = account(cx.data.device(), state, has_segments(&cx.data.tables));
-        let most = waterfall.rows.iter().filter_map(|r| r.bytes).chain(waterfall.reserved).max();
-        let greatest = most.unwrap_or(1).max(1) as f64;
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
-            // A figure far from its label can not be read across.
-            ui.set_max_width(ui.available_width().min(720.0));
             ui.spacing_mut().item_spacing.y = 0.0;
             ui.add_space(8.0);
             let whole = waterfall.rows.iter().find(|r| r.part == Part::CachedWhole).and_then(|r| r.bytes).unwrap_or(0);
@@ -83,33 +88,33 @@ impl View for Accounting {
                 label::paragraph(ui, &sentence, Type::Lead, t.text1);
             });
             ui.add_space(8.0);
-            for row in waterfall.rows.iter().filter(|row| row.bytes.is_some()) {
-                let height = if row.bytes.unwrap_or(0) > 0 { 44.0 } else { 24.0 };
-                let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());
-                let inner = rect.shrink2(vec2(16.0, 0.0));
-                let first = egui::Rect::from_min_size(inner.min, vec2(inner.width(), 22.0));
-                let figure = Bytes(row.bytes.unwrap_or(0)).to_string();
-                let value = label::text_in_right(ui.painter(), first, &figure, Type::Mono, t.text1);
-                let room = egui::Rect::from_min_max(first.min, egui::pos2(value.left() - 8.0, first.bottom()));
-                label::text_in(ui.painter(), room, row.part.title(), Type::Strong, t.text1);
-                let bar = egui::Rect::from_min_max(
-                    egui::pos2(inner.left(), first.bottom()),
-                    egui::pos2(inner.right(), first.bottom() + 14.0),
-                );
-                if let Some(bytes) = row.bytes.filter(|&b| b > 0) {
-                    let empty = Bar::new(greatest);
-                    let drawn = match row.part {
-                        Part::CachedWhole | Part::CachedPinned | Part::DeviceFree => empty.hatched(bytes as f64),
-                        Part::Driver | Part::OtherProcesses => empty.part(bytes as f64, t.other),
-                        Part::OutsidePytorch => empty.part(bytes as f64, t.slot(1)),
-                        Part::PendingFree => empty.part(bytes as f64, t.slot(3)),
-                        Part::Rounding => empty.part(bytes as f64, t.slot(5)),
-                        Part::Requested => empty.part(bytes as f64, t.slot(0)),
-                    };
-                    drawn.paint(ui.painter(), t, bar);
-                }
-                if !term::explain_label(&response, row.part.title()) {
-                    response.on_hover_text(row.part.about());
+            for step in layout::stairs(&waterfall) {
+                let figure = Bytes(step.bytes).to_string();
+                let response = line(ui, step.part.title(), &figure, Type::Strong, |p, bar| {
+                    let (low, high) = (step.from * f64::from(bar.width()), step.to * f64::from(bar.width()));
+                    let (left, right) = (bar.left() + low as f32, bar.left() + high as f32);
+                    let y = egui::Rangef::new(bar.center().y - 5.0, bar.center().y + 5.0);
+                    let mut batch = Batch::new(p).hatch_origin(bar.min);
+                    let place = egui::Rect::from_x_y_ranges(left..=right, y);
+                    match part_ink(t, step.part) {
+                        None if step.bytes > 0 => batch.hole(place, egui::Color32::TRANSPARENT, t.hatch, t.line2),
+                        Some(ink) if step.bytes > 0 => batch.rect_at_least_a_pixel(place, ink),
+                        _ => {}
+                    }
+                    // Where one bar ends the next begins.
+                    batch.dashed_vline(right, egui::Rangef::new(y.max, bar.bottom() + 7.0), 1.0, (2.0, 2.0), t.line2);
+                    if step.is_broken {
+                        let middle = (left + right) / 2.0;
+                        let gap = egui::Rect::from_x_y_ranges(middle - 3.0..=middle + 3.0, y.expand(1.0));
+                        batch.rect(gap, t.s1);
+                        batch.vline(gap.left(), y.expand(3.0), 1.0, t.text3);
+                        batch.vline(gap.right(), y.expand(3.0), 1.0, t.text3);
+                    }
+                    batch.paint(p);
+                });
+                if !term::explain_label(&response, step.part.title()) {
+                    let cut = if step.is_broken { " Its bar is cut: it is longer than all the others together." } else { "" };
+                    response.on_hover_text(format!("{}{cut}", step.part.about()));
                 }
             }
             if let Some(untold) = waterfall.untold() {
@@ -119,10 +124,42 @@ impl View for Accounting {
                     label::paragraph(ui, &text, Type::Body, t.text3);
                 });
             }
-            self.by_category(ui, cx, state.event, greatest);
+            self.by_category(ui, cx, state.event);
             self.counters.ui(ui, cx);
             ui.add_space(12.0);
         });
+    }
+}
+
+/// One row: a name, its figure beside it, and what `draw` puts into the room right of them; in a narrow pane below them.
+fn line(ui: &mut Ui, name: &str, figure: &str, kind: Type, draw: impl FnOnce(&egui::Painter, egui::Rect)) -> egui::Response {
+    let t = &Tokens::of(ui);
+    let wide = ui.available_width() >= WIDE;
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), if wide { 24.0 } else { 40.0 }), Sense::hover());
+    let inner = rect.shrink2(vec2(16.0, 0.0));
+    let names = if wide { NAMES } else { inner.width() };
+    let first = egui::Rect::from_min_size(inner.min, vec2(names, if wide { 24.0 } else { 22.0 }));
+    let value = label::text_in_right(ui.painter(), first, figure, Type::Mono, t.text1);
+    let room = egui::Rect::from_min_max(first.min, egui::pos2(value.left() - 8.0, first.bottom()));
+    label::text_in(ui.painter(), room, name, kind, t.text1);
+    let bar = if wide {
+        egui::Rect::from_min_max(egui::pos2(first.right() + 16.0, inner.top()), inner.max)
+    } else {
+        egui::Rect::from_min_max(egui::pos2(inner.left(), first.bottom()), egui::pos2(inner.right(), first.bottom() + 14.0))
+    };
+    draw(ui.painter(), bar);
+    response
+}
+
+/// The colour of a part; `None` for free memory, which is hatched.
+fn part_ink(t: &Tokens, part: Part) -> Option<egui::Color32> {
+    match part {
+        Part::CachedWhole | Part::CachedPinned | Part::DeviceFree => None,
+        Part::Driver | Part::OtherProcesses => Some(t.other),
+        Part::OutsidePytorch => Some(t.slot(1)),
+        Part::PendingFree => Some(t.slot(3)),
+        Part::Rounding => Some(t.slot(5)),
+        Part::Requested => Some(t.slot(0)),
     }
 }
 
@@ -158,7 +195,7 @@ fn by_samples(ui: &mut Ui, cx: &ViewContext<'_>) {
 
 impl Accounting {
     /// What live tensors asked for, by category: adds up to the last row above it and what waits for a stream.
-    fn by_category(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, event: u32, greatest: f64) {
+    fn by_category(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, event: u32) {
         let t = cx.tokens;
         let Some(categories) = cx.categories.filter(|c| c.says_anything()) else { return };
         let (data, held) = (Arc::clone(cx.data), Arc::clone(categories));
@@ -168,23 +205,16 @@ impl Accounting {
         });
         let Some(live) = live.value else { return };
         section(ui, "Tensors by category", "requested, at the cursor", false);
+        let greatest = live.iter().map(|tally| tally.bytes).max().unwrap_or(1).max(1) as f64;
         for category in Category::ALL.into_iter().filter(|c| live[c.index()].count > 0) {
             let tally = live[category.index()];
-            let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 36.0), Sense::hover());
             let figure = Bytes(tally.bytes).to_string();
             let name = format!("{}: {figure} in {}", category.text(), counted(tally.count, "allocation", "allocations"));
-            response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &name));
-            let inner = rect.shrink2(vec2(16.0, 0.0));
-            let first = egui::Rect::from_min_size(inner.min, vec2(inner.width(), 20.0));
-            let value = label::text_in_right(ui.painter(), first, &figure, Type::Mono, t.text1);
-            let room = egui::Rect::from_min_max(first.min, egui::pos2(value.left() - 8.0, first.bottom()));
-            label::text_in(ui.painter(), room, category.text(), Type::Body, t.text1);
-            let bar = egui::Rect::from_min_max(
-                egui::pos2(inner.left(), first.bottom()),
-                egui::pos2(inner.right(), first.bottom() + 10.0),
-            );
             let ink = category_paint(category).colour(t);
-            Bar::new(greatest).part(tally.bytes as f64, ink).paint(ui.painter(), t, bar);
+            let response = line(ui, category.text(), &figure, Type::Body, |p, bar| {
+                Bar::new(greatest).part(tally.bytes as f64, ink).thickness(8.0).paint(p, t, bar);
+            });
+            response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &name));
             response.on_hover_text(format!("{name}. {}", category.about()));
         }
     }

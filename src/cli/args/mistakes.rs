@@ -44,7 +44,22 @@ fn is_taken_for_a_setting(words: &[OsString], at: usize) -> bool {
 pub fn refused(error: &clap::Error, words: &[OsString]) -> String {
     let first = words.get(1).filter(|w| !w.to_string_lossy().starts_with('-')).map(PathBuf::from);
     let is_command = |word: &PathBuf| Args::command().get_subcommands().any(|c| Some(c.get_name()) == word.to_str());
-    first.filter(|word| !is_command(word)).and_then(|word| not_files(&[word])).unwrap_or_else(|| one_sentence(&error.to_string()))
+    first.filter(|word| !is_command(word)).and_then(|word| not_files(&[word])).unwrap_or_else(|| {
+        query_without_where(error, words).unwrap_or_else(|| {
+            // The standard library's words for a number that is none.
+            one_sentence(&error.to_string().replace("invalid digit found in string", "write a whole number"))
+        })
+    })
+}
+
+/// A query that was typed as if it were a file.
+fn query_without_where(error: &clap::Error, words: &[OsString]) -> Option<String> {
+    if error.kind() != clap::error::ErrorKind::UnknownArgument || words.get(1)? != "allocations" {
+        return None;
+    }
+    let is_query = |w: &&str| !w.starts_with('-') && w.contains(['=', '<', '>', '~', '@']);
+    let query = words.iter().skip(3).filter_map(|w| w.to_str()).find(is_query)?;
+    Some(format!("\"{query}\" is a query: write --where \"{query}\""))
 }
 
 /// What is wrong with a command although each of its words can be read.

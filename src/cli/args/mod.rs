@@ -196,6 +196,18 @@ mod tests {
     }
 
     #[test]
+    fn queries_and_numbers_that_are_none_are_answered_in_our_words() {
+        let say = |words: &[&str]| {
+            let words: Vec<std::ffi::OsString> = words.iter().map(Into::into).collect();
+            refused(&read(words.clone()).unwrap_err(), &words)
+        };
+        let query = say(&["vramscope", "allocations", "f.pickle", "size>1MiB"]);
+        assert!(query.contains("--where \"size>1MiB\""), "{query}");
+        let number = say(&["vramscope", "leaks", "f.pickle", "--device", "x"]);
+        assert!(number.contains("whole number") && !number.contains("digit"), "{number}");
+    }
+
+    #[test]
     fn sizes_are_read_and_checked() {
         assert_eq!(values::parse_size("1600x1000"), Ok((1600, 1000)));
         for wrong in ["1600", "0x10", "axb", "1600x100000", ""] {

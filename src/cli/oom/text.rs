@@ -48,7 +48,7 @@ pub(super) fn text(report: &OomReport, recording: &Recording) -> String {
 }
 
 fn failure(out: &mut String, o: &OomEntry, number: usize, total: usize) {
-    let _ = writeln!(out, "Out of memory {number} of {total}: device {}, event {}: {}", o.device, o.event, o.verdict);
+    let _ = writeln!(out, "Out of memory {number} of {total}: {}, event {}: {}", named(o.device), o.event, o.verdict);
     let _ = writeln!(out, "  {}", o.sentence);
     let none = if o.way_out.is_none() { "Cheapest way out: " } else { "" };
     let _ = writeln!(out, "  {none}{}", o.way_out_sentence);
@@ -96,12 +96,17 @@ fn failure(out: &mut String, o: &OomEntry, number: usize, total: usize) {
     categories(out, &o.live_by_category);
 }
 
+/// A device by its index; pinned host memory has none and is counted as -1.
+fn named(device: i32) -> String {
+    if device < 0 { "pinned host memory".to_owned() } else { format!("device {device}") }
+}
+
 fn figure(out: &mut String, label: &str, value: u64) {
     let _ = writeln!(out, "    {label:<20}{:>14}", Bytes(value).to_string());
 }
 
 fn peak(out: &mut String, p: &PeakEntry, name_device: bool) {
-    let device = if name_device { format!("device {}: ", p.device) } else { String::new() };
+    let device = if name_device { format!("{}: ", named(p.device)) } else { String::new() };
     let _ = writeln!(out, "  {device}{}", p.sentence);
     for (label, value, is_told) in [
         ("reserved", p.reserved_bytes, p.has_segments),
@@ -152,7 +157,7 @@ fn categories(out: &mut String, held: &[CategoryEntry]) {
 }
 
 fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
-    let device = if name_device { format!(" on device {}", w.device) } else { String::new() };
+    let device = if name_device { format!(" on {}", named(w.device)) } else { String::new() };
     let limit = w.limit_bytes.map_or("no cap".to_owned(), |l| format!("a cap of {}", Bytes(l)));
     let _ = writeln!(out, "The {} requests served again{device} by the allocator model, under {limit}:", count(w.own_requests));
     if let Some([least, most]) = w.limit_span_bytes.filter(|[low, high]| low < high) {

@@ -130,7 +130,7 @@ mod tests {
 
     fn group(a: u64, b: u64) -> Group {
         let held = |bytes| Held { bytes, requested: bytes, count: u64::from(bytes > 0) };
-        Group { stack: StackId(0), rows: vec![0], a: held(a), b: held(b), category: Category::Other }
+        Group { stack: StackId(0), rows: vec![0], a: held(a), b: held(b), category: Category::Other, purposes: Vec::new() }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use egui::{Rect, Ui, UiBuilder, vec2};
 use self::curves::Align;
 use self::layout::Order;
 use super::{View, ViewContext, ViewInfo, ViewKind};
+use crate::analysis::Quantity;
 use crate::app::action::Action;
 use crate::app::compare::{Compared, Outcome, Source, Suggestion, name_of, suggest};
 use crate::app::jobs::Derived;
@@ -174,7 +175,8 @@ impl CompareView {
             pane::progress_line(ui, ui.max_rect(), None);
             return;
         };
-        let Some(pair) = suggest(&table, events, cx.data.ooms.first().copied()) else {
+        let Some(pair) = suggest(&table, events, cx.data.ooms.first().copied(), cx.data.tables.curves.peak(Quantity::Active).1)
+        else {
             let sentence = "This recording has a single event, so it has no two instants. Choose another recording for A above.";
             pane::empty_state(ui, sentence, None);
             return;

@@ -71,23 +71,27 @@ pub(super) fn selector(ui: &mut Ui, cx: &ViewContext<'_>, dialog: &mut Dialog, w
     Popup::menu(&response).gap(4.0).show(|ui| {
         ui.set_width(340.0);
         let steps = cx.comparing.steps(cx);
-        let at = |ui: &mut Ui, text: &str, event: Option<u32>| {
+        // Several names may mean one event; the first one bears the tick.
+        let mut is_ticked = false;
+        let mut at = |ui: &mut Ui, text: &str, event: Option<u32>| {
             let Some(event) = event else { return };
-            let is_chosen = match cx.link.compared[which] {
-                Source::Marker => cx.link.markers[which] == Some(event),
-                Source::At(own) => own == event,
-                Source::Other(..) => false,
-            };
+            let is_chosen = !is_ticked
+                && match cx.link.compared[which] {
+                    Source::Marker => cx.link.markers[which] == Some(event),
+                    Source::At(own) => own == event,
+                    Source::Other(..) => false,
+                };
+            is_ticked |= is_chosen;
             if menu_item(ui, text, Some(is_chosen), None, true).clicked() {
                 place(cx, which, event);
                 ui.close();
             }
         };
         heading(ui, cx, "This recording");
-        at(ui, &format!("At the cursor, event {}", count(u64::from(cx.link.cursor))), Some(cx.link.cursor));
+        at(ui, "At the out-of-memory event", cx.data.ooms.first().copied());
+        at(ui, "At the start", (!cx.data.device().events.is_empty()).then_some(0));
         at(ui, "At the peak", Some(cx.data.tables.curves.peak(Quantity::Active).1).filter(|&e| e != crate::analysis::NO_EVENT));
         at(ui, "At the end", (cx.data.device().events.len() as u32).checked_sub(1));
-        at(ui, "At the out-of-memory event", cx.data.ooms.first().copied());
         if let Some(table) = &steps {
             let here = table.steps.of(cx.link.cursor);
             for step in here.into_iter().flat_map(|s| [s.checked_sub(1), Some(s), Some(s + 1)]).flatten() {
@@ -96,6 +100,7 @@ pub(super) fn selector(ui: &mut Ui, cx: &ViewContext<'_>, dialog: &mut Dialog, w
                 }
             }
         }
+        at(ui, &format!("At the cursor, event {}", count(u64::from(cx.link.cursor))), Some(cx.link.cursor));
         let other = |ui: &mut Ui, text: &str, other: Other| {
             let (is_chosen, moment) = match &cx.link.compared[which] {
                 Source::Other(o, moment) => (*o == other, *moment),

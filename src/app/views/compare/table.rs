@@ -6,6 +6,7 @@ use egui::{Rect, Ui, pos2};
 
 use super::CompareView;
 use super::layout::{self, Order};
+use crate::analysis::diff::purposes_text;
 use crate::app::action::Action;
 use crate::app::colours::category_paint;
 use crate::app::compare::Compared;
@@ -95,7 +96,8 @@ impl CompareView {
                 rows.len(),
                 |row| {
                     let g = &compared.groups[rows[row]];
-                    format!("{}: {}", StackCells::of(stacks, g.stack).line(), layout::signed(g.change()))
+                    let of = purposes_text(&g.purposes);
+                    format!("{}: {}, {of}", StackCells::of(stacks, g.stack).line(), layout::signed(g.change()))
                 },
                 |p, row, cells| {
                     let g = &compared.groups[rows[row]];

@@ -131,6 +131,7 @@ impl FlameView {
             } else {
                 batch.rect(r, Tokens::over(base, t.s1, solid * dim));
             }
+            canvas.mix(&mut batch, node, r, dim);
             if chosen == Some(cell.node) {
                 batch.outline(r.expand(0.5), 1.5, t.text1);
             } else if self.hovered.is_some() && canvas.built.keys.get(cell.node as usize).copied() == self.hovered {
@@ -311,11 +312,13 @@ impl FlameView {
             put(Swatch::Fill(t.other), "mixed, or no stack");
             let mut seen: Vec<Category> = Vec::new();
             for cell in &laid.cells {
-                if let Some(c) = built.flame.nodes[cell.node as usize].category
-                    && c != Category::Other
-                    && !seen.contains(&c)
-                {
-                    seen.push(c);
+                let node = &built.flame.nodes[cell.node as usize];
+                // What ends in a mixed frame has no frame of its own to show its colour.
+                let ends_here = if node.own > 0 { node.mix.as_slice() } else { &[] };
+                for c in node.category.into_iter().chain(ends_here.iter().map(|m| m.0)) {
+                    if c != Category::Other && !seen.contains(&c) {
+                        seen.push(c);
+                    }
                 }
             }
             seen.sort_by_key(|c| std::cmp::Reverse(c.index()));
@@ -351,7 +354,8 @@ impl Canvas<'_> {
             return self.t.other;
         }
         if self.by_category {
-            return node.category.map_or(self.t.other, |c| category_paint(c).colour(self.t));
+            let most = || node.mix.iter().max_by_key(|m| m.1).filter(|_| node.own == node.total).map(|m| m.0);
+            return node.category.or_else(most).map_or(self.t.other, |c| category_paint(c).colour(self.t));
         }
         match node.what {
             What::Frame(f) => match self.stacks.frame(f) {
@@ -361,6 +365,23 @@ impl Canvas<'_> {
             What::File(file) => self.t.slot(slot(self.stacks.text(file))),
             What::Category(c) => category_paint(c).colour(self.t),
             _ => self.t.other,
+        }
+    }
+
+    /// What a frame that ends in several purposes is for: its parts along its lower edge, largest first. Its own colour is that
+    /// of most of it.
+    fn mix(&self, batch: &mut Batch, node: &Node, rect: Rect, strength: f32) {
+        if !self.by_category || node.category.is_some() || node.own != node.total || node.total == 0 || rect.width() < 8.0 {
+            return;
+        }
+        let mut mix = node.mix.clone();
+        mix.sort_by_key(|m| std::cmp::Reverse(m.1));
+        let mut left = rect.left();
+        for (category, weight) in mix {
+            let right = (left + (weight as f64 / node.total as f64) as f32 * rect.width()).min(rect.right());
+            let part = Rect::from_min_max(pos2(left, rect.bottom() - 4.0), pos2(right, rect.bottom()));
+            batch.rect(part, Tokens::over(category_paint(category).colour(self.t), self.t.s1, strength));
+            left = right;
         }
     }
 
@@ -394,6 +415,16 @@ impl Canvas<'_> {
         };
         if let Some(category) = node.category.filter(|c| *c != Category::Other) {
             tip = tip.row("for", category.text());
+        } else if node.category.is_none() {
+            let mut mix = node.mix.clone();
+            mix.sort_by_key(|m| std::cmp::Reverse(m.1));
+            for (category, weight) in mix.iter().take(4) {
+                tip = tip.row(format!("of it {}", category.text()), figure(*weight));
+            }
+            if mix.len() > 4 {
+                let rest = mix[4..].iter().fold(0u64, |sum, m| sum.saturating_add(m.1));
+                tip = tip.row(format!("of it {} other categories", mix.len() - 4), figure(rest));
+            }
         }
         if node.what == What::NoStack {
             tip = tip.note(

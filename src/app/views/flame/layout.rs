@@ -184,6 +184,7 @@ mod tests {
             children: children.to_vec(),
             stack: StackId::NONE,
             category: None,
+            mix: Vec::new(),
         }
     }
 

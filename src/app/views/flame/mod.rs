@@ -33,6 +33,7 @@ pub const INFO: ViewInfo = ViewInfo {
     legend: &[
         ("width", "bytes through this frame, in whole blocks"),
         ("colour", "what the memory is for, or the function; grey holds different things, or is nobody's stack"),
+        ("lower edge", "a frame that ends in several kinds of memory: its shares; its own colour is the largest's"),
         ("solid, pale", "where A and B are compared: as much as at A, and grown since; an outline is gone since A"),
         ("click", "zoom to a frame and select its heaviest stack in all views"),
         ("out again", "Esc, a click on the zoomed frame, or a name in the line above it"),

@@ -73,7 +73,10 @@ impl Stacks {
                     if stack.is_some() && icon_button(ui, Icon::Copy, "Copy the stack").clicked() {
                         cx.actions.send(Action::Copy(stack_text(table, stack)));
                     }
-                    ui.label(Type::Caption.text("most recent first").color(t.text3));
+                    // Beside the tabs only where it has room.
+                    if ui.available_width() > 110.0 {
+                        ui.label(Type::Caption.text("most recent first").color(t.text3));
+                    }
                 });
             });
             ui.add_space(6.0);

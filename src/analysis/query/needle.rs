@@ -1,0 +1,57 @@
+//! What `~` looks for in a name: a text that it contains, or a regular expression between slashes.
+
+use regex_lite::Regex;
+
+/// What is looked for.
+pub(super) enum Needle<'a> {
+    /// The name contains it, in lower case.
+    Text(&'a str),
+    /// It is found in the name, whatever its case.
+    Pattern(Regex),
+}
+
+/// The regular expression of `/attn|mlp/`; `None` for a plain text, such as a folder between slashes.
+#[must_use]
+pub(super) fn pattern_of(value: &str) -> Option<&str> {
+    let inner = value.strip_prefix('/')?.strip_suffix('/')?;
+    inner.contains(['|', '*', '+', '?', '(', ')', '[', ']', '{', '^', '$', '\\']).then_some(inner)
+}
+
+/// What is wrong with the value of a `~`, in a sentence.
+///
+/// # Errors
+/// When the expression between slashes can not be read, or `|` stands outside of one.
+pub(super) fn check(word: &str, name: &str, value: &str) -> Result<(), String> {
+    match pattern_of(value) {
+        Some(pattern) => match read(pattern) {
+            Ok(_) => Ok(()),
+            Err(why) => Err(format!("\"{word}\" is no regular expression: {why}. A text without slashes is looked for as it is")),
+        },
+        None if value.contains('|') && !value.contains("operator|") => {
+            Err(format!("~ means contains, and a name seldom contains \"|\": write {name}~/{value}/ for a regular expression"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn read(pattern: &str) -> Result<Regex, String> {
+    Regex::new(&format!("(?i){pattern}")).map_err(|e| e.to_string())
+}
+
+impl<'a> Needle<'a> {
+    /// What a checked value looks for.
+    pub(super) fn of(value: &'a str) -> Self {
+        match pattern_of(value).and_then(|p| read(p).ok()) {
+            Some(pattern) => Needle::Pattern(pattern),
+            None => Needle::Text(value),
+        }
+    }
+
+    /// Whether a name has it.
+    pub(super) fn is_in(&self, name: &str) -> bool {
+        match self {
+            Needle::Text(text) => name.to_lowercase().contains(text),
+            Needle::Pattern(pattern) => pattern.is_match(name),
+        }
+    }
+}

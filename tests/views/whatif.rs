@@ -75,6 +75,64 @@ fn a_run_opens_as_a_recording_and_an_added_setting_can_be_taken_away() {
     assert!(h.query_all_by_label("Plot max_split_size_mb:96").next().is_none(), "its row is gone");
 }
 
+/// Types a text into a field of the view and takes it.
+fn enter(h: &mut egui_kittest::Harness<'static, crate::alone::Alone>, field: &str, text: &str) {
+    h.get_by_label(field).focus();
+    h.run_steps(2);
+    h.key_press_modifiers(egui::Modifiers::COMMAND, egui::Key::A);
+    h.get_by_label(field).type_text(text);
+    h.run_steps(2);
+    h.key_press(egui::Key::Enter);
+    h.run_steps(5);
+}
+
+#[test]
+fn what_is_said_of_a_limit_chosen_by_hand_is_true_of_it() {
+    let data = sample("fragment_oom.pickle");
+    let ask = |link: &mut vramscope::app::cursor::Link| link.to_try = vec!["max_split_size_mb:64".to_owned()];
+    let mut h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 1600.0], false, ask);
+    assert!(h.query_all_by_label_contains("1,600 to 2,100").next().is_some(), "the recording's own limit");
+    enter(&mut h, "Limit", "1412 MiB");
+    let has = |part: &str| h.query_all_by_label_contains(part).next().is_some();
+    assert!(has("Fails after 3") && has("The limit of 1,412"), "the limit in force");
+    assert!(!has("1,600 to 2,100"), "nothing of the recording's own limit");
+    // What is true of the run without a limit is said of that run.
+    assert!(has("Served without a limit:") && has("The request of event 176") && !has("Served under"));
+}
+
+#[test]
+fn the_best_setting_is_shown_first_and_is_the_one_that_findings_recommend() {
+    for name in ["fragment_oom.pickle", "expandable_oom.pickle"] {
+        let data = sample(name);
+        let h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], false, |_| {});
+        let helped = data.helped(&Progress::new()).expect("not cancelled");
+        let first = helped.remedies.passing().next().expect("one that passes");
+        let line = if first.conf.is_empty() {
+            "Leave PYTORCH_CUDA_ALLOC_CONF unset".to_owned()
+        } else {
+            format!("PYTORCH_CUDA_ALLOC_CONF={}", first.conf)
+        };
+        assert!(h.query_all_by_label_contains(&line).next().is_some(), "{name}: {line}");
+    }
+}
+
+#[test]
+fn an_error_is_told_and_moves_nothing() {
+    let data = sample("fragment_oom.pickle");
+    let mut h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], false, |_| {});
+    let row = "Plot expandable_segments:True";
+    let before = h.get_by_label(row).rect();
+    enter(&mut h, "Limit", "60");
+    assert!(h.query_all_by_label_contains("60 without a unit is 60 bytes").next().is_some());
+    assert_eq!(h.get_by_label(row).rect(), before);
+    enter(&mut h, "PYTORCH_CUDA_ALLOC_CONF", "banana:True");
+    assert!(h.query_all_by_label_contains("PyTorch would refuse this").next().is_some());
+    assert_eq!(h.get_by_label(row).rect(), before);
+    // Decimal units are taken as written.
+    enter(&mut h, "Limit", "60GB");
+    assert!(h.query_all_by_label_contains("Limit 55.88").next().is_some(), "in binary units");
+}
+
 #[test]
 fn the_recording_itself_is_what_settings_are_held_against() {
     let data = sample("fragment_oom.pickle");

@@ -2,7 +2,7 @@
 
 use egui::{Align2, Color32, Rangef, Rect, Role, Sense, Ui, WidgetInfo, pos2};
 
-use super::layout::{resample, short, spread, step_lane};
+use super::layout::{StepBox, resample, short, spread, step_lane};
 use super::table::mib;
 use super::{ViewContext, WhatIfView, outcome};
 use crate::allocator::whatif::Answer;
@@ -15,7 +15,7 @@ use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
 use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::viewport::Scale;
-use crate::units::{Bytes, count};
+use crate::units::count;
 
 /// A curve of a chart.
 struct Line {
@@ -94,22 +94,32 @@ impl WhatIfView {
     fn steps(&self, ui: &Ui, cx: &ViewContext<'_>, room: Rect, x: &Scale, bounds: &[u32]) {
         let t = cx.tokens;
         let p = ui.painter();
-        let Some(lane) = step_lane(bounds, |e| x.at(e)) else {
-            p.rect_filled(room, 2, t.s3);
-            let text = format!("{} steps", count(bounds.len() as u64 - 1));
-            label::text(p, room.center(), Align2::CENTER_CENTER, &text, Type::Caption, t.text2);
-            return;
-        };
+        let lane = step_lane(bounds, |e| x.at(e));
         let mut batch = Batch::new(p);
-        for (_, range, _) in &lane {
-            let at = Rect::from_x_y_ranges(Rangef::new(range.min, (range.max - 1.0).max(range.min + 1.0)), room.y_range());
-            let is_here = (range.min..range.max).contains(&x.at(f64::from(cx.link.cursor) + 0.5));
-            batch.rect(at, if is_here { t.s4 } else { t.s3 });
+        for b in &lane {
+            let right = (b.range.max - 1.0).max(b.range.min + 1.0);
+            let at = Rect::from_x_y_ranges(Rangef::new(b.range.min, right), room.y_range());
+            let is_here = (b.range.min..b.range.max).contains(&x.at(f64::from(cx.link.cursor) + 0.5));
+            let still = if b.count > 1 { t.other } else { t.s3 };
+            batch.rect(at, if is_here { t.s4 } else { still });
         }
         batch.paint(p);
-        for (step, range, _) in lane.iter().filter(|s| s.2) {
-            let at = pos2(range.center(), room.center().y);
-            label::text(p, at, Align2::CENTER_CENTER, &step.to_string(), Type::Key, t.text2);
+        for b in lane.iter().filter(|b| b.is_told) {
+            let at = pos2(b.range.center(), room.center().y);
+            label::text(p, at, Align2::CENTER_CENTER, &b.first.to_string(), Type::Key, t.text2);
+        }
+        // Boxes of several have no room for how many: that is told once, for the run of them.
+        let folded = |b: &&StepBox| b.count > 1;
+        let (first, last) = (lane.iter().find(folded), lane.iter().rev().find(folded));
+        if let (Some(first), Some(last)) = (first, last) {
+            let most = lane.iter().map(|b| b.count).max().unwrap_or(1);
+            let total: usize = lane.iter().filter(folded).map(|b| b.count).sum();
+            let text = format!("{} steps, up to {} a box", count(total as u64), count(most as u64));
+            let width = label::width(p, &text, Type::Caption) + 12.0;
+            let run = Rangef::new(first.range.min, last.range.max);
+            if width < run.span() {
+                paint_chip_in(p, pos2(run.center(), room.center().y), Align2::CENTER_CENTER, &text, Type::Caption, t.text1, t.s1);
+            }
         }
     }
 
@@ -126,11 +136,10 @@ impl WhatIfView {
                 let points = answer.curve.event.iter().copied().zip(answer.curve.reserved.iter().copied()).collect();
                 let name = match i {
                     0 if limit.is_none() && answer.row.peak_reserved_bytes == recorded_peak => "as recorded".to_owned(),
-                    0 if limit.is_none() => "own setting, no limit".to_owned(),
-                    0 => "own setting".to_owned(),
+                    0 => "recorded setting".to_owned(),
                     _ => short(&self.settings[i].title),
                 };
-                let colour = if self.settings[i].is_plotted { self.colour(i, cx.tokens) } else { cx.tokens.other };
+                let colour = self.colour(i, cx.tokens);
                 let width = if i == 0 || i == self.selected { 2.0 } else { 1.25 };
                 Some(Line { answer, points, name, colour, width })
             })
@@ -166,12 +175,10 @@ impl WhatIfView {
             batch.fill_under(&curve(&points), rect.left(), rect.bottom(), fill);
         }
         batch.hline(rect.x_range(), rect.bottom(), 1.0, t.line);
-        if let Some(cap) = cap {
-            batch.dashed_hline(rect.x_range(), y.at(cap as f64), 1.0, DASH_LIMIT, t.red);
-        }
         for line in &lines {
             batch.curve(&curve(&line.points), rect.left(), line.width, line.colour);
         }
+        let mut recorded_end = 0;
         if limit.is_none() {
             // What the recording itself has; it lies on its own setting's curve up to the first request that failed.
             let bounds: Vec<u32> =
@@ -181,6 +188,11 @@ impl WhatIfView {
             let recorded: Vec<Option<PixelColumn>> =
                 cells.iter().map(|c| Some(PixelColumn { top: at(c.max), bottom: at(c.max), last: at(c.max) })).collect();
             batch.curve(&recorded, rect.left(), 1.5, t.text1);
+            recorded_end = cells.last().map_or(0, |c| c.last);
+        }
+        // Over the curves: where one runs along the limit, the limit shows.
+        if let Some(cap) = cap {
+            batch.dashed_hline(rect.x_range(), y.at(cap as f64), 1.0, DASH_LIMIT, t.red);
         }
         batch.paint(p);
         let title = if limit.is_some() { "With the limit" } else { "No limit" };
@@ -189,14 +201,40 @@ impl WhatIfView {
         label::text_in(p, gutter(rect.top() + 13.0), ticks.unit, Type::Caption, t.text3);
         let below = Rangef::new(rect.top() + 30.0, rect.bottom() + 2.0);
         ticks.paint_down(p, t, &y, rect.left() - 8.0, below, UnitAt::Nowhere);
-        if let Some(cap) = cap {
-            let at = pos2(rect.left() + 10.0, y.at(cap as f64) - 9.0);
-            let at = if at.y < rect.top() + 4.0 { pos2(at.x, at.y + 18.0) } else { at };
-            let text = format!("limit {}", Bytes(cap));
-            paint_chip_in(p, at, Align2::LEFT_CENTER, &text, Type::Caption, t.red, t.s1);
-        }
         self.flags(ui, cx, rect, x, &lines);
-        ends(ui, cx, rect, x, &y, &lines);
+        let mut named: Vec<End> = Vec::new();
+        for line in lines.iter().filter(|l| !l.answer.row.oom) {
+            let (event, bytes) = line.points.last().copied().unwrap_or_default();
+            let kind = if line.width > 1.5 { Type::Strong } else { Type::Body };
+            let peak = line.answer.row.peak_reserved_bytes;
+            named.push(End {
+                x: x.at(f64::from(event)),
+                bytes,
+                name: line.name.clone(),
+                peak,
+                colour: line.colour,
+                ink: t.text2,
+                kind,
+            });
+        }
+        let own_peak = own.as_ref().map(|o| o.row.peak_reserved_bytes);
+        if limit.is_none() && own_peak.is_some_and(|own| own != recorded_peak) {
+            let name = "the recording".to_owned();
+            named.push(End {
+                x: rect.right(),
+                bytes: recorded_end,
+                name,
+                peak: recorded_peak,
+                colour: t.text1,
+                ink: t.text2,
+                kind: Type::Strong,
+            });
+        }
+        if let Some(cap) = cap {
+            let name = "limit".to_owned();
+            named.push(End { x: rect.right(), bytes: cap, name, peak: cap, colour: t.red, ink: t.red, kind: Type::Body });
+        }
+        ends(ui, cx, rect, &y, &named);
     }
 
     /// Where runs fail.
@@ -225,23 +263,35 @@ impl WhatIfView {
     }
 }
 
-/// The names and peaks of the curves at their right ends.
-fn ends(ui: &Ui, cx: &ViewContext<'_>, rect: Rect, x: &Scale, y: &Scale, lines: &[Line]) {
+/// What is named at the right end of a chart.
+struct End {
+    /// Where it ends.
+    x: f32,
+    bytes: u64,
+    name: String,
+    peak: u64,
+    colour: Color32,
+    ink: Color32,
+    kind: Type,
+}
+
+/// The names and peaks of the curves, and the limit, at their right ends: nothing is written over the curves.
+fn ends(ui: &Ui, cx: &ViewContext<'_>, rect: Rect, y: &Scale, named: &[End]) {
     let right = ui.max_rect().right();
     if right - rect.right() < 100.0 {
         return;
     }
     let t = cx.tokens;
     let p = ui.painter();
-    let complete: Vec<&Line> = lines.iter().filter(|l| !l.answer.row.oom).collect();
-    let wanted: Vec<f32> = complete.iter().map(|l| y.at(l.points.last().map_or(0, |p| p.1) as f64)).collect();
+    let wanted: Vec<f32> = named.iter().map(|e| y.at(e.bytes as f64)).collect();
     let places = spread(&wanted, 16.0, rect.y_range());
-    for ((line, from), to) in complete.iter().zip(&wanted).zip(&places) {
-        let start = rect.right().min(x.at(line.points.last().map_or(0.0, |p| f64::from(p.0)))).max(rect.right() - 1.0);
-        p.line_segment([pos2(start + 1.0, *from), pos2(rect.right() + 9.0, *to)], egui::Stroke::new(1.0, line.colour));
+    for ((end, from), to) in named.iter().zip(&wanted).zip(&places) {
+        let start = rect.right().min(end.x).max(rect.right() - 1.0);
+        p.line_segment([pos2(start + 1.0, *from), pos2(rect.right() + 9.0, *to)], egui::Stroke::new(1.0, end.colour));
         let place = Rect::from_min_max(pos2(rect.right() + 14.0, to - 8.0), pos2(right - 12.0, to + 8.0));
-        let value = label::text_in_right(p, place, &mib(line.answer.row.peak_reserved_bytes), Type::Mono, t.text1);
-        let kind = if line.width > 1.5 { Type::Strong } else { Type::Body };
-        label::text_in(p, Rect::from_min_max(place.min, pos2(value.left() - 6.0, place.bottom())), &line.name, kind, t.text2);
+        let figure_ink = if end.ink == t.red { t.red } else { t.text1 };
+        let value = label::text_in_right(p, place, &mib(end.peak), Type::Mono, figure_ink);
+        let room = Rect::from_min_max(place.min, pos2(value.left() - 6.0, place.bottom()));
+        label::text_in(p, room, &end.name, end.kind, end.ink);
     }
 }

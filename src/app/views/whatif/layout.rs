@@ -85,15 +85,16 @@ pub(super) struct Areas {
 }
 
 /// Divides a pane for `rows` settings.
-pub(super) fn areas(pane: Rect, rows: usize, has_error: bool) -> Areas {
+pub(super) fn areas(pane: Rect, rows: usize) -> Areas {
     let side = (pane.width() >= 900.0).then(|| Rect::from_min_max(pos2(pane.right() - 340.0, pane.top()), pane.max));
     let right = side.map_or(pane.right(), |s| s.left() - 1.0);
-    let tools_height = if has_error { 60.0 } else { 40.0 };
-    let tools = Rect::from_min_max(pane.min, pos2(right, pane.top() + tools_height));
+    let tools = Rect::from_min_max(pane.min, pos2(right, pane.top() + 40.0));
     let wanted = HEAD + ROW * rows as f32;
     let room = pane.bottom() - tools.bottom();
     let charts_fit = room >= 420.0;
-    let table_height = if charts_fit { wanted.min((room * 0.46).max(HEAD + 4.0 * ROW)) } else { room };
+    // Whole rows: a row cut through its text reads as a fault.
+    let share = HEAD + ((room * 0.46 - HEAD) / ROW).floor().max(4.0) * ROW;
+    let table_height = if charts_fit { wanted.min(share) } else { room };
     let table = Rect::from_min_max(tools.left_bottom(), pos2(right, tools.bottom() + table_height));
     let charts = charts_fit.then(|| Rect::from_min_max(table.left_bottom(), pos2(right, pane.bottom())));
     Areas { tools, table, charts, side }
@@ -146,33 +147,45 @@ pub(super) fn short(conf: &str) -> String {
         .join(", ")
 }
 
-/// Steps drawn one by one at most; more are told by their number.
-const MOST_STEPS: usize = 4_000;
+/// A box of the steps' lane: a step, or several too narrow to be drawn alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct StepBox {
+    /// Its extent.
+    pub range: Rangef,
+    /// The first step in it.
+    pub first: usize,
+    /// Steps in it.
+    pub count: usize,
+    /// There is room for its number.
+    pub is_told: bool,
+}
 
-/// Where steps stand on an axis: their extents, with their numbers where there is room for one; `None` when there are too many to
-/// tell apart. `bounds` are events, `at` places them.
-pub(super) fn step_lane(bounds: &[u32], at: impl Fn(f64) -> f32) -> Option<Vec<(usize, Rangef, bool)>> {
+/// Where steps stand on an axis: those under three points wide are folded with what follows, six points a box. `bounds` are
+/// events, `at` places them. Costs boxes, not steps.
+pub(super) fn step_lane(bounds: &[u32], at: impl Fn(f64) -> f32) -> Vec<StepBox> {
+    let place = |i: usize| at(f64::from(bounds[i]));
     let steps = bounds.len().saturating_sub(1);
-    let width = |i: usize| at(f64::from(bounds[i + 1])) - at(f64::from(bounds[i]));
-    let widest = (0..steps.min(MOST_STEPS)).map(width).fold(0.0f32, f32::max);
-    if steps > MOST_STEPS || widest < 3.0 {
-        return None;
-    }
+    let mut boxes = Vec::new();
     let mut free = f32::MIN;
-    Some(
-        (0..steps)
-            .map(|i| {
-                let range = Rangef::new(at(f64::from(bounds[i])), at(f64::from(bounds[i + 1])));
-                let half = 4.0 + 4.0 * (i.max(1).ilog10() + 1) as f32;
-                let middle = range.center();
-                let is_told = range.span() >= 6.0 && middle - half >= free;
-                if is_told {
-                    free = middle + half;
-                }
-                (i, range, is_told)
-            })
-            .collect(),
-    )
+    let mut first = 0;
+    while first < steps {
+        let left = place(first);
+        let count = if place(first + 1) - left < 3.0 {
+            bounds[first + 1..].partition_point(|&b| at(f64::from(b)) - left < 6.0).max(1)
+        } else {
+            1
+        };
+        let range = Rangef::new(left, place(first + count));
+        let half = 4.0 + 4.0 * (first.max(1).ilog10() + 1) as f32;
+        let middle = range.center();
+        let is_told = count == 1 && range.span() >= 6.0 && middle - half >= free;
+        if is_told {
+            free = middle + half;
+        }
+        boxes.push(StepBox { range, first, count, is_told });
+        first += count;
+    }
+    boxes
 }
 
 /// The highest value of a curve per pixel column over `from..to` (events): `points` are (event, value), each the highest of
@@ -219,11 +232,16 @@ mod tests {
     #[test]
     fn charts_and_side_go_when_the_pane_is_small() {
         let pane = |w: f32, h: f32| Rect::from_min_size(pos2(0.0, 64.0), vec2(w, h));
-        let a = areas(pane(1600.0, 880.0), 13, false);
+        let a = areas(pane(1600.0, 880.0), 13);
         assert!(a.side.is_some_and(|s| s.width() == 340.0));
         assert!(a.charts.is_some_and(|c| c.height() > 380.0), "{a:?}");
         assert_eq!(a.table.top(), a.tools.bottom());
-        let a = areas(pane(600.0, 300.0), 13, true);
+        for height in 700..1300 {
+            let a = areas(pane(1600.0, height as f32), 13);
+            let rows = (a.table.height() - HEAD) / ROW;
+            assert!(a.charts.is_none() || rows.fract() == 0.0, "{height}: {rows} rows");
+        }
+        let a = areas(pane(600.0, 300.0), 13);
         assert_eq!((a.side, a.charts), (None, None));
         assert_eq!(a.table.bottom(), 364.0);
     }
@@ -254,12 +272,22 @@ mod tests {
     #[test]
     fn steps_are_told_where_there_is_room() {
         let at = |e: f64| e as f32;
-        let lane = step_lane(&[0, 30, 40, 44, 80], at).unwrap_or_default();
-        let told: Vec<usize> = lane.iter().filter(|s| s.2).map(|s| s.0).collect();
+        let lane = step_lane(&[0, 30, 40, 44, 80], at);
+        let told: Vec<usize> = lane.iter().filter(|s| s.is_told).map(|s| s.first).collect();
         assert_eq!(lane.len(), 4);
         assert_eq!(told, [0, 1, 3], "the third is too narrow for its number");
-        assert_eq!(step_lane(&[0, 1, 2, 3], at), None, "nothing to tell apart");
-        assert_eq!(step_lane(&[], at), None);
+        assert_eq!(step_lane(&[], at), []);
+    }
+
+    #[test]
+    fn narrow_steps_fold_with_their_count_and_wide_ones_stay_alone() {
+        // 1,500 steps of 0.6 points, then one of 60.
+        let bounds: Vec<u32> = (0..=1500).chain([1600]).collect();
+        let lane = step_lane(&bounds, |e| e as f32 * 0.6);
+        assert_eq!(lane.iter().map(|b| b.count).sum::<usize>(), 1501, "every step is in a box");
+        assert!(lane.len() < 200 && lane[..lane.len() - 1].iter().all(|b| b.count > 1 && !b.is_told), "{lane:?}");
+        assert!(lane.last().is_some_and(|b| b.count == 1 && b.is_told && b.first == 1500), "{:?}", lane.last());
+        assert!(lane.windows(2).all(|w| w[0].range.max == w[1].range.min));
     }
 
     #[test]

@@ -38,8 +38,12 @@ impl WhatIfView {
         let Some(own) = self.runs.own() else { return };
         let presets = presets(&own, cx);
         let limit = self.limit();
-        let name = presets.iter().find(|(_, l)| Some(*l) == limit).map_or("chosen", |(name, _)| name);
-        let button = selector_button(ui, "limit", &lower_first(name));
+        let name = match presets.iter().find(|(_, l)| Some(*l) == limit) {
+            Some((name, _)) => lower_first(name),
+            // What was typed in decimal units is shown in binary ones beside it.
+            None => limit.and_then(|l| Bytes(l).round_decimal()).unwrap_or_else(|| "chosen".to_owned()),
+        };
+        let button = selector_button(ui, "limit", &name);
         Popup::menu(&button).gap(4.0).show(|ui| {
             ui.set_min_width(240.0);
             for (name, bytes) in &presets {

@@ -15,7 +15,7 @@ use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::Push;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
-use crate::app::widgets::{label, pane};
+use crate::app::widgets::pane;
 use crate::model::{AllocConf, DeviceKind};
 use crate::units::{Bytes, count};
 
@@ -36,6 +36,7 @@ pub const INFO: ViewInfo = ViewInfo {
     legend: &[
         ("solid, hatched", "highest allocated memory, and what is reserved beyond the highest allocated"),
         ("ticks", "the recording's own peak, and the limit in red"),
+        ("recorded setting", "what the recording was made with, served again without a limit and under it"),
         ("against recorded", "the difference to the peak the recording itself has"),
         ("swatch", "click it to draw the setting's curve"),
         (
@@ -45,7 +46,8 @@ pub const INFO: ViewInfo = ViewInfo {
         ("double click", "open the setting's run as a recording, in a tab of its own"),
         ("fails after", "the first request the allocator model can not serve; the run stops there"),
         ("to", "a span: the result depends on where the driver puts segments"),
-        ("limit", "any size, such as 24 GiB; Enter runs everything again"),
+        ("limit", "any size, such as 24 GiB or 24 GB (22.35 GiB); Enter runs everything again"),
+        ("estimate", "a figure that rests on what the trace does not tell; see what is assumed"),
     ],
     create: || Box::new(WhatIfView::default()),
 };
@@ -67,6 +69,8 @@ struct Setting {
 struct WhatIfView {
     settings: Vec<Setting>,
     selected: usize,
+    /// The user chose the selected setting, or another view did; until then the best one is shown.
+    is_chosen: bool,
     runs: Runs,
     /// Chosen by the user; else what the recording tells.
     limit: Option<u64>,
@@ -149,6 +153,7 @@ impl View for WhatIfView {
                 Some(at) => {
                     self.settings[at].is_plotted = true;
                     (self.selected, self.scroll_to) = (at, Some(at));
+                    self.is_chosen = true;
                 }
                 None => {
                     self.new_text.clone_from(conf);
@@ -168,9 +173,15 @@ impl View for WhatIfView {
         {
             self.limit_text = Bytes(own.limit).to_string();
         }
-        let has_error = self.new_error.is_some() || self.limit_error.is_some();
+        // What findings and the autopsy put first is what is shown first, with the line to copy.
+        if !self.is_chosen
+            && let Some((best, _)) = self.best()
+            && self.selected != best
+        {
+            (self.selected, self.scroll_to) = (best, Some(best));
+        }
         let pane_rect = ui.max_rect();
-        let areas = layout::areas(pane_rect, self.settings.len(), has_error);
+        let areas = layout::areas(pane_rect, self.settings.len());
         inside(ui, areas.tools, "tools", |ui| self.tools(ui, cx));
         inside(ui, areas.table, "settings", |ui| self.table(ui, cx));
         if let Some(rect) = areas.charts {
@@ -183,6 +194,7 @@ impl View for WhatIfView {
         if let Some(progress) = self.runs.progress() {
             pane::progress_line(ui, pane_rect, progress);
         }
+        self.error_ui(ui, cx, areas.tools);
     }
 }
 
@@ -237,7 +249,6 @@ impl WhatIfView {
     }
 
     fn tools(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        let t = cx.tokens;
         let rect = ui.max_rect();
         let line = Rect::from_min_max(rect.min, egui::pos2(rect.right(), rect.top() + 40.0)).shrink2(vec2(16.0, 8.0));
         let mut row = ui.new_child(UiBuilder::new().max_rect(line).layout(Layout::right_to_left(Align::Center)));
@@ -282,10 +293,25 @@ impl WhatIfView {
             // To mend what was refused, or to add another.
             new.request_focus();
         }
-        if let Some(sentence) = self.new_error.as_ref().or(self.limit_error.as_ref()) {
-            let under = Rect::from_min_max(egui::pos2(line.left(), line.bottom() + 2.0), egui::pos2(line.right(), rect.bottom()));
-            label::text_in(ui.painter(), under, sentence, Type::Body, t.text2);
-        }
+    }
+
+    /// What is wrong with what was typed, over the table's head, so that nothing moves.
+    fn error_ui(&self, ui: &Ui, cx: &ViewContext<'_>, tools: Rect) {
+        const ICON: f32 = 14.0;
+        let Some(sentence) = self.new_error.as_ref().or(self.limit_error.as_ref()) else { return };
+        let t = cx.tokens;
+        let p = ui.painter();
+        let left = tools.left() + 16.0;
+        let wrap = (tools.width() - 32.0 - 24.0 - ICON).max(80.0);
+        let galley = p.layout(sentence.clone(), Type::Body.font(), t.text1, wrap);
+        let at = egui::pos2(left, tools.top() + 36.0);
+        let size = vec2(galley.size().x + ICON + 24.0, galley.size().y + 10.0);
+        let rect = Rect::from_min_size(at, size);
+        let response = ui.interact(rect, ui.scope_id().with("error"), egui::Sense::hover());
+        response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, sentence));
+        p.rect(rect, 4, t.s3, egui::Stroke::new(1.0, t.line2), egui::StrokeKind::Inside);
+        Icon::Warning.paint(p, egui::pos2(left + 8.0 + ICON / 2.0, at.y + 13.0), ICON, t.amber);
+        p.galley(egui::pos2(left + ICON + 15.0, at.y + 5.0), galley, t.text1);
     }
 
     /// Takes the limit that was typed, and runs everything under it.
@@ -294,7 +320,7 @@ impl WhatIfView {
             Ok(limit) => self.choose_limit(limit),
             Err(sentence) => {
                 self.show_limit();
-                self.limit_error = Some(format!("{}. The limit stays {}.", sentence.trim_end_matches('.'), self.limit_text));
+                self.limit_error = Some(format!("{} The limit stays {}.", side::sentence(&sentence), self.limit_text));
             }
         }
     }
@@ -331,7 +357,7 @@ impl WhatIfView {
                     self.settings.len() - 1
                 });
                 self.settings[at].is_plotted = true;
-                self.selected = at;
+                (self.selected, self.is_chosen) = (at, true);
                 self.scroll_to = Some(at);
                 self.new_text.clear();
                 self.new_error = None;
@@ -344,8 +370,8 @@ impl WhatIfView {
 /// The recording's own setting first, then those worth trying.
 fn suggested(own: &AllocConf) -> Vec<Setting> {
     let text = own.to_string();
-    let title = if text.is_empty() { "as recorded (default)".to_owned() } else { format!("as recorded ({text})") };
-    let about = "the recording's own setting";
+    let title = if text.is_empty() { "recorded setting (default)".to_owned() } else { format!("recorded setting ({text})") };
+    let about = "what the recording was made with, served again";
     let mut settings = vec![Setting { text, conf: own.clone(), title, about, is_plotted: true, is_added: false, slot: 0 }];
     for (text, about) in SUGGESTED {
         // Suggestions are PyTorch's own keys; one an old release does not know would be left out.
@@ -377,11 +403,7 @@ fn suggested(own: &AllocConf) -> Vec<Setting> {
 /// Reads a limit as it is shown: `3,534 MiB`, `24GiB`.
 fn read_limit(text: &str) -> Result<u64, String> {
     let plain: String = text.chars().filter(|c| *c != ',').map(|c| if c == crate::units::NBSP { ' ' } else { c }).collect();
-    match Bytes::parse(plain.trim()) {
-        Ok(Bytes(0)) => Err("A limit of 0 serves nothing; type a size such as 24 GiB.".to_owned()),
-        Ok(Bytes(limit)) => Ok(limit),
-        Err(sentence) => Err(sentence),
-    }
+    Bytes::parse_limit(plain.trim()).map(|b| b.0)
 }
 
 /// `all 18,064 served`, or why not; and whether that is a failure.
@@ -440,7 +462,7 @@ mod tests {
         assert_eq!(s.len(), SUGGESTED.len());
         assert!(s.iter().filter(|s| s.is_plotted).count() >= 2);
         let default = suggested(&AllocConf::default());
-        assert_eq!(default[0].title, "as recorded (default)");
+        assert_eq!(default[0].title, "recorded setting (default)");
         assert!(default.iter().skip(1).all(|s| !s.text.is_empty()));
     }
 
@@ -453,5 +475,7 @@ mod tests {
         }
         assert!(read_limit("0").is_err());
         assert!(read_limit("a lot").is_err());
+        assert!(read_limit("60").is_err_and(|e| e.contains("60GiB")));
+        assert_eq!(read_limit("60GB"), Ok(60_000_000_000));
     }
 }

@@ -26,6 +26,9 @@ pub(super) struct Needs {
     fixed: Option<u64>,
 }
 
+/// What a limit on PyTorch's reserved memory leaves out.
+const CARD_NEEDS_MORE: &str = "That is PyTorch's reserved memory alone. A card needs more: about 500 MiB for CUDA's context, and what NCCL, other libraries and other processes hold.";
+
 /// Searches.
 fn search(data: &DeviceData, conf: &AllocConf, progress: &Progress) -> Result<Needs, Cancelled> {
     let needed = data.what_if(progress)?.needed(conf, progress)?;
@@ -48,7 +51,7 @@ impl WhatIfView {
         let Some(setting) = self.settings.get(self.selected) else { return };
         let (text, conf) = (setting.text.clone(), setting.conf.clone());
         let Some(own) = self.runs.own() else { return };
-        pane::section(ui, "Smallest card it fits", "", false);
+        pane::section(ui, "Smallest limit", "", false);
         let is_asked = own.requests <= QUICK || self.asked_needs.contains(&text);
         if !is_asked {
             pane::padded(ui, |ui| {
@@ -72,8 +75,10 @@ impl WhatIfView {
             }
             Some(Needs { needed: Some(needed), fixed }) => {
                 let least = needed.smallest_limit_bytes;
-                let sentence = format!("Every request is served from a limit of {} on, and fails 2 MiB below.", Bytes(least));
+                let sentence = format!("Every request is served from a limit of {} on, and one fails 2 MiB below.", Bytes(least));
                 label::paragraph(ui, &sentence, Type::Body, t.text1);
+                ui.add_space(2.0);
+                label::paragraph(ui, CARD_NEEDS_MORE, Type::Body, t.text2);
                 if self.limit() != Some(least) {
                     ui.add_space(2.0);
                     if link_with(ui, "Use it as the limit", Type::Body, None).clicked() {

@@ -20,6 +20,8 @@ const POINTS: usize = 1200;
 pub(super) struct Own {
     /// The first difference; `None` when the model reproduces every event.
     pub differs: Option<Difference>,
+    /// Every event agrees, but the file breaks off: nothing can be said of the rest.
+    pub breaks_off: bool,
     /// The limit that applied, and what it is known from.
     pub limit: u64,
     pub limit_from: LimitFrom,
@@ -240,5 +242,6 @@ fn describe(whatif: &WhatIf<'_>, data: &DeviceData) -> Own {
     };
     let device_calls = data.device().events.action.iter().filter(|a| a.grows_reserved()).count() as u64;
     let requests = whatif.requests().count();
-    Own { differs, limit, limit_from, rules: own.replay.version.to_string(), requests, device_calls }
+    let breaks_off = !own.reproduces() || data.recording.report.truncated().is_some();
+    Own { differs, breaks_off, limit, limit_from, rules: own.replay.version.to_string(), requests, device_calls }
 }

@@ -2,11 +2,11 @@
 
 use egui::{ScrollArea, Sense, Ui, pos2, vec2};
 
-use super::runs::LimitFrom;
+use super::runs::{LimitFrom, Own};
 use super::table::{OVER_LIMIT, against, mib};
 use super::{ViewContext, WhatIfView, outcome, outcome_span};
-use crate::allocator::CapFrom;
 use crate::allocator::whatif::Answer;
+use crate::allocator::{Assumption, CapFrom};
 use crate::analysis::Quantity;
 use crate::app::action::Action;
 use crate::app::theme::Type;
@@ -47,7 +47,9 @@ impl WhatIfView {
                 (Some(_), Some(_)) if limited.as_deref().is_some_and(|a| a.row.oom) => {
                     let failed = limited.as_deref().map_or(String::new(), |a| outcome(a).0);
                     label::paragraph(ui, sentence(&failed).trim_end_matches('.'), Type::Display, t.red);
-                    let text = format!("under {}.", Bytes(self.limit().unwrap_or(0)));
+                    let under = limited.as_deref().and_then(|a| a.row.limit_bytes).or(self.limit()).unwrap_or(0);
+                    let own = if Some(under) == self.limit() { "" } else { ", which the setting itself allows" };
+                    let text = format!("under {}{own}.", Bytes(under));
                     label::paragraph(ui, &text, Type::Body, t.text2);
                 }
                 (Some(a), Some(_)) => headline(ui, cx, a),
@@ -92,7 +94,7 @@ impl WhatIfView {
                 of("retries", |a| count(a.row.num_alloc_retries)),
                 of("device calls", |a| count(a.row.num_device_alloc)),
             ];
-            let heads = if row == 0 { ["", "own setting"] } else { ["own setting", "this one"] };
+            let heads = if row == 0 { ["", "recorded setting"] } else { ["recorded setting", "this one"] };
             compare(ui, cx, [&format!("Limit {}", Bytes(limit)), heads[0], heads[1]], &figures);
             if a.row.over_limit() > 0 {
                 ui.add_space(6.0);
@@ -130,7 +132,7 @@ impl WhatIfView {
             });
         });
         self.trust(ui, cx);
-        assumed(ui, cx, free.as_deref(), limited.as_deref());
+        assumed(ui, cx, free.as_deref(), limited.as_deref(), self.limit());
         ui.add_space(16.0);
     }
 
@@ -141,6 +143,11 @@ impl WhatIfView {
         pane::padded(ui, |ui| {
             let events = count(cx.data.device().events.len() as u64);
             let (icon, text) = match &own.differs {
+                None if own.breaks_off => (
+                    Icon::Warning,
+                    "The model does the same as the events that could be read. The recording breaks off there, so neither its end nor what came after can be compared: take the figures as estimates."
+                        .to_owned(),
+                ),
                 None => (
                     Icon::Check,
                     format!(
@@ -159,24 +166,31 @@ impl WhatIfView {
             {
                 cx.actions.send(Action::GoTo(d.event));
             }
-            let limit = match own.limit_from {
-                LimitFrom::Known(range) => match range.from {
-                    CapFrom::Told => "The recording names its limit.".to_owned(),
-                    CapFrom::Fraction => format!("The recording names its share of the device: {range}."),
-                    CapFrom::Device if range.is_known() => {
-                        format!("The device itself was full when a request failed: {range} is all this process could have had.")
-                    }
-                    _ if range.is_known() => format!("Where requests failed tells the limit: {range}."),
-                    _ => format!(
-                        "Where requests failed tells the limit: {range}. {} is used; what another one of these would change is marked.",
-                        Bytes(own.limit)
-                    ),
-                },
-                LimitFrom::Peak => "No request failed, so nothing tells a limit; the recorded peak stands in for one.".to_owned(),
-            };
             ui.add_space(4.0);
-            marked(ui, Icon::Check, &limit, t.text2);
+            marked(ui, Icon::Check, &limit_words(&own, self.limit()), t.text2);
         });
+    }
+}
+
+/// Where the limit in force comes from. Of the recording's own limit nothing is said once another one is in force.
+fn limit_words(own: &Own, limit: Option<u64>) -> String {
+    if let Some(limit) = limit.filter(|&l| l != own.limit) {
+        return format!("The limit of {} is the one you chose.", Bytes(limit));
+    }
+    match own.limit_from {
+        LimitFrom::Known(range) => match range.from {
+            CapFrom::Told => "The recording names its limit.".to_owned(),
+            CapFrom::Fraction => format!("The recording names its share of the device: {range}."),
+            CapFrom::Device if range.is_known() => {
+                format!("The device itself was full when a request failed: {range} is all this process could have had.")
+            }
+            _ if range.is_known() => format!("Where requests failed tells the limit: {range}."),
+            _ => format!(
+                "Where requests failed tells the limit: {range}. {} is used; what another one of these would change is marked.",
+                Bytes(own.limit)
+            ),
+        },
+        LimitFrom::Peak => "No request failed, so nothing tells a limit; the recorded peak stands in for one.".to_owned(),
     }
 }
 
@@ -192,7 +206,11 @@ fn headline(ui: &mut Ui, cx: &ViewContext<'_>, a: &Answer) {
     let (value, recorded) = (a.row.peak_reserved_bytes, peak(Quantity::Reserved));
     if a.row.oom {
         label::paragraph(ui, &outcome(a).0, Type::Display, t.red);
-        label::paragraph(ui, "Even without a limit: the device itself is too small.", Type::Body, t.text2);
+        let why = match a.row.limit_bytes {
+            Some(share) => format!("Even without another limit: the setting itself allows {}.", Bytes(share)),
+            None => "Even without a limit: the device itself is too small.".to_owned(),
+        };
+        label::paragraph(ui, &why, Type::Body, t.text2);
         return;
     }
     let (figure, text) = if value == recorded {
@@ -234,7 +252,7 @@ fn compare(ui: &mut Ui, cx: &ViewContext<'_>, heads: [&str; 3], figures: &[(&str
         let inner = rect.shrink2(vec2(16.0, 0.0));
         let p = ui.painter();
         label::text_in_right(p, inner, right, kind, ink[2]);
-        let middle = egui::Rect::from_min_max(inner.min, pos2(inner.right() - 92.0, inner.bottom()));
+        let middle = egui::Rect::from_min_max(inner.min, pos2(inner.right() - 106.0, inner.bottom()));
         if !left.is_empty() {
             label::text_in_right(p, middle, left, kind, ink[1]);
         }
@@ -249,17 +267,44 @@ fn compare(ui: &mut Ui, cx: &ViewContext<'_>, heads: [&str; 3], figures: &[(&str
     }
 }
 
+/// Which of a setting's two runs an assumption is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    Both,
+    NoLimit,
+    Limit,
+}
+
+/// The assumptions of both runs, each with the run it is about.
+fn attributed<'a>(free: &'a [Assumption], limited: &'a [Assumption]) -> Vec<(Of, &'a Assumption)> {
+    let only = |of, mine: &'a [Assumption], other: &'a [Assumption]| {
+        mine.iter().filter(move |a| !other.contains(a)).map(move |a| (of, a))
+    };
+    let both = free.iter().filter(|a| limited.contains(a)).map(|a| (Of::Both, a));
+    both.chain(only(Of::NoLimit, free, limited)).chain(only(Of::Limit, limited, free)).collect()
+}
+
 /// What was taken for granted, and what no replay can know.
-fn assumed(ui: &mut Ui, cx: &ViewContext<'_>, free: Option<&Answer>, limited: Option<&Answer>) {
+fn assumed(ui: &mut Ui, cx: &ViewContext<'_>, free: Option<&Answer>, limited: Option<&Answer>, limit: Option<u64>) {
     let t = cx.tokens;
-    let mut told: Vec<String> = free.iter().chain(&limited).flat_map(|a| a.assumptions.iter().map(ToString::to_string)).collect();
-    told.sort();
-    told.dedup();
+    let of = |a: Option<&'_ Answer>| a.map_or_else(Vec::new, |a| a.assumptions.clone());
+    let (free, limited) = (of(free), of(limited));
+    let told = attributed(&free, &limited);
     if !told.is_empty() {
         pane::section(ui, "Assumed", "", false);
         pane::padded(ui, |ui| {
-            for text in told {
-                label::paragraph(ui, &sentence(&text), Type::Body, t.text2);
+            let mut last = Of::Both;
+            for (run, assumption) in told {
+                if run != last {
+                    let head = match (run, limit) {
+                        (Of::Both, _) => "Served both ways:".to_owned(),
+                        (Of::NoLimit, _) => "Served without a limit:".to_owned(),
+                        (Of::Limit, limit) => format!("Served under {}:", Bytes(limit.unwrap_or(0))),
+                    };
+                    label::paragraph(ui, &head, Type::Caption, t.text3);
+                    last = run;
+                }
+                label::paragraph(ui, &sentence(&assumption.to_string()), Type::Body, t.text2);
                 ui.add_space(4.0);
             }
         });
@@ -291,6 +336,15 @@ pub(super) fn sentence(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_assumption_is_said_of_the_run_it_is_about() {
+        let went = Assumption::WentOnDifferently { event: 176 };
+        let (free, limited) = ([Assumption::EndIsLater, went.clone()], [Assumption::EndIsLater]);
+        let told = attributed(&free, &limited);
+        assert_eq!(told, [(Of::Both, &Assumption::EndIsLater), (Of::NoLimit, &went)]);
+        assert_eq!(attributed(&[], &limited), [(Of::Limit, &Assumption::EndIsLater)]);
+    }
 
     #[test]
     fn phrases_become_sentences() {

@@ -5,7 +5,7 @@ use egui::{Rangef, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2};
 use super::layout::{self, Col, HEAD, ROW};
 use super::runs::Awaited;
 use super::{Setting, ViewContext, WhatIfView, outcome, outcome_span};
-use crate::allocator::whatif::Answer;
+use crate::allocator::whatif::{Answer, Row};
 use crate::analysis::Quantity;
 use crate::app::theme::Type;
 use crate::app::widgets::bar::Bar;
@@ -57,10 +57,13 @@ impl WhatIfView {
         if let Some(range) = group(Col::Bar) {
             let end = group(Col::Outcome).map_or(width, |r| r.min);
             let place = at(Rangef::new(range.min, end), 0.0);
-            label::text_in(p, place, "no limit    solid allocated, hatched reserved beyond it", Type::Caption, t.text2);
+            let recorded = cx.data.tables.curves.peak(Quantity::Reserved).0;
+            let text = format!("served without a limit; the recording itself peaks at {} (white tick)", Bytes(recorded));
+            let text = if t.dark { text } else { text.replace("white", "black") };
+            label::text_in(p, place, &text, Type::Caption, t.text2);
         }
         if let Some(range) = group(Col::Outcome) {
-            let text = self.limit().map_or("limit".to_owned(), |l| format!("limit {}", Bytes(l)));
+            let text = self.limit().map_or("limit".to_owned(), |l| format!("served under a limit of {}", Bytes(l)));
             label::text_in(p, at(Rangef::new(range.min, width), 0.0), &text, Type::Caption, t.text2);
         }
         for &(col, range) in columns {
@@ -102,7 +105,7 @@ impl WhatIfView {
         let list_row = ListRow::new(&name).height(ROW).selected(row == self.selected).line();
         let response = ui.push_id(row, |ui| list_row.show_painted(ui)).inner;
         if response.clicked() {
-            self.selected = row;
+            (self.selected, self.is_chosen) = (row, true);
         }
         if response.double_clicked() {
             self.open_run(cx, row, self.limit());
@@ -159,7 +162,7 @@ impl WhatIfView {
                 }
                 (Col::Bar, Some(a), _) => {
                     let scale = self.bar_scale();
-                    let fill = if is_plotted { colour } else { t.other };
+                    let fill = if is_plotted || row == self.selected { colour } else { t.other };
                     let used = a.row.peak_allocated_bytes.min(a.row.peak_reserved_bytes);
                     let mut bar = Bar::new(scale).part(used as f64, fill).hatched((a.row.peak_reserved_bytes - used) as f64);
                     bar = bar.tick(recorded as f64, t.text1);
@@ -169,7 +172,7 @@ impl WhatIfView {
                     bar.paint(&p, t, place);
                 }
                 (Col::Peak, Some(a), _) => {
-                    peak(&p, place, a.row.peak_reserved_bytes, a.row.peak_reserved_span, cx);
+                    peak(&p, place, &a.row, cx);
                 }
                 (Col::Against, Some(a), _) => {
                     if a.row.oom {
@@ -196,7 +199,7 @@ impl WhatIfView {
                     }
                 }
                 (Col::LimitPeak, _, Some(a)) => {
-                    peak(&p, place, a.row.peak_reserved_bytes, a.row.peak_reserved_span, cx);
+                    peak(&p, place, &a.row, cx);
                 }
                 (Col::Retries, _, Some(a)) => {
                     figure(&count(a.row.num_alloc_retries), t.text1);
@@ -300,16 +303,21 @@ fn lower(rect: Rect) -> Rect {
     Rect::from_min_max(pos2(rect.left(), rect.center().y), pos2(rect.right(), rect.bottom() - 2.0))
 }
 
-/// A peak in MiB, with its span under it when it depends on where the driver puts segments.
-fn peak(p: &egui::Painter, place: Rect, value: u64, [low, high]: [u64; 2], cx: &ViewContext<'_>) {
-    let text = mib(value);
-    if low == high {
-        label::text_in_right(p, place, &text, Type::Mono, cx.tokens.text1);
-        return;
-    }
+/// A peak in MiB; under it its span when it depends on where the driver puts segments, or that it is an estimate.
+fn peak(p: &egui::Painter, place: Rect, row: &Row, cx: &ViewContext<'_>) {
+    let text = mib(row.peak_reserved_bytes);
+    let [low, high] = row.peak_reserved_span;
+    let under = match (low < high, row.is_estimate()) {
+        (true, _) => format!("{}–{}", mib(low), mib(high)),
+        (false, true) => "estimate".to_owned(),
+        (false, false) => {
+            label::text_in_right(p, place, &text, Type::Mono, cx.tokens.text1);
+            return;
+        }
+    };
     label::text_in_right(p, upper(place), &text, Type::Mono, cx.tokens.text1);
     let wide = Rect::from_min_max(pos2(place.left() - 14.0, place.top()), place.max);
-    label::text_in_right(p, lower(wide), &format!("{}–{}", mib(low), mib(high)), Type::Key, cx.tokens.text3);
+    label::text_in_right(p, lower(wide), &under, Type::Key, cx.tokens.text3);
 }
 
 /// Whole MiB as far as they are.

@@ -141,7 +141,7 @@ impl App {
             let from = self.additions.running.remove(at).from;
             match result {
                 Ok(added) => self.take_in(added, from),
-                Err(sentence) => self.notices.say(sentence),
+                Err(sentence) => self.notices.complain(sentence),
             }
         }
         // One addition at a time: the next may go to what this one made.

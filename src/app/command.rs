@@ -91,9 +91,9 @@ pub enum Command {
     QueryStack,
     /// Zoom to the selection's life.
     FitSelection,
-    /// Let go of the selection, the range, the zoom: innermost first.
+    /// Let go of the range, the query, the selection: innermost first. The zoom stays.
     Clear,
-    /// The selection before.
+    /// The window before when that changed last, else the selection before.
     SelectionBack,
     /// The selection after.
     SelectionForward,
@@ -238,7 +238,7 @@ impl Command {
             Command::QueryStack => "Show all allocations with this stack".into(),
             Command::FitSelection => "Zoom to the selection's life".into(),
             Command::Clear => "Clear, innermost first".into(),
-            Command::SelectionBack => "Selection back".into(),
+            Command::SelectionBack => "Back: zoom or selection".into(),
             Command::SelectionForward => "Selection forward".into(),
             Command::CopyAddress => "Copy address".into(),
             Command::CopyStack => "Copy stack".into(),
@@ -282,7 +282,8 @@ impl Command {
             Command::OutOfMemory => "Moves every view to the request that failed.",
             Command::Peak => "Moves every view to the instant with most memory in use.",
             Command::QueryStack => "Lists them, dims everything else in all views, and draws their bytes as a curve.",
-            Command::Clear => "Lets go of the range, then the selection, then the zoom.",
+            Command::SelectionBack => "Undoes the last zoom, or goes to the selection before: whichever changed last.",
+            Command::Clear => "Lets go of the range, then the query, then the selection. The zoom stays; A shows everything.",
             _ => "",
         }
     }

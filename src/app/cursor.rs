@@ -1,6 +1,7 @@
 //! What links the views of a document: the axis, the visible window, the cursor, the range, the selection.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -74,11 +75,29 @@ pub struct Link {
     pub live: Option<Arc<LiveStatus>>,
     /// The instant of samples that views show, microseconds since the epoch; the newest when `None`.
     pub instant_us: Option<i64>,
+    /// Windows that were shown before, oldest first, and when the last was left.
+    pub zooms: Zooms,
     /// How often Escape was pressed: views that keep a zoom of their own go back out.
     pub cleared: u32,
     /// The query in force: what it does not hold for is dimmed in every view.
     pub query: Option<Arc<AskedQuery>>,
 }
+
+/// The way back through the windows that were shown.
+#[derive(Clone, Debug, Default)]
+pub struct Zooms {
+    left: Vec<(Axis, f64, f64)>,
+    changed: Option<Instant>,
+    /// The window changed after the selection did, so going back is about the window.
+    is_last: bool,
+    /// The window was put back just now and is not to be remembered as a new one.
+    is_back: bool,
+}
+
+/// Windows that are remembered.
+const MOST_ZOOMS: usize = 50;
+/// Changes of the window closer together than this are one gesture.
+const ONE_GESTURE: Duration = Duration::from_millis(600);
 
 /// A query in force, as typed and as read.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,10 +132,49 @@ impl Link {
             to_try: Vec::new(),
             live: None,
             tracks: TrackLayout::default(),
+            zooms: Zooms::default(),
             cleared: 0,
             query: None,
             instant_us: None,
         }
+    }
+
+    /// Keeps the window that was shown before a change, so that one can go back to it. What belongs to one gesture, as the
+    /// wheel's many steps do, is one change.
+    pub(super) fn remember(&mut self, (axis, from, to, selected): (Axis, f64, f64, Option<Item>)) {
+        let now = Instant::now();
+        if std::mem::take(&mut self.zooms.is_back) {
+            self.zooms.changed = None;
+            return;
+        }
+        if selected != self.selected() {
+            self.zooms.is_last = false;
+        }
+        if (axis, from, to) == (self.axis, self.from, self.to) {
+            return;
+        }
+        let goes_on = self.zooms.changed.is_some_and(|at| now.duration_since(at) < ONE_GESTURE);
+        self.zooms.changed = Some(now);
+        if selected == self.selected() {
+            self.zooms.is_last = true;
+        }
+        if !goes_on {
+            if self.zooms.left.len() == MOST_ZOOMS {
+                self.zooms.left.remove(0);
+            }
+            self.zooms.left.push((axis, from, to));
+        }
+    }
+
+    /// Shows the window before this one, when the window is what changed last. False when there is nothing to go back to.
+    pub(super) fn zoom_back(&mut self, device: &DeviceRecording) -> bool {
+        let Some((axis, from, to)) = self.zooms.left.pop_if(|_| self.zooms.is_last) else { return false };
+        if axis == Axis::Time && !device.events.has_time {
+            return false;
+        }
+        (self.axis, self.from, self.to) = (axis, from, to);
+        self.zooms.is_back = true;
+        true
     }
 
     /// What is selected.

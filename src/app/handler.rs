@@ -220,7 +220,11 @@ impl App {
             }
             Command::FitSelection => self.with_link(fit_selection),
             Command::Clear => self.clear(),
-            Command::SelectionBack => self.with_link(|link, _| link.selection.back()),
+            Command::SelectionBack => self.with_link(|link, data| {
+                if !link.zoom_back(data.device()) {
+                    link.selection.back();
+                }
+            }),
             Command::SelectionForward => self.with_link(|link, _| link.selection.forward()),
             Command::CopyAddress => {
                 let text = self.active_document().and_then(Document::view).and_then(|v| match v.link.selected()? {
@@ -274,7 +278,9 @@ impl App {
     fn with_link(&mut self, change: impl FnOnce(&mut Link, &DeviceData)) {
         if let Some(view) = self.active_document_mut().and_then(Document::view_mut) {
             let data = std::sync::Arc::clone(&view.data);
+            let before = (view.link.axis, view.link.from, view.link.to, view.link.selected());
             change(&mut view.link, &data);
+            view.link.remember(before);
         }
     }
 
@@ -286,7 +292,7 @@ impl App {
         if self.maximised.take().is_some() {
             return;
         }
-        self.with_link(|link, data| {
+        self.with_link(|link, _| {
             link.cleared = link.cleared.wrapping_add(1);
             if link.range.is_some() {
                 link.range = None;
@@ -294,11 +300,9 @@ impl App {
                 link.focus_classes.clear();
             } else if link.query.is_some() {
                 link.query = None;
-            } else if link.selected().is_some() {
-                link.selection.select(None);
             } else {
-                let (from, to) = domain(data.device(), link.axis);
-                set_window(link, data, from, to);
+                // The window stays: whoever zoomed in and let everything go has not asked to lose the place.
+                link.selection.select(None);
             }
         });
     }

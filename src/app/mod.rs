@@ -312,6 +312,12 @@ impl App {
                         cut_short
                             .push(format!("{title} ends before its end: what is missing is not shown. Copy the file again."));
                     }
+                    if is_new && recording.report.nonsense() > 0 {
+                        let (title, values) = (&document.title, crate::units::count(recording.report.nonsense()));
+                        cut_short.push(format!(
+                            "{values} values of {title} make no sense, so figures may be wrong. Contents tells what was met."
+                        ));
+                    }
                     document.recording = Some(recording);
                     let mut view = DeviceView::new(data);
                     view.link.tracks = tracks;
@@ -347,7 +353,7 @@ impl App {
             self.settings.forget(&path);
         }
         for sentence in cut_short {
-            self.notices.say(sentence);
+            self.notices.complain(sentence);
         }
     }
 

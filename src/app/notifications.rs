@@ -7,11 +7,14 @@ use egui::{Align2, Id, Sense, Ui};
 use super::action::{Action, Actions};
 use super::theme::Tokens;
 use super::widgets::button::Push;
+use super::widgets::icons::Icon;
 
 struct Notice {
     text: String,
     /// A button and what it does.
     offer: Option<(&'static str, Action)>,
+    /// Something did not work.
+    is_trouble: bool,
     since: Instant,
 }
 
@@ -29,14 +32,22 @@ impl Notifications {
     pub fn say(&mut self, text: impl Into<String>) {
         let text = text.into();
         self.notices.retain(|n| n.text != text);
-        self.notices.push(Notice { text, offer: None, since: Instant::now() });
+        self.notices.push(Notice { text, offer: None, is_trouble: false, since: Instant::now() });
+    }
+
+    /// Shows why something did not work, marked so that it is not taken for good news.
+    pub fn complain(&mut self, text: impl Into<String>) {
+        self.say(text);
+        if let Some(notice) = self.notices.last_mut() {
+            notice.is_trouble = true;
+        }
     }
 
     /// Shows a sentence with a button. It stays until one of its buttons is clicked.
     pub fn offer(&mut self, text: impl Into<String>, button: &'static str, action: Action) {
         let text = text.into();
         self.notices.retain(|n| n.text != text);
-        self.notices.push(Notice { text, offer: Some((button, action)), since: Instant::now() });
+        self.notices.push(Notice { text, offer: Some((button, action)), is_trouble: false, since: Instant::now() });
     }
 
     /// The sentences on screen.
@@ -56,12 +67,18 @@ impl Notifications {
             for (i, notice) in self.notices.iter().enumerate() {
                 let frame = egui::Frame::new()
                     .fill(tokens.s3)
-                    .stroke(egui::Stroke::new(1.0, tokens.line2))
+                    .stroke(egui::Stroke::new(1.0, if notice.is_trouble { tokens.amber } else { tokens.line2 }))
                     .corner_radius(6)
                     .inner_margin(egui::Margin::symmetric(12, 8));
                 let inner = frame.show(ui, |ui| {
                     ui.set_max_width(420.0);
-                    ui.label(egui::RichText::new(&notice.text).color(tokens.text1));
+                    ui.horizontal_top(|ui| {
+                        if notice.is_trouble {
+                            let (place, _) = ui.allocate_exact_size(egui::vec2(16.0, 16.0), Sense::hover());
+                            Icon::Warning.paint(ui.painter(), place.center(), 16.0, tokens.amber);
+                        }
+                        ui.add(egui::Label::new(egui::RichText::new(&notice.text).color(tokens.text1)).wrap());
+                    });
                     let Some((button, action)) = &notice.offer else { return };
                     ui.add_space(6.0);
                     ui.horizontal(|ui| {

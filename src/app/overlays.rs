@@ -9,11 +9,14 @@ use super::loader::Loading;
 use super::settings::ThemeChoice;
 use super::theme::{Tokens, Type, text};
 use super::views::welcome::{FileRow, MachineState, StartEntry, WelcomeIntent, WelcomeModel, open_entry, welcome_ui};
+use super::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down};
+use super::widgets::icons::Icon;
 use super::widgets::label;
+use super::widgets::mesh::Batch;
 use super::widgets::sparkline::Sparkline;
+use super::widgets::viewport::Scale;
 use super::{App, Overlay, palette};
-use crate::model::Stage;
-use crate::units::Bytes;
+use crate::model::{PreviewPoint, Stage};
 
 /// Draws whatever lies over the window.
 pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
@@ -188,45 +191,60 @@ pub(super) fn loading(ui: &mut Ui, tokens: &Tokens, loading: &Loading, title: &s
     let room = Rect::from_min_max(pos2(plot.left(), rect.top() + 20.0), pos2(cancel.left() - 12.0, rect.top() + 44.0));
     label::text_in(ui.painter(), room, &words, Type::Lead, tokens.text1);
     stages(ui, tokens, loading, Rect::from_min_max(pos2(plot.left(), rect.top() + 52.0), pos2(plot.right(), rect.top() + 72.0)));
-    let points: Vec<_> = loading.preview.iter().filter(|p| p.device == loading.preview.first().map_or(0, |f| f.device)).collect();
-    if points.len() < 2 {
-        return;
-    }
-    let low = points.iter().map(|p| p.requested.min(p.reserved)).min().unwrap_or(0).min(0);
-    let high = points.iter().map(|p| p.reserved.max(p.requested)).max().unwrap_or(1).max(low + 1);
-    // The part that was read fills as much of the width as of the file.
-    let width = plot.width() * fraction.max(0.02);
-    let place = |i: usize, value: i64| {
-        let x = plot.left() + width * i as f32 / (points.len() - 1) as f32;
-        pos2(x, plot.bottom() - plot.height() * ((value - low) as f64 / (high - low) as f64) as f32)
-    };
+    provisional(ui, tokens, loading, fraction, plot);
+}
+
+/// The curves of the part that was read. They begin at an amount that only the end of the file tells, so what is drawn is how
+/// they change, from their lowest.
+fn provisional(ui: &Ui, tokens: &Tokens, loading: &Loading, fraction: f32, plot: Rect) {
+    let device = loading.preview.first().map_or(0, |f| f.device);
+    let points: Vec<_> = loading.preview.iter().filter(|p| p.device == device).collect();
+    let (Some(last), true) = (points.last(), points.len() >= 2 && plot.height() > 40.0) else { return };
+    let lowest = |of: fn(&PreviewPoint) -> i64| points.iter().map(|p| of(p)).min().unwrap_or(0).min(0);
+    let (reserved_from, requested_from) = (lowest(|p| p.reserved), lowest(|p| p.requested));
+    let highest = |p: &&PreviewPoint| p.reserved.saturating_sub(reserved_from).max(p.requested.saturating_sub(requested_from));
+    let high = points.iter().map(highest).max().unwrap_or(0).max(1) as f64;
+    // As much of the width as of the file.
+    let events = f64::from(last.event) / f64::from(fraction.max(0.02));
+    let x = Scale::horizontal(0.0, events.max(1.0), plot.x_range());
+    let y = Scale::vertical(0.0, high * 1.08, plot.y_range());
+    let bytes = byte_ticks(0.0, high * 1.08, most_down(plot.height()));
+    let mut grid = Batch::new(ui.painter());
+    bytes.grid_down(&mut grid, tokens, &y, plot);
+    grid.paint(ui.painter());
     let step = (points.len() / 1500).max(1);
-    let mut band = Vec::new();
-    let mut reserved = Vec::new();
-    for i in (0..points.len()).step_by(step) {
-        let chunk = &points[i..(i + step).min(points.len())];
-        let top = chunk.iter().map(|p| p.requested).max().unwrap_or(0);
-        let p = place(i, top);
-        band.push(egui::epaint::BandPoint::new(p.x, p.y..=plot.bottom()));
-        reserved.push(place(i, chunk.iter().map(|p| p.reserved).max().unwrap_or(0)));
+    let (mut band, mut requested, mut reserved) = (Vec::new(), Vec::new(), Vec::new());
+    for chunk in points.chunks(step) {
+        let at = x.at(f64::from(chunk[0].event));
+        let most = |of: fn(&PreviewPoint) -> i64, from: i64| {
+            y.at(chunk.iter().map(|p| of(p).saturating_sub(from)).max().unwrap_or(0) as f64)
+        };
+        let top = most(|p| p.requested, requested_from);
+        band.push(egui::epaint::BandPoint::new(at, top..=plot.bottom()));
+        requested.push(pos2(at, top));
+        reserved.push(pos2(at, most(|p| p.reserved, reserved_from)));
     }
-    ui.painter().add(egui::epaint::BandShape::filled(band, Tokens::at(tokens.slot(0), 0.35)));
+    ui.painter().add(egui::epaint::BandShape::filled(band, Tokens::at(tokens.slot(0), 0.30)));
+    ui.painter().add(egui::Shape::line(requested, Stroke::new(1.0, tokens.slot(0))));
     ui.painter().add(egui::Shape::line(reserved, Stroke::new(1.5, tokens.text1)));
-    ui.painter().text(
-        pos2(plot.left() - 8.0, plot.top()),
-        Align2::RIGHT_CENTER,
-        Bytes((high - low).unsigned_abs()).to_string(),
-        Type::Mono.font(),
-        tokens.text3,
-    );
-    ui.painter().hline(plot.x_range(), plot.bottom(), Stroke::new(1.0, tokens.line));
-    ui.painter().text(
-        pos2(plot.left(), plot.bottom() + 16.0),
-        Align2::LEFT_CENTER,
-        "reserved and requested so far, relative to the first event",
-        Type::Caption.font(),
-        tokens.text3,
-    );
+    ui.painter().hline(plot.x_range(), plot.bottom(), Stroke::new(1.0, tokens.line2));
+    bytes.paint_down(ui.painter(), tokens, &y, plot.left() - 8.0, plot.y_range(), UnitAt::Last);
+    let below = Rect::from_min_size(pos2(plot.left(), plot.bottom() + 2.0), vec2(plot.width(), 20.0));
+    // Only what was read is numbered: how far the rest goes is a guess.
+    let read = f64::from(last.event);
+    let width = x.at(read) - plot.left();
+    event_ticks(0.0, read, most_across(width)).paint_across(ui.painter(), tokens, &x, below, UnitAt::Nowhere);
+    // What the lines are, then what they are not yet.
+    let line = below.bottom() + 18.0;
+    let mut at = plot.left();
+    for (name, ink) in [("reserved", tokens.text1), ("requested", tokens.slot(0))] {
+        ui.painter().hline(at..=at + 16.0, line, Stroke::new(2.0, ink));
+        let place = pos2(at + 22.0, line);
+        at = label::text(ui.painter(), place, Align2::LEFT_CENTER, name, Type::Body, tokens.text2).right() + 20.0;
+    }
+    let rest = Rect::from_min_max(pos2(at, line - 10.0), pos2(plot.right(), line + 10.0));
+    let words = "so far, over events: from the lowest that was read; what was there before the first event is not known yet";
+    label::text_in(ui.painter(), rest, words, Type::Caption, tokens.text3);
 }
 
 /// The stages in a row: what is done, what is being done and how far, what is still to do.
@@ -266,7 +284,11 @@ pub(super) fn failed(ui: &mut Ui, tokens: &Tokens, title: &str, sentence: &str, 
     let width = 640.0f32.min(rect.width() - 48.0);
     let column = Rect::from_min_size(pos2(rect.center().x - width / 2.0, rect.top() + rect.height() * 0.28), vec2(width, 300.0));
     ui.scope_builder(egui::UiBuilder::new().max_rect(column), |ui| {
-        ui.label(text::display(format!("{title} was not opened")).color(tokens.text1));
+        ui.horizontal(|ui| {
+            let (place, _) = ui.allocate_exact_size(vec2(28.0, 28.0), egui::Sense::hover());
+            Icon::Warning.paint(ui.painter(), pos2(place.left() + 10.0, place.center().y), 20.0, tokens.amber);
+            ui.add(egui::Label::new(text::display(format!("{title} was not opened")).color(tokens.text1)).wrap());
+        });
         ui.add_space(8.0);
         ui.add(egui::Label::new(text::lead(sentence).color(tokens.text2)).wrap());
         ui.add_space(16.0);

@@ -69,7 +69,7 @@ impl App {
             }
         });
         for sentence in said {
-            self.notices.say(sentence);
+            self.notices.complain(sentence);
         }
     }
 }

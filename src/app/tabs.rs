@@ -119,7 +119,7 @@ impl App {
                         Action::Explain(text),
                     );
                 }
-                News::Trouble(sentence) => self.notices.say(sentence),
+                News::Trouble(sentence) => self.notices.complain(sentence),
             }
         }
     }
@@ -151,7 +151,7 @@ impl App {
                 self.notices.say(format!("Watching {}: each new recording is opened or offered.", watch.folder.display()));
                 self.watch = Some(watch);
             }
-            Err(sentence) => self.notices.say(sentence),
+            Err(sentence) => self.notices.complain(sentence),
         }
     }
 
@@ -170,7 +170,7 @@ impl App {
         let Some(data) = self.active_document().and_then(Document::view).map(|v| std::sync::Arc::clone(&v.data)) else { return };
         let question = match crate::allocator::Question::parse(conf, limit) {
             Ok(question) => question,
-            Err(error) => return self.notices.say(format!("PyTorch would refuse this at {error}")),
+            Err(error) => return self.notices.complain(format!("PyTorch would refuse this at {error}")),
         };
         let settings = if conf.is_empty() { "defaults" } else { conf };
         let title = match limit {
@@ -204,7 +204,7 @@ impl App {
             match std::process::Command::new(&program).args(&args).spawn() {
                 Ok(_) => {}
                 Err(error) => {
-                    self.notices.say(format!("Can not start \"{program}\": {error}. Change the editor in File, Settings."))
+                    self.notices.complain(format!("Can not start \"{program}\": {error}. Change the editor in File, Settings."))
                 }
             }
         } else if std::path::Path::new(file).exists() {

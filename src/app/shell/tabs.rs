@@ -6,7 +6,7 @@ use super::TAB_BAR;
 use crate::app::App;
 use crate::app::action::Action;
 use crate::app::command::Command;
-use crate::app::document::{Document, DocumentId};
+use crate::app::document::{Content, Document, DocumentId};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::{menu_item, selector_button};
 use crate::app::widgets::icons::Icon;
@@ -73,8 +73,11 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         });
 }
 
-/// A file, or something that is being watched.
+/// A file, one that was not opened, or something that is being watched.
 fn document_icon(document: &Document) -> Icon {
+    if matches!(document.content, Content::Failed(_)) {
+        return Icon::Warning;
+    }
     if document.feed.as_ref().is_some_and(|f| !f.status.is_over) { Icon::Pulse } else { Icon::File }
 }
 
@@ -105,11 +108,19 @@ fn tab(
     icon: Icon,
     tip: Option<String>,
 ) -> TabResponse {
-    let colour = if active { tokens.text1 } else { tokens.text2 };
+    let has_failed = icon == Icon::Warning;
+    let colour = match (active, has_failed) {
+        (true, _) => tokens.text1,
+        (false, false) => tokens.text2,
+        (false, true) => tokens.text3,
+    };
     let galley = ui.painter().layout_no_wrap(shorten(title, letters), Type::Body.font(), colour);
     let width = TAB_AROUND + galley.size().x + if red_dot { 16.0 } else { 0.0 };
     let (rect, response) = ui.allocate_exact_size(vec2(width, TAB_BAR - 1.0), Sense::click());
-    response.widget_info(|| WidgetInfo::selected(egui::Role::Tab, true, active, title));
+    response.widget_info(|| {
+        let name = if has_failed { format!("{title}, not opened") } else { title.to_owned() };
+        WidgetInfo::selected(egui::Role::Tab, true, active, name)
+    });
     let fill = if active {
         tokens.s1
     } else if response.hovered() {
@@ -125,7 +136,7 @@ fn tab(
     }
     ui.painter().vline(rect.right() - 0.5, rect.y_range(), Stroke::new(1.0, tokens.line));
     let y = rect.center().y;
-    icon.paint(ui.painter(), pos2(rect.left() + 18.0, y), 14.0, tokens.text3);
+    icon.paint(ui.painter(), pos2(rect.left() + 18.0, y), 14.0, if has_failed { tokens.amber } else { tokens.text3 });
     let text_at = pos2(rect.left() + 32.0, y - galley.size().y / 2.0);
     let text_end = text_at.x + galley.size().x;
     ui.painter().galley(text_at, galley, colour);

@@ -159,6 +159,13 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
     padded(ui, |ui| {
         let failed = cx.data.ooms.len() as u64;
         let title = if failed > 0 { "Not told why requests failed" } else { "Nothing stands out" };
+        if let Some(caveat) = cx.data.recording.report.caveat() {
+            ui.label(text::title("Figures to doubt").color(cx.tokens.amber));
+            ui.add_space(4.0);
+            let caveat = format!("{}{}.", caveat[..1].to_uppercase(), &caveat[1..]);
+            label::paragraph(ui, &caveat, Type::Body, cx.tokens.text2);
+            ui.add_space(12.0);
+        }
         ui.label(text::title(title).color(cx.tokens.text1));
         ui.add_space(4.0);
         let first = match failed {

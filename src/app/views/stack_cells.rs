@@ -2,7 +2,7 @@
 
 use egui::{Painter, Rect, pos2};
 
-use crate::analysis::{NO_STACK, own_frame};
+use crate::analysis::{NO_STACK, is_framework, own_frame};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
 use crate::model::{FrameId, StackId, StackTable};
@@ -15,7 +15,8 @@ pub(super) struct FrameText {
 }
 
 impl FrameText {
-    fn of(stacks: &StackTable, frame: FrameId) -> Self {
+    /// The text of a frame; empty for one that is not in the table.
+    pub fn of(stacks: &StackTable, frame: FrameId) -> Self {
         stacks
             .frame(frame)
             .map_or_else(Self::default, |f| FrameText { name: stacks.text(f.name).to_owned(), place: stacks.location(f) })
@@ -34,6 +35,15 @@ impl FrameText {
     pub fn line(&self) -> String {
         if self.place.is_empty() { self.name.clone() } else { format!("{} {}", self.name, self.place) }
     }
+}
+
+/// The frames that tell a stack apart from others, innermost first: those of the user's own code, at most `most`; of a stack
+/// that has none, its innermost ones.
+pub(super) fn telling_frames(stacks: &StackTable, stack: StackId, most: usize) -> Vec<FrameText> {
+    let frames = stacks.frames(stack);
+    let is_own = |f: &&FrameId| stacks.frame(**f).is_some_and(|f| !is_framework(stacks, f));
+    let own: Vec<FrameText> = frames.iter().filter(is_own).take(most).map(|&f| FrameText::of(stacks, f)).collect();
+    if own.is_empty() { frames.iter().take(most).map(|&f| FrameText::of(stacks, f)).collect() } else { own }
 }
 
 /// The innermost frame, and the innermost of the user's own when that is another.
@@ -81,5 +91,8 @@ mod tests {
         assert_eq!(StackCells::of(&table, both).line(), "forward linear.py:134, called from forward model.py:23");
         assert_eq!(StackCells::of(&table, alone).called_from, None);
         assert_eq!(StackCells::of(&table, StackId::NONE).line(), NO_STACK);
+        let told = |stack| telling_frames(&table, stack, 4).iter().map(FrameText::line).collect::<Vec<_>>();
+        assert_eq!(told(both), ["forward model.py:23"]);
+        assert_eq!(told(StackId::NONE), [""; 0]);
     }
 }

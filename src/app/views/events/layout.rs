@@ -15,7 +15,7 @@ pub enum Column {
     Address,
     /// Index of the stream.
     Stream,
-    /// Short name of the stack.
+    /// The user's own frames of the stack.
     Stack,
 }
 
@@ -30,7 +30,7 @@ impl Column {
             Column::Size => "size",
             Column::Address => "address",
             Column::Stream => "stream",
-            Column::Stack => "stack",
+            Column::Stack => "stack, own frames, innermost first",
         }
     }
 

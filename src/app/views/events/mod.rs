@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{Painter, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::query_field::QueryField;
 use super::query_help::QueryWords;
+use super::stack_cells::telling_frames;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::query::{Query, Scope, of_text};
 use crate::app::action::Action;
@@ -16,7 +17,7 @@ use crate::app::widgets::button::menu_item;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, progress_line};
 use crate::app::widgets::rows::{BAR, RowList};
-use crate::model::Action as EventAction;
+use crate::model::{Action as EventAction, StackId};
 use crate::units::{Address, Bytes, count};
 
 mod layout;
@@ -126,6 +127,29 @@ impl View for Events {
         self.filter_strip(ui, cx);
         let Some(rows) = self.rows(ui, cx) else { return };
         self.table(ui, cx, &rows);
+    }
+}
+
+/// Frames a row shows at most.
+const FRAMES: usize = 4;
+
+/// The user's own frames of a stack as far as there is room, the one that allocates first.
+fn stack_cell(painter: &Painter, cx: &ViewContext<'_>, stack: StackId, cell: Rect) {
+    let t = cx.tokens;
+    let mut rest = cell;
+    for (i, frame) in telling_frames(&cx.data.recording.stacks, stack, FRAMES).iter().enumerate() {
+        // A caller of which a few letters fit says nothing.
+        if i > 0 && rest.width() < 110.0 {
+            break;
+        }
+        if i > 0 {
+            rest.min.x = label::text_in(painter, rest, "from", Type::Caption, t.text3).right() + 6.0;
+        }
+        let (place, name) = if i == 0 { (t.text1, t.text2) } else { (t.text2, t.text3) };
+        rest.min.x = label::text_in(painter, rest, &frame.place, Type::Mono, place).right() + 6.0;
+        if rest.width() > 24.0 && !frame.name.is_empty() {
+            rest.min.x = label::text_in(painter, rest, &frame.name, Type::Body, name).right() + 10.0;
+        }
     }
 }
 
@@ -343,7 +367,7 @@ impl Events {
                 Column::Stack => {
                     let stack = events.stack[i];
                     if stack.is_some() {
-                        label::text_in(&painter, cell, cx.data.names.of_stack(stack), Type::Mono, t.text2);
+                        stack_cell(&painter, cx, stack, cell);
                     }
                 }
             }

@@ -4,6 +4,8 @@ use egui::{Rangef, Rect, pos2};
 
 /// Height of the strip above the map.
 const STRIP: f32 = 72.0;
+/// Its height where the pane is low.
+const STRIP_LOW: f32 = 44.0;
 /// Height of the axis labels under the map.
 const AXIS: f32 = 18.0;
 /// Height of the legend.
@@ -33,12 +35,14 @@ impl Areas {
     }
 }
 
-/// Divides a pane; `labels` is the room the labels at the left need. What has to go when it is low: legend, strip, axis.
+/// Divides a pane; `labels` is the room the labels at the left need. When it is low the strip shrinks; then what has to go, goes:
+/// legend, strip, axis.
 pub(super) fn areas(pane: Rect, labels: f32) -> Areas {
     let left = pane.left() + labels.max(48.0).min(pane.width() * 0.4);
     let x = Rangef::new(left, (pane.right() - 16.0).max(left + 1.0));
-    let mut parts = [(true, LEGEND + 4.0), (true, STRIP + 12.0), (true, AXIS)];
     let room = pane.height() - 16.0 - MAP_LEAST;
+    let high = if LEGEND + 4.0 + STRIP + 12.0 + AXIS <= room { STRIP } else { STRIP_LOW };
+    let mut parts = [(true, LEGEND + 4.0), (true, high + 12.0), (true, AXIS)];
     for i in 0..parts.len() {
         if parts.iter().filter(|p| p.0).map(|p| p.1).sum::<f32>() <= room {
             break;
@@ -49,7 +53,7 @@ pub(super) fn areas(pane: Rect, labels: f32) -> Areas {
     let mut top = pane.top() + 8.0;
     let mut bottom = pane.bottom() - 4.0;
     let strip = strip.then(|| {
-        let rect = Rect::from_min_max(pos2(x.min, top), pos2(x.max, top + STRIP));
+        let rect = Rect::from_min_max(pos2(x.min, top), pos2(x.max, top + high));
         top = rect.bottom() + 12.0;
         rect
     });

@@ -173,8 +173,11 @@ impl Canvas<'_> {
         }
         let end = label::width(self.painter, &p.ends.1, Type::Caption);
         let ramp = if matches!(p.key.mode, Mode::Occupancy | Mode::HoleSizes) { Ramp::Heat } else { Ramp::Size };
-        let bar = Rect::from_min_size(pos2(right - end - 6.0 - 72.0, rect.center().y - 4.0), vec2(72.0, 8.0));
-        if bar.left() > rect.left() + 50.0 {
+        // A short ramp says as much as a long one; only where there is no room at all it goes.
+        let start = label::width(self.painter, &p.ends.0, Type::Caption) + 6.0;
+        let length = (right - end - 6.0 - rect.left() - start).clamp(0.0, 72.0);
+        let bar = Rect::from_min_size(pos2(right - end - 6.0 - length, rect.center().y - 4.0), vec2(length, 8.0));
+        if length >= 20.0 {
             paint_ramp(self.painter, t, bar, ramp.stops(t), (&p.ends.0, &p.ends.1));
         }
         let name = match p.key.mode {
@@ -278,7 +281,15 @@ impl Canvas<'_> {
         }
         if let (Some(r), Some(at)) = (p.request, request_y) {
             let text = format!("the request, {}", Bytes(r));
-            let at = if at + 18.0 < rect.bottom() { at + 10.0 } else { at - 10.0 };
+            // On the side where less of the curve runs, so that no line seems to strike the words out.
+            let width = label::width(self.painter, &text, Type::Caption) + 8.0;
+            let under = |y: f32| {
+                let (first, last) = (((left - rect.left()) / step) as usize, ((left + width - rect.left()) / step) as usize);
+                let near = columns.iter().skip(first).take(last.saturating_sub(first)).flatten();
+                near.filter(|c| c.top.min(c.last) < y + 9.0 && c.bottom.max(c.last) > y - 9.0).count()
+            };
+            let sides = [at + 10.0, at - 10.0].into_iter().filter(|y| (rect.top() + 6.0..rect.bottom() - 6.0).contains(y));
+            let at = sides.min_by_key(|&y| under(y)).unwrap_or(at - 10.0);
             let from = if name_y.is_some_and(|n| (n - at).abs() < 16.0) { rect.left() + 8.0 } else { left };
             let covered = paint_chip_in(self.painter, pos2(from, at), Align2::LEFT_CENTER, &text, Type::Caption, t.red, t.s1);
             terms.push((covered, Term::Request));

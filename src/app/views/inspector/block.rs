@@ -111,24 +111,39 @@ fn life(data: &DeviceData, state: &State, l: &Lifetime, is_held: bool) -> Vec<Fa
         let event = if l.free_requested == NO_EVENT { l.gone } else { l.free_requested };
         let text = moment(data, event);
         let when = if at_oom && event > state.event { format!("not before the OOM; {text}") } else { text };
-        facts.push(Fact::new("freed", when).lead(Lead::Event(event)));
-        // Where a free completes at once it is the next event; a wait for another stream is longer.
+        let is_told_twice = l.gone != event;
+        facts.push(Fact::new(if is_told_twice { "free requested" } else { "freed" }, when).lead(Lead::Event(event)));
         if l.gone == NO_EVENT {
-            facts.push(Fact::new("reusable", "not before the recording ends"));
-        } else if l.gone > event + 1 {
-            facts.push(Fact::new("reusable", moment(data, l.gone)).lead(Lead::Event(l.gone)));
+            facts.push(Fact::new("free completed", "not before the recording ends"));
+        } else if is_told_twice {
+            facts.push(Fact::new("free completed", moment(data, l.gone)).lead(Lead::Event(l.gone)));
+        }
+        // Where a free completes at once it is the next event; a wait for another stream is longer.
+        if l.gone != NO_EVENT && l.gone > event + 1 {
+            facts.push(Fact::new("pending", between(data, event, l.gone)));
         }
     }
     let start = if l.born == NO_EVENT { 0 } else { l.born };
     if is_held && state.event != NO_EVENT {
         facts.push(Fact::new("age", between(data, start, state.event)));
+        if data.tables.lifetimes.is_requested_free_at(l.id, state.event) {
+            facts.push(Fact::new("now", "pending: its free was requested and has not completed"));
+        }
     } else {
         let now = if l.born != NO_EVENT && (state.event == NO_EVENT || state.event < l.born) {
             "not yet allocated at the cursor"
         } else {
             "gone at the cursor"
         };
-        facts.push(Fact::new("lived", between(data, start, l.gone.min(last))));
+        let lived = between(data, start, l.gone.min(last));
+        let to = if l.gone == NO_EVENT {
+            " to the recording's end"
+        } else if l.free_requested != NO_EVENT && l.free_requested != l.gone {
+            " to the completed free"
+        } else {
+            ""
+        };
+        facts.push(Fact::new("lived", format!("{lived}{to}")));
         facts.push(Fact::new("now", now).tone(Tone::Quiet));
     }
     if !device.events.has_time && !device.events.is_empty() {
@@ -196,7 +211,16 @@ pub fn same_stack(data: &DeviceData, state: &State, stack: StackId) -> Vec<Fact>
     let lifetimes = &data.tables.lifetimes;
     let is_same = |id: LifetimeId| lifetimes.stack(device, id) == stack;
     let (mut live, mut of, mut bytes) = (0u64, 0u64, 0u64);
+    let (mut pending, mut pending_bytes) = (0u64, 0u64);
     for block in state.blocks.iter().filter(|b| b.lifetime.is_some()) {
+        // What the program gave back is live no more, though its memory can not be used again yet.
+        if block.state == BlockState::PendingFree {
+            if is_same(block.lifetime) {
+                pending += 1;
+                pending_bytes += block.size;
+            }
+            continue;
+        }
         of += 1;
         if is_same(block.lifetime) {
             live += 1;
@@ -214,6 +238,10 @@ pub fn same_stack(data: &DeviceData, state: &State, stack: StackId) -> Vec<Fact>
         Fact::new("live", format!("{} of {}, {}", count(live), counted(of, "block", "blocks"), Bytes(bytes))),
         Fact::new("over the run", format!("{}, {}", counted(all, "allocation", "allocations"), Bytes(total))),
     ];
+    if pending > 0 {
+        let text = format!("{}, {}", counted(pending, "block", "blocks"), Bytes(pending_bytes));
+        facts.insert(1, Fact::new("pending free", text));
+    }
     let served = Servers::of_oom(data.device(), state.event);
     let beside = blockers(state, served.as_ref().map(|(s, _)| s));
     let mine: Vec<_> = beside.iter().filter(|b| is_same(state.blocks[b.block].lifetime)).collect();

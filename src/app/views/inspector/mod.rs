@@ -178,22 +178,29 @@ fn facts(ui: &mut Ui, cx: &ViewContext<'_>, facts: &[Fact]) {
     let t = cx.tokens;
     for fact in facts {
         let sense = if fact.lead.is_some() { Sense::click() } else { Sense::hover() };
-        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), sense);
-        let role = if fact.lead.is_some() { Role::Link } else { Role::Label };
-        response.widget_info(|| WidgetInfo::labeled(role, true, format!("{}: {}", fact.label, fact.value)));
-        let inner = rect.shrink2(vec2(PAD_PANE, 0.0));
-        let x = rect.left() + VALUES.min(rect.width() * 0.45);
-        let names = Rect::from_min_max(inner.min, pos2(x - 8.0, inner.bottom()));
-        label::text_in(ui.painter(), names, fact.label, Type::Body, t.text2);
         let ink = match fact.tone {
             Tone::Plain => t.text1,
             Tone::Quiet => t.text3,
             Tone::Red => t.red,
         };
-        let galley = label::elided(ui.painter(), &fact.value, Type::Mono, ink, inner.right() - x);
+        let width = ui.available_width();
+        let room = width - PAD_PANE - VALUES.min(width * 0.45);
+        let mut galley = label::elided(ui.painter(), &fact.value, Type::Mono, ink, room);
+        if galley.elided {
+            // A figure that is cut misleads: it goes on below.
+            let job = egui::text::LayoutJob::simple(fact.value.clone(), Type::Mono.font(), ink, room.max(40.0));
+            galley = ui.painter().layout_job(job);
+        }
+        let height = if galley.rows.len() > 1 { galley.size().y + 6.0 } else { 20.0 };
+        let (rect, response) = ui.allocate_exact_size(vec2(width, height), sense);
+        let role = if fact.lead.is_some() { Role::Link } else { Role::Label };
+        response.widget_info(|| WidgetInfo::labeled(role, true, format!("{}: {}", fact.label, fact.value)));
+        let inner = rect.shrink2(vec2(PAD_PANE, 0.0));
+        let x = rect.left() + VALUES.min(rect.width() * 0.45);
+        let names = Rect::from_min_max(inner.min, pos2(x - 8.0, inner.top() + 20.0));
+        label::text_in(ui.painter(), names, fact.label, Type::Body, t.text2);
         let at = pos2(x, rect.center().y - galley.size().y / 2.0);
         let covered = Rect::from_min_size(at, galley.size());
-        let cut = galley.elided;
         ui.painter().galley(at, galley, ink);
         if fact.lead.is_some() && response.hovered() {
             ui.painter().hline(covered.x_range(), covered.bottom() - 1.0, egui::Stroke::new(1.0, ink));
@@ -211,9 +218,7 @@ fn facts(ui: &mut Ui, cx: &ViewContext<'_>, facts: &[Fact]) {
             Some(Lead::Item(_)) => response.on_hover_cursor(egui::CursorIcon::PointingHand),
             None => response,
         };
-        if !term::explain_label(&response, fact.label) && cut {
-            response.on_hover_text(&fact.value);
-        }
+        term::explain_label(&response, fact.label);
         if let Some(hint) = &fact.hint {
             let mut job =
                 egui::text::LayoutJob::simple(hint.clone(), Type::Caption.font(), t.text3, (inner.right() - x).max(40.0));

@@ -217,7 +217,12 @@ impl SegmentMap {
             self.find(cx);
         }
         if let Some(sentence) = &self.search_failed {
-            response.on_hover_text(sentence);
+            // Said where one looks, until something else is typed or done.
+            if ui.input(|i| i.pointer.any_click()) && !response.hovered() {
+                self.search_failed = None;
+            } else {
+                response.show_tooltip_text(sentence.as_str());
+            }
         }
     }
 
@@ -239,7 +244,6 @@ impl SegmentMap {
             }
             None => {
                 self.search_failed = Some(format!("No segment holds {} at the cursor.", Address(address)));
-                cx.actions.send(Action::Notify(format!("No segment holds {} at the cursor.", Address(address))));
             }
         }
     }

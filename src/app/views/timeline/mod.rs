@@ -295,7 +295,7 @@ impl View for Timeline {
         let curves_y = Scale::vertical(low, high, tracks.curves.unwrap_or(tracks.strata).y_range());
         let mut pennants = Pennants::default();
         let mut names = Vec::new();
-        let values = canvas.value_chips(cx.link, &curves_y);
+        let values = if picture.is_some() { canvas.value_chips(cx.link, &curves_y) } else { Vec::new() };
         if let Some(rect) = tracks.curves {
             let free = canvas.curves(rect, &curves_y, picture.as_deref(), cap);
             let mut taken: Vec<Rect> = values.iter().map(|v| v.rect).collect();
@@ -312,7 +312,7 @@ impl View for Timeline {
         let top = picture.as_ref().map_or(1.0, |p| layout::strata_top(&p.reserved, &p.active, cap_bytes));
         let (low, high) = self.bytes.unwrap_or((0.0, top));
         let strata_y = Scale::vertical(low, high, tracks.strata.y_range());
-        canvas.strata_back(tracks.strata, &strata_y);
+        canvas.strata_back(tracks.strata, &strata_y, picture.as_deref());
         let image = picture.as_ref().and_then(|_| self.strata_image(ui, cx, window, (low, high), tracks.strata));
         if let Some(image) = &image {
             self.paint_strata(&canvas, image, &strata_y);

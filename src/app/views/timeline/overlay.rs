@@ -118,7 +118,15 @@ impl Canvas<'_> {
         }
         if let Some((y, scale)) = across {
             let bytes = Bytes(scale.value(y).max(0.0) as u64).to_string();
-            chip::paint_chip(self.painter, t, pos2(self.tracks.x.min - 4.0, y), Align2::RIGHT_CENTER, &bytes);
+            // The track's name stands at the top of the margin; there the figure goes into the plot.
+            let tops = [self.tracks.curves, Some(self.tracks.strata)].into_iter().flatten().map(|r| r.top());
+            let is_at_name = tops.into_iter().any(|top| (top - 8.0..top + 34.0).contains(&y));
+            let (at, anchor) = if is_at_name {
+                (pos2(self.tracks.x.min + 4.0, y), Align2::LEFT_CENTER)
+            } else {
+                (pos2(self.tracks.x.min - 4.0, y), Align2::RIGHT_CENTER)
+            };
+            chip::paint_chip(self.painter, t, at, anchor, &bytes);
         }
     }
 

@@ -179,8 +179,12 @@ impl Canvas<'_> {
     /// memory, a pair a pixel column.
     pub fn curves(&self, rect: Rect, y: &Scale, picture: Option<&WindowPicture>, cap: Option<Cap>) -> Vec<(f32, f32)> {
         let t = self.tokens;
+        let Some(picture) = picture else {
+            self.name(rect, "Curves", "");
+            self.not_yet(rect, "Drawing the curves…");
+            return Vec::new();
+        };
         self.byte_axis(rect, y, "Curves");
-        let Some(picture) = picture else { return Vec::new() };
         let painter = self.within(rect);
         let sources = self.sources(&picture.window);
         let profile = |cells: &[Cell]| -> Vec<Option<PixelColumn>> {
@@ -298,8 +302,18 @@ impl Canvas<'_> {
     }
 
     /// What stands under the picture of the strata.
-    pub fn strata_back(&self, rect: Rect, y: &Scale) {
-        self.byte_axis(rect, y, "Live blocks");
+    pub fn strata_back(&self, rect: Rect, y: &Scale, picture: Option<&WindowPicture>) {
+        if picture.is_some() {
+            self.byte_axis(rect, y, "Live blocks");
+        } else {
+            self.name(rect, "Live blocks", "");
+            self.not_yet(rect, "Stacking the live blocks…");
+        }
+    }
+
+    /// Said in a track whose picture is still computed: an axis without figures would claim something.
+    fn not_yet(&self, rect: Rect, words: &str) {
+        label::text(self.painter, rect.center(), Align2::CENTER_CENTER, words, Type::Body, self.tokens.text3);
     }
 
     /// Reserved bytes and the limit, over the picture of the strata.

@@ -95,6 +95,10 @@ impl Canvas<'_> {
             Axis::Time => Micros(self.x.value(x).round() as i64).to_string(),
             Axis::Event => count(u64::from(event)),
         };
+        // On the cursor the cursor's own readout says it.
+        if marks.cursor.as_ref().is_some_and(|(_, cursor)| *cursor == text) {
+            return None;
+        }
         let size = vec2(label::width(self.painter, &text, Type::Mono).ceil() + 8.0, 16.0);
         let wanted = Align2::CENTER_CENTER.anchor_size(pos2(x, axis.bottom() - 11.0), size);
         let across = Rangef::new(self.pane.left() + 2.0, self.pane.right() - 1.0);

@@ -307,6 +307,40 @@ mod tests {
     }
 
     #[test]
+    fn one_goes_back_through_the_windows_that_were_shown() {
+        let d = device(&[100, 120, 150, 160, 170, 180, 190, 200, 210, 220, 230, 240]);
+        let mut link = Link::new(&d);
+        let whole = (link.from, link.to);
+        let change = |link: &mut Link, from: f64, to: f64| {
+            let before = (link.axis, link.from, link.to, link.selected());
+            (link.from, link.to) = (from, to);
+            link.remember(before);
+        };
+        assert!(!link.zoom_back(&d), "nothing was shown before");
+        change(&mut link, 2.0, 10.0);
+        // The wheel's next step, at once after the one before: the same gesture.
+        change(&mut link, 3.0, 9.0);
+        // What is selected afterwards is what one goes back from first.
+        let before = (link.axis, link.from, link.to, link.selected());
+        link.selection.select(Some(Item::Event(3)));
+        link.remember(before);
+        assert!(!link.zoom_back(&d), "the selection changed last");
+        link.zooms.changed = None;
+        change(&mut link, 4.0, 8.0);
+        let back = |link: &mut Link| {
+            let before = (link.axis, link.from, link.to, link.selected());
+            let went = link.zoom_back(&d);
+            link.remember(before);
+            went
+        };
+        assert!(back(&mut link));
+        assert_eq!((link.from, link.to), (3.0, 9.0));
+        assert!(back(&mut link));
+        assert_eq!((link.from, link.to), whole);
+        assert!(!back(&mut link));
+    }
+
+    #[test]
     fn an_empty_trace_has_a_domain() {
         let d = DeviceRecording::default();
         assert_eq!(domain(&d, Axis::Time), (0.0, 1.0));

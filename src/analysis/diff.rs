@@ -401,6 +401,30 @@ mod tests {
     }
 
     #[test]
+    fn a_line_that_makes_several_kinds_of_tensor_says_how_much_of_each() {
+        let held = |bytes| Held { bytes, requested: bytes, count: 1 };
+        let activations = (Category::Activations, held(9 << 20), held(180 << 20));
+        let workspaces = (Category::Workspaces, held(33 << 20), held(33 << 20));
+        let text = purposes_text(&[workspaces, activations]).replace('\u{a0}', " ");
+        assert_eq!(text, "activations 180 MiB, workspaces 33 MiB");
+        assert_eq!(purposes_text(&[activations]), "activations");
+        assert_eq!(most(&[workspaces, activations]), Category::Activations);
+        let row = Row {
+            stack: StackId(0),
+            in_a: None,
+            in_b: None,
+            a: held(42 << 20),
+            b: held(213 << 20),
+            category: Category::Activations,
+            purposes: vec![activations, workspaces],
+        };
+        let c = Comparison { rows: vec![row], ..Comparison::default() };
+        let weights: Vec<(Category, u64)> =
+            super::super::flame::entries_of(&c).iter().map(|e| (e.category, e.weight >> 20)).collect();
+        assert_eq!(weights, [(Category::Activations, 180), (Category::Workspaces, 33)]);
+    }
+
+    #[test]
     fn two_instants_of_a_recording_know_which_blocks_stayed() {
         let r = recording(&[("x", 1024), ("y", 512), ("x", 1024)], &[0]);
         let c = compare(&at(&r, 1), &at(&r, 4));

@@ -78,7 +78,12 @@ pub struct Group {
     pub reserved: u64,
     /// Bytes in holes.
     pub free: u64,
+    /// Bytes that the width of the pane stands for in its rows, where they are drawn to scale.
+    pub across: u64,
 }
+
+/// A group whose longest row would be this many times shorter than the pane has a scale of its own.
+const OWN_SCALE: u64 = 8;
 
 /// A segment, or all mapped runs of one expandable segment with the unmapped parts between them.
 #[derive(Clone, Debug, PartialEq)]
@@ -188,6 +193,12 @@ impl Plan {
         if choice.span == Span::Wrapped {
             plan.longest = wrap_bytes(&plan.units);
         }
+        for (i, group) in plan.groups.iter_mut().enumerate() {
+            let longest = plan.rows.iter().filter(|r| r.group as usize == i).map(|r| r.to - r.from).max().unwrap_or(0);
+            // The 2 MiB segments of the small pool would be slivers beside a large segment.
+            let is_small = longest > 0 && longest.saturating_mul(OWN_SCALE) <= plan.longest && choice.span == Span::TrueSize;
+            group.across = if is_small { longest } else { plan.longest };
+        }
         plan
     }
 
@@ -218,6 +229,7 @@ impl Plan {
                 segments: 0,
                 reserved: 0,
                 free: 0,
+                across: 0,
             })
             .collect();
         let group_of = |s: &SegmentAt| keys.iter().position(|k| *k == (false, s.pool, s.class, s.stream)).unwrap_or(0) as u32;
@@ -494,6 +506,33 @@ mod tests {
             state.segments.push(segment(at, 100, false, first..state.blocks.len() as u32));
         }
         state
+    }
+
+    #[test]
+    fn a_pool_of_short_segments_has_a_scale_of_its_own() {
+        use super::super::runs::{RowScale, Window};
+        let group = |across| Group {
+            pool: PoolId(0),
+            class: SizeClass::Small,
+            stream: StreamId(0),
+            name: String::new(),
+            is_reserved: true,
+            segments: 1,
+            reserved: 0,
+            free: 0,
+            across,
+        };
+        let row = |group, to| Row { units: 0..1, from: 0, to, group, largest_hole: 0 };
+        let (short, long) = (2 * MEBIBYTE, 32 * MEBIBYTE);
+        let plan = Plan {
+            groups: vec![group(long), group(short)],
+            rows: vec![row(0, long), row(1, short)],
+            longest: long,
+            ..Plan::default()
+        };
+        let window = Window { from: 0.0, to: 1.0, pixels: 100 };
+        let end = |r: &Row| RowScale::new(&plan, r, Span::TrueSize, window).pixel(r.to);
+        assert_eq!((end(&plan.rows[0]), end(&plan.rows[1])), (100.0, 100.0));
     }
 
     #[test]

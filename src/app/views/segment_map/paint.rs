@@ -240,7 +240,14 @@ pub fn around(
         let name = label::text_in(&body, rect, &group.name, Type::Strong, tokens.text1);
         let is_private = group.name.contains("private");
         terms.push((name.intersect(body.clip_rect()), if is_private { Term::PrivatePool } else { Term::Pool }));
-        let rest = Rect::from_min_max(pos2(name.right() + 12.0, rect.top()), rect.max);
+        let mut rest = Rect::from_min_max(pos2(name.right() + 12.0, rect.top()), rect.max);
+        let scale = format!("on a scale of its own, {} across", Bytes(group.across));
+        let has_own = group.across < plan.longest;
+        if has_own
+            && label::width(&body, &scale, Type::Caption) + label::width(&body, &figures, Type::Mono) + 24.0 <= rest.width()
+        {
+            rest.min.x = label::text_in(&body, rest, &scale, Type::Caption, tokens.text3).right() + 12.0;
+        }
         if label::width(&body, &figures, Type::Mono) <= rest.width() {
             label::text_in_right(&body, rest, &figures, Type::Mono, tokens.text2);
         }

@@ -101,7 +101,7 @@ impl RowScale {
     pub fn new(plan: &Plan, row: &Row, span: Span, window: Window) -> Self {
         let whole = match span {
             Span::Normalised => row.to - row.from,
-            Span::TrueSize | Span::Wrapped => plan.longest,
+            Span::TrueSize | Span::Wrapped => plan.groups.get(row.group as usize).map_or(plan.longest, |g| g.across),
         }
         .max(1) as f64;
         RowScale {

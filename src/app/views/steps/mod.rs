@@ -152,7 +152,7 @@ impl StepsView {
         // What does not fit goes from the right; the order of the columns is that of `ORDERS`.
         let mut columns = vec![
             Column::figure("step", 44.0).sorts(),
-            Column::text("in use", Width::Share(1.0, 60.0)),
+            Column::text(if wide >= 620.0 { "in use; dotted: reserved" } else { "in use" }, Width::Share(1.0, 60.0)),
             Column::figure("peak, MiB", 80.0).sorts(),
             Column::figure("growth, MiB", 80.0).sorts(),
             Column::figure("kept, MiB", 76.0).sorts(),

@@ -37,6 +37,8 @@ struct Device {
     samples: Vec<Sample>,
     track: LiveTrack,
     present: Vec<Present>,
+    /// The least that nobody claimed since the last list of processes, in bytes.
+    nobodys: Option<u64>,
     torch: HashMap<u32, (TorchFigures, i64)>,
     /// Segments and blocks asked for last.
     state: Option<DeviceRecording>,
@@ -231,6 +233,8 @@ impl History {
             Sample { time_us: point.t, used: Some(point.used), driver: point.driver, others: Some(0), ..Sample::default() };
         d.torch.retain(|_, (_, t)| point.t.saturating_sub(*t) < TORCH_LIFE_US);
         let add = |sum: &mut Option<u64>, bytes: u64| *sum = Some(sum.unwrap_or(0).saturating_add(bytes));
+        // What the driver's list said of the processes that are followed.
+        let mut listed = 0_u64;
         for p in &d.present {
             let torch = d.torch.get(&p.pid).map(|(m, _)| *m);
             match (p.used, torch) {
@@ -238,11 +242,25 @@ impl History {
                     // Between two process lists the process grows and shrinks by what PyTorch reserves and gives back.
                     let then = p.reserved_then.unwrap_or(m.reserved);
                     add(&mut sample.process, used.saturating_add(m.reserved).saturating_sub(then));
+                    listed = listed.saturating_add(used);
                 }
-                (Some(used), None) if focus == Some(p.pid) => add(&mut sample.process, used),
+                (Some(used), None) if focus == Some(p.pid) => {
+                    add(&mut sample.process, used);
+                    listed = listed.saturating_add(used);
+                }
                 (Some(used), None) => add(&mut sample.others, used),
                 (None, _) => {}
             }
+        }
+        // A list may already count what the helper tells a moment later; the device's own figure says how much there can be.
+        if let Some(process) = &mut sample.process {
+            let room = point.used.saturating_sub(point.driver.unwrap_or(0)).saturating_sub(sample.others.unwrap_or(0));
+            let nobodys = d.nobodys.unwrap_or(0);
+            *process = if *process > listed {
+                (*process).min(room.max(listed))
+            } else {
+                (*process).max(room.saturating_sub(nobodys).min(listed))
+            };
         }
         for (m, _) in d.torch.values() {
             add(&mut sample.reserved, m.reserved);
@@ -262,7 +280,10 @@ impl History {
         if d.track.peak.is_none_or(|(bytes, _)| point.used > bytes) {
             d.track.peak = Some((point.used, point.t));
         }
-        d.track.skewed += u64::from(sample.bands(d.facts.total).is_some_and(|b| b.skew > 0));
+        if let Some(bands) = sample.bands(d.facts.total) {
+            d.track.skewed += u64::from(bands.skew > 0);
+            d.nobodys = Some(d.nobodys.map_or(bands.unattributed, |least| least.min(bands.unattributed)));
+        }
         d.samples.push(sample);
         d.track.thinned += bound_samples(&mut d.samples, most);
     }
@@ -305,6 +326,7 @@ impl History {
                 push_mark(&mut d.track.marks, LiveMark { time_us: list.t, kind: MarkKind::Process, text });
             }
             d.present = present;
+            d.nobodys = None;
         }
         self.processes = facts;
         self.helpers = helpers;

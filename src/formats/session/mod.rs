@@ -173,6 +173,29 @@ mod tests {
         }
     }
 
+    /// Seen on an H200: 2,000 MiB made in one go stood in the driver's list before the helper told of them.
+    #[test]
+    fn what_a_list_counts_before_the_helper_tells_it_is_not_counted_twice() {
+        use crate::model::TorchFigures;
+        let mut h = History::new();
+        let m = |reserved| TorchFigures { reserved, allocated: reserved, ..TorchFigures::default() };
+        h.add(Record::Device(DeviceFacts { total: 10_000, ..DeviceFacts::default() }));
+        h.add(Record::Torch(TorchPoint { d: 0, t: 1, pid: 9, m: m(160) }));
+        h.add(Record::Processes(ProcessList { d: 0, t: 2, p: vec![(9, 1, Some(4_794))] }));
+        h.add(Record::Memory(MemoryPoint { d: 0, t: 3, total: 10_000, used: 5_418, driver: Some(615) }));
+        h.add(Record::Torch(TorchPoint { d: 0, t: 4, pid: 9, m: m(2_160) }));
+        h.add(Record::Memory(MemoryPoint { d: 0, t: 5, total: 10_000, used: 5_418, driver: Some(615) }));
+        // The other way round: given back in the list, then told by the helper.
+        h.add(Record::Processes(ProcessList { d: 0, t: 6, p: vec![(9, 1, Some(746))] }));
+        h.add(Record::Memory(MemoryPoint { d: 0, t: 7, total: 10_000, used: 1_370, driver: Some(615) }));
+        h.add(Record::Torch(TorchPoint { d: 0, t: 8, pid: 9, m: m(160) }));
+        h.add(Record::Memory(MemoryPoint { d: 0, t: 9, total: 10_000, used: 1_370, driver: Some(615) }));
+        let r = h.recording("live");
+        let bands = |at: usize| r.devices[0].samples[at].bands(10_000).unwrap();
+        assert_eq!((bands(1).outside, bands(1).allocated, bands(1).skew, bands(1).used()), (2_643, 2_160, 0, 5_418));
+        assert_eq!((bands(3).outside, bands(3).allocated, bands(3).unattributed), (586, 160, 9));
+    }
+
     #[test]
     fn peaks_before_the_watch_and_before_a_reset_are_kept() {
         use crate::model::TorchFigures;

@@ -3,6 +3,7 @@
 use super::agree::{Agreement, Difference, agreement};
 use super::assume::Assumption;
 use super::cap::{CapRange, Caps};
+use super::horizon::Horizon;
 use super::replay::Replay;
 use super::requests::Requests;
 use super::untraced;
@@ -17,6 +18,8 @@ pub struct OwnRun {
     pub agreement: Agreement,
     /// What is known of the limit; the one that was run under lies in it.
     pub caps: Caps,
+    /// What a recording that ends at its failure leaves open.
+    pub horizon: Option<Horizon>,
     /// What had to be assumed.
     pub assumptions: Vec<Assumption>,
 }
@@ -98,7 +101,7 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
     if let (Some(bytes), Some(range), true) = (replay.limit, caps.first(), is_inferred) {
         assumptions.push(Assumption::InferredLimit { bytes, range });
     }
-    Ok(OwnRun { replay, agreement: outcome, caps, assumptions })
+    Ok(OwnRun { replay, agreement: outcome, caps, horizon: Horizon::of(requests.device), assumptions })
 }
 
 impl OwnRun {

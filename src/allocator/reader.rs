@@ -351,7 +351,11 @@ impl<'a> Reader<'a> {
                 self.out.tell_completions(&u.completions);
                 continue;
             }
-            if is_refused && !collects_garbage && u.needed > self.peak_needed {
+            // Where the device itself had no room for it, the failure tells nothing of a cap.
+            let events = &self.device.events;
+            let segment = || self.device.settings.conf.segment_size(events.size[u.request]);
+            let was_full = is_failure && events.device_free(u.request as u32).is_some_and(|free| free < segment());
+            if is_refused && !was_full && !collects_garbage && u.needed > self.peak_needed {
                 self.out.refused = Some(self.out.refused.map_or(u.needed, |r| r.min(u.needed)));
                 // What a full device refuses bounds no cap; the failure itself has told the room there was.
                 let events = &self.device.events;

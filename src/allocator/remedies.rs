@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::horizon::Horizon;
 use super::simulated::Placement;
 use super::whatif::{Question, Row, SUGGESTED, WhatIf};
 use crate::model::{AllocConf, Cancelled, DeviceRecording, Progress};
@@ -48,6 +49,8 @@ pub struct Remedies {
     pub needed_with_best: Option<Needed>,
     /// Whether the model reproduces the recording; if not, all of this is an estimate.
     pub agrees_with_recording: bool,
+    /// What a recording that ends at its failure leaves open: to pass is then to serve it up to there.
+    pub ends_at_failure: Option<Horizon>,
 }
 
 /// What a run needs under given settings.
@@ -89,6 +92,9 @@ pub fn remedies_that_pass(device: &DeviceRecording, limit: Option<u64>, progress
     WhatIf::new(device, None, progress)?.remedies_that_pass(limit, progress)
 }
 
+/// Times the cache may be emptied in a whole run before that counts against a setting.
+const FEW_RETRIES: u64 = 2;
+
 /// The order of rows under one limit, best first: passes, surely, under most of the limit's span, fails last if it fails after
 /// all, with the fewest retries, with the lowest peak, with the fewest settings.
 fn rank(r: &Row) -> impl Ord + use<> {
@@ -96,7 +102,10 @@ fn rank(r: &Row) -> impl Ord + use<> {
     let earliest = Reverse(r.oom_request_span.map_or(u64::MAX, |s| s[0]));
     let settings = r.conf.split(',').filter(|c| !c.is_empty()).count();
     let from = r.passes_from_bytes.unwrap_or(u64::MAX);
-    (r.oom, !r.is_verdict_certain(), from, earliest, r.num_alloc_retries, r.peak_reserved_bytes, settings)
+    // A setting that gives segments back early trades retries for releases; it is not what helps where the plain settings pass
+    // with the same peak. A retry or two cost nothing that one would notice.
+    let retries = if r.num_alloc_retries <= FEW_RETRIES { 0 } else { r.num_alloc_retries };
+    (r.oom, !r.is_verdict_certain(), from, earliest, retries, r.peak_reserved_bytes, settings, r.num_alloc_retries)
 }
 
 /// The best of several rows under one limit, and why: it passes, surely, where the limit is a span under most of it, with the
@@ -129,7 +138,8 @@ pub fn best(rows: &[&Row]) -> Option<(usize, String)> {
     } else {
         "passes, and no other has a lower peak".to_owned()
     };
-    Some((at, why))
+    let end = best.ends_at_failure.map_or(String::new(), |h| format!(", {}; {}", Horizon::REACH, h.warning()));
+    Some((at, why + &end))
 }
 
 /// A row as a piece of advice. Where the model does not reproduce the recording nothing is certain.
@@ -185,7 +195,14 @@ impl WhatIf<'_> {
             None => None,
         };
         progress.advance(1);
-        Ok(Remedies { limit_bytes: limit, tried, needed, needed_with_best, agrees_with_recording: self.own().agreement.agrees() })
+        Ok(Remedies {
+            limit_bytes: limit,
+            tried,
+            needed,
+            needed_with_best,
+            agrees_with_recording: agrees,
+            ends_at_failure: self.own().horizon,
+        })
     }
 
     /// [`needed`](Self::needed), the limit alone.

@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::assume::Assumption;
 use super::caching::{CachingAllocator, EventSink};
 use super::effects;
+use super::horizon::Horizon;
 use super::own::{OwnRun, explain};
 use super::replay::{Replay, Replayed, Watcher};
 use super::requests::{Known, Requests};
@@ -110,6 +111,8 @@ pub struct Row {
     pub spans: BTreeMap<&'static str, [u64; 2]>,
     /// Whether the model reproduces the recording under its own settings.
     pub agrees_with_recording: bool,
+    /// What a recording that ends at its failure leaves open: every request served is then every one up to that failure.
+    pub ends_at_failure: Option<Horizon>,
 }
 
 /// A figure's name and how to read it from a row.
@@ -451,6 +454,7 @@ impl<'a> WhatIf<'a> {
             passes_from_bytes: None,
             spans: BTreeMap::new(),
             agrees_with_recording: self.own.reproduces(),
+            ends_at_failure: self.own.horizon,
         }
     }
 

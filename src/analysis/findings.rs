@@ -210,13 +210,42 @@ impl Findings {
         self.changed_by_rules.rules_sentence()
     }
 
-    /// Gives failures the settings that were tried on the recording and pass.
+    /// Whether a remedy of some finding is chosen by trying settings on the recorded requests.
+    #[must_use]
+    pub fn depend_on_settings(&self) -> bool {
+        self.findings.iter().any(|f| f.class == Class::OutOfMemory || f.depends_on_settings())
+    }
+
+    /// Gives failures the settings that were tried on the recording and pass, and what concerns reserved memory those that
+    /// reserve less.
     pub fn prescribe(&mut self, helped: &Helped) {
-        for finding in self.findings.iter_mut().filter(|f| f.class == Class::OutOfMemory) {
+        for finding in &mut self.findings {
+            if let Some((advice, remedy)) = finding.by_settings(helped) {
+                (finding.advice, finding.remedy) = (advice, remedy);
+                continue;
+            }
+            if finding.class != Class::OutOfMemory {
+                continue;
+            }
             if let Some(autopsy) = self.ooms.iter().find(|a| Some(a.event) == finding.place.event) {
                 rules::prescribe(finding, autopsy, Some(helped));
             }
         }
+    }
+}
+
+impl Finding {
+    /// True where other settings may help and only a replay tells which.
+    #[must_use]
+    pub fn depends_on_settings(&self) -> bool {
+        rules::in_code(self.rule).is_some()
+    }
+
+    /// What to do when the recorded requests were served again under other settings, and the line to copy; `None` where
+    /// settings do not matter, or where those that serve a failed request are told with it.
+    #[must_use]
+    pub fn by_settings(&self, helped: &Helped) -> Option<(String, Option<String>)> {
+        rules::by_settings(self, helped)
     }
 }
 

@@ -25,7 +25,7 @@ pub fn run(args: &FindingsArgs) -> Result<String, String> {
     for device in &recording.devices {
         let tables = DeviceTables::build(device, &progress).map_err(|e| e.to_string())?;
         let mut found = diagnose(&recording, device, &tables, &names, &rules, &progress).map_err(|e| e.to_string())?;
-        if !found.ooms.is_empty()
+        if found.depend_on_settings()
             && device.events.len() <= super::oom::CHEAP
             && let Some(helped) = super::oom::try_others(device, &progress)?
         {

@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use super::args::WhatifArgs;
 use super::{Table, choose_device, open, print_json, print_of};
-use crate::allocator::CapRange;
 use crate::allocator::remedies::best;
 use crate::allocator::whatif::{Question, Row, SUGGESTED, WhatIf};
+use crate::allocator::{CapRange, Horizon};
 use crate::formats::export::snapshot::{self, DevicePart};
 use crate::model::{DeviceKind, DeviceRecording, Progress, Recording};
 use crate::units::{Bytes, count};
@@ -247,6 +247,9 @@ fn outcome(row: &Row) -> String {
         None if !row.is_verdict_certain() => "may pass".to_owned(),
         None => "passes".to_owned(),
     };
+    if row.oom_request.is_none() && row.ends_at_failure.is_some() {
+        text += &format!(", {}", Horizon::REACH);
+    }
     if let Some([low, high]) = row.oom_request_span.filter(|[low, high]| low < high) {
         // A run without a failure counts as having made every request.
         text += &match row.oom_request {

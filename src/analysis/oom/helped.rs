@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{Autopsy, Verdict};
 use crate::allocator::whatif::{Row, WhatIf};
-use crate::allocator::{CapRange, Remedies, Remedy};
+use crate::allocator::{CapRange, Horizon, Remedies, Remedy};
 use crate::model::{Cancelled, DeviceKind, DeviceRecording, Progress};
 use crate::units::{Bytes, count};
 
@@ -70,6 +70,37 @@ pub fn setting_line(conf: &str) -> String {
 }
 
 impl Helped {
+    /// The line to copy for a setting. PyTorch's defaults instead of expandable segments are a line too: it also wins over what
+    /// the environment of a job sets.
+    #[must_use]
+    pub fn line(&self, remedy: &Remedy) -> String {
+        let is_expandable = self.own.conf.contains("expandable_segments:True");
+        setting_line(if remedy.conf.is_empty() && is_expandable { "expandable_segments:False" } else { &remedy.conf })
+    }
+
+    /// What a setting does, as a sentence; for PyTorch's defaults what they do without.
+    #[must_use]
+    pub fn about(&self, remedy: &Remedy) -> String {
+        if remedy.conf.is_empty() && !self.own.conf.is_empty() {
+            return format!("PyTorch's defaults, without {}.", self.own.conf);
+        }
+        let mut letters = remedy.about.chars();
+        letters.next().map_or(String::new(), |c| format!("{}{}.", c.to_uppercase(), letters.as_str()))
+    }
+
+    /// What "all served" reaches to: nothing to add, or `up to where the recording ends` behind a blank.
+    #[must_use]
+    pub fn reach(&self) -> String {
+        self.remedies.ends_at_failure.map_or(String::new(), |_| format!(" {}", Horizon::REACH))
+    }
+
+    /// What a recording that ends at its failure leaves open, as a sentence behind a blank; empty for others.
+    #[must_use]
+    pub fn warning(&self) -> String {
+        let capital = |text: &str| text[..1].to_uppercase() + &text[1..];
+        self.remedies.ends_at_failure.map_or(String::new(), |h| format!(" {}.", capital(h.warning())))
+    }
+
     /// How far below the limit a setting stays, as a few words: `2 MiB to spare under the cap`. `None` without a limit, and where
     /// it is only known to lie between two figures.
     #[must_use]
@@ -108,6 +139,8 @@ impl Helped {
 /// What to do about a failed request, best supported first. Without `helped` only what its own figures force.
 #[must_use]
 pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
+    // What is larger than all there could be fits under no setting and no cap.
+    let helped = helped.filter(|_| a.verdict != Verdict::TooLarge);
     let mut all: Vec<Advice> = helped.map_or_else(Vec::new, |h| simulated(h, true));
     let formula = |sentence: String, setting: Option<&str>| Advice {
         sentence,
@@ -115,10 +148,12 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
         support: Support::Formula,
     };
     let segment = Bytes(a.segment);
-    let raise = a.limit.filter(|_| a.device_free >= a.segment).map(|cap| {
+    let raise = a.limit.filter(|_| a.verdict != Verdict::TooLarge && a.device_free >= a.segment).map(|cap| {
         let needed = helped.and_then(|h| h.remedies.needed).filter(|n| n.smallest_limit_bytes > cap.least);
         let whole = needed.map_or(String::new(), |n| {
-            format!(" The whole recording needs a cap of {} with its own settings.", Bytes(n.smallest_limit_bytes))
+            let (least, reach) = (Bytes(n.smallest_limit_bytes), helped.map_or(String::new(), Helped::reach));
+            let warning = helped.map_or(String::new(), Helped::warning);
+            format!(" All requests{reach} need a cap of {least} with its own settings.{warning}")
         });
         let fits = a.device_free_told().map_or(String::new(), |free| {
             format!(": {} is free on the device, and a segment of {segment} fits into it", Bytes(free))
@@ -142,9 +177,10 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
     match a.verdict {
         Verdict::TooLarge => all.push(formula(
             format!(
-                "Ask for {} or less at once: split the batch, or the operation along one dimension. No setting makes {} fit.",
+                "Ask for {} or less at once: split the batch, or the operation along one dimension. No setting makes {} fit.{}",
                 Bytes(a.device_free.saturating_add(a.reserved)),
-                Bytes(a.requested)
+                Bytes(a.requested),
+                if a.capacity.is_none() && !a.is_host { " nvidia-smi tells whether other processes hold part of the device." } else { "" }
             ),
             None,
         )),
@@ -181,37 +217,40 @@ pub fn best_advice(all: &[Advice]) -> Option<&Advice> {
 /// former.
 fn simulated(h: &Helped, certain: bool) -> Vec<Advice> {
     let requests = count(h.own.requests.max(1));
+    let (reach, warning) = (h.reach(), h.warning());
     let passing: Vec<&Remedy> = h.remedies.passing().collect();
-    let mut all: Vec<Advice> = passing
-        .iter()
-        .filter(|r| r.certain == certain)
-        .take(3)
+    let mut told: Vec<&Remedy> = Vec::new();
+    for remedy in passing.iter().filter(|r| r.certain == certain) {
+        // What comes out the same is the same advice: the first, with the fewest settings, is what helps.
+        let is_same =
+            |t: &&Remedy| (t.peak_reserved_bytes, h.passes_from(t)) == (remedy.peak_reserved_bytes, h.passes_from(remedy));
+        if told.len() < 3 && !told.iter().any(is_same) {
+            told.push(remedy);
+        }
+    }
+    let mut all: Vec<Advice> = told
+        .into_iter()
         .map(|r| {
-            let mut about = r.about.chars();
-            let about = about.next().map_or(String::new(), |c| c.to_uppercase().collect::<String>() + about.as_str());
-            let peak = Bytes(r.peak_reserved_bytes);
+            let (about, peak) = (h.about(r), Bytes(r.peak_reserved_bytes));
             let sentence = match (certain, limit_of(h), h.passes_from(r)) {
                 (true, ..) => {
                     let margin = h.margin(r).map_or(String::new(), |m| format!(", {m}"));
                     format!(
-                        "Served again with this setting, all {requests} requests of the recording succeed, with {peak} reserved at the peak{margin}. {about}."
+                        "Served again with this setting, all {requests} requests{reach} succeed, with {peak} reserved at the peak{margin}.{warning} {about}"
                     )
                 }
                 (false, Some(limit), Some(from)) => format!(
-                    "May help: served again with this setting, all {requests} requests succeed from a cap of {} on, and the cap is {limit}. {about}.",
+                    "May help: served again with this setting, all {requests} requests{reach} succeed from a cap of {} on, and the cap is {limit}.{warning} {about}",
                     Bytes(from)
                 ),
                 (false, ..) => format!(
-                    "May help: served again with this setting, all {requests} requests succeed with {peak} reserved at the peak, but that is not certain: {}. {about}.",
+                    "May help: served again with this setting, all {requests} requests{reach} succeed with {peak} reserved at the peak, but that is not certain: {}.{warning} {about}",
                     h.doubt(r)
                 ),
             };
-            // To take the settings away is worth saying as a line only where it surely helps.
-            Advice {
-                sentence,
-                setting: Some(setting_line(&r.conf)).filter(|_| certain || !r.conf.is_empty()),
-                support: Support::Simulation,
-            }
+            // To take every setting away is worth saying as a line only where it surely helps.
+            let line = h.line(r);
+            Advice { sentence, setting: Some(line).filter(|line| certain || !line.starts_with("unset")), support: Support::Simulation }
         })
         .collect();
     if certain && passing.is_empty() && !h.remedies.tried.is_empty() {

@@ -20,7 +20,7 @@ pub enum Verdict {
     Contention,
     /// Without this process's memory outside PyTorch it would have fitted.
     NonPytorch,
-    /// It can never fit on this device.
+    /// Larger than all this process could get: than the device where its size is known, else than what was free and reserved.
     TooLarge,
     /// A message does not always tell, nor does a recording without segments.
     Unknown,
@@ -130,7 +130,11 @@ pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
         Verdict::Unknown => usize::MAX,
     };
     let tests = [
-        ("smaller than the device", Some(fits_device), most),
+        (
+            if f.capacity.is_some() { "smaller than the device" } else { "smaller than free and reserved" },
+            Some(fits_device),
+            most,
+        ),
         ("free on the device", Some(on_device), f.device_free),
         (
             "room under the cap",
@@ -164,7 +168,12 @@ pub(super) fn sentence(a: &Autopsy) -> String {
                 1 => "it is one piece, smaller than that".to_owned(),
                 n => format!("it is in {} pieces, and the largest is {}", count(n), Bytes(a.holes.largest)),
             };
-            format!("{request} failed with {} free inside reserved memory: {pieces}.", Bytes(a.holes.bytes))
+            // Other pools, sizes and streams have holes that this request can not use.
+            let place = match a.all_holes.bytes.saturating_sub(a.holes.bytes) {
+                0 => "inside reserved memory".to_owned(),
+                _ => format!("inside the segments that could serve it ({} in all pools)", Bytes(a.all_holes.bytes)),
+            };
+            format!("{request} failed with {} free {place}: {pieces}.", Bytes(a.holes.bytes))
         }
         Verdict::Cap => {
             let cap = match a.limit {
@@ -195,10 +204,13 @@ pub(super) fn sentence(a: &Autopsy) -> String {
             Bytes(a.device_free),
             Bytes(a.reserved),
         ),
-        Verdict::TooLarge => format!(
-            "{request} can not fit: with every byte of this process given back, {} would be free on the {place}.",
-            Bytes(a.device_free.saturating_add(a.reserved)),
-        ),
+        Verdict::TooLarge => match a.capacity {
+            Some(all) => format!("{request} can not fit on the {place}, which has {} in all.", Bytes(all)),
+            None => format!(
+                "{request} can not fit: with every byte of this process given back, {} would be free on the {place}. How large the {place} is, and whether other processes hold the rest, is not in the file.",
+                Bytes(a.device_free.saturating_add(a.reserved)),
+            ),
+        },
         Verdict::Unknown => match a.device_free_told() {
             Some(free) => format!(
                 "{request} failed with {} free on the {place}. Segments are not in this file, so it does not tell why: a cap, or holes that are each too small.",

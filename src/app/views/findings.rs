@@ -8,7 +8,7 @@ use super::live::told::{has_only_samples, summary};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::categories::Category;
 use crate::analysis::findings::{Class, Finding};
-use crate::analysis::oom::{Helped, TRIED_UNASKED, advice, best_advice, can_be_served_again, has_segments};
+use crate::analysis::oom::{Helped, TRIED_UNASKED, Verdict, advice, best_advice, can_be_served_again, has_segments};
 use crate::analysis::watched::{Watched, watched};
 use crate::app::action::Action;
 use crate::app::colours::ColourBy;
@@ -80,10 +80,11 @@ impl View for FindingsView {
             if self.order == 1 {
                 order.sort_by_key(|&i| std::cmp::Reverse(found.findings[i].bytes));
             }
-            // Settings are tried once a failure is looked at.
-            let is_failure = found.findings.get(self.open).is_some_and(|f| f.class == Class::OutOfMemory);
+            // Settings are tried once something is looked at that they may mend.
+            let wants = |f: &Finding| f.class == Class::OutOfMemory || f.depends_on_settings();
+            let is_wanted = found.findings.get(self.open).is_some_and(wants);
             let is_short = cx.data.device().events.len() <= TRIED_UNASKED;
-            let helped = if is_failure && is_short && can_be_served_again(cx.data.device()) {
+            let helped = if is_wanted && is_short && can_be_served_again(cx.data.device()) {
                 let data = Arc::clone(cx.data);
                 let work = move |progress: &Progress| data.helped(progress).ok().map(|h| Helped::clone(&h));
                 let shown = self.helped.get(cx.jobs, "what would have helped", &(), work);
@@ -253,7 +254,12 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped
             response.on_hover_text(category.about());
         }
     }
-    let helped = helped.as_ref().filter(|_| f.class == Class::OutOfMemory);
+    let replayed = helped.as_ref().and_then(|h| f.by_settings(h.as_ref()?));
+    let is_trying = matches!(helped, Some(None)) && f.depends_on_settings();
+    let autopsy = cx.findings.and_then(|found| found.ooms.iter().find(|a| Some(a.event) == f.place.event));
+    // No setting serves what is larger than all there could be.
+    let is_served = autopsy.is_none_or(|a| a.verdict != Verdict::TooLarge);
+    let helped = helped.as_ref().filter(|_| f.class == Class::OutOfMemory && is_served);
     ui.add_space(6.0);
     ui.scope_builder(UiBuilder::new().id_salt(("buttons", index)), |ui| {
         ui.with_layout(Layout::left_to_right(Align::Min).with_main_wrap(true), |ui| {
@@ -276,7 +282,6 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped
     let best = match helped {
         Some(Some(h)) => {
             passing(ui, cx, h);
-            let autopsy = cx.findings.and_then(|found| found.ooms.iter().find(|a| Some(a.event) == f.place.event));
             autopsy.and_then(|a| best_advice(&advice(a, Some(h))).cloned())
         }
         Some(None) => {
@@ -288,7 +293,8 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped
     };
     let (said, line) = match best {
         Some(best) => (best.sentence, best.setting),
-        None => (f.advice.clone(), f.remedy.clone()),
+        None if is_trying => ("Trying other settings on the recorded requests…".to_owned(), None),
+        None => replayed.unwrap_or_else(|| (f.advice.clone(), f.remedy.clone())),
     };
     ui.add_space(6.0);
     label::paragraph(ui, &said, Type::Body, t.text2);
@@ -307,11 +313,13 @@ fn passing(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     ui.add_space(8.0);
     let all: Vec<_> = h.remedies.passing().collect();
     let (of, certain) = (h.remedies.tried.len(), all.iter().filter(|r| r.certain).count());
+    // A recording that ends at its failure can be served to its end and no further.
+    let reach = if h.remedies.ends_at_failure.is_some() { "get to the recording's end" } else { "serve all requests" };
     let title = match (certain, all.len() - certain) {
-        (0, 0) => format!("none of {of} other settings serves all requests"),
-        (n, 0) => format!("{n} of {of} other settings serve all requests"),
-        (0, n) => format!("{n} of {of} other settings may serve all requests"),
-        (n, more) => format!("{n} of {of} other settings serve all requests, {more} may"),
+        (0, 0) => format!("none of {of} other settings {reach}"),
+        (n, 0) => format!("{n} of {of} other settings {reach}"),
+        (0, n) => format!("{n} of {of} other settings may {reach}"),
+        (n, more) => format!("{n} of {of} other settings {reach}, {more} may"),
     };
     let row = |ui: &mut Ui, name: &str, value: &str, kind: Type, ink: egui::Color32| {
         let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());

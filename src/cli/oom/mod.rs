@@ -6,11 +6,11 @@ mod text;
 use serde::Serialize;
 
 use super::args::OomArgs;
-use crate::allocator::{Caps, Needed, Remedy, WhatIf};
+use crate::allocator::{Caps, Horizon, Needed, Remedy, WhatIf};
 use crate::analysis::categories::{ByCategory, Categories, Category, Rules};
 use crate::analysis::fragmentation::Blocker;
 use crate::analysis::oom::{
-    Advice, Autopsy, Closest, Helped, LiveByStack, RoomFrom, advice, age, can_be_served_again, closest, examine,
+    Advice, Autopsy, Closest, Helped, LiveByStack, RoomFrom, Verdict, advice, age, can_be_served_again, closest, examine,
     what_would_have_helped,
 };
 use crate::analysis::{DeviceTables, NO_EVENT, State};
@@ -56,6 +56,10 @@ pub struct WhatIfEntry {
     tried: Vec<Remedy>,
     needed: Option<Needed>,
     needed_with_best: Option<Needed>,
+    /// What a recording that ends at its failure leaves open; `null` for others.
+    ends_at_failure: Option<Horizon>,
+    #[serde(skip)]
+    warning: String,
 }
 
 /// The instant at which a device without a failure held most. Bytes are integers.
@@ -228,10 +232,20 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
         let events = device.events.ooms();
         let failures = device.events.action.iter().filter(|&&a| a == Action::Oom).count();
         let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;
-        let helped = if try_settings || (!events.is_empty() && device.events.len() <= CHEAP) {
+        let categories = Categories::build(recording, device, &tables, rules, progress).map_err(|e| e.to_string())?;
+        report.changed_by_rules += categories.changed.count;
+        report.rules_sentences.extend(categories.changed.rules_sentence());
+        let caps = Caps::of(device, None, progress).map_err(|e| e.to_string())?;
+        let autopsies: Vec<Autopsy> = events
+            .into_iter()
+            .filter_map(|event| examine(device, &tables, event, &tables.states.at(device, &tables.lifetimes, event), &caps))
+            .collect();
+        // What is larger than all there could be fits under no setting.
+        let may_help = autopsies.iter().any(|a| a.verdict != Verdict::TooLarge);
+        let helped = if try_settings || (may_help && device.events.len() <= CHEAP) {
             try_others(device, progress)?
         } else {
-            if !events.is_empty() && can_be_served_again(device) {
+            if may_help && can_be_served_again(device) {
                 report.whatif_left_out = Some(format!(
                     "Other settings were not tried on {} events; --whatif does.",
                     crate::units::count(device.events.len() as u64)
@@ -239,21 +253,13 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
             }
             None
         };
-        let categories = Categories::build(recording, device, &tables, rules, progress).map_err(|e| e.to_string())?;
-        report.changed_by_rules += categories.changed.count;
-        report.rules_sentences.extend(categories.changed.rules_sentence());
-        let caps = Caps::of(device, None, progress).map_err(|e| e.to_string())?;
-        let mut examined = 0;
-        for event in events {
-            let state = tables.states.at(device, &tables.lifetimes, event);
-            if let Some(autopsy) = examine(device, &tables, event, &state, &caps) {
-                examined += 1;
-                let mut found = entry(recording, device, &tables, &state, &autopsy, helped.as_ref());
-                found.live_by_category = by_category(&categories.live_by_category(device, &tables, event));
-                report.ooms.push(found);
-            }
+        for autopsy in &autopsies {
+            let state = tables.states.at(device, &tables.lifetimes, autopsy.event);
+            let mut found = entry(recording, device, &tables, &state, autopsy, helped.as_ref());
+            found.live_by_category = by_category(&categories.live_by_category(device, &tables, autopsy.event));
+            report.ooms.push(found);
         }
-        report.ooms_without_figures += failures - examined;
+        report.ooms_without_figures += failures - autopsies.len();
         if failures == 0
             && let Some(found) = closest(device, &tables)
         {
@@ -275,8 +281,11 @@ pub(super) fn try_others(device: &DeviceRecording, progress: &Progress) -> Resul
 }
 
 fn whatif(device: &DeviceRecording, h: Helped) -> WhatIfEntry {
+    let warning = h.warning();
     WhatIfEntry {
         device: device.id.index,
+        ends_at_failure: h.remedies.ends_at_failure,
+        warning,
         limit_bytes: h.remedies.limit_bytes,
         limit_span_bytes: h.limit.map(|r| [r.least, r.most]),
         agrees_with_recording: h.remedies.agrees_with_recording,

@@ -167,6 +167,9 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
     if !w.agrees_with_recording {
         let _ = writeln!(out, "  The model does not reproduce this recording; take the figures as estimates.");
     }
+    if w.ends_at_failure.is_some() {
+        let _ = writeln!(out, "  The recording ends at its failure, so \"all\" is all up to there.{}", w.warning);
+    }
     let mut table = Table::new("lrrl");
     table.row(["settings", "peak reserved", "to spare", "outcome"]);
     for r in &w.tried {
@@ -194,7 +197,7 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
     if let Some(n) = w.needed {
         let _ = writeln!(
             out,
-            "  Smallest cap under which every request is served with its own settings: {}.",
+            "  Smallest cap under which every recorded request is served with its own settings: {}.",
             Bytes(n.smallest_limit_bytes)
         );
     }

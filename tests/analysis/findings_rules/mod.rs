@@ -5,6 +5,7 @@ mod cache;
 mod growth;
 mod peaks;
 mod recording;
+mod remedies;
 mod samples;
 
 use std::collections::BTreeSet;

@@ -3,7 +3,7 @@
 use super::shared::{self, EVALUATION};
 use crate::analysis::Quantity;
 use crate::analysis::findings::{Class, Evidence, Finding, Patient, Place};
-use crate::analysis::leaks::{Growth, growth, has_steps};
+use crate::analysis::leaks::{Growth, growth, has_steps, stretches};
 use crate::model::StackId;
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
@@ -18,6 +18,10 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
     let (blocks, lines): (u64, _) = (grown.iter().map(|g| g.count).sum(), by_line(p, &grown));
     let by_steps = has_steps(&p.steps);
     let what = if by_steps { "step" } else { "stretch of the recording" };
+    let has_stacks = grown.iter().any(|g| g.stack.is_some() && !p.recording.stacks.frames(g.stack).is_empty());
+    // A loss is a number or a few: where such small tensors stay, step after step, their graphs do.
+    let is_small = |g: &Growth| g.examples.iter().any(|&id| p.tables.lifetimes.requested(p.device, id) <= LOSS_BYTES);
+    let keeps_losses = has_stacks && grown.iter().any(is_small);
     let freed: Vec<u32> = grown.iter().filter_map(|g| g.freed).collect();
     let every = if grown.iter().all(|g| g.rhythm == first.rhythm) { first.how_often(what) } else { format!("many a {what}") };
     let title = match (by_steps, freed.is_empty()) {
@@ -57,10 +61,15 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
         title,
         bytes,
         sentence: format!(
-            "{} allocated at {} {fate}: a {what} adds {}. Something keeps them, most often a list of losses or outputs with their graphs.",
+            "{} {} {fate}: a {what} adds {}. {}",
             counted(blocks, "block", "blocks"),
-            places(&lines),
+            if has_stacks { format!("allocated at {}", places(&lines)) } else { "whose call stacks were not recorded".to_owned() },
             Bytes(slope as u64),
+            if keeps_losses {
+                "Something keeps them, most often a list of losses or outputs with their graphs."
+            } else {
+                "Something keeps them; whether it is meant to, as a cache is, the file does not tell."
+            },
         ),
         evidence,
         place: Place {
@@ -69,10 +78,30 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
             stack: Some(first.stack),
             lifetimes: grown.iter().flat_map(|g| g.examples.iter().copied()).take(1000).collect(),
         },
-        remedy: Some("total_loss += loss.item()".to_owned()),
-        advice: "Keep numbers, not tensors: loss.item() or loss.detach(); drop lists of outputs before the next step.".to_owned(),
+        remedy: keeps_losses.then(|| "total_loss += loss.item()".to_owned()),
+        advice: match (keeps_losses, has_stacks) {
+            (true, _) => "Keep numbers, not tensors: loss.item() or loss.detach(); drop lists of outputs before the next step.",
+            (false, true) => "If nothing should outlive its step, drop what refers to them: lists, dictionaries, closures, hooks. A cache needs a bound.",
+            (false, false) => "Record again with call stacks: they name the lines whose blocks stay.",
+        }
+        .to_owned(),
         verify: "The slope is zero: memory after each step is the same.".to_owned(),
     }]
+}
+
+/// A loss, reduced or one figure a sample, takes this much at most.
+const LOSS_BYTES: u64 = 4096;
+
+/// A program at work makes and frees; one that only takes, as when it loads a model, leaks nothing. In four of five stretches
+/// memory falls from its highest by at least what the stretch leaves behind.
+fn is_saw_tooth(p: &Patient<'_>, grown: &[Growth]) -> bool {
+    let bounds = stretches(p.device, &p.steps);
+    let cells = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Requested, &bounds);
+    let falls = cells.windows(2).enumerate().filter(|(i, pair)| {
+        let left: u64 = grown.iter().filter_map(|g| g.by_step.get(*i)).sum();
+        pair[0].max.saturating_sub(pair[1].min) >= left.max(1)
+    });
+    falls.count() * 5 >= cells.len().saturating_sub(1) * 4
 }
 
 /// Memory that grows where only evaluation allocates.
@@ -155,6 +184,9 @@ fn leaking(p: &Patient<'_>, in_evaluation: bool) -> (Vec<Growth>, u64) {
     let is_evaluation = |stack: StackId| p.flags(stack) & EVALUATION != 0;
     let all = growth(p.device, p.tables, &p.steps);
     let grown: Vec<Growth> = all.into_iter().filter(|g| g.is_leak() && is_evaluation(g.stack) == in_evaluation).collect();
+    if !has_steps(&p.steps) && !is_saw_tooth(p, &grown) {
+        return (Vec::new(), 0);
+    }
     let bytes: u64 = grown.iter().map(|g| g.bytes).sum();
     let peak = p.tables.curves.peak(Quantity::Requested).0;
     // Growth that would take thousands of steps to matter is not worth a line.
@@ -222,8 +254,7 @@ pub(super) fn live_growth(p: &Patient<'_>) -> Vec<Finding> {
             .red("grown", trend.grown)
             .shows("stretches that rise", format!("{} of {}", trend.rising, shared::STRETCHES - 1))
             .shows("fit of a line", format!("{:.3}", trend.confidence))
-            .remedy("total_loss += loss.item()")
-            .advice("Keep numbers, not tensors. Record a snapshot over some steps: it names the line that keeps them.")
+            .advice("Record a snapshot over some steps: it names the lines whose blocks stay. Most often numbers are kept as tensors: loss.item() instead of loss.")
             .check("The line of allocated memory comes back to the same height."),
     ]
 }

@@ -3,16 +3,23 @@
 use super::shared::CPP;
 use crate::analysis::findings::{Class, Evidence, Finding, Patient, Place};
 use crate::analysis::{LifetimeId, Quantity};
-use crate::model::BlockState;
+use crate::model::{AllocConf, BlockState};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 /// Blocks larger than what was asked for.
 pub(super) fn rounding(p: &Patient<'_>) -> Vec<Finding> {
     let (mut block, mut asked, mut number) = (0u64, 0u64, 0u64);
+    let conf = &p.device.settings.conf;
+    let plain = AllocConf { roundup_power2_divisions: [0; 16], ..conf.clone() };
+    // What is lost to each cause: roundup_power2_divisions, and remainders that were not split off.
+    let (mut by_roundup, mut by_remainder) = (0u64, 0u64);
     for b in p.at_peak.blocks.iter().filter(|b| b.state == BlockState::Active) {
         block += b.size;
         asked += b.requested.min(b.size);
         number += 1;
+        let (size, rounded) = (plain.round_size(b.requested), conf.round_size(b.requested).min(b.size));
+        by_roundup += rounded.saturating_sub(size);
+        by_remainder += b.size - rounded;
     }
     let lost = block - asked;
     let share = lost as f64 / block.max(1) as f64;
@@ -21,22 +28,35 @@ pub(super) fn rounding(p: &Patient<'_>) -> Vec<Finding> {
     if !matters || p.device.events.sizes_are_blocks {
         return Vec::new();
     }
+    let roundup = format!("{} is how far roundup_power2_divisions rounds sizes up", Bytes(by_roundup));
+    let remainder = format!("{} are remainders that were not split off the ends of blocks", Bytes(by_remainder));
+    // The smaller cause is told where it is a tenth of the larger.
+    let cause = match (by_roundup, by_remainder) {
+        (a, b) if a * 10 < b => remainder,
+        (a, b) if b * 10 < a => roundup,
+        (a, b) if a > b => format!("{roundup}, and {remainder}"),
+        _ => format!("{remainder}, and {roundup}"),
+    };
     vec![Finding {
         rule: "rounding",
         class: Class::Hygiene,
         title: "Rounded up, never used".to_owned(),
         bytes: lost,
         sentence: format!(
-            "{:.1} % of the {} in {} at the peak was never asked for. Remainders up to 1 MiB are not split off large blocks.",
+            "{:.1} % of the {} in {} at the peak was never asked for: {cause}.",
             share * 100.0,
             Bytes(block),
             counted(number, "live block", "live blocks"),
         ),
-        evidence: vec![Evidence::bytes("in blocks", block), Evidence::bytes("asked for", asked)],
+        evidence: vec![
+            Evidence::bytes("in blocks", block),
+            Evidence::bytes("asked for", asked),
+            Evidence::bytes("by roundup_power2_divisions", by_roundup),
+            Evidence::bytes("remainders not split off", by_remainder),
+        ],
         place: Place { event: Some(p.peak_event), ..Place::default() },
         remedy: None,
-        advice: "Fewer, larger tensors; drop roundup_power2_divisions if it is set; expandable segments split to 512 bytes."
-            .to_owned(),
+        advice: super::settings::untried("rounding"),
         verify: "Allocated and requested memory come together.".to_owned(),
     }]
 }

@@ -25,7 +25,8 @@ fn failure(failures: &[&Autopsy]) -> Finding {
         Verdict::Capacity => "Out of memory: the device is full",
         Verdict::Contention => "Out of memory: others hold the device",
         Verdict::NonPytorch => "Out of memory: memory outside PyTorch",
-        Verdict::TooLarge => "Out of memory: too large for this device",
+        Verdict::TooLarge if a.capacity.is_some() => "Out of memory: too large for this device",
+        Verdict::TooLarge => "Out of memory: more than this process could get",
         Verdict::Unknown => "Out of memory",
     };
     let bytes = if a.verdict == Verdict::Fragmentation { a.holes.bytes } else { a.requested };

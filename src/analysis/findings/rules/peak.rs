@@ -42,36 +42,69 @@ pub(super) fn copies(p: &Patient<'_>) -> Vec<Finding> {
         }
     }
     let peak = p.tables.curves.peak(Quantity::Requested).0;
-    let Some((Some(_), top)) = places.into_iter().max_by_key(|(_, x)| x.bytes) else { return Vec::new() };
-    let dominates = top.bytes * 10 >= all * 8 && top.number * 10 >= total as u64 * 8;
-    if !dominates || top.sizes.len() < 50 || top.bytes < peak.saturating_mul(8) {
+    let Some((Some(line), top)) = places.into_iter().max_by_key(|(_, x)| x.bytes) else { return Vec::new() };
+    if top.bytes * 2 < all || top.sizes.len() < 50 || top.bytes < peak.saturating_mul(8) {
         return Vec::new();
     }
+    let is_there = |id: LifetimeId| own_frame(&p.recording.stacks, lifetimes.stack(p.device, id)) == Some(line);
+    let ids: Vec<LifetimeId> =
+        (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_there(id)).collect();
+    let copied = copied(p, &ids);
+    if copied * 5 < top.number * 4 {
+        return Vec::new();
+    }
+    // Written in place, the copy that is being made would not stand beside the old one.
+    let at_peak = p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive && is_there(b.lifetime));
+    let copy = at_peak.map(|b| b.size).max().unwrap_or(0);
     vec![Finding {
         rule: "grows_by_copy",
         class: Class::Peak,
         title: "Every step copies to grow".to_owned(),
-        bytes: top.bytes,
+        bytes: copy,
         sentence: format!(
-            "{} made {} of {} allocations in {} sizes, {} in all for a peak of {}. Preallocate the buffer and write into it.",
+            "{} allocated {} times in {} sizes, {} in all for a peak of {}: {} of these are a copy of a smaller block from there that goes next. Preallocate the buffer and write into it; the peak then loses one copy, up to {}.",
             p.names.of_stack(top.stack),
             count(top.number),
-            count(total as u64),
             count(top.sizes.len() as u64),
             Bytes(top.bytes),
             Bytes(peak),
+            count(copied),
+            Bytes(copy),
         ),
         evidence: vec![
             Evidence::text("allocations", count(top.number)),
+            Evidence::text("grown by copy", count(copied)),
             Evidence::text("sizes", count(top.sizes.len() as u64)),
             Evidence::bytes("allocated in all", top.bytes),
             Evidence::bytes("peak", peak),
         ],
         place: Place { event: Some(p.peak_event), stack: Some(top.stack), ..Place::default() },
-        remedy: None,
-        advice: "torch.cat of a growing cache holds the old and the new copy at once and leaves a hole of a new size behind each time.".to_owned(),
+        remedy: Some("cache[:, :, n : n + k] = new".to_owned()),
+        advice: "Make the cache once at its final length, torch.empty(...), and write each new part into it; Transformers does that with cache_implementation=\"static\". torch.cat holds the old and the new copy at once and leaves a hole of a new size behind each time.".to_owned(),
         verify: "The number of sizes falls to a few.".to_owned(),
     }]
+}
+
+/// How many of these allocations are likely grown copies: when they were made, the largest live one from there that is smaller,
+/// by half at most, is freed before they are. Activations go the other way round: last made, first freed. O(n log n).
+fn copied(p: &Patient<'_>, ids: &[LifetimeId]) -> u64 {
+    let lifetimes = &p.tables.lifetimes;
+    let size = |id: LifetimeId| lifetimes.requested(p.device, id);
+    let freed = |id: LifetimeId| lifetimes.free_requested(id);
+    let mut deaths: Vec<LifetimeId> = ids.to_vec();
+    deaths.sort_by_key(|&id| freed(id));
+    let mut deaths = deaths.into_iter().peekable();
+    let mut live = std::collections::BTreeSet::new();
+    let mut copied = 0;
+    for &id in ids {
+        while let Some(gone) = deaths.next_if(|&d| freed(d) < lifetimes.born(id)) {
+            live.remove(&(size(gone), gone));
+        }
+        let source = live.range(..(size(id), LifetimeId(0))).next_back();
+        copied += u64::from(source.is_some_and(|&(bytes, source)| bytes * 2 >= size(id) && freed(source) < freed(id)));
+        live.insert((size(id), id));
+    }
+    copied
 }
 
 /// One short-lived block that makes the peak.

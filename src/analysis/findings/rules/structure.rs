@@ -15,15 +15,23 @@ pub(super) fn variable_sizes(p: &Patient<'_>) -> Vec<Finding> {
     }
     let mut sizes = rustc_hash::FxHashSet::default();
     let (mut late, mut new_late) = (0u64, 0u64);
+    // Segments whose first tenant is of a size over 1 MiB that had not been asked for before.
+    let (mut taken, mut for_new, mut fresh) = (0u64, 0u64, false);
     let n = p.device.events.len();
     for i in 0..n {
         match p.device.events.action[i] {
             Action::Alloc if p.device.events.size[i] > MEBIBYTE => {
-                if sizes.insert(p.device.events.size[i]) && i > n / 2 {
-                    new_late += 1;
-                }
+                let is_new = sizes.insert(p.device.events.size[i]);
+                new_late += u64::from(is_new && i > n / 2);
+                for_new += u64::from(is_new && fresh);
+                fresh = false;
             }
-            Action::SegmentAlloc | Action::SegmentMap if i > n / 3 => late += 1,
+            Action::Alloc => fresh = false,
+            Action::SegmentAlloc | Action::SegmentMap => {
+                late += u64::from(i > n / 3);
+                taken += 1;
+                fresh = true;
+            }
             _ => {}
         }
     }
@@ -31,13 +39,20 @@ pub(super) fn variable_sizes(p: &Patient<'_>) -> Vec<Finding> {
     if sizes.len() < 60 || new_late < 10 || late < 3 {
         return Vec::new();
     }
+    let new_ones = format!("{} of {}", count(for_new), counted(taken, "segment", "segments"));
+    // A cause is named where it is behind most of them.
+    let why = if for_new * 2 > taken {
+        format!(", and {new_ones} were taken for a size that had not been asked for before")
+    } else {
+        String::new()
+    };
     vec![Finding {
         rule: "variable_sizes",
         class: Class::Structure,
         title: "Reserved and never used".to_owned(),
         bytes: unused,
         sentence: format!(
-            "{} is reserved at the peak and at most {} was ever in use: requests came in {} sizes over 1 MiB, and each new largest one took new segments.",
+            "{} is reserved at the peak and at most {} was ever in use: requests came in {} sizes over 1 MiB{why}.",
             Bytes(reserved),
             Bytes(active),
             count(sizes.len() as u64),
@@ -47,10 +62,11 @@ pub(super) fn variable_sizes(p: &Patient<'_>) -> Vec<Finding> {
             Evidence::bytes("peak active", active),
             Evidence::text("sizes over 1 MiB", count(sizes.len() as u64)),
             Evidence::text("segments after the first third", count(late)),
+            Evidence::text("segments for a size not seen before", new_ones),
         ],
         place: Place { event: Some(at), ..Place::default() },
-        remedy: Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True".to_owned()),
-        advice: "Also: pad or bucket lengths to a multiple of 64 or 128, and warm up with the longest batch first.".to_owned(),
+        remedy: None,
+        advice: super::settings::untried("variable_sizes"),
         verify: "Peak reserved comes down to peak active; segment_alloc events stop after warm-up.".to_owned(),
     }]
 }
@@ -101,8 +117,8 @@ pub(super) fn slivers(p: &Patient<'_>) -> Vec<Finding> {
             Evidence::text("live blocks", count(lifetimes.len() as u64)),
         ],
         place: Place { event: Some(event), stack, lifetimes, ..Place::default() },
-        remedy: Some("PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128".to_owned()),
-        advice: "Allocate what lives long before the large short-lived buffers, or try expandable_segments:True.".to_owned(),
+        remedy: None,
+        advice: super::settings::untried("pinned_segments"),
         verify: "Free memory inside reserved memory falls at the same instant.".to_owned(),
     }]
 }

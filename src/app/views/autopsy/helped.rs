@@ -3,7 +3,7 @@
 use egui::{Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
 
 use crate::allocator::Remedy;
-use crate::analysis::oom::{Helped, setting_line};
+use crate::analysis::oom::Helped;
 use crate::app::action::Action;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
@@ -165,8 +165,8 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
             if let Some(r) = remedy {
                 let place = Rect::from_center_size(pos2(rect.right() - 20.0, rect.center().y), vec2(20.0, 20.0));
                 let mut child = ui.new_child(UiBuilder::new().id_salt(("copy", name)).max_rect(place));
-                if icon_button(&mut child, Icon::Copy, &format!("Copy {}", setting_line(&r.conf))).clicked() {
-                    cx.actions.send(Action::Copy(setting_line(&r.conf)));
+                if icon_button(&mut child, Icon::Copy, &format!("Copy {}", h.line(r))).clicked() {
+                    cx.actions.send(Action::Copy(h.line(r)));
                 }
                 if response.clicked() {
                     *chosen = Some(r.conf.clone());
@@ -175,8 +175,7 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
                     cx.actions.send(Action::TrySettings(r.conf.clone()));
                 }
                 let doubt = h.doubt(r);
-                let mut lines =
-                    vec![if r.conf.is_empty() { name.to_owned() } else { r.conf.clone() }, format!("{}.", capital(r.about))];
+                let mut lines = vec![if r.conf.is_empty() { name.to_owned() } else { r.conf.clone() }, h.about(r)];
                 lines.extend(h.margin(r).filter(|_| failed).map(|m| format!("{m}.")));
                 if r.num_alloc_retries > 0 {
                     lines.push(format!(
@@ -184,20 +183,31 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
                         crate::units::counted(r.num_alloc_retries, "time", "times")
                     ));
                 }
+                if !r.oom && failed {
+                    lines.extend(h.remedies.ends_at_failure.map(|_| format!("Served{}.{}", h.reach(), h.warning())));
+                }
                 lines.push(if doubt.is_empty() { "Certain.".to_owned() } else { format!("Not certain: {doubt}.") });
                 response.on_hover_text(lines.join("\n"));
             }
         };
         let own = match h.own.oom_request {
             Some(request) => format!("fails after {}", count(request)),
+            // The model serves what the recording could not.
+            None if failed => "failed".to_owned(),
             None => format!("all {} served", count(h.own.requests)),
         };
-        row(ui, "as recorded", h.own.peak_reserved_bytes, &own, if h.own.oom { Kind::Fails } else { Kind::Plain }, None, chosen);
+        let kind = if h.own.oom || failed { Kind::Fails } else { Kind::Plain };
+        row(ui, "as recorded", h.own.peak_reserved_bytes, &own, kind, None, chosen);
         let name = |r: &Remedy| short(&r.conf);
         let passing = |certain: bool| h.remedies.tried.iter().filter(move |r| !r.oom && r.certain == certain);
         if failed {
             let served = format!("all {} served", count(h.own.requests));
-            group(ui, cx, "helps", passing(true).count());
+            let helps = match h.remedies.ends_at_failure {
+                Some(end) if end.is_growing => format!("serves all{}, where memory was still growing", h.reach()),
+                Some(_) => format!("serves all{}", h.reach()),
+                None => "helps".to_owned(),
+            };
+            group(ui, cx, &helps, passing(true).count());
             for r in passing(true) {
                 row(ui, &name(r), r.peak_reserved_bytes, &served, Kind::Passes, Some(r), chosen);
             }
@@ -285,7 +295,7 @@ fn needed(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     if !least.is_empty() {
         // The table's peaks are another figure: under no cap, or under the recording's.
         lines.push(format!(
-            "Smallest cap under which every request is served: {}. Near its cap the allocator gives cached segments back, so that may be less than a peak above.",
+            "Smallest cap under which every recorded request is served: {}. Near its cap the allocator gives cached segments back, so that may be less than a peak above.",
             least.join(", ")
         ));
     }
@@ -323,11 +333,6 @@ pub(in crate::app::views) fn short(conf: &str) -> String {
         _ => (*part).to_owned(),
     });
     named.collect::<Vec<String>>().join(" + ")
-}
-
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or(String::new(), |c| c.to_uppercase().collect::<String>() + chars.as_str())
 }
 
 #[cfg(test)]

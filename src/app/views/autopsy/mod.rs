@@ -19,7 +19,7 @@ use crate::analysis::State;
 use crate::analysis::categories::ByCategory;
 use crate::analysis::fragmentation::{Blocker, Servers, WayOut};
 use crate::analysis::oom::{
-    Autopsy, Closest, Helped, LiveByStack, TRIED_UNASKED, can_be_served_again, closest, examine, what_would_have_helped,
+    Autopsy, Closest, Helped, LiveByStack, TRIED_UNASKED, Verdict, can_be_served_again, closest, examine, what_would_have_helped,
 };
 use crate::app::document::DeviceData;
 use crate::app::jobs::Derived;
@@ -196,7 +196,8 @@ impl AutopsyView {
         let applies = can_be_served_again(cx.data.device());
         let is_long = cx.data.device().events.len() > TRIED_UNASKED;
         let (data, cap) = (Arc::clone(cx.data), self.cap);
-        let shown = (applies && (self.tries || !is_long)).then(|| {
+        let is_too_large = matches!(&case.kind, Kind::Failure(a) if a.verdict == Verdict::TooLarge);
+        let shown = (applies && !is_too_large && (self.tries || !is_long)).then(|| {
             self.helped.get(cx.jobs, "what would have helped", &cap, move |progress| match cap {
                 None => data.helped(progress).ok().map(|h| Helped::clone(&h)),
                 Some(_) => {
@@ -212,7 +213,10 @@ impl AutopsyView {
         let ready = match (&done, &shown) {
             (Some(h), _) => helped::Ready::Done(h),
             (None, Some(s)) => helped::Ready::Running(s.fraction),
-            (None, None) if applies => helped::Ready::Waiting,
+            (None, None) if applies && !is_too_large => helped::Ready::Waiting,
+            (None, None) if is_too_large => helped::Ready::DoesNotApply(
+                "The request is larger than all that this process could get, so no setting serves it.",
+            ),
             (None, None) => helped::Ready::DoesNotApply(
                 "There are no requests to serve again: only a GPU's trace can be tried under other settings.",
             ),

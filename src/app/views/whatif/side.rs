@@ -6,7 +6,7 @@ use super::runs::{LimitFrom, Own};
 use super::table::{OVER_LIMIT, against, mib};
 use super::{ViewContext, WhatIfView, outcome, outcome_span};
 use crate::allocator::whatif::Answer;
-use crate::allocator::{Assumption, CapFrom};
+use crate::allocator::{Assumption, CapFrom, Horizon};
 use crate::analysis::Quantity;
 use crate::app::action::Action;
 use crate::app::theme::Type;
@@ -40,6 +40,10 @@ impl WhatIfView {
                     let failed = own_limited.as_deref().map_or(String::new(), |o| outcome(o).0);
                     let text = format!("under {}, where the recorded setting {failed}.", Bytes(self.limit().unwrap_or(0)));
                     label::paragraph(ui, &text, Type::Body, t.text2);
+                    if let Some(end) = limited.as_deref().and_then(|a| a.row.ends_at_failure) {
+                        let text = format!("Served {}; {}.", Horizon::REACH, end.warning());
+                        label::paragraph(ui, &text, Type::Body, t.text2);
+                    }
                     if let Some(span) = limited.as_deref().filter(|_| !is_sure).and_then(outcome_span) {
                         label::paragraph(ui, &sentence(&span), Type::Body, t.text2);
                     }

@@ -89,7 +89,7 @@ fn a_model_that_is_loaded_is_no_leak() {
         for i in 0..60 {
             t.alloc(64 * MIB, keep);
             if let Some(segment) = losses {
-                t.place(segment, i * 512, 4, loss);
+                t.place(segment, i * 1024, 1024, loss);
             }
             // What only takes memory loads a model; a program at work makes and frees.
             for _ in 0..if works { 2 } else { 0 } {

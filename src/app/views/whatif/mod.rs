@@ -410,7 +410,7 @@ fn read_limit(text: &str) -> Result<u64, String> {
 fn outcome(answer: &Answer) -> (String, bool) {
     let row = &answer.row;
     match row.oom_request {
-        Some(request) if row.oom_varies => (format!("may fail after {}", count(request)), true),
+        Some(request) if !row.is_verdict_certain() => (format!("may fail after {}", count(request)), true),
         Some(request) => (format!("fails after {}", count(request)), true),
         None if !row.is_verdict_certain() => (format!("may serve all {}", count(row.requests)), false),
         None => (format!("all {} served", count(row.requests)), false),

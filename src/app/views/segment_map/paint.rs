@@ -241,12 +241,13 @@ pub fn around(
         let is_private = group.name.contains("private");
         terms.push((name.intersect(body.clip_rect()), if is_private { Term::PrivatePool } else { Term::Pool }));
         let mut rest = Rect::from_min_max(pos2(name.right() + 12.0, rect.top()), rect.max);
-        let scale = format!("on a scale of its own, {} across", Bytes(group.across));
-        let has_own = group.across < plan.longest;
-        if has_own
-            && label::width(&body, &scale, Type::Caption) + label::width(&body, &figures, Type::Mono) + 24.0 <= rest.width()
-        {
-            rest.min.x = label::text_in(&body, rest, &scale, Type::Caption, tokens.text3).right() + 12.0;
+        // A row that looks as long as the axis has to say that it is not; its figures go first where both have no room.
+        if group.across < plan.longest {
+            let room = rest.width() - label::width(&body, &figures, Type::Mono) - 24.0;
+            let long = format!("on a scale of its own, {} across", Bytes(group.across));
+            let fits = label::width(&body, &long, Type::Caption) <= room;
+            let text = if fits { long } else { format!("{} across", Bytes(group.across)) };
+            rest.min.x = label::text_in(&body, rest, &text, Type::Caption, tokens.text3).right() + 12.0;
         }
         if label::width(&body, &figures, Type::Mono) <= rest.width() {
             label::text_in_right(&body, rest, &figures, Type::Mono, tokens.text2);

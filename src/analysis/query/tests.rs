@@ -168,7 +168,7 @@ fn queries_are_read_as_they_are_typed() {
         ("size!=2MiB", &vec![1]),
         ("size >= 1024KiB", &both),
         ("size>=1MB", &both),
-        ("size<0.001GB", &vec![1]),
+        ("size<0.002GB", &vec![1]),
         ("requested<=1m", &vec![1]),
         ("size=1048576", &vec![1]),
         ("size=1MiB..1.5MiB", &vec![1]),

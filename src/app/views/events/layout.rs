@@ -30,7 +30,7 @@ impl Column {
             Column::Size => "size",
             Column::Address => "address",
             Column::Stream => "stream",
-            Column::Stack => "stack, own frames, innermost first",
+            Column::Stack => "stack",
         }
     }
 

@@ -40,6 +40,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("live@peak, live@oom", "only blocks that are live at that instant"),
         ("step=3, during~forward", "only inside these annotations"),
         ("-term", "everything but"),
+        ("stack", "the user's own frames, the one that allocates first, then what called it"),
     ],
     create: || Box::new(Events::default()),
 };

@@ -112,11 +112,11 @@ fn life(data: &DeviceData, state: &State, l: &Lifetime, is_held: bool) -> Vec<Fa
         let text = moment(data, event);
         let when = if at_oom && event > state.event { format!("not before the OOM; {text}") } else { text };
         let is_told_twice = l.gone != event;
-        facts.push(Fact::new(if is_told_twice { "free requested" } else { "freed" }, when).lead(Lead::Event(event)));
+        facts.push(Fact::new(if is_told_twice { "free request" } else { "freed" }, when).lead(Lead::Event(event)));
         if l.gone == NO_EVENT {
-            facts.push(Fact::new("free completed", "not before the recording ends"));
+            facts.push(Fact::new("completed", "not before the recording ends"));
         } else if is_told_twice {
-            facts.push(Fact::new("free completed", moment(data, l.gone)).lead(Lead::Event(l.gone)));
+            facts.push(Fact::new("completed", moment(data, l.gone)).lead(Lead::Event(l.gone)));
         }
         // Where a free completes at once it is the next event; a wait for another stream is longer.
         if l.gone != NO_EVENT && l.gone > event + 1 {
@@ -285,4 +285,39 @@ pub fn next_blockers(data: &DeviceData, state: &State, but: Option<LifetimeId>) 
 /// What an event did, in a word or two: `alloc`, `free requested`.
 pub fn action_text(action: Action) -> String {
     action.name().replace('_', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::Progress;
+
+    #[test]
+    fn a_free_is_told_in_its_two_halves_and_what_is_pending_is_not_live() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/fragment_oom.pickle");
+        let recording = Arc::new(crate::formats::open(&path, &Progress::new()).unwrap());
+        let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
+        let lifetimes = &data.tables.lifetimes;
+        // The fourth block of 400 MiB: born at event 7, its free requested at 8 and completed at 9.
+        let id = lifetimes.of_event(8);
+        assert_eq!((lifetimes.born(id), lifetimes.free_requested(id), lifetimes.gone(id)), (7, 8, 9));
+        let at = |event| data.tables.states.at(data.device(), lifetimes, event);
+        let state = at(8);
+        let told = card(&data, &state, id).unwrap();
+        // Figures stand beside their units by a space that does not break.
+        let plain = |f: &Fact| f.value.replace('\u{a0}', " ");
+        let fact = |facts: &[Fact], label: &str| facts.iter().find(|f| f.label == label).map(plain);
+        let ends_with = |label: &str, end: &str| fact(&told.facts, label).is_some_and(|v| v.ends_with(end));
+        assert!(ends_with("allocated", "event 7") && ends_with("free request", "event 8") && ends_with("completed", "event 9"));
+        assert!(fact(&told.facts, "now").is_some_and(|now| now.starts_with("pending")), "{:?}", told.facts);
+        // What the program gave back counts as pending, as `allocated` has it.
+        assert_eq!(fact(&told.same, "live").as_deref(), Some("3 of 3 blocks, 1,200 MiB"));
+        assert_eq!(fact(&told.same, "pending free").as_deref(), Some("1 block, 400 MiB"));
+        assert_eq!(state.totals.allocated, 1200 << 20);
+        let later = card(&data, &at(20), id).unwrap();
+        assert!(fact(&later.facts, "lived").is_some_and(|v| v.contains("2 events to the completed free")), "{:?}", later.facts);
+    }
 }

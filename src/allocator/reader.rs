@@ -228,6 +228,9 @@ impl<'a> Reader<'a> {
         if available < segment {
             let room = self.reserved + available;
             self.out.device_room = Some(self.out.device_room.map_or(room, |r| r.min(room)));
+        } else if let Some(whole) = self.device.capacity.filter(|&whole| refused > whole) {
+            // Profiler traces do not tell what was free; what the whole device has not got, no cap needs to refuse.
+            self.out.device_room = Some(self.out.device_room.map_or(whole, |r| r.min(whole)));
         } else {
             self.out.bounds.refused(i as u32, self.reserved, refused);
         }

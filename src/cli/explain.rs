@@ -57,7 +57,8 @@ fn write_text(e: &Explanation, all: &[Explanation], out: &mut dyn Write) -> std:
     }
     for p in &e.processes {
         let who = match (p.is_this, p.pid) {
-            (true, _) => "this process".to_owned(),
+            (true, Some(pid)) => format!("pid {pid}, this one"),
+            (true, None) => "this process".to_owned(),
             (false, Some(pid)) => format!("pid {pid}"),
             (false, None) => "a process".to_owned(),
         };

@@ -221,7 +221,8 @@ fn comparison(compared: &Compared, depends_on_placement: bool) -> String {
         let is_bytes = c.what.ends_with("_bytes");
         let show = |v: u64| if is_bytes { Bytes(v).to_string() } else { count(v) };
         let what = c.what.trim_end_matches("_bytes").replace('_', " ");
-        table.row([what, show(c.card), show(c.model), c.recorded.map(show).unwrap_or_default()]);
+        let untold = if is_bytes { "not told" } else { "" };
+        table.row([what, show(c.card), show(c.model), c.recorded.map_or(untold.to_owned(), show)]);
     }
     let [low, high] = compared.model_span_bytes;
     let verdict = match (compared.agrees_with_model, compared.model_is_certain) {

@@ -121,7 +121,8 @@ struct DeviceSummary {
     reserved_bytes: Level,
     active_bytes: Level,
     allocated_bytes: Level,
-    requested_bytes: Level,
+    /// Null where the file has rounded sizes and not what was asked for (PyTorch's profiler).
+    requested_bytes: Option<Level>,
     ooms: Vec<Oom>,
     /// Live bytes by category, where the source has them (memory timelines).
     bands: Option<Bands>,
@@ -162,7 +163,8 @@ struct Level {
 struct Oom {
     event: u32,
     requested_bytes: u64,
-    device_free_bytes: u64,
+    /// Null where the source does not tell it (profiler traces, RMM logs).
+    device_free_bytes: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -219,7 +221,8 @@ pub fn run(args: &SummaryArgs, out: &mut dyn Write) -> Result<(), String> {
 /// Never in practice: only when the computation is cancelled.
 pub fn summarise(path: &Path, recording: &Recording, joins: Vec<Join>, stats: &[PathBuf]) -> Result<Summary, String> {
     let started = Instant::now();
-    let devices: Vec<DeviceSummary> = recording.devices.iter().map(summarise_device).collect::<Result<_, _>>()?;
+    let devices: Vec<DeviceSummary> =
+        recording.devices.iter().map(|device| summarise_device(recording, device)).collect::<Result<_, _>>()?;
     Ok(Summary {
         file: path.display().to_string(),
         format: recording.source.format.name(),
@@ -260,7 +263,7 @@ fn warning(w: &LoadWarning) -> Warning {
     Warning { kind: w.kind.name(), count: w.count, first_offset: w.first_offset, text: w.text.clone() }
 }
 
-fn summarise_device(device: &DeviceRecording) -> Result<DeviceSummary, String> {
+fn summarise_device(recording: &Recording, device: &DeviceRecording) -> Result<DeviceSummary, String> {
     let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
     let events = &device.events;
     let level = |q| {
@@ -296,14 +299,14 @@ fn summarise_device(device: &DeviceRecording) -> Result<DeviceSummary, String> {
         reserved_bytes: level(Quantity::Reserved),
         active_bytes: level(Quantity::Active),
         allocated_bytes: level(Quantity::Allocated),
-        requested_bytes: level(Quantity::Requested),
+        requested_bytes: recording.tells_requested(device).then(|| level(Quantity::Requested)),
         ooms: events
             .ooms()
             .into_iter()
             .map(|event| Oom {
                 event,
                 requested_bytes: events.size[event as usize],
-                device_free_bytes: events.device_free(event).unwrap_or(0),
+                device_free_bytes: events.device_free_told(event),
             })
             .collect(),
         bands: bands(device),
@@ -436,17 +439,14 @@ fn headline(s: &Summary) -> String {
             }
             // A timeline of tensors tells nothing of segments.
             _ if !knows_reserved(d) => {
-                format!(
-                    "{} held at most {} of tensors; what was reserved is not recorded",
-                    d.label,
-                    Bytes(d.requested_bytes.peak)
-                )
+                format!("{} held at most {} of tensors; what was reserved is not recorded", d.label, Bytes(tensors(d).peak))
             }
             _ => format!(
-                "{} reserved at most {}, for {} of tensors{}",
+                "{} reserved at most {}, for {} of {}{}",
                 d.label,
                 Bytes(d.reserved_bytes.peak),
-                Bytes(d.requested_bytes.peak),
+                Bytes(tensors(d).peak),
+                if d.requested_bytes.is_some() { "tensors" } else { "blocks with tensors" },
                 if d.active_bytes.peak > d.reserved_bytes.peak {
                     " (more was in use than reserved, which can not be: the trace and its segments contradict each other)"
                 } else {
@@ -460,7 +460,12 @@ fn headline(s: &Summary) -> String {
 
 /// False for a device whose file tells of tensors and not of the segments that hold them: its zeros are no figures.
 fn knows_reserved(d: &DeviceSummary) -> bool {
-    d.reserved_bytes.peak > 0 || d.requested_bytes.peak == 0
+    d.reserved_bytes.peak > 0 || tensors(d).peak == 0
+}
+
+/// What tensors took: as asked for, or their blocks where only these are told.
+fn tensors(d: &DeviceSummary) -> &Level {
+    d.requested_bytes.as_ref().unwrap_or(&d.allocated_bytes)
 }
 
 fn quoted(file: &str) -> String {
@@ -479,11 +484,15 @@ fn device_text(d: &DeviceSummary) -> String {
     let mut table = Table::new("lrrrl");
     table.row([title.as_str(), "at the end", "peak", "at event", ""]);
     for (name, level, what) in [
-        ("reserved", &d.reserved_bytes, "segments taken from the device"),
-        ("active", &d.active_bytes, "blocks until their memory is reusable"),
-        ("allocated", &d.allocated_bytes, "blocks until the program frees them"),
-        ("requested", &d.requested_bytes, "what the program asked for"),
+        ("reserved", Some(&d.reserved_bytes), "segments taken from the device"),
+        ("active", Some(&d.active_bytes), "blocks until their memory is reusable"),
+        ("allocated", Some(&d.allocated_bytes), "blocks until the program frees them"),
+        ("requested", d.requested_bytes.as_ref(), "what the program asked for"),
     ] {
+        let Some(level) = level else {
+            table.row([&format!("  {name}"), "", "not in this file", "", "what the program asked for: sizes here are rounded"]);
+            continue;
+        };
         let event = level.peak_event.map_or_else(|| "start".to_owned(), |e| count(u64::from(e)));
         if name == "reserved" && !knows_reserved(d) {
             table.row(["  reserved", "", "not in this file", "", what]);
@@ -533,10 +542,11 @@ fn device_text(d: &DeviceSummary) -> String {
     }
     for oom in &d.ooms {
         out += &format!(
-            "  out of memory at event {}: {} requested, {} free on the device\n",
+            "  out of memory at event {}: {} asked for, {}\n",
             count(u64::from(oom.event)),
             Bytes(oom.requested_bytes),
-            Bytes(oom.device_free_bytes)
+            oom.device_free_bytes
+                .map_or("free on the device: not told".to_owned(), |free| format!("{} free on the device", Bytes(free)))
         );
     }
     out

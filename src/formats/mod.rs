@@ -162,7 +162,20 @@ fn unwrap_and_read(bytes: &[u8], name: &str, progress: &Progress, depth: u32) ->
                 what: format!("more than {MAX_WRAPPINGS} containers inside each other"),
             });
         }
-        let mut recording = unwrap_and_read(&unwrapped.bytes, name, progress, depth + 1)?;
+        let mut recording = unwrap_and_read(&unwrapped.bytes, name, progress, depth + 1).map_err(|error| match error {
+            // What is missing stood behind the cut: that is what to say.
+            FormatError::Empty { name, .. } | FormatError::Elsewhere { name, .. } | FormatError::Malformed { name, .. }
+                if unwrapped.truncated =>
+            {
+                FormatError::Elsewhere {
+                    name,
+                    what:
+                        "the compressed data is cut short or damaged before anything usable; copy the file again, it is not whole"
+                            .to_owned(),
+                }
+            }
+            other => other,
+        })?;
         if unwrapped.truncated {
             recording.report.warn(WarningKind::Truncated, None, || {
                 "the compressed data ends early or is damaged; what could be unpacked was read".to_owned()

@@ -46,10 +46,13 @@ pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, 
         tokens.next();
         raw(&mut tokens, &mut device, &mut report, &mut table, progress)?;
     }
+    if device.bands.is_empty() && (!first.is_closed || report.truncated().is_some()) {
+        return Err(malformed(bytes.len(), "the memory timeline is cut short before its first figure"));
+    }
     if device.bands.is_empty() {
-        return Err(FormatError::Empty {
+        return Err(FormatError::Elsewhere {
             name: name.to_owned(),
-            what: "this memory timeline has no rows: profile at least one step, or".to_owned(),
+            what: "this memory timeline has no rows; profile at least one step before export_memory_timeline()".to_owned(),
         });
     }
     let bands = &mut device.bands;
@@ -440,7 +443,14 @@ mod tests {
                 assert!(r.devices[0].bands.len() <= 3);
             }
         }
-        assert!(read(b"[[],[]]", "t", &Progress::new()).is_err());
+        for (text, words) in [
+            (&b"[[],[]]"[..], "has no rows; profile"),
+            (b"[[1000,1000,10", "cut short"),
+            (b"[[1000,1000,1005],[[0,40", "cut short"),
+        ] {
+            let error = read(text, "t", &Progress::new()).unwrap_err().to_string();
+            assert!(error.contains(words) && !error.contains("or;"), "{error}");
+        }
         assert!(read(b"{}", "t", &Progress::new()).is_err());
         let huge = "[[1,2,9223372036854775807,0],[2,2,9223372036854775807,0],[3,2,9223372036854775807,1],[4,4,-9223372036854775808,0],[5,2,512,0]]";
         let r = load(huge);

@@ -95,6 +95,15 @@ pub enum Format {
     Probe,
 }
 
+impl Recording {
+    /// False where sizes are whole blocks, as PyTorch's profiler writes them of a GPU: what was asked for is then not in the file.
+    #[must_use]
+    pub fn tells_requested(&self, device: &DeviceRecording) -> bool {
+        let is_profiled = matches!(self.source.format, Format::KinetoTrace | Format::MemoryTimeline);
+        !is_profiled || !device.events.sizes_are_blocks || device.id.kind == super::DeviceKind::Cpu
+    }
+}
+
 impl Format {
     /// A short stable name, used by `summary --json`.
     #[must_use]

@@ -155,15 +155,22 @@ pub fn replay_report(
     let live: u64 = device.blocks.iter().filter(|b| b.state == BlockState::Active).map(|b| b.size).sum();
     let of = |what, card, model, recorded| Comparison { what, card, model, recorded };
     let ooms = device.events.ooms().len() as u64;
-    let final_reserved = Some(device.final_reserved());
+    // A trace without a final state: what is there at the end follows from its events.
+    let (final_reserved, live) = if device.has_final_state {
+        (device.final_reserved(), live)
+    } else {
+        (tables.curves.end(Quantity::Reserved), tables.curves.end(Quantity::Allocated))
+    };
+    // Whole blocks in the file: what was asked for is not known, and this run asked for the blocks.
+    let requested = peak(Quantity::Requested).filter(|_| !device.events.sizes_are_blocks);
     let comparison = vec![
         of("peak_reserved_bytes", end.peak_reserved_bytes, row.peak_reserved_bytes, peak(Quantity::Reserved)),
         of("peak_active_bytes", end.peak_active_bytes, row.peak_active_bytes, peak(Quantity::Active)),
         of("peak_allocated_bytes", end.peak_allocated_bytes, row.peak_allocated_bytes, peak(Quantity::Allocated)),
-        of("peak_requested_bytes", end.peak_requested_bytes, row.peak_requested_bytes, peak(Quantity::Requested)),
+        of("peak_requested_bytes", end.peak_requested_bytes, row.peak_requested_bytes, requested),
         of("num_alloc_retries", end.num_alloc_retries, row.num_alloc_retries, None),
         of("num_ooms", end.num_ooms, row.num_ooms, Some(ooms)),
-        of("final_reserved_bytes", end.final_reserved_bytes, row.final_reserved_bytes, final_reserved),
+        of("final_reserved_bytes", end.final_reserved_bytes, row.final_reserved_bytes, Some(final_reserved)),
         of("final_allocated_bytes", end.final_allocated_bytes, row.final_allocated_bytes, Some(live)),
     ];
     let [low, high] = row.peak_reserved_span;

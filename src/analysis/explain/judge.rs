@@ -216,14 +216,7 @@ fn who_holds_the_rest(m: &OomMessage, q: Figure, own: Figure, reserved: Option<F
         return Judged { verdict: Verdict::Capacity, certain, sentence };
     };
     let held = reserved.unwrap_or(Figure::exact(0));
-    // In a container the failing process may stand in the list under a pid like any other: the one large enough to be it.
-    let own_entry = if m.this_process().is_some() {
-        None
-    } else {
-        let mut fitting = m.processes.iter().filter(|p| p.bytes.high() >= held.low());
-        fitting.next().filter(|_| fitting.next().is_none()).map(|p| p.bytes)
-    };
-    let others = m.other_processes().map(|o| own_entry.map_or(o, |e| o.minus(e))).filter(|o| o.bytes > 0);
+    let others = m.other_processes().filter(|o| o.bytes > 0);
     if let Some(others) = others
         && at_most(q, own.plus(others))
     {
@@ -236,8 +229,7 @@ fn who_holds_the_rest(m: &OomMessage, q: Figure, own: Figure, reserved: Option<F
         );
         return Judged { verdict: Verdict::Contention, certain, sentence };
     }
-    let this = m.this_process().or(own_entry);
-    if let Some(this) = this {
+    if let Some(this) = m.this_process() {
         let outside = this.minus(held);
         let unattributed = capacity.minus(free.plus(this)).bytes.saturating_sub(others.map_or(0, |o| o.bytes));
         if outside.bytes > USUAL_OUTSIDE
@@ -271,6 +263,21 @@ fn who_holds_the_rest(m: &OomMessage, q: Figure, own: Figure, reserved: Option<F
         }
     }
     let live = m.live().map_or_else(|| size(held), size);
+    if let Some(outside) = outside_that_decides(m) {
+        let whose = if m.this_process().is_some() {
+            "are this process's own outside PyTorch, its context and libraries"
+        } else {
+            "are outside PyTorch, in other processes or in this one's context and libraries"
+        };
+        let sentence = format!(
+            "{} were asked for and only {} are left in sum, holes included: live tensors take {live} of {}, and {} {whose}; without them it would fit.",
+            size(q),
+            size(own),
+            size(capacity),
+            size(outside)
+        );
+        return Judged { verdict: Verdict::Capacity, certain, sentence };
+    }
     let sentence = format!(
         "Live tensors fill the card: {live} of {} are in use, {} were asked for, and only {} are left in sum, holes included.",
         size(capacity),
@@ -278,4 +285,18 @@ fn who_holds_the_rest(m: &OomMessage, q: Figure, own: Figure, reserved: Option<F
         size(own)
     );
     Judged { verdict: Verdict::Capacity, certain, sentence }
+}
+
+/// What the device has outside PyTorch and beside other processes, where the request would fit without it; `None` where it
+/// would not, or where it is not told.
+pub(super) fn outside_that_decides(m: &OomMessage) -> Option<Figure> {
+    let f = &m.figures;
+    let free = f.free?;
+    let held = m.reserved().or(f.allocated)?;
+    let outside = m.outside_pytorch().or_else(|| super::unattributed(m)).filter(|o| o.bytes > 0)?;
+    let holes = m.unallocated().map_or(0, |h| h.bytes);
+    let is_all_told = f.capacity.is_some_and(|c| held.bytes < c.bytes);
+    let own = free.bytes.saturating_add(holes);
+    let q = f.requested?.bytes;
+    (is_all_told && q > own && q <= own.saturating_add(outside.bytes)).then_some(outside)
 }

@@ -43,7 +43,7 @@ pub struct Part {
 /// A process that the message lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ListedProcess {
-    /// Its id; `None` for the process that failed.
+    /// Its id; `None` for the process that failed, except in a container, where it is the host's.
     pub pid: Option<u32>,
     /// Bytes on the GPU.
     pub bytes: u64,
@@ -113,6 +113,7 @@ pub fn explain(message: &OomMessage) -> Explanation {
         ("outside_pytorch_bytes", message.outside_pytorch()),
         ("other_processes_bytes", message.other_processes()),
         ("other_allocations_bytes", f.other_allocations),
+        ("unattributed_bytes", unattributed(message).filter(|_| is_consistent)),
     ] {
         let Some(figure) = figure.filter(|f| !f.is_unlimited()) else { continue };
         figures.insert(name, figure.bytes);
@@ -146,8 +147,15 @@ pub fn explain(message: &OomMessage) -> Explanation {
     }
 }
 
-/// The card cut into what the message names, in stacking order. Printed figures are rounded, so what they leave over (or
-/// exceed) goes to the unattributed part, never below zero.
+/// What of the card is neither free nor PyTorch's nor any listed process's; `None` where that is nothing, or not told.
+fn unattributed(message: &OomMessage) -> Option<Figure> {
+    let held = message.this_process().or(message.reserved())?;
+    let named = held.plus(message.figures.free?).plus(message.other_processes().unwrap_or(Figure::exact(0)));
+    Some(message.figures.capacity?.minus(named)).filter(|rest| rest.bytes > 0)
+}
+
+/// The card cut into what the message names, in stacking order. Printed figures are rounded and read one after the other: what
+/// they leave over goes to the unattributed part, and what they exceed the card by is taken off the last named.
 fn parts(message: &OomMessage) -> Vec<Part> {
     let (Some(capacity), Some(free)) = (message.figures.capacity, message.figures.free) else { return Vec::new() };
     let live = message.live().map_or(0, |f| f.bytes);
@@ -155,8 +163,12 @@ fn parts(message: &OomMessage) -> Vec<Part> {
     let holes = message.unallocated().map_or(0, |f| f.bytes);
     let outside = message.outside_pytorch().map_or(0, |f| f.bytes);
     let others = message.other_processes().map_or(0, |f| f.bytes);
-    let named = [live, pool, holes, outside, others, free.bytes].iter().fold(0u64, |sum, &b| sum.saturating_add(b));
-    let rest = capacity.bytes.saturating_sub(named);
+    let mut rest = capacity.bytes;
+    let [free, live, pool, holes, outside, others] = [free.bytes, live, pool, holes, outside, others].map(|bytes| {
+        let fits = bytes.min(rest);
+        rest -= fits;
+        fits
+    });
     [
         ("live", live),
         ("private_pool_cache", pool),
@@ -164,7 +176,7 @@ fn parts(message: &OomMessage) -> Vec<Part> {
         ("outside_pytorch", outside),
         ("other_processes", others),
         ("unattributed", rest),
-        ("free", free.bytes),
+        ("free", free),
     ]
     .into_iter()
     .filter(|&(_, bytes)| bytes > 0)
@@ -214,8 +226,16 @@ fn known(message: &OomMessage, is_consistent: bool) -> Vec<String> {
     }
     if let Some(outside) = message.outside_pytorch().filter(|_| is_consistent) {
         out.push(format!(
-            "{} of this process is outside PyTorch's allocator: CUDA context, kernels, cuBLAS, cuDNN, NCCL, graphs.",
+            "{} of this process is outside PyTorch's allocator: its context, kernels, libraries and graphs.",
             pytorch_size(outside.bytes)
+        ));
+    }
+    if let (Some(pid), Some(capacity), true) =
+        (message.processes.iter().find(|p| p.is_this).and_then(|p| p.pid), message.figures.capacity, is_consistent)
+    {
+        out.push(format!(
+            "Process {pid} is this process under the number that it has outside its container: beside it, what PyTorch holds would not fit on a card of {}.",
+            pytorch_size(capacity.bytes)
         ));
     }
     let untold: Vec<String> = message
@@ -234,7 +254,7 @@ fn known(message: &OomMessage, is_consistent: bool) -> Vec<String> {
         out.push(format!("It is rank {rank}'s message; other ranks may have failed only because this one did."));
     }
     if let Some(gpu) = message.gpu {
-        out.push(format!("GPU {gpu} is counted inside the process, after CUDA_VISIBLE_DEVICES."));
+        out.push(format!("GPU {gpu} is counted inside the process, after {}.", remedies::visible(message)));
     }
     if let Some(advice) = &message.advice {
         out.push(format!("PyTorch adds: {advice}."));

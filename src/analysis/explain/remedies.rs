@@ -12,12 +12,67 @@ fn set(before: &str, setting: &str, after: &str) -> Remedy {
     Remedy { sentence: format!("{before}{setting}{after}"), setting: Some(setting.to_owned()) }
 }
 
-/// The variable that holds the allocator's settings for the release and platform of the message.
+/// What one vendor's software calls the things that advice names.
+struct Words {
+    /// The variable that hides cards from a process.
+    visible: &'static str,
+    /// The module of `torch`, and the device's name for `autocast`.
+    module: &'static str,
+    /// Lists what runs on the card.
+    list: &'static str,
+    /// The same, again and again while the program runs.
+    watch: &'static str,
+    /// Finds who has the card open, also in other containers.
+    holders: &'static str,
+    /// Runs one kernel after the other, so that an error names its own.
+    blocking: &'static str,
+}
+
+/// AMD's `torch` calls its module `cuda` as well.
+const CUDA: Words = Words {
+    visible: "CUDA_VISIBLE_DEVICES=1",
+    module: "cuda",
+    list: "nvidia-smi",
+    watch: "nvidia-smi --query-compute-apps=pid,used_memory --format=csv -lms 200",
+    holders: "fuser -v /dev/nvidia*",
+    blocking: "CUDA_LAUNCH_BLOCKING=1",
+};
+const HIP: Words = Words {
+    visible: "HIP_VISIBLE_DEVICES=1",
+    list: "rocm-smi --showpids",
+    watch: "watch -n 0.2 rocm-smi --showpids --showmeminfo vram",
+    holders: "fuser -v /dev/kfd /dev/dri/render*",
+    blocking: "AMD_SERIALIZE_KERNEL=3",
+    ..CUDA
+};
+const XPU: Words = Words {
+    visible: "ZE_AFFINITY_MASK=1",
+    module: "xpu",
+    list: "xpu-smi ps",
+    watch: "watch -n 0.2 xpu-smi ps",
+    holders: "fuser -v /dev/dri/render*",
+    ..CUDA
+};
+
+fn words(m: &OomMessage) -> &'static Words {
+    match m.dialect.platform {
+        Platform::Hip => &HIP,
+        Platform::Xpu => &XPU,
+        _ => &CUDA,
+    }
+}
+
+/// The variable that hides cards from a process, without a value.
+pub(super) fn visible(m: &OomMessage) -> &'static str {
+    words(m).visible.trim_end_matches("=1")
+}
+
+/// The variable that holds the allocator's settings for the release and platform of the message: one name for all from 2.10 on.
 fn variable(m: &OomMessage) -> &'static str {
     match m.dialect.platform {
-        Platform::Hip if m.dialect.until.is_some_and(|u| u < (2, 10)) => "PYTORCH_HIP_ALLOC_CONF",
-        Platform::Xpu => "PYTORCH_ALLOC_CONF",
         _ if m.dialect.since >= Some((2, 10)) => "PYTORCH_ALLOC_CONF",
+        Platform::Hip => "PYTORCH_HIP_ALLOC_CONF",
+        Platform::Xpu => "PYTORCH_ALLOC_CONF",
         _ => "PYTORCH_CUDA_ALLOC_CONF",
     }
 }
@@ -66,9 +121,9 @@ pub(super) fn remedies(m: &OomMessage, verdict: Verdict) -> Vec<Remedy> {
     match verdict {
         Verdict::Fragmentation => fragmentation(m),
         Verdict::Cap => cap(m),
-        Verdict::Capacity => capacity(),
+        Verdict::Capacity => outside(m).into_iter().chain(capacity(m)).collect(),
         Verdict::Contention => contention(m),
-        Verdict::NonPytorch => non_pytorch(),
+        Verdict::NonPytorch => non_pytorch(m),
         Verdict::TooLarge if m.is_absurd_request => {
             vec![plain(
                 "Print the shape right before the failing line: a dimension is negative, uninitialised or multiplied twice.",
@@ -78,7 +133,7 @@ pub(super) fn remedies(m: &OomMessage, verdict: Verdict) -> Vec<Remedy> {
             let mut all = vec![plain(
                 "Split the request: a smaller batch, a shorter sequence, or the operation in chunks along one dimension.",
             )];
-            all.extend(capacity().into_iter().skip(1));
+            all.extend(capacity(m).into_iter().skip(1));
             all
         }
         Verdict::Unknown => unknown(m),
@@ -108,9 +163,10 @@ fn fragmentation(m: &OomMessage) -> Vec<Remedy> {
         ));
     }
     out.push(plain("If sizes vary from step to step, pad or bucket them to a few lengths and warm up with the longest."));
-    out.push(plain(
-        "torch.cuda.empty_cache() does not help here: PyTorch had already given back every segment that was wholly free.",
-    ));
+    out.push(plain(&format!(
+        "torch.{}.empty_cache() does not help here: PyTorch had already given back every segment that was wholly free.",
+        words(m).module
+    )));
     out
 }
 
@@ -125,7 +181,7 @@ fn cap(m: &OomMessage) -> Vec<Remedy> {
         if fraction <= 1.0 {
             out.push(set(
                 "Raise the limit: ",
-                &format!("torch.cuda.set_per_process_memory_fraction({fraction:.2})"),
+                &format!("torch.{}.set_per_process_memory_fraction({fraction:.2})", words(m).module),
                 &format!(
                     " would have let this request through ({} of {}).",
                     pytorch_size(reserved.bytes.saturating_add(q.bytes)),
@@ -135,14 +191,28 @@ fn cap(m: &OomMessage) -> Vec<Remedy> {
         }
     }
     if out.is_empty() {
-        out.push(set("Raise or remove the limit: ", "torch.cuda.set_per_process_memory_fraction(1.0)", "."));
+        let setting = format!("torch.{}.set_per_process_memory_fraction(1.0)", words(m).module);
+        out.push(set("Raise or remove the limit: ", &setting, "."));
     }
     out.push(plain("Look for who set it: set_per_process_memory_fraction in the code, or per_process_memory_fraction in the allocator's settings."));
-    out.extend(capacity().into_iter().take(2));
+    out.extend(capacity(m).into_iter().take(2));
     out
 }
 
-fn capacity() -> Vec<Remedy> {
+/// Where the request would have fitted without what is outside PyTorch, that is the first thing to look at.
+fn outside(m: &OomMessage) -> Option<Remedy> {
+    let bytes = super::judge::outside_that_decides(m)?;
+    Some(set(
+        &format!(
+            "Find what takes the {} outside PyTorch (another program, the desktop, a second context of this one): ",
+            pytorch_size(bytes.bytes)
+        ),
+        words(m).list,
+        " lists the processes; stop them, or run on a card without a display.",
+    ))
+}
+
+fn capacity(m: &OomMessage) -> Vec<Remedy> {
     vec![
         plain("Use a smaller micro-batch and accumulate gradients over several."),
         set(
@@ -150,7 +220,7 @@ fn capacity() -> Vec<Remedy> {
             "model.gradient_checkpointing_enable()",
             " or torch.utils.checkpoint around the blocks of the model.",
         ),
-        set("Compute in half precision: ", "torch.autocast(\"cuda\", dtype=torch.bfloat16)", "."),
+        set("Compute in half precision: ", &format!("torch.autocast(\"{}\", dtype=torch.bfloat16)", words(m).module), "."),
         set(
             "Take less for the optimizer's step: ",
             "torch.optim.AdamW(model.parameters(), fused=True)",
@@ -172,34 +242,43 @@ fn contention(m: &OomMessage) -> Vec<Remedy> {
                 format!("{} with {}", p.pid.map_or("one".to_owned(), |pid| format!("pid {pid}")), pytorch_size(p.bytes.bytes))
             })
             .collect();
-        let command = largest.pid.map_or("nvidia-smi".to_owned(), |pid| format!("ps -o pid,user,etime,cmd -p {pid}"));
+        let command = largest.pid.map_or(words(m).list.to_owned(), |pid| format!("ps -o pid,user,etime,cmd -p {pid}"));
         out.push(set(
             &format!("Stop what should not run beside this ({}); see what the largest is with ", list.join(", ")),
             &command,
             ".",
         ));
     }
-    out.push(set("Find every holder, also those that nvidia-smi does not name: ", "fuser -v /dev/nvidia*", "."));
+    out.push(set(&format!("Find every holder, also those that {} does not name: ", words(m).list), words(m).holders, "."));
     out.push(set(
         "Give each process its own card: ",
-        "CUDA_VISIBLE_DEVICES=1",
-        " (and torch.cuda.set_device(local_rank) before any other CUDA call).",
+        words(m).visible,
+        &format!(" (and torch.{}.set_device(local_rank) before any other use of the card).", words(m).module),
     ));
     out
 }
 
-fn non_pytorch() -> Vec<Remedy> {
-    vec![
-        set(
+fn non_pytorch(m: &OomMessage) -> Vec<Remedy> {
+    let is_nvidia = !matches!(m.dialect.platform, Platform::Hip | Platform::Xpu);
+    let mut out = Vec::new();
+    if is_nvidia {
+        out.push(set(
             "Load kernels only when used: ",
             "CUDA_MODULE_LOADING=LAZY",
             " (the default since PyTorch 1.13; libraries may turn it off).",
-        ),
-        plain(
-            "Use fewer process groups and communicators: each NCCL communicator holds its own buffers. NCCL_BUFFSIZE makes them smaller.",
-        ),
-        plain("Capture fewer CUDA graphs, and check extensions that call cudaMalloc themselves."),
-    ]
+        ));
+    }
+    if m.dialect.platform == Platform::Xpu {
+        out.push(plain("Use fewer process groups and communicators: each oneCCL communicator holds its own buffers."));
+        out.push(plain("Check extensions that take memory from Level Zero or SYCL themselves."));
+    } else {
+        let [library, call] = if is_nvidia { ["NCCL", "cudaMalloc"] } else { ["RCCL", "hipMalloc"] };
+        out.push(plain(&format!(
+            "Use fewer process groups and communicators: each {library} communicator holds its own buffers. NCCL_BUFFSIZE makes them smaller."
+        )));
+        out.push(plain(&format!("Capture fewer graphs, and check extensions that call {call} themselves.")));
+    }
+    out
 }
 
 fn unknown(m: &OomMessage) -> Vec<Remedy> {
@@ -215,28 +294,33 @@ fn unknown(m: &OomMessage) -> Vec<Remedy> {
                 ".",
             ));
         }
-        out.push(plain("Check for a limit outside PyTorch: a vGPU or MIG profile, MPS (CUDA_MPS_PINNED_DEVICE_MEM_LIMIT), a container's quota, or Windows' own budget."));
-        out.push(set(
-            "Watch the card while it happens, for a process that comes and goes: ",
-            "nvidia-smi --query-compute-apps=pid,used_memory --format=csv -lms 200",
-            ".",
-        ));
+        out.push(plain(match m.dialect.platform {
+            Platform::Hip => "Check for a limit outside PyTorch: a partition of the card (CPX, NPS), a container's quota, or Windows' own budget.",
+            Platform::Xpu => "Check for a limit outside PyTorch: one tile or a virtual function of the card, the driver's largest single allocation, a container's quota.",
+            _ => "Check for a limit outside PyTorch: a vGPU or MIG profile, MPS (CUDA_MPS_PINNED_DEVICE_MEM_LIMIT), a container's quota, or Windows' own budget.",
+        }));
+        out.push(set("Watch the card while it happens, for a process that comes and goes: ", words(m).watch, "."));
         return out;
     }
     if m.dialect.writer == Writer::Cublas {
         out.push(set("Leave memory for cuBLAS, or make its workspace smaller: ", "CUBLAS_WORKSPACE_CONFIG=:4096:2", "."));
-        out.push(plain(
-            "The same error appears when an index is out of range in an earlier kernel: run once with CUDA_LAUNCH_BLOCKING=1.",
-        ));
+        out.push(plain(&format!(
+            "The same error appears when an index is out of range in an earlier kernel: run once with {}.",
+            words(m).blocking
+        )));
     }
     if m.dialect.writer == Writer::Nccl {
         out.push(set("Make NCCL's buffers smaller: ", "NCCL_BUFFSIZE=1048576", ", and create fewer process groups."));
     }
     // PyTorch's own allocator has handed its cache back before it gives up; others fail beside a full cache.
     if m.dialect.writer != Writer::PyTorch {
-        out.push(set("Hand PyTorch's cache back before the failing call: ", "torch.cuda.empty_cache()", "."));
+        out.push(set(
+            "Hand PyTorch's cache back before the failing call: ",
+            &format!("torch.{}.empty_cache()", words(m).module),
+            ".",
+        ));
     }
-    out.push(set("See who holds the card: ", "nvidia-smi", "."));
+    out.push(set("See who holds the card: ", words(m).list, "."));
     out.push(plain("Record a snapshot with the lines below and open it: it shows every block and who owns it."));
     out
 }

@@ -110,3 +110,96 @@ fn messages_without_figures_say_so() {
     );
     assert_eq!(e.verdict, Verdict::Cap);
 }
+
+#[test]
+fn a_process_in_a_container_is_recognised_under_its_number_outside() {
+    let text = modern(
+        "896.00 MiB",
+        "79.15 GiB",
+        "19.25 MiB",
+        "Process 213456 has 79.12 GiB memory in use. ",
+        "",
+        "76.30 GiB",
+        "2.15 GiB",
+    );
+    let e = verdict_of(&text);
+    assert_eq!(e.verdict, Verdict::Fragmentation);
+    assert!(e.contradictions.is_empty(), "{:?}", e.contradictions);
+    assert_eq!((e.processes[0].pid, e.processes[0].is_this), (Some(213_456), true));
+    assert!(!e.figures.contains_key("other_processes_bytes"));
+    let outside = e.figures["outside_pytorch_bytes"];
+    assert!(outside.abs_diff(GIB * 67 / 100) < GIB / 50, "79.12 - 78.45 GiB, not {outside}");
+    assert_eq!(e.parts.iter().map(|p| p.bytes).sum::<u64>(), e.figures["capacity_bytes"]);
+    // Beside what the card has room for, the listed one is another.
+    let text =
+        modern("2.00 GiB", "23.65 GiB", "1.05 GiB", "Process 77 has 12.00 GiB memory in use. ", "", "9.90 GiB", "100.00 MiB");
+    let e = verdict_of(&text);
+    assert_eq!((e.verdict, e.processes[0].is_this), (Verdict::Contention, false));
+}
+
+const GIB: u64 = 1 << 30;
+
+/// Whatever a message says, its bar is the card: no part, nor all together, exceed it.
+#[test]
+fn parts_never_exceed_the_card() {
+    let sizes = ["0 bytes", "19.25 MiB", "1.00 GiB", "12.00 GiB", "23.60 GiB", "60.00 GiB"];
+    for free in sizes {
+        for live in sizes {
+            for holes in sizes {
+                for listed in sizes {
+                    let own = this(listed);
+                    let other = format!("Process 7 has {listed} memory in use. ");
+                    for processes in
+                        [String::new(), own.clone(), other.clone(), format!("{other}{other}"), format!("{other}{own}")]
+                    {
+                        let e = verdict_of(&modern("2.00 GiB", "23.65 GiB", free, &processes, "", live, holes));
+                        let sum: u64 = e.parts.iter().map(|p| p.bytes).sum();
+                        assert!(sum == 0 || sum == e.figures["capacity_bytes"], "{sum}: {:?}", e.parts);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_outside_pytorch_is_named_where_it_decides() {
+    let e = verdict_of(
+        "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 7.79 GiB total capacity; 5.25 GiB already allocated; 1.00 GiB free; 5.50 GiB reserved in total by PyTorch)",
+    );
+    assert_eq!(e.verdict, Verdict::Capacity);
+    assert!(e.sentence.contains("1.29 GiB are outside PyTorch"), "{}", e.sentence);
+    assert!(e.sentence.contains("without them it would fit"), "{}", e.sentence);
+    assert!(e.figures["unattributed_bytes"].abs_diff(GIB * 129 / 100) < GIB / 100);
+    assert!(e.remedies[0].sentence.contains("1.29 GiB outside PyTorch"), "{}", e.remedies[0].sentence);
+    assert_eq!(e.remedies[0].setting.as_deref(), Some("nvidia-smi"));
+}
+
+#[test]
+fn advice_is_in_the_words_of_the_platform() {
+    let own = this("22.50 GiB");
+    for (live, holes, others) in [
+        ("18.00 GiB", "4.00 GiB", ""),
+        ("21.90 GiB", "100.00 MiB", ""),
+        ("15.00 GiB", "100.00 MiB", ""),
+        ("9.90 GiB", "100.00 MiB", "x"),
+    ] {
+        let processes = if others.is_empty() {
+            own.clone()
+        } else {
+            format!("Process 77 has 12.00 GiB memory in use. {}", this("10.50 GiB"))
+        };
+        let text = modern("2.00 GiB", "23.65 GiB", "1.05 GiB", &processes, "", live, holes);
+        for (platform, foreign) in
+            [("HIP", ["nvidia", "CUDA_", "xpu", "PYTORCH_CUDA"]), ("XPU", ["nvidia", "CUDA_", "torch.cuda", "autocast(\"cuda\""])]
+        {
+            let e = verdict_of(&text.replace("CUDA out", &format!("{platform} out")));
+            assert_eq!(e.platform, platform.to_lowercase());
+            let all: Vec<&str> =
+                e.remedies.iter().map(|r| r.sentence.as_str()).chain(e.known.iter().map(String::as_str)).collect();
+            for word in foreign {
+                assert!(!all.iter().any(|line| line.contains(word)), "{platform}, {word}: {all:?}");
+            }
+        }
+    }
+}

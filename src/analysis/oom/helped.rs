@@ -178,7 +178,7 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
         Verdict::TooLarge => all.push(formula(
             format!(
                 "Ask for {} or less at once: split the batch, or the operation along one dimension. No setting makes {} fit.{}",
-                Bytes(a.device_free.saturating_add(a.reserved)),
+                Bytes(a.most_free()),
                 Bytes(a.requested),
                 if a.capacity.is_none() && !a.is_host { " nvidia-smi tells whether other processes hold part of the device." } else { "" }
             ),

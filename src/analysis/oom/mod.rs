@@ -16,7 +16,7 @@ pub use self::verdict::{Test, Verdict};
 use super::fragmentation::{Alone, Blocker, Holes, Servers, Way, WayOut, blockers, cheapest_way, enough_alone, holes};
 use super::{DeviceTables, LifetimeId, Lifetimes, NO_EVENT, State};
 use crate::allocator::{CapRange, Caps};
-use crate::model::{BlockState, DeviceKind, DeviceRecording, EventTable, SizeClass, StackId};
+use crate::model::{Action, BlockState, DeviceKind, DeviceRecording, EventTable, SizeClass, StackId};
 use crate::units::{Bytes, count, counted};
 
 /// Live memory of one call stack.
@@ -83,11 +83,20 @@ pub struct Autopsy {
     pub stack: StackId,
 }
 
+/// Free on the device at a failure, as [`examine`] takes it: [`EventTable::FREE_UNBOUNDED`] where that is not told but does not
+/// matter, for more was asked than the whole device has. `None` where the failure can not be examined.
+#[must_use]
+pub fn free_at(device: &DeviceRecording, event: u32) -> Option<u64> {
+    let asked = device.events.size.get(event as usize).copied()?;
+    let is_more_than_all = device.events.action[event as usize] == Action::Oom && device.capacity.is_some_and(|all| asked > all);
+    device.events.device_free(event).or(is_more_than_all.then_some(EventTable::FREE_UNBOUNDED))
+}
+
 /// The autopsy of one `oom` event. `state` is the state at that event, `caps` what is known of the cap: [`Caps::of`] the device,
 /// or [`Caps::told`] by somebody who was there. O(blocks log blocks).
 #[must_use]
 pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, state: &State, caps: &Caps) -> Option<Autopsy> {
-    let device_free = device.events.device_free(event)?;
+    let device_free = free_at(device, event)?;
     let (servers, requested) = Servers::of_oom(device, event)?;
     let segment = device.settings.conf.segment_size(requested);
     let own = holes(state, Some(&servers));
@@ -110,7 +119,8 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
         outside: device.samples.last().and_then(|s| s.process).map(|p| p.saturating_sub(reserved)),
     });
     let found = blockers(state, Some(&servers));
-    let need = segment.saturating_sub(room.unwrap_or(device_free));
+    // Nothing that goes makes room for what the device has not got.
+    let need = if verdict == Verdict::TooLarge { segment } else { segment.saturating_sub(room.unwrap_or(device_free)) };
     let alone = enough_alone(device, state, &servers, requested, need);
     let mut way_out = cheapest_way(device, state, &servers, requested, need);
     if let (Some(way), Some(cap)) = (&mut way_out, limit.filter(|cap| !cap.is_known()))
@@ -203,6 +213,12 @@ impl Autopsy {
         Some(self.device_free).filter(|&free| free < EventTable::FREE_UNBOUNDED)
     }
 
+    /// With every byte of this process given back, free on the device; all the device has where what was free is not told.
+    #[must_use]
+    pub fn most_free(&self) -> u64 {
+        self.device_free_told().map(|free| free.saturating_add(self.reserved)).or(self.capacity).unwrap_or(self.reserved)
+    }
+
     /// What room under the cap was less than, where the cap is only known as a range: the upper end was refused. Bytes.
     #[must_use]
     pub fn room_below(&self) -> u64 {
@@ -218,6 +234,9 @@ impl Autopsy {
         }
         if !self.has_segments {
             return "It is not told: segments are not in this file.".to_owned();
+        }
+        if self.verdict == Verdict::TooLarge {
+            return "There is none: no block that goes makes the device larger.".to_owned();
         }
         if self.reserved == 0 {
             return "There is none: nothing was reserved yet, so there is nothing to free.".to_owned();

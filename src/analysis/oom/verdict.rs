@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::Autopsy;
 use crate::analysis::fragmentation::Holes;
+use crate::model::EventTable;
 use crate::units::{Bytes, MEBIBYTE, count};
 
 /// Why memory ran out: of a failed request in a recording, or of an error message.
@@ -135,7 +136,7 @@ pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
             Some(fits_device),
             most,
         ),
-        ("free on the device", Some(on_device), f.device_free),
+        ("free on the device", (f.device_free < EventTable::FREE_UNBOUNDED).then_some(on_device), f.device_free),
         (
             "room under the cap",
             if f.is_limited { Some(f.room >= f.segment) } else { None },
@@ -208,7 +209,7 @@ pub(super) fn sentence(a: &Autopsy) -> String {
             Some(all) => format!("{request} can not fit on the {place}, which has {} in all.", Bytes(all)),
             None => format!(
                 "{request} can not fit: with every byte of this process given back, {} would be free on the {place}. How large the {place} is, and whether other processes hold the rest, is not in the file.",
-                Bytes(a.device_free.saturating_add(a.reserved)),
+                Bytes(a.most_free()),
             ),
         },
         Verdict::Unknown => match a.device_free_told() {

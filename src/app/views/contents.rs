@@ -49,7 +49,11 @@ impl View for Contents {
                 }
                 key_value(ui, "active", &Bytes(state.totals.active).to_string());
                 key_value(ui, "allocated", &Bytes(state.totals.allocated).to_string());
-                key_value(ui, "requested", &Bytes(state.totals.requested).to_string());
+                if cx.data.recording.tells_requested(cx.data.device()) {
+                    key_value(ui, "requested", &Bytes(state.totals.requested).to_string());
+                } else {
+                    key_value(ui, "requested", "not in this file, which has rounded sizes");
+                }
                 let holes = state.holes().count() as u64;
                 if knows_reserved {
                     key_value(ui, "segments", &count(state.segments.len() as u64));

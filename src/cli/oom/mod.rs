@@ -66,13 +66,16 @@ pub struct WhatIfEntry {
 #[derive(Debug, Serialize)]
 pub struct PeakEntry {
     device: i32,
+    #[serde(skip)]
+    label: String,
     /// False where segments are not in the file: what is reserved and free inside is then 0 and not known.
     has_segments: bool,
     event: Option<u32>,
     reserved_bytes: u64,
     active_bytes: u64,
     allocated_bytes: u64,
-    requested_bytes: u64,
+    /// Null where the file has rounded sizes and not what was asked for (PyTorch's profiler).
+    requested_bytes: Option<u64>,
     hole_bytes: u64,
     holes: u64,
     largest_hole_bytes: u64,
@@ -99,7 +102,7 @@ pub struct OomEntry {
     event: u32,
     requested_bytes: u64,
     segment_bytes: u64,
-    device_free_bytes: u64,
+    device_free_bytes: Option<u64>,
     reserved_bytes: u64,
     allocated_bytes: u64,
     hole_bytes: u64,
@@ -301,12 +304,13 @@ fn peak(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, 
     let state = tables.states.at(device, &tables.lifetimes, c.event);
     PeakEntry {
         device: device.id.index,
+        label: device.id.to_string(),
         has_segments: c.has_segments,
         event: (c.event != NO_EVENT).then_some(c.event),
         reserved_bytes: c.reserved,
         active_bytes: c.active,
         allocated_bytes: c.allocated,
-        requested_bytes: c.live_requested,
+        requested_bytes: recording.tells_requested(device).then_some(c.live_requested),
         hole_bytes: c.holes.bytes,
         holes: c.holes.count,
         largest_hole_bytes: c.holes.largest,
@@ -382,7 +386,7 @@ fn entry(
         event: a.event,
         requested_bytes: a.requested,
         segment_bytes: a.segment,
-        device_free_bytes: a.device_free,
+        device_free_bytes: a.device_free_told(),
         reserved_bytes: a.reserved,
         allocated_bytes: a.allocated,
         hole_bytes: a.holes.bytes,

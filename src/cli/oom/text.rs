@@ -33,7 +33,7 @@ pub(super) fn text(report: &OomReport, recording: &Recording) -> String {
         failure(&mut out, o, i + 1, report.ooms.len());
     }
     for p in &report.peaks {
-        peak(&mut out, p, report.peaks.len() > 1);
+        peak(&mut out, p, recording.devices.len() > 1);
     }
     for w in &report.whatif {
         tried(&mut out, w, report.whatif.len() > 1);
@@ -59,7 +59,7 @@ fn failure(out: &mut String, o: &OomEntry, number: usize, total: usize) {
         ("request", o.requested_bytes, true),
         ("largest hole", o.largest_hole_bytes, o.has_segments),
         ("free in holes", o.hole_bytes, o.has_segments),
-        ("free on the device", o.device_free_bytes, true),
+        ("free on the device", o.device_free_bytes.unwrap_or(EventTable::FREE_UNBOUNDED), true),
         ("reserved", o.reserved_bytes, o.has_segments),
         ("allocated", o.allocated_bytes, true),
     ] {
@@ -106,12 +106,12 @@ fn figure(out: &mut String, label: &str, value: u64) {
 }
 
 fn peak(out: &mut String, p: &PeakEntry, name_device: bool) {
-    let device = if name_device { format!("{}: ", named(p.device)) } else { String::new() };
+    let device = if name_device { format!("{}: ", p.label) } else { String::new() };
     let _ = writeln!(out, "  {device}{}", p.sentence);
     for (label, value, is_told) in [
         ("reserved", p.reserved_bytes, p.has_segments),
         ("active", p.active_bytes, true),
-        ("requested", p.requested_bytes, true),
+        ("requested", p.requested_bytes.unwrap_or(0), p.requested_bytes.is_some()),
         ("free in holes", p.hole_bytes, p.has_segments),
         ("largest hole", p.largest_hole_bytes, p.has_segments),
         ("largest that fits", p.largest_served_bytes, p.has_segments),

@@ -44,10 +44,10 @@ pub(super) fn is_trace(head: &[u8]) -> bool {
 pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     let mut rows = collect::collect(bytes, progress)?;
     if rows.memory.is_empty() && rows.slices.is_empty() {
-        return Err(FormatError::Empty {
+        return Err(FormatError::Elsewhere {
             name: name.to_owned(),
             what: format!(
-                "this trace has {} events but none about memory or operators: profile with profile_memory=True, or",
+                "this trace has {} events and none about memory or operators; profile with torch.profiler.profile(profile_memory=True)",
                 rows.events
             ),
         });

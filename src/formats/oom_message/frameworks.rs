@@ -32,16 +32,20 @@ pub(super) fn xla(window: &Window<'_>) -> Read {
         body.find('(').filter(|&at| at < 60).and_then(|at| Figure::at_start(body.get(at + 1..)?)).map(|(f, _)| f).or(rounded)
     } else if body.starts_with("OOMwhenallocatingtensor") {
         message.dialect.writer = Writer::TensorFlow;
+        if let Some(device) = body.split_once("device:GPU:").map(|(_, rest)| rest) {
+            message.dialect.platform = Platform::Cuda;
+            message.gpu = device.get(..device.bytes().take_while(u8::is_ascii_digit).count()).and_then(|n| n.parse().ok());
+        }
         tensor_bytes(body).map(Figure::exact)
     } else {
         return None;
     };
     message.figures.requested = request;
     let line = text.get(..window.first_line_length()).unwrap_or(text);
-    message.gpu = line.find("deviceordinal").and_then(|at| {
+    message.gpu = message.gpu.or(line.find("deviceordinal").and_then(|at| {
         let rest = line.get(at + "deviceordinal".len()..)?;
         rest.get(..rest.bytes().take_while(u8::is_ascii_digit).count())?.parse().ok()
-    });
+    }));
     statistics(window, &mut message);
     Some((message, 20))
 }
@@ -50,10 +54,23 @@ pub(super) fn xla(window: &Window<'_>) -> Read {
 fn tensor_bytes(body: &str) -> Option<u64> {
     let shape = body.split_once("shape[")?.1.split_once(']')?;
     let name = shape.1.strip_prefix("andtype")?;
-    let width = [("float", 4), ("half", 2), ("bfloat16", 2), ("double", 8), ("int64", 8), ("int32", 4), ("int8", 1), ("bool", 1)]
-        .iter()
-        .find(|(n, _)| name.starts_with(n))?
-        .1;
+    let width = [
+        ("float", 4),
+        ("half", 2),
+        ("bfloat16", 2),
+        ("double", 8),
+        ("int64", 8),
+        ("int32", 4),
+        ("int16", 2),
+        ("int8", 1),
+        ("uint8", 1),
+        ("complex64", 8),
+        ("complex128", 16),
+        ("bool", 1),
+    ]
+    .iter()
+    .find(|(n, _)| name.starts_with(n))?
+    .1;
     shape.0.split(',').try_fold(width, |product: u64, d| product.checked_mul(d.parse().ok()?))
 }
 

@@ -127,7 +127,8 @@ impl Dialect {
 /// Memory of one process on the GPU, as the driver counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessUse {
-    /// Its id, when the message names it (the failing process itself is "this process").
+    /// Its id, when the message names it (the failing process itself is "this process", or in a container has the id that the
+    /// host gave it).
     pub pid: Option<u32>,
     /// Bytes, context and libraries included.
     pub bytes: Figure,
@@ -205,6 +206,23 @@ impl OomMessage {
             advice: None,
             peak_buffers: Vec::new(),
             extra: Vec::new(),
+        }
+    }
+
+    /// Marks the failing process where the message lists it by a number: the driver tells ids of the host, so inside a container
+    /// PyTorch does not know its own. Certain that it is in the list when the list, PyTorch's memory and what is free exceed the
+    /// card; of those that are large enough to hold PyTorch's memory it is the smallest.
+    fn recognise_own(&mut self) {
+        let (Some(capacity), Some(free), Some(reserved)) = (self.figures.capacity, self.figures.free, self.reserved()) else {
+            return;
+        };
+        let Some(listed) = self.listed_processes() else { return };
+        if self.this_process().is_some() || listed.plus(reserved).plus(free).low() <= capacity.high() {
+            return;
+        }
+        let holds = |p: &&mut ProcessUse| !p.bytes.is_unlimited() && p.bytes.high() >= reserved.low();
+        if let Some(own) = self.processes.iter_mut().filter(holds).min_by_key(|p| p.bytes.bytes) {
+            own.is_this = true;
         }
     }
 
@@ -296,6 +314,9 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
     }
     if out.is_empty() {
         out.extend(pytorch::fragment(body));
+    }
+    for message in &mut out {
+        message.recognise_own();
     }
     out
 }

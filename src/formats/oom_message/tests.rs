@@ -239,3 +239,14 @@ fn quoted_parts_of_a_message_decode_and_ordinary_text_does_not() {
         assert!(find_all(text).is_empty(), "{text}");
     }
 }
+
+#[test]
+fn tensorflow_names_a_shape_and_a_type() {
+    let m = parse(
+        "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[64,1024,1024,3] and type float \
+         on /job:localhost/replica:0/task:0/device:GPU:1 by allocator GPU_1_bfc [Op:Conv2D]",
+    )
+    .unwrap();
+    assert_eq!((m.dialect.writer, m.dialect.platform, m.gpu), (Writer::TensorFlow, Platform::Cuda, Some(1)));
+    assert_eq!(m.figures.requested, Some(Figure::exact(64 * 1024 * 1024 * 3 * 4)));
+}

@@ -225,6 +225,7 @@ const ANCHORS: &[(&str, Anchor)] = &[
     ("Cudafailure'outofmemory'", Anchor::Bare(Writer::Nccl, Platform::Cuda)),
     ("RESOURCE_EXHAUSTED:", Anchor::Xla),
     ("Resourceexhausted:", Anchor::Xla),
+    ("ResourceExhaustedError:", Anchor::Xla),
     ("ranoutofmemorytryingtoallocate", Anchor::Bfc),
 ];
 

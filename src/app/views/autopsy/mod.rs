@@ -19,7 +19,8 @@ use crate::analysis::State;
 use crate::analysis::categories::ByCategory;
 use crate::analysis::fragmentation::{Blocker, Servers, WayOut};
 use crate::analysis::oom::{
-    Autopsy, Closest, Helped, LiveByStack, TRIED_UNASKED, Verdict, can_be_served_again, closest, examine, what_would_have_helped,
+    Autopsy, Closest, Helped, LiveByStack, TRIED_UNASKED, Verdict, can_be_served_again, closest, examine, free_at,
+    what_would_have_helped,
 };
 use crate::app::document::DeviceData;
 use crate::app::jobs::Derived;
@@ -161,8 +162,7 @@ impl Case {
 impl View for AutopsyView {
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let device = cx.data.device();
-        let examinable: Vec<u32> =
-            cx.data.ooms.iter().copied().filter(|&event| device.events.device_free(event).is_some()).collect();
+        let examinable: Vec<u32> = cx.data.ooms.iter().copied().filter(|&event| free_at(device, event).is_some()).collect();
         if examinable.is_empty() && !cx.data.ooms.is_empty() {
             let sentence = format!(
                 "{} failed, and this kind of file does not tell what was free, so it can not say why. Record a snapshot:",

@@ -131,7 +131,8 @@ fn tests(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
             egui::Rect::from_min_max(egui::pos2(rect.left() + 36.0, rect.top()), egui::pos2(rect.right() - 16.0, rect.bottom()));
         let is_span = test.what == "room under the cap" && a.limit.is_some_and(|cap| !cap.is_known());
         let figure = match test.holds {
-            None => "no cap known".to_owned(),
+            None if test.what == "room under the cap" => "no cap known".to_owned(),
+            None => "not told".to_owned(),
             Some(_) if is_span => format!("under {}", Bytes(a.room_below())),
             Some(_) if test.bytes >= crate::model::EventTable::FREE_UNBOUNDED => "unknown".to_owned(),
             Some(_) => Bytes(test.bytes).to_string(),
@@ -162,7 +163,10 @@ fn peak(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
             ("whole free segments", c.releasable),
         ];
         let of_blocks = [("active", c.active), ("allocated", c.allocated), ("requested", c.live_requested)];
-        for (name, value) in of_blocks.into_iter().chain(of_segments.into_iter().filter(|_| c.has_segments)) {
+        let is_told = |&(name, _): &(&str, u64)| {
+            !matches!(name, "requested" | "lost to rounding") || cx.data.recording.tells_requested(cx.data.device())
+        };
+        for (name, value) in of_blocks.into_iter().chain(of_segments.into_iter().filter(|_| c.has_segments)).filter(is_told) {
             KeyValue::new(name, &Bytes(value).to_string()).show(ui);
         }
         if c.has_segments {

@@ -128,6 +128,14 @@ impl View for HeatmapView {
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let pane_rect = ui.max_rect();
         let device = cx.data.device();
+        if device.events.is_empty() && !device.bands.is_empty() {
+            pane::empty_state(
+                ui,
+                "This memory timeline holds sums by category, not where memory lies. A snapshot does:",
+                Some("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")"),
+            );
+            return;
+        }
         if device.events.is_empty() {
             pane::empty_state(
                 ui,
@@ -152,8 +160,7 @@ impl View for HeatmapView {
             return;
         }
         if picture.is_empty() {
-            let sentence =
-                "No segment was reserved in this part of the recording. Profiler traces never tell segments; a snapshot does:";
+            let sentence = "No segment of this device is told in this part of the recording. A snapshot tells them all:";
             pane::empty_state(ui, sentence, Some("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")"));
             return;
         }

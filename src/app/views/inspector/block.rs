@@ -44,8 +44,9 @@ pub fn card(data: &DeviceData, state: &State, id: LifetimeId) -> Option<Card> {
 
 fn sizes(data: &DeviceData, l: &Lifetime) -> Vec<Fact> {
     let mut facts = vec![Fact::new("requested", Bytes(l.requested).to_string())];
-    if data.device().events.sizes_are_blocks {
-        facts = vec![Fact::missing("requested", "A profiler trace writes whole blocks. A memory snapshot has both sizes.")];
+    if !data.recording.tells_requested(data.device()) {
+        const WHY: &str = "PyTorch's profiler writes whole blocks. A memory snapshot has both sizes.";
+        return vec![Fact::missing("requested", WHY), Fact::new("block", Bytes(l.block).to_string())];
     }
     facts.push(Fact::new("block", Bytes(l.block).to_string()));
     let lost = l.block.saturating_sub(l.requested);

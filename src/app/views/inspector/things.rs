@@ -353,7 +353,11 @@ fn instant(data: &DeviceData, state: &State) -> Card {
     });
     facts.push(Fact::new("active", Bytes(totals.active).to_string()));
     facts.push(Fact::new("allocated", Bytes(totals.allocated).to_string()));
-    facts.push(Fact::new("requested", Bytes(totals.requested).to_string()));
+    facts.push(if data.recording.tells_requested(device) {
+        Fact::new("requested", Bytes(totals.requested).to_string())
+    } else {
+        Fact::missing("requested", "PyTorch's profiler writes whole blocks. A memory snapshot has both sizes.")
+    });
     facts.push(Fact::new("live blocks", count(state.blocks.len() as u64 - holes)));
     if has_segments || device.has_final_state {
         facts.push(Fact::new("segments", count(state.segments.len() as u64)));

@@ -363,7 +363,8 @@ impl<'a> Reader<'a> {
                 // What a full device refuses bounds no cap; the failure itself has told the room there was.
                 let events = &self.device.events;
                 let segment = self.device.settings.conf.segment_size(events.size[u.request]);
-                if !is_failure || events.address[u.request] >= segment {
+                let fits_device = self.device.capacity.is_none_or(|whole| u.needed <= whole);
+                if fits_device && (!is_failure || events.address[u.request] >= segment) {
                     self.out.bounds.refused_before(u.request as u32, u.needed);
                 }
             }

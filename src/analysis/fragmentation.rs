@@ -1,6 +1,6 @@
 //! Holes, what keeps them from growing, and the cheapest way to make room for a request.
 
-use crate::model::{AllocConf, BlockState, DeviceRecording, PoolId, SizeClass, StreamId};
+use crate::model::{Action, AllocConf, BlockState, DeviceRecording, PoolId, SizeClass, StreamId};
 use crate::units::MEBIBYTE;
 
 use super::{BlockAt, SegmentAt, State};
@@ -21,8 +21,8 @@ impl Servers {
     /// events.
     #[must_use]
     pub fn of_oom(device: &DeviceRecording, event: u32) -> Option<(Self, u64)> {
-        device.events.device_free(event)?;
         let i = event as usize;
+        (device.events.action.get(i) == Some(&Action::Oom)).then_some(())?;
         let requested = device.events.size[i];
         // Before PyTorch 2.12 the event does not tell its pool; a request outside a capture goes to the default one.
         let pool = match device.events.pool[i] {

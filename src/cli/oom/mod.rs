@@ -424,3 +424,40 @@ fn entry(
 pub fn frames(recording: &Recording, stack: StackId) -> Vec<String> {
     crate::analysis::stack_text(&recording.stacks, stack).lines().map(str::to_owned).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::summary::summarise;
+
+    /// A profiler trace tells no free memory; that more was asked for than the card has, it does tell.
+    #[test]
+    fn a_request_larger_than_the_card_of_a_trace_is_too_large() {
+        let memory = |name: &str, at: u32, bytes: u64, reserved: u64| {
+            format!(
+                r#"{{"ph":"i","cat":"cpu_instant_event","s":"t","name":"{name}","pid":1,"tid":1,"ts":{at},"args":{{"Total Reserved":{reserved},"Total Allocated":{reserved},"Bytes":{bytes},"Addr":140000000000000,"Device Id":0,"Device Type":1}}}}"#
+            )
+        };
+        let text = format!(
+            r#"{{"deviceProperties":[{{"id":0,"name":"Fake GPU","totalGlobalMem":2147483648}}],"traceEvents":[{},{}]}}"#,
+            memory("[memory]", 1, 20 << 20, 20 << 20),
+            memory("[OutOfMemory]", 2, 3 << 30, 20 << 20)
+        );
+        let recording = crate::formats::read(text.as_bytes(), "t.json", &Progress::new()).unwrap();
+        let found = report(&recording, true, &Rules::default(), &Progress::new()).unwrap();
+        assert_eq!((found.ooms.len(), found.ooms_without_figures), (1, 0));
+        let oom = &found.ooms[0];
+        assert_eq!((oom.verdict, oom.device_free_bytes), ("too_large", None));
+        assert!(oom.sentence.replace('\u{a0}', " ").contains("the device has 2,048 MiB in all"), "{}", oom.sentence);
+        assert!(oom.way_out.is_none() && oom.smallest_alone_bytes.is_none());
+        for w in &found.whatif {
+            assert!(w.limit_bytes.is_none_or(|limit| limit <= 2 << 30), "{:?}", w.limit_bytes);
+        }
+        let told = summarise(std::path::Path::new("t.json"), &recording, Vec::new(), &[]).unwrap();
+        let told = serde_json::to_value(told).unwrap();
+        assert!(told["devices"][0]["ooms"][0]["device_free_bytes"].is_null());
+        // The profiler writes whole blocks.
+        assert!(told["devices"][0]["requested_bytes"].is_null());
+        assert_eq!(told["devices"][0]["allocated_bytes"]["peak"], 20 << 20);
+    }
+}

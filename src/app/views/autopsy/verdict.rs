@@ -47,7 +47,7 @@ impl AutopsyView {
             ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
             headline(ui, cx, a.verdict.title(), &a.sentence, t.red);
             tests(ui, cx, a);
-            figures(ui, a);
+            figures(ui, cx, a);
             if a.limit.is_some_and(|cap| !cap.is_known()) || self.cap.is_some() {
                 self.cap_field(ui, cx, a.reserved);
             }
@@ -199,7 +199,8 @@ fn peak(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
     });
 }
 
-fn figures(ui: &mut Ui, a: &Autopsy) {
+fn figures(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
+    let tells_requested = cx.data.recording.tells_requested(cx.data.device());
     section(ui, "At this instant", "", false);
     if let Some(cap) = a.limit {
         KeyValue::new("cap of this process", &cap.to_string()).show(ui);
@@ -208,8 +209,8 @@ fn figures(ui: &mut Ui, a: &Autopsy) {
     for (name, value, is_told) in [
         ("reserved", a.reserved, a.has_segments),
         ("allocated", a.allocated, true),
-        ("requested", a.live_requested, true),
-        ("lost to rounding", rounding, a.has_segments),
+        ("requested", a.live_requested, tells_requested),
+        ("lost to rounding", rounding, a.has_segments && tells_requested),
         ("free in all pools", a.all_holes.bytes, a.has_segments),
     ] {
         if is_told {

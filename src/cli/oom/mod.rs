@@ -448,7 +448,7 @@ mod tests {
         assert_eq!((found.ooms.len(), found.ooms_without_figures), (1, 0));
         let oom = &found.ooms[0];
         assert_eq!((oom.verdict, oom.device_free_bytes), ("too_large", None));
-        assert!(oom.sentence.replace('\u{a0}', " ").contains("the device has 2,048 MiB in all"), "{}", oom.sentence);
+        assert!(oom.sentence.replace('\u{a0}', " ").contains("which has 2,048 MiB in all"), "{}", oom.sentence);
         assert!(oom.way_out.is_none() && oom.smallest_alone_bytes.is_none());
         for w in &found.whatif {
             assert!(w.limit_bytes.is_none_or(|limit| limit <= 2 << 30), "{:?}", w.limit_bytes);

@@ -5,7 +5,7 @@ import sys
 _here = os.path.dirname(os.path.abspath(__file__))
 try:
     import vramscope_agent  # noqa: F401
-except BaseException:
+except Exception:
     pass
 try:
     # Look again without this folder; it goes back to where it was, so that the program's own children find it too.
@@ -19,5 +19,5 @@ try:
             sys.modules["sitecustomize"] = _me
     finally:
         sys.path[:] = [p for p in _path if os.path.abspath(p or ".") != _here]
-except BaseException:
+except Exception:
     pass

@@ -404,6 +404,7 @@ def _sweep(place):
 def start():
     """Begins to listen; returns the socket's path, or None when that is not possible. Calling it again changes nothing."""
     global _state
+    state = None
     try:
         if _state is not None and _state.pid == os.getpid():
             return _state.path
@@ -417,13 +418,18 @@ def start():
             pass
         state.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         state.listener.set_inheritable(False)
+        state.path = path
         state.listener.bind(path)
         os.chmod(path, 0o600)
         state.listener.listen(2)
-        state.path = path
         _state = state
         threading.Thread(target=_listen, args=(state,), name="vramscope-agent", daemon=True).start()
         return path
+    except KeyboardInterrupt:
+        # Meant for the program, which has not begun yet: it ends as it would without us.
+        if state is not None and state.path:
+            _stop(state)
+        raise
     except BaseException:
         return None
 
@@ -442,5 +448,8 @@ if os.environ.get("VRAMSCOPE_HELPER") != "off":
         try:
             atexit.register(_stop)
             os.register_at_fork(after_in_child=_after_fork)
+        except KeyboardInterrupt:
+            _stop()
+            raise
         except BaseException:
             pass

@@ -30,6 +30,8 @@ const COUNT_LOST: Duration = Duration::from_secs(1);
 const JUMP_US: i64 = 1_000_000;
 /// Memory that changed by this much asks for the list of processes at once.
 const CHANGE: u64 = 1 << 20;
+/// How the sentence begins that says that the list of processes failed after it was read.
+const UNLISTED: &str = "The driver stopped telling which processes use it";
 /// Costs are told this often.
 const TELL_COSTS: Duration = Duration::from_secs(5);
 
@@ -51,6 +53,8 @@ struct Watched {
     is_list_new: bool,
     /// It is divided into instances, which are watched as devices of their own.
     has_mig: bool,
+    /// The list was read before and now fails: what was listed is not told as of now.
+    is_unlisted: bool,
     compute: Vec<GpuProcess>,
     others: Vec<GpuProcess>,
     /// The processes told last, by PID and start, and their peaks as told last.
@@ -265,6 +269,7 @@ impl Engine {
                         used_at_list: 0,
                         is_list_new: false,
                         has_mig: gpu.has_mig,
+                        is_unlisted: false,
                         compute: Vec::new(),
                         others: Vec::new(),
                         listed: Vec::new(),
@@ -370,7 +375,9 @@ impl Engine {
                 }
                 if d.others != all {
                     d.others = all;
-                    self.tell_processes(d, time_us);
+                    if !d.is_unlisted {
+                        self.tell_processes(d, time_us);
+                    }
                 }
             }
             Call::Peaks => {
@@ -456,6 +463,12 @@ impl Engine {
     /// Merges the lists by PID (a process in two lists is one process), looks new ones up, and tells the result.
     fn tell_processes(&mut self, d: &mut Watched, time_us: i64) {
         d.is_list_new = true;
+        if std::mem::take(&mut d.is_unlisted) {
+            self.out.push(Record::Unlisted(Trouble { d: Some(d.number), t: time_us, sentence: None }));
+            d.limits.retain(|l| !l.starts_with(UNLISTED));
+            d.facts.limits.clone_from(&d.limits);
+            self.out.push(Record::Device(d.facts.clone()));
+        }
         let mut merged: Vec<GpuProcess> = Vec::new();
         for p in d.compute.iter().chain(&d.others) {
             match merged.iter_mut().find(|m| m.pid == p.pid) {
@@ -505,6 +518,28 @@ impl Engine {
             d.counted_to = clock.now();
             d.trouble = Some(error);
             return true;
+        }
+        if call == Call::Processes && (!d.listed.is_empty() || d.is_unlisted) && !d.has_mig {
+            // It could be read before: what is wrong came since, and what was listed no longer holds.
+            let why = match &error {
+                GpuError::NoPermission => "it answers that this user has no permission (error 4)".to_owned(),
+                other => other.to_string().trim_end_matches('.').to_owned(),
+            };
+            let sentence = format!("{UNLISTED}: {why}.");
+            if !std::mem::replace(&mut d.is_unlisted, true) {
+                let t = self.time_us(clock);
+                self.out.push(Record::Unlisted(Trouble { d: Some(d.number), t, sentence: Some(sentence.clone()) }));
+            }
+            self.limit(d, &sentence);
+            if error.is_lasting() {
+                d.calls.retain(|c| c.call != call);
+                return true;
+            }
+            return false;
+        }
+        if call == Call::OtherProcesses && error == GpuError::NoPermission && !d.listed.is_empty() {
+            // The list that matters was read: when it fails too, that says so.
+            return false;
         }
         // The same code means that this user may not use the driver at all; here it gave everything but the list.
         let is_list = matches!(call, Call::Processes | Call::OtherProcesses);

@@ -113,6 +113,35 @@ fn what_a_device_can_not_tell_is_a_limit_and_nothing_more() {
 }
 
 #[test]
+fn a_list_that_fails_later_is_not_drawn_as_current() {
+    let mut r = Rehearsal::new(Rates::default());
+    r.driver.set(|s| s.compute = vec![GpuProcess { pid: 14_190, used: Some(30 << 20), ..GpuProcess::default() }]);
+    r.pass(3 * SECOND);
+    let before = recording(&r.records);
+    let listed = before.devices[0].samples.last().and_then(|s| s.bands(before.devices[0].capacity.unwrap())).unwrap();
+    assert!(listed.others > 0, "{listed:?}");
+    r.driver.set(|s| s.process_error = Some(GpuError::NoPermission));
+    r.pass(6 * SECOND);
+    let after = recording(&r.records);
+    let device = &after.devices[0];
+    let live = device.live.as_ref().unwrap();
+    let (since, last) = (live.unlisted_us.unwrap(), device.samples.last().unwrap());
+    assert!((4_500_000..=6_100_000).contains(&(last.time_us - since)), "{}", last.time_us - since);
+    let bands = last.bands(device.capacity.unwrap()).unwrap();
+    assert_eq!((bands.others, bands.unattributed), (0, listed.unattributed + listed.others), "nobody is said to hold it");
+    assert!(live.processes.iter().all(|p| p.ended_us.is_none() && p.at(last.time_us).unwrap().used.is_none()));
+    assert_eq!(live.limits.iter().filter(|l| l.contains("stopped telling")).count(), 1, "{:?}", live.limits);
+    assert!(!live.limits.iter().any(|l| l.contains("may not see")), "{:?}", live.limits);
+    r.driver.set(|s| s.process_error = None);
+    r.pass(3 * SECOND);
+    let again = recording(&r.records);
+    let live = again.devices[0].live.as_ref().unwrap();
+    assert!(live.unlisted_us.is_none() && !live.limits.iter().any(|l| l.contains("stopped telling")), "{:?}", live.limits);
+    let last = again.devices[0].samples.last().unwrap().bands(again.devices[0].capacity.unwrap()).unwrap();
+    assert_eq!(last.others, listed.others);
+}
+
+#[test]
 fn no_data_is_not_an_error() {
     let mut r = Rehearsal::new(Rates::default());
     r.driver.set(|s| (s.busy_error, s.climate_error) = (Some(GpuError::NoData), Some(GpuError::NoData)));

@@ -24,6 +24,8 @@ pub struct LiveTrack {
     pub sampler_cpu: Option<f64>,
     /// One sentence while the device can not be read; `None` when all is well.
     pub trouble: Option<String>,
+    /// Since when the list of processes can not be read any more; `None` while it can.
+    pub unlisted_us: Option<i64>,
     /// What this driver or machine can not tell, each with its reason.
     pub limits: Vec<String>,
     /// Samples that were due and not taken, or taken and not stored.

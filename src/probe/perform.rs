@@ -96,6 +96,8 @@ struct Performance<'o, C: Card> {
     ranges: Vec<(String, i64)>,
     end: End,
     goes_on: bool,
+    /// What was reserved and taken outside at the last sample.
+    sampled: u64,
 }
 
 /// Events that travel together.
@@ -154,7 +156,10 @@ pub fn perform<C: Card>(
         ranges: Vec::new(),
         end: End::default(),
         goes_on: program.goes_on_after_oom,
+        sampled: 0,
     };
+    // A replay asks for memory too often for that.
+    let samples_changes = options.scenario != "replay";
     run.tell_opening(opening);
     let mut ending = Ending::Finished;
     for step in &program.steps {
@@ -162,7 +167,7 @@ pub fn perform<C: Card>(
             ending = Ending::Stopped;
             break;
         }
-        let rests = matches!(step, Step::Sample);
+        let mut rests = matches!(step, Step::Sample);
         match run.step(step) {
             Ok(()) => {}
             Err(Halt::OutOfMemory(text)) => {
@@ -173,6 +178,11 @@ pub fn perform<C: Card>(
                 ending = Ending::Failed(text);
                 break;
             }
+        }
+        if samples_changes && !rests && run.held() != run.sampled {
+            // The whole card is drawn from samples: one at each change, so that it climbs with what is reserved.
+            run.sample();
+            rests = true;
         }
         if let Some(failure) = run.allocator.memory.failure() {
             ending = Ending::Failed(failure);
@@ -235,8 +245,14 @@ impl<C: Card> Performance<'_, C> {
         }
     }
 
+    /// Bytes taken of the card: reserved, in the driver's own pool, and beside the allocator.
+    fn held(&self) -> u64 {
+        self.allocator.stats().reserved_bytes.all.current + self.pool.reserved() + self.outside
+    }
+
     fn sample(&mut self) {
         self.flush();
+        self.sampled = self.held();
         let at = self.tick(10_000);
         let stats = self.allocator.stats();
         let pool = (self.pool.reserved(), self.pool.live());

@@ -431,7 +431,7 @@ fn on_card<C: Card>(
     }
     let plan = match job {
         Job::Scenario { scenario, values } => {
-            let program = (scenario.build)(values, &Room { total: info.total, free: info.free });
+            let program = (scenario.build)(values, &Room { total: info.total, free: info.free })?;
             perform(card, opening, &program, &options(job, values.text(), conditions), &stop.steps, out);
             return Ok(());
         }

@@ -139,6 +139,7 @@ impl History {
             Record::Device(facts) => self.set_device(facts),
             Record::Memory(point) => self.add_memory(point),
             Record::Processes(list) => self.add_processes(list),
+            Record::Unlisted(lost) => self.set_unlisted(&lost),
             Record::Peaks(peaks) => {
                 let Some(d) = self.device(peaks.d) else { return };
                 for (pid, started, bytes) in peaks.p {
@@ -327,6 +328,7 @@ impl History {
             }
             d.present = present;
             d.nobodys = None;
+            d.track.unlisted_us = None;
         }
         self.processes = facts;
         self.helpers = helpers;
@@ -370,6 +372,30 @@ impl History {
                 push_mark(&mut d.track.marks, mark);
             }
             d.track.trouble.clone_from(&trouble.sentence);
+        }
+    }
+
+    /// Bytes that were listed before no longer hold: they are not told from here on, and processes neither end nor start.
+    fn set_unlisted(&mut self, lost: &Trouble) {
+        let most = self.most(MOST_POINTS);
+        for d in self.devices.iter_mut().filter(|d| lost.d.is_none_or(|n| n == d.number)) {
+            let is_lost = lost.sentence.is_some();
+            if is_lost == d.track.unlisted_us.is_some() {
+                continue;
+            }
+            d.track.unlisted_us = is_lost.then_some(lost.t);
+            let text = if is_lost { "processes no longer listed" } else { "processes listed again" };
+            push_mark(&mut d.track.marks, LiveMark { time_us: lost.t, kind: MarkKind::Device, text: text.to_owned() });
+            if !is_lost {
+                continue;
+            }
+            d.nobodys = None;
+            for p in &mut d.present {
+                (p.used, p.reserved_then) = (None, None);
+                let torch = d.torch.get(&p.pid).map(|(m, _)| *m);
+                let point = ProcessPoint { time_us: lost.t, used: None, torch };
+                push_point(&mut d.track.processes[p.track], point, most);
+            }
         }
     }
 

@@ -18,6 +18,8 @@ pub enum Record {
     Memory(MemoryPoint),
     /// Every process on a device.
     Processes(ProcessList),
+    /// The list of processes can not be read any more, or can again; what was listed is of before.
+    Unlisted(Trouble),
     /// The most that processes ever had on a device.
     Peaks(DevicePeaks),
     /// Who a process is; before its figures.

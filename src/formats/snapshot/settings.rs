@@ -57,6 +57,11 @@ fn read_conf_text(text: &str, conf: &mut AllocConf) {
             "per_process_memory_fraction" => {
                 conf.per_process_memory_fraction = value.trim().parse().unwrap_or(conf.per_process_memory_fraction);
             }
+            // Another backend is another allocator: what is diagnosed depends on it.
+            "backend" => {
+                conf.other.retain(|(name, _)| name != "backend");
+                conf.other.push(("backend".to_owned(), value.trim().to_owned()));
+            }
             _ => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Param, Program, Random, Room, SEED, Scenario, Unit, Values};
 use crate::probe::program::Step;
-use crate::units::{GIBIBYTE, MEBIBYTE};
+use crate::units::{Bytes, GIBIBYTE, MEBIBYTE};
 
 const MEMORY: Param = Param::new(
     "memory",
@@ -15,8 +15,8 @@ const REQUEST: Param = Param::new(
     "request",
     Unit::Bytes,
     GIBIBYTE,
-    (64 * MEBIBYTE, 128 * GIBIBYTE),
-    "the request at the end; from a fifth to a quarter of memory",
+    (640 * MEBIBYTE, 128 * GIBIBYTE),
+    "the request at the end; at most a quarter of memory",
 );
 
 pub(super) const FRAGMENTATION: Scenario = Scenario {
@@ -40,12 +40,21 @@ pub(super) const HEALTHY: Scenario = Scenario {
 };
 
 /// Segments that were whole are split into a large part that goes and a small part that stays.
-fn pieces(v: &Values, room: &Room) -> Program {
+fn pieces(v: &Values, room: &Room) -> Result<Program, String> {
     const SEGMENT: u64 = 64 * MEBIBYTE;
-    let memory = v.get("memory").min(room.free) / SEGMENT * SEGMENT;
-    // What is left under the cap has room for a context, so that the whole process stays below it.
-    let left = memory * 3 / 16;
-    let request = v.get("request").min(memory / 4).max(left + SEGMENT);
+    let (memory, request) = (v.get("memory"), v.get("request"));
+    if memory > room.free {
+        return Err(too_much("memory", memory, room));
+    }
+    if request > memory / 4 {
+        return Err(format!(
+            "request is at most a quarter of memory, {} here, so that the holes together could hold it, and not {}",
+            Bytes(memory / 4),
+            Bytes(request)
+        ));
+    }
+    // What is left under the cap has room for a context, so that the whole process stays below it, and none for the request.
+    let left = (request * 3 / 4).max(576 * MEBIBYTE) / SEGMENT * SEGMENT;
     let mut random = Random::new(v.get("seed"));
     let mut p = Program::new();
     p.limit = Some(memory);
@@ -81,7 +90,12 @@ fn pieces(v: &Values, room: &Room) -> Program {
     p.push(Step::Sample);
     p.free(last, prompt);
     p.end();
-    p
+    Ok(p)
+}
+
+/// The sentence for a size that does not fit on the card.
+fn too_much(name: &str, bytes: u64, room: &Room) -> String {
+    format!("{name} is {}, and {} of the card may be taken; give at most that", Bytes(bytes), Bytes(room.free))
 }
 
 pub(super) const CAPACITY: Scenario = Scenario {
@@ -92,7 +106,10 @@ pub(super) const CAPACITY: Scenario = Scenario {
     conf: "",
     params: &[Param::new("block", Unit::Bytes, GIBIBYTE, (64 * MEBIBYTE, 64 * GIBIBYTE), "how much is asked for at a time")],
     build: |v, room| {
-        let block = v.get("block").min(room.free);
+        let block = v.get("block");
+        if block > room.free {
+            return Err(too_much("block", block, room));
+        }
         let mut p = Program::new();
         let weights = p.site("weights", "load the model");
         let states = p.site("optimizer states", "first step");
@@ -101,7 +118,7 @@ pub(super) const CAPACITY: Scenario = Scenario {
             p.alloc(block, if i * 3 * block < room.free { weights } else { states });
             p.end();
         }
-        p
+        Ok(p)
     },
 };
 
@@ -112,12 +129,18 @@ pub(super) const CAP: Scenario = Scenario {
     shows: "Timeline: a stair that stops far below the card's total. OOM autopsy: the process's own cap.",
     conf: "",
     params: &[
-        Param::new("percent", Unit::Percent, 10, (1, 90), "how much of the card the process may reserve"),
+        Param::new("percent", Unit::Percent, 10, (2, 90), "how much of the card the process may reserve"),
         Param::new("block", Unit::Bytes, 256 * MEBIBYTE, (16 * MEBIBYTE, 16 * GIBIBYTE), "how much is asked for at a time"),
     ],
     build: |v, room| {
-        let cap = (room.total / 100 * v.get("percent")).min(room.free);
-        let block = v.get("block").min(cap);
+        let cap = room.total / 100 * v.get("percent");
+        let block = v.get("block");
+        if cap > room.free {
+            return Err(too_much("the cap", cap, room));
+        }
+        if block > cap {
+            return Err(format!("block is {}, and the cap is {}; at least one block must fit under it", Bytes(block), Bytes(cap)));
+        }
         let mut p = Program::new();
         p.limit = Some(cap);
         let batches = p.site("batches", "inference");
@@ -126,6 +149,6 @@ pub(super) const CAP: Scenario = Scenario {
             p.alloc(block, batches);
             p.end();
         }
-        p
+        Ok(p)
     },
 };

@@ -34,7 +34,7 @@ pub(super) const LEAK: Scenario = Scenario {
             }
             p.end();
         }
-        p
+        Ok(p)
     },
 };
 
@@ -80,6 +80,6 @@ pub(super) const SAW_TOOTH: Scenario = Scenario {
                 p.end();
             }
         }
-        p
+        Ok(p)
     },
 };

@@ -144,8 +144,8 @@ pub struct Scenario {
     pub conf: &'static str,
     /// Its parameters.
     pub params: &'static [Param],
-    /// Makes the program.
-    pub build: fn(&Values, &Room) -> Program,
+    /// Makes the program from exactly these values, or says in one sentence why the card or the scenario can not.
+    pub build: fn(&Values, &Room) -> Result<Program, String>,
 }
 
 impl Scenario {

@@ -2,7 +2,7 @@
 
 use super::{Param, Program, Scenario, Unit};
 use crate::probe::program::Step;
-use crate::units::{GIBIBYTE, MEBIBYTE};
+use crate::units::{Bytes, GIBIBYTE, MEBIBYTE};
 
 pub(super) const CONTEXT: Scenario = Scenario {
     name: "context",
@@ -17,7 +17,7 @@ pub(super) const CONTEXT: Scenario = Scenario {
         p.begin("first tensor");
         p.alloc(v.get("tensor"), first);
         p.end();
-        p
+        Ok(p)
     },
 };
 
@@ -32,13 +32,20 @@ pub(super) const NON_PYTORCH: Scenario = Scenario {
         Param::new("pieces", Unit::Count, 12, (1, 500), "in how many pieces the library takes the rest"),
     ],
     build: |v, room| {
-        let held = v.get("reserved").min(room.free / 4) / (2 * MEBIBYTE) * (2 * MEBIBYTE);
+        let held = v.get("reserved");
+        if held > room.free / 4 {
+            return Err(format!(
+                "reserved is at most a quarter of what may be taken of the card, {} here, and not {}",
+                Bytes(room.free / 4),
+                Bytes(held)
+            ));
+        }
         let mut p = Program::new();
         let weights = p.site("weights", "set-up");
         let batch = p.site("next batch", "training step");
         p.begin("set-up");
-        for _ in 0..4 {
-            p.alloc(held / 4, weights);
+        for part in [held / 4, held / 4, held / 4, held - held / 4 * 3] {
+            p.alloc(part, weights);
         }
         p.end();
         let pieces = v.get("pieces");
@@ -52,7 +59,7 @@ pub(super) const NON_PYTORCH: Scenario = Scenario {
         p.begin("training step");
         p.alloc(held.max(512 * MEBIBYTE), batch);
         p.end();
-        p
+        Ok(p)
     },
 };
 
@@ -76,7 +83,14 @@ pub(super) const CONTENTION: Scenario = Scenario {
     build: |v, room| {
         let mut p = Program::new();
         let weights = p.site("weights", "load the model");
-        let share = room.free / 100 * v.get("percent").min(96 / v.get("processes")) / (2 * MEBIBYTE) * (2 * MEBIBYTE);
+        let (processes, percent) = (v.get("processes"), v.get("percent"));
+        if percent * processes > 96 {
+            return Err(format!(
+                "{processes} processes with {percent} % each are more than 96 % of what is free; percent is at most {} for so many",
+                96 / processes
+            ));
+        }
+        let share = room.free / 100 * percent / (2 * MEBIBYTE) * (2 * MEBIBYTE);
         for i in 0..v.get("processes") {
             p.begin(format!("process {}", i + 2));
             p.push(Step::Neighbour { size: share });
@@ -88,7 +102,7 @@ pub(super) const CONTENTION: Scenario = Scenario {
             p.alloc(block, weights);
             p.end();
         }
-        p
+        Ok(p)
     },
 };
 
@@ -133,7 +147,7 @@ pub(super) const PINNED_HOST: Scenario = Scenario {
             p.free(slot, staged);
             p.end();
         }
-        p
+        Ok(p)
     },
 };
 
@@ -150,8 +164,10 @@ pub(super) const POOL_RETENTION: Scenario = Scenario {
         Param::new("keep", Unit::Count, 1, (0, 1), "1: the pool keeps everything, as PyTorch sets it; 0: CUDA's default"),
     ],
     build: |v, _| {
-        // The driver's pool grows by pieces of 32 MiB.
-        let size = v.get("size").next_multiple_of(32 * MEBIBYTE);
+        let size = v.get("size");
+        if !size.is_multiple_of(32 * MEBIBYTE) {
+            return Err(format!("size is a multiple of 32 MiB, by which the driver's pool grows, and not {}", Bytes(size)));
+        }
         let mut p = Program::new();
         let buffers = p.site("buffers", "training step");
         p.push(Step::PoolKeeps(v.get("keep") == 1));
@@ -171,6 +187,6 @@ pub(super) const POOL_RETENTION: Scenario = Scenario {
             p.push(Step::Synchronise);
             p.end();
         }
-        p
+        Ok(p)
     },
 };

@@ -49,7 +49,7 @@ pub(super) const VARIABLE_SIZES: Scenario = Scenario {
             p.free(slot, logits);
             p.end();
         }
-        p
+        Ok(p)
     },
 };
 
@@ -85,7 +85,7 @@ pub(super) const PRIVATE_POOLS: Scenario = Scenario {
             p.push(Step::EndPool((0, graph + 1)));
             p.end();
         }
-        p
+        Ok(p)
     },
 };
 
@@ -132,6 +132,6 @@ pub(super) const PENDING_FREE: Scenario = Scenario {
         }
         p.push(Step::Release { stream: 7 });
         p.push(Step::Sample);
-        p
+        Ok(p)
     },
 };

@@ -3,14 +3,16 @@
 use std::sync::atomic::AtomicBool;
 
 use super::*;
+use crate::formats::export::snapshot::DevicePart;
 use crate::model::{Progress, Recording};
+use crate::probe::program::Step;
 use crate::probe::{Card, Options, Recorder, Report, SimulatedCard, perform};
 
 fn run(scenario: &Scenario, values: &Values) -> (Report, Recording) {
     let mut opening = Vec::new();
     let card = SimulatedCard::open(&mut |stage, sample| opening.push((stage.to_owned(), sample)));
     let room = Room { total: card.info().total, free: card.info().free };
-    let program = (scenario.build)(values, &room);
+    let program = (scenario.build)(values, &room).unwrap_or_else(|e| panic!("{}: {e}", scenario.name));
     let mut options = Options::new(scenario.name);
     options.conf = scenario.conf.to_owned();
     options.start_us = 1_700_000_000_000_000;
@@ -32,6 +34,49 @@ fn findings_calls_each_recording_by_its_scenarios_name() {
         })
         .collect();
     assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
+fn the_file_that_is_written_is_called_by_the_same_name() {
+    for scenario in ALL {
+        let (report, recording) = run(scenario, &Values::of(scenario));
+        let parts: Vec<_> = (0..recording.devices.len()).filter_map(|i| DevicePart::whole(&recording, i)).collect();
+        let mut bytes = Vec::new();
+        crate::formats::export::snapshot::write(&recording, &parts, false, &mut bytes).unwrap();
+        let read = crate::formats::read(&bytes, scenario.name, &Progress::new()).unwrap();
+        let found = crate::probe::diagnosis::diagnosis(&read, &Progress::new()).unwrap();
+        assert_eq!((found.name.as_str(), report.diagnosis.as_str()), (scenario.name, scenario.name));
+    }
+}
+
+#[test]
+fn a_value_is_used_exactly_or_refused_in_one_sentence() {
+    let room = Room { total: 24 << 30, free: (24 << 30) - (540 << 20) };
+    let build = |name: &str, settings: &[&str]| {
+        let scenario = Scenario::find(name).unwrap();
+        let mut values = Values::of(scenario);
+        settings.iter().for_each(|s| values.set(s).unwrap());
+        (scenario.build)(&values, &room)
+    };
+    for (name, settings, words) in [
+        ("fragmentation", &["memory=64GiB"][..], "memory is 64 GiB"),
+        ("healthy", &["memory=4GiB", "request=2GiB"], "at most a quarter of memory"),
+        ("capacity", &["block=64GiB"], "block is 64 GiB"),
+        ("cap", &["block=4GiB"], "one block must fit"),
+        ("non_pytorch", &["reserved=16GiB"], "at most a quarter"),
+        ("contention", &["processes=8"], "percent is at most 12"),
+        ("pool_retention", &["size=65MiB"], "multiple of 32 MiB"),
+    ] {
+        let sentence = build(name, settings).unwrap_err();
+        assert!(sentence.contains(words), "{name}: {sentence}");
+    }
+    let sizes = |program: &Program| -> Vec<u64> {
+        program.steps.iter().filter_map(|s| if let Step::Alloc { size, .. } = s { Some(*size) } else { None }).collect()
+    };
+    let program = build("fragmentation", &["memory=8GiB", "request=700MiB"]).unwrap();
+    assert_eq!((program.limit, sizes(&program).last().copied()), (Some(8 << 30), Some(700 << 20)));
+    let held: u64 = sizes(&build("non_pytorch", &["reserved=1001MiB"]).unwrap())[..4].iter().sum();
+    assert_eq!(held, 1001 << 20);
 }
 
 #[test]

@@ -38,6 +38,10 @@ impl Survey {
     }
 }
 
+/// Why nothing is known of a process that the driver lists.
+const NOT_HERE: &str = "This machine shows no process of this number here: it has ended, or it runs in a container or on a host \
+    whose processes can not be seen from here. Start it through vramscope run on its own side, and watch there.";
+
 /// One way in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rung {
@@ -61,7 +65,7 @@ pub fn survey(pid: u32) -> Survey {
     let command: Vec<String> =
         words.split(|b| *b == 0).filter(|w| !w.is_empty()).map(|w| String::from_utf8_lossy(w).into_owned()).collect();
     let python = python_version(&folder);
-    let obstacle = if folder.exists() { obstacle(&folder, python, &command) } else { Some("This process has ended.".to_owned()) };
+    let obstacle = if folder.exists() { obstacle(&folder, python, &command) } else { Some(NOT_HERE.to_owned()) };
     Survey { pid, socket: find_socket(pid), python, obstacle, command }
 }
 

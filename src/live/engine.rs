@@ -365,7 +365,12 @@ impl Engine {
                 }));
             }
             Call::Processes => {
-                d.compute = source.processes(place, ProcessKind::Compute)?;
+                let list = source.processes(place, ProcessKind::Compute)?;
+                if list.is_empty() && !d.compute.is_empty() {
+                    // A device that is lost may answer with an empty list first: its processes have not ended.
+                    source.memory(place)?;
+                }
+                d.compute = list;
                 self.tell_processes(d, time_us);
             }
             Call::OtherProcesses => {

@@ -83,6 +83,12 @@ impl ProcessTrack {
         }
     }
 
+    /// True when PyTorch is imported in it, as far as its helper told.
+    #[must_use]
+    pub fn has_torch(&self) -> bool {
+        self.torch_peak.is_some() || self.facts.iter().any(|(key, _)| key == "torch")
+    }
+
     /// The point that holds at `time_us`; `None` before the first and after the end.
     #[must_use]
     pub fn at(&self, time_us: i64) -> Option<&ProcessPoint> {

@@ -139,7 +139,11 @@ pub(super) const CAP: Scenario = Scenario {
             return Err(too_much("the cap", cap, room));
         }
         if block > cap {
-            return Err(format!("block is {}, and the cap is {}; at least one block must fit under it", Bytes(block), Bytes(cap)));
+            return Err(format!(
+                "block is {}, and the cap is {}; at least one block must fit under it",
+                Bytes(block),
+                Bytes(cap)
+            ));
         }
         let mut p = Program::new();
         p.limit = Some(cap);

@@ -67,7 +67,7 @@ fn a_value_is_used_exactly_or_refused_in_one_sentence() {
         ("contention", &["processes=8"], "percent is at most 12"),
         ("pool_retention", &["size=65MiB"], "multiple of 32 MiB"),
     ] {
-        let sentence = build(name, settings).unwrap_err();
+        let sentence = build(name, settings).unwrap_err().replace('\u{a0}', " ");
         assert!(sentence.contains(words), "{name}: {sentence}");
     }
     let sizes = |program: &Program| -> Vec<u64> {

@@ -155,7 +155,7 @@ impl View for LiveView {
         let bands = bands.unwrap_or_default();
         let rows = track.processes.iter().filter(|p| p.at(at_us).is_some()).count() + 3;
         let areas = areas(ui.max_rect(), rows);
-        inside(ui, areas.bar, "card", |ui| card(ui, cx, device, track, &bands, at_us));
+        inside(ui, areas.bar, "card", |ui| card(ui, cx, device, track, &bands));
         inside(ui, areas.chart, "bands", |ui| self.bands(ui, cx, device, track, at_us, now_us));
         ui.painter().hline(areas.table.x_range(), areas.table.top() - 0.5, egui::Stroke::new(1.0, cx.tokens.line));
         inside(ui, areas.table, "processes", |ui| self.table(ui, cx, track, &bands, at_us));
@@ -179,7 +179,7 @@ fn inside(ui: &mut Ui, rect: Rect, name: &str, draw: impl FnOnce(&mut Ui)) {
 }
 
 /// The card as a bar, and its bands in words.
-fn card(ui: &mut Ui, cx: &ViewContext<'_>, device: &DeviceRecording, track: &LiveTrack, bands: &Bands, at_us: i64) {
+fn card(ui: &mut Ui, cx: &ViewContext<'_>, device: &DeviceRecording, track: &LiveTrack, bands: &Bands) {
     let t = cx.tokens;
     let capacity = device.capacity.unwrap_or(0);
     let last_us = device.samples.last().map_or(0, |s| s.time_us);
@@ -199,23 +199,12 @@ fn card(ui: &mut Ui, cx: &ViewContext<'_>, device: &DeviceRecording, track: &Liv
     response.widget_info(|| WidgetInfo::labeled(Role::Label, true, paint::spoken(bands, capacity)));
     paint::device_bar(ui, t, row.shrink2(vec2(16.0, 0.0)), bands, capacity, track.peak.map(|p| p.0));
     ui.add_space(8.0);
-    let others: Vec<u32> = track
-        .processes
-        .iter()
-        .filter(|p| p.at(at_us).is_some_and(|point| point.torch.is_none() && point.used.unwrap_or(0) > 0))
-        .map(|p| p.pid)
-        .collect();
     let entries: Vec<LegendEntry> = Band::ALL
         .iter()
         .filter(|b| b.bytes(bands) > 0)
         .map(|b| {
             let swatch = colour(*b, t).map_or(Swatch::Free, Swatch::Fill);
-            let name = match (b, others.as_slice()) {
-                (Band::Others, [only]) => format!("process {only}"),
-                (Band::Others, more) if more.len() > 1 => format!("{} processes", more.len()),
-                _ => b.name().to_owned(),
-            };
-            LegendEntry::new(swatch, name).value(format!("{}{NBSP}MiB", mib(b.bytes(bands))))
+            LegendEntry::new(swatch, b.name()).value(format!("{}{NBSP}MiB", mib(b.bytes(bands))))
         })
         .collect();
     let sum = format!("sums to the {}{NBSP}MiB that NVML reports", mib(bands.used() - bands.skew.min(bands.used())));

@@ -34,6 +34,7 @@ pub(super) fn mib(bytes: u64) -> String {
 /// The whole card: bands from the left, what is free at the right.
 pub(super) fn device_bar(ui: &Ui, t: &Tokens, rect: Rect, bands: &Bands, capacity: u64, peak: Option<u64>) {
     let p = ui.painter();
+    let free = format!("{}{NBSP}MiB free", mib(bands.free));
     let mut batch = Batch::new(p).hatch_origin(rect.min);
     let x = Scale::horizontal(0.0, capacity.max(1) as f64, rect.x_range());
     let mut at = 0u64;
@@ -53,12 +54,18 @@ pub(super) fn device_bar(ui: &Ui, t: &Tokens, rect: Rect, bands: &Bands, capacit
     // Where the most in use was, while less is in use now.
     let peak = peak.map(|p| x.at(p as f64)).filter(|p| *p > x.at(at as f64) + 2.0);
     if let Some(peak) = peak {
-        batch.vline(peak, rect.y_range(), 1.0, t.text2);
+        let words = label::width(p, &free, Type::Body) + 14.0;
+        if peak > rect.right() - 10.0 - words {
+            // Two ticks, and the words between them.
+            batch.vline(peak, Rangef::new(rect.top(), rect.top() + 5.0), 1.0, t.text2);
+            batch.vline(peak, Rangef::new(rect.bottom() - 5.0, rect.bottom()), 1.0, t.text2);
+        } else {
+            batch.vline(peak, rect.y_range(), 1.0, t.text2);
+        }
     }
     batch.paint(p);
     let share = bands.used() as f64 / capacity.max(1) as f64 * 100.0;
     let used = format!("{}{NBSP}MiB used, {share:.1}{NBSP}%", mib(bands.used()));
-    let free = format!("{}{NBSP}MiB free", mib(bands.free));
     let width = label::width(p, &used, Type::Strong);
     // The line of the peak does not go through the words.
     let end = x.at(at as f64);

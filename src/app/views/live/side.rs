@@ -22,7 +22,7 @@ use crate::units::{Bytes, NBSP, count, time_of_day};
 /// The words of the page, in the order of the bands.
 const WORDS: [(&str, &str); 5] = [
     ("driver", "kept by driver and firmware, never yours"),
-    ("unattributed", "used, but in no process that NVML lists"),
+    ("unattributed", "used, but in no process whose bytes NVML tells"),
     ("outside PyTorch", "context, kernels, cuBLAS, NCCL, raw cudaMalloc"),
     ("cached", "reserved by PyTorch, free for its next tensor"),
     ("allocated", "in live tensors"),
@@ -48,7 +48,7 @@ impl LiveView {
         let title = chosen.map_or_else(
             || "No process".to_owned(),
             |p| {
-                let can_attach = cx.link.live.as_ref().is_some_and(|l| l.can_attach());
+                let can_attach = cx.link.live.as_ref().is_some_and(|l| l.can_attach()) && track.trouble.is_none();
                 let verb = match (p.has_helper, can_attach) {
                     (_, false) => "Process",
                     (true, true) => "Attached to",
@@ -62,7 +62,16 @@ impl LiveView {
         egui::ScrollArea::vertical().id_salt("live side").auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing.y = 0.0;
             if let Some(process) = chosen {
-                self.ways_in(ui, cx, process);
+                let is_asked = cx.link.live.as_ref().is_some_and(|l| l.can_attach());
+                match &track.trouble {
+                    Some(_) if is_asked => pane::padded(ui, |ui| {
+                        ui.add_space(12.0);
+                        let sentence = "The device does not answer. Whether this process still runs on it is not known, and it \
+                            can be attached to when the device is back.";
+                        label::paragraph(ui, sentence, Type::Body, t.text2);
+                    }),
+                    _ => self.ways_in(ui, cx, process),
+                }
                 let when = match (cx.link.instant_us, cx.link.live.as_ref().is_some_and(|l| !l.is_over)) {
                     (Some(_), _) => "at the cursor",
                     (None, true) => "now",
@@ -71,7 +80,7 @@ impl LiveView {
                 outside(ui, when, process, at_us, cx.tokens.text2);
             }
             pane::section(ui, "Device", "", false);
-            gauges(ui, track, at_us);
+            gauges(ui, track, at_us, t.text2);
             if !track.limits.is_empty() {
                 pane::section(ui, "What can not be told here", "", false);
                 pane::padded(ui, |ui| {
@@ -91,7 +100,12 @@ impl LiveView {
                 pane::section(ui, "What watching costs", "", false);
                 for cost in &track.costs {
                     let slowed = if cost.is_slowed { ", slowed" } else { "" };
-                    let value = format!("{:.0}{NBSP}µs, {:.1} a second{slowed}", cost.mean_us, cost.hz);
+                    let rate = if cost.hz > 0.0 && cost.hz < 0.95 {
+                        format!("every {:.0}{NBSP}s", 1.0 / cost.hz)
+                    } else {
+                        format!("{:.1} a second", cost.hz)
+                    };
+                    let value = format!("{:.0}{NBSP}µs, {rate}{slowed}", cost.mean_us);
                     key_value(ui, &cost.call, &value);
                 }
                 if let Some(cpu) = track.sampler_cpu {
@@ -105,7 +119,8 @@ impl LiveView {
     fn ways_in(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, process: &ProcessTrack) {
         let t = cx.tokens;
         let live = cx.link.live.as_deref();
-        if process.has_helper && live.is_some_and(|l| l.can_attach()) {
+        let waits_for_torch = process.has_helper && !process.has_torch();
+        if process.has_helper && !waits_for_torch && live.is_some_and(|l| l.can_attach()) {
             pane::padded(ui, |ui| {
                 ui.add_space(12.0);
                 ui.horizontal_wrapped(|ui| {
@@ -147,8 +162,9 @@ impl LiveView {
             });
         }
         let survey = live.and_then(|l| l.survey.as_ref()).filter(|s| s.pid == process.pid).cloned();
+        let is_surveyed = survey.is_some();
         let survey = survey.unwrap_or_else(|| Survey { pid: process.pid, ..Survey::default() });
-        let is_known = !survey.command.is_empty() || process.has_helper;
+        let is_known = is_surveyed || process.has_helper;
         if !is_known && live.is_some_and(|l| l.can_attach()) {
             // Reads a few small files on the watching thread; the answer comes with the next frame or two.
             if live.is_some_and(|l| l.surveying != Some(process.pid)) {
@@ -169,8 +185,18 @@ impl LiveView {
             return;
         }
         // Lines for Python help nobody whose program is none.
-        let rungs = if process.has_helper || survey.is_python() { 3 } else { 1 };
-        for (i, rung) in ladder(&survey, process.has_helper).iter().take(rungs).enumerate() {
+        // Of one that can not be seen from here nothing is known: every way is shown, with what stands in it.
+        let is_unseen = survey.command.is_empty() && survey.obstacle.is_some();
+        let rungs = if process.has_helper || is_unseen || survey.is_python() { 3 } else { 1 };
+        let mut ladder = ladder(&survey, process.has_helper);
+        if waits_for_torch {
+            ladder[1].state = "waits for torch".to_owned();
+            ladder[1].text =
+                "The helper answers, and torch is not imported there: nothing to split, and no snapshot to take, until it \
+                is and uses this device."
+                    .to_owned();
+        }
+        for (i, rung) in ladder.iter().take(rungs).enumerate() {
             if i > 0 {
                 ui.add_space(10.0);
                 pane::rule(ui);
@@ -316,7 +342,7 @@ fn outside(ui: &mut Ui, when: &str, process: &ProcessTrack, at_us: i64, ink: egu
     });
 }
 
-fn gauges(ui: &mut Ui, track: &LiveTrack, at_us: i64) {
+fn gauges(ui: &mut Ui, track: &LiveTrack, at_us: i64, ink: egui::Color32) {
     let at = track.gauges.partition_point(|g| g.time_us <= at_us);
     let gauge = at.checked_sub(1).and_then(|i| track.gauges.get(i)).copied().unwrap_or_default();
     let mut row = |name: &str, value: Option<String>| {
@@ -336,10 +362,14 @@ fn gauges(ui: &mut Ui, track: &LiveTrack, at_us: i64) {
     row("clock", gauge.clock_mhz.map(|v| format!("{v}{NBSP}MHz")));
     row("clocks held back", gauge.throttle.and_then(crate::live::source::throttle_text).map(str::to_owned));
     row("peak used", track.peak.map(|(b, t)| format!("{}{NBSP}MiB at {}", mib(b), time_of_day(t))));
-    for (key, value) in &track.facts {
+    for (key, value) in track.facts.iter().filter(|f| f.0 != "UUID") {
         row(key, Some(value.clone()));
     }
     if track.skewed > 0 {
         row("samples with skew", Some(count(track.skewed)));
+    }
+    // Longer than the column: one line of its own.
+    for (_, value) in track.facts.iter().filter(|f| f.0 == "UUID") {
+        pane::padded(ui, |ui| label::paragraph(ui, value, Type::Mono, ink));
     }
 }

@@ -71,7 +71,13 @@ impl LiveView {
             (None, true) => "now",
             (None, false) => "at the end",
         };
-        PaneHeader::new("Processes").caption(&format!("{caption} · {} on this device", present.len())).show(ui, |_| {});
+        let caption = match track.unlisted_us.filter(|since| *since <= time_us) {
+            Some(since) => {
+                format!("{caption} · {} listed last; not listed since {} UTC", present.len(), time_of_day(since))
+            }
+            None => format!("{caption} · {} on this device", present.len()),
+        };
+        PaneHeader::new("Processes").caption(&caption).show(ui, |_| {});
         let (head, _) = ui.allocate_exact_size(vec2(ui.available_width(), 24.0), Sense::hover());
         let columns = place(head);
         let p = ui.painter();
@@ -99,12 +105,18 @@ impl LiveView {
         p.hline(head.x_range(), head.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
         egui::ScrollArea::vertical().id_salt("processes").auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing.y = 0.0;
+            let can_attach = cx.link.live.as_ref().is_some_and(|l| l.can_attach()) && track.trouble.is_none();
             for (i, process) in &present {
-                self.process_row(ui, cx, *i, process, bands, time_us);
+                self.process_row(ui, cx, *i, process, bands, (time_us, can_attach));
             }
+            let untold = present.iter().filter(|(_, p)| p.at(time_us).is_some_and(|x| x.used.is_none())).count();
+            let nobodys = match untold {
+                0 => "used, less all above".to_owned(),
+                n => format!("with {} listed without bytes", crate::units::counted(n as u64, "process", "processes")),
+            };
             let peak = track.peak.map(|p| p.0);
             quiet_row(ui, t, "driver and firmware", bands.driver, bands, Some(Band::Driver), None, "NVML reserved");
-            quiet_row(ui, t, "unattributed", bands.unattributed, bands, Some(Band::Unattributed), None, "used, less all above");
+            quiet_row(ui, t, "unattributed", bands.unattributed, bands, Some(Band::Unattributed), None, &nobodys);
             let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 32.0), Sense::hover());
             let columns = place(rect);
             let p = ui.painter();
@@ -132,7 +144,7 @@ impl LiveView {
         index: usize,
         process: &ProcessTrack,
         bands: &Bands,
-        time_us: i64,
+        (time_us, can_attach): (i64, bool),
     ) {
         let t = cx.tokens;
         let Some(point) = process.at(time_us) else { return };
@@ -179,6 +191,7 @@ impl LiveView {
         let helper = process.helper_at(time_us);
         if split.is_none() && columns.has_split {
             let text = match helper {
+                HelperState::Silent if !process.has_torch() => "not split: torch is not imported there",
                 HelperState::Silent => "not split: the helper tells nothing of this device",
                 _ => "not split: no helper in this process",
             };
@@ -186,7 +199,7 @@ impl LiveView {
         }
         if helper != HelperState::Absent {
             label::text(p, pos2(columns.numbers[6], y), Align2::RIGHT_CENTER, "helper", Type::Body, t.text2);
-        } else if cx.link.live.as_ref().is_some_and(|l| l.can_attach()) {
+        } else if can_attach {
             let place = Rect::from_min_max(pos2(columns.numbers[6] - 80.0, rect.top()), pos2(columns.numbers[6], rect.bottom()));
             let mut child = ui.new_child(
                 UiBuilder::new().id_salt(("attach", index)).max_rect(place).layout(Layout::right_to_left(Align::Center)),

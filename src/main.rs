@@ -24,6 +24,8 @@ fn answer() -> Result<(), Failure> {
     let args = match cli::args::read(words.iter().cloned()) {
         Ok(args) => args,
         Err(answer) if answer.use_stderr() => return Err((2, cli::args::refused(&answer, &words))),
+        // Help on a word that is no command is no answer to it.
+        Err(answer) if cli::args::is_no_command(&words) => return Err((2, cli::args::refused(&answer, &words))),
         Err(answer) => {
             // Help and version are answers too; a closed pipe is no reason to complain.
             let _ = answer.print();
@@ -53,6 +55,9 @@ fn complain(sentence: &str) {
 
 #[cfg(feature = "gui")]
 fn open_window(files: Vec<PathBuf>, watch: Option<PathBuf>) -> Result<(), Failure> {
+    if let Some(folder) = watch.as_ref().filter(|folder| !folder.is_dir()) {
+        return Err((2, format!("--watch {}: there is no such folder", folder.display())));
+    }
     vramscope::app::run(vramscope::app::RunOptions { files, watch }).map_err(|sentence| (1, sentence))
 }
 

@@ -1,13 +1,14 @@
 //! Ranks: the recordings of one job side by side, read a few at a time, kept as a row and a small curve each.
 
 mod jobs;
+mod names;
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 
 pub use jobs::{ALONE, Job, by_job, headline};
+pub use names::{rank_of_name, ranks_of_names};
 
 use super::{DeviceTables, Quantity};
 use crate::model::{Cancelled, DeviceKind, Progress, Recording, WarningKind};
@@ -60,17 +61,24 @@ pub struct RankRow {
     pub active: Vec<u64>,
 }
 
+fn setting(recording: &Recording, name: &str) -> Option<u32> {
+    let (_, value) = recording.devices.iter().flat_map(|d| &d.settings.raw).find(|(key, _)| key == name)?;
+    value.trim_matches('"').parse().ok()
+}
+
+/// The rank that a recording tells itself: a trace's metadata.
+#[must_use]
+pub fn told(recording: &Recording) -> Option<u32> {
+    setting(recording, "distributedInfo.rank")
+}
+
 /// The rows of one recording, one for each device that holds anything.
 ///
 /// # Errors
 /// [`Cancelled`].
 pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<Vec<RankRow>, Cancelled> {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let told = |name: &str| -> Option<u32> {
-        let (_, value) = recording.devices.iter().flat_map(|d| &d.settings.raw).find(|(key, _)| key == name)?;
-        value.trim_matches('"').parse().ok()
-    };
-    let (rank, world_size) = (told("distributedInfo.rank"), told("distributedInfo.world_size"));
+    let (rank, world_size) = (told(recording), setting(recording, "distributedInfo.world_size"));
     let mut rows = Vec::new();
     for (device_index, device) in recording.devices.iter().enumerate() {
         let is_accelerator = !matches!(device.id.kind, DeviceKind::Cpu | DeviceKind::Host);
@@ -108,34 +116,6 @@ pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<V
         });
     }
     Ok(rows)
-}
-
-/// The rank a file name tells: the number after "rank", else its last number.
-#[must_use]
-pub fn rank_of_name(file: &str) -> Option<u32> {
-    let (span, _) = rank_span(file)?;
-    file.get(span)?.parse().ok()
-}
-
-/// Where a file name tells its rank, and whether the word "rank" stands before it.
-fn rank_span(file: &str) -> Option<(Range<usize>, bool)> {
-    // Lower case of ASCII alone keeps every byte in its place.
-    let lower = file.to_ascii_lowercase();
-    let digits = |from: usize| lower[from..].bytes().take_while(u8::is_ascii_digit).count();
-    let fits = |span: &Range<usize>| lower[span.clone()].parse::<u32>().is_ok();
-    let after_word = lower.match_indices("rank").find_map(|(at, word)| {
-        let rest = &lower[at + word.len()..];
-        let from = lower.len() - rest.trim_start_matches(['_', '-', '.', '=']).len();
-        Some(from..from + digits(from)).filter(fits)
-    });
-    if let Some(span) = after_word {
-        return Some((span, true));
-    }
-    let end = lower.rfind(|c: char| c.is_ascii_digit())? + 1;
-    let from = lower[..end]
-        .rfind(|c: char| !c.is_ascii_digit())
-        .map_or(0, |at| at + lower[at..].chars().next().map_or(1, char::len_utf8));
-    Some(from..end).filter(fits).map(|span| (span, false))
 }
 
 /// What the rows say together. Cheap: recomputed whenever a row arrives.
@@ -176,7 +156,11 @@ pub fn sort(rows: &mut [RankRow]) {
 pub fn overview(rows: &[RankRow]) -> Overview {
     let mut peaks: Vec<u64> = rows.iter().map(|r| r.peak_reserved).collect();
     peaks.sort_unstable();
-    let Some(&median) = peaks.get(peaks.len() / 2) else { return Overview::default() };
+    let (Some(&low), Some(&high)) = (peaks.get(peaks.len().saturating_sub(1) / 2), peaks.get(peaks.len() / 2)) else {
+        return Overview::default();
+    };
+    // Of an even count the mean of the middle two.
+    let median = low.midpoint(high);
     let away = |peak: u64| peak.abs_diff(median) as f64 / median.max(1) as f64;
     let outliers: Vec<usize> = (0..rows.len()).filter(|&i| away(rows[i].peak_reserved) > OUTLIER_SHARE).collect();
     let failed: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].ooms > 0).collect();
@@ -340,15 +324,6 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_read_from_names() {
-        assert_eq!(rank_of_name("ddp_rank3.pickle"), Some(3));
-        assert_eq!(rank_of_name("snapshot_Rank-12_step40.pkl"), Some(12));
-        assert_eq!(rank_of_name("crank_rank_7.pickle"), Some(7));
-        assert_eq!(rank_of_name("mem.2026.7.pickle"), Some(7));
-        assert_eq!(rank_of_name("snapshot.pickle"), None);
-    }
-
-    #[test]
     fn the_first_to_fail_is_the_earliest_and_outliers_are_named() {
         let mut rows =
             vec![row(2, 100 << 20, Some(50)), row(0, 100 << 20, None), row(1, 130 << 20, Some(40)), row(3, 99 << 20, None)];
@@ -361,6 +336,9 @@ mod tests {
             "2 of 4 ranks ran out of memory, rank 1 first, asking for 1 MiB. The median peak is 100 MiB reserved; rank 1 reserved \
              the most, 130 MiB or 30 % above it."
         );
+        let two = [row(0, 3504 << 20, None), row(1, 3182 << 20, None)];
+        assert_eq!(overview(&two).median_peak, 3343 << 20);
+        assert_eq!(overview(&[row(0, 1, None), row(1, 7, None), row(2, 5, None), row(3, 9, None)]).median_peak, 6);
         rows[1].first_oom_us = None;
         assert!(!overview(&rows).is_first_by_time);
         assert!(overview(&rows).sentence.contains("which was first is not known"));

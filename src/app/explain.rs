@@ -2,13 +2,13 @@
 
 use egui::{Align2, Modal, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
 
-use super::theme::{Tokens, Type, text};
+use super::theme::{Tokens, Type};
 use super::widgets::chip::Swatch;
 use super::widgets::code::CodeWell;
 use super::widgets::label;
 use super::widgets::mesh::Batch;
 use super::widgets::pane::section;
-use super::{App, Overlay};
+use super::{App, Overlay, overlays};
 use crate::analysis::explain::{Explanation, explain};
 use crate::formats::oom_message;
 use crate::units::pytorch_size;
@@ -40,8 +40,8 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let modal = Modal::new(egui::Id::unique("explain")).frame(frame).show(ui, |ui| {
         ui.set_width(720.0f32.min(ui.ctx().content_rect().width() - 64.0));
         ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
-        egui::Frame::NONE.inner_margin(16).show(ui, |ui| {
-            let title = ui.label(text::title("Explain an out-of-memory message").color(tokens.text1));
+        let head = egui::Frame::NONE.inner_margin(16).show(ui, |ui| {
+            let (title, is_closed) = overlays::dialog_title(ui, tokens, "Explain an out-of-memory message");
             ui.add_space(8.0);
             let field = egui::TextEdit::multiline(&mut explainer.text)
                 .hint_text("Paste the error, or a whole log: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate …")
@@ -56,6 +56,7 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
             if response.changed() {
                 explainer = Explainer::of(std::mem::take(&mut explainer.text));
             }
+            is_closed
         });
         if !explainer.text.trim().is_empty() {
             ScrollArea::vertical()
@@ -64,8 +65,9 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
                 .max_height(ui.ctx().content_rect().height() * 0.68)
                 .show(ui, |ui| answer(ui, tokens, &explainer));
         }
+        head.inner
     });
-    if !modal.should_close() {
+    if !(modal.inner || modal.should_close()) {
         app.overlay = Overlay::Explain(explainer);
     }
 }

@@ -124,7 +124,8 @@ impl App {
         let view = self.active_document().and_then(Document::view);
         match command.needs() {
             Needs::Nothing => true,
-            Needs::Recording => view.is_some(),
+            // A dialog lets go of itself without any recording behind it.
+            Needs::Recording => view.is_some() || (command == Command::Clear && !matches!(self.overlay, Overlay::None)),
             Needs::Saveable => self.can_save(),
             Needs::Selection => view.is_some_and(|v| v.link.selected().is_some()),
             Needs::OutOfMemory => view.is_some_and(|v| !v.data.ooms.is_empty()),
@@ -286,6 +287,7 @@ impl App {
 
     fn clear(&mut self) {
         if !matches!(self.overlay, Overlay::None) {
+            self.wants_save |= matches!(self.overlay, Overlay::Rules);
             self.overlay = Overlay::None;
             return;
         }

@@ -10,6 +10,7 @@ use super::settings::ThemeChoice;
 use super::theme::{Tokens, Type, text};
 use super::views::welcome::{FileRow, MachineState, StartEntry, WelcomeIntent, WelcomeModel, open_entry, welcome_ui};
 use super::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down};
+use super::widgets::button::icon_button;
 use super::widgets::icons::Icon;
 use super::widgets::label;
 use super::widgets::mesh::Batch;
@@ -40,12 +41,23 @@ pub(super) fn dialog_frame(tokens: &Tokens) -> egui::Frame {
         .shadow(egui::Shadow { offset: [0, 4], blur: 16, spread: 0, color: tokens.shadow })
 }
 
+/// The first line of a dialog: what it is for, and the button that closes it. The title, and whether the button was clicked.
+pub(super) fn dialog_title(ui: &mut Ui, tokens: &Tokens, title: &str) -> (egui::Response, bool) {
+    ui.horizontal(|ui| {
+        let title = ui.label(text::title(title).color(tokens.text1));
+        let room = Layout::right_to_left(Align::Center);
+        let closed = ui.with_layout(room, |ui| icon_button(ui, Icon::Close, "Close (Esc)").clicked()).inner;
+        (title, closed)
+    })
+    .inner
+}
+
 fn open_path(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let Overlay::OpenPath { mut path, purpose } = std::mem::replace(&mut app.overlay, Overlay::None) else { return };
     let mut open = false;
     let modal = Modal::new(egui::Id::unique("open path")).frame(dialog_frame(tokens)).show(ui, |ui| {
         ui.set_width(560.0);
-        let label = ui.label(text::title(purpose.title()).color(tokens.text1));
+        let (label, is_closed) = dialog_title(ui, tokens, purpose.title());
         ui.add_space(8.0);
         let field = ui
             .add(egui::TextEdit::singleline(&mut path).font(Type::Mono.font()).desired_width(f32::INFINITY))
@@ -53,25 +65,28 @@ fn open_path(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         field.request_focus();
         let is_good = purpose.accepts(path.trim());
         ui.add_space(8.0);
-        ui.horizontal(|ui| {
-            let hint = if path.trim().is_empty() {
-                purpose.hint().to_owned()
-            } else if is_good {
-                purpose.offer(path.trim())
-            } else {
-                purpose.refusal().to_owned()
-            };
-            ui.label(text::caption(hint).color(tokens.text3));
-            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                open = ui.add_enabled(is_good, egui::Button::new(purpose.verb())).clicked();
+        let hint = if path.trim().is_empty() {
+            purpose.hint().to_owned()
+        } else if is_good {
+            purpose.offer(path.trim())
+        } else {
+            purpose.refusal().to_owned()
+        };
+        // The button first: the hint has the room that it leaves, and goes over to more lines.
+        ui.with_layout(Layout::right_to_left(Align::Min), |ui| {
+            open = ui.add_enabled(is_good, egui::Button::new(purpose.verb())).clicked();
+            ui.add_space(12.0);
+            ui.with_layout(Layout::top_down(Align::Min), |ui| {
+                label::paragraph(ui, &hint, Type::Caption, tokens.text3);
             });
         });
         open |= is_good && ui.input(|i| i.key_pressed(egui::Key::Enter));
+        is_closed
     });
     if open {
         let path = path.trim().into();
         app.actions.send(purpose.action(path));
-    } else if !modal.should_close() {
+    } else if !(modal.inner || modal.should_close()) {
         app.overlay = Overlay::OpenPath { path, purpose };
     }
 }
@@ -79,7 +94,7 @@ fn open_path(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
 fn help(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let modal = Modal::new(egui::Id::unique("help")).frame(dialog_frame(tokens)).show(ui, |ui| {
         ui.set_width(760.0);
-        ui.label(text::title("Shortcuts and gestures").color(tokens.text1));
+        let (_, is_closed) = dialog_title(ui, tokens, "Shortcuts and gestures");
         ui.add_space(10.0);
         egui::ScrollArea::vertical().max_height(520.0).auto_shrink([false, true]).show(ui, |ui| {
             // The last column keeps off the scroll bar.
@@ -95,8 +110,9 @@ fn help(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
                 }
             });
         });
+        is_closed
     });
-    if modal.should_close() {
+    if modal.inner || modal.should_close() {
         app.overlay = Overlay::None;
     }
 }
@@ -128,7 +144,7 @@ fn help_row(ui: &mut Ui, tokens: &Tokens, left: &str, right: &str) {
 fn settings(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let modal = Modal::new(egui::Id::unique("settings")).frame(dialog_frame(tokens)).show(ui, |ui| {
         ui.set_width(560.0);
-        ui.label(text::title("Settings").color(tokens.text1));
+        let (_, is_closed) = dialog_title(ui, tokens, "Settings");
         ui.add_space(12.0);
         ui.horizontal(|ui| {
             ui.label(text::body("Theme").color(tokens.text2));
@@ -158,8 +174,9 @@ fn settings(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
             format!("{{file}} and {{line}} are filled in. Empty: a vscode:// link. $EDITOR is \"{from_env}\".")
         };
         ui.label(text::caption(note).color(tokens.text3));
+        is_closed
     });
-    if modal.should_close() {
+    if modal.inner || modal.should_close() {
         app.overlay = Overlay::None;
     }
 }

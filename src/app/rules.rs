@@ -3,7 +3,7 @@
 use egui::{Align, Id, Layout, Modal, Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
 use super::document::Document;
-use super::theme::{Tokens, Type, text};
+use super::theme::{Tokens, Type};
 use super::widgets::button::{Push, check, icon_button, selector};
 use super::widgets::field::Field;
 use super::widgets::icons::Icon;
@@ -24,7 +24,7 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let (_, errors) = Rules::new(&app.settings.category_rules);
     let modal = Modal::new(Id::unique("category rules")).frame(overlays::dialog_frame(tokens)).show(ui, |ui| {
         ui.set_width(760.0);
-        ui.label(text::title("Category rules").color(tokens.text1));
+        let (_, is_closed) = overlays::dialog_title(ui, tokens, "Category rules");
         ui.add_space(6.0);
         label::paragraph(
             ui,
@@ -71,7 +71,8 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
                 ui.data_mut(|d| d.insert_temp(added, rules.len()));
                 rules.push(Rule { category: Category::Activations, ..Rule::default() });
             }
-            ui.with_layout(Layout::right_to_left(Align::Center), |ui| Push::primary("Done").show(ui).clicked()).inner
+            let done = ui.with_layout(Layout::right_to_left(Align::Center), |ui| Push::primary("Done").show(ui).clicked()).inner;
+            done || is_closed
         })
         .inner
     });

@@ -75,7 +75,8 @@ impl App {
 }
 
 fn save(recording: &Recording, path: &Path) -> Result<String, String> {
-    snapshot::save(recording, path).map_err(|e| format!("{}: can not be written: {e}", path.display()))?;
+    // The dialog has asked whether an older file of this name may go.
+    snapshot::save(recording, path, &[], true)?;
     let events = recording.devices.iter().map(|d| d.events.len() as u64).sum();
     let size = std::fs::metadata(path).map_or(0, |m| m.len());
     Ok(format!("Saved {}: {}, {}.", path.display(), counted(events, "event", "events"), Bytes(size)))
@@ -115,7 +116,7 @@ mod tests {
             assert_eq!((a.events.len(), &a.segments.len(), a.blocks.len()), (b.events.len(), &b.segments.len(), b.blocks.len()));
             assert_eq!((&a.events.address, &a.events.size), (&b.events.address, &b.events.size));
         }
-        assert!(save(&recording, &folder.path().join("none/x.pickle")).unwrap_err().contains("can not be written"));
+        assert!(save(&recording, &folder.path().join("none/x.pickle")).unwrap_err().contains("there is no folder"));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 

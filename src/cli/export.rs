@@ -1,18 +1,19 @@
 //! `vramscope export FILE --to FORMAT OUT`: a recording for other tools.
 
 use clap::ValueEnum as _;
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::args::{ExportArgs, ExportFormat, ExportTableName};
 use super::{Failure, choose_device, open};
 use crate::analysis::export::{CurvesTable, LifetimesTable, counters, places, trimmed};
 use crate::analysis::flame::{Measure, Size, weigh};
-use crate::analysis::{DeviceTables, Quantity};
+use crate::analysis::{DeviceTables, Quantity, ranks};
+use crate::formats::export::new_file::{NewFile, not_written, refusal};
 use crate::formats::export::{
     BlocksTable, EventsTable, ExportTable, SamplesTable, StacksTable, csv, parquet, perfetto, snapshot, speedscope,
 };
+use crate::formats::folder;
 use crate::model::{DeviceKind, Progress, Recording, StackId};
 use crate::units::{Bytes, count, counted};
 
@@ -21,9 +22,97 @@ use crate::units::{Bytes, count, counted};
 /// # Errors
 /// [`Failure`]: the recording can not be read, the device or range is not in it, or a file can not be written.
 pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    check_out(args)?;
+    if args.file.is_dir() {
+        return fleet(args, out);
+    }
     let recording = open(&args.file)?;
     check_range(args, &recording)?;
-    Ok(export(args, &recording, out)?)
+    let source = Source {
+        path: &args.file,
+        rank: args.rank.or_else(|| ranks::told(&recording)).or_else(|| rank_of_file(&args.file)),
+        stem: file_name(&args.file),
+    };
+    Ok(export(args, &source, &recording, out)?)
+}
+
+/// What tables are made of: a recording, its rank where that is known, and what its files are called.
+struct Source<'a> {
+    path: &'a Path,
+    rank: Option<u32>,
+    stem: String,
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn rank_of_file(path: &Path) -> Option<u32> {
+    ranks::rank_of_name(&file_name(path))
+}
+
+/// Every recording of a folder, each into the partition of its rank. One that can not be read does not stop the others.
+fn fleet(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    if args.rank.is_some() {
+        return Err(Failure::Usage(
+            "--rank is of one recording; in a folder each has its own, by its trace or its name".to_owned(),
+        ));
+    }
+    if is_file(args) {
+        let out = args.out.display();
+        return Err(Failure::Usage(format!("{out}: the tables of a folder of recordings are written into a folder; name one")));
+    }
+    let files = folder::recordings_in(std::slice::from_ref(&args.file))?;
+    let named = ranks::ranks_of_names(&files);
+    let mut failed = Vec::new();
+    for (path, rank) in files.iter().zip(named) {
+        // One at a time: a recording takes about half its file in memory.
+        let done = open(path).and_then(|recording| {
+            let below = path.strip_prefix(&args.file).unwrap_or(path);
+            let stem: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
+            let source = Source { path, rank: ranks::told(&recording).or(rank), stem: stem.join("-") };
+            export(args, &source, &recording, out)
+        });
+        if let Err(sentence) = done {
+            super::print(out, &format!("not exported: {sentence}"))?;
+            failed.push(sentence);
+        }
+    }
+    let many = counted(files.len() as u64, "recording", "recordings");
+    failed.first().map_or(Ok(()), |first| Err(Failure::NotPossible(format!("{} of {many} not exported: {first}", failed.len()))))
+}
+
+/// True when OUT is one file of the table format, and not a folder for all tables.
+fn is_file(args: &ExportArgs) -> bool {
+    let extension = if args.to == ExportFormat::Parquet { "parquet" } else { "csv" };
+    args.out.extension().is_some_and(|e| e.eq_ignore_ascii_case(extension)) && !args.out.is_dir()
+}
+
+/// A folder for tables is made, but not the folders above it; one that is called like a file of another format is a slip.
+fn check_out(args: &ExportArgs) -> Result<(), Failure> {
+    let is_tables = matches!(args.to, ExportFormat::Csv | ExportFormat::Parquet);
+    if !is_tables || is_file(args) {
+        return Ok(refusal(&args.out, &[&args.file], args.force).map_or(Ok(()), Err)?);
+    }
+    let out = args.out.display();
+    if args.out.is_dir() {
+        return Ok(());
+    }
+    if args.out.exists() {
+        return Err(Failure::NotPossible(format!("{out} is a file and not a folder; name a folder for the tables")));
+    }
+    const OTHERS: [&str; 10] = ["csv", "parquet", "json", "pickle", "pkl", "gz", "zst", "svg", "png", "txt"];
+    let ending = args.out.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
+    if OTHERS.contains(&ending.as_str()) {
+        let format = if args.to == ExportFormat::Parquet { "parquet" } else { "csv" };
+        let sentence =
+            format!("{out}: --to {format} writes a file ending in .{format}, or a folder of all tables; name one of these");
+        return Err(Failure::Usage(sentence));
+    }
+    match args.out.parent().filter(|p| !p.as_os_str().is_empty() && !p.is_dir()) {
+        Some(parent) => Err(Failure::NotPossible(format!("{out}: there is no folder {}", parent.display()))),
+        None => Ok(()),
+    }
 }
 
 /// The range of events must be in the recording; a larger one is more likely a slip than a wish.
@@ -43,7 +132,7 @@ fn check_range(args: &ExportArgs, recording: &Recording) -> Result<(), Failure> 
     Ok(())
 }
 
-fn export(args: &ExportArgs, recording: &Recording, out: &mut dyn Write) -> Result<(), String> {
+fn export(args: &ExportArgs, source: &Source<'_>, recording: &Recording, out: &mut dyn Write) -> Result<(), String> {
     let has_events = recording.devices.iter().any(|d| !d.events.is_empty() || !d.segments.is_empty());
     let has_samples = recording.devices.iter().any(|d| !d.samples.is_empty());
     let takes_samples = matches!(args.to, ExportFormat::Csv | ExportFormat::Parquet | ExportFormat::Perfetto);
@@ -56,11 +145,11 @@ fn export(args: &ExportArgs, recording: &Recording, out: &mut dyn Write) -> Resu
         };
         return Err(format!(
             "{}: there is nothing to export as {name}: it holds no allocator events and no segments; {rest}",
-            args.file.display()
+            source.path.display()
         ));
     }
     let written = match args.to {
-        ExportFormat::Csv | ExportFormat::Parquet => tables(args, recording)?,
+        ExportFormat::Csv | ExportFormat::Parquet => tables(args, source, recording)?,
         ExportFormat::Speedscope => vec![to_speedscope(args, recording)?],
         ExportFormat::Perfetto => vec![to_perfetto(args, recording)?],
         ExportFormat::Snapshot => vec![to_snapshot(args, recording)?],
@@ -75,15 +164,12 @@ fn export(args: &ExportArgs, recording: &Recording, out: &mut dyn Write) -> Resu
 
 type Written = (PathBuf, String);
 
-fn create(path: &Path) -> Result<BufWriter<File>, String> {
-    if let Some(folder) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(|e| format!("{}: this folder can not be made: {e}", folder.display()))?;
-    }
-    File::create(path).map(BufWriter::new).map_err(|e| format!("{}: can not be written: {e}", path.display()))
+fn create(args: &ExportArgs, path: &Path) -> Result<NewFile, String> {
+    NewFile::create(path, &[&args.file], args.force)
 }
 
 fn failed(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
-    move |e| format!("{}: can not be written: {e}", path.display())
+    move |e| not_written(path, &e)
 }
 
 fn build(recording: &Recording, device: usize) -> Result<DeviceTables, String> {
@@ -98,35 +184,31 @@ fn devices(args: &ExportArgs, recording: &Recording) -> Result<Vec<usize>, Strin
     }
 }
 
-/// The rank of the process: as asked for, else from the file's name (`rank3`, `rank_3`, `rank-3`), else 0.
-fn rank(args: &ExportArgs) -> u32 {
-    let name = args.file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-    let from_name = || {
-        let (_, rest) = name.split_once("rank")?;
-        let rest = rest.trim_start_matches(['_', '-', '=']);
-        rest.get(..rest.bytes().take_while(u8::is_ascii_digit).count())?.parse().ok()
-    };
-    args.rank.or_else(from_name).unwrap_or(0)
-}
+/// The partition of recordings whose rank is not known, as Hive names it: DuckDB, Spark, Polars and pyarrow read it as null.
+const NO_RANK: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// One table into OUT, or every table into the folder OUT: `OUT/events/rank=0/NAME.cuda-0.parquet`, so that a fleet's exports
 /// into one folder are one partitioned data set.
-fn tables(args: &ExportArgs, recording: &Recording) -> Result<Vec<Written>, String> {
+fn tables(args: &ExportArgs, source: &Source<'_>, recording: &Recording) -> Result<Vec<Written>, String> {
     let is_parquet = args.to == ExportFormat::Parquet;
     let extension = if is_parquet { "parquet" } else { "csv" };
-    let is_file = args.out.extension().is_some_and(|e| e.eq_ignore_ascii_case(extension));
+    let is_file = is_file(args);
     let place_names = places(recording);
-    let stem = args.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let partition = source.rank.map_or_else(|| NO_RANK.to_owned(), |rank| rank.to_string());
+    let stem = &source.stem;
     let mut written = Vec::new();
     let mut write = |table: &dyn ExportTable, part: &str| -> Result<(), String> {
         let path = if is_file {
             args.out.clone()
         } else {
-            args.out.join(table.name()).join(format!("rank={}", rank(args))).join(format!("{stem}{part}.{extension}"))
+            let folder = args.out.join(table.name()).join(format!("rank={partition}"));
+            std::fs::create_dir_all(&folder).map_err(|e| format!("{}: this folder can not be made: {e}", folder.display()))?;
+            folder.join(format!("{stem}{part}.{extension}"))
         };
-        let mut file = create(&path)?;
+        let mut file = create(args, &path)?;
         let result = if is_parquet { parquet::write(table, &mut file) } else { csv::write(table, &mut file) };
         result.map_err(failed(&path))?;
+        file.finish()?;
         written.push((path, format!("{} rows of {}", count(table.len() as u64), table.name())));
         Ok(())
     };
@@ -193,8 +275,9 @@ fn to_speedscope(args: &ExportArgs, recording: &Recording) -> Result<Written, St
         }
     }
     let flames: Vec<_> = names.iter().zip(&weights).map(|(name, weights)| speedscope::Flame { name, weights }).collect();
-    let mut file = create(&args.out)?;
+    let mut file = create(args, &args.out)?;
     speedscope::write(&recording.source.name, &recording.stacks, &flames, &mut file).map_err(failed(&args.out))?;
+    file.finish()?;
     Ok((args.out.clone(), format!("{} flame graphs", flames.len())))
 }
 
@@ -208,9 +291,10 @@ fn to_perfetto(args: &ExportArgs, recording: &Recording) -> Result<Written, Stri
             Vec::new()
         });
     }
-    let mut file = create(&args.out)?;
+    let mut file = create(args, &args.out)?;
     let written =
         perfetto::write(recording, &mut |device| std::mem::take(&mut rows[device]), &mut file).map_err(failed(&args.out))?;
+    file.finish()?;
     Ok((args.out.clone(), format!("{} counter values", count(written))))
 }
 
@@ -243,8 +327,9 @@ fn to_snapshot(args: &ExportArgs, recording: &Recording) -> Result<Written, Stri
     if recording.devices.iter().any(|d| !d.bands.is_empty()) {
         left_out.push("bytes by category".to_owned());
     }
-    let mut file = create(&args.out)?;
+    let mut file = create(args, &args.out)?;
     snapshot::write(recording, &parts, args.redact, &mut file).map_err(failed(&args.out))?;
+    file.finish()?;
     let rest =
         if left_out.is_empty() { String::new() } else { format!(" (a snapshot has no place for {})", left_out.join(", ")) };
     Ok((args.out.clone(), format!("{}{rest}", counted(events, "event", "events"))))

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::args::ProbeArgs;
 use super::{Table, choose_device, open, print, print_json};
+use crate::formats::export::new_file::refusal;
 use crate::formats::export::snapshot;
 use crate::model::Progress;
 use crate::probe::{
@@ -59,10 +60,15 @@ pub fn run(args: &ProbeArgs, out: &mut dyn Write) -> Result<(), String> {
             file.display()
         ));
     }
+    let sources: Vec<&Path> = args.paths.first().filter(|_| name == "replay").map(PathBuf::as_path).into_iter().collect();
+    // A run takes minutes on a card: what can not be kept is not begun.
+    if let Some(sentence) = file.and_then(|file| refusal(file, &sources, args.force)) {
+        return Err(sentence);
+    }
     let run = Run::start(&job, target, &conditions)?;
     let (report, recording) = Report::of(run_to_end(&run, &job, &mut |_| {}))?;
     if let Some(file) = file {
-        snapshot::save(&recording, file).map_err(|e| format!("{}: can not be written: {e}", file.display()))?;
+        snapshot::save(&recording, file, &sources, args.force)?;
     }
     let compared = match &job {
         Job::Replay { recording, device, .. } => {

@@ -16,6 +16,9 @@ use crate::live::{LiveSession, Rates, SessionOptions};
 /// One sentence: no driver, no such device, or the file can not be written.
 pub fn run(args: &RecordArgs) -> Result<(), String> {
     let is_pipe = args.out.as_os_str() == "-";
+    if !is_pipe && args.out.extension().is_none_or(|e| !e.eq_ignore_ascii_case("vramscope")) {
+        return Err(format!("{}: what is watched is kept as a session, so its name must end in .vramscope", args.out.display()));
+    }
     if !is_pipe && !args.force && args.out.is_file() {
         return Err(format!("{} exists already; name another file, or add --force to replace it", args.out.display()));
     }

@@ -1,7 +1,6 @@
 //! `vramscope whatif FILE --conf CONF …`: the same requests under other settings and limits.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
@@ -11,7 +10,8 @@ use super::{Table, choose_device, open, print_json, print_of};
 use crate::allocator::remedies::best;
 use crate::allocator::whatif::{Question, Row, SUGGESTED, WhatIf};
 use crate::allocator::{CapRange, Horizon};
-use crate::formats::export::snapshot::{self, DevicePart};
+use crate::formats::export::new_file::refusal;
+use crate::formats::export::snapshot;
 use crate::model::{DeviceKind, DeviceRecording, Progress, Recording};
 use crate::units::{Bytes, count};
 
@@ -75,13 +75,17 @@ const OVER_LIMIT: &str = "a peak above the limit is real: PyTorch compares the l
 /// # Errors
 /// One sentence: the file can not be read, has no such device, or has no trace, or the simulation can not be written.
 pub fn run(args: &WhatifArgs, out: &mut dyn Write) -> Result<(), String> {
+    // Before the runs, which take a while.
+    if let Some(sentence) = args.save.as_ref().and_then(|out| refusal(out, &[&args.file], args.force)) {
+        return Err(sentence);
+    }
     let recording = open(&args.file)?;
     let progress = Progress::new();
     let device = choose(&recording, args.device)?;
     let whatif = WhatIf::new(device, None, &progress).map_err(|e| e.to_string())?;
     let report = answer(&whatif, &recording, &args.conf, args.limit, &progress)?;
     let saved = match (&args.save, report.runs.first()) {
-        (Some(path), Some(run)) => Some(save(&whatif, &recording, &run.row, path, &progress)?),
+        (Some(path), Some(run)) => Some(save(args, &whatif, &recording, &run.row, path, &progress)?),
         _ => None,
     };
     if args.json {
@@ -149,14 +153,17 @@ fn answer(
 }
 
 /// Writes everything the allocator did in a run as a snapshot; says what was written.
-fn save(whatif: &WhatIf<'_>, recording: &Recording, row: &Row, path: &Path, progress: &Progress) -> Result<String, String> {
+fn save(
+    args: &WhatifArgs,
+    whatif: &WhatIf<'_>,
+    recording: &Recording,
+    row: &Row,
+    path: &Path,
+    progress: &Progress,
+) -> Result<String, String> {
     let question = Question::parse(&row.conf, row.limit_bytes).map_err(|e| e.to_string())?;
     let simulated = whatif.simulate(recording, &question, progress).map_err(|e| e.to_string())?;
-    let failed = |e: std::io::Error| format!("{}: can not be written: {e}", path.display());
-    let mut file = BufWriter::new(File::create(path).map_err(failed)?);
-    let parts: Vec<DevicePart> = (0..simulated.devices.len()).filter_map(|d| DevicePart::whole(&simulated, d)).collect();
-    snapshot::write(&simulated, &parts, false, &mut file).map_err(failed)?;
-    file.flush().map_err(failed)?;
+    snapshot::save(&simulated, path, &[&args.file], args.force)?;
     let events: usize = simulated.devices.iter().map(|d| d.events.len()).sum();
     Ok(format!("{}: the run with {} and its {} events, as a snapshot", path.display(), shown(&row.conf), count(events as u64)))
 }

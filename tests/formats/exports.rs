@@ -109,7 +109,7 @@ fn csv_tables_hold_what_the_pickle_holds() {
         let folder = Folder::new("csv");
         export(&sample(name), "csv", &folder.0.join("out"), &[]);
         let script = format!(
-            "{TRUTH}\nimport csv, glob\ndef read(t):\n    (f,) = glob.glob(f'out/{{t}}/rank=0/*.csv')\n    return list(csv.DictReader(open(f, newline='')))\ncheck(read, sys.argv[1], sys.argv[2])"
+            "{TRUTH}\nimport csv, glob\ndef read(t):\n    (f,) = glob.glob(f'out/{{t}}/rank=*/*.csv')\n    return list(csv.DictReader(open(f, newline='')))\ncheck(read, sys.argv[1], sys.argv[2])"
         );
         python(&folder.0, &script, &[&sample(name).display().to_string(), name]);
     }
@@ -124,7 +124,7 @@ fn parquet_tables_are_read_by_pyarrow() {
         let folder = Folder::new("pyarrow");
         export(&sample(name), "parquet", &folder.0.join("out"), &[]);
         let script = format!(
-            "{TRUTH}\nimport glob\nimport pyarrow.parquet as pq\ndef read(t):\n    (f,) = glob.glob(f'out/{{t}}/rank=0/*.parquet')\n    return pq.ParquetFile(f).read().to_pylist()\ncheck(read, sys.argv[1], sys.argv[2])"
+            "{TRUTH}\nimport glob\nimport pyarrow.parquet as pq\ndef read(t):\n    (f,) = glob.glob(f'out/{{t}}/rank=*/*.parquet')\n    return pq.ParquetFile(f).read().to_pylist()\ncheck(read, sys.argv[1], sys.argv[2])"
         );
         python(&folder.0, &script, &[&sample(name).display().to_string(), name]);
     }
@@ -296,5 +296,57 @@ print(len(events), "events,", counters, "counter values")
         python(&folder.0, speedscope, &[]);
         export(&sample(name), "perfetto", &folder.0.join("out.json"), &[]);
         python(&folder.0, perfetto, &[]);
+    }
+}
+
+/// Runs `export` and gives what it says on standard error, with the exit code.
+fn refused(args: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_vramscope")).arg("export").args(args).output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn an_export_never_overwrites_its_source_and_an_older_file_only_on_request() {
+    let folder = Folder::new("source");
+    let at = |name: &str| folder.0.join(name).display().to_string();
+    std::fs::copy(sample("leak.pickle"), at("self.pickle")).unwrap();
+    std::os::unix::fs::symlink(at("self.pickle"), at("link.pickle")).unwrap();
+    let before = std::fs::read(at("self.pickle")).unwrap();
+    for out in ["self.pickle", "link.pickle"] {
+        let (code, said) = refused(&["--to", "snapshot", "--events", "0..10", "--force", &at("self.pickle"), &at(out)]);
+        assert!(code == Some(1) && said.contains("is the recording itself"), "{said}");
+    }
+    assert_eq!(std::fs::read(at("self.pickle")).unwrap(), before);
+    let export = |force: &[&str]| {
+        let (source, out) = (at("self.pickle"), at("cut.pickle"));
+        refused(&[&["--to", "snapshot", "--events", "0..10", &source, &out], force].concat())
+    };
+    assert_eq!(export(&[]).0, Some(0));
+    assert!(export(&[]).1.contains("--force"));
+    assert_eq!(export(&["--force"]).0, Some(0));
+    // Names that do not fit what is written make nothing.
+    let (code, said) = refused(&["--to", "csv", &at("self.pickle"), &at("x.parquet")]);
+    assert!(code == Some(2) && said.contains("ending in .csv") && !Path::new(&at("x.parquet")).exists(), "{said}");
+    let (code, said) = refused(&["--to", "csv", &at("self.pickle"), &at("nodir/x.csv")]);
+    assert!(code == Some(1) && said.contains("there is no folder") && !Path::new(&at("nodir")).exists(), "{said}");
+}
+
+#[test]
+fn a_folder_of_recordings_is_one_data_set() {
+    let folder = Folder::new("folder");
+    std::fs::create_dir(folder.0.join("in")).unwrap();
+    for (from, to) in [("leak", "a.rank.4"), ("leak", "a.rank.5"), ("two_gpus", "oom_1700000000")] {
+        std::fs::copy(sample(&format!("{from}.pickle")), folder.0.join(format!("in/{to}.pickle"))).unwrap();
+    }
+    export(&folder.0.join("in"), "parquet", &folder.0.join("out"), &["--table", "events"]);
+    let files = |rank: &str| std::fs::read_dir(folder.0.join(format!("out/events/rank={rank}"))).map_or(0, Iterator::count);
+    assert_eq!((files("4"), files("5"), files("__HIVE_DEFAULT_PARTITION__")), (1, 1, 2));
+    if has("duckdb") {
+        let script = r#"
+import duckdb
+rows = duckdb.sql("SELECT rank, count(*) FROM read_parquet('out/events/*/*.parquet', hive_partitioning = true) GROUP BY rank ORDER BY rank").fetchall()
+assert [r for r, _ in rows] == [4, 5, None] and rows[0][1] == rows[1][1] > 0 and rows[2][1] == 1935, rows
+"#;
+        python(&folder.0, script, &[]);
     }
 }

@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use egui::accesskit::Role;
 use egui::{Key, Theme};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
 use vramscope::analysis::{DeviceTables, StackNames};
 use vramscope::app::App;
 use vramscope::app::action::Action;
+use vramscope::app::command::Command;
 use vramscope::app::cursor::TrackLayout;
 use vramscope::app::document::DeviceData;
 use vramscope::app::jobs::Jobs;
@@ -16,6 +18,21 @@ use vramscope::app::selection::Item;
 use vramscope::app::settings::{Settings, ThemeChoice};
 use vramscope::formats;
 use vramscope::model::Progress;
+
+/// The app as it starts: no recording, the welcome page.
+fn fresh() -> Harness<'static, Option<App>> {
+    let draw = move |ui: &mut egui::Ui, app: &mut Option<App>| {
+        let app = app.get_or_insert_with(|| {
+            App::new(ui.ctx(), Settings { theme: ThemeChoice::Dark, ..Settings::default() }, Jobs::synchronous())
+        });
+        app.logic(ui.ctx());
+        app.draw(ui);
+    };
+    let mut h =
+        Harness::builder().with_size([1200.0, 800.0]).with_theme(Theme::Dark).with_step_dt(0.05).build_ui_state(draw, None);
+    h.run_steps(4);
+    h
+}
 
 /// The app with a recording of two devices, the second in front.
 fn app() -> Harness<'static, Option<App>> {
@@ -122,4 +139,45 @@ fn the_palette_finds_the_other_device() {
     h.run_steps(6);
     let app = h.state().as_ref().expect("an app");
     assert_eq!(app.active_document().and_then(|d| d.view()).map(|v| v.data.index), Some(0));
+}
+
+#[test]
+fn one_escape_or_the_button_closes_every_dialog() {
+    const CLOSE: &str = "Close (Esc)";
+    let dialogs = [
+        (Command::Explain, "Explain an out-of-memory message"),
+        (Command::OpenPath, "Open a file"),
+        (Command::Settings, "Settings"),
+        (Command::Palette, "Find"),
+        (Command::Help, "Shortcuts and gestures"),
+        (Command::CategoryRules, "Category rules"),
+    ];
+    for (start, mut h) in [("fresh", fresh()), ("with a recording", app())] {
+        let before = selected(&h);
+        for (command, title) in dialogs {
+            let open = |h: &mut Harness<'_, Option<App>>| {
+                h.state().as_ref().expect("an app").actions().run(command);
+                h.run_steps(4);
+                assert!(is_there(h, CLOSE), "{start}: {title} is open");
+            };
+            open(&mut h);
+            press(&mut h, Key::Escape);
+            assert!(!is_there(&h, CLOSE), "{start}: one Escape closes {title}");
+            // Again from a text field with something in it.
+            open(&mut h);
+            let field = [Role::MultilineTextInput, Role::TextInput].into_iter().find_map(|r| h.query_all_by_role(r).last());
+            if let Some(field) = field.filter(|_| command != Command::CategoryRules) {
+                field.focus();
+                field.type_text("abc");
+            }
+            h.run_steps(3);
+            press(&mut h, Key::Escape);
+            assert!(!is_there(&h, CLOSE), "{start}: one Escape closes {title} from its field");
+            open(&mut h);
+            h.get_by_label(CLOSE).click();
+            h.run_steps(3);
+            assert!(!is_there(&h, CLOSE), "{start}: the button closes {title}");
+        }
+        assert_eq!(selected(&h), before);
+    }
 }

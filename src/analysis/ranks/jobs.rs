@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::{Overview, RankRow, counted, overview, rank_span, sort};
+use super::names::{last_span, told_span, without};
+use super::{Overview, RankRow, counted, overview, ranks_of_names, sort};
 
 /// Recordings that belong together, and what they say together.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,14 +25,20 @@ pub const ALONE: &str = "on their own";
 /// Sorts rows into jobs, by folder and name, jobs in the order of their names; recordings that no other belongs to come last, together.
 ///
 /// Files are of one job when they stand in one folder, differ only in numbers, and no two have the same rank; where two have, only
-/// files that differ in nothing but the rank are. Numbers that are not behind the word "rank" tell a rank only in the latter case.
+/// files that differ in nothing but the rank are. Which numbers tell a rank [`ranks_of_names`] says.
 /// Traces that tell how many processes there are (`distributedInfo`) need no names. Files without any number are of one job when each is of another device.
 #[must_use]
-pub fn by_job(rows: Vec<RankRow>) -> Vec<Job> {
+pub fn by_job(mut rows: Vec<RankRow>) -> Vec<Job> {
+    let files: Vec<PathBuf> =
+        rows.iter().map(|r| r.path.clone()).collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+    let named: BTreeMap<PathBuf, Option<u32>> = files.iter().cloned().zip(ranks_of_names(&files)).collect();
+    for row in rows.iter_mut().filter(|r| r.rank.is_none()) {
+        row.rank = named.get(&row.path).copied().flatten();
+    }
     let mut loose: BTreeMap<(PathBuf, String), Vec<RankRow>> = BTreeMap::new();
     for row in rows {
         let folder = row.path.parent().unwrap_or(Path::new("")).to_path_buf();
-        loose.entry((folder, likeness(&row))).or_default().push(row);
+        loose.entry((folder, likeness(&row, named.get(&row.path).copied().flatten().is_some()))).or_default().push(row);
     }
     let mut groups: Vec<Vec<RankRow>> = Vec::new();
     for ((_, like), rows) in loose {
@@ -111,14 +118,14 @@ fn side_by_side(rows: &[RankRow]) -> Overview {
 }
 
 /// What files that may be of one job share; empty where a name tells no rank.
-fn likeness(row: &RankRow) -> String {
+fn likeness(row: &RankRow, is_named: bool) -> String {
     if let Some(processes) = row.world_size {
         return format!("world of {processes}");
     }
-    match rank_span(&row.file) {
+    match told_span(&row.file) {
+        Some(_) => without_numbers(&row.file),
+        None if is_named => without_rank(&row.file),
         None => String::new(),
-        Some((_, true)) => without_numbers(&row.file),
-        Some((_, false)) => without_rank(&row.file),
     }
 }
 
@@ -149,8 +156,8 @@ fn one_by_one(rows: Vec<RankRow>) -> Vec<Vec<RankRow>> {
 
 /// The name with `*` for its rank.
 fn without_rank(file: &str) -> String {
-    match rank_span(file) {
-        Some((span, _)) => format!("{}*{}", &file[..span.start], &file[span.end..]),
+    match told_span(file).or_else(|| last_span(file)) {
+        Some(span) => without(file, span),
         None => file.to_owned(),
     }
 }

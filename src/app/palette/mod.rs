@@ -12,6 +12,8 @@ use super::command::Command;
 use super::document::{DeviceView, Document, DocumentId};
 use super::selection::Item;
 use super::theme::{Tokens, Type, text};
+use super::widgets::button::icon_button;
+use super::widgets::icons::Icon;
 use super::{App, Overlay};
 use crate::analysis::LifetimeId;
 use crate::units::{Address, Bytes, count};
@@ -92,16 +94,20 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
                     i.consume_key(egui::Modifiers::NONE, Key::Enter),
                 )
             });
-            let field = egui::Frame::new().inner_margin(egui::Margin::symmetric(12, 10)).show(ui, |ui| {
-                ui.add(
-                    egui::TextEdit::singleline(&mut palette.query)
-                        .hint_text("a command, a file:line, an address such as 0x7f1dca2b7000, \"segment 3\", \"event 1200\"")
-                        .font(Type::Lead.font())
-                        .frame(egui::Frame::NONE)
-                        .desired_width(f32::INFINITY),
-                )
+            let head = egui::Frame::new().inner_margin(egui::Margin::symmetric(12, 10)).show(ui, |ui| {
+                ui.horizontal(|ui| {
+                    let field = ui.add(
+                        egui::TextEdit::singleline(&mut palette.query)
+                            .hint_text("a command, a file:line, an address such as 0x7f1dca2b7000, \"segment 3\", \"event 1200\"")
+                            .font(Type::Lead.font())
+                            .frame(egui::Frame::NONE)
+                            .desired_width(ui.available_width() - 32.0),
+                    );
+                    (field, icon_button(ui, Icon::Close, "Close (Esc)").clicked())
+                })
+                .inner
             });
-            let field = field.inner;
+            let (field, is_closed) = head.inner;
             field.widget_info(|| WidgetInfo::labeled(egui::Role::TextInput, true, "Find"));
             field.request_focus();
             if field.changed() {
@@ -133,12 +139,13 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
                 });
             }
             ui.add_space(6.0);
+            is_closed
         });
     if let Some(i) = run {
         for action in hits.swap_remove(i).actions {
             app.actions.send(action);
         }
-    } else if !modal.should_close() {
+    } else if !(modal.inner || modal.should_close()) {
         palette.found = Some((asked, hits, total));
         app.overlay = Overlay::Palette(palette);
     }

@@ -3,6 +3,7 @@
 mod svg;
 
 use std::collections::HashMap;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -19,7 +20,7 @@ use super::theme::tokens;
 use super::views::ViewKind;
 use super::workspace::{Layouts, Workspace};
 use super::{App, Document};
-use crate::formats;
+use crate::formats::export::new_file::{NewFile, not_written, refusal};
 
 /// Draws a recording once into a file: as SVG without a display, as PNG by the real window.
 ///
@@ -29,6 +30,11 @@ pub fn draw_picture(shot: &Screenshot) -> Result<(), String> {
     let folder = shot.out.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
         return Err(format!("can not write {}: there is no folder {}", shot.out.display(), folder.display()));
+    }
+    // An older picture may go: it is made again from its recording, which may not.
+    let sources: Vec<&Path> = shot.file.iter().chain(&shot.with).map(PathBuf::as_path).collect();
+    if let Some(sentence) = refusal(&shot.out, &sources, true) {
+        return Err(sentence);
     }
     if shot.is_svg { export_svg(shot) } else { super::run::screenshot(shot.clone()) }
 }
@@ -62,7 +68,9 @@ fn settings(dark: bool) -> Settings {
 }
 
 fn write(out: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(out, text).map_err(|e| format!("can not write {}: {}", out.display(), formats::why_not_written(&e)))
+    let mut file = NewFile::create(out, &[], true)?;
+    file.write_all(text.as_bytes()).map_err(|e| not_written(out, &e))?;
+    file.finish()
 }
 
 /// How long nothing may have happened before the last frame is the picture.

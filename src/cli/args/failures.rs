@@ -46,6 +46,9 @@ pub struct WhatifArgs {
     /// Also write the run of the first --conf, with every event, as a PyTorch snapshot
     #[arg(long, value_name = "OUT", requires = "conf")]
     pub save: Option<PathBuf>,
+    /// Replace the file of --save when it exists
+    #[arg(long, requires = "save")]
+    pub force: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

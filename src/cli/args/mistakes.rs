@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser};
 
-use super::{Args, Command, ScreenshotArgs};
+use super::{Args, Command, ExportFormat, ScreenshotArgs};
 
 /// Reads the words of a command line, the program's name first.
 ///
@@ -52,6 +52,14 @@ pub fn refused(error: &clap::Error, words: &[OsString]) -> String {
     })
 }
 
+/// True when the first word is neither an option, nor a command, nor a file: what `--help` behind it asks about does not exist.
+#[must_use]
+pub fn is_no_command(words: &[OsString]) -> bool {
+    let Some(word) = words.get(1).filter(|w| !w.to_string_lossy().starts_with('-')) else { return false };
+    let is_command = *word == "help" || Args::command().get_subcommands().any(|c| Some(c.get_name()) == word.to_str());
+    !is_command && not_files(&[PathBuf::from(word)]).is_some()
+}
+
 /// A query that was typed as if it were a file.
 fn query_without_where(error: &clap::Error, words: &[OsString]) -> Option<String> {
     if error.kind() != clap::error::ErrorKind::UnknownArgument || words.get(1)? != "allocations" {
@@ -75,6 +83,8 @@ pub fn misused(command: &Command) -> Option<String> {
         Command::Leaks(a) => std::slice::from_ref(&a.of.file),
         Command::Flame(a) => std::slice::from_ref(&a.file),
         Command::Check(a) => std::slice::from_ref(&a.file),
+        // A fleet's tables are one data set.
+        Command::Export(a) if matches!(a.to, ExportFormat::Csv | ExportFormat::Parquet) => &[],
         Command::Export(a) => std::slice::from_ref(&a.file),
         Command::Screenshot(a) => return wrong_picture(a),
         Command::Diff(a) => return [&a.a, &a.b].into_iter().find(|file| file.is_dir()).map(|folder| is_a_folder(folder)),

@@ -14,7 +14,7 @@ use clap::{Parser, Subcommand};
 use super::allocations::AllocationsArgs;
 
 pub use failures::{ExplainArgs, OomArgs, WhatifArgs};
-pub use mistakes::{is_a_folder, misused, not_files, read, refused};
+pub use mistakes::{is_a_folder, is_no_command, misused, not_files, read, refused};
 pub use output::{ExportArgs, ExportFormat, ExportTableName, ScreenshotArgs, Theme};
 pub use reports::{
     CheckArgs, Curve, DeviceFileArgs, DiffArgs, FindingsArgs, FlameArgs, FlameBy, InstantArgs, LeaksArgs, LiveBy, RanksArgs,

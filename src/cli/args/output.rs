@@ -45,7 +45,7 @@ pub enum ExportTableName {
 /// Arguments of `export`.
 #[derive(Debug, ClapArgs)]
 pub struct ExportArgs {
-    /// The recording
+    /// The recording; for tables a folder of recordings too, one for each rank
     pub file: PathBuf,
     /// What to write
     #[arg(long, value_enum)]
@@ -55,6 +55,9 @@ pub struct ExportArgs {
     /// The table to write; into one file lifetimes when absent, into a folder all of them
     #[arg(long, value_enum)]
     pub table: Option<ExportTableName>,
+    /// Replace files that exist (pictures are replaced without it)
+    #[arg(long)]
+    pub force: bool,
     /// Only this device, by the number the process knew it by
     #[arg(long, value_name = "N")]
     pub device: Option<i32>,
@@ -64,7 +67,7 @@ pub struct ExportArgs {
     /// Cut file paths to what tells nothing of the machine (snapshots)
     #[arg(long)]
     pub redact: bool,
-    /// The rank that a folder of tables is partitioned by; from the file's name when absent
+    /// The rank that a folder of tables is partitioned by; from the trace or the file's name when absent
     #[arg(long, value_name = "N")]
     pub rank: Option<u32>,
     /// The view or workspace to draw (svg, png); an unknown name lists them

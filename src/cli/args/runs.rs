@@ -81,6 +81,9 @@ pub struct ProbeArgs {
     /// Which device of the recording to replay; the busiest when absent
     #[arg(long, value_name = "N")]
     pub from_device: Option<i32>,
+    /// Replace the file to write when it exists
+    #[arg(long)]
+    pub force: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

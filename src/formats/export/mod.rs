@@ -5,6 +5,7 @@
 //! those of derived rows (lifetimes, curves) are in `analysis::export`, which knows them.
 
 pub mod csv;
+pub mod new_file;
 pub mod parquet;
 pub mod perfetto;
 pub mod snapshot;

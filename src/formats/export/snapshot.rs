@@ -5,13 +5,13 @@
 //! Protocol 4 with explicit memo ids and no frames: the opcodes that every reader of snapshots knows. Frames and stacks are
 //! written once and fetched again, as PyTorch does.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
+use super::new_file::{NewFile, not_written};
 use crate::formats::aside;
 use crate::model::{
     Action, Block, BlockState, DeviceKind, DeviceRecording, EventId, FrameId, NoteKind, Recording, Segment, StackId, StreamId,
@@ -60,22 +60,15 @@ pub fn write(recording: &Recording, parts: &[DevicePart], redact: bool, out: &mu
     w.out.flush()
 }
 
-/// Writes a whole recording into a file, which appears under its name only when it is complete.
+/// Writes a whole recording into a [`NewFile`] that is made of `sources` and may replace an older one where `replaces`.
 ///
 /// # Errors
-/// What the file system says.
-pub fn save(recording: &Recording, path: &Path) -> io::Result<()> {
+/// As [`NewFile::create`]; or one sentence when it can not be written.
+pub fn save(recording: &Recording, path: &Path, sources: &[&Path], replaces: bool) -> Result<(), String> {
     let parts: Vec<DevicePart> = (0..recording.devices.len()).filter_map(|i| DevicePart::whole(recording, i)).collect();
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(".part");
-    let written = File::create(&unfinished)
-        .and_then(|file| write(recording, &parts, false, &mut BufWriter::new(file)))
-        .and_then(|()| std::fs::rename(&unfinished, path));
-    if written.is_err() {
-        // What is left of it helps nobody; that it can not be removed either is no news.
-        let _ = std::fs::remove_file(&unfinished);
-    }
-    written
+    let mut file = NewFile::create(path, sources, replaces)?;
+    write(recording, &parts, false, &mut file).map_err(|e| not_written(path, &e))?;
+    file.finish()
 }
 
 /// The part of a path that is safe to show: below `site-packages`, else the file's name.

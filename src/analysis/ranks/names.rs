@@ -1,0 +1,132 @@
+//! Which rank the name of a file tells.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// The rank a file name tells by itself: the number behind the word "rank" (`ddp_rank3.pickle`, `snap.rank.4.pickle`), or behind an
+/// `r` that stands alone (`mem_r12.pickle`). Any other number may be a time, a step or a version.
+#[must_use]
+pub fn rank_of_name(file: &str) -> Option<u32> {
+    file.get(told_span(file)?)?.parse().ok()
+}
+
+/// The ranks of files that stand together. Where a name tells none by itself, the last number of it is the rank when the files of that
+/// folder that differ in nothing else are numbered from 0 without large gaps, as those of a job are: `mem_0.pickle`, `mem_1.pickle`.
+/// At most a fifth may be missing: a process that was killed writes nothing.
+#[must_use]
+pub fn ranks_of_names(files: &[PathBuf]) -> Vec<Option<u32>> {
+    let names: Vec<String> = files.iter().map(|p| p.file_name().unwrap_or_default().to_string_lossy().into_owned()).collect();
+    let mut ranks: Vec<Option<u32>> = names.iter().map(|name| rank_of_name(name)).collect();
+    let mut alike: BTreeMap<(&Path, String), Vec<(usize, u32)>> = BTreeMap::new();
+    for (i, name) in names.iter().enumerate().filter(|(i, _)| ranks[*i].is_none()) {
+        let Some(span) = last_span(name) else { continue };
+        let Ok(number) = name[span.clone()].parse() else { continue };
+        let key = (files[i].parent().unwrap_or(Path::new("")), without(name, span));
+        alike.entry(key).or_default().push((i, number));
+    }
+    for group in alike.into_values() {
+        let mut numbers: Vec<u32> = group.iter().map(|(_, n)| *n).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let many = group.len() as u32;
+        let is_dense = numbers.first() == Some(&0) && numbers.last().is_some_and(|&last| last < many + many / 4);
+        if many >= 2 && numbers.len() == group.len() && is_dense {
+            for (i, number) in group {
+                ranks[i] = Some(number);
+            }
+        }
+    }
+    ranks
+}
+
+/// Where the name tells its rank by itself.
+pub(super) fn told_span(file: &str) -> Option<Range<usize>> {
+    // Lower case of ASCII alone keeps every byte in its place.
+    let lower = file.to_ascii_lowercase();
+    let bytes = lower.as_bytes();
+    let digits = |from: usize| from..from + lower[from..].bytes().take_while(u8::is_ascii_digit).count();
+    let fits = |span: &Range<usize>| lower[span.clone()].parse::<u32>().is_ok();
+    let after_word = lower.match_indices("rank").find_map(|(at, word)| {
+        let rest = &lower[at + word.len()..];
+        let from = lower.len() - rest.trim_start_matches(['_', '-', '.', '=', ' ']).len();
+        // "frank3" is somebody's third; "localrank3" and "myRank3" are ranks.
+        let begins = at == 0
+            || !bytes[at - 1].is_ascii_lowercase()
+            || file.as_bytes()[at].is_ascii_uppercase()
+            || ["local", "global"].iter().any(|w| lower[..at].ends_with(w));
+        Some(digits(from)).filter(|span| begins && fits(span))
+    });
+    after_word.or_else(|| {
+        lower.match_indices('r').find_map(|(at, _)| {
+            let span = digits(at + 1);
+            let is_apart = (at == 0 || !bytes[at - 1].is_ascii_alphanumeric())
+                && bytes.get(span.end).is_none_or(|b| !b.is_ascii_alphanumeric());
+            Some(span).filter(|span| is_apart && span.len() <= 5 && fits(span))
+        })
+    })
+}
+
+/// Where the last number of a name stands, unless a word before it says what else it counts.
+pub(super) fn last_span(file: &str) -> Option<Range<usize>> {
+    let end = file.rfind(|c: char| c.is_ascii_digit())? + 1;
+    let from =
+        file[..end].rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + file[at..].chars().next().map_or(1, char::len_utf8));
+    let before = file[..from].trim_end_matches(['_', '-', '.', '=', ' ']).to_ascii_lowercase();
+    const OTHERS: [&str; 10] = ["step", "steps", "iter", "iteration", "epoch", "batch", "pid", "version", "run", "attempt"];
+    let word = before.rsplit(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or("");
+    (!OTHERS.contains(&word)).then_some(from..end)
+}
+
+/// The name with `*` for a part of it.
+pub(super) fn without(file: &str, span: Range<usize>) -> String {
+    format!("{}*{}", &file[..span.start], &file[span.end..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_say_so_tell_a_rank() {
+        for (name, rank) in [
+            ("ddp_rank3.pickle", Some(3)),
+            ("snapshot_Rank-12_step40.pkl", Some(12)),
+            ("crank_rank_7.pickle", Some(7)),
+            ("snap.rank.4.pickle", Some(4)),
+            ("frank_rank3.pickle", Some(3)),
+            ("rank=5.json.gz", Some(5)),
+            ("rank0", Some(0)),
+            ("RANK_511_of_512.pickle", Some(511)),
+            ("localrank2.pickle", Some(2)),
+            ("memRank6.pickle", Some(6)),
+            ("mem_r12.pickle", Some(12)),
+            ("r3.pickle", Some(3)),
+            ("oom_1700000000.pickle", None),
+            ("step_100.pickle", None),
+            ("x110", None),
+            ("frank3.pickle", None),
+            ("mem.2026.7.pickle", None),
+            ("resnet50.pickle", None),
+            ("torch2.15.0_s.pickle", None),
+            ("snapshot.pickle", None),
+            ("rank.pickle", None),
+            ("rank99999999999.pickle", None),
+        ] {
+            assert_eq!(rank_of_name(name), rank, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_last_number_is_a_rank_where_the_files_are_numbered_from_0() {
+        let ranks = |names: &[&str]| ranks_of_names(&names.iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(ranks(&["d/mem_0.p", "d/mem_1.p", "d/mem_2.p"]), [Some(0), Some(1), Some(2)]);
+        assert_eq!(ranks(&["d/mem_0.p", "d/mem_1.p", "d/mem_2.p", "d/mem_4.p"]), [Some(0), Some(1), Some(2), Some(4)]);
+        assert_eq!(ranks(&["d/oom_1700000000.p", "d/oom_1700000001.p"]), [None, None]);
+        assert_eq!(ranks(&["d/mem_0.p", "d/mem_9.p"]), [None, None]);
+        assert_eq!(ranks(&["d/step_0.p", "d/step_1.p"]), [None, None]);
+        assert_eq!(ranks(&["d/mem_0.p", "e/mem_1.p"]), [None, None], "two folders are two jobs");
+        assert_eq!(ranks(&["d/mem_0.p"]), [None]);
+        assert_eq!(ranks(&["d/a_rank3.p", "d/mem_0.p", "d/mem_1.p"]), [Some(3), Some(0), Some(1)]);
+    }
+}

@@ -119,15 +119,31 @@ fn failure_rows(a: &Autopsy) -> Vec<BarRow> {
             note: too_small,
             fill: Fill::Hole,
         },
-        BarRow {
-            name: if a.limit.is_some() { "Room under the cap" } else { "Free on the device" },
-            detail: "for one more segment".to_owned(),
-            bytes: room,
-            figure: if is_span { format!("under {}", Bytes(a.room_below())) } else { Bytes(room).to_string() },
-            note: room_text,
-            fill: Fill::Room,
+        if a.limit.is_none() && a.device_free_told().is_none() {
+            device_row(a)
+        } else {
+            BarRow {
+                name: if a.limit.is_some() { "Room under the cap" } else { "Free on the device" },
+                detail: "for one more segment".to_owned(),
+                bytes: room,
+                figure: if is_span { format!("under {}", Bytes(a.room_below())) } else { Bytes(room).to_string() },
+                note: room_text,
+                fill: Fill::Room,
+            }
         },
     ]
+}
+
+/// All the device has, where the source does not tell what of it was free.
+fn device_row(a: &Autopsy) -> BarRow {
+    BarRow {
+        name: if a.capacity.is_some() { "The whole device" } else { "Free on the device" },
+        detail: "what was free is not told".to_owned(),
+        bytes: a.capacity.unwrap_or(0),
+        figure: a.capacity.map_or("not told".to_owned(), |all| Bytes(all).to_string()),
+        note: String::new(),
+        fill: Fill::Room,
+    }
 }
 
 fn holes_row(holes: &Holes, note: String) -> BarRow {

@@ -235,11 +235,11 @@ impl Autopsy {
         if !self.has_segments {
             return "It is not told: segments are not in this file.".to_owned();
         }
-        if self.verdict == Verdict::TooLarge {
-            return "There is none: no block that goes makes the device larger.".to_owned();
-        }
         if self.reserved == 0 {
             return "There is none: nothing was reserved yet, so there is nothing to free.".to_owned();
+        }
+        if self.verdict == Verdict::TooLarge && self.capacity.is_some() {
+            return "There is none: no block that goes makes the device larger.".to_owned();
         }
         let pages = if state.segments.iter().any(|s| s.is_expandable && self.servers.take(s)) {
             " Expandable segments also give single pages back; what that would free is not searched."

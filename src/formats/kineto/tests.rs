@@ -144,7 +144,7 @@ fn a_trace_cut_anywhere_keeps_what_came_before() {
                 let warned = r.report.warnings.iter().any(|w| w.kind == WarningKind::Truncated);
                 assert!(warned, "cut at {end}: {}", &text[..end]);
             }
-            Err(FormatError::Empty { .. }) => {}
+            Err(FormatError::Elsewhere { .. }) => {}
             Err(other) => panic!("{other}"),
         }
     }

@@ -81,8 +81,14 @@ fn header(page: &Ranks, ui: &mut Ui, t: &Tokens, rect: Rect, actions: &Actions, 
     ui.painter().rect_filled(rect, 0.0, t.s2);
     ui.scope_builder(UiBuilder::new().max_rect(inner).layout(Layout::top_down(Align::Min)).id_salt("head"), |ui| {
         ui.add_space(12.0);
-        let sentence = if page.rows().is_empty() { "Reading the ranks…" } else { &page.overview().sentence };
-        label::paragraph(ui, sentence, Type::Lead, t.text1);
+        // What is not read yet may change the answer: it is no verdict before the end.
+        let so_far = format!("So far, {} of {} files read: ", count(page.answered as u64), count(page.files as u64));
+        let sentence = match (page.rows().is_empty(), page.is_done()) {
+            (true, _) => "Reading the ranks…".to_owned(),
+            (false, true) => page.overview().sentence.clone(),
+            (false, false) => so_far + &page.overview().sentence.replacen("None of", "none of", 1),
+        };
+        label::paragraph(ui, &sentence, Type::Lead, t.text1);
         ui.add_space(8.0);
         ui.horizontal(|ui| {
             ui.spacing_mut().item_spacing.x = 8.0;

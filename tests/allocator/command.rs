@@ -91,7 +91,7 @@ fn what_can_not_be_asked_gets_one_sentence() {
         (&[&file, "--conf", "max_split_size:64"], 2, "max_split_size"),
         (&[&file, "--limit", "much"], 2, "much"),
         (&[&file, "--device", "7"], 1, "device 7"),
-        (&[&file, "--conf", "", "--save", "/no/such/folder/out.pickle"], 1, "can not be written"),
+        (&[&file, "--conf", "", "--save", "/no/such/folder/out.pickle"], 1, "there is no folder"),
     ];
     for (args, code, part) in cases {
         let out = whatif(args);

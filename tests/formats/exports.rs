@@ -28,7 +28,7 @@ impl Drop for Folder {
 
 fn export(file: &Path, to: &str, out: &Path, more: &[&str]) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vramscope"));
-    let output = command.arg("export").arg(file).args(["--to", to]).arg(out).args(more).output().unwrap();
+    let output = command.arg("export").arg(file).args(["--to", to, "--force"]).arg(out).args(more).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 

@@ -330,6 +330,6 @@ fn wrong_requests_are_told_in_one_sentence() {
     assert!(tell(&["leak", "--simulated", "out.txt"]).contains(".pickle"));
     assert!(tell(&["replay", "--simulated"]).contains("needs the recording"));
     assert!(tell(&["replay", "no-such-file.pickle", "--simulated"]).contains("no such file"));
-    assert!(tell(&["leak", "--simulated", "no-such-folder/out.pickle"]).contains("can not be written"));
+    assert!(tell(&["leak", "--simulated", "no-such-folder/out.pickle"]).contains("there is no folder"));
     assert_eq!(program(&["leak", "--conf", "max_split_size_mb:1"]).output().unwrap().status.code(), Some(2));
 }

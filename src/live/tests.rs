@@ -115,7 +115,7 @@ fn what_a_device_can_not_tell_is_a_limit_and_nothing_more() {
 #[test]
 fn a_list_that_fails_later_is_not_drawn_as_current() {
     let mut r = Rehearsal::new(Rates::default());
-    r.driver.set(|s| s.compute = vec![GpuProcess { pid: 14_190, used: Some(30 << 20), ..GpuProcess::default() }]);
+    r.driver.set(|s| s.compute = vec![GpuProcess { pid: 14_190, used: Some(30 << 20) }]);
     r.pass(3 * SECOND);
     let before = recording(&r.records);
     let listed = before.devices[0].samples.last().and_then(|s| s.bands(before.devices[0].capacity.unwrap())).unwrap();

@@ -314,12 +314,12 @@ fn passing(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     let all: Vec<_> = h.remedies.passing().collect();
     let (of, certain) = (h.remedies.tried.len(), all.iter().filter(|r| r.certain).count());
     // A recording that ends at its failure can be served to its end and no further.
-    let reach = if h.remedies.ends_at_failure.is_some() { "get to the recording's end" } else { "serve all requests" };
+    let reach = if h.remedies.ends_at_failure.is_some() { "reach the end" } else { "serve all requests" };
     let title = match (certain, all.len() - certain) {
         (0, 0) => format!("none of {of} other settings {reach}"),
-        (n, 0) => format!("{n} of {of} other settings {reach}"),
-        (0, n) => format!("{n} of {of} other settings may {reach}"),
-        (n, more) => format!("{n} of {of} other settings {reach}, {more} may"),
+        (n, 0) => format!("{n} of {of} settings {reach}"),
+        (0, n) => format!("{n} of {of} settings may {reach}"),
+        (n, more) => format!("{n} of {of} settings {reach}, {more} may"),
     };
     let row = |ui: &mut Ui, name: &str, value: &str, kind: Type, ink: egui::Color32| {
         let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());

@@ -401,5 +401,5 @@ fn a_regular_expression_stands_between_slashes() {
     let has = |value: &str, name: &str| Needle::of(value).is_in(name);
     assert!(has("/attn|^For/", "forward") && !has("/attn|^For/", "before"));
     assert!(has("/\\S\\d/", "Layer1") && !has("/\\S\\d/", "layer"), "case is kept where it means something");
-    assert!(has("layer", "MyLayer") && !has("/work/", "workloads.py"));
+    assert!(has("layer", "MyLayer") && !has("/load/", "workloads.py"));
 }

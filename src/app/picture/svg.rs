@@ -196,8 +196,8 @@ impl Writer<'_> {
                 if words.trim().is_empty() {
                     continue;
                 }
-                let placeholder = |c: Color32| if c == Color32::PLACEHOLDER { shape.fallback_color } else { c };
-                let colour = shape.override_text_color.unwrap_or(placeholder(format.format.color));
+                let inherited = |c: Color32| if c == Color32::PLACEHOLDER { shape.fallback_color } else { c };
+                let colour = shape.override_text_color.unwrap_or(inherited(format.format.color));
                 let colour = if shape.opacity_factor < 1.0 { colour.gamma_multiply(shape.opacity_factor) } else { colour };
                 let origin = shape.pos + row.pos.to_vec2();
                 let width = last.pos.x + last.advance_width - first.pos.x;

@@ -304,8 +304,8 @@ impl<'a> Decoder<'_, '_, 'a> {
                 Key::Frames => entry.stack = self.frames(&mut p, &mut id, limit)?,
                 Key::Note(kind) => {
                     let text = self.words(&mut p, &mut id)?;
-                    let is_placeholder = kind == NoteKind::CompileContext && text == b"N/A";
-                    if !text.is_empty() && !is_placeholder {
+                    let says_none = kind == NoteKind::CompileContext && text == b"N/A";
+                    if !text.is_empty() && !says_none {
                         let text = self.text(text)?;
                         self.worker.notes.push((kind, text));
                     }

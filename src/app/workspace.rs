@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::views::ViewKind;
 
+/// The share of their column that findings have until the user moves its border.
+pub(super) const FINDINGS_SHARE: f32 = 0.6;
+
 /// A named arrangement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Workspace {
@@ -69,7 +72,7 @@ impl Workspace {
         use ViewKind as V;
         match self {
             Workspace::Overview => Row(vec![
-                (0.18, Column(vec![(0.6, Pane(V::Findings)), (0.4, Pane(V::Contents))])),
+                (0.18, Column(vec![(FINDINGS_SHARE, Pane(V::Findings)), (0.4, Pane(V::Contents))])),
                 (
                     0.62,
                     Column(vec![

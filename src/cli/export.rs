@@ -155,10 +155,14 @@ fn export(args: &ExportArgs, source: &Source<'_>, recording: &Recording, out: &m
         ExportFormat::Snapshot => vec![to_snapshot(args, recording)?],
         ExportFormat::Svg | ExportFormat::Png => return Err(super::NO_WINDOW.to_owned()),
     };
-    for (path, what) in written {
-        let size = std::fs::metadata(&path).map_or(0, |m| m.len());
-        super::print(out, &format!("{}: {what}, {}", path.display(), Bytes(size)))?;
-    }
+    let lines: Vec<String> = written
+        .into_iter()
+        .map(|(path, what)| {
+            let size = std::fs::metadata(&path).map_or(0, |m| m.len());
+            format!("{}: {what}, {}", path.display(), Bytes(size))
+        })
+        .collect();
+    super::print_of(out, &[recording], &lines.join("\n"))?;
     Ok(())
 }
 

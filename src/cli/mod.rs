@@ -178,15 +178,27 @@ pub fn print(out: &mut dyn Write, text: &str) -> Result<(), String> {
     write!(out, "{text}{end}").map_err(|e| format!("the answer can not be written: {e}"))
 }
 
-/// Writes text as [`print()`] does; a file that breaks off is told of right after the first line, which is the answer: it holds
-/// only for what could be read.
+/// Writes text as [`print()`] does, [with its caveats](with_caveats).
 ///
 /// # Errors
 /// One sentence when the output can not be written.
 pub fn print_of(out: &mut dyn Write, recordings: &[&Recording], text: &str) -> Result<(), String> {
+    print(out, &with_caveats(recordings, text))
+}
+
+/// The text with what must be said before any figure in its first line, which is the answer: that a file is cut short, or holds
+/// values that make no sense. Where a file breaks off is told in the line after it.
+fn with_caveats(recordings: &[&Recording], text: &str) -> String {
     let (answer, rest) = text.split_once('\n').unwrap_or((text, ""));
+    let mut first = String::new();
+    for recording in recordings {
+        let Some(caveat) = recording.report.caveat() else { continue };
+        // Of several recordings the one that is meant is named.
+        let name = if recordings.len() > 1 { format!("{}: ", recording.source.name) } else { String::new() };
+        first += &format!("{name}{caveat}: ");
+    }
     let notes: String = recordings.iter().filter_map(|r| cut_note(r)).map(|note| format!("{note}\n")).collect();
-    print(out, &format!("{answer}\n{notes}{rest}"))
+    format!("{first}{answer}\n{notes}{rest}")
 }
 
 /// One sentence when the file breaks off.

@@ -45,7 +45,11 @@ pub fn run(args: &RanksArgs, out: &mut dyn Write) -> Result<(), String> {
     if args.json {
         return print_json(out, &report(&jobs, &errors));
     }
-    let mut text = String::new();
+    let mut text = match jobs.iter().flat_map(|job| &job.rows).filter(|r| r.is_cut_short).count() as u64 {
+        0 => String::new(),
+        1 => "one file is cut short, so its figures hold for the part that was read: ".to_owned(),
+        n => format!("{} files are cut short, so their figures hold for the part that was read: ", count(n)),
+    };
     if jobs.len() > 1 {
         text += &format!("{}\n\n", ranks::headline(&jobs));
     }

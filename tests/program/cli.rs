@@ -506,6 +506,7 @@ fn every_report_says_when_its_file_breaks_off() {
             vec!["whatif", file, "--conf", "default"],
             vec!["flame", file],
             vec!["oom", file],
+            vec!["allocations", file, "size>1MiB"],
         ] {
             let with_json: Vec<&str> = args.iter().copied().chain(["--json"]).collect();
             assert_eq!(json(&with_json)["truncated"], is_cut, "{with_json:?}");
@@ -513,6 +514,11 @@ fn every_report_says_when_its_file_breaks_off() {
             assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
             let told = format!("{}{}", stdout(&output), stderr(&output));
             assert_eq!(told.contains("is not whole"), is_cut, "{args:?}: {told}");
+            // What is printed for another program to read has its note beside it.
+            if args[0] != "flame" {
+                let first = told.lines().next().unwrap_or_default();
+                assert_eq!(first.starts_with("the file is cut short"), is_cut, "{args:?}: {told}");
+            }
         }
         let d = json(&["diff", file, &whole, "--json"]);
         assert_eq!((&d["a"]["truncated"], &d["b"]["truncated"]), (&Value::Bool(is_cut), &Value::Bool(false)));

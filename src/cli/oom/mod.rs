@@ -192,7 +192,7 @@ pub fn run(args: &OomArgs) -> Result<String, String> {
     if args.json {
         return serde_json::to_string_pretty(&report).map_err(|e| e.to_string());
     }
-    Ok(text::text(&report, &recording))
+    Ok(super::with_caveats(&[&recording], &text::text(&report, &recording)))
 }
 
 /// A cap below what was reserved when a request failed can not have been in force.

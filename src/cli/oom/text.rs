@@ -13,10 +13,8 @@ use crate::units::{Address, Bytes, count, counted};
 pub(super) fn text(report: &OomReport, recording: &Recording) -> String {
     let mut out = String::new();
     if report.ooms.is_empty() {
-        let cut =
-            if report.truncated { " before the place where the file breaks off; copy it again, it is not whole" } else { "" };
         let _ = if report.ooms_without_figures == 0 {
-            writeln!(out, "{}: no out-of-memory event was recorded{cut}.", recording.source.name)
+            writeln!(out, "{}: no out-of-memory event was recorded.", recording.source.name)
         } else {
             writeln!(
                 out,

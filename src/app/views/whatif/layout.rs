@@ -80,7 +80,7 @@ pub(super) struct Areas {
     pub table: Rect,
     /// The charts, when there is room.
     pub charts: Option<Rect>,
-    /// The selected setting, when there is room.
+    /// The selected setting, when there is room: beside the rest, or under the table in a narrow pane.
     pub side: Option<Rect>,
 }
 
@@ -90,13 +90,23 @@ pub(super) fn areas(pane: Rect, rows: usize) -> Areas {
     let right = side.map_or(pane.right(), |s| s.left() - 1.0);
     let tools = Rect::from_min_max(pane.min, pos2(right, pane.top() + 40.0));
     let wanted = HEAD + ROW * rows as f32;
-    let room = pane.bottom() - tools.bottom();
+    let mut room = pane.bottom() - tools.bottom();
+    // The line to copy is what one comes for: in a narrow pane it stands under the table.
+    let beneath = if side.is_none() && room >= 280.0 { (room * 0.45).min(240.0) } else { 0.0 };
+    room -= beneath;
     let charts_fit = room >= 420.0;
     // Whole rows: a row cut through its text reads as a fault.
     let share = HEAD + ((room * 0.46 - HEAD) / ROW).floor().max(4.0) * ROW;
-    let table_height = if charts_fit { wanted.min(share) } else { room };
+    let whole = HEAD + ((room - HEAD) / ROW).floor() * ROW;
+    let table_height = match (charts_fit, beneath > 0.0) {
+        (true, _) => wanted.min(share),
+        (false, true) => wanted.min(whole),
+        (false, false) => room,
+    };
     let table = Rect::from_min_max(tools.left_bottom(), pos2(right, tools.bottom() + table_height));
-    let charts = charts_fit.then(|| Rect::from_min_max(table.left_bottom(), pos2(right, pane.bottom())));
+    let charts = charts_fit.then(|| Rect::from_min_max(table.left_bottom(), pos2(right, pane.bottom() - beneath)));
+    let above = charts.unwrap_or(table);
+    let side = side.or((beneath > 0.0).then(|| Rect::from_min_max(above.left_bottom(), pane.max)));
     Areas { tools, table, charts, side }
 }
 
@@ -241,6 +251,13 @@ mod tests {
             let rows = (a.table.height() - HEAD) / ROW;
             assert!(a.charts.is_none() || rows.fract() == 0.0, "{height}: {rows} rows");
         }
+        // A narrow pane has the selected setting under the table, whose rows stay whole.
+        let a = areas(pane(800.0, 384.0), 13);
+        assert_eq!(a.side.map(|s| (s.left(), s.top())), Some((0.0, a.table.bottom())));
+        assert!(a.charts.is_none() && a.side.is_some_and(|s| s.height() >= 150.0), "{a:?}");
+        assert_eq!((a.table.height() - HEAD) % ROW, 0.0);
+        let a = areas(pane(800.0, 800.0), 13);
+        assert!(a.charts.is_some_and(|c| Some(c.bottom()) == a.side.map(|s| s.top())), "{a:?}");
         let a = areas(pane(600.0, 300.0), 13);
         assert_eq!((a.side, a.charts), (None, None));
         assert_eq!(a.table.bottom(), 364.0);

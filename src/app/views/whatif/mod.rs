@@ -188,7 +188,9 @@ impl View for WhatIfView {
             inside(ui, rect, "charts", |ui| self.charts(ui, cx));
         }
         if let Some(rect) = areas.side {
-            ui.painter().vline(rect.left() - 0.5, rect.y_range(), egui::Stroke::new(1.0, cx.tokens.line));
+            if rect.left() > pane_rect.left() {
+                ui.painter().vline(rect.left() - 0.5, rect.y_range(), egui::Stroke::new(1.0, cx.tokens.line));
+            }
             inside(ui, rect, "selected setting", |ui| self.side(ui, cx));
         }
         if let Some(progress) = self.runs.progress() {

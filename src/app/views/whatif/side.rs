@@ -29,6 +29,7 @@ impl WhatIfView {
         let Some(setting) = self.settings.get(row) else { return };
         let (free, limited) = (self.answer(row, None), self.limited(row));
         let (own, own_limited) = (self.answer(0, None), self.limited(0));
+        let best = self.best().filter(|(at, _)| *at == row);
         ui.add_space(12.0);
         pane::padded(ui, |ui| {
             label::paragraph(ui, &setting.title, Type::MonoStrong, t.text1);
@@ -40,7 +41,9 @@ impl WhatIfView {
                     let failed = own_limited.as_deref().map_or(String::new(), |o| outcome(o).0);
                     let text = format!("under {}, where the recorded setting {failed}.", Bytes(self.limit().unwrap_or(0)));
                     label::paragraph(ui, &text, Type::Body, t.text2);
-                    if let Some(end) = limited.as_deref().and_then(|a| a.row.ends_at_failure) {
+                    // Why a setting is the best says the same of how far it was served.
+                    let end = limited.as_deref().and_then(|a| a.row.ends_at_failure).filter(|_| best.is_none());
+                    if let Some(end) = end {
                         let text = format!("Served {}; {}.", Horizon::REACH, end.warning());
                         label::paragraph(ui, &text, Type::Body, t.text2);
                     }
@@ -65,9 +68,7 @@ impl WhatIfView {
             ui.add_space(4.0);
             label::paragraph(ui, &sentence(setting.about), Type::Body, t.text2);
         });
-        if let Some((at, why)) = self.best()
-            && at == row
-        {
+        if let Some((_, why)) = best {
             ui.add_space(6.0);
             pane::padded(ui, |ui| marked(ui, Icon::Check, &sentence(&format!("best under the limit: {why}")), t.text1));
         }

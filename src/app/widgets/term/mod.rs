@@ -1,0 +1,226 @@
+//! The glossary: what each word of the field means, said once, with the user's own numbers at the cursor.
+//!
+//! Every view that writes one of these words shows its [`Term`] on hover, so that nobody has to look up what "inactive" is.
+
+use std::sync::Arc;
+
+use egui::{Context, Id, Rect, Response, Sense, Ui};
+
+use crate::analysis::State;
+use crate::app::document::DeviceData;
+
+mod figures;
+mod words;
+
+pub use figures::Figures;
+
+/// A word of the field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Term {
+    /// What PyTorch took from the device.
+    Reserved,
+    /// Blocks that can not be reused yet.
+    Active,
+    /// Blocks the program holds.
+    Allocated,
+    /// What the program asked for.
+    Requested,
+    /// Block sizes beyond what was asked for.
+    Rounding,
+    /// Blocks nobody holds.
+    Inactive,
+    /// A free block inside a segment.
+    Hole,
+    /// The largest of them.
+    LargestHole,
+    /// Free memory that live blocks keep from being given back.
+    Pinned,
+    /// Whole segments without a live block.
+    Cached,
+    /// Freed by the program, not yet reusable.
+    PendingFree,
+    /// Memory taken in one piece.
+    Segment,
+    /// A part of a segment.
+    Block,
+    /// A segment that grows.
+    Expandable,
+    /// Where requests of one kind are served from.
+    Pool,
+    /// A pool of a CUDA graph or a `MemPool`.
+    PrivatePool,
+    /// A queue of work on the device.
+    Stream,
+    /// The most this process may reserve.
+    Cap,
+    /// All memory of the device.
+    Capacity,
+    /// What the device has left.
+    DeviceFree,
+    /// A request that failed.
+    Request,
+    /// A live block between holes.
+    Blocker,
+    /// Emptying the cache to try again.
+    Retry,
+    /// One line of the allocator's trace.
+    Event,
+    /// Where in the code.
+    Stack,
+    /// A named range.
+    Annotation,
+    /// This process outside PyTorch's allocator.
+    Outside,
+    /// Other programs on the device.
+    OtherProcesses,
+    /// The driver's own.
+    Driver,
+    /// The least that would have to go.
+    WayOut,
+    /// Blocks of which any one would do.
+    Alone,
+    /// The hole a block keeps from being.
+    IfFreed,
+    /// How old a block is.
+    Age,
+    /// Growth from step to step.
+    Growth,
+    /// How straight growth is.
+    Fit,
+    /// The requests run again under other settings.
+    Served,
+    /// Share of a place that live blocks fill.
+    Occupancy,
+    /// Addresses that no segment holds.
+    NotReserved,
+}
+
+impl Term {
+    /// Every term, in the order of a glossary.
+    pub const ALL: [Term; 38] = [
+        Term::Reserved,
+        Term::Active,
+        Term::Allocated,
+        Term::Requested,
+        Term::Rounding,
+        Term::Inactive,
+        Term::Hole,
+        Term::LargestHole,
+        Term::Pinned,
+        Term::Cached,
+        Term::PendingFree,
+        Term::Segment,
+        Term::Block,
+        Term::Expandable,
+        Term::Pool,
+        Term::PrivatePool,
+        Term::Stream,
+        Term::Cap,
+        Term::Capacity,
+        Term::DeviceFree,
+        Term::Request,
+        Term::Blocker,
+        Term::Retry,
+        Term::Event,
+        Term::Stack,
+        Term::Annotation,
+        Term::Outside,
+        Term::OtherProcesses,
+        Term::Driver,
+        Term::WayOut,
+        Term::Alone,
+        Term::IfFreed,
+        Term::Age,
+        Term::Growth,
+        Term::Fit,
+        Term::Served,
+        Term::Occupancy,
+        Term::NotReserved,
+    ];
+}
+
+/// The instant whose figures the terms of a pane show.
+#[derive(Clone)]
+struct Instant {
+    data: Arc<DeviceData>,
+    state: Option<Arc<State>>,
+}
+
+fn instant_id() -> Id {
+    Id::unique("the instant terms speak of")
+}
+
+/// Says which instant the terms drawn from here on speak of, until another is named: each pane names the cursor's, a view of
+/// another instant its own.
+pub fn speak_of(ctx: &Context, data: &Arc<DeviceData>, state: Option<&Arc<State>>) {
+    let instant = Instant { data: Arc::clone(data), state: state.map(Arc::clone) };
+    ctx.data_mut(|d| d.insert_temp(instant_id(), instant));
+}
+
+/// Explains a term while something that names it is hovered, with the figures of the instant in force.
+pub fn explain(response: &Response, term: Term) {
+    if !response.hovered() {
+        return;
+    }
+    let instant = response.ctx.data(|d| d.get_temp::<Instant>(instant_id()));
+    if let Some(Instant { data, state: Some(state) }) = instant {
+        term.tip(&Figures::of(&data, &state)).show(response);
+    }
+}
+
+/// Explains a label that is a term; true when it is one.
+pub fn explain_label(response: &Response, label: &str) -> bool {
+    let term = Term::of(label);
+    if let Some(term) = term {
+        explain(response, term);
+    }
+    term.is_some()
+}
+
+/// Explains a painted word: `rect` is what it covers.
+pub fn explain_at(ui: &Ui, rect: Rect, term: Term) {
+    let response = ui.interact(rect, ui.scope_id().with(("term", term, rect.min.x as i32, rect.min.y as i32)), Sense::hover());
+    explain(&response, term);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::accounting::Part;
+
+    #[test]
+    fn every_term_has_a_sentence_and_says_its_figures() {
+        for (i, term) in Term::ALL.into_iter().enumerate() {
+            assert!(term.sentence().ends_with('.'), "{term:?}");
+            assert!(!term.sentence().contains("  "), "{term:?}: a line break left two spaces");
+            assert!(!Term::ALL[..i].contains(&term), "{term:?} twice");
+        }
+    }
+
+    #[test]
+    fn labels_of_the_views_find_their_terms() {
+        let all = [
+            ("largest of 52 holes", Some(Term::LargestHole)),
+            ("device free", Some(Term::DeviceFree)),
+            ("Reserved", Some(Term::Reserved)),
+            ("pending free", Some(Term::PendingFree)),
+            ("read in", None),
+        ];
+        for (label, term) in all {
+            assert_eq!(Term::of(label), term, "{label}");
+        }
+        for part in [
+            Part::Driver,
+            Part::OtherProcesses,
+            Part::OutsidePytorch,
+            Part::CachedWhole,
+            Part::CachedPinned,
+            Part::PendingFree,
+            Part::Rounding,
+            Part::Requested,
+            Part::DeviceFree,
+        ] {
+            assert!(Term::of(part.title()).is_some(), "{}", part.title());
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The direct way: an entry whose keys and values are plain is decoded where it stands.
+
+use std::sync::PoisonError;
+
+use super::{ATOMS, Atom, Decoder, MARGIN, WORDS};
+use crate::formats::pickle::{Op, little_endian, opcodes as op};
+use crate::formats::snapshot::plain::{integer, skip_store};
+use crate::formats::snapshot::trace::{Entry, Key};
+use crate::formats::{MAX_BYTES, has_room};
+use crate::model::{Action, NoteKind, StackId, StrId};
+
+impl<'a> Decoder<'_, '_, 'a> {
+    /// The direct way: a dict of known keys with plain values, each key fetched or written out. `None` for anything else.
+    #[inline]
+    pub(super) fn entry(&mut self, start: usize, end: usize, memo_id: u64) -> Option<(usize, u64, Entry)> {
+        let b = self.bytes;
+        let limit = b.len().checked_sub(MARGIN)?.min(end);
+        let (mut p, mut id) = (start + 1, memo_id);
+        if p >= limit {
+            return None;
+        }
+        skip_store(b, &mut p, &mut id);
+        if b[p] != op::MARK {
+            return None;
+        }
+        p += 1;
+        let mut entry =
+            Entry { action: Action::Unknown, address: 0, size: 0, stream: 0, time_us: None, pool: None, stack: StackId::NONE };
+        let (mut has_action, mut address, mut size, mut device_free) = (false, None, None, None);
+        loop {
+            if p >= limit {
+                return None;
+            }
+            if b[p] == op::FRAME {
+                p += 9;
+                continue;
+            }
+            if b[p] == op::SETITEMS {
+                p += 1;
+                break;
+            }
+            let key = self.atom(&mut p, &mut id)?.key;
+            while b[p] == op::FRAME && p < limit {
+                p += 9;
+            }
+            if p >= limit {
+                return None;
+            }
+            match key {
+                Key::Action => {
+                    entry.action = self.atom(&mut p, &mut id)?.action;
+                    has_action = true;
+                    if entry.action == Action::Unknown {
+                        return None;
+                    }
+                }
+                Key::Address => address = Some(integer(b, &mut p)?),
+                Key::DeviceFree => device_free = Some(integer(b, &mut p)?),
+                Key::Size => size = Some(integer(b, &mut p)?),
+                Key::Stream => entry.stream = integer(b, &mut p)?,
+                Key::Time => entry.time_us = Some(integer(b, &mut p)? as i64),
+                Key::Pool => {
+                    let first = integer(b, &mut p)?;
+                    let second = integer(b, &mut p)?;
+                    if b[p] != op::TUPLE2 {
+                        return None;
+                    }
+                    p += 1;
+                    skip_store(b, &mut p, &mut id);
+                    entry.pool = Some((first, second));
+                }
+                Key::Frames => entry.stack = self.frames(&mut p, &mut id, limit)?,
+                Key::Note(kind) => {
+                    let text = self.words(&mut p, &mut id)?;
+                    let says_none = kind == NoteKind::CompileContext && text == b"N/A";
+                    if !text.is_empty() && !says_none {
+                        let text = self.text(text)?;
+                        self.worker.notes.push((kind, text));
+                    }
+                }
+                Key::Cpp | Key::Other => return None,
+            }
+        }
+        // The C++ writer stores a dict after filling it.
+        if matches!(b[p], op::BINPUT | op::LONG_BINPUT) {
+            skip_store(b, &mut p, &mut id);
+        }
+        if b[p] == op::MARK && p < end {
+            return None;
+        }
+        entry.size = size.filter(|&size| size <= MAX_BYTES)?;
+        entry.address = match entry.action {
+            Action::Oom => device_free.or(address)?,
+            _ => address.filter(|&address| has_room(address, entry.size))?,
+        };
+        has_action.then_some((p, id, entry))
+    }
+
+    /// The text of a note. Unlike keys and actions these may all be different objects, which would only flush the atoms.
+    #[inline]
+    fn words(&mut self, p: &mut usize, id: &mut u64) -> Option<&'a [u8]> {
+        let b = self.bytes;
+        let at = *p;
+        let fetched = match b[at] {
+            op::BINGET => {
+                *p = at + 2;
+                u64::from(b[at + 1])
+            }
+            op::LONG_BINGET => {
+                *p = at + 5;
+                little_endian(&b[at + 1..at + 5])
+            }
+            _ => return self.atom(p, id).map(|atom| atom.text),
+        };
+        let near = self.worker.near_words[fetched as usize % WORDS];
+        if near.0 == fetched {
+            return Some(near.1);
+        }
+        if fetched >= *id {
+            return None;
+        }
+        let start = self.shared.memo.start_near(fetched, &mut self.worker.near_block)? as usize;
+        let read = Op::read(b, start).ok()?;
+        if !matches!(read.code, op::SHORT_BINUNICODE | op::BINUNICODE | op::BINUNICODE8) {
+            return None;
+        }
+        self.worker.near_words[fetched as usize % WORDS] = (fetched, read.operand);
+        Some(read.operand)
+    }
+
+    /// A text: fetched, or written out here.
+    #[inline]
+    fn atom(&mut self, p: &mut usize, id: &mut u64) -> Option<Atom<'a>> {
+        let b = self.bytes;
+        let at = *p;
+        let fetched = match b[at] {
+            op::BINGET => {
+                *p = at + 2;
+                u64::from(b[at + 1])
+            }
+            op::LONG_BINGET => {
+                *p = at + 5;
+                little_endian(&b[at + 1..at + 5])
+            }
+            op::SHORT_BINUNICODE => {
+                let to = at + 2 + usize::from(b[at + 1]);
+                *p = to;
+                skip_store(b, p, id);
+                return Some(classify(&b[at + 2..to]));
+            }
+            op::BINUNICODE => {
+                let to = (at + 5).checked_add(little_endian(&b[at + 1..at + 5]) as usize).filter(|&to| to + MARGIN < b.len())?;
+                *p = to;
+                skip_store(b, p, id);
+                return Some(classify(&b[at + 5..to]));
+            }
+            _ => return None,
+        };
+        let near = &self.worker.near_atoms[fetched as usize % ATOMS];
+        if near.0 == fetched {
+            return near.1;
+        }
+        self.load_atom(fetched, *id)
+    }
+
+    #[cold]
+    fn load_atom(&mut self, fetched: u64, id: u64) -> Option<Atom<'a>> {
+        let atom = match self.worker.atoms.get(&fetched) {
+            Some(&atom) => atom,
+            None => {
+                if fetched >= id {
+                    return None;
+                }
+                let read = Op::read(self.bytes, self.shared.memo.start(fetched)? as usize).ok()?;
+                if !matches!(read.code, op::SHORT_BINUNICODE | op::BINUNICODE | op::BINUNICODE8) {
+                    return None;
+                }
+                let atom = classify(read.operand);
+                self.worker.atoms.insert(fetched, atom);
+                atom
+            }
+        };
+        self.worker.near_atoms[fetched as usize % ATOMS] = (fetched, Some(atom));
+        Some(atom)
+    }
+
+    fn text(&mut self, text: &'a [u8]) -> Option<StrId> {
+        if let Some(&known) = self.worker.texts.get(text) {
+            return Some(known);
+        }
+        // Odd text is left to the general way, which counts it.
+        let valid = std::str::from_utf8(text).ok()?;
+        let id = self.shared.stacks.lock().unwrap_or_else(PoisonError::into_inner).string(valid);
+        self.worker.texts.insert(text, id);
+        Some(id)
+    }
+}
+
+fn classify(text: &[u8]) -> Atom<'_> {
+    Atom { text, key: Key::of(text), action: Action::from_name(text) }
+}

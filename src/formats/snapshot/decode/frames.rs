@@ -1,0 +1,149 @@
+//! The call stack of an entry: fetched by its place in the memo, known by the bytes that fetch its frames, or read anew.
+
+use std::sync::PoisonError;
+
+use super::{Decoder, MARGIN, RECENT};
+use crate::formats::pickle::{self, NO_OFFSET, Node, NodeId, Op, Tree, little_endian, opcodes as op};
+use crate::formats::snapshot::plain::{list_body, skip_store};
+use crate::formats::snapshot::stacks::{MAX_FRAMES, StackReader};
+use crate::model::{FrameId, StackId};
+
+/// Longer stacks are remembered for good, so that fetching one a million times does not read it a million times.
+const LONG_STACK: usize = 64;
+
+impl<'a> Decoder<'_, '_, 'a> {
+    /// The value of `frames`: a list fetched, or one of fetched frames written out here.
+    #[inline]
+    pub(super) fn frames(&mut self, p: &mut usize, id: &mut u64, limit: usize) -> Option<StackId> {
+        let b = self.bytes;
+        let at = *p;
+        match b[at] {
+            op::BINGET => {
+                *p = at + 2;
+                self.fetched_stack(u64::from(b[at + 1]), *id)
+            }
+            op::LONG_BINGET => {
+                *p = at + 5;
+                self.fetched_stack(little_endian(&b[at + 1..at + 5]), *id)
+            }
+            op::EMPTY_LIST => {
+                *p = at + 1;
+                let stored = skip_store(b, p, id);
+                let (body, next) = list_body(b, *p, limit)?;
+                *p = next;
+                let stored = skip_store(b, p, id).or(stored);
+                let stack = self.stack_of_bytes(body)?;
+                if let Some(list) = stored {
+                    self.remember(list, body.len(), stack);
+                }
+                Some(stack)
+            }
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn remember(&mut self, list: u64, bytes: usize, stack: StackId) {
+        self.worker.recent[list as usize % RECENT] = (list, stack);
+        if bytes > LONG_STACK * 5 {
+            self.worker.long.insert(list, stack);
+        }
+    }
+
+    #[inline]
+    fn fetched_stack(&mut self, list: u64, id: u64) -> Option<StackId> {
+        let recent = self.worker.recent[list as usize % RECENT];
+        if recent.0 == list {
+            return Some(recent.1);
+        }
+        if let Some(&stack) = self.worker.long.get(&list) {
+            return Some(stack);
+        }
+        if list >= id {
+            return None;
+        }
+        let (stack, bytes) = self.load_stack(list)?;
+        self.remember(list, bytes, stack);
+        Some(stack)
+    }
+
+    /// A list that stands elsewhere: directly when it is one of fetched frames at the end of its entry.
+    fn load_stack(&mut self, list: u64) -> Option<(StackId, usize)> {
+        let b = self.bytes;
+        let limit = b.len().checked_sub(MARGIN)?;
+        let mut p = self.shared.memo.start_near(list, &mut self.worker.near_block)? as usize;
+        if p < limit && b[p] == op::EMPTY_LIST {
+            p += 1;
+            skip_store(b, &mut p, &mut 0);
+            if let Some((body, mut next)) = list_body(b, p, limit) {
+                skip_store(b, &mut next, &mut 0);
+                if b[next] == op::SETITEMS {
+                    return Some((self.stack_of_bytes(body)?, body.len()));
+                }
+            }
+        }
+        let (tree, node) = self.load(list)?;
+        let mut builder = self.shared.stacks.lock().unwrap_or_else(PoisonError::into_inner);
+        let stack = StackReader::new(&mut builder).stack(&tree, node, &mut self.out.report);
+        // However short its bytes, it was dear to load.
+        Some((stack, usize::MAX))
+    }
+
+    /// A stored object as a tree of its own.
+    fn load(&self, id: u64) -> Option<(Tree<'a>, NodeId)> {
+        let mut tree = Tree::default();
+        let node = tree.push(Node::Memo(id), NO_OFFSET);
+        pickle::resolve_outside(self.bytes, &self.shared.memo, &mut tree, vec![(id, node)], &self.shared.budget).ok()?;
+        Some((tree, node))
+    }
+
+    /// The stack of frames fetched by these bytes.
+    #[inline]
+    fn stack_of_bytes(&mut self, body: &'a [u8]) -> Option<StackId> {
+        if body.is_empty() {
+            return Some(StackId::NONE);
+        }
+        if let Some(&stack) = self.worker.by_bytes.get(body) {
+            return Some(stack);
+        }
+        self.new_stack(body)
+    }
+
+    #[cold]
+    fn new_stack(&mut self, body: &'a [u8]) -> Option<StackId> {
+        let mut frames = Vec::with_capacity(body.len() / 2);
+        let mut p = 0;
+        let mut whole = true;
+        while p < body.len() {
+            let read = Op::read(body, p).ok()?;
+            p = read.next;
+            match read.code {
+                op::BINGET | op::LONG_BINGET => frames.extend(self.frame(little_endian(read.operand))?),
+                // The same stack without it has other bytes; this one will not come again.
+                op::FRAME => whole = false,
+                _ => return None,
+            }
+        }
+        if frames.len() > MAX_FRAMES {
+            return None;
+        }
+        let stack = self.shared.stacks.lock().unwrap_or_else(PoisonError::into_inner).stack(&frames);
+        if whole {
+            self.worker.by_bytes.insert(body, stack);
+        }
+        Some(stack)
+    }
+
+    /// A frame dict that stands elsewhere. The outer `None` leaves the entry to the general way.
+    fn frame(&mut self, id: u64) -> Option<Option<FrameId>> {
+        if let Some(&known) = self.worker.frames.get(&id) {
+            return Some(known);
+        }
+        let (tree, node) = self.load(id)?;
+        let mut builder = self.shared.stacks.lock().unwrap_or_else(PoisonError::into_inner);
+        let frame = StackReader::new(&mut builder).frame(&tree, node, &mut self.out.report);
+        drop(builder);
+        self.worker.frames.insert(id, frame);
+        Some(frame)
+    }
+}

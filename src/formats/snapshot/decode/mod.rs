@@ -1,0 +1,276 @@
+//! Trace entries from bytes to columns. Every writer's usual entry is decoded where it stands, without building a value; anything
+//! else goes the general way, by a small tree.
+
+use std::sync::{Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+use super::super::pickle::{self, Budget, MemoBlock, MemoIndex, Part, PickleError, Tree, opcodes as op};
+use super::columns::Slots;
+use super::stacks::StackReader;
+use super::trace::{self, Entry, Event, Key, UNTIMED};
+use crate::model::{
+    Action, FrameId, LoadReport, Note, NoteKind, PoolId, PoolKey, PreviewPoint, StackId, StackTableBuilder, StrId, StreamId,
+    WarningKind,
+};
+
+mod entry;
+mod frames;
+
+/// The direct way looks this far ahead without asking for the file's end.
+const MARGIN: usize = 600;
+const ATOMS: usize = 256;
+const WORDS: usize = 64;
+const RECENT: usize = 1 << 13;
+/// Events a point of the preview.
+const PREVIEW_EVENTS: u32 = 4096;
+
+/// What all threads share: the file, and the tables that give ids by value. Threads ask the tables only for what they have not
+/// met before.
+pub(super) struct Shared<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) memo: MemoIndex,
+    pub(super) budget: Budget,
+    pub(super) stacks: Mutex<StackTableBuilder>,
+    pub(super) streams: Mutex<Vec<u64>>,
+    pub(super) pools: Mutex<Vec<PoolKey>>,
+}
+
+/// A short text of the file that was classified once.
+#[derive(Clone, Copy)]
+struct Atom<'a> {
+    text: &'a [u8],
+    key: Key,
+    action: Action,
+}
+
+/// What one part gave.
+pub(super) struct Decoded {
+    /// Events written, from the first slot.
+    pub(super) written: usize,
+    /// Notes, by slot within the part.
+    pub(super) notes: Vec<Note>,
+    pub(super) report: LoadReport,
+    pub(super) has_time: bool,
+    /// Some entries had no time while others did.
+    pub(super) has_untimed: bool,
+    /// The curve within the part, from zero at its start; the last point has where it ends.
+    pub(super) preview: Vec<PreviewPoint>,
+    pub(super) net: (i64, i64),
+}
+
+/// One thread's memory of what it has met.
+pub(super) struct Worker<'a> {
+    near_atoms: Vec<(u64, Option<Atom<'a>>)>,
+    atoms: FxHashMap<u64, Atom<'a>>,
+    near_words: Vec<(u64, &'a [u8])>,
+    near_block: Option<std::sync::Arc<MemoBlock>>,
+    recent: Vec<(u64, StackId)>,
+    long: FxHashMap<u64, StackId>,
+    /// Stacks by the bytes that fetch their frames.
+    by_bytes: FxHashMap<&'a [u8], StackId>,
+    frames: FxHashMap<u64, Option<FrameId>>,
+    texts: FxHashMap<&'a [u8], StrId>,
+    streams: Vec<(u64, StreamId)>,
+    pools: Vec<(PoolKey, PoolId)>,
+    notes: Vec<(NoteKind, StrId)>,
+}
+
+impl Worker<'_> {
+    pub(super) fn new() -> Self {
+        Worker {
+            near_atoms: vec![(u64::MAX, None); ATOMS],
+            atoms: FxHashMap::default(),
+            near_words: vec![(u64::MAX, &[]); WORDS],
+            near_block: None,
+            recent: vec![(u64::MAX, StackId::NONE); RECENT],
+            long: FxHashMap::default(),
+            by_bytes: FxHashMap::default(),
+            frames: FxHashMap::default(),
+            texts: FxHashMap::default(),
+            streams: Vec::new(),
+            pools: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
+/// Decodes one part into its slots.
+pub(super) fn part<'a>(shared: &Shared<'a>, worker: &mut Worker<'a>, part: &Part, slots: Slots<'_>) -> Decoded {
+    let out = Decoded {
+        written: 0,
+        notes: Vec::new(),
+        report: LoadReport::default(),
+        has_time: false,
+        has_untimed: false,
+        preview: Vec::new(),
+        net: (0, 0),
+    };
+    let mut decoder = Decoder { shared, bytes: shared.bytes, worker, slots, out, left_out: 0, peak: (0, 0) };
+    for range in &part.ranges {
+        if let Err(error) = decoder.range(range.start, range.end, range.memo_id) {
+            let (offset, what) = match error {
+                PickleError::Malformed { offset, what } | PickleError::Limit { offset, what } => (offset, what),
+                PickleError::Truncated { offset } => (offset, "it ends early".to_owned()),
+                PickleError::Forbidden { offset, opcode } => (offset, format!("it uses {opcode}")),
+                PickleError::Cancelled => break,
+            };
+            let lost = part.items.saturating_sub(decoder.out.written).max(1) as u64;
+            decoder.out.report.warn_many(WarningKind::Skipped, lost, Some(offset), || {
+                format!("trace entries could not be decoded ({what}); the rest of their batch was left out")
+            });
+            break;
+        }
+    }
+    decoder.finish()
+}
+
+struct Decoder<'d, 's, 'a> {
+    shared: &'d Shared<'a>,
+    bytes: &'a [u8],
+    worker: &'d mut Worker<'a>,
+    slots: Slots<'s>,
+    out: Decoded,
+    left_out: u64,
+    /// Highest reserved and requested bytes since the last preview point.
+    peak: (i64, i64),
+}
+
+impl<'a> Decoder<'_, '_, 'a> {
+    fn finish(mut self) -> Decoded {
+        if !self.out.written.is_multiple_of(PREVIEW_EVENTS as usize) {
+            self.point();
+        }
+        self.out.report.warn_many(WarningKind::Skipped, self.left_out, None, || {
+            "more trace entries than a file of this size can hold; the rest was left out".to_owned()
+        });
+        self.out
+    }
+
+    fn range(&mut self, start: usize, end: usize, memo_id: u64) -> Result<(), PickleError> {
+        let (mut pos, mut id) = (start, memo_id);
+        while pos < end {
+            match self.bytes[pos] {
+                op::EMPTY_DICT => {
+                    self.worker.notes.clear();
+                    match self.entry(pos, end, id) {
+                        Some((next, next_id, entry)) => {
+                            (pos, id) = (next, next_id);
+                            self.keep(entry);
+                        }
+                        None => (pos, id) = self.general(pos, end, id)?,
+                    }
+                }
+                op::APPEND => pos += 1,
+                op::FRAME => pos += 9,
+                _ => (pos, id) = self.general(pos, end, id)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes an event and its notes.
+    #[inline]
+    fn keep(&mut self, entry: Entry) {
+        if self.out.written >= self.slots.len() {
+            self.left_out += 1;
+            return;
+        }
+        let stream = self.stream(entry.stream);
+        let pool = entry.pool.map_or(PoolId::UNKNOWN, |key| self.pool(key));
+        match entry.time_us {
+            Some(_) => self.out.has_time = true,
+            None => self.out.has_untimed = true,
+        }
+        let event = Event {
+            time_us: entry.time_us.unwrap_or(UNTIMED),
+            action: entry.action,
+            address: entry.address,
+            size: entry.size,
+            stream,
+            pool,
+            stack: entry.stack,
+        };
+        self.slots.set(self.out.written, event);
+        let slot = self.out.written as u32;
+        for &(kind, text) in &self.worker.notes {
+            self.out.notes.push(Note { event: slot, kind, text });
+        }
+        self.out.written += 1;
+        let size = entry.size as i64;
+        let net = &mut self.out.net;
+        match entry.action {
+            Action::Alloc => net.1 = net.1.wrapping_add(size),
+            Action::FreeCompleted => net.1 = net.1.wrapping_sub(size),
+            Action::SegmentAlloc | Action::SegmentMap => net.0 = net.0.wrapping_add(size),
+            Action::SegmentFree | Action::SegmentUnmap => net.0 = net.0.wrapping_sub(size),
+            _ => {}
+        }
+        self.peak = (self.peak.0.max(net.0), self.peak.1.max(net.1));
+        if self.out.written.is_multiple_of(PREVIEW_EVENTS as usize) {
+            self.point();
+        }
+    }
+
+    fn point(&mut self) {
+        let event = (self.out.preview.len() as u32) * PREVIEW_EVENTS;
+        self.out.preview.push(PreviewPoint { device: 0, event, reserved: self.peak.0, requested: self.peak.1 });
+        self.peak = self.out.net;
+    }
+
+    /// The general way: the values up to the next entry by a tree.
+    fn general(&mut self, pos: usize, end: usize, id: u64) -> Result<(usize, u64), PickleError> {
+        let mut tree = Tree::default();
+        let items = pickle::items(self.bytes, &self.shared.memo, (pos, end), id, &mut tree, &self.shared.budget)?;
+        for &node in &items.nodes {
+            self.worker.notes.clear();
+            let read = {
+                let mut builder = self.shared.stacks.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut stacks = StackReader::new(&mut builder);
+                trace::read_entry(&tree, node, &mut stacks, &mut self.out.report, false, &mut self.worker.notes)
+            };
+            if let Some(entry) = read {
+                self.keep(entry);
+            }
+        }
+        if items.next <= pos {
+            return Err(PickleError::Malformed { offset: pos as u64, what: "a value that never ends".to_owned() });
+        }
+        Ok((items.next, items.memo_id))
+    }
+    #[inline]
+    fn stream(&mut self, handle: u64) -> StreamId {
+        match self.worker.streams.iter().find(|(known, _)| *known == handle) {
+            Some(&(_, id)) => id,
+            None => {
+                let id = StreamId(intern(&self.shared.streams, handle));
+                self.worker.streams.push((handle, id));
+                id
+            }
+        }
+    }
+
+    #[inline]
+    fn pool(&mut self, key: PoolKey) -> PoolId {
+        match self.worker.pools.iter().find(|(known, _)| *known == key) {
+            Some(&(_, id)) => id,
+            None => {
+                let id = PoolId(intern(&self.shared.pools, key));
+                self.worker.pools.push((key, id));
+                id
+            }
+        }
+    }
+}
+
+/// The position of a value in a shared table, added when new. More than 65,534 share the last one.
+fn intern<T: PartialEq>(table: &Mutex<Vec<T>>, value: T) -> u16 {
+    let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
+    let at = table.iter().position(|known| *known == value).unwrap_or_else(|| {
+        if table.len() < usize::from(u16::MAX) {
+            table.push(value);
+        }
+        table.len() - 1
+    });
+    u16::try_from(at).unwrap_or(u16::MAX - 1)
+}

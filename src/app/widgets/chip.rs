@@ -109,6 +109,8 @@ pub enum Swatch {
     Dashed(Color32),
     /// Solid left, pale right: as much as at A, grown since.
     Grown(Color32),
+    /// Two colours, the first on the left: a place that holds several kinds of memory.
+    Split(Color32, Color32),
 }
 
 impl Swatch {
@@ -136,6 +138,11 @@ impl Swatch {
                 for (from, to) in [(a, a + 5.0), (b - 5.0, b)] {
                     batch.hline(egui::Rangef::new(from, to), rect.center().y, 1.0, colour);
                 }
+            }
+            Self::Split(first, second) => {
+                let middle = rect.center().x;
+                batch.rect(Rect::from_min_max(rect.min, pos2(middle, rect.bottom())), first);
+                batch.rect(Rect::from_min_max(pos2(middle, rect.top()), rect.max), second);
             }
             Self::Grown(colour) => {
                 let middle = rect.left() + 14.0;

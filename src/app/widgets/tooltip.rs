@@ -6,7 +6,7 @@ use super::label;
 use super::row::KeyValue;
 use crate::app::theme::visuals::RADIUS_POPUP;
 use crate::app::theme::{Tokens, Type};
-use egui::{Color32, Frame, Id, Margin, Pos2, RectAlign, Response, Stroke, Tooltip, Ui};
+use egui::{Color32, Frame, Id, Margin, Pos2, Rect, RectAlign, Response, Stroke, Tooltip, Ui, pos2};
 
 /// What a tooltip says.
 #[derive(Clone, Debug, Default)]
@@ -99,10 +99,24 @@ impl Tip {
         tooltip.show(|ui| self.ui(ui));
     }
 
+    /// As [`Tip::show_at`], inside `area` where there is room for it: a card of one plot does not lie over its neighbours.
+    pub fn show_within(&self, response: &Response, id: Id, at: Pos2, area: Rect) {
+        let mut tooltip = Tooltip::always_open(response.ctx.clone(), response.layer_id, id, at).gap(0.0);
+        // Before it was ever drawn its size is only known roughly.
+        let guess = egui::vec2(self.own_width() + 26.0, 40.0 + 20.0 * self.rows.len() as f32);
+        let corner = beside(at, tooltip.popup.get_expected_size().unwrap_or(guess), area);
+        tooltip.popup = tooltip.popup.at_position(corner).frame(frame(&response.ctx)).align(RectAlign::BOTTOM_START);
+        tooltip.show(|ui| self.ui(ui));
+    }
+
+    fn own_width(&self) -> f32 {
+        self.width.unwrap_or(if self.code.is_some() { 320.0 } else { 240.0 })
+    }
+
     /// The contents alone.
     pub fn ui(&self, ui: &mut Ui) {
         let t = Tokens::of(ui);
-        let width = self.width.unwrap_or(if self.code.is_some() { 320.0 } else { 240.0 });
+        let width = self.own_width();
         ui.set_width(width);
         ui.spacing_mut().item_spacing = egui::vec2(8.0, 0.0);
         let (rect, _) = ui.allocate_exact_size(egui::vec2(width, 18.0), egui::Sense::hover());
@@ -144,4 +158,49 @@ pub fn frame(ctx: &egui::Context) -> Frame {
         .corner_radius(RADIUS_POPUP)
         .inner_margin(Margin::symmetric(12, 10))
         .shadow(ctx.global_style().visuals.popup_shadow)
+}
+
+/// The upper left corner of a card of `size` for the point `at`: under it or above it, pushed to the sides as far as `area`
+/// wants; beside it where it is too high for both. Where it fits nowhere it leaves `area` by the least, above or below.
+fn beside(at: Pos2, size: egui::Vec2, area: Rect) -> Pos2 {
+    const GAP: f32 = 14.0;
+    let x = at.x.min(area.right() - size.x).max(area.left());
+    let y = at.y.min(area.bottom() - size.y).max(area.top());
+    let (below, above) = (at.y + GAP, at.y - GAP - size.y);
+    let (right, left) = (at.x + GAP, at.x - GAP - size.x);
+    let over = below + size.y - area.bottom();
+    match (over <= 0.0, above >= area.top(), right + size.x <= area.right(), left >= area.left()) {
+        (true, ..) => pos2(x, below),
+        (_, true, ..) => pos2(x, above),
+        (_, _, true, _) => pos2(right, y),
+        (.., true) => pos2(left, y),
+        _ => pos2(x, if over <= area.top() - above { below } else { above }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use egui::vec2;
+
+    #[test]
+    fn a_card_stays_in_its_plot_and_off_the_pointer() {
+        let area = Rect::from_min_max(pos2(100.0, 100.0), pos2(500.0, 600.0));
+        let size = vec2(300.0, 200.0);
+        for at in [pos2(101.0, 101.0), pos2(499.0, 101.0), pos2(499.0, 599.0), pos2(101.0, 599.0), pos2(300.0, 350.0)] {
+            let card = Rect::from_min_size(beside(at, size, area), size);
+            assert!(area.contains_rect(card), "{at:?} {card:?}");
+            assert!(!card.contains(at), "{at:?} {card:?}");
+        }
+        // Too high for above and below: beside the pointer.
+        let wide = Rect::from_min_max(pos2(0.0, 0.0), pos2(800.0, 240.0));
+        for at in [pos2(20.0, 120.0), pos2(780.0, 120.0)] {
+            let card = Rect::from_min_size(beside(at, size, wide), size);
+            assert!(wide.contains_rect(card) && !card.contains(at), "{at:?} {card:?}");
+        }
+        // Where it fits nowhere it keeps to the plot's sides.
+        let card =
+            Rect::from_min_size(beside(pos2(200.0, 120.0), size, Rect::from_min_size(Pos2::ZERO, vec2(400.0, 240.0))), size);
+        assert!(card.left() >= 0.0 && card.right() <= 400.0);
+    }
 }

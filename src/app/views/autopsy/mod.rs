@@ -3,6 +3,7 @@
 
 mod blockers;
 mod helped;
+mod layout;
 mod live;
 mod pictures;
 mod verdict;
@@ -11,7 +12,7 @@ pub(super) use self::helped::short;
 
 use std::sync::Arc;
 
-use egui::{Rect, Ui, UiBuilder, pos2};
+use egui::{Rect, ScrollArea, Ui, UiBuilder};
 
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::allocator::{Caps, WhatIf};
@@ -24,9 +25,10 @@ use crate::analysis::oom::{
 };
 use crate::app::document::DeviceData;
 use crate::app::jobs::Derived;
+use crate::app::theme::Type;
 use crate::app::widgets::button::segmented;
 use crate::app::widgets::pane::{self, PaneHeader};
-use crate::app::widgets::term;
+use crate::app::widgets::{label, term};
 use crate::model::{BlockState, Progress};
 use crate::units::counted;
 
@@ -55,14 +57,16 @@ struct AutopsyView {
     cap: Option<u64>,
     cap_text: String,
     cap_error: Option<String>,
-    /// Blockers, live by stack, live by category.
-    table: usize,
+    /// Which table the user chose, by its name.
+    table: Option<&'static str>,
     /// The user wants settings tried on a long recording.
     tries: bool,
     /// The setting that was clicked.
     setting: Option<String>,
     case: Derived<(Option<u32>, Option<u64>), Option<Case>>,
     helped: Derived<Option<u64>, Helped>,
+    /// The classes of colour in the segments drawn, those with most bytes first, and the instant and colours they are of.
+    classes: Option<((u32, usize), Vec<u8>)>,
     /// Keyed by the instant and where the categories lie in memory.
     by_category: Derived<(u32, usize), ByCategory>,
 }
@@ -223,77 +227,137 @@ impl AutopsyView {
         };
         // The figures of this view are those of its own instant.
         term::speak_of(ui.ctx(), cx.data, Some(&case.state));
+        // What nobody has to free, and what no setting changes, leaves its pane to what was live.
+        let is_settled = matches!(ready, helped::Ready::DoesNotApply(_));
         let rect = ui.max_rect();
-        let left_width = 320.0f32.min(rect.width() * 0.4);
-        let left = Rect::from_min_max(rect.min, pos2(rect.left() + left_width, rect.bottom()));
-        let right = Rect::from_min_max(pos2(left.right() + 1.0, rect.top()), rect.max);
-        ui.painter().vline(left.right() + 0.5, rect.y_range(), egui::Stroke::new(1.0, cx.tokens.line));
-        in_rect(ui, left, "verdict", |ui| self.verdict(ui, cx, case, &ready, total));
-        // Three pictures share the height by what each needs.
-        let height = right.height();
-        let request_height = 250.0f32.min(height * 0.30);
-        let holes_height = 260.0f32.min(height * 0.32);
-        let request = Rect::from_min_max(right.min, pos2(right.right(), right.top() + request_height));
-        let holes = Rect::from_min_max(request.left_bottom(), pos2(right.right(), request.bottom() + holes_height));
-        let has_segments = case.has_segments();
-        let below = if has_segments { Rect::from_min_max(holes.left_bottom(), right.max) } else { right };
-        let is_failure = matches!(case.kind, Kind::Failure(_));
-        // Without segments there are no holes to draw and no blockers to name: the verdict says so.
-        if !has_segments {
-            self.table = self.table.max(1);
-        }
-        if has_segments {
-            self.pictures(ui, cx, case, request, holes);
-        }
-        // Side by side where there is room, else the settings under the table.
-        let (table, settings) = if below.width() > 820.0 {
-            let x = (below.left() + below.width() * 0.58).round();
-            ui.painter().vline(x + 0.5, below.y_range(), egui::Stroke::new(1.0, cx.tokens.line));
-            (Rect::from_min_max(below.min, pos2(x, below.bottom())), Rect::from_min_max(pos2(x + 1.0, below.top()), below.max))
+        if let Some((left, right)) = layout::columns(rect) {
+            ui.painter().vline(left.right() + 0.5, rect.y_range(), egui::Stroke::new(1.0, cx.tokens.line));
+            in_rect(ui, left, "verdict", |ui| self.verdict(ui, cx, case, &ready, total));
+            in_rect(ui, right, "pictures", |ui| {
+                ScrollArea::vertical().id_salt("pictures").auto_shrink(false).show(ui, |ui| {
+                    self.right(ui, cx, case, &ready, is_settled, right.height());
+                });
+            });
         } else {
-            let y = below.top() + (below.height() * 0.5).round();
-            (Rect::from_min_max(below.min, pos2(below.right(), y)), Rect::from_min_max(pos2(below.left(), y), below.max))
+            // One under the other: what happened and what to do first, then the pictures, then how it is known.
+            self.header(ui, case, total);
+            let seen = ui.available_height();
+            ScrollArea::vertical().id_salt("autopsy").auto_shrink(false).show(ui, |ui| {
+                ui.spacing_mut().item_spacing = egui::vec2(0.0, 0.0);
+                self.answer(ui, cx, case, &ready);
+                ui.add_space(12.0);
+                self.right(ui, cx, case, &ready, is_settled, seen);
+                self.details(ui, cx, case);
+            });
+        }
+    }
+
+    /// Pictures and tables, in the width there is; `seen` points of their height can be seen at once.
+    fn right(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, ready: &helped::Ready<'_>, is_settled: bool, seen: f32) {
+        let room = Rect::from_min_size(ui.cursor().min, egui::vec2(ui.available_width(), seen));
+        let way_out = pictures::way_out(ui, cx, case, room.width());
+        let wanted = layout::Wanted {
+            has_segments: case.has_segments(),
+            rows: case.serving.len(),
+            way_out: way_out.as_ref().map_or(4.0, |way| way.height()),
         };
-        in_rect(ui, table, "table", |ui| self.tables(ui, cx, case));
-        in_rect(ui, settings, "settings", |ui| self.tries |= helped::ui(ui, cx, &ready, is_failure, &mut self.setting));
+        let parts = layout::parts(room, seen, wanted);
+        ui.allocate_rect(Rect::from_min_size(room.min, egui::vec2(room.width(), parts.height)), egui::Sense::hover());
+        if let (Some(request), Some(holes)) = (parts.request, parts.holes) {
+            self.pictures(ui, cx, case, request, holes, way_out);
+        }
+        let edge = if parts.settings.left() > parts.table.right() {
+            [parts.table.right_top(), parts.table.right_bottom()]
+        } else {
+            [parts.settings.left_top(), parts.settings.right_top()]
+        };
+        ui.painter().line_segment(edge, egui::Stroke::new(1.0, cx.tokens.line));
+        in_rect(ui, parts.table, "table", |ui| self.tables(ui, cx, case, is_settled));
+        in_rect(ui, parts.settings, "settings", |ui| {
+            if is_settled {
+                self.for_what(ui, cx, case, ready);
+            } else {
+                let is_failure = matches!(case.kind, Kind::Failure(_));
+                self.tries |= helped::ui(ui, cx, ready, is_failure, &mut self.setting);
+            }
+        });
+    }
+
+    /// What was live and for what, where no setting is to be told about; why not stands above it.
+    fn for_what(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, ready: &helped::Ready<'_>) {
+        PaneHeader::new("Live memory").caption("by what it is for").show(ui, |_| {});
+        if let helped::Ready::DoesNotApply(why) = ready {
+            ui.add_space(8.0);
+            pane::padded(ui, |ui| label::paragraph(ui, why, Type::Body, cx.tokens.text2));
+            ui.add_space(6.0);
+        }
+        live::by_category(ui, cx, case, &mut self.by_category);
     }
 
     /// The request against the holes, and where these are.
-    fn pictures(&self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, request: Rect, holes: Rect) {
+    fn pictures(
+        &mut self,
+        ui: &mut Ui,
+        cx: &ViewContext<'_>,
+        case: &Case,
+        request: Rect,
+        holes: Rect,
+        way_out: Option<pictures::WayText>,
+    ) {
         in_rect(ui, request, "request", |ui| {
             let is_failure = matches!(case.kind, Kind::Failure(_));
             let title = if is_failure { "Request against holes" } else { "What would have fitted" };
             PaneHeader::new(title).caption("drawn to one scale").show(ui, |_| {});
             pictures::request_against_holes(ui, cx, case);
         });
+        let key = (case.state.event, Arc::as_ptr(cx.colours) as usize);
+        if self.classes.as_ref().is_none_or(|known| known.0 != key) {
+            self.classes = Some((key, pictures::classes(cx, case)));
+        }
+        let classes = self.classes.as_ref().map_or(&[][..], |known| &known.1);
         in_rect(ui, holes, "holes", |ui| {
-            let caption = format!(
-                "{} of the {} pool, {}",
-                counted(case.serving.len() as u64, "segment", "segments"),
-                case.servers().class.name(),
-                if case.serving.len() > pictures::FEW { "most free memory first" } else { "by address" }
-            );
-            PaneHeader::new("Where the holes are").caption(&caption).show(ui, |_| {});
-            pictures::where_the_holes_are(ui, cx, case);
+            let pool = case.servers().class.name();
+            let caption = match case.serving.len() {
+                0 => format!("no segment of the {pool} pool on this stream"),
+                n => format!(
+                    "{} of the {pool} pool, {}",
+                    counted(n as u64, "segment", "segments"),
+                    if n > pictures::FEW { "most free memory first" } else { "by address" }
+                ),
+            };
+            PaneHeader::new("Where the holes are").caption(&caption).show(ui, |ui| pictures::colours(ui, cx, classes));
+            pictures::where_the_holes_are(ui, cx, case, way_out);
         });
     }
 
-    /// Blockers, and what was live, one at a time.
-    fn tables(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
-        let (title, caption) = match self.table {
-            0 => (
+    /// Blockers, and what was live, one at a time; `is_settled` where the pane beside shows the latter by category.
+    fn tables(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, is_settled: bool) {
+        let tables: &[&str] = match (case.has_segments(), is_settled) {
+            (true, false) => &["Blockers", "By stack", "By category"],
+            (true, true) => &["Blockers", "By stack"],
+            (false, false) => &["By stack", "By category"],
+            (false, true) => &["By stack"],
+        };
+        // Until the user chooses: the blockers, where there are any.
+        let first = if case.blockers().is_empty() { "By stack" } else { "Blockers" };
+        let chosen = self.table.filter(|name| tables.contains(name)).unwrap_or(first);
+        let (title, caption) = match chosen {
+            "Blockers" => (
                 "Blockers",
                 format!("{} a hole", counted(case.blockers().len() as u64, "live block touches", "live blocks touch")),
             ),
-            1 => ("Live memory", counted(case.top_live().len() as u64, "stack", "stacks")),
+            "By stack" => ("Live memory", format!("by stack, {}", counted(case.top_live().len() as u64, "stack", "stacks"))),
             _ => ("Live memory", "by what it is for".to_owned()),
         };
         PaneHeader::new(title).caption(&caption).show(ui, |ui| {
-            segmented(ui, "Table", &mut self.table, &["Blockers", "By stack", "By category"]);
+            let mut at = tables.iter().position(|name| *name == chosen).unwrap_or(0);
+            if tables.len() > 1 && segmented(ui, "Table", &mut at, tables) {
+                self.table = tables.get(at).copied();
+            }
         });
-        match self.table {
-            0 => blockers::blockers(ui, cx, case),
-            1 => live::by_stack(ui, cx, case),
+        match chosen {
+            "Blockers" => blockers::blockers(ui, cx, case),
+            "By stack" => live::by_stack(ui, cx, case),
             _ => live::by_category(ui, cx, case, &mut self.by_category),
         }
     }

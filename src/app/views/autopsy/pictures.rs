@@ -10,11 +10,12 @@ use crate::app::action::Action;
 use crate::app::selection::Item;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
+use crate::app::widgets::axis;
+use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::term::{self, Term};
 use crate::app::widgets::viewport::Scale;
-use crate::app::widgets::{axis, pane};
 use crate::model::BlockState;
 use crate::units::{Address, Bytes, counted};
 
@@ -267,17 +268,26 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
         if row.note.is_empty() {
             continue;
         }
-        let end = place(i, 0.0, row.bytes as f64).right();
+        // A note stands after its bar, past the request's line; where it fits nowhere beside, over or under the bar.
+        let bar = place(i, 0.0, row.bytes as f64);
         let width = label::width(&painter, &row.note, Type::Body);
-        // The line of the request does not run through words.
-        let line = mark.map_or(end, |mark| scale.at(mark as f64));
-        let end = if (end..end + 10.0 + width).contains(&line) { line } else { end };
-        // A note that would leave the plot stands under its bar instead.
-        let at = if end + 10.0 + width < rect.right() - 120.0 {
-            pos2(end + 10.0, y)
-        } else {
-            pos2(plot.right() - width - 4.0, y + bar_height / 2.0 + 9.0)
+        let figure = rect.right() - 16.0 - label::width(&painter, &row.figure, Type::MonoStrong) - 12.0;
+        let line = mark.map_or(bar.right(), |mark| scale.at(mark as f64));
+        let beside = [bar.right(), bar.right().max(line)].map(|x| x + 10.0);
+        let fits = |x: f32| x + width < figure;
+        let crosses = (beside[0]..beside[0] + width).contains(&line);
+        let last = i + 1 == rows.len();
+        let at = match (fits(beside[0]) && !crosses, fits(beside[1]), fits(beside[0])) {
+            (true, ..) => pos2(beside[0], y),
+            (_, true, _) => pos2(beside[1], y),
+            (.., true) => pos2(beside[0], y),
+            _ => pos2((figure - width).max(plot.left()), y + (bar_height / 2.0 + 9.0) * if last { -1.0 } else { 1.0 }),
         };
+        // On a ground of its own: no line runs through the words.
+        let ground = Rect::from_min_size(at - vec2(3.0, 7.0), vec2(width + 6.0, 14.0));
+        if ground.x_range().contains(line) {
+            painter.rect_filled(ground, 0.0, t.s1);
+        }
         label::text(&painter, at, Align2::LEFT_CENTER, &row.note, Type::Body, t.text2);
     }
     ui.allocate_rect(rect, Sense::hover())
@@ -301,41 +311,100 @@ fn slices(batch: &mut Batch, cx: &ViewContext<'_>, case: &Case, place: impl Fn(f
     }
 }
 
-/// The segments that could have served the request, blocks to scale, the cheapest way out marked.
-pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
+/// The classes of colour in the segments drawn, those with most bytes first. Reads all their blocks.
+pub(super) fn classes(cx: &ViewContext<'_>, case: &Case) -> Vec<u8> {
+    let mut bytes = [0u64; 256];
+    for block in case.serving.iter().flat_map(|&i| case.state.blocks_of(&case.state.segments[i])) {
+        if block.lifetime.is_some() {
+            bytes[usize::from(cx.colours.class_of(cx.data, block.lifetime, case.state.event))] += block.size;
+        }
+    }
+    let mut classes: Vec<u8> = (0..=255).filter(|&class: &u8| bytes[usize::from(class)] > 0).collect();
+    classes.sort_by_key(|&class| std::cmp::Reverse(bytes[usize::from(class)]));
+    classes
+}
+
+/// What the colours of the blocks mean, right to left: free memory, then the classes that hold most of these segments, as far as
+/// there is room.
+pub(super) fn colours(ui: &mut Ui, cx: &ViewContext<'_>, classes: &[u8]) {
+    const MOST: usize = 4;
     let t = cx.tokens;
-    let state = &case.state;
-    let order = &case.serving;
-    if order.is_empty() {
-        pane::empty_state(ui, "No segment serves such requests on this stream.", None);
+    let mut entry = |swatch: Swatch, name: &str| {
+        let width = swatch.size().x + 6.0 + label::width(ui.painter(), name, Type::Caption) + 8.0;
+        if ui.available_width() < width + 240.0 {
+            return;
+        }
+        let (rect, _) = ui.allocate_exact_size(vec2(width, 16.0), Sense::hover());
+        let covered = swatch.paint(ui.painter(), t, rect.left_center());
+        let room = Rect::from_min_max(pos2(covered.right() + 6.0, rect.top()), rect.max);
+        label::text_in(ui.painter(), room, name, Type::Caption, t.text2);
+    };
+    if classes.is_empty() {
         return;
     }
-    let full = ui.available_rect_before_wrap();
-    let way_text = match (&case.kind, case.way_out()) {
-        (Kind::Failure(a), Some(way)) => {
+    entry(Swatch::Free, "free");
+    for &class in classes.iter().take(MOST).rev() {
+        if let Some(named) = cx.colours.classes.get(usize::from(class)) {
+            entry(Swatch::Fill(cx.colours.colour(class, t)), &named.name);
+        }
+    }
+}
+
+/// The words about the cheapest way out, set for the width there is.
+pub(super) struct WayText {
+    galley: std::sync::Arc<egui::Galley>,
+    text: String,
+    /// How it was searched.
+    search: String,
+    /// Where its words begin, from the left edge of the pane.
+    left: f32,
+}
+
+impl WayText {
+    /// With the room around it.
+    pub fn height(&self) -> f32 {
+        self.galley.size().y + 14.0
+    }
+}
+
+/// What the cheapest way out is, or why there is none; nothing at a peak.
+pub(super) fn way_out(ui: &Ui, cx: &ViewContext<'_>, case: &Case, width: f32) -> Option<WayText> {
+    let Kind::Failure(a) = &case.kind else { return None };
+    let (text, search) = match case.way_out() {
+        Some(way) => {
             let how = match way.way {
                 Way::Hole => "Cheapest way out, one hole: ",
                 Way::Release => "Cheapest way out, whole segments: ",
             };
             let alone = a.alone_sentence().map_or(String::new(), |alone| format!(" {alone}"));
             let search = if alone.is_empty() { "" } else { " For a single block: every live block was tried by itself." };
-            Some((format!("{how}{}{alone}", a.way_out_sentence(state)), format!("{}{search}", way.search())))
+            (format!("{how}{}{alone}", a.way_out_sentence(&case.state)), format!("{}{search}", way.search()))
         }
-        (Kind::Failure(a), None) => Some((format!("Cheapest way out: {}", a.way_out_sentence(state)), String::new())),
-        (Kind::Peak(_), _) => None,
+        None => (format!("Cheapest way out: {}", a.way_out_sentence(&case.state)), String::new()),
     };
-    let way_job = way_text.as_ref().map(|(text, _)| {
-        let mut job = egui::text::LayoutJob::default();
-        job.append(text, 0.0, label::format(Type::Body, t.text1));
-        job.wrap.max_width = (full.width() - 168.0 - 16.0).max(120.0);
-        job.wrap.max_rows = 3;
-        ui.painter().layout_job(job)
-    });
-    let way_height = way_job.as_ref().map_or(4.0, |galley| galley.size().y + 10.0);
+    // Under the segments it explains, where its lines do not get too short there.
+    let left = if width >= 900.0 { 168.0 } else { 22.0 };
+    let mut job = egui::text::LayoutJob::default();
+    job.append(&text, 0.0, label::format(Type::Body, cx.tokens.text1));
+    job.wrap.max_width = (width - left - 16.0).max(120.0);
+    Some(WayText { galley: ui.painter().layout_job(job), text, search, left })
+}
+
+/// The segments that could have served the request, blocks to scale, the cheapest way out marked.
+pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, way_out: Option<WayText>) {
+    let t = cx.tokens;
+    let state = &case.state;
+    let order = &case.serving;
+    let full = ui.available_rect_before_wrap();
+    let way_height = way_out.as_ref().map_or(4.0, WayText::height);
     let list = Rect::from_min_max(full.min, pos2(full.right(), full.bottom() - way_height));
+    if order.is_empty() {
+        let line = Rect::from_min_max(full.min + vec2(16.0, 8.0), pos2(full.right() - 16.0, full.top() + 28.0));
+        label::text_in(ui.painter(), line, "Nothing was reserved yet that such a request is served from.", Type::Body, t.text2);
+    }
     let few = order.len() <= FEW;
     let (row_height, gap) = if few {
-        ((list.height() / order.len() as f32 - 8.0).clamp(12.0, 34.0), 8.0)
+        ((list.height() / order.len().max(1) as f32 - 8.0).clamp(12.0, 34.0), 8.0)
     } else {
         (((list.height() - 8.0) / order.len() as f32 - 2.0).floor().clamp(8.0, 20.0), 2.0)
     };
@@ -392,33 +461,20 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
                 batch.rect(Rect::from_min_size(pos2(plot.left() - 6.0, top), vec2(3.0, row_height)), t.accent);
             }
             if few {
+                // Two lines each, where the rows are high enough for them.
                 let y = top + row_height / 2.0;
-                label::text(
-                    &painter,
-                    pos2(plot.left() - 12.0, y - 7.0),
-                    Align2::RIGHT_CENTER,
-                    &format!("segment {i}"),
-                    Type::Strong,
-                    t.text1,
-                );
-                label::text(
-                    &painter,
-                    pos2(plot.left() - 12.0, y + 8.0),
-                    Align2::RIGHT_CENTER,
-                    &Address(segment.address).to_string(),
-                    Type::Mono,
-                    t.text3,
-                );
-                let pinned = counted(live.0, "block", "blocks");
-                label::text(&painter, pos2(rect.right() - 16.0, y - 7.0), Align2::RIGHT_CENTER, &pinned, Type::Mono, t.text2);
-                label::text(
-                    &painter,
-                    pos2(rect.right() - 16.0, y + 8.0),
-                    Align2::RIGHT_CENTER,
-                    &Bytes(live.1).to_string(),
-                    Type::Mono,
-                    t.text3,
-                );
+                let two = pitch >= 34.0;
+                let (first, second) = if two { (y - 7.0, y + 8.0) } else { (y, y) };
+                let write = |x: f32, y: f32, text: &str, face: Type, ink: egui::Color32| {
+                    label::text(&painter, pos2(x, y), Align2::RIGHT_CENTER, text, face, ink);
+                };
+                let (left, right) = (plot.left() - 12.0, rect.right() - 16.0);
+                write(left, first, &format!("segment {i}"), Type::Strong, t.text1);
+                write(right, first, &counted(live.0, "block", "blocks"), Type::Mono, t.text2);
+                if two {
+                    write(left, second, &Address(segment.address).to_string(), Type::Mono, t.text3);
+                    write(right, second, &Bytes(live.1).to_string(), Type::Mono, t.text3);
+                }
             } else if n % 5 == 0 {
                 label::text(
                     &painter,
@@ -453,16 +509,13 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
             response.on_hover_text_at_pointer(format!("{}  {}\n{what}", Bytes(block.size), Address(block.address)));
         }
     });
-    if let (Some(galley), Some((text, search))) = (way_job, way_text) {
+    if let Some(WayText { galley, text, search, left }) = way_out {
         let strip = Rect::from_min_max(
-            pos2(full.left() + 168.0, full.bottom() - way_height + 4.0),
+            pos2(full.left() + left, full.bottom() - way_height + 4.0),
             pos2(full.right() - 16.0, full.bottom()),
         );
-        ui.painter().rect_filled(
-            Rect::from_min_size(pos2(strip.left() - 6.0, strip.top()), vec2(3.0, galley.size().y)),
-            0.0,
-            t.accent,
-        );
+        let bar = Rect::from_min_size(pos2(strip.left() - 6.0, strip.top()), vec2(3.0, galley.size().y));
+        ui.painter().rect_filled(bar, 0.0, t.accent);
         ui.painter().galley(strip.min, galley, t.text1);
         let response = ui.interact(strip, ui.scope_id().with("way out"), Sense::hover());
         response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &text));

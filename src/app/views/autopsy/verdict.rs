@@ -15,7 +15,7 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane::{PaneHeader, padded, section};
 use crate::app::widgets::row::KeyValue;
 use crate::app::widgets::{label, term};
-use crate::units::{Bytes, count};
+use crate::units::{Bytes, NBSP, count};
 
 /// The line that catches the next failure.
 const OBSERVER: &str =
@@ -24,14 +24,33 @@ const OBSERVER: &str =
 impl AutopsyView {
     /// Draws the column.
     pub(super) fn verdict(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, ready: &Ready<'_>, total: usize) {
-        match &case.kind {
-            Kind::Failure(a) => self.failure(ui, cx, a, ready, total),
-            Kind::Peak(c) => peak(ui, cx, c),
-        }
+        self.header(ui, case, total);
+        ScrollArea::vertical().id_salt("verdict").auto_shrink(false).show(ui, |ui| {
+            ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
+            match &case.kind {
+                Kind::Failure(a) => {
+                    headline(ui, cx, a.verdict.title(), &a.sentence, cx.tokens.red);
+                    tests(ui, cx, a);
+                    self.figures(ui, cx, a);
+                    try_first(ui, cx, a, ready);
+                    stack(ui, cx, a);
+                }
+                Kind::Peak(c) => {
+                    peak_headline(ui, cx, c);
+                    peak_figures(ui, cx, c);
+                    next_failure(ui, cx);
+                }
+            }
+            ui.add_space(16.0);
+        });
     }
 
-    fn failure(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>, total: usize) {
-        let t = cx.tokens;
+    /// The header: which failure of how many.
+    pub(super) fn header(&mut self, ui: &mut Ui, case: &Case, total: usize) {
+        if matches!(case.kind, Kind::Peak(_)) {
+            PaneHeader::new("Peak").caption("nothing failed").show(ui, |_| {});
+            return;
+        }
         let caption = format!("{} of {}", self.chosen + 1, total);
         PaneHeader::new("Out of memory").caption(&caption).show(ui, |ui| {
             if total > 1 {
@@ -43,18 +62,40 @@ impl AutopsyView {
                 }
             }
         });
-        ScrollArea::vertical().id_salt("verdict").auto_shrink(false).show(ui, |ui| {
-            ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
-            headline(ui, cx, a.verdict.title(), &a.sentence, t.red);
-            tests(ui, cx, a);
-            figures(ui, cx, a);
-            if a.limit.is_some_and(|cap| !cap.is_known()) || self.cap.is_some() {
-                self.cap_field(ui, cx, a.reserved);
+    }
+
+    /// What stands first where all is in one column: the verdict and what to try.
+    pub(super) fn answer(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, ready: &Ready<'_>) {
+        match &case.kind {
+            Kind::Failure(a) => {
+                headline(ui, cx, a.verdict.title(), &a.sentence, cx.tokens.red);
+                try_first(ui, cx, a, ready);
             }
-            try_first(ui, cx, a, ready);
-            stack(ui, cx, a);
-            ui.add_space(16.0);
-        });
+            Kind::Peak(c) => peak_headline(ui, cx, c),
+        }
+    }
+
+    /// What stands last there: how it is known, the figures, the stack.
+    pub(super) fn details(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
+        match &case.kind {
+            Kind::Failure(a) => {
+                tests(ui, cx, a);
+                self.figures(ui, cx, a);
+                stack(ui, cx, a);
+            }
+            Kind::Peak(c) => {
+                peak_figures(ui, cx, c);
+                next_failure(ui, cx);
+            }
+        }
+        ui.add_space(16.0);
+    }
+
+    fn figures(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
+        figures(ui, cx, a);
+        if a.limit.is_some_and(|cap| !cap.is_known()) || self.cap.is_some() {
+            self.cap_field(ui, cx, a.reserved);
+        }
     }
 
     /// Where the file does not tell the cap, the user may: everything is worked out again with it.
@@ -110,8 +151,23 @@ fn headline(ui: &mut Ui, cx: &ViewContext<'_>, title: &str, sentence: &str, ink:
         ui.set_width(ui.available_width());
         ui.label(text::display(title).color(ink));
         ui.add_space(4.0);
-        label::paragraph(ui, sentence, Type::Lead, cx.tokens.text1);
+        label::rich_paragraph(ui, &with_strong_figures(sentence), Type::Lead, cx.tokens.text2, cx.tokens.text1);
     });
+}
+
+/// A sentence with its figures marked as strong: a number, a no-break space and its unit.
+fn with_strong_figures(sentence: &str) -> String {
+    let mut out = String::with_capacity(sentence.len() + 16);
+    for (i, word) in sentence.split(' ').enumerate() {
+        if i > 0 {
+            out.push(' ');
+        }
+        // What closes a clause is not of the figure.
+        let figure = word.trim_end_matches(['.', ',', ';', ':', ')']);
+        let is_figure = figure.starts_with(|c: char| c.is_ascii_digit()) && figure.contains(NBSP);
+        out += &if is_figure { format!("*{figure}*{}", &word[figure.len()..]) } else { word.to_owned() };
+    }
+    out
 }
 
 fn tests(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
@@ -145,57 +201,58 @@ fn tests(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
     }
 }
 
-fn peak(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
-    PaneHeader::new("Peak").caption("nothing failed").show(ui, |_| {});
-    ScrollArea::vertical().id_salt("verdict").auto_shrink(false).show(ui, |ui| {
-        ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
-        let title = match c.room {
-            Some(room) if room.from != RoomFrom::DeviceTotal => format!("{} left", Bytes(room.bytes)),
-            _ => "No request failed".to_owned(),
-        };
-        headline(ui, cx, &title, &c.sentence, cx.tokens.text1);
-        section(ui, "At this instant", "", false);
-        let of_segments = [
-            ("reserved", c.reserved),
-            ("lost to rounding", c.active.saturating_sub(c.live_requested)),
-            ("free in this pool", c.holes.bytes),
-            ("largest hole", c.holes.largest),
-            ("whole free segments", c.releasable),
-        ];
-        let of_blocks = [("active", c.active), ("allocated", c.allocated), ("requested", c.live_requested)];
-        let is_told = |&(name, _): &(&str, u64)| {
-            !matches!(name, "requested" | "lost to rounding") || cx.data.recording.tells_requested(cx.data.device())
-        };
-        for (name, value) in of_blocks.into_iter().chain(of_segments.into_iter().filter(|_| c.has_segments)).filter(is_told) {
-            KeyValue::new(name, &Bytes(value).to_string()).show(ui);
-        }
-        if c.has_segments {
-            KeyValue::new("holes in this pool", &count(c.holes.count)).show(ui);
-        }
-        if let Some(room) = c.room {
-            let name = if room.from == RoomFrom::Cap { "room under the cap" } else { "free on the device" };
-            KeyValue::new(name, &Bytes(room.bytes).to_string()).show(ui);
-        }
-        if c.event != crate::analysis::NO_EVENT {
-            ui.add_space(8.0);
-            padded(ui, |ui| {
-                if crate::app::widgets::button::Push::outlined("Go to the peak").show(ui).clicked() {
-                    cx.actions.send(Action::GoTo(c.event));
-                }
-            });
-        }
-        section(ui, "To catch the next failure", "", false);
+fn peak_headline(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
+    let title = match c.room {
+        Some(room) if room.from != RoomFrom::DeviceTotal => format!("{} left", Bytes(room.bytes)),
+        _ => "No request failed".to_owned(),
+    };
+    headline(ui, cx, &title, &c.sentence, cx.tokens.text1);
+}
+
+fn peak_figures(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
+    section(ui, "At this instant", "", false);
+    let of_segments = [
+        ("reserved", c.reserved),
+        ("lost to rounding", c.active.saturating_sub(c.live_requested)),
+        ("free in this pool", c.holes.bytes),
+        ("largest hole", c.holes.largest),
+        ("whole free segments", c.releasable),
+    ];
+    let of_blocks = [("active", c.active), ("allocated", c.allocated), ("requested", c.live_requested)];
+    let is_told = |&(name, _): &(&str, u64)| {
+        !matches!(name, "requested" | "lost to rounding") || cx.data.recording.tells_requested(cx.data.device())
+    };
+    for (name, value) in of_blocks.into_iter().chain(of_segments.into_iter().filter(|_| c.has_segments)).filter(is_told) {
+        KeyValue::new(name, &Bytes(value).to_string()).show(ui);
+    }
+    if c.has_segments {
+        KeyValue::new("holes in this pool", &count(c.holes.count)).show(ui);
+    }
+    if let Some(room) = c.room {
+        let name = if room.from == RoomFrom::Cap { "room under the cap" } else { "free on the device" };
+        KeyValue::new(name, &Bytes(room.bytes).to_string()).show(ui);
+    }
+    if c.event != crate::analysis::NO_EVENT {
+        ui.add_space(8.0);
         padded(ui, |ui| {
-            CodeWell::new(OBSERVER).copy(true).show(ui);
-            ui.add_space(6.0);
-            label::paragraph(
-                ui,
-                "The observer writes a snapshot at the moment a request fails, before Python lets go of anything.",
-                Type::Body,
-                cx.tokens.text2,
-            );
+            if crate::app::widgets::button::Push::outlined("Go to the peak").show(ui).clicked() {
+                cx.actions.send(Action::GoTo(c.event));
+            }
         });
-        ui.add_space(16.0);
+    }
+}
+
+fn next_failure(ui: &mut Ui, cx: &ViewContext<'_>) {
+    section(ui, "To catch the next failure", "", false);
+    padded(ui, |ui| {
+        CodeWell::new(OBSERVER).copy(true).show(ui);
+        ui.add_space(6.0);
+        label::paragraph(
+            ui,
+            "The observer writes a snapshot at the moment a request fails, before Python lets go of anything.",
+            Type::Body,
+            cx.tokens.text2,
+        );
     });
 }
 
@@ -295,4 +352,17 @@ fn said(ui: &mut Ui, cx: &ViewContext<'_>, advice: &Advice) {
         ui.add_space(6.0);
     }
     label::paragraph(ui, &advice.sentence, Type::Body, cx.tokens.text2);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NBSP, with_strong_figures};
+
+    #[test]
+    fn figures_with_their_units_are_strong_and_nothing_else() {
+        let plain = format!("A request for 500{NBSP}MiB failed: it is in 26 pieces, and the largest is 27{NBSP}MiB.");
+        let strong = format!("A request for *500{NBSP}MiB* failed: it is in 26 pieces, and the largest is *27{NBSP}MiB*.");
+        assert_eq!(with_strong_figures(&plain), strong);
+        assert_eq!(with_strong_figures("nothing to say"), "nothing to say");
+    }
 }

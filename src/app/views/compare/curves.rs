@@ -369,21 +369,28 @@ pub(super) fn show(
             let value = lines.cells[which].get(column).copied().flatten();
             tip = tip.row(name, value.map_or_else(|| "past its end".to_owned(), |c| Bytes(c.last).to_string()));
         }
-        tip.show_at(&response, response.id.with("tip"), at);
+        tip.show_within(&response, response.id.with("tip"), at, area);
     }
 }
 
 fn legend(painter: &egui::Painter, t: &Tokens, compared: &Compared, lines: &Lines, at: egui::Pos2, inks: [egui::Color32; 2]) {
     let mut y = at.y;
+    // On a ground of its own: the curves run behind the words, not through them.
+    let ground = |left: f32, y: f32, text: &str, most: f32| {
+        let width = label::width(painter, text, Type::Caption).min(most);
+        let rect = Rect::from_min_max(pos2(at.x - 6.0, y - 9.0), pos2(left + width + 6.0, y + 9.0));
+        painter.rect_filled(rect, 0, Tokens::at(t.s1, 0.88));
+        Rect::from_min_size(pos2(left, y - 8.0), vec2(most, 16.0))
+    };
     for (which, name) in ["A", "B"].into_iter().enumerate() {
-        let swatch = Swatch::Line(inks[which]).paint(painter, t, pos2(at.x, y));
         let text = format!("in use, {name}: {}", compared.sides[which].title);
-        let place = Rect::from_min_size(pos2(swatch.right() + 6.0, y - 8.0), vec2(360.0, 16.0));
+        let swatch = Swatch::Line(inks[which]);
+        let place = ground(at.x + swatch.size().x + 6.0, y, &text, 360.0);
+        swatch.paint(painter, t, pos2(at.x, y));
         label::text_in(painter, place, &text, Type::Caption, t.text2);
         y += 18.0;
     }
     if let Some(note) = &lines.note {
-        let place = Rect::from_min_size(pos2(at.x, y - 8.0), vec2(640.0, 16.0));
-        label::text_in(painter, place, note, Type::Caption, t.text3);
+        label::text_in(painter, ground(at.x, y, note, 640.0), note, Type::Caption, t.text2);
     }
 }

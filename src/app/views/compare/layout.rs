@@ -2,7 +2,8 @@
 
 use egui::{Rect, pos2};
 
-use crate::analysis::diff::{Comparison, Group, Row};
+use crate::analysis::categories::Category;
+use crate::analysis::diff::{Comparison, Group, Purpose, Row};
 use crate::units::{Bytes, NBSP, count, counted};
 
 /// What the groups can be sorted by.
@@ -121,10 +122,30 @@ pub(super) fn reading(c: &Comparison, groups: &[Group], name: impl Fn(&Group) ->
     text
 }
 
+/// The purposes of a place, the largest first: by the larger of its two sides.
+pub(super) fn by_weight(purposes: &[Purpose]) -> Vec<Purpose> {
+    let mut order = purposes.to_vec();
+    order.sort_by_key(|p| (std::cmp::Reverse(p.1.bytes.max(p.2.bytes)), p.0));
+    order
+}
+
+/// The two largest purposes of a place, where it has several.
+pub(super) fn two_largest(purposes: &[Purpose]) -> Option<(Category, Category)> {
+    match by_weight(purposes).as_slice() {
+        [first, second, ..] => Some((first.0, second.0)),
+        _ => None,
+    }
+}
+
+/// What each purpose of a place grew by, where there are several and none shrank: together they are its change.
+pub(super) fn grown_parts(purposes: &[Purpose]) -> Option<Vec<(Category, u64)>> {
+    let grown = |p: &Purpose| Some((p.0, p.2.bytes.checked_sub(p.1.bytes)?));
+    if purposes.len() > 1 { by_weight(purposes).iter().map(grown).collect() } else { None }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::categories::Category;
     use crate::analysis::diff::Held;
     use crate::model::StackId;
 
@@ -140,6 +161,19 @@ mod tests {
         assert_eq!(rows(&groups, 10, Order::Change, true), [1, 0, 2, 3]);
         assert_eq!(rows(&groups, 0, Order::B, true), [0, 1, 3, 4, 2]);
         assert_eq!(rows(&groups, 0, Order::A, false), [2, 4, 3, 0, 1]);
+    }
+
+    #[test]
+    fn a_place_of_several_purposes_has_the_colours_of_the_two_largest() {
+        let held = |bytes| Held { bytes, requested: bytes, count: 1 };
+        let of = |category, a, b| (category, held(a), held(b));
+        let mixed = [of(Category::Activations, 10, 30), of(Category::Parameters, 50, 50), of(Category::Workspaces, 1, 2)];
+        assert_eq!(two_largest(&mixed), Some((Category::Parameters, Category::Activations)));
+        assert_eq!(two_largest(&mixed[..1]), None);
+        let parts = grown_parts(&mixed).expect("none shrank");
+        assert_eq!(parts.iter().map(|p| p.1).sum::<u64>(), 21, "the parts are the whole change");
+        assert_eq!(grown_parts(&[of(Category::Activations, 10, 30), of(Category::Parameters, 50, 40)]), None);
+        assert_eq!(grown_parts(&mixed[..1]), None);
     }
 
     #[test]

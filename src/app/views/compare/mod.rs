@@ -29,6 +29,7 @@ pub const INFO: ViewInfo = ViewInfo {
     legend: &[
         ("A, B", "choose them in the header, drag their flags in the timeline, or press Shift A and Shift B"),
         ("change", "whole blocks in use at B less those at A, by the place that allocates and your line that calls it"),
+        ("two colours", "a line that allocates several kinds of memory: the two largest; rest on a row for all of them"),
         ("which blocks", "by identity: outlined freed since A, filled born since A, grey alive at both"),
         ("curves", "in use at A's side (grey) and B's side, with both steps, or both recordings, laid over each other"),
         ("click", "select the stack in all views; it is outlined in the flame graph"),

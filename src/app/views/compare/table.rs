@@ -6,7 +6,7 @@ use egui::{Rect, Ui, pos2};
 
 use super::CompareView;
 use super::layout::{self, Order};
-use crate::analysis::diff::purposes_text;
+use crate::analysis::diff::{Group, Held, purposes_text};
 use crate::app::action::Action;
 use crate::app::colours::category_paint;
 use crate::app::compare::Compared;
@@ -19,7 +19,9 @@ use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::label;
 use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
-use crate::units::{MEBIBYTE, count, counted};
+use crate::app::widgets::tooltip::Tip;
+use crate::model::StackTable;
+use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 /// Which group stands in which row, and for what that was found out.
 #[derive(Default)]
@@ -56,9 +58,7 @@ impl CompareView {
             return;
         }
         let asked = cx.comparing.asked(cx, compared);
-        let is_lit = |g: &crate::analysis::diff::Group| {
-            asked.as_ref().is_none_or(|a| g.rows.iter().any(|&r| a.is_of(&compared.diff.rows[r as usize])))
-        };
+        let is_lit = |g: &Group| asked.as_ref().is_none_or(|a| g.rows.iter().any(|&r| a.is_of(&compared.diff.rows[r as usize])));
         let rows = &self.rows.shown;
         let hidden = compared.groups.len() - rows.len();
         let stacks = compared.stacks();
@@ -115,10 +115,10 @@ impl CompareView {
                     let colour = if is_lit { colour } else { Tokens::over(colour, t.s1, 0.3) };
                     for (&column, &cell) in shown.iter().zip(cells) {
                         let figure = |text: &str, ink| label::text_in_right(p, cell, text, Type::Mono, ink);
-                        let mib = |n| crate::units::Bytes(n).mebibytes();
+                        let mib = |n| Bytes(n).mebibytes();
                         match column {
                             0 => {
-                                let swatch = Swatch::Fill(colour).paint(p, t, cell.left_center());
+                                let swatch = swatch(g, t, is_lit).paint(p, t, cell.left_center());
                                 let room = Rect::from_min_max(pos2(swatch.right() + 6.0, cell.top()), cell.max);
                                 names.allocated_in.paint(p, t, room, names.called_from.is_none());
                             }
@@ -139,7 +139,13 @@ impl CompareView {
                             5 => {
                                 let bar = Bar::new(greatest).thickness(10.0);
                                 let amount = change.unsigned_abs() as f64;
-                                if change >= 0 {
+                                if let Some(parts) = layout::grown_parts(&g.purposes) {
+                                    // Every kind of memory of the place grew: the bar is made of them.
+                                    let ink = |c| category_paint(c).colour(t);
+                                    let dimmed = |c| if is_lit { ink(c) } else { Tokens::over(ink(c), t.s1, 0.3) };
+                                    let bar = parts.iter().fold(bar, |bar, &(c, grown)| bar.part(grown as f64, dimmed(c)));
+                                    bar.paint(p, t, cell);
+                                } else if change >= 0 {
                                     bar.part(amount, colour).paint(p, t, cell);
                                 } else {
                                     // What shrank is what is no longer there: an outline.
@@ -176,6 +182,17 @@ impl CompareView {
             );
             label::text_in(ui.painter(), place, &text, Type::Caption, t.text3);
         }
+        if let Some(row) = out.hovered {
+            // Only once the pointer rests: a card on every row it crosses would hide the rows.
+            const REST: f32 = 0.35;
+            let still = ui.input(|i| i.pointer.time_since_last_movement());
+            if still < REST {
+                ui.request_repaint_after(std::time::Duration::from_secs_f32(REST - still + 0.02));
+            } else if let Some(at) = ui.input(|i| i.pointer.hover_pos()) {
+                let area = ui.max_rect();
+                tip(&compared.groups[rows[row]], stacks, t).show_within(&ui.response(), ui.scope_id().with("tip"), at, area);
+            }
+        }
         if let Some(row) = out.clicked {
             let group = &compared.groups[rows[row]];
             let heaviest = group.rows.iter().map(|&r| &compared.diff.rows[r as usize]).max_by_key(|r| r.b.bytes.max(r.a.bytes));
@@ -189,4 +206,38 @@ impl CompareView {
             self.order = order;
         }
     }
+}
+
+/// The colour of a place: of what its bytes are for. Two colours where they are for several things, those of the two largest.
+fn swatch(g: &Group, t: &Tokens, is_lit: bool) -> Swatch {
+    let ink = |category| {
+        let colour = category_paint(category).colour(t);
+        if is_lit { colour } else { Tokens::over(colour, t.s1, 0.3) }
+    };
+    match layout::two_largest(&g.purposes) {
+        Some((first, second)) => Swatch::Split(ink(first), ink(second)),
+        None => Swatch::Fill(ink(g.category)),
+    }
+}
+
+/// What a row is made of: each kind of memory it holds, at A and at B.
+fn tip(g: &Group, stacks: &StackTable, t: &Tokens) -> Tip {
+    let names = StackCells::of(stacks, g.stack);
+    let mut tip = Tip::new(names.allocated_in.line()).swatch(category_paint(g.category).colour(t)).width(340.0);
+    let sides = |a: &Held, b: &Held| format!("{} → {}", Bytes(a.bytes), Bytes(b.bytes));
+    tip = tip.row("in use, A → B", sides(&g.a, &g.b));
+    tip = tip.row("blocks, A → B", format!("{} → {}", count(g.a.count), count(g.b.count)));
+    let purposes = layout::by_weight(&g.purposes);
+    match purposes.as_slice() {
+        [one] => tip = tip.row("for", one.0.text()),
+        several => {
+            for (category, a, b) in several {
+                tip = tip.row(format!("of it {}", category.text()), sides(a, b));
+            }
+        }
+    }
+    if purposes.len() > 1 {
+        tip = tip.note("One line allocates several kinds of memory: its two colours are those of the two largest.");
+    }
+    tip
 }

@@ -274,8 +274,11 @@ impl HeatmapView {
         if now - since < DELAY {
             ui.request_repaint_after(std::time::Duration::from_millis(130));
         } else {
-            let floor = canvas.areas.legend.map_or(f32::INFINITY, |l| l.top());
-            tip(cx, canvas.picture, place, under).show_above(response, response.id.with("tip"), at, floor);
+            // The legend stays readable, and the panes beside this one.
+            let mut area = canvas.painter.clip_rect();
+            area.max.y = canvas.areas.legend.map_or(area.bottom(), |l| l.top());
+            let card = tip(cx, canvas.picture, place, under).width((area.width() - 26.0).clamp(180.0, 280.0));
+            card.show_within(response, response.id.with("tip"), at, area);
         }
     }
 }

@@ -15,7 +15,7 @@ use vramscope::app::App;
 use vramscope::app::action::{Action, Actions};
 use vramscope::app::colours::{ColourBy, Colours};
 use vramscope::app::cursor::Link;
-use vramscope::app::document::DeviceData;
+use vramscope::app::document::{Content, DeviceData};
 use vramscope::app::jobs::Jobs;
 use vramscope::app::settings::Settings;
 use vramscope::app::theme::{self, Tokens};
@@ -35,14 +35,27 @@ fn main() {
     let mut app = App::new(&ctx, Settings::default(), Jobs::new(ctx.clone()));
     let started = Instant::now();
     app.open_paths([path.into()]);
+    let mut first_curve = None;
+    let mut loading = Times::default();
     while app.active_document().is_none_or(|d| d.view().is_none()) {
-        frame(&ctx, Vec::new(), |ui| {
+        loading.add(&ctx, Vec::new(), |ui| {
             app.logic(ui.ctx());
             app.draw(ui);
         });
-        std::thread::sleep(PAUSE);
+        // The loading page draws curves from two points on.
+        if first_curve.is_none()
+            && let Some(Content::Loading(l)) = app.active_document().map(|d| &d.content)
+            && l.preview.len() >= 2
+        {
+            first_curve = Some(started.elapsed());
+        }
         assert!(started.elapsed() < Duration::from_secs(600), "the recording does not load");
     }
+    match first_curve {
+        Some(after) => println!("first curves after {after:.0?}"),
+        None => println!("the views came before the first curves of the loading page"),
+    }
+    loading.print("loading");
     let data = app.active_document().and_then(|d| d.view()).map(|v| Arc::clone(&v.data)).expect("a loaded device");
     let events = data.device().events.len();
     println!("{events} events, {} allocations, ready after {:.1?}", data.tables.lifetimes.len(), started.elapsed());
@@ -65,6 +78,31 @@ fn main() {
     timeline_alone(&data);
     println!("until a new picture of the strata is there:");
     latency(&ctx, &mut app, events as f64);
+    println!("each view over the whole window, all gestures:");
+    for view in ViewKind::all().filter(|v| *v != ViewKind::Live) {
+        alone(&ctx, &mut app, view, events as f64);
+    }
+}
+
+/// One view after the other over the whole window: the still picture once it is there, then every gesture.
+fn alone(ctx: &Context, app: &mut App, view: ViewKind, events: f64) {
+    app.show_only(view);
+    let since = Instant::now();
+    settle(ctx, app);
+    let there = since.elapsed();
+    let mut times = Times::default();
+    for (_, script) in SCRIPTS {
+        for i in 0..FRAMES / 3 {
+            let actions = app.actions().clone();
+            let input = script(i as f64 / (FRAMES / 3) as f64, events, &actions);
+            times.add(ctx, input, |ui| {
+                app.logic(ui.ctx());
+                app.draw(ui);
+            });
+        }
+        settle(ctx, app);
+    }
+    times.print(&format!("{:<12} (all of it there after {there:5.1?})", view.info().name));
 }
 
 /// Waits until everything that was asked for is computed, and shows everything again.

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::document::DeviceData;
 use super::jobs::Jobs;
+use super::loading::Look;
 use super::logs::messages_of;
 use crate::allocator::Question;
 use crate::analysis::join::{Whose, lay_under};
@@ -22,6 +23,8 @@ pub struct Loading {
     pub progress: Arc<Progress>,
     /// Curve points of the part that was read, for the picture shown meanwhile.
     pub preview: Vec<PreviewPoint>,
+    /// Where one looks in those curves meanwhile.
+    pub look: Look,
     /// The first stage; the later ones follow in their order.
     first: Stage,
     /// The part of a text that tells of an out-of-memory error, when the file is no recording but such a text.
@@ -111,7 +114,7 @@ impl Loading {
         }
         let shared = Arc::clone(&progress);
         let answer = jobs.spawn(name, move || work(&shared));
-        Loading { message: Arc::default(), progress, preview: Vec::new(), first, answer }
+        Loading { message: Arc::default(), progress, preview: Vec::new(), look: Look::default(), first, answer }
     }
 
     /// The stages that are gone through here, in order.

@@ -17,6 +17,7 @@ mod handler;
 pub mod jobs;
 pub mod live;
 pub mod loader;
+pub mod loading;
 mod logs;
 mod moving;
 mod notifications;
@@ -319,6 +320,7 @@ impl App {
                         ));
                     }
                     document.recording = Some(recording);
+                    let (look, curves_of) = (loading.look, loading.preview.first().map(|p| p.device));
                     let mut view = DeviceView::new(data);
                     view.link.tracks = tracks;
                     if view.link.colour_by == Default::default() {
@@ -328,6 +330,8 @@ impl App {
                         view.link.axis = axis;
                         (view.link.from, view.link.to) = cursor::domain(view.data.device(), axis);
                     }
+                    let events = view.data.device().events.len();
+                    look.carry_over(curves_of, view.data.index, events, &mut view.link);
                     document.content = Content::Ready(Box::new(view));
                 }
                 Some(Err(sentence)) => {

@@ -1,23 +1,18 @@
-//! What stands in for the views, or lies over them: welcome, loading, failure, path field, help, settings.
+//! What stands in for the views, or lies over them: welcome, failure, path field, help, settings.
 
 use egui::{Align, Align2, Layout, Modal, Rect, Sense, Stroke, Ui, pos2, vec2};
 
 use super::action::{Action, Actions};
 use super::command::Command;
 use super::document::DocumentId;
-use super::loader::Loading;
 use super::settings::ThemeChoice;
 use super::theme::{Tokens, Type, text};
 use super::views::welcome::{FileRow, MachineState, StartEntry, WelcomeIntent, WelcomeModel, open_entry, welcome_ui};
-use super::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down};
 use super::widgets::button::icon_button;
 use super::widgets::icons::Icon;
 use super::widgets::label;
-use super::widgets::mesh::Batch;
 use super::widgets::sparkline::Sparkline;
-use super::widgets::viewport::Scale;
 use super::{App, Overlay, palette};
-use crate::model::{PreviewPoint, Stage};
 
 /// Draws whatever lies over the window.
 pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
@@ -178,120 +173,6 @@ fn settings(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     });
     if modal.inner || modal.should_close() {
         app.overlay = Overlay::None;
-    }
-}
-
-/// The picture while a file is read: what is known of its curves, and how far it is.
-pub(super) fn loading(ui: &mut Ui, tokens: &Tokens, loading: &Loading, title: &str, id: DocumentId, actions: &Actions) {
-    let rect = ui.max_rect();
-    ui.ctx().request_repaint_after(std::time::Duration::from_millis(33));
-    let (stage, of_stage) = loading.progress.stage();
-    // The curves below stand for the part of the file that was read.
-    let fraction = if stage == Stage::Reading { of_stage.unwrap_or(0.0) } else { 1.0 };
-    let line = Rect::from_min_size(rect.min, vec2(rect.width() * of_stage.unwrap_or(0.0), 2.0));
-    ui.painter().rect_filled(line, 0.0, tokens.accent);
-
-    let side = if rect.width() > 900.0 { 100.0 } else { 24.0 };
-    let plot = Rect::from_min_max(
-        pos2(rect.left() + side, rect.top() + 92.0),
-        pos2(rect.right() - 40.0f32.min(side), rect.top() + (rect.height() * 0.66).max(92.0)),
-    );
-    let cancel = Rect::from_center_size(pos2(plot.right() - 40.0, rect.top() + 32.0), vec2(80.0, 24.0));
-    if ui.put(cancel, egui::Button::new("Cancel")).clicked() {
-        actions.send(Action::Close(id));
-    }
-    let words = match (stage, of_stage) {
-        (Stage::Reading, Some(f)) => format!("Reading {title}, {:.0} %", f * 100.0),
-        (Stage::Reading, None) => format!("Reading {title}"),
-        _ => format!("Preparing {title}: {}", loading.now()),
-    };
-    let room = Rect::from_min_max(pos2(plot.left(), rect.top() + 20.0), pos2(cancel.left() - 12.0, rect.top() + 44.0));
-    label::text_in(ui.painter(), room, &words, Type::Lead, tokens.text1);
-    stages(ui, tokens, loading, Rect::from_min_max(pos2(plot.left(), rect.top() + 52.0), pos2(plot.right(), rect.top() + 72.0)));
-    provisional(ui, tokens, loading, fraction, plot);
-}
-
-/// The curves of the part that was read. They begin at an amount that only the end of the file tells, so what is drawn is how
-/// they change, from their lowest.
-fn provisional(ui: &Ui, tokens: &Tokens, loading: &Loading, fraction: f32, plot: Rect) {
-    let device = loading.preview.first().map_or(0, |f| f.device);
-    let points: Vec<_> = loading.preview.iter().filter(|p| p.device == device).collect();
-    let (Some(last), true) = (points.last(), points.len() >= 2 && plot.height() > 40.0) else { return };
-    let lowest = |of: fn(&PreviewPoint) -> i64| points.iter().map(|p| of(p)).min().unwrap_or(0).min(0);
-    let (reserved_from, requested_from) = (lowest(|p| p.reserved), lowest(|p| p.requested));
-    let highest = |p: &&PreviewPoint| p.reserved.saturating_sub(reserved_from).max(p.requested.saturating_sub(requested_from));
-    let high = points.iter().map(highest).max().unwrap_or(0).max(1) as f64;
-    // As much of the width as of the file.
-    let events = f64::from(last.event) / f64::from(fraction.max(0.02));
-    let x = Scale::horizontal(0.0, events.max(1.0), plot.x_range());
-    let y = Scale::vertical(0.0, high * 1.08, plot.y_range());
-    let bytes = byte_ticks(0.0, high * 1.08, most_down(plot.height()));
-    let mut grid = Batch::new(ui.painter());
-    bytes.grid_down(&mut grid, tokens, &y, plot);
-    grid.paint(ui.painter());
-    let step = (points.len() / 1500).max(1);
-    let (mut band, mut requested, mut reserved) = (Vec::new(), Vec::new(), Vec::new());
-    for chunk in points.chunks(step) {
-        let at = x.at(f64::from(chunk[0].event));
-        let most = |of: fn(&PreviewPoint) -> i64, from: i64| {
-            y.at(chunk.iter().map(|p| of(p).saturating_sub(from)).max().unwrap_or(0) as f64)
-        };
-        let top = most(|p| p.requested, requested_from);
-        band.push(egui::epaint::BandPoint::new(at, top..=plot.bottom()));
-        requested.push(pos2(at, top));
-        reserved.push(pos2(at, most(|p| p.reserved, reserved_from)));
-    }
-    ui.painter().add(egui::epaint::BandShape::filled(band, Tokens::at(tokens.slot(0), 0.30)));
-    ui.painter().add(egui::Shape::line(requested, Stroke::new(1.0, tokens.slot(0))));
-    ui.painter().add(egui::Shape::line(reserved, Stroke::new(1.5, tokens.text1)));
-    ui.painter().hline(plot.x_range(), plot.bottom(), Stroke::new(1.0, tokens.line2));
-    bytes.paint_down(ui.painter(), tokens, &y, plot.left() - 8.0, plot.y_range(), UnitAt::Last);
-    let below = Rect::from_min_size(pos2(plot.left(), plot.bottom() + 2.0), vec2(plot.width(), 20.0));
-    // Only what was read is numbered: how far the rest goes is a guess.
-    let read = f64::from(last.event);
-    let width = x.at(read) - plot.left();
-    event_ticks(0.0, read, most_across(width)).paint_across(ui.painter(), tokens, &x, below, UnitAt::Nowhere);
-    // What the lines are, then what they are not yet.
-    let line = below.bottom() + 18.0;
-    let mut at = plot.left();
-    for (name, ink) in [("reserved", tokens.text1), ("requested", tokens.slot(0))] {
-        ui.painter().hline(at..=at + 16.0, line, Stroke::new(2.0, ink));
-        let place = pos2(at + 22.0, line);
-        at = label::text(ui.painter(), place, Align2::LEFT_CENTER, name, Type::Body, tokens.text2).right() + 20.0;
-    }
-    let rest = Rect::from_min_max(pos2(at, line - 10.0), pos2(plot.right(), line + 10.0));
-    let words = "so far, over events: from the lowest that was read; what was there before the first event is not known yet";
-    label::text_in(ui.painter(), rest, words, Type::Caption, tokens.text3);
-}
-
-/// The stages in a row: what is done, what is being done and how far, what is still to do.
-fn stages(ui: &Ui, tokens: &Tokens, loading: &Loading, room: Rect) {
-    let (now, fraction) = loading.progress.stage();
-    let mut x = room.left();
-    for stage in loading.stages() {
-        let name = stage.text();
-        let width = label::width(ui.painter(), name, Type::Body).max(36.0);
-        if x + width > room.right() {
-            break;
-        }
-        let share = match stage.cmp(&now) {
-            std::cmp::Ordering::Less => 1.0,
-            std::cmp::Ordering::Equal => fraction.unwrap_or(0.0),
-            std::cmp::Ordering::Greater => 0.0,
-        };
-        let track = Rect::from_min_size(pos2(x, room.bottom() - 2.0), vec2(width, 2.0));
-        ui.painter().rect_filled(track, 0.0, tokens.line2);
-        ui.painter().rect_filled(track.with_max_x(x + width * share), 0.0, tokens.accent);
-        let ink = if stage == now {
-            tokens.text1
-        } else if stage < now {
-            tokens.text2
-        } else {
-            tokens.text3
-        };
-        let place = Rect::from_min_max(pos2(x, room.top()), pos2(x + width + 1.0, room.bottom() - 2.0));
-        label::text_in(ui.painter(), place, name, Type::Body, ink);
-        x += width + 18.0;
     }
 }
 

@@ -20,7 +20,7 @@ use crate::app::views::{View, ViewContext, ViewInfo, ViewKind};
 use crate::app::widgets::button::menu_item;
 use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::term;
-use crate::app::{App, overlays};
+use crate::app::{App, loading, overlays};
 
 pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
     let Some(at) = app.active else {
@@ -44,7 +44,7 @@ pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
         view.comparing.set_open(open);
     }
     match &mut document.content {
-        Content::Loading(loading) => overlays::loading(ui, tokens, loading, &document.title, document.id, &actions),
+        Content::Loading(file) => loading::page(ui, tokens, file, &document.title, document.id, &actions),
         Content::Failed(sentence) => overlays::failed(ui, tokens, &document.title, sentence, document.id, &actions),
         Content::Ranks(page) => page_ui(page, ui, tokens, &actions),
         Content::Probe(page) => probe_ui(page, ui, tokens, &jobs, &actions),

@@ -55,6 +55,8 @@ pub struct RankRow {
     pub first_oom_bytes: u64,
     /// The file ends before its end: figures are of what could be read.
     pub is_cut_short: bool,
+    /// The file was not read yet: the row keeps its place, and has no figures.
+    pub is_pending: bool,
     /// Highest reserved bytes in each of [`COLUMNS`] equal runs of events; empty without events.
     pub reserved: Vec<u64>,
     /// Highest active bytes, likewise.
@@ -110,12 +112,20 @@ pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<V
             ooms: ooms.len(),
             first_oom_us: first.filter(|_| device.events.has_time).map(|e| device.events.time_us[e]),
             first_oom_bytes: first.map_or(0, |e| device.events.size[e]),
+            is_pending: false,
             is_cut_short: recording.report.warnings.iter().any(|w| w.kind == WarningKind::Truncated),
             reserved: curve(Quantity::Reserved),
             active: curve(Quantity::Active),
         });
     }
     Ok(rows)
+}
+
+/// The place of a file that was not read yet, at the rank that its name tells.
+#[must_use]
+pub fn pending(path: &Path) -> RankRow {
+    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    RankRow { path: path.to_path_buf(), rank: rank_of_name(&file), file, is_pending: true, ..RankRow::default() }
 }
 
 /// What the rows say together. Cheap: recomputed whenever a row arrives.
@@ -151,10 +161,10 @@ pub fn sort(rows: &mut [RankRow]) {
     rows.sort_by(|a, b| (a.rank.is_none(), a.rank, &a.file, a.device).cmp(&(b.rank.is_none(), b.rank, &b.file, b.device)));
 }
 
-/// What sorted rows say together.
+/// What sorted rows say together. Rows that are pending say nothing.
 #[must_use]
 pub fn overview(rows: &[RankRow]) -> Overview {
-    let mut peaks: Vec<u64> = rows.iter().map(|r| r.peak_reserved).collect();
+    let mut peaks: Vec<u64> = rows.iter().filter(|r| !r.is_pending).map(|r| r.peak_reserved).collect();
     peaks.sort_unstable();
     let (Some(&low), Some(&high)) = (peaks.get(peaks.len().saturating_sub(1) / 2), peaks.get(peaks.len() / 2)) else {
         return Overview::default();
@@ -162,12 +172,13 @@ pub fn overview(rows: &[RankRow]) -> Overview {
     // Of an even count the mean of the middle two.
     let median = low.midpoint(high);
     let away = |peak: u64| peak.abs_diff(median) as f64 / median.max(1) as f64;
-    let outliers: Vec<usize> = (0..rows.len()).filter(|&i| away(rows[i].peak_reserved) > OUTLIER_SHARE).collect();
+    let is_outlier = |r: &RankRow| !r.is_pending && away(r.peak_reserved) > OUTLIER_SHARE;
+    let outliers: Vec<usize> = (0..rows.len()).filter(|&i| is_outlier(&rows[i])).collect();
     let failed: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].ooms > 0).collect();
     let is_first_by_time = !failed.is_empty() && failed.iter().all(|&i| rows[i].first_oom_us.is_some());
     let first_oom =
         if is_first_by_time { failed.iter().copied().min_by_key(|&i| rows[i].first_oom_us) } else { failed.first().copied() };
-    let highest = (0..rows.len()).max_by_key(|&i| (rows[i].peak_reserved, std::cmp::Reverse(i)));
+    let highest = (0..rows.len()).filter(|&i| !rows[i].is_pending).max_by_key(|&i| (rows[i].peak_reserved, std::cmp::Reverse(i)));
     let mut overview = Overview {
         median_peak: median,
         outliers,
@@ -200,8 +211,11 @@ pub fn name_among(rows: &[RankRow], at: usize) -> String {
     name(row)
 }
 
+/// As many outliers as a sentence names; of more it says how many.
+const NAMED: usize = 3;
+
 fn sentence(rows: &[RankRow], o: &Overview) -> String {
-    let many = counted(rows.len() as u64, "rank", "ranks");
+    let many = counted(rows.iter().filter(|r| !r.is_pending).count() as u64, "rank", "ranks");
     let mut text = match o.first_oom {
         Some(i) => {
             let row = &rows[i];
@@ -220,24 +234,37 @@ fn sentence(rows: &[RankRow], o: &Overview) -> String {
         first.make_ascii_uppercase();
     }
     text += &format!(". The median peak is {} reserved", Bytes(o.median_peak));
-    if let Some(i) = o.highest.filter(|i| o.outliers.contains(i)) {
+    if o.outliers.is_empty() {
+        text += &format!("; all are within {:.0}\u{a0}% of it", OUTLIER_SHARE * 100.0);
+    }
+    let mut above: Vec<usize> = o.outliers.iter().copied().filter(|&i| rows[i].peak_reserved > o.median_peak).collect();
+    let below: Vec<usize> = o.outliers.iter().copied().filter(|&i| rows[i].peak_reserved < o.median_peak).collect();
+    if let Some(i) = o.highest.filter(|i| above.contains(i)) {
+        above.retain(|&other| other != i);
         let more = (rows[i].peak_reserved as f64 / o.median_peak.max(1) as f64 - 1.0) * 100.0;
         text += &format!(
             "; {} reserved the most, {} or {more:.0}\u{a0}% above it",
             name_among(rows, i),
             Bytes(rows[i].peak_reserved)
         );
-    } else if o.outliers.is_empty() {
-        text += &format!("; all are within {:.0}\u{a0}% of it", OUTLIER_SHARE * 100.0);
-    } else {
-        text += &format!(
-            "; {} more than {:.0}\u{a0}% below it",
-            counted(o.outliers.len() as u64, "rank is", "ranks are"),
-            OUTLIER_SHARE * 100.0
-        );
+    }
+    for (which, where_) in [(above, "above"), (below, "below")] {
+        if !which.is_empty() {
+            text += &format!("; {} more than {:.0}\u{a0}% {where_} it", enumerated(rows, &which), OUTLIER_SHARE * 100.0);
+        }
     }
     text.push('.');
     text
+}
+
+/// `rank 3 is`, `rank 3, rank 5 and rank 8 are`, `17 ranks are`.
+fn enumerated(rows: &[RankRow], which: &[usize]) -> String {
+    let names: Vec<String> = which.iter().take(NAMED).map(|&i| name_among(rows, i)).collect();
+    match names.split_last() {
+        Some((last, [])) => format!("{last} is"),
+        Some((last, others)) if which.len() <= NAMED => format!("{} and {last} are", others.join(", ")),
+        _ => counted(which.len() as u64, "rank is", "ranks are"),
+    }
 }
 
 /// Reads many files (each with its size in bytes) with as many threads as there are cores, and hands each file's rows to `each` as they come, in any order. At any
@@ -343,6 +370,31 @@ mod tests {
         assert!(!overview(&rows).is_first_by_time);
         assert!(overview(&rows).sentence.contains("which was first is not known"));
         assert_eq!(overview(&[]), Overview::default());
+    }
+
+    #[test]
+    fn a_row_that_is_not_read_yet_keeps_its_place_and_says_nothing() {
+        let mut rows: Vec<RankRow> = (0..4).map(|i| pending(Path::new(&format!("run/mem_rank{i}.pickle")))).collect();
+        rows[2] = RankRow { file: "mem_rank2.pickle".into(), path: "run/mem_rank2.pickle".into(), ..row(2, 10 << 20, Some(4)) };
+        let jobs = by_job(rows);
+        assert_eq!(jobs.len(), 1);
+        assert_eq!(jobs[0].rows.iter().map(|r| r.rank).collect::<Vec<_>>(), [Some(0), Some(1), Some(2), Some(3)]);
+        let o = &jobs[0].overview;
+        assert_eq!((o.median_peak, o.first_oom, o.highest, o.outliers.len()), (10 << 20, Some(2), Some(2), 0));
+        assert!(o.sentence.contains("Rank 2 of 1\u{a0}rank ran out of memory"), "{}", o.sentence);
+    }
+
+    #[test]
+    fn a_few_outliers_are_named_and_many_counted() {
+        let sentence = |peaks: &[u64]| {
+            let rows: Vec<RankRow> = peaks.iter().enumerate().map(|(i, &p)| row(i as u32, p << 20, None)).collect();
+            overview(&rows).sentence.replace(NBSP, " ")
+        };
+        assert!(
+            sentence(&[100, 100, 100, 120, 130, 80, 70, 100])
+                .ends_with("rank 4 reserved the most, 130 MiB or 30 % above it; rank 3 is more than 10 % above it; rank 5 and rank 6 are more than 10 % below it.")
+        );
+        assert!(sentence(&[100, 100, 100, 100, 100, 80, 70, 60, 50]).ends_with("; 4 ranks are more than 10 % below it."));
     }
 
     #[test]

@@ -4,11 +4,13 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 
 use egui::{Context, Ui, ViewportCommand};
+use image::ImageEncoder as _;
 
 use super::jobs::Jobs;
 use super::settings::Settings;
 use super::views::ViewKind;
 use super::{App, Command, document::Content};
+use crate::formats::export::new_file::{NewFile, not_written};
 
 /// How to start the window.
 #[derive(Clone, Debug, Default)]
@@ -307,15 +309,15 @@ impl eframe::App for Photographer {
     }
 }
 
+/// Writes a picture; an older one of that name goes, once this one is complete.
 pub(super) fn save_png(image: &egui::ColorImage, out: &std::path::Path) -> Result<(), String> {
     let [width, height] = image.size;
     let pixels: Vec<u8> = image.pixels.iter().flat_map(|p| [p.r(), p.g(), p.b()]).collect();
-    image::save_buffer_with_format(out, &pixels, width as u32, height as u32, image::ColorType::Rgb8, image::ImageFormat::Png)
-        .map_err(|e| {
-            let why = match e {
-                image::ImageError::IoError(e) => crate::formats::why_not_written(&e),
-                other => other.to_string(),
-            };
-            format!("can not write {}: {why}", out.display())
-        })
+    let mut file = NewFile::create(out, &[], true)?;
+    let encoder = image::codecs::png::PngEncoder::new(&mut file);
+    encoder.write_image(&pixels, width as u32, height as u32, image::ExtendedColorType::Rgb8).map_err(|e| match e {
+        image::ImageError::IoError(e) => not_written(out, &e),
+        other => format!("can not write {}: {other}", out.display()),
+    })?;
+    file.finish()
 }

@@ -1,6 +1,6 @@
-//! What goes where on the ranks page: order of rows, bars, the grid of small curves. No egui but its geometry.
+//! What goes where on the ranks page: order of rows, columns, bars, the grid of small curves. No egui but its geometry.
 
-use egui::{Rect, pos2, vec2};
+use egui::{Rangef, Rect, Vec2, pos2, vec2};
 
 use crate::analysis::ranks::{Overview, RankRow};
 
@@ -13,22 +13,51 @@ pub enum Column {
     File,
     /// Highest reserved bytes.
     Peak,
+    /// Highest active bytes.
+    PeakActive,
     /// Reserved bytes at the end.
     End,
     /// Active bytes at the end.
     EndActive,
+    /// The number the process knew its device by.
+    Device,
     /// What is odd about it.
     Remark,
+    /// The peak as a bar, which is no order of its own.
+    Bar,
 }
 
 impl Column {
-    /// Every column, left to right.
-    pub const ALL: [Column; 6] = [Column::Rank, Column::File, Column::Peak, Column::End, Column::EndActive, Column::Remark];
+    /// Every column, left to right, with the points it takes (the file and the bar at least) and the order in which columns are left
+    /// out where there is no room: 0 never.
+    const ALL: [(Column, f32, u8); 9] = [
+        (Column::Rank, 48.0, 0),
+        (Column::File, 104.0, 0),
+        (Column::Device, 44.0, 4),
+        (Column::Bar, 160.0, 5),
+        (Column::Peak, 84.0, 0),
+        (Column::PeakActive, 84.0, 1),
+        (Column::End, 84.0, 3),
+        (Column::EndActive, 84.0, 2),
+        (Column::Remark, 120.0, 0),
+    ];
+
+    /// The columns that a table of a width has room for, with their widths. `with_bar`: the peaks are drawn in the table.
+    #[must_use]
+    pub fn fitting(width: f32, with_bar: bool) -> Vec<(Column, f32)> {
+        let room = |most: u8| -> f32 {
+            let kept = Self::ALL.iter().filter(|c| c.2 <= most && (with_bar || c.0 != Column::Bar));
+            kept.map(|c| c.1 + 12.0).sum::<f32>() + 20.0
+        };
+        let most = (0..=5).rev().find(|&most| room(most) <= width).unwrap_or(0);
+        let kept = Self::ALL.iter().filter(|c| c.2 <= most && (with_bar || c.0 != Column::Bar));
+        kept.map(|&(column, points, _)| (column, points)).collect()
+    }
 
     /// Figures and remarks are asked for largest first, names in their order.
     #[must_use]
     pub fn is_descending_first(self) -> bool {
-        !matches!(self, Column::Rank | Column::File)
+        !matches!(self, Column::Rank | Column::File | Column::Device)
     }
 }
 
@@ -42,15 +71,21 @@ pub fn order(rows: &[RankRow], overview: &Overview, (column, descending): (Colum
     };
     order.sort_by(|&a, &b| {
         let (x, y) = (&rows[a], &rows[b]);
+        if column == Column::Rank {
+            return if descending { b.cmp(&a) } else { a.cmp(&b) };
+        }
         let ordering = match column {
-            Column::Rank => a.cmp(&b),
+            Column::Rank => std::cmp::Ordering::Equal,
             Column::File => x.file.cmp(&y.file),
-            Column::Peak => x.peak_reserved.cmp(&y.peak_reserved),
+            Column::Device => x.device.cmp(&y.device),
+            Column::Peak | Column::Bar => x.peak_reserved.cmp(&y.peak_reserved),
+            Column::PeakActive => x.peak_active.cmp(&y.peak_active),
             Column::End => x.end_reserved.cmp(&y.end_reserved),
             Column::EndActive => x.end_active.cmp(&y.end_active),
             Column::Remark => weight(a).cmp(&weight(b)),
         };
-        if descending { ordering.reverse() } else { ordering }
+        // What is not read yet has no figures to be sorted by.
+        x.is_pending.cmp(&y.is_pending).then(if descending { ordering.reverse() } else { ordering })
     });
     order
 }
@@ -75,14 +110,70 @@ pub fn bar_at(area: Rect, of: usize, x: f32) -> Option<usize> {
     Some((((x - area.left()) / area.width() * of as f32) as usize).min(of - 1))
 }
 
+/// As many ranks as are shown one below the other, with bars in the table and large curves; more get a chart of bars and small curves.
+pub const FEW: usize = 12;
+
+/// Where the numbers of ranks stand under the chart of bars: every `step`-th position, far enough from the next for its label.
+#[must_use]
+pub fn label_step(width: f32, of: usize, label: f32) -> usize {
+    let each = width / of.max(1) as f32;
+    let mut step = 1usize;
+    while step < of && each * (step as f32) < label {
+        step *= 2;
+    }
+    step
+}
+
+/// Puts labels of given middles and widths in a row without overlap, the first ones first: the left edge of each, `None` for one that
+/// has no room.
+#[must_use]
+pub fn callouts(room: Rangef, wanted: &[(f32, f32)]) -> Vec<Option<f32>> {
+    let mut taken: Vec<Rangef> = Vec::new();
+    wanted
+        .iter()
+        .map(|&(middle, width)| {
+            let left = (middle - width / 2.0).min(room.max - width).max(room.min);
+            let place = Rangef::new(left, left + width);
+            let is_free = width <= room.span() && taken.iter().all(|t| !t.expand(4.0).intersects(place));
+            is_free.then(|| {
+                taken.push(place);
+                left
+            })
+        })
+        .collect()
+}
+
+/// Points between two small curves.
+pub const GAP: f32 = 12.0;
+
 /// The grid of small curves over a width: columns, and the size of a cell.
 #[must_use]
-pub fn grid(width: f32, rows: usize) -> (usize, egui::Vec2) {
+pub fn grid(width: f32, rows: usize) -> (usize, Vec2) {
     const LEAST: f32 = 168.0;
-    const GAP: f32 = 12.0;
     let columns = (((width + GAP) / (LEAST + GAP)) as usize).clamp(1, rows.max(1));
     let cell = ((width + GAP) / columns as f32 - GAP).min(320.0);
     (columns, vec2(cell, 76.0))
+}
+
+/// The grid of large curves that fill a room: columns, and the size of a cell, about twice as wide as high and never lower than can be
+/// read (then the grid is higher than its room).
+#[must_use]
+pub fn large_grid(room: Vec2, rows: usize) -> (usize, Vec2) {
+    let rows = rows.max(1);
+    let cell = |columns: usize| {
+        let lines = rows.div_ceil(columns) as f32;
+        let width = (room.x + GAP) / columns as f32 - GAP;
+        vec2(width, ((room.y + GAP) / lines - GAP).max(84.0))
+    };
+    let is_whole = |columns: usize| rows.is_multiple_of(columns);
+    let best = (1..=rows)
+        .filter(|&columns| columns == 1 || cell(columns).x >= 150.0)
+        .max_by_key(|&columns| {
+            let size = cell(columns);
+            ((size.x.min(size.y * 2.2)) as u32 + if is_whole(columns) { 40 } else { 0 }, columns)
+        })
+        .unwrap_or(1);
+    (best, cell(best))
 }
 
 #[cfg(test)]
@@ -102,6 +193,50 @@ mod tests {
         }
         assert_eq!(bar_at(area, 0, 20.0), None);
         assert_eq!(bar_at(area, 5, 0.0), None);
+    }
+
+    #[test]
+    fn large_curves_fill_their_room_and_stay_readable() {
+        for rows in 1..=FEW {
+            for room in [vec2(1570.0, 700.0), vec2(990.0, 300.0), vec2(700.0, 120.0)] {
+                let (columns, cell) = large_grid(room, rows);
+                let lines = rows.div_ceil(columns) as f32;
+                assert!(columns as f32 * (cell.x + GAP) - GAP <= room.x + 0.5, "{rows} in {room}");
+                let height = lines * (cell.y + GAP) - GAP;
+                assert!(height <= room.y + 0.5 || cell.y <= 84.0, "{rows} in {room}: {height}");
+            }
+        }
+        assert_eq!(large_grid(vec2(1570.0, 700.0), 2).0, 2);
+        assert_eq!(large_grid(vec2(1570.0, 560.0), 8).0, 4, "two whole lines");
+    }
+
+    #[test]
+    fn columns_give_way_and_the_answer_stays() {
+        let names = |width, bar| Column::fitting(width, bar).into_iter().map(|c| c.0).collect::<Vec<_>>();
+        assert_eq!(names(1500.0, true).len(), 9);
+        assert!(!names(700.0, false).contains(&Column::Bar));
+        assert_eq!(names(300.0, true), [Column::Rank, Column::File, Column::Peak, Column::Remark]);
+        for width in [420.0, 560.0, 700.0, 900.0, 1500.0] {
+            let used: f32 = Column::fitting(width, false).iter().map(|c| c.1 + 12.0).sum::<f32>() + 20.0;
+            assert!(used <= width || Column::fitting(width, false).len() == 4, "{width}");
+        }
+    }
+
+    #[test]
+    fn labels_of_bars_do_not_overlap() {
+        assert_eq!((label_step(1500.0, 512, 36.0), label_step(1500.0, 16, 36.0)), (16, 1));
+        let places = callouts(Rangef::new(0.0, 100.0), &[(2.0, 30.0), (20.0, 30.0), (95.0, 30.0), (50.0, 300.0)]);
+        assert_eq!(places, [Some(0.0), None, Some(70.0), None]);
+    }
+
+    #[test]
+    fn rows_not_read_yet_stand_last_except_by_rank() {
+        let row = |peak, is_pending| RankRow { peak_reserved: peak, is_pending, ..RankRow::default() };
+        let rows = [row(0, true), row(5, false), row(0, true), row(9, false)];
+        let o = Overview::default();
+        assert_eq!(order(&rows, &o, (Column::Rank, false)), [0, 1, 2, 3]);
+        assert_eq!(order(&rows, &o, (Column::Peak, true)), [3, 1, 0, 2]);
+        assert_eq!(order(&rows, &o, (Column::Peak, false)), [1, 3, 0, 2]);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The ranks page: a folder of recordings, one a rank, filling in as they are read.
 //!
+//! Every file has its row from the moment the folder is listed, in order of rank, and keeps it while the others are read.
+//!
 //! A page is what a tab shows instead of a recording's views: it has no cursor and no device, only rows and small curves
 //! ([`RankRow`]). Opening a rank puts its recording in a tab of its own.
 
@@ -7,7 +9,9 @@ mod layout;
 mod overlay;
 mod page;
 mod pictures;
+mod rows;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel, sync_channel};
@@ -20,8 +24,8 @@ use crate::analysis::ranks::{self, Job, Overview, RankRow};
 use crate::formats;
 use crate::model::Progress;
 
-/// One file's answer: its rows, or one sentence.
-type Answer = Result<Vec<RankRow>, String>;
+/// Which of the files was read, and its answer: its rows, or one sentence.
+type Answer = (usize, Result<Vec<RankRow>, String>);
 
 /// A folder of ranks in a tab.
 pub struct Ranks {
@@ -33,12 +37,14 @@ pub struct Ranks {
     pub wanted: Option<String>,
     /// Which of the jobs is on screen.
     shown: usize,
+    /// Its name, by which it is found again when rows arrive.
+    on_screen: Option<String>,
     /// What the shown job says, or that none was read yet.
     nothing: Overview,
     /// Files that were not read, one sentence each.
     pub errors: Vec<String>,
-    /// Files to read; 0 until the folder is listed.
-    pub files: usize,
+    /// Files to read; none until the folder is listed.
+    pub files: Vec<PathBuf>,
     /// Files answered.
     pub answered: usize,
     /// The rows chosen, A then B, by file and device, which stay while rows arrive.
@@ -47,7 +53,7 @@ pub struct Ranks {
     pub sort: (Column, bool),
     /// Positions in the shown job's rows, in the order shown.
     order: Vec<usize>,
-    listed: Option<Receiver<Result<usize, String>>>,
+    listed: Option<Receiver<Result<Vec<PathBuf>, String>>>,
     answers: Receiver<Answer>,
 }
 
@@ -82,11 +88,11 @@ impl Ranks {
                     return;
                 }
             };
-            let _ = tell.send(Ok(files.len()));
+            let _ = tell.send(Ok(files.iter().map(|(path, _)| path.clone()).collect()));
             // A file reports to a progress of its own: the shared one counts files.
             let open = |path: &Path| formats::open(path, &Progress::new()).map_err(|e| e.to_string());
-            let each = |_: usize, answer: Answer| {
-                let _ = sender.send(answer);
+            let each = |at: usize, answer| {
+                let _ = sender.send((at, answer));
                 wake.wake();
             };
             ranks::read_all(&files, ranks::READ_BUDGET, &shared, open, each);
@@ -96,9 +102,10 @@ impl Ranks {
             jobs: Vec::new(),
             wanted: None,
             shown: 0,
+            on_screen: None,
             nothing: Overview::default(),
             errors: Vec::new(),
-            files: 0,
+            files: Vec::new(),
             answered: 0,
             chosen: [None, None],
             sort: (Column::Rank, false),
@@ -116,27 +123,34 @@ impl Ranks {
         if let Some(listed) = &self.listed {
             match listed.try_recv() {
                 Ok(Ok(files)) => {
-                    self.files = files;
                     self.listed = None;
+                    self.jobs = ranks::by_job(files.iter().map(|path| ranks::pending(path)).collect());
+                    self.files = files;
+                    self.choose_job();
                 }
                 Ok(Err(sentence)) => return Err(sentence),
                 Err(TryRecvError::Empty) => return Ok(()),
                 Err(TryRecvError::Disconnected) => return Err("the folder could not be read; please report this".to_owned()),
             }
         }
-        let before = self.answered;
+        let mut read: HashSet<PathBuf> = HashSet::new();
         let mut new = Vec::new();
         // As many as fit a frame: a row costs microseconds, the rest waits for the next.
-        for answer in self.answers.try_iter().take(512) {
+        for (at, answer) in self.answers.try_iter().take(512) {
             self.answered += 1;
+            read.extend(self.files.get(at).cloned());
             match answer {
                 Ok(rows) => new.extend(rows),
                 Err(sentence) => self.errors.push(sentence),
             }
         }
-        if self.answered > before {
+        if !read.is_empty() {
             let old = std::mem::take(&mut self.jobs).into_iter().flat_map(|job| job.rows);
-            self.jobs = ranks::by_job(old.chain(new).collect());
+            let mut rows: Vec<RankRow> = old.filter(|r| !(r.is_pending && read.contains(&r.path))).chain(new).collect();
+            // Traces tell how many processes there are; those to come are taken for ranks of the same job meanwhile.
+            let processes = rows.iter().find(|r| !r.is_pending).and_then(|r| r.world_size);
+            rows.iter_mut().filter(|r| r.is_pending).for_each(|r| r.world_size = processes);
+            self.jobs = ranks::by_job(rows);
             self.choose_job();
         }
         if self.is_done() && self.jobs.is_empty() {
@@ -146,7 +160,8 @@ impl Ranks {
         Ok(())
     }
 
-    /// Puts the job that the user wants on screen; until one was chosen, the one that failed, else the largest.
+    /// Puts the job that the user wants on screen; until one was chosen, the one that failed, else the largest. While files are read the
+    /// job on screen stays.
     fn choose_job(&mut self) {
         let by_name = |name: &String| self.jobs.iter().position(|job| job.name == *name);
         let weight = |i: &usize| {
@@ -154,7 +169,9 @@ impl Ranks {
             (job.is_one, job.overview.failed > 0, job.rows.len(), std::cmp::Reverse(*i))
         };
         let likely = || (0..self.jobs.len()).max_by_key(weight);
-        self.shown = self.wanted.as_ref().and_then(by_name).or_else(likely).unwrap_or(0);
+        let on_screen = self.on_screen.take().filter(|_| !self.is_done());
+        self.shown = self.wanted.as_ref().or(on_screen.as_ref()).and_then(by_name).or_else(likely).unwrap_or(0);
+        self.on_screen = self.jobs.get(self.shown).map(|job| job.name.clone());
         self.arrange();
     }
 
@@ -185,7 +202,7 @@ impl Ranks {
     /// True when every file was answered.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.listed.is_none() && self.answered >= self.files
+        self.listed.is_none() && self.answered >= self.files.len()
     }
 
     /// Sorts by a column; by the same one again the other way round.
@@ -199,15 +216,15 @@ impl Ranks {
         self.order = layout::order(self.rows(), self.overview(), self.sort);
     }
 
-    /// Chooses a row as A, or as B when `second`; again to let it go.
-    pub fn choose(&mut self, at: usize, second: bool) {
-        let Some(row) = self.rows().get(at) else { return };
-        let key = Some((row.path.clone(), row.device_index));
-        let slot = usize::from(second);
-        self.chosen[slot] = if self.chosen[slot] == key { None } else { key };
-        if self.chosen[0] == self.chosen[1] {
-            self.chosen[1 - slot] = None;
+    /// Chooses a row: the first becomes A, another B, and a further one takes the place of B. One that is chosen is let go.
+    pub fn choose(&mut self, at: usize) {
+        let Some(row) = self.rows().get(at).filter(|r| !r.is_pending) else { return };
+        if let Some(slot) = self.chosen_as(row) {
+            self.chosen[slot] = None;
+            return;
         }
+        let slot = usize::from(self.chosen[0].is_some());
+        self.chosen[slot] = Some((row.path.clone(), row.device_index));
     }
 
     /// Which of A (0) and B (1) a row is.
@@ -264,12 +281,20 @@ mod tests {
         let mut page = Ranks::open(&Jobs::synchronous(), vec![samples()]);
         page.poll().unwrap();
         assert!(page.is_done() && page.errors.is_empty(), "{:?}", page.errors);
-        assert!(page.rows().len() > page.files, "the recording of two devices has two rows");
-        page.choose(0, false);
-        page.choose(1, true);
+        assert!(page.rows().len() > page.files.len(), "the recording of two devices has two rows");
+        page.choose(0);
+        page.choose(1);
         assert_eq!((page.chosen_as(&page.rows()[0]), page.chosen_as(&page.rows()[1])), (Some(0), Some(1)));
-        page.choose(1, false);
-        assert_eq!(page.chosen_as(&page.rows()[1]), Some(0), "a row is A or B, not both");
+        page.choose(2);
+        assert_eq!(
+            (page.chosen_as(&page.rows()[1]), page.chosen_as(&page.rows()[2])),
+            (None, Some(1)),
+            "a third takes B's place"
+        );
+        page.choose(0);
+        page.choose(3);
+        let chosen = [2, 3].map(|at| page.chosen_as(&page.rows()[at]));
+        assert_eq!(chosen, [Some(1), Some(0)], "one that was let go leaves its letter");
         page.sort_by(Column::Peak);
         let peaks: Vec<u64> = page.order.iter().map(|&i| page.rows()[i].peak_reserved).collect();
         assert!(peaks.is_sorted_by(|a, b| a >= b));
@@ -290,11 +315,11 @@ mod tests {
             (["a_rank*.pickle", "b_rank*.pickle"].as_slice(), 1),
             "the one that failed"
         );
-        page.choose(0, false);
+        page.choose(0);
         page.show_job(0);
         assert!(page.overview().outliers.is_empty(), "the same recording twice");
         assert_eq!(page.rows().iter().map(|r| r.file.as_str()).collect::<Vec<_>>(), ["a_rank0.pickle", "a_rank1.pickle"]);
-        page.choose(0, true);
+        page.choose(0);
         let chosen = [page.chosen_row(0), page.chosen_row(1)].map(|r| r.map(|r| page.name_of(r)));
         assert_eq!(chosen, [Some("b_rank0.pickle".to_owned()), Some("rank 0".to_owned())], "ranks of two jobs can be compared");
     }

@@ -8,7 +8,7 @@ use crate::analysis::ranks::RankRow;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::byte_unit;
 use crate::app::widgets::label;
-use crate::units::Bytes;
+use crate::units::{Bytes, count};
 
 /// Reserved and active of A and B over their runs, drawn over the full width and `height` points; nothing while none is chosen.
 pub fn overlay(page: &Ranks, ui: &mut Ui, t: &Tokens, height: f32) {
@@ -23,7 +23,7 @@ pub fn overlay(page: &Ranks, ui: &mut Ui, t: &Tokens, height: f32) {
             let (rect, _) = ui.allocate_exact_size(galley.size(), egui::Sense::hover());
             ui.painter().galley(rect.min, galley, ink);
         };
-        words(format!("Reserved and active, {unit}, over each run"), t.text3);
+        words(format!("Reserved (thick) and active (thin), {unit}, over each run"), t.text3);
         for (row, ink) in &chosen {
             words(page.name_of(row), *ink);
         }
@@ -42,6 +42,7 @@ pub fn overlay(page: &Ranks, ui: &mut Ui, t: &Tokens, height: f32) {
         .allow_boxed_zoom(false)
         .include_y(0.0)
         .x_axis_formatter(|mark, _| format!("{:.0} %", mark.value))
+        .y_axis_formatter(|mark, _| if mark.step_size < 1.0 { format!("{:.1}", mark.value) } else { count(mark.value as u64) })
         .label_formatter(move |hover| match hover {
             HoverPosition::NearDataPoint { plot_name, position, .. } => {
                 Some(format!("{plot_name}\n{} at {:.0} % of the run", Bytes((position.y * divisor) as u64), position.x))

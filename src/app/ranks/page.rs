@@ -1,31 +1,30 @@
-//! The ranks page on screen: the answer in a sentence, the table, the bars, the small multiples.
+//! The ranks page on screen: the answer in a sentence, the table, the bars, the curves.
+//!
+//! A few ranks stand below one another, each with a bar in the table and a large curve; many have a chart of bars over the whole width
+//! and small curves beside the table.
 
-use egui::{Align, CursorIcon, Layout, Rect, Role, ScrollArea, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use egui::{Align, CursorIcon, Layout, Rect, Role, ScrollArea, Sense, Ui, UiBuilder, Vec2, WidgetInfo, pos2, vec2};
 
-use super::layout::{Column as Sort, bar_at, grid};
+use super::layout::{Column as Sort, FEW, GAP, bar_at, grid, large_grid};
 use super::overlay::overlay;
+use super::rows::{HEADER, ROW, table};
 use super::{Ranks, pictures};
-use crate::analysis::ranks::RankRow;
 use crate::app::action::{Action, Actions};
 use crate::app::theme::{Tokens, Type, text};
-use crate::app::widgets::axis::{UnitAt, byte_ticks};
 use crate::app::widgets::button::{self, Push};
 use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::label;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
-use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane::{progress_line, rule};
-use crate::app::widgets::table::{Column, Table, Width};
-use crate::app::widgets::viewport::Scale;
 use crate::units::{Bytes, count, counted};
 
 /// What a gesture asks of the page, applied after everything is drawn.
 #[derive(Default)]
-struct Wish {
-    choose: Option<(usize, bool)>,
-    open: Option<usize>,
-    sort: Option<Sort>,
-    job: Option<usize>,
+pub(super) struct Wish {
+    pub choose: Option<usize>,
+    pub open: Option<usize>,
+    pub sort: Option<Sort>,
+    pub job: Option<usize>,
 }
 
 /// Draws the page over the whole of `ui`.
@@ -36,40 +35,23 @@ pub fn page_ui(page: &mut Ranks, ui: &mut Ui, t: &Tokens, actions: &Actions) {
     let head = Rect::from_min_size(rect.min, vec2(rect.width(), 78.0));
     header(page, ui, t, head, actions, &mut wish);
     if !page.is_done() {
-        let share = (page.files > 0).then(|| page.answered as f32 / page.files as f32);
+        let share = (!page.files.is_empty()).then(|| page.answered as f32 / page.files.len() as f32);
         progress_line(ui, Rect::from_min_max(pos2(rect.left(), head.bottom()), rect.max), share);
     }
     let body = Rect::from_min_max(pos2(rect.left(), head.bottom() + 2.0), rect.max);
-    let split = body.left() + (body.width() * 0.44).clamp(420.0f32.min(body.width() * 0.6), 760.0);
-    let left = Rect::from_min_max(body.min, pos2(split, body.bottom()));
-    let mut right = Rect::from_min_max(pos2(split + 1.0, body.top()), body.max);
-    // Below the grid, so that what is clicked does not move away under the pointer.
-    if page.chosen.iter().any(Option::is_some) {
-        let below = Rect::from_min_max(pos2(right.left(), right.bottom() - (right.height() * 0.4).min(214.0)), right.max);
-        right.max.y = below.top();
-        ui.scope_builder(UiBuilder::new().max_rect(below).layout(Layout::top_down(Align::Min)).id_salt("overlay"), |ui| {
-            rule(ui);
-            ui.add_space(8.0);
-            overlay(page, ui, t, below.height() - 36.0);
-        });
+    if page.rows().len() <= FEW {
+        few(page, ui, t, body, &mut wish);
+    } else {
+        many(page, ui, t, body, &mut wish);
     }
-    ui.painter().vline(split, body.y_range(), egui::Stroke::new(1.0, t.line));
-    ui.scope_builder(UiBuilder::new().max_rect(left).layout(Layout::top_down(Align::Min)).id_salt("table"), |ui| {
-        ui.set_clip_rect(left.intersect(ui.clip_rect()));
-        table(page, ui, t, &mut wish);
-    });
-    ui.scope_builder(UiBuilder::new().max_rect(right).layout(Layout::top_down(Align::Min)).id_salt("pictures"), |ui| {
-        ui.set_clip_rect(right.intersect(ui.clip_rect()));
-        charts(page, ui, t, &mut wish);
-    });
     if let Some(job) = wish.job {
         page.show_job(job);
     }
     if let Some(column) = wish.sort {
         page.sort_by(column);
     }
-    if let Some((row, second)) = wish.choose {
-        page.choose(row, second);
+    if let Some(row) = wish.choose {
+        page.choose(row);
     }
     if let Some(row) = wish.open.and_then(|i| page.rows().get(i)) {
         actions.send(Action::Open(vec![row.path.clone()]));
@@ -82,8 +64,8 @@ fn header(page: &Ranks, ui: &mut Ui, t: &Tokens, rect: Rect, actions: &Actions, 
     ui.scope_builder(UiBuilder::new().max_rect(inner).layout(Layout::top_down(Align::Min)).id_salt("head"), |ui| {
         ui.add_space(12.0);
         // What is not read yet may change the answer: it is no verdict before the end.
-        let so_far = format!("So far, {} of {} files read: ", count(page.answered as u64), count(page.files as u64));
-        let sentence = match (page.rows().is_empty(), page.is_done()) {
+        let so_far = format!("So far, {} of {} files read: ", count(page.answered as u64), count(page.files.len() as u64));
+        let sentence = match (page.answered == 0, page.is_done()) {
             (true, _) => "Reading the ranks…".to_owned(),
             (false, true) => page.overview().sentence.clone(),
             (false, false) => so_far + &page.overview().sentence.replacen("None of", "none of", 1),
@@ -97,7 +79,7 @@ fn header(page: &Ranks, ui: &mut Ui, t: &Tokens, rect: Rect, actions: &Actions, 
             let read = if page.is_done() {
                 format!("{} read", counted(page.answered as u64, "file", "files"))
             } else {
-                format!("{} of {} files read", count(page.answered as u64), count(page.files as u64))
+                format!("{} of {} files read", count(page.answered as u64), count(page.files.len() as u64))
             };
             ui.label(text::caption(read).color(t.text3));
             if !page.errors.is_empty() {
@@ -143,142 +125,159 @@ fn buttons(page: &Ranks, ui: &mut Ui, actions: &Actions) {
             if Push::primary(&words).show(ui).on_hover_text("What only one of them holds at its peak, by stack.").clicked() {
                 actions.send(Action::CompareFiles(a.path.clone(), b.path.clone()));
             }
+            for row in [a, b] {
+                if Push::plain(&format!("Open {}", page.name_of(row))).show(ui).clicked() {
+                    actions.send(Action::Open(vec![row.path.clone()]));
+                }
+            }
         }
         [Some(one), None] | [None, Some(one)] => {
             if Push::primary(&format!("Open {}", page.name_of(one))).show(ui).clicked() {
                 actions.send(Action::Open(vec![one.path.clone()]));
             }
-            ui.label(text::caption("Ctrl click on another compares the two.").color(Tokens::of(ui).text3));
+            ui.label(text::caption("A click on another compares the two.").color(Tokens::of(ui).text3));
         }
         [None, None] => {
             if let Some(row) = page.overview().first_oom.and_then(|i| page.rows().get(i))
-                && Push::primary(&format!("Open {}, which failed", page.name_of(row))).show(ui).clicked()
+                && Push::primary(&format!("Open {}, which failed{}", page.name_of(row), first_of(page))).show(ui).clicked()
             {
                 actions.send(Action::Open(vec![row.path.clone()]));
             }
-            ui.label(text::caption("Click chooses a rank, double click opens it.").color(Tokens::of(ui).text3));
+            ui.label(text::caption("Click two to compare them; double click opens one.").color(Tokens::of(ui).text3));
         }
     }
 }
 
-fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, wish: &mut Wish) {
-    let columns = [
-        Column::text("rank", Width::Exact(44.0)).sorts(),
-        Column::text("file", Width::Share(1.0, 80.0)).sorts(),
-        Column::figure("peak reserved", 88.0).sorts(),
-        Column::figure("end reserved", 88.0).sorts(),
-        Column::figure("end active", 88.0).sorts(),
-        Column::text("", Width::Exact(104.0)).sorts(),
-    ];
-    let at = Sort::ALL.iter().position(|&c| c == page.sort.0).unwrap_or(0);
-    let selected = page.chosen_row(0).and_then(|a| page.order.iter().position(|&i| std::ptr::eq(&raw const page.rows()[i], a)));
-    let table = Table::new("ranks", &columns).row_height(22.0).sorted(at, page.sort.1).selected(selected);
-    let name = |row: usize| describe(page, &page.rows()[page.order[row]]);
-    let second = ui.input(|i| i.modifiers.command || i.modifiers.shift);
-    let out = table.show(ui, page.order.len(), name, |p, row, cells| {
-        let i = page.order[row];
-        let r = &page.rows()[i];
-        let letter = page.chosen_as(r).map_or("", |slot| if slot == 0 { "A " } else { "B " });
-        let rank = match r.rank {
-            _ if !page.are_ranks() => String::new(),
-            Some(rank) => rank.to_string(),
-            None => "?".to_owned(),
-        };
-        label::text_in(p, cells[0], &format!("{letter}{rank}"), Type::Mono, if letter.is_empty() { t.text1 } else { t.accent });
-        // A file of two devices stands here twice.
-        let file = if page.are_ranks() { r.file.clone() } else { page.name_at(i) };
-        label::text_in(p, cells[1], &file, Type::Body, t.text2);
-        label::text_in_right(p, cells[2], &Bytes(r.peak_reserved).to_string(), Type::Mono, t.text1);
-        label::text_in_right(p, cells[3], &Bytes(r.end_reserved).to_string(), Type::Mono, t.text2);
-        label::text_in_right(p, cells[4], &Bytes(r.end_active).to_string(), Type::Mono, t.text2);
-        let (words, ink) = remark(page, i, t);
-        label::text_in(p, cells[5], words, Type::Caption, ink);
-    });
-    let position = |row: usize| page.order.get(row).copied();
-    wish.sort = out.sort.map(|i| Sort::ALL[i.min(Sort::ALL.len() - 1)]);
-    wish.choose = out.clicked.and_then(position).map(|i| (i, second));
-    wish.open = out.double_clicked.and_then(position);
+/// ` first`, where several failed and their times tell which was the first.
+fn first_of(page: &Ranks) -> &'static str {
+    if page.overview().is_first_by_time && page.overview().failed > 1 { " first" } else { "" }
 }
 
-/// What is odd about a row, in as few words as there are, and its colour.
-fn remark(page: &Ranks, at: usize, t: &Tokens) -> (&'static str, egui::Color32) {
-    let (row, overview) = (&page.rows()[at], page.overview());
-    if row.ooms > 0 {
-        let first = overview.first_oom == Some(at) && overview.is_first_by_time && overview.failed > 1;
-        return (if first { "first OOM" } else { "OOM" }, t.red);
+/// What a row is called where it can not be seen.
+pub(super) fn describe(page: &Ranks, at: usize) -> String {
+    let row = &page.rows()[at];
+    if row.is_pending {
+        return format!("{}, {}, not read yet", page.name_at(at), row.file);
     }
-    if row.is_cut_short {
-        return ("file breaks off", t.amber);
-    }
-    if overview.outliers.contains(&at) {
-        let words = if row.peak_reserved > overview.median_peak { "above the rest" } else { "below the rest" };
-        return (words, t.text2);
-    }
-    ("", t.text3)
-}
-
-fn describe(page: &Ranks, row: &RankRow) -> String {
     let oom = if row.ooms > 0 { ", ran out of memory" } else { "" };
-    format!("{}, {}, peak {}{oom}", page.name_of(row), row.file, Bytes(row.peak_reserved))
+    format!("{}, {}, peak {}{oom}", page.name_at(at), row.file, Bytes(row.peak_reserved))
 }
 
-fn charts(page: &Ranks, ui: &mut Ui, t: &Tokens, wish: &mut Wish) {
-    ui.spacing_mut().item_spacing.y = 0.0;
+fn inside(ui: &mut Ui, rect: Rect, salt: &str, contents: impl FnOnce(&mut Ui)) {
+    ui.scope_builder(UiBuilder::new().max_rect(rect).layout(Layout::top_down(Align::Min)).id_salt(salt), |ui| {
+        ui.set_clip_rect(rect.intersect(ui.clip_rect()));
+        ui.spacing_mut().item_spacing.y = 0.0;
+        contents(ui);
+    });
+}
+
+/// The lower part of a room for the curves of the chosen, and the rest. Below, so that what is clicked does not move away under the
+/// pointer.
+fn with_overlay(page: &Ranks, ui: &mut Ui, t: &Tokens, room: Rect) -> Rect {
+    if page.chosen.iter().all(Option::is_none) {
+        return room;
+    }
+    let line = room.bottom() - (room.height() * 0.5).min(280.0);
+    inside(ui, Rect::from_min_max(pos2(room.left(), line), room.max), "overlay", |ui| {
+        rule(ui);
+        ui.add_space(8.0);
+        overlay(page, ui, t, room.bottom() - line - 36.0);
+    });
+    Rect::from_min_max(room.min, pos2(room.right(), line))
+}
+
+/// The table with bars over the whole width, and a large curve for each.
+fn few(page: &Ranks, ui: &mut Ui, t: &Tokens, body: Rect, wish: &mut Wish) {
+    let top = pictures::greatest(page.rows());
+    let wanted = HEADER + page.rows().len() as f32 * ROW + 4.0;
+    let line = body.top() + wanted.min((body.height() * 0.5).max(HEADER + 3.0 * ROW));
+    inside(ui, Rect::from_min_max(body.min, pos2(body.right(), line)), "table", |ui| table(page, ui, t, top, true, wish));
+    let room = with_overlay(page, ui, t, Rect::from_min_max(pos2(body.left(), line), body.max));
+    inside(ui, room, "curves", |ui| {
+        rule(ui);
+        legend(page, ui, t, "Memory over each run");
+        let left = ui.available_rect_before_wrap().shrink2(vec2(16.0, 0.0));
+        let axis = pictures::AXIS;
+        let (columns, cell) = large_grid(left.size() - vec2(axis, 16.0), page.rows().len());
+        curves(page, ui, t, top, (columns, cell), axis, wish);
+    });
+}
+
+/// The chart of bars over the whole width; below it the table, and small curves beside it.
+fn many(page: &Ranks, ui: &mut Ui, t: &Tokens, body: Rect, wish: &mut Wish) {
+    let top = pictures::greatest(page.rows());
+    let line = body.top() + 24.0 + (body.height() * 0.26).clamp(120.0, 220.0);
+    inside(ui, Rect::from_min_max(body.min, pos2(body.right(), line)), "bars", |ui| {
+        legend(page, ui, t, if page.are_ranks() { "Peaks by rank" } else { "Peaks" });
+        let (area, response) = ui.allocate_exact_size(ui.available_size(), Sense::click());
+        response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "Peaks by rank"));
+        let plot = pictures::plot_of(area);
+        let pointed = response.hover_pos().and_then(|p| bar_at(plot, page.rows().len(), p.x));
+        pictures::bars(ui.painter(), t, area, page, top, pointed);
+        act(page, &response, pointed, wish);
+        if let Some(i) = pointed {
+            response.on_hover_ui_at_pointer(|ui| card(page, ui, t, i));
+        }
+    });
+    let below = Rect::from_min_max(pos2(body.left(), line), body.max);
+    let split = below.left() + (below.width() * 0.5).clamp(420.0f32.min(below.width() * 0.6), 820.0);
+    ui.painter().hline(below.x_range(), line, egui::Stroke::new(1.0, t.line));
+    ui.painter().vline(split, below.y_range(), egui::Stroke::new(1.0, t.line));
+    inside(ui, Rect::from_min_max(below.min + vec2(0.0, 1.0), pos2(split, below.bottom())), "table", |ui| {
+        table(page, ui, t, top, false, wish);
+    });
+    let right = with_overlay(page, ui, t, Rect::from_min_max(pos2(split + 1.0, below.top() + 1.0), below.max));
+    inside(ui, right, "curves", |ui| {
+        ui.add_space(8.0);
+        let shape = grid(ui.available_width() - 32.0 - 8.0, page.rows().len());
+        curves(page, ui, t, top, shape, 0.0, wish);
+    });
+}
+
+fn legend(page: &Ranks, ui: &mut Ui, t: &Tokens, title: &str) {
     let mut entries = vec![
         LegendEntry::new(Swatch::Fill(t.slot(0)), "active"),
-        LegendEntry::new(Swatch::Free, "reserved, not in use"),
+        LegendEntry::new(Swatch::Free, "reserved, not active"),
         LegendEntry::new(Swatch::Fill(t.red), "ran out of memory"),
     ];
     if page.are_ranks() {
         entries.insert(1, LegendEntry::new(Swatch::Fill(t.slot(1)), "active, outlier"));
-        entries.push(LegendEntry::new(Swatch::Dashed(t.text2), "median"));
+        entries.push(LegendEntry::new(Swatch::Dashed(t.text2), "median peak"));
     }
-    let title = if page.are_ranks() { "Peaks by rank" } else { "Peaks" };
     let _ = legend_row(ui, title, 0.0, &entries, "");
-    let (area, response) = ui.allocate_exact_size(vec2(ui.available_width(), 168.0), Sense::click());
-    response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "Peaks by rank"));
-    let plot = Rect::from_min_max(pos2(area.left() + 72.0, area.top() + 16.0), pos2(area.right() - 16.0, area.bottom() - 12.0));
-    let pointed = response.hover_pos().and_then(|p| bar_at(plot, page.rows().len(), p.x));
-    let top = pictures::greatest(page.rows()) as f64;
-    let (scale, ticks) = (Scale::vertical(0.0, top, plot.y_range()), byte_ticks(0.0, top, 4));
-    let mut grid_lines = Batch::new(ui.painter());
-    ticks.grid_down(&mut grid_lines, t, &scale, plot);
-    grid_lines.paint(ui.painter());
-    ticks.paint_down(ui.painter(), t, &scale, plot.left() - 8.0, plot.y_range().expand(8.0), UnitAt::Last);
-    pictures::bars(ui.painter(), t, plot, page, pointed);
-    act(page, ui, &response, pointed, wish);
-    if let Some(i) = pointed {
-        response.on_hover_ui_at_pointer(|ui| card(page, ui, t, i));
-    }
-    rule(ui);
-    let width = ui.available_width() - 32.0 - 8.0;
-    let (columns, cell) = grid(width, page.rows().len());
+}
+
+/// The grid of curves; `axis` points at the left are for the scale of bytes.
+fn curves(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, (columns, cell): (usize, Vec2), axis: f32, wish: &mut Wish) {
     let lines = page.order.len().div_ceil(columns);
-    let height = cell.y + 14.0;
+    let height = cell.y + GAP;
     ScrollArea::vertical().id_salt("multiples").auto_shrink(false).show_rows(ui, height, lines, |ui, range| {
         for line in range {
             let (strip, _) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());
             for (column, &i) in page.order.iter().skip(line * columns).take(columns).enumerate() {
-                let corner = pos2(strip.left() + 16.0 + column as f32 * (cell.x + 12.0), strip.top() + 8.0);
+                let corner = pos2(strip.left() + 16.0 + axis + column as f32 * (cell.x + GAP), strip.top());
                 let place = Rect::from_min_size(corner, cell);
+                if column == 0 && axis > 0.0 {
+                    pictures::scale(ui.painter(), t, place, top);
+                }
                 let response =
                     ui.interact(place, ui.scope_id().with(("rank", i)), Sense::click()).on_hover_cursor(CursorIcon::PointingHand);
-                response.widget_info(|| WidgetInfo::labeled(Role::Button, true, describe(page, &page.rows()[i])));
-                pictures::small_multiple(ui.painter(), t, place, page, i, response.hovered());
-                act(page, ui, &response, Some(i), wish);
+                response.widget_info(|| WidgetInfo::labeled(Role::Button, true, describe(page, i)));
+                pictures::curve(ui.painter(), t, place, page, i, top, response.hovered());
+                act(page, &response, Some(i), wish);
                 response.on_hover_ui_at_pointer(|ui| card(page, ui, t, i));
             }
         }
     });
 }
 
-/// Click chooses A, with Ctrl or Shift B; double click opens.
-fn act(page: &Ranks, ui: &Ui, response: &egui::Response, at: Option<usize>, wish: &mut Wish) {
+/// Click chooses, double click opens.
+fn act(page: &Ranks, response: &egui::Response, at: Option<usize>, wish: &mut Wish) {
     let Some(at) = at.filter(|&i| i < page.rows().len()) else { return };
     if response.double_clicked() {
         wish.open = Some(at);
     } else if response.clicked() {
-        wish.choose = Some((at, ui.input(|i| i.modifiers.command || i.modifiers.shift)));
+        wish.choose = Some(at);
     }
 }
 
@@ -286,7 +285,7 @@ fn act(page: &Ranks, ui: &Ui, response: &egui::Response, at: Option<usize>, wish
 fn card(page: &Ranks, ui: &mut Ui, t: &Tokens, at: usize) {
     let row = &page.rows()[at];
     ui.set_max_width(340.0);
-    ui.label(text::title(page.name_of(row)).color(t.text1));
+    ui.label(text::title(page.name_at(at)).color(t.text1));
     ui.label(text::mono(&row.file).color(t.text2));
     let mut line = |name: &str, value: String| {
         ui.horizontal(|ui| {
@@ -294,6 +293,10 @@ fn card(page: &Ranks, ui: &mut Ui, t: &Tokens, at: usize) {
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| ui.label(text::mono(value).color(t.text1)));
         });
     };
+    if row.is_pending {
+        line("not read yet", String::new());
+        return;
+    }
     line("peak reserved", Bytes(row.peak_reserved).to_string());
     line("peak active", Bytes(row.peak_active).to_string());
     line("reserved at the end", Bytes(row.end_reserved).to_string());

@@ -1,13 +1,15 @@
-//! The pictures of the ranks page: peaks as bars, curves as small multiples.
+//! The pictures of the ranks page: peaks as bars, curves small and large.
 
-use egui::{Painter, Rect, Stroke, StrokeKind, pos2, vec2};
+use egui::{Align2, Color32, Painter, Rangef, Rect, Stroke, StrokeKind, pos2, vec2};
 
 use super::Ranks;
-use super::layout::bar;
+use super::layout::{bar, callouts, label_step};
 use crate::analysis::ranks::RankRow;
 use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::axis::{UnitAt, byte_ticks, most_down};
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
+use crate::app::widgets::viewport::Scale;
 use crate::units::Bytes;
 
 /// The value at the top of every picture: the highest peak, or the card where that is known and not much higher.
@@ -17,82 +19,155 @@ pub fn greatest(rows: &[RankRow]) -> u64 {
     if card > peak && card < peak.saturating_mul(2) { card } else { peak + peak / 12 }
 }
 
-/// One bar a rank: active at the peak in colour, the rest of reserved hatched, red feet where it ran out of memory, and a line at the
-/// median.
-pub fn bars(painter: &Painter, t: &Tokens, area: Rect, page: &Ranks, hovered: Option<usize>) {
+/// Points that the scale of bytes takes at the left of a picture.
+pub const AXIS: f32 = 72.0;
+
+/// Height of a curve's name.
+const NAME: f32 = 18.0;
+
+/// The colour of a rank's active memory.
+pub fn ink(page: &Ranks, t: &Tokens, at: usize) -> Color32 {
+    if page.overview().outliers.binary_search(&at).is_ok() { t.slot(1) } else { t.slot(0) }
+}
+
+/// Where the bars stand in the room of their chart: names above them, ranks below, bytes at the left.
+pub fn plot_of(area: Rect) -> Rect {
+    Rect::from_min_max(pos2(area.left() + AXIS + 8.0, area.top() + 18.0), pos2(area.right() - 16.0, area.bottom() - 24.0))
+}
+
+/// One bar a rank with its scale: active at the peak in colour, the rest of reserved hatched, red feet where it ran out of memory, and a
+/// line at the median. The first that failed and the highest are named above their bars.
+pub fn bars(painter: &Painter, t: &Tokens, area: Rect, page: &Ranks, top: u64, hovered: Option<usize>) {
+    let plot = plot_of(area);
     let rows = page.rows();
-    let top = greatest(rows) as f64;
-    let mut batch = Batch::new(painter).hatch_origin(area.min);
     let n = rows.len();
+    let share = |bytes: u64| bytes as f64 / top.max(1) as f64;
+    let (axis, ticks) = (Scale::vertical(0.0, top as f64, plot.y_range()), byte_ticks(0.0, top as f64, most_down(plot.height())));
+    let mut batch = Batch::new(painter).hatch_origin(plot.min);
+    ticks.grid_down(&mut batch, t, &axis, plot);
     for (i, row) in rows.iter().enumerate() {
-        let reserved = bar(area, i, n, row.peak_reserved as f64 / top);
-        let active = bar(area, i, n, row.peak_active.min(row.peak_reserved) as f64 / top);
-        let is_chosen = page.chosen_as(row).is_some();
-        if hovered == Some(i) || is_chosen {
-            let column = Rect::from_min_max(pos2(reserved.left(), area.top()), pos2(reserved.right(), area.bottom()));
+        let reserved = bar(plot, i, n, share(row.peak_reserved));
+        if hovered == Some(i) || page.chosen_as(row).is_some() {
+            let column = Rect::from_min_max(pos2(reserved.left(), plot.top()), pos2(reserved.right(), plot.bottom()));
             batch.rect_at_least_a_pixel(column, t.s3);
         }
+        if row.is_pending {
+            continue;
+        }
+        let active = bar(plot, i, n, share(row.peak_active.min(row.peak_reserved)));
         batch.rect_at_least_a_pixel(reserved, t.s4);
         if reserved.width() >= 5.0 {
             batch.hatch(Rect::from_min_max(reserved.min, pos2(reserved.right(), active.top())), t.hatch);
         }
-        let ink = if page.overview().outliers.contains(&i) { t.slot(1) } else { t.slot(0) };
-        batch.rect_at_least_a_pixel(active, ink);
+        batch.rect_at_least_a_pixel(active, ink(page, t, i));
         if row.ooms > 0 {
             let foot =
-                Rect::from_min_max(pos2(reserved.left(), area.bottom() + 1.0), pos2(reserved.right(), area.bottom() + 4.0));
+                Rect::from_min_max(pos2(reserved.left(), plot.bottom() + 1.0), pos2(reserved.right(), plot.bottom() + 4.0));
             batch.rect_at_least_a_pixel(foot, t.red);
         }
     }
-    let median = area.bottom() - area.height() * (page.overview().median_peak as f64 / top) as f32;
     // Recordings on their own have no median.
     if page.overview().median_peak > 0 {
-        batch.dashed_hline(area.x_range(), median, 1.0, DASH_LIMIT, t.text2);
+        let median = plot.bottom() - plot.height() * share(page.overview().median_peak) as f32;
+        batch.dashed_hline(plot.x_range(), median, 1.0, DASH_LIMIT, t.text2);
     }
-    batch.hline(area.x_range(), area.bottom(), 1.0, t.line2);
+    batch.hline(plot.x_range(), plot.bottom(), 1.0, t.line2);
     batch.paint(painter);
-    for (slot, letter) in ["A", "B"].into_iter().enumerate() {
-        let Some(at) = page.rows().iter().position(|r| page.chosen_as(r) == Some(slot)) else { continue };
-        let place = bar(area, at, n, 1.0);
-        label::text(
-            painter,
-            pos2(place.center().x, area.top() - 2.0),
-            egui::Align2::CENTER_BOTTOM,
-            letter,
-            Type::Strong,
-            t.accent,
-        );
+    ticks.paint_down(painter, t, &axis, plot.left() - 8.0, plot.y_range().expand(8.0), UnitAt::Last);
+    if page.are_ranks() {
+        ranks_below(painter, t, plot, rows);
+    }
+    names_above(painter, t, plot, page);
+}
+
+/// The numbers of the ranks under their bars, as many as there is room for.
+fn ranks_below(painter: &Painter, t: &Tokens, plot: Rect, rows: &[RankRow]) {
+    let step = label_step(plot.width(), rows.len(), 36.0);
+    for (i, row) in rows.iter().enumerate().step_by(step) {
+        let Some(rank) = row.rank else { continue };
+        let at = pos2(bar(plot, i, rows.len(), 1.0).center().x, plot.bottom() + 6.0);
+        label::text(painter, at, Align2::CENTER_TOP, &rank.to_string(), Type::Mono, t.text3);
     }
 }
 
-/// A rank's curves in a cell: its name, its peak, reserved as a line over active, all cells to one scale.
-pub fn small_multiple(painter: &Painter, t: &Tokens, cell: Rect, page: &Ranks, at: usize, is_hovered: bool) {
+/// Above the bars: A and B, the first that failed, and the highest outlier, in this order where there is no room for all.
+fn names_above(painter: &Painter, t: &Tokens, plot: Rect, page: &Ranks) {
+    let rows = page.rows();
+    let mut names: Vec<(usize, String, Type, Color32)> = Vec::new();
+    for (slot, letter) in ["A", "B"].into_iter().enumerate() {
+        if let Some(at) = rows.iter().position(|r| page.chosen_as(r) == Some(slot)) {
+            names.push((at, letter.to_owned(), Type::Strong, t.accent));
+        }
+    }
+    let o = page.overview();
+    if let Some(at) = o.first_oom {
+        let first = if o.failed > 1 && o.is_first_by_time { "first" } else { "out of memory" };
+        names.push((at, format!("{} {first}", page.name_at(at)), Type::Strong, t.red));
+    }
+    if let Some(at) = o.highest.filter(|at| o.outliers.binary_search(at).is_ok() && o.first_oom != Some(*at)) {
+        names.push((at, format!("{} {}", page.name_at(at), Bytes(rows[at].peak_reserved)), Type::Caption, t.text2));
+    }
+    let wanted: Vec<(f32, f32)> = names
+        .iter()
+        .map(|(at, words, kind, _)| (bar(plot, *at, rows.len(), 1.0).center().x, label::width(painter, words, *kind)))
+        .collect();
+    for ((_, words, kind, ink), left) in names.iter().zip(callouts(plot.x_range(), &wanted)) {
+        if let Some(left) = left {
+            label::text(painter, pos2(left, plot.top() - 1.0), Align2::LEFT_BOTTOM, words, *kind, *ink);
+        }
+    }
+}
+
+/// The scale of bytes at the left of a large curve.
+pub fn scale(painter: &Painter, t: &Tokens, cell: Rect, top: u64) {
+    let y = Rangef::new(cell.top() + NAME, cell.bottom());
+    let ticks = byte_ticks(0.0, top as f64, most_down(y.span()));
+    ticks.paint_down(painter, t, &Scale::vertical(0.0, top as f64, y), cell.left() - 8.0, y.expand(8.0), UnitAt::Last);
+}
+
+/// A rank's curves in a cell: its name, its peak, reserved as a line over active, all cells to the scale of `top` bytes.
+pub fn curve(painter: &Painter, t: &Tokens, cell: Rect, page: &Ranks, at: usize, top: u64, is_hovered: bool) {
     let row = &page.rows()[at];
-    let head = Rect::from_min_size(cell.min, vec2(cell.width(), 18.0));
+    let head = Rect::from_min_size(cell.min, vec2(cell.width(), NAME));
     let plot = Rect::from_min_max(pos2(cell.left(), head.bottom()), cell.max);
-    let ink = if row.ooms > 0 { t.red } else { t.text1 };
-    let peak = label::text_in_right(painter, head, &Bytes(row.peak_reserved).to_string(), Type::Mono, t.text2);
+    let name_ink = if row.ooms > 0 { t.red } else { t.text1 };
+    let peak = if row.is_pending { "not read yet".to_owned() } else { Bytes(row.peak_reserved).to_string() };
+    let peak = label::text_in_right(painter, head, &peak, Type::Mono, if row.is_pending { t.text3 } else { t.text2 });
     let mut room = head;
     room.max.x = peak.left() - 6.0;
     let letter = page.chosen_as(row).map_or("", |slot| if slot == 0 { "A  " } else { "B  " });
-    label::text_in(painter, room, &format!("{letter}{}", page.name_at(at)), Type::Strong, ink);
-    let mut batch = Batch::new(painter);
+    label::text_in(painter, room, &format!("{letter}{}", page.name_at(at)), Type::Strong, name_ink);
+    let mut batch = Batch::new(painter).hatch_origin(plot.min);
     batch.rect(plot, if is_hovered { t.s3 } else { t.s2 });
-    let top = greatest(page.rows()) as f64;
+    let height_of = |bytes: u64| plot.bottom() - (bytes as f64 / top.max(1) as f64) as f32 * plot.height();
+    if plot.height() > 60.0 {
+        let ticks = byte_ticks(0.0, top as f64, most_down(plot.height()));
+        ticks.grid_down(&mut batch, t, &Scale::vertical(0.0, top as f64, plot.y_range()), plot);
+    }
     let columns = (plot.width() / batch.pixel()).round().max(1.0) as usize;
-    let curve = |values: &[u64]| -> Vec<Option<PixelColumn>> {
+    let heights = |values: &[u64]| -> Vec<Option<f32>> {
         (0..columns)
             .map(|x| {
                 let from = x * values.len() / columns;
                 let to = ((x + 1) * values.len()).div_ceil(columns).clamp(from, values.len());
-                let most = values.get(from..to)?.iter().max()?;
-                let y = plot.bottom() - (*most as f64 / top) as f32 * plot.height();
-                Some(PixelColumn { top: y, bottom: y, last: y })
+                values.get(from..to)?.iter().max().map(|&most| height_of(most))
             })
             .collect()
     };
-    batch.fill_under(&curve(&row.active), plot.left(), plot.bottom(), Tokens::over(t.slot(0), t.s2, 0.75));
-    batch.curve(&curve(&row.reserved), plot.left(), 1.0, t.text1);
+    let (active, reserved) = (heights(&row.active), heights(&row.reserved));
+    let cells = |heights: &[Option<f32>]| -> Vec<Option<PixelColumn>> {
+        heights.iter().map(|y| y.map(|y| PixelColumn { top: y, bottom: y, last: y })).collect()
+    };
+    batch.fill_under(&cells(&active), plot.left(), plot.bottom(), Tokens::over(ink(page, t, at), t.s2, 0.75));
+    let between: Vec<(f32, f32)> =
+        reserved.iter().zip(&active).map(|(r, a)| (r.unwrap_or(plot.bottom()), a.unwrap_or(plot.bottom()))).collect();
+    if plot.height() > 60.0 {
+        batch.hatch_between(&between, plot.left(), t.hatch);
+    }
+    batch.curve(&cells(&reserved), plot.left(), 1.0, t.text1);
+    if page.overview().median_peak > 0 && plot.height() > 60.0 {
+        batch.dashed_hline(plot.x_range(), height_of(page.overview().median_peak), 1.0, DASH_LIMIT, t.text2);
+    }
     if row.ooms > 0 {
         batch.rect(Rect::from_min_max(pos2(plot.right() - 2.0, plot.top()), plot.max), t.red);
     }

@@ -52,9 +52,9 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
         }
         Content::Ranks(page) => {
             items.add(&[
-                (&count(page.jobs.iter().map(|job| job.rows.len() as u64).sum()), true),
+                (&count(page.jobs.iter().flat_map(|job| &job.rows).filter(|row| !row.is_pending).count() as u64), true),
                 (" ranks of ", false),
-                (&count(page.files as u64), true),
+                (&count(page.files.len() as u64), true),
                 (" files", false),
             ]);
         }

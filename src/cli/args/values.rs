@@ -49,10 +49,15 @@ pub(super) fn parse_rate(text: &str) -> Result<f64, String> {
 
 /// Reads `1000..2000`.
 pub(super) fn parse_range(text: &str) -> Result<(u32, u32), String> {
-    text.split_once("..")
+    let (from, to) = text
+        .split_once("..")
         .and_then(|(from, to)| Some((from.trim().parse().ok()?, to.trim().parse().ok()?)))
-        .filter(|(from, to)| from < to)
-        .ok_or_else(|| "write the first event and the one after the last, as in 1000..2000".to_owned())
+        .ok_or("write the first event and the one after the last, as in 1000..2000")?;
+    if from < to {
+        return Ok((from, to));
+    }
+    // One that is the other way round is not guessed at: which end was meant?
+    Err(format!("no event is from {from} on and before {to}; write the first event and the one after the last, as in 1000..2000"))
 }
 
 /// Reads `1600x1000`. A side is 64 to 16384 pixels: below nothing can be read, above no driver draws it.

@@ -40,6 +40,10 @@ impl DevicePart {
     }
 }
 
+/// Elements of a list that are appended at once, as CPython's pickler does: memory_viz hands them to a function as its arguments, and a
+/// browser takes about a hundred thousand of those.
+const AT_ONCE: usize = 1000;
+
 /// Writes parts of a recording. With `redact`, file paths are cut to what tells nothing of the machine.
 ///
 /// # Errors
@@ -169,6 +173,11 @@ impl Writer<'_, '_> {
         self.out.write_all(&[bracket, b'('])
     }
 
+    /// Goes on to the element `at` of an open list.
+    fn element(&mut self, at: usize) -> io::Result<()> {
+        if at > 0 && at.is_multiple_of(AT_ONCE) { self.out.write_all(b"e(") } else { Ok(()) }
+    }
+
     fn number_field(&mut self, key: &str, value: u64) -> io::Result<()> {
         self.text(key)?;
         self.unsigned(value)
@@ -234,7 +243,8 @@ impl Writer<'_, '_> {
 
     fn segments(&mut self, part: &DevicePart) -> io::Result<()> {
         let Some(device) = self.recording.devices.get(part.device) else { return Ok(()) };
-        for segment in &part.segments {
+        for (at, segment) in part.segments.iter().enumerate() {
+            self.element(at)?;
             let blocks = part.blocks.get(segment.blocks.start as usize..segment.blocks.end as usize).unwrap_or(&[]);
             let sum = |f: &dyn Fn(&Block) -> u64| blocks.iter().map(f).sum::<u64>();
             let of = |b: &Block, wanted: bool, value: u64| if wanted && b.state != BlockState::Inactive { value } else { 0 };
@@ -257,7 +267,8 @@ impl Writer<'_, '_> {
             self.stack(segment.stack)?;
             self.text("blocks")?;
             self.open(b']')?;
-            for block in blocks {
+            for (at, block) in blocks.iter().enumerate() {
+                self.element(at)?;
                 self.open(b'}')?;
                 self.number_field("address", block.address)?;
                 self.number_field("size", block.size)?;
@@ -281,6 +292,7 @@ impl Writer<'_, '_> {
             let notes = events.notes_of(event);
             let note = |kind: NoteKind| notes.iter().find(|n| n.kind == kind).map(|n| recording.stacks.text(n.text));
             let action = events.action[i];
+            self.element(i - part.events.start as usize)?;
             self.open(b'}')?;
             self.text_field("action", note(NoteKind::Action).unwrap_or(action.name()))?;
             if action == Action::Oom {
@@ -396,7 +408,8 @@ impl Writer<'_, '_> {
         }
         marks.sort_by_key(|m| m.0);
         self.open(b']')?;
-        for (time, is_end, device, name) in marks {
+        for (at, (time, is_end, device, name)) in marks.into_iter().enumerate() {
+            self.element(at)?;
             self.open(b'}')?;
             self.text_field("stage", if is_end { "END" } else { "START" })?;
             self.text_field("name", name)?;

@@ -113,6 +113,20 @@ fn a_snapshot_comes_back_as_it_was() {
 }
 
 #[test]
+fn long_lists_are_appended_in_parts() {
+    let mut r = recording();
+    for i in 0..2500u64 {
+        r.devices[0].events.push(i as i64, Action::Alloc, 1 << 40 | i << 9, 512, StreamId(1), PoolId(1), StackId::NONE);
+    }
+    let mut bytes = Vec::new();
+    snapshot::write(&r, &[snapshot::DevicePart::whole(&r, 0).unwrap()], false, &mut bytes).unwrap();
+    // memory_viz appends a part by a call with an argument for each element, and a browser takes about a hundred thousand arguments.
+    assert!(bytes.windows(3).filter(|w| w == b"ue(").count() >= 2);
+    let back = crate::formats::read(&bytes, "x.pickle", &Progress::new()).unwrap();
+    assert_eq!(back.devices[0].events.len(), r.devices[0].events.len());
+}
+
+#[test]
 fn redacted_paths_tell_nothing_of_the_machine() {
     let (_, back) = round_trip(true);
     let files: Vec<&str> = (0..back.stacks.frame_count() as u32)

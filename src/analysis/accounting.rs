@@ -16,6 +16,8 @@ pub enum Part {
     CachedWhole,
     /// Free memory in segments that hold live blocks: what `empty_cache` can not give back.
     CachedPinned,
+    /// Free inside what PyTorch reserved, where the source does not tell how much of it lies in whole segments.
+    Cached,
     /// Freed by the program, waiting for another stream.
     PendingFree,
     /// Blocks larger than what was asked for.
@@ -36,6 +38,7 @@ impl Part {
             Part::OutsidePytorch => "outside PyTorch",
             Part::CachedWhole => "cached, whole segments",
             Part::CachedPinned => "cached, pinned by live blocks",
+            Part::Cached => "cached",
             Part::PendingFree => "freed, waiting for a stream",
             Part::Rounding => "lost to rounding",
             Part::Requested => "tensors",
@@ -56,6 +59,10 @@ impl Part {
                 "PyTorch keeps whole free segments for reuse. torch.cuda.empty_cache() gives exactly these back."
             }
             Part::CachedPinned => "Holes between live blocks. PyTorch can reuse them; empty_cache() can not give them back.",
+            Part::Cached => {
+                "Reserved and not in use. PyTorch does not count free parts of expandable segments, so how much of it empty_cache gives back \
+                 is not told."
+            }
             Part::PendingFree => "Freed by the program, but another stream may still use it (record_stream).",
             Part::Rounding => "The difference between blocks and what was asked for.",
             Part::Requested => "What live tensors asked for.",

@@ -5,6 +5,7 @@
 
 pub mod accounting;
 pub mod categories;
+pub mod counted;
 pub mod curves;
 pub mod diff;
 pub mod explain;

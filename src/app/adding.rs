@@ -12,7 +12,7 @@ use super::selection::Item;
 use crate::analysis::join::{can_join, join};
 use crate::analysis::stats_check::judge_stats;
 use crate::formats::{self, stats};
-use crate::model::{Progress, Recording};
+use crate::model::{Format, MemoryStats, Progress, Recording, Source};
 use crate::units::{count, counted};
 
 /// What is added.
@@ -57,6 +57,11 @@ impl Additions {
     pub(super) fn is_empty(&self) -> bool {
         self.running.is_empty()
     }
+}
+
+/// Which of two recordings can be added to the other: what joins it on one clock, or the counters of its run.
+fn belongs_to(base: &Recording, extra: &Recording) -> bool {
+    if extra.has_only_counters() { !base.has_only_counters() } else { can_join(base, extra) }
 }
 
 /// Files opened at once that still get a tab each.
@@ -186,23 +191,13 @@ impl App {
             let ready: Vec<(DocumentId, Arc<Recording>, usize)> =
                 members.iter().filter_map(|d| Some((d.id, d.recording.clone()?, d.view()?.data.index))).collect();
             let bases_of = |r: &Recording| -> Vec<(DocumentId, Arc<Recording>, usize)> {
-                ready.iter().filter(|(_, base, _)| can_join(base, r)).cloned().collect()
+                ready.iter().filter(|(_, base, _)| belongs_to(base, r)).cloned().collect()
             };
-            // The next thing to add: a recording that fits under another, else a file that no reader knew: counters perhaps.
-            let next = ready.iter().find(|(_, r, _)| !bases_of(r).is_empty());
-            let counters = || members.iter().find(|d| matches!(d.content, Content::Failed(_)) && d.path.is_some());
-            if let Some((id, extra, _)) = next {
+            if let Some((id, extra, _)) = ready.iter().find(|(_, r, _)| !bases_of(r).is_empty()) {
                 let (id, extra, bases) = (*id, Arc::clone(extra), bases_of(extra));
                 group.retain(|m| *m != id);
                 waiting.push(std::mem::take(group));
                 self.start_adding(bases, Extra::Open(extra), Some(id));
-                break;
-            }
-            if let (Some(document), false) = (counters(), ready.is_empty()) {
-                let (id, path) = (document.id, document.path.clone().unwrap_or_default());
-                group.retain(|m| *m != id);
-                waiting.push(std::mem::take(group));
-                self.start_adding(ready, Extra::File(path), Some(id));
                 break;
             }
             let rest = std::mem::take(group);
@@ -215,21 +210,25 @@ impl App {
 
 /// Adds to the first recording that takes it.
 fn add_to_first(to: Vec<(DocumentId, Arc<Recording>, usize)>, extra: Extra, progress: &Progress) -> Result<Added, String> {
-    if let Extra::File(path) = &extra
-        && let Ok(counters) = stats::open(path)
-        && let Some((id, recording, index)) = to.first()
-    {
-        let mut recording = Recording::clone(recording);
-        let name = file_name(path);
-        let verdict = judge_stats(&recording, &name, &counters);
-        recording.stats.retain(|(known, _)| *known != name);
-        recording.stats.push((name.clone(), counters));
-        return finish(*id, recording, *index, format!("{name}: {}. Accounting lists them.", verdict.sentence), progress);
-    }
     let extra = match extra {
         Extra::Open(recording) => recording,
-        Extra::File(path) => Arc::new(formats::open(&path, progress).map_err(|e| e.to_string())?),
+        // A log may hold counters beside an error, and then opens as neither.
+        Extra::File(path) => Arc::new(match stats::open(&path) {
+            Ok(counters) => counters_alone(file_name(&path), counters),
+            Err(_) => formats::open(&path, progress).map_err(|e| e.to_string())?,
+        }),
     };
+    if let (true, Some((id, recording, index))) = (extra.has_only_counters(), to.first()) {
+        if recording.has_only_counters() {
+            return Err("counters are held against a snapshot of the same run; open that, and add them to it".to_owned());
+        }
+        let mut recording = Recording::clone(recording);
+        let name = extra.source.name.clone();
+        let verdicts: Vec<String> = extra.stats.iter().map(|(_, stats)| judge_stats(&recording, &name, stats).sentence).collect();
+        recording.stats.retain(|(known, _)| *known != name);
+        recording.stats.extend(extra.stats.iter().cloned());
+        return finish(*id, recording, *index, format!("{name}: {}. Accounting lists them.", verdicts.join("; ")), progress);
+    }
     let mut refusal = String::new();
     for (id, recording, index) in to {
         match join(Recording::clone(&recording), &extra, progress) {
@@ -253,6 +252,11 @@ fn add_to_first(to: Vec<(DocumentId, Arc<Recording>, usize)>, extra: Extra, prog
         }
     }
     Err(refusal)
+}
+
+fn counters_alone(name: String, counters: MemoryStats) -> Recording {
+    let source = Source { name: name.clone(), format: Format::Counters, ..Source::default() };
+    Recording { source, stats: vec![(name, counters)], ..Recording::default() }
 }
 
 fn finish(to: DocumentId, recording: Recording, index: usize, sentence: String, progress: &Progress) -> Result<Added, String> {
@@ -328,6 +332,14 @@ mod tests {
         let joined = together.documents()[0].recording.clone().unwrap();
         assert_eq!((joined.added.len(), joined.stats.len()), (1, 1));
         assert!(!joined.ops.is_empty() && together.notices().any(|n| n.contains("memory events")), "{:?}", joined.added);
+
+        // Counters alone are a recording too, of totals.
+        let mut alone = app();
+        alone.open_paths([counters.clone()]);
+        settle(&mut alone);
+        let document = &alone.documents()[0];
+        assert!(document.view().is_some() && document.recording.as_ref().unwrap().has_only_counters());
+        assert_eq!(document.arrangement(), crate::app::workspace::Workspace::Counters);
 
         // One after the other they stay apart until one is added.
         let mut apart = app();

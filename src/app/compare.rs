@@ -379,14 +379,16 @@ fn load(
             let name = d.device().id.to_string();
             (d, name)
         }),
-        Other::File(path) => crate::formats::open(path, progress).map_err(|e| e.to_string()).and_then(|recording| {
-            let name = recording.source.name.clone();
-            let recording = Arc::new(recording);
-            let index = recording
-                .busiest_device()
-                .ok_or_else(|| format!("{name} holds no events and no segments, so there is nothing to compare with."))?;
-            Ok((prepare(&recording, index, progress)?, name))
-        }),
+        Other::File(path) => {
+            crate::formats::open_more_than_counters(path, progress).map_err(|e| e.to_string()).and_then(|recording| {
+                let name = recording.source.name.clone();
+                let recording = Arc::new(recording);
+                let index = recording
+                    .busiest_device()
+                    .ok_or_else(|| format!("{name} holds no events and no segments, so there is nothing to compare with."))?;
+                Ok((prepare(&recording, index, progress)?, name))
+            })
+        }
         Other::Simulation(conf) => simulate(here, conf, progress).map(|d| {
             let name = if conf.is_empty() { "PyTorch's defaults" } else { conf };
             (d, name.to_owned())

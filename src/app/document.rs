@@ -28,7 +28,10 @@ use crate::units::counted;
 
 /// What a device of a recording holds, in a few words: its events, or its samples where it was only watched.
 #[must_use]
-pub fn holds(device: &DeviceRecording) -> String {
+pub fn holds(recording: &Recording, device: &DeviceRecording) -> String {
+    if recording.has_only_counters() {
+        return "counters".to_owned();
+    }
     if device.events.is_empty() && !device.samples.is_empty() {
         return counted(device.samples.len() as u64, "sample", "samples");
     }
@@ -350,6 +353,15 @@ pub struct Document {
 }
 
 impl Document {
+    /// The arrangement that the workspace in front has here: counters alone have an overview of their own.
+    #[must_use]
+    pub fn arrangement(&self) -> Workspace {
+        match self.workspace {
+            Workspace::Overview if self.recording.as_ref().is_some_and(|r| r.has_only_counters()) => Workspace::Counters,
+            workspace => workspace,
+        }
+    }
+
     /// The device in front, when it is ready.
     #[must_use]
     pub fn view(&self) -> Option<&DeviceView> {

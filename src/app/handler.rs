@@ -259,7 +259,7 @@ impl App {
             }
             Command::ResetLayout => {
                 if let Some(document) = self.active_document_mut() {
-                    let w = document.workspace;
+                    let w = document.arrangement();
                     document.layouts.reset(w);
                     let layouts = document.layouts.clone();
                     self.settings.layouts = layouts;
@@ -269,7 +269,7 @@ impl App {
                 // Where there is no room beside the others it takes all of it.
                 self.maximised = self.hidden.contains(&view).then_some(view);
                 if let Some(document) = self.active_document_mut() {
-                    let w = document.workspace;
+                    let w = document.arrangement();
                     workspace::show(document.layouts.tree(w), view);
                 }
             }

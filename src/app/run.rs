@@ -273,7 +273,7 @@ impl eframe::App for Photographer {
             ctx.request_repaint();
             return;
         }
-        // Counters opened beside a recording look like a failure until they are added to it.
+        // A tab that can not be read may still make room for one that was opened beside it.
         if let (true, Some(Content::Failed(sentence))) = (self.app.is_idle(), self.app.active_document().map(|d| &d.content)) {
             let sentence = sentence.clone();
             self.finish(ctx, Err(sentence));

@@ -67,8 +67,13 @@ pub fn describe(path: PathBuf, data: &DeviceData) -> Recent {
     let n = device.events.len() as u64;
     let bounds: Vec<u32> = (0..=POINTS as u64).map(|i| (n * i / POINTS as u64) as u32).collect();
     let column = |q| tables.curves.columns(device, &tables.lifetimes, q, &bounds).iter().map(|c| c.max).collect();
-    let peak_reserved = tables.curves.peak(Quantity::Reserved).0;
+    let counters = data.recording.stats.get(data.index).filter(|_| data.recording.has_only_counters());
+    let counted = |key: &str| counters.and_then(|(_, stats)| stats.get(key)).map_or(0, |c| c.value);
+    let peak_reserved = tables.curves.peak(Quantity::Reserved).0.max(counted("reserved_bytes.all.peak"));
     let sentence = match data.ooms.first() {
+        _ if counters.is_some() => {
+            format!("PyTorch's counters: {} of tensors at the peak", Bytes(counted("allocated_bytes.all.peak")))
+        }
         Some(&e) => format!("A request for {} failed", Bytes(device.events.size[e as usize])),
         None => {
             let (requested, _) = tables.curves.peak(Quantity::Requested);

@@ -24,10 +24,12 @@ pub enum Workspace {
     Flame,
     /// The card over time, as it is watched.
     Live,
+    /// The overview of PyTorch's counters without a recording; it stands in no menu.
+    Counters,
 }
 
 impl Workspace {
-    /// Every workspace, in the order of the tab bar.
+    /// Every workspace that can be chosen, in the order of the tab bar.
     pub const ALL: &'static [Workspace] =
         &[Workspace::Overview, Workspace::Autopsy, Workspace::Flame, Workspace::WhatIf, Workspace::Live];
 
@@ -40,6 +42,7 @@ impl Workspace {
             Workspace::Flame => "Flame and compare",
             Workspace::WhatIf => "What-if",
             Workspace::Live => "Live",
+            Workspace::Counters => "Counters",
         }
     }
 
@@ -52,6 +55,7 @@ impl Workspace {
             Workspace::Flame => "flame-graph",
             Workspace::WhatIf => "whatif",
             Workspace::Live => "live",
+            Workspace::Counters => "counters",
         }
     }
 
@@ -86,6 +90,7 @@ impl Workspace {
             Workspace::WhatIf => Row(vec![(1.0, Pane(V::WhatIf))]),
             Workspace::Flame => Column(vec![(0.24, Pane(V::Timeline)), (0.34, Pane(V::Flame)), (0.42, Pane(V::Compare))]),
             Workspace::Live => Row(vec![(1.0, Pane(V::Live))]),
+            Workspace::Counters => Row(vec![(0.7, Pane(V::Accounting)), (0.3, Pane(V::Contents))]),
         }
     }
 }

@@ -104,11 +104,28 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
     answered.map_err(Failure::from)
 }
 
-/// Opens a recording; `-` is one on standard input.
+/// Opens a recording that has events or blocks; `-` is one on standard input.
 ///
 /// # Errors
-/// One sentence that names the file as it was typed: two files of one name in two folders are common.
+/// One sentence that names the file as it was typed: two files of one name in two folders are common. Also where the file holds
+/// PyTorch's counters and nothing else, of which only `summary` tells.
 pub fn open(path: &Path) -> Result<Recording, String> {
+    let recording = open_any(path)?;
+    if recording.has_only_counters() {
+        return Err(format!(
+            "{}: these are PyTorch's counters, totals without events or blocks, which this command needs; vramscope summary prints them, and \
+             summary or check with --stats holds them against a snapshot",
+            path.display()
+        ));
+    }
+    Ok(recording)
+}
+
+/// Opens whatever can be opened, also counters alone.
+///
+/// # Errors
+/// One sentence that names the file as it was typed.
+pub fn open_any(path: &Path) -> Result<Recording, String> {
     if path.as_os_str() == "-" {
         let mut bytes = Vec::new();
         io::stdin()
@@ -146,7 +163,7 @@ pub fn open_stats(path: &Path) -> Result<MemoryStats, String> {
 /// # Errors
 /// One sentence: a file can not be read, or is not of the same run.
 pub fn open_with(path: &Path, with: &[PathBuf]) -> Result<(Recording, Vec<Join>), String> {
-    let mut recording = open(path)?;
+    let mut recording = if with.is_empty() { open_any(path)? } else { open(path)? };
     let mut joins = Vec::new();
     for extra in with {
         let extra = open(extra)?;

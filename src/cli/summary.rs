@@ -1,5 +1,6 @@
 //! `vramscope summary FILE…`: what a recording holds and how high it went.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -9,10 +10,11 @@ use serde::Serialize;
 use super::args::SummaryArgs;
 use super::watched::{Watched, watched};
 use super::{Table, open_stats, open_with, print, print_json};
+use crate::analysis::counted::{GROUPS, HOST_GROUPS, SCALARS, counted_sentence};
 use crate::analysis::join::Join;
 use crate::analysis::stats_check::{StatsVerdict, judge_stats};
 use crate::analysis::{DeviceTables, NO_EVENT, Quantity};
-use crate::model::{Action, CATEGORIES, DeviceRecording, LoadWarning, PoolId, Progress, Recording};
+use crate::model::{Action, CATEGORIES, DeviceRecording, LoadWarning, MemoryStats, PoolId, Progress, Recording, StatsKind};
 use crate::units::{Bytes, Micros, count, counted, time_of_day};
 
 /// The JSON object of one file. Sizes are bytes, times microseconds since the epoch.
@@ -26,6 +28,35 @@ pub struct Summary {
     added: Vec<Addition>,
     /// PyTorch's counters held against the snapshot.
     stats: Vec<StatsVerdict>,
+    /// PyTorch's counters where they are all that the file holds, in the order of `devices`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    counters: Vec<Counted>,
+}
+
+/// Counters as they were written.
+#[derive(Debug, Serialize)]
+struct Counted {
+    /// The call that wrote them: `memory_stats`.
+    kind: &'static str,
+    /// Bytes and counts by PyTorch's own keys.
+    values: BTreeMap<String, u64>,
+    /// How much more than its value a counter may be, where the source rounds down; exact ones are absent.
+    rounding: BTreeMap<String, u64>,
+    sentence: String,
+    #[serde(skip)]
+    stats: MemoryStats,
+}
+
+impl From<&MemoryStats> for Counted {
+    fn from(stats: &MemoryStats) -> Self {
+        Counted {
+            kind: stats.kind.name(),
+            values: stats.values.iter().map(|(k, c)| (k.clone(), c.value)).collect(),
+            rounding: stats.values.iter().filter(|(_, c)| c.slack > 0).map(|(k, c)| (k.clone(), c.slack)).collect(),
+            sentence: counted_sentence(stats),
+            stats: stats.clone(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -131,6 +162,25 @@ struct DeviceSummary {
     watched: Option<Watched>,
 }
 
+impl DeviceSummary {
+    /// The levels by PyTorch's counters, where there is nothing else.
+    fn fill_in(&mut self, stats: &MemoryStats) {
+        let pool = if stats.kind == StatsKind::Host { "" } else { ".all" };
+        let level = |group: &str| {
+            let get = |figure: &str| stats.get(&format!("{group}{pool}.{figure}"));
+            let (end, peak) = (get("current")?, get("peak").or(get("current"))?);
+            Some(Level { end: end.value, peak: peak.value, peak_event: None, exact: end.slack + peak.slack == 0 })
+        };
+        let or_nothing = |level: Option<Level>| level.unwrap_or(Level { end: 0, peak: 0, peak_event: None, exact: false });
+        let is_host = stats.kind == StatsKind::Host;
+        self.reserved_bytes = or_nothing(level(if is_host { "allocated_bytes" } else { "reserved_bytes" }));
+        self.active_bytes = or_nothing(level("active_bytes"));
+        self.allocated_bytes = or_nothing(level(if is_host { "active_bytes" } else { "allocated_bytes" }));
+        self.requested_bytes = level("requested_bytes");
+        self.segments = stats.get("segment.all.current").or(stats.get("allocations.current")).map_or(0, |c| c.value);
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct Bands {
     rows: u64,
@@ -221,8 +271,16 @@ pub fn run(args: &SummaryArgs, out: &mut dyn Write) -> Result<(), String> {
 /// Never in practice: only when the computation is cancelled.
 pub fn summarise(path: &Path, recording: &Recording, joins: Vec<Join>, stats: &[PathBuf]) -> Result<Summary, String> {
     let started = Instant::now();
-    let devices: Vec<DeviceSummary> =
+    if recording.has_only_counters() && !stats.is_empty() {
+        return Err(format!("{}: --stats holds counters against a snapshot, and this file has counters alone", path.display()));
+    }
+    let mut devices: Vec<DeviceSummary> =
         recording.devices.iter().map(|device| summarise_device(recording, device)).collect::<Result<_, _>>()?;
+    if recording.has_only_counters() {
+        for (device, (_, stats)) in devices.iter_mut().zip(&recording.stats) {
+            device.fill_in(stats);
+        }
+    }
     Ok(Summary {
         file: path.display().to_string(),
         format: recording.source.format.name(),
@@ -240,6 +298,7 @@ pub fn summarise(path: &Path, recording: &Recording, joins: Vec<Join>, stats: &[
             .iter()
             .map(|p| Ok(judge_stats(recording, &p.display().to_string(), &open_stats(p)?)))
             .collect::<Result<_, String>>()?,
+        counters: recording.stats.iter().filter(|_| recording.has_only_counters()).map(|(_, s)| Counted::from(s)).collect(),
     })
 }
 
@@ -357,8 +416,13 @@ fn text(s: &Summary) -> String {
     let mut out = format!("{}: {caveat}{}\n", s.file, headline(s));
     let read = Micros((s.load.seconds * 1e6) as i64);
     out += &format!("  {}, {}, {}, read in {read}\n", s.format, Bytes(s.load.bytes), counted(s.load.events, "event", "events"));
-    for device in &s.devices {
-        out += &device_text(device);
+    if s.counters.is_empty() {
+        for device in &s.devices {
+            out += &device_text(device);
+        }
+    }
+    for (device, counted) in s.devices.iter().zip(&s.counters) {
+        out += &counters_text(&device.label, &counted.stats);
     }
     for added in &s.added {
         out += &format!("\n  added {}\n  it brought {}\n", added.sentence, listed(&added.gained));
@@ -370,6 +434,44 @@ fn text(s: &Summary) -> String {
         out += &format!("  note: {} ({}, {})\n", w.text, w.kind, counted(w.count, "time", "times"));
     }
     out
+}
+
+/// The counters of one device by pool, in the order of `memory_summary()`.
+fn counters_text(label: &str, stats: &MemoryStats) -> String {
+    let is_host = stats.kind == StatsKind::Host;
+    let (groups, columns): (&[(&str, &str)], &[(&str, &str)]) = if is_host {
+        (&HOST_GROUPS, &[("current", "current"), ("peak", "peak")])
+    } else {
+        let pools: &[(&str, &str)] = &[
+            ("current", "all.current"),
+            ("large pool", "large_pool.current"),
+            ("small pool", "small_pool.current"),
+            ("peak", "all.peak"),
+        ];
+        (&GROUPS, pools)
+    };
+    let figure = |key: &str| {
+        let value = stats.get(key).map(|c| c.value);
+        value.map_or_else(String::new, |n| if key.contains("bytes") { Bytes(n).to_string() } else { count(n) })
+    };
+    let mut table = Table::new(if is_host { "lrr" } else { "lrrrr" });
+    table.row(std::iter::once(label).chain(columns.iter().map(|c| c.0)));
+    let pools = stats.private_pools().into_iter().map(|pool| {
+        let name = format!("reserved by private pool ({})", pool.replace('_', ", "));
+        (format!("reserved_bytes_by_private_pools.{pool}"), name)
+    });
+    for (group, name) in groups.iter().map(|&(group, name)| (group.to_owned(), name.to_owned())).chain(pools) {
+        let cells: Vec<String> = columns.iter().map(|(_, suffix)| figure(&format!("{group}.{suffix}"))).collect();
+        if cells.iter().any(|c| !c.is_empty()) {
+            table.row(std::iter::once(format!("  {name}")).chain(cells));
+        }
+    }
+    for (key, name) in SCALARS.iter().filter(|(key, _)| stats.get(key).is_some() && !key.contains("_time.")) {
+        table.row([format!("  {name}"), figure(key)]);
+    }
+    let rounded = stats.values.values().any(|c| c.slack > 0);
+    let note = if rounded { "  figures of memory_summary are rounded down to the unit that it printed\n" } else { "" };
+    format!("\n{table}{note}")
 }
 
 /// `a, b and c`; `nothing new` without any.
@@ -428,6 +530,13 @@ fn headline(s: &Summary) -> String {
             },
             quoted(&s.file)
         );
+    }
+    if let [one] = &s.counters[..] {
+        return one.sentence.clone();
+    }
+    if !s.counters.is_empty() {
+        let each = s.devices.iter().zip(&s.counters).map(|(d, c)| format!("{}: {}", d.label, c.sentence));
+        return each.collect::<Vec<_>>().join(" ");
     }
     let peaks: Vec<String> = s
         .devices

@@ -14,7 +14,7 @@ pub enum Seen {
         /// False while its last bytes are not those that every writer ends with.
         is_whole: bool,
     },
-    /// `memory_stats` or one of its relatives: no recording, but figures that belong to one.
+    /// `memory_stats` or one of its relatives: a recording of totals alone, which belongs to another.
     Counters,
     /// A text with an out-of-memory error.
     Message,
@@ -41,8 +41,8 @@ pub fn look(path: &Path) -> io::Result<Seen> {
         // What is no recording by its first bytes is text, or nothing for us.
         let text = String::from_utf8_lossy(&head);
         return Ok(match () {
-            () if stats::parse(&text).is_some() => Seen::Counters,
             () if oom_message::parse(&text).is_some() => Seen::Message,
+            () if stats::parse(&text).is_some() => Seen::Counters,
             () => Seen::Other,
         });
     }

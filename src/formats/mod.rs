@@ -74,6 +74,20 @@ pub fn open(path: &Path, progress: &Progress) -> Result<Recording, FormatError> 
     Ok(recording)
 }
 
+/// Opens a recording that has events, blocks, sums or samples: what can be compared, or be a rank.
+///
+/// # Errors
+/// [`FormatError`], also where the file has PyTorch's counters and nothing else.
+pub fn open_more_than_counters(path: &Path, progress: &Progress) -> Result<Recording, FormatError> {
+    let recording = open(path, progress)?;
+    if recording.has_only_counters() {
+        let what = "these are PyTorch's counters, totals without events or blocks; open them alone, or add them to a snapshot"
+            .to_owned();
+        return Err(FormatError::Elsewhere { name: recording.source.name, what });
+    }
+    Ok(recording)
+}
+
 /// Why a file was not read: in our words where that is common, without the system's number elsewhere.
 #[must_use]
 pub fn why(error: &std::io::Error) -> String {
@@ -201,24 +215,27 @@ fn unwrap_and_read(bytes: &[u8], name: &str, progress: &Progress, depth: u32) ->
         Kind::Rmm => rmm::read(trim_start(bytes), name, progress),
         Kind::Session => session::read(bytes, name, progress),
         Kind::SnapshotJson => snapshot::read_json(bytes, name, progress),
-        Kind::Unknown => Err(match read_elsewhere(bytes) {
-            Some(what) => FormatError::Elsewhere { name: name.to_owned(), what: what.to_owned() },
-            None => FormatError::NotRecognised { name: name.to_owned(), found: describe_start(bytes) },
-        }),
+        Kind::Unknown => read_text(bytes, name),
     }
 }
 
-/// How a text that is no recording is opened: PyTorch's counters, or a log that holds an error.
-fn read_elsewhere(bytes: &[u8]) -> Option<&'static str> {
-    let text = std::str::from_utf8(bytes.get(..4 << 20).unwrap_or(bytes)).ok()?;
-    if stats::parse(text).is_some() {
-        return Some(
-            "these are PyTorch's counters, which belong to a snapshot; add them to it (vramscope summary SNAPSHOT --stats FILE, or in \
-             the window File, Add a trace to this recording)",
-        );
+/// A text that is no recording by its first bytes: PyTorch's counters, or a log that holds an error.
+fn read_text(bytes: &[u8], name: &str) -> Result<Recording, FormatError> {
+    let unknown = || FormatError::NotRecognised { name: name.to_owned(), found: describe_start(bytes) };
+    let head = bytes.get(..stats::MOST_BYTES).unwrap_or(bytes);
+    let text = match std::str::from_utf8(head) {
+        Ok(text) => text,
+        // The first bytes of a long log may end within a character.
+        Err(e) if e.error_len().is_none() => std::str::from_utf8(&head[..e.valid_up_to()]).unwrap_or(""),
+        Err(_) => return Err(unknown()),
+    };
+    // A trainer that fails prints both; the error is what one wants to know of it.
+    if oom_message::parse(text).is_some() {
+        let what = "this text holds an out-of-memory error; read what it means (vramscope explain FILE, or Ctrl+E in the window)"
+            .to_owned();
+        return Err(FormatError::Elsewhere { name: name.to_owned(), what });
     }
-    oom_message::parse(text)
-        .map(|_| "this text holds an out-of-memory error; read what it means (vramscope explain FILE, or Ctrl+E in the window)")
+    stats::read(text, name).ok_or_else(unknown)
 }
 
 fn trim_start(bytes: &[u8]) -> &[u8] {

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 pub use crate::model::{Counter, Gauge, MemoryStats, StatsKind};
+use crate::model::{DeviceId, DeviceKind, DeviceRecording, Format, LoadReport, Recording, Source, WarningKind};
 
 /// No file of counters is longer; a longer one is something else.
-const MOST_BYTES: u64 = 4 << 20;
+pub(super) const MOST_BYTES: usize = 4 << 20;
 
 /// Reads a file of counters.
 ///
@@ -22,7 +23,7 @@ pub fn open(path: &Path) -> Result<MemoryStats, String> {
         return Err("is a folder, a pipe or a device and not a file".to_owned());
     }
     let size = meta.len();
-    if size > MOST_BYTES {
+    if size > MOST_BYTES as u64 {
         return Err("is too large to be the counters of torch.cuda.memory_stats()".to_owned());
     }
     let bytes = std::fs::read(path).map_err(|e| format!("can not be read: {e}"))?;
@@ -33,27 +34,90 @@ pub fn open(path: &Path) -> Result<MemoryStats, String> {
     })
 }
 
-/// Reads counters from text of any of the forms; `None` when it holds none.
+/// Reads counters from text of any of the forms; `None` when it holds none. Of several sets the last of the first device.
 #[must_use]
 pub fn parse(text: &str) -> Option<MemoryStats> {
-    summary(text).or_else(|| dictionary(text))
+    let sets = parse_all(text);
+    let first = sets.first()?.device;
+    sets.into_iter().rev().find(|s| s.device == first)
+}
+
+/// Every set of counters in a text, in its order: logs hold a summary a device, or one after another as the run goes on.
+#[must_use]
+pub fn parse_all(text: &str) -> Vec<MemoryStats> {
+    let tables = summaries(text);
+    if tables.is_empty() { dictionary(text) } else { tables }
+}
+
+/// The counters of a text as a recording that has nothing else: a device for each they are of, with what was last counted of it.
+/// `None` when there are none. Cost: one pass over the text.
+#[must_use]
+pub fn read(text: &str, name: &str) -> Option<Recording> {
+    let mut report = LoadReport::default();
+    let mut sets: Vec<(DeviceId, MemoryStats)> = Vec::new();
+    let mut older = 0;
+    for set in parse_all(text) {
+        let kind = match set.kind {
+            StatsKind::Host => DeviceKind::Host,
+            _ if title_of(text).is_some_and(|t| t.contains("XPU")) => DeviceKind::Xpu,
+            _ => DeviceKind::Cuda,
+        };
+        let index = if kind == DeviceKind::Host { -1 } else { set.device.unwrap_or(0) };
+        let id = DeviceId { kind, index };
+        match sets.iter_mut().find(|(known, _)| *known == id) {
+            Some(slot) => {
+                slot.1 = set;
+                older += 1;
+            }
+            None => sets.push((id, set)),
+        }
+    }
+    report.warn_many(WarningKind::Skipped, older, None, || {
+        "earlier counters of the same device in this text were passed over; the last ones are shown".to_owned()
+    });
+    let ends_open = text.trim_start().starts_with(['{', '(']) && !text.trim_end().ends_with(['}', ')', ']']);
+    if ends_open {
+        report.warn(WarningKind::Truncated, Some(text.len() as u64), || {
+            "the counters end in the middle; what came before was read".to_owned()
+        });
+    }
+    sets.sort_by_key(|(id, _)| *id);
+    if sets.is_empty() {
+        return None;
+    }
+    Some(Recording {
+        source: Source { name: name.to_owned(), path: None, format: Format::Counters, bytes: text.len() as u64 },
+        devices: sets.iter().map(|&(id, _)| DeviceRecording { id, ..DeviceRecording::default() }).collect(),
+        stats: sets.into_iter().map(|(_, set)| (name.to_owned(), set)).collect(),
+        report,
+        ..Recording::default()
+    })
+}
+
+/// The line above a summary's table.
+fn title_of(text: &str) -> Option<&str> {
+    text.lines().find(|line| line.contains(SUMMARY_TITLE))
 }
 
 /// JSON or a printed Python dictionary, flat or nested, also `OrderedDict([('key', 1), …])`: keys are quoted, the number after
-/// one is its value, and a brace after one opens a group of that name.
-fn dictionary(text: &str) -> Option<MemoryStats> {
+/// one is its value, and a brace after one opens a group of that name. A group may hold the counters of one of several devices.
+fn dictionary(text: &str) -> Vec<MemoryStats> {
+    // A log's own quotes and numbers stand before it.
+    let begin = [text.find('{'), text.find("([")].into_iter().flatten().min().unwrap_or(0);
+    let text = text.get(begin..).unwrap_or(text);
     let bytes = text.as_bytes();
     let mut values = BTreeMap::new();
     let mut groups: Vec<String> = Vec::new();
+    let mut found: Vec<(String, StatsKind)> = Vec::new();
     let mut key: Option<String> = None;
     let mut at = 0;
     while let Some(&b) = bytes.get(at) {
         at += 1;
         match b {
             b'"' | b'\'' => {
-                let end = bytes[at..].iter().position(|&c| c == b)? + at;
-                key = text.get(at..end).map(str::to_owned);
-                at = end + 1;
+                let Some(length) = bytes[at..].iter().position(|&c| c == b) else { break };
+                key = text.get(at..at + length).map(str::to_owned);
+                at += length + 1;
             }
             b'{' => groups.push(key.take().unwrap_or_default()),
             b'}' => {
@@ -67,7 +131,12 @@ fn dictionary(text: &str) -> Option<MemoryStats> {
                 if let (Some(name), Some(value)) = (key.take(), value) {
                     let mut path: Vec<&str> = groups.iter().map(String::as_str).filter(|g| !g.is_empty()).collect();
                     path.push(&name);
-                    values.insert(path.join("."), Counter { value, slack: 0 });
+                    let path = path.join(".");
+                    found.extend(TELLING.iter().filter_map(|&(telling, kind)| {
+                        let prefix = path.strip_suffix(telling)?;
+                        (prefix.is_empty() || prefix.ends_with('.')).then(|| (prefix.to_owned(), kind))
+                    }));
+                    values.insert(path, Counter { value, slack: 0 });
                 }
                 // A fraction or exponent is no counter of ours; pass it over.
                 at += bytes[at..].iter().take_while(|c| matches!(c, b'.' | b'e' | b'E') || c.is_ascii_digit()).count();
@@ -77,15 +146,31 @@ fn dictionary(text: &str) -> Option<MemoryStats> {
             _ => {}
         }
     }
-    let is_device = values.contains_key("reserved_bytes.all.current") || values.contains_key("allocated_bytes.all.current");
-    let is_host = values.contains_key("num_host_alloc") || values.contains_key("host_alloc_time.count");
-    let kind = match (is_device, is_host) {
-        (true, _) => StatsKind::Device,
-        (false, true) => StatsKind::Host,
-        (false, false) => return None,
+    // Most dictionaries have two of the telling counters.
+    let mut prefixes: Vec<(String, StatsKind)> = Vec::new();
+    for (prefix, kind) in found {
+        if !prefixes.iter().any(|(known, _)| *known == prefix) {
+            prefixes.push((prefix, kind));
+        }
+    }
+    let is_one = prefixes.len() == 1;
+    let set = |(prefix, kind): (String, StatsKind)| {
+        let name = prefix.trim_end_matches('.');
+        let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+        let number = name.get(name.len() - digits..).and_then(|n| n.parse().ok());
+        let own = values.iter().filter_map(|(k, &v)| Some((k.strip_prefix(&prefix)?.to_owned(), v)));
+        MemoryStats { kind, device: number.filter(|_| !is_one), values: own.collect() }
     };
-    Some(MemoryStats { kind, device: None, values })
+    prefixes.into_iter().map(set).collect()
 }
+
+/// Counters that every dictionary of their kind has.
+const TELLING: [(&str, StatsKind); 4] = [
+    ("reserved_bytes.all.current", StatsKind::Device),
+    ("allocated_bytes.all.current", StatsKind::Device),
+    ("num_host_alloc", StatsKind::Host),
+    ("host_alloc_time.count", StatsKind::Host),
+];
 
 /// Rows of the summary and the group each one shows. "from large pool" rows belong to the row above them.
 const METRICS: [(&str, &str); 11] = [
@@ -102,14 +187,22 @@ const METRICS: [(&str, &str); 11] = [
     ("Oversize GPU segments", "oversize_segments"),
 ];
 
-/// The table of `memory_summary()`, wherever in a log it stands.
-fn summary(text: &str) -> Option<MemoryStats> {
-    let mut values = BTreeMap::new();
-    let mut device = None;
+/// What stands above every table, after the platform's name.
+const SUMMARY_TITLE: &str = "memory summary, device ID";
+
+/// The tables of `memory_summary()`, wherever in a log they stand.
+fn summaries(text: &str) -> Vec<MemoryStats> {
+    let mut out: Vec<MemoryStats> = Vec::new();
+    let empty = |device| MemoryStats { kind: StatsKind::Summary, device, values: BTreeMap::new() };
     let mut group: Option<&str> = None;
     for line in text.lines() {
-        if let Some((_, rest)) = line.split_once("memory summary, device ID") {
-            device = rest.trim().trim_end_matches('|').trim().parse().ok();
+        if let Some((_, rest)) = line.split_once(SUMMARY_TITLE) {
+            let device = rest.trim().trim_end_matches('|').trim().parse().ok();
+            // What stood above its own title belongs to it.
+            match out.last_mut().filter(|t| t.device.is_none() && t.values.len() <= 2) {
+                Some(last) => last.device = device,
+                None => out.push(empty(device)),
+            }
             continue;
         }
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
@@ -126,6 +219,10 @@ fn summary(text: &str) -> Option<MemoryStats> {
                     }
                 };
                 let Some(group) = group else { continue };
+                if out.is_empty() {
+                    out.push(empty(None));
+                }
+                let Some(values) = out.last_mut().map(|t| &mut t.values) else { continue };
                 let base = if group.starts_with("oversize") { group.to_owned() } else { format!("{group}.{pool}") };
                 for (figure, cell) in ["current", "peak", "allocated", "freed"].iter().zip(figures) {
                     if let Some(counter) = summary_figure(cell, group.ends_with("_bytes")) {
@@ -134,18 +231,23 @@ fn summary(text: &str) -> Option<MemoryStats> {
                 }
             }
             [left, right] => {
-                let number = |cell: &str, label: &str| cell.strip_prefix(label)?.trim().parse().ok();
-                for (cell, label, key) in [(left, "CUDA OOMs:", "num_ooms"), (right, "cudaMalloc retries:", "num_alloc_retries")]
-                {
-                    if let Some(value) = number(cell, label) {
-                        values.insert(key.to_owned(), Counter { value, slack: 0 });
+                // `CUDA OOMs: 1`, `cudaMalloc retries: 3`; other platforms put their own names before.
+                let number = |cell: &str, label: &str| cell.split_once(label)?.1.trim().parse().ok();
+                for (cell, label, key) in [(left, "OOMs:", "num_ooms"), (right, "retries:", "num_alloc_retries")] {
+                    let Some(value) = number(cell, label) else { continue };
+                    if out.is_empty() {
+                        out.push(empty(None));
+                    }
+                    if let Some(table) = out.last_mut() {
+                        table.values.insert(key.to_owned(), Counter { value, slack: 0 });
                     }
                 }
             }
             _ => {}
         }
     }
-    (!values.is_empty()).then_some(MemoryStats { kind: StatsKind::Summary, device, values })
+    out.retain(|t| !t.values.is_empty());
+    out
 }
 
 /// `12297 KiB`, `12297 KB` (up to 1.13, also 1024), `5`, `7 K` (counts, 1000): rounded down.
@@ -208,5 +310,50 @@ mod tests {
     fn host_counters_are_told_apart() {
         let s = parse("{\"active_bytes.current\": 131072, \"num_host_alloc\": 2, \"host_alloc_time.avg\": 1}").unwrap();
         assert_eq!(s.kind, StatsKind::Host);
+    }
+
+    #[test]
+    fn several_sets_are_told_apart() {
+        let set = |n: u64| format!("{{'reserved_bytes.all.current': {n}, 'allocated_bytes.all.current': {n}}}");
+        let of = |text: &str| -> Vec<(Option<i32>, u64)> {
+            let sets = parse_all(text);
+            sets.iter().map(|s| (s.device, s.get("reserved_bytes.all.current").unwrap().value)).collect()
+        };
+        // By device, by rank's name, one in a group of another name, and two instants of one device.
+        assert_eq!(of(&format!("{{0: {}}}", set(1))), [(None, 1)]);
+        assert_eq!(of(&format!("{{'0': {}, 'cuda:1': {}}}", set(1), set(2))), [(Some(0), 1), (Some(1), 2)]);
+        assert_eq!(of(&format!("{{'step': 7, 'memory': {}}}", set(3))), [(None, 3)]);
+        assert_eq!(of(&format!("{{'before': {}, 'after': {}}}", set(1), set(2))), [(None, 1), (None, 2)]);
+        let r = read(&format!("{{'before': {}, 'after': {}}}", set(1), set(2)), "s").unwrap();
+        assert_eq!(r.stats[0].1.get("reserved_bytes.all.current").unwrap().value, 2);
+        assert_eq!((r.devices.len(), r.report.warnings[0].kind, r.report.warnings[0].count), (1, WarningKind::Skipped, 1));
+        // A log's own words before it.
+        assert_eq!(of(&format!("it's step 3, memory: {}", set(4))), [(None, 4)]);
+    }
+
+    #[test]
+    fn a_log_of_summaries_gives_the_last_of_each_device() {
+        let table = |device: u32, kib: u64| {
+            format!(
+                "|===========================================================================|\n\
+                 |                  PyTorch CUDA memory summary, device ID {device}                 |\n\
+                 |            CUDA OOMs: 0            |        cudaMalloc retries: 2         |\n\
+                 | GPU reserved memory   | {kib} KiB | {kib} KiB | 0 KiB | 0 KiB |\n"
+            )
+        };
+        let text = format!("step 1\n{}step 2\n{}{}", table(0, 2048), table(0, 4096), table(1, 8192));
+        let r = read(&text, "log").unwrap();
+        let reserved: Vec<_> = r.stats.iter().map(|(_, s)| s.get("reserved_bytes.all.current").unwrap().value >> 10).collect();
+        assert_eq!((r.devices[1].id.index, reserved), (1, vec![4096, 8192]));
+        assert_eq!(r.stats[0].1.get("num_alloc_retries").unwrap().value, 2);
+        assert_eq!(r.report.warnings.iter().map(|w| w.count).sum::<u64>(), 1);
+        // Cut in the middle: what came before.
+        let whole = "{\"allocated_bytes.all.current\": 512, \"reserved_bytes.all.current\": 2097152, \"num_ooms\": 0}";
+        for end in 0..whole.len() {
+            if let Some(r) = read(&whole[..end], "s") {
+                assert!(r.report.truncated().is_some(), "{end}");
+            }
+        }
+        assert!(read(whole, "s").unwrap().report.warnings.is_empty());
     }
 }

@@ -93,9 +93,17 @@ pub enum Format {
     WhatIf,
     /// The built-in CUDA workload.
     Probe,
+    /// PyTorch's counters alone: `memory_stats()` and its relatives. Totals, without events, segments or blocks.
+    Counters,
 }
 
 impl Recording {
+    /// True where PyTorch's counters are all there is: totals, and no event, segment or block.
+    #[must_use]
+    pub fn has_only_counters(&self) -> bool {
+        self.source.format == Format::Counters
+    }
+
     /// False where sizes are whole blocks, as PyTorch's profiler writes them of a GPU: what was asked for is then not in the file.
     #[must_use]
     pub fn tells_requested(&self, device: &DeviceRecording) -> bool {
@@ -119,6 +127,7 @@ impl Format {
             Format::Session => "session",
             Format::WhatIf => "what-if",
             Format::Probe => "probe",
+            Format::Counters => "counters",
         }
     }
 }

@@ -115,7 +115,7 @@ const TABLES: [(&str, &str, &[Row], Facts); 5] = [
         of_recording,
     ),
     ("Timelines and logs", "`export_memory_timeline` of a profile, and RMM's log.", TIMELINES, of_recording),
-    ("Counters", "Added to a snapshot, and held against it.", COUNTERS, of_counters),
+    ("Counters", "Opened alone, or added to a snapshot and held against it.", COUNTERS, of_counters),
     ("Messages", "The text of an error, alone or in a log: `vramscope explain`.", MESSAGES, of_messages),
 ];
 

@@ -631,6 +631,50 @@ fn a_trace_and_counters_of_the_same_run_are_added() {
 }
 
 #[test]
+fn counters_alone_are_summed_up_and_other_commands_say_what_they_need() {
+    let dir = tempfile::tempdir().unwrap();
+    let stats = dir.path().join("memory_stats.json");
+    let text = "{\"reserved_bytes.all.current\": 4194304, \"reserved_bytes.all.peak\": 8388608, \"allocated_bytes.all.current\": 1048576, \
+        \"allocated_bytes.all.peak\": 2097152, \"active_bytes.all.current\": 1048576, \"num_ooms\": 1, \"num_alloc_retries\": 2}";
+    std::fs::write(&stats, text).unwrap();
+    let stats = stats.to_str().unwrap();
+    let value = json(&["summary", "--json", stats]);
+    assert_eq!((&value["format"], &value["devices"][0]["reserved_bytes"]["peak"]), (&"counters".into(), &8_388_608.into()));
+    assert_eq!((&value["counters"][0]["kind"], &value["counters"][0]["values"]["num_ooms"]), (&"memory_stats".into(), &1.into()));
+    let told = stdout(&run(&["summary", stats]));
+    assert!(told.contains("PyTorch reserves") && told.contains("out-of-memory errors"), "{told}");
+
+    let summary = dir.path().join("job.log");
+    let table = "step 300\n|===========================================================================|\n\
+        |                  PyTorch CUDA memory summary, device ID 3                 |\n\
+        |---------------------------------------------------------------------------|\n\
+        |            CUDA OOMs: 0            |        cudaMalloc retries: 4         |\n\
+        |===========================================================================|\n\
+        |        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  |\n\
+        |---------------------------------------------------------------------------|\n\
+        | Allocated memory      |   9012 MB  |  14501 MB  |  88032 GB  |  88023 GB  |\n\
+        |       from large pool |   9000 MB  |  14480 MB  |  87870 GB  |  87861 GB  |\n\
+        |       from small pool |     12 MB  |     21 MB  |    162 GB  |    162 GB  |\n\
+        |---------------------------------------------------------------------------|\n\
+        | GPU reserved memory   |  15020 MB  |  15020 MB  |  15020 MB  |      0 B   |\n";
+    std::fs::write(&summary, table).unwrap();
+    let value = json(&["summary", "--json", summary.to_str().unwrap()]);
+    assert_eq!(
+        (&value["devices"][0]["index"], &value["devices"][0]["allocated_bytes"]["peak"]),
+        (&3.into(), &(14501u64 << 20).into())
+    );
+    assert_eq!(value["devices"][0]["allocated_bytes"]["exact"], false);
+
+    for args in [&["oom", stats][..], &["state", stats, "--end"], &["export", "--to", "csv", stats, "out"], &["findings", stats]]
+    {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let said = stderr(&output);
+        assert!(said.contains("these are PyTorch's counters") && said.trim_end().lines().count() == 1, "{args:?}: {said}");
+    }
+}
+
+#[test]
 fn the_users_own_rules_count_on_the_command_line_too() {
     let folder = tempfile::tempdir().unwrap();
     let sample = sample("leak.pickle");

@@ -54,7 +54,7 @@ fn export_svg(shot: &Screenshot) -> Result<(), String> {
     let mut is_placed = false;
     let size = vec2(shot.size.0 as f32, shot.size.1 as f32);
     let text = draw(&ctx, &mut app, size, |app| {
-        // Counters opened beside a recording look like a failure until they are added to it.
+        // A tab that can not be read may still make room for one that was opened beside it.
         if let (true, Some(Content::Failed(sentence))) = (app.is_idle(), app.active_document().map(|d| &d.content)) {
             return Err(sentence.clone());
         }

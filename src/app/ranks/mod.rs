@@ -90,7 +90,7 @@ impl Ranks {
             };
             let _ = tell.send(Ok(files.iter().map(|(path, _)| path.clone()).collect()));
             // A file reports to a progress of its own: the shared one counts files.
-            let open = |path: &Path| formats::open(path, &Progress::new()).map_err(|e| e.to_string());
+            let open = |path: &Path| formats::open_more_than_counters(path, &Progress::new()).map_err(|e| e.to_string());
             let each = |at: usize, answer| {
                 let _ = sender.send((at, answer));
                 wake.wake();

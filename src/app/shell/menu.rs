@@ -201,11 +201,9 @@ fn device_chooser(app: &App, ui: &mut Ui, tokens: &Tokens) {
         ui.set_width(320.0);
         for (i, device) in recording.devices.iter().enumerate() {
             let segments = counted(device.segments.len() as u64, "segment", "segments");
-            let detail = if device.segments.is_empty() && !device.samples.is_empty() {
-                holds(device)
-            } else {
-                format!("{}, {segments}", holds(device))
-            };
+            let held = holds(recording, device);
+            let has_no_segments = recording.has_only_counters() || (device.segments.is_empty() && !device.samples.is_empty());
+            let detail = if has_no_segments { held } else { format!("{held}, {segments}") };
             let item = menu_item(ui, &label(i), Some(i == view.data.index), Some(&detail), true);
             if item.clicked() {
                 chosen = Some(i);

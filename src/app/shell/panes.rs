@@ -18,7 +18,7 @@ use crate::app::theme::{Tokens, Type, text};
 use crate::app::views::probe::page_ui as probe_ui;
 use crate::app::views::{View, ViewContext, ViewInfo, ViewKind};
 use crate::app::widgets::button::menu_item;
-use crate::app::widgets::pane::PaneHeader;
+use crate::app::widgets::pane::{PaneHeader, empty_state};
 use crate::app::widgets::term;
 use crate::app::{App, loading, overlays};
 
@@ -74,7 +74,7 @@ fn workspace_ui(
     rules: &[Rule],
     maximised: &mut Option<ViewKind>,
 ) -> Vec<ViewKind> {
-    let workspace = document.workspace;
+    let workspace = document.arrangement();
     let Content::Ready(view) = &mut document.content else { return Vec::new() };
     let fresh = view.refresh(jobs, rules);
     view.comparing.set_rules(rules);
@@ -124,13 +124,15 @@ impl Panes<'_> {
         ui.painter().rect_filled(rect, 0.0, tokens.s1);
         let info = kind.info();
         let view = self.views.entry(kind).or_insert_with(|| (info.create)());
-        let subtitle = view.subtitle(&self.cx);
+        let is_without = self.cx.data.recording.has_only_counters() && !shows_counters(kind);
+        let subtitle = if is_without { String::new() } else { view.subtitle(&self.cx) };
         ui.spacing_mut().item_spacing.y = 0.0;
         let cx = &self.cx;
-        let header = PaneHeader::new(info.title)
-            .caption(&subtitle)
-            .help(|ui| legend(ui, tokens, info))
-            .show(ui, |ui| view.header_ui(ui, cx));
+        let header = PaneHeader::new(info.title).caption(&subtitle).help(|ui| legend(ui, tokens, info)).show(ui, |ui| {
+            if !is_without {
+                view.header_ui(ui, cx);
+            }
+        });
         // The header is drawn to be clicked; here it is also the handle by which a pane is docked elsewhere.
         let grip = header.interact(Sense::click_and_drag());
         if grip.double_clicked() {
@@ -152,10 +154,24 @@ impl Panes<'_> {
             let mut child = ui.new_child(UiBuilder::new().max_rect(body).layout(Layout::top_down(Align::Min)).id_salt(kind));
             child.set_clip_rect(body.intersect(ui.clip_rect()));
             term::speak_of(child.ctx(), self.cx.data, self.cx.state);
-            view.ui(&mut child, &self.cx);
+            if is_without {
+                empty_state(
+                    &mut child,
+                    "These are PyTorch's counters: totals, without events, segments or blocks. Accounting shows them. A memory snapshot has \
+                     the rest:",
+                    Some("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")"),
+                );
+            } else {
+                view.ui(&mut child, &self.cx);
+            }
         }
         if grip.drag_started() && !self.is_single { UiResponse::DragStarted } else { UiResponse::None }
     }
+}
+
+/// The views that have something to show of a recording that is counters alone.
+fn shows_counters(kind: ViewKind) -> bool {
+    matches!(kind, ViewKind::Accounting | ViewKind::Contents | ViewKind::Live)
 }
 
 fn legend(ui: &mut Ui, tokens: &Tokens, info: &ViewInfo) {

@@ -116,6 +116,10 @@ fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
     {
         items.add(&[(&time_of_day(t), true), (" UTC", false)]);
     }
+    if view.data.recording.has_only_counters() {
+        items.add(&[("no events: PyTorch's counters", false)]);
+        return;
+    }
     if view.data.has_only_sums() {
         items.add(&[("no events: bytes by category over time", false)]);
         return;

@@ -10,16 +10,19 @@ mod layout;
 use super::live::told::{card_rows, has_only_samples, shown};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::Category;
-use crate::analysis::accounting::{Part, account};
+use crate::analysis::accounting::{Part, Waterfall, account};
 use crate::analysis::categories::ByCategory;
+use crate::analysis::counted::{account_counters, counted_sentence};
 use crate::analysis::oom::has_segments;
 use crate::app::colours::category_paint;
 use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::bar::Bar;
+use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane::{padded, section};
 use crate::app::widgets::{label, term};
+use crate::model::{MemoryStats, StatsKind};
 use crate::units::{Bytes, counted};
 
 /// Registry entry.
@@ -57,6 +60,9 @@ impl View for Accounting {
         if has_only_samples(cx.data.device()) {
             return shown(cx).map(|(_, when)| when).unwrap_or_default();
         }
+        if let Some((_, stats)) = alone(cx) {
+            return format!("{} of {}", stats.kind.name(), cx.data.device().id);
+        }
         format!("at event {}", crate::units::count(u64::from(cx.link.cursor)))
     }
 
@@ -64,6 +70,9 @@ impl View for Accounting {
         let t = cx.tokens;
         if has_only_samples(cx.data.device()) {
             return by_samples(ui, cx);
+        }
+        if let Some((name, stats)) = alone(cx) {
+            return by_counters(ui, cx, name, stats);
         }
         let Some(state) = cx.state else { return };
         let waterfall = account(cx.data.device(), state, has_segments(&cx.data.tables));
@@ -88,35 +97,7 @@ impl View for Accounting {
                 label::paragraph(ui, &sentence, Type::Lead, t.text1);
             });
             ui.add_space(8.0);
-            for step in layout::stairs(&waterfall) {
-                let figure = Bytes(step.bytes).to_string();
-                let response = line(ui, step.part.title(), &figure, Type::Strong, |p, bar| {
-                    let (low, high) = (step.from * f64::from(bar.width()), step.to * f64::from(bar.width()));
-                    let (left, right) = (bar.left() + low as f32, bar.left() + high as f32);
-                    let y = egui::Rangef::new(bar.center().y - 5.0, bar.center().y + 5.0);
-                    let mut batch = Batch::new(p).hatch_origin(bar.min);
-                    let place = egui::Rect::from_x_y_ranges(left..=right, y);
-                    match part_ink(t, step.part) {
-                        None if step.bytes > 0 => batch.hole(place, egui::Color32::TRANSPARENT, t.hatch, t.line2),
-                        Some(ink) if step.bytes > 0 => batch.rect_at_least_a_pixel(place, ink),
-                        _ => {}
-                    }
-                    // Where one bar ends the next begins.
-                    batch.dashed_vline(right, egui::Rangef::new(y.max, bar.bottom() + 7.0), 1.0, (2.0, 2.0), t.line2);
-                    if step.is_broken {
-                        let middle = (left + right) / 2.0;
-                        let gap = egui::Rect::from_x_y_ranges(middle - 3.0..=middle + 3.0, y.expand(1.0));
-                        batch.rect(gap, t.s1);
-                        batch.vline(gap.left(), y.expand(3.0), 1.0, t.text3);
-                        batch.vline(gap.right(), y.expand(3.0), 1.0, t.text3);
-                    }
-                    batch.paint(p);
-                });
-                if !term::explain_label(&response, step.part.title()) {
-                    let cut = if step.is_broken { " Its bar is cut: it is longer than all the others together." } else { "" };
-                    response.on_hover_text(format!("{}{cut}", step.part.about()));
-                }
-            }
+            bars(ui, &waterfall);
             if let Some(untold) = waterfall.untold() {
                 ui.add_space(6.0);
                 padded(ui, |ui| {
@@ -129,6 +110,46 @@ impl View for Accounting {
             ui.add_space(12.0);
         });
     }
+}
+
+/// The parts as bars, each beginning where the one above it ends.
+fn bars(ui: &mut Ui, waterfall: &Waterfall) {
+    let t = &Tokens::of(ui);
+    for step in layout::stairs(waterfall) {
+        let figure = Bytes(step.bytes).to_string();
+        let response = line(ui, step.part.title(), &figure, Type::Strong, |p, bar| {
+            let (low, high) = (step.from * f64::from(bar.width()), step.to * f64::from(bar.width()));
+            let (left, right) = (bar.left() + low as f32, bar.left() + high as f32);
+            let y = egui::Rangef::new(bar.center().y - 5.0, bar.center().y + 5.0);
+            let mut batch = Batch::new(p).hatch_origin(bar.min);
+            let place = egui::Rect::from_x_y_ranges(left..=right, y);
+            match part_ink(t, step.part) {
+                None if step.bytes > 0 => batch.hole(place, egui::Color32::TRANSPARENT, t.hatch, t.line2),
+                Some(ink) if step.bytes > 0 => batch.rect_at_least_a_pixel(place, ink),
+                _ => {}
+            }
+            // Where one bar ends the next begins.
+            batch.dashed_vline(right, egui::Rangef::new(y.max, bar.bottom() + 7.0), 1.0, (2.0, 2.0), t.line2);
+            if step.is_broken {
+                let middle = (left + right) / 2.0;
+                let gap = egui::Rect::from_x_y_ranges(middle - 3.0..=middle + 3.0, y.expand(1.0));
+                batch.rect(gap, t.s1);
+                batch.vline(gap.left(), y.expand(3.0), 1.0, t.text3);
+                batch.vline(gap.right(), y.expand(3.0), 1.0, t.text3);
+            }
+            batch.paint(p);
+        });
+        if !term::explain_label(&response, step.part.title()) {
+            let cut = if step.is_broken { " Its bar is cut: it is longer than all the others together." } else { "" };
+            response.on_hover_text(format!("{}{cut}", step.part.about()));
+        }
+    }
+}
+
+/// The counters of the device in front, where they are all there is.
+fn alone<'a>(cx: &'a ViewContext<'_>) -> Option<&'a (String, MemoryStats)> {
+    let recording = &cx.data.recording;
+    recording.stats.get(cx.data.index).filter(|_| recording.has_only_counters())
 }
 
 /// One row: a name, its figure beside it, and what `draw` puts into the room right of them; in a narrow pane below them.
@@ -154,7 +175,7 @@ fn line(ui: &mut Ui, name: &str, figure: &str, kind: Type, draw: impl FnOnce(&eg
 /// The colour of a part; `None` for free memory, which is hatched.
 fn part_ink(t: &Tokens, part: Part) -> Option<egui::Color32> {
     match part {
-        Part::CachedWhole | Part::CachedPinned | Part::DeviceFree => None,
+        Part::CachedWhole | Part::CachedPinned | Part::Cached | Part::DeviceFree => None,
         Part::Driver | Part::OtherProcesses => Some(t.other),
         Part::OutsidePytorch => Some(t.slot(1)),
         Part::PendingFree => Some(t.slot(3)),
@@ -189,6 +210,35 @@ fn by_samples(ui: &mut Ui, cx: &ViewContext<'_>) {
         ui.add_space(8.0);
         let note = "By NVML and PyTorch's own counters. Click in the timeline to account for another instant.";
         crate::app::widgets::pane::padded(ui, |ui| label::paragraph(ui, note, Type::Caption, cx.tokens.text3));
+        ui.add_space(12.0);
+    });
+}
+
+/// What PyTorch's counters tell without a snapshot beside them.
+fn by_counters(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &MemoryStats) {
+    let t = cx.tokens;
+    ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
+        ui.set_max_width(ui.available_width().min(960.0));
+        ui.spacing_mut().item_spacing.y = 0.0;
+        ui.add_space(8.0);
+        egui::Frame::NONE.inner_margin(egui::Margin::symmetric(16, 4)).show(ui, |ui| {
+            ui.set_width(ui.available_width());
+            label::paragraph(ui, &counted_sentence(stats), Type::Lead, t.text1);
+        });
+        ui.add_space(8.0);
+        if stats.kind != StatsKind::Host {
+            bars(ui, &account_counters(stats));
+            ui.add_space(6.0);
+        }
+        counters::alone(ui, cx, name, stats);
+        ui.add_space(8.0);
+        padded(ui, |ui| {
+            let note = "Totals are all that counters have. A memory snapshot of the same run shows every block and who owns it; opened together \
+                with it these figures are held against it.";
+            label::paragraph(ui, note, Type::Body, t.text3);
+            ui.add_space(6.0);
+            CodeWell::new("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")").python().copy(true).show(ui);
+        });
         ui.add_space(12.0);
     });
 }

@@ -39,7 +39,7 @@ impl View for Contents {
             devices(ui, cx);
             if has_only_samples(cx.data.device()) {
                 watched(ui, cx);
-            } else if let Some(state) = cx.state.filter(|_| !cx.data.has_only_sums()) {
+            } else if let Some(state) = cx.state.filter(|_| !cx.data.has_only_sums() && !cx.data.recording.has_only_counters()) {
                 let knows_reserved = cx.data.knows_reserved();
                 section(ui, "At the cursor", "", false);
                 if knows_reserved {
@@ -85,7 +85,7 @@ fn devices(ui: &mut Ui, cx: &ViewContext<'_>) {
         };
         let response = ListRow::new(&name).height(ROW_DENSE).selected(is_shown && all.len() > 1).show_painted(ui);
         let inner = response.rect.shrink2(vec2(PAD_PANE, 0.0));
-        let figure = holds(device);
+        let figure = holds(&cx.data.recording, device);
         let figure = label::text_in_right(ui.painter(), inner, &figure, Type::Mono, t.text1);
         let room = Rect::from_min_max(inner.min, pos2(figure.left() - 8.0, inner.bottom()));
         let (kind, ink) = if is_shown { (Type::Strong, t.text1) } else { (Type::Body, t.accent) };
@@ -129,6 +129,11 @@ fn recorded(ui: &mut Ui, cx: &ViewContext<'_>) {
     key_value(ui, "format", cx.data.recording.source.format.name());
     if cx.data.has_only_sums() {
         key_value(ui, "rows by category", &count(device.bands.len() as u64));
+    }
+    if cx.data.recording.has_only_counters() {
+        let counters: usize = cx.data.recording.stats.iter().map(|(_, stats)| stats.values.len()).sum();
+        key_value(ui, "counters", &count(counters as u64));
+        return;
     }
     if has_only_samples(device) || cx.data.has_only_sums() {
         if cx.data.recording.report.seconds > 0.0 {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use egui::{Align2, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
+use crate::analysis::counted::{GROUPS, HOST_GROUPS, SCALARS};
 use crate::analysis::stats_check::{StatCheck, StatsVerdict, judge_stats};
 use crate::app::jobs::Derived;
 use crate::app::theme::Type;
@@ -13,7 +14,7 @@ use crate::app::views::ViewContext;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, section};
 use crate::model::{MemoryStats, StatsKind};
-use crate::units::{Bytes, count};
+use crate::units::{Bytes, Micros, count};
 
 /// The counters of a recording, held against it once.
 #[derive(Default)]
@@ -21,36 +22,6 @@ pub(super) struct Counters {
     verdicts: Derived<usize, Vec<StatsVerdict>>,
 }
 
-/// Groups of the counters, in the order of `memory_summary()`.
-const GROUPS: [(&str, &str); 9] = [
-    ("allocated_bytes", "allocated"),
-    ("active_bytes", "active"),
-    ("requested_bytes", "requested"),
-    ("reserved_bytes", "reserved"),
-    ("inactive_split_bytes", "free in split segments"),
-    ("allocation", "allocations"),
-    ("active", "active blocks"),
-    ("segment", "segments"),
-    ("inactive_split", "free blocks in split segments"),
-];
-/// The same of pinned host memory, without pools.
-const HOST_GROUPS: [(&str, &str); 4] = [
-    ("allocated_bytes", "held"),
-    ("active_bytes", "in use"),
-    ("allocations", "blocks held"),
-    ("active_requests", "blocks in use"),
-];
-/// Counters that are one number.
-const SCALARS: [(&str, &str); 8] = [
-    ("num_alloc_retries", "retries after emptying the cache"),
-    ("num_ooms", "out-of-memory errors"),
-    ("num_oom_rejections", "requests rejected beforehand"),
-    ("num_sync_all_streams", "waits for all streams"),
-    ("num_device_alloc", "cudaMalloc calls"),
-    ("num_device_free", "cudaFree calls"),
-    ("num_host_alloc", "cudaHostAlloc calls"),
-    ("num_host_free", "cudaFreeHost calls"),
-];
 /// A column of figures.
 const COLUMN: f32 = 96.0;
 
@@ -82,9 +53,22 @@ impl Counters {
                 label::paragraph(ui, &format!("{sentence}."), Type::Body, ink);
             });
             ui.add_space(6.0);
-            table(ui, cx, stats, verdict);
+            table(ui, cx, stats, Some(&verdict.checks));
         }
     }
+}
+
+/// Counters without a snapshot to hold them against.
+pub(super) fn alone(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &MemoryStats) {
+    section(ui, &format!("PyTorch's counters: {}", stats.kind.name()), name, false);
+    if stats.values.values().any(|c| c.slack > 0) {
+        padded(ui, |ui| {
+            let note = "memory_summary rounds its figures down to the unit that it prints; memory_stats has them in full.";
+            label::paragraph(ui, note, Type::Body, cx.tokens.text3);
+        });
+        ui.add_space(6.0);
+    }
+    table(ui, cx, stats, None);
 }
 
 /// A figure of the table: what PyTorch counted, and the snapshot's where it can tell.
@@ -95,10 +79,14 @@ struct Figure<'a> {
 }
 
 fn text_of(key: &str, value: u64) -> String {
+    if key.contains("_time.") {
+        return Micros(i64::try_from(value).unwrap_or(i64::MAX)).to_string();
+    }
     if key.contains("bytes") { Bytes(value).to_string() } else { count(value) }
 }
 
-fn table(ui: &mut Ui, cx: &ViewContext<'_>, stats: &MemoryStats, verdict: &StatsVerdict) {
+/// The figures by group and pool; `checks` are the snapshot's, where there is one.
+fn table(ui: &mut Ui, cx: &ViewContext<'_>, stats: &MemoryStats, checks: Option<&[StatCheck]>) {
     let is_host = stats.kind == StatsKind::Host;
     let columns: &[(&str, &str)] = if is_host {
         &[("current", "current"), ("peak", "peak")]
@@ -125,20 +113,32 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, stats: &MemoryStats, verdict: &Stats
             .map(|(_, suffix)| {
                 let key = format!("{group}.{suffix}");
                 let counter = stats.get(&key);
-                let check = verdict.checks.iter().find(|c| c.key == key);
+                let check = checks.unwrap_or_default().iter().find(|c| c.key == key);
                 let figure =
                     Figure { counted: counter.map(|c| c.value), is_rounded: counter.is_some_and(|c| c.slack > 0), check };
                 (key, figure)
             })
             .collect();
         if figures.iter().any(|(_, f)| f.counted.is_some()) {
-            row(ui, cx, name, columns.len(), &figures);
+            row(ui, cx, name, columns.len(), &figures, checks.is_some());
         }
+    }
+    for pool in stats.private_pools() {
+        let group = format!("reserved_bytes_by_private_pools.{pool}");
+        let figures: Vec<(String, Figure<'_>)> = columns
+            .iter()
+            .map(|(_, suffix)| {
+                let key = format!("{group}.{suffix}");
+                (key.clone(), Figure { counted: stats.get(&key).map(|c| c.value), is_rounded: false, check: None })
+            })
+            .collect();
+        let name = format!("reserved by private pool ({})", pool.replace('_', ", "));
+        row(ui, cx, &name, columns.len(), &figures, checks.is_some());
     }
     for (key, name) in SCALARS {
         if let Some(counter) = stats.get(key) {
             let figure = Figure { counted: Some(counter.value), is_rounded: false, check: None };
-            row(ui, cx, name, columns.len(), &[(key.to_owned(), figure)]);
+            row(ui, cx, name, columns.len(), &[(key.to_owned(), figure)], checks.is_some());
         }
     }
     ui.add_space(6.0);
@@ -156,7 +156,7 @@ fn right_edge(rect: Rect, columns: usize, i: usize) -> f32 {
     rect.right() - PAD_PANE - COLUMN * (columns - 1 - i) as f32
 }
 
-fn row(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, columns: usize, figures: &[(String, Figure<'_>)]) {
+fn row(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, columns: usize, figures: &[(String, Figure<'_>)], has_snapshot: bool) {
     let t = cx.tokens;
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
     let values: Vec<String> =
@@ -173,6 +173,7 @@ fn row(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, columns: usize, figures: &
             (None, ..) => t.text3,
             (_, true, _) => t.amber,
             (_, _, Some(_)) => t.text1,
+            _ if !has_snapshot => t.text1,
             _ => t.text2,
         };
         let at = pos2(right_edge(rect, columns, i), rect.center().y);
@@ -181,7 +182,8 @@ fn row(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, columns: usize, figures: &
         notes.push(match figure.check {
             Some(c) if c.agrees => format!("{key}: {value}{rounded}; the snapshot gives {}, which agrees", text_of(key, c.found)),
             Some(c) => format!("{key}: {value}{rounded}; the snapshot gives {}", text_of(key, c.found)),
-            None => format!("{key}: {value}{rounded}; a snapshot can not tell"),
+            None if has_snapshot => format!("{key}: {value}{rounded}; a snapshot can not tell"),
+            None => format!("{key}: {value}{rounded}"),
         });
     }
     response.on_hover_text(notes.join("\n"));

@@ -198,9 +198,16 @@ pub fn diagnose(
         progress.check()?;
         findings.extend((rule.run)(&patient));
     }
-    findings.sort_by_key(|f| (f.rule != self::rules::TRUNCATED, f.class, std::cmp::Reverse(f.bytes), f.rule));
+    findings.sort_by_key(|f| (f.rule != self::rules::TRUNCATED, rank(f, &patient.steps), std::cmp::Reverse(f.bytes), f.rule));
     let ooms = patient.ooms.into_iter().map(Arc::new).collect();
     Ok(Findings { findings, ooms, ooms_left_out, steps: patient.steps, changed_by_rules: patient.categories.changed })
+}
+
+/// The class a finding ranks with. Growth seen in stretches of a recording without steps is a suspicion: a program may mean to
+/// keep what it keeps. Bytes decide between it and how memory is held, which is certain.
+fn rank(finding: &Finding, steps: &Steps) -> Class {
+    let is_suspicion = finding.rule == "leak" && !super::leaks::has_steps(steps);
+    if is_suspicion { Class::Structure } else { finding.class }
 }
 
 impl Findings {

@@ -54,6 +54,14 @@ impl Growth {
         self.rhythm != Rhythm::None
     }
 
+    /// Small tensors that nearly every step leaves behind, too few bytes a step to fill a device: as numbers kept as tensors do.
+    #[must_use]
+    pub fn is_trickle(&self) -> bool {
+        let steady = self.by_step.get(steady(self.by_step.len())).unwrap_or_default();
+        let is_even = self.confidence > 0.9 && self.bytes_per_step > 0.0 && self.bytes_per_step < LEAST_A_STEP;
+        is_even && self.freed.is_none() && rhythm(steady, true) == Rhythm::Step
+    }
+
     /// `every step`, `every 5th step`; `step` is the word for one.
     #[must_use]
     pub fn how_often(&self, step: &str) -> String {
@@ -81,6 +89,9 @@ const MANY: usize = 12;
 const FEWEST_STEADY: usize = 5;
 /// Steps from which on memory that was freed again tells a leak: fewer may be the layers of a network.
 const FEWEST_FREED: usize = 20;
+
+/// Bytes a step below which growth is none that would fill a device.
+const LEAST_A_STEP: f64 = 512.0;
 
 /// Bytes from which on an allocation that only some steps leave behind tells a leak.
 const LEAST_NOW_AND_THEN: u64 = 1 << 16;
@@ -120,6 +131,9 @@ pub fn can_tell(device: &DeviceRecording, steps: &Steps) -> Result<(), Blind> {
     }
     if device.events.len() < FEWEST_EVENTS {
         return Err(Blind::TooShort);
+    }
+    if device.events.len() - steps.loaded as usize <= FEWEST_EVENTS {
+        return Err(Blind::OnlyAllocates);
     }
     let bounds = stretches(device, steps);
     let within = steady(bounds.len() - 1);
@@ -175,7 +189,7 @@ fn grown(stack: StackId, survival: &Survival, count: usize, freed: Option<u32>, 
     }
     let (slope, confidence) = line(&by_step[within.clone()]);
     let rhythm = match rhythm(&by_step[within], by_steps) {
-        _ if confidence <= 0.9 || slope < 512.0 => Rhythm::None,
+        _ if confidence <= 0.9 || slope < LEAST_A_STEP => Rhythm::None,
         // A scalar every few steps is what a program logs.
         Rhythm::Every(_) if most < LEAST_NOW_AND_THEN => Rhythm::None,
         found => found,
@@ -225,6 +239,7 @@ pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) ->
     let count = bounds.len().saturating_sub(1);
     let by_steps = has_steps(steps);
     let lifetimes = &tables.lifetimes;
+    let has_pools = device.pools.iter().any(|&key| key != (0, 0));
     let mut alive: FxHashMap<StackId, Survival> = FxHashMap::default();
     // When each stack freed what had outlived its step and the two after it.
     let mut old: FxHashMap<StackId, Vec<(u32, LifetimeId)>> = FxHashMap::default();
@@ -233,6 +248,9 @@ pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) ->
         let step = step_of(bounds, lifetimes.born(id));
         let freed = freed_at(tables, id);
         if freed == NO_EVENT {
+            if has_pools && is_captured(device, tables, id) {
+                continue;
+            }
             alive.entry(lifetimes.stack(device, id)).or_default().push((id, lifetimes.requested(device, id), step));
         } else if by_steps && count >= FEWEST_FREED && step.is_some_and(|s| bounds.get(s + 3).is_some_and(|&b| freed >= b)) {
             old.entry(lifetimes.stack(device, id)).or_default().push((freed, id));
@@ -244,6 +262,13 @@ pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) ->
     }
     found.sort_by_key(|g| (std::cmp::Reverse(g.bytes), g.stack));
     found
+}
+
+/// Whether an allocation lies in a private pool: what a CUDA graph captures stays with it by design, and programs capture one
+/// graph after the other, as many as they have sizes of a batch.
+fn is_captured(device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> bool {
+    let pool = tables.lifetimes.get(device, id).map(|l| l.pool);
+    pool.and_then(|pool| device.pool_key(pool)).is_some_and(|key| key != (0, 0))
 }
 
 /// The event at which the program gave an allocation back; `NO_EVENT` where it lives at the end.
@@ -332,15 +357,16 @@ fn freed_together(
 /// Equal stretches of a recording without steps.
 const STRETCHES: u64 = 12;
 
-/// The bounds growth is looked at in: the steps, or twelve equal stretches of events where there are too few steps.
+/// The bounds growth is looked at in: the steps, or twelve equal stretches of events where there are too few steps, of what comes
+/// after a model is loaded.
 #[must_use]
 pub fn stretches<'a>(device: &DeviceRecording, steps: &'a Steps) -> std::borrow::Cow<'a, [u32]> {
-    let n = device.events.len() as u64;
     if has_steps(steps) {
-        std::borrow::Cow::Borrowed(&steps.bounds)
-    } else {
-        std::borrow::Cow::Owned((0..=STRETCHES).map(|i| (n * i / STRETCHES) as u32).collect())
+        return std::borrow::Cow::Borrowed(&steps.bounds);
     }
+    let from = u64::from(steps.loaded);
+    let n = (device.events.len() as u64).saturating_sub(from);
+    std::borrow::Cow::Owned((0..=STRETCHES).map(|i| (from + n * i / STRETCHES) as u32).collect())
 }
 
 /// The fewest requested bytes live within each stretch: what every step comes back to. O(stretches).

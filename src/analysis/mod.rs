@@ -18,6 +18,7 @@ mod initial;
 pub mod join;
 pub mod leaks;
 pub mod lifetimes;
+mod loading;
 pub mod matching;
 pub mod modules;
 pub mod naming;

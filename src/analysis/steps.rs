@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 mod beyond;
 
+use super::loading::loaded_until;
 use super::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 use crate::model::{Cancelled, DeviceRecording, Progress, Recording, StackId};
 use crate::units::{count, counted};
@@ -40,6 +41,8 @@ pub struct Steps {
     pub marked: Range<usize>,
     /// The stack whose allocations, once in every marked step, continue the steps beyond the marked ones.
     pub continued_by: Option<StackId>,
+    /// The event before which the recording only loads a model: no step found by repetition lies there. 0 where it does not.
+    pub loaded: u32,
 }
 
 /// Fewest repetitions that make a pattern.
@@ -49,10 +52,12 @@ impl Steps {
     /// Finds the steps of a device. O(events + annotations).
     #[must_use]
     pub fn find(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Self {
-        by_annotation(recording, device, tables)
+        let loaded = loaded_until(&recording.stacks, device, tables);
+        let found = by_annotation(recording, device, tables)
             .or_else(|| by_range(recording, device, tables))
-            .or_else(|| by_stack(device, tables))
-            .unwrap_or_default()
+            .or_else(|| by_stack(device, tables, loaded))
+            .unwrap_or_default();
+        Steps { loaded, ..found }
     }
 
     /// How they were found, for a line under a title: `from Optimizer.step`, `inferred from train.py:71`.
@@ -164,6 +169,10 @@ fn by_range(recording: &Recording, device: &DeviceRecording, tables: &DeviceTabl
     let mut kinds: FxHashMap<&str, Vec<(u32, u32)>> = FxHashMap::default();
     for a in &device.annotations {
         let Some(end) = a.end_us else { continue };
+        // Parts of a model that are loaded one after the other are no steps.
+        if recording.stacks.text(a.name).to_ascii_lowercase().contains("load") {
+            continue;
+        }
         let place = (times.partition_point(|&t| t < a.start_us) as u32, times.partition_point(|&t| t <= end) as u32);
         kinds.entry(kind(recording.stacks.text(a.name))).or_default().push(place);
     }
@@ -245,13 +254,19 @@ fn births(device: &DeviceRecording, tables: &DeviceTables) -> FxHashMap<StackId,
     births
 }
 
-/// The stack whose allocations come at the most even distances, and few enough to be steps.
-fn by_stack(device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
+/// The stack whose allocations come at the most even distances, and few enough to be steps; from the event `loaded` on, before
+/// which the recording only loads a model.
+fn by_stack(device: &DeviceRecording, tables: &DeviceTables, loaded: u32) -> Option<Steps> {
     let n = device.events.len() as u32;
+    let rest = n - loaded.min(n);
     let mut births = births(device, tables);
+    if loaded > 0 {
+        births.values_mut().for_each(|list| list.retain(|&b| b >= loaded));
+        births.retain(|_, list| list.len() >= FEWEST);
+    }
     let mut best: Option<(f64, usize, StackId)> = None;
     for (&stack, list) in &births {
-        let Some(unevenness) = unevenness(list, n) else { continue };
+        let Some(unevenness) = unevenness(list, rest) else { continue };
         // Of equally even stacks the one with most steps: a stack that allocates every second step is as even as the step itself.
         let better = match best {
             None => true,
@@ -268,7 +283,7 @@ fn by_stack(device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
         // Steps of a handful of events, where they come like clockwork and nothing else is there.
         let tiny = |list: &[u32]| {
             let (mean, uneven) = unevenness_of(list);
-            mean >= 3.0 && uneven < 0.05 && f64::from(list[list.len() - 1] - list[0]) > 0.9 * f64::from(n)
+            mean >= 3.0 && uneven < 0.05 && f64::from(list[list.len() - 1] - list[0]) > 0.9 * f64::from(rest)
         };
         let even = births.iter().filter(|(_, list)| list.len() >= FEWEST_TINY && tiny(list));
         even.min_by_key(|(stack, list)| (std::cmp::Reverse(list.len()), **stack)).map(|(s, l)| (unevenness_of(l).1, l.len(), *s))

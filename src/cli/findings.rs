@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::args::FindingsArgs;
 use crate::analysis::findings::diagnose;
+use crate::analysis::oom::{TRIED_UNASKED, can_be_served_again};
 use crate::analysis::{DeviceTables, StackNames};
 use crate::model::Progress;
 use crate::units::Bytes;
@@ -21,15 +22,17 @@ pub fn run(args: &FindingsArgs) -> Result<String, String> {
     let names = StackNames::of(&recording.stacks);
     let mut entries = Vec::new();
     let mut out = String::new();
-    let (mut left_out, mut changed) = (0, 0);
+    let (mut left_out, mut changed, mut not_tried) = (0, 0, Vec::new());
     for device in &recording.devices {
         let tables = DeviceTables::build(device, &progress).map_err(|e| e.to_string())?;
         let mut found = diagnose(&recording, device, &tables, &names, &rules, &progress).map_err(|e| e.to_string())?;
-        if found.depend_on_settings()
-            && device.events.len() <= super::oom::CHEAP
-            && let Some(helped) = super::oom::try_others(device, &progress)?
-        {
-            found.prescribe(&helped);
+        if found.depend_on_settings() && can_be_served_again(device) {
+            if device.events.len() > TRIED_UNASKED {
+                let does = format!("vramscope oom --whatif {} does.", args.file.display());
+                not_tried.push(super::oom::not_tried(device, &does));
+            } else if let Some(helped) = super::oom::try_others(device, &progress)? {
+                found.prescribe(&helped);
+            }
         }
         left_out += found.ooms_left_out;
         changed += found.changed_by_rules.count;
@@ -53,13 +56,16 @@ pub fn run(args: &FindingsArgs) -> Result<String, String> {
         }
     }
     if args.json {
-        return serde_json::to_string_pretty(
-            &json!({ "findings": entries, "failures_not_examined": left_out, "changed_by_rules": changed }),
-        )
+        return serde_json::to_string_pretty(&json!({
+            "findings": entries, "failures_not_examined": left_out, "changed_by_rules": changed, "whatif_left_out": not_tried,
+        }))
         .map_err(|e| e.to_string());
     }
     if entries.is_empty() {
         let _ = writeln!(out, "{}: nothing to report.", recording.source.name);
+    }
+    for why in &not_tried {
+        let _ = writeln!(out, "{why}");
     }
     if left_out > 0 {
         let failures = crate::units::counted(left_out as u64, "more failure was", "more failures were");

@@ -10,8 +10,8 @@ use crate::allocator::{Caps, Horizon, Needed, Remedy, WhatIf};
 use crate::analysis::categories::{ByCategory, Categories, Category, Rules};
 use crate::analysis::fragmentation::Blocker;
 use crate::analysis::oom::{
-    Advice, Autopsy, Closest, Helped, LiveByStack, RoomFrom, Verdict, advice, age, can_be_served_again, closest, examine,
-    what_would_have_helped,
+    Advice, Autopsy, Closest, Helped, LiveByStack, RoomFrom, TRIED_UNASKED, Verdict, advice, age, can_be_served_again, closest,
+    examine, what_would_have_helped,
 };
 use crate::analysis::{DeviceTables, NO_EVENT, State};
 use crate::model::{Action, DeviceRecording, Progress, Recording, StackId};
@@ -19,8 +19,6 @@ use crate::units::Bytes;
 
 /// Blockers and stacks listed; the rest is counted.
 const LISTED: usize = 20;
-/// Other settings are tried unasked up to this many events: about half a second.
-pub(super) const CHEAP: usize = 100_000;
 
 /// The JSON object of the command-line contract.
 #[derive(Debug, Serialize)]
@@ -245,14 +243,11 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
             .collect();
         // What is larger than all there could be fits under no setting.
         let may_help = autopsies.iter().any(|a| a.verdict != Verdict::TooLarge);
-        let helped = if try_settings || (may_help && device.events.len() <= CHEAP) {
+        let helped = if try_settings || (may_help && device.events.len() <= TRIED_UNASKED) {
             try_others(device, progress)?
         } else {
             if may_help && can_be_served_again(device) {
-                report.whatif_left_out = Some(format!(
-                    "Other settings were not tried on {} events; --whatif does.",
-                    crate::units::count(device.events.len() as u64)
-                ));
+                report.whatif_left_out = Some(not_tried(device, "--whatif does."));
             }
             None
         };
@@ -273,6 +268,17 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
         report.whatif.extend(helped.map(|h| whatif(device, h)));
     }
     Ok(report)
+}
+
+/// Why other settings were not tried on a device, and what does it.
+pub(super) fn not_tried(device: &DeviceRecording, what_does: &str) -> String {
+    let (events, most) = (device.events.len() as u64, TRIED_UNASKED as u64);
+    format!(
+        "Other settings were not tried on the {} events of {}: beyond {} that takes longer than one would wait unasked; {what_does}",
+        crate::units::count(events),
+        device.id,
+        crate::units::count(most),
+    )
 }
 
 pub(super) fn try_others(device: &DeviceRecording, progress: &Progress) -> Result<Option<Helped>, String> {

@@ -1,6 +1,6 @@
 //! Reserved memory that nothing live fills: sizes, slivers, pools, streams, emptied and idle caches, rounding.
 
-use super::{said, silent};
+use super::{findings, said, silent};
 use crate::tape::{GIB, MIB, Tape};
 use vramscope::model::{AllocConf, StackId};
 
@@ -50,6 +50,52 @@ fn a_pool_that_only_a_graph_can_use() {
     };
     assert_eq!(said(&run((0, 1)), "private_pools").bytes, 512 * MIB);
     silent(&run((0, 0)), "private_pools");
+}
+
+/// Captured one after the other, each graph with what it keeps in a pool of its own: no leak, and told as what it is.
+#[test]
+fn many_captured_graphs_are_no_leak() {
+    let run = |graphs: u64, shares: bool| {
+        let mut t = Tape::new();
+        let weights = t.stack(&[("/home/me/serve.py", "build")]);
+        let outputs = t.stack(&[("/home/me/serve.py", "capture"), ("/home/me/serve.py", "main")]);
+        let inner = t.stack(&[("/home/me/model.py", "forward"), ("/home/me/serve.py", "capture")]);
+        t.alloc(200 * MIB, weights);
+        for graph in 0..graphs {
+            t.in_pool((if shares { 1 } else { graph + 1 }, 0));
+            t.alloc(40 * MIB, outputs);
+            for _ in 0..4 {
+                let h = t.alloc(12 * MIB, inner);
+                t.free(h);
+            }
+        }
+        t.finish()
+    };
+    for graphs in [20, 24, 100] {
+        let recording = run(graphs, false);
+        let all = findings(&recording);
+        assert_eq!(all[0].rule, "private_pools", "{all:?}");
+        let held = format!("{graphs}\u{a0}private pools hold");
+        assert!(all[0].sentence.starts_with(&held), "{}", all[0].sentence);
+        silent(&recording, "leak");
+    }
+    // Few, or all in one pool: nothing to say, and no leak either.
+    for recording in [run(3, false), run(24, true)] {
+        silent(&recording, "private_pools");
+        silent(&recording, "leak");
+    }
+    // The same outside a capture grows.
+    let mut t = Tape::new();
+    let keep = t.stack(&[("/home/me/serve.py", "keep")]);
+    let work = t.stack(&[("/home/me/model.py", "forward")]);
+    for _ in 0..24 {
+        t.alloc(40 * MIB, keep);
+        for _ in 0..4 {
+            let h = t.alloc(12 * MIB, work);
+            t.free(h);
+        }
+    }
+    said(&t.finish(), "leak");
 }
 
 #[test]

@@ -29,6 +29,55 @@ fn evaluation_that_keeps_its_predictions() {
     silent(&run("train_step"), "evaluation_growth");
 }
 
+/// A small tensor from every step in a segment of its own kind, beside work that comes and goes.
+fn losses(steps: u64, keeps: bool, graph: bool) -> Recording {
+    let mut t = Tape::new();
+    let keep =
+        t.stack(&[("/usr/lib/python3/site-packages/torch/nn/functional.py", "cross_entropy"), ("/home/me/train.py", "main")]);
+    let saved = t.stack(&[("/home/me/model.py", "forward"), ("/home/me/train.py", "main")]);
+    let work = t.stack(&[("/home/me/model.py", "backward"), ("/home/me/train.py", "main")]);
+    let small = t.segment(2 * MIB);
+    let mut last = None;
+    for step in 0..steps {
+        for _ in 0..4 {
+            let h = t.alloc(16 * MIB, work);
+            t.free(h);
+        }
+        let loss = t.place(small, step * 512, 4, keep);
+        if !keeps && let Some(before) = last.replace(loss) {
+            t.free(before);
+        }
+        if graph {
+            t.alloc(20 * MIB, saved);
+        }
+        t.step();
+    }
+    t.finish()
+}
+
+#[test]
+fn a_list_of_losses_that_was_not_detached() {
+    // With their graphs: what grows is the activations, what keeps them is told by the four bytes beside them.
+    let found = said(&losses(40, true, true), "leak");
+    assert!(found.remedy.as_deref().is_some_and(|r| r.contains("loss.item()")), "{found:?}");
+    assert!(found.advice.contains("loss.detach()") && found.sentence.contains("list of losses"), "{found:?}");
+    silent(&losses(40, true, true), "kept_numbers");
+    // Activations that grow though the losses go are kept by something else.
+    let found = said(&losses(40, false, true), "leak");
+    assert!(found.remedy.is_none() && !found.advice.contains("loss.item()"), "{found:?}");
+}
+
+#[test]
+fn numbers_of_every_step_that_stay() {
+    let found = said(&losses(40, true, false), "kept_numbers");
+    assert!(found.sentence.contains("train.py") && found.sentence.contains("160"), "{}", found.sentence);
+    assert!(found.remedy.is_some_and(|r| r.contains("loss.item()")));
+    silent(&losses(40, true, false), "leak");
+    // A healthy run lets each go for the next, and a few steps tell nothing.
+    silent(&losses(40, false, false), "kept_numbers");
+    silent(&losses(12, true, false), "kept_numbers");
+}
+
 /// Blocks that pile up for `period` steps and go together; with 1 each step frees its own.
 fn cycles(period: usize) -> Recording {
     let mut t = Tape::new();

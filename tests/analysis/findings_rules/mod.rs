@@ -3,6 +3,7 @@
 mod beside;
 mod cache;
 mod growth;
+mod loading;
 mod peaks;
 mod recording;
 mod remedies;

@@ -21,7 +21,7 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
     let has_stacks = grown.iter().any(|g| g.stack.is_some() && !p.recording.stacks.frames(g.stack).is_empty());
     // A loss is a number or a few: where such small tensors stay, step after step, their graphs do.
     let is_small = |g: &Growth| g.examples.iter().any(|&id| p.tables.lifetimes.requested(p.device, id) <= LOSS_BYTES);
-    let keeps_losses = has_stacks && grown.iter().any(is_small);
+    let keeps_losses = has_stacks && (grown.iter().any(is_small) || !kept_numbers(p).is_empty());
     let freed: Vec<u32> = grown.iter().filter_map(|g| g.freed).collect();
     let every = if grown.iter().all(|g| g.rhythm == first.rhythm) { first.how_often(what) } else { format!("many a {what}") };
     let title = match (by_steps, freed.is_empty()) {
@@ -91,6 +91,56 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
 
 /// A loss, reduced or one figure a sample, takes this much at most.
 const LOSS_BYTES: u64 = 4096;
+
+/// Steps from which on numbers that stay tell of a list of them: fewer may be the layers of a network.
+const FEWEST_FOR_NUMBERS: usize = 20;
+
+/// Small tensors of which nearly every step leaves one behind, too few bytes to be growth themselves.
+fn kept_numbers(p: &Patient<'_>) -> Vec<Growth> {
+    if !has_steps(&p.steps) || p.steps.len() < FEWEST_FOR_NUMBERS {
+        return Vec::new();
+    }
+    let mut all = growth(p.device, p.tables, &p.steps);
+    all.retain(|g| g.is_trickle() && g.stack.is_some() && !p.recording.stacks.frames(g.stack).is_empty());
+    all
+}
+
+/// Numbers kept as tensors, where nothing larger grows: `losses.append(loss)`.
+pub(super) fn numbers(p: &Patient<'_>) -> Vec<Finding> {
+    let kept = kept_numbers(p);
+    let Some(first) = kept.first().filter(|_| leaking(p, false).0.is_empty()) else { return Vec::new() };
+    let lifetimes = &p.tables.lifetimes;
+    let each = first.examples.first().map_or(0, |&id| lifetimes.block_size(id));
+    let number: u64 = kept.iter().map(|g| g.count).sum();
+    let asked: u64 = kept.iter().map(|g| g.bytes).sum();
+    // Every one of them takes a whole block.
+    let held = number.saturating_mul(each);
+    let lines = by_line(p, &kept);
+    vec![
+        Finding::new("kept_numbers", Class::Hygiene, "Numbers of every step stay on the device", held)
+            .says(format!(
+                "{} of {} in all, allocated at {}, still live at the end, about {} a step. They hold {} in blocks, and the graph that computed each of them where it was not detached.",
+                counted(number, "small tensor", "small tensors"),
+                Bytes(asked),
+                places(&lines),
+                counted((number / p.steps.len().max(1) as u64).max(1), "tensor", "tensors"),
+                Bytes(held),
+            ))
+            .shows("tensors", count(number))
+            .shows("steps that add", format!("{} of {}", first.steps_adding, first.steps))
+            .bytes_of("asked for", asked)
+            .bytes_of("in blocks", held)
+            .at(Place {
+                event: Some(p.last_event()),
+                stack: Some(first.stack),
+                lifetimes: first.examples.clone(),
+                ..Place::default()
+            })
+            .remedy("losses.append(loss.item())")
+            .advice("Keep numbers, not tensors: loss.item(), or loss.detach() where it has to stay on the device.")
+            .check("As many blocks live after the last step as after the first."),
+    ]
+}
 
 /// A program at work makes and frees; one that only takes, as when it loads a model, leaks nothing. In four of five stretches
 /// memory falls from its highest by at least what the stretch leaves behind.

@@ -332,14 +332,18 @@ pub(super) fn activations(p: &Patient<'_>) -> Vec<Finding> {
     }
     let most = by_stack.into_iter().max_by_key(|&(stack, bytes)| (bytes, stack));
     let (stack, most) = most.unwrap_or((StackId::NONE, 0));
+    let part = if most == bytes { "all of them".to_owned() } else { format!("most of them, {},", Bytes(most)) };
+    let origin = if stack.is_some() {
+        format!(", {part} from {}", p.names.of_stack(stack))
+    } else {
+        "; their call stacks were not recorded".to_owned()
+    };
     vec![
         Finding::new("activations", Class::Peak, "Activations make the peak", bytes)
             .says(format!(
-                "{} of the {} at the peak are activations kept for the backward pass, most of them, {}, from {}.",
+                "{} of the {} at the peak are activations kept for the backward pass{origin}.",
                 Bytes(bytes),
                 Bytes(peak),
-                Bytes(most),
-                p.names.of_stack(stack)
             ))
             .bytes_of("activations", bytes)
             .shows("of the peak", format!("{:.0} %", bytes as f64 / peak.max(1) as f64 * 100.0))

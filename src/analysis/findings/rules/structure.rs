@@ -137,27 +137,42 @@ pub(super) fn private_pools(p: &Patient<'_>) -> Vec<Finding> {
         }
     }
     let reserved = state.totals.reserved;
-    if free < 256 * MEBIBYTE || free * 5 < reserved {
+    let number = pools.len() as u64;
+    let is_idle = free >= 256 * MEBIBYTE && free * 5 >= reserved;
+    let share = p.device.capacity.map_or(bytes * 5 >= reserved, |all| bytes * 20 >= all);
+    let is_many = number >= MANY_POOLS && bytes >= 256 * MEBIBYTE && share;
+    if !is_idle && !is_many {
         return Vec::new();
     }
-    vec![Finding {
-        rule: "private_pools",
-        class: Class::Structure,
-        title: "Private pools hold free memory".to_owned(),
-        bytes: free,
-        sentence: format!(
-            "{} hold {}, of which {} is free; only their own CUDA graphs can use it, and empty_cache does not give it back.",
-            counted(pools.len() as u64, "private pool", "private pools"),
-            Bytes(bytes),
-            Bytes(free),
-        ),
-        evidence: vec![Evidence::bytes("in private pools", bytes), Evidence::bytes("free in them", free)],
-        place: Place { event: Some(state.event), ..Place::default() },
-        remedy: None,
-        advice: "Capture fewer sizes, let graphs share a pool, or use mode=\"default\" with torch.compile.".to_owned(),
-        verify: "Bytes in private pools fall.".to_owned(),
-    }]
+    let held = format!(
+        "{} {} {}, of which {} is free",
+        counted(number, "private pool", "private pools"),
+        if number == 1 { "holds" } else { "hold" },
+        Bytes(bytes),
+        Bytes(free),
+    );
+    let (title, sentence) = if is_idle {
+        let whose = if number == 1 { "its own CUDA graphs" } else { "their own CUDA graphs" };
+        ("Private pools hold free memory", format!("{held}; only {whose} can use it, and empty_cache does not give it back."))
+    } else {
+        let sentence =
+            format!("{held}; each stays with the CUDA graphs captured into it. That is no leak: it ends with the last capture.");
+        ("Private pools of captured graphs", sentence)
+    };
+    vec![
+        Finding::new("private_pools", Class::Structure, title, if is_idle { free } else { bytes })
+            .says(sentence)
+            .shows("private pools", count(number))
+            .bytes_of("in private pools", bytes)
+            .bytes_of("free in them", free)
+            .at(Place { event: Some(state.event), ..Place::default() })
+            .advice("Capture fewer sizes (cudagraph_capture_sizes in vLLM), let graphs share a pool, or use mode=\"default\" with torch.compile.")
+            .check("Bytes in private pools fall."),
+    ]
 }
+
+/// Private pools from which on they are worth a line though nothing is free in them: a graph for every size of a batch.
+const MANY_POOLS: u64 = 8;
 
 /// Freed by the program and still waiting for another stream.
 pub(super) fn pending(p: &Patient<'_>) -> Vec<Finding> {

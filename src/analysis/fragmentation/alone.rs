@@ -1,0 +1,72 @@
+//! Single blocks whose going would be enough.
+
+use super::servers::can_go;
+use super::{BlockAt, SegmentAt, Servers, State, Way};
+use crate::model::{BlockState, DeviceRecording};
+
+/// Single live blocks whose going lets a request succeed, each by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Alone {
+    /// How many there are.
+    pub count: usize,
+    /// The one with the fewest bytes.
+    pub smallest: Option<Single>,
+}
+
+impl std::fmt::Display for Alone {
+    /// `any one of 12`, `one block`, `no block`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.count {
+            0 => f.pad("no block"),
+            1 => f.pad("one block"),
+            n => f.pad(&format!("any one of {}", crate::units::count(n as u64))),
+        }
+    }
+}
+
+/// One live block that is enough alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Single {
+    /// Index into [`State::blocks`].
+    pub block: usize,
+    /// Its bytes.
+    pub size: u64,
+    /// How room comes about without it.
+    pub way: Way,
+}
+
+/// Every live block tried by itself: does its going make a hole for `request`, or empty a segment so that `need` bytes return to
+/// the device? `need` is 0 when none has to. O(blocks).
+#[must_use]
+pub fn enough_alone(device: &DeviceRecording, state: &State, servers: &Servers, request: u64, need: u64) -> Alone {
+    let mut found = Alone::default();
+    let is_live = |b: &BlockAt| b.state != BlockState::Inactive;
+    let live = |s: &SegmentAt| state.blocks_of(s).iter().filter(|b| is_live(b)).count();
+    let releases = |s: &SegmentAt| !s.is_expandable && can_go(device, s);
+    // At a failure the empty segments have gone back already; elsewhere they count.
+    let spare: u64 = state.segments.iter().filter(|s| releases(s) && live(s) == 0).map(|s| s.size).sum();
+    for segment in &state.segments {
+        let blocks = state.blocks_of(segment);
+        let serves = servers.take(segment);
+        let goes = need > 0 && releases(segment) && segment.size + spare >= need && live(segment) == 1;
+        if !serves && !goes {
+            continue;
+        }
+        let hole = |i: Option<usize>| i.and_then(|i| blocks.get(i)).filter(|b| !is_live(b)).map_or(0, |b| b.size);
+        for (i, block) in blocks.iter().enumerate().filter(|(_, b)| is_live(b)) {
+            let room = hole(i.checked_sub(1)) + block.size + hole(Some(i + 1));
+            let way = if serves && room >= request {
+                Way::Hole
+            } else if goes {
+                Way::Release
+            } else {
+                continue;
+            };
+            found.count += 1;
+            if found.smallest.is_none_or(|s| block.size < s.size) {
+                found.smallest = Some(Single { block: segment.blocks.start as usize + i, size: block.size, way });
+            }
+        }
+    }
+    found
+}

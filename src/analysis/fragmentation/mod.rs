@@ -1,0 +1,17 @@
+//! Free memory inside reserved memory: the holes, what keeps them from growing, and the cheapest way to make room for a request.
+
+mod alone;
+mod blockers;
+mod holes;
+mod servers;
+#[cfg(test)]
+mod tests;
+mod way_out;
+
+pub use self::alone::{Alone, Single, enough_alone};
+pub use self::blockers::{Blocker, blockers};
+pub use self::holes::{Holes, PoolHoles, holes, holes_by_pool};
+pub use self::servers::Servers;
+pub use self::way_out::{Way, WayOut, cheapest_hole, cheapest_release, cheapest_way};
+
+use super::{BlockAt, SegmentAt, State};

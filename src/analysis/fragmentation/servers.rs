@@ -1,0 +1,46 @@
+//! Which segments can serve a request.
+
+use super::SegmentAt;
+use crate::model::{Action, AllocConf, DeviceRecording, PoolId, SizeClass, StreamId};
+
+/// Which segments can serve a request: the allocator never mixes pools, size classes or streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Servers {
+    /// Small or large requests.
+    pub class: SizeClass,
+    /// The stream; `None` takes all.
+    pub stream: Option<StreamId>,
+    /// The pool; `None` takes all.
+    pub pool: Option<PoolId>,
+}
+
+impl Servers {
+    /// Which segments could have served the request that failed at an out-of-memory event, and its bytes; `None` for other
+    /// events.
+    #[must_use]
+    pub fn of_oom(device: &DeviceRecording, event: u32) -> Option<(Self, u64)> {
+        let i = event as usize;
+        (device.events.action.get(i) == Some(&Action::Oom)).then_some(())?;
+        let requested = device.events.size[i];
+        // Before PyTorch 2.12 the event does not tell its pool; a request outside a capture goes to the default one.
+        let pool = match device.events.pool[i] {
+            PoolId::UNKNOWN => device.pools.iter().position(|&p| p == (0, 0)).and_then(|p| u16::try_from(p).ok()).map(PoolId),
+            known => Some(known),
+        };
+        Some((Servers { class: AllocConf::size_class(requested), stream: Some(device.events.stream[i]), pool }, requested))
+    }
+
+    /// True when the segment can serve the request.
+    #[must_use]
+    pub fn take(&self, segment: &SegmentAt) -> bool {
+        segment.class == self.class
+            && self.stream.is_none_or(|s| s == segment.stream)
+            // A segment that was gone by the end may not tell its pool.
+            && self.pool.is_none_or(|p| p == segment.pool || segment.pool == PoolId::UNKNOWN)
+    }
+}
+
+/// Segments of private pools stay with their graphs; the rest is released before a request fails.
+pub(super) fn can_go(device: &DeviceRecording, segment: &SegmentAt) -> bool {
+    segment.pool == PoolId::UNKNOWN || device.pool_key(segment.pool).is_none_or(|key| key == (0, 0))
+}

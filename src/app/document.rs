@@ -149,6 +149,8 @@ const FINDINGS_AGAIN: Duration = Duration::from_secs(5);
 pub struct DeviceView {
     /// What is drawn.
     pub data: Arc<DeviceData>,
+    /// The page it was loaded on, which stays until the views have their first pictures.
+    pub settling: Option<Settling>,
     /// Cursor, window, selection.
     pub link: Link,
     /// The views of this device, made when first shown.
@@ -165,6 +167,42 @@ pub struct DeviceView {
     making_colours: Derived<(ColourBy, usize), Colours>,
     categories: Derived<Vec<Rule>, Categories>,
     matching: Derived<MatchKey, Matching>,
+}
+
+/// The first moments of a device in front: its views are drawn unseen, so that they ask for their pictures and appear together.
+pub struct Settling {
+    /// The page meanwhile.
+    pub page: Loading,
+    /// The page was there long enough to be seen: it stays. What loads at once shows none.
+    pub is_seen: bool,
+    since: Instant,
+    frames: u32,
+}
+
+impl Settling {
+    /// Pictures that take longer appear when they are there.
+    const LONGEST: Duration = Duration::from_millis(150);
+
+    /// Begins now.
+    #[must_use]
+    pub fn new(page: Loading) -> Self {
+        Settling { is_seen: !page.is_young(), page, since: Instant::now(), frames: 0 }
+    }
+
+    /// Counts a frame that was drawn unseen; itself, until all is there that soon can be.
+    #[must_use]
+    pub fn next(mut self, jobs: &Jobs) -> Option<Self> {
+        self.frames += 1;
+        // What the first frame asked for, the second one asks more of: a map needs its state.
+        let is_done = self.frames > 2 && jobs.running() == 0;
+        (!is_done && !self.is_over()).then_some(self)
+    }
+
+    /// True when nothing waits for it any longer.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.since.elapsed() > Self::LONGEST
+    }
 }
 
 /// What has been derived from a device by now, for one frame.
@@ -198,6 +236,7 @@ impl DeviceView {
         }
         DeviceView {
             data,
+            settling: None,
             link,
             views: HashMap::new(),
             comparing: Comparing::default(),
@@ -209,6 +248,12 @@ impl DeviceView {
             categories: Derived::default(),
             matching: Derived::default(),
         }
+    }
+
+    /// True while its views are drawn unseen.
+    #[must_use]
+    pub fn is_settling(&self) -> bool {
+        self.settling.as_ref().is_some_and(|s| !s.is_over())
     }
 
     /// Shows a newer picture of the same device: a live recording goes on. Cursor, window and views stay.

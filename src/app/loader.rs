@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use super::document::DeviceData;
 use super::jobs::Jobs;
@@ -27,6 +28,7 @@ pub struct Loading {
     pub look: Look,
     /// The first stage; the later ones follow in their order.
     first: Stage,
+    since: Instant,
     /// The part of a text that tells of an out-of-memory error, when the file is no recording but such a text.
     message: Arc<OnceLock<String>>,
     answer: Receiver<Loaded>,
@@ -114,7 +116,15 @@ impl Loading {
         }
         let shared = Arc::clone(&progress);
         let answer = jobs.spawn(name, move || work(&shared));
-        Loading { message: Arc::default(), progress, preview: Vec::new(), look: Look::default(), first, answer }
+        Loading {
+            message: Arc::default(),
+            progress,
+            preview: Vec::new(),
+            look: Look::default(),
+            first,
+            since: Instant::now(),
+            answer,
+        }
     }
 
     /// The stages that are gone through here, in order.
@@ -125,6 +135,12 @@ impl Loading {
             Stage::Ordering => first == Stage::Reading,
             _ => true,
         })
+    }
+
+    /// True while it is too young to be told of: a page that is gone at once only flickers.
+    #[must_use]
+    pub fn is_young(&self) -> bool {
+        self.since.elapsed() < Duration::from_millis(200)
     }
 
     /// What is done now, in a few words: `lifetimes, 43 %`.

@@ -47,6 +47,9 @@ impl Look {
 pub(super) fn page(ui: &mut Ui, tokens: &Tokens, loading: &mut Loading, title: &str, id: DocumentId, actions: &Actions) {
     let rect = ui.max_rect();
     ui.ctx().request_repaint_after(std::time::Duration::from_millis(33));
+    if loading.is_young() {
+        return;
+    }
     let (stage, of_stage) = loading.progress.stage();
     // The curves below stand for the part of the file that was read.
     let fraction = if stage == Stage::Reading { of_stage.unwrap_or(0.0) } else { 1.0 };

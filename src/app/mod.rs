@@ -52,7 +52,7 @@ use crate::analysis::categories::Rule;
 use action::{Action, Actions};
 use choosing::Choosing;
 use command::Command;
-use document::{Content, DeviceView, Document, DocumentId};
+use document::{Content, DeviceView, Document, DocumentId, Settling};
 use jobs::{Derived, Jobs};
 use loader::Loading;
 use notifications::Notifications;
@@ -203,6 +203,7 @@ impl App {
             && self.additions.is_empty()
             && !self.documents.iter().any(|d| match &d.content {
                 Content::Loading(_) => true,
+                Content::Ready(view) => view.is_settling(),
                 Content::Ranks(page) => !page.is_done(),
                 Content::Probe(page) => page.is_running(),
                 _ => false,
@@ -332,7 +333,12 @@ impl App {
                     }
                     let events = view.data.device().events.len();
                     look.carry_over(curves_of, view.data.index, events, &mut view.link);
-                    document.content = Content::Ready(Box::new(view));
+                    let page = std::mem::replace(&mut document.content, Content::Ready(Box::new(view)));
+                    if let (Content::Loading(page), Content::Ready(view), false) =
+                        (page, &mut document.content, self.jobs.is_synchronous)
+                    {
+                        view.settling = Some(Settling::new(page));
+                    }
                 }
                 Some(Err(sentence)) => {
                     if let Some(path) = document.path.as_ref().filter(|p| !p.exists()) {

@@ -48,9 +48,20 @@ pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
         Content::Failed(sentence) => overlays::failed(ui, tokens, &document.title, sentence, document.id, &actions),
         Content::Ranks(page) => page_ui(page, ui, tokens, &actions),
         Content::Probe(page) => probe_ui(page, ui, tokens, &jobs, &actions),
-        Content::Ready(_) => {
+        Content::Ready(view) => {
+            view.settling = view.settling.take().filter(|s| !s.is_over());
+            if let Some(settling) = &mut view.settling {
+                if settling.is_seen {
+                    let mut page = ui.new_child(UiBuilder::new().max_rect(ui.max_rect()).id_salt("settling"));
+                    loading::page(&mut page, tokens, &mut settling.page, &document.title, document.id, &actions);
+                }
+                ui.ctx().request_repaint();
+            }
             app.hidden = workspace_ui(document, ui, tokens, &actions, &jobs, &rules, &mut maximised);
             app.maximised = maximised;
+            if let Some(view) = app.documents.get_mut(at).and_then(Document::view_mut) {
+                view.settling = view.settling.take().and_then(|settling| settling.next(&jobs));
+            }
         }
     }
 }
@@ -79,6 +90,10 @@ fn workspace_ui(
     let fresh = view.refresh(jobs, rules);
     view.comparing.set_rules(rules);
     let data = Arc::clone(&view.data);
+    let is_unseen = view.settling.is_some();
+    if is_unseen {
+        ui.set_invisible();
+    }
     let mut panes = Panes {
         views: &mut view.views,
         cx: ViewContext {
@@ -96,6 +111,7 @@ fn workspace_ui(
         },
         maximised,
         is_single: false,
+        is_unseen,
     };
     if let Some(kind) = *panes.maximised {
         panes.is_single = true;
@@ -115,12 +131,17 @@ struct Panes<'a> {
     cx: ViewContext<'a>,
     maximised: &'a mut Option<ViewKind>,
     is_single: bool,
+    is_unseen: bool,
 }
 
 impl Panes<'_> {
     fn pane(&mut self, ui: &mut Ui, kind: ViewKind) -> UiResponse {
         let tokens = self.cx.tokens;
         let rect = ui.max_rect();
+        if self.is_unseen {
+            // The tree gives each pane a painter of its own.
+            ui.set_invisible();
+        }
         ui.painter().rect_filled(rect, 0.0, tokens.s1);
         let info = kind.info();
         let view = self.views.entry(kind).or_insert_with(|| (info.create)());

@@ -71,6 +71,12 @@ impl Workspace {
         }
     }
 
+    /// The arrangement it starts with has this view.
+    #[must_use]
+    pub fn starts_with(self, view: ViewKind) -> bool {
+        self.plan().has(view)
+    }
+
     fn plan(self) -> Plan {
         use Plan::{Column, Pane, Row};
         use ViewKind as V;
@@ -103,6 +109,13 @@ enum Plan {
 }
 
 impl Plan {
+    fn has(&self, view: ViewKind) -> bool {
+        match self {
+            Plan::Pane(kind) => *kind == view,
+            Plan::Row(parts) | Plan::Column(parts) => parts.iter().any(|(_, plan)| plan.has(view)),
+        }
+    }
+
     fn build(self, tiles: &mut Tiles<ViewKind>) -> Option<TileId> {
         let (dir, parts) = match self {
             Plan::Pane(kind) => return kind.is_registered().then(|| tiles.insert_pane(kind)),
@@ -153,6 +166,19 @@ pub fn find(tree: &Tree<ViewKind>, view: ViewKind) -> Option<TileId> {
         Tile::Pane(kind) if *kind == view => Some(id),
         _ => None,
     })
+}
+
+/// Takes a view out of an arrangement, unless it is the last one that is seen. One that the workspace starts with keeps its
+/// place for when it is asked for again.
+pub fn close(tree: &mut Tree<ViewKind>, workspace: Workspace, view: ViewKind) {
+    let is_seen = |tree: &Tree<ViewKind>, id: TileId| tree.tiles.is_visible_in_layout(id);
+    let panes = tree.tiles.iter().filter(|(_, tile)| matches!(tile, Tile::Pane(_))).map(|(&id, _)| id);
+    let Some(id) = find(tree, view).filter(|_| panes.filter(|&id| is_seen(tree, id)).count() > 1) else { return };
+    if workspace.starts_with(view) {
+        tree.tiles.set_visible(id, false);
+    } else {
+        tree.remove_recursively(id);
+    }
 }
 
 /// Brings a view to the front. When the arrangement has none it comes in: tables, which are wide, under everything else, other

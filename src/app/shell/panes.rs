@@ -20,6 +20,7 @@ use crate::app::views::{View, ViewContext, ViewInfo, ViewKind};
 use crate::app::widgets::button::menu_item;
 use crate::app::widgets::pane::{PaneHeader, empty_state};
 use crate::app::widgets::term;
+use crate::app::workspace::{Workspace, close};
 use crate::app::{App, loading, overlays};
 
 pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
@@ -112,6 +113,8 @@ fn workspace_ui(
         maximised,
         is_single: false,
         is_unseen,
+        workspace,
+        closed: None,
     };
     if let Some(kind) = *panes.maximised {
         panes.is_single = true;
@@ -121,7 +124,11 @@ fn workspace_ui(
         let tree = document.layouts.tree(workspace);
         let fitted = Fitted::fit(tree, ui.available_size());
         tree.ui(&mut panes, ui);
-        fitted.undo(tree)
+        let hidden = fitted.undo(tree);
+        if let Some(view) = panes.closed {
+            close(tree, workspace, view);
+        }
+        hidden
     }
 }
 
@@ -132,6 +139,9 @@ struct Panes<'a> {
     maximised: &'a mut Option<ViewKind>,
     is_single: bool,
     is_unseen: bool,
+    workspace: Workspace,
+    /// What the user closed in this frame.
+    closed: Option<ViewKind>,
 }
 
 impl Panes<'_> {
@@ -149,7 +159,13 @@ impl Panes<'_> {
         let subtitle = if is_without { String::new() } else { view.subtitle(&self.cx) };
         ui.spacing_mut().item_spacing.y = 0.0;
         let cx = &self.cx;
-        let header = PaneHeader::new(info.title).caption(&subtitle).help(|ui| legend(ui, tokens, info)).show(ui, |ui| {
+        let mut is_closed = false;
+        let mut header = PaneHeader::new(info.title).caption(&subtitle).help(|ui| legend(ui, tokens, info));
+        // What the user brought in goes as easily.
+        if !self.is_single && !self.workspace.starts_with(kind) {
+            header = header.closable(&mut is_closed);
+        }
+        let header = header.show(ui, |ui| {
             if !is_without {
                 view.header_ui(ui, cx);
             }
@@ -169,7 +185,14 @@ impl Panes<'_> {
                 *self.maximised = if self.maximised.is_some() { None } else { Some(kind) };
                 ui.close();
             }
+            if !self.is_single && menu_item(ui, "Close this view", None, None, true).clicked() {
+                is_closed = true;
+                ui.close();
+            }
         });
+        if is_closed {
+            self.closed = Some(kind);
+        }
         let body = Rect::from_min_max(pos2(rect.left(), header.rect.bottom()), rect.max);
         if body.is_positive() {
             let mut child = ui.new_child(UiBuilder::new().max_rect(body).layout(Layout::top_down(Align::Min)).id_salt(kind));

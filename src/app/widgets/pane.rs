@@ -16,13 +16,14 @@ pub struct PaneHeader<'a> {
     caption: &'a str,
     red: bool,
     help: Option<Box<dyn FnOnce(&mut Ui) + 'a>>,
+    closing: Option<&'a mut bool>,
 }
 
 impl<'a> PaneHeader<'a> {
     /// A header with a title only.
     #[must_use]
     pub fn new(title: &'a str) -> Self {
-        Self { title, caption: "", red: false, help: None }
+        Self { title, caption: "", red: false, help: None, closing: None }
     }
 
     /// What is seen, beside the title: "at the OOM · 54 segments of 20 MiB".
@@ -47,6 +48,13 @@ impl<'a> PaneHeader<'a> {
         self
     }
 
+    /// A cross at the right end; `closing` becomes true when it is clicked.
+    #[must_use]
+    pub fn closable(mut self, closing: &'a mut bool) -> Self {
+        self.closing = Some(closing);
+        self
+    }
+
     /// Shows the header over the full width. `controls` are laid out from the right end: the first one is rightmost.
     /// The response is the header's own: a double click maximises the pane.
     pub fn show(self, ui: &mut Ui, controls: impl FnOnce(&mut Ui)) -> Response {
@@ -60,6 +68,9 @@ impl<'a> PaneHeader<'a> {
             UiBuilder::new().id_salt((self.title, "controls")).max_rect(inner).layout(Layout::right_to_left(Align::Center)),
         );
         right.spacing_mut().item_spacing.x = 8.0;
+        if let Some(closing) = self.closing {
+            *closing = icon_button(&mut right, Icon::Close, &format!("Close {}", self.title)).clicked();
+        }
         if let Some(help) = self.help {
             let name = format!("Explain {}", self.title);
             let button = icon_button(&mut right, Icon::Help, &name);

@@ -148,9 +148,18 @@ impl View for SegmentMap {
             self.address_field(ui, cx);
         } else if width > 200.0 {
             let button = icon_button(ui, Icon::Search, "Find an address");
-            egui::Popup::from_toggle_button_response(&button)
-                .close_behavior(egui::PopupCloseBehavior::CloseOnClickOutside)
-                .show(|ui| self.address_field(ui, cx));
+            egui::Popup::from_toggle_button_response(&button).close_behavior(egui::PopupCloseBehavior::CloseOnClickOutside).show(
+                |ui| {
+                    let (field, is_found) = self.address_field(ui, cx);
+                    // Who opened it wants to type.
+                    if button.clicked() {
+                        field.request_focus();
+                    }
+                    if is_found {
+                        ui.close();
+                    }
+                },
+            );
         }
     }
 
@@ -207,14 +216,18 @@ impl SegmentMap {
         });
     }
 
-    fn address_field(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+    /// The field for an address; true once it led to a block.
+    fn address_field(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) -> (egui::Response, bool) {
         let field = Field::new("Address").hint("0x… find a block").icon(Icon::Search).small().mono().width(148.0);
         let response = field.invalid(self.search_failed.is_some()).show(ui, &mut self.search);
         if response.changed() {
             self.search_failed = None;
         }
-        if response.lost_focus() && ui.input(|i| i.key_pressed(egui::Key::Enter)) {
-            self.find(cx);
+        let is_entered = response.lost_focus() && ui.input(|i| i.key_pressed(egui::Key::Enter));
+        let is_found = is_entered && self.find(cx);
+        if is_entered && !is_found {
+            // To mend what was typed.
+            response.request_focus();
         }
         if let Some(sentence) = &self.search_failed {
             // Said where one looks, until something else is typed or done.
@@ -224,26 +237,30 @@ impl SegmentMap {
                 response.show_tooltip_text(sentence.as_str());
             }
         }
+        (response, is_found)
     }
 
     fn span(&self) -> Span {
         self.span.or(self.picture.latest().map(|p| p.span)).unwrap_or_default()
     }
 
-    fn find(&mut self, cx: &ViewContext<'_>) {
+    /// Selects the block that holds the address typed; false when there is none, and says why.
+    fn find(&mut self, cx: &ViewContext<'_>) -> bool {
         let Some(Address(address)) = Address::parse(&self.search) else {
             self.search_failed = Some(format!("\"{}\" is not an address: write it as 0x7f1dca2b7000", self.search.trim()));
-            return;
+            return false;
         };
-        let Some(state) = cx.state else { return };
+        let Some(state) = cx.state else { return false };
         match state.block_at(address).map(|i| state.blocks[i]) {
             Some(block) => {
                 let item = if block.lifetime.is_some() { Item::Lifetime(block.lifetime) } else { Item::Hole(block.address) };
                 cx.actions.send(Action::Select(Some(item)));
                 self.wants_scroll = true;
+                true
             }
             None => {
                 self.search_failed = Some(format!("No segment holds {} at the cursor.", Address(address)));
+                false
             }
         }
     }

@@ -10,6 +10,7 @@ use vramscope::cli::args::ScreenshotArgs;
 type Failure = (u8, String);
 
 fn main() -> ExitCode {
+    say_what_happens();
     match answer() {
         Ok(()) => ExitCode::SUCCESS,
         Err((code, sentence)) => {
@@ -43,6 +44,14 @@ fn answer() -> Result<(), Failure> {
             command.into_picture().map_or_else(|command| cli::run(*command).map_err(cli::Failure::into_parts), draw_picture)
         }
     }
+}
+
+/// Sends what the program notes about itself to standard error: what failed, or as much as `RUST_LOG` asks for
+/// (`RUST_LOG=vramscope=info` tells what each file took).
+fn say_what_happens() {
+    use tracing_subscriber::EnvFilter;
+    let asked = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("vramscope=warn"));
+    tracing_subscriber::fmt().with_env_filter(asked).with_writer(std::io::stderr).with_target(false).init();
 }
 
 /// Says a failure on standard error.

@@ -21,6 +21,7 @@ impl DeviceTables {
     /// # Errors
     /// [`Cancelled`] when `progress` was asked to stop.
     pub fn build(dev: &DeviceRecording, progress: &Progress) -> Result<DeviceTables, Cancelled> {
+        let since = std::time::Instant::now();
         progress.begin(Stage::Segments, 0);
         let runs = RunTimeline::build(dev);
         let lifetimes = Lifetimes::build(dev, &runs, progress)?;
@@ -29,6 +30,8 @@ impl DeviceTables {
             progress.begin(Stage::States, lifetimes.len() as u64);
             (curves, StateIndex::build(&lifetimes, runs, progress)?)
         };
+        let (events, allocations) = (dev.events.len(), lifetimes.len());
+        tracing::info!(events, allocations, seconds = since.elapsed().as_secs_f64(), "tables built");
         Ok(DeviceTables { lifetimes, states, curves })
     }
 }

@@ -69,7 +69,9 @@ pub fn open(path: &Path, progress: &Progress) -> Result<Recording, FormatError> 
         // Nothing to map.
         &[]
     };
+    let since = std::time::Instant::now();
     let mut recording = read(bytes, &name, progress)?;
+    tracing::info!(file = %path.display(), bytes = bytes.len(), seconds = since.elapsed().as_secs_f64(), "read");
     recording.source.path = Some(path.to_owned());
     Ok(recording)
 }

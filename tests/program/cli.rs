@@ -14,7 +14,7 @@ fn sample(name: &str) -> String {
 fn program<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vramscope"));
     command.args(args).stdin(Stdio::null());
-    for variable in ["DISPLAY", "WAYLAND_DISPLAY", "WAYLAND_SOCKET"] {
+    for variable in ["DISPLAY", "WAYLAND_DISPLAY", "WAYLAND_SOCKET", "RUST_LOG"] {
         command.env_remove(variable);
     }
     command
@@ -48,6 +48,14 @@ fn complaint(args: &[&str], file: &str) -> String {
     assert_eq!(sentence.lines().count(), 1, "{args:?}: {sentence}");
     assert!(sentence.contains(file), "{args:?}: {sentence}");
     sentence
+}
+
+#[test]
+fn what_a_file_took_is_told_on_standard_error_when_asked() {
+    let output = program(&["summary", &sample("leak.pickle")]).env("RUST_LOG", "vramscope=info").output().expect("it starts");
+    let told = stderr(&output);
+    assert!(told.contains("leak.pickle") && told.contains("tables built") && told.contains("1144"), "{told}");
+    assert!(!stdout(&output).contains("tables built"), "{}", stdout(&output));
 }
 
 #[test]

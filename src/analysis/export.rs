@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{DeviceTables, LifetimeId, NO_EVENT, Quantity, StackNames};
 use crate::formats::export::perfetto::CounterRow;
 use crate::formats::export::snapshot::DevicePart;
-use crate::formats::export::{Column, ExportTable, Field};
+use crate::formats::export::{Column, ExportTable, Field, Names};
 use crate::model::{Block, BlockState, DeviceRecording, Recording, Segment, StackId};
 
 /// The short name of every stack of a recording, by id: what the tables call `place`.
@@ -23,18 +23,14 @@ fn event_number(event: u32) -> Option<u64> {
 pub struct LifetimesTable<'a> {
     device: &'a DeviceRecording,
     tables: &'a DeviceTables,
-    places: &'a [String],
-    name: String,
-    pools: Vec<String>,
+    names: Names<'a>,
 }
 
 impl<'a> LifetimesTable<'a> {
     /// `places` as [`places`] gives them.
     #[must_use]
     pub fn new(device: &'a DeviceRecording, tables: &'a DeviceTables, places: &'a [String]) -> Self {
-        let name = format!("{}:{}", device.id.kind.name(), device.id.index);
-        let pools = device.pools.iter().map(|(a, b)| format!("{a}:{b}")).collect();
-        LifetimesTable { device, tables, places, name, pools }
+        LifetimesTable { device, tables, names: Names::new(device, places) }
     }
 }
 
@@ -69,12 +65,10 @@ impl ExportTable for LifetimesTable<'_> {
     }
 
     fn batch(&self, rows: Range<usize>) -> Vec<Column<'_>> {
-        let d = self.device;
-        let time = |event: u32| if d.events.has_time { d.events.time_us.get(event as usize).copied() } else { None };
+        let (d, names) = (self.device, &self.names);
         let rows: Vec<_> = rows.filter_map(|i| self.tables.lifetimes.get(d, LifetimeId(i as u32))).collect();
-        let stack = |s: StackId| s.is_some().then_some(u64::from(s.0));
         vec![
-            Column::Text(rows.iter().map(|_| Some(self.name.as_str())).collect()),
+            names.device(rows.len()),
             Column::Unsigned(rows.iter().map(|l| Some(u64::from(l.id.0))).collect()),
             Column::Unsigned(rows.iter().map(|l| Some(l.address)).collect()),
             Column::Unsigned(rows.iter().map(|l| Some(l.requested)).collect()),
@@ -82,13 +76,13 @@ impl ExportTable for LifetimesTable<'_> {
             Column::Unsigned(rows.iter().map(|l| event_number(l.born)).collect()),
             Column::Unsigned(rows.iter().map(|l| event_number(l.free_requested)).collect()),
             Column::Unsigned(rows.iter().map(|l| event_number(l.gone)).collect()),
-            Column::Signed(rows.iter().map(|l| time(l.born)).collect()),
-            Column::Signed(rows.iter().map(|l| time(l.gone)).collect()),
+            Column::Signed(rows.iter().map(|l| names.time(l.born as usize)).collect()),
+            Column::Signed(rows.iter().map(|l| names.time(l.gone as usize)).collect()),
             Column::Text(rows.iter().map(|l| Some(l.class.name())).collect()),
-            Column::Unsigned(rows.iter().map(|l| d.streams.get(usize::from(l.stream.0)).copied()).collect()),
-            Column::Text(rows.iter().map(|l| self.pools.get(usize::from(l.pool.0)).map(String::as_str)).collect()),
-            Column::Unsigned(rows.iter().map(|l| stack(l.stack)).collect()),
-            Column::Text(rows.iter().map(|l| self.places.get(l.stack.0 as usize).map(String::as_str)).collect()),
+            Column::Unsigned(rows.iter().map(|l| names.stream(l.stream)).collect()),
+            Column::Text(rows.iter().map(|l| names.pool(l.pool)).collect()),
+            Column::Unsigned(rows.iter().map(|l| names.stack(l.stack)).collect()),
+            Column::Text(rows.iter().map(|l| names.place(l.stack)).collect()),
         ]
     }
 }
@@ -97,14 +91,14 @@ impl ExportTable for LifetimesTable<'_> {
 pub struct CurvesTable<'a> {
     device: &'a DeviceRecording,
     tables: &'a DeviceTables,
-    name: String,
+    names: Names<'a>,
 }
 
 impl<'a> CurvesTable<'a> {
     /// The curves of one device.
     #[must_use]
     pub fn new(device: &'a DeviceRecording, tables: &'a DeviceTables) -> Self {
-        CurvesTable { device, tables, name: format!("{}:{}", device.id.kind.name(), device.id.index) }
+        CurvesTable { device, tables, names: Names::new(device, &[]) }
     }
 
     fn values(&self, q: Quantity, rows: &Range<usize>) -> Vec<u64> {
@@ -136,12 +130,11 @@ impl ExportTable for CurvesTable<'_> {
     }
 
     fn batch(&self, rows: Range<usize>) -> Vec<Column<'_>> {
-        let e = &self.device.events;
         let curve = |q| Column::Unsigned(self.values(q, &rows).into_iter().map(Some).collect());
         vec![
-            Column::Text(rows.clone().map(|_| Some(self.name.as_str())).collect()),
+            self.names.device(rows.len()),
             Column::Unsigned(rows.clone().map(|i| Some(i as u64)).collect()),
-            Column::Signed(rows.clone().map(|i| e.has_time.then_some(e.time_us[i])).collect()),
+            Column::Signed(rows.clone().map(|i| self.names.time(i)).collect()),
             curve(Quantity::Reserved),
             curve(Quantity::Active),
             curve(Quantity::Allocated),

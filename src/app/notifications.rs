@@ -1,5 +1,6 @@
 //! Sentences shown once, at the bottom right, until they are read or dismissed.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use egui::{Align2, Id, Sense, Ui};
@@ -8,11 +9,14 @@ use super::action::{Action, Actions};
 use super::theme::Tokens;
 use super::widgets::button::Push;
 use super::widgets::icons::Icon;
+use crate::units::counted;
 
 struct Notice {
     text: String,
-    /// A button and what it does.
-    offer: Option<(&'static str, Action)>,
+    /// Buttons and what they do.
+    offers: Vec<(&'static str, Action)>,
+    /// Recordings that appeared and were not opened yet: all of them in one notice.
+    files: Vec<PathBuf>,
     /// Something did not work.
     is_trouble: bool,
     since: Instant,
@@ -32,7 +36,11 @@ impl Notifications {
     pub fn say(&mut self, text: impl Into<String>) {
         let text = text.into();
         self.notices.retain(|n| n.text != text);
-        self.notices.push(Notice { text, offer: None, is_trouble: false, since: Instant::now() });
+        self.push(text, Vec::new(), Vec::new());
+    }
+
+    fn push(&mut self, text: String, offers: Vec<(&'static str, Action)>, files: Vec<PathBuf>) {
+        self.notices.push(Notice { text, offers, files, is_trouble: false, since: Instant::now() });
     }
 
     /// Shows why something did not work, marked so that it is not taken for good news.
@@ -47,7 +55,34 @@ impl Notifications {
     pub fn offer(&mut self, text: impl Into<String>, button: &'static str, action: Action) {
         let text = text.into();
         self.notices.retain(|n| n.text != text);
-        self.notices.push(Notice { text, offer: Some((button, action)), is_trouble: false, since: Instant::now() });
+        self.push(text, vec![(button, action)], Vec::new());
+    }
+
+    /// Offers a recording that appeared, with those that were offered before and neither opened nor declined: a job of a hundred ranks is
+    /// one offer.
+    pub fn offer_recording(&mut self, path: PathBuf) {
+        let before = self.notices.iter().position(|n| !n.files.is_empty()).map(|at| self.notices.remove(at).files);
+        let mut files = before.unwrap_or_default();
+        files.retain(|known| *known != path);
+        files.push(path.clone());
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let open = Action::Open(vec![path]);
+        let (text, offers) = match files.len() as u64 {
+            1 => (format!("New recording: {name}"), vec![("Open", open)]),
+            n => {
+                let text = format!("{}, the last {name}", counted(n, "new recording", "new recordings"));
+                (text, vec![("Open side by side", Action::OpenRanks(files.clone())), ("Open the last", open)])
+            }
+        };
+        self.push(text, offers, files);
+    }
+
+    /// A recording was opened: it is no longer offered.
+    pub fn forget_recording(&mut self, path: &Path) {
+        let Some(at) = self.notices.iter().position(|n| n.files.iter().any(|known| known == path)) else { return };
+        for other in self.notices.remove(at).files.into_iter().filter(|other| other != path) {
+            self.offer_recording(other);
+        }
     }
 
     /// The sentences on screen.
@@ -57,7 +92,7 @@ impl Notifications {
 
     /// Draws them and drops the old ones.
     pub fn ui(&mut self, ui: &Ui, tokens: &Tokens, actions: &Actions) {
-        self.notices.retain(|n| n.offer.is_some() || n.since.elapsed() < SHOWN_FOR);
+        self.notices.retain(|n| !n.offers.is_empty() || n.since.elapsed() < SHOWN_FOR);
         if self.notices.is_empty() {
             return;
         }
@@ -79,20 +114,26 @@ impl Notifications {
                         }
                         ui.add(egui::Label::new(egui::RichText::new(&notice.text).color(tokens.text1)).wrap());
                     });
-                    let Some((button, action)) = &notice.offer else { return };
+                    if notice.offers.is_empty() {
+                        return;
+                    }
                     ui.add_space(6.0);
                     ui.horizontal(|ui| {
-                        let wanted = Push::primary(button).show(ui).clicked();
-                        if wanted {
-                            actions.send(action.clone());
+                        for (at, (button, action)) in notice.offers.iter().enumerate() {
+                            let push = if at == 0 { Push::primary(button) } else { Push::outlined(button) };
+                            if push.show(ui).clicked() {
+                                actions.send(action.clone());
+                                dismissed = Some(i);
+                            }
                         }
-                        if wanted || Push::outlined("Not now").show(ui).clicked() {
+                        if Push::outlined("Not now").show(ui).clicked() {
                             dismissed = Some(i);
                         }
                     });
                 });
                 // Over an offer's buttons a click anywhere would take theirs.
-                if notice.offer.is_none() && inner.response.interact(Sense::click()).on_hover_text("Click to dismiss").clicked() {
+                if notice.offers.is_empty() && inner.response.interact(Sense::click()).on_hover_text("Click to dismiss").clicked()
+                {
                     dismissed = Some(i);
                 }
                 ui.add_space(8.0);
@@ -101,5 +142,30 @@ impl Notifications {
         if let Some(i) = dismissed {
             self.notices.remove(i);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hundred_recordings_at_once_are_one_offer() {
+        let mut notices = Notifications::default();
+        notices.say("something else");
+        for i in 0..100 {
+            notices.offer_recording(PathBuf::from(format!("run/mem_rank{i}.pickle")));
+        }
+        notices.offer_recording(PathBuf::from("run/mem_rank3.pickle"));
+        let texts: Vec<&str> = notices.texts().collect();
+        assert_eq!(texts, ["something else", "100\u{a0}new recordings, the last mem_rank3.pickle"]);
+        let last = notices.notices.last().unwrap();
+        assert_eq!(last.offers.iter().map(|o| o.0).collect::<Vec<_>>(), ["Open side by side", "Open the last"]);
+        for i in (0..100).filter(|&i| i != 7) {
+            notices.forget_recording(Path::new(&format!("run/mem_rank{i}.pickle")));
+        }
+        assert_eq!(notices.texts().last(), Some("New recording: mem_rank7.pickle"));
+        notices.forget_recording(Path::new("run/mem_rank7.pickle"));
+        assert_eq!(notices.texts().count(), 1);
     }
 }

@@ -40,6 +40,7 @@ impl App {
             return;
         }
         let title = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
+        self.notices.forget_recording(&path);
         let loading = Loading::file(&self.jobs, path.clone());
         self.documents.retain(|d| d.path.as_ref() != Some(&path));
         let document = self.new_document(title, Some(path), Content::Loading(loading));
@@ -88,8 +89,14 @@ impl App {
 
     /// Opens or offers recordings that appeared in the watched folder: opened when nothing else is being looked at.
     pub(super) fn poll_watch(&mut self) {
-        let news: Vec<News> = self.watch.iter().flat_map(Watch::news).collect();
+        let mut news: Vec<News> = self.watch.iter().flat_map(Watch::news).collect();
         let name = |path: &std::path::Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // Several at once while nothing is looked at: the ranks of a job.
+        let recordings = || news.iter().filter_map(|n| if let News::Recording(path) = n { Some(path.clone()) } else { None });
+        if self.active.is_none() && recordings().count() > 1 {
+            self.open_ranks(recordings().collect());
+            news.retain(|n| !matches!(n, News::Recording(_)));
+        }
         for found in news {
             match found {
                 // Written again, or only now whole: what was read of it before is old.
@@ -97,9 +104,7 @@ impl App {
                     self.reload(&path);
                 }
                 News::Recording(path) if self.active.is_none() => self.open(path),
-                News::Recording(path) => {
-                    self.notices.offer(format!("New recording: {}", name(&path)), "Open", Action::Open(vec![path]));
-                }
+                News::Recording(path) => self.notices.offer_recording(path),
                 News::CutShort(path) => {
                     let words = format!("New recording: {}. Its end is missing and has not come for a minute.", name(&path));
                     self.notices.offer(words, "Open what there is", Action::Open(vec![path]));
@@ -120,6 +125,7 @@ impl App {
                     );
                 }
                 News::Trouble(sentence) => self.notices.complain(sentence),
+                News::Back(sentence) => self.notices.say(sentence),
             }
         }
     }

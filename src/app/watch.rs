@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use super::jobs::Jobs;
 use super::logs::Logs;
 use crate::formats::folder::{is_log_name, is_recording_name};
-use crate::formats::{Seen, look};
+use crate::formats::{Seen, look, why};
 
 /// Time between two listings.
 const EVERY: Duration = Duration::from_secs(1);
@@ -43,6 +43,8 @@ pub enum News {
     },
     /// The folder can not be listed, in one sentence.
     Trouble(String),
+    /// The folder can be listed again, in one sentence.
+    Back(String),
 }
 
 /// A watched folder; watching ends when this is dropped.
@@ -76,15 +78,18 @@ impl Watch {
                 std::thread::sleep(EVERY);
                 let answers = match list(&path) {
                     Ok((recordings, texts)) => {
-                        was_lost = false;
                         let mut news = known.compare(recordings, |path| look(path).unwrap_or(Seen::Other));
                         news.extend(logs.compare(texts));
+                        if was_lost {
+                            news.push(News::Back(format!("{} is there again and is watched.", path.display())));
+                        }
+                        was_lost = false;
                         news
                     }
                     // Said once; a network folder may come back.
                     Err(sentence) if !was_lost => {
                         was_lost = true;
-                        vec![News::Trouble(sentence)]
+                        vec![News::Trouble(format!("{sentence}; it is looked for every second"))]
                     }
                     Err(_) => Vec::new(),
                 };
@@ -109,11 +114,16 @@ impl Watch {
     }
 }
 
+/// Why a folder was not listed.
+fn why_of_folder(error: &std::io::Error) -> String {
+    if error.kind() == std::io::ErrorKind::NotFound { "there is no such folder".to_owned() } else { why(error) }
+}
+
 type Listing = HashMap<PathBuf, Stamp>;
 
 /// The files of a folder that may be recordings or counters, and those that may be logs.
 fn list(folder: &Path) -> Result<(Listing, Listing), String> {
-    let failed = |e: std::io::Error| format!("{}: the folder can not be watched: {e}", folder.display());
+    let failed = |e: std::io::Error| format!("{}: the folder can not be watched: {}", folder.display(), why_of_folder(&e));
     let (mut recordings, mut logs) = (HashMap::new(), HashMap::new());
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let Ok(entry) = entry else { continue };
@@ -178,7 +188,7 @@ impl News {
     fn path(&self) -> Option<&Path> {
         match self {
             News::Recording(path) | News::CutShort(path) | News::Counters(path) | News::Message { path, .. } => Some(path),
-            News::Trouble(_) => None,
+            News::Trouble(_) | News::Back(_) => None,
         }
     }
 }
@@ -231,6 +241,10 @@ mod tests {
         assert!(known.growing.is_empty(), "not looked at for ever");
     }
 
+    fn wait_for_one(watch: &Watch) -> News {
+        watch.found.recv_timeout(Duration::from_secs(20)).expect("news")
+    }
+
     #[test]
     fn a_real_folder_is_watched() {
         let folder = tempfile::tempdir().unwrap();
@@ -259,6 +273,15 @@ mod tests {
         let text = found.iter().find_map(|n| if let News::Message { text, .. } = n { Some(text.as_str()) } else { None });
         assert!(text.is_some_and(|t| t.contains("2.00 GiB") && !t.contains("long ago")), "{found:?}");
         assert_eq!(found.len(), 3);
+        let gone = folder.path().with_extension("gone");
+        std::fs::rename(folder.path(), &gone).unwrap();
+        let told = wait_for_one(&watch);
+        assert!(
+            matches!(&told, News::Trouble(s) if s.ends_with("there is no such folder; it is looked for every second")),
+            "{told:?}"
+        );
+        std::fs::rename(&gone, folder.path()).unwrap();
+        assert!(matches!(wait_for_one(&watch), News::Back(_)));
         assert!(Watch::start(file("none"), &Jobs::default()).is_err_and(|e| e.contains("can not be watched")));
     }
 }

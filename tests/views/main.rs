@@ -15,6 +15,7 @@ mod leaks;
 mod live;
 mod menus;
 mod probe;
+mod ranks;
 mod state;
 mod timeline;
 mod welcome;

@@ -31,15 +31,15 @@ impl Column {
     /// Every column, left to right, with the points it takes (the file and the bar at least) and the order in which columns are left
     /// out where there is no room: 0 never.
     const ALL: [(Column, f32, u8); 9] = [
-        (Column::Rank, 48.0, 0),
-        (Column::File, 104.0, 0),
+        (Column::Rank, 44.0, 0),
+        (Column::File, 96.0, 0),
         (Column::Device, 44.0, 4),
         (Column::Bar, 160.0, 5),
         (Column::Peak, 84.0, 0),
         (Column::PeakActive, 84.0, 1),
         (Column::End, 84.0, 3),
         (Column::EndActive, 84.0, 2),
-        (Column::Remark, 120.0, 0),
+        (Column::Remark, 108.0, 0),
     ];
 
     /// The columns that a table of a width has room for, with their widths. `with_bar`: the peaks are drawn in the table.

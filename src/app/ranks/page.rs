@@ -32,8 +32,7 @@ pub fn page_ui(page: &mut Ranks, ui: &mut Ui, t: &Tokens, actions: &Actions) {
     let rect = ui.max_rect();
     ui.painter().rect_filled(rect, 0.0, t.s1);
     let mut wish = Wish::default();
-    let head = Rect::from_min_size(rect.min, vec2(rect.width(), 78.0));
-    header(page, ui, t, head, actions, &mut wish);
+    let head = header(page, ui, t, rect, actions, &mut wish);
     if !page.is_done() {
         let share = (!page.files.is_empty()).then(|| page.answered as f32 / page.files.len() as f32);
         progress_line(ui, Rect::from_min_max(pos2(rect.left(), head.bottom()), rect.max), share);
@@ -58,10 +57,11 @@ pub fn page_ui(page: &mut Ranks, ui: &mut Ui, t: &Tokens, actions: &Actions) {
     }
 }
 
-fn header(page: &Ranks, ui: &mut Ui, t: &Tokens, rect: Rect, actions: &Actions, wish: &mut Wish) {
+/// The answer and what can be done, at the top of `rect`, as high as the sentence needs; gives the rectangle covered.
+fn header(page: &Ranks, ui: &mut Ui, t: &Tokens, rect: Rect, actions: &Actions, wish: &mut Wish) -> Rect {
     let inner = rect.shrink2(vec2(16.0, 0.0));
-    ui.painter().rect_filled(rect, 0.0, t.s2);
-    ui.scope_builder(UiBuilder::new().max_rect(inner).layout(Layout::top_down(Align::Min)).id_salt("head"), |ui| {
+    let behind = ui.painter().add(egui::Shape::Noop);
+    let used = ui.scope_builder(UiBuilder::new().max_rect(inner).layout(Layout::top_down(Align::Min)).id_salt("head"), |ui| {
         ui.add_space(12.0);
         // What is not read yet may change the answer: it is no verdict before the end.
         let so_far = format!("So far, {} of {} files read: ", count(page.answered as u64), count(page.files.len() as u64));
@@ -97,6 +97,9 @@ fn header(page: &Ranks, ui: &mut Ui, t: &Tokens, rect: Rect, actions: &Actions, 
             }
         });
     });
+    let head = Rect::from_min_max(rect.min, pos2(rect.right(), used.response.rect.bottom() + 12.0));
+    ui.painter().set(behind, egui::Shape::rect_filled(head, 0.0, t.s2));
+    head
 }
 
 /// Which job is on screen, where there are several; the one that the user chose now.
@@ -235,13 +238,16 @@ fn many(page: &Ranks, ui: &mut Ui, t: &Tokens, body: Rect, wish: &mut Wish) {
 }
 
 fn legend(page: &Ranks, ui: &mut Ui, t: &Tokens, title: &str) {
-    let mut entries = vec![
-        LegendEntry::new(Swatch::Fill(t.slot(0)), "active"),
-        LegendEntry::new(Swatch::Free, "reserved, not active"),
-        LegendEntry::new(Swatch::Fill(t.red), "ran out of memory"),
-    ];
+    let o = page.overview();
+    let mut entries = vec![LegendEntry::new(Swatch::Fill(t.slot(0)), "active")];
+    if !o.outliers.is_empty() {
+        entries.push(LegendEntry::new(Swatch::Fill(t.slot(1)), "active, outlier"));
+    }
+    entries.push(LegendEntry::new(Swatch::Free, "reserved, not active"));
+    if o.failed > 0 {
+        entries.push(LegendEntry::new(Swatch::Fill(t.red), "ran out of memory"));
+    }
     if page.are_ranks() {
-        entries.insert(1, LegendEntry::new(Swatch::Fill(t.slot(1)), "active, outlier"));
         entries.push(LegendEntry::new(Swatch::Dashed(t.text2), "median peak"));
     }
     let _ = legend_row(ui, title, 0.0, &entries, "");

@@ -90,19 +90,19 @@ fn ranks_below(painter: &Painter, t: &Tokens, plot: Rect, rows: &[RankRow]) {
     }
 }
 
-/// Above the bars: A and B, the first that failed, and the highest outlier, in this order where there is no room for all.
+/// Above the bars: the first that failed, A and B, and the highest outlier, in this order where there is no room for all.
 fn names_above(painter: &Painter, t: &Tokens, plot: Rect, page: &Ranks) {
     let rows = page.rows();
     let mut names: Vec<(usize, String, Type, Color32)> = Vec::new();
+    let o = page.overview();
+    if let Some(at) = o.first_oom {
+        let first = if o.failed > 1 && o.is_first_by_time { " first" } else { "" };
+        names.push((at, format!("{} out of memory{first}", page.name_at(at)), Type::Strong, t.red));
+    }
     for (slot, letter) in ["A", "B"].into_iter().enumerate() {
         if let Some(at) = rows.iter().position(|r| page.chosen_as(r) == Some(slot)) {
             names.push((at, letter.to_owned(), Type::Strong, t.accent));
         }
-    }
-    let o = page.overview();
-    if let Some(at) = o.first_oom {
-        let first = if o.failed > 1 && o.is_first_by_time { "first" } else { "out of memory" };
-        names.push((at, format!("{} {first}", page.name_at(at)), Type::Strong, t.red));
     }
     if let Some(at) = o.highest.filter(|at| o.outliers.binary_search(at).is_ok() && o.first_oom != Some(*at)) {
         names.push((at, format!("{} {}", page.name_at(at), Bytes(rows[at].peak_reserved)), Type::Caption, t.text2));
@@ -111,8 +111,11 @@ fn names_above(painter: &Painter, t: &Tokens, plot: Rect, page: &Ranks) {
         .iter()
         .map(|(at, words, kind, _)| (bar(plot, *at, rows.len(), 1.0).center().x, label::width(painter, words, *kind)))
         .collect();
-    for ((_, words, kind, ink), left) in names.iter().zip(callouts(plot.x_range(), &wanted)) {
+    let top = greatest(rows) as f64;
+    for ((at, words, kind, ink), left) in names.iter().zip(callouts(plot.x_range(), &wanted)) {
         if let Some(left) = left {
+            let bar = bar(plot, *at, rows.len(), rows[*at].peak_reserved as f64 / top);
+            painter.vline(bar.center().x, Rangef::new(plot.top(), bar.top()), Stroke::new(1.0, Tokens::at(*ink, 0.6)));
             label::text(painter, pos2(left, plot.top() - 1.0), Align2::LEFT_BOTTOM, words, *kind, *ink);
         }
     }

@@ -14,7 +14,7 @@ mod tables;
 
 use std::ops::Range;
 
-pub use tables::{BlocksTable, EventsTable, SamplesTable, StacksTable};
+pub use tables::{BlocksTable, EventsTable, Names, SamplesTable, StacksTable};
 
 /// What a column holds. Every column may have gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

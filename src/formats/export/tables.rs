@@ -3,36 +3,76 @@
 use std::ops::Range;
 
 use super::{Column, ExportTable, Field};
-use crate::model::{Action, DeviceRecording, PoolId, Recording, Sample, StackId, StackTable};
+use crate::model::{Action, DeviceRecording, PoolId, Recording, Sample, StackId, StackTable, StreamId};
 
-/// Text of each pool key of a device: `0:1`.
-fn pool_names(device: &DeviceRecording) -> Vec<String> {
-    device.pools.iter().map(|(a, b)| format!("{a}:{b}")).collect()
-}
-
-/// `cuda:0`, `cpu:-1`.
-pub(super) fn device_name(device: &DeviceRecording) -> String {
-    format!("{}:{}", device.id.kind.name(), device.id.index)
-}
-
-fn stack_number(stack: StackId) -> Option<u64> {
-    stack.is_some().then_some(u64::from(stack.0))
-}
-
-/// The allocator's events of one device.
-pub struct EventsTable<'a> {
+/// What the tables of one device call the device, its pools, streams, stacks and times.
+pub struct Names<'a> {
     device: &'a DeviceRecording,
+    /// `cuda:0`, `cpu:-1`.
     name: String,
+    /// Text of each pool key: `0:1`.
     pools: Vec<String>,
     /// Where each stack is, in short, by stack id.
     places: &'a [String],
 }
 
-impl<'a> EventsTable<'a> {
+impl<'a> Names<'a> {
     /// `places` names each stack of the recording by its id, in short; shorter or empty lists leave gaps.
     #[must_use]
     pub fn new(device: &'a DeviceRecording, places: &'a [String]) -> Self {
-        EventsTable { device, name: device_name(device), pools: pool_names(device), places }
+        let pools = device.pools.iter().map(|(a, b)| format!("{a}:{b}")).collect();
+        Names { device, name: format!("{}:{}", device.id.kind.name(), device.id.index), pools, places }
+    }
+
+    /// The device's column of so many rows.
+    #[must_use]
+    pub fn device(&self, rows: usize) -> Column<'_> {
+        Column::Text(vec![Some(self.name.as_str()); rows])
+    }
+
+    /// When an event was, where events have times.
+    #[must_use]
+    pub fn time(&self, event: usize) -> Option<i64> {
+        let events = &self.device.events;
+        if events.has_time { events.time_us.get(event).copied() } else { None }
+    }
+
+    /// The stream's handle.
+    #[must_use]
+    pub fn stream(&self, stream: StreamId) -> Option<u64> {
+        self.device.streams.get(usize::from(stream.0)).copied()
+    }
+
+    /// The pool's key.
+    #[must_use]
+    pub fn pool(&self, pool: PoolId) -> Option<&str> {
+        self.pools.get(usize::from(pool.0)).map(String::as_str)
+    }
+
+    /// The number by which the table of stacks knows a stack.
+    #[must_use]
+    pub fn stack(&self, stack: StackId) -> Option<u64> {
+        stack.is_some().then_some(u64::from(stack.0))
+    }
+
+    /// Where a stack is, in short.
+    #[must_use]
+    pub fn place(&self, stack: StackId) -> Option<&str> {
+        self.places.get(stack.0 as usize).map(String::as_str)
+    }
+}
+
+/// The allocator's events of one device.
+pub struct EventsTable<'a> {
+    device: &'a DeviceRecording,
+    names: Names<'a>,
+}
+
+impl<'a> EventsTable<'a> {
+    /// `places` as [`Names::new`] takes them.
+    #[must_use]
+    pub fn new(device: &'a DeviceRecording, places: &'a [String]) -> Self {
+        EventsTable { device, names: Names::new(device, places) }
     }
 }
 
@@ -66,37 +106,34 @@ impl ExportTable for EventsTable<'_> {
         let e = &self.device.events;
         let has_address = |i: usize| !matches!(e.action[i], Action::Oom | Action::Snapshot);
         let each = || rows.clone();
+        let names = &self.names;
         vec![
-            Column::Text(each().map(|_| Some(self.name.as_str())).collect()),
+            names.device(rows.len()),
             Column::Unsigned(each().map(|i| Some(i as u64)).collect()),
-            Column::Signed(each().map(|i| e.has_time.then_some(e.time_us[i])).collect()),
+            Column::Signed(each().map(|i| names.time(i)).collect()),
             Column::Text(each().map(|i| Some(e.action[i].name())).collect()),
             Column::Unsigned(each().map(|i| has_address(i).then_some(e.address[i])).collect()),
             Column::Unsigned(each().map(|i| Some(e.size[i])).collect()),
             Column::Unsigned(each().map(|i| e.device_free_told(i as u32)).collect()),
-            Column::Unsigned(each().map(|i| self.device.streams.get(usize::from(e.stream[i].0)).copied()).collect()),
-            Column::Text(each().map(|i| pool(&self.pools, e.pool[i])).collect()),
-            Column::Unsigned(each().map(|i| stack_number(e.stack[i])).collect()),
-            Column::Text(each().map(|i| self.places.get(e.stack[i].0 as usize).map(String::as_str)).collect()),
+            Column::Unsigned(each().map(|i| names.stream(e.stream[i])).collect()),
+            Column::Text(each().map(|i| names.pool(e.pool[i])).collect()),
+            Column::Unsigned(each().map(|i| names.stack(e.stack[i])).collect()),
+            Column::Text(each().map(|i| names.place(e.stack[i])).collect()),
         ]
     }
-}
-
-fn pool(names: &[String], pool: PoolId) -> Option<&str> {
-    names.get(usize::from(pool.0)).map(String::as_str)
 }
 
 /// Samples of the whole card, as a live session, a trace or a timeline has them.
 pub struct SamplesTable<'a> {
     device: &'a DeviceRecording,
-    name: String,
+    names: Names<'a>,
 }
 
 impl<'a> SamplesTable<'a> {
     /// The samples of one device.
     #[must_use]
     pub fn new(device: &'a DeviceRecording) -> Self {
-        SamplesTable { device, name: device_name(device) }
+        SamplesTable { device, names: Names::new(device, &[]) }
     }
 }
 
@@ -129,7 +166,7 @@ impl ExportTable for SamplesTable<'_> {
         let samples = self.device.samples.get(rows).unwrap_or(&[]);
         let bytes = |of: fn(&Sample) -> Option<u64>| Column::Unsigned(samples.iter().map(of).collect());
         vec![
-            Column::Text(samples.iter().map(|_| Some(self.name.as_str())).collect()),
+            self.names.device(samples.len()),
             Column::Signed(samples.iter().map(|s| Some(s.time_us)).collect()),
             bytes(|s| s.used),
             bytes(|s| s.driver),
@@ -146,9 +183,7 @@ impl ExportTable for SamplesTable<'_> {
 /// The blocks of the end state of one device, with the segment each stands in.
 pub struct BlocksTable<'a> {
     device: &'a DeviceRecording,
-    name: String,
-    pools: Vec<String>,
-    places: &'a [String],
+    names: Names<'a>,
     /// Segment and block index of each row.
     rows: Vec<(u32, u32)>,
 }
@@ -163,7 +198,7 @@ impl<'a> BlocksTable<'a> {
             .enumerate()
             .flat_map(|(s, segment)| segment.blocks.clone().map(move |b| (s as u32, b)))
             .collect();
-        BlocksTable { device, name: device_name(device), pools: pool_names(device), places, rows }
+        BlocksTable { device, names: Names::new(device, places), rows }
     }
 }
 
@@ -196,11 +231,11 @@ impl ExportTable for BlocksTable<'_> {
     }
 
     fn batch(&self, rows: Range<usize>) -> Vec<Column<'_>> {
-        let d = self.device;
+        let (d, names) = (self.device, &self.names);
         let rows: Vec<_> =
             self.rows[rows].iter().filter_map(|&(s, b)| Some((d.segments.get(s as usize)?, d.blocks.get(b as usize)?))).collect();
         vec![
-            Column::Text(rows.iter().map(|_| Some(self.name.as_str())).collect()),
+            names.device(rows.len()),
             Column::Unsigned(rows.iter().map(|(s, _)| Some(s.address)).collect()),
             Column::Unsigned(rows.iter().map(|(s, _)| Some(s.size)).collect()),
             Column::Text(rows.iter().map(|(s, _)| Some(s.class.name())).collect()),
@@ -211,10 +246,10 @@ impl ExportTable for BlocksTable<'_> {
                 rows.iter().map(|(_, b)| (b.state != crate::model::BlockState::Inactive).then_some(b.requested)).collect(),
             ),
             Column::Text(rows.iter().map(|(_, b)| Some(b.state.name())).collect()),
-            Column::Unsigned(rows.iter().map(|(s, _)| d.streams.get(usize::from(s.stream.0)).copied()).collect()),
-            Column::Text(rows.iter().map(|(s, _)| pool(&self.pools, s.pool)).collect()),
-            Column::Unsigned(rows.iter().map(|(_, b)| stack_number(b.stack)).collect()),
-            Column::Text(rows.iter().map(|(_, b)| self.places.get(b.stack.0 as usize).map(String::as_str)).collect()),
+            Column::Unsigned(rows.iter().map(|(s, _)| names.stream(s.stream)).collect()),
+            Column::Text(rows.iter().map(|(s, _)| names.pool(s.pool)).collect()),
+            Column::Unsigned(rows.iter().map(|(_, b)| names.stack(b.stack)).collect()),
+            Column::Text(rows.iter().map(|(_, b)| names.place(b.stack)).collect()),
         ]
     }
 }

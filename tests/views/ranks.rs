@@ -1,0 +1,77 @@
+//! The ranks page: in pictures, and under the pointer.
+
+use std::path::Path;
+
+use crate::alone::has_adapter;
+use egui::Theme;
+use egui_kittest::kittest::Queryable as _;
+use egui_kittest::{Harness, SnapshotResults};
+use vramscope::app::App;
+use vramscope::app::action::Action;
+use vramscope::app::jobs::Jobs;
+use vramscope::app::settings::{Settings, ThemeChoice};
+
+/// A folder of sample recordings as ranks of one job.
+fn job(ranks: usize) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("job")).expect("a folder");
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots");
+    for rank in 0..ranks {
+        let name = ["gpt_train", "gpt_train", "fragment_oom", "gpt_train"][if rank < 4 { rank } else { 0 }];
+        let to = folder.path().join(format!("job/job_rank{rank}.pickle"));
+        std::fs::copy(samples.join(format!("{name}.pickle")), to).expect("a bundled sample");
+    }
+    folder
+}
+
+fn page(folder: &Path, theme: Theme, size: [f32; 2]) -> Harness<'static, Option<App>> {
+    let path = folder.to_path_buf();
+    let draw = move |ui: &mut egui::Ui, app: &mut Option<App>| {
+        let app = app.get_or_insert_with(|| {
+            let choice = if theme == Theme::Dark { ThemeChoice::Dark } else { ThemeChoice::Light };
+            let app = App::new(ui.ctx(), Settings { theme: choice, ..Settings::default() }, Jobs::synchronous());
+            app.actions().send(Action::OpenRanks(vec![path.clone()]));
+            app
+        });
+        app.logic(ui.ctx());
+        app.draw(ui);
+    };
+    let mut h = Harness::builder().with_size(size).with_theme(theme).with_step_dt(0.05).build_ui_state(draw, None);
+    h.run_steps(6);
+    h
+}
+
+#[test]
+fn pictures_of_few_and_of_many() {
+    if !has_adapter() {
+        return;
+    }
+    let (few, many) = (job(4), job(24));
+    let mut results = SnapshotResults::new();
+    for (folder, theme, size, name) in [
+        (&few, Theme::Dark, [1000.0, 520.0], "ranks_few_dark"),
+        (&few, Theme::Light, [760.0, 480.0], "ranks_few_light"),
+        (&many, Theme::Dark, [1000.0, 520.0], "ranks_many_dark"),
+    ] {
+        let mut h = page(&folder.path().join("job"), theme, size);
+        h.snapshot(name);
+        results.extend_harness(&mut h);
+    }
+}
+
+#[test]
+fn two_clicks_compare_two_ranks() {
+    let folder = job(4);
+    let mut h = page(&folder.path().join("job"), Theme::Dark, [1000.0, 600.0]);
+    assert!(h.query_by_label("Open rank 2, which failed").is_some(), "the one that failed is one click away");
+    for rank in [3, 1] {
+        h.get_all_by_label_contains(&format!("rank {rank}, job_rank{rank}.pickle")).next().expect("its row").click();
+        // Longer than a double click.
+        h.run_steps(12);
+    }
+    h.get_by_label("Compare rank 3 with rank 1").click();
+    h.run_steps(6);
+    let app = h.state().as_ref().expect("an app");
+    let document = app.active_document().expect("a document in front");
+    assert!(document.title.contains("job_rank3"), "A is in front: {}", document.title);
+}

@@ -72,7 +72,9 @@ impl Moment {
         }
     }
 
-    fn event(self, data: &DeviceData) -> u32 {
+    /// Its event in a device: the peak where none failed.
+    #[must_use]
+    pub fn event(self, data: &DeviceData) -> u32 {
         let peak = data.tables.curves.peak(Quantity::Active).1;
         match self {
             Moment::Peak => peak,

@@ -1,10 +1,20 @@
 //! The flame graph in pictures, and its tree, search and zoom.
+use std::sync::Arc;
+
 use crate::alone::{alone, has_adapter, sample};
-use egui::Theme;
-use egui_kittest::SnapshotResults;
+use egui::accesskit::Role;
+use egui::{Event, Key, Modifiers, PointerButton, Pos2, Theme, pos2, vec2};
 use egui_kittest::kittest::Queryable as _;
+use egui_kittest::{Harness, SnapshotResults};
 use vramscope::analysis::Quantity;
+use vramscope::analysis::flame::{Flame, Measure, Shape, Size, weigh};
+use vramscope::app::App;
+use vramscope::app::document::DeviceData;
+use vramscope::app::jobs::Jobs;
+use vramscope::app::selection::Item;
+use vramscope::app::settings::Settings;
 use vramscope::app::views::ViewKind;
+use vramscope::units::{Bytes, count};
 
 const SIZE: [f32; 2] = [900.0, 260.0];
 
@@ -98,4 +108,145 @@ fn roots_hold_what_the_curves_say_and_folded_frames_are_counted() {
             .sum();
         assert_eq!(folded + kept, frames, "{name}");
     }
+}
+
+/// The app with one recording and the flame graph over the whole window, everything computed at once.
+fn app(data: &Arc<DeviceData>) -> Harness<'static, Option<App>> {
+    let data = Arc::clone(data);
+    let draw = move |ui: &mut egui::Ui, app: &mut Option<App>| {
+        let app = app.get_or_insert_with(|| {
+            let mut app = App::new(ui.ctx(), Settings::default(), Jobs::synchronous());
+            app.open_recording("sample", Arc::clone(&data));
+            app.show_only(ViewKind::Flame);
+            app
+        });
+        app.logic(ui.ctx());
+        app.draw(ui);
+    };
+    let mut h =
+        Harness::builder().with_size([1400.0, 600.0]).with_theme(Theme::Dark).with_step_dt(0.05).build_ui_state(draw, None);
+    h.run_steps(6);
+    h
+}
+
+fn click(h: &mut Harness<'_, Option<App>>, p: Pos2, button: PointerButton) {
+    h.event(Event::PointerMoved(p));
+    h.run_steps(2);
+    for pressed in [true, false] {
+        h.event(Event::PointerButton { pos: p, button, pressed, modifiers: Modifiers::NONE });
+        h.run_steps(1);
+    }
+    // Longer than a double click.
+    h.run_steps(12);
+}
+
+/// A point in the row of frames `row` rows down, at a share of the graph's width.
+fn at(h: &Harness<'_, Option<App>>, row: f32, share: f32) -> Pos2 {
+    let graph = h.get_by_role_and_label(Role::Canvas, "Flame graph").rect();
+    graph.min + vec2(12.0 + (graph.width() - 24.0) * share, 8.0 + 27.0 * row + 13.0)
+}
+
+fn is_there(h: &Harness<'_, Option<App>>, label: &str) -> bool {
+    h.query_all_by_label_contains(label).next().is_some()
+}
+
+/// Picks `choice` in the selector `name` of the header.
+fn pick(h: &mut Harness<'_, Option<App>>, name: &str, choice: &str) {
+    h.get_by_role_and_label(Role::ComboBox, name).click();
+    h.run_steps(3);
+    h.get_by_role_and_label(Role::MenuItem, choice).click();
+    h.run_steps(6);
+}
+
+#[test]
+fn a_click_zooms_and_names_escape_and_a_second_click_go_back() {
+    let data = sample("gpt_train.pickle");
+    let mut h = app(&data);
+    let way_back = |h: &Harness<'_, Option<App>>| h.query_by_role_and_label(Role::Link, "all").is_some();
+    assert!(!way_back(&h), "nothing is zoomed yet");
+    let frame = at(&h, 2.0, 0.1);
+    click(&mut h, frame, PointerButton::Primary);
+    assert!(way_back(&h), "a click zooms");
+    let selected = h.state().as_ref().and_then(|a| a.active_document()?.view()?.link.selected());
+    assert!(matches!(selected, Some(Item::Stack(_))), "and selects the frame's heaviest stack: {selected:?}");
+    h.get_by_role_and_label(Role::Link, "all").click();
+    h.run_steps(6);
+    assert!(!way_back(&h), "a name in the way down goes back to it");
+    click(&mut h, frame, PointerButton::Primary);
+    h.key_press(Key::Escape);
+    h.run_steps(4);
+    assert!(!way_back(&h), "Escape goes back");
+    click(&mut h, frame, PointerButton::Primary);
+    let zoomed = at(&h, 0.0, 0.1);
+    click(&mut h, zoomed, PointerButton::Primary);
+    let parent = at(&h, 0.0, 0.1);
+    click(&mut h, parent, PointerButton::Primary);
+    assert!(!way_back(&h), "a click on the zoomed frame goes to its parent");
+}
+
+#[test]
+fn a_search_says_how_much_matches_and_a_hidden_frame_what_is_gone() {
+    let data = sample("gpt_train.pickle");
+    let mut h = app(&data);
+    h.get_by_label("Filter frames").click();
+    h.run_steps(2);
+    h.get_by_label("Filter frames").type_text("forward");
+    h.run_steps(6);
+    assert!(is_there(&h, "match, together"), "hits are counted");
+    h.get_by_label("Filter frames").type_text(" of nothing");
+    h.run_steps(6);
+    assert!(is_there(&h, "0 frames match") || is_there(&h, "0\u{a0}frames match"), "none is said too");
+    h.key_press_modifiers(Modifiers::COMMAND, Key::A);
+    h.key_press(Key::Backspace);
+    h.run_steps(4);
+    assert!(!is_there(&h, "match, together"));
+    let frame = at(&h, 2.0, 0.1);
+    click(&mut h, frame, PointerButton::Secondary);
+    let item = h.get_by_role_and_label(Role::MenuItem, "Hide this frame").rect();
+    assert!(item.width() < 260.0, "a menu as wide as its words: {item:?}");
+    h.get_by_role_and_label(Role::MenuItem, "Hide this frame").click();
+    h.run_steps(6);
+    assert!(is_there(&h, "1 hidden with"));
+    click(&mut h, pos2(frame.x, frame.y), PointerButton::Secondary);
+    h.get_by_role_and_label(Role::MenuItem, "Show everything again").click();
+    h.run_steps(6);
+    assert!(!is_there(&h, "hidden with"));
+}
+
+/// Every measure, from either end, by stack, file, module and category: the root in the tree is what the measure weighs.
+#[test]
+fn each_measure_from_either_end_by_everything_counts_the_same_bytes() {
+    let data = sample("gpt_train.pickle");
+    let mut h = app(&data);
+    h.get_by_role_and_label(Role::CheckBox, "tree").click();
+    h.run_steps(6);
+    let (device, tables) = (data.device(), &data.tables);
+    let last = device.events.len() as u32 - 1;
+    let peak = tables.curves.peak(Quantity::Active).1;
+    let cursor = h.state().as_ref().and_then(|a| a.active_document()?.view()).map(|v| v.link.cursor).expect("a cursor");
+    for (name, measure) in [
+        ("live at the cursor", Measure::LiveAt(cursor)),
+        ("live at the peak", Measure::LiveAt(peak)),
+        ("allocated", Measure::Allocated(0, last)),
+        ("churn: freed again", Measure::Churn(0, last)),
+        ("bytes × lifetime", Measure::BytesTimesLife(0, last)),
+    ] {
+        pick(&mut h, "width", name);
+        let entries = weigh(device, tables, None, measure, Size::Block);
+        let total = Flame::build(&data.recording.stacks, &entries, Shape::default()).nodes[0].total;
+        let unit = if name.starts_with("bytes") { " × events" } else { "" };
+        let row = format!("all: {}{unit}", Bytes(total));
+        for by in ["file", "module", "category", "stack"] {
+            pick(&mut h, "by", by);
+            for root in ["leaf", "top"] {
+                pick(&mut h, "root", root);
+                assert!(is_there(&h, &row), "{name} by {by} from the {root}: no row {row}, {} events", count(u64::from(last)));
+            }
+        }
+    }
+    // Frames of the framework are folded, or shown.
+    assert!(is_there(&h, "of torch folded"));
+    h.get_by_role_and_label(Role::CheckBox, "hide torch internals").click();
+    h.run_steps(6);
+    assert!(!is_there(&h, "of torch folded"));
 }

@@ -19,7 +19,13 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     let t = cx.tokens;
     let (state, found) = (&case.state, case.blockers());
     let width = ui.available_width();
-    let columns = Columns::of(width);
+    // Figures take what the longest of the first ones takes; the picture has the rest.
+    let longest = |of: fn(&crate::analysis::fragmentation::Blocker) -> u64| {
+        let lengths = found.iter().take(200).map(|b| Bytes(of(b)).to_string().chars().count());
+        (lengths.max().unwrap_or(0) as f32 * LETTER).max(52.0)
+    };
+    let figures = [longest(|b| b.size), longest(|b| b.strands()), longest(|b| b.hole_if_freed())];
+    let columns = Columns::of(width, figures);
     let (head, _) = ui.allocate_exact_size(vec2(width, 24.0), Sense::hover());
     let names = ["#", "block", "size", "between", "strands", "if freed", "age", "allocated at"];
     columns.paint(ui, head, names, Type::Caption, [t.text3; 8]);
@@ -96,16 +102,19 @@ struct Columns {
     at: [(f32, f32); 8],
 }
 
-/// Widths of the columns right of the picture, and the gap after each.
-const TAIL: [f32; 4] = [76.0, 76.0, 84.0, 120.0];
+/// Widths of the age and of the place in the code, and the gap after each column.
+const AGE: f32 = 80.0;
+const PLACE: f32 = 112.0;
 const GAP: f32 = 12.0;
+/// Width of a letter of the figures.
+const LETTER: f32 = 6.7;
 
 impl Columns {
-    fn of(width: f32) -> Self {
+    fn of(width: f32, [size, strands, freed]: [f32; 3]) -> Self {
         // The number gives way first, then the age, then the picture.
-        let (mut number, mut picture, mut tail) = (24.0, 60.0, TAIL);
+        let (mut number, mut picture, mut tail) = (20.0, 60.0, [strands, freed, AGE, PLACE]);
         let sum = |number: f32, picture: f32, tail: &[f32; 4]| {
-            let columns = [number, 106.0, 68.0, picture].into_iter().chain(*tail);
+            let columns = [number, 100.0, size, picture].into_iter().chain(*tail);
             columns.map(|w| if w > 0.0 { w + GAP } else { 0.0 }).sum::<f32>() + GAP
         };
         if sum(number, picture, &tail) > width {
@@ -121,7 +130,7 @@ impl Columns {
         }
         let mut at = [(0.0, 0.0); 8];
         let mut x = GAP;
-        let widths = [number, 106.0, 68.0, picture].into_iter().chain(tail);
+        let widths = [number, 100.0, size, picture].into_iter().chain(tail);
         for (slot, w) in at.iter_mut().zip(widths) {
             *slot = (x, w);
             x += if w > 0.0 { w + GAP } else { 0.0 };

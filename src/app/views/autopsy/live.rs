@@ -50,6 +50,21 @@ fn row(
     response
 }
 
+/// The captions of the columns of [`row`].
+fn head(ui: &mut Ui, cx: &ViewContext<'_>, name: &str) {
+    let t = cx.tokens;
+    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), Sense::hover());
+    let p = ui.painter();
+    let until =
+        |right: f32| egui::Rect::from_min_max(egui::pos2(rect.left() + 16.0, rect.top()), egui::pos2(right, rect.bottom()));
+    let right = rect.right() - 16.0;
+    label::text_in(p, until(right), name, Type::Caption, t.text3);
+    for (caption, at) in [("share", right), ("live", right - 60.0), ("blocks", right - 158.0)] {
+        label::text_in_right(p, until(at), caption, Type::Caption, t.text3);
+    }
+    p.hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
+}
+
 /// Live memory by the place in the code that asked for it.
 pub(super) fn by_stack(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     let found = case.top_live();
@@ -58,6 +73,7 @@ pub(super) fn by_stack(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
         return;
     }
     let total: u64 = found.iter().map(|l| l.bytes).sum();
+    head(ui, cx, "allocated at");
     ScrollArea::vertical().id_salt("live by stack").auto_shrink(false).show_rows(ui, ROW, found.len(), |ui, rows| {
         for i in rows {
             let l = found[i];
@@ -97,6 +113,7 @@ pub(super) fn by_category(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: 
         return;
     }
     let greatest = held[rows[0].index()].bytes;
+    head(ui, cx, "category");
     ScrollArea::vertical().id_salt("live by category").auto_shrink(false).show(ui, |ui| {
         for category in &rows {
             let c = held[category.index()];

@@ -53,8 +53,13 @@ impl Dialog {
 fn choose(cx: &ViewContext<'_>, which: usize, other: Other, moment: Moment) {
     cx.actions.send(Action::Compare(which, Source::Other(other, moment)));
     let against = 1 - which;
-    if cx.link.markers[against].is_none() && cx.link.compared[against] == Source::Marker {
-        cx.actions.send(Action::SetMarker(against, Some(cx.data.tables.curves.peak(Quantity::Active).1)));
+    match cx.link.compared[against] {
+        Source::Marker if cx.link.markers[against].is_none() => {
+            cx.actions.send(Action::SetMarker(against, Some(cx.data.tables.curves.peak(Quantity::Active).1)));
+        }
+        // An instant nobody chose gives way to the one that stands for the same: a peak is held against a peak.
+        Source::At(_) => cx.actions.send(Action::Compare(against, Source::At(moment.event(cx.data)))),
+        _ => {}
     }
 }
 

@@ -24,6 +24,8 @@ use crate::units::{Bytes, NBSP, count, counted};
 
 const ROW: f32 = 26.0;
 const PITCH: f32 = 27.0;
+/// Below this width the notes and the legend under the graph have a line each.
+const TWO_LINES: f32 = 1000.0;
 
 impl FlameView {
     pub(super) fn graph(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, built: &Arc<Built>, found: Option<&Found>) {
@@ -36,7 +38,9 @@ impl FlameView {
         }
         let hidden: Vec<u32> = self.hidden.iter().filter_map(|&k| built.node_of(k)).collect();
         let away = layout::taken_away(&built.flame, &hidden);
-        let footer = Rect::from_min_max(pos2(ui.max_rect().left(), ui.max_rect().bottom() - 22.0), ui.max_rect().max);
+        // What is left out and what the colours mean stand side by side, or one under the other where that is too narrow.
+        let low = if ui.available_width() < TWO_LINES && ui.available_height() > 160.0 { 40.0 } else { 22.0 };
+        let footer = Rect::from_min_max(pos2(ui.max_rect().left(), ui.max_rect().bottom() - low), ui.max_rect().max);
         let width = ui.available_width() - 24.0;
         let laid = layout::lay_out(&built.flame, zoom, 1.0 / f64::from(width.max(1.0)), &away);
         let body = Rect::from_min_max(ui.cursor().min, pos2(ui.max_rect().right(), footer.top()));
@@ -59,7 +63,8 @@ impl FlameView {
                 self.pointer(ui, cx, &canvas, &laid, &response);
             });
         });
-        self.footer(ui, cx, built, footer, &laid, found, hidden.len());
+        let gone = (hidden.len(), away.get(&0).copied().unwrap_or(0));
+        self.footer(ui, cx, built, footer, &laid, found, gone);
     }
 
     /// The way down to the zoomed frame; each name goes back to its frame.
@@ -159,7 +164,8 @@ impl FlameView {
             let covered = label::text_in(&painter, room, &name, Type::Strong, ink);
             if !place.is_empty() && right - covered.right() > 60.0 {
                 let room = Rect::from_min_max(pos2(covered.right() + 8.0, inner.top()), pos2(right, inner.bottom()));
-                label::text_in(&painter, room, &place, Type::Mono, if hit { t.text2 } else { t.text3 });
+                // One ink reads on the solid and on the pale part.
+                label::text_in(&painter, room, &place, Type::Mono, if hit { Tokens::at(t.text1, 0.72) } else { t.text3 });
             }
         }
     }
@@ -200,7 +206,7 @@ impl FlameView {
             }
         }
         egui::Popup::context_menu(response).show(|ui| {
-            ui.set_min_width(220.0);
+            ui.set_width(220.0);
             let target = self.menu.filter(|&n| (n as usize) < built.flame.nodes.len());
             if let Some(node) = target {
                 let of = &built.flame.nodes[node as usize];
@@ -254,7 +260,7 @@ impl FlameView {
         rect: Rect,
         laid: &Layout,
         found: Option<&Found>,
-        hidden: usize,
+        (hidden, hidden_weight): (usize, u64),
     ) {
         let t = cx.tokens;
         let painter = ui.painter();
@@ -286,17 +292,24 @@ impl FlameView {
             notes.push(format!("{} thinner than a pixel not drawn", counted(laid.folded, "frame", "frames")));
         }
         if hidden > 0 {
-            notes.push(format!("{hidden} hidden, right click shows all again"));
+            let weight = self.figure(hidden_weight);
+            notes.push(format!("{hidden} hidden with {weight}, right click shows all again"));
         }
         if built.flame.folded_frames > 0 && found.is_none() {
             notes.push(format!("{} of torch folded", counted(built.flame.folded_frames, "frame", "frames")));
         }
-        let noted = label::text_in(painter, inner, &notes.join(" · "), Type::Caption, t.text3);
+        let notes = notes.join(" · ");
+        let response = ui.interact(rect, ui.scope_id().with("notes"), Sense::hover());
+        response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &notes));
+        let is_two = rect.height() > 30.0;
+        let (first, inner) = if is_two { inner.split_top_bottom_at_fraction(0.5) } else { (inner, inner) };
+        let noted = label::text_in(painter, first, &notes, Type::Caption, t.text3);
+        let least = if is_two { inner.left() } else { noted.right() + 20.0 };
         // From the right, as far as there is room.
         let mut right = inner.right();
         let mut put = |swatch: Swatch, name: &str| {
             let width = swatch.size().x + 6.0 + label::width(painter, name, Type::Caption);
-            if right - width < noted.right() + 20.0 {
+            if right - width < least {
                 return;
             }
             let at = pos2(right - width, inner.center().y);

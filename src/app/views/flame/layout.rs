@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use egui::{Rect, pos2};
+
 use crate::analysis::flame::{Flame, What};
 
 /// One visible frame.
@@ -26,6 +28,18 @@ pub struct Layout {
     pub rows: u32,
     /// Frames thinner than asked for.
     pub folded: u64,
+}
+
+/// Room for the graph and for its tree: side by side where it is wide and low, else one under the other.
+#[must_use]
+pub fn with_tree(area: Rect) -> (Rect, Rect) {
+    if area.width() >= 1080.0 && area.height() < 480.0 {
+        let x = (area.left() + area.width() * 0.54).round();
+        (Rect::from_min_max(area.min, pos2(x, area.bottom())), Rect::from_min_max(pos2(x + 1.0, area.top()), area.max))
+    } else {
+        let y = area.top() + (area.height() * 0.5).clamp(80.0, area.height().max(80.0));
+        (Rect::from_min_max(area.min, pos2(area.right(), y)), Rect::from_min_max(pos2(area.left(), y + 1.0), area.max))
+    }
 }
 
 /// What hidden frames take away: for each frame with hidden ones at or below it, how much weight.
@@ -192,6 +206,17 @@ mod tests {
         let nodes =
             vec![node(0, 0, 100, &[1, 2, 3]), node(0, 1, 60, &[4]), node(0, 1, 39, &[]), node(0, 1, 1, &[]), node(1, 2, 30, &[])];
         Flame { nodes, folded_frames: 0 }
+    }
+
+    #[test]
+    fn the_tree_stands_beside_a_low_graph_and_under_a_high_one() {
+        let pane = |w: f32, h: f32| Rect::from_min_size(pos2(0.0, 0.0), egui::vec2(w, h));
+        let (graph, tree) = with_tree(pane(1600.0, 280.0));
+        assert!(graph.right() < tree.left() && graph.height() == 280.0 && tree.height() == 280.0);
+        let (graph, tree) = with_tree(pane(1600.0, 900.0));
+        assert!(graph.bottom() < tree.top() && tree.width() == 1600.0);
+        let (graph, tree) = with_tree(pane(700.0, 280.0));
+        assert!(graph.bottom() < tree.top());
     }
 
     #[test]

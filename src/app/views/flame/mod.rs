@@ -7,7 +7,7 @@ mod tree;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use egui::{Rect, Ui, UiBuilder, pos2, vec2};
+use egui::{Rect, Ui, UiBuilder, vec2};
 
 use self::layout::{Order, TreeRow};
 use super::{View, ViewContext, ViewInfo, ViewKind};
@@ -351,14 +351,12 @@ impl View for FlameView {
         let area = ui.max_rect();
         self.hovered = None;
         if self.shows_tree {
-            // The graph takes what it needs, at most half; the table the rest.
-            let wanted = area.height() * 0.5;
-            let split = area.top() + wanted.clamp(80.0, area.height().max(80.0));
-            let upper = Rect::from_min_max(area.min, pos2(area.right(), split));
-            let lower = Rect::from_min_max(pos2(area.left(), split + 1.0), area.max);
-            ui.painter().hline(area.x_range(), split, egui::Stroke::new(1.0, cx.tokens.line));
-            inside(ui, upper, "graph", |ui| self.graph(ui, cx, &built, found.as_deref()));
-            inside(ui, lower, "tree", |ui| self.tree(ui, cx, &built, found.as_deref()));
+            let (graph, tree) = layout::with_tree(area);
+            let edge = if tree.left() > graph.left() { graph.right_top() } else { tree.left_top() };
+            let other = if tree.left() > graph.left() { graph.right_bottom() } else { tree.right_top() };
+            ui.painter().line_segment([edge, other], egui::Stroke::new(1.0, cx.tokens.line));
+            inside(ui, graph, "graph", |ui| self.graph(ui, cx, &built, found.as_deref()));
+            inside(ui, tree, "tree", |ui| self.tree(ui, cx, &built, found.as_deref()));
         } else {
             inside(ui, area, "graph", |ui| self.graph(ui, cx, &built, found.as_deref()));
         }

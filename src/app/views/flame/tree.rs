@@ -48,19 +48,19 @@ impl Col {
         }
     }
 
-    /// Whether there is room for it, and something to say.
+    /// Whether there is room for it, and something to say. `wide` is what is left for figures of bytes.
     fn fits(self, wide: f32, compares: bool) -> bool {
         match self {
             Col::Frame | Col::Total => true,
             // Of two instants there are two.
-            Col::Own => !compares && wide >= 420.0,
-            Col::Before => compares && wide >= 560.0,
+            Col::Own => !compares && wide >= 460.0,
+            Col::Before => compares && wide >= 660.0,
             Col::Change => compares && wide >= 480.0,
-            Col::Count => wide >= 520.0,
+            Col::Count => wide >= 560.0,
             Col::Share => wide >= 380.0,
             // Each side's part of its own total: two recordings hold different amounts in all.
-            Col::ShareBefore => compares && wide >= 620.0,
-            Col::Bar => wide >= if compares { 700.0 } else { 640.0 },
+            Col::ShareBefore => compares && wide >= 740.0,
+            Col::Bar => wide >= if compares { 820.0 } else { 640.0 },
         }
     }
 
@@ -113,8 +113,10 @@ impl FlameView {
         };
         let is_bytes = self.measure != Some(5);
         let wide = ui.available_width();
+        // Two columns of byte events take more than two of bytes.
+        let room = if is_bytes { wide } else { wide - 132.0 };
         let columns: Vec<(Col, Column<'_>)> =
-            Col::ALL.into_iter().filter(|c| c.fits(wide, compares)).map(|c| (c, c.column(compares, is_bytes))).collect();
+            Col::ALL.into_iter().filter(|c| c.fits(room, compares)).map(|c| (c, c.column(compares, is_bytes))).collect();
         let (kinds, columns): (Vec<Col>, Vec<Column<'_>>) = columns.into_iter().unzip();
         let canvas = Canvas {
             t,

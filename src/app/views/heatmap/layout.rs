@@ -80,6 +80,25 @@ pub(super) fn strip_top(largest: u64, request: Option<u64>) -> u64 {
     }
 }
 
+/// Where words of `width` points stand in a plot, on one of `heights`: the place that costs least. Of equal ones the one nearest to
+/// two fifths of the width, behind the busy beginning; `None` where there is no room at all.
+pub(super) fn quietest(plot: Rect, width: f32, heights: impl Iterator<Item = f32>, cost: impl Fn(Rect) -> usize) -> Option<Rect> {
+    const PLACES: usize = 16;
+    let room = plot.width() - width - 16.0;
+    if room < 0.0 {
+        return None;
+    }
+    let wanted = plot.left() + plot.width() * 0.4;
+    let places = heights.flat_map(|y| {
+        (0..PLACES).map(move |i| {
+            let x = plot.left() + 8.0 + room * i as f32 / (PLACES - 1) as f32;
+            Rect::from_min_max(pos2(x, y - 8.0), pos2(x + width, y + 8.0))
+        })
+    });
+    let far = |r: &Rect| (r.left() - wanted).abs() as usize;
+    places.map(|r| (cost(r.expand(1.0)), far(&r), r)).min_by_key(|(cost, far, _)| (*cost, *far)).map(|(.., r)| r)
+}
+
 /// The largest hole's rows of pixels: where `share..share + size` (of the axis, 0 to 1) lies in `height` pixels, at least
 /// `least` of them.
 pub(super) fn rows_of(from: f64, to: f64, height: usize, least: usize) -> std::ops::Range<usize> {
@@ -126,6 +145,19 @@ mod tests {
         assert_eq!(strip_top(mib, Some(10 * mib)), 15 * mib);
         assert_eq!(strip_top(100 * mib, None), 105 * mib);
         assert_eq!(strip_top(0, Some(0)), 512);
+    }
+
+    #[test]
+    fn names_stand_where_nothing_runs() {
+        let plot = Rect::from_min_size(pos2(50.0, 10.0), vec2(400.0, 72.0));
+        let heights = || [20.0, 46.0, 72.0].into_iter();
+        // A curve through the upper two thirds leaves the lowest row.
+        let place = quietest(plot, 90.0, heights(), |r| usize::from(r.top() < 55.0)).expect("room");
+        assert!(place.center().y == 72.0 && plot.contains_rect(place));
+        // One that is high on the left leaves the right.
+        let place = quietest(plot, 90.0, heights(), |r| usize::from(r.left() < 300.0)).expect("room");
+        assert!(place.left() >= 300.0 && place.right() <= plot.right());
+        assert_eq!(quietest(plot, 390.0, heights(), |_| 0), None);
     }
 
     #[test]

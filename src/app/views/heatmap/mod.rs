@@ -195,7 +195,7 @@ impl View for HeatmapView {
         }
         canvas.marks();
         canvas.labels();
-        let mut terms = canvas.strip();
+        let mut terms = canvas.strip(cx.link.cursor);
         terms.extend(canvas.legend());
         let places = self.places(cx);
         canvas.overlays(cx.link, &places);

@@ -222,7 +222,7 @@ impl Canvas<'_> {
     }
 
     /// The largest hole over time, with the request that failed. Gives the words that explain themselves.
-    pub fn strip(&self) -> Vec<(Rect, Term)> {
+    pub fn strip(&self, cursor: u32) -> Vec<(Rect, Term)> {
         let mut terms = Vec::new();
         let Some(rect) = self.areas.strip else { return terms };
         let (t, p) = (self.tokens, self.picture);
@@ -270,29 +270,33 @@ impl Canvas<'_> {
             (_, false) => format!("largest hole, {}, up to {}", ticks.unit, Bytes(p.largest())),
             (_, true) => format!("largest hole, {}", ticks.unit),
         };
-        // Recordings are busiest while they warm up: names stand behind that, where they fit.
-        let left = rect.left() + if rect.width() > 280.0 { rect.width() * 0.42 } else { 8.0 };
-        let request_y = p.request.map(|r| y.at(r as f64));
-        let free = |at: f32| request_y.is_none_or(|r| (r - at).abs() > 10.0);
-        let name_y = [rect.center().y - 8.0, rect.center().y + 10.0, rect.top() + 12.0].into_iter().find(|y| free(*y));
-        if let Some(at) = name_y {
-            let covered = paint_chip_in(self.painter, pos2(left, at), Align2::LEFT_CENTER, &name, Type::Caption, t.text2, t.s1);
-            terms.push((covered, Term::LargestHole));
-        }
-        if let (Some(r), Some(at)) = (p.request, request_y) {
-            let text = format!("the request, {}", Bytes(r));
-            // On the side where less of the curve runs, so that no line seems to strike the words out.
-            let width = label::width(self.painter, &text, Type::Caption) + 8.0;
-            let under = |y: f32| {
-                let (first, last) = (((left - rect.left()) / step) as usize, ((left + width - rect.left()) / step) as usize);
-                let near = columns.iter().skip(first).take(last.saturating_sub(first)).flatten();
-                near.filter(|c| c.top.min(c.last) < y + 9.0 && c.bottom.max(c.last) > y - 9.0).count()
-            };
-            let sides = [at + 10.0, at - 10.0].into_iter().filter(|y| (rect.top() + 6.0..rect.bottom() - 6.0).contains(y));
-            let at = sides.min_by_key(|&y| under(y)).unwrap_or(at - 10.0);
-            let from = if name_y.is_some_and(|n| (n - at).abs() < 16.0) { rect.left() + 8.0 } else { left };
-            let covered = paint_chip_in(self.painter, pos2(from, at), Align2::LEFT_CENTER, &text, Type::Caption, t.red, t.s1);
+        // Names stand where the least of the curve runs, and of the lines through it.
+        let lines: Vec<f32> = p.request.map(|r| y.at(r as f64)).into_iter().collect();
+        let width = |text: &str| label::width(self.painter, text, Type::Caption) + 8.0;
+        let cursor = self.x_of(cursor);
+        let mut taken = None;
+        if let Some(request) = p.request {
+            let text = format!("the request, {}", Bytes(request));
+            let at = y.at(request as f64);
+            let beside = [at + 10.0, at - 10.0].into_iter().filter(|y| (rect.top() + 6.0..rect.bottom() - 6.0).contains(y));
+            let place = layout::quietest(rect, width(&text), beside, |place| covered_columns(&columns, rect.left(), step, place));
+            let from = place.map_or(pos2(rect.left() + 8.0, at - 10.0), |r| r.left_center());
+            let covered = paint_chip_in(self.painter, from, Align2::LEFT_CENTER, &text, Type::Caption, t.red, t.s1);
             terms.push((covered, Term::Request));
+            taken = Some(covered);
+        }
+        let heights = (0..8).map(|i| rect.top() + 9.0 + (rect.height() - 18.0) * i as f32 / 7.0);
+        let place = layout::quietest(rect, width(&name), heights, |place| {
+            let struck = lines.iter().filter(|line| place.y_range().contains(**line)).count() * place.width() as usize;
+            let hidden = taken.is_some_and(|r: Rect| r.expand(2.0).intersects(place)) as usize * 10_000;
+            // The cursor's line runs through all heights.
+            let cut = usize::from(place.x_range().contains(cursor)) * 8;
+            covered_columns(&columns, rect.left(), step, place) + struck + hidden + cut
+        });
+        if let Some(place) = place {
+            let at = place.left_center();
+            let covered = paint_chip_in(self.painter, at, Align2::LEFT_CENTER, &name, Type::Caption, t.text2, t.s1);
+            terms.push((covered, Term::LargestHole));
         }
         terms
     }
@@ -383,6 +387,13 @@ impl Canvas<'_> {
         };
         Some(Rect::from_min_max(pos2(from, top), pos2(to, bottom)))
     }
+}
+
+/// How many columns of a curve run through a place; the first stands at `left`, each is `step` wide.
+fn covered_columns(columns: &[Option<PixelColumn>], left: f32, step: f32, place: Rect) -> usize {
+    let (first, last) = (((place.left() - left) / step).max(0.0) as usize, ((place.right() - left) / step).max(0.0) as usize);
+    let near = columns.iter().skip(first).take(last.saturating_sub(first)).flatten();
+    near.filter(|c| c.top.min(c.last) < place.bottom() && c.bottom.max(c.last) > place.top()).count()
 }
 
 /// A class of hole sizes in few letters: `512`, `4K`, `32M`, `1G`.

@@ -188,6 +188,8 @@ impl Picture {
 
 /// Pixels from one line of the hatch to the next.
 const HATCH: usize = 5;
+/// From more pixels than these on the largest hole is hatched and not filled.
+const TALL: usize = 12;
 
 /// The pixels of an address map: the shade of each cell, and the largest hole of each column over it. With `bright` the
 /// shades are those of the blocks in focus, and what else is there is dimmed to a quarter.
@@ -231,8 +233,14 @@ fn address_pixels(
                 continue;
             }
             let share = |offset: u64| (offset - low) as f64 / (high - low) as f64;
-            for y in layout::rows_of(share(from), share(to), height, 2) {
-                pixels[y * width + x] = tokens.text1;
+            let rows = layout::rows_of(share(from), share(to), height, 2);
+            // A tall hole is told by its edges and a hatch: filled it would look like the fullest place there is.
+            let is_tall = rows.len() > TALL;
+            for y in rows.clone() {
+                let is_edge = y < rows.start + 2 || y + 2 >= rows.end;
+                if !is_tall || is_edge || (x + y).is_multiple_of(HATCH) {
+                    pixels[y * width + x] = tokens.text1;
+                }
             }
         }
     }
@@ -251,9 +259,9 @@ fn size_pixels(sizes: &HoleSizes, [width, height]: [usize; 2], tokens: &Tokens) 
             for x in 0..width {
                 let bytes = sizes.bytes[class * columns + x];
                 if bytes > 0 {
-                    // Square root: a few MiB must show beside many.
-                    let share = (bytes as f64 / most as f64).sqrt();
-                    pixels[y * width + x] = ramp[(share.clamp(0.08, 1.0) * 255.0) as usize];
+                    // Cube root: a few KiB must show beside many MiB.
+                    let share = (bytes as f64 / most as f64).cbrt();
+                    pixels[y * width + x] = ramp[(share.clamp(0.14, 1.0) * 255.0) as usize];
                 }
             }
         }

@@ -34,17 +34,18 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
                 failures.push(format!("{}: {sentence}", device.id));
             }
         };
-        let (peak, at) = tables.curves.peak(Quantity::Reserved);
+        let (peak, at) = tables.curves.settled_peak(device, Quantity::Reserved);
         if let Some(most) = args.max_peak {
             let sentence = format!("{} was reserved at event {at}, more than {}", Bytes(peak), Bytes(most));
             check("max_peak", peak <= most, json!(peak), json!(most), sentence);
         }
         if let Some(most) = args.max_fragmentation {
-            // At the peak of reserved memory, where room is scarce: the share that no tensor used.
+            // At the peak of reserved memory, where room is scarce, with the block in place that it was reserved for: the share
+            // that no tensor used.
             let active = tables.curves.at(device, &tables.lifetimes, Quantity::Active, at);
             let share = if peak == 0 { 0.0 } else { peak.saturating_sub(active) as f64 / peak as f64 };
             let sentence = format!(
-                "{:.1} % of the {} reserved at the peak was free, more than {:.1} %",
+                "{:.1} % of the {} reserved at the peak (event {at}) was free, more than {:.1} %",
                 share * 100.0,
                 Bytes(peak),
                 most * 100.0

@@ -168,7 +168,7 @@ fn find_event(
         return Ok(event);
     }
     if let Some(curve) = instant.peak {
-        return Ok(tables.curves.peak(curve.quantity()).1);
+        return Ok(tables.curves.settled_peak(device, curve.quantity()).1);
     }
     if let Some(nth) = instant.oom {
         let ooms = device.events.ooms();

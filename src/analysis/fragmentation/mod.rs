@@ -12,6 +12,6 @@ pub use self::alone::{Alone, Single, enough_alone};
 pub use self::blockers::{Blocker, blockers};
 pub use self::holes::{Holes, PoolHoles, holes, holes_by_pool};
 pub use self::servers::Servers;
-pub use self::way_out::{Way, WayOut, cheapest_hole, cheapest_release, cheapest_way};
+pub use self::way_out::{Way, WayOut, WithMore, cheapest_hole, cheapest_release, cheapest_way};
 
 use super::{BlockAt, SegmentAt, State};

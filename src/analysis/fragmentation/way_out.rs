@@ -33,6 +33,21 @@ pub struct WayOut {
     pub is_optimal: bool,
     /// The cap it was computed for, when that is only the least it can be: with a higher one less might do.
     pub least_cap: Option<u64>,
+    /// What is enough with the highest the cap can be, where that is less.
+    pub with_more: Option<WithMore>,
+}
+
+/// What has to go when the cap is higher than the least it can be. Bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WithMore {
+    /// From this cap on.
+    pub cap: u64,
+    /// Live blocks.
+    pub blocks: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// True when no set of fewer live bytes does it under any cap that is possible.
+    pub is_optimal: bool,
 }
 
 /// The cheapest hole: for every run of neighbouring blocks that is large enough, the live bytes in it. Two pointers over each
@@ -68,7 +83,16 @@ pub fn cheapest_hole(state: &State, servers: &Servers, request: u64) -> Option<W
     room += blocks[window.end..].iter().take_while(|b| b.state == BlockState::Inactive).map(|b| b.size).sum::<u64>();
     let start = segment.blocks.start as usize;
     let live = window.filter(|&i| blocks[i].state != BlockState::Inactive).map(|i| start + i).collect();
-    Some(WayOut { way: Way::Hole, segments: vec![at], blocks: live, bytes, room, is_optimal: true, least_cap: None })
+    Some(WayOut {
+        way: Way::Hole,
+        segments: vec![at],
+        blocks: live,
+        bytes,
+        room,
+        is_optimal: true,
+        least_cap: None,
+        with_more: None,
+    })
 }
 
 /// Cells of the table that chooses segments; beyond that the choice is greedy.
@@ -132,7 +156,7 @@ pub fn cheapest_release(state: &State, need: u64, can_go: impl Fn(&SegmentAt) ->
             }
         }
     }
-    Some(WayOut { way: Way::Release, segments, blocks, bytes, room, is_optimal, least_cap: None })
+    Some(WayOut { way: Way::Release, segments, blocks, bytes, room, is_optimal, least_cap: None, with_more: None })
 }
 
 fn choose_exactly(offers: &[(usize, u64, u64)], steps: usize, step: u64) -> (Vec<usize>, bool) {

@@ -13,10 +13,10 @@ pub use self::helped::{
 };
 use self::verdict::{Facts, classify, sentence};
 pub use self::verdict::{Test, Verdict};
-use super::fragmentation::{Alone, Blocker, Holes, Servers, Way, WayOut, blockers, cheapest_way, enough_alone, holes};
+use super::fragmentation::{Alone, Blocker, Holes, Servers, Way, WayOut, WithMore, blockers, cheapest_way, enough_alone, holes};
 use super::{DeviceTables, LifetimeId, Lifetimes, NO_EVENT, State};
 use crate::allocator::{CapRange, Caps};
-use crate::model::{Action, BlockState, DeviceKind, DeviceRecording, EventTable, SizeClass, StackId};
+use crate::model::{Action, BlockState, DeviceKind, DeviceRecording, EventTable, Sample, SizeClass, StackId};
 use crate::units::{Bytes, count, counted};
 
 /// Live memory of one call stack.
@@ -92,6 +92,19 @@ pub fn free_at(device: &DeviceRecording, event: u32) -> Option<u64> {
     device.events.device_free(event).or(is_more_than_all.then_some(EventTable::FREE_UNBOUNDED))
 }
 
+/// A figure of the sample that has it and was taken nearest to an event, at most two seconds from it; of the last sample where
+/// events have no times. `None` where no sample tells: what other processes held at another time says nothing of that instant.
+/// O(samples).
+fn sample_near(device: &DeviceRecording, event: u32, figure: impl Fn(&Sample) -> Option<u64>) -> Option<u64> {
+    const NEAR_US: u64 = 2_000_000;
+    let mut told = device.samples.iter().filter_map(|s| figure(s).map(|bytes| (s.time_us, bytes)));
+    let Some(now) = device.events.time_us.get(event as usize).copied().filter(|_| device.events.has_time) else {
+        return told.next_back().map(|(_, bytes)| bytes);
+    };
+    let nearest = told.min_by_key(|(time, _)| time.abs_diff(now))?;
+    (nearest.0.abs_diff(now) < NEAR_US).then_some(nearest.1)
+}
+
 /// The autopsy of one `oom` event. `state` is the state at that event, `caps` what is known of the cap: [`Caps::of`] the device,
 /// or [`Caps::told`] by somebody who was there. O(blocks log blocks).
 #[must_use]
@@ -115,18 +128,24 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
         capacity: device.capacity,
         is_limited: limit.is_some(),
         room: room.unwrap_or(device_free),
-        others: device.samples.last().and_then(|s| s.others),
-        outside: device.samples.last().and_then(|s| s.process).map(|p| p.saturating_sub(reserved)),
+        others: sample_near(device, event, |s| s.others),
+        outside: sample_near(device, event, |s| s.process).map(|p| p.saturating_sub(reserved)),
     });
     let found = blockers(state, Some(&servers));
     // Nothing that goes makes room for what the device has not got.
     let need = if verdict == Verdict::TooLarge { segment } else { segment.saturating_sub(room.unwrap_or(device_free)) };
     let alone = enough_alone(device, state, &servers, requested, need);
     let mut way_out = cheapest_way(device, state, &servers, requested, need);
-    if let (Some(way), Some(cap)) = (&mut way_out, limit.filter(|cap| !cap.is_known()))
-        && way.way == Way::Release
-    {
-        way.least_cap = Some(cap.least);
+    if let (Some(way), Some(cap)) = (&mut way_out, limit.filter(|cap| !cap.is_known() && verdict != Verdict::TooLarge)) {
+        way.least_cap = (way.way == Way::Release).then_some(cap.least);
+        let need = segment.saturating_sub(cap.most.saturating_sub(reserved));
+        let found = cheapest_way(device, state, &servers, requested, need).filter(|more| more.bytes < way.bytes);
+        way.with_more = found.map(|more| WithMore {
+            cap: reserved.saturating_add(segment).saturating_sub(more.room).max(cap.least),
+            blocks: more.blocks.len(),
+            bytes: more.bytes,
+            is_optimal: more.is_optimal,
+        });
     }
     let mut autopsy = Autopsy {
         event,
@@ -268,12 +287,26 @@ impl Autopsy {
     }
 }
 
+impl WithMore {
+    /// The other end of the range, as a sentence that goes on after [`WayOut::sentence`]; with the space before it.
+    fn sentence(&self) -> String {
+        let what = match self.blocks {
+            0 => "no live block has to go".to_owned(),
+            1 => format!("1 block ({}) is enough", Bytes(self.bytes)),
+            n => format!("{} blocks ({}) are enough", count(n as u64), Bytes(self.bytes)),
+        };
+        let proof = if self.is_optimal { ", and no fewer bytes under any cap it can be" } else { "" };
+        format!(" If the cap is {} or more, {what}{proof}.", Bytes(self.cap))
+    }
+}
+
 impl WayOut {
     /// What would have to go, in one sentence.
     #[must_use]
     pub fn sentence(&self) -> String {
         let blocks = counted(self.blocks.len() as u64, "live block", "live blocks");
         let proof = match (self.is_optimal, self.way) {
+            (true, _) if self.with_more.is_some() => "No smaller set does under that cap.",
             (true, _) => "No smaller set does.",
             (false, Way::Hole) => "A smaller set may exist.",
             (false, Way::Release) => "Chosen by live share; a smaller set may exist.",
@@ -288,9 +321,14 @@ impl WayOut {
                 Bytes(self.room)
             );
         }
+        let with_more = self.with_more.map_or(String::new(), |more| more.sentence());
         match self.way {
             Way::Hole => {
-                format!("Without {blocks} ({}) there would be one hole of {}. {proof}", Bytes(self.bytes), Bytes(self.room))
+                format!(
+                    "Without {blocks} ({}) there would be one hole of {}. {proof}{with_more}",
+                    Bytes(self.bytes),
+                    Bytes(self.room)
+                )
             }
             Way::Release => {
                 let cap = self.least_cap.map_or(String::new(), |cap| format!(" even if the cap is no more than {}", Bytes(cap)));
@@ -299,7 +337,7 @@ impl WayOut {
                     n => format!("{n} segments ({} in all)", Bytes(self.room)),
                 };
                 format!(
-                    "Without {blocks} ({}) {segments} could go back to the device, and a new segment would fit{cap}. {proof}",
+                    "Without {blocks} ({}) {segments} could go back to the device, and a new segment would fit{cap}. {proof}{with_more}",
                     Bytes(self.bytes),
                 )
             }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, ValueEnum};
 
-use super::values::{parse_bytes, parse_range, parse_share};
+use super::values::{parse_limit, parse_range, parse_share};
 use crate::analysis::Quantity;
 use crate::cli::rules::RulesArgs;
 
@@ -246,7 +246,7 @@ pub struct CheckArgs {
     /// The recording
     pub file: PathBuf,
     /// The most that may be reserved, as in 60GiB
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_limit)]
     pub max_peak: Option<u64>,
     /// The largest share of the peak of reserved memory that may be free, 0 to 1
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]

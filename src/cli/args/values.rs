@@ -21,11 +21,6 @@ pub(super) fn parse_conf(text: &str) -> Result<String, String> {
     crate::model::AllocConf::parse(text).map(|_| text.to_owned()).map_err(|e| e.to_string())
 }
 
-/// Reads `60GiB`.
-pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
-    crate::units::Bytes::parse(text).map(|b| b.0)
-}
-
 /// Reads a limit on memory, `60GiB`; a small number without a unit is refused.
 pub(super) fn parse_limit(text: &str) -> Result<u64, String> {
     crate::units::Bytes::parse_limit(text).map(|b| b.0)

@@ -13,7 +13,7 @@ use crate::analysis::oom::{
     Advice, Autopsy, Closest, Helped, LiveByStack, RoomFrom, TRIED_UNASKED, Verdict, advice, age, can_be_served_again, closest,
     examine, what_would_have_helped,
 };
-use crate::analysis::{DeviceTables, NO_EVENT, State};
+use crate::analysis::{DeviceTables, NO_EVENT, Quantity, State};
 use crate::model::{Action, DeviceRecording, Progress, Recording, StackId};
 use crate::units::Bytes;
 
@@ -66,6 +66,9 @@ pub struct PeakEntry {
     device: i32,
     #[serde(skip)]
     label: String,
+    /// The most that was reserved at any event, which is not always this one.
+    #[serde(skip)]
+    most_reserved: (u64, u32),
     /// False where segments are not in the file: what is reserved and free inside is then 0 and not known.
     has_segments: bool,
     event: Option<u32>,
@@ -163,8 +166,21 @@ struct WayOutEntry {
     bytes: u64,
     segments: usize,
     room_bytes: u64,
+    /// No set of fewer live bytes does it; where the cap is only known as a range, under the cap named next.
     is_optimal: bool,
+    /// The cap it was computed for, where that is only the least it can be.
+    cap_bytes: Option<u64>,
+    /// What is enough under a higher cap that is possible too, where that is less.
+    with_higher_cap: Option<HigherCapEntry>,
     search: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct HigherCapEntry {
+    from_cap_bytes: u64,
+    blocks: usize,
+    bytes: u64,
+    is_optimal: bool,
 }
 
 /// Runs the subcommand.
@@ -199,16 +215,27 @@ fn check_limit(limit: u64, recording: &Recording, report: &OomReport) -> Result<
     const PAGE: u64 = 20 << 20;
     let is_expandable = recording.devices.iter().any(|d| d.settings.conf.expandable_segments);
     let most = limit.saturating_add(if is_expandable { PAGE } else { 0 });
-    match report.ooms.iter().find(|o| o.reserved_bytes > most) {
-        None => Ok(()),
-        Some(o) => Err(format!(
-            "--limit {}: that is below the {} that were reserved on device {} when the request of event {} failed, so it was not the cap; name {} or more.",
+    let failed = report.ooms.iter().find(|o| o.reserved_bytes > most);
+    let refuse = |reserved: u64, device: i32, when: String| {
+        Err(format!(
+            "--limit {}: that is below the {} that were reserved on {} {when}, so it was not the cap; name {} or more.",
             Bytes(limit),
-            Bytes(o.reserved_bytes),
-            o.device,
-            o.event,
-            Bytes(o.reserved_bytes)
-        )),
+            Bytes(reserved),
+            text::named(device),
+            Bytes(reserved)
+        ))
+    };
+    if let Some(o) = failed {
+        return refuse(o.reserved_bytes, o.device, format!("when the request of event {} failed", o.event));
+    }
+    match report.peaks.iter().find(|p| p.most_reserved.0 > most) {
+        None => Ok(()),
+        Some(PeakEntry { device, most_reserved: (reserved, NO_EVENT), .. }) => {
+            refuse(*reserved, *device, "before the first event".to_owned())
+        }
+        Some(PeakEntry { device, most_reserved: (reserved, event), .. }) => {
+            refuse(*reserved, *device, format!("at event {event}"))
+        }
     }
 }
 
@@ -311,6 +338,7 @@ fn peak(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, 
     PeakEntry {
         device: device.id.index,
         label: device.id.to_string(),
+        most_reserved: tables.curves.peak(Quantity::Reserved),
         has_segments: c.has_segments,
         event: (c.event != NO_EVENT).then_some(c.event),
         reserved_bytes: c.reserved,
@@ -415,6 +443,13 @@ fn entry(
             segments: w.segments.len(),
             room_bytes: w.room,
             is_optimal: w.is_optimal,
+            cap_bytes: w.least_cap.or_else(|| w.with_more.and(a.limit).map(|cap| cap.least)),
+            with_higher_cap: w.with_more.map(|more| HigherCapEntry {
+                from_cap_bytes: more.cap,
+                blocks: more.blocks,
+                bytes: more.bytes,
+                is_optimal: more.is_optimal,
+            }),
             search: w.search(),
         }),
         way_out_sentence: a.way_out_sentence(state),

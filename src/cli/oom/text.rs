@@ -95,7 +95,7 @@ fn failure(out: &mut String, o: &OomEntry, number: usize, total: usize) {
 }
 
 /// A device by its index; pinned host memory has none and is counted as -1.
-fn named(device: i32) -> String {
+pub(super) fn named(device: i32) -> String {
     if device < 0 { "pinned host memory".to_owned() } else { format!("device {device}") }
 }
 

@@ -122,7 +122,7 @@ pub(super) fn idle_threshold(p: &Patient<'_>) -> Vec<Finding> {
     let threshold = p.device.settings.conf.garbage_collection_threshold;
     let is_capped = p.device.limit.is_some() || p.device.settings.conf.per_process_memory_fraction < 1.0;
     let is_collected = p.device.events.action.iter().any(|a| a.shrinks_reserved());
-    let (reserved, at) = p.tables.curves.peak(Quantity::Reserved);
+    let (reserved, at) = p.tables.curves.settled_peak(p.device, Quantity::Reserved);
     let unused = reserved.saturating_sub(p.tables.curves.peak(Quantity::Active).0);
     if threshold <= 0.0 || is_capped || is_collected || !p.ooms.is_empty() || unused < 64 * MEBIBYTE {
         return Vec::new();

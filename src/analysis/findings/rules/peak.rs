@@ -9,6 +9,16 @@ use crate::analysis::{BlockAt, LifetimeId, NO_EVENT, Quantity, own_frame};
 use crate::model::{BlockState, StackId};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
 
+/// What one line of the program allocated over the recording.
+struct AllocatingLine {
+    number: u64,
+    bytes: u64,
+    /// The different sizes, at most 10,000 of them.
+    sizes: rustc_hash::FxHashSet<u64>,
+    /// One of its stacks.
+    stack: StackId,
+}
+
 /// One place that allocates again and again in growing sizes: a buffer that is copied to grow.
 pub(super) fn copies(p: &Patient<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
@@ -16,20 +26,14 @@ pub(super) fn copies(p: &Patient<'_>) -> Vec<Finding> {
     if total < 500 {
         return Vec::new();
     }
-    struct Place2 {
-        number: u64,
-        bytes: u64,
-        sizes: rustc_hash::FxHashSet<u64>,
-        stack: StackId,
-    }
-    let mut places: FxHashMap<Option<crate::model::FrameId>, Place2> = FxHashMap::default();
+    let mut places: FxHashMap<Option<crate::model::FrameId>, AllocatingLine> = FxHashMap::default();
     let mut all = 0u64;
     for i in lifetimes.initial_count() as u32..lifetimes.len() as u32 {
         let id = LifetimeId(i);
         let stack = lifetimes.stack(p.device, id);
         let size = lifetimes.requested(p.device, id);
         all += size;
-        let place = places.entry(own_frame(&p.recording.stacks, stack)).or_insert_with(|| Place2 {
+        let place = places.entry(own_frame(&p.recording.stacks, stack)).or_insert_with(|| AllocatingLine {
             number: 0,
             bytes: 0,
             sizes: rustc_hash::FxHashSet::default(),

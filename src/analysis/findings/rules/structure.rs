@@ -7,7 +7,7 @@ use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
 
 /// Reserved memory far above what was ever used, built up by requests of ever new sizes.
 pub(super) fn variable_sizes(p: &Patient<'_>) -> Vec<Finding> {
-    let (reserved, at) = p.tables.curves.peak(Quantity::Reserved);
+    let (reserved, at) = p.tables.curves.settled_peak(p.device, Quantity::Reserved);
     let active = p.tables.curves.peak(Quantity::Active).0;
     let unused = reserved.saturating_sub(active);
     if reserved < 256 * MEBIBYTE || unused * 100 < reserved * 20 {
@@ -73,7 +73,7 @@ pub(super) fn variable_sizes(p: &Patient<'_>) -> Vec<Finding> {
 
 /// Segments that are nearly empty but for small long-lived blocks.
 pub(super) fn slivers(p: &Patient<'_>) -> Vec<Finding> {
-    let (_, at) = p.tables.curves.peak(Quantity::Reserved);
+    let (_, at) = p.tables.curves.settled_peak(p.device, Quantity::Reserved);
     let end = p.device.events.len().saturating_sub(1) as u32;
     let mut best: Option<(u64, u64, usize, u32, Vec<LifetimeId>)> = None;
     for event in [at, end] {
@@ -339,8 +339,9 @@ pub(super) fn pinned_host(p: &Patient<'_>) -> Vec<Finding> {
     if p.device.id.kind != DeviceKind::Host {
         return Vec::new();
     }
-    let (held, at) = p.tables.curves.peak(Quantity::Active);
-    let held = held.max(p.tables.curves.peak(Quantity::Reserved).0);
+    let in_use = p.tables.curves.peak(Quantity::Active);
+    let reserved = p.tables.curves.settled_peak(p.device, Quantity::Reserved);
+    let (held, at) = if reserved.0 > in_use.0 { reserved } else { in_use };
     let asked = p.tables.curves.peak(Quantity::Requested).0;
     let lost = held.saturating_sub(asked);
     if asked == 0 || lost < 256 * MEBIBYTE || held.saturating_mul(10) < asked.saturating_mul(13) {

@@ -29,6 +29,12 @@ pub enum Action {
     Watch(Option<PathBuf>),
     /// Say what the out-of-memory messages of a text mean.
     Explain(String),
+    /// Read a log and say what its out-of-memory messages mean.
+    ExplainLog(PathBuf),
+    /// Say in the dialog why nothing was explained.
+    NothingToExplain(String),
+    /// Ask for a log to explain.
+    AskLog,
     /// Ask where to save a picture of a pane (its view and place), or of the window.
     AskPicture(Option<(ViewKind, egui::Rect)>),
     /// Save the picture that was asked for.

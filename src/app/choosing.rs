@@ -24,6 +24,8 @@ pub enum Choosing {
     Picture,
     /// Where a recording is written.
     Save,
+    /// A log whose out-of-memory messages are to be explained.
+    Log,
 }
 
 impl Choosing {
@@ -37,6 +39,7 @@ impl Choosing {
             Choosing::Watch => "Folder to watch for new recordings",
             Choosing::Picture => "Where to save the picture",
             Choosing::Save => "Where to save the snapshot",
+            Choosing::Log => "Path of a log that holds an out-of-memory error",
         }
     }
 
@@ -51,6 +54,7 @@ impl Choosing {
             Choosing::Ranks => "A folder, or a pattern such as run/*rank*.pickle.",
             Choosing::Picture => "A name ending in .png, or .svg for lines and text that scale.",
             Choosing::Save => "A name ending in .pickle, as PyTorch's own snapshots have.",
+            Choosing::Log => "What a program or a scheduler printed, of one rank or of many.",
             Choosing::Watch => "Where your trainer writes snapshots; each new one is opened or offered.",
         }
     }
@@ -59,7 +63,7 @@ impl Choosing {
     #[must_use]
     pub fn verb(self) -> &'static str {
         match self {
-            Choosing::Open | Choosing::Ranks => "Open",
+            Choosing::Open | Choosing::Ranks | Choosing::Log => "Open",
             Choosing::Add => "Add",
             Choosing::Watch => "Watch",
             Choosing::Picture | Choosing::Save => "Save",
@@ -73,7 +77,7 @@ impl Choosing {
             Choosing::Picture => "Give a folder that exists and a name ending in .png or .svg.",
             Choosing::Save => "Give a folder that exists and a name ending in .pickle.",
             Choosing::Watch | Choosing::Ranks => "There is no such folder.",
-            Choosing::Open | Choosing::Add => "There is no such file.",
+            Choosing::Open | Choosing::Add | Choosing::Log => "There is no such file.",
         }
     }
 
@@ -96,7 +100,7 @@ impl Choosing {
         let file = Path::new(path);
         match self {
             Choosing::Open => file.exists() || is_pattern(file),
-            Choosing::Add => file.is_file(),
+            Choosing::Add | Choosing::Log => file.is_file(),
             Choosing::Ranks => file.is_dir() || is_pattern(file),
             Choosing::Watch => file.is_dir(),
             Choosing::Picture => is_new_file(file, &["png", "svg"]),
@@ -114,6 +118,7 @@ impl Choosing {
             Choosing::Watch => Action::Watch(Some(path)),
             Choosing::Picture => Action::SavePicture(path),
             Choosing::Save => Action::SaveRecording(path),
+            Choosing::Log => Action::ExplainLog(path),
         }
     }
 }
@@ -146,6 +151,7 @@ impl App {
         }
         let (title, kinds, endings): (_, _, &[&str]) = match purpose {
             Choosing::Add => ("Add to this recording", "Traces, timelines and counters", &["json", "gz", "zst", "txt"]),
+            Choosing::Log => ("Open a log", "Logs", &["log", "txt", "out", "err", "stderr"]),
             _ => ("Open a recording", "Recordings", &["pickle", "pkl", "json", "gz", "zst", "html", "csv", "pt", "vramscope"]),
         };
         let part = self.pictures.part.map(|(kind, _)| kind);

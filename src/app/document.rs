@@ -231,7 +231,10 @@ impl DeviceView {
             link.cursor = if peak == crate::analysis::NO_EVENT { 0 } else { peak };
         }
         // One name for everything says nothing; sizes do.
-        if data.names.len() <= 1 {
+        if !data.device().bands.is_empty() {
+            // What the file was written for.
+            link.colour_by = ColourBy::Category;
+        } else if data.names.len() <= 1 {
             link.colour_by = ColourBy::SizeClass;
         }
         DeviceView {

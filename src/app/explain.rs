@@ -2,15 +2,22 @@
 
 use egui::{Align2, Modal, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
 
-use super::theme::{Tokens, Type};
+use std::path::PathBuf;
+
+use super::action::Action;
+use super::logs::messages_of;
+use super::theme::visuals::{RADIUS_CONTROL, ROW_DENSE};
+use super::theme::{Tokens, Type, text};
+use super::widgets::button::Push;
 use super::widgets::chip::Swatch;
 use super::widgets::code::CodeWell;
 use super::widgets::label;
 use super::widgets::mesh::Batch;
 use super::widgets::pane::section;
+use super::widgets::row::ListRow;
 use super::{App, Overlay, overlays};
 use crate::analysis::explain::{Explanation, explain};
-use crate::formats::oom_message;
+use crate::formats::{oom_message, why};
 use crate::units::pytorch_size;
 
 /// The text pasted so far, and what it means.
@@ -18,19 +25,49 @@ use crate::units::pytorch_size;
 pub(super) struct Explainer {
     text: String,
     found: Vec<Explanation>,
+    /// The message that is explained, of those found.
+    shown: usize,
+    /// Why a log was not explained.
+    refusal: Option<String>,
 }
 
 impl Explainer {
-    /// The dialog with a text in it.
+    /// The dialog with a text in it; it tells of the first message that has figures.
     pub(super) fn of(text: String) -> Self {
-        let found = oom_message::find_all(&text).iter().map(explain).collect();
-        Explainer { text, found }
+        let found: Vec<Explanation> = oom_message::find_all(&text).iter().map(explain).collect();
+        let shown = found.iter().position(|e| !e.figures.is_empty()).unwrap_or(0);
+        Explainer { text, found, shown, refusal: None }
+    }
+
+    /// The empty dialog with the reason why.
+    pub(super) fn refusing(why: String) -> Self {
+        Explainer { refusal: Some(why), ..Explainer::default() }
     }
 }
+
+impl App {
+    /// Reads a log on a thread of its own.
+    pub(super) fn explain_log(&mut self, path: PathBuf) {
+        let actions = self.actions.clone();
+        // The answer comes as an action.
+        let _ = self.jobs.spawn("log", move || {
+            let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+            actions.send(match (messages_of(&path), std::fs::File::open(&path)) {
+                (Some(text), _) => Action::Explain(text),
+                (None, Err(error)) => Action::NothingToExplain(format!("{name} can not be read: {}.", why(&error))),
+                (None, Ok(_)) => Action::NothingToExplain(format!("{name} holds no out-of-memory message.")),
+            });
+        });
+    }
+}
+
+/// Messages listed at once; more scroll.
+const LISTED: f32 = 5.0;
 
 /// Draws the dialog; puts itself back while it stays open.
 pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let Overlay::Explain(mut explainer) = std::mem::replace(&mut app.overlay, Overlay::None) else { return };
+    let actions = app.actions.clone();
     let frame = egui::Frame::new()
         .fill(tokens.s1)
         .stroke(Stroke::new(1.0, tokens.line2))
@@ -47,14 +84,34 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
                 .hint_text("Paste the error, or a whole log: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate …")
                 .font(Type::Mono.font())
                 .desired_rows(5)
-                .desired_width(f32::INFINITY);
-            let response =
-                ScrollArea::vertical().id_salt("text").max_height(120.0).show(ui, |ui| ui.add(field).labelled_by(title.id)).inner;
+                .desired_width(f32::INFINITY)
+                .frame(egui::Frame::NONE);
+            // The frame stands around what scrolls: a long text would carry the field's own out of sight.
+            let around = egui::Frame::new().fill(tokens.s0).stroke(Stroke::new(1.0, tokens.line2)).corner_radius(RADIUS_CONTROL);
+            let response = around
+                .inner_margin(egui::Margin::symmetric(8, 6))
+                .show(ui, |ui| {
+                    let scroll = ScrollArea::vertical().id_salt("text").max_height(110.0);
+                    scroll.show(ui, |ui| ui.add(field).labelled_by(title.id)).inner
+                })
+                .inner;
             if explainer.text.is_empty() {
                 response.request_focus();
             }
             if response.changed() {
                 explainer = Explainer::of(std::mem::take(&mut explainer.text));
+            }
+            ui.add_space(8.0);
+            ui.horizontal(|ui| {
+                ui.spacing_mut().item_spacing.x = 12.0;
+                if Push::outlined("Open a log…").small().show(ui).clicked() {
+                    actions.send(Action::AskLog);
+                }
+                ui.label(text::body("or drop one on the window").color(tokens.text3));
+            });
+            if let Some(why) = &explainer.refusal {
+                ui.add_space(8.0);
+                label::paragraph(ui, why, Type::Body, tokens.amber);
             }
             is_closed
         });
@@ -63,7 +120,7 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
                 .id_salt("answer")
                 .min_scrolled_height(ui.ctx().content_rect().height() * 0.62)
                 .max_height(ui.ctx().content_rect().height() * 0.68)
-                .show(ui, |ui| answer(ui, tokens, &explainer));
+                .show(ui, |ui| answer(ui, tokens, &mut explainer));
         }
         head.inner
     });
@@ -72,14 +129,42 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     }
 }
 
-fn answer(ui: &mut Ui, t: &Tokens, explainer: &Explainer) {
-    let with_figures = explainer.found.iter().position(|e| !e.figures.is_empty()).unwrap_or(0);
-    let Some(e) = explainer.found.get(with_figures) else {
+/// The messages of a text, a row each: where it stands, whose it is and what it comes to. A click explains another.
+fn messages(ui: &mut Ui, t: &Tokens, explainer: &mut Explainer) {
+    let count = explainer.found.len();
+    section(ui, &format!("{count} messages in this text"), "the chosen one is explained", false);
+    let mut chosen = explainer.shown;
+    let rows = ScrollArea::vertical().id_salt("messages").max_height(LISTED * ROW_DENSE).auto_shrink([false, true]);
+    rows.show_rows(ui, ROW_DENSE, count, |ui, range| {
+        for i in range {
+            let e = &explainer.found[i];
+            let whose = e.rank.map_or(String::new(), |rank| format!(", rank {rank}"));
+            let name = format!("line {}{whose}: {}", e.line, e.verdict.name().replace('_', " "));
+            let response = ListRow::new(&name).height(ROW_DENSE).selected(i == explainer.shown).show_painted(ui);
+            let inner = response.rect.shrink2(vec2(16.0, 0.0));
+            let asked =
+                e.figures.get("requested_bytes").map_or("no figures".to_owned(), |&q| format!("{} asked for", pytorch_size(q)));
+            let figure = label::text_in_right(ui.painter(), inner, &asked, Type::Mono, t.text2);
+            let room = Rect::from_min_max(inner.min, pos2(figure.left() - 8.0, inner.bottom()));
+            label::text_in(ui.painter(), room, &name, Type::Body, t.text1);
+            if response.on_hover_text(&e.sentence).clicked() {
+                chosen = i;
+            }
+        }
+    });
+    explainer.shown = chosen;
+}
+
+fn answer(ui: &mut Ui, t: &Tokens, explainer: &mut Explainer) {
+    if explainer.found.len() > 1 {
+        messages(ui, t, explainer);
+    }
+    let Some(e) = explainer.found.get(explainer.shown) else {
         section(ui, "No out-of-memory message in this text", "", false);
         inset(ui, |ui| {
             label::paragraph(
                 ui,
-                "Messages of PyTorch 0.4 to 2.15 (CUDA, HIP, XPU, MPS, CPU), JAX and TensorFlow are read.",
+                "Messages of PyTorch 0.4 to 2.15 (CUDA, HIP, XPU, NPU, MPS, CPU), JAX, TensorFlow, vLLM, CuPy, ONNX Runtime and PaddlePaddle are read.",
                 Type::Body,
                 t.text2,
             );
@@ -87,9 +172,7 @@ fn answer(ui: &mut Ui, t: &Tokens, explainer: &Explainer) {
         });
         return;
     };
-    let others = explainer.found.len() - 1;
-    let more = if others > 0 { format!("{others} more in this text") } else { e.dialect.clone() };
-    section(ui, "What it means", &more, false);
+    section(ui, "What it means", &e.dialect, false);
     inset(ui, |ui| {
         label::paragraph(ui, &e.sentence, Type::Lead, t.text1);
         ui.add_space(8.0);

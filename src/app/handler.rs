@@ -36,6 +36,9 @@ impl App {
             }
             Action::Watch(folder) => self.watch_folder(folder),
             Action::Explain(text) => self.overlay = Overlay::Explain(super::explain::Explainer::of(text)),
+            Action::ExplainLog(path) => self.explain_log(path),
+            Action::NothingToExplain(why) => self.overlay = Overlay::Explain(super::explain::Explainer::refusing(why)),
+            Action::AskLog => self.open_dialog(Choosing::Log),
             Action::AskPicture(part) => {
                 self.pictures.part = part;
                 self.open_dialog(Choosing::Picture);

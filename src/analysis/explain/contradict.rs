@@ -13,8 +13,8 @@ pub(super) fn contradictions(m: &OomMessage) -> Vec<String> {
         .iter()
         .map(|printed| format!("{printed} is below zero: a counter ran over, or the text was changed on its way here"))
         .collect();
-    // XLA's and TensorFlow's figures are not of one card.
-    if matches!(m.dialect.writer, Writer::Xla | Writer::TensorFlow | Writer::Cpu) {
+    // Other programs' figures are not of one card.
+    if m.dialect.writer.neighbour().is_some() || m.dialect.writer == Writer::Cpu {
         return out;
     }
     let f = &m.figures;

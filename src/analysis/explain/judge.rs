@@ -1,7 +1,7 @@
 //! The rules that turn figures into a verdict: the classifier of the diagnoses reference (E1), as far as a message goes.
 
 use super::{Verdict, compare};
-use crate::formats::oom_message::{Figure, OomMessage, Writer};
+use crate::formats::oom_message::{Figure, OomMessage, Platform, Writer};
 use crate::units::{GIBIBYTE, MEBIBYTE, pytorch_size};
 
 /// Context, modules and libraries of one process reach this without anything being wrong (measured: 250 to 1,981 MiB).
@@ -34,15 +34,17 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
             );
         }
         Writer::Mps => return mps(m),
-        Writer::Xla | Writer::TensorFlow => {
-            let asked = m.figures.requested.map_or("its memory".to_owned(), size);
-            return of(
-                Verdict::Unknown,
-                true,
-                format!("The program could not get {asked}; the message does not say how much was there or who held it."),
-            );
-        }
+        Writer::Vllm => return vllm(m),
+        writer if writer.neighbour().is_some() => return neighbour(m),
         _ => {}
+    }
+    if let (Some(q), Some(most)) = (m.figures.requested, m.figures.largest_block) {
+        let sentence = format!(
+            "{} were asked for in one block, and this card's driver hands out no single block above {}: that refused, not a lack of memory.",
+            size(q),
+            size(most)
+        );
+        return of(Verdict::TooLarge, true, sentence);
     }
     let Some(q) = m.figures.requested else {
         let whose = match m.dialect.writer {
@@ -72,6 +74,69 @@ pub(super) fn contradicted(m: &OomMessage, contradictions: &[String]) -> Judged 
         "{asked}The figures contradict each other, so they do not tell why: {first}. Paste the message as it was printed, and of one failure only."
     );
     Judged { verdict: Verdict::Unknown, certain: false, sentence }
+}
+
+/// Another program than PyTorch: what its own figures allow to say.
+fn neighbour(m: &OomMessage) -> Judged {
+    let f = &m.figures;
+    let name = m.dialect.writer.neighbour().unwrap_or("the program");
+    let unknown = |sentence: String| Judged { verdict: Verdict::Unknown, certain: true, sentence };
+    if m.dialect.platform == Platform::Cpu {
+        let asked = f.requested.map_or(String::new(), |q| format!(" of {}", size(q)));
+        return unknown(format!("{name} could not get pinned host memory{asked}: the host's memory ran out, not the GPU's."));
+    }
+    let Some(q) = f.requested else {
+        return unknown(format!("{name} ran out of memory; the message has no figures, so it can not tell why."));
+    };
+    if let Some(capacity) = f.capacity {
+        let (fits, certain) = compare(q, capacity);
+        if !fits {
+            let sentence =
+                format!("{name} needs {} at once, and the device has {}: no setting makes that fit.", size(q), size(capacity));
+            return Judged { verdict: Verdict::TooLarge, certain, sentence };
+        }
+    }
+    if let (Some(held), Some(limit)) = (f.allocated, f.limit) {
+        let (fits, certain) = compare(held.plus(q), limit);
+        if !fits {
+            let sentence = format!(
+                "{name}'s pool holds {}, {} more were asked for, and its limit is {}: the limit refused.",
+                size(held),
+                size(q),
+                size(limit)
+            );
+            return Judged { verdict: Verdict::Cap, certain, sentence };
+        }
+    }
+    let held = f.allocated.map_or(String::new(), |held| format!(" while {name} holds {}", size(held)));
+    let Some(free) = f.free else {
+        return unknown(format!(
+            "{name} could not get {}{held}; the message does not say how much was free or who held the rest.",
+            size(q)
+        ));
+    };
+    let (fits, certain) = compare(q, free);
+    if fits {
+        let sentence =
+            format!("{} were asked for and {} are free{held}, but no piece of it is large enough.", size(q), size(free));
+        return Judged { verdict: Verdict::Fragmentation, certain, sentence };
+    }
+    let sentence = format!("{} were asked for and only {} are free on the device{held}.", size(q), size(free));
+    Judged { verdict: Verdict::Capacity, certain, sentence }
+}
+
+/// vLLM takes a share of the whole card when it starts, and looks first whether that is free.
+fn vllm(m: &OomMessage) -> Judged {
+    let f = &m.figures;
+    let (Some(q), Some(free), Some(capacity)) = (f.requested, f.free, f.capacity) else { return neighbour(m) };
+    let sentence = format!(
+        "vLLM is to take {} of the card's {}, and {} are free: {} are held by other programs, or by one that did not end cleanly.",
+        size(q),
+        size(capacity),
+        size(free),
+        size(capacity.minus(free))
+    );
+    Judged { verdict: Verdict::Contention, certain: true, sentence }
 }
 
 /// MPS has one limit for everything the process holds.

@@ -56,7 +56,7 @@ pub struct ListedProcess {
 pub struct Explanation {
     /// Who wrote it, with the releases its wording belongs to: `pytorch-2.4-2.9`.
     pub dialect: String,
-    /// `cuda`, `hip`, `xpu`, `mps`, `cpu` or `unknown`.
+    /// `cuda`, `hip`, `xpu`, `mps`, `npu`, `cpu` or `unknown`.
     pub platform: &'static str,
     /// Line of the text it starts in, from 1.
     pub line: u32,
@@ -113,6 +113,7 @@ pub fn explain(message: &OomMessage) -> Explanation {
         ("outside_pytorch_bytes", message.outside_pytorch()),
         ("other_processes_bytes", message.other_processes()),
         ("other_allocations_bytes", f.other_allocations),
+        ("largest_block_bytes", f.largest_block),
         ("unattributed_bytes", unattributed(message).filter(|_| is_consistent)),
     ] {
         let Some(figure) = figure.filter(|f| !f.is_unlimited()) else { continue };
@@ -253,7 +254,7 @@ fn known(message: &OomMessage, is_consistent: bool) -> Vec<String> {
     if let Some(rank) = message.rank {
         out.push(format!("It is rank {rank}'s message; other ranks may have failed only because this one did."));
     }
-    if let Some(gpu) = message.gpu {
+    if let Some(gpu) = message.gpu.filter(|_| message.dialect.writer.neighbour().is_none()) {
         out.push(format!("GPU {gpu} is counted inside the process, after {}.", remedies::visible(message)));
     }
     if let Some(advice) = &message.advice {
@@ -284,6 +285,10 @@ fn not_known(message: &OomMessage) -> Vec<String> {
             }
         }
         Writer::Cpu => out.push("How much host memory was there and who held it.".to_owned()),
+        writer if let Some(name) = writer.neighbour() => out.push(format!(
+            "What else held the device. It is {name}'s own memory: PyTorch's settings do not change it, and PyTorch's snapshots do not show it."
+        )),
+        Writer::Vllm => out.push("Which programs hold what is not free.".to_owned()),
         _ if !message.has_figures() => out.push("Everything about sizes: the message has no figures.".to_owned()),
         _ => out.push("Which lines of code own the live memory, and whether it was growing.".to_owned()),
     }
@@ -293,13 +298,22 @@ fn not_known(message: &OomMessage) -> Vec<String> {
 /// The lines that record a snapshot on the next run and dump it at the failure.
 fn record(message: &OomMessage) -> Vec<String> {
     let lines: &[&str] = match (message.dialect.writer, message.dialect.platform) {
-        (Writer::Cpu | Writer::Mps, _) => return Vec::new(),
-        (Writer::Xla | Writer::TensorFlow, _) => {
-            &["import jax", "jax.profiler.save_device_memory_profile(\"memory.prof\")  # before the step that fails"]
-        }
+        // Nothing of PyTorch's allocator would be in it.
+        (Writer::Cpu | Writer::Mps | Writer::Vllm, _) => return Vec::new(),
+        (writer, _) if writer.neighbour().is_some() => return Vec::new(),
+        (_, Platform::Npu) => &[
+            "import torch, torch_npu",
+            "# before the model is built",
+            "torch_npu.npu.memory._record_memory_history()",
+            "try:",
+            "    train()",
+            "finally:",
+            "    torch_npu.npu.memory._dump_snapshot(\"oom.pickle\")",
+        ],
         (_, Platform::Xpu) => &[
             "import torch",
-            "torch.xpu.memory._record_memory_history(max_entries=1_000_000)  # before the model is built; PyTorch 2.11 or later",
+            "# before the model is built; PyTorch 2.11 or later",
+            "torch.xpu.memory._record_memory_history(max_entries=1_000_000)",
             "try:",
             "    train()",
             "finally:",
@@ -307,7 +321,8 @@ fn record(message: &OomMessage) -> Vec<String> {
         ],
         _ => &[
             "import torch",
-            "torch.cuda.memory._record_memory_history(max_entries=1_000_000)  # before the model is built; PyTorch 2.1 or later",
+            "# before the model is built; PyTorch 2.1 or later",
+            "torch.cuda.memory._record_memory_history(max_entries=1_000_000)",
             "def dump(device, alloc, device_alloc, device_free):",
             "    torch.cuda.memory._dump_snapshot(f\"oom.{device}.pickle\")",
             "torch._C._cuda_attach_out_of_memory_observer(dump)",

@@ -54,10 +54,20 @@ const XPU: Words = Words {
     ..CUDA
 };
 
+const NPU: Words = Words {
+    visible: "ASCEND_RT_VISIBLE_DEVICES=1",
+    module: "npu",
+    list: "npu-smi info",
+    watch: "watch -n 0.2 npu-smi info",
+    holders: "fuser -v /dev/davinci*",
+    blocking: "ASCEND_LAUNCH_BLOCKING=1",
+};
+
 fn words(m: &OomMessage) -> &'static Words {
     match m.dialect.platform {
         Platform::Hip => &HIP,
         Platform::Xpu => &XPU,
+        Platform::Npu => &NPU,
         _ => &CUDA,
     }
 }
@@ -73,6 +83,7 @@ fn variable(m: &OomMessage) -> &'static str {
         _ if m.dialect.since >= Some((2, 10)) => "PYTORCH_ALLOC_CONF",
         Platform::Hip => "PYTORCH_HIP_ALLOC_CONF",
         Platform::Xpu => "PYTORCH_ALLOC_CONF",
+        Platform::Npu => "PYTORCH_NPU_ALLOC_CONF",
         _ => "PYTORCH_CUDA_ALLOC_CONF",
     }
 }
@@ -108,14 +119,24 @@ pub(super) fn remedies(m: &OomMessage, verdict: Verdict) -> Vec<Remedy> {
                     ".",
                 ),
                 plain("Use a smaller batch, or jax.checkpoint on the layers whose buffers are listed."),
+                set(
+                    "See what holds the device: ",
+                    "jax.profiler.save_device_memory_profile(\"memory.prof\")",
+                    " before the step that fails; pprof reads it.",
+                ),
             ];
         }
-        Writer::TensorFlow => {
+        Writer::TensorFlow if m.dialect.platform == Platform::Cpu => {
             return vec![
-                set("Do not take the whole card at the start: ", "TF_FORCE_GPU_ALLOW_GROWTH=true", "."),
-                plain("Use a smaller batch."),
+                plain("Pin less: fewer or smaller buffers in the input pipeline, or a machine with more memory."),
+                set("See what limits locked memory: ", "ulimit -l", "."),
             ];
         }
+        Writer::TensorFlow => return tensorflow(),
+        Writer::CuPy => return cupy(),
+        Writer::OnnxRuntime => return onnx_runtime(m),
+        Writer::Paddle => return paddle(m),
+        Writer::Vllm => return vllm(m),
         _ => {}
     }
     match verdict {
@@ -129,6 +150,15 @@ pub(super) fn remedies(m: &OomMessage, verdict: Verdict) -> Vec<Remedy> {
                 "Print the shape right before the failing line: a dimension is negative, uninitialised or multiplied twice.",
             )]
         }
+        Verdict::TooLarge if m.figures.largest_block.is_some() => vec![
+            plain("Split the tensor: a smaller batch, or the operation in chunks along one dimension."),
+            set(
+                "Or let Level Zero hand out larger blocks (slower kernels, and not on every card): ",
+                "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1",
+                ".",
+            ),
+            plain("PyTorch 2.5 and later run on Intel cards without the extension and ask the driver itself."),
+        ],
         Verdict::TooLarge => {
             let mut all = vec![plain(
                 "Split the request: a smaller batch, a shorter sequence, or the operation in chunks along one dimension.",
@@ -138,6 +168,84 @@ pub(super) fn remedies(m: &OomMessage, verdict: Verdict) -> Vec<Remedy> {
         }
         Verdict::Unknown => unknown(m),
     }
+}
+
+/// TensorFlow's own ways: it takes the whole card when it starts unless told otherwise, so what it lacks is its own.
+fn tensorflow() -> Vec<Remedy> {
+    vec![
+        plain("Use a smaller batch: TensorFlow takes the whole card when it starts, so what it ran out of is mostly its own."),
+        set("Compute in half precision: ", "tf.keras.mixed_precision.set_global_policy(\"mixed_float16\")", "."),
+        set(
+            "Where free pieces are too small: ",
+            "TF_GPU_ALLOCATOR=cuda_malloc_async",
+            " takes memory from the driver's pool instead of one large arena.",
+        ),
+        set(
+            "Beside other programs on the card, take memory as it is needed: ",
+            "tf.config.experimental.set_memory_growth(tf.config.list_physical_devices(\"GPU\")[0], True)",
+            " (or TF_FORCE_GPU_ALLOW_GROWTH=true), before anything else uses the card.",
+        ),
+        set(
+            "Or give each program its share: ",
+            "tf.config.set_logical_device_configuration(tf.config.list_physical_devices(\"GPU\")[0], [tf.config.LogicalDeviceConfiguration(memory_limit=8192)])",
+            " (MiB).",
+        ),
+        set("See what is in use and what was at most: ", "tf.config.experimental.get_memory_info(\"GPU:0\")", "."),
+    ]
+}
+
+fn cupy() -> Vec<Remedy> {
+    vec![
+        set("Give back what the pool keeps and nobody uses: ", "cupy.get_default_memory_pool().free_all_blocks()", "."),
+        set("Raise or remove the pool's limit, if there is one: ", "CUPY_GPU_MEMORY_LIMIT=0", "."),
+        set(
+            "Where PyTorch is in the same process, its cache counts as used: ",
+            "torch.cuda.empty_cache()",
+            " before the failing call hands back what is free.",
+        ),
+        plain("Work in chunks, or in a smaller type."),
+    ]
+}
+
+fn onnx_runtime(m: &OomMessage) -> Vec<Remedy> {
+    let host = "Use a smaller batch or shorter inputs: the largest input shape decides how far the arena grows.";
+    vec![
+        plain(host),
+        set(
+            "Let the arena grow by what is asked for instead of doubling: ",
+            "(\"CUDAExecutionProvider\", {\"arena_extend_strategy\": \"kSameAsRequested\"})",
+            " as the session's provider; gpu_mem_limit there bounds it.",
+        ),
+        set("See who else holds the card: ", words(m).list, "."),
+    ]
+}
+
+fn paddle(m: &OomMessage) -> Vec<Remedy> {
+    vec![
+        plain("Use a smaller batch."),
+        set("Let the allocator take memory as it is needed: ", "FLAGS_allocator_strategy=auto_growth", "."),
+        set("See who else holds the card: ", words(m).list, "."),
+    ]
+}
+
+/// Stop the others, or ask for what is free less a little.
+fn vllm(m: &OomMessage) -> Vec<Remedy> {
+    let mut out = vec![
+        set("See what holds the card and stop what should not: ", words(m).list, "."),
+        set("Find holders that it does not name, of other containers or dead programs: ", words(m).holders, "."),
+    ];
+    let f = &m.figures;
+    if let (Some(free), Some(capacity)) = (f.free, f.capacity) {
+        let share = (free.low() as f64 / capacity.high().max(1) as f64 * 100.0).floor() / 100.0 - 0.03;
+        if share >= 0.1 {
+            out.push(set(
+                "Or take no more than is free: ",
+                &format!("--gpu-memory-utilization {share:.2}"),
+                " (the weights must fit, and what is left of it is the KV cache).",
+            ));
+        }
+    }
+    out
 }
 
 fn fragmentation(m: &OomMessage) -> Vec<Remedy> {
@@ -259,7 +367,7 @@ fn contention(m: &OomMessage) -> Vec<Remedy> {
 }
 
 fn non_pytorch(m: &OomMessage) -> Vec<Remedy> {
-    let is_nvidia = !matches!(m.dialect.platform, Platform::Hip | Platform::Xpu);
+    let is_nvidia = !matches!(m.dialect.platform, Platform::Hip | Platform::Xpu | Platform::Npu);
     let mut out = Vec::new();
     if is_nvidia {
         out.push(set(
@@ -272,9 +380,14 @@ fn non_pytorch(m: &OomMessage) -> Vec<Remedy> {
         out.push(plain("Use fewer process groups and communicators: each oneCCL communicator holds its own buffers."));
         out.push(plain("Check extensions that take memory from Level Zero or SYCL themselves."));
     } else {
-        let [library, call] = if is_nvidia { ["NCCL", "cudaMalloc"] } else { ["RCCL", "hipMalloc"] };
+        let [library, call] = match m.dialect.platform {
+            Platform::Hip => ["RCCL", "hipMalloc"],
+            Platform::Npu => ["HCCL", "aclrtMalloc"],
+            _ => ["NCCL", "cudaMalloc"],
+        };
+        let buffers = if m.dialect.platform == Platform::Npu { "HCCL_BUFFSIZE" } else { "NCCL_BUFFSIZE" };
         out.push(plain(&format!(
-            "Use fewer process groups and communicators: each {library} communicator holds its own buffers. NCCL_BUFFSIZE makes them smaller."
+            "Use fewer process groups and communicators: each {library} communicator holds its own buffers. {buffers} makes them smaller."
         )));
         out.push(plain(&format!("Capture fewer graphs, and check extensions that call {call} themselves.")));
     }
@@ -296,6 +409,7 @@ fn unknown(m: &OomMessage) -> Vec<Remedy> {
         }
         out.push(plain(match m.dialect.platform {
             Platform::Hip => "Check for a limit outside PyTorch: a partition of the card (CPX, NPS), a container's quota, or Windows' own budget.",
+            Platform::Npu => "Check for a limit outside PyTorch: a virtual part of the card, or a container's quota.",
             Platform::Xpu => "Check for a limit outside PyTorch: one tile or a virtual function of the card, the driver's largest single allocation, a container's quota.",
             _ => "Check for a limit outside PyTorch: a vGPU or MIG profile, MPS (CUDA_MPS_PINNED_DEVICE_MEM_LIMIT), a container's quota, or Windows' own budget.",
         }));

@@ -203,3 +203,55 @@ fn advice_is_in_the_words_of_the_platform() {
         }
     }
 }
+
+#[test]
+fn other_programs_get_advice_of_their_own() {
+    for (text, verdict, words) in [
+        (
+            "ValueError: Free memory on device (31.44/47.38 GiB) on startup is less than desired GPU memory utilization (0.95, 45.01 GiB). ",
+            Verdict::Contention,
+            "--gpu-memory-utilization 0.63",
+        ),
+        (
+            "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 18.25G of 15.48G hbm. Exceeded hbm capacity by 2.77G.",
+            Verdict::TooLarge,
+            "jax.profiler.save_device_memory_profile",
+        ),
+        (
+            "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,589,934,592 bytes (allocated so far: 12,884,901,888 bytes, limit set \
+             to: 15,000,000,000 bytes).",
+            Verdict::Cap,
+            "CUPY_GPU_MEMORY_LIMIT",
+        ),
+        (
+            "Current platform can NOT allocate memory block with size larger than 4GB! Tried to allocate 6.85 GiB (GPU  0; 15.56 GiB total \
+             capacity; 0 bytes already allocated; 0 bytes reserved in total by PyTorch)",
+            Verdict::TooLarge,
+            "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1",
+        ),
+        (
+            "NPU out of memory. Tried to allocate 5.03 GiB (NPU 3; 60.96 GiB total capacity; 49.47 GiB already allocated; 49.47 GiB current \
+             active; 1.32 GiB free; 57.55 GiB reserved in total by PyTorch)",
+            Verdict::Fragmentation,
+            "PYTORCH_NPU_ALLOC_CONF",
+        ),
+        (
+            "Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB with freed_by_count=0.",
+            Verdict::Unknown,
+            "set_memory_growth",
+        ),
+    ] {
+        let e = verdict_of(text);
+        assert_eq!(e.verdict, verdict, "{}", e.sentence);
+        let all: Vec<&str> = e.remedies.iter().map(|r| r.sentence.as_str()).chain(e.known.iter().map(String::as_str)).collect();
+        assert!(all.iter().any(|r| r.contains(words)), "{all:?}");
+        // Nothing of PyTorch on NVIDIA for anybody else.
+        let is_pytorch = e.dialect.starts_with("pytorch");
+        let foreign = ["CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "torch.cuda._", "_record_memory_history"];
+        let said = [all.join(" "), e.record.join(" ")].join(" ");
+        for name in foreign.iter().filter(|f| !is_pytorch || !f.starts_with('_')) {
+            assert!(!said.contains(name), "{name}: {said}");
+        }
+        assert!(is_pytorch || e.record.is_empty());
+    }
+}

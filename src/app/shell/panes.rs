@@ -160,7 +160,7 @@ impl Panes<'_> {
         ui.spacing_mut().item_spacing.y = 0.0;
         let cx = &self.cx;
         let mut is_closed = false;
-        let mut header = PaneHeader::new(info.title).caption(&subtitle).help(|ui| legend(ui, tokens, info));
+        let mut header = PaneHeader::new(info.title).caption(&subtitle).help(|ui| legend(ui, cx, info));
         // What the user brought in goes as easily.
         if !self.is_single && !self.workspace.starts_with(kind) {
             header = header.closable(&mut is_closed);
@@ -218,11 +218,28 @@ fn shows_counters(kind: ViewKind) -> bool {
     matches!(kind, ViewKind::Accounting | ViewKind::Contents | ViewKind::Live)
 }
 
-fn legend(ui: &mut Ui, tokens: &Tokens, info: &ViewInfo) {
+/// False for what the recording in front does not tell: the legend of a view that draws it does not name it.
+fn is_told(cx: &ViewContext<'_>, kind: ViewKind, what: &str) -> bool {
+    let (data, device) = (cx.data, cx.data.device());
+    if !matches!(kind, ViewKind::Timeline | ViewKind::Contents) || (device.events.is_empty() && device.segments.is_empty()) {
+        return true;
+    }
+    match what {
+        "requested" => data.recording.tells_requested(device),
+        "reserved" | "hatched" | "cap" | "device" | "pennant" => data.knows_reserved(),
+        "operators" => !data.recording.ops.is_empty(),
+        "categories" => !device.bands.is_empty(),
+        "whole card" => device.samples.first().is_some_and(|s| s.used.is_some()),
+        _ => true,
+    }
+}
+
+fn legend(ui: &mut Ui, cx: &ViewContext<'_>, info: &ViewInfo) {
+    let tokens = cx.tokens;
     ui.set_max_width(360.0);
     ui.label(text::body(info.about).color(tokens.text1));
     ui.add_space(8.0);
-    for (what, meaning) in info.legend.iter().chain(GESTURES) {
+    for (what, meaning) in info.legend.iter().filter(|(what, _)| is_told(cx, info.kind, what)).chain(GESTURES) {
         ui.horizontal_top(|ui| {
             ui.spacing_mut().item_spacing.x = 8.0;
             let (rect, _) = ui.allocate_exact_size(vec2(96.0, 16.0), Sense::hover());

@@ -52,7 +52,7 @@ impl View for Contents {
                 if cx.data.recording.tells_requested(cx.data.device()) {
                     key_value(ui, "requested", &Bytes(state.totals.requested).to_string());
                 } else {
-                    key_value(ui, "requested", "not in this file, which has rounded sizes");
+                    key_value(ui, "requested", "not in this file");
                 }
                 let holes = state.holes().count() as u64;
                 if knows_reserved {
@@ -169,6 +169,9 @@ fn added(ui: &mut Ui, cx: &ViewContext<'_>) {
 }
 
 fn settings(ui: &mut Ui, cx: &ViewContext<'_>) {
+    if cx.data.recording.has_only_counters() {
+        return;
+    }
     if has_only_samples(cx.data.device()) {
         return;
     }

@@ -73,7 +73,7 @@ impl Figure {
     }
 }
 
-const UNITS: [(&str, u32); 14] = [
+const UNITS: [(&str, u32); 18] = [
     ("bytes", 0),
     ("byte", 0),
     ("KiB", 10),
@@ -88,6 +88,11 @@ const UNITS: [(&str, u32); 14] = [
     ("PB", 50),
     ("B", 0),
     ("b", 0),
+    // XLA on a TPU.
+    ("K", 10),
+    ("M", 20),
+    ("G", 30),
+    ("T", 40),
 ];
 
 fn unit(text: &str) -> Option<(u32, usize)> {

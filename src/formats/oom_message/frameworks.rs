@@ -1,6 +1,6 @@
 //! Messages of neighbours: XLA (as JAX uses it) and TensorFlow's BFC allocator.
 
-use super::pytorch::after;
+use super::pytorch::{after, number_after};
 use super::text::Window;
 use super::{Dialect, Figure, OomMessage, Platform, Writer};
 
@@ -24,8 +24,24 @@ pub(super) fn xla(window: &Window<'_>) -> Read {
     let text = window.text();
     let (_, body) = text.split_once(':')?;
     let mut message = OomMessage::new(Dialect::of(Writer::Xla, Platform::Unknown));
-    let request = if body.starts_with("Outofmemory") {
-        after(body, "tryingtoallocate").or_else(|| after(body, "Attemptingtoallocate"))
+    let near = head_of(body, 300);
+    let request = if body.starts_with("OutofmemoryerroronGPU") {
+        return None;
+    } else if body.starts_with("Outofmemory") {
+        ["tryingtoallocate", "Attemptingtoallocate", "Outofmemoryallocating"].iter().find_map(|mark| after(near, mark))
+    } else if body.starts_with("Ranoutofmemoryinmemoryspace") {
+        // What the whole program needs, of what the device has.
+        message.figures.capacity = after(near, "Used").and_then(|_| {
+            let used = near.split_once("Used")?.1;
+            after(used, "of")
+        });
+        after(near, "Used")
+    } else if near.contains("Thatwasnotpossible") {
+        message.figures.free = after(near, "Thereare");
+        after(near, "Attemptingtoallocate").or_else(|| after(near, "Attemptingtoreserve"))
+    } else if body.starts_with("failedtoallocatememory") {
+        message.dialect.writer = Writer::TensorFlow;
+        None
     } else if body.starts_with("Failedtoallocaterequestfor") {
         // The bytes in full follow in brackets.
         let rounded = after(body, "Failedtoallocaterequestfor");
@@ -48,6 +64,113 @@ pub(super) fn xla(window: &Window<'_>) -> Read {
     }));
     statistics(window, &mut message);
     Some((message, 20))
+}
+
+/// At most so many bytes of a text.
+fn head_of(text: &str, most: usize) -> &str {
+    let mut end = most.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or(text)
+}
+
+/// What XLA and TensorFlow say of the driver: `failed to allocate 3.91G (4194304000 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY`,
+/// `failed to alloc 782758144 bytes on host: …`, `cuMemAllocAsync failed to allocate N bytes: … Free memory/Total memory: F/T`.
+pub(super) fn driver(window: &Window<'_>) -> Read {
+    let text = window.text();
+    let mut message = OomMessage::new(Dialect::of(Writer::TensorFlow, Platform::Cuda));
+    let error = text.find("CUDA_ERROR_OUT_OF_MEMORY").or_else(|| text.find("hipError")).filter(|&at| at < 160)?;
+    let before = text.get(..error)?;
+    if before.contains("bytesonhost:") {
+        message.dialect.platform = Platform::Cpu;
+        message.figures.requested = after(before, "failedtoalloc");
+    } else if let Some((_, rest)) = before.split_once('(').filter(|_| before.contains(")fromdevice:")) {
+        message.figures.requested = Figure::at_start(rest).map(|(figure, _)| figure);
+    } else if window.before(20).ends_with("cuMemAllocAsync") {
+        message.dialect.writer = Writer::Xla;
+        message.figures.requested = after(before, "failedtoallocate");
+        if let Some((free, total)) = text.split_once("Freememory/Totalmemory:").and_then(|(_, rest)| rest.split_once('/')) {
+            message.figures.free = free.parse().ok().map(Figure::exact);
+            let digits = total.bytes().take_while(u8::is_ascii_digit).count();
+            message.figures.capacity = total.get(..digits).and_then(|n| n.parse().ok()).map(Figure::exact);
+        }
+    } else {
+        return None;
+    }
+    if before.contains("hipError") || text.get(error..)?.starts_with("hipError") {
+        message.dialect.platform = Platform::Hip;
+    }
+    Some((message, error + "CUDA_ERROR_OUT_OF_MEMORY".len()))
+}
+
+/// `Free memory on device cuda:0 (31.44/47.38 GiB) on startup is less than desired GPU memory utilization (0.95, 45.01 GiB)`.
+pub(super) fn vllm(window: &Window<'_>) -> Read {
+    let text = head_of(window.text(), 300);
+    let wanted = text.split_once("desiredGPUmemoryutilization(")?.1.split_once(',')?.1;
+    let (free, rest) = text.split_once('(')?.1.split_once('/')?;
+    let (capacity, length) = Figure::at_start(rest)?;
+    let unit = rest.get(..length)?.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let mut message = OomMessage::new(Dialect::of(Writer::Vllm, Platform::Cuda));
+    message.gpu = number_after(text, "cuda:");
+    let f = &mut message.figures;
+    f.requested = Some(Figure::at_start(wanted)?.0);
+    f.free = Figure::at_start(&format!("{free}{unit}")).map(|(figure, _)| figure);
+    f.capacity = Some(capacity);
+    Some((message, 60))
+}
+
+/// `Out of memory allocating 25,600,000 bytes (allocated so far: 3,635,267,072 bytes, limit set to: 9,000,000,000 bytes).`, and up to
+/// CuPy 6 `out of memory to allocate N bytes (total T bytes)`, where the total has the request in it.
+pub(super) fn cupy(window: &Window<'_>) -> Read {
+    let text = head_of(window.text(), 300).replace(',', "");
+    let mut message = OomMessage::new(Dialect::of(Writer::CuPy, Platform::Cuda));
+    let f = &mut message.figures;
+    f.limit = after(&text, "limitsetto:").or_else(|| after(&text, "limitsetto")).filter(|l| l.bytes > 0);
+    if text.contains("(allocatedsofar:") {
+        f.requested = after(&text, "Outofmemoryallocating");
+        f.allocated = after(&text, "(allocatedsofar:");
+    } else {
+        let total = after(&text, "(total")?;
+        let requested = after(&text, "outofmemorytoallocate")?;
+        (f.requested, f.allocated) = (Some(requested), Some(total.minus(requested)));
+    }
+    f.requested?;
+    Some((message, 40))
+}
+
+/// `Failed to allocate memory for requested buffer of size N`.
+pub(super) fn onnx_runtime(window: &Window<'_>) -> Read {
+    let mut message = OomMessage::new(Dialect::of(Writer::OnnxRuntime, Platform::Unknown));
+    message.figures.requested = number_of(window.text(), "bufferofsize").map(Figure::exact);
+    Some((message, 40))
+}
+
+/// `Out of memory error on GPU 0. Cannot allocate 19.0MB memory on GPU 0, 9.5GB memory has been allocated and available memory is only
+/// 10.0MB.`
+pub(super) fn paddle(window: &Window<'_>) -> Read {
+    let text = head_of(window.text(), 400);
+    let mut message = OomMessage::new(Dialect::of(Writer::Paddle, Platform::Cuda));
+    message.gpu = number_after(text, "erroronGPU");
+    let f = &mut message.figures;
+    f.requested = after(text, "Cannotallocate");
+    f.allocated = text.split_once("memoryhasbeenallocated").and_then(|(before, _)| Figure::at_end(before));
+    f.free = after(text, "availablememoryisonly");
+    Some((message, 60))
+}
+
+/// NumPy on the host: `Unable to allocate 2.98 GiB for an array with shape (400000000,) and data type float64`.
+pub(super) fn array(window: &Window<'_>) -> Read {
+    let text = head_of(window.text(), 200);
+    let mut message = OomMessage::new(Dialect::of(Writer::Cpu, Platform::Cpu));
+    message.figures.requested = Some(after(text, "Unabletoallocate")?);
+    Some((message, 30))
+}
+
+/// The whole number right after `mark`.
+fn number_of(text: &str, mark: &str) -> Option<u64> {
+    let rest = text.split_once(mark)?.1;
+    rest.get(..rest.bytes().take_while(u8::is_ascii_digit).count())?.parse().ok()
 }
 
 /// `OOM when allocating tensor with shape[8,512] and type float`: the product, when the type's width is known.

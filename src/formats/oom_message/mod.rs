@@ -38,8 +38,31 @@ pub enum Writer {
     Nccl,
     /// XLA, as JAX uses it.
     Xla,
-    /// TensorFlow's BFC allocator.
+    /// TensorFlow's BFC allocator, and the driver below it.
     TensorFlow,
+    /// vLLM, which looks for room before it reserves its share of the card.
+    Vllm,
+    /// CuPy's memory pool.
+    CuPy,
+    /// ONNX Runtime's arena.
+    OnnxRuntime,
+    /// PaddlePaddle's allocator.
+    Paddle,
+}
+
+impl Writer {
+    /// The program's own name where it is not PyTorch's memory that ran out: PyTorch's settings and recordings do not apply there.
+    #[must_use]
+    pub fn neighbour(self) -> Option<&'static str> {
+        match self {
+            Writer::Xla => Some("XLA (JAX)"),
+            Writer::TensorFlow => Some("TensorFlow"),
+            Writer::CuPy => Some("CuPy"),
+            Writer::OnnxRuntime => Some("ONNX Runtime"),
+            Writer::Paddle => Some("PaddlePaddle"),
+            _ => None,
+        }
+    }
 }
 
 /// The memory a message is about.
@@ -53,6 +76,8 @@ pub enum Platform {
     Xpu,
     /// Apple.
     Mps,
+    /// Huawei's Ascend, through torch_npu.
+    Npu,
     /// Host memory.
     Cpu,
     /// The message does not tell.
@@ -60,7 +85,7 @@ pub enum Platform {
 }
 
 impl Platform {
-    /// `cuda`, `hip`, `xpu`, `mps`, `cpu`, `unknown`: stable, used in JSON.
+    /// `cuda`, `hip`, `xpu`, `mps`, `npu`, `cpu`, `unknown`: stable, used in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -68,6 +93,7 @@ impl Platform {
             Platform::Hip => "hip",
             Platform::Xpu => "xpu",
             Platform::Mps => "mps",
+            Platform::Npu => "npu",
             Platform::Cpu => "cpu",
             Platform::Unknown => "unknown",
         }
@@ -101,6 +127,7 @@ impl Dialect {
         let base = match (self.writer, self.platform) {
             (Writer::PyTorch, Platform::Hip) => "pytorch-hip",
             (Writer::PyTorch, Platform::Xpu) => "pytorch-xpu",
+            (Writer::PyTorch, Platform::Npu) => "pytorch-npu",
             (Writer::PyTorch, _) => "pytorch",
             (Writer::CudaMallocAsync, _) => "cuda-malloc-async",
             (Writer::Mps, _) => "mps",
@@ -113,6 +140,10 @@ impl Dialect {
             (Writer::Nccl, _) => "nccl",
             (Writer::Xla, _) => "xla",
             (Writer::TensorFlow, _) => "tensorflow-bfc",
+            (Writer::Vllm, _) => "vllm",
+            (Writer::CuPy, _) => "cupy",
+            (Writer::OnnxRuntime, _) => "onnxruntime",
+            (Writer::Paddle, _) => "paddle",
         };
         match (self.since, self.until) {
             (Some(a), Some(b)) if a == b => format!("{base}-{}.{}", a.0, a.1),
@@ -157,6 +188,8 @@ pub struct Figures {
     pub reserved: Option<Figure>,
     /// Memory that the same process took outside the allocator (MPS: "other allocations").
     pub other_allocations: Option<Figure>,
+    /// The largest single block that the platform hands out, where that is what refused (Intel's 4 GB).
+    pub largest_block: Option<Figure>,
 }
 
 /// One decoded out-of-memory message.
@@ -302,8 +335,10 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
         if at < covered {
             continue;
         }
-        let next = starts.get(i + 1).map_or(body.len(), |&(n, _)| n);
-        let window = text::Window { squeezed: &squeezed, from: at, to: next.min(at + anchor.reach()) };
+        let next = starts[i + 1..].iter().find(|(_, a)| !a.is_part_of_others()).map_or(body.len(), |&(n, _)| n);
+        let reach = at + anchor.reach();
+        let window =
+            text::Window { squeezed: &squeezed, from: at, to: if anchor.holds_others() { reach } else { next.min(reach) } };
         if let Some((mut message, used)) = read(anchor, &window) {
             message.line = squeezed.line_at(at);
             message.negative = figure::negative_sizes(window.text().get(..used).unwrap_or(window.text()));
@@ -332,6 +367,13 @@ fn read(anchor: text::Anchor, window: &text::Window<'_>) -> Option<(OomMessage, 
         Anchor::Bare(writer, platform) => Some((OomMessage::new(Dialect::of(writer, platform)), 1)),
         Anchor::Xla => frameworks::xla(window),
         Anchor::Bfc => frameworks::bfc(window),
+        Anchor::Block => pytorch::single_block(window),
+        Anchor::Driver => frameworks::driver(window),
+        Anchor::Vllm => frameworks::vllm(window),
+        Anchor::CuPy => frameworks::cupy(window),
+        Anchor::OnnxRuntime => frameworks::onnx_runtime(window),
+        Anchor::Paddle => frameworks::paddle(window),
+        Anchor::Array => frameworks::array(window),
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) fn after(text: &str, mark: &str) -> Option<Figure> {
 }
 
 /// The number right after `mark`.
-fn number_after(text: &str, mark: &str) -> Option<u32> {
+pub(super) fn number_after(text: &str, mark: &str) -> Option<u32> {
     let rest = text.get(text.find(mark)? + mark.len()..)?;
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     rest.get(..digits)?.parse().ok()
@@ -37,11 +37,7 @@ pub(super) fn native(window: &Window<'_>, platform: Platform) -> Read {
         let is_negative = rest.starts_with('-');
         message.figures.requested = Some(requested).filter(|_| !is_negative);
         let rest = rest.get(length + usize::from(is_negative)..)?;
-        let end = if rest.trim_start_matches('.').starts_with("(GPU") {
-            parenthesised(rest, &mut message)
-        } else {
-            sentences(rest, &mut message)
-        };
+        let end = if in_brackets(rest) { parenthesised(rest, &mut message) } else { sentences(rest, &mut message) };
         let used = text.len() - rest.len() + end;
         date(&mut message, rest, window.before(40));
         return Some((message, used));
@@ -55,6 +51,24 @@ pub(super) fn native(window: &Window<'_>, platform: Platform) -> Read {
     }
     // A log that kept only the first words.
     (body.is_empty() || body.starts_with('.') || window.first_line_length() <= head + 1).then_some((message, head))
+}
+
+/// True for the wording up to 2.0, which has its figures in brackets (and torch_npu's still does).
+fn in_brackets(rest: &str) -> bool {
+    let rest = rest.trim_start_matches('.');
+    rest.starts_with("(GPU") || rest.starts_with("(NPU")
+}
+
+/// `Current platform can NOT allocate memory block with size larger than 4GB! Tried to allocate 6.85 GiB (GPU 0; …)`: Intel's
+/// extension for PyTorch, before it asks the driver.
+pub(super) fn single_block(window: &Window<'_>) -> Read {
+    let text = window.text();
+    let mut message = OomMessage::new(Dialect::of(Writer::PyTorch, Platform::Xpu));
+    let body = text.get(text.find("Triedtoallocate").filter(|&at| at < 80)?..)?;
+    parenthesised(body.get(body.find("(GPU")?..)?, &mut message);
+    message.figures.largest_block = after(text, "largerthan");
+    message.figures.requested = after(body, "Triedtoallocate");
+    Some((message, 60))
 }
 
 /// The part of a message that people quote without its beginning: `5.50 GiB reserved in total by PyTorch`, `1.94 GiB already
@@ -77,7 +91,7 @@ pub(super) fn fragment(body: &str) -> Option<OomMessage> {
 fn parenthesised(rest: &str, message: &mut OomMessage) -> usize {
     let end = rest.find(')').map_or(rest.len(), |at| at + 1);
     let part = &rest[..end];
-    message.gpu = number_after(part, "(GPU");
+    message.gpu = number_after(part, "(GPU").or_else(|| number_after(part, "(NPU"));
     let f = &mut message.figures;
     f.capacity = before(part, "totalcapacity");
     f.allocated = before(part, "alreadyallocated");
@@ -129,7 +143,7 @@ fn date(message: &mut OomMessage, rest: &str, before: &str) {
         d.since = Some(since);
         d.until = until;
     };
-    let is_old = rest.trim_start_matches('.').starts_with("(GPU");
+    let is_old = in_brackets(rest);
     if is_old {
         if rest.contains("cached)") {
             set((1, 0), Some((1, 3)));
@@ -161,8 +175,8 @@ fn date(message: &mut OomMessage, rest: &str, before: &str) {
     } else {
         set((2, 2), None);
     }
-    if message.dialect.platform == Platform::Xpu {
-        // Its wording never changed with CUDA's.
+    if matches!(message.dialect.platform, Platform::Xpu | Platform::Npu) {
+        // Their wording never changed with CUDA's.
         (message.dialect.since, message.dialect.until) = (None, None);
     }
     message.expandable_segments = tail.starts_with("expandable_segmentsisenabled").then_some(true);

@@ -250,3 +250,123 @@ fn tensorflow_names_a_shape_and_a_type() {
     assert_eq!((m.dialect.writer, m.dialect.platform, m.gpu), (Writer::TensorFlow, Platform::Cuda, Some(1)));
     assert_eq!(m.figures.requested, Some(Figure::exact(64 * 1024 * 1024 * 3 * 4)));
 }
+
+/// Messages as people posted them, with their figures: what was asked for, what was free, and the dialect.
+#[test]
+fn messages_from_the_wild() {
+    const MIB: f64 = MEBIBYTE as f64;
+    for (text, dialect, requested, free) in [
+        (
+            "Current platform can NOT allocate memory block with size larger than 4GB! Tried to allocate 6.85 GiB (GPU  0; 15.56 GiB total \
+             capacity; 0 bytes already allocated; 0 bytes reserved in total by PyTorch)",
+            "pytorch-xpu",
+            Some(6.85 * 1024.0),
+            None,
+        ),
+        (
+            "RuntimeError: NPU out of memory. Tried to allocate 52.00 MiB (NPU 3; 60.96 GiB total capacity; 59.36 GiB already allocated; 59.36 \
+             GiB current active; 14.25 MiB free; 60.60 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory try setting \
+             max_split_size_mb to avoid fragmentation.",
+            "pytorch-npu",
+            Some(52.0),
+            Some(14.25),
+        ),
+        ("XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 2097152 bytes.", "xla", Some(2.0), None),
+        (
+            "RuntimeError: Bad StatusOr access: RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 129.50M. That was not \
+             possible. There are 78.25M free.; (0x0x0_HBM0)",
+            "xla",
+            Some(129.5),
+            Some(78.25),
+        ),
+        (
+            "RESOURCE_EXHAUSTED: Attempting to reserve 10.50G at the bottom of memory. That was not possible. There are 8.75G free, 0B reserved, \
+             and 8.75G reservable.",
+            "xla",
+            Some(10.5 * 1024.0),
+            Some(8.75 * 1024.0),
+        ),
+        (
+            "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 18.25G of 15.50G hbm. Exceeded hbm capacity by 2.75G.",
+            "xla",
+            Some(18.25 * 1024.0),
+            None,
+        ),
+        (
+            "gpu_cudamallocasync_allocator.cc:361] gpu_async_1 cuMemAllocAsync failed to allocate 1225195446464 bytes: RESOURCE_EXHAUSTED: : \
+             CUDA_ERROR_OUT_OF_MEMORY: out of memory\n Reported by CUDA: Free memory/Total memory: 22635544576/85095874560\nE1103 Stats:",
+            "xla",
+            Some(1_225_195_446_464.0 / MIB),
+            Some(22_635_544_576.0 / MIB),
+        ),
+        (
+            "cuda_driver.cc:828] failed to allocate 3.91G (4194304000 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+            "tensorflow-bfc",
+            Some(4000.0),
+            None,
+        ),
+        (
+            "cuda_driver.cc:802] failed to alloc 782237696 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+            "tensorflow-bfc",
+            Some(746.0),
+            None,
+        ),
+        ("ResourceExhaustedError: failed to allocate memory [Op:AddV2]", "tensorflow-bfc", None, None),
+        (
+            "OP_REQUIRES failed: Resource exhausted: OOM when allocating tensor of shape [1024,1024] and type float on \
+             /job:localhost/replica:0/task:0/device:DML:0",
+            "tensorflow-bfc",
+            Some(4.0),
+            None,
+        ),
+        (
+            "ValueError: Free memory on device cuda:0 (31.50/47.50 GiB) on startup is less than desired GPU memory utilization (0.95, 45.00 GiB). \
+             Decrease GPU memory utilization or reduce GPU memory used by other processes.",
+            "vllm",
+            Some(45.0 * 1024.0),
+            Some(31.5 * 1024.0),
+        ),
+        (
+            "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 25,165,824 bytes (allocated so far: 3,635,267,072 bytes).",
+            "cupy",
+            Some(24.0),
+            None,
+        ),
+        (
+            "cupy.cuda.memory.OutOfMemoryError: out of memory to allocate 1073741824 bytes (total 12373894656 bytes)",
+            "cupy",
+            Some(1024.0),
+            None,
+        ),
+        (
+            "bfc_arena.cc:342 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, bool) Failed to allocate memory for requested buffer of size \
+             1073741824",
+            "onnxruntime",
+            Some(1024.0),
+            None,
+        ),
+        (
+            "ResourceExhaustedError: \n\nOut of memory error on GPU 0. Cannot allocate 20.000000MB memory on GPU 0, 9.500000GB memory has been \
+             allocated and available memory is only 10.000000MB.",
+            "paddle",
+            Some(20.0),
+            Some(10.0),
+        ),
+        ("RuntimeError: Triton Error [CUDA]: out of memory", "cuda-error", None, None),
+        ("level_zero backend failed with error: 40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)", "xpu-error", None, None),
+        ("RuntimeError: Native API failed. Native API returns: -5 (PI_ERROR_OUT_OF_RESOURCES)", "xpu-error", None, None),
+        (
+            "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 2.50 GiB for an array with shape (335544320,) and data type float64",
+            "cpu",
+            Some(2560.0),
+            None,
+        ),
+    ] {
+        let all = find_all(text);
+        assert_eq!(all.len(), 1, "{text}: {all:?}");
+        let m = &all[0];
+        assert_eq!(m.dialect.name(), dialect, "{text}");
+        let wanted = |megabytes: Option<f64>| megabytes.map(|m| (m * MIB).round() as u64);
+        assert_eq!((nearest(m.figures.requested), nearest(m.figures.free)), (wanted(requested), wanted(free)), "{text}");
+    }
+}

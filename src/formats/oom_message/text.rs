@@ -189,6 +189,13 @@ pub(super) enum Anchor {
     Bare(Writer, Platform),
     Xla,
     Bfc,
+    Block,
+    Driver,
+    Vllm,
+    CuPy,
+    OnnxRuntime,
+    Paddle,
+    Array,
 }
 
 impl Anchor {
@@ -197,8 +204,19 @@ impl Anchor {
         match self {
             Anchor::Xla => 200_000,
             Anchor::Bare(..) => 200,
+            Anchor::Driver => 400,
             _ => 6_000,
         }
+    }
+
+    /// True for words that stand inside other messages too, and so do not end them.
+    pub(super) fn is_part_of_others(self) -> bool {
+        matches!(self, Anchor::Driver | Anchor::CuPy | Anchor::Array)
+    }
+
+    /// True where the message itself holds words that others start with: the driver's error in what XLA says of it.
+    pub(super) fn holds_others(self) -> bool {
+        self == Anchor::Driver
     }
 }
 
@@ -206,6 +224,8 @@ const ANCHORS: &[(&str, Anchor)] = &[
     ("CUDAoutofmemory", Anchor::Native(Platform::Cuda)),
     ("HIPoutofmemory", Anchor::Native(Platform::Hip)),
     ("XPUoutofmemory", Anchor::Native(Platform::Xpu)),
+    ("NPUoutofmemory", Anchor::Native(Platform::Npu)),
+    ("memoryblockwithsizelargerthan", Anchor::Block),
     ("cudaruntimeerror(2):outofmemory", Anchor::Thc),
     ("Allocationondevice", Anchor::Async),
     ("Currentlyallocated:", Anchor::Async),
@@ -217,7 +237,12 @@ const ANCHORS: &[(&str, Anchor)] = &[
     ("CUDA_ERROR_OUT_OF_MEMORY", Anchor::Bare(Writer::Runtime, Platform::Cuda)),
     ("HIPerror:outofmemory", Anchor::Bare(Writer::Runtime, Platform::Hip)),
     ("hipErrorOutOfMemory", Anchor::Bare(Writer::Runtime, Platform::Hip)),
+    ("TritonError[CUDA]:outofmemory", Anchor::Bare(Writer::Runtime, Platform::Cuda)),
+    ("TritonError[HIP]:outofmemory", Anchor::Bare(Writer::Runtime, Platform::Hip)),
     ("UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", Anchor::Bare(Writer::Runtime, Platform::Xpu)),
+    ("UR_RESULT_ERROR_OUT_OF_RESOURCES", Anchor::Bare(Writer::Runtime, Platform::Xpu)),
+    ("PI_ERROR_OUT_OF_RESOURCES", Anchor::Bare(Writer::Runtime, Platform::Xpu)),
+    ("CUSOLVER_STATUS_ALLOC_FAILED", Anchor::Bare(Writer::Runtime, Platform::Cuda)),
     ("CUBLAS_STATUS_ALLOC_FAILED", Anchor::Bare(Writer::Cublas, Platform::Cuda)),
     ("HIPBLAS_STATUS_ALLOC_FAILED", Anchor::Bare(Writer::Cublas, Platform::Hip)),
     ("CUDNN_STATUS_ALLOC_FAILED", Anchor::Bare(Writer::Cudnn, Platform::Cuda)),
@@ -227,6 +252,13 @@ const ANCHORS: &[(&str, Anchor)] = &[
     ("Resourceexhausted:", Anchor::Xla),
     ("ResourceExhaustedError:", Anchor::Xla),
     ("ranoutofmemorytryingtoallocate", Anchor::Bfc),
+    ("failedtoalloc", Anchor::Driver),
+    ("Freememoryondevice", Anchor::Vllm),
+    ("Outofmemoryallocating", Anchor::CuPy),
+    ("outofmemorytoallocate", Anchor::CuPy),
+    ("Failedtoallocatememoryforrequestedbufferofsize", Anchor::OnnxRuntime),
+    ("OutofmemoryerroronGPU", Anchor::Paddle),
+    ("ArrayMemoryError:Unabletoallocate", Anchor::Array),
 ];
 
 /// Every place where a message may start, by kind.

@@ -68,7 +68,9 @@ impl Canvas<'_> {
         let t = self.tokens;
         let mut x = row.left();
         for (i, &category) in picture.by_size.iter().enumerate() {
-            let (name, value) = (name(category), at.map(|b| Bytes(b[category]).to_string()).unwrap_or_default());
+            // What is not there at the instant needs no figure; its name is the legend.
+            let value = at.map(|b| b[category]).filter(|&b| b > 0).map(|b| Bytes(b).to_string()).unwrap_or_default();
+            let name = name(category);
             let width =
                 16.0 + label::width(self.painter, &name, Type::Caption) + 6.0 + label::width(self.painter, &value, Type::Mono);
             if x + width > row.right() {

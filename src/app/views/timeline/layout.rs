@@ -102,6 +102,8 @@ pub(super) struct Contents {
     pub ops_height: Option<f32>,
     /// There are bytes by category.
     pub bands: bool,
+    /// They are what the file was written for: a memory timeline, which has no segments.
+    pub bands_lead: bool,
     /// There are samples of the whole card.
     pub card: bool,
 }
@@ -194,6 +196,9 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let steps_height = STEP * contents.step_levels.min(levels) as f32;
     let usual = if has_ops {
         (pane.height() * 0.16).clamp(CURVES_BESIDE_OPS, CURVES)
+    } else if contents.bands && contents.bands_lead {
+        // One curve, which is the upper edge of the bands.
+        (pane.height() * 0.12).clamp(CURVES_LEAST, CURVES)
     } else {
         (pane.height() * 0.18).clamp(CURVES, 1.75 * CURVES)
     };
@@ -204,7 +209,9 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let mut curves_height = wanted_curves;
     let steps_height = or_folded(Track::Steps, steps_height);
     let device_height = or_folded(Track::Device, DEVICE);
-    let bands_height = or_folded(Track::Bands, (pane.height() * 0.16).clamp(64.0, 120.0));
+    let bands_wanted =
+        if contents.bands_lead { (pane.height() * 0.32).clamp(72.0, 280.0) } else { (pane.height() * 0.16).clamp(64.0, 120.0) };
+    let bands_height = or_folded(Track::Bands, bands_wanted);
     let card_height = or_folded(Track::Card, (pane.height() * 0.13).clamp(48.0, 150.0));
     let least_lines = contents.op_lines.min(OP_LINES_LEAST);
     let least_ops = or_folded(Track::Ops, OP_LINE * least_lines as f32 + OP_WORDS);
@@ -397,8 +404,19 @@ mod tests {
         op_lines: 0,
         ops_height: None,
         bands: false,
+        bands_lead: false,
         card: false,
     };
+
+    #[test]
+    fn a_memory_timeline_gives_its_bands_room() {
+        let with = Contents { step_levels: 0, device_calls: false, bands: true, ..ALL };
+        let leading = |height: f32| tracks(pane(998.0, height), Contents { bands_lead: true, ..with });
+        let (beside, lead) = (tracks(pane(998.0, 452.0), with), leading(452.0));
+        assert!(lead.bands.unwrap().height() > 1.8 * beside.bands.unwrap().height(), "{lead:?}");
+        assert!(lead.bands.unwrap().height() > lead.curves.unwrap().height() && lead.strata.height() >= STRATA_LEAST);
+        assert!(leading(340.0).bands.is_some());
+    }
 
     #[test]
     fn operators_take_what_is_left_and_go_before_the_rest() {

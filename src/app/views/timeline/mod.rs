@@ -240,6 +240,7 @@ impl View for Timeline {
             folded: [a, b, c, d, cx.link.tracks.fold_ops, bands_are_folded(cx), cx.link.tracks.fold_card],
             op_lines: op_rows.as_ref().map_or(0, |r| r.rows.len()),
             bands: !device.bands.is_empty() && device.events.has_time,
+            bands_lead: !cx.data.knows_reserved(),
             card: card::has_samples(device),
             two_line_axis: device.events.has_time && cx.link.axis == Axis::Event,
             step_levels: marks.as_ref().map_or(usize::from(!device.annotations.is_empty()), |m| m.levels),

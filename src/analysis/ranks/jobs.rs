@@ -19,6 +19,13 @@ pub struct Job {
     pub is_one: bool,
 }
 
+impl Job {
+    /// Says anew what the rows say together, after some were filled in.
+    pub fn sum_up(&mut self) {
+        self.overview = if self.is_one { overview(&self.rows) } else { side_by_side(&self.rows) };
+    }
+}
+
 /// What recordings on their own are called.
 pub const ALONE: &str = "on their own";
 

@@ -159,6 +159,8 @@ pub(super) struct Pictures {
     /// The pane whose picture is wanted, while its path is chosen.
     pub part: Option<(ViewKind, Rect)>,
     wanted: Option<Wanted>,
+    /// True in the frame whose picture is taken: what comes and goes over the window is not drawn in it.
+    pub is_now: bool,
     answers: Vec<(PathBuf, Receiver<Result<(), String>>)>,
 }
 
@@ -198,6 +200,7 @@ impl App {
 
     /// Asks the renderer for the picture that is wanted; called while the window is drawn.
     pub(super) fn take_picture(&mut self, ui: &egui::Ui) {
+        self.pictures.is_now = self.pictures.wanted.is_some();
         let Some(wanted) = self.pictures.wanted.take() else { return };
         let (sender, answer) = std::sync::mpsc::sync_channel(1);
         let (ctx, path) = (ui.ctx().clone(), wanted.path.clone());

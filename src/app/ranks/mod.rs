@@ -75,19 +75,21 @@ impl Ranks {
         let wake = jobs.clone();
         // The answer of the thread itself says nothing that the channels do not.
         drop(jobs.spawn("ranks", move || {
-            let files: Vec<(PathBuf, u64)> = match formats::folder::recordings_in(&paths) {
-                Ok(files) => files
-                    .into_iter()
-                    .map(|path| {
-                        let bytes = std::fs::metadata(&path).map_or(0, |m| m.len());
-                        (path, bytes)
-                    })
-                    .collect(),
+            let mut paths = match formats::folder::recordings_in(&paths) {
+                Ok(paths) => paths,
                 Err(sentence) => {
                     let _ = tell.send(Err(sentence));
                     return;
                 }
             };
+            // Read in the order in which they are shown: rank 2 before rank 10.
+            let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            paths.sort_by_cached_key(|path| (ranks::rank_of_name(&name(path)).unwrap_or(u32::MAX), path.clone()));
+            let with_bytes = |path: PathBuf| {
+                let bytes = std::fs::metadata(&path).map_or(0, |m| m.len());
+                (path, bytes)
+            };
+            let files: Vec<(PathBuf, u64)> = paths.into_iter().map(with_bytes).collect();
             let _ = tell.send(Ok(files.iter().map(|(path, _)| path.clone()).collect()));
             // A file reports to a progress of its own: the shared one counts files.
             let open = |path: &Path| formats::open_more_than_counters(path, &Progress::new()).map_err(|e| e.to_string());
@@ -133,15 +135,24 @@ impl Ranks {
                 Err(TryRecvError::Disconnected) => return Err("the folder could not be read; please report this".to_owned()),
             }
         }
+        // As many as fit a frame: a row costs microseconds, the rest waits for the next.
+        let answers: Vec<Answer> = self.answers.try_iter().take(512).collect();
+        let has_news = !answers.is_empty();
         let mut read: HashSet<PathBuf> = HashSet::new();
         let mut new = Vec::new();
-        // As many as fit a frame: a row costs microseconds, the rest waits for the next.
-        for (at, answer) in self.answers.try_iter().take(512) {
+        for (at, answer) in answers {
             self.answered += 1;
-            read.extend(self.files.get(at).cloned());
             match answer {
-                Ok(rows) => new.extend(rows),
-                Err(sentence) => self.errors.push(sentence),
+                Ok(rows) => {
+                    if let Some(rows) = self.fill_in(rows) {
+                        read.extend(self.files.get(at).cloned());
+                        new.extend(rows);
+                    }
+                }
+                Err(sentence) => {
+                    read.extend(self.files.get(at).cloned());
+                    self.errors.push(sentence);
+                }
             }
         }
         if !read.is_empty() {
@@ -151,6 +162,10 @@ impl Ranks {
             let processes = rows.iter().find(|r| !r.is_pending).and_then(|r| r.world_size);
             rows.iter_mut().filter(|r| r.is_pending).for_each(|r| r.world_size = processes);
             self.jobs = ranks::by_job(rows);
+        } else if has_news {
+            self.jobs.iter_mut().for_each(ranks::Job::sum_up);
+        }
+        if has_news {
             self.choose_job();
         }
         if self.is_done() && self.jobs.is_empty() {
@@ -158,6 +173,19 @@ impl Ranks {
             return Err(sentence.unwrap_or_else(|| "no file holds a device's memory".to_owned()));
         }
         Ok(())
+    }
+
+    /// Puts a file's only row in the place that was kept for it, where it turned out to be the rank that its name tells: nothing moves, and
+    /// no jobs are made out anew. Gives the rows back where that is not so.
+    fn fill_in(&mut self, mut rows: Vec<RankRow>) -> Option<Vec<RankRow>> {
+        let [row] = rows.as_mut_slice() else { return Some(rows) };
+        let fits = |kept: &&mut RankRow| {
+            let is_its_rank = kept.rank.is_some() && (row.rank.is_none() || row.rank == kept.rank);
+            kept.is_pending && is_its_rank && row.world_size.is_none() && kept.path == row.path
+        };
+        let Some(kept) = self.jobs.iter_mut().flat_map(|job| &mut job.rows).find(fits) else { return Some(rows) };
+        *kept = RankRow { rank: kept.rank, ..std::mem::take(row) };
+        None
     }
 
     /// Puts the job that the user wants on screen; until one was chosen, the one that failed, else the largest. While files are read the
@@ -315,6 +343,8 @@ mod tests {
             (["a_rank*.pickle", "b_rank*.pickle"].as_slice(), 1),
             "the one that failed"
         );
+        let rows = page.jobs.iter().flat_map(|job| job.rows.iter().cloned().map(|row| RankRow { rank: None, ..row }));
+        assert_eq!(ranks::by_job(rows.collect()), page.jobs, "rows filled in one by one say what they say together");
         page.choose(0);
         page.show_job(0);
         assert!(page.overview().outliers.is_empty(), "the same recording twice");

@@ -47,7 +47,9 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui) {
     });
     drop_target(ui, tokens);
     overlays::draw(app, ui, tokens);
-    app.notices.ui(ui, tokens, &app.actions);
+    if !app.pictures.is_now {
+        app.notices.ui(ui, tokens, &app.actions);
+    }
 }
 
 fn line_above(ui: &Ui, tokens: &Tokens) {

@@ -7,6 +7,7 @@ mod rules;
 use std::sync::Arc;
 
 use super::categories::{Categories, Rules, Tally};
+use super::leaks::{Growth, growth, has_steps};
 use super::oom::{Autopsy, Helped, closest, examine};
 use super::steps::Steps;
 use super::{DeviceTables, LifetimeId, Quantity, StackNames, State};
@@ -114,6 +115,8 @@ pub struct Patient<'a> {
     pub ooms: Vec<Autopsy>,
     /// What each allocation is for.
     pub categories: Categories,
+    /// What grows, by stack, most bytes first.
+    pub growth: Vec<Growth>,
     /// Marks of each stack.
     marks: Vec<u8>,
 }
@@ -192,7 +195,9 @@ pub fn diagnose(
     progress.check()?;
     let categories = Categories::build(recording, device, tables, rules, progress)?;
     let marks = self::rules::marks(&recording.stacks);
-    let patient = Patient { recording, device, tables, names, steps, at_peak, peak_event, ooms, categories, marks };
+    progress.check()?;
+    let growth = growth(device, tables, &steps);
+    let patient = Patient { recording, device, tables, names, steps, at_peak, peak_event, ooms, categories, growth, marks };
     let mut findings = Vec::new();
     for rule in RULES {
         progress.check()?;
@@ -206,7 +211,7 @@ pub fn diagnose(
 /// The class a finding ranks with. Growth seen in stretches of a recording without steps is a suspicion: a program may mean to
 /// keep what it keeps. Bytes decide between it and how memory is held, which is certain.
 fn rank(finding: &Finding, steps: &Steps) -> Class {
-    let is_suspicion = finding.rule == "leak" && !super::leaks::has_steps(steps);
+    let is_suspicion = finding.rule == "leak" && !has_steps(steps);
     if is_suspicion { Class::Structure } else { finding.class }
 }
 

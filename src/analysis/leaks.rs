@@ -1,8 +1,15 @@
 //! Leaks: what survives its step, by call stack, and how steadily it grows; memory that climbs and drops like a saw; and what
 //! was born after one instant and is alive at another.
 
+mod between;
+mod saw_tooth;
+#[cfg(test)]
+mod tests;
+
 use rustc_hash::FxHashMap;
 
+pub use self::between::{Survivors, between};
+pub use self::saw_tooth::{SawTooth, saw_tooth};
 use super::steps::Steps;
 use super::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 use crate::model::{Action, DeviceRecording, StackId};
@@ -110,14 +117,15 @@ fn steady(count: usize) -> std::ops::Range<usize> {
 pub enum Blind {
     /// No steps, and too few events for equal stretches.
     TooShort,
-    /// No steps, and hardly anything is freed: what a program allocates once, as when it loads a model, looks like a leak.
+    /// No steps, and hardly anything is freed, or only temporaries beside what a program allocates once, as when it loads a model:
+    /// that looks like a leak.
     OnlyAllocates,
 }
 
 impl Blind {
     /// What [`Blind::OnlyAllocates`] means, in a sentence.
-    pub const ONLY_ALLOCATES: &str = "Too little to tell: the recording has no steps, and memory is taken but hardly given back in it. \
-        What a program allocates once, as when it loads a model, is no leak. Record some steps after that.";
+    pub const ONLY_ALLOCATES: &str = "Too little to tell: the recording has no steps, and what it takes stays, but for a few \
+        temporaries: so a program loads a model, and that is no leak. Record some steps after it.";
 }
 
 /// Whether the recording can tell what grows: it has steps enough, or equal stretches in which memory comes and goes.
@@ -260,8 +268,23 @@ pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) ->
     if by_steps {
         found.extend(freed_together(device, tables, bounds, old));
     }
+    if !by_steps && !comes_and_goes(device, tables, bounds, &found) {
+        found.iter_mut().for_each(|g| g.rhythm = Rhythm::None);
+    }
     found.sort_by_key(|g| (std::cmp::Reverse(g.bytes), g.stack));
     found
+}
+
+/// A program at work makes and frees; one that only takes leaks nothing. In four of five stretches memory falls from its highest
+/// by at least what leaking stacks leave behind in them.
+fn comes_and_goes(device: &DeviceRecording, tables: &DeviceTables, bounds: &[u32], found: &[Growth]) -> bool {
+    let leaks: Vec<&Growth> = found.iter().filter(|g| g.is_leak()).collect();
+    let cells = tables.curves.columns(device, &tables.lifetimes, Quantity::Requested, bounds);
+    let falls = cells.windows(2).enumerate().filter(|(i, pair)| {
+        let left: u64 = leaks.iter().filter_map(|g| g.by_step.get(*i)).sum();
+        pair[0].max.saturating_sub(pair[1].min) >= left.max(1)
+    });
+    falls.count() * 5 >= cells.len().saturating_sub(1) * 4
 }
 
 /// Whether an allocation lies in a private pool: what a CUDA graph captures stays with it by design, and programs capture one
@@ -375,82 +398,6 @@ pub fn floors(device: &DeviceRecording, tables: &DeviceTables, bounds: &[u32]) -
     tables.curves.columns(device, &tables.lifetimes, Quantity::Requested, bounds).iter().map(|c| c.min).collect()
 }
 
-/// Memory that climbs over several steps and drops at once, again and again: objects in reference cycles, which live until
-/// Python's garbage collector runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SawTooth {
-    /// For each tooth: the step it begins in, the step it drops in, and the bytes it drops by.
-    pub teeth: Vec<(usize, usize, u64)>,
-}
-
-/// Finds a saw-tooth in the floors of successive steps: at least three teeth, each rising for three steps or more and then
-/// falling within a step by more than a fifth of the range. Garbage collection is not in time with the steps; what every step
-/// frees itself never shows in the floors. Source: rule 6 of the diagnoses. O(steps).
-#[must_use]
-pub fn saw_tooth(floors: &[u64], peak: u64) -> Option<SawTooth> {
-    const LEAST_TEETH: usize = 3;
-    const LEAST_RISE: usize = 3;
-    let steady = floors.get(MARGIN..floors.len().saturating_sub(1))?;
-    let (low, high) = (*steady.iter().min()?, *steady.iter().max()?);
-    let range = high - low;
-    // A ripple on a high plateau is nobody's trouble.
-    if range.saturating_mul(20) < peak {
-        return None;
-    }
-    let mut teeth = Vec::new();
-    let mut begin = 0;
-    for i in 1..steady.len() {
-        if steady[i] >= steady[i - 1] {
-            continue;
-        }
-        let (rise, drop) = (steady[i - 1] - steady[begin], steady[i - 1] - steady[i]);
-        if i - 1 - begin >= LEAST_RISE && rise.saturating_mul(5) > range && drop.saturating_mul(5) > range {
-            teeth.push((begin + MARGIN, i + MARGIN, drop));
-        }
-        begin = i;
-    }
-    (teeth.len() >= LEAST_TEETH).then_some(SawTooth { teeth })
-}
-
-/// What one call stack left between two instants.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Survivors {
-    /// The stack.
-    pub stack: StackId,
-    /// Requested bytes born after A and alive at B.
-    pub bytes: u64,
-    /// Their number.
-    pub count: u64,
-    /// The event that allocated the oldest of them.
-    pub oldest: u32,
-    /// Some of them, oldest first.
-    pub examples: Vec<LifetimeId>,
-}
-
-/// What was born after event `a` and is alive after event `b`, by stack, most bytes first. O(live at `b`).
-#[must_use]
-pub fn between(device: &DeviceRecording, tables: &DeviceTables, a: u32, b: u32) -> Vec<Survivors> {
-    let lifetimes = &tables.lifetimes;
-    let mut by_stack: FxHashMap<StackId, Survivors> = FxHashMap::default();
-    for id in tables.states.live_at(device, lifetimes, b) {
-        let born = lifetimes.born(id);
-        if born == NO_EVENT || born <= a {
-            continue;
-        }
-        let stack = lifetimes.stack(device, id);
-        let entry = by_stack.entry(stack).or_insert(Survivors { stack, bytes: 0, count: 0, oldest: born, examples: Vec::new() });
-        entry.bytes += lifetimes.requested(device, id);
-        entry.count += 1;
-        entry.oldest = entry.oldest.min(born);
-        if entry.examples.len() < 100 {
-            entry.examples.push(id);
-        }
-    }
-    let mut found: Vec<Survivors> = by_stack.into_values().collect();
-    found.sort_by_key(|s| (std::cmp::Reverse(s.bytes), s.stack));
-    found
-}
-
 /// Slope and coefficient of determination of the least-squares line through the cumulative sum.
 fn line(by_step: &[u64]) -> (f64, f64) {
     let n = by_step.len() as f64;
@@ -472,140 +419,4 @@ fn line(by_step: &[u64]) -> (f64, f64) {
         syy += dy * dy;
     }
     if sxx == 0.0 || syy == 0.0 { (0.0, 0.0) } else { (sxy / sxx, sxy * sxy / (sxx * syy)) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_steady_climb_is_certain_and_a_single_jump_is_not() {
-        let (slope, sure) = line(&[10, 10, 10, 10, 10, 10, 10, 10]);
-        assert!((slope - 10.0).abs() < 1e-9 && sure > 0.999);
-        let (_, unsure) = line(&[0, 0, 0, 0, 0, 0, 0, 80]);
-        assert!(unsure < 0.5, "{unsure}");
-        assert_eq!(line(&[0, 0, 0]), (0.0, 0.0));
-    }
-
-    #[test]
-    fn a_saw_is_seen_and_a_ramp_or_a_ripple_is_not() {
-        let saw: Vec<u64> = (0..42).map(|i| 1000 + 100 * (i % 8)).collect();
-        let found = saw_tooth(&saw, 4000).expect("a saw");
-        assert_eq!(found.teeth.len(), 5);
-        assert_eq!(found.teeth[0], (2, 8, 700));
-        let ramp: Vec<u64> = (0..42).map(|i| 1000 + 100 * i).collect();
-        assert_eq!(saw_tooth(&ramp, 4000), None);
-        assert_eq!(saw_tooth(&saw, 100_000), None, "a ripple");
-        let every_step: Vec<u64> = (0..42).map(|i| 1000 + 700 * (i % 2)).collect();
-        assert_eq!(saw_tooth(&every_step, 4000), None);
-        assert_eq!(saw_tooth(&[], 0), None);
-        assert_eq!(saw_tooth(&[1], 0), None);
-    }
-
-    #[test]
-    fn a_handful_of_events_tells_nothing() {
-        use crate::model::{PoolId, StreamId};
-        let mut d = DeviceRecording::default();
-        for i in 0..95 {
-            d.events.push(i, Action::Alloc, 0x1000 * (i as u64 + 1), 512, StreamId(0), PoolId(0), StackId(0));
-        }
-        let none = Steps::default();
-        assert_eq!(can_tell(&d, &none), Err(Blind::TooShort));
-        assert_eq!(can_tell(&d, &Steps { bounds: (0..=7).map(|i| i * 13).collect(), ..Steps::default() }), Ok(()));
-        d.events.push(95, Action::Alloc, 0x100_0000, 512, StreamId(0), PoolId(0), StackId(0));
-        assert_eq!(can_tell(&d, &none), Err(Blind::OnlyAllocates), "a model is loaded");
-        for i in 0..96 {
-            d.events.push(96, Action::FreeCompleted, 0x1000 * (i as u64 + 1), 512, StreamId(0), PoolId(0), StackId(0));
-            d.events.push(96, Action::Alloc, 0x1000 * (i as u64 + 1), 512, StreamId(0), PoolId(0), StackId(0));
-        }
-        let late = can_tell(&d, &none);
-        assert_eq!(late, Err(Blind::OnlyAllocates), "in the later half only");
-        assert_eq!(
-            looked_at(&Steps { bounds: vec![0, 9, 18, 27, 36], ..Steps::default() }),
-            "12 equal stretches: 4\u{a0}steps are too few"
-        );
-    }
-
-    /// `steps` steps of a block that comes and goes, of which one in `every` keeps 1 MiB; at the end all of it is freed, or nothing.
-    fn keeps(steps: u64, every: u64, frees: bool) -> Vec<Growth> {
-        use crate::model::{PoolId, Progress, StreamId};
-        let mut d = DeviceRecording::default();
-        let mut bounds = Vec::new();
-        let mut push = |action, address, stack| {
-            d.events.push(0, action, address, 1 << 20, StreamId(0), PoolId(0), StackId(stack));
-            d.events.len() as u32
-        };
-        let mut at = 0;
-        for i in 0..steps {
-            bounds.push(at);
-            for _ in 0..4 {
-                push(Action::Alloc, 0x1000_0000, 0);
-                push(Action::FreeRequested, 0x1000_0000, 2);
-                at = push(Action::FreeCompleted, 0x1000_0000, 2);
-            }
-            if i % every == 0 {
-                at = push(Action::Alloc, 0x1_0000_0000 + (i << 24), 1);
-            }
-        }
-        bounds.push(at);
-        if frees {
-            for i in (0..steps).step_by(every as usize) {
-                push(Action::FreeRequested, 0x1_0000_0000 + (i << 24), 3);
-                push(Action::FreeCompleted, 0x1_0000_0000 + (i << 24), 3);
-            }
-        }
-        let tables = DeviceTables::build(&d, &Progress::new()).expect("not cancelled");
-        growth(&d, &tables, &Steps { bounds, ..Steps::default() })
-    }
-
-    #[test]
-    fn everything_of_a_leaking_stack_that_lives_at_the_end_is_counted() {
-        let grown = keeps(40, 1, false);
-        let [g] = grown.as_slice() else { panic!("{grown:?}") };
-        assert_eq!((g.stack, g.bytes, g.count, g.freed), (StackId(1), 40 << 20, 40, None), "the first and the last steps too");
-        assert_eq!((g.steps_adding, g.steps, g.rhythm), (40, 40, Rhythm::Step));
-        assert!((g.bytes_per_step - f64::from(1 << 20)).abs() < 1.0);
-    }
-
-    #[test]
-    fn growth_is_found_though_it_is_freed_before_the_end() {
-        let grown = keeps(40, 1, true);
-        let [g] = grown.as_slice() else { panic!("{grown:?}") };
-        assert_eq!((g.bytes, g.count, g.freed), (40 << 20, 40, Some(520)));
-        assert!(g.is_leak());
-        assert_eq!(keeps(12, 1, true), [], "a network of twelve layers does the same");
-    }
-
-    #[test]
-    fn growth_every_fifth_step_is_found() {
-        let grown = keeps(40, 5, false);
-        let [g] = grown.as_slice() else { panic!("{grown:?}") };
-        assert_eq!((g.bytes, g.steps_adding, g.steps, g.rhythm), (8 << 20, 8, 40, Rhythm::Every(5)));
-        assert_eq!(g.how_often("step"), "every 5th step");
-        assert!(keeps(40, 5, true).iter().any(Growth::is_leak), "freed at the end too");
-        assert!(!keeps(40, 13, false).iter().any(Growth::is_leak), "four times are no rhythm");
-        assert!(keeps(8, 1, false).iter().any(Growth::is_leak), "eight steps are enough");
-        assert_eq!(rhythm(&[1, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1], true), Rhythm::None, "at uneven distances");
-        assert_eq!(rhythm(&[1, 0, 1, 0, 1, 0, 1, 0, 1, 0], false), Rhythm::None, "stretches are no steps");
-    }
-
-    #[test]
-    fn between_two_instants_only_what_was_born_after_the_first_and_lives_at_the_second() {
-        use crate::model::{PoolId, Progress, StreamId};
-        let mut d = DeviceRecording::default();
-        let mut push = |action, address, size, stack| {
-            d.events.push(0, action, address, size, StreamId(0), PoolId(0), StackId(stack));
-        };
-        push(Action::Alloc, 0x1000, 100, 0);
-        push(Action::Alloc, 0x2000, 200, 1);
-        push(Action::Alloc, 0x3000, 300, 1);
-        push(Action::FreeRequested, 0x2000, 200, 2);
-        push(Action::FreeCompleted, 0x2000, 200, 2);
-        push(Action::Alloc, 0x4000, 400, 0);
-        let tables = DeviceTables::build(&d, &Progress::new()).expect("not cancelled");
-        let of = |a, b| between(&d, &tables, a, b).iter().map(|s| (s.stack.0, s.bytes, s.count, s.oldest)).collect::<Vec<_>>();
-        assert_eq!(of(0, 5), [(0, 400, 1, 5), (1, 300, 1, 2)]);
-        assert_eq!(of(0, 2), [(1, 500, 2, 1)]);
-        assert_eq!(of(5, 5), []);
-    }
 }

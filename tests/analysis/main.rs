@@ -9,3 +9,4 @@ mod findings;
 mod findings_rules;
 mod oom;
 mod tape;
+mod verdicts;

@@ -72,7 +72,9 @@ fn healthy_steps(t: &mut Tape, steps: usize) {
 fn a_healthy_run_says_nothing() {
     let mut t = Tape::new();
     healthy_steps(&mut t, 12);
-    assert!(rules(&t.finish()).is_empty());
+    let recording = t.finish();
+    assert!(rules(&recording).is_empty());
+    silent(&recording, "out_of_memory");
 }
 
 #[test]
@@ -87,6 +89,37 @@ fn the_documentation_lists_every_rule_as_it_is() {
         return;
     }
     assert!(text.contains(&table), "docs/FINDINGS.md is not the table of rules; UPDATE_SNAPSHOTS=1 writes it");
+}
+
+/// The rules that calls of a function in these tests name: the last word in quotes of its arguments.
+fn named_by(source: &str, function: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (at, _) in source.match_indices(&format!("{function}(")) {
+        let mut depth = 0;
+        let call = source[at + function.len()..].split_inclusive(|c| {
+            depth += i32::from(c == '(') - i32::from(c == ')');
+            depth == 0
+        });
+        let arguments = call.take(1).collect::<String>();
+        if let Some(word) = arguments.split('"').collect::<Vec<_>>().chunks_exact(2).map(|pair| pair[1]).next_back() {
+            found.insert(word.to_owned());
+        }
+    }
+    found
+}
+
+/// A rule that nothing triggers is dead, and one that nothing keeps silent may speak always: each has a recording for both.
+#[test]
+fn every_rule_has_a_recording_that_triggers_it_and_one_that_must_not() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/analysis/findings_rules");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap());
+    let here = files.collect::<String>();
+    let (triggered, kept_silent) = (named_by(&here, "said"), named_by(&here, "silent"));
+    let lacking = |names: &BTreeSet<String>| RULES.iter().map(|r| r.name).filter(|n| !names.contains(*n)).collect::<Vec<_>>();
+    assert_eq!(lacking(&triggered), [""; 0], "no recording triggers these");
+    assert_eq!(lacking(&kept_silent), [""; 0], "no recording must leave these silent");
+    let is_rule = |name: &String| RULES.iter().any(|r| r.name == name);
+    assert!(triggered.iter().chain(&kept_silent).all(is_rule), "{triggered:?} {kept_silent:?}");
 }
 
 /// Each rule that names a generated recording is shown by one here, and each that names a file by that file.

@@ -3,7 +3,7 @@
 use super::shared::{self, EVALUATION};
 use crate::analysis::Quantity;
 use crate::analysis::findings::{Class, Evidence, Finding, Patient, Place};
-use crate::analysis::leaks::{Growth, growth, has_steps, stretches};
+use crate::analysis::leaks::{Growth, has_steps};
 use crate::model::StackId;
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
@@ -100,9 +100,8 @@ fn kept_numbers(p: &Patient<'_>) -> Vec<Growth> {
     if !has_steps(&p.steps) || p.steps.len() < FEWEST_FOR_NUMBERS {
         return Vec::new();
     }
-    let mut all = growth(p.device, p.tables, &p.steps);
-    all.retain(|g| g.is_trickle() && g.stack.is_some() && !p.recording.stacks.frames(g.stack).is_empty());
-    all
+    let has_stack = |g: &&Growth| g.stack.is_some() && !p.recording.stacks.frames(g.stack).is_empty();
+    p.growth.iter().filter(|g| g.is_trickle()).filter(has_stack).cloned().collect()
 }
 
 /// Numbers kept as tensors, where nothing larger grows: `losses.append(loss)`.
@@ -140,18 +139,6 @@ pub(super) fn numbers(p: &Patient<'_>) -> Vec<Finding> {
             .advice("Keep numbers, not tensors: loss.item(), or loss.detach() where it has to stay on the device.")
             .check("As many blocks live after the last step as after the first."),
     ]
-}
-
-/// A program at work makes and frees; one that only takes, as when it loads a model, leaks nothing. In four of five stretches
-/// memory falls from its highest by at least what the stretch leaves behind.
-fn is_saw_tooth(p: &Patient<'_>, grown: &[Growth]) -> bool {
-    let bounds = stretches(p.device, &p.steps);
-    let cells = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Requested, &bounds);
-    let falls = cells.windows(2).enumerate().filter(|(i, pair)| {
-        let left: u64 = grown.iter().filter_map(|g| g.by_step.get(*i)).sum();
-        pair[0].max.saturating_sub(pair[1].min) >= left.max(1)
-    });
-    falls.count() * 5 >= cells.len().saturating_sub(1) * 4
 }
 
 /// Memory that grows where only evaluation allocates.
@@ -232,11 +219,8 @@ fn leaking(p: &Patient<'_>, in_evaluation: bool) -> (Vec<Growth>, u64) {
         return (Vec::new(), 0);
     }
     let is_evaluation = |stack: StackId| p.flags(stack) & EVALUATION != 0;
-    let all = growth(p.device, p.tables, &p.steps);
-    let grown: Vec<Growth> = all.into_iter().filter(|g| g.is_leak() && is_evaluation(g.stack) == in_evaluation).collect();
-    if !has_steps(&p.steps) && !is_saw_tooth(p, &grown) {
-        return (Vec::new(), 0);
-    }
+    let concerns = |g: &&Growth| g.is_leak() && is_evaluation(g.stack) == in_evaluation;
+    let grown: Vec<Growth> = p.growth.iter().filter(concerns).cloned().collect();
     let bytes: u64 = grown.iter().map(|g| g.bytes).sum();
     let peak = p.tables.curves.peak(Quantity::Requested).0;
     // Growth that would take thousands of steps to matter is not worth a line.

@@ -84,6 +84,16 @@ impl Moment {
     }
 }
 
+/// What a side becomes when the other one is given another source, to be looked at `moment`: itself in the same phase, for the
+/// peak of one run against some instant of another says nothing. Flags in the timeline stay where they are.
+#[must_use]
+pub fn held_against(side: &Source, moment: Moment, here: &DeviceData) -> Source {
+    match side {
+        Source::Other(other, _) => Source::Other(other.clone(), moment),
+        Source::Marker | Source::At(_) => Source::At(moment.event(here)),
+    }
+}
+
 /// A recording that is open in another tab.
 #[derive(Clone)]
 pub struct Open {

@@ -8,7 +8,7 @@ use super::frames::{Code, StackCode, read_stacks};
 use super::named::{Noted, optimizer_steps, read_annotations, read_notes};
 use super::rules::{Rules, frame_text};
 use crate::analysis::{DeviceTables, LifetimeId, NO_EVENT};
-use crate::model::{Cancelled, DeviceRecording, FrameId, Progress, Recording, StackId, StrId};
+use crate::model::{Action, Cancelled, DeviceRecording, FrameId, Progress, Recording, StackId, StrId};
 
 /// Why an allocation is what it is, small enough to make for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,12 @@ pub(super) enum Fate {
     OutlivesAll,
     /// Made and gone between two optimizer steps, in a recording without stacks.
     WithinStep,
+    /// Made where each block takes the place of a smaller one that was copied into it.
+    GrowsByCopy,
+    /// Copied into such a block, and freed right after.
+    CopiedIntoCache,
+    /// Made at the start, with all that its stack ever made, and never freed; no optimizer to be seen.
+    MadeAtStart,
 }
 
 /// What was decided for one allocation.
@@ -87,6 +93,12 @@ pub(super) struct Facts {
     parameter_sizes: FxHashSet<u64>,
     /// How many allocations of a workspace's size are never freed, by size.
     kept_of_size: FxHashMap<u64, u32>,
+    /// Functions named after a cache whose blocks grow by copies.
+    growing_caches: FxHashSet<FrameId>,
+    /// Lifetimes whose contents were copied into such a block.
+    copied_into_cache: FxHashSet<u32>,
+    /// Stacks of the user's constructors and loaders that allocate only at the start of a recording without an optimizer.
+    built_at_start: FxHashSet<StackId>,
     has_stacks: bool,
     has_oom: bool,
 }
@@ -123,6 +135,9 @@ impl Facts {
             steps: optimizer_steps(recording, device),
             parameter_sizes: FxHashSet::default(),
             kept_of_size: FxHashMap::default(),
+            growing_caches: FxHashSet::default(),
+            copied_into_cache: FxHashSet::default(),
+            built_at_start: FxHashSet::default(),
             has_stacks: !recording.stacks.is_empty(),
             has_oom: !device.events.ooms().is_empty(),
         };
@@ -132,6 +147,8 @@ impl Facts {
         }
         progress.check()?;
         facts.sizes(device, tables);
+        progress.check()?;
+        facts.caches_and_builders(device, tables);
         Ok(facts)
     }
 
@@ -203,6 +220,54 @@ impl Facts {
         self.kept_of_size = kept;
     }
 
+    /// Which functions named after a cache let their blocks grow by copies, and which constructors allocate at the start only.
+    /// O(allocations), where the recording has such functions at all.
+    fn caches_and_builders(&mut self, device: &DeviceRecording, tables: &DeviceTables) {
+        let has_builders = self.steps.is_empty() && self.codes.iter().any(|c| c.builder.is_some());
+        if !has_builders && self.codes.iter().all(|c| c.cache.is_none()) {
+            return;
+        }
+        let lifetimes = &tables.lifetimes;
+        let mut caches: FxHashMap<FrameId, NamedCache> = FxHashMap::default();
+        let mut last_birth: FxHashMap<StackId, u32> = FxHashMap::default();
+        for id in (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId) {
+            let (stack, found) = self.code(device, tables, id);
+            if let Some((frame, _)) = found.cache {
+                let cache = caches.entry(frame).or_default();
+                cache.made += 1;
+                cache.sources.extend(copied_from(device, tables, id));
+            }
+            if has_builders && found.builder.is_some() {
+                last_birth.insert(stack, lifetimes.born(id));
+            }
+        }
+        for (frame, cache) in caches {
+            // The first of each has nothing to be copied from, or something made elsewhere.
+            if cache.made >= LEAST_COPIES && cache.sources.len() as u64 * 5 >= cache.made * 4 {
+                self.growing_caches.insert(frame);
+                self.copied_into_cache.extend(cache.sources.iter().map(|id| id.0));
+            }
+        }
+        let start = device.events.len() as u32 / START_SHARE;
+        self.built_at_start = last_birth.into_iter().filter(|&(_, last)| last < start).map(|(stack, _)| stack).collect();
+    }
+
+    /// What the user's own names and the lifetime tell together: of a cache that grows, and of a model that is only served.
+    fn by_own_names(&self, tables: &DeviceTables, id: LifetimeId, stack: StackId, found: StackCode) -> Option<Decided> {
+        if let Some((frame, rule)) = found.cache.filter(|(frame, _)| self.growing_caches.contains(frame)) {
+            return Some(Decided { category: Category::KvCache, because: Because::Frame(frame, rule, Some(Fate::GrowsByCopy)) });
+        }
+        if found.code != Code::Unknown {
+            return None;
+        }
+        if self.copied_into_cache.contains(&id.0) {
+            return Some(Decided { category: Category::KvCache, because: Because::Fate(Fate::CopiedIntoCache) });
+        }
+        let (frame, rule) = found.builder.filter(|_| found.cache.is_none() && self.built_at_start.contains(&stack))?;
+        (tables.lifetimes.gone(id) == NO_EVENT)
+            .then_some(Decided { category: Category::Parameters, because: Because::Frame(frame, rule, Some(Fate::MadeAtStart)) })
+    }
+
     pub(super) fn decide(&self, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> Decided {
         let (stack, found) = self.code(device, tables, id);
         let because = |category, because| Decided { category, because };
@@ -237,6 +302,9 @@ impl Facts {
             if let Some(&(_, _, category, name)) = at.checked_sub(1).map(|i| &self.annotated[i]).filter(|r| born < r.1) {
                 return because(category, Because::Annotation(name));
             }
+        }
+        if let Some(decided) = self.by_own_names(tables, id, stack, found) {
+            return decided;
         }
         let (category, fate) = self.by_fate(device, tables, id, found.code, stack);
         match (found.code, fate) {
@@ -276,7 +344,8 @@ impl Facts {
             Code::Backward if has_workspace_size() => (Category::Workspaces, Some(Fate::LibrarySize)),
             Code::Backward if self.is_alive_at_step(born, gone) => (Category::Gradients, Some(Fate::AliveAtStep)),
             Code::Backward => (Category::Temporaries, Some(Fate::GoneBeforeStep)),
-            Code::Unknown => {
+            // These two never stand for a whole stack.
+            Code::Unknown | Code::NamedCache | Code::Builder => {
                 if has_workspace_size() {
                     return (Category::Workspaces, Some(Fate::LibrarySize));
                 }
@@ -345,6 +414,32 @@ impl Facts {
         let (born, gone) = (tables.lifetimes.born(id), tables.lifetimes.gone(id));
         (born == NO_EVENT || born < first.0) && gone > last.1 && self.steps.len() > 1
     }
+}
+
+/// The allocations of a function named after a cache.
+#[derive(Default)]
+struct NamedCache {
+    made: u64,
+    /// What was copied into one of them.
+    sources: Vec<LifetimeId>,
+}
+
+/// Fewer copies than this are no habit.
+const LEAST_COPIES: u64 = 8;
+/// The start of a recording: one part in so many of its events.
+const START_SHARE: u32 = 10;
+
+/// The block that an allocation took the place of: freed within a few events of its birth, smaller, and at least half as large.
+fn copied_from(device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> Option<LifetimeId> {
+    const SOON: u32 = 8;
+    let lifetimes = &tables.lifetimes;
+    let (born, size) = (lifetimes.born(id), lifetimes.requested(device, id));
+    let end = born.saturating_add(1 + SOON).min(device.events.len() as u32);
+    let freed = (born.saturating_add(1)..end).filter(|&e| device.events.action[e as usize] == Action::FreeRequested);
+    freed.map(|e| lifetimes.of_event(e)).find(|&old| {
+        let bytes = if old.is_some() && old != id { lifetimes.requested(device, old) } else { 0 };
+        bytes < size && bytes.saturating_mul(2) >= size
+    })
 }
 
 fn close(steps: &mut [(u32, u32)], is_open: bool, event: u32) -> bool {

@@ -29,6 +29,10 @@ pub(super) enum Code {
     Tuning,
     /// Code torch.compile wrote: forward unless a frame around it says backward.
     Compiled,
+    /// The user's own function, named after a cache: a key-value cache where its blocks grow by copies.
+    NamedCache,
+    /// The user's own constructor or loader: of a model, where nothing else says what it is and what it made stays.
+    Builder,
 }
 
 /// How a rule looks at a name.
@@ -187,6 +191,20 @@ const RULES: &[FrameRule] = &[
     rule(Is::Any, Is::From(&["nn.Module: "]), Code::Forward, "part of a module's forward pass"),
     rule(Is::Any, Is::One(&["forward", "_conv_forward", "_call_impl"]), Code::Forward, "part of the forward pass"),
     rule(Is::With(&["torchinductor", "torch/_inductor/", "torch/_functorch/"]), Is::Any, Code::Compiled, "compiled code"),
+    FrameRule {
+        file: Is::Any,
+        name: Is::With(&["cache", "Cache"]),
+        own_only: true,
+        code: Code::NamedCache,
+        is: "your own code, named after a cache",
+    },
+    FrameRule {
+        file: Is::Any,
+        name: Is::One(&["__init__", "load", "load_model", "build_model", "make_model", "init_model", "create_model"]),
+        own_only: true,
+        code: Code::Builder,
+        is: "your own code that builds or loads",
+    },
 ];
 
 /// The built-in rule that a frame answers to.
@@ -207,6 +225,10 @@ pub(super) struct StackCode {
     pub(super) frame: FrameId,
     /// The built-in rule; meaningless when [`code`](Self::code) is unknown.
     pub(super) rule: u8,
+    /// A function of the user's named after a cache, where no frame further in says what the stack is; and its rule.
+    pub(super) cache: Option<(FrameId, u8)>,
+    /// A constructor or loader of the user's, and its rule.
+    pub(super) builder: Option<(FrameId, u8)>,
 }
 
 /// What every stack of a table says. O(frames of all stacks).
@@ -220,10 +242,14 @@ pub(super) fn read_stacks(stacks: &StackTable) -> Vec<StackCode> {
 fn read_stack(stacks: &StackTable, rules: &[Option<u8>], stack: StackId) -> StackCode {
     let frames = stacks.frames(stack);
     let mut weak = None;
+    let (mut cache, mut builder) = (None, None);
     for &frame in frames {
         let Some(rule) = rules.get(frame.0 as usize).copied().flatten() else { continue };
-        let found = StackCode { code: RULES[usize::from(rule)].code, frame, rule };
+        let found = StackCode { code: RULES[usize::from(rule)].code, frame, rule, cache, builder };
         match found.code {
+            // What these are is seen by what becomes of their blocks; a frame further out may say more.
+            Code::NamedCache => cache = cache.or(Some((frame, rule))),
+            Code::Builder => builder = builder.or(Some((frame, rule))),
             Code::Compiled => weak = weak.or(Some(found)),
             Code::Communication if has_reduction(stacks, frames) => return StackCode { code: Code::Reduction, ..found },
             // Around compiled code only the backward pass says more.
@@ -236,8 +262,10 @@ fn read_stack(stacks: &StackTable, rules: &[Option<u8>], stack: StackId) -> Stac
     }
     // Autograd's threads begin where Python is called back, not at a script.
     match frames.last().and_then(|&f| Some((f, stacks.frame(f)?))) {
-        Some((frame, root)) if is_autograd_root(stacks, root) => StackCode { code: Code::Backward, frame, rule: BACKWARD_RULE },
-        _ => StackCode::default(),
+        Some((frame, root)) if is_autograd_root(stacks, root) => {
+            StackCode { code: Code::Backward, frame, rule: BACKWARD_RULE, cache, builder }
+        }
+        _ => StackCode { cache, builder, ..StackCode::default() },
     }
 }
 

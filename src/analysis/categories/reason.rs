@@ -103,6 +103,12 @@ fn after_frame(fate: Fate) -> &'static str {
         Fate::LibrarySize => "has the size of a cuBLAS workspace and was never freed",
         Fate::OutlivesAll => "outlives every optimizer step",
         Fate::WithinStep => "was made and gone within one step",
+        Fate::GrowsByCopy => "grows by copies: nearly each time a smaller block is freed right after",
+        Fate::CopiedIntoCache => "was copied into a block of a cache",
+        Fate::MadeAtStart => {
+            "was made at the start, like all that is made there, and never freed, in a recording without an optimizer: weights or \
+             buffers of a model that is served"
+        }
     }
 }
 
@@ -126,6 +132,12 @@ fn alone(fate: Fate) -> &'static str {
             "It is older than the first optimizer step recorded and outlives the last: parameters, buffers, or state the \
              optimizer made before the recording began."
         }
+        Fate::GrowsByCopy => "It is part of a cache that grows by copies.",
+        Fate::CopiedIntoCache => {
+            "It was freed right after a larger block was made by code named after a cache that grows by copies: its contents went \
+             there."
+        }
+        Fate::MadeAtStart => "It was made at the start and never freed, and the recording has no optimizer.",
         Fate::WithinStep => {
             "It was made and gone between two optimizer steps; without stacks, activations and temporaries of the backward \
              pass look alike."

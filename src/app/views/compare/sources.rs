@@ -8,7 +8,7 @@ use egui::{Popup, Ui};
 use crate::allocator::whatif::SUGGESTED;
 use crate::analysis::Quantity;
 use crate::app::action::Action;
-use crate::app::compare::{Moment, Other, Source};
+use crate::app::compare::{Moment, Other, Source, held_against};
 use crate::app::views::ViewContext;
 use crate::app::widgets::button::{menu_item, selector_button};
 use crate::units::count;
@@ -49,18 +49,12 @@ impl Dialog {
     }
 }
 
-/// Puts something else on a side. The other side needs an instant to be held against.
+/// Puts something else on a side, and brings the other one to the same phase; who wants another instant chooses it then.
 fn choose(cx: &ViewContext<'_>, which: usize, other: Other, moment: Moment) {
-    cx.actions.send(Action::Compare(which, Source::Other(other, moment)));
     let against = 1 - which;
-    match cx.link.compared[against] {
-        Source::Marker if cx.link.markers[against].is_none() => {
-            cx.actions.send(Action::SetMarker(against, Some(cx.data.tables.curves.peak(Quantity::Active).1)));
-        }
-        // An instant nobody chose gives way to the one that stands for the same: a peak is held against a peak.
-        Source::At(_) => cx.actions.send(Action::Compare(against, Source::At(moment.event(cx.data)))),
-        _ => {}
-    }
+    let held = held_against(&cx.link.compared[against], moment, cx.data);
+    cx.actions.send(Action::Compare(which, Source::Other(other, moment)));
+    cx.actions.send(Action::Compare(against, held));
 }
 
 /// Puts the marker of a side at an event of this device.

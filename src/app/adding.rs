@@ -10,6 +10,7 @@ use super::document::{Content, DeviceData, DeviceView, Document, DocumentId};
 use super::loader::prepare;
 use super::selection::Item;
 use crate::analysis::join::{can_join, join};
+use crate::analysis::ranks::ranks_of_names;
 use crate::analysis::stats_check::judge_stats;
 use crate::formats::{self, stats};
 use crate::model::{Format, MemoryStats, Progress, Recording, Source};
@@ -64,15 +65,22 @@ fn belongs_to(base: &Recording, extra: &Recording) -> bool {
     if extra.has_only_counters() { !base.has_only_counters() } else { can_join(base, extra) }
 }
 
-/// Files opened at once that still get a tab each.
-const MOST_TABS: usize = 8;
+/// Files opened at once that still get a tab each when their names tell ranks of a job.
+const MOST_TABS_OF_RANKS: usize = 8;
+/// The same for any other files: more of them than anybody looks at one by one are shown side by side.
+const MOST_TABS: usize = 32;
+
+/// Whether files opened at once are shown side by side, as the ranks of a job, instead of in a tab each.
+fn are_ranks(paths: &[PathBuf]) -> bool {
+    let named = || ranks_of_names(paths).iter().filter(|rank| rank.is_some()).count();
+    paths.len() > MOST_TABS || (paths.len() > MOST_TABS_OF_RANKS && named() * 2 > paths.len())
+}
 
 impl App {
     /// Opens files; several opened at once are put together when they are of one run.
     pub(super) fn open_together(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
         let paths: Vec<PathBuf> = paths.into_iter().collect();
-        // More files at once than anybody looks at one by one: the ranks of a job.
-        if paths.len() > MOST_TABS {
+        if are_ranks(&paths) {
             self.open_ranks(paths);
             return;
         }
@@ -310,6 +318,15 @@ mod tests {
             app.logic(&ctx);
         }
         assert!(app.is_idle());
+    }
+
+    #[test]
+    fn many_files_are_a_job_when_their_names_tell_ranks() {
+        let ranks: Vec<PathBuf> = (0..9).map(|i| format!("/run/rank{i}.pickle").into()).collect();
+        let others: Vec<PathBuf> = ["a", "b", "c", "d", "e", "f", "g", "h", "i"].map(PathBuf::from).into();
+        assert!(are_ranks(&ranks) && !are_ranks(&ranks[..8]) && !are_ranks(&others));
+        let crowd: Vec<PathBuf> = (0..33).map(|i| format!("/x{i}/y.pickle").into()).collect();
+        assert!(are_ranks(&crowd) && !are_ranks(&crowd[..32]));
     }
 
     #[test]

@@ -69,10 +69,14 @@ impl App {
             Action::SetRange(range) => self.with_link(|link, data| {
                 link.range = range.map(|(a, b)| (clamp_event(data, a.min(b)), clamp_event(data, a.max(b))));
             }),
-            Action::SetColourBy(by) => self.with_link(|link, _| {
-                link.colour_by = by;
-                link.focus_classes.clear();
-            }),
+            Action::SetColourBy(by) => {
+                // What the user chose is kept; what a recording without stacks falls back to is not.
+                self.settings.colour_by = by;
+                self.with_link(|link, _| {
+                    link.colour_by = by;
+                    link.focus_classes.clear();
+                });
+            }
             Action::SetQuery(text) => self.with_link(|link, _| {
                 let read = Query::parse(&text).ok().filter(|query| !query.is_empty());
                 link.query = read.map(|query| Arc::new(AskedQuery { text, query }));

@@ -10,7 +10,7 @@ use super::loader::Loading;
 use super::theme::{Tokens, Type};
 use super::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down};
 use super::widgets::label;
-use super::widgets::mesh::Batch;
+use super::widgets::mesh::{Batch, PixelColumn};
 use super::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
 use crate::model::{PreviewPoint, Stage};
 use crate::units::{Bytes, count};
@@ -112,20 +112,34 @@ fn provisional(ui: &mut Ui, tokens: &Tokens, loading: &mut Loading, fraction: f3
     let mut grid = Batch::new(ui.painter());
     bytes.grid_down(&mut grid, tokens, &y, plot);
     grid.paint(ui.painter());
-    let step = (seen.len() / 1500).max(1);
-    let (mut band, mut requested, mut reserved) = (Vec::new(), Vec::new(), Vec::new());
-    for chunk in seen.chunks(step) {
-        let at = x.at(f64::from(chunk[0].event));
-        let most = chunk.iter().map(above).fold((0, 0), |m, p| (m.0.max(p.0), m.1.max(p.1)));
-        let top = y.at(most.1 as f64);
-        band.push(egui::epaint::BandPoint::new(at, top..=plot.bottom()));
-        requested.push(pos2(at, top));
-        reserved.push(pos2(at, y.at(most.0 as f64)));
-    }
+    // One column a pixel, as everywhere: a line with joints would draw spikes that are not there.
+    let pixel = 1.0 / ui.ctx().pixels_per_point();
+    let read_to = f64::from(last.event);
+    let (mut at, mut here) = (0, seen.first().map(above).unwrap_or_default());
+    let columns: Vec<_> = (0..(plot.width() / pixel) as usize)
+        .map(|i| {
+            let (start, end) = (x.value(plot.left() + i as f32 * pixel), x.value(plot.left() + (i + 1) as f32 * pixel));
+            let mut most = None;
+            while let Some(point) = seen.get(at).filter(|p| f64::from(p.event) < end) {
+                here = above(point);
+                let (r, q) = most.unwrap_or(here);
+                most = Some((here.0.max(r), here.1.max(q)));
+                at += 1;
+            }
+            (start <= read_to).then(|| most.unwrap_or(here))
+        })
+        .collect();
+    let curve = |of: fn((i64, i64)) -> i64| -> Vec<Option<PixelColumn>> {
+        let column = |bytes: i64| PixelColumn::from_values((bytes as f64, bytes as f64, bytes as f64), |v| y.at(v));
+        columns.iter().map(|c| c.map(|c| column(of(c)))).collect()
+    };
+    let (reserved, requested) = (curve(|c| c.0), curve(|c| c.1));
+    let mut lines = Batch::new(ui.painter());
+    lines.fill_under(&requested, plot.left(), plot.bottom(), Tokens::at(tokens.slot(0), 0.30));
+    lines.curve(&requested, plot.left(), 1.0, tokens.slot(0));
+    lines.curve(&reserved, plot.left(), 1.5, tokens.text1);
     let inside = ui.painter().with_clip_rect(plot.expand(1.0));
-    inside.add(egui::epaint::BandShape::filled(band, Tokens::at(tokens.slot(0), 0.30)));
-    inside.add(egui::Shape::line(requested, Stroke::new(1.0, tokens.slot(0))));
-    inside.add(egui::Shape::line(reserved, Stroke::new(1.5, tokens.text1)));
+    lines.paint(&inside);
     if let Some(cursor) = look.cursor {
         inside.vline(x.at(f64::from(cursor)), plot.y_range(), Stroke::new(1.0, tokens.accent));
     }

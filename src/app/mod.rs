@@ -11,6 +11,7 @@ pub mod command;
 pub mod compare;
 pub mod cursor;
 pub mod document;
+pub mod editor;
 mod explain;
 mod fitting;
 mod handler;
@@ -398,7 +399,7 @@ impl eframe::App for App {
         if let Some(document) = self.active_document() {
             self.settings.layouts = document.layouts.clone();
             if let Some(view) = self.active_document().and_then(Document::view) {
-                (self.settings.axis, self.settings.colour_by) = (view.link.axis, view.link.colour_by);
+                self.settings.axis = view.link.axis;
             }
         }
         eframe::set_value(storage, eframe::APP_KEY, &self.settings);

@@ -106,7 +106,7 @@ impl Notifications {
                     .corner_radius(6)
                     .inner_margin(egui::Margin::symmetric(12, 8));
                 let inner = frame.show(ui, |ui| {
-                    ui.set_max_width(420.0);
+                    ui.set_width(396.0);
                     ui.horizontal_top(|ui| {
                         if notice.is_trouble {
                             let (place, _) = ui.allocate_exact_size(egui::vec2(16.0, 16.0), Sense::hover());

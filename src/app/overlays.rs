@@ -162,11 +162,11 @@ fn settings(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         )
         .labelled_by(label.id);
         ui.add_space(4.0);
-        let from_env = std::env::var("VISUAL").or_else(|_| std::env::var("EDITOR")).unwrap_or_default();
+        let from_env = super::editor::of_environment();
         let note = if from_env.is_empty() {
-            "{file} and {line} are filled in. Empty: the desktop opens a vscode:// link.".to_owned()
+            "{file} and {line} are filled in, or added. Empty: the desktop opens a vscode:// link.".to_owned()
         } else {
-            format!("{{file}} and {{line}} are filled in. Empty: a vscode:// link. $EDITOR is \"{from_env}\".")
+            format!("{{file}} and {{line}} are filled in, or added. Empty: the environment's editor, {from_env}.")
         };
         ui.label(text::caption(note).color(tokens.text3));
         is_closed

@@ -38,6 +38,7 @@ impl ThemeChoice {
 #[serde(default)]
 pub struct Recent {
     /// The file.
+    #[serde(with = "path_or_bytes")]
     pub path: PathBuf,
     /// Peak of reserved bytes of the busiest device.
     pub peak_reserved: u64,
@@ -72,7 +73,7 @@ pub struct Settings {
     pub axis: Axis,
     /// What colours mean in a new document.
     pub colour_by: ColourBy,
-    /// Command that opens a source line, with `{file}` and `{line}`; empty asks the desktop to open a `vscode://` link.
+    /// Command that opens a source line, as [`super::editor`] reads it; empty leaves it to `$VISUAL` and `$EDITOR`.
     pub editor: String,
     /// The user's own rules for categories, first ones first.
     pub category_rules: Vec<Rule>,
@@ -93,13 +94,15 @@ impl Settings {
         let Some(path) = rules_path() else { return };
         let text = rules_to_text(&self.category_rules);
         let write = move || {
-            // Without it the rules still stand in the settings; only the command line would not see the change.
-            if let Some(folder) = path.parent() {
-                let _ = std::fs::create_dir_all(folder);
+            // Without it the rules still stand in the settings; only the command line does not see the change.
+            let written = path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(&path, text));
+            if let Err(error) = written {
+                tracing::warn!("{}: the category rules were not written for the command line: {error}", path.display());
             }
-            let _ = std::fs::write(path, text);
         };
-        let _ = std::thread::Builder::new().name("category rules".to_owned()).spawn(write);
+        if let Err(error) = std::thread::Builder::new().name("category rules".to_owned()).spawn(write) {
+            tracing::warn!("no thread to write the category rules: {error}");
+        }
     }
 
     /// Puts a file at the top of the recents, once.
@@ -115,29 +118,60 @@ impl Settings {
     }
 }
 
-/// The program and arguments of an editor command: `code -g {file}:{line}`. `None` when it is empty.
-#[must_use]
-pub fn editor_command(template: &str, file: &str, line: u32) -> Option<(String, Vec<String>)> {
-    let mut words = template.split_whitespace().map(|w| w.replace("{file}", file).replace("{line}", &line.to_string()));
-    let program = words.next()?;
-    let mut args: Vec<String> = words.collect();
-    if !template.contains("{file}") {
-        args.push(file.to_owned());
+/// Paths as text where they are text. A name that is not UTF-8 is legal on Unix and is kept as bytes: serde refuses such a path,
+/// and with it everything that is saved beside it.
+mod path_or_bytes {
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Stored {
+        Text(PathBuf),
+        Bytes(Vec<u8>),
     }
-    Some((program, args))
+
+    pub fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        match path.to_str() {
+            Some(_) => Stored::Text(path.to_owned()),
+            None => Stored::Bytes(path.as_os_str().as_encoded_bytes().to_vec()),
+        }
+        .serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        Ok(match Stored::deserialize(from)? {
+            Stored::Text(path) => path,
+            Stored::Bytes(bytes) => from_bytes(bytes),
+        })
+    }
+
+    #[cfg(unix)]
+    fn from_bytes(bytes: Vec<u8>) -> PathBuf {
+        use std::os::unix::ffi::OsStringExt;
+        std::ffi::OsString::from_vec(bytes).into()
+    }
+
+    #[cfg(not(unix))]
+    fn from_bytes(bytes: Vec<u8>) -> PathBuf {
+        String::from_utf8_lossy(&bytes).into_owned().into()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[cfg(unix)]
     #[test]
-    fn editor_templates_keep_paths_with_spaces_in_one_argument() {
-        let (program, args) = editor_command("code -g {file}:{line}", "/a b/c.py", 7).unwrap();
-        assert_eq!((program.as_str(), args), ("code", vec!["-g".to_owned(), "/a b/c.py:7".to_owned()]));
-        let (_, args) = editor_command("kate", "x.py", 1).unwrap();
-        assert_eq!(args, vec!["x.py"]);
-        assert_eq!(editor_command("  ", "x", 1), None);
+    fn a_name_that_is_not_utf8_comes_back_as_it_was() {
+        use std::os::unix::ffi::OsStrExt;
+        let path: PathBuf = std::ffi::OsStr::from_bytes(b"/data/caf\xe9.pickle").into();
+        let recents = [Recent { path: path.clone(), ..Recent::default() }, Recent { path: "/plain".into(), ..Recent::default() }];
+        let text = serde_json::to_string(&recents).unwrap();
+        let back: Vec<Recent> = serde_json::from_str(&text).unwrap();
+        assert_eq!((back[0].path.as_path(), back[1].path.as_path()), (path.as_path(), Path::new("/plain")));
     }
 
     #[test]

@@ -10,9 +10,9 @@ use super::choosing::is_pattern;
 use super::command::Command;
 use super::compare::{Moment, Other, Source};
 use super::document::{Content, Document};
+use super::editor;
 use super::loader::Loading;
 use super::ranks::Ranks;
-use super::settings::editor_command;
 use super::watch::{News, Watch};
 use super::workspace::Workspace;
 use crate::analysis::Quantity;
@@ -206,22 +206,22 @@ impl App {
     }
 
     pub(super) fn open_source(&mut self, file: &str, line: u32, ctx: &Context) {
-        if let Some((program, args)) = editor_command(&self.settings.editor, file, line) {
-            match std::process::Command::new(&program).args(&args).spawn() {
-                Ok(_) => {}
-                Err(error) => {
-                    self.notices.complain(format!("Can not start \"{program}\": {error}. Change the editor in File, Settings."))
-                }
-            }
-        } else if std::path::Path::new(file).exists() {
-            ctx.open_url(egui::OpenUrl::new_tab(format!(
-                "vscode://file{}{file}:{line}",
-                if file.starts_with('/') { "" } else { "/" }
-            )));
-        } else {
+        // A command of the settings may know where a file of another machine is here.
+        if self.settings.editor.trim().is_empty() && !std::path::Path::new(file).exists() {
             self.notices
                 .say(format!("{file} is not on this machine; the recording was made elsewhere. The location was copied."));
             ctx.copy_text(format!("{file}:{line}"));
+        } else if let Some((editor::Start { program, args }, source)) =
+            editor::start(&self.settings.editor, &editor::of_environment(), file, line)
+        {
+            if let Err(error) = std::process::Command::new(&program).args(&args).spawn() {
+                let named = if source == editor::Source::Environment { ", which the environment names" } else { "" };
+                self.notices
+                    .complain(format!("Can not start \"{program}\"{named}: {error}. Change the editor in File, Settings."));
+            }
+        } else {
+            let slash = if file.starts_with('/') { "" } else { "/" };
+            ctx.open_url(egui::OpenUrl::new_tab(format!("vscode://file{slash}{file}:{line}")));
         }
     }
 }

@@ -22,8 +22,10 @@ struct FrameEntry {
     folded: String,
     /// Call stacks with it.
     stacks: u32,
-    /// The first stack that goes by it: its innermost frame that is the user's own.
-    named: Option<StackId>,
+    /// The first stack that goes through it.
+    first: StackId,
+    /// A stack goes by its name: it is the innermost frame of that stack that is the user's own.
+    is_own: bool,
 }
 
 /// Every frame of a recording. Built once while the palette is open.
@@ -37,18 +39,22 @@ impl FrameIndex {
     fn of(data: &DeviceData) -> Self {
         let stacks = &data.recording.stacks;
         let n = stacks.frame_count();
-        let (mut count, mut seen, mut named) = (vec![0u32; n], vec![u32::MAX; n], vec![None; n]);
+        let (mut count, mut seen, mut own) = (vec![0u32; n], vec![u32::MAX; n], vec![false; n]);
+        let mut first = vec![StackId(0); n];
         for i in 0..stacks.len() as u32 {
             for frame in stacks.frames(StackId(i)) {
                 let at = frame.0 as usize;
                 // A stack that recurses through a line counts once.
                 if at < n && seen[at] != i {
+                    if count[at] == 0 {
+                        first[at] = StackId(i);
+                    }
                     (seen[at], count[at]) = (i, count[at] + 1);
                 }
             }
             let name = data.names.index(StackId(i)).and_then(|name| data.names.frame(name));
-            if let Some(slot) = name.and_then(|frame| named.get_mut(frame.0 as usize)) {
-                slot.get_or_insert(StackId(i));
+            if let Some(slot) = name.and_then(|frame| own.get_mut(frame.0 as usize)) {
+                *slot = true;
             }
         }
         let entries = (0..n)
@@ -58,7 +64,7 @@ impl FrameIndex {
                 let title = format!("{} {}", stacks.location(frame), stacks.text(frame.name));
                 let file = stacks.text(frame.file).to_owned();
                 let folded = format!("{title} {file}").to_lowercase();
-                Some(FrameEntry { title, file, folded, stacks: count[i], named: named[i] })
+                Some(FrameEntry { title, file, folded, stacks: count[i], first: first[i], is_own: own[i] })
             })
             .collect();
         FrameIndex { entries }
@@ -73,7 +79,7 @@ impl FrameIndex {
             .entries
             .iter()
             .filter_map(|entry| {
-                let own = entry.named.and_then(|_| score(&entry.title, query));
+                let own = entry.is_own.then(|| score(&entry.title, query)).flatten();
                 let held = || words.iter().all(|word| entry.folded.contains(word)).then(|| 60 - entry.title.len() as i32 / 4);
                 Some((own.or_else(held)?, entry))
             })
@@ -87,13 +93,13 @@ impl FrameIndex {
 
 impl FrameEntry {
     fn hit(&self, score: i32) -> Hit {
-        let actions = match self.named {
-            Some(stack) => vec![Action::Select(Some(Item::Stack(stack)))],
-            // A line of a library is met by many stacks: all of them stay bright, and are listed.
-            None => {
-                let location = self.title.split(' ').next().unwrap_or(&self.title);
-                vec![Action::SetQuery(format!("stack~\"{location}\"")), Action::Run(Command::Show(ViewKind::Allocations))]
-            }
+        let actions = if self.stacks == 1 {
+            vec![Action::Select(Some(Item::Stack(self.first)))]
+        } else {
+            // Many stacks go through it: all of them stay bright, and are listed. Line 38 is not line 381.
+            let location = self.title.split(' ').next().unwrap_or(&self.title);
+            let query = format!("stack~\"/{}\\b/\"", location.replace('.', "\\."));
+            vec![Action::SetQuery(query), Action::Run(Command::Show(ViewKind::Allocations))]
         };
         let detail = format!("in {}  {}", counted(u64::from(self.stacks), "call stack", "call stacks"), self.file);
         Hit { title: self.title.clone(), detail, shortcut: String::new(), actions, score }
@@ -138,10 +144,9 @@ impl FrameSearch {
 mod tests {
     use super::*;
 
-    fn entry(title: &str, file: &str, stacks: u32, named: bool) -> FrameEntry {
+    fn entry(title: &str, file: &str, stacks: u32, is_own: bool) -> FrameEntry {
         let folded = format!("{title} {file}").to_lowercase();
-        let named = named.then_some(StackId(0));
-        FrameEntry { title: title.to_owned(), file: file.to_owned(), folded, stacks, named }
+        FrameEntry { title: title.to_owned(), file: file.to_owned(), folded, stacks, first: StackId(9), is_own }
     }
 
     #[test]
@@ -159,5 +164,15 @@ mod tests {
         assert_eq!((own.total, own.hits[0].title.as_str()), (31, "train.py:71 step"), "the user's own come first");
         assert_eq!(index.find("nothing", 14).total, 0);
         assert!(matches!(&found.hits[0].actions[0], Action::SetQuery(q) if q.starts_with("stack~")));
+    }
+
+    #[test]
+    fn a_line_of_several_stacks_means_all_of_them() {
+        let several = entry("train.py:38 step", "/home/me/train.py", 7, true).hit(0);
+        let Action::SetQuery(query) = &several.actions[0] else { panic!("{:?}", several.actions) };
+        assert_eq!(query, r#"stack~"/train\.py:38\b/""#);
+        assert!(crate::analysis::query::Query::parse(query).is_ok(), "{query}");
+        let one = entry("train.py:38 step", "/home/me/train.py", 1, true).hit(0);
+        assert!(matches!(one.actions[0], Action::Select(Some(Item::Stack(StackId(9))))), "{:?}", one.actions);
     }
 }

@@ -8,12 +8,14 @@ use egui_kittest::{Harness, SnapshotOptions};
 use vramscope::analysis::categories::{Categories, Rules};
 use vramscope::analysis::findings::diagnose;
 use vramscope::analysis::{DeviceTables, StackNames};
+use vramscope::app::App;
 use vramscope::app::action::{Action, Actions};
 use vramscope::app::colours::Colours;
 use vramscope::app::compare::Comparing;
 use vramscope::app::cursor::Link;
 use vramscope::app::document::DeviceData;
 use vramscope::app::jobs::Jobs;
+use vramscope::app::settings::Settings;
 use vramscope::app::theme::{self, Tokens};
 use vramscope::app::views::{View, ViewContext, ViewKind};
 use vramscope::formats;
@@ -97,6 +99,24 @@ pub fn alone(
     let builder = if draws { builder.wgpu() } else { builder };
     let mut h = builder.build_ui_state(draw, Alone { view: (kind.info().create)(), asked: Vec::new() });
     h.run_steps(4);
+    h
+}
+
+/// The app with one recording and one view over the whole window, with its header; everything is computed at once.
+pub fn app(data: &Arc<DeviceData>, view: ViewKind, size: [f32; 2]) -> Harness<'static, Option<App>> {
+    let data = Arc::clone(data);
+    let draw = move |ui: &mut egui::Ui, app: &mut Option<App>| {
+        let app = app.get_or_insert_with(|| {
+            let mut app = App::new(ui.ctx(), Settings::default(), Jobs::synchronous());
+            app.open_recording("sample", Arc::clone(&data));
+            app.show_only(view);
+            app
+        });
+        app.logic(ui.ctx());
+        app.draw(ui);
+    };
+    let mut h = Harness::builder().with_size(size).with_theme(Theme::Dark).with_step_dt(0.05).build_ui_state(draw, None);
+    h.run_steps(6);
     h
 }
 

@@ -1,12 +1,17 @@
 //! OOM autopsy and Findings in pictures, and under the pointer.
+use std::sync::Arc;
+
 use crate::alone::{alone, has_adapter, sample};
 use egui::{Key, Theme};
 use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::Queryable as _;
+use vramscope::analysis::DeviceTables;
 use vramscope::app::action::Action;
 use vramscope::app::command::Command;
+use vramscope::app::document::DeviceData;
 use vramscope::app::views::ViewKind;
 use vramscope::app::workspace::Workspace;
+use vramscope::model::{Progress, Recording};
 
 #[test]
 fn pictures_in_both_themes() {
@@ -67,6 +72,57 @@ fn a_cap_that_the_user_knows_changes_the_way_out() {
     h.get_by_label("By category").click();
     h.run_steps(2);
     assert!(h.query_all_by_label("other").next().is_some(), "no stacks: everything is other");
+}
+
+/// The same recording, had the request that failed been for a tebibyte.
+fn too_large(data: &DeviceData) -> Arc<DeviceData> {
+    let mut recording = Recording::clone(&data.recording);
+    recording.devices[data.index].events.size[data.ooms[0] as usize] = 1 << 40;
+    let tables = DeviceTables::build(&recording.devices[data.index], &Progress::new()).expect("not cancelled");
+    let (names, ooms) = (Arc::clone(&data.names), data.ooms.clone());
+    Arc::new(DeviceData { recording: Arc::new(recording), index: data.index, tables, names, ooms, prepared: Default::default() })
+}
+
+/// A request larger than the device: no block is in the way and no setting helps, and yet no pane is empty.
+#[test]
+fn a_request_that_is_too_large_shows_what_was_live_twice() {
+    let whole = sample("fragment_oom.pickle");
+    let data = too_large(&whole);
+    let h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], false, |_| {});
+    assert!(h.query_all_by_label("other").next().is_some(), "live memory by category");
+    assert!(h.query_all_by_label_contains("no setting serves it").next().is_some(), "and why no setting is told of");
+    assert!(h.query_by_label("Copy PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True").is_none());
+}
+
+/// A small window has one column that scrolls: the way out is under its picture, as wide as the window.
+#[test]
+fn a_small_window_has_one_column() {
+    let data = sample("fragment_oom.pickle");
+    for (width, height) in [(800.0, 384.0), (1024.0, 584.0)] {
+        let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [width, height], false, |_| {});
+        let way_out = |h: &egui_kittest::Harness<'_, crate::alone::Alone>| {
+            let words = h.get_by_label_contains("Cheapest way out").rect();
+            let segments = h.get_by_label("Segments with their holes").rect();
+            let table = h.get_by_role_and_label(egui::accesskit::Role::Label, "Blockers").rect();
+            assert!(words.left() >= 0.0 && words.right() <= width, "{words:?}");
+            assert!(table.top() >= words.bottom() - 1.0, "the table stands under the words: {table:?} {words:?}");
+            assert!(segments.top() < words.top());
+            words
+        };
+        let before = way_out(&h);
+        h.hover_at(egui::pos2(width - 60.0, height / 2.0));
+        for _ in 0..6 {
+            h.event(egui::Event::MouseWheel {
+                unit: egui::MouseWheelUnit::Point,
+                delta: egui::vec2(0.0, -60.0),
+                modifiers: egui::Modifiers::NONE,
+                phase: egui::TouchPhase::Move,
+                source: egui::MouseWheelSource::Wheel,
+            });
+            h.run_steps(4);
+        }
+        assert!(way_out(&h).top() < before.top(), "it scrolls");
+    }
 }
 
 #[test]

@@ -1,14 +1,16 @@
 //! Compare in pictures, and its figures on real recordings.
 use std::sync::Arc;
 
-use crate::alone::{alone, has_adapter, sample};
+use crate::alone::{alone, app, has_adapter, sample};
 use egui::Theme;
-use egui_kittest::SnapshotResults;
+use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
+use egui_kittest::{Harness, SnapshotResults};
 use vramscope::allocator::whatif::{Question, WhatIf};
 use vramscope::analysis::diff::{Comparison, Instant, compare};
 use vramscope::analysis::flame::{Flame, Shape, entries_of};
 use vramscope::analysis::{DeviceTables, Quantity};
+use vramscope::app::App;
 use vramscope::app::action::Action;
 use vramscope::app::compare::{Moment, Other, Source};
 use vramscope::app::cursor::Link;
@@ -66,6 +68,53 @@ fn a_simulation_is_held_against_the_recording() {
     let row = |name: &str| h.get_all_by_label_contains(name).next().map(|n| format!("{n:?}")).expect("a row");
     assert!(row("reserved: A ").contains("MiB") || !row("reserved: A ").contains("same"), "{}", row("reserved: A "));
     assert!(h.query_all_by_label_contains("expandable_segments:True at its end").next().is_some());
+}
+
+/// Picks `choice` in the selector `name` of the header.
+fn pick(h: &mut Harness<'_, Option<App>>, name: &str, choice: &str) {
+    h.get_by_role_and_label(Role::ComboBox, name).click();
+    h.run_steps(3);
+    h.get_by_role_and_label(Role::MenuItem, choice).click();
+    h.run_steps(8);
+}
+
+fn link<'a>(h: &'a Harness<'_, Option<App>>) -> &'a Link {
+    &h.state().as_ref().and_then(|a| a.active_document()?.view()).expect("a device in front").link
+}
+
+#[test]
+fn instants_simulations_and_devices_are_reached_by_clicks() {
+    let data = sample("leak.pickle");
+    let last = data.device().events.len() as u32 - 1;
+    let peak = data.tables.curves.peak(Quantity::Active).1;
+    let mut h = app(&data, ViewKind::Compare, [1400.0, 700.0]);
+    assert!(matches!(link(&h).compared, [Source::At(_), Source::At(_)]), "a pair is proposed");
+    // What nobody chose gives way: a simulation at its peak is held against the recording at its own.
+    pick(&mut h, "B", "expandable_segments:True");
+    let simulation = Source::Other(Other::Simulation("expandable_segments:True".to_owned()), Moment::Peak);
+    assert_eq!(link(&h).compared, [Source::At(peak), simulation]);
+    let says = |h: &Harness<'_, Option<App>>, text: &str| h.query_all_by_label_contains(text).next().is_some();
+    assert!(says(&h, "B: expandable_segments:True at its peak"));
+    pick(&mut h, "A", "At the start");
+    pick(&mut h, "B", "At the end");
+    assert_eq!(link(&h).compared, [Source::Marker, Source::Marker]);
+    assert_eq!(link(&h).markers, [Some(0), Some(last)]);
+    assert!(says(&h, "Change from A to B: +"), "more at the end than at the start");
+    // What the user chose stays when the other side changes.
+    pick(&mut h, "B", "max_split_size_mb:512");
+    assert_eq!(link(&h).markers[0], Some(0));
+    pick(&mut h, "show", "curves");
+    for align in ["all steps", "from the start", "by time", "this step"] {
+        pick(&mut h, "align", align);
+        assert!(h.query_by_role_and_label(Role::Canvas, "Memory in use on both sides").is_some(), "{align}");
+    }
+    let data = sample("two_gpus.pickle");
+    let other = if data.index == 0 { 1 } else { 0 };
+    let name = data.recording.devices[other].id.to_string();
+    let mut h = app(&data, ViewKind::Compare, [1400.0, 700.0]);
+    pick(&mut h, "A", &name);
+    assert_eq!(link(&h).compared[0], Source::Other(Other::Device(other), Moment::Peak));
+    assert!(says(&h, "Change from A to B"));
 }
 
 fn at<'a>(recording: &'a Recording, tables: &'a DeviceTables, event: u32) -> Instant<'a> {

@@ -65,7 +65,8 @@ impl<'a> CodeWell<'a> {
         response.widget_info(|| WidgetInfo::labeled(Role::Label, true, self.text));
         let fill = if t.dark { t.s0 } else { t.s2 };
         ui.painter().rect(rect, RADIUS_CONTROL, fill, Stroke::new(1.0, t.line), StrokeKind::Inside);
-        let room = if self.copy { 28.0 } else { 0.0 };
+        // The button stands beside the first line only.
+        let room = |line: usize| if self.copy && line == 0 { 28.0 } else { 0.0 };
         let gutter = self.number.map_or(0.0, |n| {
             let last = (n + lines.len() as u32).to_string();
             label::width(ui.painter(), &last, Type::Mono) + 14.0
@@ -77,7 +78,7 @@ impl<'a> CodeWell<'a> {
                 label::text_in(ui.painter(), at, &(number + i as u32).to_string(), Type::Mono, t.text3);
             }
             let left = rect.left() + pad.x + gutter;
-            let galley = ui.painter().layout_job(self.job(line, t, rect.right() - pad.x - room - left));
+            let galley = ui.painter().layout_job(self.job(line, t, rect.right() - pad.x - room(i) - left));
             ui.painter().galley(pos2(left, y - galley.size().y / 2.0), galley, t.text1);
         }
         self.copy && self.copy_button(ui, rect, pad.y)
@@ -122,12 +123,15 @@ impl<'a> CodeWell<'a> {
 /// A setting on several lines: after `=`, and where a line is still too wide after commas that are not inside brackets. A call
 /// breaks before the name of its function.
 fn broken(text: &str, is_wide: impl Fn(&str) -> bool) -> String {
-    let Some((name, value)) = text.split_once('=') else {
-        // A call breaks before the name of its function.
+    let setting = text.split_once('=').filter(|(name, _)| !name.contains('('));
+    let Some((name, value)) = setting else {
+        // A call breaks before the name of its function, and where that is not enough before what it is given.
         let name = text.split_once('(').map_or(text, |(name, _)| name);
-        return match name.rfind('.') {
-            Some(dot) => format!("{}\n  {}", &text[..=dot], &text[dot + 1..]),
-            None => text.to_owned(),
+        let Some(dot) = name.rfind('.') else { return text.to_owned() };
+        let (place, call) = text.split_at(dot + 1);
+        return match call.split_once('(') {
+            Some((function, rest)) if is_wide(&format!("  {call}")) => format!("{place}\n  {function}(\n    {rest}"),
+            _ => format!("{place}\n  {call}"),
         };
     };
     let mut depth = 0;
@@ -188,7 +192,8 @@ mod tests {
         assert_eq!(broken(text, |line| line.len() > 12), "CONF=\n  a:1,\n  b:[1:2,3:4],\n  c:3");
         assert_eq!(broken(text, |_| false), "CONF=\n  a:1,b:[1:2,3:4],c:3");
         assert_eq!(broken("no setting", |_| true), "no setting");
-        assert_eq!(broken("torch.cuda.set_fraction(1.0)", |_| true), "torch.cuda.\n  set_fraction(1.0)");
+        assert_eq!(broken("torch.cuda.set_fraction(1.0)", |_| false), "torch.cuda.\n  set_fraction(1.0)");
+        assert_eq!(broken("torch.memory._record(stacks=\"all\")", |_| true), "torch.memory.\n  _record(\n    stacks=\"all\")");
     }
     use Python::*;
 

@@ -78,7 +78,8 @@ impl Column {
     fn width(self, events: usize) -> f32 {
         let number = (crate::units::count(events as u64).len() as f32 * 6.7).max(44.0).ceil() + 2.0;
         match self {
-            Column::Address => 138.0,
+            // The number of earlier tenants tells allocations apart: in a long recording it has more digits.
+            Column::Address => 138.0 + (events / 2).to_string().len().saturating_sub(3) as f32 * 6.7,
             Column::Size | Column::Block => 76.0,
             Column::Born | Column::Gone => number,
             Column::Age => number.max(74.0),

@@ -331,7 +331,7 @@ pub(super) fn colours(ui: &mut Ui, cx: &ViewContext<'_>, classes: &[u8]) {
     let t = cx.tokens;
     let mut entry = |swatch: Swatch, name: &str| {
         let width = swatch.size().x + 6.0 + label::width(ui.painter(), name, Type::Caption) + 8.0;
-        if ui.available_width() < width + 240.0 {
+        if ui.available_width() < width + 330.0 {
             return;
         }
         let (rect, _) = ui.allocate_exact_size(vec2(width, 16.0), Sense::hover());

@@ -155,19 +155,28 @@ fn headline(ui: &mut Ui, cx: &ViewContext<'_>, title: &str, sentence: &str, ink:
     });
 }
 
-/// A sentence with its figures marked as strong: a number, a no-break space and its unit.
+/// A sentence with its figures marked as strong: a number, a no-break space and its unit, or a range up to one.
 fn with_strong_figures(sentence: &str) -> String {
-    let mut out = String::with_capacity(sentence.len() + 16);
-    for (i, word) in sentence.split(' ').enumerate() {
-        if i > 0 {
-            out.push(' ');
+    let words: Vec<&str> = sentence.split(' ').collect();
+    // What closes a clause is not of the figure.
+    let bare = |word: &str| word.trim_end_matches(['.', ',', ';', ':', ')']).len();
+    let is_number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
+    let is_figure = |i: usize| words.get(i).is_some_and(|w| is_number(w) && w[..bare(w)].contains(NBSP));
+    let mut out: Vec<String> = Vec::with_capacity(words.len());
+    let mut i = 0;
+    while let Some(&word) = words.get(i) {
+        let is_range = is_number(word) && bare(word) == word.len() && words.get(i + 1) == Some(&"to") && is_figure(i + 2);
+        let last = if is_range { i + 2 } else { i };
+        if is_figure(last) {
+            let (figure, rest) = words[last].split_at(bare(words[last]));
+            let from = if is_range { format!("{word} to ") } else { String::new() };
+            out.push(format!("*{from}{figure}*{rest}"));
+        } else {
+            out.push(word.to_owned());
         }
-        // What closes a clause is not of the figure.
-        let figure = word.trim_end_matches(['.', ',', ';', ':', ')']);
-        let is_figure = figure.starts_with(|c: char| c.is_ascii_digit()) && figure.contains(NBSP);
-        out += &if is_figure { format!("*{figure}*{}", &word[figure.len()..]) } else { word.to_owned() };
+        i = last + 1;
     }
-    out
+    out.join(" ")
 }
 
 fn tests(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
@@ -245,7 +254,7 @@ fn peak_figures(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
 fn next_failure(ui: &mut Ui, cx: &ViewContext<'_>) {
     section(ui, "To catch the next failure", "", false);
     padded(ui, |ui| {
-        CodeWell::new(OBSERVER).copy(true).show(ui);
+        CodeWell::new(OBSERVER).broken(true).copy(true).show(ui);
         ui.add_space(6.0);
         label::paragraph(
             ui,
@@ -294,7 +303,7 @@ fn stack(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
         if frames.is_empty() {
             label::paragraph(ui, "Not recorded. Stacks are recorded with:", Type::Body, t.text2);
             ui.add_space(6.0);
-            CodeWell::new("torch.cuda.memory._record_memory_history(stacks=\"python\")").copy(true).show(ui);
+            CodeWell::new("torch.cuda.memory._record_memory_history(stacks=\"python\")").broken(true).copy(true).show(ui);
         }
         for (i, &id) in frames.iter().take(12).enumerate() {
             let Some(frame) = stacks.frame(id) else { continue };
@@ -363,6 +372,8 @@ mod tests {
         let plain = format!("A request for 500{NBSP}MiB failed: it is in 26 pieces, and the largest is 27{NBSP}MiB.");
         let strong = format!("A request for *500{NBSP}MiB* failed: it is in 26 pieces, and the largest is *27{NBSP}MiB*.");
         assert_eq!(with_strong_figures(&plain), strong);
-        assert_eq!(with_strong_figures("nothing to say"), "nothing to say");
+        let range = format!("has a cap of 1,664 to 2,244{NBSP}MiB, which");
+        assert_eq!(with_strong_figures(&range), format!("has a cap of *1,664 to 2,244{NBSP}MiB*, which"));
+        assert_eq!(with_strong_figures("nothing to say in 26 pieces"), "nothing to say in 26 pieces");
     }
 }

@@ -98,7 +98,9 @@ impl Notifications {
         }
         ui.ctx().request_repaint_after(Duration::from_secs(1));
         let mut dismissed = None;
-        egui::Area::new(Id::unique("notices")).anchor(Align2::RIGHT_BOTTOM, [-16.0, -40.0]).show(ui.ctx(), |ui| {
+        let area = egui::Area::new(Id::unique("notices")).anchor(Align2::RIGHT_BOTTOM, [-16.0, -40.0]);
+        // Without fading: after a picture was taken they are simply there again.
+        area.fade_in(false).show(ui.ctx(), |ui| {
             for (i, notice) in self.notices.iter().enumerate() {
                 let frame = egui::Frame::new()
                     .fill(tokens.s3)

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -159,9 +160,19 @@ pub(super) struct Pictures {
     /// The pane whose picture is wanted, while its path is chosen.
     pub part: Option<(ViewKind, Rect)>,
     wanted: Option<Wanted>,
-    /// True in the frame whose picture is taken: what comes and goes over the window is not drawn in it.
-    pub is_now: bool,
+    /// When the renderer was last asked for a picture, and whether it has answered.
+    asked: Option<(Instant, Arc<AtomicBool>)>,
     answers: Vec<(PathBuf, Receiver<Result<(), String>>)>,
+}
+
+impl Pictures {
+    /// True while the renderer takes a picture, a frame or two: what comes and goes over the window is not drawn meanwhile. A renderer
+    /// that gives no answer holds it back for a second.
+    pub fn is_taking(&self) -> bool {
+        self.asked
+            .as_ref()
+            .is_some_and(|(since, taken)| !taken.load(Ordering::Acquire) && since.elapsed() < Duration::from_secs(1))
+    }
 }
 
 impl App {
@@ -200,12 +211,14 @@ impl App {
 
     /// Asks the renderer for the picture that is wanted; called while the window is drawn.
     pub(super) fn take_picture(&mut self, ui: &egui::Ui) {
-        self.pictures.is_now = self.pictures.wanted.is_some();
         let Some(wanted) = self.pictures.wanted.take() else { return };
         let (sender, answer) = std::sync::mpsc::sync_channel(1);
         let (ctx, path) = (ui.ctx().clone(), wanted.path.clone());
         let scale = ctx.pixels_per_point();
+        let is_taken = Arc::new(AtomicBool::new(false));
+        self.pictures.asked = Some((Instant::now(), Arc::clone(&is_taken)));
         ui.request_screenshot(move |image| {
+            is_taken.store(true, Ordering::Release);
             let image = match wanted.part {
                 Some((_, rect)) => cut(&image, rect, scale),
                 None => ColorImage::clone(&image),

@@ -47,7 +47,7 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui) {
     });
     drop_target(ui, tokens);
     overlays::draw(app, ui, tokens);
-    if !app.pictures.is_now {
+    if !app.pictures.is_taking() {
         app.notices.ui(ui, tokens, &app.actions);
     }
 }

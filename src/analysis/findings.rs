@@ -13,7 +13,7 @@ use super::steps::Steps;
 use super::{DeviceTables, LifetimeId, Quantity, StackNames, State};
 use crate::allocator::Caps;
 use crate::model::{Cancelled, DeviceRecording, Progress, Recording, StackId};
-use crate::units::Bytes;
+use crate::units::{Bytes, counted};
 
 pub use self::rules::{RULES, Rule, as_table};
 
@@ -159,6 +159,8 @@ pub struct Findings {
     /// Out-of-memory events that were not examined: beyond the first [`EXAMINED`], and those of which the source does not tell
     /// what was free.
     pub ooms_left_out: usize,
+    /// Those among them of which the source does not tell what was free.
+    pub ooms_untold: usize,
     /// The steps the rules used.
     pub steps: Steps,
     /// Allocations that the user's own rules put into another category.
@@ -191,7 +193,9 @@ pub fn diagnose(
         .take(EXAMINED)
         .filter_map(|&event| examine(device, tables, event, &tables.states.at(device, &tables.lifetimes, event), &caps))
         .collect();
+    // `ooms` lists every failure, also of those that can not be examined.
     let ooms_left_out = failures.len() - ooms.len();
+    let ooms_untold = failures.len().min(EXAMINED) - ooms.len();
     progress.check()?;
     let categories = Categories::build(recording, device, tables, rules, progress)?;
     let marks = self::rules::marks(&recording.stacks);
@@ -205,7 +209,14 @@ pub fn diagnose(
     }
     findings.sort_by_key(|f| (f.rule != self::rules::TRUNCATED, rank(f, &patient.steps), std::cmp::Reverse(f.bytes), f.rule));
     let ooms = patient.ooms.into_iter().map(Arc::new).collect();
-    Ok(Findings { findings, ooms, ooms_left_out, steps: patient.steps, changed_by_rules: patient.categories.changed })
+    Ok(Findings {
+        findings,
+        ooms,
+        ooms_left_out,
+        ooms_untold,
+        steps: patient.steps,
+        changed_by_rules: patient.categories.changed,
+    })
 }
 
 /// The class a finding ranks with. Growth seen in stretches of a recording without steps is a suspicion: a program may mean to
@@ -216,6 +227,24 @@ fn rank(finding: &Finding, steps: &Steps) -> Class {
 }
 
 impl Findings {
+    /// Why failures were not examined, a sentence a cause; empty when all were.
+    #[must_use]
+    pub fn left_out(&self) -> Vec<String> {
+        let beyond = self.ooms_left_out.saturating_sub(self.ooms_untold);
+        let failures = |n: usize| counted(n as u64, "failure was", "failures were");
+        let mut told = Vec::new();
+        if self.ooms_untold > 0 {
+            told.push(format!(
+                "{} not examined: the file does not tell what was free on the device.",
+                failures(self.ooms_untold)
+            ));
+        }
+        if beyond > 0 {
+            told.push(format!("{} not examined: the {EXAMINED} before are enough to tell why.", failures(beyond)));
+        }
+        told
+    }
+
     /// What the user's own rules changed; `None` when nothing is in another category because of them.
     #[must_use]
     pub fn rules_sentence(&self) -> Option<String> {

@@ -306,6 +306,18 @@ fn step_of(bounds: &[u32], event: u32) -> Option<usize> {
     (event != NO_EVENT && at + 1 < bounds.len()).then_some(at)
 }
 
+/// What one stack freed at once.
+struct Burst {
+    /// The event from which on most bytes went within two steps.
+    around: u32,
+    /// The first free that belongs to it.
+    begins: u32,
+    /// Steps before it.
+    until: usize,
+    /// What was freed.
+    freed: Survival,
+}
+
 /// What grew for most of the steps and was then freed within two of them. `old`: by stack, what outlived several steps, and when
 /// it was freed. A network's activations go as slowly as they came, so that layers taken for steps do not pass.
 fn freed_together(
@@ -326,7 +338,7 @@ fn freed_together(
         low
     };
     let reach = (made(bounds[count]) - made(bounds[0])) / count as u32 * 2;
-    let mut bursts: FxHashMap<StackId, (u32, u32, usize, Survival)> = FxHashMap::default();
+    let mut bursts: FxHashMap<StackId, Burst> = FxHashMap::default();
     for (stack, mut freed) in old {
         if freed.len() < FEWEST_STEADY {
             continue;
@@ -347,7 +359,7 @@ fn freed_together(
         }
         let until = bounds.partition_point(|&b| b <= best.1).min(count);
         if until >= FEWEST_FREED && until * 2 >= count {
-            bursts.insert(stack, (best.1, best.1, until, Survival::new()));
+            bursts.insert(stack, Burst { around: best.1, begins: best.1, until, freed: Survival::new() });
         }
     }
     if bursts.is_empty() {
@@ -358,21 +370,21 @@ fn freed_together(
         let id = LifetimeId(i);
         let freed = freed_at(tables, id);
         if freed != NO_EVENT
-            && let Some((from, begins, _, survival)) = bursts.get_mut(&lifetimes.stack(device, id))
-            && (lifetimes.born(id) < *from || lifetimes.born(id) == NO_EVENT)
+            && let Some(burst) = bursts.get_mut(&lifetimes.stack(device, id))
+            && (lifetimes.born(id) < burst.around || lifetimes.born(id) == NO_EVENT)
         {
-            let (now, start) = (made(freed), made(*from));
+            let (now, start) = (made(freed), made(burst.around));
             let is_old = now - i > reach;
-            if now.abs_diff(start) > reach || (freed < *from && !is_old) {
+            if now.abs_diff(start) > reach || (freed < burst.around && !is_old) {
                 continue;
             }
-            *begins = (*begins).min(freed);
-            survival.push((id, lifetimes.requested(device, id), step_of(bounds, lifetimes.born(id))));
+            burst.begins = burst.begins.min(freed);
+            burst.freed.push((id, lifetimes.requested(device, id), step_of(bounds, lifetimes.born(id))));
         }
     }
     bursts
         .iter()
-        .filter_map(|(&stack, (_, begins, until, s))| grown(stack, s, *until, Some(*begins), true))
+        .filter_map(|(&stack, burst)| grown(stack, &burst.freed, burst.until, Some(burst.begins), true))
         .filter(Growth::is_leak)
         .collect()
 }

@@ -101,6 +101,55 @@ pub fn own_frame(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
         .or_else(|| frames.first().copied())
 }
 
+/// For stacks that go by the same name: the frame of each that tells it from the others, `None` where none does or none has to.
+/// Callers first, for whose call it was says more than what it went through. `rows` are stacks and what they are shown as.
+/// O(frames of the rows).
+#[must_use]
+pub fn tell_apart<K: std::hash::Hash + Eq>(stacks: &StackTable, rows: &[(StackId, K)]) -> Vec<Option<FrameId>> {
+    let mut same: FxHashMap<&K, Vec<usize>> = FxHashMap::default();
+    for (i, (_, name)) in rows.iter().enumerate() {
+        same.entry(name).or_default().push(i);
+    }
+    let mut apart = vec![None; rows.len()];
+    for group in same.into_values().filter(|g| g.len() > 1) {
+        // From the user's own frame outwards, then from there inwards.
+        let order = |i: usize| -> Vec<FrameId> {
+            let frames = stacks.frames(rows[i].0);
+            let own = own_frame(stacks, rows[i].0).and_then(|own| frames.iter().position(|&f| f == own)).unwrap_or(0);
+            let (inner, outer) = frames.split_at(own.min(frames.len()));
+            outer.iter().chain(inner.iter().rev()).copied().collect()
+        };
+        let ways = group.into_iter().map(|i| (i, order(i))).collect();
+        part(ways, 0, &mut apart);
+    }
+    apart
+}
+
+/// Parts rows by the first place from `from` on at which their frames differ, and those that are still together further on.
+fn part(rows: Vec<(usize, Vec<FrameId>)>, from: usize, apart: &mut [Option<FrameId>]) {
+    let longest = rows.iter().map(|(_, way)| way.len()).max().unwrap_or(0);
+    let differ = |at: &usize| rows.iter().any(|(_, way)| way.get(*at) != rows[0].1.get(*at));
+    let Some(at) = (from..longest).find(differ) else { return };
+    let mut by_frame: FxHashMap<Option<FrameId>, Vec<(usize, Vec<FrameId>)>> = FxHashMap::default();
+    for (i, way) in rows {
+        let frame = way.get(at).copied();
+        apart[i] = frame.or(apart[i]);
+        by_frame.entry(frame).or_default().push((i, way));
+    }
+    for together in by_frame.into_values().filter(|rows| rows.len() > 1) {
+        part(together, at + 1, apart);
+    }
+}
+
+/// A name with the frame that [tells it apart](tell_apart): `serve.py:14, by serve.py:28 decode`; the frame alone without a name.
+#[must_use]
+pub fn named_by(stacks: &StackTable, name: &str, by: Option<FrameId>) -> String {
+    let Some(frame) = by.and_then(|by| stacks.frame(by)) else { return name.to_owned() };
+    let by = format!("{} {}", stacks.location(frame), stacks.text(frame.name));
+    let by = by.trim_start();
+    if name.is_empty() { by.to_owned() } else { format!("{name}, by {by}") }
+}
+
 /// A stack as text, innermost frame first, a line a frame: `file:line name`.
 #[must_use]
 pub fn stack_text(stacks: &StackTable, stack: StackId) -> String {
@@ -123,6 +172,32 @@ pub fn stack_text(stacks: &StackTable, stack: StackId) -> String {
 mod tests {
     use super::*;
     use crate::model::StackTableBuilder;
+
+    #[test]
+    fn stacks_of_one_name_are_told_apart_by_who_called() {
+        let mut b = StackTableBuilder::new();
+        let mut frame = |file: &str, line| {
+            let name = b.string("f");
+            let file = b.string(file);
+            b.frame(Frame { name, file, line })
+        };
+        let [torch, other] =
+            [("/venv/lib/python3.12/site-packages/torch/a.py", 1), ("/venv/lib/python3.12/site-packages/torch/b.py", 2)]
+                .map(|(file, line)| frame(file, line));
+        let [grow, keys, values, main] = [14, 28, 29, 40].map(|line| frame("/home/me/serve.py", line));
+        let all = [vec![torch, grow, keys, main], vec![torch, grow, values, main], vec![other, grow, values, main], vec![main]];
+        let all: Vec<StackId> = all.iter().map(|frames| b.stack(frames)).collect();
+        let table = b.finish();
+        let names = StackNames::of(&table);
+        let rows: Vec<_> = all.iter().map(|&s| (s, names.of_stack(s))).collect();
+        let told: Vec<String> =
+            tell_apart(&table, &rows).into_iter().zip(&rows).map(|(by, (_, name))| named_by(&table, name, by)).collect();
+        assert_eq!(
+            told,
+            ["serve.py:14, by serve.py:28 f", "serve.py:14, by a.py:1 f", "serve.py:14, by b.py:2 f", "serve.py:40"]
+        );
+        assert_eq!(tell_apart(&table, &rows[..1]), [None], "alone it is clear");
+    }
 
     #[test]
     fn a_stack_goes_by_its_users_frame() {

@@ -156,6 +156,9 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
             names.of_stack(l.stack).to_owned(),
         ]);
     }
+    if let Some(sentence) = query.steps_not_there(&scope) {
+        answer += &format!("  {sentence}\n");
+    }
     if listed.is_empty() {
         answer += if tables.lifetimes.is_empty() { "  the recording has no allocations\n" } else { "  no allocation passes\n" };
     } else {

@@ -10,7 +10,7 @@ use super::oom::frames;
 use super::{Table, choose_device, open, print_json, print_of};
 use crate::analysis::leaks::{Blind, Growth, between, can_tell, floors, growth, has_steps, looked_at, saw_tooth, stretches};
 use crate::analysis::steps::Steps;
-use crate::analysis::{DeviceTables, Quantity, StackNames};
+use crate::analysis::{DeviceTables, Quantity, StackNames, named_by, tell_apart};
 use crate::model::{DeviceRecording, Progress, Recording};
 use crate::units::{Bytes, count};
 
@@ -119,7 +119,9 @@ fn over_steps(
     let mut table = Table::new("lrrrrl");
     let a_step = if has_steps(&steps) { "a step" } else { "a stretch" };
     table.row(["", "survives", "blocks", a_step, "fit", "allocated at"]);
-    for g in grown.iter().take(LISTED) {
+    let rows: Vec<_> = grown.iter().take(LISTED).map(|g| (g.stack, names.of_stack(g.stack))).collect();
+    let apart = tell_apart(&recording.stacks, &rows);
+    for (g, by) in grown.iter().zip(apart) {
         table.row([
             match g.freed {
                 Some(_) => "leak, freed at the end".to_owned(),
@@ -130,7 +132,7 @@ fn over_steps(
             count(g.count),
             Bytes(g.bytes_per_step.max(0.0) as u64).to_string(),
             format!("{:.2}", g.confidence),
-            names.of_stack(g.stack).to_owned(),
+            named_by(&recording.stacks, names.of_stack(g.stack), by),
         ]);
     }
     if !grown.is_empty() {
@@ -182,8 +184,10 @@ fn survivors(
     );
     let mut table = Table::new("rrrl");
     table.row(["survives", "blocks", "oldest event", "allocated at"]);
-    for s in found.iter().take(LISTED) {
-        table.row([Bytes(s.bytes).to_string(), count(s.count), count(u64::from(s.oldest)), names.of_stack(s.stack).to_owned()]);
+    let rows: Vec<_> = found.iter().take(LISTED).map(|s| (s.stack, names.of_stack(s.stack))).collect();
+    for (s, by) in found.iter().zip(tell_apart(&recording.stacks, &rows)) {
+        let place = named_by(&recording.stacks, names.of_stack(s.stack), by);
+        table.row([Bytes(s.bytes).to_string(), count(s.count), count(u64::from(s.oldest)), place]);
     }
     if !found.is_empty() {
         text += &table.to_string();

@@ -3,7 +3,7 @@
 use super::{LiveByStack, top_live};
 use crate::analysis::fragmentation::{Blocker, Holes, Servers, blockers, holes};
 use crate::analysis::{BlockAt, DeviceTables, NO_EVENT, Quantity, SegmentAt, State};
-use crate::model::{BlockState, DeviceRecording, PoolId, SizeClass, StreamId};
+use crate::model::{BlockState, DeviceKind, DeviceRecording, PoolId, SizeClass, StreamId};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 /// Pages of an expandable segment's large pool.
@@ -40,6 +40,8 @@ pub struct Room {
 pub struct Closest {
     /// Whether the recording tells of segments; without, what concerns them is 0 and means nothing.
     pub has_segments: bool,
+    /// Host memory that the program pinned, not a device's.
+    pub is_host: bool,
     /// The event at which most blocks were held; [`NO_EVENT`]: before the first.
     pub event: u32,
     /// In segments.
@@ -73,6 +75,12 @@ pub struct Closest {
 /// The instant at which a device held most, examined. `None` when it never held anything. O(blocks log blocks).
 #[must_use]
 pub fn closest(device: &DeviceRecording, tables: &DeviceTables) -> Option<Closest> {
+    closest_under(device, tables, None)
+}
+
+/// The same under a cap that somebody names, which goes before what the recording tells.
+#[must_use]
+pub fn closest_under(device: &DeviceRecording, tables: &DeviceTables, cap: Option<u64>) -> Option<Closest> {
     let (peak, event) = tables.curves.peak(Quantity::Active);
     if peak == 0 {
         return None;
@@ -83,10 +91,11 @@ pub fn closest(device: &DeviceRecording, tables: &DeviceTables) -> Option<Closes
     let is_empty = |s: &SegmentAt| state.blocks_of(s).iter().all(|b| b.state == BlockState::Inactive);
     let releasable: u64 =
         state.segments.iter().filter(|s| is_default(device, s) && !s.is_expandable && is_empty(s)).map(|s| s.size).sum();
-    let room = room(device, event, state.totals.reserved);
+    let room = room(device, cap, event, state.totals.reserved);
     let largest_served = largest_served(device, &state, &servers, own.largest, releasable, room);
     let mut found = Closest {
         has_segments: has_segments(tables),
+        is_host: matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu),
         event,
         reserved: state.totals.reserved,
         active: state.totals.active,
@@ -130,10 +139,10 @@ fn fullest(device: &DeviceRecording, state: &State) -> Servers {
 }
 
 /// What the recording tells about room on the device at an instant, the most binding first.
-fn room(device: &DeviceRecording, event: u32, reserved: u64) -> Option<Room> {
+fn room(device: &DeviceRecording, cap: Option<u64>, event: u32, reserved: u64) -> Option<Room> {
     let conf = &device.settings.conf;
     let fraction = device.capacity.filter(|_| conf.per_process_memory_fraction < 1.0);
-    let limit = device.limit.or_else(|| fraction.map(|total| (conf.per_process_memory_fraction * total as f64) as u64));
+    let limit = cap.or(device.limit).or_else(|| fraction.map(|total| (conf.per_process_memory_fraction * total as f64) as u64));
     if let Some(limit) = limit {
         return Some(Room { bytes: limit.saturating_sub(reserved), from: RoomFrom::Cap });
     }
@@ -226,31 +235,39 @@ fn sentence(c: &Closest) -> String {
         );
     }
     let start = format!("Most was held {when}: {} of {} reserved.", Bytes(c.active), Bytes(c.reserved));
-    let pool = c.servers.class.name();
+    // Pinned memory has no pools of small and large requests.
+    let pool = if c.is_host { "pinned memory".to_owned() } else { format!("the {} pool", c.servers.class.name()) };
+    let (place, whole) = if c.is_host { ("host", "The host") } else { ("device", "The device") };
     let served = Bytes(c.largest_served);
     match c.room {
         Some(Room { bytes, from: RoomFrom::Cap }) => {
             format!("{start} {} were left under the cap, so a request of more than {served} would have failed.", Bytes(bytes))
         }
         Some(Room { bytes, from: RoomFrom::Sample }) => {
-            format!("{start} {} were free on the device, so a request of more than {served} would have failed.", Bytes(bytes))
+            format!("{start} {} were free on the {place}, so a request of more than {served} would have failed.", Bytes(bytes))
         }
         Some(Room { bytes, from: RoomFrom::DeviceTotal }) => format!(
-            "{start} The device has {} more; a request of more than {served} would have failed, and a smaller one too if other processes or libraries held memory, which the recording does not tell.",
+            "{start} {whole} has {} more; a request of more than {served} would have failed, and a smaller one too if other processes or libraries held memory, which the recording does not tell.",
             Bytes(bytes)
         ),
         None if c.largest_served > 0 => {
             let how = match (c.largest_served > c.holes.largest, c.holes.count) {
                 (true, _) => format!("fitted once wholly free segments, {} in all, were given back", Bytes(c.releasable)),
-                (false, 1) => format!("fitted into the one hole of the {pool} pool"),
-                (false, n) => format!("fitted into the largest of {} of the {pool} pool", counted(n, "hole", "holes")),
+                (false, 1) => format!("fitted into the one hole of {pool}"),
+                (false, n) => format!("fitted into the largest of {} of {pool}", counted(n, "hole", "holes")),
             };
-            format!(
-                "{start} A request of up to {served} {how}; whether a larger one would have failed depends on the cap or the size of the device, and neither is recorded."
-            )
+            let bound = if c.is_host {
+                "how much memory the host has, which is not recorded"
+            } else {
+                "the cap or the size of the device, and neither is recorded"
+            };
+            format!("{start} A request of up to {served} {how}; whether a larger one would have failed depends on {bound}.")
         }
+        None if c.is_host => format!(
+            "{start} There was no hole in {pool}: every further request pinned more of the host's memory, whose size is not recorded."
+        ),
         None => format!(
-            "{start} There was no hole in the {pool} pool: every further request needed more from the device, whose size and cap are not recorded."
+            "{start} There was no hole in {pool}: every further request needed more from the device, whose size and cap are not recorded."
         ),
     }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{Autopsy, Verdict};
 use crate::allocator::whatif::{Row, WhatIf};
-use crate::allocator::{CapRange, Horizon, Remedies, Remedy};
+use crate::allocator::{CapFrom, CapRange, Horizon, Remedies, Remedy};
 use crate::model::{Cancelled, DeviceKind, DeviceRecording, Progress};
 use crate::units::{Bytes, count};
 
@@ -108,7 +108,20 @@ impl Helped {
     pub fn margin(&self, remedy: &Remedy) -> Option<String> {
         let margin = remedy.margin_bytes.filter(|_| self.limit.is_none_or(|limit| limit.is_known()))?;
         let bytes = Bytes(margin.unsigned_abs());
-        Some(if margin < 0 { format!("{bytes} over the cap") } else { format!("{bytes} to spare under the cap") })
+        let cap = if self.is_of_device() { "what the device has for it" } else { "the cap" };
+        Some(if margin < 0 {
+            format!("{bytes} over {cap}: expandable segments map whole pages of 20 MiB once a request fits")
+        } else if self.is_of_device() {
+            format!("{bytes} to spare on the device")
+        } else {
+            format!("{bytes} to spare under the cap")
+        })
+    }
+
+    /// True where no cap is known and the settings were tried under what the device had for this process when it was full.
+    #[must_use]
+    pub fn is_of_device(&self) -> bool {
+        self.limit.is_some_and(|limit| limit.from == CapFrom::Device)
     }
 
     /// Why a result is not certain, in a few words; empty when it is.
@@ -255,11 +268,12 @@ fn simulated(h: &Helped, certain: bool) -> Vec<Advice> {
         })
         .collect();
     if certain && passing.is_empty() && !h.remedies.tried.is_empty() {
+        let under = if h.is_of_device() { "in what the device has for this process" } else { "under the same cap" };
         all.push(Advice {
             sentence: format!(
                 "None of {} other settings serves all requests {}: settings alone do not help here.",
                 h.remedies.tried.len(),
-                limit_of(h).map_or("under the same cap".to_owned(), |cap| format!("even if the cap is {}", Bytes(cap.most))),
+                limit_of(h).map_or(under.to_owned(), |cap| format!("even if the cap is {}", Bytes(cap.most))),
             ),
             setting: None,
             support: Support::Simulation,

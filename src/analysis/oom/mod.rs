@@ -7,7 +7,7 @@ mod verdict;
 
 use rustc_hash::FxHashMap;
 
-pub use self::closest::{Closest, Room, RoomFrom, closest, has_segments};
+pub use self::closest::{Closest, Room, RoomFrom, closest, closest_under, has_segments};
 pub use self::helped::{
     Advice, Helped, Support, TRIED_UNASKED, advice, best_advice, can_be_served_again, setting_line, what_would_have_helped,
 };
@@ -295,7 +295,7 @@ impl WithMore {
             1 => format!("1 block ({}) is enough", Bytes(self.bytes)),
             n => format!("{} blocks ({}) are enough", count(n as u64), Bytes(self.bytes)),
         };
-        let proof = if self.is_optimal { ", and no fewer bytes under any cap it can be" } else { "" };
+        let proof = if self.is_optimal { ", and no cap it can be needs less" } else { "" };
         format!(" If the cap is {} or more, {what}{proof}.", Bytes(self.cap))
     }
 }

@@ -312,6 +312,20 @@ impl Query {
         self.any.iter().flatten().any(|(term, _)| matches!(term, Term::Step(_)))
     }
 
+    /// Where it names steps that the recording has not: which there are, in one sentence. O(annotations).
+    #[must_use]
+    pub fn steps_not_there(&self, scope: &Scope<'_>) -> Option<String> {
+        let is_there = |term: &Term| !matches!(term, Term::Step(n) if prepare::ranges_of_steps(scope, *n).is_empty());
+        if self.any.iter().flatten().all(|(term, _)| is_there(term)) {
+            return None;
+        }
+        Some(match scope.steps.map_or(0, Steps::len) {
+            0 => "No step has that number: no steps were found in this recording.".to_owned(),
+            1 => "No step has that number: the only step is 0.".to_owned(),
+            n => format!("No step has that number: steps are 0 to {}.", crate::units::count(n as u64 - 1)),
+        })
+    }
+
     /// The events it holds for, ascending. O(events), on all cores.
     ///
     /// # Errors

@@ -297,7 +297,7 @@ fn stacks_where(stacks: &StackTable, mut passes: impl FnMut(&Frame) -> bool) -> 
 }
 
 /// Events inside the steps of these numbers.
-fn ranges_of_steps(scope: &Scope<'_>, numbers: Between) -> Vec<(u32, u32)> {
+pub(super) fn ranges_of_steps(scope: &Scope<'_>, numbers: Between) -> Vec<(u32, u32)> {
     use crate::analysis::steps::{StepSource, kind};
     let source = scope.steps.and_then(|s| match &s.source {
         StepSource::Annotation(name) | StepSource::Range(name) => Some(name.to_lowercase()),

@@ -98,14 +98,9 @@ impl View for FindingsView {
             // Where none was examined, that is the first thing said.
             if found.ooms_left_out > 0 && !(found.ooms.is_empty() && found.findings.is_empty()) {
                 padded(ui, |ui| {
-                    let failures = counted(found.ooms_left_out as u64, "failure was", "failures were");
-                    let why = if found.ooms.is_empty() {
-                        "the file does not tell what was free on the device"
-                    } else {
-                        "those before are enough to tell why"
-                    };
-                    let text = format!("{failures} not examined: {why}.");
-                    label::paragraph(ui, &text, Type::Caption, t.text3);
+                    for sentence in found.left_out() {
+                        label::paragraph(ui, &sentence, Type::Caption, t.text3);
+                    }
                 });
             }
             if let Some(sentence) = found.rules_sentence() {

@@ -2,7 +2,7 @@
 
 use egui::{Painter, Rect, pos2};
 
-use crate::analysis::{NO_STACK, is_framework, own_frame};
+use crate::analysis::{NO_STACK, is_framework, own_frame, tell_apart};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
 use crate::model::{FrameId, StackId, StackTable};
@@ -61,6 +61,19 @@ impl StackCells {
         };
         let own = own_frame(stacks, stack).filter(|&f| f != first);
         StackCells { allocated_in: FrameText::of(stacks, first), called_from: own.map(|f| FrameText::of(stacks, f)) }
+    }
+
+    /// The cells of several rows: those that would read the same name the caller that tells them apart.
+    pub fn of_rows(stacks: &StackTable, rows: &[StackId]) -> Vec<Self> {
+        let plain: Vec<(StackId, String)> = rows.iter().map(|&stack| (stack, StackCells::of(stacks, stack).line())).collect();
+        let apart = tell_apart(stacks, &plain);
+        rows.iter()
+            .zip(apart)
+            .map(|(&stack, by)| {
+                let cells = StackCells::of(stacks, stack);
+                StackCells { called_from: by.map(|f| FrameText::of(stacks, f)).or(cells.called_from.clone()), ..cells }
+            })
+            .collect()
     }
 
     /// In one line, for accessible names.

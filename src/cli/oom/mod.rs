@@ -13,7 +13,7 @@ use crate::analysis::oom::{
     Advice, Autopsy, Closest, Helped, LiveByStack, RoomFrom, TRIED_UNASKED, Verdict, advice, age, can_be_served_again, closest,
     examine, what_would_have_helped,
 };
-use crate::analysis::{DeviceTables, NO_EVENT, Quantity, State};
+use crate::analysis::{DeviceTables, NO_EVENT, Quantity, State, named_by, tell_apart};
 use crate::model::{Action, DeviceRecording, Progress, Recording, StackId};
 use crate::units::Bytes;
 
@@ -58,6 +58,9 @@ pub struct WhatIfEntry {
     ends_at_failure: Option<Horizon>,
     #[serde(skip)]
     warning: String,
+    /// No cap is known: the limit is what the device had for this process.
+    #[serde(skip)]
+    is_of_device: bool,
 }
 
 /// The instant at which a device without a failure held most. Bytes are integers.
@@ -156,6 +159,9 @@ struct CategoryEntry {
 struct LiveEntry {
     bytes: u64,
     count: u64,
+    /// The frame that tells it from another stack that begins with the same one.
+    #[serde(skip)]
+    by: Option<String>,
     stack: Vec<String>,
 }
 
@@ -317,11 +323,12 @@ pub(super) fn try_others(device: &DeviceRecording, progress: &Progress) -> Resul
 }
 
 fn whatif(device: &DeviceRecording, h: Helped) -> WhatIfEntry {
-    let warning = h.warning();
+    let (warning, is_of_device) = (h.warning(), h.is_of_device());
     WhatIfEntry {
         device: device.id.index,
         ends_at_failure: h.remedies.ends_at_failure,
         warning,
+        is_of_device,
         limit_bytes: h.remedies.limit_bytes,
         limit_span_bytes: h.limit.map(|r| [r.least, r.most]),
         agrees_with_recording: h.remedies.agrees_with_recording,
@@ -402,8 +409,19 @@ fn by_category(sums: &ByCategory) -> Vec<CategoryEntry> {
 }
 
 fn live(recording: &Recording, found: &[LiveByStack]) -> Vec<LiveEntry> {
-    let listed = found.iter().take(LISTED);
-    listed.map(|l| LiveEntry { bytes: l.bytes, count: l.count, stack: frames(recording, l.stack) }).collect()
+    let stacks = &recording.stacks;
+    let found = &found[..found.len().min(LISTED)];
+    let rows: Vec<_> = found.iter().map(|l| (l.stack, stacks.frames(l.stack).first())).collect();
+    let apart = tell_apart(stacks, &rows);
+    let listed = found.iter().zip(apart);
+    listed
+        .map(|(l, by)| LiveEntry {
+            bytes: l.bytes,
+            count: l.count,
+            by: by.map(|frame| named_by(stacks, "", Some(frame))),
+            stack: frames(recording, l.stack),
+        })
+        .collect()
 }
 
 fn entry(

@@ -138,7 +138,11 @@ fn blockers(out: &mut String, listed: &[BlockerEntry], total: usize) {
 fn live(out: &mut String, listed: &[LiveEntry], total: usize) {
     let _ = writeln!(out, "  live at that instant, {} of {}", listed.len().min(8), counted(total as u64, "stack", "stacks"));
     for l in listed.iter().take(8) {
-        let at = l.stack.first().map_or("no stack recorded", String::as_str);
+        let at = match (l.stack.first(), &l.by) {
+            (None, _) => "no stack recorded".to_owned(),
+            (Some(at), None) => at.clone(),
+            (Some(at), Some(by)) => format!("{at}, by {by}"),
+        };
         let _ = writeln!(out, "    {:>12}  {:>7} ×  {at}", Bytes(l.bytes).to_string(), l.count);
     }
 }
@@ -156,9 +160,15 @@ fn categories(out: &mut String, held: &[CategoryEntry]) {
 
 fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
     let device = if name_device { format!(" on {}", named(w.device)) } else { String::new() };
-    let limit = w.limit_bytes.map_or("no cap".to_owned(), |l| format!("a cap of {}", Bytes(l)));
-    let _ = writeln!(out, "The {} requests served again{device} by the allocator model, under {limit}:", count(w.own_requests));
-    if let Some([least, most]) = w.limit_span_bytes.filter(|[low, high]| low < high) {
+    let limit = match w.limit_bytes {
+        None => "under no cap".to_owned(),
+        Some(bytes) if w.is_of_device => {
+            format!("in the {} that the full device had for this process (no cap is known)", Bytes(bytes))
+        }
+        Some(bytes) => format!("under a cap of {}", Bytes(bytes)),
+    };
+    let _ = writeln!(out, "The {} requests served again{device} by the allocator model, {limit}:", count(w.own_requests));
+    if let Some([least, most]) = w.limit_span_bytes.filter(|[low, high]| low < high && !w.is_of_device) {
         let range = CapRange { least, ..CapRange::told(most) };
         let _ = writeln!(out, "  The cap is not in the file: its failures say {range}. --limit names it.");
     }
@@ -192,6 +202,12 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
         table.row([name.to_owned(), Bytes(r.peak_reserved_bytes).to_string(), spare, outcome]);
     }
     let _ = write!(out, "{table}");
+    if w.tried.iter().any(|r| r.margin_bytes.is_some_and(|m| m < 0)) {
+        let _ = writeln!(
+            out,
+            "  A peak above the cap is no mistake: PyTorch holds the request against the cap, and expandable segments then map whole pages of 20 MiB."
+        );
+    }
     if let Some(n) = w.needed {
         let _ = writeln!(
             out,

@@ -34,7 +34,9 @@ pub(super) enum Ready<'a> {
 pub(super) fn ui(ui: &mut Ui, cx: &ViewContext<'_>, ready: &Ready<'_>, failed: bool, chosen: &mut Option<String>) -> bool {
     let caption = match ready {
         Ready::Done(h) if failed => format!("{} requests served again", count(h.own.requests)),
-        Ready::Done(_) => "without a cap".to_owned(),
+        Ready::Done(h) => {
+            h.remedies.limit_bytes.map_or("without a cap".to_owned(), |cap| format!("under a cap of {}", Bytes(cap)))
+        }
         _ => String::new(),
     };
     let best = match ready {
@@ -113,12 +115,14 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
     if has_bars && let Some(limit) = h.remedies.limit_bytes.filter(|_| failed) {
         let room =
             Rect::from_min_max(pos2(caption.right() + 6.0, head.top()), pos2(head.left() + columns.peak.1 - 30.0, head.bottom()));
+        // Where no cap is known it is the device that was full: what it had for this process.
+        let bound = if h.is_of_device() { "device" } else { "cap" };
         let text = match h.limit.filter(|range| !range.is_known()) {
-            Some(range) => format!("cap {range}"),
-            None => format!("cap {}", Bytes(limit).mebibytes()),
+            Some(range) => format!("{bound} {range}"),
+            None => format!("{bound} {}", Bytes(limit).mebibytes()),
         };
         // A figure cut in half says something else.
-        let text = if label::width(p, &text, Type::Caption) < room.width() { text.as_str() } else { "cap" };
+        let text = if label::width(p, &text, Type::Caption) < room.width() { text.as_str() } else { bound };
         words.push((label::text_in(p, room, text, Type::Caption, t.red), Term::Cap));
     }
     label::text_in_right(p, cell(head, columns.peak), if has_bars { "MiB" } else { "peak, MiB" }, Type::Caption, t.text3);

@@ -77,7 +77,7 @@ pub(super) fn by_stack(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     ScrollArea::vertical().id_salt("live by stack").auto_shrink(false).show_rows(ui, ROW, found.len(), |ui, rows| {
         for i in rows {
             let l = found[i];
-            let name = cx.data.names.of_stack(l.stack);
+            let name = case.live_names.get(i).map_or("", String::as_str);
             let response = row(ui, cx, name, cx.tokens.slot(0), l.bytes, l.count, total, found[0].bytes);
             if response.clicked() && l.stack.is_some() {
                 cx.actions.send(Action::Select(Some(Item::Stack(l.stack))));

@@ -16,20 +16,20 @@ use egui::{Rect, ScrollArea, Ui, UiBuilder};
 
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::allocator::{Caps, WhatIf};
-use crate::analysis::State;
 use crate::analysis::categories::ByCategory;
 use crate::analysis::fragmentation::{Blocker, Servers, WayOut};
 use crate::analysis::oom::{
-    Autopsy, Closest, Helped, LiveByStack, TRIED_UNASKED, Verdict, can_be_served_again, closest, examine, free_at,
+    Autopsy, Closest, Helped, LiveByStack, TRIED_UNASKED, Verdict, can_be_served_again, closest_under, examine, free_at,
     what_would_have_helped,
 };
+use crate::analysis::{State, named_by, tell_apart};
 use crate::app::document::DeviceData;
 use crate::app::jobs::Derived;
 use crate::app::theme::Type;
 use crate::app::widgets::button::segmented;
 use crate::app::widgets::pane::{self, PaneHeader};
 use crate::app::widgets::{label, term};
-use crate::model::{BlockState, Progress};
+use crate::model::{BlockState, Progress, StackId};
 use crate::units::counted;
 
 /// Registry entry.
@@ -87,6 +87,8 @@ struct Case {
     serving: Vec<usize>,
     /// Their holes, largest first.
     hole_sizes: Vec<u64>,
+    /// By stack of what was live: its name, with the caller that tells it from another of that name.
+    live_names: Vec<String>,
 }
 
 impl Case {
@@ -104,14 +106,18 @@ impl Case {
                 (Kind::Failure(Box::new(found)), event)
             }
             None => {
-                let found = closest(device, tables)?;
+                let found = closest_under(device, tables, cap)?;
                 let at = found.event;
                 (Kind::Peak(found), at)
             }
         };
         let state = tables.states.at(device, &tables.lifetimes, at);
         progress.check().ok()?;
-        let mut case = Case { kind, state: Arc::new(state), serving: Vec::new(), hole_sizes: Vec::new() };
+        let mut case = Case { kind, state: Arc::new(state), serving: Vec::new(), hole_sizes: Vec::new(), live_names: Vec::new() };
+        let live: Vec<(StackId, &str)> = case.top_live().iter().map(|l| (l.stack, data.names.of_stack(l.stack))).collect();
+        let stacks = &data.recording.stacks;
+        let apart = tell_apart(stacks, &live);
+        case.live_names = live.iter().zip(apart).map(|((_, name), by)| named_by(stacks, name, by)).collect();
         case.serving = pictures::servers(&case);
         let serving = case.serving.iter().flat_map(|&i| case.state.blocks_of(&case.state.segments[i]));
         case.hole_sizes = serving.filter(|b| b.state == BlockState::Inactive).map(|b| b.size).collect();

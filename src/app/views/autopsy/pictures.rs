@@ -47,6 +47,8 @@ enum Fill {
     Hole,
     /// An outline: what could still be taken.
     Room,
+    /// A dashed outline: it ends somewhere between so many bytes and the row's.
+    RoomFrom(u64),
 }
 
 /// One bar of the picture on one scale.
@@ -126,10 +128,10 @@ fn failure_rows(a: &Autopsy) -> Vec<BarRow> {
             BarRow {
                 name: if a.limit.is_some() { "Room under the cap" } else { "Free on the device" },
                 detail: "for one more segment".to_owned(),
-                bytes: room,
+                bytes: if is_span { a.room_below() } else { room },
                 figure: if is_span { format!("under {}", Bytes(a.room_below())) } else { Bytes(room).to_string() },
                 note: room_text,
-                fill: Fill::Room,
+                fill: if is_span { Fill::RoomFrom(room) } else { Fill::Room },
             }
         },
     ]
@@ -209,7 +211,7 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
     let rect = ui.available_rect_before_wrap();
     let painter = ui.painter_at(rect);
     // Room far beyond the rest would leave nothing of it to see: its bar is cut, its figure is not.
-    let rest = rows.iter().filter(|r| r.fill != Fill::Room).map(|r| r.bytes).max().unwrap_or(0);
+    let rest = rows.iter().filter(|r| !matches!(r.fill, Fill::Room | Fill::RoomFrom(_))).map(|r| r.bytes).max().unwrap_or(0);
     let all = rows.iter().map(|r| r.bytes).max().unwrap_or(0);
     let greatest = (if rest == 0 { all } else { all.min(rest.saturating_mul(2)).max(rest) }).max(1) as f64 * 1.08;
     let plot = Rect::from_min_max(pos2(rect.left() + 168.0, rect.top() + 10.0), pos2(rect.right() - 130.0, rect.bottom() - 24.0));
@@ -235,8 +237,16 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
                 batch.outline(bar, 1.5, t.text1);
             }
             Fill::Room if row.bytes > 0 => batch.outline(bar, 1.0, t.text2),
+            Fill::RoomFrom(least) if row.bytes > 0 => {
+                // So much there surely was; where it ended is not told.
+                batch.outline(place(i, 0.0, least as f64), 1.0, t.text2);
+                let (sides, dash) = (egui::Rangef::new(bar.left(), bar.right()), (4.0, 3.0));
+                batch.dashed_hline(sides, bar.top(), 1.0, dash, t.text2);
+                batch.dashed_hline(sides, bar.bottom(), 1.0, dash, t.text2);
+                batch.dashed_vline(bar.right(), bar.y_range(), 1.0, dash, t.text2);
+            }
             Fill::Holes => slices(&mut batch, cx, case, |from, to| place(i, from, to), &scale),
-            Fill::Hole | Fill::Room => {}
+            Fill::Hole | Fill::Room | Fill::RoomFrom(_) => {}
         }
     }
     if let Some(mark) = mark {

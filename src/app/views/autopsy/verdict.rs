@@ -4,6 +4,7 @@ use egui::{Key, ScrollArea, Ui, vec2};
 
 use super::helped::Ready;
 use super::{AutopsyView, Case, Kind};
+use crate::analysis::Quantity;
 use crate::analysis::oom::{Advice, Autopsy, Closest, Helped, RoomFrom, Support, advice, best_advice};
 use crate::app::action::Action;
 use crate::app::theme::{Type, text};
@@ -37,7 +38,7 @@ impl AutopsyView {
                 }
                 Kind::Peak(c) => {
                     peak_headline(ui, cx, c);
-                    peak_figures(ui, cx, c);
+                    self.peak_figures(ui, cx, c);
                     next_failure(ui, cx);
                 }
             }
@@ -84,22 +85,36 @@ impl AutopsyView {
                 stack(ui, cx, a);
             }
             Kind::Peak(c) => {
-                peak_figures(ui, cx, c);
+                self.peak_figures(ui, cx, c);
                 next_failure(ui, cx);
             }
         }
         ui.add_space(16.0);
     }
 
+    /// The figures of a peak, and the cap where only the user may know it.
+    fn peak_figures(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
+        peak_figures(ui, cx, c);
+        let is_told = c.room.is_some_and(|room| room.from == RoomFrom::Cap);
+        if c.has_segments && !c.is_host && (!is_told || self.cap.is_some()) {
+            let (most, at) = cx.data.tables.curves.peak(Quantity::Reserved);
+            let when = match at {
+                crate::analysis::NO_EVENT => "before the first event".to_owned(),
+                event => format!("at event {}", count(u64::from(event))),
+            };
+            self.cap_field(ui, cx, most, &when);
+        }
+    }
+
     fn figures(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
         figures(ui, cx, a);
         if a.limit.is_some_and(|cap| !cap.is_known()) || self.cap.is_some() {
-            self.cap_field(ui, cx, a.reserved);
+            self.cap_field(ui, cx, a.reserved, "when the request failed");
         }
     }
 
     /// Where the file does not tell the cap, the user may: everything is worked out again with it.
-    fn cap_field(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, reserved: u64) {
+    fn cap_field(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, reserved: u64, when: &str) {
         ui.add_space(6.0);
         padded(ui, |ui| {
             ui.horizontal(|ui| {
@@ -114,7 +129,7 @@ impl AutopsyView {
                 if response.lost_focus() && ui.input(|i| i.key_pressed(Key::Enter)) {
                     // The cap is held against the rounded request; expandable segments then map whole pages of 20 MiB.
                     let is_expandable = cx.data.device().settings.conf.expandable_segments;
-                    self.take_cap(reserved, reserved.saturating_sub(if is_expandable { 20 << 20 } else { 0 }));
+                    self.take_cap(reserved, reserved.saturating_sub(if is_expandable { 20 << 20 } else { 0 }), when);
                 }
             });
             if let Some(error) = &self.cap_error {
@@ -123,8 +138,8 @@ impl AutopsyView {
         });
     }
 
-    /// Takes the cap that was typed, unless it is below `least`: `reserved` was held when the request failed.
-    fn take_cap(&mut self, reserved: u64, least: u64) {
+    /// Takes the cap that was typed, unless it is below `least`: `reserved` was held at the instant that `when` names.
+    fn take_cap(&mut self, reserved: u64, least: u64, when: &str) {
         let plain: String =
             self.cap_text.chars().filter(|c| *c != ',').map(|c| if c == crate::units::NBSP { ' ' } else { c }).collect();
         if plain.trim().is_empty() {
@@ -133,8 +148,7 @@ impl AutopsyView {
         }
         match Bytes::parse_limit(plain.trim()) {
             Ok(Bytes(cap)) if cap < least => {
-                let sentence =
-                    format!("{} were reserved when the request failed, so the cap was not below that.", Bytes(reserved));
+                let sentence = format!("{} were reserved {when}, so the cap was not below that.", Bytes(reserved));
                 self.cap_error = Some(sentence);
             }
             Ok(Bytes(cap)) => {

@@ -111,11 +111,9 @@ impl View for LeaksView {
             let floors = floors(device, tables, &bounds);
             let saw = saw_tooth(&floors, tables.curves.peak(Quantity::Requested).0).filter(|_| has_steps);
             let stacks = &data.recording.stacks;
-            let grown = growth(device, tables, steps)
-                .into_iter()
-                .map(|g| (StackCells::of(stacks, g.stack), g))
-                .map(|(c, g)| (g, c))
-                .collect();
+            let grown = growth(device, tables, steps);
+            let cells = StackCells::of_rows(stacks, &grown.iter().map(|g| g.stack).collect::<Vec<_>>());
+            let grown = grown.into_iter().zip(cells).collect();
             Some(Found { looked_at: looked_at(steps), can_tell: can_tell(device, steps), bounds, has_steps, floors, saw, grown })
         });
         if self.show == 1 {

@@ -79,6 +79,18 @@ fn many_captured_graphs_are_no_leak() {
         assert!(all[0].sentence.starts_with(&held), "{}", all[0].sentence);
         silent(&recording, "leak");
     }
+    // What graphs keep is theirs: nothing that empty_cache or other lengths would mend.
+    let mut t = Tape::new();
+    let inner = t.stack(&[("/home/me/model.py", "forward")]);
+    for graph in 0..100 {
+        t.in_pool((graph + 1, 0));
+        let h = t.alloc((100 + 2 * graph) * MIB, inner);
+        t.free(h);
+    }
+    let recording = t.finish();
+    assert_eq!(said(&recording, "private_pools").bytes, (0..100).map(|graph| (100 + 2 * graph) * MIB).sum::<u64>());
+    silent(&recording, "idle_cache");
+    silent(&recording, "variable_sizes");
     // Few, or all in one pool: nothing to say, and no leak either.
     for recording in [run(3, false), run(24, true)] {
         silent(&recording, "private_pools");

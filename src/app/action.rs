@@ -23,6 +23,8 @@ pub enum Action {
     Add(PathBuf),
     /// Open folders, patterns or many files as the ranks of one job, in one tab.
     OpenRanks(Vec<PathBuf>),
+    /// One of two files to compare: the second one is asked for, then both are compared.
+    CompareOneOf(PathBuf),
     /// Open the first file and hold it against the second, each at its peak.
     CompareFiles(PathBuf, PathBuf),
     /// Watch a folder for new recordings; `None` stops.

@@ -20,6 +20,10 @@ pub enum Choosing {
     Ranks,
     /// A folder to watch for new recordings.
     Watch,
+    /// The first of two recordings to compare.
+    First,
+    /// The one it is held against.
+    Second,
     /// Where a picture is written.
     Picture,
     /// Where a recording is written.
@@ -37,6 +41,8 @@ impl Choosing {
             Choosing::Add => "Path of a trace, a timeline or counters of this run",
             Choosing::Ranks => "Folder with one recording for each rank",
             Choosing::Watch => "Folder to watch for new recordings",
+            Choosing::First => "Path of the first recording, A",
+            Choosing::Second => "Path of the recording to hold against it, B",
             Choosing::Picture => "Where to save the picture",
             Choosing::Save => "Where to save the snapshot",
             Choosing::Log => "Path of a log that holds an out-of-memory error",
@@ -52,6 +58,8 @@ impl Choosing {
             }
             Choosing::Add => "What torch.profiler exported, or memory_stats() as JSON: it is added to the recording in front.",
             Choosing::Ranks => "A folder, or a pattern such as run/*rank*.pickle.",
+            Choosing::First => "The one before a change, or of a rank that is well. Its view shows the comparison.",
+            Choosing::Second => "The one after the change, or of the rank that is not.",
             Choosing::Picture => "A name ending in .png, or .svg for lines and text that scale.",
             Choosing::Save => "A name ending in .pickle, as PyTorch's own snapshots have.",
             Choosing::Log => "What a program or a scheduler printed, of one rank or of many.",
@@ -65,6 +73,8 @@ impl Choosing {
         match self {
             Choosing::Open | Choosing::Ranks | Choosing::Log => "Open",
             Choosing::Add => "Add",
+            Choosing::First => "Go on",
+            Choosing::Second => "Compare",
             Choosing::Watch => "Watch",
             Choosing::Picture | Choosing::Save => "Save",
         }
@@ -77,7 +87,7 @@ impl Choosing {
             Choosing::Picture => "Give a folder that exists and a name ending in .png or .svg.",
             Choosing::Save => "Give a folder that exists and a name ending in .pickle.",
             Choosing::Watch | Choosing::Ranks => "There is no such folder.",
-            Choosing::Open | Choosing::Add | Choosing::Log => "There is no such file.",
+            Choosing::Open | Choosing::Add | Choosing::Log | Choosing::First | Choosing::Second => "There is no such file.",
         }
     }
 
@@ -100,7 +110,7 @@ impl Choosing {
         let file = Path::new(path);
         match self {
             Choosing::Open => file.exists() || is_pattern(file),
-            Choosing::Add | Choosing::Log => file.is_file(),
+            Choosing::Add | Choosing::Log | Choosing::First | Choosing::Second => file.is_file(),
             Choosing::Ranks => file.is_dir() || is_pattern(file),
             Choosing::Watch => file.is_dir(),
             Choosing::Picture => is_new_file(file, &["png", "svg"]),
@@ -114,6 +124,7 @@ impl Choosing {
         match self {
             Choosing::Open => Action::Open(vec![path]),
             Choosing::Add => Action::Add(path),
+            Choosing::First | Choosing::Second => Action::CompareOneOf(path),
             Choosing::Ranks => Action::OpenRanks(vec![path]),
             Choosing::Watch => Action::Watch(Some(path)),
             Choosing::Picture => Action::SavePicture(path),
@@ -143,6 +154,9 @@ pub(super) struct Dialog {
     answer: Receiver<Option<Vec<PathBuf>>>,
 }
 
+/// What a dialog calls recordings, and how their names end.
+const RECORDINGS: (&str, &[&str]) = ("Recordings", &["pickle", "pkl", "json", "gz", "zst", "html", "csv", "pt", "vramscope"]);
+
 impl App {
     /// Opens the desktop's dialog on a thread of its own: it blocks until the user has chosen.
     pub(super) fn open_dialog(&mut self, purpose: Choosing) {
@@ -150,9 +164,11 @@ impl App {
             return;
         }
         let (title, kinds, endings): (_, _, &[&str]) = match purpose {
+            Choosing::First => ("Compare: the first recording, or both", RECORDINGS.0, RECORDINGS.1),
+            Choosing::Second => ("Compare: the second recording", RECORDINGS.0, RECORDINGS.1),
             Choosing::Add => ("Add to this recording", "Traces, timelines and counters", &["json", "gz", "zst", "txt"]),
             Choosing::Log => ("Open a log", "Logs", &["log", "txt", "out", "err", "stderr"]),
-            _ => ("Open a recording", "Recordings", &["pickle", "pkl", "json", "gz", "zst", "html", "csv", "pt", "vramscope"]),
+            _ => ("Open a recording", RECORDINGS.0, RECORDINGS.1),
         };
         let part = self.pictures.part.map(|(kind, _)| kind);
         let (kind, kept, suggested): (_, &[&str], _) = match purpose {
@@ -179,6 +195,18 @@ impl App {
         self.dialog = None;
         match answer {
             Some(paths) if purpose == Choosing::Open => self.open_paths(paths),
+            Some(paths) if purpose == Choosing::First && paths.len() == 2 => {
+                let mut paths = paths.into_iter();
+                if let (Some(a), Some(b)) = (paths.next(), paths.next()) {
+                    self.actions.send(Action::CompareFiles(a, b));
+                }
+            }
+            // More than two can not be held against each other: the first one counts.
+            Some(paths) if matches!(purpose, Choosing::First | Choosing::Second) => {
+                if let Some(path) = paths.into_iter().next() {
+                    self.actions.send(purpose.action(path));
+                }
+            }
             Some(paths) => {
                 for path in paths {
                     self.actions.send(purpose.action(path));
@@ -213,6 +241,8 @@ mod tests {
         for (purpose, takes) in [
             (Choosing::Open, [true, true, true]),
             (Choosing::Add, [true, false, false]),
+            (Choosing::First, [true, false, false]),
+            (Choosing::Second, [true, false, false]),
             (Choosing::Ranks, [false, true, true]),
             (Choosing::Watch, [false, true, false]),
             (Choosing::Picture, [false, false, false]),

@@ -15,6 +15,8 @@ pub enum Command {
     OpenPath,
     /// Choose a folder with one recording a rank.
     OpenRanks,
+    /// Choose two recordings and hold one against the other.
+    CompareFiles,
     /// Watch a folder for new recordings, or stop watching.
     Watch,
     /// Save the window as PNG or SVG.
@@ -139,6 +141,7 @@ impl Command {
             C::Open,
             C::OpenPath,
             C::OpenRanks,
+            C::CompareFiles,
             C::Watch,
             C::SaveRecording,
             C::SavePicture,
@@ -198,6 +201,7 @@ impl Command {
             Command::Open => "Open a recording…".into(),
             Command::OpenPath => "Open a path…".into(),
             Command::OpenRanks => "Open a folder of ranks…".into(),
+            Command::CompareFiles => "Compare two recordings…".into(),
             Command::SaveRecording => "Save this recording…".into(),
             Command::SavePicture => "Save a picture…".into(),
             Command::Probe => "Run the probe…".into(),
@@ -271,6 +275,7 @@ impl Command {
                 "The same requests in the same order, on a simulated card or this one, under settings of your choice."
             }
             Command::OpenRanks => "One snapshot a rank: peaks, outliers and the first to fail, side by side.",
+            Command::CompareFiles => "What only one of them holds, by call stack, each at its peak.",
             Command::SavePicture => {
                 "PNG of the window as it is, or SVG whose lines and text scale; a pane's header has the same for the pane."
             }
@@ -296,6 +301,7 @@ impl Command {
             Command::Open => key(CTRL, Key::O),
             Command::OpenPath => key(CTRL.plus(Modifiers::SHIFT), Key::O),
             Command::SaveRecording => key(CTRL, Key::S),
+            Command::CompareFiles => key(CTRL, Key::D),
             Command::Explain => key(CTRL, Key::E),
             Command::Close => key(CTRL, Key::W),
             Command::NextTab => key(CTRL, Key::Tab),
@@ -366,6 +372,7 @@ impl Command {
             Command::Open
             | Command::OpenPath
             | Command::OpenRanks
+            | Command::CompareFiles
             | Command::Probe
             | Command::Watch
             | Command::SavePicture

@@ -34,6 +34,13 @@ impl App {
                 self.to_compare = self.active_document().map(|d| (d.id, b));
                 self.poll_comparison(ctx);
             }
+            Action::CompareOneOf(path) => match self.first_of_two.take() {
+                Some(first) => self.apply(Action::CompareFiles(first, path), ctx),
+                None => {
+                    self.first_of_two = Some(path);
+                    self.open_dialog(Choosing::Second);
+                }
+            },
             Action::Watch(folder) => self.watch_folder(folder),
             Action::Explain(text) => self.overlay = Overlay::Explain(super::explain::Explainer::of(text)),
             Action::ExplainLog(path) => self.explain_log(path),
@@ -146,6 +153,10 @@ impl App {
         match command {
             Command::Open => self.open_dialog(Choosing::Open),
             Command::OpenRanks => self.open_dialog(Choosing::Ranks),
+            Command::CompareFiles => {
+                self.first_of_two = None;
+                self.open_dialog(Choosing::First);
+            }
             Command::Probe => self.open_probe(false),
             Command::Replay => self.open_probe(true),
             Command::Watch => match self.watch.take() {
@@ -159,7 +170,10 @@ impl App {
             Command::OpenPath => self.overlay = Overlay::OpenPath { path: String::new(), purpose: Choosing::Open },
             Command::Explain => self.overlay = Overlay::Explain(Default::default()),
             Command::WatchMachine => self.watch_machine(ctx),
-            Command::Welcome => self.active = None,
+            Command::Welcome => {
+                self.active = None;
+                self.welcomes += 1;
+            }
             Command::Close => {
                 if let Some(at) = self.active {
                     self.close(at);

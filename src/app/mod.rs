@@ -20,6 +20,7 @@ pub mod live;
 pub mod loader;
 pub mod loading;
 mod logs;
+mod machine;
 mod moving;
 mod notifications;
 mod notify;
@@ -98,9 +99,15 @@ pub struct App {
     notices: Notifications,
     samples: Vec<samples::Sample>,
     sample_lines: Derived<(), Vec<settings::Recent>>,
+    /// The GPUs that the welcome page tells of, asked again when it comes back.
+    machine: Derived<u32, views::welcome::MachineState>,
+    /// How often the welcome page was left.
+    welcomes: u32,
     dialog: Option<choosing::Dialog>,
     /// The tab that is to be compared once it is read, and with which file.
     to_compare: Option<(DocumentId, PathBuf)>,
+    /// The first of two recordings that are to be compared, while the second is chosen.
+    first_of_two: Option<PathBuf>,
     /// Pictures being chosen, taken and written.
     pictures: picture::Pictures,
     /// Recordings being written.
@@ -144,8 +151,11 @@ impl App {
             notices: Notifications::default(),
             samples: samples::all(),
             sample_lines: Derived::default(),
+            machine: Derived::default(),
+            welcomes: 0,
             dialog: None,
             to_compare: None,
+            first_of_two: None,
             pictures: picture::Pictures::default(),
             saves: saving::Saves::default(),
             saving: None,

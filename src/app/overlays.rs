@@ -219,6 +219,7 @@ pub(super) fn welcome(app: &mut App, ui: &mut Ui) {
         }
         Some(WelcomeIntent::Start(1)) => app.actions.run(Command::WatchMachine),
         Some(WelcomeIntent::Start(2)) => app.actions.run(Command::Probe),
+        Some(WelcomeIntent::Start(3)) => app.actions.run(Command::CompareFiles),
         Some(WelcomeIntent::Start(_)) => app.actions.run(Command::Explain),
     }
 }
@@ -227,6 +228,7 @@ pub(super) fn welcome(app: &mut App, ui: &mut Ui) {
 fn welcome_model(app: &mut App) -> WelcomeModel {
     let samples = app.samples.clone();
     let lines = app.sample_lines.get(&app.jobs, "samples", &(), move |p| Some(super::samples::describe_all(&samples, p))).value;
+    let machine = app.machine.get(&app.jobs, "machine", &app.welcomes, |_| Some(super::machine::look())).value;
     let line = |i: usize| lines.as_ref().and_then(|l| l.get(i)).cloned().unwrap_or_default();
     let keys = Command::Open.keys().replace('+', " ");
     let curve = |values: &[u64]| values.iter().map(|v| *v as f32).collect();
@@ -251,6 +253,12 @@ fn welcome_model(app: &mut App) -> WelcomeModel {
                     .into(),
                 shortcut: Command::Probe.keys().replace('+', " "),
                 intent: WelcomeIntent::Start(2),
+            },
+            StartEntry {
+                title: "Compare two recordings…".into(),
+                text: "What only one of them holds, by call stack.".into(),
+                shortcut: Command::CompareFiles.keys().replace('+', " "),
+                intent: WelcomeIntent::Start(3),
             },
         ],
         recents: app
@@ -286,7 +294,7 @@ fn welcome_model(app: &mut App) -> WelcomeModel {
                 }
             })
             .collect(),
-        machine: MachineState::Unknown,
+        machine: machine.map(|m| MachineState::clone(&m)).unwrap_or_default(),
     }
 }
 

@@ -69,6 +69,7 @@ fn menus(app: &mut App, ui: &mut Ui) {
         entry(app, ui, Command::Open);
         entry(app, ui, Command::OpenPath);
         entry(app, ui, Command::OpenRanks);
+        entry(app, ui, Command::CompareFiles);
         entry(app, ui, Command::Watch);
         entry(app, ui, Command::SaveRecording);
         entry(app, ui, Command::SavePicture);

@@ -4,18 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::corpus::corpus;
 use vramscope::analysis::categories::{ByCategory, Categories, Category, Rule, Rules, Tally, Trust};
 use vramscope::analysis::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 use vramscope::formats;
 use vramscope::model::{Annotation, CATEGORIES, DeviceRecording, Progress, Recording};
-
-fn corpus() -> Option<PathBuf> {
-    let folder = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from);
-    if folder.is_none() {
-        println!("skipped: set VRAMSCOPE_CORPUS");
-    }
-    folder
-}
 
 struct Opened {
     recording: Recording,

@@ -5,6 +5,8 @@
 
 mod autopsy_text;
 mod categories;
+#[path = "../formats/corpus.rs"]
+mod corpus;
 mod findings;
 mod findings_rules;
 mod oom;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::corpus::corpus;
 use vramscope::allocator::{Caps, Replay, Requests, WhatIf};
 use vramscope::analysis::oom::{Support, advice, age, closest, examine, what_would_have_helped};
 use vramscope::analysis::{DeviceTables, NO_EVENT, Quantity};
@@ -15,14 +16,6 @@ fn open(path: &Path) -> Recording {
 
 fn sample(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name)
-}
-
-fn corpus() -> Option<PathBuf> {
-    let found = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from);
-    if found.is_none() {
-        println!("skipped: set VRAMSCOPE_CORPUS");
-    }
-    found
 }
 
 /// Whether the allocator model serves one more request of `size` bytes right after `event`, on a device or under a cap of so

@@ -3,6 +3,7 @@
 // A panic is how a test says no, also in its helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod corpus;
 mod cut;
 mod exports;
 mod harness;

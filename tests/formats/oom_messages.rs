@@ -1,17 +1,8 @@
 //! Every out-of-memory message of the corpus decodes, and its figures agree with what the allocator's observer reported.
 
-use std::path::PathBuf;
-
+use crate::corpus::corpus;
 use vramscope::analysis::explain::{Verdict, explain};
 use vramscope::formats::oom_message::{find_all, parse};
-
-fn corpus() -> Option<PathBuf> {
-    let dir = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from);
-    if dir.is_none() {
-        println!("skipped: set VRAMSCOPE_CORPUS");
-    }
-    dir
-}
 
 #[test]
 fn what_if_messages_agree_with_the_observer() {

@@ -1,18 +1,9 @@
 //! PyTorch's counters in the corpus against the snapshots taken with them.
 
-use std::path::PathBuf;
-
+use crate::corpus::corpus;
 use vramscope::analysis::stats_check::check_stats;
 use vramscope::formats::{self, stats};
 use vramscope::model::Progress;
-
-fn corpus() -> Option<PathBuf> {
-    let dir = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from);
-    if dir.is_none() {
-        println!("skipped: set VRAMSCOPE_CORPUS");
-    }
-    dir
-}
 
 #[test]
 fn snapshots_agree_with_the_counters_beside_them() {

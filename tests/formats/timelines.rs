@@ -1,17 +1,8 @@
 //! Memory timelines of the corpus: the plotted and the raw form of one run agree, and peak where PyTorch says.
 
-use std::path::PathBuf;
-
+use crate::corpus::corpus;
 use vramscope::formats;
 use vramscope::model::{Action, Format, Progress};
-
-fn corpus() -> Option<PathBuf> {
-    let dir = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from);
-    if dir.is_none() {
-        println!("skipped: set VRAMSCOPE_CORPUS");
-    }
-    dir
-}
 
 #[test]
 fn plotted_and_raw_timelines_agree() {

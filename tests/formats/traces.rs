@@ -2,19 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use crate::corpus::corpus;
 use serde::Deserialize;
 use vramscope::formats;
 use vramscope::model::{Action, DeviceKind, Format, Progress, Recording};
-
-fn corpus() -> Option<PathBuf> {
-    let dir = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from);
-    if dir.is_none() {
-        println!("skipped: set VRAMSCOPE_CORPUS");
-    }
-    dir
-}
 
 fn bytes_of(path: &Path) -> Vec<u8> {
     let bytes = std::fs::read(path).unwrap();

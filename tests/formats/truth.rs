@@ -4,20 +4,12 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::corpus::corpus;
 use vramscope::analysis::fragmentation::{Servers, blockers, cheapest_hole, cheapest_release, holes};
 use vramscope::analysis::{DeviceTables, NO_EVENT, Quantity, State};
 use vramscope::formats;
 use vramscope::model::{BlockState, DeviceRecording, Progress, Recording, SizeClass};
 use vramscope::units::MEBIBYTE;
-
-/// The corpus; says so when there is none.
-fn corpus() -> Option<PathBuf> {
-    let folder = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from);
-    if folder.is_none() {
-        println!("without the corpus: set VRAMSCOPE_CORPUS");
-    }
-    folder
-}
 
 fn open(path: &Path) -> Recording {
     formats::open(path, &Progress::new()).unwrap_or_else(|e| panic!("{}: {e}", path.display()))

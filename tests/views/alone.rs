@@ -7,15 +7,13 @@ use egui::{Pos2, Rect, Theme};
 use egui_kittest::{Harness, SnapshotOptions};
 use vramscope::analysis::categories::{Categories, Rules};
 use vramscope::analysis::findings::diagnose;
-use vramscope::analysis::{DeviceTables, StackNames};
-use vramscope::app::App;
 use vramscope::app::action::{Action, Actions};
 use vramscope::app::colours::Colours;
 use vramscope::app::compare::Comparing;
 use vramscope::app::cursor::Link;
 use vramscope::app::document::DeviceData;
 use vramscope::app::jobs::Jobs;
-use vramscope::app::settings::Settings;
+use vramscope::app::loader;
 use vramscope::app::theme::{self, Tokens};
 use vramscope::app::views::{View, ViewContext, ViewKind};
 use vramscope::formats;
@@ -27,10 +25,7 @@ pub fn sample(name: &str) -> Arc<DeviceData> {
     let progress = Progress::new();
     let recording = Arc::new(formats::open(&path, &progress).expect("a bundled sample"));
     let index = recording.busiest_device().expect("a device");
-    let device = &recording.devices[index];
-    let tables = DeviceTables::build(device, &progress).expect("not cancelled");
-    let (names, ooms) = (Arc::new(StackNames::of(&recording.stacks)), device.events.ooms());
-    Arc::new(DeviceData { recording, index, tables, names, ooms, prepared: Default::default() })
+    loader::prepare(&recording, index, &progress).expect("not cancelled")
 }
 
 /// A view and what it asked for.
@@ -48,7 +43,19 @@ pub fn alone(
     theme: Theme,
     size: [f32; 2],
     draws: bool,
-    change: fn(&mut Link),
+    change: impl FnOnce(&mut Link),
+) -> Harness<'static, Alone> {
+    scaled(data, kind, theme, (size, 1.0), draws, change)
+}
+
+/// The same at a size in points and a number of pixels a point.
+pub fn scaled(
+    data: &Arc<DeviceData>,
+    kind: ViewKind,
+    theme: Theme,
+    (size, scale): ([f32; 2], f32),
+    draws: bool,
+    change: impl FnOnce(&mut Link),
 ) -> Harness<'static, Alone> {
     let data = Arc::clone(data);
     let mut link = Link::new(data.device());
@@ -91,6 +98,7 @@ pub fn alone(
     let options = SnapshotOptions::new().threshold(0.6).max_failed_pixels(60);
     let builder = Harness::builder()
         .with_size(size)
+        .with_pixels_per_point(scale)
         .with_theme(theme)
         .with_options(options)
         .with_step_dt(0.05)
@@ -99,24 +107,6 @@ pub fn alone(
     let builder = if draws { builder.wgpu() } else { builder };
     let mut h = builder.build_ui_state(draw, Alone { view: (kind.info().create)(), asked: Vec::new() });
     h.run_steps(4);
-    h
-}
-
-/// The app with one recording and one view over the whole window, with its header; everything is computed at once.
-pub fn app(data: &Arc<DeviceData>, view: ViewKind, size: [f32; 2]) -> Harness<'static, Option<App>> {
-    let data = Arc::clone(data);
-    let draw = move |ui: &mut egui::Ui, app: &mut Option<App>| {
-        let app = app.get_or_insert_with(|| {
-            let mut app = App::new(ui.ctx(), Settings::default(), Jobs::synchronous());
-            app.open_recording("sample", Arc::clone(&data));
-            app.show_only(view);
-            app
-        });
-        app.logic(ui.ctx());
-        app.draw(ui);
-    };
-    let mut h = Harness::builder().with_size(size).with_theme(Theme::Dark).with_step_dt(0.05).build_ui_state(draw, None);
-    h.run_steps(6);
     h
 }
 

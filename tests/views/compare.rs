@@ -1,7 +1,8 @@
 //! Compare in pictures, and its figures on real recordings.
 use std::sync::Arc;
 
-use crate::alone::{alone, app, has_adapter, sample};
+use crate::alone::{alone, has_adapter, sample};
+use crate::whole::only;
 use egui::Theme;
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
@@ -87,7 +88,7 @@ fn instants_simulations_and_devices_are_reached_by_clicks() {
     let data = sample("leak.pickle");
     let last = data.device().events.len() as u32 - 1;
     let peak = data.tables.curves.peak(Quantity::Active).1;
-    let mut h = app(&data, ViewKind::Compare, [1400.0, 700.0]);
+    let mut h = only(&data, ViewKind::Compare, [1400.0, 700.0]);
     assert!(matches!(link(&h).compared, [Source::At(_), Source::At(_)]), "a pair is proposed");
     // What nobody chose gives way: a simulation at its peak is held against the recording at its own.
     pick(&mut h, "B", "expandable_segments:True");
@@ -111,7 +112,7 @@ fn instants_simulations_and_devices_are_reached_by_clicks() {
     let data = sample("two_gpus.pickle");
     let other = if data.index == 0 { 1 } else { 0 };
     let name = data.recording.devices[other].id.to_string();
-    let mut h = app(&data, ViewKind::Compare, [1400.0, 700.0]);
+    let mut h = only(&data, ViewKind::Compare, [1400.0, 700.0]);
     pick(&mut h, "A", &name);
     assert_eq!(link(&h).compared[0], Source::Other(Other::Device(other), Moment::Peak));
     assert!(says(&h, "Change from A to B"));

@@ -1,5 +1,6 @@
 //! The flame graph in pictures, and its tree, search and zoom.
-use crate::alone::{alone, app, has_adapter, sample};
+use crate::alone::{alone, has_adapter, sample};
+use crate::whole::only;
 use egui::accesskit::Role;
 use egui::{Event, Key, Modifiers, PointerButton, Pos2, Theme, pos2, vec2};
 use egui_kittest::kittest::Queryable as _;
@@ -137,7 +138,7 @@ fn pick(h: &mut Harness<'_, Option<App>>, name: &str, choice: &str) {
 #[test]
 fn a_click_zooms_and_names_escape_and_a_second_click_go_back() {
     let data = sample("gpt_train.pickle");
-    let mut h = app(&data, ViewKind::Flame, [1400.0, 600.0]);
+    let mut h = only(&data, ViewKind::Flame, [1400.0, 600.0]);
     let way_back = |h: &Harness<'_, Option<App>>| h.query_by_role_and_label(Role::Link, "all").is_some();
     assert!(!way_back(&h), "nothing is zoomed yet");
     let frame = at(&h, 2.0, 0.1);
@@ -163,7 +164,7 @@ fn a_click_zooms_and_names_escape_and_a_second_click_go_back() {
 #[test]
 fn a_search_says_how_much_matches_and_a_hidden_frame_what_is_gone() {
     let data = sample("gpt_train.pickle");
-    let mut h = app(&data, ViewKind::Flame, [1400.0, 600.0]);
+    let mut h = only(&data, ViewKind::Flame, [1400.0, 600.0]);
     h.get_by_label("Filter frames").click();
     h.run_steps(2);
     h.get_by_label("Filter frames").type_text("forward");
@@ -193,7 +194,7 @@ fn a_search_says_how_much_matches_and_a_hidden_frame_what_is_gone() {
 #[test]
 fn each_measure_from_either_end_by_everything_counts_the_same_bytes() {
     let data = sample("gpt_train.pickle");
-    let mut h = app(&data, ViewKind::Flame, [1400.0, 600.0]);
+    let mut h = only(&data, ViewKind::Flame, [1400.0, 600.0]);
     h.get_by_role_and_label(Role::CheckBox, "tree").click();
     h.run_steps(6);
     let (device, tables) = (data.device(), &data.tables);

@@ -20,3 +20,4 @@ mod state;
 mod timeline;
 mod welcome;
 mod whatif;
+mod whole;

@@ -1,83 +1,44 @@
 //! Menus and the keyboard: an open menu takes Escape and the bare keys for itself.
 
-use std::path::Path;
-use std::sync::Arc;
-
+use crate::alone::sample;
+use crate::whole::{Whole, app, opened, whole};
 use egui::accesskit::Role;
 use egui::{Key, Theme};
-use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
-use vramscope::analysis::{DeviceTables, StackNames};
-use vramscope::app::App;
 use vramscope::app::action::Action;
 use vramscope::app::command::Command;
 use vramscope::app::cursor::TrackLayout;
-use vramscope::app::document::DeviceData;
-use vramscope::app::jobs::Jobs;
 use vramscope::app::selection::Item;
-use vramscope::app::settings::{Settings, ThemeChoice};
-use vramscope::formats;
-use vramscope::model::Progress;
+use vramscope::app::settings::Settings;
 
 /// The app as it starts: no recording, the welcome page.
-fn fresh() -> Harness<'static, Option<App>> {
-    let draw = move |ui: &mut egui::Ui, app: &mut Option<App>| {
-        let app = app.get_or_insert_with(|| {
-            App::new(ui.ctx(), Settings { theme: ThemeChoice::Dark, ..Settings::default() }, Jobs::synchronous())
-        });
-        app.logic(ui.ctx());
-        app.draw(ui);
-    };
-    let mut h =
-        Harness::builder().with_size([1200.0, 800.0]).with_theme(Theme::Dark).with_step_dt(0.05).build_ui_state(draw, None);
-    h.run_steps(4);
-    h
+fn fresh() -> Whole {
+    whole(Theme::Dark, [1200.0, 800.0], |_| {})
 }
 
 /// The app with a recording of two devices, the second in front.
-fn app() -> Harness<'static, Option<App>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/two_gpus.pickle");
-    let progress = Progress::new();
-    let recording = Arc::new(formats::open(&path, &progress).expect("a bundled sample"));
-    let index = 1;
-    let device = &recording.devices[index];
-    let tables = DeviceTables::build(device, &progress).expect("not cancelled");
-    let (names, ooms) = (Arc::new(StackNames::of(&recording.stacks)), device.events.ooms());
-    let data = Arc::new(DeviceData { recording, index, tables, names, ooms, prepared: Default::default() });
-    let draw = move |ui: &mut egui::Ui, app: &mut Option<App>| {
-        let app = app.get_or_insert_with(|| {
-            let settings = Settings { theme: ThemeChoice::Dark, ..Settings::default() };
-            let mut app = App::new(ui.ctx(), settings, Jobs::synchronous());
-            app.open_recording("two", Arc::clone(&data));
-            app
-        });
-        app.logic(ui.ctx());
-        app.draw(ui);
-    };
-    let mut h =
-        Harness::builder().with_size([1200.0, 800.0]).with_theme(Theme::Dark).with_step_dt(0.05).build_ui_state(draw, None);
-    h.run_steps(4);
-    h
+fn two_devices() -> Whole {
+    opened(&sample("two_gpus.pickle"), Theme::Dark, [1200.0, 800.0])
 }
 
-fn is_there(h: &Harness<'_, Option<App>>, label: &str) -> bool {
+fn is_there(h: &Whole, label: &str) -> bool {
     h.query_all_by_label(label).next().is_some()
 }
 
-fn selected(h: &Harness<'_, Option<App>>) -> Option<Item> {
-    let app = h.state().as_ref().expect("an app");
+fn selected(h: &Whole) -> Option<Item> {
+    let app = app(h);
     app.active_document().and_then(|d| d.view()).and_then(|v| v.link.selected())
 }
 
-fn press(h: &mut Harness<'_, Option<App>>, key: Key) {
+fn press(h: &mut Whole, key: Key) {
     h.key_press(key);
     h.run_steps(3);
 }
 
 #[test]
 fn escape_closes_the_device_chooser_and_nothing_else() {
-    let mut h = app();
-    h.state().as_ref().expect("an app").actions().send(Action::Select(Some(Item::Event(3))));
+    let mut h = two_devices();
+    app(&h).actions().send(Action::Select(Some(Item::Event(3))));
     h.run_steps(2);
     h.get_by_label("device").click();
     h.run_steps(4);
@@ -92,10 +53,8 @@ fn escape_closes_the_device_chooser_and_nothing_else() {
 
 #[test]
 fn a_key_under_an_open_menu_or_dialog_moves_no_view() {
-    let mut h = app();
-    let cursor = |h: &Harness<'_, Option<App>>| {
-        h.state().as_ref().expect("an app").active_document().and_then(|d| d.view()).map(|v| v.link.cursor)
-    };
+    let mut h = two_devices();
+    let cursor = |h: &Whole| app(h).active_document().and_then(|d| d.view()).map(|v| v.link.cursor);
     let before = cursor(&h);
     h.get_by_label("Go").click();
     h.run_steps(4);
@@ -114,11 +73,11 @@ fn a_key_under_an_open_menu_or_dialog_moves_no_view() {
 
 #[test]
 fn folds_and_heights_of_tracks_are_saved_and_hold_for_every_document() {
-    let mut h = app();
+    let mut h = two_devices();
     h.get_by_label("Fold Curves").click();
     h.run_steps(3);
     let folded = TrackLayout { folded: [false, true, false, false], ..TrackLayout::default() };
-    let app = h.state().as_ref().expect("an app");
+    let app = app(&h);
     assert_eq!(app.settings().tracks, folded);
     assert_eq!(app.active_document().and_then(|d| d.view()).map(|v| v.link.tracks), Some(folded));
     assert!(is_there(&h, "Open Curves"));
@@ -130,14 +89,14 @@ fn folds_and_heights_of_tracks_are_saved_and_hold_for_every_document() {
 
 #[test]
 fn the_palette_finds_the_other_device() {
-    let mut h = app();
+    let mut h = two_devices();
     h.key_press_modifiers(egui::Modifiers::COMMAND, Key::K);
     h.run_steps(3);
     h.get_by_label("Find").type_text("gpu 0");
     h.run_steps(4);
     h.get_by_label("Device: GPU 0").click();
     h.run_steps(6);
-    let app = h.state().as_ref().expect("an app");
+    let app = app(&h);
     assert_eq!(app.active_document().and_then(|d| d.view()).map(|v| v.data.index), Some(0));
 }
 
@@ -152,11 +111,11 @@ fn one_escape_or_the_button_closes_every_dialog() {
         (Command::Help, "Shortcuts and gestures"),
         (Command::CategoryRules, "Category rules"),
     ];
-    for (start, mut h) in [("fresh", fresh()), ("with a recording", app())] {
+    for (start, mut h) in [("fresh", fresh()), ("with a recording", two_devices())] {
         let before = selected(&h);
         for (command, title) in dialogs {
-            let open = |h: &mut Harness<'_, Option<App>>| {
-                h.state().as_ref().expect("an app").actions().run(command);
+            let open = |h: &mut Whole| {
+                app(h).actions().run(command);
                 h.run_steps(4);
                 assert!(is_there(h, CLOSE), "{start}: {title} is open");
             };

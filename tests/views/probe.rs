@@ -1,31 +1,19 @@
 //! The probe's page: from the welcome page to a recording in a tab, by clicks; and what it looks like.
 
+use crate::whole::{Whole, app, whole};
 use egui::Theme;
 use egui::accesskit::Role;
+use egui_kittest::SnapshotOptions;
 use egui_kittest::kittest::Queryable as _;
-use egui_kittest::{Harness, SnapshotOptions};
-use vramscope::app::App;
 use vramscope::app::command::Command;
 use vramscope::app::document::Content;
-use vramscope::app::jobs::Jobs;
-use vramscope::app::settings::{Settings, ThemeChoice};
 
-fn app(theme: Theme) -> Harness<'static, Option<App>> {
-    let draw = move |ui: &mut egui::Ui, app: &mut Option<App>| {
-        let app = app.get_or_insert_with(|| {
-            let choice = if theme == Theme::Dark { ThemeChoice::Dark } else { ThemeChoice::Light };
-            App::new(ui.ctx(), Settings { theme: choice, ..Settings::default() }, Jobs::synchronous())
-        });
-        app.logic(ui.ctx());
-        app.draw(ui);
-    };
-    let mut h = Harness::builder().with_size([960.0, 640.0]).with_theme(theme).with_step_dt(0.05).build_ui_state(draw, None);
-    h.run_steps(4);
-    h
+fn started(theme: Theme) -> Whole {
+    whole(theme, [960.0, 640.0], |_| {})
 }
 
-fn run(h: &mut Harness<'static, Option<App>>, scenario: &str) {
-    h.state().as_ref().unwrap().actions().run(Command::Probe);
+fn run(h: &mut Whole, scenario: &str) {
+    app(h).actions().run(Command::Probe);
     h.run_steps(3);
     h.get_by_label(scenario).click();
     h.run_steps(3);
@@ -34,7 +22,7 @@ fn run(h: &mut Harness<'static, Option<App>>, scenario: &str) {
 }
 
 fn picture(theme: Theme, scenario: &str, name: &str) {
-    let mut h = app(theme);
+    let mut h = started(theme);
     run(&mut h, scenario);
     h.remove_cursor();
     h.run_steps(2);
@@ -53,13 +41,13 @@ fn a_run_with_pending_frees_in_the_light_theme() {
 
 #[test]
 fn a_run_ends_in_a_recording_that_the_button_opens() {
-    let mut h = app(Theme::Dark);
+    let mut h = started(Theme::Dark);
     run(&mut h, "leak");
-    let names: Vec<String> = h.state().as_ref().unwrap().documents().iter().map(|d| d.title.clone()).collect();
+    let names: Vec<String> = app(&h).documents().iter().map(|d| d.title.clone()).collect();
     assert_eq!(names, ["Probe", "probe: leak, simulated"]);
     h.get_by_label("Open the recording").click();
     h.run_steps(6);
-    let app = h.state().as_ref().unwrap();
+    let app = app(&h);
     let document = app.active_document().unwrap();
     assert_eq!(document.title, "probe: leak, simulated");
     let view = document.view().expect("it is ready to be looked at");
@@ -68,7 +56,7 @@ fn a_run_ends_in_a_recording_that_the_button_opens() {
 
 #[test]
 fn a_run_in_a_tab_can_be_picked_and_run_again() {
-    let mut h = app(Theme::Dark);
+    let mut h = started(Theme::Dark);
     run(&mut h, "leak");
     h.get_by_role_and_label(Role::ComboBox, "choose").click();
     h.run_steps(3);
@@ -76,7 +64,7 @@ fn a_run_in_a_tab_can_be_picked_and_run_again() {
     h.run_steps(3);
     h.get_by_label("Start").click();
     h.run_steps(6);
-    let app = h.state().as_ref().unwrap();
+    let app = app(&h);
     let Content::Probe(page) = &app.active_document().unwrap().content else { panic!("the probe's page is in front") };
     let made = page.outcome.as_ref().unwrap().as_ref().unwrap();
     assert_eq!((made.report.scenario.as_str(), made.report.end.peak_reserved_bytes), ("replay", 2000 << 20));
@@ -87,8 +75,8 @@ fn a_run_in_a_tab_can_be_picked_and_run_again() {
 
 #[test]
 fn what_is_typed_wrong_is_said_and_nothing_starts() {
-    let mut h = app(Theme::Dark);
-    h.state().as_ref().unwrap().actions().run(Command::Probe);
+    let mut h = started(Theme::Dark);
+    app(&h).actions().run(Command::Probe);
     h.run_steps(3);
     let field = h.get_by_role_and_label(Role::TextInput, "settings");
     field.focus();
@@ -96,7 +84,7 @@ fn what_is_typed_wrong_is_said_and_nothing_starts() {
     h.run_steps(3);
     h.get_by_label("Start").click();
     h.run_steps(3);
-    let app = h.state().as_ref().unwrap();
+    let app = app(&h);
     let Content::Probe(page) = &app.active_document().unwrap().content else { panic!("the probe's page is in front") };
     assert!(page.complaint.as_deref().is_some_and(|c| c.contains("settings")), "{:?}", page.complaint);
     assert!(page.outcome.is_none() && !page.is_running());

@@ -2,88 +2,28 @@
 
 use std::sync::Arc;
 
-use crate::alone::{has_adapter, sample};
+use crate::alone::{alone, has_adapter, sample};
+use crate::whole::{Whole, click, link, move_to, only, send, wheel};
 use egui::accesskit::Role;
-use egui::{Event, Modifiers, PointerButton, Pos2, Rect, Theme, pos2, vec2};
+use egui::{Rect, Theme, pos2};
+use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use egui_kittest::{Harness, SnapshotOptions, SnapshotResults};
 use vramscope::analysis::fragmentation::blockers;
 use vramscope::analysis::{LifetimeId, State};
-use vramscope::app::App;
-use vramscope::app::action::{Action, Actions};
-use vramscope::app::colours::{ColourBy, Colours};
-use vramscope::app::compare::Comparing;
+use vramscope::app::action::Action;
+use vramscope::app::colours::ColourBy;
 use vramscope::app::cursor::Link;
 use vramscope::app::document::DeviceData;
-use vramscope::app::jobs::Jobs;
 use vramscope::app::selection::Item;
-use vramscope::app::settings::{Settings, ThemeChoice};
-use vramscope::app::theme::{self, Tokens};
-use vramscope::app::views::{View, ViewContext, ViewKind};
+use vramscope::app::views::ViewKind;
 use vramscope::model::{Action as EventAction, BlockState};
 
 fn state_at(data: &DeviceData, event: u32) -> State {
     data.tables.states.at(data.device(), &data.tables.lifetimes, event)
 }
 
-/// The app with one recording and one view over the whole window, everything computed at once.
-fn app(data: &Arc<DeviceData>, view: ViewKind, size: [f32; 2]) -> Harness<'static, Option<App>> {
-    let data = Arc::clone(data);
-    let draw = move |ui: &mut egui::Ui, app: &mut Option<App>| {
-        let app = app.get_or_insert_with(|| {
-            let mut settings = Settings::default();
-            settings.theme = ThemeChoice::Dark;
-            let mut app = App::new(ui.ctx(), settings, Jobs::synchronous());
-            app.open_recording("sample", Arc::clone(&data));
-            app.show_only(view);
-            app
-        });
-        app.logic(ui.ctx());
-        app.draw(ui);
-    };
-    let mut h = Harness::builder().with_size(size).with_theme(Theme::Dark).with_step_dt(0.05).build_ui_state(draw, None);
-    h.run_steps(4);
-    h
-}
-
-fn link<'a>(h: &'a Harness<'_, Option<App>>) -> &'a Link {
-    let app = h.state().as_ref().expect("an app");
-    &app.active_document().and_then(|d| d.view()).expect("a device in front").link
-}
-
-fn send(h: &mut Harness<'_, Option<App>>, action: Action) {
-    h.state().as_ref().expect("an app").actions().send(action);
-    h.run_steps(3);
-}
-
-fn move_to(h: &mut Harness<'_, Option<App>>, p: Pos2) {
-    h.event(Event::PointerMoved(p));
-    h.run_steps(2);
-}
-
-fn click(h: &mut Harness<'_, Option<App>>, p: Pos2) {
-    move_to(h, p);
-    for pressed in [true, false] {
-        h.event(Event::PointerButton { pos: p, button: PointerButton::Primary, pressed, modifiers: Modifiers::NONE });
-        h.run_steps(1);
-    }
-    // Longer than a double click.
-    h.run_steps(12);
-}
-
-fn wheel(h: &mut Harness<'_, Option<App>>, delta: f32) {
-    h.event(Event::MouseWheel {
-        unit: egui::MouseWheelUnit::Point,
-        delta: vec2(0.0, delta),
-        modifiers: Modifiers::NONE,
-        phase: egui::TouchPhase::Move,
-        source: egui::MouseWheelSource::Wheel,
-    });
-    h.run_steps(6);
-}
-
 /// Numbers of the events whose rows are on screen, from the top.
-fn rows(h: &Harness<'_, Option<App>>) -> Vec<(u32, Rect)> {
+fn rows(h: &Whole) -> Vec<(u32, Rect)> {
     let mut rows: Vec<(u32, Rect)> = h
         .get_all_by_role(Role::Row)
         .map(|n| {
@@ -94,55 +34,6 @@ fn rows(h: &Harness<'_, Option<App>>) -> Vec<(u32, Rect)> {
         .collect();
     rows.sort_by(|a, b| a.1.top().total_cmp(&b.1.top()));
     rows
-}
-
-/// A view alone, without its header.
-fn alone(
-    data: &Arc<DeviceData>,
-    kind: ViewKind,
-    theme: Theme,
-    size: [f32; 2],
-    change: impl Fn(&DeviceData, &mut Link),
-) -> Harness<'static, Box<dyn View>> {
-    let data = Arc::clone(data);
-    let mut link = Link::new(data.device());
-    change(&data, &mut link);
-    let colours = Arc::new(Colours::build(&data, link.colour_by));
-    let state = Arc::new(state_at(&data, link.cursor));
-    let (actions, _inbox) = Actions::channel();
-    let jobs = Jobs::synchronous();
-    let comparing = Comparing::default();
-    let draw = move |ui: &mut egui::Ui, view: &mut Box<dyn View>| {
-        let tokens = Tokens::of_theme(theme);
-        let cx = ViewContext {
-            data: &data,
-            link: &link,
-            state: Some(&state),
-            colours: &colours,
-            comparing: &comparing,
-            findings: None,
-            categories: None,
-            matching: None,
-            tokens,
-            actions: &actions,
-            jobs: &jobs,
-        };
-        let area = Rect::from_min_size(Pos2::ZERO, size.into());
-        ui.painter().rect_filled(area, 0, tokens.s1);
-        let mut pane = ui.new_child(egui::UiBuilder::new().max_rect(area));
-        view.ui(&mut pane, &cx);
-    };
-    let options = SnapshotOptions::new().threshold(0.6).max_failed_pixels(60);
-    let mut h = Harness::builder()
-        .with_size(size)
-        .with_theme(theme)
-        .with_options(options)
-        .with_render_cursor(false)
-        .with_context_setup(theme::install)
-        .wgpu()
-        .build_ui_state(draw, (kind.info().create)());
-    h.run_steps(4);
-    h
 }
 
 /// Selects the block that strands most free memory at the cursor.
@@ -163,7 +54,7 @@ fn pictures_in_both_themes() {
     let (expandable, graph) = (sample("expandable_oom.pickle"), sample("cuda_graph.pickle"));
     for (theme, suffix) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
         let mut picture = |name: &str, data: &Arc<DeviceData>, kind, size: [f32; 2], change: fn(&DeviceData, &mut Link)| {
-            let mut h = alone(data, kind, theme, size, change);
+            let mut h = alone(data, kind, theme, size, true, |link| change(data, link));
             h.snapshot(format!("{name}_{suffix}"));
             results.extend_harness(&mut h);
         };
@@ -195,7 +86,7 @@ fn pictures_in_both_themes() {
 #[test]
 fn a_click_in_the_map_selects_what_is_there() {
     let data = sample("kv_decode_oom.pickle.gz");
-    let mut h = app(&data, ViewKind::SegmentMap, [900.0, 700.0]);
+    let mut h = only(&data, ViewKind::SegmentMap, [900.0, 700.0]);
     let state = state_at(&data, link(&h).cursor);
     let canvas = h.get_by_label_contains("Segment map, at the OOM").rect();
     let mut lifetimes = 0;
@@ -225,7 +116,7 @@ fn a_click_in_the_map_selects_what_is_there() {
 #[test]
 fn any_address_inside_a_block_finds_it_in_the_map() {
     let data = sample("kv_decode_oom.pickle.gz");
-    let mut h = app(&data, ViewKind::SegmentMap, [900.0, 700.0]);
+    let mut h = only(&data, ViewKind::SegmentMap, [900.0, 700.0]);
     let state = state_at(&data, link(&h).cursor);
     let block = state.blocks.iter().filter(|b| b.lifetime.is_some()).nth(77).expect("many blocks");
     let field = h.get_by_role_and_label(Role::TextInput, "Address");
@@ -241,7 +132,7 @@ fn any_address_inside_a_block_finds_it_in_the_map() {
 #[test]
 fn a_row_of_the_trace_moves_the_cursor_and_the_cursor_brings_its_row() {
     let data = sample("gpt_train.pickle");
-    let mut h = app(&data, ViewKind::Events, [800.0, 500.0]);
+    let mut h = only(&data, ViewKind::Events, [800.0, 500.0]);
     send(&mut h, Action::GoTo(1000));
     let seen = rows(&h);
     assert!(seen.iter().any(|r| r.0 == 1000), "{:?}", seen.first());
@@ -267,7 +158,7 @@ fn a_row_of_the_trace_moves_the_cursor_and_the_cursor_brings_its_row() {
 #[test]
 fn a_filter_leaves_what_it_names_and_says_how_many() {
     let data = sample("gpt_train.pickle");
-    let mut h = app(&data, ViewKind::Events, [800.0, 500.0]);
+    let mut h = only(&data, ViewKind::Events, [800.0, 500.0]);
     h.get_by_role_and_label(Role::TextInput, "Filter events").focus();
     h.run_steps(2);
     h.get_by_role_and_label(Role::TextInput, "Filter events").type_text("alloc size>1MiB");
@@ -288,7 +179,7 @@ fn a_filter_leaves_what_it_names_and_says_how_many() {
 #[test]
 fn the_inspector_leads_from_one_thing_to_the_next_and_back() {
     let data = sample("kv_decode_oom.pickle.gz");
-    let mut h = app(&data, ViewKind::Inspector, [340.0, 900.0]);
+    let mut h = only(&data, ViewKind::Inspector, [340.0, 900.0]);
     let state = state_at(&data, link(&h).cursor);
     let worst = &blockers(&state, None)[0];
     let id = state.blocks[worst.block].lifetime;
@@ -320,7 +211,7 @@ fn every_sample_draws_at_every_size() {
             .collect();
         for view in [ViewKind::SegmentMap, ViewKind::Inspector, ViewKind::Events] {
             for size in [[1200.0, 700.0], [300.0, 200.0], [90.0, 60.0]] {
-                let mut h = app(&data, view, size);
+                let mut h = only(&data, view, size);
                 for item in &items {
                     send(&mut h, Action::Select(*item));
                     send(&mut h, Action::SetCursor(9));

@@ -2,136 +2,31 @@
 
 use std::sync::Arc;
 
-use crate::alone::{has_adapter, sample};
-use egui::{Event, Modifiers, PointerButton, Pos2, Rect, Theme, pos2, vec2};
+use crate::alone::{Alone, has_adapter, sample, scaled};
+use crate::whole::{Whole, app, button, click, drag, link, move_to, opened, send, wheel};
+use egui::{Event, Modifiers, Rect, Theme, pos2, vec2};
 use egui_kittest::kittest::Queryable as _;
-use egui_kittest::{Harness, SnapshotOptions, SnapshotResults};
+use egui_kittest::{Harness, SnapshotResults};
 use vramscope::analysis::{LifetimeId, NO_EVENT, Quantity};
-use vramscope::app::App;
-use vramscope::app::action::{Action, Actions};
-use vramscope::app::colours::{ColourBy, Colours};
-use vramscope::app::compare::Comparing;
+use vramscope::app::action::Action;
+use vramscope::app::colours::ColourBy;
 use vramscope::app::cursor::{Axis, Link};
 use vramscope::app::document::DeviceData;
-use vramscope::app::jobs::Jobs;
 use vramscope::app::selection::Item;
-use vramscope::app::settings::{Settings, ThemeChoice};
-use vramscope::app::theme::{self, Tokens};
-use vramscope::app::views::{View, ViewContext, ViewKind};
+use vramscope::app::views::ViewKind;
 use vramscope::app::workspace::Workspace;
 
-/// The whole app with one recording in it; everything is computed at once, so that a picture does not depend on timing.
-fn app(data: &Arc<DeviceData>, theme: Theme, size: [f32; 2]) -> Harness<'static, Option<App>> {
-    let data = Arc::clone(data);
-    let draw = move |ui: &mut egui::Ui, app: &mut Option<App>| {
-        let app = app.get_or_insert_with(|| {
-            let mut settings = Settings::default();
-            settings.theme = if theme == Theme::Dark { ThemeChoice::Dark } else { ThemeChoice::Light };
-            let mut app = App::new(ui.ctx(), settings, Jobs::synchronous());
-            app.open_recording("sample", Arc::clone(&data));
-            app
-        });
-        app.logic(ui.ctx());
-        app.draw(ui);
-    };
-    let mut h = Harness::builder().with_size(size).with_theme(theme).with_step_dt(0.05).build_ui_state(draw, None);
-    h.run_steps(4);
-    h
-}
-
-fn link<'a>(h: &'a Harness<'_, Option<App>>) -> &'a Link {
-    let app = h.state().as_ref().expect("an app");
-    &app.active_document().and_then(|d| d.view()).expect("a device in front").link
-}
-
-fn send(h: &mut Harness<'_, Option<App>>, action: Action) {
-    h.state().as_ref().expect("an app").actions().send(action);
-    h.run_steps(3);
-}
-
 /// The rectangle of the canvas: from the axis down to the last lane.
-fn canvas(h: &Harness<'_, Option<App>>) -> Rect {
+fn canvas(h: &Whole) -> Rect {
     h.get_by_label_contains("Timeline,").rect()
 }
 
-fn move_to(h: &mut Harness<'_, Option<App>>, p: Pos2) {
-    h.event(Event::PointerMoved(p));
-    h.run_steps(2);
-}
-
-fn button(h: &mut Harness<'_, Option<App>>, pos: Pos2, pressed: bool, modifiers: Modifiers) {
-    h.event(Event::PointerButton { pos, button: PointerButton::Primary, pressed, modifiers });
-    h.run_steps(1);
-}
-
-fn click(h: &mut Harness<'_, Option<App>>, p: Pos2) {
-    move_to(h, p);
-    button(h, p, true, Modifiers::NONE);
-    button(h, p, false, Modifiers::NONE);
-    h.run_steps(4);
-}
-
-fn drag(h: &mut Harness<'_, Option<App>>, from: Pos2, to: Pos2, modifiers: Modifiers) {
-    h.event(Event::ModifiersChanged(modifiers));
-    move_to(h, from);
-    button(h, from, true, modifiers);
-    for i in 1..=4 {
-        move_to(h, from + (to - from) * (i as f32 / 4.0));
-    }
-    button(h, to, false, modifiers);
-    h.event(Event::ModifiersChanged(Modifiers::NONE));
-    h.run_steps(3);
-}
-
 /// The view alone, in a pane of the size it has in the Overview workspace: other views may change their places.
-fn alone(
-    data: &Arc<DeviceData>,
-    theme: Theme,
-    size: [f32; 2],
-    scale: f32,
-    change: fn(&mut Link),
-) -> Harness<'static, Box<dyn View>> {
-    let data = Arc::clone(data);
-    let mut link = Link::new(data.device());
-    link.colour_by = ColourBy::SizeClass;
-    change(&mut link);
-    let colours = Arc::new(Colours::build(&data, link.colour_by));
-    let state = Arc::new(data.tables.states.at(data.device(), &data.tables.lifetimes, link.cursor));
-    let (actions, _inbox) = Actions::channel();
-    let jobs = Jobs::synchronous();
-    let comparing = Comparing::default();
-    let draw = move |ui: &mut egui::Ui, view: &mut Box<dyn View>| {
-        let tokens = Tokens::of_theme(theme);
-        let cx = ViewContext {
-            data: &data,
-            link: &link,
-            state: Some(&state),
-            findings: None,
-            categories: None,
-            matching: None,
-            colours: &colours,
-            comparing: &comparing,
-            tokens,
-            actions: &actions,
-            jobs: &jobs,
-        };
-        let area = Rect::from_min_size(Pos2::ZERO, size.into());
-        ui.painter().rect_filled(area, 0, tokens.s1);
-        let mut pane = ui.new_child(egui::UiBuilder::new().max_rect(area));
-        view.ui(&mut pane, &cx);
-    };
-    let options = SnapshotOptions::new().threshold(0.6).max_failed_pixels(60);
-    let mut h = Harness::builder()
-        .with_size(size)
-        .with_pixels_per_point(scale)
-        .with_theme(theme)
-        .with_options(options)
-        .with_render_cursor(false)
-        .with_context_setup(theme::install)
-        .wgpu()
-        .build_ui_state(draw, (ViewKind::Timeline.info().create)());
-    h.run_steps(4);
-    h
+fn timeline(data: &Arc<DeviceData>, theme: Theme, at: ([f32; 2], f32), change: fn(&mut Link)) -> Harness<'static, Alone> {
+    scaled(data, ViewKind::Timeline, theme, at, true, |link| {
+        link.colour_by = ColourBy::SizeClass;
+        change(link);
+    })
 }
 
 #[test]
@@ -144,7 +39,7 @@ fn pictures_in_both_themes() {
     let pane = [998.0, 442.0];
     for (theme, suffix) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
         let mut picture = |name: &str, data: &Arc<DeviceData>, size: [f32; 2], change: fn(&mut Link)| {
-            let mut h = alone(data, theme, size, 1.0, change);
+            let mut h = timeline(data, theme, (size, 1.0), change);
             h.snapshot(format!("timeline_{name}_{suffix}"));
             results.extend_harness(&mut h);
         };
@@ -162,7 +57,7 @@ fn pictures_in_both_themes() {
         });
         picture("small", &train, [420.0, 190.0], |_| {});
     }
-    let mut h = alone(&train, Theme::Dark, [700.0, 360.0], 1.5, |link| (link.from, link.to) = (1700.0, 1720.0));
+    let mut h = timeline(&train, Theme::Dark, ([700.0, 360.0], 1.5), |link| (link.from, link.to) = (1700.0, 1720.0));
     h.snapshot("timeline_at_150_percent");
     results.extend_harness(&mut h);
 }
@@ -170,7 +65,7 @@ fn pictures_in_both_themes() {
 #[test]
 fn a_click_selects_the_block_under_the_pointer_and_goes_to_an_instant_at_which_it_lives() {
     let data = sample("gpt_train.pickle");
-    let mut h = app(&data, Theme::Dark, [1400.0, 900.0]);
+    let mut h = opened(&data, Theme::Dark, [1400.0, 900.0]);
     let area = canvas(&h);
     // The strata take most of the canvas; their lower part is always covered in this file.
     let p = pos2(area.center().x, area.bottom() - 90.0);
@@ -189,24 +84,17 @@ fn a_click_selects_the_block_under_the_pointer_and_goes_to_an_instant_at_which_i
 #[test]
 fn the_wheel_zooms_about_the_pointer_and_a_drag_pans() {
     let data = sample("kv_decode_oom.pickle.gz");
-    let mut h = app(&data, Theme::Dark, [1400.0, 900.0]);
+    let mut h = opened(&data, Theme::Dark, [1400.0, 900.0]);
     let area = canvas(&h);
     let p = pos2(area.left() + area.width() * 0.3, area.center().y);
-    let under = |h: &Harness<'_, Option<App>>| {
+    let under = |h: &Whole| {
         let l = link(h);
         l.from + (l.to - l.from) * f64::from((p.x - area.left()) / area.width())
     };
     let before = under(&h);
     move_to(&mut h, p);
     for _ in 0..6 {
-        h.event(Event::MouseWheel {
-            unit: egui::MouseWheelUnit::Point,
-            delta: vec2(0.0, 60.0),
-            modifiers: Modifiers::NONE,
-            phase: egui::TouchPhase::Move,
-            source: egui::MouseWheelSource::Wheel,
-        });
-        h.run_steps(3);
+        wheel(&mut h, 60.0);
     }
     let span = link(&h).to - link(&h).from;
     assert!(span < 0.5 * data.device().events.len() as f64, "{span}");
@@ -230,7 +118,7 @@ fn the_wheel_zooms_about_the_pointer_and_a_drag_pans() {
 #[test]
 fn shift_and_drag_choose_a_range_that_can_be_zoomed_to() {
     let data = sample("gpt_train.pickle");
-    let mut h = app(&data, Theme::Dark, [1400.0, 900.0]);
+    let mut h = opened(&data, Theme::Dark, [1400.0, 900.0]);
     let area = canvas(&h);
     let y = area.center().y;
     drag(&mut h, pos2(area.left() + 200.0, y), pos2(area.left() + 400.0, y), Modifiers::SHIFT);
@@ -251,7 +139,7 @@ fn shift_and_drag_choose_a_range_that_can_be_zoomed_to() {
 #[test]
 fn the_cursor_is_dragged_on_the_axis_and_stepped_with_keys() {
     let data = sample("gpt_train.pickle");
-    let mut h = app(&data, Theme::Dark, [1400.0, 900.0]);
+    let mut h = opened(&data, Theme::Dark, [1400.0, 900.0]);
     let area = canvas(&h);
     let y = area.top() + 10.0;
     let window = (link(&h).from, link(&h).to);
@@ -271,7 +159,7 @@ fn the_cursor_is_dragged_on_the_axis_and_stepped_with_keys() {
 #[test]
 fn the_legend_dims_the_other_classes_and_the_axis_switches_to_time() {
     let data = sample("gpt_train.pickle");
-    let mut h = app(&data, Theme::Dark, [1600.0, 1000.0]);
+    let mut h = opened(&data, Theme::Dark, [1600.0, 1000.0]);
     send(&mut h, Action::SetColourBy(ColourBy::SizeClass));
     let first = h.get_all_by_label_contains("<").map(|n| n.rect()).next().expect("a class of small blocks");
     click(&mut h, first.center());
@@ -285,7 +173,7 @@ fn the_legend_dims_the_other_classes_and_the_axis_switches_to_time() {
 #[test]
 fn tracks_fold_to_their_names_and_bytes_zoom() {
     let data = sample("gpt_train.pickle");
-    let mut h = app(&data, Theme::Dark, [1600.0, 1000.0]);
+    let mut h = opened(&data, Theme::Dark, [1600.0, 1000.0]);
     let before = canvas(&h);
     h.get_by_label("Fold Overview").click();
     h.run_steps(3);
@@ -318,8 +206,8 @@ fn every_sample_draws_at_every_size_on_both_axes() {
     ] {
         let data = sample(name);
         for size in [[1600.0, 1000.0], [800.0, 500.0], [720.0, 300.0]] {
-            let mut h = app(&data, Theme::Light, size);
-            assert_eq!(h.state().as_ref().and_then(|a| a.active_document()).map(|d| d.workspace), Some(Workspace::Overview));
+            let mut h = opened(&data, Theme::Light, size);
+            assert_eq!(app(&h).active_document().map(|d| d.workspace), Some(Workspace::Overview));
             send(&mut h, Action::SetAxis(Axis::Time));
             send(&mut h, Action::SetWindow(0.0, 20.0));
             send(&mut h, Action::SetAxis(Axis::Event));

@@ -1,0 +1,109 @@
+//! The whole app in a window of its own, under pointer and keys.
+
+use std::sync::Arc;
+
+use egui::{Event, Modifiers, PointerButton, Pos2, Theme, vec2};
+use egui_kittest::Harness;
+use vramscope::app::App;
+use vramscope::app::action::Action;
+use vramscope::app::cursor::Link;
+use vramscope::app::document::DeviceData;
+use vramscope::app::jobs::Jobs;
+use vramscope::app::settings::{Settings, ThemeChoice};
+use vramscope::app::views::ViewKind;
+
+/// The app in its window; there from the first frame on.
+pub type Whole = Harness<'static, Option<App>>;
+
+/// The app as it starts, then as `begin` leaves it. Everything is computed at once, so that nothing depends on timing.
+pub fn whole(theme: Theme, size: [f32; 2], begin: impl Fn(&mut App) + 'static) -> Whole {
+    let draw = move |ui: &mut egui::Ui, app: &mut Option<App>| {
+        let app = app.get_or_insert_with(|| {
+            let theme = if theme == Theme::Dark { ThemeChoice::Dark } else { ThemeChoice::Light };
+            let mut app = App::new(ui.ctx(), Settings { theme, ..Settings::default() }, Jobs::synchronous());
+            begin(&mut app);
+            app
+        });
+        app.logic(ui.ctx());
+        app.draw(ui);
+    };
+    let mut h = Harness::builder().with_size(size).with_theme(theme).with_step_dt(0.05).build_ui_state(draw, None);
+    h.run_steps(4);
+    h
+}
+
+/// The app with one recording in front.
+pub fn opened(data: &Arc<DeviceData>, theme: Theme, size: [f32; 2]) -> Whole {
+    let data = Arc::clone(data);
+    whole(theme, size, move |app| app.open_recording("sample", Arc::clone(&data)))
+}
+
+/// The app with one recording and one view over the whole window, with its header.
+pub fn only(data: &Arc<DeviceData>, view: ViewKind, size: [f32; 2]) -> Whole {
+    let data = Arc::clone(data);
+    whole(Theme::Dark, size, move |app| {
+        app.open_recording("sample", Arc::clone(&data));
+        app.show_only(view);
+    })
+}
+
+/// The app.
+pub fn app(h: &Whole) -> &App {
+    h.state().as_ref().expect("an app")
+}
+
+/// Cursor, window and selection of the recording in front.
+pub fn link(h: &Whole) -> &Link {
+    &app(h).active_document().and_then(|d| d.view()).expect("a device in front").link
+}
+
+/// Applies an action.
+pub fn send(h: &mut Whole, action: Action) {
+    app(h).actions().send(action);
+    h.run_steps(3);
+}
+
+/// Moves the pointer.
+pub fn move_to(h: &mut Whole, p: Pos2) {
+    h.event(Event::PointerMoved(p));
+    h.run_steps(2);
+}
+
+/// Presses or lets go of the first button.
+pub fn button(h: &mut Whole, pos: Pos2, pressed: bool, modifiers: Modifiers) {
+    h.event(Event::PointerButton { pos, button: PointerButton::Primary, pressed, modifiers });
+    h.run_steps(1);
+}
+
+/// Clicks once, and waits longer than a double click takes.
+pub fn click(h: &mut Whole, p: Pos2) {
+    move_to(h, p);
+    button(h, p, true, Modifiers::NONE);
+    button(h, p, false, Modifiers::NONE);
+    h.run_steps(12);
+}
+
+/// Drags from one place to another.
+pub fn drag(h: &mut Whole, from: Pos2, to: Pos2, modifiers: Modifiers) {
+    h.event(Event::ModifiersChanged(modifiers));
+    move_to(h, from);
+    button(h, from, true, modifiers);
+    for i in 1..=4 {
+        move_to(h, from + (to - from) * (i as f32 / 4.0));
+    }
+    button(h, to, false, modifiers);
+    h.event(Event::ModifiersChanged(Modifiers::NONE));
+    h.run_steps(3);
+}
+
+/// Turns the wheel by points.
+pub fn wheel(h: &mut Whole, delta: f32) {
+    h.event(Event::MouseWheel {
+        unit: egui::MouseWheelUnit::Point,
+        delta: vec2(0.0, delta),
+        modifiers: Modifiers::NONE,
+        phase: egui::TouchPhase::Move,
+        source: egui::MouseWheelSource::Wheel,
+    });
+    h.run_steps(6);
+}

@@ -28,7 +28,10 @@ impl WhatIfView {
         area.show_rows(ui, ROW, rows, |ui, range| {
             if let Some(row) = self.scroll_to.take() {
                 let top = ui.max_rect().top() + (row as f32 - range.start as f32) * ROW;
-                ui.scroll_to_rect(Rect::from_min_size(pos2(ui.max_rect().left(), top), egui::vec2(1.0, ROW)), Some(egui::Align::Center));
+                ui.scroll_to_rect(
+                    Rect::from_min_size(pos2(ui.max_rect().left(), top), egui::vec2(1.0, ROW)),
+                    Some(egui::Align::Center),
+                );
             }
             for row in range {
                 let is_best = best.as_ref().filter(|b| b.0 == row).map(|b| b.1.as_str());

@@ -12,6 +12,7 @@ use super::oom::{Autopsy, Helped, closest, examine};
 use super::steps::Steps;
 use super::{DeviceTables, LifetimeId, Quantity, StackNames, State};
 use crate::allocator::Caps;
+use crate::analysis::vendor::Words;
 use crate::model::{Cancelled, DeviceRecording, Progress, Recording, StackId};
 use crate::units::{Bytes, counted};
 
@@ -209,14 +210,16 @@ pub fn diagnose(
     }
     findings.sort_by_key(|f| (f.rule != self::rules::TRUNCATED, rank(f, &patient.steps), std::cmp::Reverse(f.bytes), f.rule));
     let ooms = patient.ooms.into_iter().map(Arc::new).collect();
-    Ok(Findings {
+    let mut found = Findings {
         findings,
         ooms,
         ooms_left_out,
         ooms_untold,
         steps: patient.steps,
         changed_by_rules: patient.categories.changed,
-    })
+    };
+    found.say_in(Words::of(device));
+    Ok(found)
 }
 
 /// The class a finding ranks with. Growth seen in stretches of a recording without steps is a suspicion: a program may mean to
@@ -243,6 +246,17 @@ impl Findings {
             told.push(format!("{} not examined: the {EXAMINED} before are enough to tell why.", failures(beyond)));
         }
         told
+    }
+
+    /// Puts what is said and advised into the words of the card's vendor; it is written in NVIDIA's.
+    pub fn say_in(&mut self, words: &Words) {
+        for f in &mut self.findings {
+            for text in [&mut f.title, &mut f.sentence, &mut f.advice, &mut f.verify].into_iter().chain(&mut f.remedy) {
+                if let std::borrow::Cow::Owned(said) = words.say(text) {
+                    *text = said;
+                }
+            }
+        }
     }
 
     /// What the user's own rules changed; `None` when nothing is in another category because of them.

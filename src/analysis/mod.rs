@@ -40,6 +40,7 @@ pub mod tables;
 mod tests;
 #[cfg(test)]
 mod toy;
+pub mod vendor;
 pub mod watched;
 
 pub use categories::{Categories, Category};

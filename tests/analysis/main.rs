@@ -11,4 +11,5 @@ mod findings;
 mod findings_rules;
 mod oom;
 mod tape;
+mod vendors;
 mod verdicts;

@@ -1,6 +1,7 @@
 //! What to change, by verdict, with the exact setting for the release that wrote the message.
 
 use super::{Remedy, Verdict};
+use crate::analysis::vendor::Words;
 use crate::formats::oom_message::{OomMessage, Platform, Writer};
 use crate::units::pytorch_size;
 
@@ -12,79 +13,20 @@ fn set(before: &str, setting: &str, after: &str) -> Remedy {
     Remedy { sentence: format!("{before}{setting}{after}"), setting: Some(setting.to_owned()) }
 }
 
-/// What one vendor's software calls the things that advice names.
-struct Words {
-    /// The variable that hides cards from a process.
-    visible: &'static str,
-    /// The module of `torch`, and the device's name for `autocast`.
-    module: &'static str,
-    /// Lists what runs on the card.
-    list: &'static str,
-    /// The same, again and again while the program runs.
-    watch: &'static str,
-    /// Finds who has the card open, also in other containers.
-    holders: &'static str,
-    /// Runs one kernel after the other, so that an error names its own.
-    blocking: &'static str,
-}
-
-/// AMD's `torch` calls its module `cuda` as well.
-const CUDA: Words = Words {
-    visible: "CUDA_VISIBLE_DEVICES=1",
-    module: "cuda",
-    list: "nvidia-smi",
-    watch: "nvidia-smi --query-compute-apps=pid,used_memory --format=csv -lms 200",
-    holders: "fuser -v /dev/nvidia*",
-    blocking: "CUDA_LAUNCH_BLOCKING=1",
-};
-const HIP: Words = Words {
-    visible: "HIP_VISIBLE_DEVICES=1",
-    list: "rocm-smi --showpids",
-    watch: "watch -n 0.2 rocm-smi --showpids --showmeminfo vram",
-    holders: "fuser -v /dev/kfd /dev/dri/render*",
-    blocking: "AMD_SERIALIZE_KERNEL=3",
-    ..CUDA
-};
-const XPU: Words = Words {
-    visible: "ZE_AFFINITY_MASK=1",
-    module: "xpu",
-    list: "xpu-smi ps",
-    watch: "watch -n 0.2 xpu-smi ps",
-    holders: "fuser -v /dev/dri/render*",
-    ..CUDA
-};
-
-const NPU: Words = Words {
-    visible: "ASCEND_RT_VISIBLE_DEVICES=1",
-    module: "npu",
-    list: "npu-smi info",
-    watch: "watch -n 0.2 npu-smi info",
-    holders: "fuser -v /dev/davinci*",
-    blocking: "ASCEND_LAUNCH_BLOCKING=1",
-};
-
 fn words(m: &OomMessage) -> &'static Words {
-    match m.dialect.platform {
-        Platform::Hip => &HIP,
-        Platform::Xpu => &XPU,
-        Platform::Npu => &NPU,
-        _ => &CUDA,
-    }
+    Words::of_platform(m.dialect.platform)
 }
 
 /// The variable that hides cards from a process, without a value.
 pub(super) fn visible(m: &OomMessage) -> &'static str {
-    words(m).visible.trim_end_matches("=1")
+    words(m).visible_name()
 }
 
 /// The variable that holds the allocator's settings for the release and platform of the message: one name for all from 2.10 on.
 fn variable(m: &OomMessage) -> &'static str {
     match m.dialect.platform {
         _ if m.dialect.since >= Some((2, 10)) => "PYTORCH_ALLOC_CONF",
-        Platform::Hip => "PYTORCH_HIP_ALLOC_CONF",
-        Platform::Xpu => "PYTORCH_ALLOC_CONF",
-        Platform::Npu => "PYTORCH_NPU_ALLOC_CONF",
-        _ => "PYTORCH_CUDA_ALLOC_CONF",
+        _ => words(m).conf,
     }
 }
 
@@ -216,7 +158,7 @@ fn onnx_runtime(m: &OomMessage) -> Vec<Remedy> {
             "(\"CUDAExecutionProvider\", {\"arena_extend_strategy\": \"kSameAsRequested\"})",
             " as the session's provider; gpu_mem_limit there bounds it.",
         ),
-        set("See who else holds the card: ", words(m).list, "."),
+        set("See who else holds the card: ", words(m).tool_that_lists(), "."),
     ]
 }
 
@@ -224,14 +166,14 @@ fn paddle(m: &OomMessage) -> Vec<Remedy> {
     vec![
         plain("Use a smaller batch."),
         set("Let the allocator take memory as it is needed: ", "FLAGS_allocator_strategy=auto_growth", "."),
-        set("See who else holds the card: ", words(m).list, "."),
+        set("See who else holds the card: ", words(m).tool_that_lists(), "."),
     ]
 }
 
 /// Stop the others, or ask for what is free less a little.
 fn vllm(m: &OomMessage) -> Vec<Remedy> {
     let mut out = vec![
-        set("See what holds the card and stop what should not: ", words(m).list, "."),
+        set("See what holds the card and stop what should not: ", words(m).tool_that_lists(), "."),
         set("Find holders that it does not name, of other containers or dead programs: ", words(m).holders, "."),
     ];
     let f = &m.figures;
@@ -315,7 +257,7 @@ fn outside(m: &OomMessage) -> Option<Remedy> {
             "Find what takes the {} outside PyTorch (another program, the desktop, a second context of this one): ",
             pytorch_size(bytes.bytes)
         ),
-        words(m).list,
+        words(m).tool_that_lists(),
         " lists the processes; stop them, or run on a card without a display.",
     ))
 }
@@ -350,14 +292,19 @@ fn contention(m: &OomMessage) -> Vec<Remedy> {
                 format!("{} with {}", p.pid.map_or("one".to_owned(), |pid| format!("pid {pid}")), pytorch_size(p.bytes.bytes))
             })
             .collect();
-        let command = largest.pid.map_or(words(m).list.to_owned(), |pid| format!("ps -o pid,user,etime,cmd -p {pid}"));
+        let command =
+            largest.pid.map_or(words(m).tool_that_lists().to_owned(), |pid| format!("ps -o pid,user,etime,cmd -p {pid}"));
         out.push(set(
             &format!("Stop what should not run beside this ({}); see what the largest is with ", list.join(", ")),
             &command,
             ".",
         ));
     }
-    out.push(set(&format!("Find every holder, also those that {} does not name: ", words(m).list), words(m).holders, "."));
+    out.push(set(
+        &format!("Find every holder, also those that {} does not name: ", words(m).tool_that_lists()),
+        words(m).holders,
+        ".",
+    ));
     out.push(set(
         "Give each process its own card: ",
         words(m).visible,
@@ -434,7 +381,7 @@ fn unknown(m: &OomMessage) -> Vec<Remedy> {
             ".",
         ));
     }
-    out.push(set("See who holds the card: ", words(m).list, "."));
+    out.push(set("See who holds the card: ", words(m).tool_that_lists(), "."));
     out.push(plain("Record a snapshot with the lines below and open it: it shows every block and who owns it."));
     out
 }

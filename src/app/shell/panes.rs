@@ -8,6 +8,7 @@ use egui::{Align, Align2, Frame, Layout, Rect, Sense, Stroke, Ui, UiBuilder, pos
 use egui_tiles::{Behavior, SimplificationOptions, TileId, Tiles, UiResponse};
 
 use super::PANE_HEADER;
+use crate::analysis::vendor::{CUDA, Words};
 use crate::app::action::{Action, Actions};
 use crate::app::compare::Open;
 use crate::app::document::{Content, Document};
@@ -19,7 +20,7 @@ use crate::app::views::probe::page_ui as probe_ui;
 use crate::app::views::{View, ViewContext, ViewInfo, ViewKind};
 use crate::app::widgets::button::menu_item;
 use crate::app::widgets::pane::{PaneHeader, empty_state};
-use crate::app::widgets::term;
+use crate::app::widgets::{label, term};
 use crate::app::workspace::{Workspace, close};
 use crate::app::{App, loading, overlays};
 
@@ -198,6 +199,7 @@ impl Panes<'_> {
             let mut child = ui.new_child(UiBuilder::new().max_rect(body).layout(Layout::top_down(Align::Min)).id_salt(kind));
             child.set_clip_rect(body.intersect(ui.clip_rect()));
             term::speak_of(child.ctx(), self.cx.data, self.cx.state);
+            label::speak_in(child.ctx(), Words::of(self.cx.data.device()));
             if is_without {
                 empty_state(
                     &mut child,
@@ -208,6 +210,8 @@ impl Panes<'_> {
             } else {
                 view.ui(&mut child, &self.cx);
             }
+            // Dialogs and other pages are about no card.
+            label::speak_in(child.ctx(), &CUDA);
         }
         if grip.drag_started() && !self.is_single { UiResponse::DragStarted } else { UiResponse::None }
     }
@@ -237,14 +241,15 @@ fn is_told(cx: &ViewContext<'_>, kind: ViewKind, what: &str) -> bool {
 fn legend(ui: &mut Ui, cx: &ViewContext<'_>, info: &ViewInfo) {
     let tokens = cx.tokens;
     ui.set_max_width(360.0);
-    ui.label(text::body(info.about).color(tokens.text1));
+    let words = Words::of(cx.data.device());
+    ui.label(text::body(words.say(info.about)).color(tokens.text1));
     ui.add_space(8.0);
     for (what, meaning) in info.legend.iter().filter(|(what, _)| is_told(cx, info.kind, what)).chain(GESTURES) {
         ui.horizontal_top(|ui| {
             ui.spacing_mut().item_spacing.x = 8.0;
             let (rect, _) = ui.allocate_exact_size(vec2(96.0, 16.0), Sense::hover());
             ui.painter().text(rect.left_center(), Align2::LEFT_CENTER, *what, Type::Strong.font(), tokens.text2);
-            ui.add(egui::Label::new(text::body(*meaning).color(tokens.text1)).wrap());
+            ui.add(egui::Label::new(text::body(words.say(meaning)).color(tokens.text1)).wrap());
         });
         ui.add_space(2.0);
     }

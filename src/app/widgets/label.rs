@@ -1,6 +1,9 @@
 //! Painting text at a place: aligned, cut with "…" when too wide.
 
+use crate::analysis::vendor::Words;
 use crate::app::theme::Type;
+use std::borrow::Cow;
+
 use egui::text::{LayoutJob, TextFormat, TextWrapping};
 use egui::{Align2, Color32, Galley, Painter, Pos2, Rect, Ui, pos2};
 use std::sync::Arc;
@@ -66,7 +69,19 @@ pub fn width(painter: &Painter, text: &str, kind: Type) -> f32 {
 
 /// A wrapped paragraph in the flow of a [`Ui`], with the type scale's line height.
 pub fn paragraph(ui: &mut Ui, text: &str, kind: Type, colour: Color32) -> egui::Response {
-    ui.add(egui::Label::new(kind.text(text).color(colour)).wrap())
+    ui.add(egui::Label::new(kind.text(said(ui, text)).color(colour)).wrap())
+}
+
+/// From here on advice is given in these words, until they are set again.
+pub fn speak_in(ctx: &egui::Context, words: &'static Words) {
+    ctx.data_mut(|d| d.insert_temp(egui::Id::unique("vendor"), words));
+}
+
+/// Advice in the words of the vendor whose card the view shows.
+pub fn said<'a>(ui: &Ui, text: &'a str) -> Cow<'a, str> {
+    ui.ctx()
+        .data(|d| d.get_temp::<&'static Words>(egui::Id::unique("vendor")))
+        .map_or(Cow::Borrowed(text), |words| words.say(text))
 }
 
 /// A wrapped paragraph in which the pieces between `*` are strong (`text1`, Inter 500) and those between backquotes
@@ -74,6 +89,7 @@ pub fn paragraph(ui: &mut Ui, text: &str, kind: Type, colour: Color32) -> egui::
 pub fn rich_paragraph(ui: &mut Ui, text: &str, kind: Type, colour: Color32, strong: Color32) -> egui::Response {
     let mut job = LayoutJob::default();
     job.wrap.max_width = ui.available_width();
+    let text = &*said(ui, text);
     for (piece, style) in pieces(text) {
         let mut format = format(kind, colour);
         match style {

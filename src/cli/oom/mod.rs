@@ -13,6 +13,7 @@ use crate::analysis::oom::{
     Advice, Autopsy, Closest, Helped, LiveByStack, RoomFrom, TRIED_UNASKED, Verdict, advice, age, can_be_served_again, closest,
     examine, what_would_have_helped,
 };
+use crate::analysis::vendor::Words;
 use crate::analysis::{DeviceTables, NO_EVENT, Quantity, State, named_by, tell_apart};
 use crate::model::{Action, DeviceRecording, Progress, Recording, StackId};
 use crate::units::Bytes;
@@ -209,10 +210,12 @@ pub fn run(args: &OomArgs) -> Result<String, String> {
     if let Some(limit) = args.limit {
         check_limit(limit, &recording, &report)?;
     }
+    let words = Words::of_recording(&recording);
     if args.json {
-        return serde_json::to_string_pretty(&report).map_err(|e| e.to_string());
+        let text = serde_json::to_string_pretty(&report).map_err(|e| e.to_string())?;
+        return Ok(words.say(&text).into_owned());
     }
-    Ok(super::with_caveats(&[&recording], &text::text(&report, &recording)))
+    Ok(super::with_caveats(&[&recording], &words.say(&text::text(&report, &recording))))
 }
 
 /// A cap below what was reserved when a request failed can not have been in force.

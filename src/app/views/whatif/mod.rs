@@ -9,6 +9,7 @@ use self::runs::Runs;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::allocator::remedies::best;
 use crate::allocator::whatif::{Answer, Row, SUGGESTED, settings_of};
+use crate::analysis::vendor::Words;
 use crate::app::action::Action;
 use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
@@ -274,7 +275,7 @@ impl WhatIfView {
         left.spacing_mut().item_spacing.x = 8.0;
         let push = Push::plain("Add setting").icon(Icon::Plus);
         let width = (left.available_width() - push.width(&left) - 8.0).clamp(80.0, 430.0);
-        let field = Field::new("PYTORCH_CUDA_ALLOC_CONF").hint("max_split_size_mb:256,…").mono().width(width).height(24.0);
+        let field = Field::new(Words::of(cx.data.device()).conf).hint("max_split_size_mb:256,…").mono().width(width).height(24.0);
         let new = field.invalid(self.new_error.is_some()).show(&mut left, &mut self.new_text);
         let is_pushed = push.show(&mut left).clicked();
         let entered = ui.input(|i| i.key_pressed(Button::Enter));

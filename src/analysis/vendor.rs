@@ -1,0 +1,224 @@
+//! The words of a card's vendor: what its software calls the variables, tools and libraries that advice names. Advice is written once, in
+//! CUDA's words; [`Words::say`] puts it into those of the platform that a recording or a message is of.
+
+use std::borrow::Cow;
+
+use crate::formats::oom_message::Platform;
+use crate::model::{DeviceKind, DeviceRecording, Recording};
+
+/// What one vendor's software calls the things that advice names.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Words {
+    /// The variable that hides cards from a process, with a value.
+    pub visible: &'static str,
+    /// The module of `torch`, and the device's name for `autocast`.
+    pub module: &'static str,
+    /// The variable that holds the allocator's settings.
+    pub conf: &'static str,
+    /// Lists what runs on the card.
+    pub list: &'static str,
+    /// The same, again and again while the program runs.
+    pub watch: &'static str,
+    /// The tool that tells of the card.
+    pub tool: &'static str,
+    /// Finds who has the card open, also in other containers.
+    pub holders: &'static str,
+    /// Runs one kernel after the other, so that an error names its own.
+    pub blocking: &'static str,
+    /// The driver's call that takes memory.
+    pub malloc: &'static str,
+    /// The driver's call that gives it back.
+    pub free: &'static str,
+    /// The library that connects cards.
+    pub collectives: &'static str,
+    /// What a process has of the driver before it asks for anything.
+    pub context: &'static str,
+}
+
+/// NVIDIA.
+pub static CUDA: Words = Words {
+    visible: "CUDA_VISIBLE_DEVICES=1",
+    module: "cuda",
+    conf: "PYTORCH_CUDA_ALLOC_CONF",
+    list: "nvidia-smi --query-compute-apps=pid,used_memory --format=csv",
+    watch: "nvidia-smi --query-compute-apps=pid,used_memory --format=csv -lms 200",
+    tool: "nvidia-smi",
+    holders: "fuser -v /dev/nvidia*",
+    blocking: "CUDA_LAUNCH_BLOCKING=1",
+    malloc: "cudaMalloc",
+    free: "cudaFree",
+    collectives: "NCCL",
+    context: "CUDA context",
+};
+/// AMD, whose `torch` calls its module `cuda` as well.
+pub static HIP: Words = Words {
+    visible: "HIP_VISIBLE_DEVICES=1",
+    module: "cuda",
+    conf: "PYTORCH_HIP_ALLOC_CONF",
+    list: "rocm-smi --showpids",
+    watch: "watch -n 0.2 rocm-smi --showpids --showmeminfo vram",
+    tool: "rocm-smi",
+    holders: "fuser -v /dev/kfd /dev/dri/render*",
+    blocking: "AMD_SERIALIZE_KERNEL=3",
+    malloc: "hipMalloc",
+    free: "hipFree",
+    collectives: "RCCL",
+    context: "HIP context",
+};
+/// Intel.
+pub static XPU: Words = Words {
+    visible: "ZE_AFFINITY_MASK=1",
+    module: "xpu",
+    conf: "PYTORCH_ALLOC_CONF",
+    list: "xpu-smi ps",
+    watch: "watch -n 0.2 xpu-smi ps",
+    tool: "xpu-smi",
+    holders: "fuser -v /dev/dri/render*",
+    blocking: "CUDA_LAUNCH_BLOCKING=1",
+    malloc: "sycl::malloc_device",
+    free: "sycl::free",
+    collectives: "oneCCL",
+    context: "Level Zero context",
+};
+/// Huawei's Ascend.
+pub static NPU: Words = Words {
+    visible: "ASCEND_RT_VISIBLE_DEVICES=1",
+    module: "npu",
+    conf: "PYTORCH_NPU_ALLOC_CONF",
+    list: "npu-smi info",
+    watch: "watch -n 0.2 npu-smi info",
+    tool: "npu-smi",
+    holders: "fuser -v /dev/davinci*",
+    blocking: "ASCEND_LAUNCH_BLOCKING=1",
+    malloc: "aclrtMalloc",
+    free: "aclrtFree",
+    collectives: "HCCL",
+    context: "ACL context",
+};
+
+impl Words {
+    /// The words of a message's platform; NVIDIA's where it does not tell.
+    #[must_use]
+    pub fn of_platform(platform: Platform) -> &'static Words {
+        match platform {
+            Platform::Hip => &HIP,
+            Platform::Xpu => &XPU,
+            Platform::Npu => &NPU,
+            _ => &CUDA,
+        }
+    }
+
+    /// The words of a device. AMD's recordings say `cuda`; their settings' names, or the card's, tell them apart.
+    #[must_use]
+    pub fn of(device: &DeviceRecording) -> &'static Words {
+        let is_amd = |name: &String| ["AMD", "Radeon", "Instinct"].iter().any(|v| name.contains(v));
+        match device.id.kind {
+            DeviceKind::Xpu => &XPU,
+            DeviceKind::Cuda if device.name.as_ref().is_some_and(is_amd) => &HIP,
+            DeviceKind::Cuda if device.settings.raw.iter().any(|(key, _)| key.to_ascii_lowercase().contains("hip")) => &HIP,
+            _ => &CUDA,
+        }
+    }
+
+    /// The words of the first device of a recording that is no NVIDIA card; NVIDIA's when all are.
+    #[must_use]
+    pub fn of_recording(recording: &Recording) -> &'static Words {
+        recording.devices.iter().map(Words::of).find(|words| **words != CUDA).unwrap_or(&CUDA)
+    }
+
+    /// Lists what runs on the card, for people.
+    #[must_use]
+    pub fn tool_that_lists(&self) -> &'static str {
+        if *self == CUDA { self.tool } else { self.list }
+    }
+
+    /// The variable that hides cards from a process, without a value.
+    #[must_use]
+    pub fn visible_name(&self) -> &'static str {
+        self.visible.split('=').next().unwrap_or(self.visible)
+    }
+
+    /// A sentence or line of advice that is written in CUDA's words, in these. Cost: O(its length); nothing for CUDA.
+    #[must_use]
+    pub fn say<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if *self == CUDA {
+            return Cow::Borrowed(text);
+        }
+        let (torch, observer) = (format!("torch.{}.", self.module), format!("torch._C._{}_", self.module));
+        // What holds another stands before it.
+        let pairs = [
+            ("nvidia-smi --gpu-reset is the last resort", "a restart of the machine is the last resort"),
+            (CUDA.watch, self.watch),
+            (CUDA.list, self.list),
+            (CUDA.tool, self.tool),
+            (CUDA.holders, self.holders),
+            ("CUDA_VISIBLE_DEVICES", self.visible_name()),
+            ("PYTORCH_CUDA_ALLOC_CONF", self.conf),
+            (CUDA.malloc, self.malloc),
+            (CUDA.free, self.free),
+            (CUDA.context, self.context),
+            ("the NVIDIA driver", "the driver"),
+            ("cuBLAS, cuDNN and NCCL", "math libraries and NCCL"),
+            (CUDA.collectives, self.collectives),
+            ("torch._C._cuda_", observer.as_str()),
+            ("from torch.cuda import", if self.module == "xpu" { "from torch.xpu import" } else { "from torch.cuda import" }),
+            ("torch.cuda.", torch.as_str()),
+            ("the CUDA caching allocator", "PyTorch's caching allocator"),
+        ];
+        let mut out = Cow::Borrowed(text);
+        for (from, to) in pairs {
+            if from != to && out.contains(from) {
+                out = Cow::Owned(out.replace(from, to));
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::DeviceId;
+
+    #[test]
+    fn advice_is_put_into_each_vendors_words() {
+        let text = "Call torch.cuda.empty_cache() and look at nvidia-smi; CUDA_VISIBLE_DEVICES hides cards, and PYTORCH_CUDA_ALLOC_CONF=\
+            expandable_segments:True is a setting. Fewer NCCL communicators; who calls cudaMalloc?";
+        assert_eq!(CUDA.say(text), text);
+        for (words, wanted) in [
+            (
+                &XPU,
+                [
+                    "torch.xpu.empty_cache()",
+                    "xpu-smi",
+                    "ZE_AFFINITY_MASK",
+                    "PYTORCH_ALLOC_CONF=",
+                    "oneCCL",
+                    "sycl::malloc_device",
+                ],
+            ),
+            (
+                &HIP,
+                ["torch.cuda.empty_cache()", "rocm-smi", "HIP_VISIBLE_DEVICES", "PYTORCH_HIP_ALLOC_CONF=", "RCCL", "hipMalloc"],
+            ),
+            (&NPU, ["torch.npu.", "npu-smi", "ASCEND_RT_VISIBLE_DEVICES", "PYTORCH_NPU_ALLOC_CONF=", "HCCL", "aclrtMalloc"]),
+        ] {
+            let said = words.say(text);
+            for word in wanted {
+                assert!(said.contains(word), "{word}: {said}");
+            }
+            assert!(!said.contains("nvidia") && !said.contains("PYTORCH_CUDA"), "{said}");
+        }
+        assert_eq!(XPU.say(CUDA.list), "xpu-smi ps");
+    }
+
+    #[test]
+    fn a_device_tells_its_vendor() {
+        let mut device = DeviceRecording { id: DeviceId { kind: DeviceKind::Xpu, index: 0 }, ..DeviceRecording::default() };
+        assert_eq!(Words::of(&device).module, "xpu");
+        device.id.kind = DeviceKind::Cuda;
+        assert_eq!(Words::of(&device), &CUDA);
+        device.name = Some("AMD Instinct MI300X".to_owned());
+        assert_eq!(Words::of(&device).tool, "rocm-smi");
+    }
+}

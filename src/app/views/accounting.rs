@@ -141,7 +141,7 @@ fn bars(ui: &mut Ui, waterfall: &Waterfall) {
         });
         if !term::explain_label(&response, step.part.title()) {
             let cut = if step.is_broken { " Its bar is cut: it is longer than all the others together." } else { "" };
-            let about = label::said(ui, step.part.about());
+            let about = label::said(ui.ctx(), step.part.about());
             response.on_hover_text(format!("{about}{cut}"));
         }
     }

@@ -55,7 +55,7 @@ impl<'a> CodeWell<'a> {
     pub fn show(self, ui: &mut Ui) -> bool {
         let t = Tokens::of(ui);
         // Lines of a file are the user's own.
-        let said = if self.number.is_some() { std::borrow::Cow::Borrowed(self.text) } else { label::said(ui, self.text) };
+        let said = if self.number.is_some() { std::borrow::Cow::Borrowed(self.text) } else { label::said(ui.ctx(), self.text) };
         let this = CodeWell { text: &said, ..self };
         this.show_said(ui, t)
     }

@@ -69,7 +69,7 @@ pub fn width(painter: &Painter, text: &str, kind: Type) -> f32 {
 
 /// A wrapped paragraph in the flow of a [`Ui`], with the type scale's line height.
 pub fn paragraph(ui: &mut Ui, text: &str, kind: Type, colour: Color32) -> egui::Response {
-    ui.add(egui::Label::new(kind.text(said(ui, text)).color(colour)).wrap())
+    ui.add(egui::Label::new(kind.text(said(ui.ctx(), text)).color(colour)).wrap())
 }
 
 /// From here on advice is given in these words, until they are set again.
@@ -78,7 +78,7 @@ pub fn speak_in(ctx: &egui::Context, words: &'static Words) {
 }
 
 /// Advice in the words of the vendor whose card the view shows.
-pub fn said<'a>(ui: &Ui, text: &'a str) -> Cow<'a, str> {
+pub fn said<'a>(ctx: &egui::Context, text: &'a str) -> Cow<'a, str> {
     ui.ctx()
         .data(|d| d.get_temp::<&'static Words>(egui::Id::unique("vendor")))
         .map_or(Cow::Borrowed(text), |words| words.say(text))
@@ -89,7 +89,7 @@ pub fn said<'a>(ui: &Ui, text: &'a str) -> Cow<'a, str> {
 pub fn rich_paragraph(ui: &mut Ui, text: &str, kind: Type, colour: Color32, strong: Color32) -> egui::Response {
     let mut job = LayoutJob::default();
     job.wrap.max_width = ui.available_width();
-    let text = &*said(ui, text);
+    let text = &*said(ui.ctx(), text);
     for (piece, style) in pieces(text) {
         let mut format = format(kind, colour);
         match style {

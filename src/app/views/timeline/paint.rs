@@ -445,7 +445,7 @@ impl Canvas<'_> {
         for (from, to) in gaps {
             let (from, to) = (from.max(rect.left()), to.min(rect.right()));
             let span = self.span_text(self.x.value(from), self.x.value(to));
-            let text = format!("no cudaMalloc or cudaFree for {span}");
+            let text = format!("{} for {span}", label::said(painter.ctx(), "no cudaMalloc or cudaFree"));
             let middle = pos2(f32::midpoint(from, to), rect.center().y);
             let width = label::width(&painter, &text, Type::Caption);
             if width + 40.0 > to - from {

@@ -79,9 +79,7 @@ pub fn speak_in(ctx: &egui::Context, words: &'static Words) {
 
 /// Advice in the words of the vendor whose card the view shows.
 pub fn said<'a>(ctx: &egui::Context, text: &'a str) -> Cow<'a, str> {
-    ui.ctx()
-        .data(|d| d.get_temp::<&'static Words>(egui::Id::unique("vendor")))
-        .map_or(Cow::Borrowed(text), |words| words.say(text))
+    ctx.data(|d| d.get_temp::<&'static Words>(egui::Id::unique("vendor"))).map_or(Cow::Borrowed(text), |words| words.say(text))
 }
 
 /// A wrapped paragraph in which the pieces between `*` are strong (`text1`, Inter 500) and those between backquotes

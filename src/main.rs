@@ -77,8 +77,8 @@ fn draw_picture(mut shot: ScreenshotArgs) -> Result<(), Failure> {
     }
     let out = shot.paths.pop().unwrap_or_default();
     let (file, dark) = (shot.paths.pop(), shot.theme == cli::args::Theme::Dark);
-    let ScreenshotArgs { with, view, size, event, device, is_svg, .. } = shot;
-    let shot = vramscope::app::Screenshot { file, with, view, size, dark, event, device, is_svg, out };
+    let ScreenshotArgs { with, view, size, event, device, is_svg, redact, .. } = shot;
+    let shot = vramscope::app::Screenshot { file, with, view, size, dark, event, device, is_svg, redact, out };
     vramscope::app::draw_picture(&shot).map_err(|sentence| (1, sentence))
 }
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::oom::has_segments;
 use super::{DeviceTables, LifetimeId, NO_EVENT, Quantity, StackNames};
 use crate::formats::export::perfetto::CounterRow;
 use crate::formats::export::snapshot::DevicePart;
@@ -24,13 +25,16 @@ pub struct LifetimesTable<'a> {
     device: &'a DeviceRecording,
     tables: &'a DeviceTables,
     names: Names<'a>,
+    tells_requested: bool,
+    tells_addresses: bool,
 }
 
 impl<'a> LifetimesTable<'a> {
-    /// `places` as [`places`] gives them.
+    /// `device` is one of `recording`; `places` as [`places`] gives them.
     #[must_use]
-    pub fn new(device: &'a DeviceRecording, tables: &'a DeviceTables, places: &'a [String]) -> Self {
-        LifetimesTable { device, tables, names: Names::new(device, places) }
+    pub fn new(recording: &Recording, device: &'a DeviceRecording, tables: &'a DeviceTables, places: &'a [String]) -> Self {
+        let (tells_requested, tells_addresses) = (recording.tells_requested(device), recording.tells_addresses());
+        LifetimesTable { device, tables, names: Names::new(device, places), tells_requested, tells_addresses }
     }
 }
 
@@ -39,7 +43,7 @@ impl ExportTable for LifetimesTable<'_> {
         "lifetimes"
     }
 
-    fn fields(&self) -> &'static [Field] {
+    fn fields(&self) -> &[Field] {
         const FIELDS: [Field; 15] = [
             Field::text("device"),
             Field::unsigned("lifetime"),
@@ -70,8 +74,8 @@ impl ExportTable for LifetimesTable<'_> {
         vec![
             names.device(rows.len()),
             Column::Unsigned(rows.iter().map(|l| Some(u64::from(l.id.0))).collect()),
-            Column::Unsigned(rows.iter().map(|l| Some(l.address)).collect()),
-            Column::Unsigned(rows.iter().map(|l| Some(l.requested)).collect()),
+            Column::Unsigned(rows.iter().map(|l| self.tells_addresses.then_some(l.address)).collect()),
+            Column::Unsigned(rows.iter().map(|l| self.tells_requested.then_some(l.requested)).collect()),
             Column::Unsigned(rows.iter().map(|l| Some(l.block)).collect()),
             Column::Unsigned(rows.iter().map(|l| event_number(l.born)).collect()),
             Column::Unsigned(rows.iter().map(|l| event_number(l.free_requested)).collect()),
@@ -92,13 +96,21 @@ pub struct CurvesTable<'a> {
     device: &'a DeviceRecording,
     tables: &'a DeviceTables,
     names: Names<'a>,
+    tells_requested: bool,
+    tells_reserved: bool,
 }
 
 impl<'a> CurvesTable<'a> {
-    /// The curves of one device.
+    /// The curves of one device of `recording`.
     #[must_use]
-    pub fn new(device: &'a DeviceRecording, tables: &'a DeviceTables) -> Self {
-        CurvesTable { device, tables, names: Names::new(device, &[]) }
+    pub fn new(recording: &Recording, device: &'a DeviceRecording, tables: &'a DeviceTables) -> Self {
+        CurvesTable {
+            device,
+            tables,
+            names: Names::new(device, &[]),
+            tells_requested: recording.tells_requested(device),
+            tells_reserved: has_segments(tables),
+        }
     }
 
     fn values(&self, q: Quantity, rows: &Range<usize>) -> Vec<u64> {
@@ -112,7 +124,7 @@ impl ExportTable for CurvesTable<'_> {
         "curves"
     }
 
-    fn fields(&self) -> &'static [Field] {
+    fn fields(&self) -> &[Field] {
         const FIELDS: [Field; 7] = [
             Field::text("device"),
             Field::unsigned("event"),
@@ -131,33 +143,33 @@ impl ExportTable for CurvesTable<'_> {
 
     fn batch(&self, rows: Range<usize>) -> Vec<Column<'_>> {
         let curve = |q| Column::Unsigned(self.values(q, &rows).into_iter().map(Some).collect());
+        let unknown = || Column::Unsigned(vec![None; rows.len()]);
         vec![
             self.names.device(rows.len()),
             Column::Unsigned(rows.clone().map(|i| Some(i as u64)).collect()),
             Column::Signed(rows.clone().map(|i| self.names.time(i)).collect()),
-            curve(Quantity::Reserved),
+            if self.tells_reserved { curve(Quantity::Reserved) } else { unknown() },
             curve(Quantity::Active),
             curve(Quantity::Allocated),
-            curve(Quantity::Requested),
+            if self.tells_requested { curve(Quantity::Requested) } else { unknown() },
         ]
     }
 }
 
 /// The curves as counters, without rows that repeat the one before.
 #[must_use]
-pub fn counters(device: &DeviceRecording, tables: &DeviceTables) -> Vec<CounterRow> {
-    let table = CurvesTable::new(device, tables);
+pub fn counters(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Vec<CounterRow> {
+    let table = CurvesTable::new(recording, device, tables);
     let rows = 0..device.events.len();
     let [reserved, allocated, requested] =
         [Quantity::Reserved, Quantity::Allocated, Quantity::Requested].map(|q| table.values(q, &rows));
-    let has_segments = !device.segments.is_empty() || device.events.action.iter().any(|a| a.grows_reserved());
     let mut out: Vec<CounterRow> = Vec::new();
     for i in rows {
         let row = CounterRow {
             event: i as u32,
-            reserved: has_segments.then_some(reserved[i]),
+            reserved: table.tells_reserved.then_some(reserved[i]),
             allocated: allocated[i],
-            requested: requested[i],
+            requested: table.tells_requested.then_some(requested[i]),
         };
         if out.last().is_none_or(|last| CounterRow { event: row.event, ..*last } != row) {
             out.push(row);

@@ -38,6 +38,7 @@ pub mod strata;
 pub mod tables;
 #[cfg(test)]
 mod tests;
+pub mod told;
 #[cfg(test)]
 mod toy;
 pub mod vendor;

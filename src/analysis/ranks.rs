@@ -2,6 +2,7 @@
 
 mod jobs;
 mod names;
+mod partitions;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,6 +10,7 @@ use std::sync::{Condvar, Mutex};
 
 pub use jobs::{ALONE, Job, by_job, headline};
 pub use names::{rank_of_name, ranks_of_names};
+pub use partitions::{Partition, job_of_file, partitions};
 
 use super::{DeviceTables, Quantity};
 use crate::model::{Cancelled, DeviceKind, Progress, Recording, WarningKind};
@@ -119,6 +121,26 @@ pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<V
         });
     }
     Ok(rows)
+}
+
+/// The rows of one recording without figures or curves: what [`by_job`] groups by. O(devices).
+#[must_use]
+pub fn identities(recording: &Recording, path: &Path) -> Vec<RankRow> {
+    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let (rank, world_size) = (told(recording), setting(recording, "distributedInfo.world_size"));
+    let is_accelerator = |kind| !matches!(kind, DeviceKind::Cpu | DeviceKind::Host);
+    let devices = recording.devices.iter().enumerate().filter(|(_, d)| is_accelerator(d.id.kind));
+    devices
+        .map(|(device_index, device)| RankRow {
+            path: path.to_path_buf(),
+            rank: rank.or_else(|| rank_of_name(&file)),
+            world_size: rank.and(world_size),
+            file: file.clone(),
+            device: device.id.index,
+            device_index,
+            ..RankRow::default()
+        })
+        .collect()
 }
 
 /// The place of a file that was not read yet, at the rank that its name tells.

@@ -10,6 +10,8 @@ use crate::formats::oom_message;
 
 /// At most this much of what was added since the last listing is read: a log that grows faster tells more than anybody reads.
 const MOST_READ: u64 = 16 << 20;
+/// The end of a log that is opened: what the reader of formats searches too.
+const MOST_READ_OPENED: u64 = 64 << 20;
 /// At most this much of it is handed on: the messages of some dozens of ranks.
 const MOST_TOLD: usize = 64 << 10;
 /// A message that begins this near to the end may still be being written.
@@ -42,7 +44,7 @@ impl Logs {
                 searched
             } else {
                 // A file that went away, or that may not be read, has no news.
-                let (until, text) = search(&path, searched, stamp.0, is_still).unwrap_or((stamp.0, None));
+                let (until, text) = search(&path, searched, stamp.0, MOST_READ, is_still).unwrap_or((stamp.0, None));
                 news.extend(text.map(|text| News::Message { path: path.clone(), text }));
                 until
             };
@@ -53,10 +55,10 @@ impl Logs {
     }
 }
 
-/// Searches the bytes of a file from `from` to `to`; gives up to where that is done, and the part that holds messages. When the file
+/// Searches the bytes of a file from `from` to `to`, of more than `most` the last; gives up to where that is done, and the part that holds messages. When the file
 /// may still be growing (not `is_still`), a message near its end is left for the next time.
-fn search(path: &Path, from: u64, to: u64, is_still: bool) -> io::Result<(u64, Option<String>)> {
-    let from = from.max(to.saturating_sub(MOST_READ));
+fn search(path: &Path, from: u64, to: u64, most: u64, is_still: bool) -> io::Result<(u64, Option<String>)> {
+    let from = from.max(to.saturating_sub(most));
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();
@@ -84,7 +86,9 @@ fn search(path: &Path, from: u64, to: u64, is_still: bool) -> io::Result<(u64, O
 /// The part of a text that holds out-of-memory errors; `None` when there is none, or the file can not be read.
 pub(super) fn messages_of(path: &Path) -> Option<String> {
     let length = std::fs::metadata(path).ok()?.len();
-    search(path, 0, length, true).ok()?.1
+    let tail = search(path, 0, length, MOST_READ_OPENED, true).ok()?.1;
+    // A job that was begun again writes on behind the error.
+    tail.or_else(|| search(path, 0, length.min(MOST_READ), MOST_READ, true).ok()?.1)
 }
 
 #[cfg(test)]

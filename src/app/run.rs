@@ -11,6 +11,7 @@ use super::settings::Settings;
 use super::views::ViewKind;
 use super::{App, Command, document::Content};
 use crate::formats::export::new_file::{NewFile, not_written};
+use crate::model::Progress;
 
 /// How to start the window.
 #[derive(Clone, Debug, Default)]
@@ -40,8 +41,34 @@ pub struct Screenshot {
     pub device: Option<i32>,
     /// Lines and text instead of pixels; needs no display.
     pub is_svg: bool,
+    /// Draws no path of the machine the recording is from.
+    pub redact: bool,
     /// The file to write.
     pub out: PathBuf,
+}
+
+/// Opens what a picture is of. Without its paths the recording is read here: nobody waits for this window.
+///
+/// # Errors
+/// One sentence when the recording can not be opened, or is to be redacted together with others.
+pub(super) fn open_subject(app: &mut App, shot: &Screenshot) -> Result<(), String> {
+    let Some(file) = shot.file.as_ref().filter(|_| shot.redact) else {
+        app.open_paths(shot.file.iter().chain(&shot.with).cloned());
+        return Ok(());
+    };
+    if !shot.with.is_empty() {
+        return Err("--redact draws one recording; leave --with out".to_owned());
+    }
+    let progress = Progress::new();
+    let mut recording = crate::formats::open(file, &progress).map_err(|e| e.to_string())?;
+    crate::formats::export::redact::redact(&mut recording);
+    let index = recording
+        .busiest_device()
+        .ok_or_else(|| format!("{}: there is nothing to draw: it holds no device's memory", file.display()))?;
+    let data = super::loader::prepare(&std::sync::Arc::new(recording), index, &progress)?;
+    let title = data.recording.source.name.clone();
+    app.open_recording(&title, data);
+    Ok(())
 }
 
 /// Samples that a picture of a watch waits for: three seconds at the usual rate.
@@ -165,12 +192,13 @@ pub fn screenshot(shot: Screenshot) -> Result<(), String> {
         cc.egui_ctx.set_pixels_per_point(1.0);
         let mut app = App::new(&cc.egui_ctx, settings, Jobs::new(cc.egui_ctx.clone()));
         app.only = ViewKind::from_name(&shot.view);
-        app.open_paths(shot.file.iter().chain(&shot.with).cloned());
+        let failure = open_subject(&mut app, &shot).err();
         if shot.file.is_none() && shot.view == "live" {
             app.watch_machine(&cc.egui_ctx);
         }
         Box::new(Photographer {
             app,
+            failure,
             shot: shot.clone(),
             calm_frames: 0,
             is_placed: false,
@@ -185,6 +213,8 @@ pub fn screenshot(shot: Screenshot) -> Result<(), String> {
 /// The app, watched until it has nothing left to compute, then photographed.
 struct Photographer {
     app: App,
+    /// Why there is nothing to draw.
+    failure: Option<String>,
     shot: Screenshot,
     /// Frames drawn since everything was computed.
     calm_frames: u32,
@@ -271,6 +301,10 @@ impl eframe::App for Photographer {
                 self.finish(ctx, result);
             }
             ctx.request_repaint();
+            return;
+        }
+        if let Some(sentence) = self.failure.take() {
+            self.finish(ctx, Err(sentence));
             return;
         }
         // A tab that can not be read may still make room for one that was opened beside it.

@@ -15,6 +15,7 @@ use crate::analysis::matching::Matching;
 use crate::analysis::ordering::Order;
 use crate::analysis::query::{Query, Scope, of_text};
 use crate::analysis::steps::Steps;
+use crate::analysis::told::NO_ADDRESSES;
 use crate::analysis::{DeviceTables, Lifetime, LifetimeId, NO_EVENT, Quantity, StackNames};
 use crate::model::{Progress, Recording};
 use crate::units::{Address, Bytes, count};
@@ -147,8 +148,12 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
     for l in &listed {
         let at = |e: u32, none: &str| event(e).map_or_else(|| none.to_owned(), |e| count(u64::from(e)));
         table.row([
-            format!("  {}_{}", Address(l.address), tables.lifetimes.generation(device, l.id)),
-            Bytes(l.requested).to_string(),
+            if recording.tells_addresses() {
+                format!("  {}_{}", Address(l.address), tables.lifetimes.generation(device, l.id))
+            } else {
+                "  not told".to_owned()
+            },
+            if recording.tells_requested(device) { Bytes(l.requested).to_string() } else { "not told".to_owned() },
             Bytes(l.block).to_string(),
             at(l.born, "before"),
             at(l.gone, "kept"),
@@ -164,6 +169,10 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
     } else {
         answer += &table.to_string();
     }
+    if !recording.tells_addresses() && !listed.is_empty() {
+        answer += NO_ADDRESSES;
+        answer.push('\n');
+    }
     if listed.len() < matching.len() {
         answer += &format!("{} shown, by {}; --limit shows more\n", of_text(listed.len(), matching.len()), order.name());
     }
@@ -176,8 +185,9 @@ fn row_json(recording: &Recording, scope: &Scope<'_>, l: &Lifetime) -> Value {
         |e: u32| event(e).filter(|_| scope.device.events.has_time).and_then(|e| scope.device.events.time_us.get(e as usize));
     let why = scope.categories.map(|c| c.why(recording, scope.device, scope.tables, l.id));
     json!({
-        "id": l.id.0, "address": l.address, "generation": scope.tables.lifetimes.generation(scope.device, l.id),
-        "requested_bytes": l.requested, "bytes": l.block,
+        "id": l.id.0, "address": recording.tells_addresses().then_some(l.address),
+        "generation": recording.tells_addresses().then(|| scope.tables.lifetimes.generation(scope.device, l.id)),
+        "requested_bytes": recording.tells_requested(scope.device).then_some(l.requested), "bytes": l.block,
         "born": event(l.born), "free_requested": event(l.free_requested), "gone": event(l.gone),
         "born_us": time(l.born), "gone_us": time(l.gone),
         "stream": scope.device.streams.get(usize::from(l.stream.0)), "pool": scope.device.pool_key(l.pool).map(|(a, b)| [a, b]),

@@ -8,10 +8,12 @@ use super::args::{ExportArgs, ExportFormat, ExportTableName};
 use super::{Failure, choose_device, open};
 use crate::analysis::export::{CurvesTable, LifetimesTable, counters, places, trimmed};
 use crate::analysis::flame::{Measure, Size, weigh};
+use crate::analysis::ranks::Partition;
 use crate::analysis::{DeviceTables, Quantity, ranks};
 use crate::formats::export::new_file::{NewFile, not_written, refusal};
 use crate::formats::export::{
-    BlocksTable, EventsTable, ExportTable, SamplesTable, StacksTable, csv, parquet, perfetto, snapshot, speedscope,
+    BlocksTable, CategoriesTable, EventsTable, ExportTable, OfFile, SamplesTable, StacksTable, csv, parquet, perfetto, redact,
+    snapshot, speedscope,
 };
 use crate::formats::folder;
 use crate::model::{DeviceKind, Progress, Recording, StackId};
@@ -26,29 +28,41 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     if args.file.is_dir() {
         return fleet(args, out);
     }
-    let recording = open(&args.file)?;
+    let mut recording = open(&args.file)?;
     check_range(args, &recording)?;
-    let source = Source {
-        path: &args.file,
-        rank: args.rank.or_else(|| ranks::told(&recording)).or_else(|| rank_of_file(&args.file)),
-        stem: file_name(&args.file),
-    };
+    let file = file_name(&args.file);
+    let rank = args.rank.or_else(|| ranks::told(&recording)).or_else(|| ranks::rank_of_name(&file));
+    let named = || ranks::partitions(Path::new(""), &[PathBuf::from(&file)], |_| Vec::new()).pop().unwrap_or_default();
+    let job = args.job.clone().unwrap_or_else(|| ranks::job_of_file(&file, rank.is_some()));
+    let partition = Partition { job, rank, step: named().step };
+    let source = Source { path: &args.file, partition, stem: file.clone(), file, places: prepare(args, &mut recording) };
     Ok(export(args, &source, &recording, out)?)
 }
 
-/// What tables are made of: a recording, its rank where that is known, and what its files are called.
+/// What tables are made of: a recording, where it stands in a data set, and what its files are called.
 struct Source<'a> {
     path: &'a Path,
-    rank: Option<u32>,
+    partition: Partition,
     stem: String,
+    /// What tells it apart from the others of its data set.
+    file: String,
+    /// The short name of each stack; empty where no table is written.
+    places: Vec<String>,
+}
+
+/// Names the stacks, as long as their paths tell whose code they are, then cuts the paths where that was asked for.
+fn prepare(args: &ExportArgs, recording: &mut Recording) -> Vec<String> {
+    let is_table = matches!(args.to, ExportFormat::Csv | ExportFormat::Parquet);
+    let mut places = if is_table { places(recording) } else { Vec::new() };
+    if args.redact {
+        redact::redact(recording);
+        places.iter_mut().for_each(|place| *place = redact::text_without_paths(place));
+    }
+    places
 }
 
 fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-fn rank_of_file(path: &Path) -> Option<u32> {
-    ranks::rank_of_name(&file_name(path))
 }
 
 /// Every recording of a folder, each into the partition of its rank. One that can not be read does not stop the others.
@@ -58,19 +72,27 @@ fn fleet(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
             "--rank is of one recording; in a folder each has its own, by its trace or its name".to_owned(),
         ));
     }
-    if is_file(args) {
+    if args.job.is_some() {
+        return Err(Failure::Usage(
+            "--job is of one recording; in a folder files are of one job by their folders and names".to_owned(),
+        ));
+    }
+    if args.is_table_file() {
         let out = args.out.display();
         return Err(Failure::Usage(format!("{out}: the tables of a folder of recordings are written into a folder; name one")));
     }
     let files = folder::recordings_in(std::slice::from_ref(&args.file))?;
-    let named = ranks::ranks_of_names(&files);
+    let told = |path: &Path| open(path).map(|recording| ranks::identities(&recording, path)).unwrap_or_default();
+    let partitions = ranks::partitions(&args.file, &files, told);
     let mut failed = Vec::new();
-    for (path, rank) in files.iter().zip(named) {
+    for (path, partition) in files.iter().zip(partitions) {
         // One at a time: a recording takes about half its file in memory.
-        let done = open(path).and_then(|recording| {
+        let done = open(path).and_then(|mut recording| {
             let below = path.strip_prefix(&args.file).unwrap_or(path);
-            let stem: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
-            let source = Source { path, rank: ranks::told(&recording).or(rank), stem: stem.join("-") };
+            let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
+            let partition = Partition { rank: ranks::told(&recording).or(partition.rank), ..partition };
+            let (stem, file) = (parts.join("-"), parts.join("/"));
+            let source = Source { path, partition, stem, file, places: prepare(args, &mut recording) };
             export(args, &source, &recording, out)
         });
         if let Err(sentence) = done {
@@ -82,16 +104,10 @@ fn fleet(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     failed.first().map_or(Ok(()), |first| Err(Failure::NotPossible(format!("{} of {many} not exported: {first}", failed.len()))))
 }
 
-/// True when OUT is one file of the table format, and not a folder for all tables.
-fn is_file(args: &ExportArgs) -> bool {
-    let extension = if args.to == ExportFormat::Parquet { "parquet" } else { "csv" };
-    args.out.extension().is_some_and(|e| e.eq_ignore_ascii_case(extension)) && !args.out.is_dir()
-}
-
 /// A folder for tables is made, but not the folders above it; one that is called like a file of another format is a slip.
 fn check_out(args: &ExportArgs) -> Result<(), Failure> {
     let is_tables = matches!(args.to, ExportFormat::Csv | ExportFormat::Parquet);
-    if !is_tables || is_file(args) {
+    if !is_tables || args.is_table_file() {
         return Ok(refusal(&args.out, &[&args.file], args.force).map_or(Ok(()), Err)?);
     }
     let out = args.out.display();
@@ -119,9 +135,6 @@ fn check_out(args: &ExportArgs) -> Result<(), Failure> {
 fn check_range(args: &ExportArgs, recording: &Recording) -> Result<(), Failure> {
     let Some((from, to)) = args.events else { return Ok(()) };
     let refuse = |why: String| Err(Failure::Usage(format!("--events {from}..{to}: {why}")));
-    if args.to != ExportFormat::Snapshot {
-        return refuse("only a snapshot is cut to a range of events; the other formats hold all of them".to_owned());
-    }
     let counts: Vec<(String, usize)> =
         devices(args, recording)?.iter().map(|&i| &recording.devices[i]).map(|d| (d.id.to_string(), d.events.len())).collect();
     let most = counts.iter().map(|(_, n)| *n).max().unwrap_or(0);
@@ -134,12 +147,18 @@ fn check_range(args: &ExportArgs, recording: &Recording) -> Result<(), Failure> 
 
 fn export(args: &ExportArgs, source: &Source<'_>, recording: &Recording, out: &mut dyn Write) -> Result<(), String> {
     let has_events = recording.devices.iter().any(|d| !d.events.is_empty() || !d.segments.is_empty());
-    let has_samples = recording.devices.iter().any(|d| !d.samples.is_empty());
+    let has_samples = recording.devices.iter().any(|d| !d.samples.is_empty() || !d.bands.is_empty());
+    if args.to == ExportFormat::Snapshot && has_events && !recording.tells_addresses() {
+        return Err(format!(
+            "{}: a snapshot is made of blocks at addresses, and this file tells no addresses; export it as csv, parquet, speedscope or perfetto",
+            source.path.display()
+        ));
+    }
     let takes_samples = matches!(args.to, ExportFormat::Csv | ExportFormat::Parquet | ExportFormat::Perfetto);
     if !has_events && !(has_samples && takes_samples) {
         let name = args.to.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned());
         let rest = if has_samples {
-            "its samples of the card can be written as csv, parquet or perfetto"
+            "its samples can be written as csv, parquet or perfetto"
         } else {
             "vramscope summary --json prints what it holds"
         };
@@ -191,25 +210,27 @@ fn devices(args: &ExportArgs, recording: &Recording) -> Result<Vec<usize>, Strin
 /// The partition of recordings whose rank is not known, as Hive names it: DuckDB, Spark, Polars and pyarrow read it as null.
 const NO_RANK: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// One table into OUT, or every table into the folder OUT: `OUT/events/rank=0/NAME.cuda-0.parquet`, so that a fleet's exports
+/// One table into OUT, or every table into the folder OUT: `OUT/events/job=ddp/rank=0/NAME.cuda-0.parquet`, so that a fleet's exports
 /// into one folder are one partitioned data set.
 fn tables(args: &ExportArgs, source: &Source<'_>, recording: &Recording) -> Result<Vec<Written>, String> {
     let is_parquet = args.to == ExportFormat::Parquet;
     let extension = if is_parquet { "parquet" } else { "csv" };
-    let is_file = is_file(args);
-    let place_names = places(recording);
-    let partition = source.rank.map_or_else(|| NO_RANK.to_owned(), |rank| rank.to_string());
+    let is_file = args.is_table_file();
+    let place_names = &source.places;
+    let Partition { job, rank, step } = &source.partition;
+    let rank = rank.map_or_else(|| NO_RANK.to_owned(), |rank| rank.to_string());
     let stem = &source.stem;
     let mut written = Vec::new();
     let mut write = |table: &dyn ExportTable, part: &str| -> Result<(), String> {
         let path = if is_file {
             args.out.clone()
         } else {
-            let folder = args.out.join(table.name()).join(format!("rank={partition}"));
+            let folder = args.out.join(table.name()).join(format!("job={job}")).join(format!("rank={rank}"));
             std::fs::create_dir_all(&folder).map_err(|e| format!("{}: this folder can not be made: {e}", folder.display()))?;
             folder.join(format!("{stem}{part}.{extension}"))
         };
         let mut file = create(args, &path)?;
+        let table: &dyn ExportTable = &OfFile::new(table, &source.file, *step);
         let result = if is_parquet { parquet::write(table, &mut file) } else { csv::write(table, &mut file) };
         result.map_err(failed(&path))?;
         file.finish()?;
@@ -218,12 +239,19 @@ fn tables(args: &ExportArgs, source: &Source<'_>, recording: &Recording) -> Resu
     };
     let chosen = if is_file { vec![choose_device(recording, args.device)?] } else { devices(args, recording)? };
     let has_events = |&i: &usize| !recording.devices[i].events.is_empty() || !recording.devices[i].segments.is_empty();
-    // Of a live session there is nothing but its samples.
-    let usual = if chosen.iter().any(has_events) { ExportTableName::Lifetimes } else { ExportTableName::Samples };
+    // Of a live session there is nothing but its samples, of a plotted timeline nothing but its sums by category.
+    let has_events = chosen.iter().any(has_events);
+    let has_bands = chosen.iter().any(|&i| !recording.devices[i].bands.is_empty());
+    let usual = match (has_events, has_bands) {
+        (true, _) => ExportTableName::Lifetimes,
+        (false, true) => ExportTableName::Categories,
+        (false, false) => ExportTableName::Samples,
+    };
+    let beside = [ExportTableName::Samples, ExportTableName::Categories];
     let wanted = |name: ExportTableName| match args.table {
         Some(table) => table == name,
         None if is_file => name == usual,
-        None => usual == ExportTableName::Lifetimes || name == usual,
+        None => has_events || beside.contains(&name),
     };
     for index in chosen {
         let device = &recording.devices[index];
@@ -233,19 +261,22 @@ fn tables(args: &ExportArgs, source: &Source<'_>, recording: &Recording) -> Resu
         if wanted(ExportTableName::Samples) && (args.table.is_some() || !device.samples.is_empty()) {
             write(&SamplesTable::new(device), &part)?;
         }
+        if wanted(ExportTableName::Categories) && (args.table.is_some() || !device.bands.is_empty()) {
+            write(&CategoriesTable::new(device), &part)?;
+        }
         if wanted(ExportTableName::Events) {
-            write(&EventsTable::new(device, &place_names), &part)?;
+            write(&EventsTable::new(recording, device, place_names), &part)?;
         }
         if wanted(ExportTableName::Blocks) {
-            write(&BlocksTable::new(device, &place_names), &part)?;
+            write(&BlocksTable::new(device, place_names), &part)?;
         }
         if wanted(ExportTableName::Lifetimes) || wanted(ExportTableName::Curves) {
             let tables = build(recording, index)?;
             if wanted(ExportTableName::Lifetimes) {
-                write(&LifetimesTable::new(device, &tables, &place_names), &part)?;
+                write(&LifetimesTable::new(recording, device, &tables, place_names), &part)?;
             }
             if wanted(ExportTableName::Curves) {
-                write(&CurvesTable::new(device, &tables), &part)?;
+                write(&CurvesTable::new(recording, device, &tables), &part)?;
             }
         }
     }
@@ -290,7 +321,7 @@ fn to_perfetto(args: &ExportArgs, recording: &Recording) -> Result<Written, Stri
     let mut rows = Vec::new();
     for index in 0..recording.devices.len() {
         rows.push(if wanted.contains(&index) {
-            counters(&recording.devices[index], &build(recording, index)?)
+            counters(recording, &recording.devices[index], &build(recording, index)?)
         } else {
             Vec::new()
         });

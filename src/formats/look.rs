@@ -27,7 +27,11 @@ const HEAD: u64 = 4 << 20;
 /// A zip's directory ends in this many bytes, its comment included.
 const TAIL: u64 = (1 << 16) + 22;
 
-/// Looks at the first 4 MiB and the last 64 KiB of a file.
+/// An error stands at the end of a log, before what other processes still wrote.
+pub(super) const LOG_TAIL: u64 = 64 << 20;
+
+/// Looks at the first 4 MiB and the last 64 KiB of a file; of a text that tells nothing in its first 4 MiB, at the last 64 MiB, which
+/// takes a fraction of a second: not for the window's thread.
 ///
 /// # Errors
 /// When the file can not be read.
@@ -39,10 +43,19 @@ pub fn look(path: &Path) -> io::Result<Seen> {
     let kind = sniff(&head);
     if kind == Kind::Unknown {
         // What is no recording by its first bytes is text, or nothing for us.
+        if head.contains(&0) {
+            return Ok(Seen::Other);
+        }
         let text = String::from_utf8_lossy(&head);
         return Ok(match () {
             () if oom_message::parse(&text).is_some() => Seen::Message,
             () if stats::parse(&text).is_some() => Seen::Counters,
+            () if length > HEAD => {
+                let mut tail = Vec::new();
+                file.seek(SeekFrom::Start(HEAD.max(length.saturating_sub(LOG_TAIL))))?;
+                file.take(LOG_TAIL).read_to_end(&mut tail)?;
+                if oom_message::parse(&String::from_utf8_lossy(&tail)).is_some() { Seen::Message } else { Seen::Other }
+            }
             () => Seen::Other,
         });
     }
@@ -97,5 +110,17 @@ mod tests {
         assert_eq!(seen("a.log", b"step 1\nCUDA out of memory. Tried to allocate 2.00 GiB (GPU 0;"), Seen::Message);
         assert_eq!(seen("a.log", b"step 1\n"), Seen::Other);
         assert_eq!(seen("empty", b""), Seen::Other);
+    }
+
+    #[test]
+    fn an_error_at_the_end_of_a_long_log_is_found() {
+        let lines = "step 1: loss 2.5, 512 tokens in 3.1 s\n".repeat(150_000);
+        assert!(lines.len() as u64 > HEAD);
+        let log = [lines.as_bytes(), b"CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0;\nbye\n"].concat();
+        assert_eq!(seen("a.log", &log), Seen::Message);
+        assert_eq!(seen("a.log", lines.as_bytes()), Seen::Other);
+        let read = |bytes: &[u8]| crate::formats::read(bytes, "a.log", &crate::model::Progress::new()).unwrap_err();
+        assert!(matches!(read(&log), crate::formats::FormatError::Elsewhere { .. }));
+        assert!(matches!(read(lines.as_bytes()), crate::formats::FormatError::NotRecognised { .. }));
     }
 }

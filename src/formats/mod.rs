@@ -199,6 +199,8 @@ fn unwrap_and_read(bytes: &[u8], name: &str, progress: &Progress, depth: u32) ->
         }
         Ok(recording)
     };
+    // Windows' editors put a mark before any text; no reader needs to know of it.
+    let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     match sniff(bytes) {
         Kind::Gzip => inner(unwrap::gzip(bytes, name, progress)?),
         Kind::Zstd => inner(unwrap::zstd(bytes, name, progress)?),
@@ -225,23 +227,27 @@ fn unwrap_and_read(bytes: &[u8], name: &str, progress: &Progress, depth: u32) ->
 fn read_text(bytes: &[u8], name: &str) -> Result<Recording, FormatError> {
     let unknown = || FormatError::NotRecognised { name: name.to_owned(), found: describe_start(bytes) };
     let head = bytes.get(..stats::MOST_BYTES).unwrap_or(bytes);
-    let text = match std::str::from_utf8(head) {
-        Ok(text) => text,
-        // The first bytes of a long log may end within a character.
-        Err(e) if e.error_len().is_none() => std::str::from_utf8(&head[..e.valid_up_to()]).unwrap_or(""),
-        Err(_) => return Err(unknown()),
-    };
-    // A trainer that fails prints both; the error is what one wants to know of it.
-    if oom_message::parse(text).is_some() {
+    // No text has zeros in it. One that is not UTF-8 throughout is still read: many processes write into one log.
+    if head.contains(&0) {
+        return Err(unknown());
+    }
+    // A trainer that fails prints both; the error is what one wants to know of it. It stands at the end of what may be a long log.
+    let tail = bytes.get(head.len()..).unwrap_or(&[]);
+    let tail = tail.get(tail.len().saturating_sub(look::LOG_TAIL as usize)..).unwrap_or(tail);
+    let has_message = |part: &[u8]| !part.is_empty() && oom_message::parse(&String::from_utf8_lossy(part)).is_some();
+    if has_message(head) || has_message(tail) {
         let what = "this text holds an out-of-memory error; read what it means (vramscope explain FILE, or Ctrl+E in the window)"
             .to_owned();
         return Err(FormatError::Elsewhere { name: name.to_owned(), what });
     }
-    stats::read(text, name).ok_or_else(unknown)
+    stats::read(&String::from_utf8_lossy(head), name).ok_or_else(unknown)
 }
 
+/// The byte order mark of UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 fn trim_start(bytes: &[u8]) -> &[u8] {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     &bytes[bytes.iter().take_while(|b| b.is_ascii_whitespace()).count()..]
 }
 

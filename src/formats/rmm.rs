@@ -10,6 +10,8 @@ use crate::model::{
 };
 
 const HEADER: &[u8] = b"Thread,Time,Action,Pointer,Size,Stream";
+const EMPTY: &str = "this RMM log has no rows yet; RMM writes them when its buffer is full or the program ends, so let it run on, or call \
+    rmm.disable_logging() before you copy the file";
 const DAY_US: i64 = 86_400_000_000;
 
 /// True for the beginning of an RMM log.
@@ -84,7 +86,7 @@ pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, 
         }
     }
     if device.events.is_empty() {
-        return Err(FormatError::Empty { name: name.to_owned(), what: "this RMM log has no allocations".to_owned() });
+        return Err(FormatError::Empty { name: name.to_owned(), what: EMPTY.to_owned() });
     }
     progress.set_done(bytes.len() as u64);
     Ok(Recording {
@@ -137,12 +139,17 @@ impl Row {
 fn time_of_day(text: &str) -> Option<i64> {
     let mut parts = text.split([':', '.']);
     let mut next = || parts.next()?.parse::<i64>().ok();
-    let (hours, minutes, seconds, fraction) = (next()?, next()?, next()?, next()?);
-    let in_range = (0..24).contains(&hours)
-        && (0..60).contains(&minutes)
-        && (0..61).contains(&seconds)
-        && (0..1_000_000).contains(&fraction);
-    in_range.then(|| ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction)
+    let (hours, minutes, seconds) = (next()?, next()?, next()?);
+    let fraction = parts.next().unwrap_or("0");
+    if fraction.is_empty() || !fraction.bytes().all(|b| b.is_ascii_digit()) || parts.next().is_some() {
+        return None;
+    }
+    // Behind a point stand decimals (`.5` is half a second), behind a colon a count of microseconds.
+    let is_decimal = text.contains('.');
+    let micros = if is_decimal { format!("{:0<6.6}", fraction) } else { fraction.to_owned() }.parse::<i64>().ok()?;
+    let in_range =
+        (0..24).contains(&hours) && (0..60).contains(&minutes) && (0..61).contains(&seconds) && (0..1_000_000).contains(&micros);
+    in_range.then(|| ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + micros)
 }
 
 /// `0x7f…`, `(nil)`, or a decimal number.
@@ -177,6 +184,23 @@ mod tests {
         assert_eq!((d.events.action[6], d.events.size[6], d.events.device_free(6)), (Action::Oom, 1_000_000, None));
         assert_eq!(r.report.warnings.len(), 1);
         assert_eq!(r.report.warnings[0].kind, WarningKind::OutOfOrder);
+    }
+
+    #[test]
+    fn fractions_of_a_second_are_decimals() {
+        let at = |fraction: i64| Some(36_000_000_000 + fraction);
+        for (text, micros) in [
+            ("10:00:00.5", at(500_000)),
+            ("10:00:00.000005", at(5)),
+            ("10:00:00.1234567", at(123_456)),
+            ("10:00:00:000005", at(5)),
+            ("10:00:00", at(0)),
+            ("10:00:00.", None),
+            ("10:00:00.5x", None),
+            ("24:00:00.0", None),
+        ] {
+            assert_eq!(time_of_day(text), micros, "{text}");
+        }
     }
 
     #[test]

@@ -45,6 +45,7 @@ pub fn parse(text: &str) -> Option<MemoryStats> {
 /// Every set of counters in a text, in its order: logs hold a summary a device, or one after another as the run goes on.
 #[must_use]
 pub fn parse_all(text: &str) -> Vec<MemoryStats> {
+    let text = text.trim_start_matches('\u{feff}');
     let tables = summaries(text);
     if tables.is_empty() { dictionary(text) } else { tables }
 }

@@ -15,12 +15,25 @@ pub struct Recording {
     pub stacks: StackTable,
     /// Operators, runtime calls and kernels, when a profiler trace told of them.
     pub ops: OpTable,
+    /// Which lists a snapshot has beyond those of its devices.
+    pub lists: SnapshotLists,
     /// What the reader found odd.
     pub report: LoadReport,
     /// Other files of the same run that were joined to this one, in the order they came.
     pub added: Vec<Added>,
     /// PyTorch's counters of the same run, when a file of them was added; each with the file's name.
     pub stats: Vec<(String, MemoryStats)>,
+}
+
+/// Lists of a snapshot that are there although they may be empty: what is written again has them too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotLists {
+    /// Entries of `device_traces`: devices that the process saw, also those it never used.
+    pub device_traces: u32,
+    /// True with `host_segments`.
+    pub host_segments: bool,
+    /// True with `host_traces`.
+    pub host_traces: bool,
 }
 
 /// A file that was joined to a recording.
@@ -109,6 +122,21 @@ impl Recording {
     pub fn tells_requested(&self, device: &DeviceRecording) -> bool {
         let is_profiled = matches!(self.source.format, Format::KinetoTrace | Format::MemoryTimeline);
         !is_profiled || !device.events.sizes_are_blocks || device.id.kind == super::DeviceKind::Cpu
+    }
+}
+
+impl Recording {
+    /// False where the source has no addresses (a memory timeline's raw form: time, action, bytes, category). Those of the recording
+    /// are then made up to keep allocations apart: no figure to show or to write.
+    #[must_use]
+    pub fn tells_addresses(&self) -> bool {
+        self.source.format != Format::MemoryTimeline
+    }
+
+    /// False where times are of a day that the source does not name, in a zone that it does not name (RMM).
+    #[must_use]
+    pub fn tells_date(&self) -> bool {
+        self.source.format != Format::RmmLog
     }
 }
 

@@ -96,6 +96,8 @@ pub enum WarningKind {
     InvalidJson,
     /// Text that was not valid UTF-8.
     InvalidText,
+    /// The source has no addresses: those of the recording are made up to keep allocations apart.
+    NoAddresses,
     /// Data of a device or kind that is not shown.
     Skipped,
 }
@@ -117,6 +119,7 @@ impl WarningKind {
             WarningKind::OpenAnnotation => "open_annotation",
             WarningKind::InvalidJson => "invalid_json",
             WarningKind::InvalidText => "invalid_text",
+            WarningKind::NoAddresses => "no_addresses",
             WarningKind::Skipped => "skipped",
         }
     }

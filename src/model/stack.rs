@@ -74,6 +74,22 @@ impl StackTable {
         self.strings.get(id.0 as usize).map_or("", |s| s)
     }
 
+    /// Number of distinct texts.
+    #[must_use]
+    pub fn text_count(&self) -> usize {
+        self.strings.len()
+    }
+
+    /// Puts another text in the place of each; ids stay, and texts that become equal keep theirs.
+    pub fn change_texts(&mut self, mut change: impl FnMut(StrId, &str) -> String) {
+        for (i, text) in self.strings.iter_mut().enumerate() {
+            let changed = change(StrId(i as u32), text);
+            if changed != **text {
+                *text = Arc::from(changed);
+            }
+        }
+    }
+
     /// A frame; `None` for an id of another table.
     #[must_use]
     pub fn frame(&self, id: FrameId) -> Option<Frame> {

@@ -51,7 +51,7 @@ fn export_svg(shot: &Screenshot) -> Result<(), String> {
     let ctx = Context::default();
     let mut app = App::new(&ctx, settings(shot.dark), Jobs::new(ctx.clone()));
     app.only = ViewKind::from_name(&shot.view);
-    app.open_paths(shot.file.iter().chain(&shot.with).cloned());
+    super::run::open_subject(&mut app, shot)?;
     let mut is_placed = false;
     let size = vec2(shot.size.0 as f32, shot.size.1 as f32);
     let text = draw(&ctx, &mut app, size, |app| {
@@ -297,6 +297,7 @@ mod tests {
             event: None,
             device: None,
             is_svg: true,
+            redact: false,
             out: folder.path().join("x.svg"),
         };
         draw_picture(&shot).unwrap();

@@ -14,6 +14,7 @@ use crate::analysis::accounting::{Part, Waterfall, account};
 use crate::analysis::categories::ByCategory;
 use crate::analysis::counted::{account_counters, counted_sentence};
 use crate::analysis::oom::has_segments;
+use crate::analysis::told::allocator_name;
 use crate::app::colours::category_paint;
 use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
@@ -90,8 +91,10 @@ impl View for Accounting {
                         Bytes(whole)
                     ),
                     None => format!(
-                        "Live tensors asked for {}. Segments are not in this file, so it does not tell what PyTorch reserved for them, nor what torch.cuda.empty_cache() would give back.",
-                        Bytes(live)
+                        "Live tensors asked for {}. Segments are not in this file, so it does not tell what {} reserved for them{}.",
+                        Bytes(live),
+                        allocator_name(&cx.data.recording),
+                        if allocator_name(&cx.data.recording) == "PyTorch" { ", nor what torch.cuda.empty_cache() would give back" } else { "" }
                     ),
                 };
                 label::paragraph(ui, &sentence, Type::Lead, t.text1);

@@ -127,8 +127,10 @@ fn recorded(ui: &mut Ui, cx: &ViewContext<'_>) {
         key_value(ui, "file", &Bytes(cx.data.recording.source.bytes).to_string());
     }
     key_value(ui, "format", cx.data.recording.source.format.name());
-    if cx.data.has_only_sums() {
+    if !device.bands.is_empty() {
         key_value(ui, "rows by category", &count(device.bands.len() as u64));
+        // Fewer: bytes that only change category leave the sum as it was.
+        key_value(ui, "sums that differ", &count(device.samples.len() as u64));
     }
     if cx.data.recording.has_only_counters() {
         let counters: usize = cx.data.recording.stats.iter().map(|(_, stats)| stats.values.len()).sum();

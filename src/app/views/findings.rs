@@ -9,6 +9,7 @@ use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::categories::Category;
 use crate::analysis::findings::{Class, Finding};
 use crate::analysis::oom::{Helped, TRIED_UNASKED, Verdict, advice, best_advice, can_be_served_again, has_segments};
+use crate::analysis::told::allocator_name;
 use crate::analysis::watched::{Watched, watched};
 use crate::app::action::Action;
 use crate::app::colours::ColourBy;
@@ -176,8 +177,9 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
             format!("{first} grows from step to step, and {share:.0} % of the {} reserved at the peak was in use.", Bytes(peak))
         } else {
             format!(
-                "{first} grows from step to step. Tensors took {} at most. Segments are not in this file, so it does not tell how much of what PyTorch reserved was in use.",
-                Bytes(active)
+                "{first} grows from step to step. Tensors took {} at most. Segments are not in this file, so it does not tell how much of what {} reserved was in use.",
+                Bytes(active),
+                allocator_name(&cx.data.recording)
             )
         };
         label::paragraph(ui, &sentence, Type::Body, cx.tokens.text2);

@@ -73,6 +73,11 @@ fn query_without_where(error: &clap::Error, words: &[OsString]) -> Option<String
 /// What is wrong with a command although each of its words can be read.
 #[must_use]
 pub fn misused(command: &Command) -> Option<String> {
+    if let Command::Export(export) = command
+        && let Some(sentence) = export.option_without_effect()
+    {
+        return Some(sentence);
+    }
     let files: &[PathBuf] = match command {
         Command::Summary(a) => &a.files,
         Command::State(a) => std::slice::from_ref(&a.file),

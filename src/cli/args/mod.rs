@@ -102,12 +102,13 @@ impl Command {
             Command::Export(export) if matches!(export.to, ExportFormat::Svg | ExportFormat::Png) => Ok(ScreenshotArgs {
                 paths: vec![export.file, export.out],
                 with: Vec::new(),
-                view: export.view,
-                size: export.size,
-                theme: export.theme,
+                view: export.view.unwrap_or_else(|| "overview".to_owned()),
+                size: export.size.unwrap_or((1600, 1000)),
+                theme: export.theme.unwrap_or(Theme::Light),
                 event: export.event,
                 device: export.device,
                 is_svg: export.to == ExportFormat::Svg,
+                redact: export.redact,
             }),
             other => Err(Box::new(other)),
         }

@@ -38,6 +38,8 @@ pub enum ExportTableName {
     Curves,
     /// Samples of the whole card: live sessions, traces
     Samples,
+    /// Live bytes by category over time: memory timelines
+    Categories,
     /// The frames that the other tables' stack column points to
     Stacks,
 }
@@ -64,24 +66,61 @@ pub struct ExportArgs {
     /// Only events FROM up to before TO, with the state they leave (snapshots)
     #[arg(long, value_name = "FROM..TO", value_parser = parse_range)]
     pub events: Option<(u32, u32)>,
-    /// Cut file paths to what tells nothing of the machine (snapshots)
+    /// Cut every file path to what tells nothing of the machine
     #[arg(long)]
     pub redact: bool,
     /// The rank that a folder of tables is partitioned by; from the trace or the file's name when absent
     #[arg(long, value_name = "N")]
     pub rank: Option<u32>,
+    /// The job that a folder of tables is partitioned by; from the file's name when absent
+    #[arg(long, value_name = "NAME")]
+    pub job: Option<String>,
     /// The view or workspace to draw (svg, png); an unknown name lists them
-    #[arg(long, default_value = "overview")]
-    pub view: String,
-    /// Width and height of the picture (svg, png)
-    #[arg(long, value_name = "WxH", default_value = "1600x1000", value_parser = parse_size)]
-    pub size: (u32, u32),
-    /// Colours of the picture (svg, png)
-    #[arg(long, value_enum, default_value = "light")]
-    pub theme: Theme,
+    #[arg(long)]
+    pub view: Option<String>,
+    /// Width and height of the picture (svg, png), 1600x1000 when absent
+    #[arg(long, value_name = "WxH", value_parser = parse_size)]
+    pub size: Option<(u32, u32)>,
+    /// Colours of the picture (svg, png), light when absent
+    #[arg(long, value_enum)]
+    pub theme: Option<Theme>,
     /// Where the cursor stands in the picture (svg, png)
     #[arg(long, value_name = "N")]
     pub event: Option<u32>,
+}
+
+impl ExportArgs {
+    /// True when OUT is one file of the table format, and not a folder for all tables.
+    #[must_use]
+    pub fn is_table_file(&self) -> bool {
+        let extension = if self.to == ExportFormat::Parquet { "parquet" } else { "csv" };
+        self.out.extension().is_some_and(|e| e.eq_ignore_ascii_case(extension)) && !self.out.is_dir()
+    }
+
+    /// One sentence for an option that the format does not have: it would do nothing, and its user would not know.
+    #[must_use]
+    pub fn option_without_effect(&self) -> Option<String> {
+        let is_table = matches!(self.to, ExportFormat::Csv | ExportFormat::Parquet);
+        let is_picture = matches!(self.to, ExportFormat::Svg | ExportFormat::Png);
+        let is_folder = is_table && !self.is_table_file();
+        let given = [
+            (
+                "--events",
+                self.events.is_some(),
+                self.to == ExportFormat::Snapshot,
+                "only --to snapshot is cut to a range of events",
+            ),
+            ("--table", self.table.is_some(), is_table, "only --to csv and --to parquet write tables"),
+            ("--rank", self.rank.is_some(), is_folder, "only a folder of csv or parquet tables is partitioned by rank"),
+            ("--job", self.job.is_some(), is_folder, "only a folder of csv or parquet tables is partitioned by job"),
+            ("--view", self.view.is_some(), is_picture, "only --to svg and --to png draw a view"),
+            ("--size", self.size.is_some(), is_picture, "only --to svg and --to png have a width and a height"),
+            ("--theme", self.theme.is_some(), is_picture, "only --to svg and --to png have colours"),
+            ("--event", self.event.is_some(), is_picture, "only --to svg and --to png have a cursor"),
+        ];
+        let (name, _, _, why) = given.into_iter().find(|(_, is_given, has_effect, _)| *is_given && !has_effect)?;
+        Some(format!("{name} has no effect here: {why}; leave it out"))
+    }
 }
 
 /// Light or dark.
@@ -120,4 +159,7 @@ pub struct ScreenshotArgs {
     /// Write lines and text instead of pixels; needs no display
     #[arg(long = "svg")]
     pub is_svg: bool,
+    /// Cut every file path to what tells nothing of the machine
+    #[arg(long)]
+    pub redact: bool,
 }

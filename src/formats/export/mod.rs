@@ -6,15 +6,18 @@
 
 pub mod csv;
 pub mod new_file;
+mod of_file;
 pub mod parquet;
 pub mod perfetto;
+pub mod redact;
 pub mod snapshot;
 pub mod speedscope;
 mod tables;
 
 use std::ops::Range;
 
-pub use tables::{BlocksTable, EventsTable, Names, SamplesTable, StacksTable};
+pub use of_file::OfFile;
+pub use tables::{BlocksTable, CategoriesTable, EventsTable, Names, SamplesTable, StacksTable};
 
 /// What a column holds. Every column may have gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +72,10 @@ pub enum Column<'a> {
 
 /// A table that can be written in batches of rows.
 pub trait ExportTable {
-    /// Its name: `events`, `lifetimes`, `blocks`, `curves`, `samples`, `stacks`.
+    /// Its name: `events`, `lifetimes`, `blocks`, `curves`, `samples`, `categories`, `stacks`.
     fn name(&self) -> &'static str;
     /// Its columns.
-    fn fields(&self) -> &'static [Field];
+    fn fields(&self) -> &[Field];
     /// Its number of rows.
     fn len(&self) -> usize;
     /// True without rows.

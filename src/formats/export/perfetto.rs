@@ -1,4 +1,4 @@
-//! A Chrome trace for Perfetto (<https://ui.perfetto.dev>): memory curves and samples of the card as counters, user ranges and operators as slices,
+//! A Chrome trace for Perfetto (<https://ui.perfetto.dev>): memory curves, samples of the card and bytes by category as counters, user ranges and operators as slices,
 //! out-of-memory events as instants.
 //!
 //! Times count from the second in which the recording begins, which stands in the header as in the profiler's own traces: viewers read microseconds as floating-point
@@ -7,7 +7,9 @@
 
 use std::io::{self, Write};
 
-use crate::model::{Action, DeviceRecording, OpTable, Recording};
+use serde::{Serialize, Serializer};
+
+use crate::model::{Action, CATEGORIES, DeviceRecording, OpTable, Recording};
 
 /// Values of the memory curves right after an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,8 +20,75 @@ pub struct CounterRow {
     pub reserved: Option<u64>,
     /// Whole blocks that the program holds.
     pub allocated: u64,
-    /// Bytes the program asked for, pending frees included.
-    pub requested: u64,
+    /// Bytes the program asked for, pending frees included; `None` where the source has whole blocks only.
+    pub requested: Option<u64>,
+}
+
+/// One event of the format, written as it stands: a recording has millions, so none becomes a tree of values first.
+#[derive(Serialize)]
+struct Event<'a> {
+    ph: &'static str,
+    name: &'a str,
+    pid: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tid: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ts: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dur: Option<Time>,
+    /// How far an instant reaches: its process or its thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    s: Option<&'static str>,
+    #[serde(skip_serializing_if = "Args::is_empty")]
+    args: Args<'a>,
+}
+
+impl<'a> Event<'a> {
+    fn new(ph: &'static str, name: &'a str, pid: usize) -> Self {
+        Event { ph, name, pid, tid: None, ts: None, dur: None, s: None, args: Args(&[]) }
+    }
+
+    fn tid(self, tid: usize) -> Self {
+        Event { tid: Some(tid), ..self }
+    }
+
+    fn at(self, us: i64) -> Self {
+        Event { ts: Some(Time::Whole(us)), ..self }
+    }
+
+    fn args(self, args: &'a [(&'a str, Arg<'a>)]) -> Self {
+        Event { args: Args(args), ..self }
+    }
+}
+
+/// Microseconds.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Time {
+    Whole(i64),
+    /// Operators last nanoseconds.
+    Fraction(f64),
+}
+
+#[derive(Clone, Copy, Serialize)]
+#[serde(untagged)]
+enum Arg<'a> {
+    Number(Option<u64>),
+    Text(&'a str),
+}
+
+struct Args<'a>(&'a [(&'a str, Arg<'a>)]);
+
+impl Args<'_> {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Serialize for Args<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
 }
 
 /// Writes JSON events one after the other.
@@ -33,12 +102,26 @@ struct Events<'w> {
 }
 
 impl Events<'_> {
-    fn push(&mut self, value: &serde_json::Value) -> io::Result<()> {
+    fn push(&mut self, event: &Event<'_>) -> io::Result<()> {
         let comma = if std::mem::take(&mut self.first) { "\n" } else { ",\n" };
         self.out.write_all(comma.as_bytes())?;
-        self.counters += u64::from(value["ph"] == "C");
-        serde_json::to_writer(&mut *self.out, value)?;
+        serde_json::to_writer(&mut *self.out, event)?;
         Ok(())
+    }
+
+    /// The values that are known; without any nothing is written.
+    fn counter(&mut self, name: &str, pid: usize, us: i64, values: &[(&str, Option<u64>)]) -> io::Result<()> {
+        let mut known = [("", Arg::Number(None)); 8];
+        let mut many = 0;
+        for (slot, &(key, value)) in known.iter_mut().zip(values.iter().filter(|(_, value)| value.is_some())) {
+            *slot = (key, Arg::Number(value));
+            many += 1;
+        }
+        if many == 0 {
+            return Ok(());
+        }
+        self.counters += 1;
+        self.push(&Event::new("C", name, pid).at(us).args(&known[..many]))
     }
 }
 
@@ -53,7 +136,7 @@ pub fn write(recording: &Recording, counters: &mut dyn FnMut(usize) -> Vec<Count
     for (index, device) in recording.devices.iter().enumerate() {
         let pid = index + 1;
         let name = device.name.as_ref().map_or_else(|| device.id.to_string(), |n| format!("{}: {n}", device.id));
-        events.push(&serde_json::json!({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}))?;
+        events.push(&Event::new("M", "process_name", pid).args(&[("name", Arg::Text(&name))]))?;
         write_device(recording, device, pid, &counters(index), &mut events)?;
     }
     if !recording.ops.is_empty() {
@@ -90,47 +173,42 @@ fn write_device(
         if device.events.has_time { device.events.time_us.get(i).map_or(0, |t| t.saturating_sub(base)) } else { i64::from(event) }
     };
     for row in counters {
-        let mut args = serde_json::Map::new();
-        if let Some(reserved) = row.reserved {
-            args.insert("reserved".to_owned(), reserved.into());
-        }
-        args.insert("allocated".to_owned(), row.allocated.into());
-        args.insert("requested".to_owned(), row.requested.into());
-        events.push(&serde_json::json!({"ph": "C", "name": "memory", "pid": pid, "ts": time_of(row.event), "args": args}))?;
+        let values = [("reserved", row.reserved), ("allocated", Some(row.allocated)), ("requested", row.requested)];
+        events.counter("memory", pid, time_of(row.event), &values)?;
     }
     for sample in &device.samples {
         // PyTorch's own figures stand in the counters above where there are events.
         let torch = |bytes: Option<u64>| bytes.filter(|_| counters.is_empty());
-        let parts = [
+        let values = [
             ("used", sample.used),
             ("this process", sample.process),
             ("other processes", sample.others),
             ("reserved", torch(sample.reserved)),
             ("allocated", torch(sample.allocated)),
         ];
-        let args: serde_json::Map<_, _> = parts.into_iter().filter_map(|(k, v)| Some((k.to_owned(), v?.into()))).collect();
-        if !args.is_empty() {
-            events.push(&serde_json::json!({"ph": "C", "name": "card", "pid": pid, "ts": sample.time_us.saturating_sub(base), "args": args}))?;
-        }
+        events.counter("card", pid, sample.time_us.saturating_sub(base), &values)?;
+    }
+    for (&time_us, row) in device.bands.time_us.iter().zip(&device.bands.bytes) {
+        let values: [_; CATEGORIES.len()] = std::array::from_fn(|i| (CATEGORIES[i], Some(row[i])));
+        events.counter("bytes by category", pid, time_us.saturating_sub(base), &values)?;
     }
     for event in device.events.ooms() {
-        let size = device.events.size[event as usize];
-        events.push(&serde_json::json!({
-            "ph": "i", "s": "p", "name": "out of memory", "pid": pid, "tid": 0, "ts": time_of(event),
-            "args": {"requested_bytes": size, "device_free_bytes": device.events.device_free_told(event)}
-        }))?;
+        let args = [
+            ("requested_bytes", Arg::Number(Some(device.events.size[event as usize]))),
+            ("device_free_bytes", Arg::Number(device.events.device_free_told(event))),
+        ];
+        events.push(&Event { s: Some("p"), ..Event::new("i", "out of memory", pid).tid(0).at(time_of(event)).args(&args) })?;
     }
     for a in &device.annotations {
         let name = recording.stacks.text(a.name);
-        let event = match a.end_us {
+        let start = a.start_us.saturating_sub(base);
+        events.push(&match a.end_us {
             Some(end) => {
-                serde_json::json!({"ph": "X", "name": name, "pid": pid, "tid": 1, "ts": a.start_us.saturating_sub(base), "dur": end.saturating_sub(a.start_us)})
+                let dur = Some(Time::Whole(end.saturating_sub(a.start_us)));
+                Event { dur, ..Event::new("X", name, pid).tid(1).at(start) }
             }
-            None => {
-                serde_json::json!({"ph": "i", "s": "t", "name": name, "pid": pid, "tid": 1, "ts": a.start_us.saturating_sub(base)})
-            }
-        };
-        events.push(&event)?;
+            None => Event { s: Some("t"), ..Event::new("i", name, pid).tid(1).at(start) },
+        })?;
     }
     // Allocations of at least a hundredth of the largest, as instants: enough to find the big ones beside the curves.
     let largest =
@@ -138,25 +216,25 @@ fn write_device(
     for i in 0..device.events.len() {
         let size = device.events.size[i];
         if device.events.action[i] == Action::Alloc && largest.is_some_and(|l| size >= l / 100) {
-            events.push(&serde_json::json!({
-                "ph": "i", "s": "t", "name": "alloc", "pid": pid, "tid": 2, "ts": time_of(i as u32), "args": {"bytes": size, "event": i}
-            }))?;
+            let args = [("bytes", Arg::Number(Some(size))), ("event", Arg::Number(Some(i as u64)))];
+            events.push(&Event { s: Some("t"), ..Event::new("i", "alloc", pid).tid(2).at(time_of(i as u32)).args(&args) })?;
         }
     }
     Ok(())
 }
 
 fn operators(recording: &Recording, ops: &OpTable, pid: usize, events: &mut Events<'_>) -> io::Result<()> {
-    events
-        .push(&serde_json::json!({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": "Operators and kernels"}}))?;
+    events.push(&Event::new("M", "process_name", pid).args(&[("name", Arg::Text("Operators and kernels"))]))?;
     for (i, lane) in ops.lanes.iter().enumerate() {
-        events.push(&serde_json::json!({"ph": "M", "name": "thread_name", "pid": pid, "tid": i, "args": {"name": lane.name}}))?;
+        events.push(&Event::new("M", "thread_name", pid).tid(i).args(&[("name", Arg::Text(&lane.name))]))?;
     }
+    let base_ns = events.base_us.saturating_mul(1_000);
     for i in 0..ops.len() {
-        events.push(&serde_json::json!({
-            "ph": "X", "name": recording.stacks.text(ops.name[i]), "pid": pid, "tid": ops.lane[i],
-            "ts": ops.start_ns[i].saturating_sub(events.base_us.saturating_mul(1_000)) as f64 / 1_000.0, "dur": ops.duration_ns[i] as f64 / 1_000.0
-        }))?;
+        events.push(&Event {
+            ts: Some(Time::Fraction(ops.start_ns[i].saturating_sub(base_ns) as f64 / 1_000.0)),
+            dur: Some(Time::Fraction(ops.duration_ns[i] as f64 / 1_000.0)),
+            ..Event::new("X", recording.stacks.text(ops.name[i]), pid).tid(usize::from(ops.lane[i]))
+        })?;
     }
     Ok(())
 }

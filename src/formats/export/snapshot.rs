@@ -44,7 +44,8 @@ impl DevicePart {
 /// browser takes about a hundred thousand of those.
 const AT_ONCE: usize = 1000;
 
-/// Writes parts of a recording. With `redact`, file paths are cut to what tells nothing of the machine.
+/// Writes parts of a recording. With `redact`, what stands beside it has no names of programs and people; the paths in its texts
+/// [`super::redact::redact`] cuts before.
 ///
 /// # Errors
 /// What the writer says.
@@ -73,16 +74,6 @@ pub fn save(recording: &Recording, path: &Path, sources: &[&Path], replaces: boo
     let mut file = NewFile::create(path, sources, replaces)?;
     write(recording, &parts, false, &mut file).map_err(|e| not_written(path, &e))?;
     file.finish()
-}
-
-/// The part of a path that is safe to show: below `site-packages`, else the file's name.
-fn redacted(path: &str) -> &str {
-    for mark in ["site-packages/", "dist-packages/", "site-packages\\", "dist-packages\\"] {
-        if let Some((_, rest)) = path.rsplit_once(mark) {
-            return rest;
-        }
-    }
-    if path.starts_with('<') { path } else { path.rsplit(['/', '\\']).next().unwrap_or(path) }
 }
 
 struct Writer<'w, 'r> {
@@ -203,11 +194,12 @@ impl Writer<'_, '_> {
         }
         self.out.write_all(b"e")?;
 
-        // A list by ordinal; devices of which nothing is written have an empty one.
+        // A list by ordinal; devices of which nothing is written have an empty one, and so has each that the source lists.
         self.text("device_traces")?;
         self.open(b']')?;
         let last = gpus.iter().filter_map(|&p| device(p)).map(|d| d.id.index).max();
-        for index in 0..=last.unwrap_or(-1) {
+        let listed = i32::try_from(recording.lists.device_traces).unwrap_or(0);
+        for index in 0..last.map_or(0, |last| last + 1).max(listed) {
             self.open(b']')?;
             for &part in gpus.iter().filter(|&&p| device(p).is_some_and(|d| d.id.index == index)) {
                 self.trace(part)?;
@@ -224,13 +216,15 @@ impl Writer<'_, '_> {
         if let Some(text) = aside::text(recording, parts, self.redact) {
             self.text_field(aside::KEY, &text)?;
         }
-        if !hosts.is_empty() {
+        if !hosts.is_empty() || recording.lists.host_segments {
             self.text("host_segments")?;
             self.open(b']')?;
             for &part in &hosts {
                 self.segments(part)?;
             }
             self.out.write_all(b"e")?;
+        }
+        if !hosts.is_empty() || recording.lists.host_traces {
             self.text("host_traces")?;
             self.open(b']')?;
             for &part in &hosts {
@@ -347,7 +341,6 @@ impl Writer<'_, '_> {
         let Some(frame) = self.recording.stacks.frame(id) else { return Ok(()) };
         let recording = self.recording;
         let file = recording.stacks.text(frame.file);
-        let file = if self.redact { redacted(file) } else { file };
         self.open(b'}')?;
         self.text_field("name", recording.stacks.text(frame.name))?;
         self.text_field("filename", file)?;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Column, ExportTable, Field};
-use crate::model::{Action, DeviceRecording, PoolId, Recording, Sample, StackId, StackTable, StreamId};
+use crate::model::{Action, CATEGORIES, DeviceRecording, PoolId, Recording, Sample, StackId, StackTable, StreamId};
 
 /// What the tables of one device call the device, its pools, streams, stacks and times.
 pub struct Names<'a> {
@@ -66,13 +66,14 @@ impl<'a> Names<'a> {
 pub struct EventsTable<'a> {
     device: &'a DeviceRecording,
     names: Names<'a>,
+    tells_addresses: bool,
 }
 
 impl<'a> EventsTable<'a> {
-    /// `places` as [`Names::new`] takes them.
+    /// `device` is one of `recording`; `places` as [`Names::new`] takes them.
     #[must_use]
-    pub fn new(device: &'a DeviceRecording, places: &'a [String]) -> Self {
-        EventsTable { device, names: Names::new(device, places) }
+    pub fn new(recording: &Recording, device: &'a DeviceRecording, places: &'a [String]) -> Self {
+        EventsTable { device, names: Names::new(device, places), tells_addresses: recording.tells_addresses() }
     }
 }
 
@@ -81,7 +82,7 @@ impl ExportTable for EventsTable<'_> {
         "events"
     }
 
-    fn fields(&self) -> &'static [Field] {
+    fn fields(&self) -> &[Field] {
         const FIELDS: [Field; 11] = [
             Field::text("device"),
             Field::unsigned("event"),
@@ -104,7 +105,7 @@ impl ExportTable for EventsTable<'_> {
 
     fn batch(&self, rows: Range<usize>) -> Vec<Column<'_>> {
         let e = &self.device.events;
-        let has_address = |i: usize| !matches!(e.action[i], Action::Oom | Action::Snapshot);
+        let has_address = |i: usize| self.tells_addresses && !matches!(e.action[i], Action::Oom | Action::Snapshot);
         let each = || rows.clone();
         let names = &self.names;
         vec![
@@ -142,7 +143,7 @@ impl ExportTable for SamplesTable<'_> {
         "samples"
     }
 
-    fn fields(&self) -> &'static [Field] {
+    fn fields(&self) -> &[Field] {
         const FIELDS: [Field; 10] = [
             Field::text("device"),
             Field::signed("time_us"),
@@ -180,6 +181,56 @@ impl ExportTable for SamplesTable<'_> {
     }
 }
 
+/// Live bytes by category, as a memory timeline tells them.
+pub struct CategoriesTable<'a> {
+    device: &'a DeviceRecording,
+    names: Names<'a>,
+}
+
+impl<'a> CategoriesTable<'a> {
+    /// The bands of one device.
+    #[must_use]
+    pub fn new(device: &'a DeviceRecording) -> Self {
+        CategoriesTable { device, names: Names::new(device, &[]) }
+    }
+}
+
+impl ExportTable for CategoriesTable<'_> {
+    fn name(&self) -> &'static str {
+        "categories"
+    }
+
+    fn fields(&self) -> &[Field] {
+        const FIELDS: [Field; 10] = [
+            Field::text("device"),
+            Field::signed("time_us"),
+            // In the order of `CATEGORIES`.
+            Field::unsigned("parameter_bytes"),
+            Field::unsigned("optimizer_state_bytes"),
+            Field::unsigned("input_bytes"),
+            Field::unsigned("temporary_bytes"),
+            Field::unsigned("activation_bytes"),
+            Field::unsigned("gradient_bytes"),
+            Field::unsigned("autograd_detail_bytes"),
+            Field::unsigned("unknown_bytes"),
+        ];
+        &FIELDS
+    }
+
+    fn len(&self) -> usize {
+        self.device.bands.len()
+    }
+
+    fn batch(&self, rows: Range<usize>) -> Vec<Column<'_>> {
+        let bands = &self.device.bands;
+        let times = bands.time_us.get(rows.clone()).unwrap_or(&[]);
+        let bytes = bands.bytes.get(rows).unwrap_or(&[]);
+        let mut columns = vec![self.names.device(times.len()), Column::Signed(times.iter().copied().map(Some).collect())];
+        columns.extend((0..CATEGORIES.len()).map(|c| Column::Unsigned(bytes.iter().map(|row| Some(row[c])).collect())));
+        columns
+    }
+}
+
 /// The blocks of the end state of one device, with the segment each stands in.
 pub struct BlocksTable<'a> {
     device: &'a DeviceRecording,
@@ -207,7 +258,7 @@ impl ExportTable for BlocksTable<'_> {
         "blocks"
     }
 
-    fn fields(&self) -> &'static [Field] {
+    fn fields(&self) -> &[Field] {
         const FIELDS: [Field; 13] = [
             Field::text("device"),
             Field::unsigned("segment_address"),
@@ -276,7 +327,7 @@ impl ExportTable for StacksTable<'_> {
         "stacks"
     }
 
-    fn fields(&self) -> &'static [Field] {
+    fn fields(&self) -> &[Field] {
         const FIELDS: [Field; 5] = [
             Field::unsigned("stack"),
             Field::unsigned("depth"),

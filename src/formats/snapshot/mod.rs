@@ -18,8 +18,8 @@ mod trace;
 use super::pickle::{Ended, Node, NodeId, Tree};
 use super::{FormatError, aside};
 use crate::model::{
-    Annotations, DeviceId, DeviceKind, DeviceRecording, Format, LoadReport, Progress, Recording, Segment, Source, StackId, Stage,
-    WarningKind,
+    Annotations, DeviceId, DeviceKind, DeviceRecording, Format, LoadReport, Progress, Recording, Segment, SnapshotLists, Source,
+    StackId, Stage, WarningKind,
 };
 use segments::RawSegment;
 use stacks::{StackReader, unknown_key, wrong_type};
@@ -146,8 +146,14 @@ fn assemble(read: Read<'_>, name: &str, progress: &Progress) -> Result<Recording
         return Err(error);
     }
     let stacks = order::by_first_use(&mut devices, &builder.finish(), progress);
+    let lists = SnapshotLists {
+        device_traces: parts.traces.map_or(0, |list| tree.items(list).len().min(MAX_DEVICES as usize) as u32),
+        host_segments: parts.host_segments.is_some(),
+        host_traces: parts.host_traces.is_some(),
+    };
     Ok(Recording {
         source: Source { name: name.to_owned(), ..Source::default() },
+        lists,
         devices,
         stacks,
         report,

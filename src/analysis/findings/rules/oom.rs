@@ -1,8 +1,10 @@
 //! A request failed.
 
+use crate::analysis::Quantity;
 use crate::analysis::findings::{Class, Finding, Patient, Place};
-use crate::analysis::oom::{Autopsy, Helped, Verdict, advice, best_advice};
-use crate::model::StackId;
+use crate::analysis::oom::{Autopsy, Helped, Verdict, advice, best_advice, free_at};
+use crate::analysis::told::allocator_name;
+use crate::model::{Format, StackId};
 use crate::units::{Bytes, count, counted};
 
 /// Every failed request; failures of one kind from one place are one finding.
@@ -14,7 +16,51 @@ pub(super) fn out_of_memory(p: &Patient<'_>) -> Vec<Finding> {
             None => kinds.push((a.verdict, a.stack, vec![a])),
         }
     }
-    kinds.into_iter().map(|(_, _, failures)| failure(&failures)).collect()
+    kinds.into_iter().map(|(_, _, failures)| failure(&failures)).chain(unexamined(p)).collect()
+}
+
+/// Failures of which the source tells the request and nothing of the device: they are said, and not judged. By place, as above.
+fn unexamined(p: &Patient<'_>) -> Vec<Finding> {
+    let events = &p.device.events;
+    let mut places: Vec<(StackId, Vec<u32>)> = Vec::new();
+    for event in events.ooms().into_iter().filter(|&e| free_at(p.device, e).is_none()) {
+        let stack = events.stack[event as usize];
+        match places.iter_mut().find(|(known, _)| *known == stack) {
+            Some((_, failed)) => failed.push(event),
+            None => places.push((stack, vec![event])),
+        }
+    }
+    let finding = |(stack, failed): (StackId, Vec<u32>)| {
+        let event = failed[0];
+        let requested = events.size[event as usize];
+        let live = p.tables.curves.at(p.device, &p.tables.lifetimes, Quantity::Allocated, event);
+        let who = allocator_name(p.recording);
+        let more = match failed.len() as u64 - 1 {
+            0 => String::new(),
+            n => format!(" {} from there failed after it.", counted(n, "more request", "more requests")),
+        };
+        let sentence = format!(
+            "{who} could not give {} while {} were live. What was free on the device is not in this file, so it can not say why.{more}",
+            Bytes(requested),
+            Bytes(live)
+        );
+        let advice = match p.recording.source.format {
+            Format::RmmLog => {
+                "See what was live at that instant in Allocations; a larger pool (maximum_pool_size) helps only if the device has room."
+            }
+            _ => "See what was live at that instant in Allocations; a memory snapshot of the same run tells why it failed.",
+        };
+        let mut finding = Finding::new("out_of_memory", Class::OutOfMemory, "Out of memory", requested)
+            .says(sentence)
+            .red("request", requested)
+            .bytes_of("live then", live)
+            .shows("free on the device", "not in this file".to_owned())
+            .at(Place { event: Some(event), stack: stack.is_some().then_some(stack), ..Place::default() })
+            .check("Run to the same step: no out-of-memory event is recorded.");
+        finding.advice = advice.to_owned();
+        finding
+    };
+    places.into_iter().map(finding).collect()
 }
 
 fn failure(failures: &[&Autopsy]) -> Finding {

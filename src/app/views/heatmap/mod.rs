@@ -9,6 +9,7 @@ use self::picture::{Key, Map, Mode, Picture};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::SegmentLife;
 use crate::analysis::fragmentation::Servers;
+use crate::analysis::told::why_no_segments;
 use crate::app::colours::{Focus, stream_name};
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
@@ -160,6 +161,11 @@ impl View for HeatmapView {
             return;
         }
         if picture.is_empty() {
+            if cx.data.recording.source.format == crate::model::Format::RmmLog {
+                let sentence = format!("{} So it does not tell what was free inside them.", why_no_segments(&cx.data.recording));
+                pane::empty_state(ui, &sentence, None);
+                return;
+            }
             let sentence = "No segment of this device is told in this part of the recording. A snapshot tells them all:";
             pane::empty_state(ui, sentence, Some("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")"));
             return;

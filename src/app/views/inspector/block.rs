@@ -5,6 +5,7 @@ use super::card::{
 };
 use crate::analysis::fragmentation::{Servers, blockers};
 use crate::analysis::modules::{module_of, phase};
+use crate::analysis::told::NO_ADDRESSES;
 use crate::analysis::{Categories, Category, Lifetime, LifetimeId, NO_EVENT, State};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
@@ -24,7 +25,7 @@ pub fn card(data: &DeviceData, state: &State, id: LifetimeId) -> Option<Card> {
     let claim = if stranded > 0 { format!("strands {} of free memory", Bytes(stranded)) } else { stack_name(data, l.stack) };
     let mut card = Card {
         kind: "Block".to_owned(),
-        subject: Some(Address(l.address).to_string()),
+        subject: data.recording.tells_addresses().then(|| Address(l.address).to_string()),
         title: Bytes(l.block).to_string(),
         claim,
         around,
@@ -80,6 +81,10 @@ fn place(data: &DeviceData, state: &State, l: &Lifetime, at: Option<usize>) -> V
         facts.push(Fact::new("segment", text).lead(Lead::Item(Item::Segment(segment.address))));
     }
     facts.push(Fact::new("pool", pool_text(data, l.pool, l.class, l.stream)));
+    if !data.recording.tells_addresses() {
+        facts.push(Fact::missing("address", NO_ADDRESSES));
+        return facts;
+    }
     let earlier = data.tables.lifetimes.generation(data.device(), l.id);
     let tenant = if earlier == 0 {
         "first at this address".to_owned()

@@ -5,6 +5,8 @@ use super::card::{
     Card, Fact, Lead, Line, List, NO_TIMES, RECORD_TRACE, Tone, moment, pool_text, request_at, stack_name, stream_text,
 };
 use crate::analysis::fragmentation::Servers;
+use crate::analysis::oom::has_segments;
+use crate::analysis::told::{NO_ADDRESSES, why_no_segments, zone};
 use crate::analysis::{BlockAt, LifetimeId, NO_EVENT, Quantity, State};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
@@ -80,7 +82,7 @@ fn segment(data: &DeviceData, state: &State, address: u64) -> Option<Card> {
         claim,
         facts,
         stacks: vec![("taken", segment.stack)],
-        lists: largest_blocks("Its blocks", blocks.iter().filter(|b| b.lifetime.is_some()).collect()).into_iter().collect(),
+        lists: largest_blocks(data, "Its blocks", blocks.iter().filter(|b| b.lifetime.is_some()).collect()).into_iter().collect(),
         ..Card::default()
     })
 }
@@ -149,19 +151,28 @@ fn event(data: &DeviceData, e: u32) -> Option<Card> {
     match super::card::since_start(data, e) {
         Some(us) => {
             facts.push(Fact::new("time", format!("{} after the first", Micros(us))));
-            facts.push(Fact::new("clock", format!("{} UTC", time_of_day(events.time_us[i]))));
+            facts.push(Fact::new("clock", format!("{}{}", time_of_day(events.time_us[i]), zone(&data.recording))));
         }
         None => facts.push(Fact::missing("time", NO_TIMES)),
     }
     if is_oom {
         facts.push(Fact::new("requested", Bytes(size).to_string()).tone(Tone::Red));
-        facts.push(Fact::new("device free", Bytes(address).to_string()));
+        facts.push(match events.device_free_told(e) {
+            Some(free) => Fact::new("device free", Bytes(free).to_string()),
+            None => Fact::missing("device free", "What was free on the device is not in this file."),
+        });
         let at = |q| Bytes(data.tables.curves.at(device, &data.tables.lifetimes, q, e)).to_string();
-        facts.push(Fact::new("reserved", at(Quantity::Reserved)));
+        facts.push(if has_segments(&data.tables) {
+            Fact::new("reserved", at(Quantity::Reserved))
+        } else {
+            Fact::missing("reserved", why_no_segments(&data.recording))
+        });
         facts.push(Fact::new("allocated", at(Quantity::Allocated)));
     } else {
         facts.push(Fact::new("size", format!("{} ({} bytes)", Bytes(size), count(size))));
-        if address != 0 || action != Action::Snapshot {
+        if !data.recording.tells_addresses() {
+            facts.push(Fact::missing("address", NO_ADDRESSES));
+        } else if address != 0 || action != Action::Snapshot {
             facts.push(Fact::new("address", Address(address).to_string()));
         }
     }
@@ -176,7 +187,8 @@ fn event(data: &DeviceData, e: u32) -> Option<Card> {
     }
     let id = data.tables.lifetimes.of_event(e);
     if id.is_some() {
-        let text = format!("{} at {}", Bytes(data.tables.lifetimes.block_size(id)), Address(address));
+        let bytes = Bytes(data.tables.lifetimes.block_size(id));
+        let text = if data.recording.tells_addresses() { format!("{bytes} at {}", Address(address)) } else { bytes.to_string() };
         facts.push(Fact::new("block", text).lead(Lead::Item(Item::Lifetime(id))));
     }
     let stacks = &data.recording.stacks;
@@ -223,12 +235,12 @@ fn stack(data: &DeviceData, state: &State, stack: StackId) -> Card {
         claim: format!("{} live", Bytes(bytes)),
         facts: same_stack(data, state, stack),
         stacks: vec![("allocated", stack)],
-        lists: largest_blocks("Its live blocks", mine).into_iter().collect(),
+        lists: largest_blocks(data, "Its live blocks", mine).into_iter().collect(),
         ..Card::default()
     }
 }
 
-fn largest_blocks(title: &str, mut blocks: Vec<&BlockAt>) -> Option<List> {
+fn largest_blocks(data: &DeviceData, title: &str, mut blocks: Vec<&BlockAt>) -> Option<List> {
     if blocks.is_empty() {
         return None;
     }
@@ -239,12 +251,23 @@ fn largest_blocks(title: &str, mut blocks: Vec<&BlockAt>) -> Option<List> {
         .take(LINES)
         .map(|b| Line {
             item: Item::Lifetime(b.lifetime),
-            name: Address(b.address).to_string(),
+            name: block_name(data, b.address, b.lifetime),
             note: String::new(),
             bytes: b.size,
         })
         .collect();
     Some(List { title: title.to_owned(), trailing: format!("{} of {}", lines.len(), count(all as u64)), lines })
+}
+
+/// A block's address, or where the file has none, whose allocation it is.
+fn block_name(data: &DeviceData, address: u64, lifetime: LifetimeId) -> String {
+    if data.recording.tells_addresses() {
+        return Address(address).to_string();
+    }
+    match data.tables.lifetimes.born(lifetime) {
+        NO_EVENT => "from before".to_owned(),
+        born => format!("of event {}", count(u64::from(born))),
+    }
 }
 
 fn annotation(data: &DeviceData, index: u32) -> Option<Card> {
@@ -349,7 +372,7 @@ fn instant(data: &DeviceData, state: &State) -> Card {
     facts.push(if has_segments || device.has_final_state {
         Fact::new("reserved", Bytes(totals.reserved).to_string())
     } else {
-        Fact::missing("reserved", "A profiler trace has no segments. A memory snapshot has them.")
+        Fact::missing("reserved", why_no_segments(&data.recording))
     });
     facts.push(Fact::new("active", Bytes(totals.active).to_string()));
     facts.push(Fact::new("allocated", Bytes(totals.allocated).to_string()));
@@ -372,7 +395,7 @@ fn instant(data: &DeviceData, state: &State) -> Card {
         title: Bytes(totals.allocated).to_string(),
         claim: if has_segments { format!("in use of {}", Bytes(totals.reserved)) } else { "in use".to_owned() },
         facts,
-        lists: [next_blockers(data, state, None), largest_live(state)].into_iter().flatten().collect(),
+        lists: [next_blockers(data, state, None), largest_live(data, state)].into_iter().flatten().collect(),
         next:
             "Nothing is selected. Click a block in the timeline or the segment map to see its life, its stack and its neighbours."
                 .to_owned(),
@@ -380,7 +403,7 @@ fn instant(data: &DeviceData, state: &State) -> Card {
     }
 }
 
-fn largest_live(state: &State) -> Option<List> {
+fn largest_live(data: &DeviceData, state: &State) -> Option<List> {
     let live = state.blocks.iter().filter(|b| b.lifetime != LifetimeId::NONE).collect();
-    largest_blocks("Largest live blocks", live)
+    largest_blocks(data, "Largest live blocks", live)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use egui::{Rect, Role, Sense, Shape, Ui, WidgetInfo, pos2};
 
 use super::{View, ViewContext, ViewInfo, ViewKind};
+use crate::analysis::told::NO_ADDRESSES;
 use crate::analysis::{NO_EVENT, Quantity, State};
 use crate::app::action::Action;
 use crate::app::colours::{ColourBy, Focus};
@@ -167,6 +168,11 @@ impl View for SegmentMap {
         let Some(state) = cx.state else {
             return;
         };
+        if !cx.data.recording.tells_addresses() {
+            let sentence = format!("{NO_ADDRESSES} So there is no map to draw. A memory snapshot has addresses:");
+            empty_state(ui, &sentence, Some("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")"));
+            return;
+        }
         if state.blocks.is_empty() && state.segments.is_empty() {
             nothing(ui, cx);
             return;
@@ -535,6 +541,9 @@ fn subtitle(cx: &ViewContext<'_>, state: &State) -> String {
     } else {
         format!("at event {}", count(u64::from(state.event)))
     };
+    if !cx.data.recording.tells_addresses() {
+        return format!("{instant} · no addresses in this file");
+    }
     if state.segments.is_empty() && !cx.data.knows_reserved() {
         return format!("{instant} · {}, segments are not in this file", counted(state.blocks.len() as u64, "block", "blocks"));
     }

@@ -1,0 +1,186 @@
+//! Where a recording stands in a data set of many: its job, its rank, and the training step that its name tells.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::names::{last_span, told_span, without};
+use super::{Job, RankRow, by_job, pending, ranks_of_names};
+
+/// Job, rank and step of one recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Partition {
+    /// Letters, digits, `_`, `-` and `.` alone: what every file system and every reader of Hive's partitions takes.
+    pub job: String,
+    /// `None` where nothing tells it.
+    pub rank: Option<u32>,
+    /// The number behind `step`, `iteration`, `iter` or `epoch` in the file's name, or else in its folder's.
+    pub step: Option<u64>,
+}
+
+/// The partitions of files below `root`, by the same jobs as [`by_job`] finds. `told` gives what a file says itself (its rows, curves may
+/// be missing); it is asked only about files whose names tell no rank. Files that no other belongs to are a job each.
+pub fn partitions(root: &Path, files: &[PathBuf], mut told: impl FnMut(&Path) -> Vec<RankRow>) -> Vec<Partition> {
+    let named = ranks_of_names(files);
+    let rows = files.iter().zip(&named).flat_map(|(path, rank)| {
+        let rows = if rank.is_none() { told(path) } else { Vec::new() };
+        if rows.is_empty() { vec![pending(path)] } else { rows }
+    });
+    let mut of_file: BTreeMap<PathBuf, Partition> = BTreeMap::new();
+    let mut taken: BTreeSet<String> = BTreeSet::new();
+    for Job { name, rows, is_one, .. } in by_job(rows.collect()) {
+        let several = is_one && rows.iter().any(|r| r.path != rows[0].path);
+        let pattern = several.then(|| name.rsplit('/').next().unwrap_or(&name).to_owned());
+        for group in rows.chunk_by(|a, b| several || a.path == b.path) {
+            let Some(first) = group.first() else { continue };
+            let pattern = pattern.clone().unwrap_or_else(|| pattern_of(&first.file));
+            let folder = first.path.strip_prefix(root).ok().and_then(Path::parent).unwrap_or(Path::new(""));
+            let job = unlike(&mut taken, job_name(folder, &pattern));
+            for row in group {
+                let same: Vec<_> = group.iter().filter(|r| r.path == row.path).map(|r| r.rank).collect();
+                // A file of several devices is of no single rank, unless it says so.
+                let rank = row.rank.filter(|_| same.iter().all(|r| *r == row.rank));
+                let below = row.path.strip_prefix(root).unwrap_or(&row.path);
+                of_file.insert(row.path.clone(), Partition { job: job.clone(), rank, step: step_of(below) });
+            }
+        }
+    }
+    files.iter().map(|path| of_file.get(path).cloned().unwrap_or_default()).collect()
+}
+
+/// The job of one file on its own, by its name. `is_rank_known`: its rank was told, so a last number is taken for it.
+#[must_use]
+pub fn job_of_file(file: &str, is_rank_known: bool) -> String {
+    let span = told_span(file).or_else(|| last_span(file).filter(|_| is_rank_known));
+    job_name(Path::new(""), &span.map_or_else(|| file.to_owned(), |span| without(file, span)))
+}
+
+fn pattern_of(file: &str) -> String {
+    told_span(file).map_or_else(|| file.to_owned(), |span| without(file, span))
+}
+
+/// `iteration_10` and `ddp_rank*.pickle` make `iteration_10-ddp`.
+fn job_name(folder: &Path, pattern: &str) -> String {
+    let mut name = pattern.to_owned();
+    const ENDINGS: [&str; 12] =
+        [".gz", ".zst", ".zip", ".pickle", ".pkl", ".json", ".csv", ".html", ".vramscope", ".trace", ".pt", ".p"];
+    while let Some(end) = ENDINGS.iter().find(|end| name.to_ascii_lowercase().ends_with(**end)) {
+        name.truncate(name.len() - end.len());
+    }
+    // The word before the star goes with it.
+    if let Some(star) = name.find('*') {
+        let before = name[..star].trim_end_matches(['_', '-', '.', '=', ' ']);
+        let lower = before.to_ascii_lowercase();
+        let word = ["local_rank", "global_rank", "localrank", "globalrank", "rank"].into_iter().find(|w| lower.ends_with(w));
+        let keep = match word {
+            Some(word) => before.len() - word.len(),
+            None if lower == "r" || lower.ends_with(['_', '-', '.']) => before.len(),
+            None if lower.ends_with("_r") || lower.ends_with("-r") || lower.ends_with(".r") => before.len() - 1,
+            None => before.len(),
+        };
+        name = format!("{}_{}", &before[..keep], &name[star + 1..]);
+    }
+    let folders = folder.iter().map(|part| part.to_string_lossy().into_owned());
+    let parts: Vec<String> = folders.chain([name]).map(|part| safe(&part)).filter(|part| !part.is_empty()).collect();
+    if parts.is_empty() { "job".to_owned() } else { parts.join("-") }
+}
+
+fn safe(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        let c = if c.is_ascii_alphanumeric() || matches!(c, '-' | '.') { c } else { '_' };
+        if !(c == '_' && out.ends_with('_')) {
+            out.push(c);
+        }
+    }
+    out.trim_matches(['_', '-', '.']).to_owned()
+}
+
+/// The name, or with a number behind it where another job has it.
+fn unlike(taken: &mut BTreeSet<String>, name: String) -> String {
+    let mut job = name.clone();
+    let mut n = 1;
+    while !taken.insert(job.clone()) {
+        n += 1;
+        job = format!("{name}-{n}");
+    }
+    job
+}
+
+fn step_of(path: &Path) -> Option<u64> {
+    let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy().to_ascii_lowercase()).collect();
+    parts.iter().rev().find_map(|part| {
+        ["step", "iteration", "iter", "epoch"].into_iter().find_map(|word| {
+            let (_, rest) = part.rsplit_once(word)?;
+            let rest = rest.trim_start_matches(['s', '_', '-', '.', '=', ' ']);
+            rest[..rest.bytes().take_while(u8::is_ascii_digit).count()].parse().ok()
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(files: &[&str]) -> Vec<(String, Option<u32>, Option<u64>)> {
+        let files: Vec<PathBuf> = files.iter().map(|f| Path::new("d").join(f)).collect();
+        partitions(Path::new("d"), &files, |_| Vec::new()).into_iter().map(|p| (p.job, p.rank, p.step)).collect()
+    }
+
+    fn p(job: &str, rank: Option<u32>, step: Option<u64>) -> (String, Option<u32>, Option<u64>) {
+        (job.to_owned(), rank, step)
+    }
+
+    #[test]
+    fn jobs_and_steps_stand_apart() {
+        assert_eq!(
+            of(&["ddp_rank0.pickle", "ddp_rank1.pickle", "fsdp_rank0.pickle", "fsdp_rank1.pickle", "two_gpus.pickle"]),
+            [
+                p("ddp", Some(0), None),
+                p("ddp", Some(1), None),
+                p("fsdp", Some(0), None),
+                p("fsdp", Some(1), None),
+                p("two_gpus", None, None)
+            ]
+        );
+        assert_eq!(
+            of(&[
+                "iteration_10/rank0.pickle",
+                "iteration_10/rank1.pickle",
+                "iteration_20/rank0.pickle",
+                "iteration_20/rank1.pickle"
+            ]),
+            [
+                p("iteration_10", Some(0), Some(10)),
+                p("iteration_10", Some(1), Some(10)),
+                p("iteration_20", Some(0), Some(20)),
+                p("iteration_20", Some(1), Some(20))
+            ]
+        );
+        assert_eq!(
+            of(&["rank0_step9.pkl", "rank1_step9.pkl", "rank0_step10.pkl", "rank1_step10.pkl"]),
+            [
+                p("step9", Some(0), Some(9)),
+                p("step9", Some(1), Some(9)),
+                p("step10", Some(0), Some(10)),
+                p("step10", Some(1), Some(10))
+            ]
+        );
+        assert_eq!(of(&["mem_0.p", "mem_1.p"]), [p("mem", Some(0), None), p("mem", Some(1), None)]);
+        // Two files in folders of one name, and letters that no partition should have.
+        assert_eq!(of(&["a/x y.pickle", "b/x=y.pickle"]), [p("a-x_y", None, None), p("b-x_y", None, None)]);
+    }
+
+    #[test]
+    fn a_file_on_its_own_is_of_the_job_its_name_tells() {
+        for (file, is_known, job) in [
+            ("ddp_rank3.pickle", false, "ddp"),
+            ("mem_r12.pickle.gz", false, "mem"),
+            ("mem_3.pickle", false, "mem_3"),
+            ("mem_3.pickle", true, "mem"),
+            ("rank0.pickle", false, "job"),
+            ("snapshot.pickle", false, "snapshot"),
+        ] {
+            assert_eq!(job_of_file(file, is_known), job, "{file}");
+        }
+    }
+}

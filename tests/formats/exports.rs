@@ -109,7 +109,7 @@ fn csv_tables_hold_what_the_pickle_holds() {
         let folder = Folder::new("csv");
         export(&sample(name), "csv", &folder.0.join("out"), &[]);
         let script = format!(
-            "{TRUTH}\nimport csv, glob\ndef read(t):\n    (f,) = glob.glob(f'out/{{t}}/rank=*/*.csv')\n    return list(csv.DictReader(open(f, newline='')))\ncheck(read, sys.argv[1], sys.argv[2])"
+            "{TRUTH}\nimport csv, glob\ndef read(t):\n    (f,) = glob.glob(f'out/{{t}}/job=*/rank=*/*.csv')\n    return list(csv.DictReader(open(f, newline='')))\ncheck(read, sys.argv[1], sys.argv[2])"
         );
         python(&folder.0, &script, &[&sample(name).display().to_string(), name]);
     }
@@ -124,7 +124,7 @@ fn parquet_tables_are_read_by_pyarrow() {
         let folder = Folder::new("pyarrow");
         export(&sample(name), "parquet", &folder.0.join("out"), &[]);
         let script = format!(
-            "{TRUTH}\nimport glob\nimport pyarrow.parquet as pq\ndef read(t):\n    (f,) = glob.glob(f'out/{{t}}/rank=*/*.parquet')\n    return pq.ParquetFile(f).read().to_pylist()\ncheck(read, sys.argv[1], sys.argv[2])"
+            "{TRUTH}\nimport glob\nimport pyarrow.parquet as pq\ndef read(t):\n    (f,) = glob.glob(f'out/{{t}}/job=*/rank=*/*.parquet')\n    return pq.ParquetFile(f).read().to_pylist()\ncheck(read, sys.argv[1], sys.argv[2])"
         );
         python(&folder.0, &script, &[&sample(name).display().to_string(), name]);
     }
@@ -139,7 +139,7 @@ fn parquet_tables_are_read_by_duckdb() {
         let folder = Folder::new("duckdb");
         export(&sample(name), "parquet", &folder.0.join("out"), &[]);
         let script = format!(
-            "{TRUTH}\nimport duckdb\ndef read(t):\n    r = duckdb.sql(f\"SELECT * FROM read_parquet('out/{{t}}/*/*.parquet', hive_partitioning = true)\")\n    names = [c[0] for c in r.description]\n    return [dict(zip(names, row)) for row in r.fetchall()]\ncheck(read, sys.argv[1], sys.argv[2])"
+            "{TRUTH}\nimport duckdb\ndef read(t):\n    r = duckdb.sql(f\"SELECT * FROM read_parquet('out/{{t}}/*/*/*.parquet', hive_partitioning = true)\")\n    names = [c[0] for c in r.description]\n    return [dict(zip(names, row)) for row in r.fetchall()]\ncheck(read, sys.argv[1], sys.argv[2])"
         );
         python(&folder.0, &script, &[&sample(name).display().to_string(), name]);
     }
@@ -173,9 +173,9 @@ fn every_statement_of_the_page_runs_in_duckdb() {
     // One answer in full, against the library itself.
     let script = r#"
 import duckdb
-((peak,),) = duckdb.sql("SELECT max(reserved_bytes) FROM read_parquet('exports/curves/*/*.parquet', hive_partitioning = true) WHERE rank = 1").fetchall()
-((csv,),) = duckdb.sql("SELECT sum(block_bytes) FROM read_csv('exports_csv/lifetimes/*/*.csv')").fetchall()
-((parquet,),) = duckdb.sql("SELECT sum(block_bytes) FROM read_parquet('exports/lifetimes/rank=0/*.parquet')").fetchall()
+((peak,),) = duckdb.sql("SELECT max(reserved_bytes) FROM read_parquet('exports/curves/*/*/*.parquet', hive_partitioning = true) WHERE rank = 1").fetchall()
+((csv,),) = duckdb.sql("SELECT sum(block_bytes) FROM read_csv('exports_csv/lifetimes/*/*/*.csv')").fetchall()
+((parquet,),) = duckdb.sql("SELECT sum(block_bytes) FROM read_parquet('exports/lifetimes/job=leak/rank=0/*.parquet')").fetchall()
 assert peak == 1677721600 and csv == parquet, (peak, csv, parquet)
 "#;
     python(&folder.0, script, &[]);
@@ -339,14 +339,152 @@ fn a_folder_of_recordings_is_one_data_set() {
         std::fs::copy(sample(&format!("{from}.pickle")), folder.0.join(format!("in/{to}.pickle"))).unwrap();
     }
     export(&folder.0.join("in"), "parquet", &folder.0.join("out"), &["--table", "events"]);
-    let files = |rank: &str| std::fs::read_dir(folder.0.join(format!("out/events/rank={rank}"))).map_or(0, Iterator::count);
-    assert_eq!((files("4"), files("5"), files("__HIVE_DEFAULT_PARTITION__")), (1, 1, 2));
+    let files = |of: &str| std::fs::read_dir(folder.0.join("out/events").join(of)).map_or(0, Iterator::count);
+    let alone = "job=oom_1700000000/rank=__HIVE_DEFAULT_PARTITION__";
+    assert_eq!((files("job=a/rank=4"), files("job=a/rank=5"), files(alone)), (1, 1, 2));
     if has("duckdb") {
         let script = r#"
 import duckdb
-rows = duckdb.sql("SELECT rank, count(*) FROM read_parquet('out/events/*/*.parquet', hive_partitioning = true) GROUP BY rank ORDER BY rank").fetchall()
+rows = duckdb.sql("SELECT rank, count(*) FROM read_parquet('out/events/*/*/*.parquet', hive_partitioning = true) GROUP BY rank ORDER BY rank").fetchall()
 assert [r for r, _ in rows] == [4, 5, None] and rows[0][1] == rows[1][1] > 0 and rows[2][1] == 1935, rows
 "#;
         python(&folder.0, script, &[]);
     }
+}
+
+/// Two jobs with the same ranks, two steps of a third, a file of unknown rank: nothing of one must reach the figures of another.
+#[test]
+fn jobs_and_steps_of_a_folder_are_kept_apart() {
+    let folder = Folder::new("jobs");
+    let files = [
+        ("leak", "ddp_rank0"),
+        ("gpt_train", "ddp_rank1"),
+        ("fragment_oom", "fsdp_rank0"),
+        ("leak", "fsdp_rank1"),
+        ("leak", "iteration_10/rank0"),
+        ("gpt_train", "iteration_20/rank0"),
+        ("gpt_train", "iteration_10/rank1"),
+        ("leak", "iteration_20/rank1"),
+        ("multi_stream", "alone"),
+    ];
+    for (from, to) in files {
+        let to = folder.0.join(format!("in/{to}.pickle"));
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::copy(sample(&format!("{from}.pickle")), to).unwrap();
+    }
+    export(&folder.0.join("in"), "parquet", &folder.0.join("exports"), &[]);
+    let one = |of: &str| std::fs::read_dir(folder.0.join("exports/curves").join(of)).map_or(0, Iterator::count);
+    for of in ["job=ddp/rank=0", "job=ddp/rank=1", "job=fsdp/rank=0", "job=fsdp/rank=1", "job=iteration_10/rank=0"] {
+        assert_eq!(one(of), 1, "{of}");
+    }
+    assert_eq!((one("job=iteration_20/rank=1"), one("job=alone/rank=__HIVE_DEFAULT_PARTITION__")), (1, 1));
+    if !has("duckdb") {
+        return;
+    }
+    // The statements of the page, each rank against its own peak and its own stacks.
+    let script = r#"
+import duckdb, sys
+at_peak, leaks = sys.argv[2], sys.argv[3]
+q = lambda text: duckdb.sql(text).fetchall()
+peaks = q("SELECT recording, max(requested_bytes) FROM read_parquet('exports/curves/*/*/*.parquet', hive_partitioning = true) GROUP BY 1 ORDER BY 1")
+sums = q(f"SELECT recording, sum(bytes) FROM ({at_peak.strip().rstrip(';')}) GROUP BY 1 ORDER BY 1")
+assert len(peaks) == 9 and peaks == sums, (peaks, sums)
+rows = q(f"SELECT recording, frames FROM ({leaks.strip().rstrip(';')})")
+assert rows and any(r == "alone.pickle" and f for r, f in rows), rows
+assert all(f is None or f.count(" < ") <= 2 for _, f in rows), rows
+steps = q("SELECT DISTINCT job, step FROM read_parquet('exports/events/*/*/*.parquet', hive_partitioning = true) WHERE step IS NOT NULL ORDER BY 1")
+assert steps == [("iteration_10", 10), ("iteration_20", 20)], steps
+"#;
+    let statements = code_blocks("sql");
+    python(&folder.0, script, &statements.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_option_that_a_format_does_not_have_is_refused() {
+    let folder = Folder::new("options");
+    let (file, out) = (sample("leak.pickle").display().to_string(), folder.0.join("out").display().to_string());
+    for (to, end, option) in [
+        ("snapshot", ".pickle", &["--rank", "3"][..]),
+        ("snapshot", ".pickle", &["--job", "x"]),
+        ("snapshot", ".pickle", &["--table", "events"]),
+        ("speedscope", ".json", &["--rank", "3"]),
+        ("perfetto", ".json", &["--events", "1..2"]),
+        ("csv", ".csv", &["--rank", "3"]),
+        ("parquet", "", &["--view", "timeline"]),
+        ("csv", "", &["--size", "10x10"]),
+        ("svg", ".svg", &["--rank", "3"]),
+        ("svg", ".svg", &["--table", "events"]),
+        ("snapshot", ".pickle", &["--theme", "dark"]),
+        ("snapshot", ".pickle", &["--event", "3"]),
+    ] {
+        let (code, said) = refused(&[&["--to", to, &file, &format!("{out}{end}")], option].concat());
+        let is_one = said.lines().count() == 1;
+        assert!(
+            code == Some(2) && is_one && said.contains(&format!("{} has no effect here", option[0])),
+            "{to} {option:?}: {said}"
+        );
+    }
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0);
+}
+
+/// A recording whose every text holds a path, written by Python as PyTorch would.
+const SECRET: &str = r#"
+import pickle
+frames = [{"name": "run </home/alice/secret/run.py>", "filename": "/home/alice/secret/train.py", "line": 7}]
+event = lambda action, t, addr, **more: {"action": action, "addr": addr, "size": 1024, "stream": 0, "time_us": 1_795_225_000_000_000 + t, "frames": frames, **more}
+trace = [event("segment_alloc", 0, 1 << 40, size=2 << 20),
+    event("alloc", 1, 1 << 40, user_metadata="weights of /home/alice/secret/model.bin", compile_context="/home/alice/secret/graph.py:3"),
+    event("alloc", 2, (1 << 40) + 1024), event("free_requested", 3, (1 << 40) + 1024), event("free_completed", 4, (1 << 40) + 1024)]
+trace[0]["size"] = 2 << 20
+blocks = [{"address": 1 << 40, "size": 1024, "requested_size": 1024, "state": "active_allocated", "frames": frames},
+    {"address": (1 << 40) + 1024, "size": (2 << 20) - 1024, "requested_size": 0, "state": "inactive", "frames": []}]
+segment = {"device": 0, "address": 1 << 40, "total_size": 2 << 20, "allocated_size": 1024, "active_size": 1024, "requested_size": 1024,
+    "stream": 0, "segment_type": "small", "segment_pool_id": (0, 0), "is_expandable": False, "frames": frames, "blocks": blocks}
+mark = lambda stage, t: {"stage": stage, "name": "load /home/alice/secret/data set/x.bin", "device": 0, "time_us": 1_795_225_000_000_000 + t}
+pickle.dump({"segments": [segment], "device_traces": [trace, [], []], "host_segments": [], "host_traces": [],
+    "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": "", "last": "/home/alice/secret/conf"},
+    "external_annotations": [mark("START", 0), mark("END", 4)]}, open("x.pickle", "wb"))
+"#;
+
+#[test]
+fn redacted_exports_hold_no_path_of_the_machine() {
+    if !has("pickle") {
+        return;
+    }
+    let folder = Folder::new("redact");
+    python(&folder.0, SECRET, &[]);
+    let file = folder.0.join("x.pickle");
+    let outs = [
+        ("snapshot", "a.pickle", &[][..]),
+        ("csv", "csv", &[]),
+        ("parquet", "parquet", &[]),
+        ("csv", "stacks.csv", &["--table", "stacks"]),
+        ("speedscope", "s.json", &[]),
+        ("perfetto", "p.json", &[]),
+        ("svg", "overview.svg", &[]),
+        ("svg", "flame.svg", &["--view", "flame-graph"]),
+        ("svg", "events.svg", &["--view", "events"]),
+    ];
+    for (to, out, more) in outs {
+        let kept = folder.0.join(format!("kept-{out}"));
+        export(&file, to, &folder.0.join(out), &[more, &["--redact"]].concat());
+        let found = texts(&folder.0.join(out)).into_iter().find(|t| t.contains("alice") || t.contains("secret"));
+        assert!(found.is_none(), "{to} {out}: {found:?}");
+        // The secret is in what is not redacted, or the search above would prove nothing. A picture shows file names alone mostly.
+        if to != "svg" && to != "parquet" {
+            export(&file, to, &kept, more);
+            assert!(texts(&kept).iter().any(|t| t.contains("/home/alice/secret")), "{to}");
+        }
+    }
+    // What the source lists stays listed.
+    let script = "import pickle\nt = pickle.load(open('a.pickle', 'rb'))\nassert [len(x) for x in t['device_traces']] == [5, 0, 0] and t['host_segments'] == t['host_traces'] == []\nassert t['device_traces'][0][1]['user_metadata'] == 'weights of model.bin'";
+    python(&folder.0, script, &[]);
+}
+
+/// Every file of an export as text, also what is packed inside one.
+fn texts(path: &Path) -> Vec<String> {
+    if path.is_dir() {
+        return std::fs::read_dir(path).unwrap().flat_map(|entry| texts(&entry.unwrap().path())).collect();
+    }
+    vec![String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned()]
 }

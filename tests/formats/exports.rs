@@ -411,7 +411,7 @@ fn an_option_that_a_format_does_not_have_is_refused() {
         ("perfetto", ".json", &["--events", "1..2"]),
         ("csv", ".csv", &["--rank", "3"]),
         ("parquet", "", &["--view", "timeline"]),
-        ("csv", "", &["--size", "10x10"]),
+        ("csv", "", &["--size", "100x100"]),
         ("svg", ".svg", &["--rank", "3"]),
         ("svg", ".svg", &["--table", "events"]),
         ("snapshot", ".pickle", &["--theme", "dark"]),

@@ -26,7 +26,7 @@ fn main() {
         "{} events, {} allocations, {} live at the end",
         dev.events.len(),
         tables.lifetimes.len(),
-        tables.states.live_at(dev, &tables.lifetimes, dev.events.len() as u32 - 1).len()
+        tables.states.live_at(&tables.lifetimes, dev.events.len() as u32 - 1).len()
     );
     scripted();
     asked();

@@ -236,7 +236,7 @@ fn most(purposes: &[Purpose]) -> Category {
 /// What is live at an instant: by stack and category.
 fn live(at: &Instant<'_>) -> (Vec<LifetimeId>, FxHashMap<StackId, [Held; Category::ALL.len()]>) {
     let lifetimes = &at.tables.lifetimes;
-    let ids = at.tables.states.live_at(at.device, lifetimes, at.event);
+    let ids = at.tables.states.live_at(lifetimes, at.event);
     let mut by_stack: FxHashMap<StackId, [Held; Category::ALL.len()]> = FxHashMap::default();
     for &id in &ids {
         let category = at.categories.map_or(Category::Other, |c| c.of(id));

@@ -85,7 +85,7 @@ pub fn weigh_some(
         entry.1 += 1;
     };
     if let Measure::LiveAt(event) = measure {
-        for id in tables.states.live_at(device, lifetimes, event) {
+        for id in tables.states.live_at(lifetimes, event) {
             add(id, size_of(id));
         }
     } else {
@@ -171,7 +171,7 @@ pub fn of_row(row: &Row, held: [&FxHashMap<StackId, u64>; 2]) -> [u64; 2] {
 pub fn held_by_stack(at: &Instant<'_>, passes: impl Fn(LifetimeId) -> bool) -> FxHashMap<StackId, u64> {
     let lifetimes = &at.tables.lifetimes;
     let mut held: FxHashMap<StackId, u64> = FxHashMap::default();
-    for id in at.tables.states.live_at(at.device, lifetimes, at.event).into_iter().filter(|&id| passes(id)) {
+    for id in at.tables.states.live_at(lifetimes, at.event).into_iter().filter(|&id| passes(id)) {
         *held.entry(lifetimes.stack(at.device, id)).or_default() += lifetimes.block_size(id);
     }
     held

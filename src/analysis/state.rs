@@ -108,6 +108,16 @@ impl State {
         within(&self.blocks[..covered]).or_else(|| within(&self.blocks[covered..]).map(|at| at + covered))
     }
 
+    /// Blocks that hold something, and blocks that were freed and wait for a stream. O(blocks).
+    #[must_use]
+    pub fn live_and_pending(&self) -> (u64, u64) {
+        self.blocks.iter().fold((0, 0), |(live, pending), b| match b.state {
+            BlockState::Active => (live + 1, pending),
+            BlockState::PendingFree => (live, pending + 1),
+            BlockState::Inactive => (live, pending),
+        })
+    }
+
     /// The inactive blocks: holes, and whole cached segments.
     pub fn holes(&self) -> impl Iterator<Item = &BlockAt> {
         self.blocks.iter().filter(|b| b.state == BlockState::Inactive)
@@ -183,7 +193,7 @@ impl StateIndex {
 
     /// The allocations held after `event`, by id, which is order of allocation; pending frees are among them.
     #[must_use]
-    pub fn live_at(&self, _dev: &DeviceRecording, lifetimes: &Lifetimes, event: u32) -> Vec<LifetimeId> {
+    pub fn live_at(&self, lifetimes: &Lifetimes, event: u32) -> Vec<LifetimeId> {
         self.live_ids(lifetimes, event).into_iter().map(LifetimeId).collect()
     }
 
@@ -195,7 +205,8 @@ impl StateIndex {
         live_after(lifetimes, &self.frames[at], lifetimes.born_by(event), event)
     }
 
-    /// Every segment and block after `event` ([`NO_EVENT`]: before the first). Cost: the live set, sorted by address.
+    /// Every segment and block after `event` ([`NO_EVENT`]: before the first). Cost: the live set, sorted by address, at each call, also
+    /// for the next event: a step costs what a seek does. See the map of the code for why it is not kept from one event to the next.
     #[must_use]
     pub fn at(&self, dev: &DeviceRecording, lifetimes: &Lifetimes, event: u32) -> State {
         let mut live: Vec<(u64, u32)> =

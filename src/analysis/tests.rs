@@ -158,7 +158,7 @@ proptest! {
                 }
                 prop_assert_eq!(cursor, cell.max);
                 let event = s.columns[c].event;
-                let live = t.states.live_at(&dev, &t.lifetimes, event);
+                let live = t.states.live_at(&t.lifetimes, event);
                 let shown = live.iter().filter(|&&id| by != Quantity::Allocated || !t.lifetimes.is_requested_free_at(id, event));
                 prop_assert_eq!(shown.count() as u32, count, "nothing is dropped by folding");
                 prop_assert_eq!(s.columns[c].reserved, t.curves.at(&dev, &t.lifetimes, Quantity::Reserved, event));
@@ -260,7 +260,7 @@ proptest! {
         let t = tables(&dev);
         for event in 0..dev.events.len() as u32 {
             let state = t.states.at(&dev, &t.lifetimes, event);
-            let live = t.states.live_at(&dev, &t.lifetimes, event);
+            let live = t.states.live_at(&t.lifetimes, event);
             prop_assert_eq!(state.blocks.iter().filter(|b| b.lifetime.is_some()).count(), live.len());
         }
         let bounds: Vec<u32> = (0..=dev.events.len() as u32).collect();

@@ -178,7 +178,7 @@ impl Asked {
                 steps: query.needs_steps().then(|| side.data.steps()),
                 ..Scope::new(at.recording, at.device, at.tables)
             };
-            let live = at.tables.states.live_at(at.device, &at.tables.lifetimes, at.event);
+            let live = at.tables.states.live_at(&at.tables.lifetimes, at.event);
             let passing: FxHashSet<LifetimeId> = query.among(&scope, &live).into_iter().collect();
             held_by_stack(&at, |id| passing.contains(&id))
         });

@@ -79,6 +79,8 @@ pub struct Link {
     pub zooms: Zooms,
     /// How often Escape was pressed: views that keep a zoom of their own go back out.
     pub cleared: u32,
+    /// How often the whole recording was asked for, or Escape found nothing else to let go: a zoom of bytes ends then.
+    pub fitted: u32,
     /// The query in force: what it does not hold for is dimmed in every view.
     pub query: Option<Arc<AskedQuery>>,
 }
@@ -134,6 +136,7 @@ impl Link {
             tracks: TrackLayout::default(),
             zooms: Zooms::default(),
             cleared: 0,
+            fitted: 0,
             query: None,
             instant_us: None,
         }
@@ -248,6 +251,21 @@ pub fn event_at(device: &DeviceRecording, axis: Axis, x: f64) -> u32 {
     }
 }
 
+/// How many events stand between two places on the axis, both included.
+#[must_use]
+pub fn events_within(device: &DeviceRecording, axis: Axis, from: f64, to: f64) -> u64 {
+    let n = device.events.len() as f64;
+    match (axis, device.events.time_range()) {
+        (Axis::Time, Some((first, _))) => {
+            let times = &device.events.time_us;
+            let start = times.partition_point(|&v| v < first.saturating_add(from.ceil() as i64));
+            let end = times.partition_point(|&v| v <= first.saturating_add(to.floor() as i64));
+            end.saturating_sub(start) as u64
+        }
+        _ => ((to - 0.5).floor().min(n - 1.0) + 1.0 - (from - 0.5).ceil().max(0.0)).max(0.0) as u64,
+    }
+}
+
 /// Event boundaries of equal pixel columns between two places on the axis.
 #[must_use]
 pub fn bounds(device: &DeviceRecording, axis: Axis, from: f64, to: f64, columns: usize) -> Vec<u32> {
@@ -294,6 +312,17 @@ mod tests {
             assert_eq!((b[0], b[13]), (0, 7), "{axis:?}");
             assert!(b.windows(2).all(|w| w[0] <= w[1]));
         }
+    }
+
+    #[test]
+    fn a_window_between_two_events_holds_none() {
+        let d = device(&[100, 120, 150]);
+        assert_eq!(events_within(&d, Axis::Time, 0.0, 50.0), 3);
+        assert_eq!(events_within(&d, Axis::Time, 21.0, 49.0), 0);
+        assert_eq!(events_within(&d, Axis::Time, 20.0, 49.0), 1);
+        assert_eq!(events_within(&d, Axis::Event, 0.0, 3.0), 3);
+        assert_eq!(events_within(&d, Axis::Event, 1.0, 2.0), 1);
+        assert_eq!(events_within(&d, Axis::Event, 1.6, 2.4), 0);
     }
 
     #[test]

@@ -194,6 +194,7 @@ impl App {
             Command::ZoomFit => self.with_link(|link, data| {
                 let (from, to) = domain(data.device(), link.axis);
                 set_window(link, data, from, to);
+                link.fitted = link.fitted.wrapping_add(1);
             }),
             Command::ZoomIn => self.with_link(|link, data| zoom(link, data, 0.5)),
             Command::ZoomOut => self.with_link(|link, data| zoom(link, data, 2.0)),
@@ -323,9 +324,11 @@ impl App {
                 link.focus_classes.clear();
             } else if link.query.is_some() {
                 link.query = None;
-            } else {
+            } else if link.selected().is_some() {
                 // The window stays: whoever zoomed in and let everything go has not asked to lose the place.
                 link.selection.select(None);
+            } else {
+                link.fitted = link.fitted.wrapping_add(1);
             }
         });
     }

@@ -175,7 +175,7 @@ fn the_age_of_a_block_counts_from_its_birth() {
     let device = &recording.devices[0];
     let tables = DeviceTables::build(device, &Progress::new()).unwrap();
     let last = device.events.len() as u32 - 1;
-    for id in tables.states.live_at(device, &tables.lifetimes, last) {
+    for id in tables.states.live_at(&tables.lifetimes, last) {
         let born = tables.lifetimes.born(id);
         let age = age(device, &tables.lifetimes, id, last);
         assert_eq!(age.events, Some(last - born));

@@ -233,7 +233,7 @@ impl Categories {
     #[must_use]
     pub fn live_by_category(&self, device: &DeviceRecording, tables: &DeviceTables, event: u32) -> ByCategory {
         let mut sums = ByCategory::default();
-        for id in tables.states.live_at(device, &tables.lifetimes, event) {
+        for id in tables.states.live_at(&tables.lifetimes, event) {
             sums[self.of(id).index()].add(tally(device, tables, id));
         }
         sums

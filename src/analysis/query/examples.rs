@@ -31,7 +31,7 @@ pub fn examples(scope: &Scope<'_>, names: &StackNames, progress: &Progress) -> R
     let mut add = |query: String, about: &'static str| out.push(Example { query, about, holds: None });
     let peak = tables.curves.peak(Quantity::Requested).1;
     let mut live: Vec<Lifetime> =
-        tables.states.live_at(device, lifetimes, peak).into_iter().filter_map(|id| lifetimes.get(device, id)).collect();
+        tables.states.live_at(lifetimes, peak).into_iter().filter_map(|id| lifetimes.get(device, id)).collect();
     live.sort_by_key(|l| (std::cmp::Reverse(l.requested), l.id));
     let largest = live.first().cloned().or_else(|| lifetimes.get(device, LifetimeId(0)));
     let Some(largest) = largest else { return Ok(out) };

@@ -137,7 +137,7 @@ impl Colours {
         let device = data.device();
         let tables = &data.tables;
         let (_, peak) = tables.curves.peak(crate::analysis::Quantity::Requested);
-        let live = tables.states.live_at(device, &tables.lifetimes, peak);
+        let live = tables.states.live_at(&tables.lifetimes, peak);
         match by {
             ColourBy::Category => {}
             ColourBy::Stack => {
@@ -156,7 +156,7 @@ impl Colours {
             }
             ColourBy::SizeClass => {
                 // The peak may hold blocks of one size only; the instant that failed is what is looked at most.
-                let failed = data.ooms.first().map(|&e| tables.states.live_at(device, &tables.lifetimes, e)).unwrap_or_default();
+                let failed = data.ooms.first().map(|&e| tables.states.live_at(&tables.lifetimes, e)).unwrap_or_default();
                 let mut sizes: Vec<u64> = live.iter().chain(&failed).map(|&id| tables.lifetimes.block_size(id)).collect();
                 sizes.sort_unstable();
                 let all = (0..tables.lifetimes.len() as u32).map(|i| tables.lifetimes.block_size(LifetimeId(i)));
@@ -224,7 +224,7 @@ impl Colours {
             ColourBy::Segment => {
                 let state = tables.states.at(device, &tables.lifetimes, peak);
                 let bytes: Vec<u64> = state.segments.iter().map(|s| s.size).collect();
-                let texts: Vec<String> = state.segments.iter().enumerate().map(|(i, _)| format!("segment {i}")).collect();
+                let texts: Vec<String> = state.segments.iter().enumerate().map(|(i, _)| format!("segment {}", i + 1)).collect();
                 let assigned = colours.assign(&bytes, &texts, "segments");
                 colours.ranges =
                     state.segments.iter().zip(assigned).map(|(s, class)| (s.address, s.address + s.size, class)).collect();
@@ -358,7 +358,7 @@ mod tests {
         let lifetimes = &data.tables.lifetimes;
         let (_, peak) = data.tables.curves.peak(crate::analysis::Quantity::Requested);
         let mut bytes: Vec<(String, u64)> = colours.classes.iter().map(|c| (c.name.clone(), 0)).collect();
-        for id in data.tables.states.live_at(data.device(), lifetimes, peak) {
+        for id in data.tables.states.live_at(lifetimes, peak) {
             bytes[usize::from(colours.class_of(data, id, peak))].1 += lifetimes.block_size(id);
         }
         bytes
@@ -379,7 +379,7 @@ mod tests {
             let data = crate::app::loader::prepare(&recording, index, &Progress::new()).unwrap();
             let mut sizes: Vec<u64> = {
                 let (_, peak) = data.tables.curves.peak(crate::analysis::Quantity::Requested);
-                let live = data.tables.states.live_at(data.device(), &data.tables.lifetimes, peak);
+                let live = data.tables.states.live_at(&data.tables.lifetimes, peak);
                 live.into_iter().map(|id| data.tables.lifetimes.block_size(id)).collect()
             };
             sizes.sort_unstable();

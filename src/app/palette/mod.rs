@@ -290,7 +290,7 @@ fn find_places(view: &DeviceView, query: &str, hits: &mut Vec<Hit>) {
             });
         }
         if lower.starts_with("seg")
-            && let Some(segment) = view.state.latest().and_then(|s| s.segments.get(n as usize))
+            && let Some(segment) = view.state.latest().and_then(|s| s.segments.get((n as usize).checked_sub(1)?))
         {
             hits.push(Hit {
                 title: format!("Segment {n}"),

@@ -27,7 +27,7 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
     let left = Rect::from_min_max(rect.min, pos2(right.min_rect().left().min(rect.right()) - 16.0, rect.bottom()));
     let mut ui = ui.new_child(UiBuilder::new().max_rect(left).layout(Layout::left_to_right(Align::Center)));
     ui.spacing_mut().item_spacing.x = 0.0;
-    let mut items = Items { ui: &mut ui, tokens, is_first: true, is_full: false };
+    let mut items = Items { ui: &mut ui, tokens, is_first: true, is_full: false, is_stale: false };
     let Some(document) = document else {
         let none_open = app.documents.is_empty();
         items.add(&[(if none_open { "nothing open" } else { "recordings stay open in their tabs" }, false)]);
@@ -69,6 +69,8 @@ struct Items<'a> {
     tokens: &'a Tokens,
     is_first: bool,
     is_full: bool,
+    /// What follows is of another instant than the one named: dimmed.
+    is_stale: bool,
 }
 
 impl Items<'_> {
@@ -90,10 +92,19 @@ impl Items<'_> {
         let inner = ui.horizontal(|ui| {
             ui.spacing_mut().item_spacing.x = 0.0;
             for (piece, strong) in pieces {
-                ui.label(text::mono(*piece).color(if *strong { self.tokens.text1 } else { self.tokens.text2 }));
+                ui.label(text::mono(*piece).color(ink(self.tokens, *strong, self.is_stale)));
             }
         });
         Some(inner.response)
+    }
+}
+
+/// Figures are stronger than their names; those that are of another instant than the one named wait dimmed for the new ones.
+fn ink(tokens: &Tokens, strong: bool, is_stale: bool) -> egui::Color32 {
+    match (is_stale, strong) {
+        (true, _) => tokens.text3,
+        (false, true) => tokens.text1,
+        (false, false) => tokens.text2,
     }
 }
 
@@ -131,6 +142,7 @@ fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
         items.add(&[("event ", false), (&count(u64::from(event)), true), (" of ", false), (&count(n as u64), false)]);
     }
     let Some(state) = view.state.latest() else { return };
+    items.is_stale = n > 0 && state.event != event;
     term::speak_of(items.ui.ctx(), &view.data, Some(state));
     let (holes, free, largest) = hole_figures(state);
     let show = |n: u64| Bytes(n).to_string();

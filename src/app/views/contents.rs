@@ -11,7 +11,7 @@ use crate::app::theme::{Type, text};
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, section};
 use crate::app::widgets::row::{ListRow, key_value};
-use crate::units::{Bytes, Micros, count};
+use crate::units::{Bytes, Micros, count, counted};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -58,7 +58,11 @@ impl View for Contents {
                 if knows_reserved {
                     key_value(ui, "segments", &count(state.segments.len() as u64));
                 }
-                key_value(ui, "live blocks", &count(state.blocks.len() as u64 - holes));
+                let (live, pending) = state.live_and_pending();
+                key_value(ui, "live blocks", &count(live));
+                if pending > 0 {
+                    key_value(ui, "freed, waiting for a stream", &counted(pending, "block", "blocks"));
+                }
                 if knows_reserved {
                     key_value(ui, "holes", &count(holes));
                 }

@@ -479,7 +479,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
                     label::text(&painter, pos2(x, y), Align2::RIGHT_CENTER, text, face, ink);
                 };
                 let (left, right) = (plot.left() - 12.0, rect.right() - 16.0);
-                write(left, first, &format!("segment {i}"), Type::Strong, t.text1);
+                write(left, first, &format!("segment {}", i + 1), Type::Strong, t.text1);
                 write(right, first, &counted(live.0, "block", "blocks"), Type::Mono, t.text2);
                 if two {
                     write(left, second, &Address(segment.address).to_string(), Type::Mono, t.text3);

@@ -369,6 +369,8 @@ impl Events {
                     let stack = events.stack[i];
                     if stack.is_some() {
                         stack_cell(&painter, cx, stack, cell);
+                    } else {
+                        label::text_in(&painter, cell, crate::analysis::NO_STACK, Type::Caption, t.text3);
                     }
                 }
             }

@@ -74,7 +74,7 @@ fn place(data: &DeviceData, state: &State, l: &Lifetime, at: Option<usize>) -> V
         let segment = &state.segments[index];
         let text = format!(
             "{} of {}, offset {}",
-            count(index as u64),
+            count(index as u64 + 1),
             count(state.segments.len() as u64),
             Bytes(l.address - segment.address)
         );
@@ -211,7 +211,7 @@ fn around(data: &DeviceData, state: &State, at: usize) -> Option<Around> {
     })
 }
 
-/// What all allocations by one stack hold now, and held over the run.
+/// What all allocations by one stack hold now, and held over the run: whole blocks in every figure.
 pub fn same_stack(data: &DeviceData, state: &State, stack: StackId) -> Vec<Fact> {
     let device = data.device();
     let lifetimes = &data.tables.lifetimes;
@@ -237,12 +237,12 @@ pub fn same_stack(data: &DeviceData, state: &State, stack: StackId) -> Vec<Fact>
     for i in 0..lifetimes.len() as u32 {
         if is_same(LifetimeId(i)) {
             all += 1;
-            total += lifetimes.requested(device, LifetimeId(i));
+            total += lifetimes.block_size(LifetimeId(i));
         }
     }
     let mut facts = vec![
-        Fact::new("live", format!("{} of {}, {}", count(live), counted(of, "block", "blocks"), Bytes(bytes))),
-        Fact::new("over the run", format!("{}, {}", counted(all, "allocation", "allocations"), Bytes(total))),
+        Fact::new("live", format!("{} of {}, {}", count(live), counted(of, "live block", "live blocks"), Bytes(bytes))),
+        Fact::new("over the run", format!("{}, {}", counted(all, "block", "blocks"), Bytes(total))),
     ];
     if pending > 0 {
         let text = format!("{}, {}", counted(pending, "block", "blocks"), Bytes(pending_bytes));

@@ -56,7 +56,7 @@ fn segment(data: &DeviceData, state: &State, address: u64) -> Option<Card> {
     let largest = blocks.iter().filter(|b| b.state == BlockState::Inactive).max_by_key(|b| b.size);
     let requested: u64 = blocks.iter().map(|b| b.requested).sum();
     let mut facts = vec![
-        Fact::new("number", format!("{} of {}", count(index as u64), count(state.segments.len() as u64))),
+        Fact::new("number", format!("{} of {}", count(index as u64 + 1), count(state.segments.len() as u64))),
         Fact::new("pool", pool_text(data, segment.pool, segment.class, segment.stream)),
         Fact::new("kind", if segment.is_expandable { "mapped part of an expandable segment" } else { "cudaMalloc" }),
         Fact::new("live", format!("{}, {}", counted(live, "block", "blocks"), Bytes(live_bytes))),
@@ -97,7 +97,7 @@ fn hole(data: &DeviceData, state: &State, address: u64) -> Option<Card> {
             "segment",
             format!(
                 "{} of {}, offset {}",
-                count(index as u64),
+                count(index as u64 + 1),
                 count(state.segments.len() as u64),
                 Bytes(hole.address - segment.address)
             ),
@@ -381,7 +381,11 @@ fn instant(data: &DeviceData, state: &State) -> Card {
     } else {
         Fact::missing("requested", "PyTorch's profiler writes whole blocks. A memory snapshot has both sizes.")
     });
-    facts.push(Fact::new("live blocks", count(state.blocks.len() as u64 - holes)));
+    let (live, pending) = state.live_and_pending();
+    facts.push(Fact::new("live blocks", count(live)));
+    if pending > 0 {
+        facts.push(Fact::new("pending free", counted(pending, "block", "blocks")));
+    }
     if has_segments || device.has_final_state {
         facts.push(Fact::new("segments", count(state.segments.len() as u64)));
         facts.push(Fact::new("free", format!("{} in {}", Bytes(free), counted(holes, "hole", "holes"))));

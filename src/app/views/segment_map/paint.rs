@@ -150,10 +150,6 @@ pub fn around(
     let bar_end = |bytes: u64| areas.bars.left() + (bytes as f64 / full) as f32 * areas.bars.width();
     let every = if places.pitch >= 15.0 { 1 } else { (64.0 / places.pitch).ceil() as usize };
     let mut last_label = f32::NEG_INFINITY;
-    let number_of = |row: usize| plan.unit(&plan.rows[row]).map(|u| u.segments.start);
-    // Groups begin anew.
-    let is_by_address =
-        (1..plan.rows.len()).all(|r| plan.rows[r].group != plan.rows[r - 1].group || number_of(r) >= number_of(r - 1));
     for row in visible.clone() {
         let strip = areas.row(places, row, scroll);
         let shown = &plan.rows[row];
@@ -167,14 +163,7 @@ pub fn around(
             if (is_due || first_of_group) && y - last_label >= 12.0 {
                 last_label = y;
                 let at = pos2(areas.gutter.right() - 8.0, y);
-                label::text(
-                    &body,
-                    at,
-                    Align2::RIGHT_CENTER,
-                    &row_label(plan, row, number, is_by_address),
-                    Type::Mono,
-                    tokens.text3,
-                );
+                label::text(&body, at, Align2::RIGHT_CENTER, &row_label(plan, row), Type::Mono, tokens.text3);
             }
         }
         if areas.bars.is_positive() && shown.largest_hole > 0 {
@@ -256,15 +245,11 @@ pub fn around(
     terms
 }
 
-/// What the gutter says of a row: the number of its segment by address; in another order its place in that order, for numbers by
-/// address would look like chance.
-fn row_label(plan: &Plan, row: usize, place: usize, is_by_address: bool) -> String {
-    let shown = &plan.rows[row];
-    if !is_by_address {
-        return count(place as u64 + 1);
-    }
-    plan.unit(shown)
-        .map_or_else(String::new, |u| if u.segments.is_empty() { String::new() } else { u.segments.start.to_string() })
+/// What the gutter says of a row: the number of its segment, counted from 1 by address over all pools, as the inspector, the palette
+/// and every tooltip name it, whatever the order of the rows.
+fn row_label(plan: &Plan, row: usize) -> String {
+    let unit = plan.unit(&plan.rows[row]).filter(|u| !u.segments.is_empty());
+    unit.map_or_else(String::new, |u| count(u64::from(u.segments.start) + 1))
 }
 
 /// The 3 px mark of the selection in the gutter.

@@ -27,7 +27,7 @@ pub fn block(cx: &ViewContext<'_>, picture: &Picture, row: &Row, block: &BlockAt
     }
     if let Some(index) = picture.state.segment_at(block.address) {
         let segment = &picture.state.segments[index];
-        tip = tip.row("segment", format!("{} of {}", count(index as u64), count(picture.state.segments.len() as u64)));
+        tip = tip.row("segment", format!("{} of {}", count(index as u64 + 1), count(picture.state.segments.len() as u64)));
         tip = tip.row("offset", Bytes(block.address - segment.address).to_string());
     }
     if block.state == BlockState::PendingFree {

@@ -185,6 +185,7 @@ impl BandsAlone {
             tracks,
             window,
             x: Scale::horizontal(from, to, x),
+            pointer_y: None,
         };
         let ticks = time_ticks(from, to, (x.span() / 96.0).max(2.0) as usize);
         ticks.paint_across(&painter, cx.tokens, &canvas.x, axis, UnitAt::First);

@@ -224,7 +224,7 @@ impl Timeline {
             entry("Select same stack", stack.is_some(), &|| {
                 cx.actions.send(Action::Select(stack.map(Item::Stack)));
             });
-            entry("List same stack", life.is_some(), &|| {
+            entry("List same stack", stack.is_some(), &|| {
                 cx.actions.send(Action::Select(item));
                 cx.actions.run(Command::QueryStack);
             });

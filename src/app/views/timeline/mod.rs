@@ -158,6 +158,8 @@ struct Timeline {
     bytes: Option<(f64, f64)>,
     /// When the bytes were last zoomed, in seconds of the context's clock.
     zoomed_bytes_at: f64,
+    /// [`Link::fitted`](cursor::Link::fitted) when this was last drawn.
+    fitted: u32,
     grip: Option<Grip>,
     menu: MenuTarget,
     /// What the pointer has been on, and since when.
@@ -181,8 +183,10 @@ impl View for Timeline {
         if cx.link.from <= first && cx.link.to >= last {
             return format!("{}{flags}", counted(all, "event", "events"));
         }
-        let shown = cx.link.event_at(device, cx.link.to).saturating_sub(cx.link.event_at(device, cx.link.from));
-        format!("{} of {} events{flags}", count(u64::from(shown).max(1)), count(all))
+        match cursor::events_within(device, cx.link.axis, cx.link.from, cx.link.to) {
+            0 => format!("none of {} events{flags}", count(all)),
+            shown => format!("{} of {} events{flags}", count(shown), count(all)),
+        }
     }
 
     fn header_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
@@ -216,6 +220,9 @@ impl View for Timeline {
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let pane_rect = ui.max_rect();
         let device = cx.data.device();
+        if std::mem::replace(&mut self.fitted, cx.link.fitted) != cx.link.fitted {
+            self.bytes = None;
+        }
         if device.events.is_empty() && !device.bands.is_empty() {
             self.alone.ui(ui, cx, pane_rect, &device.bands);
             return;
@@ -265,7 +272,7 @@ impl View for Timeline {
         let cap = marks.as_ref().and_then(|m| m.cap);
         let cap_bytes = cap.map(|c| c.bytes);
         let painter = ui.painter_at(pane_rect);
-        let canvas = Canvas {
+        let mut canvas = Canvas {
             painter: &painter,
             tokens: cx.tokens,
             data: cx.data,
@@ -273,7 +280,10 @@ impl View for Timeline {
             tracks,
             window,
             x: Scale::horizontal(window.from, window.to, tracks.x),
+            pointer_y: None,
         };
+        let pointer = response.hover_pos().filter(|_| response.contains_pointer());
+        canvas.pointer_y = pointer.map(|p| p.y).filter(|&y| canvas.reads_bytes(y) && !canvas.is_at_name(y));
         if let Some(rect) = tracks.overview {
             let overview = self.overview_picture(cx, window);
             canvas.overview(rect, overview.as_deref(), cap);
@@ -282,7 +292,15 @@ impl View for Timeline {
         canvas.rules();
         let on_axis = canvas.axis_marks(cx.link);
         if let Some(rect) = tracks.axis {
-            canvas.axis(rect, &on_axis.taken());
+            let mut taken = on_axis.taken();
+            // The readout of the pointer comes last and covers what is under it.
+            if let (Some(p), Some(event)) = (pointer, cx.link.hover_event)
+                && let Some((readout, _)) =
+                    canvas.ruler_mark(canvas.ruler_x(Some(event), Some(p)).unwrap_or(p.x), event, &on_axis)
+            {
+                taken.push(readout);
+            }
+            canvas.axis(rect, &taken);
         }
         let (low, high) = match &picture {
             Some(p) => {

@@ -93,16 +93,32 @@ impl Canvas<'_> {
         batch.paint(&painter);
     }
 
+    /// Where the line at the pointer's time stands. Between two events on the time axis that is at the pointer, not at the event
+    /// before.
+    pub fn ruler_x(&self, event: Option<u32>, pointer: Option<Pos2>) -> Option<f32> {
+        match (pointer, self.window.axis) {
+            (Some(p), Axis::Time) => Some(p.x),
+            _ => event.and_then(|e| self.x_of(e)),
+        }
+    }
+
+    /// A height at which the pointer means bytes.
+    pub fn reads_bytes(&self, y: f32) -> bool {
+        [self.tracks.curves, Some(self.tracks.strata)].into_iter().flatten().any(|r| r.y_range().contains(y))
+    }
+
+    /// The track's name stands at the top of the margin; there the figure goes into the plot.
+    pub fn is_at_name(&self, y: f32) -> bool {
+        let tops = [self.tracks.curves, Some(self.tracks.strata)].into_iter().flatten().map(|r| r.top());
+        tops.into_iter().any(|top| (top - 8.0..top + 34.0).contains(&y))
+    }
+
     /// The line at the pointer's time with its place on the axis, and the line at the pointer's bytes. `event` is what is
     /// hovered in any view, `pointer` where the pointer is in this one, with the scale of the track it is on.
     pub fn rulers(&self, event: Option<u32>, pointer: Option<(Pos2, Option<&Scale>)>, marks: &AxisMarks) {
         let t = self.tokens;
         let mut batch = Batch::new(self.painter);
-        // Between two events on the time axis the line stands at the pointer, not at the event before.
-        let x = match (pointer, self.window.axis) {
-            (Some((p, _)), Axis::Time) => Some(p.x),
-            _ => event.and_then(|e| self.x_of(e)),
-        };
+        let x = self.ruler_x(event, pointer.map(|(p, _)| p));
         if let Some(x) = x {
             batch.vline(x, self.through(), 1.0, Tokens::at(t.text1, 0.4));
         }
@@ -118,10 +134,7 @@ impl Canvas<'_> {
         }
         if let Some((y, scale)) = across {
             let bytes = Bytes(scale.value(y).max(0.0) as u64).to_string();
-            // The track's name stands at the top of the margin; there the figure goes into the plot.
-            let tops = [self.tracks.curves, Some(self.tracks.strata)].into_iter().flatten().map(|r| r.top());
-            let is_at_name = tops.into_iter().any(|top| (top - 8.0..top + 34.0).contains(&y));
-            let (at, anchor) = if is_at_name {
+            let (at, anchor) = if self.is_at_name(y) {
                 (pos2(self.tracks.x.min + 4.0, y), Align2::LEFT_CENTER)
             } else {
                 (pos2(self.tracks.x.min - 4.0, y), Align2::RIGHT_CENTER)

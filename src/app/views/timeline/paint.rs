@@ -10,11 +10,12 @@ use crate::analysis::Cell;
 use crate::app::cursor::{self, Axis};
 use crate::app::document::DeviceData;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down, time_ticks};
+use crate::app::widgets::axis::{Ticks, UnitAt, byte_ticks, event_ticks, most_across, most_down, time_ticks};
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
 use crate::app::widgets::term::Term;
 use crate::app::widgets::viewport::Scale;
 use crate::app::widgets::{chip, label};
+use crate::model::DeviceRecording;
 use crate::units::{Bytes, Micros, NBSP, counted};
 
 /// What every track is painted with.
@@ -28,6 +29,8 @@ pub(super) struct Canvas<'a> {
     pub window: Window,
     /// From the axis to the screen.
     pub x: Scale,
+    /// Height of the pointer's readout in the gutter.
+    pub pointer_y: Option<f32>,
 }
 
 impl Canvas<'_> {
@@ -104,15 +107,26 @@ impl Canvas<'_> {
         }
     }
 
+    /// The ticks of an axis this wide.
+    fn ticks(&self, width: f32) -> Ticks {
+        let most = most_across(width).min((width / 96.0).max(2.0) as usize);
+        match self.window.axis {
+            Axis::Event => event_ticks(self.window.from, self.window.to, most),
+            Axis::Time => time_ticks(self.window.from, self.window.to, most),
+        }
+    }
+
+    /// A place on the time axis in words, ten times as fine as the ticks beside it.
+    pub(super) fn time_text(&self, us: f64) -> String {
+        let step = self.ticks(self.tracks.x.span()).step / 10.0;
+        time_label(us.round() as i64, (step as i64).max(1), self.window.to.abs() as i64)
+    }
+
     /// Ticks, labels, grid lines. Labels keep off what is `taken`.
     pub fn axis(&self, rect: Rect, taken: &[Rect]) {
         let t = self.tokens;
-        let most = most_across(rect.width()).min((rect.width() / 96.0).max(2.0) as usize);
         let device = self.data.device();
-        let ticks = match self.window.axis {
-            Axis::Event => event_ticks(self.window.from, self.window.to, most),
-            Axis::Time => time_ticks(self.window.from, self.window.to, most),
-        };
+        let ticks = self.ticks(rect.width());
         let strip = Rect::from_min_max(pos2(rect.left(), rect.bottom() - 20.0), rect.max);
         let grid = Rect::from_min_max(pos2(rect.left(), rect.bottom()), self.tracks.strata.right_bottom());
         let mut batch = Batch::new(self.painter);
@@ -141,9 +155,10 @@ impl Canvas<'_> {
             };
             let times: Vec<(f32, i64)> = ticks.ticks.iter().filter_map(|(v, _)| Some((self.x.at(*v), at(*v)?))).collect();
             let gap = times.windows(2).map(|w| (w[1].1 - w[0].1).max(1)).min().unwrap_or(1);
+            let far = times.iter().map(|t| t.1.abs()).max().unwrap_or(0);
             let mut free_from = f32::NEG_INFINITY;
             for (x, us) in times {
-                let galley = self.painter.layout_no_wrap(time_label(us, gap), Type::Mono.font(), t.text3);
+                let galley = self.painter.layout_no_wrap(time_label(us, gap, far), Type::Mono.font(), t.text3);
                 let left = x - galley.size().x / 2.0;
                 let place = Rect::from_min_size(pos2(left, row.center().y - 6.0), vec2(galley.size().x, 12.0));
                 let is_taken = taken.iter().any(|r| r.expand(2.0).intersects(place));
@@ -171,6 +186,9 @@ impl Canvas<'_> {
         let named = if gutter < 100.0 { 36.0 } else { 22.0 * f32::from(u8::from(is_wide)) };
         // A label at the lower edge needs half its height below it.
         let labels = Rangef::new(rect.top() + named, rect.bottom().min(self.pane.bottom() - 7.0));
+        // Nor under the readout of the pointer.
+        let mut ticks = ticks;
+        ticks.ticks.retain(|(value, _)| self.pointer_y.is_none_or(|p| (y.at(*value) - p).abs() >= 15.0));
         ticks.paint_down(self.painter, self.tokens, y, rect.left() - 8.0, labels, UnitAt::Nowhere);
         self.name(rect, name, ticks.unit);
     }
@@ -417,7 +435,7 @@ impl Canvas<'_> {
         for (i, c) in picture.calls.iter().enumerate() {
             let (left, right) = (at(c.left), at(c.right));
             if left - free_from > third {
-                gaps.push((free_from, left));
+                gaps.push((free_from, left, i));
             }
             if c.count == 1 {
                 let y = if c.first.takes { rect.y_range() } else { Rangef::new(rect.center().y, rect.bottom()) };
@@ -440,11 +458,12 @@ impl Canvas<'_> {
             free_from = right + 6.0;
         }
         if rect.right() - free_from > third {
-            gaps.push((free_from, rect.right()));
+            gaps.push((free_from, rect.right(), picture.calls.len()));
         }
-        for (from, to) in gaps {
+        for (from, to, call) in gaps {
             let (from, to) = (from.max(rect.left()), to.min(rect.right()));
-            let span = self.span_text(self.x.value(from), self.x.value(to));
+            let (first, last) = picture.gap(self.data.device(), call);
+            let span = span_text(self.data.device(), first, last);
             let text = format!("{} for {span}", label::said(painter.ctx(), "no cudaMalloc or cudaFree"));
             let middle = pos2(f32::midpoint(from, to), rect.center().y);
             let width = label::width(&painter, &text, Type::Caption);
@@ -457,18 +476,6 @@ impl Canvas<'_> {
             batch.hline(Rangef::new(middle.x + half, to - 4.0), middle.y, 1.0, t.line2);
         }
         batch.paint(&painter);
-    }
-
-    /// A stretch of the axis in words: time where times are known, else events.
-    pub fn span_text(&self, from: f64, to: f64) -> String {
-        let device = self.data.device();
-        let (a, b) = (cursor::event_at(device, self.window.axis, from), cursor::event_at(device, self.window.axis, to));
-        let time = |e: u32| device.events.time_us.get(e as usize).copied().unwrap_or(0);
-        if device.events.has_time {
-            Micros(time(b) - time(a)).to_string()
-        } else {
-            counted(u64::from(b.saturating_sub(a)), "event", "events")
-        }
     }
 
     /// Pennants of snapshots and of bursts of releases, at the top of the curves; their names where nothing is `taken`.
@@ -566,15 +573,33 @@ impl Pennant {
     }
 }
 
-/// A time with as many decimals as it takes to tell it from one `gap` microseconds away.
-pub(super) fn time_label(us: i64, gap: i64) -> String {
-    let gap_digits = gap.max(1).ilog10() as usize;
-    if us.abs() >= 120_000_000 && gap >= 1_000_000 {
-        return Micros(us).to_string();
+/// What lies between two events in words: time where times are known, else events.
+pub(super) fn span_text(device: &DeviceRecording, first: u32, last: u32) -> String {
+    let time = |e: u32| device.events.time_us.get(e as usize).copied().unwrap_or(0);
+    if device.events.has_time {
+        Micros(time(last) - time(first)).to_string()
+    } else {
+        counted(u64::from(last.saturating_sub(first)), "event", "events")
     }
-    if us.abs() >= 1_000_000 {
+}
+
+/// A time with as many decimals as it takes to tell it from one `gap` microseconds away, in the unit that suits `far`: labels that
+/// stand in one row share it.
+pub(super) fn time_label(us: i64, gap: i64, far: i64) -> String {
+    let gap_digits = gap.max(1).ilog10() as usize;
+    let far = far.abs().max(us.abs());
+    if far >= 120_000_000 && gap >= 1_000_000 {
+        let (sign, seconds) = (if us < 0 { "-" } else { "" }, (us.unsigned_abs() + 500_000) / 1_000_000);
+        let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+        return if far >= 3_600_000_000 {
+            format!("{sign}{hours}:{minutes:02}:{seconds:02}{NBSP}h")
+        } else {
+            format!("{sign}{minutes}:{seconds:02}{NBSP}min")
+        };
+    }
+    if far >= 1_000_000 {
         format!("{:.*}{NBSP}s", 6usize.saturating_sub(gap_digits), us as f64 / 1e6)
-    } else if us.abs() >= 1_000 {
+    } else if far >= 1_000 {
         format!("{:.*}{NBSP}ms", 3usize.saturating_sub(gap_digits), us as f64 / 1e3)
     } else {
         format!("{us}{NBSP}µs")
@@ -587,13 +612,17 @@ mod tests {
 
     #[test]
     fn times_have_the_decimals_that_tell_neighbours_apart() {
-        let plain = |us, gap| time_label(us, gap).replace(NBSP, " ");
+        let plain = |us, gap| time_label(us, gap, us).replace(NBSP, " ");
         assert_eq!(plain(104_214, 10_000), "104 ms");
         assert_eq!(plain(104_214, 50), "104.21 ms");
         assert_eq!(plain(5_104_214, 50), "5.10421 s");
         assert_eq!(plain(5_104_214, 2_000_000), "5 s");
         assert_eq!(plain(14, 2), "14 µs");
         assert_eq!(plain(0, 1_000_000), "0 µs");
-        assert_eq!(plain(600_000_000, 60_000_000), "10 min 00 s");
+        assert_eq!(plain(600_000_000, 60_000_000), "10:00 min");
+        let row: Vec<String> =
+            [0, 113_000_000, 140_000_000].map(|us| time_label(us, 27_000_000, 140_000_000).replace(NBSP, " ")).to_vec();
+        assert_eq!(row, ["0:00 min", "1:53 min", "2:20 min"], "one row, one unit");
+        assert_eq!(time_label(0, 200, 5_000_000).replace(NBSP, " "), "0.0000 s");
     }
 }

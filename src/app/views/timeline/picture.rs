@@ -63,6 +63,8 @@ pub(super) struct WindowPicture {
     /// What the allocations of the query in force hold.
     pub matching: Option<Vec<Cell>>,
     pub calls: Vec<Cluster<DeviceCall>>,
+    /// The events of the last device call before the window and of the first after it.
+    pub calls_around: [Option<u32>; 2],
     pub steps: Vec<StepBox>,
 }
 
@@ -80,17 +82,29 @@ impl WindowPicture {
         let sampled = if has_segments { None } else { sampled_reserved(device, &bounds) };
         let has_reserved = has_segments || sampled.is_some();
         let reserved = sampled.unwrap_or(reserved);
-        let (mut calls, mut steps) = (Vec::new(), Vec::new());
+        let (mut calls, mut steps, mut calls_around) = (Vec::new(), Vec::new(), [None; 2]);
         if let Some(marks) = marks {
             let (from, to) = (bounds.first().copied().unwrap_or(0), bounds.last().copied().unwrap_or(0));
-            let visible =
-                &marks.calls[marks.calls.partition_point(|c| c.event < from)..marks.calls.partition_point(|c| c.event < to)];
+            let first = marks.calls.partition_point(|c| c.event < from);
+            let end = marks.calls.partition_point(|c| c.event < to).max(first);
+            let visible = &marks.calls[first..end];
+            calls_around =
+                [first.checked_sub(1).and_then(|i| marks.calls.get(i)), marks.calls.get(end)].map(|c| c.map(|c| c.event));
             let place = |c: &DeviceCall| window.place(cursor::position(device, window.axis, c.event));
             calls = clusters(visible.iter().map(|c| (place(c), *c)), 3.0);
             steps = step_boxes(&marks.ranges, &window);
         }
         let matching = matching.map(|m| m.columns(device, &data.tables, &bounds));
-        WindowPicture { window, reserved, has_reserved, active, requested, matching, calls, steps }
+        WindowPicture { window, reserved, has_reserved, active, requested, matching, calls, calls_around, steps }
+    }
+
+    /// The events between which there is no device call, left of the cluster `at`, or right of the last where `at` is their number:
+    /// from the call before it, or the first event, to the call after it, or the last event, wherever the window ends.
+    pub fn gap(&self, device: &DeviceRecording, at: usize) -> (u32, u32) {
+        let last = device.events.len().saturating_sub(1) as u32;
+        let before = at.checked_sub(1).and_then(|i| self.calls.get(i)).map(|c| c.last.event);
+        let after = self.calls.get(at).map(|c| c.first.event);
+        (before.or(self.calls_around[0]).unwrap_or(0), after.or(self.calls_around[1]).unwrap_or(last))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::app::cursor::{self, Axis, Link};
 use crate::app::theme::Type;
 use crate::app::widgets::viewport::Scale;
 use crate::app::widgets::{chip, label};
-use crate::units::{Bytes, Micros, count};
+use crate::units::{Bytes, count};
 
 /// What stands on the axis: out-of-memory flags first, then the markers, then the cursor's readout beside them.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +83,7 @@ impl Canvas<'_> {
     fn place_text(&self, event: u32) -> String {
         let events = &self.data.device().events;
         match (self.window.axis, events.time_range(), events.time_us.get(event as usize)) {
-            (Axis::Time, Some((first, _)), Some(&t)) => Micros(t - first).to_string(),
+            (Axis::Time, Some((first, _)), Some(&t)) => self.time_text((t - first) as f64),
             _ => count(u64::from(event)),
         }
     }
@@ -92,7 +92,7 @@ impl Canvas<'_> {
     pub fn ruler_mark(&self, x: f32, event: u32, marks: &AxisMarks) -> Option<(Rect, String)> {
         let axis = self.tracks.axis?;
         let text = match self.window.axis {
-            Axis::Time => Micros(self.x.value(x).round() as i64).to_string(),
+            Axis::Time => self.time_text(self.x.value(x)),
             Axis::Event => count(u64::from(event)),
         };
         // On the cursor the cursor's own readout says it.

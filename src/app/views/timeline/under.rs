@@ -10,7 +10,7 @@ use super::picture::{StepBox, StrataPicture, WindowPicture};
 use crate::analysis::op_lanes::OpRows;
 use crate::analysis::{NO_EVENT, Quantity, State, StrataRun};
 use crate::app::colours::Colours;
-use crate::app::cursor;
+use crate::app::cursor::{self, Axis};
 use crate::app::selection::Item;
 use crate::app::views::live::layout::Band;
 use crate::app::widgets::term::{Figures, Term};
@@ -92,6 +92,14 @@ pub(super) struct Scene<'a> {
     pub cap: Option<Cap>,
 }
 
+/// The time at a place on the axis, given the last event there: on the clock's axis it goes on between two events.
+fn time_at(axis: Axis, place: f64, first_us: i64, event_us: i64) -> i64 {
+    match axis {
+        Axis::Time => first_us.saturating_add(place.round() as i64).max(event_us),
+        Axis::Event => event_us,
+    }
+}
+
 impl Scene<'_> {
     /// What is at a point. Binary searches, except over what is drawn as single marks.
     pub fn at(&self, p: Pos2) -> Option<Under> {
@@ -147,13 +155,13 @@ impl Scene<'_> {
         None
     }
 
-    /// What a tooltip says of it; `event` is the one at the pointer.
-    pub fn tip(&self, under: &Under, event: u32, colours: &Colours) -> Tip {
+    /// What a tooltip says of it; `event` is the one at the pointer, which is at `at`.
+    pub fn tip(&self, under: &Under, event: u32, at: Pos2, colours: &Colours) -> Tip {
         let c = self.canvas;
         let data = c.data;
         let device = data.device();
         match under {
-            Under::Run { run, event, sharing } if run.lifetime.is_some() => self.block_tip(run, *event, *sharing, colours),
+            Under::Run { run, event, sharing } if run.lifetime.is_some() => self.block_tip(run, *event, *sharing, at, colours),
             Under::Run { run, event, .. } => {
                 Tip::new(format!("{}, {}", counted(u64::from(run.folded), "block", "blocks"), Bytes(run.top - run.bottom)))
                     .row("at event", count(u64::from(*event)))
@@ -246,7 +254,7 @@ impl Scene<'_> {
         }
     }
 
-    fn block_tip(&self, run: &StrataRun, event: u32, sharing: u32, colours: &Colours) -> Tip {
+    fn block_tip(&self, run: &StrataRun, event: u32, sharing: u32, at: Pos2, colours: &Colours) -> Tip {
         let c = self.canvas;
         let (data, device) = (c.data, c.data.device());
         let Some(life) = data.tables.lifetimes.get(device, run.lifetime) else { return Tip::new("block") };
@@ -275,7 +283,10 @@ impl Scene<'_> {
         if life.born != NO_EVENT && event != NO_EVENT && event >= life.born {
             let events = counted(u64::from(event - life.born), "event", "events");
             tip = match (device.events.has_time, time(life.born), time(event)) {
-                (true, Some(a), Some(b)) => tip.row("age here", Micros(b - a).to_string()),
+                (true, Some(a), Some(b)) => {
+                    let here = time_at(c.window.axis, c.x.value(at.x), device.events.time_us.first().copied().unwrap_or(0), b);
+                    tip.row("age here", Micros(here.saturating_sub(a)).to_string())
+                }
                 _ => tip.row("age here", events),
             };
         }
@@ -304,5 +315,18 @@ impl Scene<'_> {
             (Some((first, _)), Some(&t)) => tip.row(label, Micros(t - first).to_string()),
             _ => tip,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_ages_between_two_events_too() {
+        // Born at 1,000; the last event before the pointer is at 1,018; the pointer stands 3,450 after the first event, at 1,000.
+        assert_eq!(time_at(Axis::Time, 3_450.0, 1_000, 1_018) - 1_000, 3_450);
+        assert_eq!(time_at(Axis::Event, 3.5, 1_000, 1_018) - 1_000, 18);
+        assert_eq!(time_at(Axis::Time, 17.0, 1_000, 1_018), 1_018, "an event of the same pixel");
     }
 }

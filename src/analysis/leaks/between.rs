@@ -25,7 +25,7 @@ pub struct Survivors {
 pub fn between(device: &DeviceRecording, tables: &DeviceTables, a: u32, b: u32) -> Vec<Survivors> {
     let lifetimes = &tables.lifetimes;
     let mut by_stack: FxHashMap<StackId, Survivors> = FxHashMap::default();
-    for id in tables.states.live_at(device, lifetimes, b) {
+    for id in tables.states.live_at(lifetimes, b) {
         let born = lifetimes.born(id);
         if born == NO_EVENT || born <= a {
             continue;

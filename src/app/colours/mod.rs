@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::document::DeviceData;
 use super::theme::Tokens;
-use crate::analysis::{Categories, Category, LifetimeId};
+use crate::analysis::{Categories, Category, Lifetime, LifetimeId, NO_EVENT};
 use crate::model::SizeClass;
 use crate::units::{Bytes, count};
 
@@ -117,6 +117,64 @@ pub struct Colours {
 
 /// Names with a colour of their own; the rest is "other".
 const SLOTS: usize = 8;
+/// Instants, evenly over the recording, at which the names are weighed besides the peak and the failures.
+const INSTANTS: u32 = 64;
+/// Failures at which they are weighed: one after the other they look alike.
+const FAILURES: usize = 8;
+
+/// What a name is worth a colour for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Weight {
+    /// 0 for a name that never holds anything.
+    score: f64,
+    /// Bytes at the peak.
+    at_peak: u64,
+}
+
+/// Weighs names by the largest of these shares: of the bytes at the peak, of those at a failure, of all bytes times the events they
+/// were held for, and half of what it holds at most at any of [`INSTANTS`]. So what is large in the whole picture has a colour, what is
+/// large in a part of it mostly has, and no colour depends on the cursor. `live` are those at the peak. Cost: every allocation once,
+/// and the live set at each instant.
+fn weigh(data: &DeviceData, live: &[LifetimeId], names: usize, name_of: impl Fn(LifetimeId) -> usize) -> Vec<Weight> {
+    let (device, tables) = (data.device(), &data.tables);
+    let lifetimes = &tables.lifetimes;
+    let mut weights = vec![Weight::default(); names];
+    let mut raise = |bytes: &[u128], part: f64| {
+        let total = bytes.iter().sum::<u128>().max(1) as f64;
+        for (weight, &bytes) in weights.iter_mut().zip(bytes) {
+            weight.score = weight.score.max(bytes as f64 / total * part);
+        }
+    };
+    let held = |live: &[LifetimeId]| {
+        let mut bytes = vec![0u128; names];
+        for &id in live {
+            bytes[name_of(id)] += u128::from(lifetimes.block_size(id));
+        }
+        bytes
+    };
+    let at_peak = held(live);
+    raise(&at_peak, 1.0);
+    for &failed in data.ooms.iter().take(FAILURES) {
+        raise(&held(&tables.states.live_at(lifetimes, failed)), 1.0);
+    }
+    let events = device.events.len() as u32;
+    for i in 0..INSTANTS.min(events) {
+        let event = (u64::from(i) * u64::from(events) / u64::from(INSTANTS.min(events))) as u32;
+        raise(&held(&tables.states.live_at(lifetimes, event)), 0.5);
+    }
+    let mut over_time = vec![0u128; names];
+    for id in (0..lifetimes.len() as u32).map(LifetimeId) {
+        let (born, gone) = (lifetimes.born(id), lifetimes.gone(id));
+        let born = if born == NO_EVENT { 0 } else { born };
+        let life = gone.min(events).saturating_sub(born).max(1);
+        over_time[name_of(id)] += u128::from(lifetimes.block_size(id)) * u128::from(life);
+    }
+    raise(&over_time, 1.0);
+    for (weight, bytes) in weights.iter_mut().zip(at_peak) {
+        weight.at_peak = u64::try_from(bytes).unwrap_or(u64::MAX);
+    }
+    weights
+}
 
 impl Colours {
     /// A class for each category, always with the same colour.
@@ -129,7 +187,8 @@ impl Colours {
         Colours { by: ColourBy::Category, classes, categories: Some(categories), ..Colours::default() }
     }
 
-    /// The classes of a device. Slots go to the names with most bytes at the peak of requested memory. For
+    /// The classes of a device. Slots go to the names that weigh most over the whole recording, the first to the one with most bytes at
+    /// the peak of requested memory. For
     /// [`ColourBy::Category`] see [`of_categories`](Self::of_categories); here everything is of one class then.
     #[must_use]
     pub fn build(data: &DeviceData, by: ColourBy) -> Self {
@@ -142,15 +201,12 @@ impl Colours {
             ColourBy::Category => {}
             ColourBy::Stack => {
                 let names = &data.names;
-                let mut bytes = vec![0u64; names.len() + 1];
-                for &id in &live {
-                    let at = names.index(tables.lifetimes.stack(device, id)).unwrap_or(names.len());
-                    bytes[at] += tables.lifetimes.requested(device, id);
-                }
-                colours.class_of_name = vec![0; names.len() + 1];
+                let weights = weigh(data, &live, names.len() + 1, |id| {
+                    names.index(tables.lifetimes.stack(device, id)).unwrap_or(names.len())
+                });
                 let texts: Vec<String> =
                     (0..names.len()).map(|i| names.text(i).to_owned()).chain([crate::analysis::NO_STACK.to_owned()]).collect();
-                let assigned = colours.assign(&bytes, &texts, "stacks");
+                let assigned = colours.assign(&weights, &texts, "stacks");
                 colours.class_of_no_stack = assigned.last().copied().unwrap_or(0);
                 colours.class_of_name = assigned;
             }
@@ -188,27 +244,20 @@ impl Colours {
                 }
             }
             ColourBy::Stream => {
-                let mut bytes = vec![0u64; device.streams.len().max(1)];
-                for &id in &live {
-                    if let Some(l) = tables.lifetimes.get(device, id)
-                        && let Some(b) = bytes.get_mut(usize::from(l.stream.0))
-                    {
-                        *b += l.block;
-                    }
-                }
+                let streams = device.streams.len().max(1);
+                let weights = weigh(data, &live, streams, |id| {
+                    tables.lifetimes.get(device, id).map_or(0, |l| usize::from(l.stream.0).min(streams - 1))
+                });
                 let texts: Vec<String> =
-                    (0..bytes.len()).map(|i| stream_name(device.streams.get(i).copied().unwrap_or(0), i)).collect();
-                colours.class_of_stream = colours.assign(&bytes, &texts, "streams");
+                    (0..streams).map(|i| stream_name(device.streams.get(i).copied().unwrap_or(0), i)).collect();
+                colours.class_of_stream = colours.assign(&weights, &texts, "streams");
             }
             ColourBy::Pool => {
                 let pools = device.pools.len().max(1);
-                let mut bytes = vec![0u64; pools * 2];
-                for &id in &live {
-                    if let Some(l) = tables.lifetimes.get(device, id) {
-                        let pool = usize::from(l.pool.0).min(pools - 1);
-                        bytes[pool * 2 + usize::from(l.class == SizeClass::Large)] += l.block;
-                    }
-                }
+                let weights = weigh(data, &live, pools * 2, |id| {
+                    let place = |l: Lifetime| usize::from(l.pool.0).min(pools - 1) * 2 + usize::from(l.class == SizeClass::Large);
+                    tables.lifetimes.get(device, id).map_or(0, place)
+                });
                 let texts: Vec<String> = (0..pools * 2)
                     .map(|i| {
                         let class = if i % 2 == 0 { "small" } else { "large" };
@@ -218,14 +267,15 @@ impl Colours {
                         }
                     })
                     .collect();
-                let assigned = colours.assign(&bytes, &texts, "pools");
+                let assigned = colours.assign(&weights, &texts, "pools");
                 colours.class_of_pool = assigned.chunks(2).map(|c| [c[0], c[c.len() - 1]]).collect();
             }
             ColourBy::Segment => {
                 let state = tables.states.at(device, &tables.lifetimes, peak);
-                let bytes: Vec<u64> = state.segments.iter().map(|s| s.size).collect();
+                let weights: Vec<Weight> =
+                    state.segments.iter().map(|s| Weight { score: s.size as f64, at_peak: s.size }).collect();
                 let texts: Vec<String> = state.segments.iter().enumerate().map(|(i, _)| format!("segment {}", i + 1)).collect();
-                let assigned = colours.assign(&bytes, &texts, "segments");
+                let assigned = colours.assign(&weights, &texts, "segments");
                 colours.ranges =
                     state.segments.iter().zip(assigned).map(|(s, class)| (s.address, s.address + s.size, class)).collect();
                 if colours.classes.last().is_none_or(|c| c.paint != Paint::Other) {
@@ -240,26 +290,25 @@ impl Colours {
     }
 
     /// Gives slots to the heaviest names and folds the rest into "other"; returns each name's class.
-    fn assign(&mut self, bytes: &[u64], texts: &[String], plural: &str) -> Vec<u8> {
-        let mut order: Vec<usize> = (0..bytes.len()).collect();
-        order.sort_by_key(|&i| (std::cmp::Reverse(bytes[i]), i));
-        let used = order.iter().filter(|&&i| bytes[i] > 0).count();
-        // Names that hold nothing at the peak share "other", unless slots are left for them.
-        let own = if bytes.len() <= SLOTS {
-            bytes.len()
-        } else if used <= SLOTS {
-            used
-        } else {
-            SLOTS - 1
-        };
-        let mut class = vec![own as u8; bytes.len()];
-        for (slot, &i) in order.iter().take(own).enumerate() {
+    fn assign(&mut self, weights: &[Weight], texts: &[String], plural: &str) -> Vec<u8> {
+        let mut order: Vec<usize> = (0..weights.len()).filter(|&i| weights[i].score > 0.0).collect();
+        order.sort_by(|&a, &b| weights[b].score.total_cmp(&weights[a].score).then(a.cmp(&b)));
+        let used = order.len();
+        let own = if used <= SLOTS { used } else { SLOTS - 1 };
+        order.truncate(own);
+        // Who has a slot is one question, which slot another: the heaviest at the peak has the first.
+        order.sort_by(|&a, &b| {
+            let (a_weight, b_weight) = (weights[a], weights[b]);
+            b_weight.at_peak.cmp(&a_weight.at_peak).then(b_weight.score.total_cmp(&a_weight.score)).then(a.cmp(&b))
+        });
+        // A name that never holds anything has no class of its own, and needs none.
+        let mut class = vec![if used > own { own as u8 } else { 0 }; weights.len()];
+        for (slot, &i) in order.iter().enumerate() {
             class[i] = slot as u8;
             self.classes.push(Class { name: texts[i].clone(), paint: Paint::Slot(slot as u8) });
         }
-        if own < bytes.len() {
-            self.classes
-                .push(Class { name: format!("{} other {plural}", count((bytes.len() - own) as u64)), paint: Paint::Other });
+        if used > own {
+            self.classes.push(Class { name: format!("{} other {plural}", count((used - own) as u64)), paint: Paint::Other });
         }
         class
     }
@@ -362,6 +411,24 @@ mod tests {
             bytes[usize::from(colours.class_of(data, id, peak))].1 += lifetimes.block_size(id);
         }
         bytes
+    }
+
+    #[test]
+    fn what_is_large_at_a_failure_has_a_colour_and_no_slot_is_left() {
+        let weight = |score, at_peak| Weight { score, at_peak };
+        let mut weights = vec![weight(0.6, 10), weight(0.318, 0), weight(0.2, 9)];
+        weights.extend((1..10).map(|i| weight(0.001 * f64::from(i), u64::from(i == 1))));
+        weights.push(weight(0.0, 0));
+        let texts: Vec<String> = (0..weights.len()).map(|i| i.to_string()).collect();
+        let mut colours = Colours::default();
+        let class = colours.assign(&weights, &texts, "stacks");
+        let names: Vec<&str> = colours.classes.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(names, ["0", "2", "1", "11", "10", "9", "8", "5 other stacks"]);
+        assert_eq!((class[1], class[3], class[12]), (2, 7, 7));
+        // Fewer names than slots: each has one, and nothing is called other.
+        let mut colours = Colours::default();
+        assert_eq!(colours.assign(&[weight(0.1, 0), weight(0.0, 0), weight(0.9, 4)], &texts, "stacks"), [1, 0, 0]);
+        assert_eq!(colours.classes.len(), 2);
     }
 
     #[test]

@@ -73,6 +73,10 @@ pub(super) fn draw_single(app: &mut App, ui: &mut Ui, tokens: &'static Tokens, o
     let Some(document) = app.active_document_mut() else { return };
     egui::CentralPanel::no_frame().frame(Frame::new().fill(tokens.s1)).show(ui, |ui| {
         let mut maximised = Some(only);
+        // A picture of one view is taken once it is complete: nothing has to appear together.
+        if let Content::Ready(view) = &mut document.content {
+            view.settling = None;
+        }
         let _ = workspace_ui(document, ui, tokens, &actions, &jobs, &rules, &mut maximised);
     });
 }

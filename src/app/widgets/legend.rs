@@ -4,6 +4,7 @@ use super::chip::Swatch;
 use super::label;
 use super::tooltip::Tip;
 use crate::app::theme::{Tokens, Type};
+use crate::units::NBSP;
 use egui::{Color32, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 /// One class of a legend.
@@ -69,7 +70,7 @@ pub struct LegendClick {
 }
 
 /// A legend in one row, 24 high, over `rect`'s width: `name` at the left (may be empty) 12 px in, entries from `start` on,
-/// `trailing` at the right end. Entries that do not fit are counted ("+3"). Gives the entry that was clicked.
+/// `trailing` at the right end. Entries that do not fit are counted ("+3 more"). Gives the entry that was clicked.
 pub fn legend_row(ui: &mut Ui, name: &str, start: f32, entries: &[LegendEntry], trailing: &str) -> Option<LegendClick> {
     let t = Tokens::of(ui);
     let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 24.0), Sense::hover());
@@ -89,10 +90,10 @@ pub fn legend_row(ui: &mut Ui, name: &str, start: f32, entries: &[LegendEntry], 
     let mut clicked = None;
     for (i, entry) in entries.iter().enumerate() {
         let width = entry_width(ui, entry);
-        let left_over = if i + 1 < entries.len() { 28.0 } else { 0.0 };
+        let left_over = if i + 1 < entries.len() { 56.0 } else { 0.0 };
         if x + width + left_over > right {
             let rest = Rect::from_min_max(pos2(x, rect.top()), rect.max);
-            let more = format!("+{}", entries.len() - i);
+            let more = format!("+{}{NBSP}more", entries.len() - i);
             let covered = label::text_in(ui.painter(), rest, &more, Type::Mono, t.text3);
             let hovered = ui.interact(covered.expand2(vec2(4.0, 4.0)), ui.scope_id().with("more of the legend"), Sense::hover());
             let names: Vec<String> =

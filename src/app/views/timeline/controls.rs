@@ -10,7 +10,7 @@ use super::picture::ClassCounts;
 use super::{Counted, MenuTarget, Timeline};
 use crate::analysis::{Quantity, stack_text};
 use crate::app::action::Action;
-use crate::app::colours::{ColourBy, Paint};
+use crate::app::colours::{Class, ColourBy, Paint};
 use crate::app::command::Command;
 use crate::app::cursor;
 use crate::app::selection::Item;
@@ -128,11 +128,10 @@ impl Timeline {
         let focus = &cx.link.focus_classes;
         let names: Vec<&str> = cx.colours.classes.iter().map(|c| c.name.as_str()).collect();
         let (unit, names) = without_unit(&names, cx.link.colour_by);
-        let mut entries: Vec<LegendEntry> = cx
-            .colours
-            .classes
+        let order = legend_order(&cx.colours.classes, counts.map(|c| c.bytes.as_slice()), cx.link.colour_by);
+        let mut entries: Vec<LegendEntry> = order
             .iter()
-            .enumerate()
+            .filter_map(|&i| Some((i, cx.colours.classes.get(i)?)))
             .map(|(i, class)| {
                 let is_dim = !focus.is_empty() && !focus.contains(&(i as u8));
                 let blocks = counts.map(|c| count(c.blocks[i])).unwrap_or_default();
@@ -150,15 +149,22 @@ impl Timeline {
                 entry.value(value).tip(tip)
             })
             .collect();
+        let mut classes = order;
+        let is_there = |class: &usize| counts.is_none_or(|c| c.blocks.get(*class).is_some_and(|&n| n > 0));
+        let is_ramp = matches!(cx.link.colour_by, ColourBy::SizeClass | ColourBy::Age);
+        let shown = if is_ramp { classes.len() } else { classes.iter().take_while(|c| is_there(c)).count() };
         let has_segments = cx.data.tables.curves.peak(Quantity::Reserved).0 > 0;
         let free = counts.map(|c| Bytes(c.free).to_string()).unwrap_or_default();
         if has_segments {
             let tip = figures.map(|figures| Term::Inactive.tip(&figures));
             let entry = LegendEntry::new(Swatch::Free, "free").value(free);
-            entries.push(match tip {
+            let entry = match tip {
                 Some(tip) => entry.tip(tip),
                 None => entry,
-            });
+            };
+            // Before what is not there at the cursor.
+            entries.insert(shown, entry);
+            classes.insert(shown, usize::MAX);
         }
         let name = match cx.link.colour_by {
             ColourBy::Stack => "Stack",
@@ -178,9 +184,9 @@ impl Timeline {
             _ => "counts at the cursor",
         };
         if let Some(click) = legend_row(&mut row, &name, start, &entries, trailing)
-            && click.entry < cx.colours.classes.len()
+            && let Some(&class) = classes.get(click.entry).filter(|&&c| c != usize::MAX)
         {
-            cx.actions.send(Action::SetFocusClasses(toggled(focus, click.entry as u8, click.several)));
+            cx.actions.send(Action::SetFocusClasses(toggled(focus, class as u8, click.several)));
         }
     }
 
@@ -240,6 +246,17 @@ impl Timeline {
     }
 }
 
+/// The classes of the legend, those that hold most bytes at the cursor first, what has no colour of its own after them, and what
+/// holds nothing there last. Steps of a ramp keep their order.
+fn legend_order(classes: &[Class], bytes: Option<&[u64]>, by: ColourBy) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..classes.len()).collect();
+    if let Some(bytes) = bytes.filter(|_| !matches!(by, ColourBy::SizeClass | ColourBy::Age)) {
+        let of = |i: usize| bytes.get(i).copied().unwrap_or(0);
+        order.sort_by_key(|&i| (of(i) == 0, classes[i].paint == Paint::Other, std::cmp::Reverse(of(i)), i));
+    }
+    order
+}
+
 /// Size classes that share a unit name it once: the unit, and the names without it.
 fn without_unit(names: &[&str], by: ColourBy) -> (&'static str, Vec<String>) {
     let whole = || names.iter().map(|&n| n.to_owned()).collect();
@@ -283,6 +300,15 @@ fn toggled(focus: &[u8], class: u8, several: bool) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_legend_leads_with_what_is_there() {
+        let class = |paint| Class { name: "a".to_owned(), paint };
+        let classes = [class(Paint::Slot(0)), class(Paint::Slot(1)), class(Paint::Slot(2)), class(Paint::Other)];
+        assert_eq!(legend_order(&classes, Some(&[0, 5, 9, 7]), ColourBy::Stack), [2, 1, 3, 0]);
+        assert_eq!(legend_order(&classes, Some(&[0, 5, 9, 7]), ColourBy::Age), [0, 1, 2, 3]);
+        assert_eq!(legend_order(&classes, None, ColourBy::Stack), [0, 1, 2, 3]);
+    }
 
     #[test]
     fn size_classes_name_their_unit_once() {

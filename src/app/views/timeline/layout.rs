@@ -18,6 +18,8 @@ const CURVES_BESIDE_OPS: f32 = 60.0;
 const LOW_PANE: f32 = 400.0;
 /// The least height the strata are worth drawing at.
 const STRATA_LEAST: f32 = 56.0;
+/// The height the strata keep before other lanes where the pane allows it: single blocks can be told apart.
+const STRATA_COMFORT: f32 = 120.0;
 /// The height the strata keep before categories, and more than a few operators, are shown under them.
 const STRATA_WANTED: f32 = 72.0;
 /// The least height of a pane that has room for a second line of axis labels.
@@ -226,8 +228,11 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         (true, LEGEND + 6.0),
         (true, axis_height + 1.0),
     ];
+    // What was opened for other lanes shows them; else the live blocks are what is looked at.
+    let has_more = has_ops || contents.bands || contents.card;
+    let least = if has_more { STRATA_LEAST } else { (pane.height() * 0.42).clamp(STRATA_LEAST, STRATA_COMFORT) };
     // Six points under the last lane are kept when the legend goes.
-    let room = pane.height() - STRATA_LEAST - 6.0;
+    let room = pane.height() - least - 6.0;
     for i in 0..parts.len() {
         let mut used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
         if i >= LOWER_CURVES_FROM && parts[CURVES_PART].0 && used > room {
@@ -483,6 +488,14 @@ mod tests {
         assert_eq!(last, 462.0);
         assert_eq!(t.overview.map(|o| (o.top(), o.height())), Some((26.0, 34.0)));
         assert_eq!(t.curves.map(|c| c.height()), Some(96.0));
+    }
+
+    #[test]
+    fn a_pane_beside_the_events_leaves_room_for_blocks() {
+        for height in [290.0, 310.0, 350.0] {
+            let t = tracks(pane(998.0, height), ALL);
+            assert!(t.strata.height() >= STRATA_COMFORT - 0.1 && t.curves.is_some(), "{height}: {t:?}");
+        }
     }
 
     #[test]

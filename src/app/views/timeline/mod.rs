@@ -316,7 +316,7 @@ impl View for Timeline {
         let mut names = Vec::new();
         let values = if picture.is_some() { canvas.value_chips(cx.link, &curves_y) } else { Vec::new() };
         if let Some(rect) = tracks.curves {
-            let free = canvas.curves(rect, &curves_y, picture.as_deref(), cap);
+            let edges = canvas.curves(rect, &curves_y, picture.as_deref(), cap);
             let mut taken: Vec<Rect> = values.iter().map(|v| v.rect).collect();
             let limit = cap.and_then(|cap| canvas.cap_label(rect, &curves_y, cap, &taken));
             taken.extend(limit);
@@ -324,7 +324,7 @@ impl View for Timeline {
             if let Some(marks) = &marks {
                 pennants = canvas.pennants(rect, marks, &mut taken);
             }
-            names = canvas.curve_names(rect, &free, &taken);
+            names = canvas.curve_names(rect, &edges, &taken);
             let is_device = cap.is_some_and(|c| c.name == "capacity");
             names.extend(limit.map(|rect| (rect, if is_device { Term::Capacity } else { Term::Cap })));
         }
@@ -533,6 +533,7 @@ impl Timeline {
             _ => (p, None),
         });
         canvas.rulers(cx.link.hover_event, ruler, on_axis);
+        canvas.out_of_range(cx.link);
         canvas.ooms(on_axis);
         let flags = cx.link.flags();
         canvas.markers(&flags, on_axis);

@@ -3,15 +3,34 @@
 use egui::{Align2, Color32, Pos2, Rangef, Rect, pos2, vec2};
 
 use super::paint::Canvas;
-use super::picture::StrataPicture;
+use super::picture::{StrataPicture, Window};
 use super::place::{AxisMarks, ValueChip};
 use crate::analysis::{LifetimeId, NO_EVENT, Quantity};
 use crate::app::cursor::{self, Axis, Link};
+use crate::app::selection::Item;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::chip;
 use crate::app::widgets::mesh::{Batch, DASH_MARKER, PixelColumn};
 use crate::app::widgets::viewport::Scale;
 use crate::units::{Bytes, counted};
+
+/// On which side of the window something lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Outside {
+    Left,
+    Right,
+}
+
+/// Where something that lasts `from..=to` lies, when no part of it is in the window.
+fn outside(window: &Window, from: f64, to: f64) -> Option<Outside> {
+    if to < window.from {
+        Some(Outside::Left)
+    } else if from > window.to {
+        Some(Outside::Right)
+    } else {
+        None
+    }
+}
 
 impl Canvas<'_> {
     /// A line through every lane, from the axis down.
@@ -19,6 +38,55 @@ impl Canvas<'_> {
         let canvas = self.tracks.canvas();
         let top = self.tracks.axis.map_or(canvas.top(), |a| a.bottom());
         Rangef::new(top, canvas.bottom())
+    }
+
+    /// What lies outside the visible window: a mark of 3 px at the nearest edge for the cursor, the out-of-memory events and the
+    /// selection, each in its own track.
+    pub fn out_of_range(&self, link: &Link) {
+        let t = self.tokens;
+        let device = self.data.device();
+        let of = |e: u32| cursor::position(device, self.window.axis, e);
+        let mut batch = Batch::new(self.painter);
+        let mut mark = |(from, to): (f64, f64), y: Rangef, ink: Color32| {
+            let x = match outside(&self.window, from, to) {
+                Some(Outside::Left) => Rangef::new(self.tracks.x.min - 3.0, self.tracks.x.min),
+                Some(Outside::Right) => Rangef::new(self.tracks.x.max, self.tracks.x.max + 3.0),
+                None => return,
+            };
+            batch.rect(Rect::from_x_y_ranges(x, y), ink);
+        };
+        if let Some(axis) = self.tracks.axis {
+            mark((of(link.cursor), of(link.cursor)), Rangef::new(axis.bottom() - 16.0, axis.bottom()), t.accent);
+        }
+        let curves = self.tracks.curves.unwrap_or(self.tracks.strata);
+        for &oom in &self.data.ooms {
+            mark((of(oom), of(oom)), Rangef::new(curves.top(), curves.top() + 24.0), t.red);
+        }
+        if let Some(extent) = link.selected().and_then(|item| self.extent_of(item)) {
+            let middle = self.tracks.strata.center().y;
+            mark(extent, Rangef::new(middle - 12.0, middle + 12.0), t.accent);
+        }
+        batch.paint(self.painter);
+    }
+
+    /// From where to where on the axis a thing lasts; `None` for what is at no time of its own.
+    fn extent_of(&self, item: Item) -> Option<(f64, f64)> {
+        let device = self.data.device();
+        let of = |e: u32| cursor::position(device, self.window.axis, e);
+        match item {
+            Item::Event(e) => Some((of(e), of(e))),
+            Item::Lifetime(id) => {
+                let (first, last) = cursor::domain(device, self.window.axis);
+                let (born, gone) = (self.data.tables.lifetimes.born(id), self.data.tables.lifetimes.gone(id));
+                Some((if born == NO_EVENT { first } else { of(born) }, if gone == NO_EVENT { last } else { of(gone) }))
+            }
+            Item::Annotation(i) => {
+                let a = device.annotations.get(i as usize)?;
+                let at = |us: i64| super::lanes::place_of_ns(device, self.window.axis, us.saturating_mul(1_000));
+                Some((at(a.start_us), at(a.end_us.unwrap_or(a.start_us))))
+            }
+            Item::Segment(_) | Item::Hole(_) | Item::Stack(_) => None,
+        }
     }
 
     /// The chosen range: shaded, its edges in the accent, its figures at the top.
@@ -250,5 +318,19 @@ impl Canvas<'_> {
             let bar = Rect::from_min_size(pos2(edge, rect.top()), vec2(2.0, rect.height()));
             self.painter.rect_filled(bar, 0, value.ink);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_part_of_is_in_view_lies_on_one_side() {
+        let w = Window { axis: Axis::Event, from: 100.0, to: 200.0, columns: 50 };
+        assert_eq!(outside(&w, 10.5, 10.5), Some(Outside::Left));
+        assert_eq!(outside(&w, 200.5, 300.0), Some(Outside::Right));
+        assert_eq!(outside(&w, 50.0, 100.0), None);
+        assert_eq!(outside(&w, 0.0, 500.0), None);
     }
 }

@@ -193,14 +193,14 @@ impl Canvas<'_> {
         self.name(rect, name, ticks.unit);
     }
 
-    /// Reserved, active and requested with the free memory between them hatched, and the limit. Gives the edges of the free
-    /// memory, a pair a pixel column.
-    pub fn curves(&self, rect: Rect, y: &Scale, picture: Option<&WindowPicture>, cap: Option<Cap>) -> Vec<(f32, f32)> {
+    /// Reserved, active and requested with the free memory between them hatched, and the limit. Gives where they
+    /// run.
+    pub fn curves(&self, rect: Rect, y: &Scale, picture: Option<&WindowPicture>, cap: Option<Cap>) -> Edges {
         let t = self.tokens;
         let Some(picture) = picture else {
             self.name(rect, "Curves", "");
             self.not_yet(rect, "Drawing the curves…");
-            return Vec::new();
+            return Edges::default();
         };
         self.byte_axis(rect, y, "Curves");
         let painter = self.within(rect);
@@ -237,7 +237,9 @@ impl Canvas<'_> {
         }
         self.cap_line(&mut batch, rect, y, cap);
         batch.paint(&painter);
-        free
+        let requested =
+            requested.iter().map(|c| c.map_or(rect.bottom(), |c| c.bottom.clamp(rect.top(), rect.bottom()))).collect();
+        Edges { free, requested, has_reserved: picture.has_reserved }
     }
 
     /// Marks where the allocations of a query held most, and says how much; gives the rectangle covered.
@@ -285,28 +287,44 @@ impl Canvas<'_> {
     }
 
     /// Names the curves where there is room for the names and nothing stands yet; gives what each name covers.
-    pub fn curve_names(&self, rect: Rect, free: &[(f32, f32)], taken: &[Rect]) -> Vec<(Rect, Term)> {
+    pub fn curve_names(&self, rect: Rect, edges: &Edges, taken: &[Rect]) -> Vec<(Rect, Term)> {
         let t = self.tokens;
         let painter = self.within(rect);
         let ppp = painter.pixels_per_point();
-        let (tops, bottoms): (Vec<f32>, Vec<f32>) = free.iter().copied().unzip();
+        let (tops, bottoms): (Vec<f32>, Vec<f32>) = edges.free.iter().copied().unzip();
         let floor = vec![rect.bottom(); bottoms.len()];
+        let ceiling = vec![rect.top(); tops.len()];
         let mut taken = taken.to_vec();
         let mut named = Vec::new();
-        let middle = tops.len() / 3;
+        let n = tops.len();
         let start = (8.0 * ppp) as usize;
-        // Reserved and active stand right under their lines, what is free between them.
+        let blue = Tokens::over(t.slot(0), t.text2, 0.5);
+        // Reserved, active and requested stand right under their lines, what is free between them. Where little is free, the name of
+        // reserved stands over its line, or in what is under it.
         let wanted = [
             (Term::Reserved, "reserved", t.text1, &tops, &bottoms, start),
-            (Term::Hole, "free inside reserved", t.text2, &tops, &bottoms, middle),
-            (Term::Active, "active", t.slot(0), &bottoms, &floor, middle),
+            (Term::Reserved, "reserved", t.text1, &ceiling, &tops, start),
+            (Term::Reserved, "reserved", t.text1, &tops, &floor, start),
+            (Term::Hole, "free inside reserved", t.text2, &tops, &bottoms, n / 3),
+            (Term::Active, "active", t.slot(0), &bottoms, &floor, n / 3),
+            (Term::Requested, "requested", blue, &edges.requested, &floor, n / 2),
         ];
         for (term, text, ink, above, below, from) in wanted {
+            let is_there = named.iter().any(|(_, t)| *t == term) || (term == Term::Reserved && !edges.has_reserved);
+            if is_there || above.len() != below.len() {
+                continue;
+            }
             let size = chip::chip_rect(&painter, rect.center(), Align2::LEFT_CENTER, text, Type::Caption).size();
             let columns = (size.x * ppp) as usize;
+            let is_over = std::ptr::eq(above, &ceiling);
             let rect_of = |at: usize, middle: f32| {
                 let under = || above[at..at + columns].iter().copied().fold(f32::NEG_INFINITY, f32::max) + 11.0;
-                let y = if term == Term::Hole { middle } else { under().min(rect.bottom() - 9.0) };
+                let over = || below[at..at + columns].iter().copied().fold(f32::INFINITY, f32::min) - 11.0;
+                let y = match term {
+                    Term::Hole => middle,
+                    _ if is_over => over(),
+                    _ => under().min(rect.bottom() - 9.0),
+                };
                 Align2::LEFT_CENTER.anchor_size(pos2(rect.left() + at as f32 / ppp, y), size)
             };
             if let Some(place) = free_place((above, below), (from, columns, 20.0), &taken, rect_of) {
@@ -541,6 +559,17 @@ impl Canvas<'_> {
             self.rule(lane.top() - 4.0);
         }
     }
+}
+
+/// Where the curves run on the screen, by pixel column.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Edges {
+    /// From reserved down to active.
+    pub free: Vec<(f32, f32)>,
+    /// The lower edge of the line of requested bytes.
+    pub requested: Vec<f32>,
+    /// There is a line of reserved bytes.
+    pub has_reserved: bool,
 }
 
 /// The marks on the curves, left to right, and the upper edge of their heads.

@@ -277,13 +277,22 @@ pub(super) struct StrataImage {
 }
 
 /// How a pixel is kept before it gets its colour: nothing, or a class.
-const EMPTY: u8 = 0;
+const EMPTY: u16 = 0;
 /// Set on the lowest pixel of a block of three pixels or more.
-const SEAM: u8 = 0x80;
+const SEAM: u16 = 0x80;
 /// Set on what is not in focus.
-const DIM: u8 = 0x40;
+const DIM: u16 = 0x40;
 /// Allocations folded because they are far thinner than a pixel, of classes nobody knows.
-const FOLDED: u8 = 0x3f;
+const FOLDED: u16 = 0x3f;
+/// The lightness of a block, so that neighbours of one class can be told apart where they are too thin for a seam.
+const TONE: u16 = 0x300;
+/// How much of the surface shines through from one tone to the next.
+const TONE_STEP: f32 = 0.08;
+
+/// The tone of an allocation, the same in every column. Two that were allocated one after the other never share one.
+fn tone(id: LifetimeId) -> u16 {
+    ((id.0.wrapping_mul(0x9e37_79b9) >> 30) as u16) << 8
+}
 
 impl StrataImage {
     /// Paints it.
@@ -307,14 +316,15 @@ impl StrataImage {
                 }
             });
         }
-        let palette: Vec<Color32> = (0..=u8::MAX)
+        let palette: Vec<Color32> = (0..=TONE | SEAM | DIM | FOLDED)
             .map(|code| {
-                let class = code & !(SEAM | DIM);
+                let class = code & FOLDED;
                 if class == EMPTY {
                     return Color32::TRANSPARENT;
                 }
-                let colour = if class == FOLDED { tokens.other } else { colours.colour(class - 1, tokens) };
-                let is_dim = code & DIM != 0 || focus.dims_class(class - 1);
+                let colour = if class == FOLDED { tokens.other } else { colours.colour((class - 1) as u8, tokens) };
+                let colour = Tokens::over(tokens.s1, colour, f32::from(code >> 8) * TONE_STEP);
+                let is_dim = code & DIM != 0 || focus.dims_class((class - 1) as u8);
                 let colour = if is_dim { Tokens::over(colour, tokens.s1, 0.25) } else { colour };
                 if code & SEAM != 0 { Tokens::over(tokens.s1, colour, 0.6) } else { colour }
             })
@@ -333,9 +343,10 @@ impl StrataImage {
 /// allocations.
 #[derive(Default)]
 struct ColumnPainter {
-    before: Vec<(LifetimeId, u8)>,
-    now: Vec<(LifetimeId, u8)>,
-    cover: Vec<(u8, f64)>,
+    before: Vec<(LifetimeId, u16)>,
+    now: Vec<(LifetimeId, u16)>,
+    /// Class, how much of the pixel it covers, and the most that one block of it does.
+    cover: Vec<(u16, f64, f64)>,
 }
 
 impl ColumnPainter {
@@ -346,10 +357,12 @@ impl ColumnPainter {
         colours: &Colours,
         focus: &Focus,
         column: usize,
-        pixels: &mut [u8],
+        pixels: &mut [u16],
     ) {
         let event = picture.strata.columns[column].event;
         let by_age = colours.by() == ColourBy::Age;
+        // Where colours are a ramp, lightness has a meaning of its own.
+        let has_tones = !matches!(colours.by(), ColourBy::Age | ColourBy::SizeClass);
         let scale = pixels.len() as f64 / (picture.high - picture.low);
         let rows = pixels.len();
         let mut known = 0;
@@ -368,7 +381,8 @@ impl ColumnPainter {
                     Some(&(id, class)) if id == run.lifetime && !by_age => class,
                     _ => {
                         let at = if event == NO_EVENT { 0 } else { event };
-                        let class = (colours.class_of(data, run.lifetime, at) + 1).min(FOLDED - 1);
+                        let class = (u16::from(colours.class_of(data, run.lifetime, at)) + 1).min(FOLDED - 1);
+                        let class = if has_tones { class | tone(run.lifetime) } else { class };
                         if focus.dims(data, run.lifetime) { class | DIM } else { class }
                     }
                 };
@@ -406,15 +420,21 @@ impl ColumnPainter {
         std::mem::swap(&mut self.before, &mut self.now);
     }
 
-    fn add(&mut self, class: u8, share: f64) {
-        match self.cover.iter_mut().find(|c| c.0 == class) {
-            Some(c) => c.1 += share,
-            None => self.cover.push((class, share)),
+    /// Blocks of one class count together, whatever their tones; the largest of them gives its own.
+    fn add(&mut self, class: u16, share: f64) {
+        match self.cover.iter_mut().find(|c| c.0 & !TONE == class & !TONE) {
+            Some(c) => {
+                c.1 += share;
+                if share > c.2 {
+                    (c.0, c.2) = (class, share);
+                }
+            }
+            None => self.cover.push((class, share, share)),
         }
     }
 
     /// The class that covers most of a pixel takes it; a pixel less than half covered stays empty.
-    fn close(&mut self, pixel: &mut u8) {
+    fn close(&mut self, pixel: &mut u16) {
         let sum: f64 = self.cover.iter().map(|c| c.1).sum();
         if sum >= 0.5
             && let Some(most) = self.cover.iter().max_by(|a, b| a.1.total_cmp(&b.1))
@@ -573,6 +593,47 @@ mod tests {
                 assert!((painted as f64 - expected).abs() <= 0.51, "column {x}: {painted} rows for {expected}");
             }
         }
+    }
+
+    #[test]
+    fn neighbours_of_one_stack_differ_in_lightness() {
+        for id in 0..10_000 {
+            assert_ne!(tone(LifetimeId(id)), tone(LifetimeId(id + 1)), "{id}");
+        }
+        let data = sample();
+        let window = Window { axis: Axis::Event, from: 0.0, to: data.device().events.len() as f64, columns: 60 };
+        let colours = Arc::new(Colours::build(&data, ColourBy::Stack));
+        let high = data.tables.curves.peak(Quantity::Active).0 as f64;
+        let picture = Arc::new(StrataPicture::compute(&data, window, 0.0, high, 80, &Progress::new()).unwrap());
+        let tokens = Tokens::of_theme(egui::Theme::Dark);
+        let image = StrataImage::compute(&data, picture, Arc::clone(&colours), tokens, &Focus::default(), 80);
+        for of_class in 0..3 {
+            let base = colours.colour(of_class, tokens);
+            let tones = (0..4).map(|n| Tokens::over(tokens.s1, base, n as f32 * TONE_STEP));
+            let seen = tones.filter(|t| image.pixels.contains(t)).count();
+            assert!(seen >= 2, "class {of_class} is one mass");
+        }
+    }
+
+    #[test]
+    fn a_gap_between_device_calls_does_not_depend_on_the_width() {
+        let data = sample();
+        let device = data.device();
+        let marks = Marks::of_trace(device, &crate::analysis::Steps::default());
+        let last_call = marks.calls.last().unwrap().event;
+        let last = device.events.len() as u32 - 1;
+        for columns in [300, 900, 1200, 2400] {
+            let window = Window { axis: Axis::Event, from: 0.0, to: f64::from(last + 1), columns };
+            let p = WindowPicture::compute(&data, Some(&marks), None, window);
+            assert_eq!(p.gap(device, p.calls.len()), (last_call, last), "{columns} columns");
+        }
+        let text = super::super::paint::span_text(device, last_call, last);
+        assert_eq!(text.replace(crate::units::NBSP, " "), "42.010 ms");
+        // A window inside the gap, on the clock's axis, shows no call and still tells the whole gap.
+        let (_, end) = cursor::domain(device, Axis::Time);
+        let window = Window { axis: Axis::Time, from: end - 30.0, to: end - 20.0, columns: 900 };
+        let p = WindowPicture::compute(&data, Some(&marks), None, window);
+        assert_eq!((p.calls.len(), p.gap(device, 0)), (0, (last_call, last)));
     }
 
     #[test]

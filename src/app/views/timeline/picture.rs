@@ -619,7 +619,7 @@ mod tests {
     fn a_gap_between_device_calls_does_not_depend_on_the_width() {
         let data = sample();
         let device = data.device();
-        let marks = Marks::of_trace(device, &crate::analysis::Steps::default());
+        let marks = Marks::of(&data);
         let last_call = marks.calls.last().unwrap().event;
         let last = device.events.len() as u32 - 1;
         for columns in [300, 900, 1200, 2400] {

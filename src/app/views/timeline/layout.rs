@@ -416,7 +416,11 @@ mod tests {
     #[test]
     fn a_memory_timeline_gives_its_bands_room() {
         let with = Contents { step_levels: 0, device_calls: false, bands: true, ..ALL };
-        let leading = |height: f32| tracks(pane(998.0, height), Contents { bands_lead: true, ..with });
+        let leading = |height: f32| {
+            let mut contents: Contents = with;
+            contents.bands_lead = true;
+            tracks(pane(998.0, height), contents)
+        };
         let (beside, lead) = (tracks(pane(998.0, 452.0), with), leading(452.0));
         assert!(lead.bands.unwrap().height() > 1.8 * beside.bands.unwrap().height(), "{lead:?}");
         assert!(lead.bands.unwrap().height() > lead.curves.unwrap().height() && lead.strata.height() >= STRATA_LEAST);

@@ -22,6 +22,8 @@ pub fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, with_bars: bool, w
     let columns: Vec<Column<'_>> = fitting
         .iter()
         .map(|&(column, points)| match column {
+            // Of recordings on their own it holds A and B only.
+            Sort::Rank if !page.are_ranks() => Column::text("", Width::Exact(points)),
             Sort::Rank => Column::text("rank", Width::Exact(points)).sorts(),
             Sort::File => Column::text("file", Width::Share(1.0, points)).sorts(),
             Sort::Device => Column::figure("device", points).sorts(),
@@ -35,7 +37,8 @@ pub fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, with_bars: bool, w
         .collect();
     let selected = page.chosen_row(0).and_then(|a| page.order.iter().position(|&i| std::ptr::eq(&raw const page.rows()[i], a)));
     let mut table = Table::new("ranks", &columns).row_height(if with_bars { ROW } else { 22.0 }).selected(selected);
-    if let Some(at) = fitting.iter().position(|c| c.0 == page.sort.0) {
+    let is_shown = |column: Sort| column == page.sort.0 && (column != Sort::Rank || page.are_ranks());
+    if let Some(at) = fitting.iter().position(|c| is_shown(c.0)) {
         table = table.sorted(at, page.sort.1);
     }
     let name = |row: usize| describe(page, page.order[row]);

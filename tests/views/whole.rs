@@ -28,7 +28,7 @@ pub fn whole(theme: Theme, size: [f32; 2], begin: impl Fn(&mut App) + 'static) -
         app.draw(ui);
     };
     let mut h = Harness::builder().with_size(size).with_theme(theme).with_step_dt(0.05).build_ui_state(draw, None);
-    h.run_steps(4);
+    h.run_steps(6);
     h
 }
 

@@ -28,10 +28,9 @@ impl WhatIfView {
         area.show_rows(ui, ROW, rows, |ui, range| {
             if let Some(row) = self.scroll_to.take() {
                 let top = ui.max_rect().top() + (row as f32 - range.start as f32) * ROW;
-                ui.scroll_to_rect(
-                    Rect::from_min_size(pos2(ui.max_rect().left(), top), egui::vec2(1.0, ROW)),
-                    Some(egui::Align::Center),
-                );
+                // With the row after it, on which the edge fades.
+                let rows = Rect::from_min_size(pos2(ui.max_rect().left(), top), egui::vec2(1.0, 2.0 * ROW));
+                ui.scroll_to_rect_animation(rows, None, egui::style::ScrollAnimation::none());
             }
             for row in range {
                 let is_best = best.as_ref().filter(|b| b.0 == row).map(|b| b.1.as_str());

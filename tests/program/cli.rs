@@ -514,7 +514,7 @@ fn every_report_says_when_its_file_breaks_off() {
             vec!["whatif", file, "--conf", "default"],
             vec!["flame", file],
             vec!["oom", file],
-            vec!["allocations", file, "size>1MiB"],
+            vec!["allocations", file, "--where", "size>1MiB"],
         ] {
             let with_json: Vec<&str> = args.iter().copied().chain(["--json"]).collect();
             assert_eq!(json(&with_json)["truncated"], is_cut, "{with_json:?}");

@@ -211,8 +211,14 @@ fn with_caveats(recordings: &[&Recording], text: &str) -> String {
     for recording in recordings {
         let Some(caveat) = recording.report.caveat() else { continue };
         // Of several recordings the one that is meant is named.
-        let name = if recordings.len() > 1 { format!("{}: ", recording.source.name) } else { String::new() };
-        first += &format!("{name}{caveat}: ");
+        first += &match recordings.len() {
+            1 => {
+                let mut letters = caveat.chars();
+                let head = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+                format!("{head}{}: ", letters.as_str())
+            }
+            _ => format!("{}: {caveat}: ", recording.source.name),
+        };
     }
     let notes: String = recordings.iter().filter_map(|r| cut_note(r)).map(|note| format!("{note}\n")).collect();
     format!("{first}{answer}\n{notes}{rest}")
@@ -222,7 +228,8 @@ fn with_caveats(recordings: &[&Recording], text: &str) -> String {
 fn cut_note(recording: &Recording) -> Option<String> {
     let cut = recording.report.truncated()?;
     let text = cut.text.trim_end_matches('.');
-    Some(format!("{} is not whole: {text}. This holds for what could be read; copy the file again.", recording.source.name))
+    let again = if text.contains("copy the file again") { "" } else { "; copy the file again" };
+    Some(format!("{} is not whole: {text}. This holds for what could be read{again}.", recording.source.name))
 }
 
 /// Writes a value as indented JSON and a line end.

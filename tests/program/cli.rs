@@ -525,7 +525,7 @@ fn every_report_says_when_its_file_breaks_off() {
             // What is printed for another program to read has its note beside it.
             if args[0] != "flame" {
                 let first = told.lines().next().unwrap_or_default();
-                assert_eq!(first.starts_with("the file is cut short"), is_cut, "{args:?}: {told}");
+                assert_eq!(first.starts_with("The file is cut short"), is_cut, "{args:?}: {told}");
             }
         }
         let d = json(&["diff", file, &whole, "--json"]);

@@ -101,11 +101,20 @@ pub fn own_frame(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
         .or_else(|| frames.first().copied())
 }
 
+/// A frame that tells a stack from others of the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Apart {
+    /// The frame.
+    pub frame: FrameId,
+    /// True for the user's own frame or one outside it, false for one that it called.
+    pub is_caller: bool,
+}
+
 /// For stacks that go by the same name: the frame of each that tells it from the others, `None` where none does or none has to.
 /// Callers first, for whose call it was says more than what it went through. `rows` are stacks and what they are shown as.
 /// O(frames of the rows).
 #[must_use]
-pub fn tell_apart<K: std::hash::Hash + Eq>(stacks: &StackTable, rows: &[(StackId, K)]) -> Vec<Option<FrameId>> {
+pub fn tell_apart<K: std::hash::Hash + Eq>(stacks: &StackTable, rows: &[(StackId, K)]) -> Vec<Option<Apart>> {
     let mut same: FxHashMap<&K, Vec<usize>> = FxHashMap::default();
     for (i, (_, name)) in rows.iter().enumerate() {
         same.entry(name).or_default().push(i);
@@ -113,11 +122,12 @@ pub fn tell_apart<K: std::hash::Hash + Eq>(stacks: &StackTable, rows: &[(StackId
     let mut apart = vec![None; rows.len()];
     for group in same.into_values().filter(|g| g.len() > 1) {
         // From the user's own frame outwards, then from there inwards.
-        let order = |i: usize| -> Vec<FrameId> {
+        let order = |i: usize| -> Vec<Apart> {
             let frames = stacks.frames(rows[i].0);
             let own = own_frame(stacks, rows[i].0).and_then(|own| frames.iter().position(|&f| f == own)).unwrap_or(0);
             let (inner, outer) = frames.split_at(own.min(frames.len()));
-            outer.iter().chain(inner.iter().rev()).copied().collect()
+            let of = |is_caller: bool| move |&frame: &FrameId| Apart { frame, is_caller };
+            outer.iter().map(of(true)).chain(inner.iter().rev().map(of(false))).collect()
         };
         let ways = group.into_iter().map(|i| (i, order(i))).collect();
         part(ways, 0, &mut apart);
@@ -126,28 +136,33 @@ pub fn tell_apart<K: std::hash::Hash + Eq>(stacks: &StackTable, rows: &[(StackId
 }
 
 /// Parts rows by the first place from `from` on at which their frames differ, and those that are still together further on.
-fn part(rows: Vec<(usize, Vec<FrameId>)>, from: usize, apart: &mut [Option<FrameId>]) {
+fn part(rows: Vec<(usize, Vec<Apart>)>, from: usize, apart: &mut [Option<Apart>]) {
     let longest = rows.iter().map(|(_, way)| way.len()).max().unwrap_or(0);
     let differ = |at: &usize| rows.iter().any(|(_, way)| way.get(*at) != rows[0].1.get(*at));
     let Some(at) = (from..longest).find(differ) else { return };
-    let mut by_frame: FxHashMap<Option<FrameId>, Vec<(usize, Vec<FrameId>)>> = FxHashMap::default();
+    let mut by_frame: FxHashMap<Option<FrameId>, Vec<(usize, Vec<Apart>)>> = FxHashMap::default();
     for (i, way) in rows {
         let frame = way.get(at).copied();
         apart[i] = frame.or(apart[i]);
-        by_frame.entry(frame).or_default().push((i, way));
+        by_frame.entry(frame.map(|f| f.frame)).or_default().push((i, way));
     }
     for together in by_frame.into_values().filter(|rows| rows.len() > 1) {
         part(together, at + 1, apart);
     }
 }
 
-/// A name with the frame that [tells it apart](tell_apart): `serve.py:14, by serve.py:28 decode`; the frame alone without a name.
+/// A name with the frame that [tells it apart](tell_apart): `serve.py:14, by serve.py:28 decode`, or `in` what it called;
+/// the frame alone without a name.
 #[must_use]
-pub fn named_by(stacks: &StackTable, name: &str, by: Option<FrameId>) -> String {
-    let Some(frame) = by.and_then(|by| stacks.frame(by)) else { return name.to_owned() };
-    let by = format!("{} {}", stacks.location(frame), stacks.text(frame.name));
-    let by = by.trim_start();
-    if name.is_empty() { by.to_owned() } else { format!("{name}, by {by}") }
+pub fn named_by(stacks: &StackTable, name: &str, by: Option<Apart>) -> String {
+    let Some((apart, frame)) = by.and_then(|by| Some((by, stacks.frame(by.frame)?))) else { return name.to_owned() };
+    let text = format!("{} {}", stacks.location(frame), stacks.text(frame.name));
+    let text = text.trim_start();
+    match (name, apart.is_caller) {
+        ("", _) => text.to_owned(),
+        (_, true) => format!("{name}, by {text}"),
+        (_, false) => format!("{name}, in {text}"),
+    }
 }
 
 /// A stack as text, innermost frame first, a line a frame: `file:line name`.
@@ -194,7 +209,7 @@ mod tests {
             tell_apart(&table, &rows).into_iter().zip(&rows).map(|(by, (_, name))| named_by(&table, name, by)).collect();
         assert_eq!(
             told,
-            ["serve.py:14, by serve.py:28 f", "serve.py:14, by a.py:1 f", "serve.py:14, by b.py:2 f", "serve.py:40"]
+            ["serve.py:14, by serve.py:28 f", "serve.py:14, in a.py:1 f", "serve.py:14, in b.py:2 f", "serve.py:40"]
         );
         assert_eq!(tell_apart(&table, &rows[..1]), [None], "alone it is clear");
     }

@@ -93,6 +93,16 @@ fn a_model_trained_with_adam_is_told_apart_to_the_byte() {
     assert_eq!(all, o.tables.lifetimes.len() as u64);
 }
 
+/// The README's first example: a cache that a few lines of Python grow, and layers that are no modules.
+#[test]
+fn a_server_without_a_library_is_told_apart() {
+    let o = open(&sample("serve_oom.pickle.gz"), &[]);
+    assert!(o.unexplained() < 0.001, "{}", o.unexplained());
+    let event = o.device().events.ooms()[0];
+    assert_eq!(o.held(event, Category::Parameters), (12, 88 << 20));
+    assert_eq!(o.held(event, Category::KvCache).0, 80);
+}
+
 #[test]
 fn the_users_own_rules_come_first() {
     let rule = |pattern: &str, category, is_on| Rule { pattern: pattern.to_owned(), category, is_on };

@@ -9,6 +9,7 @@ mod categories;
 mod corpus;
 mod findings;
 mod findings_rules;
+mod instants;
 mod oom;
 mod tape;
 mod vendors;

@@ -59,6 +59,29 @@ fn what_a_file_took_is_told_on_standard_error_when_asked() {
 }
 
 #[test]
+fn limits_are_held_against_what_was_there() {
+    let leak = sample("leak.pickle");
+    let says = |args: &[&str], code: i32, part: &str| {
+        let output = run(args);
+        let told = stderr(&output).replace('\u{a0}', " ") + &stdout(&output);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {told}");
+        assert!(told.contains(part), "{args:?}: no \"{part}\" in: {told}");
+    };
+    says(&["oom", &leak, "--limit", "200MiB"], 1, "below the 250 MiB that were reserved on device 0 at event");
+    says(&["oom", &leak, "--limit", "250MiB"], 0, "0 B were left under the cap");
+    says(&["check", &leak, "--max-peak", "60"], 2, "60 without a unit is 60 bytes");
+    says(&["check", &leak, "--max-peak", "60GiB"], 0, "passed");
+    let fragment = json(&["check", &sample("gpt_train.pickle"), "--max-fragmentation", "1", "--json"]);
+    let share = fragment["checks"][0]["value"].as_f64().expect("a share");
+    let state = json(&["state", &sample("gpt_train.pickle"), "--peak", "--json"]);
+    let bytes = |name: &str| state["totals"][name].as_f64().expect("bytes");
+    assert!(share < 0.06, "{share}: with the block in place that the segment was taken for");
+    assert!((share - (1.0 - bytes("active_bytes") / bytes("reserved_bytes"))).abs() < 0.01, "{share}");
+    says(&["allocations", &leak, "--where", "step=99"], 0, "steps are 0 to 58");
+    says(&["allocations", &leak, "--where", "size>1TiB"], 0, "no allocation passes");
+}
+
+#[test]
 fn summary_prints_the_contract() {
     let file = sample("fragment_oom.pickle");
     let s = json(&["summary", &file, "--json"]);

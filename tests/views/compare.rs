@@ -13,7 +13,7 @@ use vramscope::analysis::flame::{Flame, Shape, entries_of};
 use vramscope::analysis::{DeviceTables, Quantity};
 use vramscope::app::App;
 use vramscope::app::action::Action;
-use vramscope::app::compare::{Moment, Other, Source};
+use vramscope::app::compare::{Moment, Other, Source, held_against};
 use vramscope::app::cursor::Link;
 use vramscope::app::selection::Item;
 use vramscope::app::views::ViewKind;
@@ -116,6 +116,24 @@ fn instants_simulations_and_devices_are_reached_by_clicks() {
     pick(&mut h, "A", &name);
     assert_eq!(link(&h).compared[0], Source::Other(Other::Device(other), Moment::Peak));
     assert!(says(&h, "Change from A to B"));
+}
+
+#[test]
+fn another_source_is_held_against_the_same_phase() {
+    let data = sample("leak.pickle");
+    let peak = data.tables.curves.peak(Quantity::Active).1;
+    let end = data.device().events.len() as u32 - 1;
+    for side in [Source::Marker, Source::At(7)] {
+        assert_eq!(
+            held_against(&side, Moment::Peak, &data),
+            Source::At(peak),
+            "peak with peak, also where a flag stood elsewhere"
+        );
+        assert_eq!(held_against(&side, Moment::End, &data), Source::At(end));
+    }
+    let simulated = || Other::Simulation(String::new());
+    let other = Source::Other(simulated(), Moment::End);
+    assert_eq!(held_against(&other, Moment::Peak, &data), Source::Other(simulated(), Moment::Peak), "a simulation too");
 }
 
 fn at<'a>(recording: &'a Recording, tables: &'a DeviceTables, event: u32) -> Instant<'a> {

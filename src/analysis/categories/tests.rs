@@ -191,6 +191,49 @@ fn lifetimes_beside_the_optimizers_steps_tell_the_rest() {
     assert_eq!(training(false, false), vec![C::Other; expected.len()], "nothing is known, and nothing is made up");
 }
 
+/// Layers built at the start, and requests of which each keeps a block that grows by copies: no optimizer, no library.
+fn serving(name: &str, replaces: bool) -> Vec<(Category, Trust)> {
+    let mut s = Script::default();
+    let layer = s.stack(&[("serve.py", "__init__"), ("serve.py", "main")]);
+    let request = s.stack(&[("serve.py", "admit"), ("serve.py", "main")]);
+    let grow = s.stack(&[("serve.py", name), ("serve.py", "decode"), ("serve.py", "main")]);
+    s.alloc(0x1000, 4096, layer); // kept
+    s.alloc(0x3000, 4096, layer); // scratch of the same line
+    s.free(0x3000, 4096);
+    let mut size = 8192;
+    let mut at = 0x1_0000;
+    s.alloc(at, size, request);
+    for step in 0..40 {
+        let next = 0x1_0000 * (step + 2);
+        s.alloc(next, size + 512, grow);
+        if replaces {
+            s.free(at, size);
+        }
+        (at, size) = (next, size + 512);
+    }
+    s.read()
+}
+
+#[test]
+fn a_cache_of_ones_own_that_grows_by_copies_is_a_cache_and_what_is_built_and_kept_is_parameters() {
+    use Category as C;
+    let found = serving("grow_cache", true);
+    assert_eq!(found[..3], [(C::Parameters, Trust::Stack), (C::Other, Trust::Nothing), (C::KvCache, Trust::Lifetime)]);
+    assert!(found[3..].iter().all(|&f| f == (C::KvCache, Trust::Stack)), "{found:?}");
+    // Neither a name alone nor copies alone are enough.
+    for (name, replaces) in [("grow_cache", false), ("grow_buffer", true)] {
+        let found = serving(name, replaces);
+        assert!(found[2..].iter().all(|&f| f == (C::Other, Trust::Nothing)), "{name}: {found:?}");
+    }
+    // A constructor that goes on allocating builds no model.
+    let mut s = Script::default();
+    let request = s.stack(&[("serve.py", "__init__"), ("serve.py", "main")]);
+    for i in 1..40 {
+        s.alloc(0x1000 * i, 512, request);
+    }
+    assert!(s.read().iter().all(|&f| f == (C::Other, Trust::Nothing)));
+}
+
 #[test]
 fn words_name_categories_only_when_whole() {
     assert_eq!(category_named("KV cache of layer 3"), Some(Category::KvCache));

@@ -71,7 +71,7 @@ impl StackCells {
             .zip(apart)
             .map(|(&stack, by)| {
                 let cells = StackCells::of(stacks, stack);
-                StackCells { called_from: by.map(|f| FrameText::of(stacks, f)).or(cells.called_from.clone()), ..cells }
+                StackCells { called_from: by.map(|by| FrameText::of(stacks, by.frame)).or(cells.called_from.clone()), ..cells }
             })
             .collect()
     }

@@ -421,7 +421,8 @@ fn live(recording: &Recording, found: &[LiveByStack]) -> Vec<LiveEntry> {
         .map(|(l, by)| LiveEntry {
             bytes: l.bytes,
             count: l.count,
-            by: by.map(|frame| named_by(stacks, "", Some(frame))),
+            // Of stacks that begin with one frame it is always a caller.
+            by: by.map(|by| named_by(stacks, "", Some(by))),
             stack: frames(recording, l.stack),
         })
         .collect()

@@ -1,0 +1,223 @@
+//! Peaks are looked at where their figures are to be seen, a way out is told for every cap it may be, and a failure is judged by
+//! what was sampled when it happened.
+
+use std::path::Path;
+
+use crate::tape::{GIB, MIB, Tape};
+use vramscope::allocator::{CapFrom, Caps};
+use vramscope::analysis::categories::Rules;
+use vramscope::analysis::findings::{EXAMINED, diagnose};
+use vramscope::analysis::oom::{Autopsy, RoomFrom, Verdict, advice, closest, closest_under, examine};
+use vramscope::analysis::{DeviceTables, NO_EVENT, Quantity, StackNames};
+use vramscope::formats;
+use vramscope::model::{Action, DeviceKind, DeviceRecording, EventTable, Progress, Recording, Sample, StackId};
+use vramscope::units::NBSP;
+
+fn tables(device: &DeviceRecording) -> DeviceTables {
+    DeviceTables::build(device, &Progress::new()).unwrap()
+}
+
+/// The autopsy of the first failure, with a cap that somebody names or without.
+fn autopsy(recording: &Recording, cap: Option<u64>) -> Autopsy {
+    let device = &recording.devices[0];
+    let tables = tables(device);
+    let event = device.events.ooms()[0];
+    let state = tables.states.at(device, &tables.lifetimes, event);
+    let caps = Caps::of(device, cap, &Progress::new()).unwrap();
+    examine(device, &tables, event, &state, &caps).unwrap()
+}
+
+fn sample(name: &str) -> Recording {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name);
+    formats::open(&path, &Progress::new()).unwrap()
+}
+
+#[test]
+fn a_peak_of_reserved_memory_is_looked_at_with_its_block_in_place() {
+    let mut t = Tape::new();
+    t.alloc(500 * MIB, StackId::NONE);
+    let device = &t.finish().devices[0];
+    let full = tables(device);
+    assert_eq!(full.curves.peak(Quantity::Reserved), (500 * MIB, 0), "the segment");
+    assert_eq!(full.curves.settled_peak(device, Quantity::Reserved), (500 * MIB, 1), "the block it was taken for");
+    let free_at = |event: u32| 500 * MIB - full.curves.at(device, &full.lifetimes, Quantity::Active, event);
+    assert_eq!((free_at(0), free_at(1)), (500 * MIB, 0));
+    assert_eq!(full.curves.settled_peak(device, Quantity::Active), full.curves.peak(Quantity::Active));
+    // A trace that ends before the block, a request that fails instead, and nothing at all.
+    let mut t = Tape::new();
+    t.segment(500 * MIB);
+    let cut = t.finish();
+    assert_eq!(tables(&cut.devices[0]).curves.settled_peak(&cut.devices[0], Quantity::Reserved), (500 * MIB, 0));
+    let mut t = Tape::new();
+    t.segment(500 * MIB);
+    t.oom(GIB, 0, StackId::NONE);
+    t.alloc(500 * MIB, StackId::NONE);
+    let failed = t.finish();
+    assert_eq!(tables(&failed.devices[0]).curves.settled_peak(&failed.devices[0], Quantity::Reserved), (500 * MIB, 0));
+    let nothing = DeviceRecording::default();
+    assert_eq!(tables(&nothing).curves.settled_peak(&nothing, Quantity::Reserved), (0, NO_EVENT));
+}
+
+#[test]
+fn every_sample_is_as_full_at_its_settled_peak() {
+    for name in ["gpt_train.pickle", "leak.pickle", "multi_stream.pickle", "expandable_oom.pickle", "fragment_oom.pickle"] {
+        for device in &sample(name).devices {
+            let tables = tables(device);
+            let (bytes, event) = tables.curves.settled_peak(device, Quantity::Reserved);
+            let state = tables.states.at(device, &tables.lifetimes, event);
+            assert_eq!(state.totals.reserved, bytes, "{name}");
+            let is_segment = matches!(device.events.action[event as usize], Action::SegmentAlloc | Action::SegmentMap);
+            let next = device.events.action.get(event as usize + 1);
+            assert!(!is_segment || next != Some(&Action::Alloc), "{name}: the block is still missing at {event}");
+        }
+    }
+}
+
+/// The file tells of a cap between 1,600 and 2,100 MiB; under a higher one less has to go.
+#[test]
+fn a_way_out_is_told_for_both_ends_of_the_cap() {
+    let recording = sample("fragment_oom.pickle");
+    let way = autopsy(&recording, None).way_out.unwrap();
+    assert_eq!((way.blocks.len(), way.least_cap), (18, Some(1600 * MIB)));
+    let more = way.with_more.unwrap();
+    assert_eq!((more.blocks, more.bytes, more.is_optimal), (8, 216 * MIB, true));
+    let said = way.sentence().replace(NBSP, " ");
+    for part in ["18 live blocks", "no more than 1,600 MiB", "under that cap", "1,700 MiB or more, 8 blocks (216 MiB) are enough"]
+    {
+        assert!(said.contains(part), "no \"{part}\" in: {said}");
+    }
+    // Named, the cap has one answer, and it is the one told for it.
+    for (cap, bytes) in [(1600 * MIB, way.bytes), (more.cap, more.bytes), (1760 * MIB, more.bytes)] {
+        let named = autopsy(&recording, Some(cap)).way_out.unwrap();
+        assert_eq!((named.bytes, named.with_more, named.least_cap), (bytes, None, None), "{cap}");
+        assert!(named.sentence().ends_with("No smaller set does."), "{}", named.sentence());
+    }
+    let below = autopsy(&recording, Some(more.cap - 2 * MIB)).way_out.unwrap();
+    assert!(below.bytes > more.bytes, "2 MiB less is not enough for them");
+}
+
+/// A card of 10 GiB on which 1 GiB is reserved, all in use, and 200 MiB is free; 500 MiB is asked for.
+fn full_card(samples: &[(i64, u64, u64)]) -> Recording {
+    let mut t = Tape::new();
+    t.alloc(GIB, StackId::NONE);
+    t.oom(500 * MIB, 200 * MIB, StackId::NONE);
+    let at = t.device.events.time_us[t.last() as usize];
+    t.device.capacity = Some(10 * GIB);
+    let sample = |&(after, others, outside): &(i64, u64, u64)| Sample {
+        time_us: at + after,
+        others: Some(others * MIB),
+        process: Some(GIB + outside * MIB),
+        ..Sample::default()
+    };
+    t.device.samples = samples.iter().map(sample).collect();
+    t.finish()
+}
+
+#[test]
+fn who_held_the_card_is_asked_of_the_sample_nearest_the_failure() {
+    const SECOND: i64 = 1_000_000;
+    let verdict = |samples: &[(i64, u64, u64)]| autopsy(&full_card(samples), None).verdict;
+    // Others held 6 GiB then, and were gone ten seconds later; and the other way round.
+    assert_eq!(verdict(&[(-SECOND / 2, 6000, 300), (10 * SECOND, 0, 300)]), Verdict::Contention);
+    assert_eq!(verdict(&[(-SECOND / 2, 0, 300), (10 * SECOND, 6000, 300)]), Verdict::Capacity);
+    // So with this process's memory outside PyTorch.
+    assert_eq!(verdict(&[(SECOND / 2, 0, 6000), (10 * SECOND, 0, 300)]), Verdict::NonPytorch);
+    assert_eq!(verdict(&[(SECOND / 2, 0, 300), (10 * SECOND, 0, 6000)]), Verdict::Capacity);
+    // What a context takes is no reason, and a sample from another time tells nothing.
+    assert_eq!(verdict(&[(0, 0, 1900)]), Verdict::Capacity);
+    assert_eq!(verdict(&[(10 * SECOND, 6000, 6000)]), Verdict::Capacity);
+    assert_eq!(verdict(&[]), Verdict::Capacity);
+    // Without times the last one is all there is.
+    let mut timeless = full_card(&[(0, 0, 300), (SECOND, 6000, 300)]);
+    timeless.devices[0].events.has_time = false;
+    assert_eq!(autopsy(&timeless, None).verdict, Verdict::Contention);
+}
+
+#[test]
+fn other_processes_and_memory_outside_pytorch_are_named_with_their_remedy() {
+    let said = |samples: &[(i64, u64, u64)]| {
+        let a = autopsy(&full_card(samples), None);
+        (a.sentence.replace(NBSP, " "), advice(&a, None)[0].sentence.replace(NBSP, " "))
+    };
+    let (why, what) = said(&[(0, 6000, 300)]);
+    assert!(why.contains("others hold the device: 200 MiB is free on it while PyTorch reserves 1,024 MiB"), "{why}");
+    assert!(what.contains("Free 300 MiB on the device: other processes"), "{what}");
+    let (why, what) = said(&[(0, 0, 6000)]);
+    assert!(why.contains("this process holds memory outside PyTorch: 200 MiB is free"), "{why}");
+    assert!(what.contains("Free 300 MiB of what this process holds outside PyTorch"), "{what}");
+}
+
+#[test]
+fn a_full_device_is_not_called_a_cap() {
+    let recording = full_card(&[]);
+    let caps = Caps::of(&recording.devices[0], None, &Progress::new()).unwrap();
+    assert_eq!(caps.first().map(|cap| cap.from), Some(CapFrom::Device));
+    let helped = vramscope::allocator::WhatIf::new(&recording.devices[0], None, &Progress::new()).unwrap();
+    let helped = vramscope::analysis::oom::what_would_have_helped(&helped, &Progress::new()).unwrap();
+    assert!(helped.is_of_device());
+    for remedy in &helped.remedies.tried {
+        assert!(helped.margin(remedy).is_none_or(|m| !m.contains("the cap")), "{:?}", helped.margin(remedy));
+    }
+    for advice in advice(&autopsy(&recording, None), Some(&helped)) {
+        assert!(!advice.sentence.contains("the same cap"), "{}", advice.sentence);
+    }
+}
+
+#[test]
+fn a_peak_is_held_against_a_cap_that_somebody_names() {
+    let recording = sample("leak.pickle");
+    let device = &recording.devices[0];
+    let tables = tables(device);
+    assert_eq!(closest(device, &tables).unwrap().room, None, "the file tells nothing");
+    let found = closest_under(device, &tables, Some(300 * MIB)).unwrap();
+    let room = found.room.unwrap();
+    assert_eq!((room.bytes, room.from, found.is_exact), (50 * MIB, RoomFrom::Cap, true));
+}
+
+#[test]
+fn pinned_memory_is_told_in_the_hosts_words() {
+    let mut t = Tape::new();
+    t.device.id.kind = DeviceKind::Host;
+    let a = t.alloc(256 * MIB, StackId::NONE);
+    t.alloc(256 * MIB, StackId::NONE);
+    let said = |device: &DeviceRecording| closest(device, &tables(device)).unwrap().sentence;
+    let full = said(&Tape::finish(t).devices[0]);
+    let mut t = Tape::new();
+    t.device.id.kind = DeviceKind::Host;
+    t.alloc(256 * MIB, StackId::NONE);
+    let segment = t.segment(512 * MIB);
+    t.place(segment, 0, 256 * MIB, StackId::NONE);
+    let with_room = said(&t.finish().devices[0]);
+    assert_eq!(a.1, 0);
+    for sentence in [full, with_room] {
+        assert!(sentence.contains("host") && sentence.contains("pinned"), "{sentence}");
+        assert!(!sentence.contains("device") && !sentence.contains("large pool"), "{sentence}");
+    }
+}
+
+#[test]
+fn failures_that_were_not_examined_are_told_by_cause() {
+    let told = |known: usize, unknown: usize| {
+        let mut t = Tape::new();
+        t.alloc(GIB, StackId::NONE);
+        for _ in 0..unknown {
+            t.oom(2 * GIB, EventTable::FREE_UNKNOWN, StackId::NONE);
+        }
+        for _ in 0..known {
+            t.oom(2 * GIB, GIB, StackId::NONE);
+        }
+        let recording = t.finish();
+        let device = &recording.devices[0];
+        let names = StackNames::of(&recording.stacks);
+        let found = diagnose(&recording, device, &tables(device), &names, &Rules::default(), &Progress::new()).unwrap();
+        (found.ooms.len(), found.left_out().into_iter().map(|s| s.replace(NBSP, " ")).collect::<Vec<_>>())
+    };
+    assert_eq!(told(3, 0), (3, Vec::new()));
+    let (examined, why) = told(0, 2);
+    assert_eq!((examined, why.len()), (0, 1));
+    assert!(why[0].contains("2 failures were") && why[0].contains("does not tell what was free"), "{why:?}");
+    let (examined, why) = told(EXAMINED + 5, 0);
+    assert_eq!((examined, why.len()), (EXAMINED, 1));
+    assert!(why[0].contains("5 failures were") && why[0].contains("before are enough"), "{why:?}");
+    assert_eq!(told(EXAMINED, 2).1.len(), 2, "one sentence a cause");
+}

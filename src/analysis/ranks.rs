@@ -12,6 +12,7 @@ pub use jobs::{ALONE, Job, by_job, headline};
 pub use names::{rank_of_name, ranks_of_names};
 pub use partitions::{Partition, job_of_file, partitions};
 
+use super::oom::has_segments;
 use super::{DeviceTables, Quantity};
 use crate::model::{Cancelled, DeviceKind, Progress, Recording, WarningKind};
 use crate::units::{Bytes, counted};
@@ -41,6 +42,8 @@ pub struct RankRow {
     pub events: usize,
     /// Highest reserved bytes.
     pub peak_reserved: u64,
+    /// True where the file has no segments: nothing is known of reserved bytes, and their fields are 0.
+    pub is_reserved_unknown: bool,
     /// Highest active bytes.
     pub peak_active: u64,
     /// Reserved bytes after the last event.
@@ -107,6 +110,7 @@ pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<V
             device_index,
             events: device.events.len(),
             peak_reserved: tables.curves.peak(Quantity::Reserved).0,
+            is_reserved_unknown: !has_segments(&tables),
             peak_active: tables.curves.peak(Quantity::Active).0,
             end_reserved: tables.curves.end(Quantity::Reserved),
             end_active: tables.curves.end(Quantity::Active),
@@ -186,21 +190,25 @@ pub fn sort(rows: &mut [RankRow]) {
 /// What sorted rows say together. Rows that are pending say nothing.
 #[must_use]
 pub fn overview(rows: &[RankRow]) -> Overview {
-    let mut peaks: Vec<u64> = rows.iter().filter(|r| !r.is_pending).map(|r| r.peak_reserved).collect();
+    let tells = |r: &RankRow| !r.is_pending && !r.is_reserved_unknown;
+    let mut peaks: Vec<u64> = rows.iter().filter(|r| tells(r)).map(|r| r.peak_reserved).collect();
     peaks.sort_unstable();
-    let (Some(&low), Some(&high)) = (peaks.get(peaks.len().saturating_sub(1) / 2), peaks.get(peaks.len() / 2)) else {
+    if rows.iter().all(|r| r.is_pending) {
         return Overview::default();
-    };
+    }
+    // Without any peak there is no median, and nothing is away from it.
+    let at = |i: usize| peaks.get(i).copied().unwrap_or(0);
+    let (low, high) = (at(peaks.len().saturating_sub(1) / 2), at(peaks.len() / 2));
     // Of an even count the mean of the middle two.
     let median = low.midpoint(high);
     let away = |peak: u64| peak.abs_diff(median) as f64 / median.max(1) as f64;
-    let is_outlier = |r: &RankRow| !r.is_pending && away(r.peak_reserved) > OUTLIER_SHARE;
+    let is_outlier = |r: &RankRow| tells(r) && away(r.peak_reserved) > OUTLIER_SHARE;
     let outliers: Vec<usize> = (0..rows.len()).filter(|&i| is_outlier(&rows[i])).collect();
     let failed: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].ooms > 0).collect();
     let is_first_by_time = !failed.is_empty() && failed.iter().all(|&i| rows[i].first_oom_us.is_some());
     let first_oom =
         if is_first_by_time { failed.iter().copied().min_by_key(|&i| rows[i].first_oom_us) } else { failed.first().copied() };
-    let highest = (0..rows.len()).filter(|&i| !rows[i].is_pending).max_by_key(|&i| (rows[i].peak_reserved, std::cmp::Reverse(i)));
+    let highest = (0..rows.len()).filter(|&i| tells(&rows[i])).max_by_key(|&i| (rows[i].peak_reserved, std::cmp::Reverse(i)));
     let mut overview = Overview {
         median_peak: median,
         outliers,
@@ -254,6 +262,9 @@ fn sentence(rows: &[RankRow], o: &Overview) -> String {
     };
     if let Some(first) = text.get_mut(..1) {
         first.make_ascii_uppercase();
+    }
+    if o.highest.is_none() {
+        return text + ". What was reserved is not in these files.";
     }
     text += &format!(". The median peak is {} reserved", Bytes(o.median_peak));
     if o.outliers.is_empty() {

@@ -250,14 +250,17 @@ impl App {
             }),
             Command::SelectionForward => self.with_link(|link, _| link.selection.forward()),
             Command::CopyAddress => {
-                let text = self.active_document().and_then(Document::view).and_then(|v| match v.link.selected()? {
-                    Item::Lifetime(id) => {
-                        v.data.tables.lifetimes.get(v.data.device(), id).map(|l| Address(l.address).to_string())
-                    }
-                    Item::Segment(a) | Item::Hole(a) => Some(Address(a).to_string()),
-                    Item::Event(e) => v.data.device().events.address.get(e as usize).map(|&a| Address(a).to_string()),
-                    Item::Stack(_) | Item::Annotation(_) => None,
-                });
+                let text =
+                    self.active_document().and_then(Document::view).filter(|v| v.data.recording.tells_addresses()).and_then(
+                        |v| match v.link.selected()? {
+                            Item::Lifetime(id) => {
+                                v.data.tables.lifetimes.get(v.data.device(), id).map(|l| Address(l.address).to_string())
+                            }
+                            Item::Segment(a) | Item::Hole(a) => Some(Address(a).to_string()),
+                            Item::Event(e) => v.data.device().events.address.get(e as usize).map(|&a| Address(a).to_string()),
+                            Item::Stack(_) | Item::Annotation(_) => None,
+                        },
+                    );
                 match text {
                     Some(text) => self.apply(Action::Copy(text), ctx),
                     None => self.notices.say("The selection has no address."),

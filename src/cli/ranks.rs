@@ -72,14 +72,15 @@ fn table(job: &Job) -> Table {
     for (i, r) in job.rows.iter().enumerate() {
         // Beside nothing else of its job a number in the name is hardly a rank.
         let rank = r.rank.filter(|_| job.is_one);
+        let reserved = |bytes: u64| if r.is_reserved_unknown { "not told".to_owned() } else { Bytes(bytes).to_string() };
         table.row([
             rank.map_or_else(|| if job.is_one { "?" } else { "" }.to_owned(), |n| n.to_string()),
             r.file.clone(),
             r.device.to_string(),
             count(r.events as u64),
-            Bytes(r.peak_reserved).to_string(),
+            reserved(r.peak_reserved),
             Bytes(r.peak_active).to_string(),
-            Bytes(r.end_reserved).to_string(),
+            reserved(r.end_reserved),
             Bytes(r.end_active).to_string(),
             remarks(r, i, &job.overview).join(", "),
         ]);
@@ -116,8 +117,8 @@ fn report(jobs: &[Job], errors: &[String]) -> Value {
         .map(|(job, i, r)| {
             json!({
                 "file": r.file, "path": r.path, "job": job.name, "rank": r.rank, "device": r.device, "events": r.events,
-                "peak_reserved_bytes": r.peak_reserved, "peak_active_bytes": r.peak_active,
-                "end_reserved_bytes": r.end_reserved, "end_active_bytes": r.end_active,
+                "peak_reserved_bytes": (!r.is_reserved_unknown).then_some(r.peak_reserved), "peak_active_bytes": r.peak_active,
+                "end_reserved_bytes": (!r.is_reserved_unknown).then_some(r.end_reserved), "end_active_bytes": r.end_active,
                 "capacity_bytes": r.capacity, "ooms": r.ooms, "first_oom_us": r.first_oom_us,
                 "is_outlier": job.overview.outliers.contains(&i), "truncated": r.is_cut_short,
             })

@@ -8,6 +8,8 @@ use serde::Serialize;
 use super::args::{InstantArgs, LiveBy, StateArgs};
 use super::{Table, choose_device, oom, open, print_json, print_of};
 use crate::analysis::categories::Rules;
+use crate::analysis::oom as oom_facts;
+use crate::analysis::told::zone;
 use crate::analysis::{BlockAt, Categories, Category, DeviceTables, NO_EVENT, Quantity, SegmentAt, StackNames, State};
 use crate::model::{BlockState, DeviceRecording, PoolId, Progress, Recording, StackId, StreamId};
 use crate::units::{Address, Bytes, count, counted, time_of_day};
@@ -41,6 +43,9 @@ struct Report {
     by_category: Vec<CategoryRow>,
     #[serde(skip)]
     shows_categories: bool,
+    /// Of the times.
+    #[serde(skip)]
+    zone: &'static str,
 }
 
 /// Live allocations of one category.
@@ -49,7 +54,7 @@ struct CategoryRow {
     category: &'static str,
     /// Whole blocks.
     bytes: u64,
-    requested_bytes: u64,
+    requested_bytes: Option<u64>,
     count: u64,
     #[serde(skip)]
     text: &'static str,
@@ -65,10 +70,12 @@ struct DeviceName {
 
 #[derive(Debug, Serialize)]
 struct Totals {
-    reserved_bytes: u64,
+    /// Null where the file has no segments.
+    reserved_bytes: Option<u64>,
     active_bytes: u64,
     allocated_bytes: u64,
-    requested_bytes: u64,
+    /// Null where the file has whole blocks only.
+    requested_bytes: Option<u64>,
     /// False where the file does not tell the size of every block.
     exact: bool,
 }
@@ -99,10 +106,11 @@ struct SegmentRow {
 
 #[derive(Debug, Serialize)]
 struct BlockRow {
-    address: u64,
+    /// Null where the file tells no addresses.
+    address: Option<u64>,
     bytes: u64,
-    /// What the program asked for; 0 when inactive.
-    requested_bytes: u64,
+    /// What the program asked for; 0 when inactive, null where the file does not tell.
+    requested_bytes: Option<u64>,
     /// PyTorch's name: `active_allocated`, `active_pending_free` or `inactive`.
     state: &'static str,
     /// Event that allocated it; null when inactive or before the trace.
@@ -114,7 +122,7 @@ struct BlockRow {
 struct LiveRow {
     /// Whole blocks.
     bytes: u64,
-    requested_bytes: u64,
+    requested_bytes: Option<u64>,
     count: u64,
     /// Innermost frame first, `file:line name`; empty without a stack.
     stack: Vec<String>,
@@ -185,9 +193,9 @@ fn report(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables
     let events = &device.events;
     let names = StackNames::of(&recording.stacks);
     let block_row = |b: &BlockAt| BlockRow {
-        address: b.address,
+        address: recording.tells_addresses().then_some(b.address),
         bytes: b.size,
-        requested_bytes: b.requested,
+        requested_bytes: recording.tells_requested(device).then_some(b.requested),
         state: b.state.name(),
         born: Some(tables.lifetimes.born(b.lifetime)).filter(|&e| b.lifetime.is_some() && e != NO_EVENT),
     };
@@ -198,6 +206,8 @@ fn report(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables
         holes.largest_bytes = holes.largest_bytes.max(hole.size);
     }
     let t = state.totals;
+    let knows_reserved = oom_facts::has_segments(tables);
+    let tells_requested = recording.tells_requested(device);
     Report {
         file,
         device: DeviceName { index: device.id.index, kind: device.id.kind.name(), label: device.id.to_string() },
@@ -207,10 +217,10 @@ fn report(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables
         action: at.and_then(|e| events.action.get(e as usize)).map(|a| a.name()),
         time_us: at.filter(|_| events.has_time).and_then(|e| events.time_us.get(e as usize)).copied(),
         totals: Totals {
-            reserved_bytes: t.reserved,
+            reserved_bytes: knows_reserved.then_some(t.reserved),
             active_bytes: t.active,
             allocated_bytes: t.allocated,
-            requested_bytes: t.requested,
+            requested_bytes: tells_requested.then_some(t.requested),
             exact: tables.curves.is_exact(Quantity::Allocated),
         },
         holes,
@@ -219,6 +229,7 @@ fn report(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables
         live: live_by_stack(recording, device, tables, state, &names),
         by_category: Vec::new(),
         shows_categories: false,
+        zone: zone(recording),
     }
 }
 
@@ -236,7 +247,7 @@ fn live_by_category(
         CategoryRow {
             category: c.name(),
             bytes: tally.block_bytes,
-            requested_bytes: tally.bytes,
+            requested_bytes: recording.tells_requested(device).then_some(tally.bytes),
             count: tally.count,
             text: c.text(),
         }
@@ -290,7 +301,7 @@ fn live_by_stack(
     rows.into_iter()
         .map(|(stack, (bytes, requested_bytes, count))| LiveRow {
             bytes,
-            requested_bytes,
+            requested_bytes: recording.tells_requested(device).then_some(requested_bytes),
             count,
             stack: oom::frames(recording, stack),
             place: names.of_stack(stack).to_owned(),
@@ -302,29 +313,38 @@ fn text(r: &Report) -> String {
     let t = &r.totals;
     let when = match (r.event, r.action) {
         (Some(event), Some(action)) => {
-            let time = r.time_us.map_or(String::new(), |us| format!(", {} UTC", time_of_day(us)));
+            let time = r.time_us.map_or(String::new(), |us| format!(", {}{}", time_of_day(us), r.zone));
             format!("after event {} of {} ({action}{time})", count(u64::from(event)), count(r.events))
         }
         _ => "before the first event".to_owned(),
     };
-    let mut out = format!(
-        "{}: {} {when} held {} in {}: {} active, {} free in {}{}\n\n",
-        r.file,
-        r.device.label,
-        Bytes(t.reserved_bytes),
-        counted(r.segments.len() as u64, "segment", "segments"),
-        Bytes(t.active_bytes),
-        Bytes(r.holes.bytes),
-        counted(r.holes.count, "hole", "holes"),
-        if r.holes.count > 1 { format!(", the largest {}", Bytes(r.holes.largest_bytes)) } else { String::new() }
-    );
+    let mut out = match t.reserved_bytes {
+        Some(reserved) => format!(
+            "{}: {} {when} held {} in {}: {} active, {} free in {}{}\n\n",
+            r.file,
+            r.device.label,
+            Bytes(reserved),
+            counted(r.segments.len() as u64, "segment", "segments"),
+            Bytes(t.active_bytes),
+            Bytes(r.holes.bytes),
+            counted(r.holes.count, "hole", "holes"),
+            if r.holes.count > 1 { format!(", the largest {}", Bytes(r.holes.largest_bytes)) } else { String::new() }
+        ),
+        None => format!(
+            "{}: {} {when} had {} active; what was reserved is not in this file\n\n",
+            r.file,
+            r.device.label,
+            Bytes(t.active_bytes)
+        ),
+    };
     let mut totals = Table::new("lrlrlrlr");
-    let cells = |name: &str, bytes: u64| [format!("  {name}"), Bytes(bytes).to_string()];
+    let told = |bytes: Option<u64>| bytes.map_or_else(|| "not told".to_owned(), |bytes| Bytes(bytes).to_string());
+    let cells = |name: &str, bytes: Option<u64>| [format!("  {name}"), told(bytes)];
     totals.row(
         [
             cells("reserved", t.reserved_bytes),
-            cells("active", t.active_bytes),
-            cells("allocated", t.allocated_bytes),
+            cells("active", Some(t.active_bytes)),
+            cells("allocated", Some(t.allocated_bytes)),
             cells("requested", t.requested_bytes),
         ]
         .concat(),
@@ -349,7 +369,10 @@ fn categories_text(r: &Report, out: &mut String) {
     rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
     for row in &rows {
         let share = format!("{:.1}%", 100.0 * row.bytes as f64 / r.totals.active_bytes.max(1) as f64);
-        let (live, requested) = (format!("  {}", Bytes(row.bytes)), Bytes(row.requested_bytes).to_string());
+        let (live, requested) = (
+            format!("  {}", Bytes(row.bytes)),
+            row.requested_bytes.map_or_else(|| "not told".to_owned(), |bytes| Bytes(bytes).to_string()),
+        );
         table.row([live, requested, share, count(row.count), row.text.to_owned()]);
     }
     if rows.is_empty() {
@@ -445,16 +468,18 @@ fn bar(s: &SegmentRow) -> String {
     let mut next = 0;
     (0..BAR)
         .map(|i| {
+            // What stands in a segment has an address.
+            let start = |b: &BlockRow| b.address.unwrap_or(s.address);
             let (from, to) = (s.address + edge(i), s.address + edge(i + 1));
             // Blocks cover the segment in address order, so the first that reaches into this cell is never before the last one's.
-            while s.blocks.get(next).is_some_and(|b| b.address + b.bytes <= from) {
+            while s.blocks.get(next).is_some_and(|b| start(b) + b.bytes <= from) {
                 next += 1;
             }
             let used: u64 = s.blocks[next.min(s.blocks.len())..]
                 .iter()
-                .take_while(|b| b.address < to)
+                .take_while(|b| start(b) < to)
                 .filter(|b| b.state != BlockState::Inactive.name())
-                .map(|b| (b.address + b.bytes).min(to).saturating_sub(b.address.max(from)))
+                .map(|b| (start(b) + b.bytes).min(to).saturating_sub(start(b).max(from)))
                 .sum();
             match used {
                 0 => '·',
@@ -470,7 +495,7 @@ mod tests {
     use super::*;
 
     fn block(address: u64, bytes: u64, state: BlockState) -> BlockRow {
-        BlockRow { address, bytes, requested_bytes: 0, state: state.name(), born: None }
+        BlockRow { address: Some(address), bytes, requested_bytes: Some(0), state: state.name(), born: None }
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(super) fn is_rmm(head: &[u8]) -> bool {
 /// Reads a log.
 ///
 /// # Errors
-/// [`FormatError::Malformed`] without RMM's header, [`FormatError::Empty`] without a readable row.
+/// [`FormatError::Malformed`] without RMM's header, [`FormatError::Elsewhere`] without a readable row.
 pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     if !is_rmm(bytes) {
         let what = format!("an RMM log begins with {}", String::from_utf8_lossy(HEADER));
@@ -86,7 +86,7 @@ pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, 
         }
     }
     if device.events.is_empty() {
-        return Err(FormatError::Empty { name: name.to_owned(), what: EMPTY.to_owned() });
+        return Err(FormatError::Elsewhere { name: name.to_owned(), what: EMPTY.to_owned() });
     }
     progress.set_done(bytes.len() as u64);
     Ok(Recording {
@@ -208,7 +208,8 @@ mod tests {
         let r = read(format!("{LOG}1,x,free,0x0,1,0\n1,00:00:02.0,allo").as_bytes(), "t", &Progress::new()).unwrap();
         let kinds: Vec<_> = r.report.warnings.iter().map(|w| w.kind).collect();
         assert_eq!(kinds, [WarningKind::OutOfOrder, WarningKind::WrongType, WarningKind::Truncated]);
-        assert!(read(b"Thread,Time,Action,Pointer,Size,Stream\n", "t", &Progress::new()).is_err());
+        let empty = read(b"Thread,Time,Action,Pointer,Size,Stream\n", "t", &Progress::new()).unwrap_err().to_string();
+        assert!(empty.contains("rmm.disable_logging()") && !empty.contains("torch"), "{empty}");
         assert!(read(b"a,b", "t", &Progress::new()).is_err());
     }
 }

@@ -481,6 +481,56 @@ fn redacted_exports_hold_no_path_of_the_machine() {
     python(&folder.0, script, &[]);
 }
 
+/// A timeline's raw form: time, action, bytes and category, and nothing else.
+#[test]
+fn what_a_memory_timeline_does_not_tell_is_nowhere_a_figure() {
+    let folder = Folder::new("timeline");
+    let at = |name: &str| folder.0.join(name).display().to_string();
+    let t = 1_795_226_169_000_000_000i64;
+    let rows = format!("[[-1,1,4096,0],[{t},2,512,7],[{},4,-512,7]]", t + 1000);
+    std::fs::write(at("a.raw.json"), rows).unwrap();
+    let said = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_vramscope")).args(args).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    for (table, line) in [
+        ("lifetimes", "other:0,1,,,512,1,2,3,"),
+        ("events", "other:0,1,1795226169000000,alloc,,512,"),
+        ("curves", "other:0,1,1795226169000000,,4608,4608,,"),
+        ("categories", "other:0,1795226169000000,4096,0,0,0,0,0,0,512,"),
+    ] {
+        export(Path::new(&at("a.raw.json")), "csv", &folder.0.join("t.csv"), &["--table", table]);
+        let text = std::fs::read_to_string(at("t.csv")).unwrap();
+        assert!(text.lines().any(|l| l.starts_with(line)), "{table}: {text}");
+    }
+    export(Path::new(&at("a.raw.json")), "perfetto", &folder.0.join("p.json"), &[]);
+    let text = std::fs::read_to_string(at("p.json")).unwrap();
+    assert!(!text.contains("\"requested\"") && !text.contains("\"reserved\"") && text.contains("\"parameter\":4096"), "{text}");
+    let (code, why) = refused(&["--to", "snapshot", &at("a.raw.json"), &at("s.pickle")]);
+    assert!(code == Some(1) && why.contains("tells no addresses") && why.lines().count() == 1, "{why}");
+    let state = said(&["state", &at("a.raw.json"), "--peak"]);
+    assert!(state.contains("what was reserved is not in this file") && !state.contains("0 B"), "{state}");
+    let allocations = said(&["allocations", &at("a.raw.json")]);
+    assert!(allocations.contains("This file tells no addresses") && !allocations.contains("0x"), "{allocations}");
+    let allocations = said(&["allocations", &at("a.raw.json"), "--json"]);
+    assert!(allocations.contains("\"address\": null") && allocations.contains("\"requested_bytes\": null"), "{allocations}");
+    let ranks = said(&["ranks", &folder.0.display().to_string()]);
+    assert!(ranks.contains("not told") && ranks.contains("What was reserved is not in these files"), "{ranks}");
+}
+
+/// RMM's words for RMM's log, and its failed allocation among the findings.
+#[test]
+fn a_failure_in_an_rmm_log_is_a_finding_in_its_own_words() {
+    let folder = Folder::new("rmm");
+    let path = folder.0.join("rmm.csv");
+    let log = "\u{feff}Thread,Time,Action,Pointer,Size,Stream\n1,10:00:00.5,allocate,0x7f0000000000,1048576,0x0\n\
+               1,10:00:01.5,allocate failure,0x0,17179869184,0x0\n";
+    std::fs::write(&path, log).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_vramscope")).arg("findings").arg(&path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).replace('\u{a0}', " ");
+    assert!(said.contains("RMM could not give 16 GiB while 1 MiB were live") && !said.contains("PyTorch"), "{said}");
+}
+
 /// Every file of an export as text, also what is packed inside one.
 fn texts(path: &Path) -> Vec<String> {
     if path.is_dir() {

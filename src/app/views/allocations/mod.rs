@@ -481,7 +481,7 @@ impl Allocations {
             if entry("Only this size", true) {
                 query = Some(format!("size={}", life.requested));
             }
-            if entry("Only this address", true) {
+            if entry("Only this address", cx.data.recording.tells_addresses()) {
                 query = Some(format!("addr={}", crate::units::Address(life.address)));
             }
         });

@@ -52,6 +52,10 @@ impl Cells<'_> {
                         painter.rect_stroke(swatch, 0, egui::Stroke::new(1.0, colour), egui::StrokeKind::Inside);
                     }
                     let name = Rect::from_min_max(pos2(cell.left() + 14.0, cell.top()), cell.max);
+                    if !cx.data.recording.tells_addresses() {
+                        label::text_in(painter, name, "not told", Type::Body, t.text3);
+                        continue;
+                    }
                     let covered = label::text_in(painter, name, &Address(life.address).to_string(), Type::Mono, ink);
                     if let Some(generation) = self.generation {
                         let rest = Rect::from_min_max(pos2(covered.right(), cell.top()), cell.max);

@@ -358,6 +358,7 @@ impl Events {
                     let text = match events.device_free_told(event) {
                         Some(free) => format!("{} free", Bytes(free)),
                         None if events.action[i] == EventAction::Oom => "free unknown".to_owned(),
+                        None if !cx.data.recording.tells_addresses() => "not told".to_owned(),
                         None => Address(events.address[i]).to_string(),
                     };
                     label::text_in(&painter, cell, &text, Type::Mono, t.text2);
@@ -416,7 +417,7 @@ impl Events {
             if entry("Select this event") {
                 cx.actions.send(Action::Select(Some(Item::Event(event))));
             }
-            if events.action[i] != EventAction::Oom {
+            if events.action[i] != EventAction::Oom && cx.data.recording.tells_addresses() {
                 if entry("Copy address") {
                     cx.actions.send(Action::Copy(Address(events.address[i]).to_string()));
                 }

@@ -206,7 +206,7 @@ impl Timeline {
                     ui.close();
                 }
             };
-            entry("Copy address", life.is_some(), &|| {
+            entry("Copy address", life.is_some() && cx.data.recording.tells_addresses(), &|| {
                 if let Some(l) = life {
                     cx.actions.send(Action::Copy(Address(l.address).to_string()));
                 }

@@ -261,8 +261,10 @@ impl Scene<'_> {
         let mut tip = Tip::new(Bytes(life.block).to_string())
             .swatch(colours.of(data, life.id, if event == NO_EVENT { 0 } else { event }, c.tokens))
             .place(data.names.of_stack(life.stack))
-            .width(280.0)
-            .row("address", Address(life.address).to_string());
+            .width(280.0);
+        if data.recording.tells_addresses() {
+            tip = tip.row("address", Address(life.address).to_string());
+        }
         if life.requested != life.block {
             tip = tip.row("requested", Bytes(life.requested).to_string());
         }

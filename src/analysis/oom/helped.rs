@@ -221,10 +221,12 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
     all
 }
 
-/// The advice to show where there is room for one: the first with a line to copy. [`advice`] puts first what is sure.
+/// The advice to show where there is room for one: the first with a line to copy, else the first that says what to do. That no
+/// setting helps is no advice where anything else is known. [`advice`] puts first what is sure.
 #[must_use]
 pub fn best_advice(all: &[Advice]) -> Option<&Advice> {
-    all.iter().find(|x| x.setting.is_some()).or(all.first())
+    let does = || all.iter().find(|x| x.support == Support::Formula);
+    all.iter().find(|x| x.setting.is_some()).or_else(does).or(all.first())
 }
 
 /// Settings that surely pass, or those that may; the best three, each with what it leaves. That none passes is told with the

@@ -6,7 +6,7 @@ use super::{findings, said, silent};
 use crate::tape::{GIB, MIB, Tape};
 use vramscope::allocator::{CapFrom, Caps, WhatIf};
 use vramscope::analysis::DeviceTables;
-use vramscope::analysis::oom::{Advice, Autopsy, Helped, Support, advice, examine, what_would_have_helped};
+use vramscope::analysis::oom::{Advice, Autopsy, Helped, Support, advice, best_advice, examine, what_would_have_helped};
 use vramscope::formats;
 use vramscope::model::{AllocConf, Progress, Recording, StackId};
 
@@ -185,4 +185,23 @@ fn settings_are_offered_that_a_replay_shows_to_help() {
             assert!(tried.peak_reserved_bytes < helped.own.peak_reserved_bytes, "{name}: {line}");
         }
     }
+}
+
+/// Where no setting helps, what does comes first, and that none helps is told beside it.
+#[test]
+fn a_full_device_is_told_what_would_make_room() {
+    let mut t = Tape::new();
+    t.device.capacity = Some(GIB);
+    let work = t.stack(&[("/home/me/train.py", "main")]);
+    for _ in 0..8 {
+        t.alloc(100 * MIB, work);
+    }
+    t.oom(300 * MIB, 100 * MIB, work);
+    let recording = t.finish();
+    assert_eq!(autopsy(&recording).verdict.name(), "capacity");
+    let all = advised(&recording);
+    let best = best_advice(&all).unwrap();
+    assert_eq!(best.support, Support::Formula, "{all:?}");
+    assert!(best.sentence.starts_with("Hold less at that instant. Without 2"), "{}", best.sentence);
+    assert!(all.iter().any(|x| x.support == Support::Simulation && x.sentence.starts_with("None of")), "{all:?}");
 }

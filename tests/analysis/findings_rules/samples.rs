@@ -67,6 +67,8 @@ fn live_data_tell_of_idle_memory() {
     let context = |reserved: u64| live(0, 80 * GIB, 60, move |_| sample(540 + reserved, reserved, 0));
     assert_eq!(said(&of(context(2)), "context").bytes, 540 * MIB);
     silent(&of(context(4_000)), "context");
+    // So much no context takes.
+    silent(&of(live(0, 80 * GIB, 60, |_| sample(22_000, 1_000, 0))), "context");
 }
 
 #[test]

@@ -127,6 +127,10 @@ fn peak_of_segments(events: &EventTable) -> u64 {
     peak
 }
 
+/// What contexts with their modules and libraries take, in bytes (E2 of the diagnoses: 250 to 1,981 MiB measured). What is more is
+/// something else's.
+const CONTEXT: std::ops::RangeInclusive<u64> = 128 * MEBIBYTE..=2048 * MEBIBYTE;
+
 /// Most of what this process takes of the card is not PyTorch's: its context, mostly.
 pub(super) fn context(p: &Patient<'_>) -> Vec<Finding> {
     let outside = |s: &crate::model::Sample| Some(s.process?.saturating_sub(s.reserved.unwrap_or(0)));
@@ -134,7 +138,7 @@ pub(super) fn context(p: &Patient<'_>) -> Vec<Finding> {
     // Live data have samples and no events.
     let sampled = p.device.samples.iter().filter_map(|s| s.reserved).max().unwrap_or(0);
     let reserved = p.tables.curves.peak(Quantity::Reserved).0.max(sampled);
-    if bytes < 128 * MEBIBYTE || bytes < reserved.saturating_mul(2) {
+    if !CONTEXT.contains(&bytes) || bytes < reserved.saturating_mul(2) {
         return Vec::new();
     }
     vec![Finding {

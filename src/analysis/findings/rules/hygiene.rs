@@ -3,7 +3,7 @@
 use super::shared::CPP;
 use crate::analysis::findings::{Class, Evidence, Finding, Patient, Place};
 use crate::analysis::{LifetimeId, Quantity};
-use crate::model::{AllocConf, BlockState};
+use crate::model::{AllocConf, BlockState, DeviceKind};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 /// Blocks larger than what was asked for.
@@ -25,7 +25,9 @@ pub(super) fn rounding(p: &Patient<'_>) -> Vec<Finding> {
     let share = lost as f64 / block.max(1) as f64;
     let failed = !p.ooms.is_empty();
     let matters = if failed { lost > 16 * MEBIBYTE && share > 0.02 } else { lost > 512 * MEBIBYTE && share > 0.1 };
-    if !matters || p.device.events.sizes_are_blocks {
+    // Host memory is rounded by rules of its own, and no setting of the card's allocator concerns it.
+    let is_host = matches!(p.device.id.kind, DeviceKind::Host | DeviceKind::Cpu);
+    if !matters || p.device.events.sizes_are_blocks || is_host {
         return Vec::new();
     }
     let roundup = format!("{} is how far roundup_power2_divisions rounds sizes up", Bytes(by_roundup));

@@ -2,7 +2,7 @@
 
 use crate::analysis::Quantity;
 use crate::analysis::findings::{Class, Finding, Patient, Place};
-use crate::analysis::oom::{Autopsy, Helped, Verdict, advice, best_advice, free_at};
+use crate::analysis::oom::{Autopsy, Helped, Support, Verdict, advice, best_advice, free_at};
 use crate::analysis::told::allocator_name;
 use crate::model::{Format, StackId};
 use crate::units::{Bytes, count, counted};
@@ -114,6 +114,11 @@ pub(in crate::analysis::findings) fn prescribe(finding: &mut Finding, a: &Autops
         Some(best) => best.sentence.clone(),
         None => "Hold less at that instant: the largest stacks are listed in the autopsy.".to_owned(),
     };
+    // That no setting helps is told beside what does.
+    let none_helps = all.iter().find(|x| x.setting.is_none() && x.support == Support::Simulation);
+    if let Some(none) = none_helps.filter(|none| best.is_some_and(|b| b != *none && b.setting.is_none())) {
+        finding.advice = format!("{} {}", finding.advice, none.sentence);
+    }
     if helped.is_none() && a.verdict == Verdict::Fragmentation {
         finding.advice = format!("What-if tries other settings on these very requests. {}", finding.advice);
     }

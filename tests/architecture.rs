@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Crates that draw or talk to the window system. `image` and `colorous` stay inside the window too.
+/// Crates that draw or talk to the window system. `image` stays inside the window too.
 const SCREEN: [&str; 12] = [
     "egui",
     "eframe",

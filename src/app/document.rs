@@ -54,13 +54,21 @@ pub struct DeviceData {
     pub names: Arc<StackNames>,
     /// Its out-of-memory events, in order.
     pub ooms: Vec<u32>,
-    /// The requests of its trace and whether the allocator model reproduces them, once somebody asked.
-    pub prepared: PreparedWhatIf,
+    /// What views found out together.
+    pub found: FoundOnce,
 }
 
-/// What several views need and is found once a device: a [`WhatIf`]'s groundwork, the settings that would have helped, the steps.
+/// What several views need of a device and is found once, when somebody first asks.
 #[derive(Default)]
-pub struct PreparedWhatIf(Mutex<Option<Prepared>>, Mutex<Option<Arc<Helped>>>, Mutex<Option<Caps>>, OnceLock<Steps>);
+pub struct FoundOnce {
+    /// A [`WhatIf`]'s groundwork.
+    what_if: Mutex<Option<Prepared>>,
+    /// The settings that would have helped.
+    helped: Mutex<Option<Arc<Helped>>>,
+    /// What is known of the cap.
+    caps: Mutex<Option<Caps>>,
+    steps: OnceLock<Steps>,
+}
 
 impl DeviceData {
     /// The device.
@@ -73,13 +81,13 @@ impl DeviceData {
     /// for the window's thread.
     #[must_use]
     pub fn steps(&self) -> &Steps {
-        self.prepared.3.get_or_init(|| Steps::find(&self.recording, self.device(), &self.tables))
+        self.found.steps.get_or_init(|| Steps::find(&self.recording, self.device(), &self.tables))
     }
 
     /// The device's steps, when somebody has looked for them.
     #[must_use]
     pub fn known_steps(&self) -> Option<&Steps> {
-        self.prepared.3.get()
+        self.found.steps.get()
     }
 
     /// False where the file tells of blocks, or of sums, and not of what was reserved: memory timelines, traces of the CPU. Its
@@ -102,7 +110,7 @@ impl DeviceData {
     /// # Errors
     /// [`Cancelled`] when asked to stop.
     pub fn what_if(&self, progress: &Progress) -> Result<WhatIf<'_>, Cancelled> {
-        let mut prepared = self.prepared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut prepared = self.found.what_if.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(prepared) = prepared.as_ref() {
             return Ok(WhatIf::again(self.device(), prepared));
         }
@@ -117,7 +125,7 @@ impl DeviceData {
     /// # Errors
     /// [`Cancelled`] when asked to stop.
     pub fn caps(&self, progress: &Progress) -> Result<Caps, Cancelled> {
-        let mut known = self.prepared.2.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.found.caps.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.as_ref() {
             return Ok(known.clone());
         }
@@ -132,7 +140,7 @@ impl DeviceData {
     /// # Errors
     /// [`Cancelled`] when asked to stop.
     pub fn helped(&self, progress: &Progress) -> Result<Arc<Helped>, Cancelled> {
-        let mut known = self.prepared.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.found.helped.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.as_ref() {
             return Ok(Arc::clone(known));
         }

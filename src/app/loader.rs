@@ -186,5 +186,5 @@ pub fn prepare(recording: &Arc<Recording>, index: usize, progress: &Progress) ->
     progress.begin(Stage::Names, 0);
     let names = Arc::new(StackNames::of(&recording.stacks));
     let ooms = device.events.ooms();
-    Ok(Arc::new(DeviceData { recording: Arc::clone(recording), index, tables, names, ooms, prepared: Default::default() }))
+    Ok(Arc::new(DeviceData { recording: Arc::clone(recording), index, tables, names, ooms, found: Default::default() }))
 }

@@ -45,5 +45,5 @@ pub(crate) fn embedded(page: &[u8], name: &str) -> Result<Vec<u8>, FormatError> 
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    haystack.windows(needle.len()).position(|window| window == needle)
+    memchr::memmem::find(haystack, needle)
 }

@@ -260,7 +260,7 @@ fn starts_with_tag(head: &[u8]) -> bool {
 fn is_snapshot_json(text: &[u8]) -> bool {
     // The keys may stand after megabytes of others, so the whole text is searched when the beginning does not tell.
     let head = &text[..text.len().min(1 << 16)];
-    let has = |hay: &[u8], key: &[u8]| memmem(hay, key);
+    let has = |hay: &[u8], key: &[u8]| memchr::memmem::find(hay, key).is_some();
     if has(head, b"\"traceEvents\"") {
         return false;
     }
@@ -268,10 +268,6 @@ fn is_snapshot_json(text: &[u8]) -> bool {
         return has(head, b"\"total_size\"") && has(head, b"\"blocks\"");
     }
     has(head, b"\"device_traces\"") || has(head, b"\"segments\"") || has(text, b"\"device_traces\"")
-}
-
-fn memmem(haystack: &[u8], needle: &[u8]) -> bool {
-    haystack.windows(needle.len()).any(|window| window == needle)
 }
 
 fn describe_start(bytes: &[u8]) -> String {

@@ -280,7 +280,7 @@ mod tests {
                 let tables = DeviceTables::build(device, &progress).unwrap();
                 let names = std::sync::Arc::new(StackNames::of(&recording.stacks));
                 let recording = std::sync::Arc::clone(&recording);
-                let data = DeviceData { recording, index, tables, names, ooms, prepared: Default::default() };
+                let data = DeviceData { recording, index, tables, names, ooms, found: Default::default() };
                 let cap = Cap::of(&data, &data.caps(&progress).unwrap()).unwrap();
                 let text = cap.text();
                 let range = text.strip_prefix("cap ").unwrap();

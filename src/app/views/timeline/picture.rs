@@ -568,7 +568,7 @@ mod tests {
         let recording = Arc::new(crate::formats::open(&path, &progress).unwrap());
         let tables = crate::analysis::DeviceTables::build(&recording.devices[0], &progress).unwrap();
         let names = Arc::new(crate::analysis::StackNames::of(&recording.stacks));
-        DeviceData { recording, index: 0, tables, names, ooms: Vec::new(), prepared: Default::default() }
+        DeviceData { recording, index: 0, tables, names, ooms: Vec::new(), found: Default::default() }
     }
 
     #[test]

@@ -80,7 +80,7 @@ fn too_large(data: &DeviceData) -> Arc<DeviceData> {
     recording.devices[data.index].events.size[data.ooms[0] as usize] = 1 << 40;
     let tables = DeviceTables::build(&recording.devices[data.index], &Progress::new()).expect("not cancelled");
     let (names, ooms) = (Arc::clone(&data.names), data.ooms.clone());
-    Arc::new(DeviceData { recording: Arc::new(recording), index: data.index, tables, names, ooms, prepared: Default::default() })
+    Arc::new(DeviceData { recording: Arc::new(recording), index: data.index, tables, names, ooms, found: Default::default() })
 }
 
 /// A request larger than the device: no block is in the way and no setting helps, and yet no pane is empty.

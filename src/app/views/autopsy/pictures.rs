@@ -338,25 +338,30 @@ pub(super) fn classes(cx: &ViewContext<'_>, case: &Case) -> Vec<u8> {
 /// there is room.
 pub(super) fn colours(ui: &mut Ui, cx: &ViewContext<'_>, classes: &[u8]) {
     const MOST: usize = 4;
-    let t = cx.tokens;
-    let mut entry = |swatch: Swatch, name: &str| {
-        let width = swatch.size().x + 6.0 + label::width(ui.painter(), name, Type::Caption) + 8.0;
-        if ui.available_width() < width + 330.0 {
-            return;
-        }
-        let (rect, _) = ui.allocate_exact_size(vec2(width, 16.0), Sense::hover());
-        let covered = swatch.paint(ui.painter(), t, rect.left_center());
-        let room = Rect::from_min_max(pos2(covered.right() + 6.0, rect.top()), rect.max);
-        label::text_in(ui.painter(), room, name, Type::Caption, t.text2);
-    };
+    /// What the title and its caption keep.
+    const TITLE: f32 = 330.0;
     if classes.is_empty() {
         return;
     }
-    entry(Swatch::Free, "free");
-    for &class in classes.iter().take(MOST).rev() {
-        if let Some(named) = cx.colours.classes.get(usize::from(class)) {
-            entry(Swatch::Fill(cx.colours.colour(class, t)), &named.name);
-        }
+    let t = cx.tokens;
+    let named = classes.iter().filter_map(|&class| Some((class, cx.colours.classes.get(usize::from(class))?.name.as_str())));
+    let mut entries = vec![(Swatch::Free, "free")];
+    entries.extend(named.take(MOST).map(|(class, name)| (Swatch::Fill(cx.colours.colour(class, t)), name)));
+    let width =
+        |ui: &Ui, (swatch, name): &(Swatch, &str)| swatch.size().x + 6.0 + label::width(ui.painter(), name, Type::Caption) + 8.0;
+    // Where there is too little room those with the fewest bytes go.
+    while entries.len() > 1
+        && entries.iter().map(|e| width(ui, e) + ui.spacing().item_spacing.x).sum::<f32>() > ui.available_width() - TITLE
+    {
+        entries.pop();
+    }
+    // The header is laid out from its right end, and free memory stands there; the classes follow with the largest at the left.
+    entries[1..].reverse();
+    for entry in &entries {
+        let (rect, _) = ui.allocate_exact_size(vec2(width(ui, entry), 16.0), Sense::hover());
+        let covered = entry.0.paint(ui.painter(), t, rect.left_center());
+        let room = Rect::from_min_max(pos2(covered.right() + 6.0, rect.top()), rect.max);
+        label::text_in(ui.painter(), room, entry.1, Type::Caption, t.text2);
     }
 }
 

@@ -101,9 +101,8 @@ fn instants_simulations_and_devices_are_reached_by_clicks() {
     assert_eq!(link(&h).compared, [Source::Marker, Source::Marker]);
     assert_eq!(link(&h).markers, [Some(0), Some(last)]);
     assert!(says(&h, "Change from A to B: +"), "more at the end than at the start");
-    // What the user chose stays when the other side changes.
     pick(&mut h, "B", "max_split_size_mb:512");
-    assert_eq!(link(&h).markers[0], Some(0));
+    assert_eq!(link(&h).compared[0], Source::At(peak), "another source brings the other side to the same phase");
     pick(&mut h, "show", "curves");
     for align in ["all steps", "from the start", "by time", "this step"] {
         pick(&mut h, "align", align);

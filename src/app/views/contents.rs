@@ -11,6 +11,7 @@ use crate::app::theme::{Type, text};
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, section};
 use crate::app::widgets::row::{ListRow, key_value};
+use crate::model::Format;
 use crate::units::{Bytes, Micros, count, counted};
 
 /// Registry entry.
@@ -178,7 +179,8 @@ fn settings(ui: &mut Ui, cx: &ViewContext<'_>) {
     if cx.data.recording.has_only_counters() {
         return;
     }
-    if has_only_samples(cx.data.device()) {
+    // RMM has none of PyTorch's settings.
+    if has_only_samples(cx.data.device()) || cx.data.recording.source.format == Format::RmmLog {
         return;
     }
     let settings = &cx.data.device().settings;

@@ -254,8 +254,8 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped
     let replayed = helped.as_ref().and_then(|h| f.by_settings(h.as_ref()?));
     let is_trying = matches!(helped, Some(None)) && f.depends_on_settings();
     let autopsy = cx.findings.and_then(|found| found.ooms.iter().find(|a| Some(a.event) == f.place.event));
-    // No setting serves what is larger than all there could be.
-    let is_served = autopsy.is_none_or(|a| a.verdict != Verdict::TooLarge);
+    // No setting serves what is larger than all there could be; and where the device's free memory is not told, none can be judged.
+    let is_served = autopsy.is_some_and(|a| a.verdict != Verdict::TooLarge);
     let helped = helped.as_ref().filter(|_| f.class == Class::OutOfMemory && is_served);
     ui.add_space(6.0);
     ui.scope_builder(UiBuilder::new().id_salt(("buttons", index)), |ui| {

@@ -174,10 +174,13 @@ impl View for AutopsyView {
         let device = cx.data.device();
         let examinable: Vec<u32> = cx.data.ooms.iter().copied().filter(|&event| free_at(device, event).is_some()).collect();
         if examinable.is_empty() && !cx.data.ooms.is_empty() {
-            let sentence = format!(
-                "{} failed, and this kind of file does not tell what was free, so it can not say why. Record a snapshot:",
-                counted(cx.data.ooms.len() as u64, "request", "requests")
-            );
+            let failed = counted(cx.data.ooms.len() as u64, "request", "requests");
+            let sentence = format!("{failed} failed, and this kind of file does not tell what was free, so it can not say why.");
+            if cx.data.recording.source.format == crate::model::Format::RmmLog {
+                pane::empty_state(ui, &sentence, None);
+                return;
+            }
+            let sentence = format!("{sentence} Record a snapshot:");
             pane::empty_state(ui, &sentence, Some("torch.cuda.memory._record_memory_history()"));
             return;
         }

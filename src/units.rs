@@ -29,7 +29,7 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let n = self.0;
         let (value, unit) = if n < KIBIBYTE {
-            return f.pad(&format!("{n}{NBSP}B"));
+            return f.pad(&format!("{}{NBSP}B", count(n)));
         } else if n < MEBIBYTE {
             (n as f64 / KIB, "KiB")
         } else if n < 10 * GIBIBYTE {

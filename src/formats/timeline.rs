@@ -185,7 +185,7 @@ fn raw(
         if let [time, action, bytes, category] = row.values[..] {
             if bytes.unsigned_abs() > super::MAX_BYTES {
                 report.warn(WarningKind::WrongType, Some(tokens.at as u64), || {
-                    format!("rows of {bytes} bytes, which no device has, were left out")
+                    format!("rows of {} bytes, which no device has, were left out", crate::units::count(bytes.unsigned_abs()))
                 });
                 continue;
             }

@@ -374,8 +374,12 @@ impl<'a> Rows<'a> {
             return;
         };
         if !super::super::has_room(address, bytes.unsigned_abs()) {
+            let sign = if bytes < 0 { "-" } else { "" };
             self.report.warn(WarningKind::WrongType, None, || {
-                format!("memory events of sizes and addresses no device has ({bytes} bytes at {address:#x}) were left out")
+                format!(
+                    "memory events of sizes and addresses no device has ({sign}{} at {address:#x}) were left out",
+                    crate::units::counted(bytes.unsigned_abs(), "byte", "bytes")
+                )
             });
             return;
         }

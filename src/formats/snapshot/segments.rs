@@ -160,14 +160,19 @@ pub(crate) fn place(device: &mut DeviceRecording, mut segments: Vec<RawSegment>,
         if !covered {
             report.warn(WarningKind::StateMismatch, raw.offset, || {
                 format!(
-                    "the blocks of segment {:#x} do not cover it exactly; gaps were taken as inactive and its size as {size} bytes",
-                    raw.address
+                    "the blocks of segment {:#x} do not cover it exactly; gaps were taken as inactive and its size as {} bytes",
+                    raw.address,
+                    crate::units::count(size)
                 )
             });
         }
         if !has_room(raw.address, size) || !raw.blocks.iter().all(|block| has_room(block.address, block.size)) {
             report.warn(WarningKind::Skipped, raw.offset, || {
-                format!("a segment of {size} bytes at {:#x}, which no device has, was left out", raw.address)
+                format!(
+                    "a segment of {} bytes at {:#x}, which no device has, was left out",
+                    crate::units::count(size),
+                    raw.address
+                )
             });
             continue;
         }

@@ -302,6 +302,22 @@ mod tests {
     use crate::model::Progress;
 
     #[test]
+    fn same_stack_tells_whole_blocks_now_and_over_the_run() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
+        let recording = Arc::new(crate::formats::open(&path, &Progress::new()).unwrap());
+        let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
+        let (device, lifetimes) = (data.device(), &data.tables.lifetimes);
+        let all: Vec<LifetimeId> = (0..lifetimes.len() as u32).map(LifetimeId).collect();
+        let rounded = all.iter().find(|&&id| lifetimes.requested(device, id) < lifetimes.block_size(id)).unwrap();
+        let stack = lifetimes.stack(device, *rounded);
+        let blocks: u64 =
+            all.iter().filter(|&&id| lifetimes.stack(device, id) == stack).map(|&id| lifetimes.block_size(id)).sum();
+        let facts = same_stack(&data, &data.tables.states.at(device, lifetimes, 2_000), stack);
+        let run = facts.iter().find(|f| f.label == "over the run").unwrap();
+        assert!(run.value.ends_with(&Bytes(blocks).to_string()), "{} for {blocks}", run.value);
+    }
+
+    #[test]
     fn a_free_is_told_in_its_two_halves_and_what_is_pending_is_not_live() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/fragment_oom.pickle");
         let recording = Arc::new(crate::formats::open(&path, &Progress::new()).unwrap());
@@ -320,7 +336,7 @@ mod tests {
         assert!(ends_with("allocated", "event 7") && ends_with("free request", "event 8") && ends_with("completed", "event 9"));
         assert!(fact(&told.facts, "now").is_some_and(|now| now.starts_with("pending")), "{:?}", told.facts);
         // What the program gave back counts as pending, as `allocated` has it.
-        assert_eq!(fact(&told.same, "live").as_deref(), Some("3 of 3 blocks, 1,200 MiB"));
+        assert_eq!(fact(&told.same, "live").as_deref(), Some("3 of 3 live blocks, 1,200 MiB"));
         assert_eq!(fact(&told.same, "pending free").as_deref(), Some("1 block, 400 MiB"));
         assert_eq!(state.totals.allocated, 1200 << 20);
         let later = card(&data, &at(20), id).unwrap();

@@ -82,6 +82,9 @@ const CURVES_PART: usize = 6;
 const STEPS_PART: usize = CURVES_PART - 2;
 const LOWER_CURVES_FROM: usize = 2;
 
+/// The least height of categories that lead.
+const BANDS_LEAST: f32 = 72.0;
+
 /// Height of a folded track: its name.
 pub(super) const FOLDED: f32 = 16.0;
 
@@ -211,9 +214,12 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let mut curves_height = wanted_curves;
     let steps_height = or_folded(Track::Steps, steps_height);
     let device_height = or_folded(Track::Device, DEVICE);
-    let bands_wanted =
-        if contents.bands_lead { (pane.height() * 0.32).clamp(72.0, 280.0) } else { (pane.height() * 0.16).clamp(64.0, 120.0) };
-    let bands_height = or_folded(Track::Bands, bands_wanted);
+    let bands_wanted = if contents.bands_lead {
+        (pane.height() * 0.32).clamp(BANDS_LEAST, 280.0)
+    } else {
+        (pane.height() * 0.16).clamp(64.0, 120.0)
+    };
+    let mut bands_height = or_folded(Track::Bands, bands_wanted);
     let card_height = or_folded(Track::Card, (pane.height() * 0.13).clamp(48.0, 150.0));
     let least_lines = contents.op_lines.min(OP_LINES_LEAST);
     let least_ops = or_folded(Track::Ops, OP_LINE * least_lines as f32 + OP_WORDS);
@@ -233,6 +239,12 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let least = if has_more { STRATA_LEAST } else { (pane.height() * 0.42).clamp(STRATA_LEAST, STRATA_COMFORT) };
     // Six points under the last lane are kept when the legend goes.
     let room = pane.height() - least - 6.0;
+    if contents.bands_lead && parts[0].0 {
+        // Bands that lead get lower before they go.
+        let over = parts.iter().filter(|p| p.0).map(|p| p.1).sum::<f32>() - (room - (STRATA_WANTED - STRATA_LEAST));
+        let lower = (bands_height - over.max(0.0)).max(BANDS_LEAST.min(bands_height));
+        (parts[0].1, bands_height) = (lower + 8.0, lower);
+    }
     for i in 0..parts.len() {
         let mut used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
         if i >= LOWER_CURVES_FROM && parts[CURVES_PART].0 && used > room {

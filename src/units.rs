@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn bytes_read_like_a_person_writes_them() {
         assert_eq!(plain(Bytes(0)), "0 B");
-        assert_eq!(plain(Bytes(1023)), "1023 B");
+        assert_eq!(plain(Bytes(1023)), "1,023 B");
         assert_eq!(plain(Bytes(167_936)), "164 KiB");
         assert_eq!(plain(Bytes(5_853_184)), "5.58 MiB");
         assert_eq!(plain(Bytes(1080 * MEBIBYTE)), "1,080 MiB");

@@ -46,7 +46,7 @@ fn a_range_of_events_that_is_not_there_is_wrong_usage() {
     let file = sample("leak.pickle").to_string_lossy().into_owned();
     let out = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     for (to, name, range, words) in
-        [("snapshot", "out.pickle", "5..999999999", "GPU 0 has 1,144"), ("csv", "out.csv", "5..9", "only a snapshot")]
+        [("snapshot", "out.pickle", "5..999999999", "GPU 0 has 1,144"), ("csv", "out.csv", "5..9", "only --to snapshot is cut")]
     {
         let out = out(name);
         let answer = vramscope(&["export", &file, "--to", to, &out, "--events", range]);

@@ -328,7 +328,6 @@ fn files_that_can_not_be_read_get_one_sentence() {
         (folder.path().join("missing.pickle"), "no such file"),
         (make("empty.pickle", b""), "empty"),
         (make("notes.txt", b"all went well today"), "not a file vramscope reads"),
-        (make("stats.json", b"{\"reserved_bytes.all.current\": 2097152}"), "--stats"),
         (make("log.txt", b"step 7\nRuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB"), "vramscope explain"),
         (make("hostile.pickle", hostile), "GLOBAL"),
         (make("list.pickle", b"\x80\x02]q\x00(K\x01K\x02e."), ""),

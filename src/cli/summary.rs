@@ -1,5 +1,7 @@
 //! `vramscope summary FILE…`: what a recording holds and how high it went.
 
+mod text;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,13 +11,12 @@ use serde::Serialize;
 
 use super::args::SummaryArgs;
 use super::watched::{Watched, watched};
-use super::{Table, open_stats, open_with, print, print_json};
-use crate::analysis::counted::{GROUPS, HOST_GROUPS, SCALARS, counted_sentence};
+use super::{open_stats, open_with, print, print_json};
+use crate::analysis::counted::counted_sentence;
 use crate::analysis::join::Join;
 use crate::analysis::stats_check::{StatsVerdict, judge_stats};
 use crate::analysis::{DeviceTables, NO_EVENT, Quantity};
 use crate::model::{Action, CATEGORIES, DeviceRecording, LoadWarning, MemoryStats, PoolId, Progress, Recording, StatsKind};
-use crate::units::{Bytes, Micros, count, counted, time_of_day};
 
 /// The JSON object of one file. Sizes are bytes, times microseconds since the epoch.
 #[derive(Debug, Serialize)]
@@ -245,7 +246,7 @@ pub fn run(args: &SummaryArgs, out: &mut dyn Write) -> Result<(), String> {
             Ok(summary) => {
                 // A blank line between files; the answer to the first is shown while the next is read.
                 let gap = if many.files.is_empty() { "" } else { "\n" };
-                print(out, &format!("{gap}{}", text(&summary)))?;
+                print(out, &format!("{gap}{}", text::of(&summary)))?;
                 out.flush().map_err(|e| format!("the answer can not be written: {e}"))?;
                 many.files.push(summary);
             }
@@ -409,254 +410,4 @@ fn pools_used(device: &DeviceRecording) -> u64 {
         }
     }
     used.into_iter().filter(|&u| u).count() as u64
-}
-
-fn text(s: &Summary) -> String {
-    let caveat = s.load.caveat.as_ref().map(|caveat| format!("{caveat}: ")).unwrap_or_default();
-    let mut out = format!("{}: {caveat}{}\n", s.file, headline(s));
-    let read = Micros((s.load.seconds * 1e6) as i64);
-    out += &format!("  {}, {}, {}, read in {read}\n", s.format, Bytes(s.load.bytes), counted(s.load.events, "event", "events"));
-    if s.counters.is_empty() {
-        for device in &s.devices {
-            out += &device_text(device);
-        }
-    }
-    for (device, counted) in s.devices.iter().zip(&s.counters) {
-        out += &counters_text(&device.label, &counted.stats);
-    }
-    for added in &s.added {
-        out += &format!("\n  added {}\n  it brought {}\n", added.sentence, listed(&added.gained));
-    }
-    for verdict in &s.stats {
-        out += &stats_text(verdict);
-    }
-    for w in &s.load.warnings {
-        out += &format!("  note: {} ({}, {})\n", w.text, w.kind, counted(w.count, "time", "times"));
-    }
-    out
-}
-
-/// The counters of one device by pool, in the order of `memory_summary()`.
-fn counters_text(label: &str, stats: &MemoryStats) -> String {
-    let is_host = stats.kind == StatsKind::Host;
-    let (groups, columns): (&[(&str, &str)], &[(&str, &str)]) = if is_host {
-        (&HOST_GROUPS, &[("current", "current"), ("peak", "peak")])
-    } else {
-        let pools: &[(&str, &str)] = &[
-            ("current", "all.current"),
-            ("large pool", "large_pool.current"),
-            ("small pool", "small_pool.current"),
-            ("peak", "all.peak"),
-        ];
-        (&GROUPS, pools)
-    };
-    let figure = |key: &str| {
-        let value = stats.get(key).map(|c| c.value);
-        value.map_or_else(String::new, |n| if key.contains("bytes") { Bytes(n).to_string() } else { count(n) })
-    };
-    let mut table = Table::new(if is_host { "lrr" } else { "lrrrr" });
-    table.row(std::iter::once(label).chain(columns.iter().map(|c| c.0)));
-    let pools = stats.private_pools().into_iter().map(|pool| {
-        let name = format!("reserved by private pool ({})", pool.replace('_', ", "));
-        (format!("reserved_bytes_by_private_pools.{pool}"), name)
-    });
-    for (group, name) in groups.iter().map(|&(group, name)| (group.to_owned(), name.to_owned())).chain(pools) {
-        let cells: Vec<String> = columns.iter().map(|(_, suffix)| figure(&format!("{group}.{suffix}"))).collect();
-        if cells.iter().any(|c| !c.is_empty()) {
-            table.row(std::iter::once(format!("  {name}")).chain(cells));
-        }
-    }
-    for (key, name) in SCALARS.iter().filter(|(key, _)| stats.get(key).is_some() && !key.contains("_time.")) {
-        table.row([format!("  {name}"), figure(key)]);
-    }
-    let rounded = stats.values.values().any(|c| c.slack > 0);
-    let note = if rounded { "  figures of memory_summary are rounded down to the unit that it printed\n" } else { "" };
-    format!("\n{table}{note}")
-}
-
-/// `a, b and c`; `nothing new` without any.
-fn listed(items: &[String]) -> String {
-    match items {
-        [] => "nothing new".to_owned(),
-        [one] => one.clone(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    }
-}
-
-/// The verdict, and the counters that do not agree.
-fn stats_text(v: &StatsVerdict) -> String {
-    let mut out = format!("\n  counters: {}\n", v.sentence);
-    if v.failed > 0 {
-        let mut table = Table::new("lrr");
-        table.row(["    counter", "PyTorch counted", "the snapshot holds"]);
-        for c in v.checks.iter().filter(|c| !c.agrees) {
-            let figure = |n: u64| if c.key.contains("bytes") { Bytes(n).to_string() } else { count(n) };
-            table.row([format!("    {}", c.key), figure(c.counted), figure(c.found)]);
-        }
-        out += &table.to_string();
-    }
-    out
-}
-
-fn bands_text(b: &Bands) -> String {
-    let mut table = Table::new("lrrr");
-    table.row(["  by category", "most", "at the peak", "at the end"]);
-    for band in b.categories.iter().filter(|band| band.most_bytes > 0) {
-        table.row([
-            format!("    {}", band.category.replace('_', " ")),
-            Bytes(band.most_bytes).to_string(),
-            Bytes(band.at_peak_bytes).to_string(),
-            Bytes(band.end_bytes).to_string(),
-        ]);
-    }
-    format!("{table}    together {} at most, at {} UTC\n", Bytes(b.peak_bytes), time_of_day(b.peak_time_us))
-}
-
-/// The answer in one sentence.
-fn headline(s: &Summary) -> String {
-    if let Some((device, oom)) = s.devices.iter().find_map(|d| Some((d, d.ooms.first()?))) {
-        let total: usize = s.devices.iter().map(|d| d.ooms.len()).sum();
-        let more = if total > 1 { format!(" (the first of {total} out-of-memory events)") } else { String::new() };
-        return format!(
-            "{} ran out of memory at event {}{more}: a request for {} failed{}. \
-             Why: vramscope oom {}",
-            device.label,
-            count(u64::from(oom.event)),
-            Bytes(oom.requested_bytes),
-            if knows_reserved(device) {
-                format!(", with {} reserved at the peak", Bytes(device.reserved_bytes.peak))
-            } else {
-                String::new()
-            },
-            quoted(&s.file)
-        );
-    }
-    if let [one] = &s.counters[..] {
-        return one.sentence.clone();
-    }
-    if !s.counters.is_empty() {
-        let each = s.devices.iter().zip(&s.counters).map(|(d, c)| format!("{}: {}", d.label, c.sentence));
-        return each.collect::<Vec<_>>().join(" ");
-    }
-    let peaks: Vec<String> = s
-        .devices
-        .iter()
-        .map(|d| match &d.bands {
-            Some(b) if d.events == 0 => format!("tensors took at most {}", Bytes(b.peak_bytes)),
-            None if d.events == 0 && d.watched.is_some() => {
-                format!("{} {}", d.label, d.watched.as_ref().map(Watched::sentence).unwrap_or_default())
-            }
-            // A timeline of tensors tells nothing of segments.
-            _ if !knows_reserved(d) => {
-                format!("{} held at most {} of tensors; what was reserved is not recorded", d.label, Bytes(tensors(d).peak))
-            }
-            _ => format!(
-                "{} reserved at most {}, for {} of {}{}",
-                d.label,
-                Bytes(d.reserved_bytes.peak),
-                Bytes(tensors(d).peak),
-                if d.requested_bytes.is_some() { "tensors" } else { "blocks with tensors" },
-                if d.active_bytes.peak > d.reserved_bytes.peak {
-                    " (more was in use than reserved, which can not be: the trace and its segments contradict each other)"
-                } else {
-                    ""
-                }
-            ),
-        })
-        .collect();
-    if peaks.is_empty() { "no device has events or segments.".to_owned() } else { format!("{}.", peaks.join("; ")) }
-}
-
-/// False for a device whose file tells of tensors and not of the segments that hold them: its zeros are no figures.
-fn knows_reserved(d: &DeviceSummary) -> bool {
-    d.reserved_bytes.peak > 0 || tensors(d).peak == 0
-}
-
-/// What tensors took: as asked for, or their blocks where only these are told.
-fn tensors(d: &DeviceSummary) -> &Level {
-    d.requested_bytes.as_ref().unwrap_or(&d.allocated_bytes)
-}
-
-fn quoted(file: &str) -> String {
-    if file.contains(char::is_whitespace) { format!("'{file}'") } else { file.to_owned() }
-}
-
-fn device_text(d: &DeviceSummary) -> String {
-    if let Some(b) = d.bands.as_ref().filter(|_| d.events == 0 && d.segments == 0) {
-        // The plotted form of a timeline has sums by category and nothing else.
-        return format!("\n{}{}", bands_text(b), format_args!("  {} of the timeline\n", counted(b.rows, "row", "rows")));
-    }
-    let title = d.name.as_ref().map_or_else(|| d.label.clone(), |name| format!("{}, {name}", d.label));
-    if let Some(w) = d.watched.as_ref().filter(|_| d.events == 0 && d.segments == 0) {
-        return format!("\n{title}\n{}  {}\n", w.text(), counted(d.samples, "sample", "samples"));
-    }
-    let mut table = Table::new("lrrrl");
-    table.row([title.as_str(), "at the end", "peak", "at event", ""]);
-    for (name, level, what) in [
-        ("reserved", Some(&d.reserved_bytes), "segments taken from the device"),
-        ("active", Some(&d.active_bytes), "blocks until their memory is reusable"),
-        ("allocated", Some(&d.allocated_bytes), "blocks until the program frees them"),
-        ("requested", d.requested_bytes.as_ref(), "what the program asked for"),
-    ] {
-        let Some(level) = level else {
-            table.row([&format!("  {name}"), "", "not in this file", "", "what the program asked for: sizes here are rounded"]);
-            continue;
-        };
-        let event = level.peak_event.map_or_else(|| "start".to_owned(), |e| count(u64::from(e)));
-        if name == "reserved" && !knows_reserved(d) {
-            table.row(["  reserved", "", "not in this file", "", what]);
-            continue;
-        }
-        let doubt = if level.exact { "" } else { " (block sizes are partly estimated)" };
-        table.row([
-            format!("  {name}"),
-            Bytes(level.end).to_string(),
-            Bytes(level.peak).to_string(),
-            event,
-            format!("{what}{doubt}"),
-        ]);
-    }
-    let mut out = format!("\n{table}");
-    let mut facts = vec![counted(d.events, "event", "events"), counted(d.allocations, "allocation", "allocations")];
-    if knows_reserved(d) {
-        facts.push(counted(d.segments, "segment", "segments"));
-        facts.push(counted(d.blocks, "block", "blocks"));
-        facts.push(counted(d.streams, "stream", "streams"));
-        facts.push(counted(d.pools, "pool", "pools"));
-    }
-    if d.annotations > 0 {
-        facts.push(counted(d.annotations, "annotation", "annotations"));
-    }
-    if d.samples > 0 {
-        facts.push(counted(d.samples, "sample", "samples"));
-    }
-    if d.live_before > 0 {
-        facts.push(format!("{} live before the trace", counted(d.live_before, "block", "blocks")));
-    }
-    out += &format!("  {}\n", facts.join(", "));
-    if let Some([first, last]) = d.time_us {
-        let span = Micros(last.saturating_sub(first));
-        out += &format!("  {} to {} UTC, {span}\n", time_of_day(first), time_of_day(last));
-    }
-    for (label, bytes) in [("device memory", d.capacity_bytes), ("limit of this process", d.limit_bytes)] {
-        if let Some(bytes) = bytes {
-            out += &format!("  {label}: {}\n", Bytes(bytes));
-        }
-    }
-    if let Some(conf) = &d.alloc_conf {
-        out += &format!("  allocator settings: {conf}\n");
-    }
-    if let Some(b) = &d.bands {
-        out += &bands_text(b);
-    }
-    for oom in &d.ooms {
-        out += &format!(
-            "  out of memory at event {}: {} asked for, {}\n",
-            count(u64::from(oom.event)),
-            Bytes(oom.requested_bytes),
-            oom.device_free_bytes
-                .map_or("free on the device: not told".to_owned(), |free| format!("{} free on the device", Bytes(free)))
-        );
-    }
-    out
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use egui::{Rect, Response, Ui, UiBuilder, pos2, vec2};
 
+use super::image::ClassCounts;
 use super::layout::Track;
 use super::paint::Canvas;
-use super::picture::ClassCounts;
 use super::{Counted, MenuTarget, Timeline};
 use crate::analysis::{Quantity, stack_text};
 use crate::app::action::Action;

@@ -7,7 +7,9 @@
 mod bands;
 mod card;
 mod controls;
+mod flags;
 mod gestures;
+mod image;
 mod lanes;
 mod layout;
 mod marks;
@@ -23,10 +25,12 @@ use std::sync::Arc;
 use egui::{Rect, Response, Role, Sense, Ui, WidgetInfo, pos2};
 
 use self::card::CardPicture;
+use self::flags::Pennants;
+use self::image::{ClassCounts, StrataImage};
 use self::lanes::{BandsPicture, OpsPicture};
 use self::marks::Marks;
-use self::paint::{Canvas, Pennants};
-use self::picture::{ClassCounts, StrataImage, StrataPicture, Window, WindowPicture};
+use self::paint::Canvas;
+use self::picture::{StrataPicture, Window, WindowPicture};
 use self::place::{AxisMarks, ValueChip};
 use self::under::{Scene, Under};
 use super::live::alone::SamplesAlone;

@@ -1,9 +1,9 @@
 //! The tracks of the timeline as meshes and text. Nothing here decides anything; see `layout` and `picture`.
 
-use egui::{Align2, Painter, Rangef, Rect, Shape, pos2, vec2};
+use egui::{Align2, Painter, Rangef, Rect, pos2, vec2};
 
 use super::layout::{self, CapAt, Tracks};
-use super::marks::{Cap, Marks, Named, Range, Why};
+use super::marks::{Cap, Named, Range};
 use super::picture::{StepBox, Window, WindowPicture};
 use super::place::{beside, free_place};
 use crate::analysis::Cell;
@@ -15,8 +15,7 @@ use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
 use crate::app::widgets::term::Term;
 use crate::app::widgets::viewport::Scale;
 use crate::app::widgets::{chip, label};
-use crate::model::DeviceRecording;
-use crate::units::{Bytes, Micros, NBSP, counted};
+use crate::units::{Bytes, NBSP};
 
 /// What every track is painted with.
 pub(super) struct Canvas<'a> {
@@ -39,7 +38,7 @@ impl Canvas<'_> {
         self.painter.with_clip_rect(rect.intersect(self.painter.clip_rect()))
     }
 
-    fn name(&self, rect: Rect, name: &str, below: &str) {
+    pub(super) fn name(&self, rect: Rect, name: &str, below: &str) {
         let area =
             Rect::from_min_max(pos2(self.pane.left() + 12.0, rect.top()), pos2(self.tracks.x.min - 6.0, rect.top() + 16.0));
         label::text_in(self.painter, area, name, Type::Caption, self.tokens.text2);
@@ -435,112 +434,6 @@ impl Canvas<'_> {
         (right >= lane.left() && left <= lane.right()).then_some(area)
     }
 
-    /// cudaMalloc and cudaFree.
-    pub fn device_calls(&self, rect: Rect, picture: &WindowPicture) {
-        let t = self.tokens;
-        self.name(Rect::from_center_size(rect.center(), vec2(rect.width(), 16.0)), "Device", "");
-        if picture.window.axis != self.window.axis {
-            return;
-        }
-        let painter = self.within(rect);
-        let have = picture.window;
-        let step = (have.to - have.from) / have.columns.max(1) as f64;
-        let at = |column: f32| self.x.at(have.from + f64::from(column) * step);
-        let mut batch = Batch::new(&painter);
-        let third = rect.width() / 3.0;
-        let mut gaps = Vec::new();
-        let mut free_from = rect.left();
-        for (i, c) in picture.calls.iter().enumerate() {
-            let (left, right) = (at(c.left), at(c.right));
-            if left - free_from > third {
-                gaps.push((free_from, left, i));
-            }
-            if c.count == 1 {
-                let y = if c.first.takes { rect.y_range() } else { Rangef::new(rect.center().y, rect.bottom()) };
-                batch.vline(left, y, 2.0, t.text2);
-            } else {
-                let bar = Rect::from_min_max(pos2(left - 1.0, rect.top()), pos2((right + 1.0).max(left + 2.0), rect.bottom()));
-                batch.rect(bar, t.other);
-                let next = picture.calls.get(i + 1).map_or(rect.right(), |n| at(n.left));
-                let text = format!("{}", c.count);
-                let width = label::width(&painter, &text, Type::Mono);
-                if bar.width() > width + 6.0 {
-                    label::text(&painter, bar.center(), Align2::CENTER_CENTER, &text, Type::Mono, t.text1);
-                } else if next - right > 96.0 {
-                    let text = counted(u64::from(c.count), "device call", "device calls");
-                    let place = pos2(right + 7.0, rect.center().y);
-                    free_from = label::text(&painter, place, Align2::LEFT_CENTER, &text, Type::Caption, t.text3).right() + 6.0;
-                    continue;
-                }
-            }
-            free_from = right + 6.0;
-        }
-        if rect.right() - free_from > third {
-            gaps.push((free_from, rect.right(), picture.calls.len()));
-        }
-        for (from, to, call) in gaps {
-            let (from, to) = (from.max(rect.left()), to.min(rect.right()));
-            let (first, last) = picture.gap(self.data.device(), call);
-            let span = span_text(self.data.device(), first, last);
-            let text = format!("{} for {span}", label::said(painter.ctx(), "no cudaMalloc or cudaFree"));
-            let middle = pos2(f32::midpoint(from, to), rect.center().y);
-            let width = label::width(&painter, &text, Type::Caption);
-            if width + 40.0 > to - from {
-                continue;
-            }
-            label::text(&painter, middle, Align2::CENTER_CENTER, &text, Type::Caption, t.text3);
-            let half = width / 2.0 + 8.0;
-            batch.hline(Rangef::new(from + 4.0, middle.x - half), middle.y, 1.0, t.line2);
-            batch.hline(Rangef::new(middle.x + half, to - 4.0), middle.y, 1.0, t.line2);
-        }
-        batch.paint(&painter);
-    }
-
-    /// Pennants of snapshots and of bursts of releases, at the top of the curves; their names where nothing is `taken`.
-    pub fn pennants(&self, rect: Rect, marks: &Marks, taken: &mut Vec<Rect>) -> Pennants {
-        let t = self.tokens;
-        let device = self.data.device();
-        let mut all: Vec<(f32, Pennant)> = Vec::new();
-        let place = |e: u32| self.x.at(cursor::position(device, self.window.axis, e));
-        let visible = |e: u32| rect.x_range().contains(place(e));
-        let from = cursor::event_at(device, self.window.axis, self.window.from);
-        let to = cursor::event_at(device, self.window.axis, self.window.to);
-        let bursts =
-            &marks.bursts[marks.bursts.partition_point(|b| b.last < from)..marks.bursts.partition_point(|b| b.first <= to)];
-        let snapshots =
-            &marks.snapshots[marks.snapshots.partition_point(|&s| s < from)..marks.snapshots.partition_point(|&s| s <= to)];
-        // More than a pennant every few pixels says nothing; the device lane counts them.
-        let every = (bursts.len() / 200).max(1);
-        all.extend(bursts.iter().step_by(every).filter(|b| visible(b.last)).map(|b| (place(b.last), Pennant::Burst(*b))));
-        let every = (snapshots.len() / 200).max(1);
-        all.extend(snapshots.iter().step_by(every).filter(|&&s| visible(s)).map(|&s| (place(s), Pennant::Snapshot(s))));
-        all.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // Under the limit's line and its name.
-        let top = rect.top() + if marks.cap.is_some() { 18.0 } else { 0.0 };
-        let painter = self.within(rect);
-        let mut batch = Batch::new(&painter);
-        let mut shapes = Vec::new();
-        let mut names = Vec::new();
-        for (i, (x, pennant)) in all.iter().enumerate() {
-            batch.vline(*x, rect.y_range(), 1.0, t.line2);
-            let points = vec![pos2(*x, top), pos2(*x + 8.0, top + 4.0), pos2(*x, top + 8.0)];
-            shapes.push(Shape::convex_polygon(points, t.text2, egui::Stroke::NONE));
-            let next = all.get(i + 1).map_or(rect.right(), |n| n.0);
-            let text = pennant.text();
-            let place = chip::chip_rect(&painter, pos2(x + 10.0, top + 4.0), Align2::LEFT_CENTER, &text, Type::Caption);
-            if next - x > place.width() + 14.0 && !taken.iter().any(|r| r.intersects(place)) {
-                taken.push(place);
-                names.push((place.left_center(), text));
-            }
-        }
-        batch.paint(&painter);
-        painter.extend(shapes);
-        for (at, text) in names {
-            chip::paint_chip_in(&painter, at, Align2::LEFT_CENTER, &text, Type::Caption, t.text2, Tokens::at(t.s1, 0.85));
-        }
-        Pennants { top, marks: all }
-    }
-
     /// The lines between the tracks.
     pub fn rules(&self) {
         if let Some(o) = self.tracks.overview {
@@ -570,46 +463,6 @@ pub(super) struct Edges {
     pub requested: Vec<f32>,
     /// There is a line of reserved bytes.
     pub has_reserved: bool,
-}
-
-/// The marks on the curves, left to right, and the upper edge of their heads.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Pennants {
-    pub top: f32,
-    pub marks: Vec<(f32, Pennant)>,
-}
-
-/// A mark on the curves that is not an out-of-memory error.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Pennant {
-    /// Segments given back one after the other.
-    Burst(super::marks::Burst),
-    /// The user took a snapshot.
-    Snapshot(u32),
-}
-
-impl Pennant {
-    /// What it is, in a few words.
-    pub fn text(&self) -> String {
-        match self {
-            Pennant::Burst(b) => match b.why {
-                Why::Retry => format!("retry: freed {}", Bytes(b.bytes)),
-                Why::Collection => format!("collected {}", Bytes(b.bytes)),
-                Why::Emptied => format!("cache freed {}", Bytes(b.bytes)),
-            },
-            Pennant::Snapshot(_) => "snapshot".to_owned(),
-        }
-    }
-}
-
-/// What lies between two events in words: time where times are known, else events.
-pub(super) fn span_text(device: &DeviceRecording, first: u32, last: u32) -> String {
-    let time = |e: u32| device.events.time_us.get(e as usize).copied().unwrap_or(0);
-    if device.events.has_time {
-        Micros(time(last) - time(first)).to_string()
-    } else {
-        counted(u64::from(last.saturating_sub(first)), "event", "events")
-    }
 }
 
 /// A time with as many decimals as it takes to tell it from one `gap` microseconds away, in the unit that suits `far`: labels that

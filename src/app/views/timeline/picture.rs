@@ -1,17 +1,10 @@
 //! What a window of the timeline shows, computed off the UI thread: curves by pixel column, strata, and their pixels.
 
-use std::sync::Arc;
-
-use egui::Color32;
-use rayon::prelude::*;
-
 use super::marks::{Cluster, DeviceCall, Marks, Range, clusters};
 use crate::analysis::matching::Matching;
-use crate::analysis::{Cell, LifetimeId, NO_EVENT, Quantity, Strata, StrataRun, strata};
-use crate::app::colours::{ColourBy, Colours, Focus};
+use crate::analysis::{Cell, LifetimeId, Quantity, Strata, StrataRun, strata};
 use crate::app::cursor::{self, Axis};
 use crate::app::document::DeviceData;
-use crate::app::theme::Tokens;
 use crate::model::{DeviceRecording, Progress};
 
 /// A part of the axis over a number of physical pixel columns.
@@ -265,219 +258,14 @@ fn distinct_columns(bounds: &[u32]) -> (Vec<u32>, Vec<u32>) {
     (distinct, column)
 }
 
-/// The strata as an image.
-pub(super) struct StrataImage {
-    /// What it was made from: for its window and heights, and so that its address can serve as a key.
-    pub picture: Arc<StrataPicture>,
-    /// The colours it was made with, kept for the same reason.
-    _colours: Arc<Colours>,
-    /// Row by row from the top.
-    pub pixels: Vec<Color32>,
-    pub size: [usize; 2],
-}
-
-/// How a pixel is kept before it gets its colour: nothing, or a class.
-const EMPTY: u16 = 0;
-/// Set on the lowest pixel of a block of three pixels or more.
-const SEAM: u16 = 0x80;
-/// Set on what is not in focus.
-const DIM: u16 = 0x40;
-/// Allocations folded because they are far thinner than a pixel, of classes nobody knows.
-const FOLDED: u16 = 0x3f;
-/// The lightness of a block, so that neighbours of one class can be told apart where they are too thin for a seam.
-const TONE: u16 = 0x300;
-/// How much of the surface shines through from one tone to the next.
-const TONE_STEP: f32 = 0.08;
-
-/// The tone of an allocation, the same in every column. Two that were allocated one after the other never share one.
-fn tone(id: LifetimeId) -> u16 {
-    ((id.0.wrapping_mul(0x9e37_79b9) >> 30) as u16) << 8
-}
-
-impl StrataImage {
-    /// Paints it.
-    pub fn compute(
-        data: &DeviceData,
-        picture: Arc<StrataPicture>,
-        colours: Arc<Colours>,
-        tokens: &Tokens,
-        focus: &Focus,
-        rows: usize,
-    ) -> Self {
-        const STRIPE: usize = 64;
-        let width = picture.column.len();
-        let columns = picture.strata.columns.len();
-        let mut classes = vec![EMPTY; columns * rows];
-        if rows > 0 {
-            classes.par_chunks_mut(rows * STRIPE).enumerate().for_each(|(stripe, pixels)| {
-                let mut painter = ColumnPainter::default();
-                for (i, pixels) in pixels.chunks_mut(rows).enumerate() {
-                    painter.paint(data, &picture, &colours, focus, stripe * STRIPE + i, pixels);
-                }
-            });
-        }
-        let palette: Vec<Color32> = (0..=TONE | SEAM | DIM | FOLDED)
-            .map(|code| {
-                let class = code & FOLDED;
-                if class == EMPTY {
-                    return Color32::TRANSPARENT;
-                }
-                let colour = if class == FOLDED { tokens.other } else { colours.colour((class - 1) as u8, tokens) };
-                let colour = Tokens::over(tokens.s1, colour, f32::from(code >> 8) * TONE_STEP);
-                let is_dim = code & DIM != 0 || focus.dims_class((class - 1) as u8);
-                let colour = if is_dim { Tokens::over(colour, tokens.s1, 0.25) } else { colour };
-                if code & SEAM != 0 { Tokens::over(tokens.s1, colour, 0.6) } else { colour }
-            })
-            .collect();
-        let mut pixels = vec![Color32::TRANSPARENT; width * rows];
-        pixels.par_chunks_mut(width.max(1)).enumerate().for_each(|(y, row)| {
-            for (pixel, &column) in row.iter_mut().zip(&picture.column) {
-                *pixel = palette[usize::from(classes[column as usize * rows + (rows - 1 - y)])];
-            }
-        });
-        StrataImage { picture, _colours: colours, pixels, size: [width, rows] }
-    }
-}
-
-/// Turns columns into classes by pixel, bottom up; remembers the classes of the column before, which mostly holds the same
-/// allocations.
-#[derive(Default)]
-struct ColumnPainter {
-    before: Vec<(LifetimeId, u16)>,
-    now: Vec<(LifetimeId, u16)>,
-    /// Class, how much of the pixel it covers, and the most that one block of it does.
-    cover: Vec<(u16, f64, f64)>,
-}
-
-impl ColumnPainter {
-    fn paint(
-        &mut self,
-        data: &DeviceData,
-        picture: &StrataPicture,
-        colours: &Colours,
-        focus: &Focus,
-        column: usize,
-        pixels: &mut [u16],
-    ) {
-        let event = picture.strata.columns[column].event;
-        let by_age = colours.by() == ColourBy::Age;
-        // Where colours are a ramp, lightness has a meaning of its own.
-        let has_tones = !matches!(colours.by(), ColourBy::Age | ColourBy::SizeClass);
-        let scale = pixels.len() as f64 / (picture.high - picture.low);
-        let rows = pixels.len();
-        let mut known = 0;
-        // The pixel that is being filled, and what covers it so far.
-        let mut open = 0;
-        self.now.clear();
-        self.cover.clear();
-        for run in picture.strata.runs_of(column) {
-            let class = if run.folded > 0 {
-                if focus.picks_allocations() { FOLDED | DIM } else { FOLDED }
-            } else {
-                while self.before.get(known).is_some_and(|b| b.0 < run.lifetime) {
-                    known += 1;
-                }
-                let class = match self.before.get(known) {
-                    Some(&(id, class)) if id == run.lifetime && !by_age => class,
-                    _ => {
-                        let at = if event == NO_EVENT { 0 } else { event };
-                        let class = (u16::from(colours.class_of(data, run.lifetime, at)) + 1).min(FOLDED - 1);
-                        let class = if has_tones { class | tone(run.lifetime) } else { class };
-                        if focus.dims(data, run.lifetime) { class | DIM } else { class }
-                    }
-                };
-                self.now.push((run.lifetime, class));
-                class
-            };
-            let bottom = ((run.bottom as f64 - picture.low) * scale).max(0.0);
-            let top = ((run.top as f64 - picture.low) * scale).min(rows as f64);
-            if top <= bottom {
-                continue;
-            }
-            let (first, last) = (bottom as usize, (top.ceil() as usize - 1).min(rows - 1));
-            if first != open {
-                self.close(&mut pixels[open]);
-                open = first;
-            }
-            if first == last {
-                self.add(class, top - bottom);
-                continue;
-            }
-            self.add(class, (first + 1) as f64 - bottom);
-            self.close(&mut pixels[first]);
-            pixels[first + 1..last].fill(class);
-            open = last;
-            self.add(class, top - last as f64);
-            if last - first >= 3 {
-                // The seam goes to the first pixel that this block has for itself or most of.
-                let seam = if pixels[first] == class { first } else { first + 1 };
-                pixels[seam] |= SEAM;
-            }
-        }
-        if open < rows {
-            self.close(&mut pixels[open]);
-        }
-        std::mem::swap(&mut self.before, &mut self.now);
-    }
-
-    /// Blocks of one class count together, whatever their tones; the largest of them gives its own.
-    fn add(&mut self, class: u16, share: f64) {
-        match self.cover.iter_mut().find(|c| c.0 & !TONE == class & !TONE) {
-            Some(c) => {
-                c.1 += share;
-                if share > c.2 {
-                    (c.0, c.2) = (class, share);
-                }
-            }
-            None => self.cover.push((class, share, share)),
-        }
-    }
-
-    /// The class that covers most of a pixel takes it; a pixel less than half covered stays empty.
-    fn close(&mut self, pixel: &mut u16) {
-        let sum: f64 = self.cover.iter().map(|c| c.1).sum();
-        if sum >= 0.5
-            && let Some(most) = self.cover.iter().max_by(|a, b| a.1.total_cmp(&b.1))
-        {
-            *pixel = most.0;
-        }
-        self.cover.clear();
-    }
-}
-
-/// Live allocations by class at an instant.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct ClassCounts {
-    /// Blocks of each class of the legend.
-    pub blocks: Vec<u64>,
-    /// Their bytes.
-    pub bytes: Vec<u64>,
-    /// Bytes reserved and not in a live block.
-    pub free: u64,
-}
-
-impl ClassCounts {
-    /// Counts a state's blocks.
-    pub fn of(data: &DeviceData, state: &crate::analysis::State, colours: &Colours) -> Self {
-        let mut counts = ClassCounts { blocks: vec![0; colours.classes.len()], bytes: vec![0; colours.classes.len()], free: 0 };
-        for block in &state.blocks {
-            if !block.lifetime.is_some() {
-                counts.free += block.size;
-                continue;
-            }
-            let class = usize::from(colours.class_of(data, block.lifetime, state.event));
-            if let Some(n) = counts.blocks.get_mut(class) {
-                *n += 1;
-                counts.bytes[class] += block.size;
-            }
-        }
-        counts
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::image::*;
     use super::*;
+    use crate::app::colours::{ColourBy, Colours, Focus};
+    use crate::app::theme::Tokens;
     use crate::app::views::timeline::marks::Named;
     use crate::model::StackId;
 
@@ -627,7 +415,7 @@ mod tests {
             let p = WindowPicture::compute(&data, Some(&marks), None, window);
             assert_eq!(p.gap(device, p.calls.len()), (last_call, last), "{columns} columns");
         }
-        let text = super::super::paint::span_text(device, last_call, last);
+        let text = super::super::flags::span_text(device, last_call, last);
         assert_eq!(text.replace(crate::units::NBSP, " "), "42.010 ms");
         // A window inside the gap, on the clock's axis, shows no call and still tells the whole gap.
         let (_, end) = cursor::domain(device, Axis::Time);

@@ -3,9 +3,10 @@
 use egui::{Pos2, Rect};
 
 use super::card::CardPicture;
+use super::flags::{Pennant, Pennants};
 use super::lanes::{BandsPicture, OpBox, OpsPicture};
 use super::marks::{Cap, Cluster, DeviceCall, Named, Why};
-use super::paint::{Canvas, Pennant, Pennants};
+use super::paint::Canvas;
 use super::picture::{StepBox, StrataPicture, WindowPicture};
 use crate::analysis::op_lanes::OpRows;
 use crate::analysis::{NO_EVENT, Quantity, State, StrataRun};

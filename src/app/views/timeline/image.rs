@@ -23,20 +23,20 @@ pub(super) struct StrataImage {
 }
 
 /// How a pixel is kept before it gets its colour: nothing, or a class.
-pub(super) const EMPTY: u16 = 0;
+const EMPTY: u16 = 0;
 /// Set on the lowest pixel of a block of three pixels or more.
-pub(super) const SEAM: u16 = 0x80;
+const SEAM: u16 = 0x80;
 /// Set on what is not in focus.
-pub(super) const DIM: u16 = 0x40;
+const DIM: u16 = 0x40;
 /// Allocations folded because they are far thinner than a pixel, of classes nobody knows.
-pub(super) const FOLDED: u16 = 0x3f;
+const FOLDED: u16 = 0x3f;
 /// The lightness of a block, so that neighbours of one class can be told apart where they are too thin for a seam.
-pub(super) const TONE: u16 = 0x300;
+const TONE: u16 = 0x300;
 /// How much of the surface shines through from one tone to the next.
-pub(super) const TONE_STEP: f32 = 0.08;
+const TONE_STEP: f32 = 0.08;
 
 /// The tone of an allocation, the same in every column. Two that were allocated one after the other never share one.
-pub(super) fn tone(id: LifetimeId) -> u16 {
+fn tone(id: LifetimeId) -> u16 {
     ((id.0.wrapping_mul(0x9e37_79b9) >> 30) as u16) << 8
 }
 
@@ -88,7 +88,7 @@ impl StrataImage {
 /// Turns columns into classes by pixel, bottom up; remembers the classes of the column before, which mostly holds the same
 /// allocations.
 #[derive(Default)]
-pub(super) struct ColumnPainter {
+struct ColumnPainter {
     before: Vec<(LifetimeId, u16)>,
     now: Vec<(LifetimeId, u16)>,
     /// Class, how much of the pixel it covers, and the most that one block of it does.
@@ -218,5 +218,50 @@ impl ClassCounts {
             }
         }
         counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::picture::Window;
+    use super::super::picture::tests::sample;
+    use super::*;
+    use crate::analysis::Quantity;
+    use crate::app::cursor::Axis;
+    use crate::model::Progress;
+
+    #[test]
+    fn a_pixel_takes_the_class_that_covers_most_of_it() {
+        let mut p = ColumnPainter::default();
+        let mut pixel = EMPTY;
+        p.add(3, 0.3);
+        p.add(4, 0.2);
+        p.add(3, 0.2);
+        p.close(&mut pixel);
+        assert_eq!(pixel, 3);
+        let mut pixel = EMPTY;
+        p.add(5, 0.4);
+        p.close(&mut pixel);
+        assert_eq!(pixel, EMPTY, "less than half a pixel is not drawn");
+    }
+
+    #[test]
+    fn neighbours_of_one_stack_differ_in_lightness() {
+        for id in 0..10_000 {
+            assert_ne!(tone(LifetimeId(id)), tone(LifetimeId(id + 1)), "{id}");
+        }
+        let data = sample();
+        let window = Window { axis: Axis::Event, from: 0.0, to: data.device().events.len() as f64, columns: 60 };
+        let colours = Arc::new(Colours::build(&data, ColourBy::Stack));
+        let high = data.tables.curves.peak(Quantity::Active).0 as f64;
+        let picture = Arc::new(StrataPicture::compute(&data, window, 0.0, high, 80, &Progress::new()).unwrap());
+        let tokens = Tokens::of_theme(egui::Theme::Dark);
+        let image = StrataImage::compute(&data, picture, Arc::clone(&colours), tokens, &Focus::default(), 80);
+        for of_class in 0..3 {
+            let base = colours.colour(of_class, tokens);
+            let tones = (0..4).map(|n| Tokens::over(tokens.s1, base, n as f32 * TONE_STEP));
+            let seen = tones.filter(|t| image.pixels.contains(t)).count();
+            assert!(seen >= 2, "class {of_class} is one mass");
+        }
     }
 }

@@ -259,10 +259,12 @@ fn distinct_columns(bounds: &[u32]) -> (Vec<u32>, Vec<u32>) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
-    use super::super::image::*;
+    use egui::Color32;
+
+    use super::super::image::StrataImage;
     use super::*;
     use crate::app::colours::{ColourBy, Colours, Focus};
     use crate::app::theme::Tokens;
@@ -319,21 +321,6 @@ mod tests {
     }
 
     #[test]
-    fn a_pixel_takes_the_class_that_covers_most_of_it() {
-        let mut p = ColumnPainter::default();
-        let mut pixel = EMPTY;
-        p.add(3, 0.3);
-        p.add(4, 0.2);
-        p.add(3, 0.2);
-        p.close(&mut pixel);
-        assert_eq!(pixel, 3);
-        let mut pixel = EMPTY;
-        p.add(5, 0.4);
-        p.close(&mut pixel);
-        assert_eq!(pixel, EMPTY, "less than half a pixel is not drawn");
-    }
-
-    #[test]
     fn sampled_totals_stand_in_for_segments() {
         let mut d = DeviceRecording::default();
         d.events.has_time = true;
@@ -350,7 +337,7 @@ mod tests {
         assert_eq!(seen, vec![(0, 0, 0), (3, 7, 3), (3, 3, 3), (3, 9, 9)]);
     }
 
-    fn sample() -> DeviceData {
+    pub fn sample() -> DeviceData {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
         let progress = Progress::new();
         let recording = Arc::new(crate::formats::open(&path, &progress).unwrap());
@@ -380,26 +367,6 @@ mod tests {
                 let expected = cell.max as f64 / high * rows as f64;
                 assert!((painted as f64 - expected).abs() <= 0.51, "column {x}: {painted} rows for {expected}");
             }
-        }
-    }
-
-    #[test]
-    fn neighbours_of_one_stack_differ_in_lightness() {
-        for id in 0..10_000 {
-            assert_ne!(tone(LifetimeId(id)), tone(LifetimeId(id + 1)), "{id}");
-        }
-        let data = sample();
-        let window = Window { axis: Axis::Event, from: 0.0, to: data.device().events.len() as f64, columns: 60 };
-        let colours = Arc::new(Colours::build(&data, ColourBy::Stack));
-        let high = data.tables.curves.peak(Quantity::Active).0 as f64;
-        let picture = Arc::new(StrataPicture::compute(&data, window, 0.0, high, 80, &Progress::new()).unwrap());
-        let tokens = Tokens::of_theme(egui::Theme::Dark);
-        let image = StrataImage::compute(&data, picture, Arc::clone(&colours), tokens, &Focus::default(), 80);
-        for of_class in 0..3 {
-            let base = colours.colour(of_class, tokens);
-            let tones = (0..4).map(|n| Tokens::over(tokens.s1, base, n as f32 * TONE_STEP));
-            let seen = tones.filter(|t| image.pixels.contains(t)).count();
-            assert!(seen >= 2, "class {of_class} is one mass");
         }
     }
 

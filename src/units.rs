@@ -55,6 +55,19 @@ impl Bytes {
         decimal(self.0 as f64 / (KIB * KIB), 2)
     }
 
+    /// As it is shown, but with two decimals also where they are zero, for columns in which others have some: `461.00 MiB`.
+    #[must_use]
+    pub fn with_decimals(self) -> String {
+        let text = self.to_string();
+        match text.split_once(NBSP) {
+            Some((number, unit)) if unit != "B" && !number.contains('.') => format!("{number}.00{NBSP}{unit}"),
+            Some((number, unit)) if unit != "B" && number.rsplit('.').next().is_some_and(|d| d.len() == 1) => {
+                format!("{number}0{NBSP}{unit}")
+            }
+            _ => text,
+        }
+    }
+
     /// Reads `1536`, `60GiB`, `1.5 MiB`, `8g`, `512 MB`. Units with an i, and single letters, are binary (1 GiB = 1024³ bytes), as
     /// PyTorch's messages mean them; KB, MB, GB and TB are decimal (1 GB = 1000³ bytes), as data sheets of cards and clouds do.
     ///
@@ -120,6 +133,38 @@ impl Bytes {
         let bytes = value * scale as f64;
         let fits = bytes.is_finite() && (0.0..=9.0e18).contains(&bytes);
         if fits { Ok((Bytes(bytes.round() as u64), has_unit)) } else { Err(wrong()) }
+    }
+}
+
+/// How the sizes of one column are written so that their points line up: all with two decimals where one has some, none where
+/// all are whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SizeColumn {
+    has_decimals: bool,
+}
+
+impl SizeColumn {
+    /// For these sizes in bytes; stops at the first that is not whole in MiB.
+    #[must_use]
+    pub fn of(sizes: impl IntoIterator<Item = u64>) -> Self {
+        Self { has_decimals: sizes.into_iter().any(|n| !n.is_multiple_of(MEBIBYTE)) }
+    }
+
+    /// A size in MiB without the unit, as [`Bytes::mebibytes`].
+    #[must_use]
+    pub fn mebibytes(self, bytes: u64) -> String {
+        let text = Bytes(bytes).mebibytes();
+        match text.split_once('.').map(|parts| parts.1.len()) {
+            None if self.has_decimals => format!("{text}.00"),
+            Some(1) if self.has_decimals => format!("{text}0"),
+            _ => text,
+        }
+    }
+
+    /// A size with its unit.
+    #[must_use]
+    pub fn sized(self, bytes: u64) -> String {
+        if self.has_decimals { Bytes(bytes).with_decimals() } else { Bytes(bytes).to_string() }
     }
 }
 
@@ -273,6 +318,15 @@ mod tests {
         assert_eq!(refused("60"), "60 without a unit is 60 bytes: write the unit, as in 60GiB or 60MiB");
         assert!(refused("0").contains("serves nothing"));
         assert_eq!(refused("-5GiB"), "\"-5GiB\" is below zero, which no size is: write it without the minus");
+    }
+
+    #[test]
+    fn the_points_of_a_column_line_up() {
+        let (whole, mixed) = (SizeColumn::of([461 << 20, 1 << 30]), SizeColumn::of([461 << 20, (1 << 20) + (1 << 19)]));
+        assert_eq!([461 << 20, 1 << 30].map(|n| whole.mebibytes(n)), ["461", "1,024"]);
+        assert_eq!([461 << 20, (1 << 20) + (1 << 19), 0, 1].map(|n| mixed.mebibytes(n)), ["461.00", "1.50", "0.00", "<0.01"]);
+        let sized = [461 << 20, (1 << 20) + (1 << 19), 512, 2048].map(|n| mixed.sized(n).replace(NBSP, " "));
+        assert_eq!(sized, ["461.00 MiB", "1.50 MiB", "512 B", "2.00 KiB"]);
     }
 
     #[test]

@@ -191,7 +191,7 @@ pub fn show(tree: &mut Tree<ViewKind>, view: ViewKind) {
     }
     /// The new pane's part of what is there.
     const PART: f32 = 0.3;
-    let is_wide = matches!(view, ViewKind::Allocations | ViewKind::Events);
+    let is_wide = matches!(view, ViewKind::Allocations | ViewKind::Events | ViewKind::Leaks | ViewKind::Steps);
     let dir = if is_wide { LinearDir::Vertical } else { LinearDir::Horizontal };
     let pane = tree.tiles.insert_pane(view);
     let root = match tree.root() {

@@ -175,12 +175,20 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
         let raised = cap.ends.map_or(String::new(), |event| {
             format!(" From event {} on it was another: the program changed it.", count(u64::from(event)))
         });
+        let least = a.reserved.saturating_add(a.segment);
+        let wanted = needed.map_or(least, |n| n.smallest_limit_bytes.max(least));
+        let (fraction, share) = match fraction_for(wanted, a.capacity) {
+            Some((fraction, total)) => {
+                (fraction.clone(), format!(" {fraction} of the card's {} is enough for that.", Bytes(total)))
+            }
+            None => ("1.0".to_owned(), String::new()),
+        };
         formula(
             format!(
-                "Raise the cap of this process ({cap}) to at least {} for this request{fits}.{whole}{raised}",
-                Bytes(a.reserved.saturating_add(a.segment)),
+                "Raise the cap of this process ({cap}) to at least {} for this request{fits}.{whole}{share}{raised}",
+                Bytes(least),
             ),
-            Some("torch.cuda.set_per_process_memory_fraction(1.0)"),
+            Some(&format!("torch.cuda.set_per_process_memory_fraction({fraction})")),
         )
     });
     // Where the cap is all that was in the way, lifting it is sure to serve this request; what only may help comes after.
@@ -219,6 +227,15 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
         all.push(formula(format!("{hold}{}", way.sentence()), None));
     }
     all
+}
+
+/// The fraction of a card's total, to four places, that lets a process reserve `wanted`, with that total. PyTorch's cap is the
+/// fraction times the total, rounded down. `None` where the total is not known, or is less.
+fn fraction_for(wanted: u64, capacity: Option<u64>) -> Option<(String, u64)> {
+    let total = capacity.filter(|&total| total >= wanted && wanted > 0)?;
+    let parts = (u128::from(wanted) * 10_000).div_ceil(u128::from(total));
+    let text = format!("{}.{:04}", parts / 10_000, parts % 10_000);
+    Some((text, total))
 }
 
 /// The advice to show where there is room for one: the first with a line to copy, else the first that says what to do. That no

@@ -83,9 +83,11 @@ fn document_icon(document: &Document) -> Icon {
 
 /// How many letters a title may have so that all tabs fit, at least twelve.
 fn letters(ui: &Ui, app: &App, room: f32) -> usize {
-    let width = |title: &str, most: usize| TAB_AROUND + 16.0 + label::width(ui.painter(), &shorten(title, most), Type::Body);
-    let fits = |most: usize| app.documents.iter().map(|d| width(&d.title, most)).sum::<f32>() + TAB_BAR <= room;
-    [40, 32, 26, 21, 17, 14].into_iter().find(|&most| fits(most)).unwrap_or(12)
+    let dot = |d: &Document| if d.has_oom() { 16.0 } else { 0.0 };
+    let width =
+        |d: &Document, most: usize| TAB_AROUND + dot(d) + label::width(ui.painter(), &shorten(&d.title, most), Type::Body);
+    let fits = |most: usize| app.documents.iter().map(|d| width(d, most)).sum::<f32>() + TAB_BAR <= room;
+    (13..=40).rev().find(|&most| fits(most)).unwrap_or(12)
 }
 
 /// What a tab has around its title: icon, cross, gaps.

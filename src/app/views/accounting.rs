@@ -18,7 +18,6 @@ use crate::analysis::told::allocator_name;
 use crate::app::colours::category_paint;
 use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::bar::Bar;
 use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane::{padded, section};
@@ -100,7 +99,9 @@ impl View for Accounting {
                 label::paragraph(ui, &sentence, Type::Lead, t.text1);
             });
             ui.add_space(8.0);
-            bars(ui, &waterfall);
+            let roomy = row_height(ui, waterfall.rows.len());
+            bars(ui, &waterfall, roomy);
+            self.by_category(ui, cx, state.event, &waterfall, roomy);
             if let Some(untold) = waterfall.untold() {
                 ui.add_space(6.0);
                 padded(ui, |ui| {
@@ -108,22 +109,32 @@ impl View for Accounting {
                     label::paragraph(ui, &text, Type::Body, t.text3);
                 });
             }
-            self.by_category(ui, cx, state.event);
             self.counters.ui(ui, cx);
             ui.add_space(12.0);
         });
     }
 }
 
+/// The height of a row: more where the pane has room to spare for these rows and about as many categories.
+fn row_height(ui: &Ui, rows: usize) -> f32 {
+    ((ui.available_height() - 220.0) / (rows + 8) as f32).floor().clamp(24.0, 36.0)
+}
+
+/// Where a bar runs in its room: the middle of it.
+fn half_of(bar: egui::Rect) -> egui::Rangef {
+    let half = (bar.height() * 0.22).max(5.0).round();
+    egui::Rangef::new(bar.center().y - half, bar.center().y + half)
+}
+
 /// The parts as bars, each beginning where the one above it ends.
-fn bars(ui: &mut Ui, waterfall: &Waterfall) {
+fn bars(ui: &mut Ui, waterfall: &Waterfall, height: f32) {
     let t = &Tokens::of(ui);
     for step in layout::stairs(waterfall) {
         let figure = Bytes(step.bytes).to_string();
-        let response = line(ui, step.part.title(), &figure, Type::Strong, |p, bar| {
+        let response = line(ui, step.part.title(), &figure, Type::Strong, height, |p, bar| {
             let (low, high) = (step.from * f64::from(bar.width()), step.to * f64::from(bar.width()));
             let (left, right) = (bar.left() + low as f32, bar.left() + high as f32);
-            let y = egui::Rangef::new(bar.center().y - 5.0, bar.center().y + 5.0);
+            let y = half_of(bar);
             let mut batch = Batch::new(p).hatch_origin(bar.min);
             let place = egui::Rect::from_x_y_ranges(left..=right, y);
             match part_ink(t, step.part) {
@@ -157,13 +168,20 @@ fn alone<'a>(cx: &'a ViewContext<'_>) -> Option<&'a (String, MemoryStats)> {
 }
 
 /// One row: a name, its figure beside it, and what `draw` puts into the room right of them; in a narrow pane below them.
-fn line(ui: &mut Ui, name: &str, figure: &str, kind: Type, draw: impl FnOnce(&egui::Painter, egui::Rect)) -> egui::Response {
+fn line(
+    ui: &mut Ui,
+    name: &str,
+    figure: &str,
+    kind: Type,
+    height: f32,
+    draw: impl FnOnce(&egui::Painter, egui::Rect),
+) -> egui::Response {
     let t = &Tokens::of(ui);
     let wide = ui.available_width() >= WIDE;
-    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), if wide { 24.0 } else { 40.0 }), Sense::hover());
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), if wide { height } else { 40.0 }), Sense::hover());
     let inner = rect.shrink2(vec2(16.0, 0.0));
     let names = if wide { NAMES } else { inner.width() };
-    let first = egui::Rect::from_min_size(inner.min, vec2(names, if wide { 24.0 } else { 22.0 }));
+    let first = egui::Rect::from_min_size(inner.min, vec2(names, if wide { height } else { 22.0 }));
     let value = label::text_in_right(ui.painter(), first, figure, Type::Mono, t.text1);
     let room = egui::Rect::from_min_max(first.min, egui::pos2(value.left() - 8.0, first.bottom()));
     label::text_in(ui.painter(), room, name, kind, t.text1);
@@ -183,7 +201,8 @@ fn part_ink(t: &Tokens, part: Part) -> Option<egui::Color32> {
         Part::Driver | Part::OtherProcesses => Some(t.other),
         Part::OutsidePytorch => Some(t.slot(1)),
         Part::PendingFree => Some(t.slot(3)),
-        Part::Rounding => Some(t.slot(5)),
+        // Neither of the reds, nor a hue of a category beside it.
+        Part::Rounding => Some(t.text2),
         Part::Requested => Some(t.slot(0)),
     }
 }
@@ -231,7 +250,7 @@ fn by_counters(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &MemoryStat
         });
         ui.add_space(8.0);
         if stats.kind != StatsKind::Host {
-            bars(ui, &account_counters(stats));
+            bars(ui, &account_counters(stats), 24.0);
             ui.add_space(6.0);
         }
         counters::alone(ui, cx, name, stats);
@@ -248,8 +267,9 @@ fn by_counters(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &MemoryStat
 }
 
 impl Accounting {
-    /// What live tensors asked for, by category: adds up to the last row above it and what waits for a stream.
-    fn by_category(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, event: u32) {
+    /// What live tensors asked for, by category, on the scale of the bars above, each beginning where the one before it ends: they
+    /// add up to the last row above and what waits for a stream.
+    fn by_category(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, event: u32, waterfall: &Waterfall, height: f32) {
         let t = cx.tokens;
         let Some(categories) = cx.categories.filter(|c| c.says_anything()) else { return };
         let (data, held) = (Arc::clone(cx.data), Arc::clone(categories));
@@ -258,15 +278,25 @@ impl Accounting {
             Some(held.live_by_category(data.device(), &data.tables, event))
         });
         let Some(live) = live.value else { return };
-        section(ui, "Tensors by category", "requested, at the cursor", false);
-        let greatest = live.iter().map(|tally| tally.bytes).max().unwrap_or(1).max(1) as f64;
+        ui.add_space(10.0);
+        section(ui, "Tensors by category", "requested, at the cursor, on the scale above", false);
+        let whole: u64 = live.iter().map(|tally| tally.bytes).sum();
+        let a_byte = layout::share_of_a_byte(waterfall);
+        let mut at = (1.0 - whole as f64 * a_byte).max(0.0);
         for category in Category::ALL.into_iter().filter(|c| live[c.index()].count > 0) {
             let tally = live[category.index()];
             let figure = Bytes(tally.bytes).to_string();
             let name = format!("{}: {figure} in {}", category.text(), counted(tally.count, "allocation", "allocations"));
             let ink = category_paint(category).colour(t);
-            let response = line(ui, category.text(), &figure, Type::Body, |p, bar| {
-                Bar::new(greatest).part(tally.bytes as f64, ink).thickness(8.0).paint(p, t, bar);
+            let (from, to) = (at, (at + tally.bytes as f64 * a_byte).min(1.0));
+            at = to;
+            let response = line(ui, category.text(), &figure, Type::Body, height, |p, bar| {
+                let x = |share: f64| bar.left() + (share * f64::from(bar.width())) as f32;
+                let mut batch = Batch::new(p);
+                let y = half_of(bar);
+                batch.rect_at_least_a_pixel(egui::Rect::from_x_y_ranges(x(from)..=x(to), y), ink);
+                batch.dashed_vline(x(to), egui::Rangef::new(y.max, bar.bottom() + 7.0), 1.0, (2.0, 2.0), t.line2);
+                batch.paint(p);
             });
             response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &name));
             response.on_hover_text(format!("{name}. {}", category.about()));

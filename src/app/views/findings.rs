@@ -198,13 +198,17 @@ fn finding_ui(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, is_o
         padded(ui, |ui| {
             let figure = Bytes(f.bytes).to_string();
             let widths = [(f.title.as_str(), Type::Title), (&figure, Type::Mono)].map(|(s, k)| label::width(ui.painter(), s, k));
-            // In a narrow pane the figure stands under the title: neither is worth cutting.
+            // In a narrow pane the figure stands under the title, and the title takes the lines it needs: neither is worth cutting.
             let fits = widths[0] + widths[1] + 8.0 <= ui.available_width();
-            let height = if fits { 16.0 } else { 34.0 };
+            let mut job = egui::text::LayoutJob::default();
+            job.append(&f.title, 0.0, label::format(Type::Title, if is_oom { t.red } else { t.text1 }));
+            job.wrap.max_width = ui.available_width();
+            let title = ui.painter().layout_job(job);
+            let height = if fits { 16.0 } else { title.size().y.max(16.0) + 18.0 };
             let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::click());
             response.widget_info(|| egui::WidgetInfo::selected(egui::Role::ListItem, true, is_open, &f.title));
-            let first = rect.with_max_y(rect.top() + 16.0);
-            label::text_in(ui.painter(), first, &f.title, Type::Title, if is_oom { t.red } else { t.text1 });
+            let above = (16.0 - title.rows.first().map_or(16.0, |row| row.height())) / 2.0;
+            ui.painter().galley(rect.min + vec2(0.0, above), title, t.text1);
             let last = rect.with_min_y(rect.bottom() - 16.0);
             if fits {
                 label::text_in_right(ui.painter(), last, &figure, Type::Mono, t.text1);
@@ -265,11 +269,14 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped
                 take_there(cx, f);
                 cx.actions.run(Command::Workspace(Workspace::Autopsy));
             }
-            if let Some(Some(h)) = helped
-                && let Some(best) = h.remedies.passing().next()
+            // There before its answer is, so that no button moves under the pointer.
+            if let Some(tried) = helped
                 && Push::outlined("What-if").show(ui).clicked()
             {
-                cx.actions.send(Action::TrySettings(best.conf.clone()));
+                match tried.as_ref().and_then(|h| h.remedies.passing().next()) {
+                    Some(best) => cx.actions.send(Action::TrySettings(best.conf.clone())),
+                    None => cx.actions.run(Command::Workspace(Workspace::WhatIf)),
+                }
             }
             if (f.place.event.is_some() || !f.place.lifetimes.is_empty()) && Push::outlined("Go to event").show(ui).clicked() {
                 take_there(cx, f);

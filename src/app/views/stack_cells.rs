@@ -22,19 +22,47 @@ impl FrameText {
             .map_or_else(Self::default, |f| FrameText { name: stacks.text(f.name).to_owned(), place: stacks.location(f) })
     }
 
-    /// Paints the name, then the place in the monospace face.
+    /// Paints the name, then the place in the monospace face. Where there is too little room for both the name gives way to a
+    /// little over a third, then the file's name in its middle; the line is what one looks for, and stays.
     pub fn paint(&self, p: &Painter, t: &Tokens, rect: Rect, place_is_own: bool) {
-        let named = label::text_in(p, rect, &self.name, Type::Body, t.text1);
-        let rest = Rect::from_min_max(pos2(named.right() + 8.0, rect.top()), rect.max);
-        if rest.width() > 30.0 {
+        let wide = |text: &str, kind| label::width(p, text, kind);
+        let (name, place) = (wide(&self.name, Type::Body), wide(&self.place, Type::Mono));
+        if self.place.is_empty() || name + GAP + place <= rect.width() {
+            let named = label::text_in(p, rect, &self.name, Type::Body, t.text1);
+            let rest = Rect::from_min_max(pos2(named.right() + GAP, rect.top()), rect.max);
             label::text_in(p, rest, &self.place, Type::Mono, if place_is_own { t.accent } else { t.text3 });
+            return;
         }
+        let most = (rect.width() - GAP - name.min(rect.width() * 0.36)).max(0.0);
+        let letter = (place / self.place.chars().count().max(1) as f32).max(1.0);
+        let short = shorten_place(&self.place, (most / letter) as usize);
+        let from = rect.right() - wide(&short, Type::Mono).max(most.min(place));
+        let named = label::text_in(p, rect.with_max_x((from - GAP).max(rect.left())), &self.name, Type::Body, t.text1);
+        let left = if named.width() > 0.0 { named.right() + GAP } else { rect.left() };
+        let rest = Rect::from_min_max(pos2(left, rect.top()), rect.max);
+        label::text_in(p, rest, &short, Type::Mono, if place_is_own { t.accent } else { t.text3 });
     }
 
     /// In one line.
     pub fn line(&self) -> String {
         if self.place.is_empty() { self.name.clone() } else { format!("{} {}", self.name, self.place) }
     }
+}
+
+/// The gap between a name and its place.
+const GAP: f32 = 8.0;
+
+/// `modelling_llama.py:1024` in so many letters: `mode…ma.py:1024`. The line stays, however few they are.
+fn shorten_place(place: &str, most: usize) -> String {
+    let Some((file, line)) = place.rsplit_once(':') else { return place.to_owned() };
+    let letters: Vec<char> = file.chars().collect();
+    if place.chars().count() <= most {
+        return place.to_owned();
+    }
+    let keep = most.saturating_sub(line.chars().count() + 2).min(letters.len());
+    let (head, tail) = (keep.div_ceil(2), keep / 2);
+    let (head, tail): (String, String) = (letters[..head].iter().collect(), letters[letters.len() - tail..].iter().collect());
+    format!("{head}…{tail}:{line}")
 }
 
 /// The frames that tell a stack apart from others, innermost first: those of the user's own code, at most `most`; of a stack
@@ -89,6 +117,14 @@ impl StackCells {
 mod tests {
     use super::*;
     use crate::model::{Frame, StackTableBuilder};
+
+    #[test]
+    fn a_place_keeps_its_line() {
+        assert_eq!(shorten_place("workloads.py:21", 15), "workloads.py:21");
+        assert_eq!(shorten_place("workloads.py:21", 11), "work….py:21");
+        assert_eq!(shorten_place("workloads.py:21", 2), "…:21");
+        assert_eq!(shorten_place("no line", 3), "no line");
+    }
 
     #[test]
     fn a_framework_frame_is_named_with_the_users_line_that_called_it() {

@@ -51,7 +51,8 @@ impl<'a> CodeWell<'a> {
         self
     }
 
-    /// Shows the well over the available width. Lines that are too long are cut with "…". Returns whether it was copied.
+    /// Shows the well over the available width. A line that is too long goes on below where the text is to be copied, and is cut with
+    /// "…" where it is only to be read. Returns whether it was copied.
     pub fn show(self, ui: &mut Ui) -> bool {
         let t = Tokens::of(ui);
         // Lines of a file are the user's own.
@@ -67,25 +68,34 @@ impl<'a> CodeWell<'a> {
         let shown = if self.broken && !fits { broken(self.text, is_wide) } else { self.text.to_owned() };
         let lines: Vec<&str> = shown.lines().collect();
         let pad = if lines.len() > 1 { vec2(12.0, 10.0) } else { vec2(10.0, 5.0) };
-        let size = vec2(ui.available_width(), lines.len().max(1) as f32 * 20.0 + 2.0 * pad.y);
-        let (rect, response) = ui.allocate_exact_size(size, Sense::hover());
-        response.widget_info(|| WidgetInfo::labeled(Role::Label, true, self.text));
-        let fill = if t.dark { t.s0 } else { t.s2 };
-        ui.painter().rect(rect, RADIUS_CONTROL, fill, Stroke::new(1.0, t.line), StrokeKind::Inside);
         // The button stands beside the first line only.
-        let room = |line: usize| if self.copy && line == 0 { 28.0 } else { 0.0 };
+        let beside = |line: usize| if self.copy && line == 0 { 28.0 } else { 0.0 };
         let gutter = self.number.map_or(0.0, |n| {
             let last = (n + lines.len() as u32).to_string();
             label::width(ui.painter(), &last, Type::Mono) + 14.0
         });
-        for (i, line) in lines.iter().enumerate() {
-            let y = rect.top() + pad.y + 10.0 + 20.0 * i as f32;
+        let across = ui.available_width() - 2.0 * pad.x - gutter;
+        let set = |(i, line): (usize, &&str)| {
+            let galley = ui.painter().layout_job(self.job(line, t, across - beside(i)));
+            let height = (galley.size().y + 4.0).max(20.0);
+            (galley, height)
+        };
+        let set: Vec<_> = lines.iter().enumerate().map(set).collect();
+        let high = set.iter().map(|line| line.1).sum::<f32>().max(20.0);
+        let size = vec2(ui.available_width(), high + 2.0 * pad.y);
+        let (rect, response) = ui.allocate_exact_size(size, Sense::hover());
+        response.widget_info(|| WidgetInfo::labeled(Role::Label, true, self.text));
+        let fill = if t.dark { t.s0 } else { t.s2 };
+        ui.painter().rect(rect, RADIUS_CONTROL, fill, Stroke::new(1.0, t.line), StrokeKind::Inside);
+        let mut top = rect.top() + pad.y;
+        for (i, (galley, height)) in set.into_iter().enumerate() {
+            let y = top + height / 2.0;
+            top += height;
             if let Some(number) = self.number {
                 let at = Rect::from_min_max(pos2(rect.left() + pad.x, y - 8.0), pos2(rect.left() + pad.x + gutter, y + 8.0));
                 label::text_in(ui.painter(), at, &(number + i as u32).to_string(), Type::Mono, t.text3);
             }
             let left = rect.left() + pad.x + gutter;
-            let galley = ui.painter().layout_job(self.job(line, t, rect.right() - pad.x - room(i) - left));
             ui.painter().galley(pos2(left, y - galley.size().y / 2.0), galley, t.text1);
         }
         self.copy && self.copy_button(ui, rect, pad.y)
@@ -121,8 +131,11 @@ impl<'a> CodeWell<'a> {
             add(line, t.text1);
         }
         job.wrap.max_width = width.max(0.0);
-        job.wrap.max_rows = 1;
-        job.wrap.break_anywhere = true;
+        // Between words where there are any, else anywhere: what is to be copied is to be read first, to its last letter.
+        if !self.copy {
+            job.wrap.max_rows = 1;
+            job.wrap.break_anywhere = true;
+        }
         job
     }
 }

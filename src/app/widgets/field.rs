@@ -83,6 +83,8 @@ impl<'a> Field<'a> {
         ui.painter().rect_filled(rect, RADIUS_CONTROL, t.s1);
         let builder = UiBuilder::new().id_salt(self.name).max_rect(inner).layout(Layout::left_to_right(Align::Center));
         let mut child = ui.new_child(builder);
+        // A button's height would make the field higher than its room, and its text stand low in it.
+        child.spacing_mut().interact_size.y = 0.0;
         let kind = if self.mono { Type::Mono } else { Type::Body };
         let edit = TextEdit::singleline(text)
             .id_salt(self.name)

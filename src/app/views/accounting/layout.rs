@@ -18,6 +18,12 @@ pub(super) struct Step {
 /// The share of the width that a cut bar takes.
 const CUT: f64 = 0.2;
 
+/// The share of the width that a byte has in the bars that are not cut.
+pub(super) fn share_of_a_byte(waterfall: &Waterfall) -> f64 {
+    let whole = stairs(waterfall).into_iter().filter(|s| !s.is_broken && s.bytes > 0).max_by_key(|s| s.bytes);
+    whole.map_or(0.0, |s| (s.to - s.from) / s.bytes as f64)
+}
+
 /// The rows that the source tells, each beginning where the one before it ends.
 pub(super) fn stairs(waterfall: &Waterfall) -> Vec<Step> {
     let told = || waterfall.rows.iter().filter_map(|r| Some((r.part, r.bytes?)));
@@ -58,6 +64,8 @@ mod tests {
         let places: Vec<(u64, f64, f64)> = steps.iter().map(|s| (s.bytes, s.from, s.to)).collect();
         assert_eq!(places, [(10, 0.0, 0.1), (30, 0.1, 0.4), (60, 0.4, 1.0)]);
         assert!(steps.iter().all(|s| !s.is_broken));
+        let rows = [(Part::DeviceFree, Some(10)), (Part::CachedWhole, Some(30)), (Part::Requested, Some(60))];
+        assert!((share_of_a_byte(&waterfall(&rows)) - 0.01).abs() < 1e-9, "categories take it up");
     }
 
     #[test]

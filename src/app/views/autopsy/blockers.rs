@@ -3,6 +3,7 @@
 use egui::{Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
 use super::Case;
+use crate::analysis::fragmentation::Blocker;
 use crate::analysis::oom::age;
 use crate::app::action::Action;
 use crate::app::selection::Item;
@@ -12,20 +13,15 @@ use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::term::{self, Term};
 use crate::app::widgets::{label, pane};
-use crate::units::{Address, Bytes};
+use crate::units::{Address, SizeColumn};
 
 /// Live blocks by the bytes they strand.
 pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     let t = cx.tokens;
     let (state, found) = (&case.state, case.blockers());
     let width = ui.available_width();
-    // Figures take what the longest of the first ones takes; the picture has the rest.
-    let longest = |of: fn(&crate::analysis::fragmentation::Blocker) -> u64| {
-        let lengths = found.iter().take(200).map(|b| Bytes(of(b)).to_string().chars().count());
-        (lengths.max().unwrap_or(0) as f32 * LETTER).max(52.0)
-    };
-    let figures = [longest(|b| b.size), longest(|b| b.strands()), longest(|b| b.hole_if_freed())];
-    let columns = Columns::of(width, figures);
+    let (size, widths) = figures(case);
+    let columns = Columns::of(width, widths);
     let (head, _) = ui.allocate_exact_size(vec2(width, 24.0), Sense::hover());
     let names = ["#", "block", "size", "between", "strands", "if freed", "age", "allocated at"];
     columns.paint(ui, head, names, Type::Caption, [t.text3; 8]);
@@ -44,7 +40,8 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
         );
         return;
     }
-    let greatest = found.iter().take(200).map(|b| b.hole_if_freed()).max().unwrap_or(1) as f32;
+    // To the scale of those that strand most; a block far larger than these, further down, is cut.
+    let greatest = found.iter().take(FIRST).map(|b| b.hole_if_freed()).max().unwrap_or(1) as f32;
     ScrollArea::vertical().id_salt("blockers").auto_shrink(false).show_rows(ui, 24.0, found.len(), |ui, rows| {
         for i in rows {
             let b = &found[i];
@@ -59,10 +56,10 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
             let texts = [
                 (i + 1).to_string(),
                 address.clone(),
-                Bytes(b.size).to_string(),
+                size.sized(b.size),
                 String::new(),
-                Bytes(b.strands()).to_string(),
-                Bytes(b.hole_if_freed()).to_string(),
+                size.sized(b.strands()),
+                size.sized(b.hole_if_freed()),
                 age.to_string(),
                 cx.data.names.of_stack(stack).to_owned(),
             ];
@@ -76,12 +73,19 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
             let pieces =
                 if picture.width() > 0.0 { [(b.before, true), (b.size, false), (b.after, true)] } else { [(0, true); 3] };
             for (size, is_hole) in pieces {
-                let w = size as f32 * unit;
+                let whole = size as f32 * unit;
+                let w = if is_hole { whole } else { whole.min(picture.width() - (b.before + b.after) as f32 * unit) };
                 let r = Rect::from_min_max(pos2(x, picture.top()), pos2(x + w, picture.bottom()));
                 if is_hole && size > 0 {
                     batch.hole(r, t.s2, t.hatch, t.line2);
                 } else if !is_hole {
                     batch.rect_at_least_a_pixel(r, cx.colours.of(cx.data, block.lifetime, state.event, t));
+                    if w + 0.5 < whole {
+                        let gap = Rect::from_center_size(r.center(), vec2(6.0, r.height() + 2.0));
+                        batch.rect(gap, t.s1);
+                        batch.vline(gap.left(), r.y_range().expand(2.0), 1.0, t.text3);
+                        batch.vline(gap.right(), r.y_range().expand(2.0), 1.0, t.text3);
+                    }
                 }
                 x += w;
             }
@@ -96,6 +100,17 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     });
 }
 
+/// How the figures are written, and how wide they are: what the longest of the first ones takes.
+fn figures(case: &Case) -> (SizeColumn, [f32; 3]) {
+    let first = || case.blockers().iter().take(200);
+    let size = SizeColumn::of(first().flat_map(|b| [b.size, b.strands(), b.hole_if_freed()]));
+    let longest = |of: fn(&Blocker) -> u64| {
+        let lengths = first().map(|b| size.sized(of(b)).chars().count());
+        (lengths.max().unwrap_or(0) as f32 * LETTER).max(52.0)
+    };
+    (size, [longest(|b| b.size), longest(Blocker::strands), longest(Blocker::hole_if_freed)])
+}
+
 /// Where the columns of the blockers table stand.
 struct Columns {
     /// Left edge and width of each, from the row's left; the width is 0 where there is no room for it.
@@ -103,11 +118,28 @@ struct Columns {
 }
 
 /// Widths of the age and of the place in the code, and the gap after each column.
-const AGE: f32 = 80.0;
+const AGE: f32 = 74.0;
 const PLACE: f32 = 112.0;
 const GAP: f32 = 12.0;
+/// The widest the picture of a block between its holes gets.
+const PICTURE: f32 = 240.0;
+/// The rows whose pictures are never cut.
+const FIRST: usize = 8;
 /// Width of a letter of the figures.
 const LETTER: f32 = 6.7;
+
+/// What of the blockers a table of this width leaves out, in words; empty where all is there.
+pub(super) fn left_out(width: f32, case: &Case) -> &'static str {
+    if case.blockers().is_empty() {
+        return "";
+    }
+    let columns = Columns::of(width, figures(case).1);
+    match (columns.at[3].1 > 0.0, columns.at[6].1 > 0.0) {
+        (true, true) => "",
+        (true, false) => " · age hidden",
+        (false, _) => " · pictures hidden",
+    }
+}
 
 impl Columns {
     fn of(width: f32, [size, strands, freed]: [f32; 3]) -> Self {
@@ -126,7 +158,8 @@ impl Columns {
         if sum(number, picture, &tail) > width {
             picture = 0.0;
         } else {
-            picture = (picture + width - sum(number, picture, &tail) - 60.0).clamp(60.0, 240.0);
+            // The picture is what tells; the place in the code has its share from then on.
+            picture = (picture + width - sum(number, picture, &tail)).clamp(60.0, PICTURE);
         }
         let mut at = [(0.0, 0.0); 8];
         let mut x = GAP;

@@ -14,7 +14,7 @@ use crate::app::widgets::label;
 use crate::app::widgets::pane::{self, PaneHeader};
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::term::{self, Term};
-use crate::units::{Bytes, count};
+use crate::units::{Bytes, SizeColumn, count};
 
 const ROW: f32 = 24.0;
 
@@ -133,6 +133,7 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
     }
     let limit = h.remedies.limit_bytes.filter(|_| failed);
     let peaks = h.remedies.tried.iter().map(|r| r.peak_reserved_bytes);
+    let size = SizeColumn::of(peaks.clone().chain([h.own.peak_reserved_bytes]));
     let greatest = peaks.chain([h.own.peak_reserved_bytes, limit.unwrap_or(0)]).max().unwrap_or(1).max(1) as f64 * 1.04;
     ScrollArea::vertical().id_salt("helped").auto_shrink(false).show(ui, |ui| {
         let row = |ui: &mut Ui,
@@ -159,7 +160,7 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
             if has_bars {
                 bar.paint(p, t, cell(rect, columns.bar));
             }
-            label::text_in_right(p, cell(rect, columns.peak), &Bytes(peak).mebibytes(), Type::Mono, ink);
+            label::text_in_right(p, cell(rect, columns.peak), &size.mebibytes(peak), Type::Mono, ink);
             let (face, colour) = match kind {
                 Kind::Passes => (Type::Strong, t.text1),
                 Kind::Fails => (Type::Body, t.red),

@@ -353,7 +353,11 @@ impl AutopsyView {
         let (title, caption) = match chosen {
             "Blockers" => (
                 "Blockers",
-                format!("{} a hole", counted(case.blockers().len() as u64, "live block touches", "live blocks touch")),
+                format!(
+                    "{} a hole{}",
+                    counted(case.blockers().len() as u64, "live block touches", "live blocks touch"),
+                    blockers::left_out(ui.available_width(), case)
+                ),
             ),
             "By stack" => ("Live memory", format!("by stack, {}", counted(case.top_live().len() as u64, "stack", "stacks"))),
             _ => ("Live memory", "by what it is for".to_owned()),

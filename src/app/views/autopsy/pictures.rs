@@ -423,6 +423,13 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
     } else {
         (((list.height() - 8.0) / order.len() as f32 - 2.0).floor().clamp(8.0, 20.0), 2.0)
     };
+    // A row cut in half reads as a row of another height.
+    let list = if few || list.height() < 3.0 * (row_height + gap) {
+        list
+    } else {
+        let whole = ((list.height() - 6.0) / (row_height + gap)).floor() * (row_height + gap);
+        list.with_max_y(list.top() + 6.0 + whole)
+    };
     let widest = order.iter().map(|&i| state.segments[i].size).max().unwrap_or(1) as f64;
     let marked: &[usize] = case.way_out().map_or(&[], |w| &w.segments);
     let mut child = ui.new_child(egui::UiBuilder::new().max_rect(list).id_salt("segments"));
@@ -436,6 +443,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
         let painter = ui.painter().clone();
         let mut batch = Batch::new(&painter).hatch_origin(rect.min);
         let mut labels = Vec::new();
+        let every = ((16.0 / pitch).ceil() as usize).max(1);
         let first = (view.min.y / pitch).floor().max(0.0) as usize;
         let last = ((view.max.y / pitch).ceil() as usize + 1).min(order.len());
         let pointer = response.hover_pos();
@@ -443,7 +451,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
         for (n, &i) in order.iter().enumerate().take(last).skip(first) {
             let segment = &state.segments[i];
             let top = plot.top() + pitch * n as f32;
-            let mut live = (0u64, 0u64);
+            let (mut live, mut free) = ((0u64, 0u64), 0u64);
             for block in state.blocks_of(segment) {
                 let from = (block.address - segment.address) as f64;
                 let r = Rect::from_min_max(
@@ -451,6 +459,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
                     pos2(scale.at(from + block.size as f64) - 1.0, top + row_height),
                 );
                 if block.state == BlockState::Inactive {
+                    free += block.size;
                     batch.hole(r, t.s2, t.hatch, t.line2);
                 } else {
                     live = (live.0 + 1, live.1 + block.size);
@@ -490,15 +499,13 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
                     write(left, second, &Address(segment.address).to_string(), Type::Mono, t.text3);
                     write(right, second, &Bytes(live.1).to_string(), Type::Mono, t.text3);
                 }
-            } else if n % 5 == 0 {
-                label::text(
-                    &painter,
-                    pos2(plot.left() - 12.0, top + row_height / 2.0),
-                    Align2::RIGHT_CENTER,
-                    &i.to_string(),
-                    Type::Mono,
-                    t.text3,
-                );
+            } else if n % every == 0 {
+                // As many rows as their letters leave room for: which segment it is, and what of it is free.
+                let y = top + row_height / 2.0;
+                let write =
+                    |x: f32, text: &str| label::text(&painter, pos2(x, y), Align2::RIGHT_CENTER, text, Type::Mono, t.text3);
+                write(plot.left() - 12.0, &format!("segment {}", i + 1));
+                write(rect.right() - 16.0, &format!("{} free", Bytes(free)));
             }
         }
         if let Some((_, r)) = under {

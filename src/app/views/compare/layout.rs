@@ -4,7 +4,7 @@ use egui::{Rect, pos2};
 
 use crate::analysis::categories::Category;
 use crate::analysis::diff::{Comparison, Group, Purpose, Row};
-use crate::units::{Bytes, NBSP, count, counted};
+use crate::units::{Bytes, NBSP, SizeColumn, count, counted};
 
 /// What the groups can be sorted by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,11 +62,11 @@ pub(super) fn signed(bytes: i64) -> String {
 }
 
 /// As [`signed`], in MiB without the unit; `same` for none.
-pub(super) fn signed_mib(bytes: i64) -> String {
+pub(super) fn signed_mib(bytes: i64, column: SizeColumn) -> String {
     match bytes {
         0 => "same".to_owned(),
-        b if b > 0 => format!("+{}", Bytes(b as u64).mebibytes()),
-        b => format!("−{}", Bytes(b.unsigned_abs()).mebibytes()),
+        b if b > 0 => format!("+{}", column.mebibytes(b as u64)),
+        b => format!("−{}", column.mebibytes(b.unsigned_abs())),
     }
 }
 
@@ -179,7 +179,10 @@ mod tests {
     #[test]
     fn words_have_signs_and_say_what_is_the_same() {
         assert_eq!(signed(-(3 << 20)), "−3\u{a0}MiB");
-        assert_eq!((signed_mib(0), signed_mib(-512)), ("same".to_owned(), "−<0.01".to_owned()));
+        assert_eq!(
+            (signed_mib(0, SizeColumn::default()), signed_mib(-512, SizeColumn::default())),
+            ("same".to_owned(), "−<0.01".to_owned())
+        );
         assert_eq!((ratio(0, 5), ratio(1, 5000)), (None, Some("> 999".to_owned())));
         let groups = [group(100, 400), group(100, 100)];
         let held = |g: fn(&Group) -> Held| {

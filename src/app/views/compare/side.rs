@@ -15,7 +15,7 @@ use crate::app::widgets::bar::Bar;
 use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::{label, pane};
-use crate::units::{Bytes, NBSP, counted};
+use crate::units::{Bytes, NBSP, SizeColumn, counted};
 
 const PAD: f32 = 16.0;
 
@@ -101,11 +101,12 @@ fn by_category(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     }
     ui.add_space(6.0);
     figures(ui, t, None, "", ["A, MiB", "B, MiB", "change"], [t.text3; 3], Type::Column);
+    let size = SizeColumn::of(order.iter().flat_map(|x| [x.1.bytes, x.2.bytes]));
     for x in order {
         let (category, a, b) = (x.0, x.1.bytes, x.2.bytes);
         let change = b as i64 - a as i64;
         let ink = if change == 0 { t.text3 } else { t.text1 };
-        let texts = [Bytes(a).mebibytes(), Bytes(b).mebibytes(), layout::signed_mib(change)];
+        let texts = [size.mebibytes(a), size.mebibytes(b), layout::signed_mib(change, size)];
         let colour = category_paint(category).colour(t);
         let texts = [texts[0].as_str(), &texts[1], &texts[2]];
         figures(ui, t, Some(Swatch::Fill(colour)), category.text(), texts, [t.text2, t.text1, ink], Type::Mono);
@@ -189,11 +190,12 @@ fn reserve(ui: &mut Ui, t: &Tokens, compared: &Compared) {
         ("requested", compared.diff.a.requested, compared.diff.b.requested, true),
         ("segments", a.segments, b.segments, false),
     ];
+    let size = SizeColumn::of(rows.iter().filter(|r| r.3).flat_map(|r| [r.1, r.2]));
     for (name, a, b, is_bytes) in rows {
-        let show = |n: u64| if is_bytes { Bytes(n).mebibytes() } else { crate::units::count(n) };
+        let show = |n: u64| if is_bytes { size.mebibytes(n) } else { crate::units::count(n) };
         let change = b as i64 - a as i64;
         let changed = match (is_bytes, change) {
-            (true, _) | (_, 0) => layout::signed_mib(change),
+            (true, _) | (_, 0) => layout::signed_mib(change, size),
             (false, c) => format!("{}{}", if c > 0 { "+" } else { "−" }, crate::units::count(c.unsigned_abs())),
         };
         let ink = if change == 0 { t.text3 } else { t.text1 };

@@ -21,7 +21,7 @@ use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
 use crate::app::widgets::tooltip::Tip;
 use crate::model::StackTable;
-use crate::units::{Bytes, MEBIBYTE, count, counted};
+use crate::units::{Bytes, MEBIBYTE, SizeColumn, count, counted};
 
 /// Which group stands in which row, and for what that was found out.
 #[derive(Default)]
@@ -30,6 +30,9 @@ pub(super) struct Rows {
     shown: Vec<usize>,
     greatest: u64,
 }
+
+/// Height of a row, and of the header over them.
+const ROW: f32 = 24.0;
 
 /// Columns in the order they are given up when it gets narrow, the last first.
 const COLUMNS: [(Option<Order>, f32); 8] = [
@@ -83,8 +86,14 @@ impl CompareView {
         };
         let sorted = shown.iter().position(|&i| COLUMNS[i].0 == Some(self.order));
         let footer = if hidden > 0 { 26.0 } else { 0.0 };
-        let body = Rect::from_min_max(ui.max_rect().min, pos2(ui.max_rect().right(), ui.max_rect().bottom() - footer));
+        // Whole rows under the header: what is cut in half can not be read.
+        let high = ui.max_rect().height() - footer;
+        let high = if (rows.len() + 1) as f32 * ROW > high && high > 3.0 * ROW { (high / ROW).floor() * ROW } else { high };
+        let body = Rect::from_min_max(ui.max_rect().min, pos2(ui.max_rect().right(), ui.max_rect().top() + high));
         let greatest = self.rows.greatest as f64;
+        // So many rows tell whether the columns have decimals.
+        let size =
+            SizeColumn::of(rows.iter().take(2_000).flat_map(|&g| [compared.groups[g].a.bytes, compared.groups[g].b.bytes]));
         let mut table = Table::new("changes", &columns).selected(selected);
         if let Some(column) = sorted {
             table = table.sorted(column, self.descending);
@@ -115,7 +124,7 @@ impl CompareView {
                     let colour = if is_lit { colour } else { Tokens::over(colour, t.s1, 0.3) };
                     for (&column, &cell) in shown.iter().zip(cells) {
                         let figure = |text: &str, ink| label::text_in_right(p, cell, text, Type::Mono, ink);
-                        let mib = |n| Bytes(n).mebibytes();
+                        let mib = |n| size.mebibytes(n);
                         match column {
                             0 => {
                                 let swatch = swatch(g, t, is_lit).paint(p, t, cell.left_center());
@@ -134,7 +143,7 @@ impl CompareView {
                                 figure(&mib(b), quiet);
                             }
                             4 => {
-                                figure(&layout::signed_mib(change), if change == 0 { t.text3 } else { quiet });
+                                figure(&layout::signed_mib(change, size), if change == 0 { t.text3 } else { quiet });
                             }
                             5 => {
                                 let bar = Bar::new(greatest).thickness(10.0);

@@ -15,7 +15,7 @@ use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::table::{Column, Table, Width, places};
-use crate::units::{Bytes, count};
+use crate::units::{SizeColumn, count};
 
 const INDENT: f32 = 14.0;
 
@@ -133,7 +133,13 @@ impl FlameView {
         let whole = flame.nodes[0].total.max(1);
         let first = places(&columns, wide).first().copied().unwrap_or((0.0, 0.0)).0;
         let left = ui.max_rect().left() + first;
-        let weight = |n: u64| if is_bytes { Bytes(n).mebibytes() } else { count(n) };
+        // So many rows tell whether a column has decimals; the others follow them.
+        let sizes = rows.iter().take(2_000).flat_map(|r| {
+            let node = &flame.nodes[r.node as usize];
+            [node.total, node.own, node.before, node.after]
+        });
+        let mib = if is_bytes { SizeColumn::of(sizes) } else { SizeColumn::default() };
+        let weight = |n: u64| if is_bytes { mib.mebibytes(n) } else { count(n) };
         let out = Table::new("tree", &columns).row_height(22.0).selected(selected).sorted(sorted, self.descending).show(
             ui,
             rows.len(),

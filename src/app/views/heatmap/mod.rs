@@ -145,7 +145,8 @@ impl View for HeatmapView {
             );
             return;
         }
-        let areas = layout::areas(pane_rect, 48.0);
+        // Classes of sizes are written with their unit.
+        let areas = layout::areas(pane_rect, if self.mode == Mode::HoleSizes { 62.0 } else { 48.0 });
         let response = ui.interact(areas.canvas(), ui.scope_id().with("heatmap canvas"), Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, format!("Fragmentation, {}", self.mode_name())));
         let Some(picture) = self.picture(ui, cx, &areas) else {

@@ -17,7 +17,7 @@ use crate::app::widgets::legend::paint_ramp;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, DASH_MARKER, PixelColumn};
 use crate::app::widgets::term::Term;
 use crate::app::widgets::viewport::Scale;
-use crate::units::Bytes;
+use crate::units::{Bytes, NBSP};
 
 /// The frame's picture.
 pub(super) struct Canvas<'a> {
@@ -78,11 +78,7 @@ impl Canvas<'_> {
         let (t, key, map) = (self.tokens, &self.picture.key, self.areas.map);
         let mut batch = Batch::new(self.painter);
         for wanted in [Mark::Freed, Mark::Retry, Mark::Oom] {
-            let (colour, long) = match wanted {
-                Mark::Freed => (t.text2, 5.0),
-                Mark::Retry => (t.amber, 7.0),
-                Mark::Oom => (t.red, 9.0),
-            };
+            let colour = mark_ink(t, wanted);
             for (column, _) in self.picture.marks.iter().filter(|m| m.1 == wanted) {
                 let share = (*column as f64 + 0.5) / key.size[0] as f64;
                 let x = self.x.at(key.from + share * (key.to - key.from));
@@ -90,7 +86,7 @@ impl Canvas<'_> {
                 if !map.x_range().contains(x) {
                     continue;
                 }
-                batch.vline(x, Rangef::new(map.top() - long, map.top()), if wanted == Mark::Oom { 2.0 } else { 1.0 }, colour);
+                self.painter.add(glyph(wanted, pos2(x, map.top() - 1.0), colour));
                 if wanted == Mark::Oom {
                     batch.vline(x, map.y_range(), 1.0, colour);
                 }
@@ -175,7 +171,7 @@ impl Canvas<'_> {
         let ramp = if matches!(p.key.mode, Mode::Occupancy | Mode::HoleSizes) { Ramp::Heat } else { Ramp::Size };
         // A short ramp says as much as a long one; only where there is no room at all it goes.
         let start = label::width(self.painter, &p.ends.0, Type::Caption) + 6.0;
-        let length = (right - end - 6.0 - rect.left() - start).clamp(0.0, 72.0);
+        let length = (right - end - 6.0 - rect.left() - start).clamp(0.0, if rect.width() < 480.0 { 36.0 } else { 72.0 });
         let bar = Rect::from_min_size(pos2(right - end - 6.0 - length, rect.center().y - 4.0), vec2(length, 8.0));
         if length >= 20.0 {
             paint_ramp(self.painter, t, bar, ramp.stops(t), (&p.ends.0, &p.ends.1));
@@ -185,7 +181,7 @@ impl Canvas<'_> {
             Mode::Age => "age of the oldest block",
             Mode::Block => "largest block",
             Mode::Hole => "largest hole of a place",
-            Mode::HoleSizes => "free bytes by hole size",
+            Mode::HoleSizes => "free bytes by hole size, logarithmic shades",
         };
         let mut room = Rect::from_min_max(rect.min, pos2(bar.left() - 64.0, rect.bottom()));
         if matches!(p.map, Map::Addresses(_)) {
@@ -206,6 +202,17 @@ impl Canvas<'_> {
                 room.min.x = covered.right() + 14.0;
                 terms.push((covered, if *text == "free" { Term::Inactive } else { Term::NotReserved }));
             }
+        }
+        for wanted in [Mark::Oom, Mark::Retry, Mark::Freed] {
+            let (text, ink) = (mark_name(wanted), mark_ink(t, wanted));
+            let is_there = p.marks.iter().any(|m| m.1 == wanted);
+            if !is_there || room.width() < label::width(self.painter, text, Type::Caption) + 16.0 {
+                continue;
+            }
+            let at = pos2(room.left(), rect.center().y);
+            self.painter.add(glyph(wanted, at + vec2(4.0, 4.0), ink));
+            let covered = label::text(self.painter, at + vec2(13.0, 0.0), Align2::LEFT_CENTER, text, Type::Caption, t.text2);
+            room.min.x = covered.right() + 14.0;
         }
         let term = match p.key.mode {
             Mode::Occupancy => Term::Occupancy,
@@ -389,6 +396,34 @@ impl Canvas<'_> {
     }
 }
 
+/// The colour of a mark.
+fn mark_ink(t: &Tokens, mark: Mark) -> egui::Color32 {
+    match mark {
+        Mark::Freed => t.text2,
+        Mark::Retry => t.amber,
+        Mark::Oom => t.red,
+    }
+}
+
+/// What a mark says, in a word or two: the legend of a narrow pane has room for no more.
+fn mark_name(mark: Mark) -> &'static str {
+    match mark {
+        Mark::Freed => "segments freed",
+        Mark::Retry => "retry",
+        Mark::Oom => "OOM",
+    }
+}
+
+/// A mark that stands on `foot`: what was given back points up, a failure points at its line.
+fn glyph(mark: Mark, foot: Pos2, ink: egui::Color32) -> Shape {
+    let points: &[(f32, f32)] = match mark {
+        Mark::Freed => &[(-3.0, 0.0), (0.0, -6.0), (3.0, 0.0)],
+        Mark::Retry => &[(-3.5, -3.5), (0.0, -7.0), (3.5, -3.5), (0.0, 0.0)],
+        Mark::Oom => &[(-4.0, -8.0), (4.0, -8.0), (0.0, 0.0)],
+    };
+    Shape::convex_polygon(points.iter().map(|&(x, y)| foot + vec2(x, y)).collect(), ink, Stroke::NONE)
+}
+
 /// How many columns of a curve run through a place; the first stands at `left`, each is `step` wide.
 fn covered_columns(columns: &[Option<PixelColumn>], left: f32, step: f32, place: Rect) -> usize {
     let (first, last) = (((place.left() - left) / step).max(0.0) as usize, ((place.right() - left) / step).max(0.0) as usize);
@@ -396,13 +431,13 @@ fn covered_columns(columns: &[Option<PixelColumn>], left: f32, step: f32, place:
     near.filter(|c| c.top.min(c.last) < place.bottom() && c.bottom.max(c.last) > place.top()).count()
 }
 
-/// A class of hole sizes in few letters: `512`, `4K`, `32M`, `1G`.
+/// A class of hole sizes, all powers of two: `512 B`, `4 KiB`, `32 MiB`, `1 GiB`.
 fn short(bytes: u64) -> String {
     match bytes {
-        b if b >= 1 << 30 => format!("{}G", b >> 30),
-        b if b >= 1 << 20 => format!("{}M", b >> 20),
-        b if b >= 1 << 10 => format!("{}K", b >> 10),
-        b => b.to_string(),
+        b if b >= 1 << 30 => format!("{}{NBSP}GiB", b >> 30),
+        b if b >= 1 << 20 => format!("{}{NBSP}MiB", b >> 20),
+        b if b >= 1 << 10 => format!("{}{NBSP}KiB", b >> 10),
+        b => format!("{b}{NBSP}B"),
     }
 }
 
@@ -412,6 +447,6 @@ mod tests {
 
     #[test]
     fn classes_have_short_names() {
-        assert_eq!([512, 2048, 1 << 20, 1 << 31].map(short), ["512", "2K", "1M", "2G"]);
+        assert_eq!([512, 2048, 1 << 20, 1 << 31].map(|b| short(b).replace(NBSP, " ")), ["512 B", "2 KiB", "1 MiB", "2 GiB"]);
     }
 }

@@ -247,6 +247,10 @@ fn address_pixels(
     (pixels, scale.ends(device))
 }
 
+/// From the greatest amount of free bytes down to where the shades begin, in powers of two; anything keeps at least three tenths of
+/// the ramp.
+const OCTAVES: f64 = 16.0;
+
 /// The pixels of holes by size: large holes above, small ones below; the shade is the bytes in them.
 fn size_pixels(sizes: &HoleSizes, [width, height]: [usize; 2], tokens: &Tokens) -> (Vec<Color32>, (String, String)) {
     let mut pixels = vec![Color32::TRANSPARENT; width * height];
@@ -259,9 +263,9 @@ fn size_pixels(sizes: &HoleSizes, [width, height]: [usize; 2], tokens: &Tokens) 
             for x in 0..width {
                 let bytes = sizes.bytes[class * columns + x];
                 if bytes > 0 {
-                    // Cube root: a few KiB must show beside many MiB.
-                    let share = (bytes as f64 / most as f64).cbrt();
-                    pixels[y * width + x] = ramp[(share.clamp(0.14, 1.0) * 255.0) as usize];
+                    // Octaves: what is free in small holes must show beside one hole of many MiB.
+                    let share = 1.0 + (bytes as f64 / most as f64).log2() / OCTAVES;
+                    pixels[y * width + x] = ramp[((0.3 + 0.7 * share.clamp(0.0, 1.0)) * 255.0) as usize];
                 }
             }
         }

@@ -16,7 +16,7 @@ use crate::app::widgets::button::Push;
 use crate::app::widgets::label;
 use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
-use crate::units::{Bytes, count, counted};
+use crate::units::{Bytes, SizeColumn, count, counted};
 
 /// One call stack with its names.
 pub(super) struct BetweenRow {
@@ -84,21 +84,27 @@ impl LeaksView {
         if self.rows.len() != found.rows.len() {
             self.rows = sort_rows(&found.rows, sorted);
         }
-        let columns = [
-            Column::text("allocated in", Width::Share(1.0, 120.0)),
-            Column::text("called from", Width::Share(1.0, 100.0)),
-            Column::figure("bytes, MiB", 88.0).sorts(),
-            Column::figure("blocks", 60.0).sorts(),
-            Column::figure("oldest event", 92.0).sorts(),
-            Column::text("share", Width::Exact(90.0)),
+        let wide = ui.available_width();
+        let all = [
+            (Column::text("allocated in", Width::Share(1.0, 120.0)), 0.0),
+            (Column::text("called from", Width::Share(1.0, 120.0)), 680.0),
+            (Column::figure("bytes, MiB", 72.0).sorts(), 0.0),
+            (Column::figure("blocks", 48.0).sorts(), 320.0),
+            (Column::figure("oldest event", 88.0).sorts(), 420.0),
+            (Column::text("share", Width::Exact(90.0)), 540.0),
         ];
+        // What there is no room for is left out; what is shown is whole.
+        let kinds: Vec<usize> = (0..all.len()).filter(|&i| wide >= all[i].1).collect();
+        let columns: Vec<Column<'_>> = kinds.iter().map(|&i| all[i].0).collect();
+        let by = kinds.iter().position(|&i| i == sorted.0).unwrap_or(1);
         let rows = &self.rows;
         let selected = match cx.link.selected() {
             Some(Item::Stack(s)) => rows.iter().position(|&i| found.rows[i].found.stack == s),
             _ => None,
         };
+        let size = SizeColumn::of(found.rows.iter().take(2_000).map(|r| r.found.bytes));
         let greatest = found.rows.first().map_or(1, |r| r.found.bytes) as f64;
-        let out = Table::new("born after A", &columns).sorted(sorted.0, sorted.1).selected(selected).show(
+        let out = Table::new("born after A", &columns).sorted(by, sorted.1).selected(selected).show(
             ui,
             rows.len(),
             |row| {
@@ -107,14 +113,21 @@ impl LeaksView {
             },
             |p, row, cells| {
                 let r = &found.rows[rows[row]];
-                r.cells.allocated_in.paint(p, t, cells[0], r.cells.called_from.is_none());
-                if let Some(own) = &r.cells.called_from {
-                    own.paint(p, t, cells[1], true);
+                for (&kind, &cell) in kinds.iter().zip(cells) {
+                    let figure = |text: &str, ink| label::text_in_right(p, cell, text, Type::Mono, ink);
+                    match kind {
+                        0 => r.cells.allocated_in.paint(p, t, cell, r.cells.called_from.is_none()),
+                        1 => {
+                            if let Some(own) = &r.cells.called_from {
+                                own.paint(p, t, cell, true);
+                            }
+                        }
+                        2 => _ = figure(&size.mebibytes(r.found.bytes), t.text1),
+                        3 => _ = figure(&count(r.found.count), t.text2),
+                        4 => _ = figure(&count(u64::from(r.found.oldest)), t.text2),
+                        _ => Bar::new(greatest).part(r.found.bytes as f64, t.slot(0)).paint(p, t, cell),
+                    }
                 }
-                label::text_in_right(p, cells[2], &Bytes(r.found.bytes).mebibytes(), Type::Mono, t.text1);
-                label::text_in_right(p, cells[3], &count(r.found.count), Type::Mono, t.text2);
-                label::text_in_right(p, cells[4], &count(u64::from(r.found.oldest)), Type::Mono, t.text2);
-                Bar::new(greatest).part(r.found.bytes as f64, t.slot(0)).paint(p, t, cells[5]);
             },
         );
         if let Some(row) = out.clicked {
@@ -125,7 +138,7 @@ impl LeaksView {
         {
             cx.actions.send(Action::Select(Some(Item::Lifetime(oldest))));
         }
-        if let Some(column) = out.sort {
+        if let Some(column) = out.sort.and_then(|c| kinds.get(c).copied()) {
             self.sorted = Some((column, if sorted.0 == column { !sorted.1 } else { true }));
             self.rows = sort_rows(&found.rows, self.sorted.unwrap_or((2, true)));
         }

@@ -22,6 +22,27 @@ pub(super) fn range(values: &[u64]) -> (f64, f64) {
     if low < high * 0.6 { (0.0, high + margin) } else { ((low - margin).max(0.0), high + margin) }
 }
 
+/// Every how many of `n` bars across `width` points has its number under it, where a number takes `each`: 1, 2, 5, 10 and so on.
+pub(super) fn every(n: usize, width: f32, each: f32) -> usize {
+    let fits = (width / each.max(1.0)).max(1.0) as usize;
+    let mut step = 1;
+    while n / step > fits {
+        let (mut lead, mut power) = (step, 1);
+        while lead >= 10 {
+            (lead, power) = (lead / 10, power * 10);
+        }
+        step = power
+            * if lead == 1 {
+                2
+            } else if lead == 2 {
+                5
+            } else {
+                10
+            };
+    }
+    step
+}
+
 /// The running sum, from 0 to 1.
 pub(super) fn climb(by_step: &[u64]) -> Vec<f32> {
     let whole = by_step.iter().sum::<u64>().max(1) as f64;
@@ -44,6 +65,12 @@ mod tests {
         assert_eq!(columns(&[5, 3, 9, 1], 2), [3, 1]);
         assert_eq!(columns(&[5, 3], 4), [5, 5, 3, 3]);
         assert_eq!(columns(&[], 4), Vec::<u64>::new());
+    }
+
+    #[test]
+    fn numbers_stand_at_round_distances() {
+        assert_eq!([every(10, 400.0, 30.0), every(59, 400.0, 30.0), every(1000, 400.0, 30.0)], [1, 5, 100]);
+        assert_eq!(every(4, 0.0, 30.0), 5, "where there is no room, one");
     }
 
     #[test]

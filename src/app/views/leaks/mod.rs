@@ -22,7 +22,7 @@ use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
 use crate::app::widgets::tooltip::Tip;
-use crate::units::{Bytes, count, counted};
+use crate::units::{Bytes, SizeColumn, count, counted};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -249,8 +249,18 @@ impl LeaksView {
         axis(most as f64, y(most) + 4.0);
         axis(low, plot.bottom() - 4.0);
         let under = Rect::from_min_max(pos2(plot.left(), plot.bottom() + 2.0), pos2(plot.right(), area.bottom() - 2.0));
-        let what = if found.has_steps { "least in use in each step" } else { "least in use in each twelfth of the recording" };
-        label::text_in(&p, under, what, Type::Caption, t.text3);
+        let what = if found.has_steps { "step · least in use in each" } else { "least in use in each twelfth of the recording" };
+        let named = label::text(&p, under.right_center(), egui::Align2::RIGHT_CENTER, what, Type::Caption, t.text3);
+        // Each bar's number, as many as there is room for; what they count stands at their end.
+        let number = |at: usize| at.to_string();
+        let widest = label::width(&p, &number(n - 1), Type::Mono) + 16.0;
+        let every = layout::every(n, plot.width(), widest);
+        for step in (0..n).step_by(every) {
+            let x = plot.left() + (step as f32 + 0.5) * plot.width() / n as f32;
+            if x + widest / 2.0 < named.left() {
+                label::text(&p, pos2(x, under.center().y), egui::Align2::CENTER_CENTER, &number(step), Type::Mono, t.text3);
+            }
+        }
         if let Some(at) = response.hover_pos().filter(|at| plot.contains(*at)) {
             let step = (((at.x - plot.left()) / plot.width() * n as f32) as usize).min(n - 1);
             let name = if found.has_steps { format!("Step {step}") } else { format!("Stretch {step}") };
@@ -301,6 +311,7 @@ impl LeaksView {
             Some(Item::Stack(s)) => found.grown.iter().position(|g| g.0.stack == s),
             _ => None,
         };
+        let size = SizeColumn::of(found.grown.iter().take(2_000).map(|g| g.0.bytes));
         let out = Table::new("growth", &columns).selected(selected).show(
             ui,
             found.grown.len(),
@@ -332,7 +343,7 @@ impl LeaksView {
                             }
                         }
                         1 => {
-                            let wide = figure(&Bytes(g.bytes).mebibytes(), t.text1).width();
+                            let wide = figure(&size.mebibytes(g.bytes), t.text1).width();
                             if g.freed.is_some() {
                                 let left = Rect::from_min_max(cell.min, pos2(cell.right() - wide - 6.0, cell.bottom()));
                                 label::text_in_right(p, left, "freed", Type::Caption, t.text3);

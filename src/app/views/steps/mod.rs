@@ -17,7 +17,7 @@ use crate::app::widgets::bar::Bar;
 use crate::app::widgets::label;
 use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
-use crate::units::{Bytes, Micros, count, counted};
+use crate::units::{Bytes, Micros, SizeColumn, count, counted};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -170,6 +170,8 @@ impl StepsView {
         self.scrolled_to = current;
         let sorted = ORDERS.iter().position(|o| *o == Some(self.order)).unwrap_or(0);
         let rows = &self.rows;
+        let sizes = found.figures.iter().take(2_000).flat_map(|s| [s.peak, s.kept, s.allocated, s.growth().unsigned_abs()]);
+        let size = SizeColumn::of(sizes);
         let out = Table::new("steps", &columns)
             .row_height(22.0)
             .sorted(sorted, self.descending)
@@ -180,7 +182,7 @@ impl StepsView {
                 rows.len(),
                 |row| {
                     let s = &found.figures[rows[row]];
-                    format!("Step {}: peak {}, growth {}", rows[row], Bytes(s.peak), signed(s.growth()))
+                    format!("Step {}: peak {}, growth {}", rows[row], Bytes(s.peak), signed(s.growth(), size))
                 },
                 |p, row, cells| {
                     let (step, s) = (rows[row], &found.figures[rows[row]]);
@@ -197,10 +199,10 @@ impl StepsView {
                                     .paint(p, t, *cell);
                                 continue;
                             }
-                            2 => (Bytes(s.peak).mebibytes(), t.text1),
-                            3 => (signed(s.growth()), quiet(s.growth() == 0)),
-                            4 => (Bytes(s.kept).mebibytes(), quiet(s.kept == 0)),
-                            5 => (Bytes(s.allocated).mebibytes(), t.text2),
+                            2 => (size.mebibytes(s.peak), t.text1),
+                            3 => (signed(s.growth(), size), quiet(s.growth() == 0)),
+                            4 => (size.mebibytes(s.kept), quiet(s.kept == 0)),
+                            5 => (size.mebibytes(s.allocated), t.text2),
                             6 => (count(s.allocations), t.text2),
                             _ => (Micros(s.micros).to_string(), t.text2),
                         };
@@ -228,8 +230,8 @@ impl StepsView {
 }
 
 /// `+12.5`, `−3`, `same`: MiB.
-fn signed(bytes: i64) -> String {
-    let size = Bytes(bytes.unsigned_abs()).mebibytes();
+fn signed(bytes: i64, column: SizeColumn) -> String {
+    let size = column.mebibytes(bytes.unsigned_abs());
     match bytes {
         0 => "same".to_owned(),
         b if b > 0 => format!("+{size}"),

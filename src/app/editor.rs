@@ -45,7 +45,7 @@ pub fn start(settings: &str, environment: &str, file: &str, line: u32) -> Option
     if let Some(start) = from_command(settings, file, line) {
         return Some((start, Source::Settings));
     }
-    Some((in_terminal(from_command(environment, file, line)?, |name| on_path(name)), Source::Environment))
+    Some((in_terminal(from_command(environment, file, line)?, on_path), Source::Environment))
 }
 
 /// `$VISUAL`, else `$EDITOR`, else nothing.

@@ -57,7 +57,8 @@ mod tests {
     #[test]
     fn a_machine_says_something_or_nothing_but_never_fails() {
         match look() {
-            MachineState::Unknown => assert!(!cfg!(feature = "live")),
+            MachineState::Unknown if cfg!(feature = "live") => panic!("a build that can look says what it saw"),
+            MachineState::Unknown => {}
             MachineState::NoDriver(sentence) => assert!(sentence.ends_with('.'), "{sentence}"),
             MachineState::Devices(devices) => {
                 assert!(!devices.is_empty() && devices.iter().all(|d| d.used <= d.total && !d.name.is_empty()));

@@ -416,7 +416,7 @@ mod tests {
     #[test]
     fn what_is_large_at_a_failure_has_a_colour_and_no_slot_is_left() {
         let weight = |score, at_peak| Weight { score, at_peak };
-        let mut weights = vec![weight(0.6, 10), weight(0.318, 0), weight(0.2, 9)];
+        let mut weights = vec![weight(0.6, 10), weight(0.32, 0), weight(0.2, 9)];
         weights.extend((1..10).map(|i| weight(0.001 * f64::from(i), u64::from(i == 1))));
         weights.push(weight(0.0, 0));
         let texts: Vec<String> = (0..weights.len()).map(|i| i.to_string()).collect();

@@ -30,6 +30,8 @@ struct Added {
     recording: Arc<Recording>,
     data: Arc<DeviceData>,
     sentence: String,
+    /// What was added does not agree with what it was added to.
+    is_trouble: bool,
 }
 
 /// An addition on its way.
@@ -119,7 +121,7 @@ impl App {
             })
             .collect();
         for sentence in failed {
-            self.notices.say(sentence);
+            self.notices.complain(sentence);
         }
     }
 
@@ -182,7 +184,10 @@ impl App {
             self.close(at);
             self.active = self.documents.iter().position(|d| d.id == added.to);
         }
-        self.notices.say(added.sentence);
+        match added.is_trouble {
+            true => self.notices.complain(added.sentence),
+            false => self.notices.say(added.sentence),
+        }
     }
 
     /// Looks at files that were opened together once all of them are read: the first that can be added to another is.
@@ -232,10 +237,13 @@ fn add_to_first(to: Vec<(DocumentId, Arc<Recording>, usize)>, extra: Extra, prog
         }
         let mut recording = Recording::clone(recording);
         let name = extra.source.name.clone();
-        let verdicts: Vec<String> = extra.stats.iter().map(|(_, stats)| judge_stats(&recording, &name, stats).sentence).collect();
+        let verdicts: Vec<_> = extra.stats.iter().map(|(_, stats)| judge_stats(&recording, &name, stats)).collect();
+        let is_trouble = verdicts.iter().any(|v| v.failed > 0);
+        let verdicts: Vec<String> = verdicts.into_iter().map(|v| v.sentence).collect();
         recording.stats.retain(|(known, _)| *known != name);
         recording.stats.extend(extra.stats.iter().cloned());
-        return finish(*id, recording, *index, format!("{name}: {}. Accounting lists them.", verdicts.join("; ")), progress);
+        let sentence = format!("{name}: {}. Accounting lists them.", verdicts.join("; "));
+        return Ok(Added { is_trouble, ..finish(*id, recording, *index, sentence, progress)? });
     }
     let mut refusal = String::new();
     for (id, recording, index) in to {
@@ -270,7 +278,7 @@ fn counters_alone(name: String, counters: MemoryStats) -> Recording {
 fn finish(to: DocumentId, recording: Recording, index: usize, sentence: String, progress: &Progress) -> Result<Added, String> {
     let recording = Arc::new(recording);
     let data = prepare(&recording, index, progress)?;
-    Ok(Added { to, recording, data, sentence })
+    Ok(Added { to, recording, data, sentence, is_trouble: false })
 }
 
 fn file_name(path: &Path) -> String {

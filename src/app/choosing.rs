@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::action::Action;
 use super::picture::suggested_name;
 use super::{App, Overlay};
+use crate::formats::folder::is_pattern;
 
 /// What the chosen path is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,12 +140,6 @@ fn is_new_file(file: &Path, endings: &[&str]) -> bool {
     let ending = file.extension().unwrap_or_default().to_ascii_lowercase();
     let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     endings.iter().any(|e| ending == *e) && folder.is_dir() && !file.is_dir() && !is_pattern(file)
-}
-
-/// True when the last part of a path stands for several files.
-#[must_use]
-pub fn is_pattern(path: &Path) -> bool {
-    path.file_name().is_some_and(|n| n.to_string_lossy().contains(['*', '?'])) && !path.exists()
 }
 
 /// The desktop's dialog while it is open.

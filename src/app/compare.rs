@@ -344,7 +344,8 @@ impl Inner {
                     Source::At(event) => event,
                     _ => cx.link.markers[which].ok_or(Outcome::NotChosen)?,
                 };
-                let title = format!("event {}", count(u64::from(event)));
+                let title = title_beside(&cx.link.compared[1 - which], cx.data, event)
+                    .unwrap_or_else(|| format!("event {}", count(u64::from(event))));
                 let side = Side { data: Arc::clone(cx.data), event, is_here: true, title };
                 Ok(Part { side, categories: cx.categories.cloned(), other: None })
             }
@@ -422,6 +423,22 @@ fn simulate(here: &Arc<DeviceData>, conf: &str, progress: &Progress) -> Result<A
     let whatif = here.what_if(progress).map_err(|e| e.to_string())?;
     let recording = whatif.simulate(&here.recording, &question, progress).map_err(|e| e.to_string())?;
     prepare(&Arc::new(recording), 0, progress)
+}
+
+/// What an instant of the device in front is called beside another side: as that one is, `rank_0.pickle at its peak`. `None` where the
+/// other side is an instant of the same device.
+#[must_use]
+pub fn title_beside(other: &Source, here: &DeviceData, event: u32) -> Option<String> {
+    let name = match other {
+        Source::Marker | Source::At(_) => return None,
+        Source::Other(Other::Device(_), _) => here.device().id.to_string(),
+        Source::Other(..) => here.recording.source.name.clone(),
+    };
+    let moment = Moment::ALL.into_iter().find(|m| m.event(here) == event && (*m != Moment::OutOfMemory || !here.ooms.is_empty()));
+    Some(match moment {
+        Some(moment) => format!("{name} {}", moment.text()),
+        None => format!("{name}, event {}", count(u64::from(event))),
+    })
 }
 
 /// What an instant of the device in front is called: the peak or the end of a step, or its event.

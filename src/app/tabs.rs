@@ -6,7 +6,6 @@ use egui::Context;
 
 use super::App;
 use super::action::Action;
-use super::choosing::is_pattern;
 use super::command::Command;
 use super::compare::{Moment, Other, Source};
 use super::document::{Content, Document};
@@ -16,6 +15,7 @@ use super::ranks::Ranks;
 use super::watch::{News, Watch};
 use super::workspace::Workspace;
 use crate::analysis::Quantity;
+use crate::formats::folder::is_pattern;
 
 impl App {
     pub(super) fn cycle_tab(&mut self, step: isize) {
@@ -51,7 +51,9 @@ impl App {
     /// Opens folders, patterns or many files as the ranks of one job, in one tab.
     pub(super) fn open_ranks(&mut self, paths: Vec<PathBuf>) {
         let first = paths.first().cloned().unwrap_or_default();
-        let of = if first.is_dir() { Some(first.as_path()) } else { first.parent() };
+        // Of a pattern the folder above what stands for several.
+        let is_named = |p: &&std::path::Path| p.iter().all(|part| !part.to_string_lossy().contains(['*', '?']));
+        let of = if first.is_dir() { Some(first.as_path()) } else { first.ancestors().skip(1).find(is_named) };
         let name =
             of.and_then(|p| p.file_name()).map_or_else(|| first.display().to_string(), |n| n.to_string_lossy().into_owned());
         let path = (paths.len() == 1).then(|| first.clone());
@@ -90,7 +92,9 @@ impl App {
     /// Opens or offers recordings that appeared in the watched folder: opened when nothing else is being looked at.
     pub(super) fn poll_watch(&mut self) {
         let mut news: Vec<News> = self.watch.iter().flat_map(Watch::news).collect();
-        let name = |path: &std::path::Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // Behind its folder where it is in one of the watched folder's: `step10/rank0.pickle`.
+        let watched = self.watch.as_ref().map(|w| w.folder.clone()).unwrap_or_default();
+        let name = |path: &std::path::Path| path.strip_prefix(&watched).unwrap_or(path).display().to_string();
         // Several at once while nothing is looked at: the ranks of a job.
         let recordings = || news.iter().filter_map(|n| if let News::Recording(path) = n { Some(path.clone()) } else { None });
         if self.active.is_none() && recordings().count() > 1 {
@@ -104,7 +108,7 @@ impl App {
                     self.reload(&path);
                 }
                 News::Recording(path) if self.active.is_none() => self.open(path),
-                News::Recording(path) => self.notices.offer_recording(path),
+                News::Recording(path) => self.notices.offer_recording(&name(&path), path),
                 News::CutShort(path) => {
                     let words = format!("New recording: {}. Its end is missing and has not come for a minute.", name(&path));
                     self.notices.offer(words, "Open what there is", Action::Open(vec![path]));

@@ -1,7 +1,7 @@
 //! Watching a folder for new recordings (trainers that write a snapshot when they run out of memory) and for logs that gain an
 //! out-of-memory error.
 //!
-//! The folder is listed once a second on a thread of its own. That works on every file system, network ones included, where change
+//! The folder and those in it (trainers write a folder a step) are listed once a second on a thread of its own. That works on every file system, network ones included, where change
 //! notices do not; a listing of a thousand names costs less than a millisecond there.
 
 use std::collections::HashMap;
@@ -18,6 +18,10 @@ use crate::formats::{Seen, look, why};
 
 /// Time between two listings.
 const EVERY: Duration = Duration::from_secs(1);
+
+/// Folders in the watched one that are listed with it, those first in which something changed last: a run of ten thousand steps writes
+/// into the last few.
+const MOST_SUBFOLDERS: usize = 256;
 
 /// Listings that a file whose end is missing is waited for while nothing is added to it: a minute.
 const PATIENCE: u32 = 60;
@@ -121,31 +125,49 @@ fn why_of_folder(error: &std::io::Error) -> String {
 
 type Listing = HashMap<PathBuf, Stamp>;
 
-/// The files of a folder that may be recordings or counters, and those that may be logs.
+/// The files of a folder, and of the folders in it, that may be recordings or counters, and those that may be logs.
 fn list(folder: &Path) -> Result<(Listing, Listing), String> {
     let failed = |e: std::io::Error| format!("{}: the folder can not be watched: {}", folder.display(), why_of_folder(&e));
     let (mut recordings, mut logs) = (HashMap::new(), HashMap::new());
-    for entry in std::fs::read_dir(folder).map_err(failed)? {
-        let Ok(entry) = entry else { continue };
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let into = match () {
-            () if is_recording_name(&name) => &mut recordings,
-            () if is_log_name(&name) => &mut logs,
-            () => continue,
-        };
-        // A file that went away between listing and asking is no news.
-        if let Ok(meta) = entry.metadata()
-            && meta.is_file()
-        {
-            into.insert(entry.path(), (meta.len(), meta.modified().ok()));
+    let mut below = list_one(folder, &mut recordings, &mut logs).map_err(failed)?;
+    below.sort_by(|a, b| b.cmp(a));
+    for (_, inside) in below.into_iter().take(MOST_SUBFOLDERS) {
+        // One that went away, or that may not be listed, is no reason not to watch the others.
+        if let Err(error) = list_one(&inside, &mut recordings, &mut logs) {
+            tracing::debug!("{}: not watched: {error}", inside.display());
         }
     }
     Ok((recordings, logs))
 }
 
+/// Adds the files of one folder; gives the folders in it but hidden ones, each with the time of its last change.
+fn list_one(folder: &Path, recordings: &mut Listing, logs: &mut Listing) -> std::io::Result<Vec<(Option<SystemTime>, PathBuf)>> {
+    let mut below = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let Ok(entry) = entry else { continue };
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let is_folder = || !name.starts_with('.') && entry.file_type().is_ok_and(|t| !t.is_file());
+        let into = match () {
+            () if is_recording_name(&name) => Some(&mut *recordings),
+            () if is_log_name(&name) => Some(&mut *logs),
+            () if is_folder() => None,
+            () => continue,
+        };
+        // A file that went away between listing and asking is no news. A link is what it leads to.
+        let Ok(meta) = std::fs::metadata(entry.path()) else { continue };
+        match into {
+            _ if meta.is_dir() => below.push((meta.modified().ok(), entry.path())),
+            Some(into) if meta.is_file() => _ = into.insert(entry.path(), (meta.len(), meta.modified().ok())),
+            _ => {}
+        }
+    }
+    Ok(below)
+}
+
 /// What was there at the last listing, and what of it is not whole yet.
 struct Known {
+    /// Files that went away too: a folder that is listed again after others had changed later brings its old files back.
     files: Listing,
     /// Files being written, each with the listings since it last grew.
     growing: HashMap<PathBuf, u32>,
@@ -178,7 +200,8 @@ impl Known {
             }
         }
         growing.extend(now.iter().filter(|(p, s)| self.files.get(*p) != Some(s)).map(|(p, _)| (p.clone(), 0)));
-        (self.growing, self.files) = (growing, now);
+        self.growing = growing;
+        self.files.extend(now);
         news.sort_by(|a, b| a.path().cmp(&b.path()));
         news
     }
@@ -215,6 +238,32 @@ mod tests {
         assert_eq!(known.compare(listing(&[("old", 6), ("new", 9)]), WHOLE), [News::Recording("old".into())], "written again");
         assert!(known.compare(listing(&[("gone", 3)]), WHOLE).is_empty());
         assert!(known.compare(listing(&[]), WHOLE).is_empty(), "went away before it was whole");
+        assert!(known.compare(listing(&[("old", 6)]), WHOLE).is_empty());
+        assert!(known.compare(listing(&[("old", 6)]), WHOLE).is_empty(), "listed again, and the same");
+    }
+
+    #[test]
+    fn folders_in_the_folder_are_listed_and_what_is_below_them_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let (step, deep) = (folder.path().join("step10"), folder.path().join("step10").join("deeper"));
+        std::fs::create_dir_all(&deep).unwrap();
+        std::fs::create_dir(folder.path().join(".cache")).unwrap();
+        for file in ["rank0.pickle", "step10/rank0.pickle", "step10/err.log", "step10/deeper/x.pickle", ".cache/x.pickle"] {
+            std::fs::write(folder.path().join(file), b"x").unwrap();
+        }
+        let (recordings, logs) = list(folder.path()).unwrap();
+        let mut found: Vec<PathBuf> = recordings.into_keys().chain(logs.into_keys()).collect();
+        found.sort();
+        assert_eq!(found, [folder.path().join("rank0.pickle"), step.join("err.log"), step.join("rank0.pickle")]);
+        for i in 0..MOST_SUBFOLDERS + 20 {
+            let old = folder.path().join(format!("old{i}"));
+            std::fs::create_dir(&old).unwrap();
+            std::fs::write(old.join("rank0.pickle"), b"x").unwrap();
+        }
+        std::fs::write(step.join("rank1.pickle"), b"x").unwrap();
+        let (recordings, _) = list(folder.path()).unwrap();
+        assert_eq!(recordings.len(), 1 + 2 + MOST_SUBFOLDERS - 1, "as many as are listed");
+        assert!(recordings.contains_key(&step.join("rank1.pickle")), "the last that changed is one of them");
     }
 
     #[test]
@@ -254,6 +303,8 @@ mod tests {
         std::fs::write(file("train.log"), b"CUDA out of memory. Tried to allocate 1.00 GiB (long ago)\n").unwrap();
         let watch = Watch::start(folder.path().to_path_buf(), &Jobs::default()).unwrap();
         std::fs::write(file("notes.md"), b"x").unwrap();
+        std::fs::create_dir(file("step10")).unwrap();
+        std::fs::copy(&sample, file("step10").join("rank0.pickle")).unwrap();
         std::fs::copy(sample, file("oom_rank0.pickle")).unwrap();
         std::fs::write(file("run.memory_stats.json"), b"{\"reserved_bytes.all.current\": 2097152}").unwrap();
         let mut log = std::fs::OpenOptions::new().append(true).open(file("train.log")).unwrap();
@@ -264,7 +315,7 @@ mod tests {
         .unwrap();
         let until = std::time::Instant::now() + Duration::from_secs(20);
         let mut found = Vec::new();
-        while found.len() < 3 && std::time::Instant::now() < until {
+        while found.len() < 4 && std::time::Instant::now() < until {
             found.extend(watch.news());
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -272,7 +323,8 @@ mod tests {
         assert!(found.contains(&News::Counters(file("run.memory_stats.json"))), "{found:?}");
         let text = found.iter().find_map(|n| if let News::Message { text, .. } = n { Some(text.as_str()) } else { None });
         assert!(text.is_some_and(|t| t.contains("2.00 GiB") && !t.contains("long ago")), "{found:?}");
-        assert_eq!(found.len(), 3);
+        assert!(found.contains(&News::Recording(file("step10").join("rank0.pickle"))), "{found:?}");
+        assert_eq!(found.len(), 4);
         let gone = folder.path().with_extension("gone");
         std::fs::rename(folder.path(), &gone).unwrap();
         let told = wait_for_one(&watch);

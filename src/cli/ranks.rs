@@ -1,15 +1,14 @@
 //! `vramscope ranks DIR`: one recording a rank, side by side.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
 
 use super::args::RanksArgs;
 use super::{Table, open, print, print_json};
-use crate::analysis::ranks::{self, Job, Overview, RankRow};
-use crate::formats::folder;
+use crate::analysis::ranks::{self, Division, Job, Overview, RankRow};
+use crate::formats::{folder, unpacked_bytes};
 use crate::model::Progress;
 use crate::units::{Bytes, count};
 
@@ -18,15 +17,9 @@ use crate::units::{Bytes, count};
 /// # Errors
 /// One sentence when the folder has no recordings or none can be opened, or the answer can not be written.
 pub fn run(args: &RanksArgs, out: &mut dyn Write) -> Result<(), String> {
-    let files: Vec<(PathBuf, u64)> = folder::recordings_in(&args.paths)?
-        .into_iter()
-        .map(|path| {
-            let bytes = std::fs::metadata(&path).map_or(0, |m| m.len());
-            (path, bytes)
-        })
-        .collect();
+    let files = folder::recordings_in(&args.paths)?;
     let found = Mutex::new((Vec::new(), Vec::new()));
-    ranks::read_all(&files, ranks::READ_BUDGET, &Progress::new(), open, |at, result| {
+    ranks::read_all(&files, ranks::READ_BUDGET, &Progress::new(), unpacked_bytes, open, |at, result| {
         // A poisoned lock means that another thread panicked; the scope ends with that panic.
         if let Ok(mut found) = found.lock() {
             match result {
@@ -111,6 +104,14 @@ fn remarks(row: &RankRow, at: usize, overview: &Overview) -> Vec<String> {
 fn report(jobs: &[Job], errors: &[String]) -> Value {
     let file = |job: &Job, at: Option<usize>| at.map(|i| job.rows[i].file.clone());
     let outliers = |job: &Job| -> Vec<String> { job.overview.outliers.iter().map(|&i| job.rows[i].file.clone()).collect() };
+    // Two groups of peaks, the lower first, where more than half are away from the median; else none.
+    let groups = |job: &Job| -> Vec<Vec<String>> {
+        let named = |rows: &Vec<usize>| rows.iter().map(|&i| job.rows[i].file.clone()).collect();
+        match &job.overview.division {
+            Some(Division::Two(low, high)) => vec![named(low), named(high)],
+            _ => Vec::new(),
+        }
+    };
     let ranks: Vec<Value> = jobs
         .iter()
         .flat_map(|job| job.rows.iter().enumerate().map(move |(i, r)| (job, i, r)))
@@ -131,7 +132,8 @@ fn report(jobs: &[Job], errors: &[String]) -> Value {
             json!({
                 "job": job.name, "is_one_job": job.is_one, "sentence": o.sentence, "ranks": job.rows.len(),
                 "median_peak_reserved_bytes": job.is_one.then_some(o.median_peak), "first_oom": file(job, o.first_oom),
-                "first_oom_by_time": o.is_first_by_time, "outliers": outliers(job),
+                "first_oom_by_time": o.is_first_by_time, "outliers": outliers(job), "groups": groups(job),
+                "cut_short": o.cut_short,
             })
         })
         .collect();

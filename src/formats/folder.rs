@@ -1,5 +1,6 @@
 //! Folders of recordings: which files of a folder, or of a pattern, may hold one.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// Endings of the files that trainers and profilers write recordings to. Files named one by one need none of them.
@@ -37,7 +38,17 @@ pub fn is_log_name(name: &str) -> bool {
     !name.starts_with('.') && LOG_ENDINGS.iter().any(|e| name.ends_with(e))
 }
 
-/// The recordings of folders, patterns (`run/rank*.pickle`, for shells that do not expand them and for quoted ones) and files named
+/// True for a path that is not there and has `*` or `?` in any part: a pattern that no shell expanded.
+#[must_use]
+pub fn is_pattern(path: &Path) -> bool {
+    path.iter().any(has_wildcards) && !path.exists()
+}
+
+fn has_wildcards(part: &OsStr) -> bool {
+    part.to_str().is_some_and(|part| part.contains(['*', '?']))
+}
+
+/// The recordings of folders, patterns (`run/*/rank*.pickle`, for shells that do not expand them and for quoted ones) and files named
 /// one by one, sorted by path, each once. Of a folder its subfolders are listed too, but not what is below them: trainers write a folder a
 /// step, with a file a rank in each. Cost: one listing a folder, no file is opened.
 ///
@@ -47,15 +58,9 @@ pub fn recordings_in(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let mut files = Vec::new();
     for path in paths {
         if path.is_dir() {
-            for folder in list(path, is_recording_name, &mut files)? {
-                // One that may not be listed is somebody else's; its neighbours are still there.
-                let _ = list(&folder, is_recording_name, &mut files);
-            }
-        } else if !path.exists()
-            && let Some(pattern) = path.file_name().and_then(|n| n.to_str()).filter(|n| n.contains(['*', '?']))
-        {
-            let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            list(folder, |name| matches(pattern, name), &mut files)?;
+            with_subfolders(path, &mut files)?;
+        } else if is_pattern(path) {
+            fitting(path, &mut files)?;
         } else {
             files.push(path.clone());
         }
@@ -67,6 +72,57 @@ pub fn recordings_in(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
         return Err(format!("{}: no recordings here; they end in {}", named.join(", "), ENDINGS.join(", ")));
     }
     Ok(files)
+}
+
+/// Adds the recordings of a folder and of the folders in it.
+fn with_subfolders(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
+    for below in list(folder, is_recording_name, files)? {
+        // One that may not be listed is somebody else's; its neighbours are still there.
+        let _ = list(&below, is_recording_name, files);
+    }
+    Ok(())
+}
+
+/// Adds the files that fit a pattern, and the recordings of folders that do. `*` and `?` stand for anything within one part of the path,
+/// as in a shell.
+fn fitting(pattern: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
+    let parts: Vec<&OsStr> = pattern.iter().collect();
+    let first = parts.iter().position(|part| has_wildcards(part)).unwrap_or(parts.len());
+    let start: PathBuf = parts[..first].iter().collect();
+    let mut folders = vec![if first == 0 { PathBuf::from(".") } else { start }];
+    for (at, part) in parts.iter().enumerate().skip(first) {
+        let is_last = at + 1 == parts.len();
+        if !has_wildcards(part) {
+            let below = folders.iter().map(|folder| folder.join(part));
+            let (there, file): (Vec<PathBuf>, Vec<PathBuf>) = below.filter(|path| path.exists()).partition(|path| path.is_dir());
+            folders = there;
+            files.extend(file.into_iter().filter(|_| is_last));
+            continue;
+        }
+        let pattern = part.to_string_lossy();
+        let mut below = Vec::new();
+        for folder in &folders {
+            let mut fit = Vec::new();
+            // As in a shell, what is hidden must be asked for.
+            let fits = |name: &str| matches(&pattern, name) && (pattern.starts_with('.') || !name.starts_with('.'));
+            match list(folder, fits, &mut fit) {
+                Ok(inside) => below.extend(inside.into_iter().filter(|path| matches(&pattern, &name_of(path)))),
+                // The folder that is named must be there; one that only fits may be somebody else's.
+                Err(sentence) if at == first => return Err(sentence),
+                Err(_) => {}
+            }
+            files.extend(fit.into_iter().filter(|_| is_last));
+        }
+        folders = below;
+    }
+    for folder in folders {
+        let _ = with_subfolders(&folder, files);
+    }
+    Ok(())
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Adds the files of a folder whose names are wanted; its subfolders, but hidden ones.
@@ -154,5 +210,29 @@ mod tests {
         std::fs::write(folder.path().join("step_9").join("rank0.pickle"), b"x").unwrap();
         assert_eq!(names(&[folder.path().to_path_buf()]).len(), 4, "a folder's own subfolders are listed");
         assert!(recordings_in(&[empty]).unwrap_err().contains("no recordings here"));
+    }
+
+    #[test]
+    fn a_pattern_works_in_every_part_of_a_path() {
+        let folder = tempfile::tempdir().unwrap();
+        for (node, rank) in [("n0", 0), ("n1", 1), ("other", 2)] {
+            let place = folder.path().join("jobs").join(node).join("mem");
+            std::fs::create_dir_all(&place).unwrap();
+            std::fs::write(place.join(format!("rank{rank}.pickle")), b"x").unwrap();
+            std::fs::write(place.join("notes.txt"), b"x").unwrap();
+        }
+        let found = |pattern: &str| -> Vec<String> {
+            let files = recordings_in(&[folder.path().join(pattern)]).unwrap_or_default();
+            files.iter().map(|f| f.strip_prefix(folder.path()).unwrap().to_string_lossy().into_owned()).collect()
+        };
+        let both = ["jobs/n0/mem/rank0.pickle", "jobs/n1/mem/rank1.pickle"];
+        assert_eq!(found("jobs/n*/mem/rank*.pickle"), both);
+        assert_eq!(found("jobs/n?/mem/rank?.pickle"), both);
+        assert_eq!(found("jobs/n?/*/*.pickle"), both);
+        assert_eq!(found("*/n?/mem/rank1.pickle"), both[1..]);
+        assert_eq!(found("jobs/n*"), both, "folders that fit are read as folders are");
+        assert_eq!(found("jobs/n*/none*"), [""; 0]);
+        let lost = recordings_in(&[folder.path().join("lost/*/rank*.pickle")]).unwrap_err();
+        assert!(lost.contains("lost: the folder can not be listed"), "{lost}");
     }
 }

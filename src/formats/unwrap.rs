@@ -1,6 +1,8 @@
 //! Containers around an artefact: gzip, zstd, and the zip that `torch.save` writes.
 
-use std::io::{Cursor, Read};
+use std::fs::File;
+use std::io::{Cursor, Read, Seek, SeekFrom};
+use std::path::Path;
 
 use super::FormatError;
 use crate::model::{Cancelled, Progress};
@@ -15,6 +17,39 @@ pub(crate) struct Unwrapped {
 const MAX_RATIO: u64 = 400;
 /// Small files may still unpack to this much.
 const MIN_LIMIT: u64 = 64 << 20;
+
+/// How much larger an artefact is than its packed file, where the file does not tell: traces pack best, about so far.
+const USUAL_RATIO: u64 = 16;
+
+/// Bytes of a file once it is unpacked, as a gzip file's last four bytes or a zstd frame's header tell, else [`USUAL_RATIO`] times its
+/// own; of any other file its own, and 0 of one that can not be read. Reads a few bytes. An estimate: a gzip file of several members tells
+/// only the last one's size.
+#[must_use]
+pub fn unpacked_bytes(path: &Path) -> u64 {
+    let packed = std::fs::metadata(path).map_or(0, |m| m.len());
+    let told = || -> std::io::Result<Option<u64>> {
+        let mut file = File::open(path)?;
+        let mut head = Vec::new();
+        // The longest header of a zstd frame.
+        (&mut file).take(18).read_to_end(&mut head)?;
+        Ok(match head.as_slice() {
+            [0x1f, 0x8b, ..] => {
+                let mut end = [0; 4];
+                file.seek(SeekFrom::End(-4))?;
+                file.read_exact(&mut end)?;
+                Some(u64::from(u32::from_le_bytes(end)))
+            }
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(zstd::zstd_safe::get_frame_content_size(&head).ok().flatten().unwrap_or(0)),
+            _ => None,
+        })
+    };
+    match told().unwrap_or(None) {
+        None => packed,
+        // Less than it is packed to, or more than any artefact packs to: several members, more than 4 GiB, or cut short.
+        Some(bytes) if bytes < packed || bytes / MAX_RATIO > packed => packed.saturating_mul(USUAL_RATIO),
+        Some(bytes) => bytes,
+    }
+}
 
 /// Inflates gzip, all members.
 pub(crate) fn gzip(bytes: &[u8], name: &str, progress: &Progress) -> Result<Unwrapped, FormatError> {
@@ -79,4 +114,30 @@ fn read_all(mut reader: impl Read, packed: usize, name: &str, progress: &Progres
 
 fn broken(name: &str, offset: u64, error: &std::io::Error) -> FormatError {
     FormatError::Malformed { name: name.to_owned(), offset, what: format!("the compressed data can not be unpacked ({error})") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    #[test]
+    fn a_packed_file_tells_what_it_unpacks_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let content: Vec<u8> = (10_000..20_000).flat_map(|n: u32| format!("{n} ").into_bytes()).collect();
+        let put = |bytes: &[u8]| std::fs::write(&path, bytes).unwrap();
+        put(&content);
+        assert_eq!(unpacked_bytes(&path), 60_000, "as it is");
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&content).unwrap();
+        let gzip = gzip.finish().unwrap();
+        put(&gzip);
+        assert_eq!(unpacked_bytes(&path), 60_000);
+        put(&gzip[..40]);
+        assert!(unpacked_bytes(&path) >= 40, "cut short: a guess");
+        put(&zstd::bulk::compress(&content, 1).unwrap());
+        assert_eq!(unpacked_bytes(&path), 60_000);
+        assert_eq!(unpacked_bytes(&folder.path().join("none")), 0);
+    }
 }

@@ -1,15 +1,17 @@
 //! Which recordings of a folder are ranks of one job: two jobs' ranks are never measured against each other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::names::{last_span, told_span, without};
-use super::{Overview, RankRow, counted, overview, ranks_of_names, sort};
+use super::names::{last_span, told_span, unpacked_name, without};
+use super::{Overview, RankRow, assign, overview};
+use crate::units::counted;
 
 /// Recordings that belong together, and what they say together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Job {
-    /// What its files have in common, with `*` for what differs: `ddp_rank*.pickle`; behind the folder where there are several.
+    /// What its files have in common, with `*` for what differs: `ddp_rank*.pickle`; behind the folder where there are several, as
+    /// `node*/rank*.pickle` where a job's files are in a folder a node.
     pub name: String,
     /// Its ranks, as [`sort`] orders them.
     pub rows: Vec<RankRow>,
@@ -29,26 +31,31 @@ impl Job {
 /// What recordings on their own are called.
 pub const ALONE: &str = "on their own";
 
+/// Puts rows in order: by rank (unknown last), then file, then device.
+pub fn sort(rows: &mut [RankRow]) {
+    rows.sort_by(|a, b| {
+        (a.rank.is_none(), a.rank, &a.file, a.device, &a.path).cmp(&(b.rank.is_none(), b.rank, &b.file, b.device, &b.path))
+    });
+}
+
 /// Sorts rows into jobs, by folder and name, jobs in the order of their names; recordings that no other belongs to come last, together.
+/// What rank each row is [`assign`] decides, anew at every call.
 ///
 /// Files are of one job when they stand in one folder, differ only in numbers, and no two have the same rank; where two have, only
-/// files that differ in nothing but the rank are. Which numbers tell a rank [`ranks_of_names`] says.
-/// Traces that tell how many processes there are (`distributedInfo`) need no names. Files without any number are of one job when each is of another device.
+/// files that differ in nothing but the rank are. Folders that differ in one part of their path, whose files are named alike and of which
+/// no two hold the same rank, are one job: a folder a node. Folders named after a step stay apart.
+/// Traces that tell how many processes there are (`distributedInfo`) need no names. Files without any number are of one job when each is
+/// of another device. A file packed or not is named alike.
 #[must_use]
 pub fn by_job(mut rows: Vec<RankRow>) -> Vec<Job> {
-    let files: Vec<PathBuf> =
-        rows.iter().map(|r| r.path.clone()).collect::<std::collections::BTreeSet<_>>().into_iter().collect();
-    let named: BTreeMap<PathBuf, Option<u32>> = files.iter().cloned().zip(ranks_of_names(&files)).collect();
-    for row in rows.iter_mut().filter(|r| r.rank.is_none()) {
-        row.rank = named.get(&row.path).copied().flatten();
-    }
+    let named = assign::by_recording_and_name(&mut rows);
     let mut loose: BTreeMap<(PathBuf, String), Vec<RankRow>> = BTreeMap::new();
     for row in rows {
         let folder = row.path.parent().unwrap_or(Path::new("")).to_path_buf();
         loose.entry((folder, likeness(&row, named.get(&row.path).copied().flatten().is_some()))).or_default().push(row);
     }
     let mut groups: Vec<Vec<RankRow>> = Vec::new();
-    for ((_, like), rows) in loose {
+    for ((_, like), rows) in across_folders(loose) {
         if like.is_empty() {
             let mut devices: Vec<i32> = rows.iter().map(|r| r.device).collect();
             devices.sort_unstable();
@@ -70,6 +77,7 @@ pub fn by_job(mut rows: Vec<RankRow>) -> Vec<Job> {
     let mut jobs: Vec<Job> = together
         .into_iter()
         .map(|mut rows| {
+            assign::by_device(&mut rows);
             sort(&mut rows);
             Job { name: name(&rows, are_folders_many), overview: overview(&rows), rows, is_one: true }
         })
@@ -81,6 +89,48 @@ pub fn by_job(mut rows: Vec<RankRow>) -> Vec<Job> {
         jobs.push(Job { name: ALONE.to_owned(), overview: side_by_side(&rows), rows, is_one: false });
     }
     jobs
+}
+
+/// Rows by folder and by what their names share.
+type Loose = BTreeMap<(PathBuf, String), Vec<RankRow>>;
+
+/// Puts the rows of folders together that hold a job's ranks in a folder a node. The part of the path in which the folders differ is the
+/// last or the one before it (`node*/`, `node*/memory/`); where all such folders together have a rank twice, those whose names differ in
+/// numbers alone are tried.
+fn across_folders(mut loose: Loose) -> Loose {
+    for from_end in [0, 1] {
+        let namings: [fn(&str) -> String; 2] = [|_| "*".to_owned(), without_numbers];
+        for of_name in namings {
+            let mut alike: BTreeMap<(PathBuf, String), Vec<(PathBuf, String)>> = BTreeMap::new();
+            for key in loose.keys().filter(|(_, like)| !like.is_empty()) {
+                if let Some(folder) = with_part(&key.0, from_end, of_name) {
+                    alike.entry((folder, key.1.clone())).or_default().push(key.clone());
+                }
+            }
+            for keys in alike.into_values().filter(|keys| keys.len() > 1) {
+                let ranks: Vec<Option<u32>> =
+                    keys.iter().filter_map(|key| loose.get(key)).flatten().map(|row| row.rank).collect();
+                let known: BTreeSet<u32> = ranks.iter().copied().flatten().collect();
+                if known.len() == ranks.len() {
+                    let rows: Vec<RankRow> = keys.iter().filter_map(|key| loose.remove(key)).flatten().collect();
+                    loose.extend(keys.into_iter().next().map(|key| (key, rows)));
+                }
+            }
+        }
+    }
+    loose
+}
+
+/// A folder with one part of its path replaced; `None` where it has no such part, or one that counts steps: each is a job of its own.
+fn with_part(folder: &Path, from_end: usize, of_name: impl Fn(&str) -> String) -> Option<PathBuf> {
+    let mut parts: Vec<String> = folder.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    let at = parts.len().checked_sub(1 + from_end)?;
+    let part = parts.get_mut(at).filter(|part| part.as_str() != "/")?;
+    if part.contains(|c: char| c.is_ascii_digit()) && last_span(part).is_none() {
+        return None;
+    }
+    *part = of_name(part);
+    Some(parts.iter().collect())
 }
 
 /// One sentence for several jobs: how many there are, and which ran out of memory.
@@ -108,6 +158,33 @@ pub fn headline(jobs: &[Job]) -> String {
     text
 }
 
+/// As many other jobs as [`beside`] names.
+const OTHERS_NAMED: usize = 3;
+
+/// How the other jobs are, for whoever looks at one of several: those that ran out of memory by name, the others counted. Empty where
+/// there is one.
+#[must_use]
+pub fn beside(jobs: &[Job], shown: usize) -> String {
+    let others = || jobs.iter().enumerate().filter(|(i, _)| *i != shown).map(|(_, job)| job);
+    let called = |job: &Job| if job.is_one { job.name.clone() } else { "recordings on their own".to_owned() };
+    let failed: Vec<&Job> = others().filter(|job| job.overview.failed > 0).collect();
+    let well: Vec<&Job> = others().filter(|job| job.overview.failed == 0).collect();
+    let mut parts: Vec<String> = failed
+        .iter()
+        .take(OTHERS_NAMED)
+        .map(|job| format!("{} of {} {}", job.overview.failed, job.rows.len(), called(job)))
+        .collect();
+    if failed.len() > OTHERS_NAMED {
+        parts.push(format!("ranks of {}", counted((failed.len() - OTHERS_NAMED) as u64, "more job", "more jobs")));
+    }
+    if well.len() > OTHERS_NAMED {
+        parts.push(format!("none of {} other jobs", well.len()));
+    } else {
+        parts.extend(well.iter().map(|job| format!("none of {} {}", job.rows.len(), called(job))));
+    }
+    if parts.is_empty() { String::new() } else { format!("Out of memory beside it: {}.", parts.join("; ")) }
+}
+
 /// Files that sorted rows are of: a file of two devices has two rows.
 fn files(rows: &[RankRow]) -> u64 {
     rows.chunk_by(|a, b| a.path == b.path).count() as u64
@@ -130,8 +207,8 @@ fn likeness(row: &RankRow, is_named: bool) -> String {
         return format!("world of {processes}");
     }
     match told_span(&row.file) {
-        Some(_) => without_numbers(&row.file),
-        None if is_named => without_rank(&row.file),
+        Some(_) => without_numbers(unpacked_name(&row.file)),
+        None if is_named => without_rank(unpacked_name(&row.file)),
         None => String::new(),
     }
 }
@@ -184,22 +261,47 @@ fn without_numbers(file: &str) -> String {
 
 /// What the files of a job have in common.
 fn name(rows: &[RankRow], with_folder: bool) -> String {
-    let same = |f: &dyn Fn(&str) -> String| -> Option<String> {
-        let first = f(&rows.first()?.file);
-        rows.iter().all(|r| f(&r.file) == first).then_some(first)
-    };
-    let pattern = same(&|f: &str| f.to_owned()).or_else(|| same(&without_rank)).or_else(|| same(&without_numbers));
-    let pattern = pattern.unwrap_or_else(|| {
-        let files: Vec<&str> = rows.iter().map(|r| r.file.as_str()).collect();
-        let beginning = common(&files, false, 0);
-        let end = common(&files, true, beginning.chars().count());
-        format!("{beginning}*{end}")
-    });
-    let folder = rows.first().and_then(|r| r.path.parent()).and_then(Path::file_name);
-    match folder.filter(|_| with_folder) {
-        Some(folder) => format!("{}/{pattern}", folder.to_string_lossy()),
-        None => pattern,
+    let whole: Vec<&str> = rows.iter().map(|r| r.file.as_str()).collect();
+    let unpacked: Vec<&str> = whole.iter().map(|file| unpacked_name(file)).collect();
+    // Some are packed: what packs them is no part of what they share.
+    let pattern = pattern(&whole).or_else(|| pattern(&unpacked)).unwrap_or_else(|| shared(&whole));
+    if !with_folder {
+        return pattern;
     }
+    let mut folders: Vec<Vec<String>> = rows
+        .iter()
+        .filter_map(|r| r.path.parent())
+        .map(|folder| folder.iter().map(|part| part.to_string_lossy().into_owned()).collect())
+        .collect();
+    folders.dedup();
+    let Some(first) = folders.first() else { return pattern };
+    // From the part in which the folders differ, where they do, and else the last.
+    let differs = |at: &usize| folders.iter().any(|f| f.get(*at) != first.get(*at));
+    let from = (0..first.len()).find(differs).unwrap_or(first.len().saturating_sub(1));
+    let mut parts: Vec<String> = (from..first.len())
+        .map(|at| {
+            let names: Vec<&str> = folders.iter().filter_map(|f| f.get(at)).map(String::as_str).collect();
+            self::pattern(&names).unwrap_or_else(|| shared(&names))
+        })
+        .collect();
+    parts.push(pattern);
+    parts.join("/")
+}
+
+/// What names have in common that differ in a rank, or else in numbers alone.
+fn pattern(names: &[&str]) -> Option<String> {
+    let same = |f: &dyn Fn(&str) -> String| -> Option<String> {
+        let first = f(names.first()?);
+        names.iter().all(|name| f(name) == first).then_some(first)
+    };
+    same(&|name: &str| name.to_owned()).or_else(|| same(&without_rank)).or_else(|| same(&without_numbers))
+}
+
+/// The beginning and the end that names have in common.
+fn shared(names: &[&str]) -> String {
+    let beginning = common(names, false, 0);
+    let end = common(names, true, beginning.chars().count());
+    format!("{beginning}*{end}")
 }
 
 /// The beginning, or the end, that all share, without the `taken` letters of the other.
@@ -247,7 +349,7 @@ mod tests {
     fn row(path: &str, peak: u64) -> RankRow {
         let path = PathBuf::from(path);
         let file = path.file_name().unwrap().to_string_lossy().into_owned();
-        RankRow { rank: super::super::rank_of_name(&file), path, file, peak_reserved: peak, ..RankRow::default() }
+        RankRow { path, file, peak_reserved: peak, ..RankRow::default() }
     }
 
     fn jobs_of(files: &[&str]) -> Vec<(String, usize, bool)> {
@@ -292,6 +394,30 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_a_node_is_one_job_unless_two_hold_the_same_rank() {
+        assert_eq!(jobs_of(&["j/n0/rank0.pickle", "j/n1/rank1.pickle"]), [job("n*/rank*.pickle", 2)]);
+        let nodes = ["j/gpu-a/rank0.p", "j/gpu-a/rank1.p", "j/gpu-b/rank2.p", "j/gpu-b/rank3.p.gz"];
+        assert_eq!(jobs_of(&nodes), [job("gpu-*/rank*.p", 4)]);
+        assert_eq!(jobs_of(&["j/n0/mem/rank0.p", "j/n1/mem/rank1.p"]), [job("n*/mem/rank*.p", 2)]);
+        let two = ["j/n0/rank0.p", "j/n0/rank1.p", "j/n1/rank0.p", "j/n1/rank1.p"];
+        assert_eq!(jobs_of(&two), [job("n0/rank*.p", 2), job("n1/rank*.p", 2)]);
+        let beside = ["j/n0/rank0.p", "j/n1/rank1.p", "j/old/rank0.p", "j/old/rank1.p"];
+        assert_eq!(jobs_of(&beside), [job("n*/rank*.p", 2), job("old/rank*.p", 2)]);
+        let steps = ["j/step10/rank0.p", "j/step10/rank1.p", "j/step20/rank2.p", "j/step20/rank3.p"];
+        assert_eq!(jobs_of(&steps), [job("step10/rank*.p", 2), job("step20/rank*.p", 2)]);
+        assert_eq!(jobs_of(&["a/x.p", "b/y.p"]), [job(ALONE, 2)], "no ranks, no job");
+    }
+
+    #[test]
+    fn what_packs_a_file_is_no_part_of_its_name() {
+        assert_eq!(jobs_of(&["d/oom_rank0.pickle", "d/oom_rank3.pickle.gz"]), [job("oom_rank*.pickle", 2)]);
+        assert_eq!(jobs_of(&["d/oom_rank0.pickle.gz", "d/oom_rank3.pickle.gz"]), [job("oom_rank*.pickle.gz", 2)]);
+        assert_eq!(jobs_of(&["d/mem_0.pickle", "d/mem_1.pickle.zst"]), [job("mem_*.pickle", 2)]);
+        let both = ["d/a_rank0.p", "d/a_rank1.p", "d/a_rank0.p.gz", "d/a_rank1.p.gz"];
+        assert_eq!(jobs_of(&both), [job("a_rank*.p", 2), job("a_rank*.p.gz", 2)], "the same ranks twice");
+    }
+
+    #[test]
     fn process_numbers_do_not_part_the_ranks_of_one_job() {
         assert_eq!(jobs_of(&["d/oom_rank0_pid4711.pickle", "d/oom_rank1_pid4712.pickle"]), [job("oom_rank*_pid*.pickle", 2)]);
         // Two runs: which pid belongs to which is not told, so nothing is compared.
@@ -314,7 +440,7 @@ mod tests {
     fn traces_that_tell_their_world_need_no_names() {
         let mut rows = vec![row("d/alpha_11.17.pt.trace.json", 1), row("d/beta_12.18.pt.trace.json", 1)];
         for (rank, row) in (0..).zip(&mut rows) {
-            (row.rank, row.world_size) = (Some(rank), Some(2));
+            (row.told_rank, row.world_size) = (Some(rank), Some(2));
         }
         let jobs = by_job(rows);
         assert_eq!((jobs.len(), jobs[0].rows.len(), jobs[0].name.as_str()), (1, 2, "*.pt.trace.json"));
@@ -327,6 +453,15 @@ mod tests {
         let jobs = by_job(small.into_iter().chain(large).collect());
         assert_eq!(jobs.iter().map(|j| j.overview.outliers.clone()).collect::<Vec<_>>(), [vec![], vec![2]]);
         assert_eq!(headline(&jobs).replace(crate::units::NBSP, " "), "2 jobs; none ran out of memory.");
+        assert_eq!(beside(&jobs, 0), "Out of memory beside it: none of 3 b_rank*.p.");
+        assert_eq!(beside(&jobs[..1], 0), "");
+        let mut many: Vec<Job> = (0..9).map(|i| Job { name: format!("step{i}"), ..jobs[0].clone() }).collect();
+        assert_eq!(beside(&many, 4), "Out of memory beside it: none of 8 other jobs.");
+        many.iter_mut().take(5).for_each(|job| job.overview.failed = 1);
+        assert_eq!(
+            beside(&many, 1),
+            "Out of memory beside it: 1 of 3 step0; 1 of 3 step2; 1 of 3 step3; ranks of 1\u{a0}more job; none of 4 other jobs."
+        );
         let alone = by_job(vec![row("d/x.p", 1), row("d/y.p", 1000)]);
         assert!(alone[0].overview.outliers.is_empty() && !alone[0].is_one);
         assert!(by_job(Vec::new()).is_empty());

@@ -20,6 +20,7 @@ pub fn ranks_of_names(files: &[PathBuf]) -> Vec<Option<u32>> {
     let mut ranks: Vec<Option<u32>> = names.iter().map(|name| rank_of_name(name)).collect();
     let mut alike: BTreeMap<(&Path, String), Vec<(usize, u32)>> = BTreeMap::new();
     for (i, name) in names.iter().enumerate().filter(|(i, _)| ranks[*i].is_none()) {
+        let name = unpacked_name(name);
         let Some(span) = last_span(name) else { continue };
         let Ok(number) = name[span.clone()].parse() else { continue };
         let key = (files[i].parent().unwrap_or(Path::new("")), without(name, span));
@@ -76,6 +77,12 @@ pub(super) fn last_span(file: &str) -> Option<Range<usize>> {
     const OTHERS: [&str; 10] = ["step", "steps", "iter", "iteration", "epoch", "batch", "pid", "version", "run", "attempt"];
     let word = before.rsplit(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or("");
     (!OTHERS.contains(&word)).then_some(from..end)
+}
+
+/// The name without the ending that says how the file is packed.
+pub(super) fn unpacked_name(file: &str) -> &str {
+    let end = [".gz", ".zst"].into_iter().find(|end| file.to_ascii_lowercase().ends_with(end));
+    end.map_or(file, |end| &file[..file.len() - end.len()])
 }
 
 /// The name with `*` for a part of it.

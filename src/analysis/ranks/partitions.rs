@@ -33,8 +33,8 @@ pub fn partitions(root: &Path, files: &[PathBuf], mut told: impl FnMut(&Path) ->
         for group in rows.chunk_by(|a, b| several || a.path == b.path) {
             let Some(first) = group.first() else { continue };
             let pattern = pattern.clone().unwrap_or_else(|| pattern_of(&first.file));
-            let folder = first.path.strip_prefix(root).ok().and_then(Path::parent).unwrap_or(Path::new(""));
-            let job = unlike(&mut taken, job_name(folder, &pattern));
+            let folder = shared_folder(group).strip_prefix(root).map(Path::to_path_buf).unwrap_or_default();
+            let job = unlike(&mut taken, job_name(&folder, &pattern));
             for row in group {
                 let same: Vec<_> = group.iter().filter(|r| r.path == row.path).map(|r| r.rank).collect();
                 // A file of several devices is of no single rank, unless it says so.
@@ -45,6 +45,14 @@ pub fn partitions(root: &Path, files: &[PathBuf], mut told: impl FnMut(&Path) ->
         }
     }
     files.iter().map(|path| of_file.get(path).cloned().unwrap_or_default()).collect()
+}
+
+/// The folder that all are below: of a job with a folder a node the one that holds the nodes.
+fn shared_folder(rows: &[RankRow]) -> PathBuf {
+    let mut folders = rows.iter().filter_map(|row| row.path.parent());
+    let first = folders.next().unwrap_or(Path::new(""));
+    let shared = |a: &Path, b: &Path| -> PathBuf { a.iter().zip(b).take_while(|(a, b)| a == b).map(|(a, _)| a).collect() };
+    folders.fold(first.to_path_buf(), |so_far, other| shared(&so_far, other))
 }
 
 /// The job of one file on its own, by its name. `is_rank_known`: its rank was told, so a last number is taken for it.
@@ -166,6 +174,11 @@ mod tests {
             ]
         );
         assert_eq!(of(&["mem_0.p", "mem_1.p"]), [p("mem", Some(0), None), p("mem", Some(1), None)]);
+        assert_eq!(
+            of(&["n0/rank0.pickle", "n1/rank1.pickle"]),
+            [p("job", Some(0), None), p("job", Some(1), None)],
+            "a folder a node"
+        );
         // Two files in folders of one name, and letters that no partition should have.
         assert_eq!(of(&["a/x y.pickle", "b/x=y.pickle"]), [p("a-x_y", None, None), p("b-x_y", None, None)]);
     }

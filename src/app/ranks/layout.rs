@@ -61,10 +61,46 @@ impl Column {
     }
 }
 
+/// Which rows are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Listed {
+    /// Every one.
+    #[default]
+    All,
+    /// Those that ran out of memory.
+    Failed,
+    /// Those away from the median.
+    Outliers,
+}
+
+impl Listed {
+    /// What can be chosen for rows of this overview, with how many rows each lists: what lists none is no choice.
+    #[must_use]
+    pub fn choices(rows: usize, overview: &Overview) -> Vec<(Listed, usize)> {
+        let all = [(Listed::All, rows), (Listed::Failed, overview.failed), (Listed::Outliers, overview.outliers.len())];
+        all.into_iter().filter(|(listed, many)| *listed == Listed::All || *many > 0).collect()
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Listed::All => "All",
+            Listed::Failed => "Out of memory",
+            Listed::Outliers => "Outliers",
+        }
+    }
+}
+
 /// Positions of rows in the order shown. Equal rows stay in order of rank.
 #[must_use]
-pub fn order(rows: &[RankRow], overview: &Overview, (column, descending): (Column, bool)) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..rows.len()).collect();
+pub fn order(rows: &[RankRow], overview: &Overview, listed: Listed, (column, descending): (Column, bool)) -> Vec<usize> {
+    let is_listed = |i: &usize| match listed {
+        Listed::All => true,
+        Listed::Failed => rows[*i].ooms > 0,
+        Listed::Outliers => overview.outliers.binary_search(i).is_ok(),
+    };
+    let mut order: Vec<usize> = (0..rows.len()).filter(is_listed).collect();
     let weight = |i: usize| {
         let row = &rows[i];
         (row.ooms > 0, overview.first_oom == Some(i), overview.outliers.contains(&i), row.is_cut_short)
@@ -99,6 +135,14 @@ pub fn bar(area: Rect, at: usize, of: usize, share: f64) -> Rect {
     let left = area.left() + width * at as f32 + (width - most) / 2.0;
     let height = area.height() * share.clamp(0.0, 1.0) as f32;
     Rect::from_min_max(pos2(left, area.bottom() - height), pos2(left + most, area.bottom()))
+}
+
+/// The mark under a bar whose rank ran out of memory: as wide as the bar, but never too narrow to be seen.
+#[must_use]
+pub fn mark(area: Rect, bar: Rect) -> Rect {
+    let width = bar.width().max(3.0);
+    let left = (bar.center().x - width / 2.0).min(area.right() - width).max(area.left());
+    Rect::from_min_size(pos2(left, area.bottom() + 1.0), vec2(width, 5.0))
 }
 
 /// The bar under a point, however high it is.
@@ -234,9 +278,30 @@ mod tests {
         let row = |peak, is_pending| RankRow { peak_reserved: peak, is_pending, ..RankRow::default() };
         let rows = [row(0, true), row(5, false), row(0, true), row(9, false)];
         let o = Overview::default();
-        assert_eq!(order(&rows, &o, (Column::Rank, false)), [0, 1, 2, 3]);
-        assert_eq!(order(&rows, &o, (Column::Peak, true)), [3, 1, 0, 2]);
-        assert_eq!(order(&rows, &o, (Column::Peak, false)), [1, 3, 0, 2]);
+        assert_eq!(order(&rows, &o, Listed::All, (Column::Rank, false)), [0, 1, 2, 3]);
+        assert_eq!(order(&rows, &o, Listed::All, (Column::Peak, true)), [3, 1, 0, 2]);
+        assert_eq!(order(&rows, &o, Listed::All, (Column::Peak, false)), [1, 3, 0, 2]);
+    }
+
+    #[test]
+    fn those_that_failed_can_be_listed_alone() {
+        let mut rows = vec![RankRow::default(); 4];
+        (rows[1].ooms, rows[3].ooms) = (1, 2);
+        let o = Overview { failed: 2, outliers: vec![2], ..Overview::default() };
+        assert_eq!(order(&rows, &o, Listed::Failed, (Column::Rank, false)), [1, 3]);
+        assert_eq!(order(&rows, &o, Listed::Outliers, (Column::Rank, false)), [2]);
+        assert_eq!(Listed::choices(4, &o), [(Listed::All, 4), (Listed::Failed, 2), (Listed::Outliers, 1)]);
+        assert_eq!(Listed::choices(4, &Overview::default()), [(Listed::All, 4)]);
+    }
+
+    #[test]
+    fn a_mark_is_never_too_small_to_see() {
+        let area = Rect::from_min_size(pos2(10.0, 20.0), vec2(600.0, 100.0));
+        for at in [0, 700, 1999] {
+            let mark = mark(area, bar(area, at, 2000, 0.5));
+            assert!(mark.width() >= 3.0 && mark.height() >= 5.0 && area.x_range().contains(mark.left()), "{mark}");
+            assert!(mark.right() <= area.right() && mark.top() > area.bottom());
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel, sync_channel};
 
-pub use layout::Column;
+pub use layout::{Column, Listed};
 pub(super) use page::page_ui;
 
 use super::jobs::Jobs;
@@ -51,9 +51,11 @@ pub struct Ranks {
     pub chosen: [Option<(PathBuf, usize)>; 2],
     /// The column rows are sorted by, and whether descending.
     pub sort: (Column, bool),
+    /// Which rows are listed.
+    pub listed: Listed,
     /// Positions in the shown job's rows, in the order shown.
     order: Vec<usize>,
-    listed: Option<Receiver<Result<Vec<PathBuf>, String>>>,
+    folder: Option<Receiver<Result<Vec<PathBuf>, String>>>,
     answers: Receiver<Answer>,
 }
 
@@ -85,19 +87,14 @@ impl Ranks {
             // Read in the order in which they are shown: rank 2 before rank 10.
             let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             paths.sort_by_cached_key(|path| (ranks::rank_of_name(&name(path)).unwrap_or(u32::MAX), path.clone()));
-            let with_bytes = |path: PathBuf| {
-                let bytes = std::fs::metadata(&path).map_or(0, |m| m.len());
-                (path, bytes)
-            };
-            let files: Vec<(PathBuf, u64)> = paths.into_iter().map(with_bytes).collect();
-            let _ = tell.send(Ok(files.iter().map(|(path, _)| path.clone()).collect()));
+            let _ = tell.send(Ok(paths.clone()));
             // A file reports to a progress of its own: the shared one counts files.
             let open = |path: &Path| formats::open_more_than_counters(path, &Progress::new()).map_err(|e| e.to_string());
             let each = |at: usize, answer| {
                 let _ = sender.send((at, answer));
                 wake.wake();
             };
-            ranks::read_all(&files, ranks::READ_BUDGET, &shared, open, each);
+            ranks::read_all(&paths, ranks::READ_BUDGET, &shared, formats::unpacked_bytes, open, each);
         }));
         Ranks {
             progress,
@@ -111,8 +108,9 @@ impl Ranks {
             answered: 0,
             chosen: [None, None],
             sort: (Column::Rank, false),
+            listed: Listed::All,
             order: Vec::new(),
-            listed: Some(listed),
+            folder: Some(listed),
             answers,
         }
     }
@@ -122,10 +120,10 @@ impl Ranks {
     /// # Errors
     /// The folder can not be listed, or no file of it holds a device's memory.
     pub fn poll(&mut self) -> Result<(), String> {
-        if let Some(listed) = &self.listed {
-            match listed.try_recv() {
+        if let Some(folder) = &self.folder {
+            match folder.try_recv() {
                 Ok(Ok(files)) => {
-                    self.listed = None;
+                    self.folder = None;
                     self.jobs = ranks::by_job(files.iter().map(|path| ranks::pending(path)).collect());
                     self.files = files;
                     self.choose_job();
@@ -180,7 +178,7 @@ impl Ranks {
     fn fill_in(&mut self, mut rows: Vec<RankRow>) -> Option<Vec<RankRow>> {
         let [row] = rows.as_mut_slice() else { return Some(rows) };
         let fits = |kept: &&mut RankRow| {
-            let is_its_rank = kept.rank.is_some() && (row.rank.is_none() || row.rank == kept.rank);
+            let is_its_rank = kept.rank.is_some() && (row.told_rank.is_none() || row.told_rank == kept.rank);
             kept.is_pending && is_its_rank && row.world_size.is_none() && kept.path == row.path
         };
         let Some(kept) = self.jobs.iter_mut().flat_map(|job| &mut job.rows).find(fits) else { return Some(rows) };
@@ -227,10 +225,17 @@ impl Ranks {
         self.jobs.get(self.shown).map_or(&self.nothing, |job| &job.overview)
     }
 
+    /// The median that pictures show: of several ranks, unless their peaks lie so far apart that it is nobody's.
+    #[must_use]
+    pub fn median_shown(&self) -> Option<u64> {
+        let o = self.overview();
+        Some(o.median_peak).filter(|&median| median > 0 && o.division.is_none() && self.are_ranks() && self.rows().len() > 1)
+    }
+
     /// True when every file was answered.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.listed.is_none() && self.answered >= self.files.len()
+        self.folder.is_none() && self.answered >= self.files.len()
     }
 
     /// Sorts by a column; by the same one again the other way round.
@@ -240,8 +245,18 @@ impl Ranks {
         self.arrange();
     }
 
+    /// Lists all rows or some of them.
+    pub fn list(&mut self, listed: Listed) {
+        self.listed = listed;
+        self.arrange();
+    }
+
     fn arrange(&mut self) {
-        self.order = layout::order(self.rows(), self.overview(), self.sort);
+        // Another job may have none of what was listed.
+        if Listed::choices(self.rows().len(), self.overview()).iter().all(|(choice, _)| *choice != self.listed) {
+            self.listed = Listed::All;
+        }
+        self.order = layout::order(self.rows(), self.overview(), self.listed, self.sort);
     }
 
     /// Chooses a row: the first becomes A, another B, and a further one takes the place of B. One that is chosen is let go.

@@ -32,6 +32,8 @@ pub fn overlay(page: &Ranks, ui: &mut Ui, t: &Tokens, height: f32) {
         let most = values.len().saturating_sub(1).max(1) as f64;
         values.iter().enumerate().map(|(i, v)| [100.0 * i as f64 / most, *v as f64 / divisor]).collect()
     };
+    // The plot sets its axes in the body's face; figures are monospaced.
+    ui.style_mut().text_styles.insert(egui::TextStyle::Body, Type::Mono.font());
     Plot::new("ranks over one another")
         .height(height)
         .show_background(false)

@@ -3,19 +3,25 @@
 //! A few ranks stand below one another, each with a bar in the table and a large curve; many have a chart of bars over the whole width
 //! and small curves beside the table.
 
-use egui::{Align, CursorIcon, Layout, Rect, Role, ScrollArea, Sense, Ui, UiBuilder, Vec2, WidgetInfo, pos2, vec2};
+use egui::{
+    Align, CursorIcon, Layout, Popup, PopupCloseBehavior, Rect, Role, ScrollArea, Sense, Ui, UiBuilder, Vec2, WidgetInfo, pos2,
+    vec2,
+};
 
-use super::layout::{Column as Sort, FEW, GAP, bar_at, grid, large_grid};
+use super::layout::{Column as Sort, FEW, GAP, Listed, bar_at, grid, large_grid};
 use super::overlay::overlay;
 use super::rows::{HEADER, ROW, table};
 use super::{Ranks, pictures};
+use crate::analysis::ranks::{Division, beside};
 use crate::app::action::{Action, Actions};
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::button::{self, Push};
 use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
 use crate::app::widgets::pane::{progress_line, rule};
+use crate::app::widgets::row::definition;
 use crate::units::{Bytes, count, counted};
 
 /// What a gesture asks of the page, applied after everything is drawn.
@@ -25,6 +31,7 @@ pub(super) struct Wish {
     pub open: Option<usize>,
     pub sort: Option<Sort>,
     pub job: Option<usize>,
+    pub listed: Option<Listed>,
 }
 
 /// Draws the page over the whole of `ui`.
@@ -45,6 +52,9 @@ pub fn page_ui(page: &mut Ranks, ui: &mut Ui, t: &Tokens, actions: &Actions) {
     }
     if let Some(job) = wish.job {
         page.show_job(job);
+    }
+    if let Some(listed) = wish.listed {
+        page.list(listed);
     }
     if let Some(column) = wish.sort {
         page.sort_by(column);
@@ -70,11 +80,20 @@ fn header(page: &Ranks, ui: &mut Ui, t: &Tokens, rect: Rect, actions: &Actions, 
             (false, true) => page.overview().sentence.clone(),
             (false, false) => so_far + &page.overview().sentence.replacen("None of", "none of", 1),
         };
+        // Of several jobs the sentence is of the one on screen.
+        let of = page.jobs.get(page.shown_job()).filter(|job| page.jobs.len() > 1 && job.is_one && page.answered > 0);
+        let sentence = of.map_or(sentence.clone(), |job| format!("{}: {}", job.name, sentence.replacen("None of", "none of", 1)));
         label::paragraph(ui, &sentence, Type::Lead, t.text1);
+        let beside = if page.is_done() { beside(&page.jobs, page.shown_job()) } else { String::new() };
+        if !beside.is_empty() {
+            ui.add_space(4.0);
+            label::paragraph(ui, &beside, Type::Body, t.text2);
+        }
         ui.add_space(8.0);
         ui.horizontal(|ui| {
             ui.spacing_mut().item_spacing.x = 8.0;
             wish.job = job_chooser(page, ui);
+            wish.listed = chooser_of_rows(page, ui);
             buttons(page, ui, actions);
             let read = if page.is_done() {
                 format!("{} read", counted(page.answered as u64, "file", "files"))
@@ -95,12 +114,56 @@ fn header(page: &Ranks, ui: &mut Ui, t: &Tokens, rect: Rect, actions: &Actions, 
                     }
                 });
             }
+            ui.with_layout(Layout::right_to_left(Align::Center), explanation);
         });
     });
     let head = Rect::from_min_max(rect.min, pos2(rect.right(), used.response.rect.bottom() + 12.0));
     ui.painter().set(behind, egui::Shape::rect_filled(head, 0.0, t.s2));
     head
 }
+
+/// Which rows are listed, where some of them stand out of many; what the user chose now.
+fn chooser_of_rows(page: &Ranks, ui: &mut Ui) -> Option<Listed> {
+    let choices = Listed::choices(page.rows().len(), page.overview());
+    if choices.len() < 2 || page.rows().len() <= FEW {
+        return None;
+    }
+    let words: Vec<String> = choices.iter().map(|(listed, many)| format!("{} {}", listed.text(), count(*many as u64))).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut at = choices.iter().position(|(listed, _)| *listed == page.listed).unwrap_or(0);
+    let is_new = button::segmented(ui, "rows listed", &mut at, &words);
+    choices.get(at).filter(|_| is_new).map(|(listed, _)| *listed)
+}
+
+/// The "?" with the legend of the pictures.
+fn explanation(ui: &mut Ui) {
+    let help = button::icon_button(ui, Icon::Help, "Explain Ranks");
+    Popup::menu(&help).close_behavior(PopupCloseBehavior::CloseOnClickOutside).gap(4.0).show(|ui| {
+        ui.set_max_width(400.0);
+        egui::Frame::NONE.inner_margin(8.0).show(ui, |ui| {
+            let words =
+                "The recordings of one job side by side: who ran out of memory first, and whose peak is not like the others'.";
+            label::paragraph(ui, words, Type::Body, Tokens::of(ui).text1);
+            ui.add_space(6.0);
+            for (what, meaning) in LEGEND {
+                definition(ui, what, meaning, 104.0);
+            }
+        });
+    });
+}
+
+const LEGEND: [(&str, &str); 10] = [
+    ("bar", "highest reserved memory of a rank; the coloured part is its highest active memory, which may be of another instant"),
+    ("hatched", "reserved, and not active at that height"),
+    ("outlier", "a peak more than 10 % from the median; where more than half would be, the peaks are told as groups"),
+    ("median", "of the files that are whole: of one that breaks off the peak may be missing"),
+    ("red", "ran out of memory"),
+    ("curve", "active memory filled, reserved as a line, over the run's events; all to one scale"),
+    ("job", "files in one folder, or in a folder a node, whose names differ in numbers alone and hold no rank twice"),
+    ("click", "choose a rank, then another to compare the two; again lets it go"),
+    ("double click", "open the rank's recording in a tab"),
+    ("header", "a click sorts by that column, another turns the order"),
+];
 
 /// Which job is on screen, where there are several; the one that the user chose now.
 fn job_chooser(page: &Ranks, ui: &mut Ui) -> Option<usize> {
@@ -240,6 +303,12 @@ fn many(page: &Ranks, ui: &mut Ui, t: &Tokens, body: Rect, wish: &mut Wish) {
 fn legend(page: &Ranks, ui: &mut Ui, t: &Tokens, title: &str) {
     let o = page.overview();
     let mut entries = vec![LegendEntry::new(Swatch::Fill(t.slot(0)), "active")];
+    if let Some(Division::Two(..)) = o.division {
+        entries = vec![
+            LegendEntry::new(Swatch::Fill(t.slot(0)), "active, lower group"),
+            LegendEntry::new(Swatch::Fill(t.slot(1)), "active, higher group"),
+        ];
+    }
     if !o.outliers.is_empty() {
         entries.push(LegendEntry::new(Swatch::Fill(t.slot(1)), "active, outlier"));
     }
@@ -247,7 +316,7 @@ fn legend(page: &Ranks, ui: &mut Ui, t: &Tokens, title: &str) {
     if o.failed > 0 {
         entries.push(LegendEntry::new(Swatch::Fill(t.red), "ran out of memory"));
     }
-    if page.are_ranks() {
+    if page.median_shown().is_some() {
         entries.push(LegendEntry::new(Swatch::Dashed(t.text2), "median peak"));
     }
     let _ = legend_row(ui, title, 0.0, &entries, "");

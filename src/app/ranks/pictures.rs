@@ -3,8 +3,8 @@
 use egui::{Align2, Color32, Painter, Rangef, Rect, Stroke, StrokeKind, pos2, vec2};
 
 use super::Ranks;
-use super::layout::{bar, callouts, label_step};
-use crate::analysis::ranks::RankRow;
+use super::layout::{bar, callouts, label_step, mark};
+use crate::analysis::ranks::{Division, RankRow};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, most_down};
 use crate::app::widgets::label;
@@ -22,12 +22,19 @@ pub fn greatest(rows: &[RankRow]) -> u64 {
 /// Points that the scale of bytes takes at the left of a picture.
 pub const AXIS: f32 = 72.0;
 
+/// From so many bars on those that failed are marked over the whole height of the chart: a foot alone is a speck among them.
+const MANY_NARROW: usize = 64;
+
 /// Height of a curve's name.
 const NAME: f32 = 18.0;
 
-/// The colour of a rank's active memory.
+/// The colour of a rank's active memory: outliers have another, and where there are two groups of peaks the higher one.
 pub fn ink(page: &Ranks, t: &Tokens, at: usize) -> Color32 {
-    if page.overview().outliers.binary_search(&at).is_ok() { t.slot(1) } else { t.slot(0) }
+    let apart = match &page.overview().division {
+        Some(Division::Two(_, higher)) => higher,
+        _ => &page.overview().outliers,
+    };
+    if apart.binary_search(&at).is_ok() { t.slot(1) } else { t.slot(0) }
 }
 
 /// Where the bars stand in the room of their chart: names above them, ranks below, bytes at the left.
@@ -56,19 +63,20 @@ pub fn bars(painter: &Painter, t: &Tokens, area: Rect, page: &Ranks, top: u64, h
         }
         let active = bar(plot, i, n, share(row.peak_active.min(row.peak_reserved)));
         batch.rect_at_least_a_pixel(reserved, t.s4);
-        if reserved.width() >= 5.0 {
-            batch.hatch(Rect::from_min_max(reserved.min, pos2(reserved.right(), active.top())), t.hatch);
-        }
+        batch.hatch(Rect::from_min_max(reserved.min, pos2(reserved.right(), active.top())), t.hatch);
         batch.rect_at_least_a_pixel(active, ink(page, t, i));
-        if row.ooms > 0 {
-            let foot =
-                Rect::from_min_max(pos2(reserved.left(), plot.bottom() + 1.0), pos2(reserved.right(), plot.bottom() + 4.0));
-            batch.rect_at_least_a_pixel(foot, t.red);
+    }
+    // Over all bars, so that none covers a neighbour's mark where bars are narrower than marks.
+    for (i, row) in rows.iter().enumerate().filter(|(_, row)| row.ooms > 0) {
+        let foot = mark(plot, bar(plot, i, n, share(row.peak_reserved)));
+        batch.rect(foot, t.red);
+        if n > MANY_NARROW {
+            let above = Rect::from_min_max(pos2(foot.left(), plot.top()), pos2(foot.right(), plot.bottom()));
+            batch.rect(above, Tokens::at(t.red, 0.35));
         }
     }
-    // Recordings on their own have no median.
-    if page.overview().median_peak > 0 {
-        let median = plot.bottom() - plot.height() * share(page.overview().median_peak) as f32;
+    if let Some(median) = page.median_shown() {
+        let median = plot.bottom() - plot.height() * share(median) as f32;
         batch.dashed_hline(plot.x_range(), median, 1.0, DASH_LIMIT, t.text2);
     }
     batch.hline(plot.x_range(), plot.bottom(), 1.0, t.line2);
@@ -90,7 +98,10 @@ fn ranks_below(painter: &Painter, t: &Tokens, plot: Rect, rows: &[RankRow]) {
     }
 }
 
-/// Above the bars: the first that failed, A and B, and the highest outlier, in this order where there is no room for all.
+/// As many failed ranks as are tried to be named above their bars, but the first.
+const FAILED_NAMED: usize = 12;
+
+/// Above the bars: the first that failed, A and B, the others that failed, and the highest outlier, in this order where there is no room for all.
 fn names_above(painter: &Painter, t: &Tokens, plot: Rect, page: &Ranks) {
     let rows = page.rows();
     let mut names: Vec<(usize, String, Type, Color32)> = Vec::new();
@@ -103,6 +114,10 @@ fn names_above(painter: &Painter, t: &Tokens, plot: Rect, page: &Ranks) {
         if let Some(at) = rows.iter().position(|r| page.chosen_as(r) == Some(slot)) {
             names.push((at, letter.to_owned(), Type::Strong, t.accent));
         }
+    }
+    // The others that failed, as many as have room.
+    for at in (0..rows.len()).filter(|&i| rows[i].ooms > 0 && o.first_oom != Some(i)).take(FAILED_NAMED) {
+        names.push((at, page.name_at(at), Type::Caption, t.red));
     }
     if let Some(at) = o.highest.filter(|at| o.outliers.binary_search(at).is_ok() && o.first_oom != Some(*at)) {
         names.push((at, format!("{} {}", page.name_at(at), Bytes(rows[at].peak_reserved)), Type::Caption, t.text2));
@@ -164,12 +179,10 @@ pub fn curve(painter: &Painter, t: &Tokens, cell: Rect, page: &Ranks, at: usize,
     batch.fill_under(&cells(&active), plot.left(), plot.bottom(), Tokens::over(ink(page, t, at), t.s2, 0.75));
     let between: Vec<(f32, f32)> =
         reserved.iter().zip(&active).map(|(r, a)| (r.unwrap_or(plot.bottom()), a.unwrap_or(plot.bottom()))).collect();
-    if plot.height() > 60.0 {
-        batch.hatch_between(&between, plot.left(), t.hatch);
-    }
+    batch.hatch_between(&between, plot.left(), t.hatch);
     batch.curve(&cells(&reserved), plot.left(), 1.0, t.text1);
-    if page.overview().median_peak > 0 && plot.height() > 60.0 {
-        batch.dashed_hline(plot.x_range(), height_of(page.overview().median_peak), 1.0, DASH_LIMIT, t.text2);
+    if let Some(median) = page.median_shown().filter(|_| plot.height() > 60.0) {
+        batch.dashed_hline(plot.x_range(), height_of(median), 1.0, DASH_LIMIT, t.text2);
     }
     if row.ooms > 0 {
         batch.rect(Rect::from_min_max(pos2(plot.right() - 2.0, plot.top()), plot.max), t.red);

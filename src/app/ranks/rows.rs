@@ -25,14 +25,14 @@ pub fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, with_bars: bool, w
             // Of recordings on their own it holds A and B only.
             Sort::Rank if !page.are_ranks() => Column::text("", Width::Exact(points)),
             Sort::Rank => Column::text("rank", Width::Exact(points)).sorts(),
-            Sort::File => Column::text("file", Width::Share(1.0, points)).sorts(),
+            Sort::File => Column::text("file", Width::Share(1.5, points)).sorts(),
             Sort::Device => Column::figure("device", points).sorts(),
             Sort::Bar => Column::text("", Width::Share(3.0, points)),
             Sort::Peak => Column::figure("peak reserved", points).sorts(),
             Sort::PeakActive => Column::figure("peak active", points).sorts(),
             Sort::End => Column::figure("end reserved", points).sorts(),
             Sort::EndActive => Column::figure("end active", points).sorts(),
-            Sort::Remark => Column::text("remark", Width::Exact(points)).sorts(),
+            Sort::Remark => Column::text("remark", Width::Share(1.0, points)).sorts(),
         })
         .collect();
     let selected = page.chosen_row(0).and_then(|a| page.order.iter().position(|&i| std::ptr::eq(&raw const page.rows()[i], a)));
@@ -42,7 +42,6 @@ pub fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, with_bars: bool, w
         table = table.sorted(at, page.sort.1);
     }
     let name = |row: usize| describe(page, page.order[row]);
-    let median = page.overview().median_peak;
     let out = table.show(ui, page.order.len(), name, |p, row, cells| {
         let i = page.order[row];
         let r = &page.rows()[i];
@@ -76,7 +75,7 @@ pub fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, with_bars: bool, w
                     let mut bar = Bar::new(top as f64)
                         .part(active as f64, pictures::ink(page, t, i))
                         .hatched((r.peak_reserved - active) as f64);
-                    if page.are_ranks() && page.rows().len() > 1 {
+                    if let Some(median) = page.median_shown() {
                         bar = bar.tick(median as f64, t.text2);
                     }
                     bar.paint(p, t, cell);
@@ -104,17 +103,21 @@ fn remark(page: &Ranks, at: usize, t: &Tokens) -> (String, egui::Color32) {
     if row.is_pending {
         return ("not read yet".to_owned(), t.text3);
     }
+    let mut words = Vec::new();
+    let mut ink = t.text2;
+    if row.is_cut_short {
+        words.push("file breaks off".to_owned());
+        ink = t.amber;
+    }
     if row.ooms > 0 {
         let is_first = overview.first_oom == Some(at) && overview.is_first_by_time && overview.failed > 1;
-        return (if is_first { "first out of memory" } else { "out of memory" }.to_owned(), t.red);
-    }
-    if row.is_cut_short {
-        return ("file breaks off".to_owned(), t.amber);
+        words.insert(0, if is_first { "first out of memory" } else { "out of memory" }.to_owned());
+        ink = t.red;
     }
     if overview.outliers.binary_search(&at).is_ok() {
         let away = row.peak_reserved.abs_diff(overview.median_peak) as f64 / overview.median_peak.max(1) as f64 * 100.0;
         let side = if row.peak_reserved > overview.median_peak { "above" } else { "below" };
-        return (format!("{away:.0}\u{a0}% {side} median"), t.text2);
+        words.push(format!("{away:.0}\u{a0}% {side} median"));
     }
-    (String::new(), t.text3)
+    (words.join(", "), ink)
 }

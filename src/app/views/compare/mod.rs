@@ -15,7 +15,7 @@ use self::layout::Order;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::Quantity;
 use crate::app::action::Action;
-use crate::app::compare::{Compared, Outcome, Source, Suggestion, name_of, suggest};
+use crate::app::compare::{Compared, Outcome, Source, Suggestion, name_of, suggest, title_beside};
 use crate::app::jobs::Derived;
 use crate::app::widgets::button::{self, Push};
 use crate::app::widgets::pane;
@@ -95,11 +95,12 @@ impl View for CompareView {
         }
         button::selector(ui, "show", &mut self.show, &["stacks", "curves"]);
         for which in [1, 0] {
+            let called = |event| {
+                title_beside(&cx.link.compared[1 - which], cx.data, event).unwrap_or_else(|| name_of(steps.as_deref(), event))
+            };
             let title = match (&cx.link.compared[which], &outcome) {
-                (Source::Marker, _) => {
-                    cx.link.markers[which].map_or_else(|| "not set".to_owned(), |e| name_of(steps.as_deref(), e))
-                }
-                (Source::At(event), _) => name_of(steps.as_deref(), *event),
+                (Source::Marker, _) => cx.link.markers[which].map_or_else(|| "not set".to_owned(), called),
+                (Source::At(event), _) => called(*event),
                 (_, Outcome::Ready(c, _)) => c.sides[which].title.clone(),
                 _ => "…".to_owned(),
             };

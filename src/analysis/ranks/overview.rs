@@ -1,0 +1,337 @@
+//! What the ranks of one job say together: the median, who is away from it, who ran out of memory first.
+
+use super::RankRow;
+use crate::units::{Bytes, counted};
+
+/// A rank's peak is an outlier when it is further than this share of the median from the median.
+pub const OUTLIER_SHARE: f64 = 0.10;
+
+/// As many outliers as a sentence names; of more it says how many.
+const NAMED: usize = 3;
+
+/// As many failed ranks as a sentence names.
+const FAILED_NAMED: usize = 8;
+
+/// How the peaks lie when more than half of them are away from their median: then nobody is an outlier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Division {
+    /// Two groups, each within [`OUTLIER_SHARE`] of its own median: rows of the lower one, rows of the higher one.
+    Two(Vec<usize>, Vec<usize>),
+    /// Anywhere between the lowest and the highest.
+    Spread(u64, u64),
+}
+
+/// What the rows say together. Cheap: recomputed whenever a row arrives.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Overview {
+    /// Median of the peaks of reserved memory, of files that are whole.
+    pub median_peak: u64,
+    /// Rows whose peak is further than [`OUTLIER_SHARE`] from the median; none where more than half would be.
+    pub outliers: Vec<usize>,
+    /// How the peaks lie where more than half are away from the median.
+    pub division: Option<Division>,
+    /// The row that ran out of memory first: by time where all that failed have times, else the lowest rank that failed.
+    pub first_oom: Option<usize>,
+    /// True when `first_oom` follows from times.
+    pub is_first_by_time: bool,
+    /// Rows that ran out of memory.
+    pub failed: usize,
+    /// The row with the highest peak, of files that are whole.
+    pub highest: Option<usize>,
+    /// Rows of files that break off: their peaks may have come later, so they are in neither the median nor the outliers.
+    pub cut_short: usize,
+    /// The answer in one sentence.
+    pub sentence: String,
+}
+
+/// What sorted rows say together. Rows that are pending say nothing. O(rows · log rows).
+#[must_use]
+pub fn overview(rows: &[RankRow]) -> Overview {
+    if rows.iter().all(|r| r.is_pending) {
+        return Overview::default();
+    }
+    let tells = |r: &RankRow| !r.is_pending && !r.is_reserved_unknown && !r.is_cut_short;
+    let mut whole: Vec<usize> = (0..rows.len()).filter(|&i| tells(&rows[i])).collect();
+    let median = median(rows, &mut whole);
+    let away = |peak: u64| peak.abs_diff(median) as f64 / median.max(1) as f64;
+    let mut outliers: Vec<usize> = whole.iter().copied().filter(|&i| away(rows[i].peak_reserved) > OUTLIER_SHARE).collect();
+    outliers.sort_unstable();
+    let division = (outliers.len() * 2 > whole.len()).then(|| divide(rows, &whole));
+    if division.is_some() {
+        outliers.clear();
+    }
+    let failed: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].ooms > 0).collect();
+    let is_first_by_time = !failed.is_empty() && failed.iter().all(|&i| rows[i].first_oom_us.is_some());
+    let first_oom =
+        if is_first_by_time { failed.iter().copied().min_by_key(|&i| rows[i].first_oom_us) } else { failed.first().copied() };
+    let highest = whole.iter().copied().max_by_key(|&i| (rows[i].peak_reserved, std::cmp::Reverse(i)));
+    let mut overview = Overview {
+        median_peak: median,
+        outliers,
+        division,
+        first_oom,
+        is_first_by_time,
+        failed: failed.len(),
+        highest,
+        cut_short: rows.iter().filter(|r| r.is_cut_short).count(),
+        sentence: String::new(),
+    };
+    overview.sentence = sentence(rows, &overview, failed);
+    overview
+}
+
+/// The median of the peaks of some rows, which it puts in the order of their peaks; of an even count the mean of the middle two. Without
+/// any there is no median, and it is 0.
+fn median(rows: &[RankRow], which: &mut [usize]) -> u64 {
+    which.sort_by_key(|&i| (rows[i].peak_reserved, i));
+    let at = |i: usize| which.get(i).map_or(0, |&i| rows[i].peak_reserved);
+    at(which.len().saturating_sub(1) / 2).midpoint(at(which.len() / 2))
+}
+
+/// How peaks lie, given in their order: parted where the gap between two neighbours is widest.
+fn divide(rows: &[RankRow], sorted: &[usize]) -> Division {
+    let peak = |i: usize| rows[i].peak_reserved;
+    let gap = |at: &usize| (peak(sorted[*at]) - peak(sorted[at - 1]), std::cmp::Reverse(*at));
+    let (low, high) = sorted.split_at((1..sorted.len()).max_by_key(gap).unwrap_or(0));
+    let is_close = |group: &mut Vec<usize>| {
+        let middle = median(rows, group);
+        let is_near = |i: &usize| peak(*i).abs_diff(middle) as f64 <= OUTLIER_SHARE * middle as f64;
+        let is_close = !group.is_empty() && group.iter().all(is_near);
+        group.sort_unstable();
+        is_close
+    };
+    let (mut lower, mut higher) = (low.to_vec(), high.to_vec());
+    match is_close(&mut lower) && is_close(&mut higher) {
+        true => Division::Two(lower, higher),
+        false => Division::Spread(sorted.first().map_or(0, |&i| peak(i)), sorted.last().map_or(0, |&i| peak(i))),
+    }
+}
+
+/// What a row is called among others: `rank 3`, and the file's name where it has no rank or several rows have the same: two runs in
+/// one folder.
+#[must_use]
+pub fn name_among(rows: &[RankRow], at: usize) -> String {
+    let row = &rows[at];
+    match row.rank {
+        Some(rank) if rows.iter().filter(|r| r.rank == row.rank).count() == 1 => format!("rank {rank}"),
+        _ => row.file.clone(),
+    }
+}
+
+fn sentence(rows: &[RankRow], o: &Overview, failed: Vec<usize>) -> String {
+    let mut text = failures(rows, o, failed);
+    if o.highest.is_none() {
+        text += match rows.iter().any(|r| !r.is_pending && !r.is_cut_short) {
+            true => ". What was reserved is not in these files.",
+            false if o.cut_short == 1 => ". Its file breaks off, so its peak may have come later.",
+            false => ". Every file breaks off, so the peaks may have come later and are not compared.",
+        };
+        return text;
+    }
+    match &o.division {
+        None => text += &format!(". The median peak is {} reserved{}", Bytes(o.median_peak), outliers(rows, o)),
+        Some(Division::Two(low, high)) => {
+            text += &format!(". The peaks of reserved memory are in two groups: {} and {}", group(rows, low), group(rows, high));
+        }
+        Some(Division::Spread(low, high)) => {
+            text += &format!(". The peaks of reserved memory lie apart, from {} to {}", Bytes(*low), Bytes(*high));
+        }
+    }
+    if o.cut_short > 0 {
+        let cut: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].is_cut_short).collect();
+        let seen = if o.division.is_some() { "compared" } else { "in the median" };
+        let which = listed(rows, &cut, NAMED);
+        text += &match cut.len() {
+            1 => format!(". The file of {which} breaks off and is not {seen}: its peak may have come later"),
+            _ => format!(". The files of {which} break off and are not {seen}: their peaks may have come later"),
+        };
+    }
+    text.push('.');
+    text
+}
+
+/// Who ran out of memory, the first of them first.
+fn failures(rows: &[RankRow], o: &Overview, mut failed: Vec<usize>) -> String {
+    let many = counted(rows.iter().filter(|r| !r.is_pending).count() as u64, "rank", "ranks");
+    let Some(first) = o.first_oom else { return format!("None of {many} ran out of memory") };
+    let asked = match rows[first].first_oom_bytes {
+        0 => String::new(),
+        bytes => format!(", asking for {}", Bytes(bytes)),
+    };
+    let out = format!("{} of {many} ran out of memory", o.failed);
+    if o.failed == 1 {
+        return format!("{out}: {}{asked}", name_among(rows, first));
+    }
+    if !o.is_first_by_time {
+        return format!("{out}: {}; without times, which was first is not known", listed(rows, &failed, FAILED_NAMED));
+    }
+    failed.retain(|&i| i != first);
+    failed.sort_by_key(|&i| (rows[i].first_oom_us, i));
+    format!("{out}: {} first{asked}, then {}", name_among(rows, first), listed(rows, &failed, FAILED_NAMED - 1))
+}
+
+/// What is said of those away from the median, behind it.
+fn outliers(rows: &[RankRow], o: &Overview) -> String {
+    let share = format!("{:.0}\u{a0}%", OUTLIER_SHARE * 100.0);
+    if o.outliers.is_empty() {
+        return format!("; all are within {share} of it");
+    }
+    let (mut above, below): (Vec<usize>, Vec<usize>) = o.outliers.iter().partition(|&&i| rows[i].peak_reserved > o.median_peak);
+    let mut text = String::new();
+    if let Some(i) = o.highest.filter(|i| above.contains(i)) {
+        above.retain(|&other| other != i);
+        let more = (rows[i].peak_reserved as f64 / o.median_peak.max(1) as f64 - 1.0) * 100.0;
+        let (name, peak) = (name_among(rows, i), Bytes(rows[i].peak_reserved));
+        text += &format!("; {name} reserved the most, {peak} or {more:.0}\u{a0}% above it");
+    }
+    for (which, where_) in [(above, "above"), (below, "below")] {
+        let is = if which.len() == 1 { "is" } else { "are" };
+        let who = if which.len() > NAMED { counted(which.len() as u64, "rank", "ranks") } else { listed(rows, &which, NAMED) };
+        if !which.is_empty() {
+            text += &format!("; {who} {is} more than {share} {where_} it");
+        }
+    }
+    text
+}
+
+/// `rank 3 at 100 MiB`, `ranks 0 and 1 about 120 MiB`, `256 ranks about 3.1 GiB`.
+fn group(rows: &[RankRow], which: &[usize]) -> String {
+    let middle = Bytes(median(rows, &mut which.to_vec()));
+    match which.len() {
+        1 => format!("{} at {middle}", listed(rows, which, 1)),
+        n if n <= NAMED => format!("{} about {middle}", listed(rows, which, NAMED)),
+        n => format!("{} about {middle}", counted(n as u64, "rank", "ranks")),
+    }
+}
+
+/// `rank 3`, `ranks 3 and 5`, `ranks 3, 5, 8 and 2 more`; with the files' names where ranks do not tell the rows apart.
+fn listed(rows: &[RankRow], which: &[usize], most: usize) -> String {
+    let names: Vec<String> = which.iter().take(most).map(|&i| name_among(rows, i)).collect();
+    let are_ranks = which.len() > 1 && names.iter().all(|name| name.starts_with("rank "));
+    let mut words: Vec<String> =
+        names.into_iter().map(|name| if are_ranks { name.trim_start_matches("rank ").to_owned() } else { name }).collect();
+    if which.len() > most {
+        words.push(counted((which.len() - most) as u64, "more", "more"));
+    }
+    let text = match words.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
+    };
+    if are_ranks { format!("ranks {text}") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::{by_job, pending, sort};
+    use super::*;
+    use crate::units::NBSP;
+
+    fn row(rank: u32, peak: u64, oom: Option<i64>) -> RankRow {
+        RankRow {
+            rank: Some(rank),
+            file: format!("r{rank}"),
+            peak_reserved: peak,
+            ooms: usize::from(oom.is_some()),
+            first_oom_us: oom,
+            first_oom_bytes: 1 << 20,
+            ..RankRow::default()
+        }
+    }
+
+    fn said(rows: &[RankRow]) -> String {
+        overview(rows).sentence.replace(NBSP, " ")
+    }
+
+    /// Ranks from 0 with these peaks in MiB.
+    fn peaks(peaks: &[u64]) -> Vec<RankRow> {
+        peaks.iter().enumerate().map(|(i, &p)| row(i as u32, p << 20, None)).collect()
+    }
+
+    #[test]
+    fn the_first_to_fail_is_the_earliest_and_all_are_named() {
+        let mut rows =
+            vec![row(2, 100 << 20, Some(50)), row(0, 100 << 20, None), row(1, 130 << 20, Some(40)), row(3, 99 << 20, None)];
+        sort(&mut rows);
+        let o = overview(&rows);
+        assert_eq!((o.first_oom, o.failed, o.is_first_by_time), (Some(1), 2, true));
+        assert_eq!((o.median_peak, o.outliers.as_slice()), (100 << 20, [1].as_slice()));
+        assert_eq!(
+            said(&rows),
+            "2 of 4 ranks ran out of memory: rank 1 first, asking for 1 MiB, then rank 2. The median peak is 100 MiB reserved; rank 1 \
+             reserved the most, 130 MiB or 30 % above it."
+        );
+        let two = [row(0, 3504 << 20, None), row(1, 3182 << 20, None)];
+        assert_eq!(overview(&two).median_peak, 3343 << 20);
+        assert_eq!(overview(&peaks(&[1, 7, 5, 9])).median_peak, 6 << 20);
+        rows[1].first_oom_us = None;
+        assert!(!overview(&rows).is_first_by_time);
+        assert!(
+            said(&rows)
+                .starts_with("2 of 4 ranks ran out of memory: ranks 1 and 2; without times, which was first is not known.")
+        );
+        assert_eq!(overview(&[]), Overview::default());
+        let crowd: Vec<RankRow> = (0..20).map(|rank| row(rank, 1, Some(i64::from(rank)))).collect();
+        assert!(said(&crowd).contains("rank 0 first, asking for 1 MiB, then ranks 1, 2, 3, 4, 5, 6, 7 and 12 more."));
+    }
+
+    #[test]
+    fn a_row_that_is_not_read_yet_keeps_its_place_and_says_nothing() {
+        let mut rows: Vec<RankRow> = (0..4).map(|i| pending(Path::new(&format!("run/mem_rank{i}.pickle")))).collect();
+        rows[2] = RankRow { file: "mem_rank2.pickle".into(), path: "run/mem_rank2.pickle".into(), ..row(2, 10 << 20, Some(4)) };
+        let jobs = by_job(rows);
+        assert_eq!(jobs.len(), 1);
+        assert_eq!(jobs[0].rows.iter().map(|r| r.rank).collect::<Vec<_>>(), [Some(0), Some(1), Some(2), Some(3)]);
+        let o = &jobs[0].overview;
+        assert_eq!((o.median_peak, o.first_oom, o.highest, o.outliers.len()), (10 << 20, Some(2), Some(2), 0));
+        assert!(said(&jobs[0].rows).starts_with("1 of 1 rank ran out of memory: rank 2, asking for 1 MiB."), "{}", o.sentence);
+    }
+
+    #[test]
+    fn a_few_outliers_are_named_and_many_counted() {
+        assert!(said(&peaks(&[100, 100, 100, 120, 130, 80, 70, 100])).ends_with(
+            "rank 4 reserved the most, 130 MiB or 30 % above it; rank 3 is more than 10 % above it; ranks 5 and 6 are more than 10 % \
+             below it."
+        ));
+        assert!(said(&peaks(&[100, 100, 100, 100, 100, 80, 70, 60, 50])).ends_with("; 4 ranks are more than 10 % below it."));
+    }
+
+    #[test]
+    fn where_most_are_away_from_the_median_nobody_is_an_outlier() {
+        let halves = peaks(&[100, 200, 102, 201, 99, 199]);
+        let o = overview(&halves);
+        assert_eq!(o.division, Some(Division::Two(vec![0, 2, 4], vec![1, 3, 5])));
+        assert!(o.outliers.is_empty());
+        assert!(
+            said(&halves)
+                .ends_with("memory are in two groups: ranks 0, 2 and 4 about 100 MiB and ranks 1, 3 and 5 about 200 MiB."),
+            "{}",
+            said(&halves)
+        );
+        assert!(said(&peaks(&[100, 300])).ends_with("in two groups: rank 0 at 100 MiB and rank 1 at 300 MiB."));
+        let ramp = peaks(&[100, 150, 200, 250, 300]);
+        assert_eq!(overview(&ramp).division, Some(Division::Spread(100 << 20, 300 << 20)));
+        assert!(said(&ramp).ends_with("lie apart, from 100 MiB to 300 MiB."));
+        assert_eq!(overview(&peaks(&[100, 100, 100, 300])).division, None);
+    }
+
+    #[test]
+    fn a_file_that_breaks_off_is_no_measure() {
+        let mut rows = peaks(&[100, 20, 101, 99]);
+        rows[1].is_cut_short = true;
+        let o = overview(&rows);
+        assert_eq!((o.median_peak, o.outliers.len(), o.cut_short), (100 << 20, 0, 1));
+        assert!(
+            said(&rows).ends_with(
+                "all are within 10 % of it. The file of rank 1 breaks off and is not in the median: its peak may have come later."
+            ),
+            "{}",
+            said(&rows)
+        );
+        rows.iter_mut().for_each(|r| r.is_cut_short = true);
+        assert!(said(&rows).ends_with("Every file breaks off, so the peaks may have come later and are not compared."));
+        assert_eq!(overview(&rows).highest, None);
+    }
+}

@@ -16,9 +16,8 @@ use super::widgets::mesh::Batch;
 use super::widgets::pane::section;
 use super::widgets::row::ListRow;
 use super::{App, Overlay, overlays};
-use crate::analysis::explain::{Explanation, explain};
+use crate::analysis::explain::{Explanation, Verdict, explain};
 use crate::formats::{oom_message, why};
-use crate::units::pytorch_size;
 
 /// The text pasted so far, and what it means.
 #[derive(Default)]
@@ -142,8 +141,7 @@ fn messages(ui: &mut Ui, t: &Tokens, explainer: &mut Explainer) {
             let name = format!("line {}{whose}: {}", e.line, e.verdict.name().replace('_', " "));
             let response = ListRow::new(&name).height(ROW_DENSE).selected(i == explainer.shown).show_painted(ui);
             let inner = response.rect.shrink2(vec2(16.0, 0.0));
-            let asked =
-                e.figures.get("requested_bytes").map_or("no figures".to_owned(), |&q| format!("{} asked for", pytorch_size(q)));
+            let asked = e.printed("requested_bytes").map_or("no figures".to_owned(), |q| format!("{q} asked for"));
             let figure = label::text_in_right(ui.painter(), inner, &asked, Type::Mono, t.text2);
             let room = Rect::from_min_max(inner.min, pos2(figure.left() - 8.0, inner.bottom()));
             label::text_in(ui.painter(), room, &name, Type::Body, t.text1);
@@ -174,7 +172,14 @@ fn answer(ui: &mut Ui, t: &Tokens, explainer: &mut Explainer) {
     };
     section(ui, "What it means", &e.dialect, false);
     inset(ui, |ui| {
+        let ink = if e.verdict == Verdict::Unknown { t.text1 } else { t.red };
+        label::paragraph(ui, e.verdict.title(), Type::Display, ink);
+        ui.add_space(4.0);
         label::paragraph(ui, &e.sentence, Type::Lead, t.text1);
+        if let Some(why) = e.doubt.filter(|_| e.contradictions.is_empty()) {
+            ui.add_space(4.0);
+            label::paragraph(ui, &format!("Not certain: {why}."), Type::Body, t.amber);
+        }
         ui.add_space(8.0);
     });
     // A single one stands in the sentence above.
@@ -187,7 +192,7 @@ fn answer(ui: &mut Ui, t: &Tokens, explainer: &mut Explainer) {
             }
         });
     }
-    if !e.parts.is_empty() {
+    if !e.parts.is_empty() || !e.limit_parts.is_empty() {
         figures(ui, t, e);
     }
     if !e.remedies.is_empty() {
@@ -227,68 +232,104 @@ fn answer(ui: &mut Ui, t: &Tokens, explainer: &mut Explainer) {
 fn part_of(t: &Tokens, name: &str) -> (&'static str, Swatch) {
     match name {
         "live" => ("live tensors", Swatch::Fill(t.slot(0))),
-        "private_pool_cache" => ("free in private pools", Swatch::Free),
+        "private_pool_cache" => ("free in private pools", Swatch::Kept),
         "holes" => ("free inside PyTorch", Swatch::Free),
         "outside_pytorch" => ("this process, outside PyTorch", Swatch::Fill(t.slot(1))),
         "other_processes" => ("other processes", Swatch::Fill(t.other)),
         "unattributed" => ("outside PyTorch, whose is not told", Swatch::Fill(t.line2)),
+        "room_under_limit" => ("room under the limit", Swatch::Outline(t.line2)),
         _ => ("free on the card", Swatch::Outline(t.line2)),
     }
 }
 
-/// The whole card as one bar, the request on the same scale below it, and the figures.
+/// What decided as one bar, the request on the same scale below it, and the figures: the limit where that refused, else the card.
 fn figures(ui: &mut Ui, t: &Tokens, e: &Explanation) {
-    let total = e.parts.iter().fold(0u64, |sum, p| sum.saturating_add(p.bytes)).max(1);
-    section(ui, "Its figures, to scale", &format!("the card: {}", pytorch_size(total)), false);
+    let is_limit = !e.limit_parts.is_empty();
+    let parts = if is_limit { &e.limit_parts } else { &e.parts };
+    let total = parts.iter().fold(0u64, |sum, p| sum.saturating_add(p.bytes)).max(1);
+    let whole = if is_limit { "the limit of this process" } else { "the card" };
+    section(ui, "Its figures, to scale", &format!("{whole}: {}", e.words(total)), false);
     let request = e.figures.get("requested_bytes").copied();
-    // A request larger than the card sets the scale.
-    let scale = total.max(request.unwrap_or(0)) as f64;
+    // What stands below the limit is not where the request could go: it begins where the held memory ends.
+    let begins = if is_limit { parts.iter().filter(|p| p.name != "room_under_limit").map(|p| p.bytes).sum::<u64>() } else { 0 };
+    // A request that goes beyond sets the scale.
+    let scale = total.max(request.unwrap_or(0).saturating_add(begins)) as f64;
     let (rect, response) =
         ui.allocate_exact_size(vec2(ui.available_width(), if request.is_some() { 58.0 } else { 32.0 }), Sense::hover());
-    let told: Vec<String> = e.parts.iter().map(|p| format!("{} {}", part_of(t, p.name).0, pytorch_size(p.bytes))).collect();
+    let told: Vec<String> = parts.iter().map(|p| format!("{} {}", part_of(t, p.name).0, e.words(p.bytes))).collect();
     response.widget_info(|| WidgetInfo::labeled(Role::Image, true, told.join(", ")));
     let inner = rect.shrink2(vec2(16.0, 0.0));
     let bar = Rect::from_min_size(inner.min, vec2(inner.width(), 26.0));
     let width = |bytes: u64| (bytes as f64 / scale) as f32 * bar.width();
     let mut batch = Batch::new(ui.painter()).hatch_origin(bar.min);
     let mut x = bar.left();
-    for part in &e.parts {
+    for part in parts {
         let piece = Rect::from_min_size(pos2(x, bar.top()), vec2(width(part.bytes), bar.height()));
         x = piece.right();
         match part_of(t, part.name).1 {
             Swatch::Fill(colour) => batch.rect_at_least_a_pixel(piece, colour),
             Swatch::Free if piece.width() >= 1.0 => batch.hole(piece, t.s1, t.hatch, t.line2),
+            Swatch::Kept if piece.width() >= 1.0 => batch.hole(piece, t.s4, t.hatch, t.line2),
             _ => batch.outline(piece, 1.0, t.line2),
         }
     }
     batch.outline(bar.with_max_x(x).expand(1.0), 1.0, t.line2);
     let low = request.map(|request| {
-        let low = Rect::from_min_size(pos2(bar.left(), bar.bottom() + 8.0), vec2(width(request).max(2.0), 14.0));
+        let from = bar.left() + width(begins);
+        let low = Rect::from_min_size(pos2(from, bar.bottom() + 8.0), vec2(width(request).max(2.0), 14.0));
         batch.rect_at_least_a_pixel(low, t.red);
-        (request, low)
+        low
     });
+    if is_limit {
+        // The limit is a red line, as in every picture of it.
+        batch.vline(x, egui::Rangef::new(bar.top() - 3.0, bar.bottom() + if low.is_some() { 25.0 } else { 3.0 }), 1.0, t.red);
+    }
     batch.paint(ui.painter());
-    if let Some((request, low)) = low {
-        let text = format!("the request, {}", pytorch_size(request));
-        let after = pos2(low.right() + 8.0, low.center().y);
-        // Beside its bar, or inside where the bar fills the line.
-        if after.x + label::width(ui.painter(), &text, Type::Body) < inner.right() {
-            label::text(ui.painter(), after, Align2::LEFT_CENTER, &text, Type::Body, t.red);
+    if let Some((low, request)) = low.zip(e.printed("requested_bytes")) {
+        let text = format!("the request, {request}");
+        let wide = label::width(ui.painter(), &text, Type::Body) + 8.0;
+        let (y, painter) = (low.center().y, ui.painter());
+        // Beside its bar, before it, or inside where the bar fills the line.
+        if low.right() + wide < inner.right() {
+            label::text(painter, pos2(low.right() + 8.0, y), Align2::LEFT_CENTER, &text, Type::Body, t.red);
+        } else if low.left() - wide > inner.left() {
+            label::text(painter, pos2(low.left() - 8.0, y), Align2::RIGHT_CENTER, &text, Type::Body, t.red);
         } else {
-            label::text(ui.painter(), low.left_center() + vec2(6.0, 0.0), Align2::LEFT_CENTER, &text, Type::Body, t.s1);
+            label::text(painter, low.left_center() + vec2(6.0, 0.0), Align2::LEFT_CENTER, &text, Type::Body, t.s1);
         }
     }
     ui.add_space(6.0);
-    for part in &e.parts {
-        let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
-        let inner = rect.shrink2(vec2(16.0, 0.0));
+    for part in parts {
         let (name, swatch) = part_of(t, part.name);
-        swatch.paint(ui.painter(), t, inner.left_center());
-        let figure = label::text_in_right(ui.painter(), inner, &pytorch_size(part.bytes), Type::Mono, t.text1);
-        let room = Rect::from_min_max(pos2(inner.left() + 16.0, inner.top()), pos2(figure.left() - 8.0, inner.bottom()));
-        label::text_in(ui.painter(), room, name, Type::Body, t.text2);
+        figure_row(ui, t, name, Some(swatch), &e.words(part.bytes));
+    }
+    // What the bar does not show.
+    let mut told = Vec::new();
+    if is_limit {
+        told.push(("this process's limit", e.printed("limit_bytes"), Some(Swatch::Line(t.red))));
+        told.push(("free on the card", e.printed("device_free_bytes"), None));
+        told.push(("the whole card", e.printed("capacity_bytes"), None));
+        told.push(("other processes", e.printed("other_processes_bytes"), None));
+    } else {
+        told.push(("this process's limit", e.printed("limit_bytes"), None));
+    }
+    for (name, figure, swatch) in told {
+        if let Some(figure) = figure {
+            figure_row(ui, t, name, swatch, &figure);
+        }
     }
     ui.add_space(6.0);
+}
+
+fn figure_row(ui: &mut Ui, t: &Tokens, name: &str, swatch: Option<Swatch>, figure: &str) {
+    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
+    let inner = rect.shrink2(vec2(16.0, 0.0));
+    if let Some(swatch) = swatch {
+        swatch.paint(ui.painter(), t, inner.left_center());
+    }
+    let figure = label::text_in_right(ui.painter(), inner, figure, Type::Mono, t.text1);
+    let room = Rect::from_min_max(pos2(inner.left() + 20.0, inner.top()), pos2(figure.left() - 8.0, inner.bottom()));
+    label::text_in(ui.painter(), room, name, Type::Body, t.text2);
 }
 
 fn inset(ui: &mut Ui, contents: impl FnOnce(&mut Ui)) {

@@ -63,6 +63,13 @@ fn search(path: &Path, from: u64, to: u64, most: u64, is_still: bool) -> io::Res
     file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();
     file.take(to - from).read_to_end(&mut bytes)?;
+    if oom_message::is_utf16(&bytes) {
+        // Its places are not those of the text: it is searched once it stands still.
+        if !is_still {
+            return Ok((from, None));
+        }
+        bytes = oom_message::decoded(&bytes).into_owned().into_bytes();
+    }
     let starts: Vec<usize> =
         std::iter::once(0).chain(bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(i, _)| i + 1)).collect();
     let lines: Vec<usize> =
@@ -80,7 +87,8 @@ fn search(path: &Path, from: u64, to: u64, most: u64, is_still: bool) -> io::Res
         let stop = starts.get(last + LINES_AFTER).copied().unwrap_or(bytes.len()).min(resume.max(start)).min(start + MOST_TOLD);
         String::from_utf8_lossy(&bytes[start..stop]).into_owned()
     });
-    Ok((from + resume as u64, text))
+    // A text that stands still is searched to its end.
+    Ok((if is_still { to } else { from + resume as u64 }, text))
 }
 
 /// The part of a text that holds out-of-memory errors; `None` when there is none, or the file can not be read.

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use crate::analysis::explain::{Explanation, explain};
-use crate::formats::oom_message;
+use crate::formats::{oom_message, why};
 use crate::units::pytorch_size;
 
 /// Reads text from `file`, or from standard input when there is none, and writes what its out-of-memory messages mean.
@@ -17,15 +17,21 @@ pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), S
     let mut bytes = Vec::new();
     let name = match file {
         Some(path) if path != Path::new("-") => {
-            bytes = std::fs::read(path).map_err(|e| format!("{} can not be read: {e}", path.display()))?;
+            if path.is_dir() {
+                return Err(format!("{} is a folder; give a file in it, or a message on standard input", path.display()));
+            }
+            bytes = std::fs::read(path).map_err(|e| format!("{} can not be read: {}", path.display(), why(&e)))?;
             path.display().to_string()
         }
         _ => {
-            std::io::stdin().lock().read_to_end(&mut bytes).map_err(|e| format!("standard input can not be read: {e}"))?;
+            std::io::stdin()
+                .lock()
+                .read_to_end(&mut bytes)
+                .map_err(|e| format!("standard input can not be read: {}", why(&e)))?;
             "the text".to_owned()
         }
     };
-    let text = String::from_utf8_lossy(&bytes);
+    let text = oom_message::decoded(&bytes);
     let found: Vec<_> = oom_message::find_all(&text);
     let explained: Vec<Explanation> = found.iter().map(explain).collect();
     let first = found.iter().position(|m| m.has_figures() || m.is_absurd_request).unwrap_or(0);
@@ -46,14 +52,13 @@ fn write_json(main: &Explanation, all: &[Explanation], out: &mut dyn Write) -> s
 }
 
 fn write_text(e: &Explanation, all: &[Explanation], out: &mut dyn Write) -> std::io::Result<()> {
-    let doubt =
-        if e.certain || !e.contradictions.is_empty() { "" } else { " (the figures are rounded; another reading is possible)" };
+    let doubt = e.doubt.filter(|_| e.contradictions.is_empty()).map_or(String::new(), |why| format!(" (Not certain: {why}.)"));
     writeln!(out, "{}: {}{doubt}", e.verdict.name().replace('_', " "), e.sentence)?;
     writeln!(out, "\nMessage of {}, line {}", e.dialect, e.line)?;
-    for (name, bytes) in &e.figures {
+    for name in e.figures.keys() {
         let label = name.trim_end_matches("_bytes").replace('_', " ");
         let slack = e.rounding.get(name).map_or(String::new(), |s| format!("  ±{}", pytorch_size(*s)));
-        writeln!(out, "  {label:<18} {:>14}{slack}", pytorch_size(*bytes))?;
+        writeln!(out, "  {label:<18} {:>14}{slack}", e.printed(name).unwrap_or_default())?;
     }
     for p in &e.processes {
         let who = match (p.is_this, p.pid) {

@@ -43,10 +43,10 @@ pub fn look(path: &Path) -> io::Result<Seen> {
     let kind = sniff(&head);
     if kind == Kind::Unknown {
         // What is no recording by its first bytes is text, or nothing for us.
-        if head.contains(&0) {
+        if head.contains(&0) && !oom_message::is_utf16(&head) {
             return Ok(Seen::Other);
         }
-        let text = String::from_utf8_lossy(&head);
+        let text = oom_message::decoded(&head);
         return Ok(match () {
             () if oom_message::parse(&text).is_some() => Seen::Message,
             () if stats::parse(&text).is_some() => Seen::Counters,
@@ -54,7 +54,7 @@ pub fn look(path: &Path) -> io::Result<Seen> {
                 let mut tail = Vec::new();
                 file.seek(SeekFrom::Start(HEAD.max(length.saturating_sub(LOG_TAIL))))?;
                 file.take(LOG_TAIL).read_to_end(&mut tail)?;
-                if oom_message::parse(&String::from_utf8_lossy(&tail)).is_some() { Seen::Message } else { Seen::Other }
+                if oom_message::parse(&oom_message::decoded(&tail)).is_some() { Seen::Message } else { Seen::Other }
             }
             () => Seen::Other,
         });

@@ -228,14 +228,14 @@ fn unwrap_and_read(bytes: &[u8], name: &str, progress: &Progress, depth: u32) ->
 fn read_text(bytes: &[u8], name: &str) -> Result<Recording, FormatError> {
     let unknown = || FormatError::NotRecognised { name: name.to_owned(), found: describe_start(bytes) };
     let head = bytes.get(..stats::MOST_BYTES).unwrap_or(bytes);
-    // No text has zeros in it. One that is not UTF-8 throughout is still read: many processes write into one log.
-    if head.contains(&0) {
+    // No text but UTF-16 has zeros in it. One that is not UTF-8 throughout is still read: many processes write into one log.
+    if head.contains(&0) && !oom_message::is_utf16(head) {
         return Err(unknown());
     }
     // A trainer that fails prints both; the error is what one wants to know of it. It stands at the end of what may be a long log.
     let tail = bytes.get(head.len()..).unwrap_or(&[]);
     let tail = tail.get(tail.len().saturating_sub(look::LOG_TAIL as usize)..).unwrap_or(tail);
-    let has_message = |part: &[u8]| !part.is_empty() && oom_message::parse(&String::from_utf8_lossy(part)).is_some();
+    let has_message = |part: &[u8]| !part.is_empty() && oom_message::parse(&oom_message::decoded(part)).is_some();
     if has_message(head) || has_message(tail) {
         let what = "this text holds an out-of-memory error; read what it means (vramscope explain FILE, or Ctrl+E in the window)"
             .to_owned();

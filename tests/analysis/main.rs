@@ -10,6 +10,7 @@ mod corpus;
 mod findings;
 mod findings_rules;
 mod instants;
+mod messages;
 mod oom;
 mod tape;
 mod vendors;

@@ -2,7 +2,8 @@
 //! record what would tell the rest.
 //!
 //! A message has a handful of rounded figures; a snapshot has every block. So this works with intervals: a verdict is
-//! [`certain`](Explanation::certain) only when it holds for every value the printed decimals can stand for.
+//! [`certain`](Explanation::certain) only when it holds for every value the printed decimals can stand for, and for all that the
+//! message leaves out. The rules stand in `device`, a line each.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,7 @@ use crate::formats::oom_message::{Figure, OomMessage, Platform, Writer};
 use crate::units::pytorch_size;
 
 mod contradict;
+mod device;
 mod judge;
 mod remedies;
 
@@ -34,7 +36,7 @@ impl Serialize for Remedy {
 /// A part of the card, for a bar to scale. Parts follow each other from 0 and sum to the capacity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Part {
-    /// `live`, `private_pool_cache`, `holes`, `outside_pytorch`, `other_processes`, `unattributed`, `free`.
+    /// `live`, `private_pool_cache`, `holes`, `outside_pytorch`, `other_processes`, `unattributed`, `free`, `room_under_limit`.
     pub name: &'static str,
     /// Bytes, from the printed figures.
     pub bytes: u64,
@@ -72,10 +74,14 @@ pub struct Explanation {
     pub processes: Vec<ListedProcess>,
     /// The figures as parts of the card; empty when they do not add up to one.
     pub parts: Vec<Part>,
+    /// What the process may hold, cut the same way; empty unless its limit is what refused.
+    pub limit_parts: Vec<Part>,
     /// The verdict.
     pub verdict: Verdict,
-    /// False when another value within the printed rounding would change the verdict.
+    /// True when the figures force the verdict.
     pub certain: bool,
+    /// Why they do not: another value within the printed rounding, or something the message leaves out, would change it.
+    pub doubt: Option<&'static str>,
     /// The verdict with its numbers.
     pub sentence: String,
     /// Figures that can not all be true, a sentence each with what that usually means; the verdict then is unknown.
@@ -137,8 +143,10 @@ pub fn explain(message: &OomMessage) -> Explanation {
             .collect(),
         // No bar adds up from figures that contradict each other.
         parts: if is_consistent { parts(message) } else { Vec::new() },
+        limit_parts: if is_consistent { limit_parts(message, judged.verdict) } else { Vec::new() },
         verdict: judged.verdict,
-        certain: judged.certain,
+        certain: judged.doubt.is_none(),
+        doubt: judged.doubt,
         sentence: judged.sentence,
         contradictions,
         known: known(message, is_consistent),
@@ -185,6 +193,42 @@ fn parts(message: &OomMessage) -> Vec<Part> {
     .collect()
 }
 
+/// The limit cut into what is held below it. Empty where the card decided: it had no room, or no limit is told.
+fn limit_parts(message: &OomMessage, verdict: Verdict) -> Vec<Part> {
+    let f = &message.figures;
+    let (Some(limit), Some(live)) = (f.limit, message.live()) else { return Vec::new() };
+    let is_card_full = f.free.zip(f.requested).is_some_and(|(free, q)| q.bytes > free.bytes);
+    if !matches!(verdict, Verdict::Cap | Verdict::Fragmentation) || is_card_full || limit.bytes == 0 {
+        return Vec::new();
+    }
+    let mut rest = limit.bytes;
+    let [other, pool, holes] = [f.other_allocations, f.private_pools, message.unallocated()].map(|f| f.map_or(0, |f| f.bytes));
+    let [live, pool, holes, other] = [live.bytes, pool, holes, other].map(|bytes| {
+        let fits = bytes.min(rest);
+        rest -= fits;
+        fits
+    });
+    let named =
+        [("live", live), ("private_pool_cache", pool), ("holes", holes), ("outside_pytorch", other), ("room_under_limit", rest)];
+    named.into_iter().filter(|&(_, bytes)| bytes > 0).map(|(name, bytes)| Part { name, bytes }).collect()
+}
+
+impl Explanation {
+    /// A figure in the unit the message printed it in; `None` where it has no such figure.
+    #[must_use]
+    pub fn printed(&self, name: &str) -> Option<String> {
+        let slack = self.rounding.get(name).copied().unwrap_or(0);
+        self.figures.get(name).map(|&bytes| Figure { bytes, slack }.printed())
+    }
+
+    /// Bytes as the message prints them where they are one of its figures.
+    #[must_use]
+    pub fn words(&self, bytes: u64) -> String {
+        let name = self.figures.iter().find(|(_, b)| **b == bytes).map(|(name, _)| *name);
+        name.and_then(|name| self.printed(name)).unwrap_or_else(|| pytorch_size(bytes))
+    }
+}
+
 /// The size of the tensor behind a request that PyTorch rounded up to a segment.
 fn tensor_size(message: &OomMessage) -> Option<String> {
     const MIB: u64 = crate::units::MEBIBYTE;
@@ -214,21 +258,21 @@ fn known(message: &OomMessage, is_consistent: bool) -> Vec<String> {
         let share = holes.bytes as f64 * 100.0 / reserved.bytes as f64;
         out.push(format!(
             "PyTorch holds {} and {} of it ({share:.1} %) is holes between live blocks: before it gave up it had already handed back every cached segment that was wholly free.",
-            pytorch_size(reserved.bytes),
-            pytorch_size(holes.bytes)
+            reserved.printed(),
+            holes.printed()
         ));
     }
     if let (Some(pool), Some(live), true) = (message.figures.private_pools, message.live(), is_consistent) {
         out.push(format!(
             "{} sit free in private pools (CUDA graphs, MemPool); the message counts them as allocated. Live tensors take {}.",
-            pytorch_size(pool.bytes),
-            pytorch_size(live.bytes)
+            pool.printed(),
+            live.printed()
         ));
     }
     if let Some(outside) = message.outside_pytorch().filter(|_| is_consistent) {
         out.push(format!(
             "{} of this process is outside PyTorch's allocator: its context, kernels, libraries and graphs.",
-            pytorch_size(outside.bytes)
+            outside.printed()
         ));
     }
     if let (Some(pid), Some(capacity), true) =
@@ -236,7 +280,7 @@ fn known(message: &OomMessage, is_consistent: bool) -> Vec<String> {
     {
         out.push(format!(
             "Process {pid} is this process under the number that it has outside its container: beside it, what PyTorch holds would not fit on a card of {}.",
-            pytorch_size(capacity.bytes)
+            capacity.printed()
         ));
     }
     let untold: Vec<String> = message
@@ -266,7 +310,7 @@ fn known(message: &OomMessage, is_consistent: bool) -> Vec<String> {
         out.push(format!("A buffer of {} at the peak: {}.", pytorch_size(buffer.bytes), place.join(", ")));
     }
     for (name, figure) in &message.extra {
-        out.push(format!("XLA's {name}: {}.", pytorch_size(figure.bytes)));
+        out.push(format!("XLA's {name}: {}.", figure.printed()));
     }
     out
 }
@@ -283,6 +327,10 @@ fn not_known(message: &OomMessage) -> Vec<String> {
                         .to_owned(),
                 );
             }
+        }
+        Writer::CudaMallocAsync => {
+            out.push("How much freed memory the driver's pool keeps: the message counts what tensors hold, not what is reserved.".to_owned());
+            out.push("Which lines of code own the live memory, and whether it was growing.".to_owned());
         }
         Writer::Cpu => out.push("How much host memory was there and who held it.".to_owned()),
         writer if let Some(name) = writer.neighbour() => out.push(format!(

@@ -22,11 +22,13 @@ pub(super) fn visible(m: &OomMessage) -> &'static str {
     words(m).visible_name()
 }
 
-/// The variable that holds the allocator's settings for the release and platform of the message: one name for all from 2.10 on.
+/// The variable that holds the allocator's settings: the one that the message names, else that of its release and platform (one name
+/// for all from 2.10 on).
 fn variable(m: &OomMessage) -> &'static str {
-    match m.dialect.platform {
-        _ if m.dialect.since >= Some((2, 10)) => "PYTORCH_ALLOC_CONF",
-        _ => words(m).conf,
+    match m.settings_variable {
+        Some(named) => named,
+        None if m.dialect.since >= Some((2, 10)) => "PYTORCH_ALLOC_CONF",
+        None => words(m).conf,
     }
 }
 
@@ -52,6 +54,27 @@ pub(super) fn remedies(m: &OomMessage, verdict: Verdict) -> Vec<Remedy> {
                 ),
             ];
         }
+        Writer::Xla if m.dialect.platform == Platform::Tpu => {
+            return vec![
+                plain("Use a smaller batch, or bfloat16 for what is float32."),
+                set(
+                    "Keep fewer activations: ",
+                    "jax.checkpoint",
+                    " around the layers, so that they are computed again in the backward pass.",
+                ),
+                plain("Spread the arrays over more chips: a Mesh and NamedSharding, or jit with in_shardings."),
+                set(
+                    "See what the program needs before it runs: ",
+                    "jax.jit(f).lower(*args).compile().memory_analysis()",
+                    "; arguments that are not used again can be given back with donate_argnums.",
+                ),
+                set(
+                    "See what holds the device: ",
+                    "jax.profiler.save_device_memory_profile(\"memory.prof\")",
+                    " before the step that fails; pprof reads it.",
+                ),
+            ];
+        }
         Writer::Xla => {
             return vec![
                 set("Let JAX take more of the card: ", "XLA_PYTHON_CLIENT_MEM_FRACTION=0.95", " (the default is 0.75)."),
@@ -72,6 +95,19 @@ pub(super) fn remedies(m: &OomMessage, verdict: Verdict) -> Vec<Remedy> {
             return vec![
                 plain("Pin less: fewer or smaller buffers in the input pipeline, or a machine with more memory."),
                 set("See what limits locked memory: ", "ulimit -l", "."),
+            ];
+        }
+        Writer::TensorFlow if m.is_warning => {
+            return vec![
+                plain(
+                    "Nothing has to be done while the program goes on: look further down in the log for an error that stopped it.",
+                ),
+                set(
+                    "If steps are slow, leave room for the workspace it could not get: a smaller batch, or half precision: ",
+                    "tf.keras.mixed_precision.set_global_policy(\"mixed_float16\")",
+                    ".",
+                ),
+                set("See what is in use and what was at most: ", "tf.config.experimental.get_memory_info(\"GPU:0\")", "."),
             ];
         }
         Writer::TensorFlow => return tensorflow(),
@@ -194,6 +230,13 @@ fn fragmentation(m: &OomMessage) -> Vec<Remedy> {
     let name = variable(m);
     let is_old = m.dialect.until.is_some_and(|u| u < (2, 1)) && m.dialect.writer == Writer::PyTorch;
     let mut out = Vec::new();
+    // Holes that any program has are little to win: what fills the card comes first.
+    if holes_are_few(m) {
+        match m.other_processes() {
+            Some(others) if others.bytes > 0 => out.extend(contention(m).into_iter().take(1)),
+            _ => out.extend(capacity(m).into_iter().take(2)),
+        }
+    }
     if m.expandable_segments == Some(true) {
         out.push(plain("Expandable segments are on already; what is left between live blocks are pages that a small tensor keeps mapped. Allocate long-lived tensors before short-lived ones."));
     } else if is_old {
@@ -220,6 +263,12 @@ fn fragmentation(m: &OomMessage) -> Vec<Remedy> {
     out
 }
 
+/// True where even all holes are a small share of what PyTorch holds.
+fn holes_are_few(m: &OomMessage) -> bool {
+    let (Some(holes), Some(reserved)) = (m.unallocated(), m.reserved()) else { return false };
+    (holes.bytes as f64) < reserved.bytes as f64 * super::device::FEW_HOLES
+}
+
 fn cap(m: &OomMessage) -> Vec<Remedy> {
     let mut out = Vec::new();
     let f = &m.figures;
@@ -235,7 +284,7 @@ fn cap(m: &OomMessage) -> Vec<Remedy> {
                 &format!(
                     " would have let this request through ({} of {}).",
                     pytorch_size(reserved.bytes.saturating_add(q.bytes)),
-                    pytorch_size(capacity.bytes)
+                    capacity.printed()
                 ),
             ));
         }
@@ -251,11 +300,11 @@ fn cap(m: &OomMessage) -> Vec<Remedy> {
 
 /// Where the request would have fitted without what is outside PyTorch, that is the first thing to look at.
 fn outside(m: &OomMessage) -> Option<Remedy> {
-    let bytes = super::judge::outside_that_decides(m)?;
+    let bytes = super::device::outside_that_decides(m)?;
     Some(set(
         &format!(
             "Find what takes the {} outside PyTorch (another program, the desktop, a second context of this one): ",
-            pytorch_size(bytes.bytes)
+            bytes.printed()
         ),
         words(m).tool_that_lists(),
         " lists the processes; stop them, or run on a card without a display.",
@@ -288,9 +337,7 @@ fn contention(m: &OomMessage) -> Vec<Remedy> {
         let list: Vec<String> = others
             .iter()
             .take(5)
-            .map(|p| {
-                format!("{} with {}", p.pid.map_or("one".to_owned(), |pid| format!("pid {pid}")), pytorch_size(p.bytes.bytes))
-            })
+            .map(|p| format!("{} with {}", p.pid.map_or("one".to_owned(), |pid| format!("pid {pid}")), p.bytes.printed()))
             .collect();
         let command =
             largest.pid.map_or(words(m).tool_that_lists().to_owned(), |pid| format!("ps -o pid,user,etime,cmd -p {pid}"));

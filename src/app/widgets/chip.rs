@@ -101,6 +101,8 @@ pub enum Swatch {
     Fill(Color32),
     /// A hatched square: free memory.
     Free,
+    /// A hatched square on grey: free memory that is kept for one user, as in a private pool.
+    Kept,
     /// An outlined square: not plotted, only in A.
     Outline(Color32),
     /// A short line: a curve.
@@ -131,6 +133,7 @@ impl Swatch {
         match self {
             Self::Fill(colour) => batch.rect(rect, colour),
             Self::Free => batch.hole(rect, tokens.s2, tokens.hatch, tokens.line2),
+            Self::Kept => batch.hole(rect, tokens.s4, tokens.hatch, tokens.line2),
             Self::Outline(colour) => batch.outline(rect, 1.0, colour),
             Self::Line(colour) => batch.hline(rect.x_range(), rect.center().y, 2.0, colour),
             Self::Dashed(colour) => {

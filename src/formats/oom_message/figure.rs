@@ -1,5 +1,7 @@
 //! [`Figure`]: a printed size, and how far off its decimals leave it.
 
+use crate::units::pytorch_size;
+
 /// A size as printed: its nearest byte count, and the most the true value can differ from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figure {
@@ -38,6 +40,22 @@ impl Figure {
     #[must_use]
     pub fn minus(self, other: Figure) -> Figure {
         Figure { bytes: self.bytes.saturating_sub(other.bytes), slack: self.slack.saturating_add(other.slack) }
+    }
+
+    /// The figure in the unit and with the decimals it was printed in: 1.00 GiB is not echoed as 1024.00 MiB. Sums of several have no
+    /// unit of their own and are written as PyTorch would.
+    #[must_use]
+    pub fn printed(self) -> String {
+        const PRINTED_IN: [(u32, &str); 3] = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+        for (shift, unit) in PRINTED_IN {
+            for decimals in 0..3usize {
+                if self.slack > 0 && self.slack == half_of_last(shift, decimals) && !self.is_unlimited() {
+                    let value = self.bytes as f64 / (1u64 << shift) as f64;
+                    return format!("{value:.decimals$} {unit}");
+                }
+            }
+        }
+        pytorch_size(self.bytes)
     }
 
     /// True where PyTorch printed 2^64 for "no limit".
@@ -113,8 +131,13 @@ fn from_decimal(number: &str, shift: u32) -> Option<Figure> {
     let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
     let scaled = digits.checked_mul(1u128 << shift)?;
     let bytes = u64::try_from((scaled + scale / 2) / scale).unwrap_or(u64::MAX);
-    let slack = if shift == 0 { 0 } else { ((1u128 << shift).div_ceil(2 * scale)) as u64 };
+    let slack = if shift == 0 { 0 } else { half_of_last(shift, fraction.len()) };
     Some(Figure { bytes, slack })
+}
+
+/// Half a unit of the last decimal: how far a figure printed with so many of them may be off.
+fn half_of_last(shift: u32, decimals: usize) -> u64 {
+    (1u128 << shift).div_ceil(2 * 10u128.pow(decimals as u32)) as u64
 }
 
 /// Sizes with a minus sign in white-space-free text: `-9.00GiB`.
@@ -147,6 +170,13 @@ mod tests {
         assert_eq!(negative_sizes("ofwhich-9.00GiBfree;-512bytes;16-20MiB,GPU-8b3c"), ["-9.00GiB", "-512bytes"]);
         assert_eq!(Figure::at_end("ofwhich-9.00GiB"), None);
         assert_eq!(Figure::at_start("3.00apples"), None);
+        for text in ["1.00GiB", "1024.00MiB", "0.35GiB", "512.00KiB", "19.0MB", "4096bytes"] {
+            let (figure, _) = Figure::at_start(text).unwrap();
+            let echoed = figure.printed().replace(' ', "").replace("19.0MiB", "19.0MB").replace("4.00KiB", "4096bytes");
+            assert_eq!(echoed, text);
+        }
+        assert_eq!(Figure::exact(3 << 30).plus(five).printed(), "8.50 GiB");
+        assert_eq!(five.plus(five).printed(), "11.00 GiB");
         assert_eq!(Figure::at_end("GiB"), None);
         assert_eq!(Figure::at_start("999999999999999999999999999999999999999999GiB"), None);
     }

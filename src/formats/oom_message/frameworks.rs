@@ -24,13 +24,18 @@ pub(super) fn xla(window: &Window<'_>) -> Read {
     let text = window.text();
     let (_, body) = text.split_once(':')?;
     let mut message = OomMessage::new(Dialect::of(Writer::Xla, Platform::Unknown));
+    // The compiler names itself before what it says.
+    let body = body.strip_prefix("XLA:TPUcompilepermanenterror.").unwrap_or(body);
     let near = head_of(body, 300);
     let request = if body.starts_with("OutofmemoryerroronGPU") {
         return None;
     } else if body.starts_with("Outofmemory") {
         ["tryingtoallocate", "Attemptingtoallocate", "Outofmemoryallocating"].iter().find_map(|mark| after(near, mark))
     } else if body.starts_with("Ranoutofmemoryinmemoryspace") {
-        // What the whole program needs, of what the device has.
+        // What the whole program needs, of what the device has. Only TPUs have memory spaces of this name.
+        if body.starts_with("Ranoutofmemoryinmemoryspacehbm") {
+            message.dialect.platform = Platform::Tpu;
+        }
         message.figures.capacity = after(near, "Used").and_then(|_| {
             let used = near.split_once("Used")?.1;
             after(used, "of")
@@ -38,6 +43,9 @@ pub(super) fn xla(window: &Window<'_>) -> Read {
         after(near, "Used")
     } else if near.contains("Thatwasnotpossible") {
         message.figures.free = after(near, "Thereare");
+        if near.contains("_HBM") || near.contains("atthebottomofmemory") {
+            message.dialect.platform = Platform::Tpu;
+        }
         after(near, "Attemptingtoallocate").or_else(|| after(near, "Attemptingtoreserve"))
     } else if body.starts_with("failedtoallocatememory") {
         message.dialect.writer = Writer::TensorFlow;
@@ -244,6 +252,7 @@ pub(super) fn bfc(window: &Window<'_>) -> Read {
     let text = window.text();
     let mut message = OomMessage::new(Dialect::of(Writer::TensorFlow, Platform::Cuda));
     message.figures.requested = after(text, "tryingtoallocate");
+    message.is_warning = head_of(text, 300).contains("isnotafailure");
     let before = window.before(40);
     message.gpu = before.rfind("GPU_").and_then(|at| {
         let rest = before.get(at + 4..)?;

@@ -16,6 +16,7 @@ mod text;
 
 pub use figure::Figure;
 pub use frameworks::PeakBuffer;
+pub use text::{decoded, is_utf16};
 
 /// Which program wrote the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,6 +79,8 @@ pub enum Platform {
     Mps,
     /// Huawei's Ascend, through torch_npu.
     Npu,
+    /// Google's TPU, through XLA.
+    Tpu,
     /// Host memory.
     Cpu,
     /// The message does not tell.
@@ -85,7 +88,7 @@ pub enum Platform {
 }
 
 impl Platform {
-    /// `cuda`, `hip`, `xpu`, `mps`, `npu`, `cpu`, `unknown`: stable, used in JSON.
+    /// `cuda`, `hip`, `xpu`, `mps`, `npu`, `tpu`, `cpu`, `unknown`: stable, used in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -94,6 +97,7 @@ impl Platform {
             Platform::Xpu => "xpu",
             Platform::Mps => "mps",
             Platform::Npu => "npu",
+            Platform::Tpu => "tpu",
             Platform::Cpu => "cpu",
             Platform::Unknown => "unknown",
         }
@@ -213,6 +217,10 @@ pub struct OomMessage {
     pub is_absurd_request: bool,
     /// Refused beforehand because of the memory fraction (2.12 and later).
     pub is_rejection: bool,
+    /// The writer says itself that nothing failed: it goes on another way (TensorFlow's "this is not a failure").
+    pub is_warning: bool,
+    /// The variable of the allocator's settings that the message names: releases and platforms differ in it.
+    pub settings_variable: Option<&'static str>,
     /// The message says that expandable segments are on; `None` when it does not tell.
     pub expandable_segments: Option<bool>,
     /// What PyTorch itself, or XLA, says beyond the figures: its advice, as printed.
@@ -235,6 +243,8 @@ impl OomMessage {
             negative: Vec::new(),
             is_absurd_request: false,
             is_rejection: false,
+            is_warning: false,
+            settings_variable: None,
             expandable_segments: None,
             advice: None,
             peak_buffers: Vec::new(),
@@ -327,6 +337,8 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
     let body = squeezed.body();
     let mut starts: Vec<(usize, text::Anchor)> = text::anchors(body);
     starts.sort_unstable_by_key(|&(at, _)| at);
+    // "CUDA error: out of memory" is followed by a hint that names the error once more: one message.
+    starts.retain(|&(at, _)| !body[..at].ends_with("Searchfor`"));
     // The figures of a cudaMallocAsync message belong to the head before them, when it is there.
     starts.dedup_by(|later, first| (later.1, first.1) == (text::Anchor::Async, text::Anchor::Async) && later.0 - first.0 < 100);
     let mut out: Vec<OomMessage> = Vec::new();

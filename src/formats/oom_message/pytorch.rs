@@ -40,17 +40,33 @@ pub(super) fn native(window: &Window<'_>, platform: Platform) -> Read {
         let end = if in_brackets(rest) { parenthesised(rest, &mut message) } else { sentences(rest, &mut message) };
         let used = text.len() - rest.len() + end;
         date(&mut message, rest, window.before(40));
+        message.settings_variable = settings_variable(rest.get(end..).unwrap_or(""));
         return Some((message, used));
     }
     if body.starts_with(".Allocationwaspreemptivelyrejected") {
         message.is_rejection = true;
         message.dialect.since = Some((2, 12));
-        message.figures.requested = after(body, "Requestedsize:");
         sentences(body, &mut message);
+        let f = &mut message.figures;
+        f.requested = after(body, "Requestedsize:");
+        f.limit = f.limit.or_else(|| after(body, "(allowed:"));
+        f.allocated = f.allocated.or_else(|| after(body, ",allocated:"));
         return Some((message, head + 40));
     }
     // A log that kept only the first words.
     (body.is_empty() || body.starts_with('.') || window.first_line_length() <= head + 1).then_some((message, head))
+}
+
+/// The variable that the end of a message advises to set.
+fn settings_variable(tail: &str) -> Option<&'static str> {
+    const NAMES: [&str; 5] = [
+        "PYTORCH_CUDA_ALLOC_CONF",
+        "PYTORCH_HIP_ALLOC_CONF",
+        "PYTORCH_NPU_ALLOC_CONF",
+        "PYTORCH_XPU_ALLOC_CONF",
+        "PYTORCH_ALLOC_CONF",
+    ];
+    NAMES.into_iter().filter_map(|name| Some((tail.find(name)?, name))).min().map(|(_, name)| name)
 }
 
 /// True for the wording up to 2.0, which has its figures in brackets (and torch_npu's still does).

@@ -1,6 +1,44 @@
 //! Text without its white space, line prefixes and colour codes, and the way back to lines.
 
+use std::borrow::Cow;
+
 use super::{Platform, Writer};
+
+/// True for UTF-16, as Windows' shells write logs, with its mark or without.
+#[must_use]
+pub fn is_utf16(bytes: &[u8]) -> bool {
+    utf16(bytes).is_some()
+}
+
+/// The text of a log, whatever its encoding: UTF-8 or UTF-16.
+#[must_use]
+pub fn decoded(bytes: &[u8]) -> Cow<'_, str> {
+    let Some((is_big, body)) = utf16(bytes) else { return String::from_utf8_lossy(bytes) };
+    let unit = |pair: &[u8]| {
+        let pair = [pair[0], pair[1]];
+        if is_big { u16::from_be_bytes(pair) } else { u16::from_le_bytes(pair) }
+    };
+    let units = body.chunks_exact(2).map(unit);
+    Cow::Owned(char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
+}
+
+/// The bytes of UTF-16 behind its mark, and whether the larger byte stands first; `None` for anything else.
+fn utf16(bytes: &[u8]) -> Option<(bool, &[u8])> {
+    match bytes {
+        [0xff, 0xfe, rest @ ..] => return Some((false, rest)),
+        [0xfe, 0xff, rest @ ..] => return Some((true, rest)),
+        _ => {}
+    }
+    // Without the mark: of mostly Latin letters every other byte is zero.
+    let head = &bytes[..bytes.len().min(4096) & !1];
+    let zeros = |from: usize| head.iter().skip(from).step_by(2).filter(|b| **b == 0).count();
+    let most = head.len() * 2 / 5;
+    match (zeros(0), zeros(1)) {
+        (0, odd) if odd > most => Some((false, bytes)),
+        (even, 0) if even > most => Some((true, bytes)),
+        _ => None,
+    }
+}
 
 /// A text with white space, colour codes and log prefixes removed. Remembers which line each part came from.
 pub(super) struct Squeezed<'a> {
@@ -98,6 +136,7 @@ fn squeeze_into(text: &str, out: &mut String) {
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
+            ',' if out.ends_with(|c: char| c.is_ascii_digit()) && is_decimal(chars.clone()) => out.push('.'),
             '\u{1b}' => {
                 if chars.next_if_eq(&'[').is_some() {
                     while chars.next_if(|c| c.is_ascii_digit() || *c == ';').is_some() {}
@@ -109,6 +148,13 @@ fn squeeze_into(text: &str, out: &mut String) {
             c => out.push(c),
         }
     }
+}
+
+/// True for what follows a comma of `4,00 GiB`: two digits and a unit, as messages read that a translation or a spreadsheet went over.
+/// A count's thousands have three digits, and a list has a space after its comma.
+fn is_decimal(mut after: impl Iterator<Item = char>) -> bool {
+    let digits = (0..2).all(|_| after.next().is_some_and(|c| c.is_ascii_digit()));
+    digits && after.find(|c| !c.is_whitespace()).is_some_and(|c| matches!(c, 'K' | 'M' | 'G' | 'T'))
 }
 
 /// Removes what launchers, test runners and mail put before a line: `[rank0]:`, `[1,3]<stderr>:`, `(Worker pid=12)`, `E   `,
@@ -287,6 +333,26 @@ mod tests {
             let (got, found) = strip_prefixes(line);
             assert_eq!((got.trim_start(), found), (rest, rank), "{line}");
         }
+    }
+
+    #[test]
+    fn decimal_commas_are_points_and_thousands_are_not() {
+        let s = Squeezed::new("4,00 GiB total; 20,00MiB; 8,589,934,592 bytes; GPU 0, 20 MiB; [1,22,33]");
+        assert_eq!(s.body(), "4.00GiBtotal;20.00MiB;8,589,934,592bytes;GPU0,20MiB;[1,22,33]");
+    }
+
+    #[test]
+    fn logs_of_windows_are_text() {
+        let text = "CUDA out of memory.\nüber";
+        let little: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let big: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
+        for (mark, body) in [(&[0xff, 0xfe][..], &little), (&[], &little), (&[0xfe, 0xff], &big), (&[], &big)] {
+            assert_eq!(decoded(&[mark, body].concat()), text);
+        }
+        assert_eq!(decoded(text.as_bytes()), text);
+        assert_eq!(decoded(&[]), "");
+        assert_eq!(decoded(&[0xff, 0xfe, 0x41]), "");
+        assert!(!decoded(&[0; 64]).is_empty());
     }
 
     #[test]

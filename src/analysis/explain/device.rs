@@ -1,0 +1,351 @@
+//! Why PyTorch's allocators were refused on a GPU: the classifier of the diagnoses reference (E1) as far as the figures of a message go.
+//! Where it has a limit it judges as the autopsy of a snapshot does (`analysis::oom`).
+
+use super::judge::{Judged, ROUNDED, size};
+use super::{Verdict, compare};
+use crate::formats::oom_message::{Figure, OomMessage, Writer};
+use crate::units::{GIBIBYTE, MEBIBYTE, pytorch_size};
+
+/// Context, modules and libraries of one process reach this without anything being wrong (measured: 250 to 1,981 MiB).
+const USUAL_OUTSIDE: u64 = 2 * GIBIBYTE;
+/// What is left of them at least, when one asks how much could be won back.
+const LEAST_OUTSIDE: u64 = 512 * MEBIBYTE;
+/// Holes below this share of what PyTorch holds are what any program has.
+pub(super) const FEW_HOLES: f64 = 0.05;
+
+/// What a rule says.
+type Told = Option<(Verdict, String)>;
+
+/// In this order; the first that says something decides. The letters: q asked for, f free on the card, h in holes, R held by PyTorch,
+/// L its limit, O of other processes, G of this one outside PyTorch.
+const RULES: [fn(&mut Case<'_>) -> Told; 11] = [
+    larger_than_the_card,   // q > card - G            too large
+    refused_beforehand,     // the message says so     cap
+    holes_under_the_limit,  // q > L - R, q <= h       fragmentation
+    limit,                  // q > L - R, q <= f       cap
+    free_is_not_told,       // f unknown               capacity where q + R > card, else unknown
+    something_else_refused, // q <= f                  unknown
+    holes_of_a_full_card,   // q <= f + h              fragmentation
+    other_processes,        // q <= f + h + O          contention
+    this_one_outside,       // q <= f + h + G          outside PyTorch
+    nobody_s,               // q <= f + h + the rest   contention, or unknown where nobody is listed
+    full,                   //                         capacity
+];
+
+pub(super) fn device(m: &OomMessage, q: Figure) -> Judged {
+    let f = &m.figures;
+    let reserved = m.reserved().or(f.allocated);
+    let mut case = Case {
+        m,
+        q,
+        reserved,
+        holes: m.unallocated().unwrap_or(Figure::exact(0)),
+        left: f.limit.zip(reserved).map(|(limit, reserved)| limit.minus(reserved)),
+        doubt: None,
+    };
+    let (verdict, sentence) = RULES.iter().find_map(|rule| rule(&mut case)).unwrap_or((Verdict::Unknown, String::new()));
+    let also = case.limit_as_well(verdict).unwrap_or_default();
+    Judged { verdict, doubt: case.doubt, sentence: format!("{sentence}{also}") }
+}
+
+/// The figures as the rules compare them.
+struct Case<'a> {
+    m: &'a OomMessage,
+    q: Figure,
+    reserved: Option<Figure>,
+    holes: Figure,
+    /// Room below the limit of the process.
+    left: Option<Figure>,
+    /// Why the verdict is not forced, so far.
+    doubt: Option<&'static str>,
+}
+
+impl Case<'_> {
+    /// Compares, and remembers where the printed decimals do not decide it.
+    fn at_most(&mut self, a: Figure, b: Figure) -> bool {
+        let (yes, sure) = compare(a, b);
+        if !sure {
+            self.doubt = Some(ROUNDED);
+        }
+        yes
+    }
+
+    /// What a request could be made of: what the card has free, or less where a limit leaves less, and the holes.
+    fn own(&self, free: Figure) -> Figure {
+        let room = self.left.filter(|left| left.bytes < free.bytes).unwrap_or(free);
+        room.plus(self.holes)
+    }
+
+    /// Bytes of the smallest tensor that makes PyTorch ask the device for so much: it takes 2 MiB for up to 1 MiB, 20 MiB for up to
+    /// 10 MiB, else whole times 2 MiB. A hole smaller than the segment may have served it.
+    fn least_tensor(&self) -> u64 {
+        let q = self.q.low();
+        match self.m.dialect.writer {
+            Writer::CudaMallocAsync => q,
+            _ if q <= 2 * MEBIBYTE => 1,
+            _ if self.q.bytes == 20 * MEBIBYTE => MEBIBYTE,
+            _ => q - 2 * MEBIBYTE,
+        }
+    }
+
+    /// The limit, where it would have refused what the card could not give either.
+    fn limit_as_well(&self, verdict: Verdict) -> Option<String> {
+        let (limit, left) = (self.m.figures.limit?, self.left?);
+        let is_told = matches!(verdict, Verdict::Cap | Verdict::TooLarge);
+        (!is_told && self.q.bytes > left.bytes && self.m.figures.free.is_some_and(|f| self.q.bytes > f.bytes))
+            .then(|| format!(" Its limit of {} leaves {} and would have refused as well.", size(limit), size(left)))
+    }
+
+    /// True where the limit is what stopped the request, whatever the holes.
+    fn limit_refused(&self) -> bool {
+        let Some(left) = self.left else { return false };
+        let (fits, sure) = compare(self.q, left);
+        let (card_has_it, surely) = self.m.figures.free.map_or((true, true), |free| compare(self.q, free));
+        // Too close to tell by the limit alone: where the card surely had enough, it was the limit that refused.
+        card_has_it && (!fits || (!sure && surely))
+    }
+}
+
+fn larger_than_the_card(c: &mut Case<'_>) -> Told {
+    let capacity = c.m.figures.capacity?;
+    let zero = Figure::exact(0);
+    let outside = c.m.outside_pytorch().map_or(zero, |g| Figure { bytes: g.bytes.min(USUAL_OUTSIDE), slack: g.slack });
+    if c.at_most(c.q, capacity.minus(outside)) {
+        return None;
+    }
+    let why =
+        format!("{} were asked for at once, and the whole card has {}: no setting makes that fit.", size(c.q), size(capacity));
+    Some((Verdict::TooLarge, why))
+}
+
+fn refused_beforehand(c: &mut Case<'_>) -> Told {
+    if !c.m.is_rejection {
+        return None;
+    }
+    let f = &c.m.figures;
+    let limit = f.limit.map_or(String::new(), |l| format!(" of {}", size(l)));
+    let held = f.allocated.map_or(String::new(), |held| format!("; it has {} allocated", size(held)));
+    let why =
+        format!("PyTorch refused {} beforehand because this process may not exceed its memory fraction{limit}{held}.", size(c.q));
+    Some((Verdict::Cap, why))
+}
+
+fn holes_under_the_limit(c: &mut Case<'_>) -> Told {
+    if !c.limit_refused() || c.q.bytes > c.holes.bytes {
+        return None;
+    }
+    c.at_most(c.q, c.holes);
+    let (limit, left) = (c.m.figures.limit?, c.left?);
+    let why = format!(
+        "{} were asked for; {} lie in holes of what this process holds, enough in sum, but no piece is large enough. Its limit of {} leaves {}.",
+        size(c.q),
+        size(c.holes),
+        size(limit),
+        size(left)
+    );
+    Some((Verdict::Fragmentation, why))
+}
+
+fn limit(c: &mut Case<'_>) -> Told {
+    if !c.limit_refused() {
+        return None;
+    }
+    let (limit, left, reserved) = (c.m.figures.limit?, c.left?, c.reserved?);
+    if c.holes.high() >= c.least_tensor() {
+        c.doubt =
+            Some("the tensor may be smaller than the segment that was asked for, and then the holes would have held it in sum");
+    }
+    let free = c.m.figures.free.map_or(String::new(), |free| format!(" although the card has {} free", size(free)));
+    let with_holes = if c.holes.bytes > 0 && c.q.bytes <= left.plus(c.holes).bytes {
+        format!(
+            " With the {} in holes{} it would be enough in sum, but a hole can not be joined with what is not taken yet.",
+            size(c.holes),
+            share(c.holes, reserved)
+        )
+    } else {
+        String::new()
+    };
+    let why = format!(
+        "This process may hold {}, holds {} and asked for {} more: its limit refused{free}.{with_holes}",
+        size(limit),
+        size(reserved),
+        size(c.q)
+    );
+    Some((Verdict::Cap, why))
+}
+
+/// `, 3.8 % of what it holds`.
+fn share(holes: Figure, reserved: Figure) -> String {
+    format!(", {:.1} % of what it holds,", holes.bytes as f64 * 100.0 / reserved.bytes.max(1) as f64)
+}
+
+fn free_is_not_told(c: &mut Case<'_>) -> Told {
+    if c.m.figures.free.is_some() {
+        return None;
+    }
+    if let (Some(capacity), Some(reserved)) = (c.m.figures.capacity, c.reserved)
+        && !c.at_most(c.q.plus(reserved), capacity)
+    {
+        let why = format!("PyTorch holds {} of {} and asked for {} more.", size(reserved), size(capacity), size(c.q));
+        return Some((Verdict::Capacity, why));
+    }
+    c.doubt = None;
+    Some((Verdict::Unknown, format!("{} were asked for; the message does not say how much was free.", size(c.q))))
+}
+
+fn something_else_refused(c: &mut Case<'_>) -> Told {
+    let free = c.m.figures.free?;
+    c.at_most(c.q, free).then(|| {
+        let why = format!(
+            "{} were asked for and {} are free on the card, so something else refused: a limit of the system, container or driver, a burst of another process, or the address space.",
+            size(c.q),
+            size(free)
+        );
+        (Verdict::Unknown, why)
+    })
+}
+
+fn holes_of_a_full_card(c: &mut Case<'_>) -> Told {
+    let free = c.m.figures.free?;
+    if c.holes.bytes == 0 || !c.at_most(c.q, c.own(free)) {
+        return None;
+    }
+    if c.doubt.is_none() && c.holes.low() < c.q.high() {
+        // Only what is free in the pool and on the stream of the request can be joined with what the card has.
+        c.doubt = Some("which of these holes the request's pool and stream may use is not told");
+    }
+    let little = match c.reserved {
+        Some(r) if (c.holes.bytes as f64) < r.bytes as f64 * FEW_HOLES => {
+            let share = c.holes.bytes as f64 * 100.0 / r.bytes.max(1) as f64;
+            format!(" But holes are only {share:.1} % of what PyTorch holds: the card is nearly full as well.")
+        }
+        _ => String::new(),
+    };
+    let why = format!(
+        "{} were asked for; {} free on the card and {} in holes would do in sum, but no piece is large enough.{little}",
+        size(c.q),
+        size(free),
+        size(c.holes)
+    );
+    Some((Verdict::Fragmentation, why))
+}
+
+fn other_processes(c: &mut Case<'_>) -> Told {
+    let (free, capacity) = (c.m.figures.free?, c.m.figures.capacity?);
+    let others = c.m.other_processes().filter(|o| o.bytes > 0)?;
+    let own = c.own(free);
+    c.at_most(c.q, own.plus(others)).then(|| {
+        let why = format!(
+            "{} were asked for and {} are there, while other processes hold {} of the card's {}: without them it would fit.",
+            size(c.q),
+            size(own),
+            size(others),
+            size(capacity)
+        );
+        (Verdict::Contention, why)
+    })
+}
+
+fn this_one_outside(c: &mut Case<'_>) -> Told {
+    let free = c.m.figures.free?;
+    let outside = c.m.this_process()?.minus(c.reserved.unwrap_or(Figure::exact(0)));
+    if outside.bytes <= USUAL_OUTSIDE {
+        return None;
+    }
+    let to_win = Figure { bytes: outside.bytes - LEAST_OUTSIDE, slack: outside.slack };
+    let own = c.own(free);
+    c.at_most(c.q, own.plus(to_win)).then(|| {
+        let why = format!(
+            "This process holds {} outside PyTorch's allocator, more than CUDA and its libraries usually need; the {} asked for would fit into the difference.",
+            size(outside),
+            size(c.q)
+        );
+        (Verdict::NonPytorch, why)
+    })
+}
+
+fn nobody_s(c: &mut Case<'_>) -> Told {
+    let (free, capacity) = (c.m.figures.free?, c.m.figures.capacity?);
+    let own = c.own(free);
+    let lacking = c.q.bytes.saturating_sub(own.bytes);
+    if let Some(this) = c.m.this_process() {
+        let others = c.m.other_processes().map_or(0, |o| o.bytes);
+        let rest = capacity.minus(free.plus(this)).bytes.saturating_sub(others);
+        let why = format!(
+            "{} of the card belong to no listed process: a process of another container or user, or one that died and was not cleaned up; without it the {} asked for would fit.",
+            pytorch_size(rest),
+            size(c.q)
+        );
+        return (rest > USUAL_OUTSIDE && lacking <= rest).then_some((Verdict::Contention, why));
+    }
+    let rest = capacity.minus(free.plus(c.reserved.unwrap_or(Figure::exact(0)))).bytes;
+    // The driver's pool keeps what tensors gave back, and its message has no figure of that: it may be all of the rest.
+    let is_pool = c.m.dialect.writer == Writer::CudaMallocAsync;
+    if (!is_pool && rest <= USUAL_OUTSIDE) || lacking > rest.saturating_sub(LEAST_OUTSIDE) {
+        return None;
+    }
+    c.doubt = None;
+    let why = if is_pool {
+        format!(
+            "{} were asked for and {} are free; {} of the card are neither free nor in tensors, and the message does not say whose: freed \
+             memory that the driver's pool keeps, other processes, or this one's context and libraries.",
+            size(c.q),
+            size(own),
+            pytorch_size(rest)
+        )
+    } else {
+        format!(
+            "{} were asked for and {} are there; {} of the card are held outside PyTorch, by other processes or by this one's libraries: the message does not say which.",
+            size(c.q),
+            size(own),
+            pytorch_size(rest)
+        )
+    };
+    Some((Verdict::Unknown, why))
+}
+
+fn full(c: &mut Case<'_>) -> Told {
+    let m = c.m;
+    let free = m.figures.free?;
+    let own = c.own(free);
+    let Some(capacity) = m.figures.capacity else {
+        return Some((Verdict::Capacity, format!("{} were asked for and {} are there in sum.", size(c.q), size(own))));
+    };
+    let live = m.live().or(c.reserved).map_or_else(|| "0 bytes".to_owned(), size);
+    if let Some(outside) = outside_that_decides(m) {
+        let whose = if m.this_process().is_some() {
+            "are this process's own outside PyTorch, its context and libraries"
+        } else {
+            "are outside PyTorch, in other processes or in this one's context and libraries"
+        };
+        let why = format!(
+            "{} were asked for and only {} are left in sum, holes included: live tensors take {live} of {}, and {} {whose}; without them it would fit.",
+            size(c.q),
+            size(own),
+            size(capacity),
+            size(outside)
+        );
+        return Some((Verdict::Capacity, why));
+    }
+    let why = format!(
+        "Live tensors fill the card: {live} of {} are in use, {} were asked for, and only {} are left in sum, holes included.",
+        size(capacity),
+        size(c.q),
+        size(own)
+    );
+    Some((Verdict::Capacity, why))
+}
+
+/// What the device has outside PyTorch and beside other processes, where the request would fit without it; `None` where it
+/// would not, or where it is not told.
+pub(super) fn outside_that_decides(m: &OomMessage) -> Option<Figure> {
+    let f = &m.figures;
+    let free = f.free?;
+    let held = m.reserved().or(f.allocated)?;
+    let outside = m.outside_pytorch().or_else(|| super::unattributed(m)).filter(|o| o.bytes > 0)?;
+    let holes = m.unallocated().map_or(0, |h| h.bytes);
+    let is_all_told = f.capacity.is_some_and(|c| held.bytes < c.bytes);
+    let own = free.bytes.saturating_add(holes);
+    let q = f.requested?.bytes;
+    (is_all_told && q > own && q <= own.saturating_add(outside.bytes)).then_some(outside)
+}

@@ -135,6 +135,17 @@ impl OpRows {
         to.saturating_sub(from) as u64
     }
 
+    /// The operator of a folded span that takes longest: row of the [`OpTable`]. O(log operators + those of the span); `None` where they
+    /// are more than a picture should wait for.
+    #[must_use]
+    pub fn longest(&self, ops: &OpTable, row: usize, span: &OpSpan) -> Option<u32> {
+        const MOST: u32 = 1 << 16;
+        let row = self.rows.get(row).filter(|_| span.count <= MOST)?;
+        let from = row.ops.partition_point(|&op| op < span.first);
+        let of = row.ops.get(from..from + span.count as usize)?;
+        of.iter().copied().max_by_key(|&op| (ops.duration_ns.get(op as usize), std::cmp::Reverse(op)))
+    }
+
     /// What of a row falls between ascending times, a pixel column each. O(columns × log operators).
     #[must_use]
     pub fn spans(&self, ops: &OpTable, row: usize, bounds_ns: &[i64]) -> Vec<OpSpan> {
@@ -252,6 +263,9 @@ mod tests {
         let spans = rows.spans(&ops, 0, &bounds);
         let told: Vec<_> = spans.iter().map(|s| (s.left, s.right, s.count)).collect();
         assert_eq!(told, [(0, 10, 1), (20, 25, 500), (50, 75, 1), (75, 76, 1)]);
+        assert_eq!(rows.longest(&ops, 0, &spans[1]), Some(1), "the first of those that take as long");
+        let all = OpSpan { first: 0, count: 503, left: 0, right: 100 };
+        assert_eq!(rows.longest(&ops, 0, &all), Some(501));
         // Zoomed in, each is itself.
         let close: Vec<i64> = (0..=400).map(|i| 2_000_000 + i * 10).map(|n| n / 1_000).collect();
         assert_eq!(rows.spans(&ops, 0, &close).iter().map(|s| s.count).sum::<u32>(), 5);

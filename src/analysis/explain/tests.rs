@@ -193,7 +193,8 @@ fn advice_is_in_the_words_of_the_platform() {
         for (platform, foreign) in
             [("HIP", ["nvidia", "CUDA_", "xpu", "PYTORCH_CUDA"]), ("XPU", ["nvidia", "CUDA_", "torch.cuda", "autocast(\"cuda\""])]
         {
-            let e = verdict_of(&text.replace("CUDA out", &format!("{platform} out")));
+            let named = text.replace("PYTORCH_CUDA", &format!("PYTORCH_{platform}"));
+            let e = verdict_of(&named.replace("CUDA out", &format!("{platform} out")));
             assert_eq!(e.platform, platform.to_lowercase());
             let all: Vec<&str> =
                 e.remedies.iter().map(|r| r.sentence.as_str()).chain(e.known.iter().map(String::as_str)).collect();
@@ -202,6 +203,80 @@ fn advice_is_in_the_words_of_the_platform() {
             }
         }
     }
+}
+
+#[test]
+fn the_variable_is_the_one_the_message_names() {
+    let text = modern("2.00 GiB", "23.65 GiB", "1.05 GiB", &this("22.50 GiB"), "", "18.00 GiB", "4.00 GiB");
+    for name in ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"] {
+        let e = verdict_of(&text.replace("PYTORCH_CUDA_ALLOC_CONF", name));
+        assert_eq!(e.remedies[0].setting, Some(format!("{name}=expandable_segments:True")));
+    }
+}
+
+#[test]
+fn figures_keep_the_unit_of_the_message() {
+    let e = verdict_of(&modern("1.00 GiB", "23.65 GiB", "1024.00 MiB", &this("22.50 GiB"), "", "0.50 GiB", "21.00 GiB"));
+    assert!(e.sentence.contains("1.00 GiB were asked for and 1024.00 MiB"), "{}", e.sentence);
+    assert_eq!(e.printed("live_bytes").as_deref(), Some("0.50 GiB"));
+}
+
+/// What is cached in the driver's pool is in none of its figures.
+#[test]
+fn the_driver_s_pool_is_not_taken_for_others() {
+    let text = |allocated: &str, requested: &str, free: &str, limit: &str| {
+        format!(
+            "Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : {allocated}\nRequested               : \
+             {requested}\nDevice limit            : 23.69 GiB\nFree (according to CUDA): {free}\nPyTorch limit (set by user-supplied memory \
+             fraction)\n                        : {limit}"
+        )
+    };
+    let e = verdict_of(&text("20.41 GiB", "1.50 GiB", "14.25 MiB", "17179869184.00 GiB"));
+    assert_eq!(e.verdict, Verdict::Unknown);
+    assert!(e.sentence.contains("pool keeps") && !e.sentence.contains("held outside PyTorch"), "{}", e.sentence);
+    assert!(e.not_known[0].contains("pool keeps"), "{:?}", e.not_known);
+    assert!(!e.remedies.iter().any(|r| r.sentence.contains("expandable_segments")), "{:?}", e.remedies);
+    let e = verdict_of(&text("3.10 GiB", "2.00 GiB", "18.25 GiB", "4.00 GiB"));
+    assert_eq!((e.verdict, e.certain), (Verdict::Cap, true), "{}", e.sentence);
+}
+
+/// The limit is named where the card refused too, and is what the figures are drawn to where it alone did.
+#[test]
+fn the_limit_is_named_and_drawn() {
+    let e = verdict_of(
+        "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 15.91 GiB of which 100.00 MiB is \
+         free. 10.00 GiB allowed; Of the allocated memory 9.10 GiB is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated. \
+         Please use `empty_cache` to release all unoccupied cached memory.",
+    );
+    assert!(e.sentence.contains("Its limit of 10.00 GiB leaves 621.60 MiB"), "{}", e.sentence);
+    assert!(e.limit_parts.is_empty() && !e.parts.is_empty());
+    let e = verdict_of(&modern(
+        "128.00 MiB",
+        "139.80 GiB",
+        "131.92 GiB",
+        &this("2.25 GiB"),
+        "1.71 GiB allowed; ",
+        "1.53 GiB",
+        "62.40 MiB",
+    ));
+    assert_eq!((e.verdict, e.certain), (Verdict::Cap, true));
+    assert_eq!(e.limit_parts.iter().map(|p| p.bytes).sum::<u64>(), e.figures["limit_bytes"]);
+    assert!(e.limit_parts.iter().any(|p| p.name == "room_under_limit"));
+    // 20 MiB are asked of the device for any tensor over 1 MiB, which holes of 12 MiB may have had room for in sum.
+    let e = verdict_of(&modern("20.00 MiB", "139.80 GiB", "131.92 GiB", "", "1.71 GiB allowed; ", "1.69 GiB", "12.00 MiB"));
+    assert_eq!((e.verdict, e.certain), (Verdict::Cap, false), "{}", e.sentence);
+    assert!(e.doubt.is_some_and(|d| d.contains("smaller than the segment")));
+}
+
+/// Holes of any program are little to win: what fills the card is advised first.
+#[test]
+fn few_holes_are_not_the_first_advice() {
+    let other = format!("Process 3044 has 18.40 GiB memory in use. {}", this("5.26 GiB"));
+    let e = verdict_of(&modern("14.00 MiB", "23.69 GiB", "12.19 MiB", &other, "", "4.80 GiB", "53.12 MiB"));
+    assert_eq!(e.verdict, Verdict::Fragmentation);
+    assert!(e.remedies[0].sentence.contains("pid 3044"), "{:?}", e.remedies[0]);
+    let e = verdict_of(&modern("14.00 MiB", "23.69 GiB", "12.19 MiB", "", "", "22.80 GiB", "53.12 MiB"));
+    assert!(e.remedies[0].sentence.contains("micro-batch"), "{:?}", e.remedies[0]);
 }
 
 #[test]
@@ -236,6 +311,18 @@ fn other_programs_get_advice_of_their_own() {
             "PYTORCH_NPU_ALLOC_CONF",
         ),
         (
+            "XlaRuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 21.95G of 15.48G \
+             hbm. Exceeded hbm capacity by 6.47G.",
+            Verdict::TooLarge,
+            "more chips",
+        ),
+        (
+            "Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB with freed_by_count=0. The caller indicates that this is not a \
+             failure, but this may mean that there could be performance gains if more memory were available.",
+            Verdict::Unknown,
+            "Nothing has to be done",
+        ),
+        (
             "Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB with freed_by_count=0.",
             Verdict::Unknown,
             "set_memory_growth",
@@ -247,6 +334,8 @@ fn other_programs_get_advice_of_their_own() {
         assert!(all.iter().any(|r| r.contains(words)), "{all:?}");
         // Nothing of PyTorch on NVIDIA for anybody else.
         let is_pytorch = e.dialect.starts_with("pytorch");
+        assert!(e.dialect.starts_with("xla") || !all.iter().any(|r| r.contains("jax")), "{all:?}");
+        assert!(e.platform != "tpu" || !all.iter().any(|r| r.contains("XLA_PYTHON_CLIENT")), "{all:?}");
         let foreign = ["CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "torch.cuda._", "_record_memory_history"];
         let said = [all.join(" "), e.record.join(" ")].join(" ");
         for name in foreign.iter().filter(|f| !is_pytorch || !f.starts_with('_')) {

@@ -224,7 +224,7 @@ impl DeviceBuilder {
                 let event = events.len() as u32 - 1;
                 events.notes.push(Note { event, kind: NoteKind::Operator, text: table.string(&unescape(operator)) });
                 if !shapes.is_empty() {
-                    events.notes.push(Note { event, kind: NoteKind::Shapes, text: table.string(&unescape(shapes)) });
+                    events.notes.push(Note { event, kind: NoteKind::Shapes, text: table.string(&shapes) });
                 }
             }
         }
@@ -232,17 +232,27 @@ impl DeviceBuilder {
     }
 }
 
-/// The innermost operator from a slice outwards: its name, and the shapes of its inputs, as the file writes them.
-fn operator_around<'a>(rows: &Rows<'a>, nesting: &Nesting, mut at: u32) -> Option<(&'a [u8], &'a [u8])> {
+/// The innermost operator from a slice outwards, and the shapes of its inputs, as the file writes them. What allocates
+/// (`aten::empty_strided`) has sizes but no tensor for its input: there the first operator around it that has one tells the shapes,
+/// with its name before them.
+fn operator_around<'a>(rows: &Rows<'a>, nesting: &Nesting, mut at: u32) -> Option<(&'a [u8], String)> {
+    let mut innermost: Option<(&'a [u8], &'a [u8])> = None;
     while at != NONE {
         let slice = &rows.slices[at as usize];
         if slice.kind == SliceKind::Operator {
             let shapes = rows.operators.get(slice.operator as usize).map_or(&b""[..], |f| f.shapes);
-            return Some((rows.names[slice.name as usize], shapes));
+            let name = rows.names[slice.name as usize];
+            let is_told = shapes.iter().any(u8::is_ascii_digit);
+            match innermost {
+                None if is_told => return Some((name, unescape(shapes))),
+                None => innermost = Some((name, shapes)),
+                Some((operator, _)) if is_told => return Some((operator, format!("{} {}", unescape(name), unescape(shapes)))),
+                Some(_) => {}
+            }
         }
         at = nesting.parent[at as usize];
     }
-    None
+    innermost.map(|(name, shapes)| (name, unescape(shapes)))
 }
 
 /// PyTorch's totals after each event. A total that does not change is not repeated, which loses nothing.

@@ -217,6 +217,27 @@ fn every_message_of_a_log_is_found_with_its_line() {
     assert_eq!(all[0].figures, all[1].figures);
 }
 
+/// The hint below an error names it once more.
+#[test]
+fn an_error_and_its_hint_are_one() {
+    for (error, hint) in
+        [("CUDA error: out of memory", "cudaErrorMemoryAllocation"), ("HIP error: out of memory", "hipErrorOutOfMemory")]
+    {
+        let text = format!("{error}\nSearch for `{hint}' in https://docs.nvidia.com for more information.\nCUDA kernel errors");
+        assert_eq!(find_all(&text).len(), 1, "{text}");
+        assert_eq!(find_all(&format!("{text}\n{text}")).len(), 2);
+    }
+}
+
+#[test]
+fn decimal_commas_are_read() {
+    let points = "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 4.00 GiB total capacity; 3.10 GiB already allocated; 1.20 MiB free; 3.30 GiB reserved in total by PyTorch)";
+    let commas =
+        ["20.00", "4.00", "3.10", "1.20", "3.30"].iter().fold(points.to_owned(), |t, n| t.replace(n, &n.replace('.', ",")));
+    assert_ne!(points, commas);
+    assert_eq!(parse(points), parse(&commas));
+}
+
 #[test]
 fn cut_messages_give_what_is_left() {
     for end in 0..MODERN.len() {

@@ -8,6 +8,7 @@ use super::lanes::BandsPicture;
 use super::layout::Tracks;
 use super::paint::Canvas;
 use super::picture::Window;
+use crate::analysis::categories::Category;
 use crate::app::cursor::Axis;
 use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
@@ -30,8 +31,14 @@ fn colour(t: &Tokens, category: usize) -> Color32 {
     SLOTS.get(category).map_or(t.other, |&slot| t.slot(slot))
 }
 
+/// What a category is called: as everywhere in the window, where PyTorch's file has the singular.
 fn name(category: usize) -> String {
-    CATEGORIES.get(category).map_or(String::new(), |c| c.replace('_', " "))
+    match CATEGORIES.get(category) {
+        Some(&"temporary") => Category::Temporaries.text().to_owned(),
+        Some(&one @ ("parameter" | "input" | "activation" | "gradient")) => format!("{one}s"),
+        Some(other) => other.replace('_', " "),
+        None => String::new(),
+    }
 }
 
 impl Canvas<'_> {

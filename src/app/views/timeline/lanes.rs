@@ -54,7 +54,12 @@ pub(super) struct OpBox {
     /// Which line of the lane.
     pub line: u16,
     pub span: OpSpan,
+    /// Of several the one that takes longest, where there is room to name it.
+    pub longest: Option<u32>,
 }
+
+/// Columns from which on several operators are named by the longest of them.
+const NAMED_FROM: f32 = 60.0;
 
 /// The operator lane of a window.
 pub(super) struct OpsPicture {
@@ -90,7 +95,8 @@ impl OpsPicture {
                     (left, right) = (place(start).max(-1.0), place(end).min(window.columns as f32 + 1.0));
                     right = right.max(left + 1.0);
                 }
-                boxes.push(OpBox { left, right, line: line as u16, span });
+                let longest = (span.count > 1 && right - left >= NAMED_FROM).then(|| rows.longest(ops, row, &span)).flatten();
+                boxes.push(OpBox { left, right, line: line as u16, span, longest });
             }
         }
         starts.push(boxes.len());

@@ -74,6 +74,8 @@ impl Track {
     }
 }
 
+/// The least height of the categories where they are asked for: their names and a low plot.
+const BANDS_LEAST: f32 = 56.0;
 /// The least height of the curves when the pane is low.
 const CURVES_LEAST: f32 = 48.0;
 /// The place of the curves among what may go, and from which place on they get lower first.
@@ -81,9 +83,8 @@ const CURVES_PART: usize = 6;
 /// Where the steps stand among them.
 const STEPS_PART: usize = CURVES_PART - 2;
 const LOWER_CURVES_FROM: usize = 2;
-
-/// The least height of categories that lead.
-const BANDS_LEAST: f32 = 72.0;
+/// Where the categories stand.
+const BANDS_PART: usize = 0;
 
 /// Height of a folded track: its name.
 pub(super) const FOLDED: f32 = 16.0;
@@ -109,6 +110,8 @@ pub(super) struct Contents {
     pub bands: bool,
     /// They are what the file was written for: a memory timeline, which has no segments.
     pub bands_lead: bool,
+    /// The user opened them.
+    pub bands_opened: bool,
     /// There are samples of the whole card.
     pub card: bool,
 }
@@ -189,7 +192,8 @@ impl Tracks {
 
 /// Divides a pane. What has to go when it is low goes in this order: categories, the whole card, operators (which get as many
 /// lines as fit), device calls, annotations (which come back where the overview or the curves gave up enough), overview, curves
-/// (after they got lower), the legend without which colours mean nothing, axis.
+/// (after they got lower), the legend without which colours mean nothing, axis. Categories that the user opened, or that are what the
+/// file was written for, get lower and go only before the legend; others leave their name.
 pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let gutter = if pane.width() >= 560.0 { 100.0 } else { 76.0 };
     let x = Rangef::new(pane.left() + gutter, (pane.right() - 18.0).max(pane.left() + gutter + 1.0));
@@ -214,12 +218,11 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let mut curves_height = wanted_curves;
     let steps_height = or_folded(Track::Steps, steps_height);
     let device_height = or_folded(Track::Device, DEVICE);
-    let bands_wanted = if contents.bands_lead {
-        (pane.height() * 0.32).clamp(BANDS_LEAST, 280.0)
-    } else {
-        (pane.height() * 0.16).clamp(64.0, 120.0)
-    };
+    let bands_wanted =
+        if contents.bands_lead { (pane.height() * 0.32).clamp(72.0, 280.0) } else { (pane.height() * 0.16).clamp(64.0, 120.0) };
     let mut bands_height = or_folded(Track::Bands, bands_wanted);
+    let mut folded = contents.folded;
+    let are_bands_asked = (contents.bands_opened || contents.bands_lead) && !folded[Track::Bands as usize];
     let card_height = or_folded(Track::Card, (pane.height() * 0.13).clamp(48.0, 150.0));
     let least_lines = contents.op_lines.min(OP_LINES_LEAST);
     let least_ops = or_folded(Track::Ops, OP_LINE * least_lines as f32 + OP_WORDS);
@@ -239,12 +242,6 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let least = if has_more { STRATA_LEAST } else { (pane.height() * 0.42).clamp(STRATA_LEAST, STRATA_COMFORT) };
     // Six points under the last lane are kept when the legend goes.
     let room = pane.height() - least - 6.0;
-    if contents.bands_lead && parts[0].0 {
-        // Bands that lead get lower before they go.
-        let over = parts.iter().filter(|p| p.0).map(|p| p.1).sum::<f32>() - (room - (STRATA_WANTED - STRATA_LEAST));
-        let lower = (bands_height - over.max(0.0)).max(BANDS_LEAST.min(bands_height));
-        (parts[0].1, bands_height) = (lower + 8.0, lower);
-    }
     for i in 0..parts.len() {
         let mut used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
         if i >= LOWER_CURVES_FROM && parts[CURVES_PART].0 && used > room {
@@ -254,8 +251,27 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
             curves_height = lower;
         }
         // Categories and the card tell more of the strata; they do not take their room.
-        if used <= room - if i < 2 { STRATA_WANTED - STRATA_LEAST } else { 0.0 } {
+        let missing = used - (room - if i < 2 { STRATA_WANTED - STRATA_LEAST } else { 0.0 });
+        if missing <= 0.0 {
             break;
+        }
+        if i == BANDS_PART && are_bands_asked {
+            bands_height = (bands_height - missing).max(BANDS_LEAST);
+            parts[BANDS_PART].1 = bands_height + 8.0;
+            continue;
+        }
+        if i == BANDS_PART && parts[BANDS_PART].0 && bands_height - FOLDED >= missing {
+            // Its name is a way to open it.
+            bands_height = FOLDED;
+            folded[Track::Bands as usize] = true;
+            parts[BANDS_PART].1 = bands_height + 8.0;
+            break;
+        }
+        if i > CURVES_PART && parts[BANDS_PART].0 {
+            parts[BANDS_PART].0 = false;
+            if missing <= parts[BANDS_PART].1 {
+                break;
+            }
         }
         parts[i].0 = false;
     }
@@ -332,7 +348,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let strata = Rect::from_min_max(pos2(x.min, top), pos2(x.max, bottom.max(top + 8.0)));
     let mut tracks =
         Tracks { x, overview, axis, curves, strata, steps, device, ops, bands, card, legend, folded: [None; TRACKS] };
-    for track in Track::ALL.into_iter().filter(|&t| contents.folded[t as usize]) {
+    for track in Track::ALL.into_iter().filter(|&t| folded[t as usize]) {
         let slot = match track {
             Track::Overview => &mut tracks.overview,
             Track::Curves => &mut tracks.curves,
@@ -422,6 +438,7 @@ mod tests {
         ops_height: None,
         bands: false,
         bands_lead: false,
+        bands_opened: false,
         card: false,
     };
 
@@ -436,7 +453,36 @@ mod tests {
         let (beside, lead) = (tracks(pane(998.0, 452.0), with), leading(452.0));
         assert!(lead.bands.unwrap().height() > 1.8 * beside.bands.unwrap().height(), "{lead:?}");
         assert!(lead.bands.unwrap().height() > lead.curves.unwrap().height() && lead.strata.height() >= STRATA_LEAST);
-        assert!(leading(340.0).bands.is_some());
+        // A timeline alone in a window of 1280 by 800.
+        for height in [340.0, 300.0, 260.0] {
+            let t = leading(height);
+            assert!(t.bands.is_some_and(|b| b.height() >= BANDS_LEAST) && t.legend.is_some(), "{height}: {t:?}");
+            assert!(t.strata.height() >= STRATA_LEAST - 0.1, "{height}: {t:?}");
+        }
+        assert!(leading(170.0).bands.is_none());
+    }
+
+    /// Whatever the height: folded categories open when they are clicked, and fold again.
+    #[test]
+    fn a_click_on_categories_never_makes_them_vanish() {
+        const BANDS: usize = Track::Bands as usize;
+        for op_lines in [0, 7] {
+            for height in (230..700).step_by(10).map(|h| h as f32) {
+                let mut contents = Contents { bands: true, op_lines, ..ALL };
+                contents.folded[BANDS] = true;
+                let before = tracks(pane(998.0, height), contents);
+                if before.folded[BANDS].is_none() {
+                    continue;
+                }
+                (contents.folded[BANDS], contents.bands_opened) = (false, true);
+                let opened = tracks(pane(998.0, height), contents);
+                assert!(opened.bands.is_some_and(|b| b.height() >= BANDS_LEAST), "{op_lines} lines, {height}: {opened:?}");
+                assert!(opened.legend.is_some() && opened.axis.is_some(), "{op_lines} lines, {height}: {opened:?}");
+            }
+        }
+        // Open by default and without room: the name is there to open them.
+        let narrow = tracks(pane(998.0, 380.0), Contents { bands: true, ..ALL });
+        assert!(narrow.bands.is_none() && narrow.folded[BANDS].is_some(), "{narrow:?}");
     }
 
     #[test]
@@ -456,7 +502,7 @@ mod tests {
             tracks(pane(998.0, 452.0), contents)
         };
         assert_eq!(dragged(3.0 * OP_LINE + OP_WORDS).op_lines(), 3);
-        assert_eq!((dragged(1.0).op_lines(), usual.op_lines()), (2, 6));
+        assert_eq!((dragged(1.0).op_lines(), usual.op_lines()), (2, 5));
         assert!(dragged(4000.0).strata.height() >= STRATA_LEAST);
         // A window of 1280 by 800 still has some.
         assert!(tracks(pane(790.0, 344.0), Contents { step_levels: 3, ..with }).op_lines() >= OP_LINES_LEAST);

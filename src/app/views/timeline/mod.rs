@@ -252,6 +252,7 @@ impl View for Timeline {
             op_lines: op_rows.as_ref().map_or(0, |r| r.rows.len()),
             bands: !device.bands.is_empty() && device.events.has_time,
             bands_lead: !cx.data.knows_reserved(),
+            bands_opened: cx.link.tracks.fold_bands == Some(false),
             card: card::has_samples(device),
             two_line_axis: device.events.has_time && cx.link.axis == Axis::Event,
             step_levels: marks.as_ref().map_or(usize::from(!device.annotations.is_empty()), |m| m.levels),
@@ -378,6 +379,9 @@ impl View for Timeline {
         self.range_ui(ui, cx, &canvas);
         self.bytes_ui(ui, &canvas);
         self.fold_ui(ui, cx, &canvas);
+        if let (Some(rect), Some((picture, rows))) = (tracks.ops, scene.ops) {
+            canvas.op_names_ui(ui, rect, rows, picture);
+        }
         if let Some(rect) = tracks.legend {
             self.legend_ui(ui, cx, rect, tracks.x.min - pane_rect.left());
         }

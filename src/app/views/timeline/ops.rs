@@ -1,6 +1,6 @@
 //! The lane of operators: boxes by thread and depth, kernels by stream, names where they fit, counts where they do not.
 
-use egui::{Align2, Rect, pos2};
+use egui::{Align2, Rect, Sense, Ui, pos2};
 
 use super::lanes::{OpBox, OpsPicture};
 use super::layout::{OP_LINE, OP_WORDS};
@@ -22,23 +22,8 @@ impl Canvas<'_> {
         }
         let recording = &self.data.recording;
         let ops = &recording.ops;
-        let mut before = None;
-        // A picture of another height may still be there.
-        let shown = self.tracks.op_lines();
-        for (line, &row) in picture.lines.iter().take(shown).enumerate() {
-            let Some(row) = rows.rows.get(row) else { continue };
-            if before.replace((row.lane, row.kind)) != Some((row.lane, row.kind)) {
-                let name = ops.lanes.get(usize::from(row.lane)).map_or("", |l| l.name.as_str());
-                let text = match row.kind {
-                    RowKind::Thread if line == 0 => "Operators".to_owned(),
-                    RowKind::Thread => name.to_owned(),
-                    RowKind::Launches => "launches".to_owned(),
-                    RowKind::Stream => format!("stream {}", name.split_once(" stream").map_or(name, |(_, s)| s.trim())),
-                };
-                let top = rect.top() + line as f32 * OP_LINE;
-                let area = Rect::from_min_max(pos2(self.pane.left() + 12.0, top - 1.0), pos2(rect.left() - 6.0, top + OP_LINE));
-                label::text_in(self.painter, area, &text, Type::Caption, if line == 0 { t.text2 } else { t.text3 });
-            }
+        for (i, (area, text, _)) in self.op_names(rect, rows, picture).into_iter().enumerate() {
+            label::text_in(self.painter, area, &text, Type::Caption, if i == 0 { t.text2 } else { t.text3 });
         }
         let words = folded_words(rows, picture);
         let place = Rect::from_min_max(pos2(rect.left(), rect.bottom() - OP_WORDS + 1.0), rect.max);
@@ -48,32 +33,71 @@ impl Canvas<'_> {
         let mut names = Vec::new();
         for b in &picture.boxes {
             let Some(area) = self.op_rect(rect, b, picture) else { continue };
-            let kind = ops.kind.get(b.span.first as usize).copied().unwrap_or(OpKind::Operator);
-            let fill = match (b.span.count, kind) {
-                (2.., _) => Tokens::at(t.other, 0.4),
-                (_, OpKind::Operator) => Tokens::at(t.other, 0.55),
-                (_, OpKind::Runtime) => Tokens::at(t.other, 0.65),
-                (_, OpKind::Kernel | OpKind::Copy) => Tokens::at(t.other, 0.8),
-            };
+            // Several are no operator: pale, so that what has a box of its own stands out.
+            let fill = if b.span.count > 1 { Tokens::at(t.other, 0.22) } else { Tokens::at(t.other, 0.75) };
             batch.rect_at_least_a_pixel(area, fill);
             let seen = area.intersect(rect);
             if seen.width() >= 14.0 {
-                let text = match b.span.count {
-                    1 => ops.name.get(b.span.first as usize).map_or("", |&n| recording.stacks.text(n)).to_owned(),
-                    n => count(u64::from(n)),
+                let named = |op: u32| ops.name.get(op as usize).map_or("", |&n| recording.stacks.text(n));
+                let text = match (b.span.count, b.longest) {
+                    (1, _) => named(b.span.first).to_owned(),
+                    (n, Some(op)) => format!("{}, longest {}", count(u64::from(n)), short(named(op))),
+                    (n, None) => count(u64::from(n)),
                 };
-                names.push((seen.shrink2(egui::vec2(3.0, 0.0)), text, b.span.count > 1));
+                names.push((seen.shrink2(egui::vec2(3.0, 0.0)), text, b.span));
             }
         }
         batch.paint(&painter);
-        for (area, text, is_count) in names {
-            if is_count {
-                if label::width(&painter, &text, Type::Mono) <= area.width() {
-                    label::text(&painter, area.center(), Align2::CENTER_CENTER, &text, Type::Mono, t.text1);
+        for (area, text, span) in names {
+            if span.count == 1 {
+                if area.width() >= 24.0 {
+                    label::text_in(&painter, area, short(&text), Type::Caption, t.text1);
                 }
-            } else if area.width() >= 24.0 {
-                label::text_in(&painter, area, &text, Type::Caption, t.text1);
+                continue;
             }
+            // The number alone where there is no room for the name.
+            let number = count(u64::from(span.count));
+            let fits = |text: &str| label::width(&painter, text, Type::Mono) <= area.width();
+            if let Some(text) = [text, number].into_iter().find(|text| fits(text)) {
+                label::text(&painter, area.center(), Align2::CENTER_CENTER, &text, Type::Mono, t.text2);
+            }
+        }
+    }
+
+    /// What each group of lines is called in the gutter, where, and whole.
+    pub fn op_names(&self, rect: Rect, rows: &OpRows, picture: &OpsPicture) -> Vec<(Rect, String, String)> {
+        let lanes = &self.data.recording.ops.lanes;
+        let mut before = None;
+        let mut out = Vec::new();
+        // A picture of another height may still be there.
+        for (line, &row) in picture.lines.iter().take(self.tracks.op_lines()).enumerate() {
+            let Some(row) = rows.rows.get(row) else { continue };
+            if before.replace((row.lane, row.kind)) == Some((row.lane, row.kind)) {
+                continue;
+            }
+            let name = lanes.get(usize::from(row.lane)).map_or("", |l| l.name.as_str());
+            let (text, whole) = match row.kind {
+                RowKind::Thread if line == 0 => ("Operators".to_owned(), format!("Operators of {name}")),
+                RowKind::Thread => (name.to_owned(), format!("Operators of {name}")),
+                RowKind::Launches => {
+                    ("launches".to_owned(), "Calls of every thread into the runtime: launches, copies, cudaMalloc".to_owned())
+                }
+                RowKind::Stream => (
+                    format!("stream {}", name.split_once(" stream").map_or(name, |(_, s)| s.trim())),
+                    format!("Kernels and copies of {name}"),
+                ),
+            };
+            let top = rect.top() + line as f32 * OP_LINE;
+            let area = Rect::from_min_max(pos2(self.pane.left() + 12.0, top - 1.0), pos2(rect.left() - 6.0, top + OP_LINE));
+            out.push((area, text, whole));
+        }
+        out
+    }
+
+    /// Names that the gutter has no room for are whole on hover.
+    pub fn op_names_ui(&self, ui: &Ui, rect: Rect, rows: &OpRows, picture: &OpsPicture) {
+        for (i, (area, _, whole)) in self.op_names(rect, rows, picture).into_iter().enumerate() {
+            ui.interact(area, ui.scope_id().with(("op name", i)), Sense::hover()).on_hover_text(whole);
         }
     }
 
@@ -102,10 +126,16 @@ impl Canvas<'_> {
                 0 => String::new(),
                 n => format!(" {} more of the recording lie deeper, or in threads and streams without a line.", count(n)),
             };
-            return Tip::new(counted(u64::from(b.span.count), "operator", "operators"))
-                .row("first", name)
-                .row("on", lane)
-                .note(format!("Too narrow to be drawn one by one: zoom in to see them.{deeper}"));
+            let [one, several] = match ops.kind.get(i) {
+                Some(OpKind::Runtime) => ["call", "calls"],
+                Some(OpKind::Kernel | OpKind::Copy) => ["kernel or copy", "kernels and copies"],
+                Some(OpKind::Operator) | None => ["operator", "operators"],
+            };
+            let mut tip = Tip::new(counted(u64::from(b.span.count), one, several)).row("first", name);
+            if let Some(op) = b.longest {
+                tip = tip.row("longest", text(ops.name.get(op as usize)));
+            }
+            return tip.row("on", lane).note(format!("Too narrow to be drawn one by one: zoom in to see them.{deeper}"));
         }
         let kind = match ops.kind.get(i) {
             Some(OpKind::Operator) | None => "operator",
@@ -162,6 +192,13 @@ impl Canvas<'_> {
         let to = times.partition_point(|&t| t.saturating_mul(1_000) <= end) as u32;
         (from, to.max(from).wrapping_sub(1))
     }
+}
+
+/// A name without what stands before the word: `aten::mm` is mm, and of a kernel's template only the function is said.
+fn short(name: &str) -> &str {
+    let name = name.strip_prefix("void ").unwrap_or(name);
+    let plain = name.split(['<', '(']).next().filter(|n| !n.is_empty()).unwrap_or(name);
+    plain.rsplit("::").next().filter(|n| !n.is_empty()).unwrap_or(plain)
 }
 
 /// How many operators have no box of their own, and what to do about it.

@@ -177,11 +177,21 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
         });
         let least = a.reserved.saturating_add(a.segment);
         let wanted = needed.map_or(least, |n| n.smallest_limit_bytes.max(least));
-        let (fraction, share) = match fraction_for(wanted, a.capacity) {
-            Some((fraction, total)) => {
-                (fraction.clone(), format!(" {fraction} of the card's {} is enough for that.", Bytes(total)))
+        // Where the card's total is not told, it is at least what was free on it and what this process had of it.
+        let at_least = a.device_free_told().map(|free| free.saturating_add(a.reserved));
+        let (fraction, share) = match (fraction_for(wanted, a.capacity), fraction_for(wanted, at_least)) {
+            (Some((fraction, total)), _) => {
+                let share = format!(" {fraction} of the card's {} is enough for that.", Bytes(total));
+                (fraction, share)
             }
-            None => ("1.0".to_owned(), String::new()),
+            (None, Some((fraction, total))) => {
+                let share = format!(" {fraction} of a card of at least {} is enough for that.", Bytes(total));
+                (fraction, share)
+            }
+            (None, None) => {
+                let share = " How large the card is, the file does not tell: 1.0 is all of it.".to_owned();
+                ("1.0".to_owned(), share)
+            }
         };
         formula(
             format!(
@@ -304,4 +314,21 @@ fn simulated(h: &Helped, certain: bool) -> Vec<Advice> {
 /// The recording's limit where it is only known as a range.
 fn limit_of(h: &Helped) -> Option<CapRange> {
     h.limit.filter(|limit| !limit.is_known())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fraction_lets_as_much_through_as_is_wanted_and_little_more() {
+        let (mib, total) = (1u64 << 20, 150_000_000_000u64);
+        for wanted in [mib, 2_244 * mib, 100_000 * mib, total] {
+            let (text, of) = fraction_for(wanted, Some(total)).unwrap_or_default();
+            let cap = (text.parse::<f64>().unwrap_or(0.0) * of as f64) as u64;
+            assert!(cap >= wanted && cap - wanted <= total / 10_000 + 1, "{text} of {of} for {wanted}");
+        }
+        assert_eq!(fraction_for(total + 1, Some(total)), None);
+        assert_eq!(fraction_for(mib, None), None);
+    }
 }

@@ -139,7 +139,7 @@ fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
     if n == 0 {
         items.add(&[("no events: only the state at the end was recorded", false)]);
     } else {
-        items.add(&[("event ", false), (&count(u64::from(event)), true), (" of ", false), (&count(n as u64), false)]);
+        items.add(&[("cursor at event ", false), (&count(u64::from(event)), true), (" of ", false), (&count(n as u64), false)]);
     }
     let Some(state) = view.state.latest() else { return };
     items.is_stale = n > 0 && state.event != event;

@@ -32,6 +32,8 @@ pub struct QueryField {
     /// The arrows asked what can follow a whole term.
     wants_more: bool,
     id: Option<Id>,
+    /// Height of the sentence under the field in the last frame: the completions stand below it.
+    told: f32,
 }
 
 impl QueryField {
@@ -107,6 +109,7 @@ impl QueryField {
             self.offered.clear();
         }
         let rest = ui.input(|i| i.time) - self.typed_at;
+        let top = ui.cursor().top();
         if let Some(error) = &self.wrong {
             if rest < PAUSE {
                 ui.request_repaint_after(std::time::Duration::from_secs_f64(PAUSE - rest));
@@ -124,6 +127,7 @@ impl QueryField {
                 ui.add_space(6.0);
             }
         }
+        self.told = ui.cursor().top() - top;
         if !has_changed {
             return None;
         }
@@ -201,7 +205,7 @@ impl QueryField {
         let mut clicked = None;
         Area::new(ui.scope_id().with("completions"))
             .order(Order::Foreground)
-            .fixed_pos(pos2(field.left(), field.bottom() + 3.0))
+            .fixed_pos(pos2(field.left(), field.bottom() + 3.0 + self.told))
             .show(ui.ctx(), |ui| {
                 let size = vec2(width, ROW * self.offered.len() as f32 + 8.0);
                 let (rect, _) = ui.allocate_exact_size(size, Sense::hover());

@@ -63,10 +63,10 @@ impl Cells<'_> {
                     }
                 }
                 Column::Size => {
-                    figure(&Bytes(life.requested).to_string(), ink);
+                    figure(&Bytes(life.requested).with_decimals(), ink);
                 }
                 Column::Block => {
-                    figure(&Bytes(life.block).to_string(), t.text2);
+                    figure(&Bytes(life.block).with_decimals(), t.text2);
                 }
                 Column::Born if life.born == NO_EVENT => {
                     figure("before", t.text3);

@@ -233,7 +233,12 @@ fn peak_headline(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
 }
 
 fn peak_figures(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
-    section(ui, "At this instant", "", false);
+    let when = if c.event == crate::analysis::NO_EVENT {
+        String::new()
+    } else {
+        format!("the peak, event {}", count(u64::from(c.event)))
+    };
+    section(ui, "At this instant", &when, false);
     let of_segments = [
         ("reserved", c.reserved),
         ("lost to rounding", c.active.saturating_sub(c.live_requested)),
@@ -281,7 +286,7 @@ fn next_failure(ui: &mut Ui, cx: &ViewContext<'_>) {
 
 fn figures(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
     let tells_requested = cx.data.recording.tells_requested(cx.data.device());
-    section(ui, "At this instant", "", false);
+    section(ui, "At this instant", &format!("event {}", count(u64::from(a.event))), false);
     if let Some(cap) = a.limit {
         KeyValue::new("cap of this process", &cap.to_string()).show(ui);
     }

@@ -345,8 +345,13 @@ pub(super) fn show(
     batch.vline(x.at(lines.marks[1]), plot.y_range(), 1.0, t.text1);
     batch.hline(plot.x_range(), plot.bottom(), 1.0, t.line2);
     batch.paint(&painter);
-    for (mark, name) in lines.marks.iter().zip(["A", "B"]) {
-        paint_marker_label(&painter, t, pos2(x.at(*mark), plot.top()), name);
+    // Side by side where they would stand on each other.
+    let feet = [x.at(lines.marks[0]), x.at(lines.marks[1])];
+    let (gap, middle) = ((feet[1] - feet[0]).abs(), f32::midpoint(feet[0], feet[1]));
+    let side = if feet[0] <= feet[1] { 9.0 } else { -9.0 };
+    let feet = if gap < 18.0 { [middle - side, middle + side] } else { feet };
+    for (foot, name) in feet.into_iter().zip(["A", "B"]) {
+        paint_marker_label(&painter, t, pos2(foot, plot.top()), name);
     }
     up.paint_down(&painter, t, &y, plot.left() - 8.0, plot.y_range(), UnitAt::First);
     let strip = Rect::from_min_max(pos2(plot.left(), area.top()), pos2(plot.right(), plot.top() - 16.0));
@@ -383,7 +388,10 @@ fn legend(painter: &egui::Painter, t: &Tokens, compared: &Compared, lines: &Line
         Rect::from_min_size(pos2(left, y - 8.0), vec2(most, 16.0))
     };
     for (which, name) in ["A", "B"].into_iter().enumerate() {
-        let text = format!("in use, {name}: {}", compared.sides[which].title);
+        let side = &compared.sides[which];
+        // The other side's title has its file in it; of two files this one's is told too.
+        let file = if is_one(compared) || !side.is_here { "" } else { &side.data.recording.source.name };
+        let text = format!("in use, {name}: {file}{}{}", if file.is_empty() { "" } else { " " }, side.title);
         let swatch = Swatch::Line(inks[which]);
         let place = ground(at.x + swatch.size().x + 6.0, y, &text, 360.0);
         swatch.paint(painter, t, pos2(at.x, y));

@@ -287,7 +287,7 @@ impl Events {
         let is_oom = action == EventAction::Oom;
         let lifetime = cx.data.tables.lifetimes.of_event(event);
         let response = ui.interact(rect.intersect(body), ui.scope_id().with(("event", event)), Sense::click());
-        let size = Bytes(events.size[i]).to_string();
+        let size = Bytes(events.size[i]).with_decimals();
         response.widget_info(|| WidgetInfo::labeled(Role::Row, true, format!("Event {event}: {} {size}", action.name())));
         let painter = ui.painter().with_clip_rect(body);
         let is_cursor = event == cx.link.cursor;

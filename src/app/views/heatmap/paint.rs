@@ -153,6 +153,22 @@ impl Canvas<'_> {
         }
     }
 
+    /// What the marks above the map mean, left to right as far as there is room, which becomes less.
+    fn marks_legend(&self, room: &mut Rect) {
+        let (t, p) = (self.tokens, self.picture);
+        for wanted in [Mark::Oom, Mark::Retry, Mark::Freed] {
+            let (text, ink) = (mark_name(wanted), mark_ink(t, wanted));
+            let is_there = p.marks.iter().any(|m| m.1 == wanted);
+            if !is_there || room.width() < label::width(self.painter, text, Type::Caption) + 16.0 {
+                continue;
+            }
+            let at = room.left_center();
+            self.painter.add(glyph(wanted, at + vec2(4.0, 4.0), ink));
+            let covered = label::text(self.painter, at + vec2(13.0, 0.0), Align2::LEFT_CENTER, text, Type::Caption, t.text2);
+            room.min.x = covered.right() + 14.0;
+        }
+    }
+
     /// What the shades and marks mean. Gives the words that explain themselves.
     pub fn legend(&self) -> Vec<(Rect, Term)> {
         let mut terms = Vec::new();
@@ -183,10 +199,16 @@ impl Canvas<'_> {
             Mode::Hole => "largest hole of a place",
             Mode::HoleSizes => "free bytes by hole size, logarithmic shades",
         };
-        let mut room = Rect::from_min_max(rect.min, pos2(bar.left() - 64.0, rect.bottom()));
+        let mut room = Rect::from_min_max(rect.min, pos2(bar.left() - start - 10.0, rect.bottom()));
+        let mut has_marks = false;
         if matches!(p.map, Map::Addresses(_)) {
             let grounds = [(p.key.mode != Mode::Hole, "free"), (true, "not reserved")];
             for (_, text) in grounds.iter().filter(|g| g.0) {
+                // What happened is worth more than what the plain ground is, where there is room for one.
+                if *text == "not reserved" {
+                    self.marks_legend(&mut room);
+                    has_marks = true;
+                }
                 if room.width() < label::width(self.painter, text, Type::Caption) + 16.0 {
                     continue;
                 }
@@ -203,16 +225,8 @@ impl Canvas<'_> {
                 terms.push((covered, if *text == "free" { Term::Inactive } else { Term::NotReserved }));
             }
         }
-        for wanted in [Mark::Oom, Mark::Retry, Mark::Freed] {
-            let (text, ink) = (mark_name(wanted), mark_ink(t, wanted));
-            let is_there = p.marks.iter().any(|m| m.1 == wanted);
-            if !is_there || room.width() < label::width(self.painter, text, Type::Caption) + 16.0 {
-                continue;
-            }
-            let at = pos2(room.left(), rect.center().y);
-            self.painter.add(glyph(wanted, at + vec2(4.0, 4.0), ink));
-            let covered = label::text(self.painter, at + vec2(13.0, 0.0), Align2::LEFT_CENTER, text, Type::Caption, t.text2);
-            room.min.x = covered.right() + 14.0;
+        if !has_marks {
+            self.marks_legend(&mut room);
         }
         let term = match p.key.mode {
             Mode::Occupancy => Term::Occupancy,

@@ -269,7 +269,7 @@ fn figures(ui: &mut Ui, t: &Tokens, e: &Explanation) {
         match part_of(t, part.name).1 {
             Swatch::Fill(colour) => batch.rect_at_least_a_pixel(piece, colour),
             Swatch::Free if piece.width() >= 1.0 => batch.hole(piece, t.s1, t.hatch, t.line2),
-            Swatch::Kept if piece.width() >= 1.0 => batch.hole(piece, t.s4, t.hatch, t.line2),
+            Swatch::Kept if piece.width() >= 1.0 => batch.hole(piece, Tokens::at(t.other, 0.55), t.hatch, t.line2),
             _ => batch.outline(piece, 1.0, t.line2),
         }
     }

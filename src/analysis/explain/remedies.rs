@@ -2,7 +2,7 @@
 
 use super::{Remedy, Verdict};
 use crate::analysis::vendor::Words;
-use crate::formats::oom_message::{OomMessage, Platform, Writer};
+use crate::formats::oom_message::{Figure, OomMessage, Platform, Writer};
 use crate::units::pytorch_size;
 
 fn plain(sentence: &str) -> Remedy {
@@ -233,7 +233,7 @@ fn fragmentation(m: &OomMessage) -> Vec<Remedy> {
     // Holes that any program has are little to win: what fills the card comes first.
     if holes_are_few(m) {
         match m.other_processes() {
-            Some(others) if others.bytes > 0 => out.extend(contention(m).into_iter().take(1)),
+            Some(others) if would_do(m, others) => out.extend(contention(m).into_iter().take(1)),
             _ => out.extend(capacity(m).into_iter().take(2)),
         }
     }
@@ -261,6 +261,11 @@ fn fragmentation(m: &OomMessage) -> Vec<Remedy> {
         words(m).module
     )));
     out
+}
+
+/// True where so much more would be free on the card that the request fits.
+fn would_do(m: &OomMessage, more: Figure) -> bool {
+    m.figures.requested.zip(m.figures.free).is_some_and(|(q, free)| q.bytes <= free.plus(more).bytes)
 }
 
 /// True where even all holes are a small share of what PyTorch holds.

@@ -133,7 +133,7 @@ impl Swatch {
         match self {
             Self::Fill(colour) => batch.rect(rect, colour),
             Self::Free => batch.hole(rect, tokens.s2, tokens.hatch, tokens.line2),
-            Self::Kept => batch.hole(rect, tokens.s4, tokens.hatch, tokens.line2),
+            Self::Kept => batch.hole(rect, Tokens::at(tokens.other, 0.55), tokens.hatch, tokens.line2),
             Self::Outline(colour) => batch.outline(rect, 1.0, colour),
             Self::Line(colour) => batch.hline(rect.x_range(), rect.center().y, 2.0, colour),
             Self::Dashed(colour) => {

@@ -76,6 +76,9 @@ fn allocations_get_operators_modules_and_python() {
     assert_eq!(d.events.stack[3], StackId::NONE);
     let note = d.events.notes_of(1)[0];
     assert_eq!((note.kind, r.stacks.text(note.text)), (NoteKind::Operator, "aten::addmm"));
+    // It has no shapes; the one around it has.
+    let shapes = d.events.notes_of(1)[1];
+    assert_eq!((shapes.kind, r.stacks.text(shapes.text)), (NoteKind::Shapes, "aten::linear [[2, 3], []]"));
     assert_eq!(d.samples.iter().map(|s| s.allocated).collect::<Vec<_>>(), [Some(1024), Some(1536), Some(512)]);
     assert_eq!(d.annotations.len(), 1);
     assert_eq!(d.annotations[0].end_us, Some(1_790_857_026_000_510));
@@ -84,6 +87,24 @@ fn allocations_get_operators_modules_and_python() {
     assert_eq!(r.ops.forward, [OpTable::NO_OP, OpTable::NO_OP, 1]);
     assert_eq!(r.stacks.text(r.ops.shapes[0]), "[[2, 3], []]");
     assert!(r.report.warnings.is_empty(), "{:?}", r.report.warnings);
+}
+
+/// What only allocates has sizes for its inputs, which the profiler writes as empty lists.
+#[test]
+fn shapes_are_those_of_an_operator_on_tensors() {
+    let events = [
+        slice("cpu_op", "aten::mul", 1, "100", "50", r#""Input Dims": [[8, 4], [4]]"#),
+        slice("cpu_op", "aten::empty_strided", 1, "110", "20", r#""Input Dims": [[], [], [], []]"#),
+        memory(1, "115", 64, 77, 64, 1, 0),
+        slice("cpu_op", "aten::empty", 1, "200", "20", r#""Input Dims": [[], []]"#),
+        memory(1, "205", 64, 99, 128, 1, 0),
+    ];
+    let r = load(&trace("", &events));
+    let d = &r.devices[0];
+    let told = |event: u32| d.events.notes_of(event).iter().map(|n| r.stacks.text(n.text)).collect::<Vec<_>>();
+    let allocs: Vec<u32> = (0..d.events.len() as u32).filter(|&e| d.events.action[e as usize] == Action::Alloc).collect();
+    assert_eq!(told(allocs[0]), ["aten::empty_strided", "aten::mul [[8, 4], [4]]"]);
+    assert_eq!(told(allocs[1]), ["aten::empty", "[[], []]"]);
 }
 
 #[test]

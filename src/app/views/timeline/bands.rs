@@ -5,7 +5,7 @@ use std::sync::Arc;
 use egui::{Align2, Color32, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::lanes::BandsPicture;
-use super::layout::Tracks;
+use super::layout::{NAMES, Tracks};
 use super::paint::Canvas;
 use super::picture::Window;
 use crate::analysis::categories::Category;
@@ -21,9 +21,6 @@ use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
 use crate::model::{CATEGORIES, CategoryBands};
 use crate::units::{Bytes, Micros};
-
-/// Height of the line of names and values above the bands.
-const NAMES: f32 = 18.0;
 
 /// The colour of a category: every view's slots are the same.
 fn colour(t: &Tokens, category: usize) -> Color32 {

@@ -2,6 +2,7 @@
 
 use egui::{Align2, Rect, pos2};
 
+use super::layout::NAMES;
 use super::paint::Canvas;
 use super::picture::Window;
 use crate::app::theme::{Tokens, Type};
@@ -16,8 +17,6 @@ use crate::app::widgets::viewport::Scale;
 use crate::model::{Bands, DeviceRecording, MarkKind, Sample};
 use crate::units::Bytes;
 
-/// Height of the line of names and values above the bands.
-const NAMES: f32 = 18.0;
 /// A sample that is older than this no longer holds: the watch had ended, or stood still.
 const HOLDS_US: i64 = 5_000_000;
 

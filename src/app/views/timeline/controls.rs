@@ -5,7 +5,7 @@ use std::sync::Arc;
 use egui::{Rect, Response, Ui, UiBuilder, pos2, vec2};
 
 use super::image::ClassCounts;
-use super::layout::Track;
+use super::layout::{NAMES, Track};
 use super::paint::Canvas;
 use super::{Counted, MenuTarget, Timeline};
 use crate::analysis::{Quantity, stack_text};
@@ -78,7 +78,12 @@ impl Timeline {
                 (None, Some(rect)) => (rect, false),
                 (None, None) => continue,
             };
-            let top = if track == Track::Overview { rect.center().y - 8.0 } else { rect.top() };
+            let top = match track {
+                Track::Overview => rect.center().y - 8.0,
+                // Their own legend stands above them.
+                Track::Bands | Track::Card if is_open => rect.top() + NAMES,
+                _ => rect.top(),
+            };
             let place = Rect::from_min_max(
                 pos2(canvas.pane.left(), top),
                 pos2(canvas.tracks.x.min - if is_open { 44.0 } else { 4.0 }, top + 16.0),

@@ -86,6 +86,8 @@ const LOWER_CURVES_FROM: usize = 2;
 /// Where the categories stand.
 const BANDS_PART: usize = 0;
 
+/// Height of the line of names and values above the bands of categories and of the card.
+pub(super) const NAMES: f32 = 18.0;
 /// Height of a folded track: its name.
 pub(super) const FOLDED: f32 = 16.0;
 

@@ -40,9 +40,9 @@ impl Canvas<'_> {
             if seen.width() >= 14.0 {
                 let named = |op: u32| ops.name.get(op as usize).map_or("", |&n| recording.stacks.text(n));
                 let text = match (b.span.count, b.longest) {
-                    (1, _) => named(b.span.first).to_owned(),
-                    (n, Some(op)) => format!("{}, longest {}", count(u64::from(n)), short(named(op))),
-                    (n, None) => count(u64::from(n)),
+                    (1, _) => short(named(b.span.first)),
+                    (_, Some(op)) => short(named(op)),
+                    (_, None) => "",
                 };
                 names.push((seen.shrink2(egui::vec2(3.0, 0.0)), text, b.span));
             }
@@ -51,15 +51,18 @@ impl Canvas<'_> {
         for (area, text, span) in names {
             if span.count == 1 {
                 if area.width() >= 24.0 {
-                    label::text_in(&painter, area, short(&text), Type::Caption, t.text1);
+                    label::text_in(&painter, area, text, Type::Caption, t.text1);
                 }
                 continue;
             }
-            // The number alone where there is no room for the name.
+            // How many, and the longest of them where there is room.
             let number = count(u64::from(span.count));
-            let fits = |text: &str| label::width(&painter, text, Type::Mono) <= area.width();
-            if let Some(text) = [text, number].into_iter().find(|text| fits(text)) {
-                label::text(&painter, area.center(), Align2::CENTER_CENTER, &text, Type::Mono, t.text2);
+            let width = label::width(&painter, &number, Type::Mono);
+            if area.width() >= width + 40.0 && !text.is_empty() {
+                label::text(&painter, area.left_center(), Align2::LEFT_CENTER, &number, Type::Mono, t.text2);
+                label::text_in(&painter, area.with_min_x(area.left() + width + 6.0), text, Type::Caption, t.text3);
+            } else if area.width() >= width {
+                label::text(&painter, area.center(), Align2::CENTER_CENTER, &number, Type::Mono, t.text2);
             }
         }
     }
@@ -78,7 +81,7 @@ impl Canvas<'_> {
             let name = lanes.get(usize::from(row.lane)).map_or("", |l| l.name.as_str());
             let (text, whole) = match row.kind {
                 RowKind::Thread if line == 0 => ("Operators".to_owned(), format!("Operators of {name}")),
-                RowKind::Thread => (name.to_owned(), format!("Operators of {name}")),
+                RowKind::Thread => (name.split(" (").next().unwrap_or(name).to_owned(), format!("Operators of {name}")),
                 RowKind::Launches => {
                     ("launches".to_owned(), "Calls of every thread into the runtime: launches, copies, cudaMalloc".to_owned())
                 }

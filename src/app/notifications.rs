@@ -42,7 +42,7 @@ const SHOWN_FOR: Duration = Duration::from_secs(12);
 const MOST: usize = 3;
 
 /// Points of a notice's text and buttons.
-const WIDTH: f32 = 360.0;
+const WIDTH: f32 = 304.0;
 
 impl Notifications {
     /// Shows a sentence; the same sentence twice only starts its time again.

@@ -42,6 +42,53 @@ fn two_jobs_in_one_folder_are_two_sections() {
 }
 
 #[test]
+fn a_folder_a_node_is_one_job_however_it_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |node: u32| folder.path().join(format!("jobs/n{node}/rank{node}.pickle"));
+    for node in 0..2 {
+        std::fs::create_dir_all(file(node).parent().unwrap()).unwrap();
+        std::fs::copy(sample("leak.pickle"), file(node)).unwrap();
+    }
+    let ranks = |paths: &[PathBuf]| {
+        let paths: Vec<String> = paths.iter().map(|p| p.to_string_lossy().into_owned()).collect();
+        let args: Vec<&str> = std::iter::once("ranks").chain(paths.iter().map(String::as_str)).collect();
+        text(&vramscope(&args).stdout)
+    };
+    let jobs = folder.path().join("jobs");
+    let by_folder = ranks(std::slice::from_ref(&jobs));
+    assert!(by_folder.starts_with("None of 2 ranks ran out of memory."), "{by_folder}");
+    assert_eq!(ranks(&[file(1), file(0)]), by_folder);
+    assert_eq!(ranks(&[jobs.join("*").join("rank*.pickle")]), by_folder);
+    assert_eq!(ranks(&[jobs.join("n?")]), by_folder);
+    std::fs::copy(file(0), file(1).with_file_name("rank0.pickle")).unwrap();
+    let two = ranks(&[jobs]);
+    assert!(two.starts_with("1 job and 1 recording on its own;"), "rank 0 stands twice: {two}");
+}
+
+#[test]
+fn a_damaged_job_is_measured_by_what_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |from: &str, to: &str, share: usize| {
+        let bytes = std::fs::read(sample(from)).unwrap();
+        std::fs::write(folder.path().join(to), &bytes[..bytes.len() / share]).unwrap();
+    };
+    put("gpt_train.pickle", "oom_rank0.pickle", 1);
+    put("gpt_train.pickle", "oom_rank1.pickle", 2);
+    put("gpt_train.pickle", "oom_rank2.pickle", 1);
+    put("kv_decode_oom.pickle.gz", "oom_rank3.pickle.gz", 1);
+    put("gpt_train.pickle", "oom_rank5.pickle", 1);
+    let path = folder.path().to_string_lossy().into_owned();
+    let said = text(&vramscope(&["ranks", &path]).stdout);
+    assert!(said.contains("1 of 5 ranks ran out of memory: rank 3, asking for"), "packed or not, one job: {said}");
+    assert!(said.contains("The file of rank 1 breaks off and is not in the median: its peak may have come later."), "{said}");
+    let json: Value = serde_json::from_slice(&vramscope(&["ranks", &path, "--json"]).stdout).unwrap();
+    assert_eq!((json["jobs"].as_array().unwrap().len(), &json["jobs"][0]["cut_short"]), (1, &Value::from(1)), "{json}");
+    let peak = |rank: usize| json["ranks"][rank]["peak_reserved_bytes"].as_u64().unwrap();
+    assert_eq!((json["median_peak_reserved_bytes"].as_u64(), peak(0)), (Some(peak(0)), peak(2)), "of the whole files");
+    assert_eq!(json["ranks"][1]["is_outlier"], false);
+}
+
+#[test]
 fn a_range_of_events_that_is_not_there_is_wrong_usage() {
     let folder = tempfile::tempdir().unwrap();
     let file = sample("leak.pickle").to_string_lossy().into_owned();

@@ -39,7 +39,7 @@ impl Column {
         (Column::PeakActive, 84.0, 1),
         (Column::End, 84.0, 3),
         (Column::EndActive, 84.0, 2),
-        (Column::Remark, 108.0, 0),
+        (Column::Remark, 132.0, 0),
     ];
 
     /// The columns that a table of a width has room for, with their widths. `with_bar`: the peaks are drawn in the table.

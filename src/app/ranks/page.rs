@@ -143,7 +143,8 @@ fn explanation(ui: &mut Ui) {
         egui::Frame::NONE.inner_margin(8.0).show(ui, |ui| {
             let words =
                 "The recordings of one job side by side: who ran out of memory first, and whose peak is not like the others'.";
-            label::paragraph(ui, words, Type::Body, Tokens::of(ui).text1);
+            // A menu's own layout would justify the lines.
+            ui.vertical(|ui| label::paragraph(ui, words, Type::Body, Tokens::of(ui).text1));
             ui.add_space(6.0);
             for (what, meaning) in LEGEND {
                 definition(ui, what, meaning, 104.0);

@@ -22,7 +22,7 @@ pub fn greatest(rows: &[RankRow]) -> u64 {
 /// Points that the scale of bytes takes at the left of a picture.
 pub const AXIS: f32 = 72.0;
 
-/// From so many bars on those that failed are marked over the whole height of the chart: a foot alone is a speck among them.
+/// From so many bars on one that failed is red itself, with a line up to its name: a foot alone is a speck among them.
 const MANY_NARROW: usize = 64;
 
 /// Height of a curve's name.
@@ -68,11 +68,13 @@ pub fn bars(painter: &Painter, t: &Tokens, area: Rect, page: &Ranks, top: u64, h
     }
     // Over all bars, so that none covers a neighbour's mark where bars are narrower than marks.
     for (i, row) in rows.iter().enumerate().filter(|(_, row)| row.ooms > 0) {
-        let foot = mark(plot, bar(plot, i, n, share(row.peak_reserved)));
+        let whole = bar(plot, i, n, share(row.peak_reserved));
+        let foot = mark(plot, whole);
         batch.rect(foot, t.red);
         if n > MANY_NARROW {
-            let above = Rect::from_min_max(pos2(foot.left(), plot.top()), pos2(foot.right(), plot.bottom()));
-            batch.rect(above, Tokens::at(t.red, 0.35));
+            let column = |top, bottom| Rect::from_min_max(pos2(foot.left(), top), pos2(foot.right(), bottom));
+            batch.rect(column(whole.top(), plot.bottom()), t.red);
+            batch.rect(column(plot.top(), whole.top()), Tokens::at(t.red, 0.35));
         }
     }
     if let Some(median) = page.median_shown() {

@@ -25,14 +25,14 @@ pub fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, with_bars: bool, w
             // Of recordings on their own it holds A and B only.
             Sort::Rank if !page.are_ranks() => Column::text("", Width::Exact(points)),
             Sort::Rank => Column::text("rank", Width::Exact(points)).sorts(),
-            Sort::File => Column::text("file", Width::Share(1.5, points)).sorts(),
+            Sort::File => Column::text("file", Width::Share(1.0, points)).sorts(),
             Sort::Device => Column::figure("device", points).sorts(),
             Sort::Bar => Column::text("", Width::Share(3.0, points)),
             Sort::Peak => Column::figure("peak reserved", points).sorts(),
             Sort::PeakActive => Column::figure("peak active", points).sorts(),
             Sort::End => Column::figure("end reserved", points).sorts(),
             Sort::EndActive => Column::figure("end active", points).sorts(),
-            Sort::Remark => Column::text("remark", Width::Share(1.0, points)).sorts(),
+            Sort::Remark => Column::text("remark", Width::Exact(points)).sorts(),
         })
         .collect();
     let selected = page.chosen_row(0).and_then(|a| page.order.iter().position(|&i| std::ptr::eq(&raw const page.rows()[i], a)));
@@ -114,7 +114,9 @@ fn remark(page: &Ranks, at: usize, t: &Tokens) -> (String, egui::Color32) {
         words.insert(0, if is_first { "first out of memory" } else { "out of memory" }.to_owned());
         ink = t.red;
     }
-    if overview.outliers.binary_search(&at).is_ok() {
+    if overview.outliers.binary_search(&at).is_ok() && !words.is_empty() {
+        words.push("outlier".to_owned());
+    } else if overview.outliers.binary_search(&at).is_ok() {
         let away = row.peak_reserved.abs_diff(overview.median_peak) as f64 / overview.median_peak.max(1) as f64 * 100.0;
         let side = if row.peak_reserved > overview.median_peak { "above" } else { "below" };
         words.push(format!("{away:.0}\u{a0}% {side} median"));

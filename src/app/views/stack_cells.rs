@@ -22,8 +22,8 @@ impl FrameText {
             .map_or_else(Self::default, |f| FrameText { name: stacks.text(f.name).to_owned(), place: stacks.location(f) })
     }
 
-    /// Paints the name, then the place in the monospace face. Where there is too little room for both the name gives way to a
-    /// little over a third, then the file's name in its middle; the line is what one looks for, and stays.
+    /// Paints the name, then the place in the monospace face. Where there is too little room for both the name gives way to
+    /// a little under a half, then the file's name in its middle; the line is what one looks for, and stays.
     pub fn paint(&self, p: &Painter, t: &Tokens, rect: Rect, place_is_own: bool) {
         let wide = |text: &str, kind| label::width(p, text, kind);
         let (name, place) = (wide(&self.name, Type::Body), wide(&self.place, Type::Mono));
@@ -33,7 +33,7 @@ impl FrameText {
             label::text_in(p, rest, &self.place, Type::Mono, if place_is_own { t.accent } else { t.text3 });
             return;
         }
-        let most = (rect.width() - GAP - name.min(rect.width() * 0.36)).max(0.0);
+        let most = (rect.width() - GAP - name.min(rect.width() * 0.45)).max(0.0);
         let letter = (place / self.place.chars().count().max(1) as f32).max(1.0);
         let short = shorten_place(&self.place, (most / letter) as usize);
         let from = rect.right() - wide(&short, Type::Mono).max(most.min(place));

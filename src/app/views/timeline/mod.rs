@@ -548,7 +548,7 @@ impl Timeline {
         canvas.cursor(cx.link, on_axis, values);
         if let [Some(a), Some(b)] = flags {
             let steps = cx.comparing.steps(cx);
-            canvas.marker_names([a, b], |event| name_of(steps.as_deref(), event), values);
+            canvas.marker_names([a, b], |event| name_of(steps.as_deref(), event), values, scene.names);
         }
     }
 }

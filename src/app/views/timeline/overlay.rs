@@ -11,6 +11,7 @@ use crate::app::selection::Item;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::chip;
 use crate::app::widgets::mesh::{Batch, DASH_MARKER, PixelColumn};
+use crate::app::widgets::term::Term;
 use crate::app::widgets::viewport::Scale;
 use crate::units::{Bytes, counted};
 
@@ -260,8 +261,9 @@ impl Canvas<'_> {
         }
     }
 
-    /// What A and B are, and what is in use there, beside their lines: A's on the side away from B's.
-    pub fn marker_names(&self, flags: [u32; 2], name: impl Fn(u32) -> String, taken: &[ValueChip]) {
+    /// What A and B are, and what is in use there, beside their lines: A's on the side away from B's. They leave the values alone, and
+    /// the names of the curves as far as there is room elsewhere.
+    pub fn marker_names(&self, flags: [u32; 2], name: impl Fn(u32) -> String, taken: &[ValueChip], names: &[(Rect, Term)]) {
         let t = self.tokens;
         let plot = self.tracks.curves.unwrap_or(self.tracks.strata);
         if plot.height() < 40.0 {
@@ -276,11 +278,13 @@ impl Canvas<'_> {
             let bytes = tables.curves.at(device, &tables.lifetimes, Quantity::Active, event);
             let text = format!("{title}  {}, {}", name(event), Bytes(bytes));
             let is_left = event < other || (event == other && which == 0);
-            let mut put = |is_left: bool, y: f32| {
+            let mut put = |is_left: bool, y: f32, spares: bool| {
                 let (anchor, side) = if is_left { (Align2::RIGHT_CENTER, -6.0) } else { (Align2::LEFT_CENTER, 6.0) };
                 let width = chip::chip_rect(&painter, plot.center(), Align2::CENTER_CENTER, &text, Type::Caption).width();
                 let rect = anchor.anchor_size(pos2(x + side, y), vec2(width, 16.0));
-                let is_free = plot.contains_rect(rect) && !taken.iter().any(|r| r.expand(2.0).intersects(rect));
+                let is_named = names.iter().any(|n| n.0.expand(1.0).intersects(rect));
+                let is_free =
+                    plot.contains_rect(rect) && !taken.iter().any(|r| r.expand(2.0).intersects(rect)) && !(spares && is_named);
                 if is_free {
                     chip::paint_chip_in(&painter, pos2(x + side, y), anchor, &text, Type::Caption, t.text1, t.s3);
                     taken.push(rect);
@@ -288,7 +292,9 @@ impl Canvas<'_> {
                 is_free
             };
             let rows = [plot.top() + 10.0, plot.top() + 28.0, plot.top() + 46.0];
-            let _ = rows.iter().any(|&y| put(is_left, y)) || rows.iter().any(|&y| put(!is_left, y));
+            let _ = [true, false]
+                .into_iter()
+                .any(|spares| rows.iter().any(|&y| put(is_left, y, spares)) || rows.iter().any(|&y| put(!is_left, y, spares)));
         }
     }
 

@@ -155,9 +155,9 @@ impl Patient<'_> {
 pub struct Findings {
     /// Ranked.
     pub findings: Vec<Finding>,
-    /// One an out-of-memory event, the first of them where there are very many.
+    /// One an out-of-memory event, in order; the last of them where there are very many.
     pub ooms: Vec<Arc<Autopsy>>,
-    /// Out-of-memory events that were not examined: beyond the first [`EXAMINED`], and those of which the source does not tell
+    /// Out-of-memory events that were not examined: before the last [`EXAMINED`], and those of which the source does not tell
     /// what was free.
     pub ooms_left_out: usize,
     /// Those among them of which the source does not tell what was free.
@@ -189,9 +189,8 @@ pub fn diagnose(
     progress.check()?;
     let failures = device.events.ooms();
     let caps = Caps::of(device, None, progress)?;
-    let ooms: Vec<Autopsy> = failures
+    let ooms: Vec<Autopsy> = failures[failures.len().saturating_sub(EXAMINED)..]
         .iter()
-        .take(EXAMINED)
         .filter_map(|&event| examine(device, tables, event, &tables.states.at(device, &tables.lifetimes, event), &caps))
         .collect();
     // `ooms` lists every failure, also of those that can not be examined.
@@ -208,7 +207,12 @@ pub fn diagnose(
         progress.check()?;
         findings.extend((rule.run)(&patient));
     }
-    findings.sort_by_key(|f| (f.rule != self::rules::TRUNCATED, rank(f, &patient.steps), std::cmp::Reverse(f.bytes), f.rule));
+    // Of failures the last stands first: it is the one that a program printed as it ended.
+    let is_last = |f: &Finding| f.rule == "out_of_memory" && f.place.event.is_some() && f.place.event == failures.last().copied();
+    findings.sort_by_key(|f| {
+        let bytes = std::cmp::Reverse(f.bytes);
+        (f.rule != self::rules::TRUNCATED, rank(f, &patient), !is_last(f), bytes, f.rule)
+    });
     let ooms = patient.ooms.into_iter().map(Arc::new).collect();
     let mut found = Findings {
         findings,
@@ -223,10 +227,13 @@ pub fn diagnose(
 }
 
 /// The class a finding ranks with. Growth seen in stretches of a recording without steps is a suspicion: a program may mean to
-/// keep what it keeps. Bytes decide between it and how memory is held, which is certain.
-fn rank(finding: &Finding, steps: &Steps) -> Class {
-    let is_suspicion = finding.rule == "leak" && !has_steps(steps);
-    if is_suspicion { Class::Structure } else { finding.class }
+/// keep what it keeps. Bytes decide between it and how memory is held, which is certain. So they do of a failure that the program
+/// survived and that is not its last.
+fn rank(finding: &Finding, patient: &Patient<'_>) -> Class {
+    let is_suspicion = finding.rule == "leak" && !has_steps(&patient.steps);
+    let last = patient.ooms.last().map(|a| a.event);
+    let is_survived = patient.ooms.iter().any(|a| a.survived && Some(a.event) == finding.place.event && Some(a.event) != last);
+    if is_suspicion || (is_survived && finding.class == Class::OutOfMemory) { Class::Structure } else { finding.class }
 }
 
 impl Findings {
@@ -243,7 +250,7 @@ impl Findings {
             ));
         }
         if beyond > 0 {
-            told.push(format!("{} not examined: the {EXAMINED} before are enough to tell why.", failures(beyond)));
+            told.push(format!("{} not examined: the {EXAMINED} after are enough to tell why.", failures(beyond)));
         }
         told
     }

@@ -284,7 +284,7 @@ impl Command {
             Command::Palette => "Find a command, a stack, a segment, or the block that holds an address.",
             Command::ToggleAxis => "Events spread a busy millisecond out; wall clock shows how long things took.",
             Command::SetMarker(_) => "Leaks lists what was born after A and lives at B; Compare shows what changed between them.",
-            Command::OutOfMemory => "Moves every view to the request that failed.",
+            Command::OutOfMemory => "Moves every view to the request that failed; of several to the last first, then round.",
             Command::Peak => "Moves every view to the instant with most memory in use.",
             Command::QueryStack => "Lists them, dims everything else in all views, and draws their bytes as a curve.",
             Command::SelectionBack => "Undoes the last zoom, or goes to the selection before: whichever changed last.",

@@ -72,13 +72,13 @@ impl Moment {
         }
     }
 
-    /// Its event in a device: the peak where none failed.
+    /// Its event in a device: the last failure; the peak where none failed.
     #[must_use]
     pub fn event(self, data: &DeviceData) -> u32 {
         let peak = data.tables.curves.peak(Quantity::Active).1;
         match self {
             Moment::Peak => peak,
-            Moment::OutOfMemory => data.ooms.first().copied().unwrap_or(peak),
+            Moment::OutOfMemory => data.last_oom().unwrap_or(peak),
             Moment::End => (data.device().events.len() as u32).checked_sub(1).unwrap_or(NO_EVENT),
         }
     }

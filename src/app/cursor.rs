@@ -111,13 +111,13 @@ pub struct AskedQuery {
 }
 
 impl Link {
-    /// The whole recording visible, the cursor at the out-of-memory event, else at the last event.
+    /// The whole recording visible, the cursor at the out-of-memory event, the last of several, else at the last event.
     #[must_use]
     pub fn new(device: &DeviceRecording) -> Self {
         let axis = Axis::Event;
         let (from, to) = domain(device, axis);
         let last = device.events.len().saturating_sub(1) as u32;
-        let cursor = device.events.ooms().first().copied().unwrap_or(last);
+        let cursor = device.events.last_oom().unwrap_or(last);
         Link {
             axis,
             from,

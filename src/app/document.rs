@@ -77,6 +77,12 @@ impl DeviceData {
         &self.recording.devices[self.index]
     }
 
+    /// The failure that is meant where one is: the last, see [`EventTable::last_oom`](crate::model::EventTable::last_oom).
+    #[must_use]
+    pub fn last_oom(&self) -> Option<u32> {
+        self.ooms.last().copied()
+    }
+
     /// The device's steps. The first call looks for them, O(lifetimes), and others wait for it; later ones cost nothing. Not
     /// for the window's thread.
     #[must_use]

@@ -219,8 +219,11 @@ impl App {
                 }
             }),
             Command::OutOfMemory => self.with_link(|link, data| {
+                // The last first, which ended the run; from there on round.
+                let is_at_one =
+                    data.ooms.binary_search(&link.cursor).is_ok() && link.selected() == Some(Item::Event(link.cursor));
                 let next = data.ooms.iter().copied().find(|&e| e > link.cursor).or_else(|| data.ooms.first().copied());
-                if let Some(e) = next {
+                if let Some(e) = if is_at_one { next } else { data.last_oom() } {
                     go_to(link, data, e);
                     link.selection.select(Some(Item::Event(e)));
                 }

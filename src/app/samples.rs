@@ -70,11 +70,11 @@ pub fn describe(path: PathBuf, data: &DeviceData) -> Recent {
     let counters = data.recording.stats.get(data.index).filter(|_| data.recording.has_only_counters());
     let counted = |key: &str| counters.and_then(|(_, stats)| stats.get(key)).map_or(0, |c| c.value);
     let peak_reserved = tables.curves.peak(Quantity::Reserved).0.max(counted("reserved_bytes.all.peak"));
-    let sentence = match data.ooms.first() {
+    let sentence = match data.last_oom() {
         _ if counters.is_some() => {
             format!("PyTorch's counters: {} of tensors at the peak", Bytes(counted("allocated_bytes.all.peak")))
         }
-        Some(&e) => format!("A request for {} failed", Bytes(device.events.size[e as usize])),
+        Some(e) => format!("A request for {} failed", Bytes(device.events.size[e as usize])),
         None => {
             let (requested, _) = tables.curves.peak(Quantity::Requested);
             format!("{} of tensors at the peak, {} allocations", Bytes(requested), count(tables.lifetimes.len() as u64))

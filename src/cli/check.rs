@@ -9,9 +9,9 @@ use super::{open, open_stats, print, print_json};
 use crate::analysis::leaks::{growth, has_steps};
 use crate::analysis::stats_check::judge_stats;
 use crate::analysis::steps::Steps;
-use crate::analysis::{DeviceTables, Quantity};
+use crate::analysis::{DeviceTables, NO_EVENT, Quantity};
 use crate::model::Progress;
-use crate::units::Bytes;
+use crate::units::{Bytes, count, counted};
 
 /// Runs the subcommand.
 ///
@@ -26,6 +26,10 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
         checks.push(json!({"device": null, "kind": null, "check": "complete", "passed": false, "value": false, "limit": true}));
         failures.push(format!("the file is not whole: {}", cut.text));
     }
+    let event = |at: u32| match at {
+        NO_EVENT => "before the first event".to_owned(),
+        at => format!("at event {}", count(u64::from(at))),
+    };
     for device in &recording.devices {
         let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
         let mut check = |name: &str, passed: bool, value: serde_json::Value, limit: serde_json::Value, sentence: String| {
@@ -36,7 +40,7 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
         };
         let (peak, at) = tables.curves.settled_peak(device, Quantity::Reserved);
         if let Some(most) = args.max_peak {
-            let sentence = format!("{} was reserved at event {at}, more than {}", Bytes(peak), Bytes(most));
+            let sentence = format!("{} was reserved {}, more than {}", Bytes(peak), event(at), Bytes(most));
             check("max_peak", peak <= most, json!(peak), json!(most), sentence);
         }
         if let Some(most) = args.max_fragmentation {
@@ -45,9 +49,10 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
             let active = tables.curves.at(device, &tables.lifetimes, Quantity::Active, at);
             let share = if peak == 0 { 0.0 } else { peak.saturating_sub(active) as f64 / peak as f64 };
             let sentence = format!(
-                "{:.1} % of the {} reserved at the peak (event {at}) was free, more than {:.1} %",
+                "{:.1} % of the {} reserved at the peak, {}, was free, more than {:.1} %",
                 share * 100.0,
                 Bytes(peak),
+                event(at),
                 most * 100.0
             );
             check("max_fragmentation", share <= most, json!(share), json!(most), sentence);
@@ -62,8 +67,14 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
             check("no_leaks", bytes == 0, json!(bytes), json!(0), sentence);
         }
         if args.no_oom {
-            let ooms = device.events.ooms().len();
-            check("no_oom", ooms == 0, json!(ooms), json!(0), format!("{ooms} requests failed (vramscope oom says why)"));
+            let ooms = device.events.ooms();
+            let failed = counted(ooms.len() as u64, "request failed", "requests failed");
+            let at = match (&ooms[..], ooms.last()) {
+                (_, None) => String::new(),
+                ([only], _) => format!(" at event {}", count(u64::from(*only))),
+                (_, Some(&last)) => format!(", the last at event {}", count(u64::from(last))),
+            };
+            check("no_oom", ooms.is_empty(), json!(ooms.len()), json!(0), format!("{failed}{at} (vramscope oom says why)"));
         }
     }
     for path in &args.stats {
@@ -78,10 +89,7 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
     if args.json {
         print_json(out, &json!({"file": recording.source.name, "passed": failures.is_empty(), "checks": checks}))?;
     } else if failures.is_empty() {
-        print(
-            out,
-            &format!("{}: {} passed.", recording.source.name, crate::units::counted(checks.len() as u64, "check", "checks")),
-        )?;
+        print(out, &format!("{}: {} passed.", recording.source.name, counted(checks.len() as u64, "check", "checks")))?;
     }
     if failures.is_empty() { Ok(()) } else { Err(format!("{}: {}", recording.source.name, failures.join("; "))) }
 }

@@ -180,9 +180,13 @@ fn find_event(
     }
     if let Some(nth) = instant.oom {
         let ooms = device.events.ooms();
-        return ooms.get(nth as usize - 1).copied().ok_or_else(|| match ooms.len() {
-            0 => format!("{file}: no out-of-memory event was recorded; use --peak, --end or --event N"),
-            n => format!("{file}: there is no out-of-memory event {nth}; {} has {n}", device.id),
+        let found = match nth {
+            Some(nth) => ooms.get(nth as usize - 1),
+            None => ooms.last(),
+        };
+        return found.copied().ok_or_else(|| match (nth, ooms.len()) {
+            (Some(nth), n @ 1..) => format!("{file}: there is no out-of-memory event {nth}; {} has {n}", device.id),
+            _ => format!("{file}: no out-of-memory event was recorded; use --peak, --end or --event N"),
         });
     }
     Ok((events as u32).checked_sub(1).unwrap_or(NO_EVENT))

@@ -243,4 +243,17 @@ impl EventTable {
     pub fn ooms(&self) -> Vec<EventId> {
         (0..self.len()).filter(|&i| self.action[i] == Action::Oom).map(|i| i as EventId).collect()
     }
+
+    /// The out-of-memory event that is meant where one is: the last. It is what a program that ended so printed; those before it
+    /// were survived. `None` where nothing failed. O(events).
+    #[must_use]
+    pub fn last_oom(&self) -> Option<EventId> {
+        self.action.iter().rposition(|&a| a == Action::Oom).map(|i| i as EventId)
+    }
+
+    /// Whether anything was allocated after an event. O(events).
+    #[must_use]
+    pub fn allocates_after(&self, event: EventId) -> bool {
+        self.action.get(event as usize + 1..).is_some_and(|after| after.contains(&Action::Alloc))
+    }
 }

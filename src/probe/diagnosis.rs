@@ -24,6 +24,6 @@ pub fn diagnosis(recording: &Recording, progress: &Progress) -> Result<Diagnosis
     let tables = DeviceTables::build(device, progress)?;
     let found = diagnose(recording, device, &tables, &StackNames::of(&recording.stacks), &Rules::default(), progress)?;
     let Some(first) = found.findings.first() else { return Ok(healthy()) };
-    let verdict = found.ooms.first().filter(|_| first.rule == "out_of_memory").map(|oom| oom.verdict.name());
+    let verdict = found.ooms.last().filter(|_| first.rule == "out_of_memory").map(|oom| oom.verdict.name());
     Ok(Diagnosis { name: verdict.unwrap_or(first.rule).to_owned(), title: Some(first.title.clone()) })
 }

@@ -81,6 +81,8 @@ pub struct Autopsy {
     pub top_live: Vec<LiveByStack>,
     /// Where the failed request came from.
     pub stack: StackId,
+    /// Something was allocated after it: the program lived on, or its handler ran.
+    pub survived: bool,
 }
 
 /// Free on the device at a failure, as [`examine`] takes it: [`EventTable::FREE_UNBOUNDED`] where that is not told but does not
@@ -172,6 +174,7 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
         way_out,
         top_live: top_live(device, tables, state),
         stack: device.events.stack[event as usize],
+        survived: device.events.allocates_after(event),
     };
     autopsy.sentence = sentence(&autopsy);
     Some(autopsy)
@@ -236,6 +239,15 @@ impl Autopsy {
     #[must_use]
     pub fn most_free(&self) -> u64 {
         self.device_free_told().map(|free| free.saturating_add(self.reserved)).or(self.capacity).unwrap_or(self.reserved)
+    }
+
+    /// The cap that this failure rules out, and every larger one, for with it the request would have got a segment: the device had
+    /// room for one. `None` where the figures rule none out. Bytes.
+    #[must_use]
+    pub fn cap_below(&self) -> Option<u64> {
+        let had_room = self.device_free_told().is_some_and(|free| free >= self.segment);
+        let rules_out = self.has_segments && !self.is_host && had_room && self.holes.largest < self.requested;
+        rules_out.then_some(self.reserved.saturating_add(self.segment))
     }
 
     /// What room under the cap was less than, where the cap is only known as a range: the upper end was refused. Bytes.

@@ -111,6 +111,9 @@ pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
         }
     } else if !one_hole && (in_holes || (!on_device && in_all)) {
         Verdict::Fragmentation
+    } else if on_device && f.is_limited && f.room >= f.segment {
+        // Room on the device and under the cap: neither is why, as far as the file tells.
+        Verdict::Unknown
     } else if on_device {
         Verdict::Cap
     } else if f.others.is_some_and(|o| f.segment <= f.device_free.saturating_add(f.own.bytes).saturating_add(o) && o > 0) {
@@ -212,6 +215,11 @@ pub(super) fn sentence(a: &Autopsy) -> String {
                 Bytes(a.most_free()),
             ),
         },
+        Verdict::Unknown if a.has_segments => format!(
+            "{request} failed although {} was free on the {place} and the cap of this process{} left room for it: the figures do not tell why; {held}.",
+            a.device_free_told().map_or_else(|| "enough".to_owned(), |free| Bytes(free).to_string()),
+            a.limit.map_or_else(String::new, |cap| format!(" ({cap})")),
+        ),
         Verdict::Unknown => match a.device_free_told() {
             Some(free) => format!(
                 "{request} failed with {} free on the {place}. Segments are not in this file, so it does not tell why: a cap, or holes that are each too small.",

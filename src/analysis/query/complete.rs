@@ -58,7 +58,7 @@ const TERMS: [(&str, &str); 24] = [
 
 const INSTANTS: [(&str, &str); 6] = [
     ("peak", "where requested memory peaks"),
-    ("oom", "the first out-of-memory event"),
+    ("oom", "the last out-of-memory event"),
     ("end", "the last event"),
     ("cursor", "where the cursor stands"),
     ("a", "marker A"),

@@ -83,7 +83,7 @@ pub enum Operator {
 pub enum Instant {
     /// Where requested memory peaks.
     Peak,
-    /// The first out-of-memory event.
+    /// The last out-of-memory event.
     Oom,
     /// The last event.
     End,
@@ -213,7 +213,7 @@ impl<'a> Scope<'a> {
     pub fn event_of(&self, instant: Instant) -> Option<u32> {
         match instant {
             Instant::Peak => Some(self.tables.curves.peak(Quantity::Requested).1),
-            Instant::Oom => self.device.events.ooms().first().copied(),
+            Instant::Oom => self.device.events.last_oom(),
             Instant::End => (self.device.events.len() as u32).checked_sub(1),
             Instant::Cursor => self.cursor,
             Instant::Marker(i) => self.markers.get(i).copied().flatten(),

@@ -154,7 +154,7 @@ fn weigh(data: &DeviceData, live: &[LifetimeId], names: usize, name_of: impl Fn(
     };
     let at_peak = held(live);
     raise(&at_peak, 1.0);
-    for &failed in data.ooms.iter().take(FAILURES) {
+    for &failed in data.ooms.iter().rev().take(FAILURES) {
         raise(&held(&tables.states.live_at(lifetimes, failed)), 1.0);
     }
     let events = device.events.len() as u32;
@@ -212,7 +212,7 @@ impl Colours {
             }
             ColourBy::SizeClass => {
                 // The peak may hold blocks of one size only; the instant that failed is what is looked at most.
-                let failed = data.ooms.first().map(|&e| tables.states.live_at(&tables.lifetimes, e)).unwrap_or_default();
+                let failed = data.last_oom().map(|e| tables.states.live_at(&tables.lifetimes, e)).unwrap_or_default();
                 let mut sizes: Vec<u64> = live.iter().chain(&failed).map(|&id| tables.lifetimes.block_size(id)).collect();
                 sizes.sort_unstable();
                 let all = (0..tables.lifetimes.len() as u32).map(|i| tables.lifetimes.block_size(LifetimeId(i)));

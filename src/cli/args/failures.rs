@@ -15,6 +15,9 @@ pub struct OomArgs {
     /// Try other settings however long the recording is; without this only up to 100,000 events (about half a second)
     #[arg(long)]
     pub whatif: bool,
+    /// Tell every failure in full; without this the last, and one line for each kind before it (--json always has all)
+    #[arg(long)]
+    pub all: bool,
     /// The device, by the number the process knew it by; all of them when absent
     #[arg(long, value_name = "N")]
     pub device: Option<i32>,

@@ -92,10 +92,10 @@ pub struct InstantArgs {
     /// Where a curve first reached its peak
     #[arg(long, value_name = "CURVE", num_args = 0..=1, require_equals = true, default_missing_value = "requested")]
     pub peak: Option<Curve>,
-    /// At an out-of-memory event, the first unless --oom=2, --oom=3, …
-    #[arg(long, value_name = "K", num_args = 0..=1, require_equals = true, default_missing_value = "1",
+    /// At an out-of-memory event: the last, or the K-th from the first
+    #[arg(long, value_name = "K", num_args = 0..=1, require_equals = true,
           value_parser = clap::value_parser!(u32).range(1..))]
-    pub oom: Option<u32>,
+    pub oom: Option<Option<u32>>,
     /// After the last event
     #[arg(long)]
     pub end: bool,

@@ -105,6 +105,10 @@ pub struct OomEntry {
     /// False where segments are not in the file: what is reserved and free inside is then 0 and not known.
     has_segments: bool,
     event: u32,
+    /// The last failure of its device, the one a program that ended so printed.
+    is_last: bool,
+    /// Something was allocated after it.
+    survived: bool,
     requested_bytes: u64,
     segment_bytes: u64,
     device_free_bytes: Option<u64>,
@@ -134,6 +138,9 @@ pub struct OomEntry {
     live_by_category: Vec<CategoryEntry>,
     /// What to do: only what a simulation or these figures support.
     remedies: Vec<Advice>,
+    /// The cap that this failure rules out, with every larger one.
+    #[serde(skip)]
+    cap_below: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -215,10 +222,11 @@ pub fn run(args: &OomArgs) -> Result<String, String> {
         let text = serde_json::to_string_pretty(&report).map_err(|e| e.to_string())?;
         return Ok(words.say(&text).into_owned());
     }
-    Ok(super::with_caveats(&[&recording], &words.say(&text::text(&report, &recording))))
+    Ok(super::with_caveats(&[&recording], &words.say(&text::text(&report, &recording, args.all))))
 }
 
-/// A cap below what was reserved when a request failed can not have been in force.
+/// A cap below what was reserved when a request failed can not have been in force, nor one under which it would have got a
+/// segment, nor one above all there is.
 fn check_limit(limit: u64, recording: &Recording, report: &OomReport) -> Result<(), String> {
     // PyTorch holds the rounded request against the cap, and then maps whole pages of expandable segments.
     const PAGE: u64 = 20 << 20;
@@ -236,6 +244,27 @@ fn check_limit(limit: u64, recording: &Recording, report: &OomReport) -> Result<
     };
     if let Some(o) = failed {
         return refuse(o.reserved_bytes, o.device, format!("when the request of event {} failed", o.event));
+    }
+    let above = recording.devices.iter().find_map(|d| Some((d, d.capacity.filter(|&all| all < limit && d.id.index >= 0)?)));
+    if let Some((device, all)) = above {
+        return Err(format!(
+            "--limit {}: {} has {} in all, so its cap was not above that; leave --limit out where none was set.",
+            Bytes(limit),
+            device.id,
+            Bytes(all)
+        ));
+    }
+    let failures = report.ooms.iter().filter_map(|o| Some((o, o.cap_below.filter(|&below| below <= limit)?)));
+    if let Some((o, below)) = failures.min_by_key(|(_, below)| *below) {
+        return Err(format!(
+            "--limit {}: the request of event {} failed on {} with {} reserved and room for a segment of {} on the device, so the cap is below {}.",
+            Bytes(limit),
+            o.event,
+            text::named(o.device),
+            Bytes(o.reserved_bytes),
+            Bytes(o.segment_bytes),
+            Bytes(below)
+        ));
     }
     match report.peaks.iter().find(|p| p.most_reserved.0 > most) {
         None => Ok(()),
@@ -440,6 +469,9 @@ fn entry(
         device: device.id.index,
         has_segments: a.has_segments,
         event: a.event,
+        is_last: device.events.last_oom() == Some(a.event),
+        survived: a.survived,
+        cap_below: a.cap_below(),
         requested_bytes: a.requested,
         segment_bytes: a.segment,
         device_free_bytes: a.device_free_told(),

@@ -9,8 +9,11 @@ use crate::cli::Table;
 use crate::model::{EventTable, Recording};
 use crate::units::{Address, Bytes, count, counted};
 
-/// Writing to a String can not fail, so results are dropped throughout.
-pub(super) fn text(report: &OomReport, recording: &Recording) -> String {
+/// Kinds of earlier failures that get a line; the rest is counted.
+const KINDS: usize = 10;
+
+/// Writing to a String can not fail, so results are dropped throughout. `in_full` tells every failure as the last one is told.
+pub(super) fn text(report: &OomReport, recording: &Recording, in_full: bool) -> String {
     let mut out = String::new();
     if report.ooms.is_empty() {
         let _ = if report.ooms_without_figures == 0 {
@@ -27,8 +30,19 @@ pub(super) fn text(report: &OomReport, recording: &Recording) -> String {
         let more = counted(report.ooms_without_figures as u64, "more failure is", "more failures are");
         let _ = writeln!(out, "{more} left out: the file does not tell what was free.");
     }
-    for (i, o) in report.ooms.iter().enumerate() {
-        failure(&mut out, o, i + 1, report.ooms.len());
+    // Of each device the last failure first: it is what the program's own message speaks of.
+    let mut rest: &[OomEntry] = &report.ooms;
+    while let Some(first) = rest.first() {
+        let of_device = rest.iter().take_while(|o| o.device == first.device).count();
+        let (failures, others) = rest.split_at(of_device);
+        rest = others;
+        let Some((last, before)) = failures.split_last() else { break };
+        failure(&mut out, last, failures);
+        if in_full {
+            before.iter().rev().for_each(|o| failure(&mut out, o, failures));
+        } else {
+            earlier(&mut out, before);
+        }
     }
     for p in &report.peaks {
         peak(&mut out, p, recording.devices.len() > 1);
@@ -45,8 +59,15 @@ pub(super) fn text(report: &OomReport, recording: &Recording) -> String {
     out
 }
 
-fn failure(out: &mut String, o: &OomEntry, number: usize, total: usize) {
-    let _ = writeln!(out, "Out of memory {number} of {total}: {}, event {}: {}", named(o.device), o.event, o.verdict);
+/// A failure among all of its device.
+fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
+    let number = of.iter().position(|x| x.event == o.event).map_or(1, |i| i + 1);
+    let _ = writeln!(out, "Out of memory {number} of {}: {}, event {}: {}", of.len(), named(o.device), o.event, o.verdict);
+    if of.len() > 1 {
+        let last = if o.is_last { "The last failure" } else { "An earlier failure" };
+        let fate = if o.survived { "survived: allocations went on after it" } else { "nothing was allocated after it" };
+        let _ = writeln!(out, "  {last}; {fate}.");
+    }
     let _ = writeln!(out, "  {}", o.sentence);
     let none = if o.way_out.is_none() { "Cheapest way out: " } else { "" };
     let _ = writeln!(out, "  {none}{}", o.way_out_sentence);
@@ -92,6 +113,52 @@ fn failure(out: &mut String, o: &OomEntry, number: usize, total: usize) {
     blockers(out, &o.blockers, o.blockers_total);
     live(out, &o.top_live, o.stacks_total);
     categories(out, &o.live_by_category);
+}
+
+/// A line for each kind of the failures before the last: one verdict and one place, or one size where no stack is recorded.
+fn earlier(out: &mut String, before: &[OomEntry]) {
+    if before.is_empty() {
+        return;
+    }
+    let mut kinds: Vec<Vec<&OomEntry>> = Vec::new();
+    for o in before.iter().rev() {
+        let is_same = |k: &OomEntry| {
+            let is_place = if o.stack.is_empty() { k.requested_bytes == o.requested_bytes } else { true };
+            k.verdict == o.verdict && k.stack == o.stack && is_place
+        };
+        match kinds.iter_mut().find(|kind| kind.first().is_some_and(|k| is_same(k))) {
+            Some(kind) => kind.push(o),
+            None => kinds.push(vec![o]),
+        }
+    }
+    kinds.sort_by_key(|kind| std::cmp::Reverse(kind.len()));
+    let survived = before.iter().filter(|o| o.survived).count();
+    let fate = if survived == before.len() {
+        "and were survived: allocations went on after each".to_owned()
+    } else {
+        format!("({} were survived: allocations went on)", count(survived as u64))
+    };
+    let failures = counted(before.len() as u64, "request failed", "requests failed");
+    let _ = writeln!(out, "Before that {failures} {fate} (--all tells each in full):");
+    let mut table = Table::new("rrlrl");
+    table.row(["", "request", "why", "event", "asked at"]);
+    for kind in kinds.iter().take(KINDS) {
+        let sizes = kind.iter().map(|o| o.requested_bytes);
+        let (least, most) = (sizes.clone().min().unwrap_or(0), sizes.max().unwrap_or(0));
+        let size = if least == most { Bytes(most).to_string() } else { format!("{} to {}", Bytes(least), Bytes(most)) };
+        let events = kind.iter().map(|o| u64::from(o.event));
+        let (first, last) = (events.clone().min().unwrap_or(0), events.max().unwrap_or(0));
+        let event = if first == last { count(last) } else { format!("{} to {}", count(first), count(last)) };
+        let at = kind.first().and_then(|o| o.stack.first()).map_or("no stack recorded", String::as_str);
+        let why = kind.first().map_or("", |o| o.verdict).replace('_', " ");
+        table.row([format!("  {} ×", count(kind.len() as u64)), size, why, event, at.to_owned()]);
+    }
+    let _ = write!(out, "{table}");
+    if kinds.len() > KINDS {
+        let failed: usize = kinds[KINDS..].iter().map(Vec::len).sum();
+        let more = counted(failed as u64, "more failure", "more failures");
+        let _ = writeln!(out, "  {more} of {}: --all", counted((kinds.len() - KINDS) as u64, "other kind", "other kinds"));
+    }
 }
 
 /// A device by its index; pinned host memory has none and is counted as -1.

@@ -111,9 +111,9 @@ fn bands_text(b: &Bands) -> String {
 
 /// The answer in one sentence.
 fn headline(s: &Summary) -> String {
-    if let Some((device, oom)) = s.devices.iter().find_map(|d| Some((d, d.ooms.first()?))) {
+    if let Some((device, oom)) = s.devices.iter().find_map(|d| Some((d, d.ooms.last()?))) {
         let total: usize = s.devices.iter().map(|d| d.ooms.len()).sum();
-        let more = if total > 1 { format!(" (the first of {total} out-of-memory events)") } else { String::new() };
+        let more = if total > 1 { format!(" (the last of {total} out-of-memory events)") } else { String::new() };
         return format!(
             "{} ran out of memory at event {}{more}: a request for {} failed{}. \
              Why: vramscope oom {}",

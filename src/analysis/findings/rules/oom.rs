@@ -4,26 +4,56 @@ use crate::analysis::Quantity;
 use crate::analysis::findings::{Class, Finding, Patient, Place};
 use crate::analysis::oom::{Autopsy, Helped, Support, Verdict, advice, best_advice, free_at};
 use crate::analysis::told::allocator_name;
-use crate::model::{Format, StackId};
+use crate::model::{Action, Format, StackId};
 use crate::units::{Bytes, count, counted};
 
-/// Every failed request; failures of one kind from one place are one finding.
+/// Kinds of failure that get a finding of their own beside the last one's; more are counted, and the autopsy shows each.
+const OTHER_KINDS: usize = 2;
+
+/// Where a failure came from. Without stacks requests of one size are taken for one place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Site {
+    Stack(StackId),
+    Size(u64),
+}
+
+impl Site {
+    fn of(stack: StackId, requested: u64) -> Self {
+        if stack.is_some() { Site::Stack(stack) } else { Site::Size(requested) }
+    }
+}
+
+/// Every failed request; failures of one kind from one place are one finding. The last failure's comes first: it is what the
+/// program printed when it ended, and those before it were survived.
 pub(super) fn out_of_memory(p: &Patient<'_>) -> Vec<Finding> {
-    let mut kinds: Vec<(Verdict, StackId, Vec<&Autopsy>)> = Vec::new();
-    for a in &p.ooms {
-        match kinds.iter_mut().find(|k| k.0 == a.verdict && k.1 == a.stack) {
+    let mut kinds: Vec<(Verdict, Site, Vec<&Autopsy>)> = Vec::new();
+    for a in p.ooms.iter().rev() {
+        let site = Site::of(a.stack, a.requested);
+        match kinds.iter_mut().find(|k| k.0 == a.verdict && k.1 == site) {
             Some(kind) => kind.2.push(a),
-            None => kinds.push((a.verdict, a.stack, vec![a])),
+            None => kinds.push((a.verdict, site, vec![a])),
         }
     }
-    kinds.into_iter().map(|(_, _, failures)| failure(&failures)).chain(unexamined(p)).collect()
+    let all = All { ooms: p.device.events.ooms(), last_alloc: p.device.events.action.iter().rposition(|&a| a == Action::Alloc) };
+    let mut found: Vec<Finding> = kinds.iter().take(1 + OTHER_KINDS).map(|kind| failure(&kind.2, &all)).collect();
+    let more = kinds.len().saturating_sub(1 + OTHER_KINDS);
+    if let Some(last) = found.first_mut().filter(|_| more > 0) {
+        let failed: usize = kinds[1 + OTHER_KINDS..].iter().map(|k| k.2.len()).sum();
+        last.sentence += &format!(
+            " {} of {} are not listed here; the autopsy shows each.",
+            counted(failed as u64, "earlier failure", "earlier failures"),
+            counted(more as u64, "other size or place", "other sizes or places"),
+        );
+    }
+    found.extend(unexamined(p));
+    found
 }
 
 /// Failures of which the source tells the request and nothing of the device: they are said, and not judged. By place, as above.
 fn unexamined(p: &Patient<'_>) -> Vec<Finding> {
     let events = &p.device.events;
     let mut places: Vec<(StackId, Vec<u32>)> = Vec::new();
-    for event in events.ooms().into_iter().filter(|&e| free_at(p.device, e).is_none()) {
+    for event in events.ooms().into_iter().rev().filter(|&e| free_at(p.device, e).is_none()) {
         let stack = events.stack[event as usize];
         match places.iter_mut().find(|(known, _)| *known == stack) {
             Some((_, failed)) => failed.push(event),
@@ -37,7 +67,10 @@ fn unexamined(p: &Patient<'_>) -> Vec<Finding> {
         let who = allocator_name(p.recording);
         let more = match failed.len() as u64 - 1 {
             0 => String::new(),
-            n => format!(" {} from there failed after it.", counted(n, "more request", "more requests")),
+            n => {
+                let place = if stack.is_some() { " from there" } else { "" };
+                format!(" {}{place} failed before it.", counted(n, "more request", "more requests"))
+            }
         };
         let sentence = format!(
             "{who} could not give {} while {} were live. What was free on the device is not in this file, so it can not say why.{more}",
@@ -63,7 +96,22 @@ fn unexamined(p: &Patient<'_>) -> Vec<Finding> {
     places.into_iter().map(finding).collect()
 }
 
-fn failure(failures: &[&Autopsy]) -> Finding {
+/// All failures of a device, and where its allocations end.
+struct All {
+    ooms: Vec<u32>,
+    last_alloc: Option<usize>,
+}
+
+impl All {
+    /// Failures before the last after which something was allocated.
+    fn survived_before(&self) -> usize {
+        let before = &self.ooms[..self.ooms.len().saturating_sub(1)];
+        before.partition_point(|&e| self.last_alloc.is_some_and(|last| (e as usize) < last))
+    }
+}
+
+/// The finding of failures of one kind, the latest of them first.
+fn failure(failures: &[&Autopsy], all: &All) -> Finding {
     let a = failures[0];
     let title = match a.verdict {
         Verdict::Fragmentation => "Out of memory: no hole fits",
@@ -76,11 +124,10 @@ fn failure(failures: &[&Autopsy]) -> Finding {
         Verdict::Unknown => "Out of memory",
     };
     let bytes = if a.verdict == Verdict::Fragmentation { a.holes.bytes } else { a.requested };
-    let mut finding = Finding::new("out_of_memory", Class::OutOfMemory, title, bytes)
-        .says(match failures.len() {
-            1 => a.sentence.clone(),
-            n => format!("{} {} more of this kind failed after it.", a.sentence, counted(n as u64 - 1, "request", "requests")),
-        })
+    let is_past = a.survived && all.ooms.last() != Some(&a.event);
+    let title = if is_past { title.replace("Out of memory", "Survived failure") } else { title.to_owned() };
+    let mut finding = Finding::new("out_of_memory", Class::OutOfMemory, &title, bytes)
+        .says(format!("{}{}", a.sentence, which(failures, all)))
         .red("request", a.requested)
         .bytes_of(&format!("largest of {}", counted(a.holes.count, "hole", "holes")), a.holes.largest)
         .bytes_of("reserved", a.reserved);
@@ -103,6 +150,32 @@ fn failure(failures: &[&Autopsy]) -> Finding {
     let mut finding = finding.at(place).check("Run to the same step: no out-of-memory event is recorded.");
     prescribe(&mut finding, a, None);
     finding
+}
+
+/// Which failure of several a finding speaks of, and what became of the others; with the space before it.
+fn which(failures: &[&Autopsy], all: &All) -> String {
+    let a = failures[0];
+    let event = count(u64::from(a.event));
+    if all.ooms.len() < 2 {
+        return String::new();
+    }
+    if all.ooms.last() != Some(&a.event) {
+        let before = match failures.len() as u64 {
+            1 => String::new(),
+            n => format!(", the last of {} of this kind", count(n)),
+        };
+        let fate = if a.survived { "allocations went on after it" } else { "nothing was allocated after it" };
+        return format!(" This is event {event}{before}; {fate}.");
+    }
+    let fate = if a.survived { "allocations went on after it too" } else { "nothing was allocated after it" };
+    let survived = all.survived_before();
+    let others = match all.ooms.len() - 1 {
+        _ if survived == 0 => String::new(),
+        1 => " The one before it was survived: allocations went on.".to_owned(),
+        n if n == survived => format!(" The {} before it were survived: allocations went on.", count(n as u64)),
+        n => format!(" Of the {} before it {} were survived: allocations went on.", count(n as u64), count(survived as u64)),
+    };
+    format!(" This is event {event}, the last of {} requests that failed; {fate}.{others}", count(all.ooms.len() as u64))
 }
 
 /// Gives a failure its remedy: a setting that was tried and passes, else what the figures force.

@@ -51,8 +51,10 @@ pub const INFO: ViewInfo = ViewInfo {
 
 #[derive(Default)]
 struct AutopsyView {
-    /// Which out-of-memory event, when there are several.
-    chosen: usize,
+    /// Which out-of-memory event, when there are several; the last until one is chosen.
+    chosen: Option<u32>,
+    /// Where the cursor was: a failure that it is moved to is chosen.
+    cursor: Option<u32>,
     /// The cap, as the user knows it.
     cap: Option<u64>,
     cap_text: String,
@@ -184,8 +186,11 @@ impl View for AutopsyView {
             pane::empty_state(ui, &sentence, Some("torch.cuda.memory._record_memory_history()"));
             return;
         }
-        self.chosen = self.chosen.min(examinable.len().saturating_sub(1));
-        let key = (examinable.get(self.chosen).copied(), self.cap);
+        if self.cursor.replace(cx.link.cursor) != Some(cx.link.cursor) && examinable.binary_search(&cx.link.cursor).is_ok() {
+            self.chosen = Some(cx.link.cursor);
+        }
+        let chosen = self.chosen.filter(|event| examinable.binary_search(event).is_ok()).or(examinable.last().copied());
+        let key = (chosen, self.cap);
         let data = Arc::clone(cx.data);
         let shown = self.case.get(cx.jobs, "autopsy", &key, move |progress| Some(Case::examine(&data, key.0, key.1, progress)));
         let Some(case) = shown.value else {
@@ -200,12 +205,12 @@ impl View for AutopsyView {
             );
             return;
         };
-        self.layout(ui, cx, case, examinable.len());
+        self.layout(ui, cx, case, &examinable);
     }
 }
 
 impl AutopsyView {
-    fn layout(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, total: usize) {
+    fn layout(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, events: &[u32]) {
         let applies = can_be_served_again(cx.data.device());
         let is_long = cx.data.device().events.len() > TRIED_UNASKED;
         let (data, cap) = (Arc::clone(cx.data), self.cap);
@@ -241,7 +246,7 @@ impl AutopsyView {
         let rect = ui.max_rect();
         if let Some((left, right)) = layout::columns(rect) {
             ui.painter().vline(left.right() + 0.5, rect.y_range(), egui::Stroke::new(1.0, cx.tokens.line));
-            in_rect(ui, left, "verdict", |ui| self.verdict(ui, cx, case, &ready, total));
+            in_rect(ui, left, "verdict", |ui| self.verdict(ui, cx, case, &ready, events));
             in_rect(ui, right, "pictures", |ui| {
                 ScrollArea::vertical().id_salt("pictures").auto_shrink(false).show(ui, |ui| {
                     self.right(ui, cx, case, &ready, is_settled, right.height());
@@ -249,7 +254,7 @@ impl AutopsyView {
             });
         } else {
             // One under the other: what happened and what to do first, then the pictures, then how it is known.
-            self.header(ui, case, total);
+            self.header(ui, cx, case, events);
             let seen = ui.available_height();
             ScrollArea::vertical().id_salt("autopsy").auto_shrink(false).show(ui, |ui| {
                 ui.spacing_mut().item_spacing = egui::vec2(0.0, 0.0);

@@ -24,8 +24,8 @@ const OBSERVER: &str =
 
 impl AutopsyView {
     /// Draws the column.
-    pub(super) fn verdict(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, ready: &Ready<'_>, total: usize) {
-        self.header(ui, case, total);
+    pub(super) fn verdict(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, ready: &Ready<'_>, events: &[u32]) {
+        self.header(ui, cx, case, events);
         ScrollArea::vertical().id_salt("verdict").auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
             match &case.kind {
@@ -46,20 +46,36 @@ impl AutopsyView {
         });
     }
 
-    /// The header: which failure of how many.
-    pub(super) fn header(&mut self, ui: &mut Ui, case: &Case, total: usize) {
+    /// The header: which failure of how many, and what came after it. Going to another takes all views there.
+    pub(super) fn header(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, events: &[u32]) {
         if matches!(case.kind, Kind::Peak(_)) {
             PaneHeader::new("Peak").caption("nothing failed").show(ui, |_| {});
             return;
         }
-        let caption = format!("{} of {}", self.chosen + 1, total);
+        let total = events.len();
+        let at = events.iter().position(|&e| e == case.state.event).unwrap_or(0);
+        let fate = match &case.kind {
+            Kind::Failure(a) if total > 1 => match (a.survived, at + 1 == total) {
+                (true, false) => " · survived: allocations went on",
+                (true, true) => " · the last; allocations went on",
+                (false, true) => " · the last; nothing was allocated after it",
+                (false, false) => " · nothing was allocated after it",
+            },
+            _ => "",
+        };
+        let caption = format!("{} of {total}{fate}", at + 1);
         PaneHeader::new("Out of memory").caption(&caption).show(ui, |ui| {
             if total > 1 {
+                let mut go = |to: usize| {
+                    let Some(&event) = events.get(to) else { return };
+                    self.chosen = Some(event);
+                    cx.actions.send(Action::GoTo(event));
+                };
                 if icon_button(ui, Icon::ChevronRight, "Next out-of-memory event").clicked() {
-                    self.chosen = (self.chosen + 1) % total;
+                    go((at + 1) % total);
                 }
                 if icon_button(ui, Icon::ChevronLeft, "Previous out-of-memory event").clicked() {
-                    self.chosen = (self.chosen + total - 1) % total;
+                    go((at + total - 1) % total);
                 }
             }
         });
@@ -102,19 +118,19 @@ impl AutopsyView {
                 crate::analysis::NO_EVENT => "before the first event".to_owned(),
                 event => format!("at event {}", count(u64::from(event))),
             };
-            self.cap_field(ui, cx, most, &when);
+            self.cap_field(ui, cx, None, most, &when);
         }
     }
 
     fn figures(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
         figures(ui, cx, a);
         if a.limit.is_some_and(|cap| !cap.is_known()) || self.cap.is_some() {
-            self.cap_field(ui, cx, a.reserved, "when the request failed");
+            self.cap_field(ui, cx, Some(a), a.reserved, "when the request failed");
         }
     }
 
     /// Where the file does not tell the cap, the user may: everything is worked out again with it.
-    fn cap_field(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, reserved: u64, when: &str) {
+    fn cap_field(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, failure: Option<&Autopsy>, reserved: u64, when: &str) {
         ui.add_space(6.0);
         padded(ui, |ui| {
             ui.horizontal(|ui| {
@@ -129,7 +145,11 @@ impl AutopsyView {
                 if response.lost_focus() && ui.input(|i| i.key_pressed(Key::Enter)) {
                     // The cap is held against the rounded request; expandable segments then map whole pages of 20 MiB.
                     let is_expandable = cx.data.device().settings.conf.expandable_segments;
-                    self.take_cap(reserved, reserved.saturating_sub(if is_expandable { 20 << 20 } else { 0 }), when);
+                    let least = reserved.saturating_sub(if is_expandable { 20 << 20 } else { 0 });
+                    self.take_cap(reserved, least, when);
+                    if let Some(sentence) = self.cap.and_then(|cap| too_high(cx, cap, failure)) {
+                        (self.cap, self.cap_error) = (None, Some(sentence));
+                    }
                 }
             });
             if let Some(error) = &self.cap_error {
@@ -158,6 +178,19 @@ impl AutopsyView {
             Err(sentence) => self.cap_error = Some(sentence),
         }
     }
+}
+
+/// Why a cap that somebody names was not in force: it is more than the card has, or a failed request would have passed under it.
+fn too_high(cx: &ViewContext<'_>, cap: u64, shown: Option<&Autopsy>) -> Option<String> {
+    if let Some(all) = cx.data.device().capacity.filter(|&all| all < cap) {
+        return Some(format!("The device has {} in all, so the cap was not above that.", Bytes(all)));
+    }
+    let known = cx.findings.into_iter().flat_map(|found| found.ooms.iter().map(|a| &**a)).chain(shown);
+    let below = known.filter_map(|a| Some((a.cap_below()?, a.event))).min()?;
+    (below.0 <= cap).then(|| {
+        let event = count(u64::from(below.1));
+        format!("With that the request of event {event} would not have failed, so the cap is below {}.", Bytes(below.0))
+    })
 }
 
 fn headline(ui: &mut Ui, cx: &ViewContext<'_>, title: &str, sentence: &str, ink: egui::Color32) {
@@ -216,7 +249,8 @@ fn tests(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
             Some(_) if test.bytes >= crate::model::EventTable::FREE_UNBOUNDED => "unknown".to_owned(),
             Some(_) => Bytes(test.bytes).to_string(),
         };
-        let ink = if test.decides { t.red } else { t.text1 };
+        // Red is for what failed, not for what holds or is not told.
+        let ink = if test.decides && test.holds == Some(false) { t.red } else { t.text1 };
         let value = label::text_in_right(ui.painter(), room, &figure, Type::Mono, ink);
         let room = egui::Rect::from_min_max(room.min, egui::pos2(value.left() - 8.0, room.bottom()));
         let face = if test.decides { Type::Strong } else { Type::Body };

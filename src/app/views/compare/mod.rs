@@ -177,8 +177,7 @@ impl CompareView {
             pane::progress_line(ui, ui.max_rect(), None);
             return;
         };
-        let Some(pair) = suggest(&table, events, cx.data.ooms.first().copied(), cx.data.tables.curves.peak(Quantity::Active).1)
-        else {
+        let Some(pair) = suggest(&table, events, cx.data.last_oom(), cx.data.tables.curves.peak(Quantity::Active).1) else {
             let sentence = "This recording has a single event, so it has no two instants. Choose another recording for A above.";
             pane::empty_state(ui, sentence, None);
             return;

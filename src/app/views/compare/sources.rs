@@ -87,7 +87,8 @@ pub(super) fn selector(ui: &mut Ui, cx: &ViewContext<'_>, dialog: &mut Dialog, w
             }
         };
         heading(ui, cx, "This recording");
-        at(ui, "At the out-of-memory event", cx.data.ooms.first().copied());
+        let oom = if cx.data.ooms.len() > 1 { "At the last out-of-memory event" } else { "At the out-of-memory event" };
+        at(ui, oom, cx.data.last_oom());
         at(ui, "At the start", (!cx.data.device().events.is_empty()).then_some(0));
         at(ui, "At the peak", Some(cx.data.tables.curves.peak(Quantity::Active).1).filter(|&e| e != crate::analysis::NO_EVENT));
         at(ui, "At the end", (cx.data.device().events.len() as u32).checked_sub(1));

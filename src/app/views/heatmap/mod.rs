@@ -253,7 +253,7 @@ impl HeatmapView {
             mode: self.mode,
             only: self.only,
             dark: cx.tokens.dark,
-            oom: if at_cursor { Some(cx.link.cursor) } else { cx.data.ooms.first().copied() },
+            oom: if at_cursor { Some(cx.link.cursor) } else { cx.data.last_oom() },
             addresses: self.addresses,
             focus: (Focus::of(cx.link, cx.matching), Arc::as_ptr(cx.colours) as usize),
         };

@@ -36,7 +36,9 @@ pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), S
     let explained: Vec<Explanation> = found.iter().map(explain).collect();
     let first = found.iter().position(|m| m.has_figures() || m.is_absurd_request).unwrap_or(0);
     let Some(main) = explained.get(first) else {
-        return Err(format!("{name} holds no out-of-memory message of PyTorch, CUDA, HIP, XPU, MPS, JAX or TensorFlow"));
+        return Err(format!(
+            "{name} holds no out-of-memory message of PyTorch (CUDA, HIP, XPU, NPU, MPS), JAX, TensorFlow, vLLM, CuPy, ONNX Runtime or PaddlePaddle"
+        ));
     };
     let written = if json { write_json(main, &explained, out) } else { write_text(main, &explained, out) };
     written.map_err(|e| format!("the answer can not be written: {e}"))

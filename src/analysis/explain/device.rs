@@ -311,6 +311,15 @@ fn full(c: &mut Case<'_>) -> Told {
     let Some(capacity) = m.figures.capacity else {
         return Some((Verdict::Capacity, format!("{} were asked for and {} are there in sum.", size(c.q), size(own))));
     };
+    if c.left.is_some_and(|left| left.bytes < free.bytes) {
+        let why = format!(
+            "{} were asked for; {} are free on the card and {} in holes of what this process holds.",
+            size(c.q),
+            size(free),
+            size(c.holes)
+        );
+        return Some((Verdict::Capacity, why));
+    }
     let live = m.live().or(c.reserved).map_or_else(|| "0 bytes".to_owned(), size);
     if let Some(outside) = outside_that_decides(m) {
         let whose = if m.this_process().is_some() {

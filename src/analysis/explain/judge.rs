@@ -144,7 +144,10 @@ fn neighbour(m: &OomMessage) -> Judged {
 /// vLLM takes a share of the whole card when it starts, and looks first whether that is free.
 fn vllm(m: &OomMessage) -> Judged {
     let f = &m.figures;
-    let (Some(q), Some(free), Some(capacity)) = (f.requested, f.free, f.capacity) else { return neighbour(m) };
+    let (Some(q), Some(free), Some(capacity)) = (f.requested, f.free, f.capacity) else {
+        let sentence = "The model, and the activations of its longest input, take all of vLLM's share of the card: nothing is left for the KV cache.";
+        return Judged { verdict: Verdict::Capacity, doubt: None, sentence: sentence.to_owned() };
+    };
     let sentence = format!(
         "vLLM is to take {} of the card's {}, and {} are free: {} are held by other programs, or by one that did not end cleanly.",
         size(q),

@@ -336,6 +336,7 @@ fn not_known(message: &OomMessage) -> Vec<String> {
         writer if let Some(name) = writer.neighbour() => out.push(format!(
             "What else held the device. It is {name}'s own memory: PyTorch's settings do not change it, and PyTorch's snapshots do not show it."
         )),
+        Writer::Vllm if !message.has_figures() => out.push("How much the weights and the activations take.".to_owned()),
         Writer::Vllm => out.push("Which programs hold what is not free.".to_owned()),
         _ if !message.has_figures() => out.push("Everything about sizes: the message has no figures.".to_owned()),
         _ => out.push("Which lines of code own the live memory, and whether it was growing.".to_owned()),

@@ -206,8 +206,21 @@ fn paddle(m: &OomMessage) -> Vec<Remedy> {
     ]
 }
 
-/// Stop the others, or ask for what is free less a little.
+/// Stop the others, or ask for what is free less a little; where the share itself is too small, a larger one or a smaller model.
 fn vllm(m: &OomMessage) -> Vec<Remedy> {
+    if !m.has_figures() {
+        return vec![
+            set(
+                "Give it a larger share, if nothing else needs the card: ",
+                "--gpu-memory-utilization 0.95",
+                " (the default is 0.9).",
+            ),
+            set("Bound the longest input: ", "--max-model-len 4096", " (the activations of one such input are set aside first)."),
+            set("Spread the weights over more cards: ", "--tensor-parallel-size 2", "."),
+            plain("Or load quantised weights (AWQ, GPTQ, FP8)."),
+            set("See what else holds the card: ", words(m).tool_that_lists(), "."),
+        ];
+    }
     let mut out = vec![
         set("See what holds the card and stop what should not: ", words(m).tool_that_lists(), "."),
         set("Find holders that it does not name, of other containers or dead programs: ", words(m).holders, "."),

@@ -288,6 +288,11 @@ fn other_programs_get_advice_of_their_own() {
             "--gpu-memory-utilization 0.63",
         ),
         (
+            "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
+            Verdict::Capacity,
+            "--max-model-len",
+        ),
+        (
             "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 18.25G of 15.48G hbm. Exceeded hbm capacity by 2.77G.",
             Verdict::TooLarge,
             "jax.profiler.save_device_memory_profile",

@@ -300,6 +300,7 @@ const ANCHORS: &[(&str, Anchor)] = &[
     ("ranoutofmemorytryingtoallocate", Anchor::Bfc),
     ("failedtoalloc", Anchor::Driver),
     ("Freememoryondevice", Anchor::Vllm),
+    ("Noavailablememoryforthecacheblocks", Anchor::Bare(Writer::Vllm, Platform::Cuda)),
     ("Outofmemoryallocating", Anchor::CuPy),
     ("outofmemorytoallocate", Anchor::CuPy),
     ("Failedtoallocatememoryforrequestedbufferofsize", Anchor::OnnxRuntime),

@@ -388,10 +388,7 @@ fn legend(painter: &egui::Painter, t: &Tokens, compared: &Compared, lines: &Line
         Rect::from_min_size(pos2(left, y - 8.0), vec2(most, 16.0))
     };
     for (which, name) in ["A", "B"].into_iter().enumerate() {
-        let side = &compared.sides[which];
-        // The other side's title has its file in it; of two files this one's is told too.
-        let file = if is_one(compared) || !side.is_here { "" } else { &side.data.recording.source.name };
-        let text = format!("in use, {name}: {file}{}{}", if file.is_empty() { "" } else { " " }, side.title);
+        let text = format!("in use, {name}: {}", compared.sides[which].title);
         let swatch = Swatch::Line(inks[which]);
         let place = ground(at.x + swatch.size().x + 6.0, y, &text, 360.0);
         swatch.paint(painter, t, pos2(at.x, y));

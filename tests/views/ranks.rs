@@ -74,4 +74,21 @@ fn two_clicks_compare_two_ranks() {
     let app = h.state().as_ref().expect("an app");
     let document = app.active_document().expect("a document in front");
     assert!(document.title.contains("job_rank3"), "A is in front: {}", document.title);
+    for side in ["job_rank3.pickle at its peak", "job_rank1.pickle at its peak"] {
+        assert!(h.query_all_by_label_contains(side).next().is_some(), "both sides are called alike: {side}");
+    }
+}
+
+#[test]
+fn those_that_failed_are_listed_alone_and_the_page_explains_itself() {
+    let folder = job(24);
+    let mut h = page(&folder.path().join("job"), Theme::Dark, [1000.0, 520.0]);
+    let has = |h: &Harness<'static, Option<App>>, words: &str| h.query_all_by_label_contains(words).next().is_some();
+    assert!(has(&h, "rank 0, job_rank0.pickle"));
+    h.get_by_label("Out of memory 1").click();
+    h.run_steps(6);
+    assert!(has(&h, "rank 2, job_rank2.pickle") && !has(&h, "rank 0, job_rank0.pickle"));
+    h.get_by_label("Explain Ranks").click();
+    h.run_steps(6);
+    assert!(has(&h, "double click: open the rank's recording in a tab"));
 }

@@ -54,7 +54,7 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
         Content::Ranks(page) => {
             items.add(&[
                 (&count(page.jobs.iter().flat_map(|job| &job.rows).filter(|row| !row.is_pending).count() as u64), true),
-                (if page.are_ranks() { " ranks of " } else { " rows of " }, false),
+                (if page.are_ranks() && page.jobs.len() < 2 { " ranks of " } else { " rows of " }, false),
                 (&count(page.files.len() as u64), true),
                 (" files", false),
             ]);

@@ -365,6 +365,30 @@ impl Command {
         self.shortcuts().first().map(written).unwrap_or_default()
     }
 
+    /// True for what goes one further with each press: cursor, window, tabs, selections. Others do all they can at once.
+    #[must_use]
+    pub fn moves(self) -> bool {
+        matches!(
+            self,
+            Command::EventBack
+                | Command::EventForward
+                | Command::PreviousPeak
+                | Command::NextPeak
+                | Command::OutOfMemory
+                | Command::PreviousSameStack
+                | Command::NextSameStack
+                | Command::SelectionBack
+                | Command::SelectionForward
+                | Command::Clear
+                | Command::ZoomIn
+                | Command::ZoomOut
+                | Command::PanLeft
+                | Command::PanRight
+                | Command::NextTab
+                | Command::PreviousTab
+        )
+    }
+
     /// What it needs to make sense.
     #[must_use]
     pub fn needs(self) -> Needs {

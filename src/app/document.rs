@@ -68,6 +68,8 @@ pub struct FoundOnce {
     /// What is known of the cap.
     caps: Mutex<Option<Caps>>,
     steps: OnceLock<Steps>,
+    /// The devices of the recording that ran out of memory.
+    failed: OnceLock<Vec<usize>>,
 }
 
 impl DeviceData {
@@ -94,6 +96,22 @@ impl DeviceData {
     #[must_use]
     pub fn known_steps(&self) -> Option<&Steps> {
         self.found.steps.get()
+    }
+
+    /// The devices of the recording, by index, on which a request failed. The first call reads their traces and is the loader's;
+    /// later ones cost nothing.
+    #[must_use]
+    pub fn failed_devices(&self) -> &[usize] {
+        self.found.failed.get_or_init(|| {
+            let devices = self.recording.devices.iter().enumerate();
+            devices.filter(|(_, device)| device.events.has_oom()).map(|(i, _)| i).collect()
+        })
+    }
+
+    /// The first device other than this one on which a request failed.
+    #[must_use]
+    pub fn failed_elsewhere(&self) -> Option<usize> {
+        self.failed_devices().iter().copied().find(|&i| i != self.index)
     }
 
     /// False where the file tells of blocks, or of sums, and not of what was reserved: memory timelines, traces of the CPU. Its
@@ -444,6 +462,6 @@ impl Document {
     /// True when some device of the recording ran out of memory: the tab shows a red dot.
     #[must_use]
     pub fn has_oom(&self) -> bool {
-        self.view().is_some_and(|v| !v.data.ooms.is_empty())
+        self.view().is_some_and(|v| !v.data.ooms.is_empty() || v.data.failed_elsewhere().is_some())
     }
 }

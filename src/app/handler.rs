@@ -142,7 +142,7 @@ impl App {
             Needs::Recording => view.is_some() || (command == Command::Clear && !matches!(self.overlay, Overlay::None)),
             Needs::Saveable => self.can_save(),
             Needs::Selection => view.is_some_and(|v| v.link.selected().is_some()),
-            Needs::OutOfMemory => view.is_some_and(|v| !v.data.ooms.is_empty()),
+            Needs::OutOfMemory => view.is_some_and(|v| !v.data.ooms.is_empty() || v.data.failed_elsewhere().is_some()),
         }
     }
 
@@ -218,6 +218,7 @@ impl App {
                     go_to(link, data, e);
                 }
             }),
+            Command::OutOfMemory if self.show_failed_device() => {}
             Command::OutOfMemory => self.with_link(|link, data| {
                 // The last first, which ended the run; from there on round.
                 let is_at_one =
@@ -302,6 +303,21 @@ impl App {
                 }
             }
         }
+    }
+
+    /// Brings the device that ran out of memory to the front where the one in front did not; it opens at its failure.
+    fn show_failed_device(&mut self) -> bool {
+        let view = self.active_document().and_then(Document::view).filter(|v| v.data.ooms.is_empty());
+        let Some(failed) = view.and_then(|v| v.data.failed_elsewhere()) else { return false };
+        self.set_device(failed);
+        // One that was looked at before may have been left elsewhere.
+        self.with_link(|link, data| {
+            if let (Some(&first), false) = (data.ooms.first(), data.ooms.contains(&link.cursor)) {
+                go_to(link, data, first);
+                link.selection.select(Some(Item::Event(first)));
+            }
+        });
+        true
     }
 
     fn with_link(&mut self, change: impl FnOnce(&mut Link, &DeviceData)) {

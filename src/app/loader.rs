@@ -186,5 +186,8 @@ pub fn prepare(recording: &Arc<Recording>, index: usize, progress: &Progress) ->
     progress.begin(Stage::Names, 0);
     let names = Arc::new(StackNames::of(&recording.stacks));
     let ooms = device.events.ooms();
-    Ok(Arc::new(DeviceData { recording: Arc::clone(recording), index, tables, names, ooms, found: Default::default() }))
+    let data = DeviceData { recording: Arc::clone(recording), index, tables, names, ooms, found: Default::default() };
+    // Looked for here, so that no frame has to.
+    let _ = data.failed_devices();
+    Ok(Arc::new(data))
 }

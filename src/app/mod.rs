@@ -296,7 +296,10 @@ impl App {
             if is_bare && (typing || in_menu || (in_dialog && command != Command::Clear)) {
                 continue;
             }
-            if ctx.input_mut(|i| i.consume_shortcut(&shortcut)) {
+            // A slow frame brings several presses of one key at once.
+            let presses = ctx.input_mut(|i| i.count_and_consume_key(shortcut.modifiers, shortcut.logical_key));
+            let times = if command.moves() { presses } else { presses.min(1) };
+            for _ in 0..times {
                 self.actions.run(command);
             }
         }

@@ -238,6 +238,12 @@ impl EventTable {
         Some((*self.time_us.first()?, *self.time_us.last()?))
     }
 
+    /// True when some request failed. O(events), at a byte each.
+    #[must_use]
+    pub fn has_oom(&self) -> bool {
+        self.action.contains(&Action::Oom)
+    }
+
     /// Every out-of-memory event, in order.
     #[must_use]
     pub fn ooms(&self) -> Vec<EventId> {

@@ -46,14 +46,18 @@ pub struct Added {
 }
 
 impl Recording {
-    /// The index in [`devices`](Self::devices) of the accelerator with most events, then most segments: what a viewer opens first.
-    /// Host and CPU memory come last, however busy they are.
+    /// The index in [`devices`](Self::devices) of the accelerator that a viewer opens first: one that ran out of memory, then the
+    /// one with most events, then most segments. Host and CPU memory come last, however busy they are. O(events of devices that
+    /// are not alone).
     #[must_use]
     pub fn busiest_device(&self) -> Option<usize> {
+        if self.devices.len() == 1 {
+            return Some(0);
+        }
         (0..self.devices.len()).max_by_key(|&i| {
             let d = &self.devices[i];
             let is_accelerator = !matches!(d.id.kind, super::DeviceKind::Cpu | super::DeviceKind::Host);
-            (is_accelerator, d.events.len(), d.segments.len(), d.samples.len(), std::cmp::Reverse(i))
+            (is_accelerator, d.events.has_oom(), d.events.len(), d.segments.len(), d.samples.len(), std::cmp::Reverse(i))
         })
     }
 

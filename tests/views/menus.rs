@@ -1,5 +1,7 @@
 //! Menus and the keyboard: an open menu takes Escape and the bare keys for itself.
 
+use std::sync::Arc;
+
 use crate::alone::sample;
 use crate::whole::{Whole, app, opened, whole};
 use egui::accesskit::Role;
@@ -139,4 +141,58 @@ fn one_escape_or_the_button_closes_every_dialog() {
         }
         assert_eq!(selected(&h), before);
     }
+}
+
+/// Two devices, the second busier; a request failed on the first, at its last event.
+fn failed_on_the_quiet_one() -> Arc<vramscope::model::Recording> {
+    use vramscope::model::{Action, DeviceKind, PoolId, StackId, StreamId};
+    let mut recording = vramscope::model::Recording::clone(&sample("two_gpus.pickle").recording);
+    let quiet = recording.devices.iter().position(|d| d.id.kind == DeviceKind::Cuda && d.id.index == 0).expect("GPU 0");
+    let events = &mut recording.devices[quiet].events;
+    let last = events.time_us.last().copied().expect("an event");
+    events.push(last, Action::Oom, 1 << 20, 1 << 30, StreamId(0), PoolId(0), StackId::NONE);
+    Arc::new(recording)
+}
+
+#[test]
+fn a_device_that_ran_out_of_memory_is_shown_first_and_named_by_the_others() {
+    let recording = failed_on_the_quiet_one();
+    let index_of = |n| recording.device_numbered(n).expect("a device");
+    let (failed, busy) = (index_of(0), index_of(1));
+    assert_eq!(recording.busiest_device(), Some(failed));
+    assert_eq!(sample("two_gpus.pickle").recording.busiest_device(), Some(busy), "without a failure the busier one");
+    let data = vramscope::app::loader::prepare(&recording, busy, &vramscope::model::Progress::new()).expect("not cancelled");
+    let shown = |h: &Whole| app(h).active_document().and_then(|d| d.view()).map(|v| (v.data.index, v.link.cursor));
+    let oom = recording.devices[failed].events.ooms()[0];
+
+    let mut h = opened(&data, Theme::Dark, [1400.0, 900.0]);
+    assert!(app(&h).active_document().is_some_and(vramscope::app::document::Document::has_oom), "the tab has its dot");
+    h.get_by_label("GPU 0 ran out of memory: show it").click();
+    h.run_steps(6);
+    assert_eq!(shown(&h), Some((failed, oom)));
+    assert!(!is_there(&h, "GPU 0 ran out of memory: show it"), "it is in front");
+
+    let mut h = opened(&data, Theme::Dark, [1400.0, 900.0]);
+    press(&mut h, Key::O);
+    assert_eq!(shown(&h), Some((failed, oom)), "the key goes to the failure wherever it is");
+}
+
+#[test]
+fn every_press_of_a_slow_frame_counts() {
+    let mut h = two_devices();
+    app(&h).actions().send(Action::GoTo(100));
+    h.run_steps(3);
+    let cursor = |h: &Whole| app(h).active_document().and_then(|d| d.view()).map(|v| v.link.cursor);
+    assert_eq!(cursor(&h), Some(100));
+    let held = |h: &mut Whole, key: Key, times: usize| {
+        for i in 0..times {
+            let modifiers = egui::Modifiers::NONE;
+            h.input_mut().events.push(egui::Event::Key { key, physical_key: None, pressed: true, repeat: i > 1, modifiers });
+        }
+        h.run_steps(3);
+    };
+    held(&mut h, Key::ArrowRight, 5);
+    assert_eq!(cursor(&h), Some(105));
+    held(&mut h, Key::ArrowLeft, 3);
+    assert_eq!(cursor(&h), Some(102));
 }

@@ -183,7 +183,7 @@ fn entry(app: &App, ui: &mut Ui, command: Command) {
 fn device_chooser(app: &App, ui: &mut Ui, tokens: &Tokens) {
     let Some(document) = app.active_document() else { return };
     let (Some(recording), Some(view)) = (&document.recording, document.view()) else { return };
-    let label = |i: usize| {
+    let title = |i: usize| {
         let device = &recording.devices[i];
         match &device.name {
             Some(name) => format!("{} {name}", device.id),
@@ -191,11 +191,11 @@ fn device_chooser(app: &App, ui: &mut Ui, tokens: &Tokens) {
         }
     };
     if recording.devices.len() == 1 {
-        ui.label(text::body(label(view.data.index)).color(tokens.text1));
+        ui.label(text::body(title(view.data.index)).color(tokens.text1));
         return;
     }
     let mut chosen = None;
-    let response = selector_button(ui, "device", &label(view.data.index));
+    let response = selector_button(ui, "device", &title(view.data.index));
     // Below the tab bar: while choosing a device one still sees, and can press, tabs and workspaces.
     let gap = ui.ctx().content_rect().top() + MENU_BAR + TAB_BAR + 4.0 - response.rect.bottom();
     Popup::menu(&response).align(RectAlign::BOTTOM_END).gap(gap.max(4.0)).show(|ui| {
@@ -205,7 +205,13 @@ fn device_chooser(app: &App, ui: &mut Ui, tokens: &Tokens) {
             let held = holds(recording, device);
             let has_no_segments = recording.has_only_counters() || (device.segments.is_empty() && !device.samples.is_empty());
             let detail = if has_no_segments { held } else { format!("{held}, {segments}") };
-            let item = menu_item(ui, &label(i), Some(i == view.data.index), Some(&detail), true);
+            let name = title(i);
+            let mut item = menu_item(ui, &name, Some(i == view.data.index), Some(&detail), true);
+            if view.data.failed_devices().contains(&i) {
+                let after = item.rect.left() + 24.0 + label::width(ui.painter(), &name, Type::Body) + 9.0;
+                ui.painter().circle_filled(pos2(after, item.rect.center().y), 3.0, tokens.red);
+                item = item.on_hover_text("Ran out of memory");
+            }
             if item.clicked() {
                 chosen = Some(i);
                 ui.close();

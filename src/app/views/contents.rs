@@ -95,13 +95,18 @@ fn devices(ui: &mut Ui, cx: &ViewContext<'_>) {
         let room = Rect::from_min_max(inner.min, pos2(figure.left() - 8.0, inner.bottom()));
         let (kind, ink) = if is_shown { (Type::Strong, t.text1) } else { (Type::Body, t.accent) };
         let covered = label::text_in(ui.painter(), room, &name, kind, ink);
+        let has_failed = cx.data.failed_devices().contains(&i);
+        if has_failed && covered.right() + 12.0 < room.right() {
+            ui.painter().circle_filled(pos2(covered.right() + 9.0, covered.center().y), 3.0, t.red);
+        }
         if is_shown {
             continue;
         }
         if response.hovered() {
             ui.painter().hline(covered.x_range(), covered.bottom() - 1.5, Stroke::new(1.0, t.accent));
         }
-        if response.on_hover_cursor(CursorIcon::PointingHand).on_hover_text("Show this device").clicked() {
+        let tip = if has_failed { "Ran out of memory. Show this device" } else { "Show this device" };
+        if response.on_hover_cursor(CursorIcon::PointingHand).on_hover_text(tip).clicked() {
             cx.actions.send(Action::SetDevice(i));
         }
     }

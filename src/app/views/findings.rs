@@ -17,7 +17,7 @@ use crate::app::command::Command;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
 use crate::app::theme::{Type, text};
-use crate::app::widgets::button::{Push, selector};
+use crate::app::widgets::button::{Push, link, selector};
 use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::{label, term};
 use crate::app::workspace::Workspace;
@@ -74,6 +74,7 @@ impl View for FindingsView {
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
             let is_watch = has_only_samples(cx.data.device());
+            failed_elsewhere(ui, cx);
             if found.findings.is_empty() && !is_watch {
                 healthy(ui, cx);
             }
@@ -135,6 +136,24 @@ impl FindingsView {
     }
 }
 
+/// Other devices that ran out of memory: what is wrong with the recording may not be on the one in front.
+fn failed_elsewhere(ui: &mut Ui, cx: &ViewContext<'_>) {
+    for &i in cx.data.failed_devices().iter().filter(|&&i| i != cx.data.index) {
+        let Some(device) = cx.data.recording.devices.get(i) else { continue };
+        let too = if cx.data.ooms.is_empty() { "" } else { " too" };
+        padded(ui, |ui| {
+            ui.horizontal(|ui| {
+                let (rect, _) = ui.allocate_exact_size(vec2(8.0, 16.0), Sense::hover());
+                ui.painter().circle_filled(rect.center(), 3.0, cx.tokens.red);
+                ui.add_space(6.0);
+                if link(ui, &format!("{} ran out of memory{too}: show it", device.id)).clicked() {
+                    cx.actions.send(Action::SetDevice(i));
+                }
+            });
+        });
+    }
+}
+
 /// No rule fired: say so, with the figures a user would check first.
 fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
     let (peak, _) = cx.data.tables.curves.peak(crate::analysis::Quantity::Reserved);
@@ -166,6 +185,7 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
         ui.label(text::title(title).color(cx.tokens.text1));
         ui.add_space(4.0);
         let first = match failed {
+            0 if cx.data.failed_elsewhere().is_some() => format!("No request failed on {}, nothing", device.id),
             0 => "No request failed, nothing".to_owned(),
             n => format!(
                 "{} failed, and this kind of file does not tell what was free, so it can not say why; a memory snapshot does. Nothing",

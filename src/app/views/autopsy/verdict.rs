@@ -261,6 +261,7 @@ fn tests(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
 fn peak_headline(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
     let title = match c.room {
         Some(room) if room.from != RoomFrom::DeviceTotal => format!("{} left", Bytes(room.bytes)),
+        _ if cx.data.failed_elsewhere().is_some() => format!("No request failed on {}", cx.data.device().id),
         _ => "No request failed".to_owned(),
     };
     headline(ui, cx, &title, &c.sentence, cx.tokens.text1);

@@ -110,10 +110,28 @@ impl Steps {
         self.len() == 0
     }
 
-    /// True when no annotation says so.
+    /// True when no annotation says so of any step.
     #[must_use]
     pub fn is_inferred(&self) -> bool {
         matches!(self.source, StepSource::Stack(_))
+    }
+
+    /// True for a step that no annotation marks: an inferred one, or one that continues the marked ones.
+    #[must_use]
+    pub fn is_inferred_at(&self, step: usize) -> bool {
+        self.is_inferred() || (self.continued_by.is_some() && !self.marked.contains(&step))
+    }
+
+    /// The step that holds an event, in words: `2`, `2, inferred`, `before the first`; `None` where there are no steps.
+    #[must_use]
+    pub fn words_at(&self, event: u32) -> Option<String> {
+        let (&first, true) = (self.bounds.first()?, !self.is_empty()) else { return None };
+        Some(match self.of(event) {
+            Some(step) if self.is_inferred_at(step) => format!("{}, inferred", count(step as u64)),
+            Some(step) => count(step as u64),
+            None if event < first => "before the first".to_owned(),
+            None => "after the last".to_owned(),
+        })
     }
 
     /// The step that holds an event.
@@ -514,6 +532,11 @@ mod tests {
             assert!((80..100).contains(&steps.confidence), "{}", steps.confidence);
             let marked = steps.marked.clone();
             assert!(marked.len() == 8 || marked.len() == 7, "{marked:?}");
+            let inferred: Vec<usize> = (0..40).filter(|&i| steps.is_inferred_at(i)).collect();
+            assert_eq!(inferred, (0..40).filter(|i| !marked.contains(i)).collect::<Vec<_>>());
+            let (sure, open) = (steps.bounds[marked.start], steps.bounds[inferred[0]]);
+            assert_eq!(steps.words_at(sure), Some(marked.start.to_string()));
+            assert_eq!(steps.words_at(open), Some(format!("{}, inferred", inferred[0])));
             let caveat = caveat.expect("a part is annotated");
             assert!(caveat.contains("continued from zero_grad:1") && caveat.contains(" % of the events"), "{caveat}");
         }
@@ -528,6 +551,9 @@ mod tests {
         let r = with_stacks(40, 8, 0..8, "Optimizer.step");
         let (steps, caveat) = found(&r);
         assert_eq!((steps.len(), steps.continued_by, steps.of(steps.bounds[8] + 5)), (8, None, None));
+        assert_eq!(steps.words_at(steps.bounds[8] + 5).as_deref(), Some("after the last"));
+        assert!((0..8).all(|i| !steps.is_inferred_at(i)));
+        assert_eq!(Steps::default().words_at(5), None);
         let share = (8 * 33 * 100 / r.devices[0].events.len()) as u8;
         assert!(steps.confidence <= share && steps.confidence > 5, "{} {share}", steps.confidence);
         assert!(caveat.expect("a part is annotated").contains("in no step"));

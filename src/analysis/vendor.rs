@@ -33,6 +33,10 @@ pub struct Words {
     pub collectives: &'static str,
     /// What a process has of the driver before it asks for anything.
     pub context: &'static str,
+    /// Where the allocator's segments come from.
+    pub source: &'static str,
+    /// A call that takes a segment or gives one back.
+    pub call: &'static str,
 }
 
 /// NVIDIA.
@@ -49,6 +53,8 @@ pub static CUDA: Words = Words {
     free: "cudaFree",
     collectives: "NCCL",
     context: "CUDA context",
+    source: "from the device",
+    call: "device call",
 };
 /// AMD, whose `torch` calls its module `cuda` as well.
 pub static HIP: Words = Words {
@@ -64,6 +70,8 @@ pub static HIP: Words = Words {
     free: "hipFree",
     collectives: "RCCL",
     context: "HIP context",
+    source: "from the device",
+    call: "device call",
 };
 /// Intel.
 pub static XPU: Words = Words {
@@ -79,6 +87,8 @@ pub static XPU: Words = Words {
     free: "sycl::free",
     collectives: "oneCCL",
     context: "Level Zero context",
+    source: "from the device",
+    call: "device call",
 };
 /// Huawei's Ascend.
 pub static NPU: Words = Words {
@@ -94,6 +104,25 @@ pub static NPU: Words = Words {
     free: "aclrtFree",
     collectives: "HCCL",
     context: "ACL context",
+    source: "from the device",
+    call: "device call",
+};
+/// Pinned host memory of a process that uses NVIDIA's cards: the allocator of its own that PyTorch keeps for it.
+pub static HOST: Words = Words {
+    malloc: "cudaHostAlloc",
+    free: "cudaFreeHost",
+    source: "from the host",
+    call: "host call",
+    visible: CUDA.visible,
+    module: CUDA.module,
+    conf: CUDA.conf,
+    list: CUDA.list,
+    watch: CUDA.watch,
+    tool: CUDA.tool,
+    holders: CUDA.holders,
+    blocking: CUDA.blocking,
+    collectives: CUDA.collectives,
+    context: CUDA.context,
 };
 
 impl Words {
@@ -114,6 +143,7 @@ impl Words {
         let is_amd = |name: &String| ["AMD", "Radeon", "Instinct"].iter().any(|v| name.contains(v));
         match device.id.kind {
             DeviceKind::Xpu => &XPU,
+            DeviceKind::Host => &HOST,
             DeviceKind::Cuda if device.name.as_ref().is_some_and(is_amd) => &HIP,
             DeviceKind::Cuda if device.settings.raw.iter().any(|(key, _)| key.to_ascii_lowercase().contains("hip")) => &HIP,
             _ => &CUDA,
@@ -123,13 +153,13 @@ impl Words {
     /// The words of the first device of a recording that is no NVIDIA card; NVIDIA's when all are.
     #[must_use]
     pub fn of_recording(recording: &Recording) -> &'static Words {
-        recording.devices.iter().map(Words::of).find(|words| **words != CUDA).unwrap_or(&CUDA)
+        recording.devices.iter().map(Words::of).find(|words| **words != CUDA && **words != HOST).unwrap_or(&CUDA)
     }
 
     /// Lists what runs on the card, for people.
     #[must_use]
     pub fn tool_that_lists(&self) -> &'static str {
-        if *self == CUDA { self.tool } else { self.list }
+        if *self == CUDA || *self == HOST { self.tool } else { self.list }
     }
 
     /// The variable that hides cards from a process, without a value.
@@ -157,6 +187,8 @@ impl Words {
             (CUDA.malloc, self.malloc),
             (CUDA.free, self.free),
             (CUDA.context, self.context),
+            (CUDA.source, self.source),
+            (CUDA.call, self.call),
             ("the NVIDIA driver", "the driver"),
             ("cuBLAS, cuDNN and NCCL", "math libraries and NCCL"),
             (CUDA.collectives, self.collectives),
@@ -216,6 +248,13 @@ mod tests {
     fn a_device_tells_its_vendor() {
         let mut device = DeviceRecording { id: DeviceId { kind: DeviceKind::Xpu, index: 0 }, ..DeviceRecording::default() };
         assert_eq!(Words::of(&device).module, "xpu");
+        device.id.kind = DeviceKind::Host;
+        let pinned = Words::of(&device);
+        assert_eq!(pinned.say("no cudaMalloc or cudaFree"), "no cudaHostAlloc or cudaFreeHost");
+        assert_eq!(pinned.say("3 device calls, taken from the device"), "3 host calls, taken from the host");
+        assert_eq!(pinned.tool_that_lists(), "nvidia-smi");
+        let recording = Recording { devices: vec![device.clone()], ..Recording::default() };
+        assert_eq!(Words::of_recording(&recording), &CUDA, "advice about the recording is about its cards");
         device.id.kind = DeviceKind::Cuda;
         assert_eq!(Words::of(&device), &CUDA);
         device.name = Some("AMD Instinct MI300X".to_owned());

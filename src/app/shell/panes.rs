@@ -252,7 +252,9 @@ fn legend(ui: &mut Ui, cx: &ViewContext<'_>, info: &ViewInfo) {
         ui.horizontal_top(|ui| {
             ui.spacing_mut().item_spacing.x = 8.0;
             let (rect, _) = ui.allocate_exact_size(vec2(96.0, 16.0), Sense::hover());
-            ui.painter().text(rect.left_center(), Align2::LEFT_CENTER, *what, Type::Strong.font(), tokens.text2);
+            let is_host = *what == "device" && cx.data.device().id.kind == crate::model::DeviceKind::Host;
+            let what = if is_host { "host" } else { what };
+            ui.painter().text(rect.left_center(), Align2::LEFT_CENTER, what, Type::Strong.font(), tokens.text2);
             ui.add(egui::Label::new(text::body(words.say(meaning)).color(tokens.text1)).wrap());
         });
         ui.add_space(2.0);

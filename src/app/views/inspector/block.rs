@@ -38,7 +38,10 @@ pub fn card(data: &DeviceData, state: &State, id: LifetimeId) -> Option<Card> {
     if l.free_stack.is_some() {
         card.stacks.push(("freed", l.free_stack));
     }
-    card.same = same_stack(data, state, l.stack);
+    // Allocations without a stack have nothing in common.
+    if l.stack.is_some() {
+        card.same = same_stack(data, state, l.stack);
+    }
     card.lists.extend(next_blockers(data, state, Some(id)));
     Some(card)
 }
@@ -103,10 +106,7 @@ fn life(data: &DeviceData, state: &State, l: &Lifetime, is_held: bool) -> Vec<Fa
         facts.push(Fact::new("allocated", "before the first event").tone(Tone::Quiet));
     } else {
         facts.push(Fact::new("allocated", moment(data, l.born)).lead(Lead::Event(l.born)));
-        if let Some((i, a)) = annotation_around(data, l.born) {
-            let name = data.recording.stacks.text(a.name).to_owned();
-            facts.push(Fact::new("during", name).lead(Lead::Item(Item::Annotation(i as u32))));
-        }
+        facts.extend(step_and_annotation(data, l.born));
         facts.extend(program(data, l.born));
     }
     let at_oom = request_at(data, state).is_some();
@@ -119,6 +119,7 @@ fn life(data: &DeviceData, state: &State, l: &Lifetime, is_held: bool) -> Vec<Fa
         let when = if at_oom && event > state.event { format!("not before the OOM; {text}") } else { text };
         let is_told_twice = l.gone != event;
         facts.push(Fact::new(if is_told_twice { "free request" } else { "freed" }, when).lead(Lead::Event(event)));
+        facts.extend(step_and_annotation(data, event));
         if l.gone == NO_EVENT {
             facts.push(Fact::new("completed", "not before the recording ends"));
         } else if is_told_twice {
@@ -156,6 +157,16 @@ fn life(data: &DeviceData, state: &State, l: &Lifetime, is_held: bool) -> Vec<Fa
         facts.push(Fact::missing("times", NO_TIMES));
     }
     facts
+}
+
+/// The training step that an event falls into, where steps are known, and the annotation it falls into.
+fn step_and_annotation(data: &DeviceData, event: u32) -> Vec<Fact> {
+    let step = data.steps().words_at(event).map(|words| Fact::new("in step", words));
+    let during = annotation_around(data, event).map(|(i, a)| {
+        let name = data.recording.stacks.text(a.name).to_owned();
+        Fact::new("during", name).lead(Lead::Item(Item::Annotation(i as u32)))
+    });
+    step.into_iter().chain(during).collect()
 }
 
 /// What the program was doing at an allocation, as a profiler trace tells it: operator, shapes, module, phase. Categories stand

@@ -7,6 +7,7 @@ use super::card::{
 use crate::analysis::fragmentation::Servers;
 use crate::analysis::oom::has_segments;
 use crate::analysis::told::{NO_ADDRESSES, why_no_segments, zone};
+use crate::analysis::vendor::Words;
 use crate::analysis::{BlockAt, LifetimeId, NO_EVENT, Quantity, State};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
@@ -58,7 +59,10 @@ fn segment(data: &DeviceData, state: &State, address: u64) -> Option<Card> {
     let mut facts = vec![
         Fact::new("number", format!("{} of {}", count(index as u64 + 1), count(state.segments.len() as u64))),
         Fact::new("pool", pool_text(data, segment.pool, segment.class, segment.stream)),
-        Fact::new("kind", if segment.is_expandable { "mapped part of an expandable segment" } else { "cudaMalloc" }),
+        Fact::new(
+            "kind",
+            if segment.is_expandable { "mapped part of an expandable segment" } else { Words::of(data.device()).malloc },
+        ),
         Fact::new("live", format!("{}, {}", counted(live, "block", "blocks"), Bytes(live_bytes))),
     ];
     if pending > 0 {

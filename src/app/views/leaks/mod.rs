@@ -176,7 +176,7 @@ impl LeaksView {
                 )
             } else {
                 format!(
-                    "Allocations without a recorded call stack grow in {} of {} {steps}, *{}* by the end. Record stacks to see whose they are: `_record_memory_history(stacks=\"all\")`.",
+                    "Allocations without a recorded call stack grow in {} of {} {steps}, *{}* by the end. Record stacks to see whose they are: `_record_memory_history(stacks=\"python\")`.",
                     first.steps_adding,
                     first.steps,
                     Bytes(bytes),

@@ -91,15 +91,10 @@ impl Timeline {
             let id = ui.scope_id().with(("fold", track.name()));
             let response = ui.interact(place, id, egui::Sense::click()).on_hover_cursor(egui::CursorIcon::PointingHand);
             let verb = if is_open { "Fold" } else { "Open" };
-            response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, format!("{verb} {}", track.name())));
+            let name = if track == Track::Device { canvas.calls_name() } else { track.name() };
+            response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, format!("{verb} {name}")));
             if !is_open {
-                label::text_in(
-                    canvas.painter,
-                    place.with_min_x(place.left() + 12.0),
-                    track.name(),
-                    Type::Caption,
-                    cx.tokens.text3,
-                );
+                label::text_in(canvas.painter, place.with_min_x(place.left() + 12.0), name, Type::Caption, cx.tokens.text3);
             }
             if response.hovered() || !is_open {
                 let icon = if is_open { Icon::ChevronDown } else { Icon::ChevronRight };

@@ -2,6 +2,7 @@
 
 use egui::{Align2, Rangef, Rect, Shape, pos2, vec2};
 
+use super::layout::Track;
 use super::marks::{Marks, Why};
 use super::paint::Canvas;
 use super::picture::WindowPicture;
@@ -13,10 +14,15 @@ use crate::model::DeviceRecording;
 use crate::units::{Bytes, Micros, counted};
 
 impl Canvas<'_> {
+    /// What the lane of device calls is called: pinned memory comes from the host.
+    pub fn calls_name(&self) -> &'static str {
+        if self.data.device().id.kind == crate::model::DeviceKind::Host { "Host" } else { Track::Device.name() }
+    }
+
     /// cudaMalloc and cudaFree.
     pub fn device_calls(&self, rect: Rect, picture: &WindowPicture) {
         let t = self.tokens;
-        self.name(Rect::from_center_size(rect.center(), vec2(rect.width(), 16.0)), "Device", "");
+        self.name(Rect::from_center_size(rect.center(), vec2(rect.width(), 16.0)), self.calls_name(), "");
         if picture.window.axis != self.window.axis {
             return;
         }
@@ -46,6 +52,7 @@ impl Canvas<'_> {
                     label::text(&painter, bar.center(), Align2::CENTER_CENTER, &text, Type::Mono, t.text1);
                 } else if next - right > 96.0 {
                     let text = counted(u64::from(c.count), "device call", "device calls");
+                    let text = label::said(painter.ctx(), &text);
                     let place = pos2(right + 7.0, rect.center().y);
                     free_from = label::text(&painter, place, Align2::LEFT_CENTER, &text, Type::Caption, t.text3).right() + 6.0;
                     continue;

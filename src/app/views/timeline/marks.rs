@@ -71,6 +71,8 @@ pub(super) struct Marks {
     pub levels: usize,
     /// The steps were inferred from a call stack that repeats.
     pub is_inferred: bool,
+    /// The steps that annotations mark, where a call stack continues them; the others are inferred.
+    pub continued: Option<std::ops::Range<u32>>,
     /// The limit of this process or of the device.
     pub cap: Option<Cap>,
 }
@@ -110,6 +112,11 @@ impl Marks {
         // A cap is a line of its own; marks do without it when the reading of it was stopped.
         marks.cap = data.caps(&Progress::new()).ok().and_then(|caps| Cap::of(data, &caps));
         marks
+    }
+
+    /// True for a step beyond those that annotations mark.
+    pub fn is_continued(&self, step: u32) -> bool {
+        self.continued.as_ref().is_some_and(|marked| !marked.contains(&step))
     }
 
     fn of_trace(device: &DeviceRecording, steps: &Steps) -> Self {
@@ -159,6 +166,7 @@ impl Marks {
         };
         let outer = u16::from(!steps.is_empty() && !is_annotated);
         marks.is_inferred = steps.is_inferred();
+        marks.continued = steps.continued_by.map(|_| steps.marked.start as u32..steps.marked.end as u32);
         let first_us = events.time_range().map_or(0, |(first, _)| first);
         let time = |e: u32| events.time_us.get((e as usize).min(events.len().saturating_sub(1))).map_or(0, |t| t - first_us);
         if outer > 0 {
@@ -321,6 +329,9 @@ mod tests {
         assert_eq!((m.levels, m.is_inferred), (3, false), "steps hold the annotations");
         assert_eq!((m.ranges[1].named, m.ranges[1].first, m.ranges[1].end), (Named::Step(1), 4, 10));
         assert_eq!((m.ranges[1].from_us, m.ranges[1].to_us), (40, 90), "the last step ends with the last event");
+        assert!(!m.is_continued(1));
+        let m = Marks::of_trace(&d, &Steps { marked: 0..1, continued_by: Some(StackId(3)), ..steps });
+        assert_eq!((m.is_continued(0), m.is_continued(1)), (false, true));
     }
 
     #[test]

@@ -342,14 +342,13 @@ impl View for Timeline {
             self.paint_strata(&canvas, image, &strata_y);
         }
         canvas.strata_front(tracks.strata, &strata_y, picture.as_deref(), cap);
-        let is_inferred = marks.as_ref().is_some_and(|m| m.is_inferred);
         let lit = match cx.link.selected() {
             Some(Item::Annotation(i)) => Some(i),
             _ => None,
         };
         if let Some(p) = &picture {
             if let Some(rect) = tracks.steps {
-                canvas.steps(rect, &p.steps, &p.window, lit, is_inferred);
+                canvas.steps(rect, &p.steps, &p.window, lit, marks.as_deref());
             }
             if let Some(rect) = tracks.device {
                 canvas.device_calls(rect, p);
@@ -368,7 +367,7 @@ impl View for Timeline {
             bands: bands.as_deref(),
             whole_card: whole_card.as_deref(),
             names: &names,
-            is_inferred,
+            marks: marks.as_deref(),
             state: cx.state.map(Arc::as_ref),
             cap,
         };

@@ -3,7 +3,7 @@
 use egui::{Align2, Painter, Rangef, Rect, pos2, vec2};
 
 use super::layout::{self, CapAt, Tracks};
-use super::marks::{Cap, Named, Range};
+use super::marks::{Cap, Marks, Named, Range};
 use super::picture::{StepBox, Window, WindowPicture};
 use super::place::{beside, free_place};
 use crate::analysis::Cell;
@@ -374,11 +374,15 @@ impl Canvas<'_> {
         }
     }
 
-    /// Annotations and steps, a level under the other. `lit` is the annotation to stress.
-    pub fn steps(&self, rect: Rect, boxes: &[StepBox], have: &Window, lit: Option<u32>, is_inferred: bool) {
+    /// Annotations and steps, a level under the other; steps that are only inferred are pale. `lit` is the annotation to stress.
+    pub fn steps(&self, rect: Rect, boxes: &[StepBox], have: &Window, lit: Option<u32>, marks: Option<&Marks>) {
         let t = self.tokens;
-        self.name(rect, "Steps", "");
-        if is_inferred && rect.left() - self.pane.left() >= 100.0 {
+        let is_continued = |b: &StepBox| match b.first.named {
+            Named::Step(n) => marks.is_some_and(|m| m.is_continued(n)),
+            Named::Annotation(..) => false,
+        };
+        self.name(rect, "Steps", if boxes.iter().any(is_continued) { "partly inferred" } else { "" });
+        if marks.is_some_and(|m| m.is_inferred) && rect.left() - self.pane.left() >= 100.0 {
             let at = pos2(self.pane.left() + 46.0, rect.top() + 8.0);
             label::text(self.painter, at, Align2::LEFT_CENTER, "inferred", Type::Caption, t.text3);
         }
@@ -392,7 +396,9 @@ impl Canvas<'_> {
             let Some(area) = self.step_rect(rect, b, have) else { continue };
             let is_lit = matches!(b.first.named, Named::Annotation(i, _) if lit == Some(i)) && b.count == 1;
             let is_step = matches!(b.first.named, Named::Step(_));
-            batch.rect_at_least_a_pixel(area, if b.count > 1 { t.other } else { t.s4 });
+            let fill = if b.count > 1 { t.other } else { t.s4 };
+            let pale = is_continued(b);
+            batch.rect_at_least_a_pixel(area, if pale { Tokens::at(fill, 0.45) } else { fill });
             if is_lit {
                 batch.outline(area, 1.0, t.text1);
             }
@@ -403,18 +409,53 @@ impl Canvas<'_> {
             // A name starts where its box can be seen.
             let seen = area.intersect(rect).shrink2(vec2(4.0, 0.0));
             if seen.width() >= 6.0 && !text.is_empty() {
-                names.push((seen, text, b.count > 1 || is_step));
+                names.push((seen, text, b.count > 1 || is_step, if pale { t.text2 } else { t.text1 }));
             }
         }
         batch.paint(&painter);
-        for (area, text, is_number) in names {
+        self.continued(rect, boxes, have, is_continued);
+        for (area, text, is_number, ink) in names {
             // A number has to be whole; a name may be cut.
             if is_number {
                 if label::width(&painter, &text, Type::Mono) <= area.width() {
-                    label::text(&painter, area.left_center(), Align2::LEFT_CENTER, &text, Type::Mono, t.text1);
+                    label::text(&painter, area.left_center(), Align2::LEFT_CENTER, &text, Type::Mono, ink);
                 }
             } else {
-                label::text_in(&painter, area, &text, Type::Caption, t.text1);
+                label::text_in(&painter, area, &text, Type::Caption, ink);
+            }
+        }
+    }
+
+    /// Says of steps beyond the annotated ones what they are, below them: no annotation stands there.
+    fn continued(&self, rect: Rect, boxes: &[StepBox], have: &Window, is_continued: impl Fn(&StepBox) -> bool) {
+        const WORDS: &str = "continued from the annotations, inferred";
+        let line = Rect::from_min_max(pos2(rect.left(), rect.top() + layout::STEP), rect.max);
+        if line.height() < layout::STEP - 1.0 {
+            return;
+        }
+        let painter = self.within(rect);
+        let needs = label::width(&painter, WORDS, Type::Caption) + 8.0;
+        let seen = |b: &StepBox| self.step_rect(rect, b, have).map(|area| area.intersect(rect).x_range());
+        let below: Vec<_> = boxes.iter().filter(|b| b.depth == 1).filter_map(seen).collect();
+        // Stretches of inferred steps: before the annotated ones, after them, or both.
+        let mut stretches: Vec<egui::Rangef> = Vec::new();
+        let mut goes_on = false;
+        for b in boxes.iter().filter(|b| b.depth == 0) {
+            let inferred = is_continued(b);
+            if let (true, Some(x)) = (inferred, seen(b)) {
+                match stretches.last_mut() {
+                    Some(last) if goes_on => last.max = last.max.max(x.max),
+                    _ => stretches.push(x),
+                }
+            }
+            goes_on = inferred;
+        }
+        for stretch in stretches {
+            // Other annotations may stand there; what is free before them is used.
+            let end = below.iter().filter(|x| x.max > stretch.min).map(|x| x.min).fold(stretch.max, f32::min);
+            if end - stretch.min >= needs {
+                let at = pos2(stretch.min + 4.0, line.top() + layout::STEP / 2.0);
+                label::text(&painter, at, Align2::LEFT_CENTER, WORDS, Type::Caption, self.tokens.text3);
             }
         }
     }

@@ -5,10 +5,11 @@ use egui::{Pos2, Rect};
 use super::card::CardPicture;
 use super::flags::{Pennant, Pennants};
 use super::lanes::{BandsPicture, OpBox, OpsPicture};
-use super::marks::{Cap, Cluster, DeviceCall, Named, Why};
+use super::marks::{Cap, Cluster, DeviceCall, Marks, Named, Why};
 use super::paint::Canvas;
 use super::picture::{StepBox, StrataPicture, WindowPicture};
 use crate::analysis::op_lanes::OpRows;
+use crate::analysis::vendor::Words;
 use crate::analysis::{NO_EVENT, Quantity, State, StrataRun};
 use crate::app::colours::Colours;
 use crate::app::cursor::{self, Axis};
@@ -85,8 +86,8 @@ pub(super) struct Scene<'a> {
     pub whole_card: Option<&'a CardPicture>,
     /// The names on the curves, and what each stands for.
     pub names: &'a [(Rect, Term)],
-    /// The steps were inferred.
-    pub is_inferred: bool,
+    /// What tells which steps are inferred.
+    pub marks: Option<&'a Marks>,
     /// Segments and blocks at the cursor: the figures of a name's tooltip.
     pub state: Option<&'a State>,
     /// The limit, as the timeline knows it.
@@ -182,8 +183,17 @@ impl Scene<'_> {
                     .row("events", format!("{} to {}", count(u64::from(b.first.first)), count(u64::from(b.first.end))));
                 let lasts = Micros(b.first.to_us - b.first.from_us).to_string();
                 let tip = if device.events.has_time { tip.row("lasts", lasts) } else { tip };
-                match (b.first.named, self.is_inferred) {
-                    (Named::Step(_), true) => tip.note("Inferred: one call stack allocates once in every step."),
+                match (b.first.named, self.marks) {
+                    (Named::Step(_), Some(marks)) if marks.is_inferred => {
+                        tip.note("Inferred: one call stack allocates once in every step.")
+                    }
+                    (Named::Step(n), Some(marks)) if marks.is_continued(n) => {
+                        let stack = data.known_steps().and_then(|s| s.continued_by);
+                        let by = stack.map_or("one call stack", |stack| data.names.of_stack(stack));
+                        tip.note(format!(
+                            "Continued from the annotations, inferred: {by} allocates once in every annotated step."
+                        ))
+                    }
                     _ => tip,
                 }
             }
@@ -195,8 +205,8 @@ impl Scene<'_> {
                     .row("event", count(u64::from(e)));
                 self.with_time(tip, "time", e)
             }
-            Under::Calls(c) => Tip::new(counted(u64::from(c.count), "device call", "device calls"))
-                .row("events", format!("{} to {}", count(u64::from(c.first.event)), count(u64::from(c.last.event)))),
+            Under::Calls(k) => Tip::new(Words::of(device).say(&counted(u64::from(k.count), "device call", "device calls")))
+                .row("events", format!("{} to {}", count(u64::from(k.first.event)), count(u64::from(k.last.event)))),
             Under::Op(b) => self.ops.map_or_else(|| Tip::new("operator"), |(_, rows)| c.op_tip(b, rows)),
             Under::Band(category, row) => super::bands::tip(c.tokens, *category, row, None),
             Under::Card(band, bands, at_us) => crate::app::views::live::alone::tip(c.tokens, bands, *band, *at_us)

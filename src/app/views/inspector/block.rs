@@ -347,10 +347,31 @@ mod tests {
         assert!(ends_with("allocated", "event 7") && ends_with("free request", "event 8") && ends_with("completed", "event 9"));
         assert!(fact(&told.facts, "now").is_some_and(|now| now.starts_with("pending")), "{:?}", told.facts);
         // What the program gave back counts as pending, as `allocated` has it.
-        assert_eq!(fact(&told.same, "live").as_deref(), Some("3 of 3 live blocks, 1,200 MiB"));
-        assert_eq!(fact(&told.same, "pending free").as_deref(), Some("1 block, 400 MiB"));
+        let same = same_stack(&data, &state, lifetimes.stack(data.device(), id));
+        assert_eq!(fact(&same, "live").as_deref(), Some("3 of 3 live blocks, 1,200 MiB"));
+        assert_eq!(fact(&same, "pending free").as_deref(), Some("1 block, 400 MiB"));
+        assert!(told.same.is_empty(), "no stacks were recorded here, so none is the same");
         assert_eq!(state.totals.allocated, 1200 << 20);
         let later = card(&data, &at(20), id).unwrap();
         assert!(fact(&later.facts, "lived").is_some_and(|v| v.contains("2 events to the completed free")), "{:?}", later.facts);
+    }
+
+    #[test]
+    fn birth_and_free_tell_their_steps() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
+        let recording = Arc::new(crate::formats::open(&path, &Progress::new()).unwrap());
+        let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
+        let (lifetimes, steps) = (&data.tables.lifetimes, data.steps());
+        let ends = |id| (lifetimes.born(id), lifetimes.free_requested(id));
+        let is_told = |id: &LifetimeId| {
+            let (born, freed) = ends(*id);
+            born != NO_EVENT && freed != NO_EVENT && steps.of(born).is_some_and(|s| steps.of(freed).is_some_and(|f| f > s))
+        };
+        let id = (0..lifetimes.len() as u32).map(LifetimeId).find(is_told).unwrap();
+        let (born, freed) = ends(id);
+        let told = card(&data, &data.tables.states.at(data.device(), lifetimes, born), id).unwrap();
+        let said: Vec<&str> = told.facts.iter().filter(|f| f.label == "in step").map(|f| f.value.as_str()).collect();
+        let number = |event| steps.of(event).unwrap().to_string();
+        assert_eq!(said, [number(born), number(freed)]);
     }
 }

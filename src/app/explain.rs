@@ -236,7 +236,7 @@ fn part_of(t: &Tokens, name: &str) -> (&'static str, Swatch) {
         "holes" => ("free inside PyTorch", Swatch::Free),
         "outside_pytorch" => ("this process, outside PyTorch", Swatch::Fill(t.slot(1))),
         "other_processes" => ("other processes", Swatch::Fill(t.other)),
-        "unattributed" => ("outside PyTorch, whose is not told", Swatch::Fill(t.line2)),
+        "unattributed" => ("in use, whose is not told", Swatch::Fill(t.line2)),
         "room_under_limit" => ("room under the limit", Swatch::Outline(t.line2)),
         _ => ("free on the card", Swatch::Outline(t.line2)),
     }

@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::watch::{News, Stamp};
-use crate::formats::oom_message;
+use crate::formats::{oom_message, unpacked_log};
 
 /// At most this much of what was added since the last listing is read: a log that grows faster tells more than anybody reads.
 const MOST_READ: u64 = 16 << 20;
@@ -63,6 +63,9 @@ fn search(path: &Path, from: u64, to: u64, most: u64, is_still: bool) -> io::Res
     file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();
     file.take(to - from).read_to_end(&mut bytes)?;
+    if is_still && from == 0 {
+        bytes = unpacked_log(bytes, "").map_err(io::Error::other)?;
+    }
     if oom_message::is_utf16(&bytes) {
         // Its places are not those of the text: it is searched once it stands still.
         if !is_still {

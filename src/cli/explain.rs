@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use crate::analysis::explain::{Explanation, explain};
-use crate::formats::{oom_message, why};
+use crate::formats::{self, oom_message, why};
 use crate::units::pytorch_size;
 
 /// Reads text from `file`, or from standard input when there is none, and writes what its out-of-memory messages mean.
@@ -31,6 +31,7 @@ pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), S
             "the text".to_owned()
         }
     };
+    let bytes = formats::unpacked_log(bytes, &name).map_err(|e| e.to_string())?;
     let text = oom_message::decoded(&bytes);
     let found: Vec<_> = oom_message::find_all(&text);
     let explained: Vec<Explanation> = found.iter().map(explain).collect();
@@ -115,7 +116,16 @@ mod tests {
         let path = dir.path().join("log.txt");
         std::fs::write(&path, format!("a\n{TEXT}\n[rank1]: {TEXT}\n")).unwrap();
         let mut json = Vec::new();
+        // As logs are kept.
+        let packed = dir.path().join("log.txt.gz");
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gz.write_all(&std::fs::read(&path).unwrap()).unwrap();
+        std::fs::write(&packed, gz.finish().unwrap()).unwrap();
+        run(Some(&packed), true, &mut json).unwrap();
+        let unpacked: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        json.clear();
         run(Some(&path), true, &mut json).unwrap();
+        assert_eq!(unpacked, serde_json::from_slice::<serde_json::Value>(&json).unwrap());
         let value: serde_json::Value = serde_json::from_slice(&json).unwrap();
         assert_eq!(value["verdict"], "fragmentation");
         assert_eq!(value["figures"]["requested_bytes"], 524_288_000);

@@ -24,7 +24,7 @@ use std::time::Instant;
 
 pub use error::FormatError;
 pub use look::{Seen, look};
-pub use unwrap::unpacked_bytes;
+pub use unwrap::{unpacked_bytes, unpacked_log};
 
 use crate::model::{Format, Progress, Recording, WarningKind};
 

@@ -51,6 +51,18 @@ pub fn unpacked_bytes(path: &Path) -> u64 {
     }
 }
 
+/// A log as it is on disk: inflated where it is gzip or zstd, else as it is.
+///
+/// # Errors
+/// When it is packed and can not be unpacked, or to far more than any log packs to.
+pub fn unpacked_log(bytes: Vec<u8>, name: &str) -> Result<Vec<u8>, FormatError> {
+    match bytes.as_slice() {
+        [0x1f, 0x8b, ..] => gzip(&bytes, name, &Progress::new()).map(|u| u.bytes),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => zstd(&bytes, name, &Progress::new()).map(|u| u.bytes),
+        _ => Ok(bytes),
+    }
+}
+
 /// Inflates gzip, all members.
 pub(crate) fn gzip(bytes: &[u8], name: &str, progress: &Progress) -> Result<Unwrapped, FormatError> {
     read_all(flate2::read::MultiGzDecoder::new(bytes), bytes.len(), name, progress)

@@ -3,7 +3,7 @@
 
 use super::judge::{Judged, ROUNDED, size};
 use super::{Verdict, compare};
-use crate::formats::oom_message::{Figure, OomMessage, Writer};
+use crate::formats::oom_message::{Cause, Figure, OomMessage, Writer};
 use crate::units::{GIBIBYTE, MEBIBYTE, pytorch_size};
 
 /// Context, modules and libraries of one process reach this without anything being wrong (measured: 250 to 1,981 MiB).
@@ -18,7 +18,8 @@ type Told = Option<(Verdict, String)>;
 
 /// In this order; the first that says something decides. The letters: q asked for, f free on the card, h in holes, R held by PyTorch,
 /// L its limit, O of other processes, G of this one outside PyTorch.
-const RULES: [fn(&mut Case<'_>) -> Told; 11] = [
+const RULES: [fn(&mut Case<'_>) -> Told; 12] = [
+    named_cause,            // the message says so
     larger_than_the_card,   // q > card - G            too large
     refused_beforehand,     // the message says so     cap
     holes_under_the_limit,  // q > L - R, q <= h       fragmentation
@@ -104,6 +105,24 @@ impl Case<'_> {
         // Too close to tell by the limit alone: where the card surely had enough, it was the limit that refused.
         card_has_it && (!fits || (!sure && surely))
     }
+}
+
+fn named_cause(c: &mut Case<'_>) -> Told {
+    let q = size(c.q);
+    Some(match c.m.cause? {
+        Cause::PoolAllocator => (
+            Verdict::Unknown,
+            format!(
+                "The custom allocator behind this MemPool returned nothing for {q}: it refused, not PyTorch's own allocator."
+            ),
+        ),
+        Cause::SegmentReserve => (
+            Verdict::Cap,
+            format!(
+                "{q} were asked for at once, more than the addresses that one expandable segment reserves: that refused, not a lack of memory."
+            ),
+        ),
+    })
 }
 
 fn larger_than_the_card(c: &mut Case<'_>) -> Told {
@@ -278,7 +297,18 @@ fn nobody_s(c: &mut Case<'_>) -> Told {
         );
         return (rest > USUAL_OUTSIDE && lacking <= rest).then_some((Verdict::Contention, why));
     }
-    let rest = capacity.minus(free.plus(c.reserved.unwrap_or(Figure::exact(0)))).bytes;
+    let Some(held) = c.reserved else {
+        c.doubt = None;
+        let used = capacity.minus(free);
+        let why = format!(
+            "{} were asked for and {} are free; {} of the card are in use, and by whom is not told: the message breaks off before what PyTorch holds.",
+            size(c.q),
+            size(own),
+            pytorch_size(used.bytes)
+        );
+        return Some((Verdict::Unknown, why));
+    };
+    let rest = capacity.minus(free.plus(held)).bytes;
     // The driver's pool keeps what tensors gave back, and its message has no figure of that: it may be all of the rest.
     let is_pool = c.m.dialect.writer == Writer::CudaMallocAsync;
     if (!is_pool && rest <= USUAL_OUTSIDE) || lacking > rest.saturating_sub(LEAST_OUTSIDE) {
@@ -336,8 +366,13 @@ fn full(c: &mut Case<'_>) -> Told {
         );
         return Some((Verdict::Capacity, why));
     }
+    let left = if m.dialect.writer == Writer::CudaMallocAsync {
+        "are free, beside what the driver's pool keeps, which is not told"
+    } else {
+        "are left in sum, holes included"
+    };
     let why = format!(
-        "Live tensors fill the card: {live} of {} are in use, {} were asked for, and only {} are left in sum, holes included.",
+        "Live tensors fill the card: {live} of {} are in use, {} were asked for, and only {} {left}.",
         size(capacity),
         size(c.q),
         size(own)

@@ -301,6 +301,9 @@ fn known(message: &OomMessage, is_consistent: bool) -> Vec<String> {
     if let Some(gpu) = message.gpu.filter(|_| message.dialect.writer.neighbour().is_none()) {
         out.push(format!("GPU {gpu} is counted inside the process, after {}.", remedies::visible(message)));
     }
+    if message.is_cut_short() {
+        out.push("The message breaks off: what PyTorch holds is in the part that is missing.".to_owned());
+    }
     if let Some(advice) = &message.advice {
         out.push(format!("PyTorch adds: {advice}."));
     }
@@ -350,6 +353,16 @@ fn record(message: &OomMessage) -> Vec<String> {
         // Nothing of PyTorch's allocator would be in it.
         (Writer::Cpu | Writer::Mps | Writer::Vllm, _) => return Vec::new(),
         (writer, _) if writer.neighbour().is_some() => return Vec::new(),
+        (Writer::CudaMallocAsync, _) => &[
+            "# this backend keeps no history: first remove backend:cudaMallocAsync",
+            "# from PYTORCH_CUDA_ALLOC_CONF, then",
+            "import torch",
+            "# before the model is built; PyTorch 2.1 or later",
+            "torch.cuda.memory._record_memory_history(max_entries=1_000_000)",
+            "def dump(device, alloc, device_alloc, device_free):",
+            "    torch.cuda.memory._dump_snapshot(f\"oom.{device}.pickle\")",
+            "torch._C._cuda_attach_out_of_memory_observer(dump)",
+        ],
         (_, Platform::Npu) => &[
             "import torch, torch_npu",
             "# before the model is built",

@@ -2,7 +2,7 @@
 
 use super::{Remedy, Verdict};
 use crate::analysis::vendor::Words;
-use crate::formats::oom_message::{Figure, OomMessage, Platform, Writer};
+use crate::formats::oom_message::{Cause, Figure, OomMessage, Platform, Writer};
 use crate::units::pytorch_size;
 
 fn plain(sentence: &str) -> Remedy {
@@ -117,6 +117,11 @@ pub(super) fn remedies(m: &OomMessage, verdict: Verdict) -> Vec<Remedy> {
         Writer::Vllm => return vllm(m),
         _ => {}
     }
+    match m.cause {
+        Some(Cause::PoolAllocator) => return pool_allocator(),
+        Some(Cause::SegmentReserve) => return segment_reserve(m),
+        None => {}
+    }
     match verdict {
         Verdict::Fragmentation => fragmentation(m),
         Verdict::Cap => cap(m),
@@ -146,6 +151,29 @@ pub(super) fn remedies(m: &OomMessage, verdict: Verdict) -> Vec<Remedy> {
         }
         Verdict::Unknown => unknown(m),
     }
+}
+
+fn pool_allocator() -> Vec<Remedy> {
+    vec![
+        set(
+            "Look into the allocator that the program gave to ",
+            "torch.cuda.MemPool",
+            ": it returned a null pointer; log its size, device and stream there.",
+        ),
+        plain("Its own memory may be used up: free tensors of that pool, or let it hold less at once."),
+        set("Keep out of the pool what need not be in it: end the block of ", "torch.cuda.use_mem_pool", " earlier."),
+    ]
+}
+
+fn segment_reserve(m: &OomMessage) -> Vec<Remedy> {
+    let name = variable(m);
+    vec![
+        plain(&format!(
+            "Let an expandable segment reserve more addresses than the request: expandable_segments_reserve in {name}, or expandable_segments_reserve_by_class where the message names a class. Addresses cost no memory."
+        )),
+        set("Or turn expandable segments off for this run: ", &format!("{name}=expandable_segments:False"), "."),
+        plain("Or split the tensor: a smaller batch, or the operation in chunks along one dimension."),
+    ]
 }
 
 /// TensorFlow's own ways: it takes the whole card when it starts unless told otherwise, so what it lacks is its own.
@@ -261,7 +289,8 @@ fn fragmentation(m: &OomMessage) -> Vec<Remedy> {
             " before the process starts: segments then grow in place and holes can be joined.",
         ));
     }
-    if m.dialect.until.is_none_or(|u| u >= (1, 10)) {
+    // With expandable segments on, PyTorch does not look at it (`should_split`).
+    if m.expandable_segments != Some(true) && m.dialect.until.is_none_or(|u| u >= (1, 10)) {
         out.push(set(
             "Or set ",
             &format!("{name}=max_split_size_mb:128"),

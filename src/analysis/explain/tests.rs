@@ -349,3 +349,38 @@ fn other_programs_get_advice_of_their_own() {
         assert!(is_pytorch || e.record.is_empty());
     }
 }
+
+#[test]
+fn a_message_that_breaks_off_tells_nothing_of_who_holds_the_card() {
+    let e = verdict_of(
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.02 GiB is free.",
+    );
+    assert_eq!(e.verdict, Verdict::Unknown);
+    assert!(e.sentence.contains("78.13 GiB of the card are in use, and by whom is not told"), "{}", e.sentence);
+    assert!(!e.sentence.contains("outside PyTorch") && e.known.iter().any(|k| k.contains("breaks off")), "{:?}", e.known);
+}
+
+#[test]
+fn what_the_message_names_itself_is_the_cause() {
+    const HEAD: &str = "CUDA out of memory. Tried to allocate 30.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 71.02 GiB is free. Of the allocated memory 1.00 GiB is allocated by PyTorch, and 17.00 MiB is reserved by PyTorch but unallocated.";
+    let reserve = verdict_of(&format!(
+        "{HEAD} This allocation exceeds the expandable-segment reserve of 20.00 GiB for this stream, and a single allocation cannot span expandable segments."
+    ));
+    assert_eq!(reserve.verdict, Verdict::Cap);
+    assert!(reserve.remedies[0].sentence.contains("expandable_segments_reserve"), "{:?}", reserve.remedies);
+    let pool = verdict_of(&format!("{HEAD} The custom allocator backing this MemPool returned nullptr."));
+    assert!(pool.sentence.contains("MemPool") && pool.remedies[0].sentence.contains("torch.cuda.MemPool"), "{}", pool.sentence);
+}
+
+#[test]
+fn settings_that_change_nothing_are_not_advised() {
+    let e = verdict_of(
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.02 GiB is free. Including non-PyTorch memory, this process has 78.00 GiB memory in use. Of the allocated memory 60.00 GiB is allocated by PyTorch, and 17.00 GiB is reserved by PyTorch but unallocated. expandable_segments is enabled. If instead the process",
+    );
+    assert_eq!(e.verdict, Verdict::Fragmentation);
+    assert!(e.remedies.iter().all(|r| !r.sentence.contains("max_split_size_mb")), "{:?}", e.remedies);
+    let pool = verdict_of(
+        "Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : 14.95 GiB\nRequested               : 1.00 GiB\nDevice limit            : 15.77 GiB\nFree (according to CUDA): 12.94 MiB\n",
+    );
+    assert!(pool.record[0].contains("keeps no history") && !pool.sentence.contains("holes included"), "{}", pool.sentence);
+}

@@ -66,6 +66,15 @@ impl Writer {
     }
 }
 
+/// A cause that the message names itself, whatever its figures (PyTorch 2.15).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The allocator that the user put behind a `MemPool` returned nothing.
+    PoolAllocator,
+    /// The request is larger than the addresses that one expandable segment reserves.
+    SegmentReserve,
+}
+
 /// The memory a message is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Platform {
@@ -225,6 +234,8 @@ pub struct OomMessage {
     pub expandable_segments: Option<bool>,
     /// What PyTorch itself, or XLA, says beyond the figures: its advice, as printed.
     pub advice: Option<String>,
+    /// What refused, where the message names it.
+    pub cause: Option<Cause>,
     /// Largest buffers of the failed XLA program.
     pub peak_buffers: Vec<PeakBuffer>,
     /// Further figures by the name they are printed under (XLA's buffer statistics).
@@ -247,9 +258,21 @@ impl OomMessage {
             settings_variable: None,
             expandable_segments: None,
             advice: None,
+            cause: None,
             peak_buffers: Vec::new(),
             extra: Vec::new(),
         }
+    }
+
+    /// PyTorch's message ends before what PyTorch held: it was cut where it was copied.
+    #[must_use]
+    pub fn is_cut_short(&self) -> bool {
+        let f = &self.figures;
+        self.dialect.writer == Writer::PyTorch
+            && f.capacity.is_some()
+            && f.free.is_some()
+            && f.allocated.is_none()
+            && f.reserved.is_none()
     }
 
     /// Marks the failing process where the message lists it by a number: the driver tells ids of the host, so inside a container

@@ -1,7 +1,7 @@
 //! PyTorch's own messages: the caching allocator from 0.4 to 2.15 on CUDA, HIP and XPU, cudaMallocAsync, MPS and the CPU.
 
 use super::text::Window;
-use super::{Dialect, Figure, OomMessage, Platform, ProcessUse, Release, Writer};
+use super::{Cause, Dialect, Figure, OomMessage, Platform, ProcessUse, Release, Writer};
 
 type Read = Option<(OomMessage, usize)>;
 
@@ -197,9 +197,9 @@ fn date(message: &mut OomMessage, rest: &str, before: &str) {
     }
     message.expandable_segments = tail.starts_with("expandable_segmentsisenabled").then_some(true);
     if tail.contains("ThecustomallocatorbackingthisMemPool") {
-        message.advice = Some("the custom allocator behind this MemPool returned no memory".to_owned());
+        message.cause = Some(Cause::PoolAllocator);
     } else if tail.contains("exceedstheexpandable-segmentreserve") {
-        message.advice = Some("the request exceeds what one expandable segment reserves".to_owned());
+        message.cause = Some(Cause::SegmentReserve);
         message.expandable_segments = Some(true);
     }
 }

@@ -273,6 +273,7 @@ const ANCHORS: &[(&str, Anchor)] = &[
     ("NPUoutofmemory", Anchor::Native(Platform::Npu)),
     ("memoryblockwithsizelargerthan", Anchor::Block),
     ("cudaruntimeerror(2):outofmemory", Anchor::Thc),
+    ("error=2:outofmemory", Anchor::Thc),
     ("Allocationondevice", Anchor::Async),
     ("Currentlyallocated:", Anchor::Async),
     ("MPSbackendoutofmemory", Anchor::Mps),

@@ -15,3 +15,4 @@ mod oom;
 mod tape;
 mod vendors;
 mod verdicts;
+mod way_out;

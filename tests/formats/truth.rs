@@ -275,7 +275,7 @@ fn slivers_pin_four_segments() {
     let first = found[0];
     assert_eq!([first.size, first.strands(), first.hole_if_freed()].map(|b| b / MEBIBYTE), [33, 52, 85]);
     assert_eq!(cheapest_hole(&state, &LARGE, 500 * MEBIBYTE), None, "no segment is that large");
-    let way = cheapest_release(&state, 340 * MEBIBYTE, |_| true).expect("a way out");
+    let way = cheapest_release(&DeviceRecording::default(), &state, 340 * MEBIBYTE).expect("a way out");
     assert_eq!((way.blocks.len(), way.bytes / MEBIBYTE, way.room / MEBIBYTE, way.segments.len()), (8, 216, 400, 1));
 }
 

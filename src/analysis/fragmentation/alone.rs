@@ -1,7 +1,7 @@
 //! Single blocks whose going would be enough.
 
-use super::servers::can_go;
-use super::{BlockAt, SegmentAt, Servers, State, Way};
+use super::release::pieces;
+use super::{BlockAt, Servers, State, Way};
 use crate::model::{BlockState, DeviceRecording};
 
 /// Single live blocks whose going lets a request succeed, each by itself.
@@ -35,36 +35,39 @@ pub struct Single {
     pub way: Way,
 }
 
-/// Every live block tried by itself: does its going make a hole for `request`, or empty a segment so that `need` bytes return to
-/// the device? `need` is 0 when none has to. O(blocks).
+/// Every live block tried by itself: does its going make a hole for `request`, or empty a segment or pages so that `need` bytes
+/// return to the device? `need` is 0 when none has to. O(blocks + pages).
 #[must_use]
 pub fn enough_alone(device: &DeviceRecording, state: &State, servers: &Servers, request: u64, need: u64) -> Alone {
     let mut found = Alone::default();
     let is_live = |b: &BlockAt| b.state != BlockState::Inactive;
-    let live = |s: &SegmentAt| state.blocks_of(s).iter().filter(|b| is_live(b)).count();
-    let releases = |s: &SegmentAt| !s.is_expandable && can_go(device, s);
-    // At a failure the empty segments have gone back already; elsewhere they count.
-    let spare: u64 = state.segments.iter().filter(|s| releases(s) && live(s) == 0).map(|s| s.size).sum();
+    // What returns without each block: what it alone holds, beside what nothing holds. At a failure that has gone back already;
+    // elsewhere it counts.
+    let (mut returns, mut spare) = (vec![0u64; state.blocks.len()], 0u64);
+    for piece in if need > 0 { pieces(device, state) } else { Vec::new() } {
+        match (piece.live_count(), piece.live(state).next()) {
+            (0, _) => spare += piece.size,
+            (1, Some(block)) => returns[block] += piece.size,
+            _ => {}
+        }
+    }
     for segment in &state.segments {
         let blocks = state.blocks_of(segment);
         let serves = servers.take(segment);
-        let goes = need > 0 && releases(segment) && segment.size + spare >= need && live(segment) == 1;
-        if !serves && !goes {
-            continue;
-        }
         let hole = |i: Option<usize>| i.and_then(|i| blocks.get(i)).filter(|b| !is_live(b)).map_or(0, |b| b.size);
         for (i, block) in blocks.iter().enumerate().filter(|(_, b)| is_live(b)) {
+            let at = segment.blocks.start as usize + i;
             let room = hole(i.checked_sub(1)) + block.size + hole(Some(i + 1));
             let way = if serves && room >= request {
                 Way::Hole
-            } else if goes {
+            } else if returns[at] > 0 && returns[at] + spare >= need {
                 Way::Release
             } else {
                 continue;
             };
             found.count += 1;
             if found.smallest.is_none_or(|s| block.size < s.size) {
-                found.smallest = Some(Single { block: segment.blocks.start as usize + i, size: block.size, way });
+                found.smallest = Some(Single { block: at, size: block.size, way });
             }
         }
     }

@@ -3,6 +3,7 @@
 mod alone;
 mod blockers;
 mod holes;
+mod release;
 mod servers;
 #[cfg(test)]
 mod tests;
@@ -11,7 +12,9 @@ mod way_out;
 pub use self::alone::{Alone, Single, enough_alone};
 pub use self::blockers::{Blocker, blockers};
 pub use self::holes::{Holes, PoolHoles, holes, holes_by_pool};
+pub use self::release::cheapest_release;
+pub(crate) use self::release::page_size;
 pub use self::servers::Servers;
-pub use self::way_out::{Way, WayOut, WithMore, cheapest_hole, cheapest_release, cheapest_way};
+pub use self::way_out::{Way, WayOut, WithMore, cheapest_hole, cheapest_way, cheapest_way_most};
 
 use super::{BlockAt, SegmentAt, State};

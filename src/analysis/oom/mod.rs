@@ -13,9 +13,12 @@ pub use self::helped::{
 };
 use self::verdict::{Facts, classify, sentence};
 pub use self::verdict::{Test, Verdict};
-use super::fragmentation::{Alone, Blocker, Holes, Servers, Way, WayOut, WithMore, blockers, cheapest_way, enough_alone, holes};
+use super::fragmentation::{
+    Alone, Blocker, Holes, Servers, Way, WayOut, WithMore, blockers, cheapest_way, cheapest_way_most, enough_alone, holes,
+    page_size,
+};
 use super::{DeviceTables, LifetimeId, Lifetimes, NO_EVENT, State};
-use crate::allocator::{CapRange, Caps};
+use crate::allocator::{CapFrom, CapRange, Caps};
 use crate::model::{Action, BlockState, DeviceKind, DeviceRecording, EventTable, Sample, SizeClass, StackId};
 use crate::units::{Bytes, count, counted};
 
@@ -135,15 +138,22 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
     });
     let found = blockers(state, Some(&servers));
     // Nothing that goes makes room for what the device has not got.
-    let need = if verdict == Verdict::TooLarge { segment } else { segment.saturating_sub(room.unwrap_or(device_free)) };
+    let is_of_device = limit.is_none_or(|cap| cap.from == CapFrom::Device);
+    let new = taken_anew(device, &servers, requested, is_of_device);
+    let need = if verdict == Verdict::TooLarge { segment } else { new.saturating_sub(room.unwrap_or(device_free)) };
     let alone = enough_alone(device, state, &servers, requested, need);
     let mut way_out = cheapest_way(device, state, &servers, requested, need);
+    if let Some(way) = way_out.as_mut().filter(|way| way.has_pages && is_of_device) {
+        // Memory that stays mapped beside what goes may serve a part of the request: the device then needs to give less.
+        way.is_optimal &= way.bytes == 0;
+    }
     if let (Some(way), Some(cap)) = (&mut way_out, limit.filter(|cap| !cap.is_known() && verdict != Verdict::TooLarge)) {
         way.least_cap = (way.way == Way::Release).then_some(cap.least);
-        let need = segment.saturating_sub(cap.most.saturating_sub(reserved));
-        let found = cheapest_way(device, state, &servers, requested, need).filter(|more| more.bytes < way.bytes);
+        // Told from the lowest cap on under which it is enough.
+        let least = new.saturating_sub(cap.most.saturating_sub(reserved));
+        let found = cheapest_way_most(device, state, &servers, requested, [least, need]).filter(|more| more.bytes < way.bytes);
         way.with_more = found.map(|more| WithMore {
-            cap: reserved.saturating_add(segment).saturating_sub(more.room).max(cap.least),
+            cap: reserved.saturating_add(new).saturating_sub(more.room).max(cap.least),
             blocks: more.blocks.len(),
             bytes: more.bytes,
             is_optimal: more.is_optimal,
@@ -178,6 +188,16 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
     };
     autopsy.sentence = sentence(&autopsy);
     Some(autopsy)
+}
+
+/// What a request has to have from the device beyond what is reserved: under a cap a segment's size, also where expandable
+/// segments would map less; of the device itself whole pages, with expandable segments. Bytes.
+fn taken_anew(device: &DeviceRecording, servers: &Servers, requested: u64, is_of_device: bool) -> u64 {
+    let conf = &device.settings.conf;
+    if conf.expandable_segments && is_of_device {
+        return requested.checked_next_multiple_of(page_size(conf, servers.class)).unwrap_or(requested);
+    }
+    conf.segment_size(requested)
 }
 
 /// Live requested bytes by stack, largest first.
@@ -272,13 +292,9 @@ impl Autopsy {
         if self.verdict == Verdict::TooLarge && self.capacity.is_some() {
             return "There is none: no block that goes makes the device larger.".to_owned();
         }
-        let pages = if state.segments.iter().any(|s| s.is_expandable && self.servers.take(s)) {
-            " Expandable segments also give single pages back; what that would free is not searched."
-        } else {
-            ""
-        };
+        let what = if state.segments.iter().any(|s| s.is_expandable) { "all segments and pages" } else { "whole segments" };
         format!(
-            "None was found: no segment that serves the request is as large as {}, and whole segments that could go back are not enough.{pages}",
+            "There is none: no segment that serves the request is as large as {}, and {what} that could go back are not enough.",
             Bytes(self.requested)
         )
     }
@@ -313,23 +329,41 @@ impl WithMore {
 }
 
 impl WayOut {
+    /// What it may be called: the cheapest only where that is proved.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        if self.is_optimal { "Cheapest way out" } else { "A way out" }
+    }
+
+    /// What comes about: `one hole`, `whole segments`, `pages`, `pages and whole segments`.
+    #[must_use]
+    pub fn by(&self) -> &'static str {
+        match (self.way, self.pages, self.whole) {
+            (Way::Hole, ..) => "one hole",
+            (Way::Release, 0, _) => "whole segments",
+            (Way::Release, _, 0) => "pages",
+            (Way::Release, ..) => "pages and whole segments",
+        }
+    }
+
     /// What would have to go, in one sentence.
     #[must_use]
     pub fn sentence(&self) -> String {
         let blocks = counted(self.blocks.len() as u64, "live block", "live blocks");
-        let proof = match (self.is_optimal, self.way) {
-            (true, _) if self.with_more.is_some() => "No smaller set does under that cap.",
-            (true, _) => "No smaller set does.",
-            (false, Way::Hole) => "A smaller set may exist.",
-            (false, Way::Release) => "Chosen by live share; a smaller set may exist.",
+        let proof = match self.is_optimal {
+            true if self.with_more.is_some() => "No smaller set does under that cap.",
+            true => "No smaller set does.",
+            false => "A smaller set may exist.",
         };
         if self.blocks.is_empty() && self.way == Way::Release {
-            let [n, them] = match self.segments.len() {
-                1 => ["A segment", "it"],
-                _ => ["Segments", "them"],
+            let [what, them] = match (self.pages, self.segments.len()) {
+                (0, 1) => ["A segment without a live block", "it"],
+                (0, _) => ["Segments without a live block", "them"],
+                (1, _) => ["A page that no live block touches", "it"],
+                _ => ["Pages that no live block touches", "them"],
             };
             return format!(
-                "Nothing live has to go. {n} without a live block ({} in all) stayed reserved; torch.cuda.empty_cache() beforehand gives {them} back, and a new segment would fit.",
+                "Nothing live has to go. {what} ({} in all) stayed reserved; torch.cuda.empty_cache() beforehand gives {them} back, and the request would fit.",
                 Bytes(self.room)
             );
         }
@@ -344,13 +378,21 @@ impl WayOut {
             }
             Way::Release => {
                 let cap = self.least_cap.map_or(String::new(), |cap| format!(" even if the cap is no more than {}", Bytes(cap)));
-                let segments = match self.segments.len() {
-                    1 => format!("a segment of {}", Bytes(self.room)),
-                    n => format!("{n} segments ({} in all)", Bytes(self.room)),
+                let room = Bytes(self.room);
+                let pages = counted(self.pages as u64, "page", "pages");
+                let whole = self.whole;
+                let (what, fits) = match (self.pages, whole) {
+                    (0, 1) => (format!("a segment of {room}"), "a new segment would fit"),
+                    (0, n) => (format!("{n} segments ({room} in all)"), "a new segment would fit"),
+                    (_, 0) => (format!("{pages} of expandable segments ({room} in all)"), "the request would fit"),
+                    (_, n) => (
+                        format!("{pages} and {} ({room} in all)", counted(n as u64, "whole segment", "whole segments")),
+                        "the request would fit",
+                    ),
                 };
                 format!(
-                    "Without {blocks} ({}) {segments} could go back to the device, and a new segment would fit{cap}. {proof}{with_more}",
-                    Bytes(self.bytes),
+                    "Without {blocks} ({}) {what} could go back to the device, and {fits}{cap}. {proof}{with_more}",
+                    Bytes(self.bytes)
                 )
             }
         }
@@ -359,12 +401,24 @@ impl WayOut {
     /// How it was searched, in one sentence: what "no smaller set" rests on.
     #[must_use]
     pub fn search(&self) -> &'static str {
-        if self.is_optimal {
-            "Compared: every run of neighbouring blocks in every segment that serves the request, and every choice of whole \
-             segments whose going makes room for a new one (a knapsack, solved exactly)."
-        } else {
-            "Compared: every run of neighbouring blocks in every segment that serves the request (exact). Not compared: every \
-             choice of whole segments, where there are too many, and single pages that expandable segments give back."
+        match (self.is_optimal, self.has_pages) {
+            (true, false) => {
+                "Compared: every run of neighbouring blocks in every segment that serves the request, and every choice of whole \
+                 segments whose going makes room for a new one (a knapsack, solved exactly)."
+            }
+            (true, true) => {
+                "Compared: every run of neighbouring blocks in every segment that serves the request, and every choice of whole \
+                 segments and of pages that no live block touches then (a knapsack in order of address, solved exactly)."
+            }
+            (false, false) => {
+                "Compared: every run of neighbouring blocks in every segment that serves the request (exact). There are too many \
+                 segments to compare every choice of them: they were chosen by live bytes for each byte that returns."
+            }
+            (false, true) => {
+                "Compared: every run of neighbouring blocks in every segment that serves the request (exact), and choices of whole \
+                 segments and pages that go back. Not proved to be the least: there are too many choices, or what stays mapped may \
+                 serve a part of the request."
+            }
         }
     }
 }

@@ -175,10 +175,17 @@ struct LiveEntry {
 
 #[derive(Debug, Serialize)]
 struct WayOutEntry {
+    /// `Cheapest way out`, or `A way out` where that is not proved.
+    #[serde(skip)]
+    name: &'static str,
+    /// By what: one hole, whole segments, pages.
+    by: &'static str,
     sentence: String,
     blocks: usize,
     bytes: u64,
     segments: usize,
+    /// Pages of expandable segments that go back.
+    pages: usize,
     room_bytes: u64,
     /// No set of fewer live bytes does it; where the cap is only known as a range, under the cap named next.
     is_optimal: bool,
@@ -491,10 +498,13 @@ fn entry(
         smallest_alone_bytes: a.alone.smallest.map(|s| s.size),
         alone_sentence: a.alone_sentence(),
         way_out: a.way_out.as_ref().map(|w| WayOutEntry {
+            name: w.name(),
+            by: w.by(),
             sentence: w.sentence(),
             blocks: w.blocks.len(),
             bytes: w.bytes,
             segments: w.segments.len(),
+            pages: w.pages,
             room_bytes: w.room,
             is_optimal: w.is_optimal,
             cap_bytes: w.least_cap.or_else(|| w.with_more.and(a.limit).map(|cap| cap.least)),

@@ -69,10 +69,13 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
         let _ = writeln!(out, "  {last}; {fate}.");
     }
     let _ = writeln!(out, "  {}", o.sentence);
-    let none = if o.way_out.is_none() { "Cheapest way out: " } else { "" };
-    let _ = writeln!(out, "  {none}{}", o.way_out_sentence);
+    let name = o.way_out.as_ref().map_or("Cheapest way out".to_owned(), |way| format!("{}, {}", way.name, way.by));
+    let _ = writeln!(out, "  {name}: {}", o.way_out_sentence);
     if let Some(alone) = &o.alone_sentence {
         let _ = writeln!(out, "  {alone}");
+    }
+    if let Some(way) = &o.way_out {
+        let _ = writeln!(out, "  {}", way.search);
     }
     for (label, value, is_told) in [
         ("request", o.requested_bytes, true),

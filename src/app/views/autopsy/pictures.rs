@@ -4,7 +4,7 @@ use egui::{Align2, Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
 use super::{Case, Kind};
 use crate::analysis::LifetimeId;
-use crate::analysis::fragmentation::{Holes, Way};
+use crate::analysis::fragmentation::Holes;
 use crate::analysis::oom::{Autopsy, Closest, RoomFrom};
 use crate::app::action::Action;
 use crate::app::selection::Item;
@@ -387,10 +387,7 @@ pub(super) fn way_out(ui: &Ui, cx: &ViewContext<'_>, case: &Case, width: f32) ->
     let Kind::Failure(a) = &case.kind else { return None };
     let (text, search) = match case.way_out() {
         Some(way) => {
-            let how = match way.way {
-                Way::Hole => "Cheapest way out, one hole: ",
-                Way::Release => "Cheapest way out, whole segments: ",
-            };
+            let how = format!("{}, {}: ", way.name(), way.by());
             let alone = a.alone_sentence().map_or(String::new(), |alone| format!(" {alone}"));
             let search = if alone.is_empty() { "" } else { " For a single block: every live block was tried by itself." };
             (format!("{how}{}{alone}", a.way_out_sentence(&case.state)), format!("{}{search}", way.search()))

@@ -171,7 +171,7 @@ impl Term {
             "free on the device" | "device free" => Term::DeviceFree,
             "request" | "the request" => Term::Request,
             "blocker" | "blockers" | "strands" | "between" => Term::Blocker,
-            "cheapest way out" => Term::WayOut,
+            "cheapest way out" | "a way out" => Term::WayOut,
             "enough alone, if freed" | "the smallest of them" => Term::Alone,
             "age" => Term::Age,
             "if freed" => Term::IfFreed,

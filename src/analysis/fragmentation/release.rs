@@ -1,0 +1,247 @@
+//! What can go back to the device: whole segments, and pages of expandable ones; and the cheapest choice of them.
+//!
+//! A page goes back when no live block touches it, so a block that reaches over many pages holds all of them and a page may be
+//! held by many blocks. Both lie in order of address: whether a page is worth it depends on the one before it alone, and the
+//! choice is a knapsack over a chain.
+
+use std::ops::{Range, RangeInclusive};
+
+use super::servers::can_go;
+use super::{State, Way, WayOut};
+use crate::model::{AllocConf, BlockState, DeviceRecording, SizeClass};
+use crate::units::MEBIBYTE;
+
+/// Bytes and number of live blocks that have to go: fewer bytes first, then fewer blocks.
+type Cost = (u64, u32);
+
+const NEVER: Cost = (u64::MAX, 0);
+
+fn plus(a: Cost, b: Cost) -> Cost {
+    (a.0.saturating_add(b.0), a.1.saturating_add(b.1))
+}
+
+/// What goes back as one: a segment, or a page of an expandable segment.
+pub(super) struct Piece {
+    /// Index into [`State::segments`].
+    segment: usize,
+    /// The blocks that touch it, as indices into [`State::blocks`].
+    blocks: Range<usize>,
+    /// Its bytes.
+    pub(super) size: u64,
+    is_page: bool,
+    /// What has to go for it.
+    all: Cost,
+    /// What has to go for it besides what has gone for the piece before.
+    new: Cost,
+}
+
+impl Piece {
+    /// Its live blocks, as indices into [`State::blocks`].
+    pub(super) fn live<'a>(&self, state: &'a State) -> impl Iterator<Item = usize> + use<'a> {
+        self.blocks.clone().filter(|&i| state.blocks[i].state != BlockState::Inactive)
+    }
+
+    /// Number of its live blocks.
+    pub(super) fn live_count(&self) -> u32 {
+        self.all.1
+    }
+}
+
+/// The pages that an expandable segment is mapped in. Bytes. PyTorch: `kSmallBuffer`, and `kLargeBuffer` or
+/// `large_segment_size_mb`.
+pub(crate) fn page_size(conf: &AllocConf, class: SizeClass) -> u64 {
+    match class {
+        SizeClass::Small => 2 * MEBIBYTE,
+        SizeClass::Large => conf.large_segment_size.max(1),
+    }
+}
+
+/// Everything that can go back, in order of address within each segment. O(blocks + pages).
+pub(super) fn pieces(device: &DeviceRecording, state: &State) -> Vec<Piece> {
+    let mut found = Vec::new();
+    for (at, segment) in state.segments.iter().enumerate().filter(|(_, s)| can_go(device, s)) {
+        let all = segment.blocks.start as usize..segment.blocks.end as usize;
+        let cost = |blocks: Range<usize>, from: u64| {
+            let live = state.blocks[blocks].iter().filter(|b| b.state != BlockState::Inactive && b.address >= from);
+            live.fold((0, 0), |sum, b| plus(sum, (b.size, 1)))
+        };
+        if !segment.is_expandable {
+            let cost = cost(all.clone(), 0);
+            found.push(Piece { segment: at, blocks: all, size: segment.size, is_page: false, all: cost, new: cost });
+            continue;
+        }
+        let page = page_size(&device.settings.conf, segment.class);
+        let mut first = all.start;
+        // What is mapped begins and ends with a page. A last one that is not whole is left out: a trace that breaks off may know
+        // only a part of it.
+        for n in 0..segment.size / page {
+            let (from, to) = (segment.address + n * page, segment.address + (n + 1) * page);
+            while first < all.end && state.blocks[first].address + state.blocks[first].size <= from {
+                first += 1;
+            }
+            let end = first + state.blocks[first..all.end].iter().take_while(|b| b.address < to).count();
+            let blocks = first..end;
+            let whole = cost(blocks.clone(), 0);
+            let new = if n == 0 { whole } else { cost(blocks.clone(), from) };
+            found.push(Piece { segment: at, blocks, size: page, is_page: true, all: whole, new });
+        }
+    }
+    found
+}
+
+/// Cells of the table that chooses; beyond that the choice is by price.
+const TABLE: usize = 40_000_000;
+
+/// The cheapest segments and pages to give back so that `need` bytes return to the device: a knapsack over them in order of
+/// address, exact in steps of what all their sizes are multiples of. `None` where nothing has to return, or all of it is not
+/// enough. O(pieces · need / step) up to a bound, beyond it O(pieces) and not exact.
+#[must_use]
+pub fn cheapest_release(device: &DeviceRecording, state: &State, need: u64) -> Option<WayOut> {
+    release_most(device, state, need, need)
+}
+
+/// As [`cheapest_release`]; of the choices that are as cheap, the one that returns most, as far as `most` is worth having.
+pub(super) fn release_most(device: &DeviceRecording, state: &State, need: u64, most: u64) -> Option<WayOut> {
+    let pieces = pieces(device, state);
+    if need == 0 || pieces.iter().map(|p| p.size).sum::<u64>() < need {
+        return None;
+    }
+    let step = pieces.iter().map(|p| p.size).fold(0, greatest_common_divisor).max(1);
+    let steps = usize::try_from(need.div_ceil(step)).unwrap_or(usize::MAX);
+    let most = usize::try_from(most.div_ceil(step)).unwrap_or(usize::MAX).max(steps);
+    let fits = |steps: usize| steps.saturating_add(1).saturating_mul(pieces.len()) <= TABLE;
+    let is_exact = fits(steps);
+    let chosen = if is_exact {
+        choose_exactly(&pieces, steps..=if fits(most) { most } else { steps }, step)
+    } else {
+        choose_by_price(&pieces, need)
+    };
+    Some(way_of(state, &pieces, &chosen, is_exact))
+}
+
+/// What is chosen by price, however few choices there are.
+#[cfg(test)]
+pub(super) fn by_price(device: &DeviceRecording, state: &State, need: u64) -> WayOut {
+    let pieces = pieces(device, state);
+    way_of(state, &pieces, &choose_by_price(&pieces, need), false)
+}
+
+/// The way out that gives the chosen pieces back. A block that goes may empty pages that were not asked for: they go too.
+fn way_of(state: &State, pieces: &[Piece], chosen: &[bool], is_optimal: bool) -> WayOut {
+    let mut blocks: Vec<usize> = Vec::new();
+    for (piece, _) in pieces.iter().zip(chosen).filter(|(_, chosen)| **chosen) {
+        let known = blocks.last().copied();
+        blocks.extend(piece.live(state).filter(|&i| known.is_none_or(|known| i > known)));
+    }
+    let goes = |p: &Piece| p.live_count() > 0 && p.live(state).all(|i| blocks.binary_search(&i).is_ok());
+    let (mut segments, mut room, mut pages, mut whole) = (Vec::new(), 0, 0, 0);
+    for (piece, _) in pieces.iter().zip(chosen).filter(|(p, chosen)| **chosen || goes(p)) {
+        room += piece.size;
+        pages += usize::from(piece.is_page);
+        whole += usize::from(!piece.is_page);
+        if segments.last() != Some(&piece.segment) {
+            segments.push(piece.segment);
+        }
+    }
+    let bytes = blocks.iter().map(|&i| state.blocks[i].size).sum();
+    let has_pages = pieces.iter().any(|p| p.is_page);
+    WayOut {
+        way: Way::Release,
+        segments,
+        whole,
+        pages,
+        blocks,
+        bytes,
+        room,
+        is_optimal,
+        has_pages,
+        least_cap: None,
+        with_more: None,
+    }
+}
+
+/// The cheapest pieces of the first of `wanted` steps in all, and as many more steps as the same cost gives; true for each piece
+/// that is one of them.
+fn choose_exactly(pieces: &[Piece], wanted: RangeInclusive<usize>, step: u64) -> Vec<bool> {
+    // kept[j], gone[j]: the cheapest way to free at least j steps when the last piece stays, or goes. Bits of a cell of `from`:
+    // 1 when the piece before it went where this one stays, 2 when it went where this one goes.
+    let (steps, width) = (*wanted.start(), wanted.end() + 1);
+    let (mut kept, mut gone) = (vec![NEVER; width], vec![NEVER; width]);
+    kept[0] = (0, 0);
+    let mut from = vec![0u8; pieces.len() * width];
+    let gain = |p: &Piece| usize::try_from(p.size / step).unwrap_or(width);
+    for (piece, from) in pieces.iter().zip(from.chunks_exact_mut(width)) {
+        let gain = gain(piece);
+        // From the most steps down: what is read lies below what is written, or is the same cell.
+        for j in (0..width).rev() {
+            let before = j.saturating_sub(gain);
+            let (alone, joined) = (plus(kept[before], piece.all), plus(gone[before], piece.new));
+            let stays = kept[j].min(gone[j]);
+            from[j] = u8::from(gone[j] < kept[j]) | (u8::from(joined < alone) << 1);
+            (kept[j], gone[j]) = (stays, alone.min(joined));
+        }
+    }
+    let mut chosen = vec![false; pieces.len()];
+    let cost = |j: usize| kept[j].min(gone[j]);
+    let mut j = wanted.rev().find(|&j| cost(j) == cost(steps)).unwrap_or(steps);
+    let mut goes = gone[j] < kept[j];
+    for (k, piece) in pieces.iter().enumerate().rev() {
+        let bits = from[k * width + j];
+        chosen[k] = goes;
+        if goes {
+            j = j.saturating_sub(gain(piece));
+            goes = bits & 2 != 0;
+        } else {
+            goes = bits & 1 != 0;
+        }
+    }
+    chosen
+}
+
+/// Pieces that are worth a price per byte, at the lowest price at which they are enough (Lagrangian relaxation); what is then
+/// too much stays, the dearest first.
+fn choose_by_price(pieces: &[Piece], need: u64) -> Vec<bool> {
+    let size = |chosen: &[bool]| pieces.iter().zip(chosen).filter(|(_, c)| **c).map(|(p, _)| p.size).sum::<u64>();
+    let (mut low, mut high) = (0.0, 1.0 + pieces.iter().map(|p| p.all.0 as f64).sum::<f64>());
+    for _ in 0..64 {
+        let price = (low + high) / 2.0;
+        if size(&worth(pieces, price)) >= need { high = price } else { low = price }
+    }
+    let mut chosen = worth(pieces, high);
+    let mut over = size(&chosen).saturating_sub(need);
+    let mut order: Vec<usize> = (0..pieces.len()).filter(|&i| chosen[i]).collect();
+    order.sort_by(|&a, &b| {
+        let share = |i: usize| pieces[i].all.0 as f64 / pieces[i].size.max(1) as f64;
+        share(b).total_cmp(&share(a))
+    });
+    for i in order.into_iter().filter(|&i| pieces[i].all.0 > 0) {
+        if pieces[i].size <= over {
+            over -= pieces[i].size;
+            chosen[i] = false;
+        }
+    }
+    chosen
+}
+
+/// The pieces whose going costs least when each byte that returns is worth `price`.
+fn worth(pieces: &[Piece], price: f64) -> Vec<bool> {
+    let (mut kept, mut gone) = (0.0f64, f64::INFINITY);
+    let mut from = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        let gain = price * piece.size as f64;
+        let (alone, joined) = (kept + piece.all.0 as f64 - gain, gone + piece.new.0 as f64 - gain);
+        from.push((gone < kept, joined < alone));
+        (kept, gone) = (kept.min(gone), alone.min(joined));
+    }
+    let mut goes = gone < kept;
+    let mut chosen = vec![false; pieces.len()];
+    for (k, &(stays, joins)) in from.iter().enumerate().rev() {
+        chosen[k] = goes;
+        goes = if goes { joins } else { stays };
+    }
+    chosen
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}

@@ -1,0 +1,100 @@
+//! The way out with expandable segments, tried: PyTorch's requests served again by the allocator model up to the failure, with
+//! the chosen blocks freed and with each of them kept.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use vramscope::allocator::{CachingAllocator, Caps, Placement, SimulatedMemory};
+use vramscope::analysis::fragmentation::Way;
+use vramscope::analysis::oom::{Autopsy, examine};
+use vramscope::analysis::{DeviceTables, LifetimeId, State};
+use vramscope::formats;
+use vramscope::model::{Action, DeviceRecording, Progress, Recording, TorchVersion};
+use vramscope::units::NBSP;
+
+use super::tape::{GIB, MIB};
+
+fn recording() -> Recording {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/expandable_oom.pickle");
+    formats::open(&path, &Progress::new()).unwrap()
+}
+
+/// The autopsy of the first failure under a cap, or under what the file tells of it.
+fn autopsy(device: &DeviceRecording, tables: &DeviceTables, cap: Option<u64>) -> (Autopsy, State) {
+    let event = device.events.ooms()[0];
+    let state = tables.states.at(device, &tables.lifetimes, event);
+    let caps = Caps::of(device, cap, &Progress::new()).unwrap();
+    (examine(device, tables, event, &state, &caps).unwrap(), state)
+}
+
+/// Whether the request that failed succeeds under a cap once some allocations are freed before it.
+fn succeeds(recording: &Recording, tables: &DeviceTables, cap: u64, gone: &[LifetimeId]) -> bool {
+    let device = &recording.devices[0];
+    let events = &device.events;
+    let memory = SimulatedMemory::new(140 * GIB, Placement::Driver);
+    let mut allocator = CachingAllocator::new(memory, (), device.settings.conf.clone(), TorchVersion::REFERENCE);
+    allocator.set_limit(Some(cap));
+    let mut held = HashMap::new();
+    for i in 0..events.len() {
+        let lifetime = tables.lifetimes.of_event(i as u32);
+        match events.action[i] {
+            Action::Alloc => {
+                held.insert(lifetime, allocator.malloc(events.size[i], 0).unwrap());
+            }
+            Action::FreeCompleted => allocator.free(held.remove(&lifetime).unwrap()),
+            Action::Oom => {
+                for lifetime in gone {
+                    allocator.free(held.remove(lifetime).unwrap());
+                }
+                return allocator.malloc(events.size[i], 0).is_ok();
+            }
+            _ => {}
+        }
+    }
+    panic!("no failure");
+}
+
+#[test]
+fn a_way_out_by_pages_is_enough_and_nothing_of_it_is_too_much() {
+    let recording = recording();
+    let device = &recording.devices[0];
+    let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+    // The caps of another search over the same state, by hand in Python, and what it found.
+    for (cap, blocks, bytes) in [(1680, 19, 492), (2000, 9, 228), (2320, 1, 24)] {
+        let (a, state) = autopsy(device, &tables, Some(cap * MIB));
+        let way = a.way_out.unwrap();
+        assert_eq!((way.way, way.is_optimal, way.whole, way.bytes / MIB), (Way::Release, true, 0, bytes), "{cap} MiB");
+        assert_eq!((way.blocks.len(), way.pages as u64 * 20 * MIB), (blocks, way.room), "{cap} MiB");
+        let gone: Vec<LifetimeId> = way.blocks.iter().map(|&b| state.blocks[b].lifetime).collect();
+        assert!(!succeeds(&recording, &tables, cap * MIB, &[]), "{cap} MiB: it fails as recorded");
+        assert!(succeeds(&recording, &tables, cap * MIB, &gone), "{cap} MiB");
+        for kept in &gone {
+            let others: Vec<LifetimeId> = gone.iter().copied().filter(|id| id != kept).collect();
+            assert!(!succeeds(&recording, &tables, cap * MIB, &others), "{cap} MiB: without {kept:?} it is enough too");
+        }
+        // Every block by itself, really freed.
+        let live = state.blocks.iter().filter(|b| b.lifetime != LifetimeId::NONE);
+        let alone = live.filter(|b| succeeds(&recording, &tables, cap * MIB, &[b.lifetime])).count();
+        assert_eq!(a.alone.count, alone, "{cap} MiB");
+    }
+}
+
+#[test]
+fn a_way_out_by_pages_is_told_for_both_ends_of_the_cap() {
+    let recording = recording();
+    let device = &recording.devices[0];
+    let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+    let (a, _) = autopsy(device, &tables, None);
+    let way = a.way_out.unwrap();
+    assert_eq!((way.name(), way.by(), way.least_cap), ("Cheapest way out", "pages", Some(1680 * MIB)));
+    let more = way.with_more.unwrap();
+    assert_eq!((more.cap, more.blocks, more.bytes, more.is_optimal), (2320 * MIB, 1, 24 * MIB, true));
+    let said = way.sentence().replace(NBSP, " ");
+    for part in ["19 live blocks (492 MiB)", "34 pages of expandable segments (680 MiB in all)", "no more than 1,680 MiB"] {
+        assert!(said.contains(part), "no \"{part}\" in: {said}");
+    }
+    assert!(way.search().contains("pages that no live block touches"), "{}", way.search());
+    // A MiB below that cap one block is not enough.
+    let (below, _) = autopsy(device, &tables, Some(2319 * MIB));
+    assert!(below.way_out.unwrap().bytes > more.bytes);
+}

@@ -151,6 +151,35 @@ pub struct HoleSizes {
     pub counts: Vec<u32>,
 }
 
+impl HoleSizes {
+    /// Without the classes below the smallest and above the largest hole there ever is; that of `keep` bytes stays, with those
+    /// between.
+    #[must_use]
+    pub fn trimmed(mut self, keep: Option<u64>) -> Self {
+        let width = self.columns.len();
+        let lowest = self.classes.first().copied().unwrap_or(0);
+        let is_used = |class: &usize| self.counts[class * width..(class + 1) * width].iter().any(|&n| n > 0);
+        let (first, last) = ((0..self.classes.len()).find(is_used), (0..self.classes.len()).rfind(is_used));
+        let (Some(mut first), Some(mut last)) = (first, last) else { return self };
+        if let Some(keep) = keep.filter(|_| lowest > 0) {
+            let class = (keep / lowest).max(1).ilog2() as usize;
+            (first, last) = (first.min(class), last.max(class));
+        }
+        for class in self.classes.len()..=last {
+            self.classes.push(lowest << class);
+            self.bytes.resize((class + 1) * width, 0);
+            self.counts.resize((class + 1) * width, 0);
+        }
+        let cells = first * width..(last + 1) * width;
+        HoleSizes {
+            classes: self.classes[first..=last].to_vec(),
+            bytes: self.bytes[cells.clone()].to_vec(),
+            counts: self.counts[cells].to_vec(),
+            columns: self.columns,
+        }
+    }
+}
+
 /// Draws addresses over time. `bounds` as in [`Curves::columns`](super::Curves::columns). Cost: for each column the live set
 /// and the rows once, so tens of milliseconds for 1600 columns of a large recording.
 ///

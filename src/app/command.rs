@@ -45,6 +45,8 @@ pub enum Command {
     Quit,
     /// Find commands, stacks, addresses.
     Palette,
+    /// The query or filter field of the view in front; the palette where none has one.
+    FindInView,
     /// Dark, light, as the system says.
     ToggleTheme,
     /// The list of shortcuts and gestures.
@@ -155,6 +157,7 @@ impl Command {
             C::NextTab,
             C::PreviousTab,
             C::Palette,
+            C::FindInView,
             C::ToggleTheme,
             C::Help,
             C::Settings,
@@ -216,6 +219,7 @@ impl Command {
             Command::PreviousTab => "Previous tab".into(),
             Command::Quit => "Quit".into(),
             Command::Palette => "Find…".into(),
+            Command::FindInView => "Find in the view in front".into(),
             Command::ToggleTheme => "Switch between light and dark".into(),
             Command::Help => "Shortcuts and gestures".into(),
             Command::Settings => "Settings…".into(),
@@ -282,6 +286,7 @@ impl Command {
             Command::Watch => "Snapshots that a trainer writes when it runs out of memory are opened or offered as they appear.",
             Command::Explain => "Paste the text of the error: what its figures mean, and what to do. No file needed.",
             Command::Palette => "Find a command, a stack, a segment, or the block that holds an address.",
+            Command::FindInView => "Type into the query or filter field of the view in front.",
             Command::ToggleAxis => "Events spread a busy millisecond out; wall clock shows how long things took.",
             Command::SetMarker(_) => "Leaks lists what was born after A and lives at B; Compare shows what changed between them.",
             Command::OutOfMemory => "Moves every view to the request that failed; of several to the last first, then round.",
@@ -308,6 +313,7 @@ impl Command {
             Command::PreviousTab => key(CTRL.plus(Modifiers::SHIFT), Key::Tab),
             Command::Quit => key(CTRL, Key::Q),
             Command::Palette => key(CTRL, Key::K),
+            Command::FindInView => key(CTRL, Key::F),
             Command::Help => {
                 vec![KeyboardShortcut::new(NONE, Key::F1), KeyboardShortcut::new(Modifiers::SHIFT, Key::Questionmark)]
             }
@@ -408,6 +414,7 @@ impl Command {
             | Command::PreviousTab
             | Command::Quit
             | Command::Palette
+            | Command::FindInView
             | Command::ToggleTheme
             | Command::Help
             | Command::Settings

@@ -16,6 +16,7 @@ use super::moving::{
 use super::selection::Item;
 use super::settings::ThemeChoice;
 use super::views::ViewKind;
+use super::widgets::field;
 use super::workspace;
 use super::{App, Overlay};
 use crate::analysis::Quantity;
@@ -183,6 +184,7 @@ impl App {
             Command::PreviousTab => self.cycle_tab(-1),
             Command::Quit => ctx.send_viewport_cmd(egui::ViewportCommand::Close),
             Command::Palette => self.overlay = Overlay::Palette(Default::default()),
+            Command::FindInView => field::ask_for_focus(ctx),
             Command::Help => self.overlay = Overlay::Help,
             Command::Settings => self.overlay = Overlay::Settings,
             Command::CategoryRules => self.overlay = Overlay::Rules,

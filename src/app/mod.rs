@@ -255,6 +255,9 @@ impl App {
         while let Ok(action) = self.inbox.try_recv() {
             self.apply(action, ctx);
         }
+        if widgets::field::nobody_took_focus(ctx) && matches!(self.overlay, Overlay::None) {
+            self.overlay = Overlay::Palette(Default::default());
+        }
     }
 
     /// What the window's title bar says: the recording in front and the instant it is at.

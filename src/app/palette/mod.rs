@@ -46,6 +46,9 @@ struct Hit {
 /// Lines shown; what is beyond is counted.
 const SHOWN: usize = 14;
 
+/// What a file's name counts less than that of a command or a view it matches as well as, whatever their lengths.
+const FILE_LATER: i32 = 60;
+
 /// Draws the palette; closes it when something was chosen.
 pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let Overlay::Palette(mut palette) = std::mem::replace(&mut app.overlay, Overlay::None) else { return };
@@ -197,9 +200,12 @@ fn find(app: &App, query: &str) -> Vec<Hit> {
         let shortcut = command.keys();
         hits.push(Hit { detail: command.tooltip().to_owned(), shortcut, actions: vec![Action::Run(command)], score, title });
     }
-    for recent in app.settings.recents.iter().filter(|_| !query.is_empty()) {
+    // What is in front is open already.
+    let in_front = app.active_document().and_then(|d| d.path.as_deref());
+    let recents = app.settings.recents.iter().filter(|r| !query.is_empty() && in_front != Some(r.path.as_path()));
+    for recent in recents {
         let title = recent.path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        if let Some(score) = score(&title, query) {
+        if let Some(score) = score(&title, query).map(|score| score - FILE_LATER) {
             let actions = vec![Action::Open(vec![recent.path.clone()])];
             hits.push(Hit {
                 title: format!("Open {title}"),

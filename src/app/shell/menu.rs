@@ -161,6 +161,7 @@ fn menus(app: &mut App, ui: &mut Ui) {
     ui.menu_button("Help", |ui| {
         entry(app, ui, Command::Help);
         entry(app, ui, Command::Palette);
+        entry(app, ui, Command::FindInView);
     });
 }
 

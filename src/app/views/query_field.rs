@@ -64,6 +64,7 @@ impl QueryField {
         let field = Field::new(asked.0)
             .hint(asked.1)
             .icon(Icon::Search)
+            .query()
             .mono()
             .width((inner.width() - clear - 28.0).max(40.0))
             .invalid(self.wrong.is_some());
@@ -90,8 +91,8 @@ impl QueryField {
             let caret = egui::TextEdit::load_state(ui.ctx(), response.id).and_then(|s| s.cursor.char_range());
             let byte = caret.map_or(self.text.len(), |range| byte_of(&self.text, range.primary.index));
             // After a whole term only the arrows ask what else there is: the list would hide the rows.
-            let is_between =
-                !self.text.trim().is_empty() && self.text.get(..byte).is_none_or(|t| t.is_empty() || t.ends_with(' '));
+            let is_between = !self.text.trim().is_empty()
+                && self.text.get(..byte).is_none_or(|t| t.is_empty() || t.ends_with(' ') || is_whole(t));
             self.wants_more &= is_between;
             let asks = ui.input_mut(|i| is_between && !self.wants_more && i.consume_key(Modifiers::NONE, Key::ArrowDown));
             self.wants_more |= asks;
@@ -220,10 +221,10 @@ impl QueryField {
                     }
                     let words = Rect::from_min_max(pos2(row.left() + 8.0, row.top()), pos2(row.left() + 168.0, row.bottom()));
                     label::text_in(ui.painter(), words, &offer.word, Type::Mono, t.text1);
-                    let about = Rect::from_min_max(pos2(row.left() + 176.0, row.top()), pos2(row.right() - 8.0, row.bottom()));
-                    label::text_in(ui.painter(), about, offer.about, Type::Caption, t.text2);
+                    let mut about =
+                        Rect::from_min_max(pos2(row.left() + 176.0, row.top()), pos2(row.right() - 8.0, row.bottom()));
                     if i == 0 && self.chosen.is_none() {
-                        label::text(
+                        let key = label::text(
                             ui.painter(),
                             row.right_center() - vec2(8.0, 0.0),
                             Align2::RIGHT_CENTER,
@@ -231,7 +232,9 @@ impl QueryField {
                             Type::Key,
                             t.text3,
                         );
+                        about.max.x = key.left() - 8.0;
                     }
+                    label::text_in(ui.painter(), about, offer.about, Type::Caption, t.text2);
                     // The press already takes the focus from the field, so the click is read at the press.
                     if response.is_pointer_button_down_on() || response.clicked() {
                         clicked = Some(offer.clone());
@@ -240,6 +243,14 @@ impl QueryField {
             });
         clicked
     }
+}
+
+/// Whether the last term of a text is finished: one that ends in a figure and can be read, as `step=3`. More digits may follow,
+/// but the rows are those of this one, and the list would hide them.
+fn is_whole(text: &str) -> bool {
+    let term = text.rsplit(' ').next().unwrap_or(text);
+    let value = term.rfind(['=', '<', '>']).and_then(|at| term.get(at + 1..)).unwrap_or("");
+    value.starts_with(|c: char| c.is_ascii_digit()) && Query::parse(term).is_ok()
 }
 
 /// What stays in force while a term can not be read: the others. `None` when they can not be read without it either.
@@ -257,6 +268,16 @@ fn byte_of(text: &str, char_index: impl Into<usize>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_term_with_its_figure_is_whole() {
+        for text in ["step=3", "alloc size>1MiB", "size>=4", "-step=12"] {
+            assert!(is_whole(text), "{text}");
+        }
+        for text in ["step=", "ste", "stack~att", "live@", "size>", "step=3 li", "pool="] {
+            assert!(!is_whole(text), "{text}");
+        }
+    }
 
     #[test]
     fn a_term_that_is_wrong_leaves_the_others_in_force() {

@@ -14,13 +14,14 @@ pub struct Field<'a> {
     height: f32,
     mono: bool,
     invalid: bool,
+    is_query: bool,
 }
 
 impl<'a> Field<'a> {
     /// A field 200 wide; `name` is its accessible name and, unless [`Self::hint`] is set, its hint.
     #[must_use]
     pub fn new(name: &'a str) -> Self {
-        Self { name, hint: name, icon: None, width: 200.0, height: 22.0, mono: false, invalid: false }
+        Self { name, hint: name, icon: None, width: 200.0, height: 22.0, mono: false, invalid: false, is_query: false }
     }
 
     /// What it says while empty.
@@ -34,6 +35,13 @@ impl<'a> Field<'a> {
     #[must_use]
     pub fn icon(mut self, icon: Icon) -> Self {
         self.icon = Some(icon);
+        self
+    }
+
+    /// The field of a query, which is asked before filters and addresses when a field to find with is wanted.
+    #[must_use]
+    pub fn query(mut self) -> Self {
+        self.is_query = true;
         self
     }
 
@@ -97,6 +105,9 @@ impl<'a> Field<'a> {
             .hint_text(Type::Body.text(self.hint).color(t.text3));
         let response = child.add_sized(inner.size(), edit).accessible_name(self.name);
         response.widget_info(|| WidgetInfo::labeled(Role::TextInput, true, self.name));
+        if self.icon == Some(Icon::Search) && ui.is_enabled() {
+            take_focus(ui.ctx(), &response, self.is_query);
+        }
         if let Some(icon) = self.icon {
             icon.paint(ui.painter(), pos2(rect.left() + 13.0, rect.center().y), 14.0, t.text3);
         }
@@ -109,5 +120,42 @@ impl<'a> Field<'a> {
         };
         ui.painter().rect_stroke(rect, RADIUS_CONTROL, Stroke::new(1.0, line), StrokeKind::Inside);
         response
+    }
+}
+
+/// The frame in which a field to find with was wanted, until one has taken the focus.
+#[derive(Clone, Copy)]
+struct Wanted(u64);
+
+fn wanted() -> egui::Id {
+    egui::Id::unique("find in view")
+}
+
+/// The field of a query that is drawn next takes the focus, or else one with a magnifier.
+pub fn ask_for_focus(ctx: &egui::Context) {
+    let now = ctx.cumulative_frame_nr();
+    ctx.data_mut(|d| d.insert_temp(wanted(), Wanted(now)));
+    ctx.request_repaint();
+}
+
+/// True once when no field that could take the focus was drawn since it was wanted.
+#[must_use]
+pub fn nobody_took_focus(ctx: &egui::Context) -> bool {
+    let now = ctx.cumulative_frame_nr();
+    let Some(Wanted(since)) = ctx.data(|d| d.get_temp(wanted())) else { return false };
+    if now <= since + 2 {
+        ctx.request_repaint();
+        return false;
+    }
+    ctx.data_mut(|d| d.remove::<Wanted>(wanted()));
+    true
+}
+
+fn take_focus(ctx: &egui::Context, field: &Response, is_query: bool) {
+    let Some(Wanted(since)) = ctx.data(|d| d.get_temp(wanted())) else { return };
+    // Queries have the first frame to themselves.
+    if is_query || ctx.cumulative_frame_nr() > since + 1 {
+        ctx.data_mut(|d| d.remove::<Wanted>(wanted()));
+        field.request_focus();
     }
 }

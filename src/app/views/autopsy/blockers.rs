@@ -3,6 +3,7 @@
 use egui::{Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
 use super::Case;
+use super::pictures::mark_going;
 use crate::analysis::fragmentation::Blocker;
 use crate::analysis::oom::age;
 use crate::app::action::Action;
@@ -46,6 +47,7 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
         for i in rows {
             let b = &found[i];
             let block = &state.blocks[b.block];
+            let is_going = case.way_out().is_some_and(|way| way.blocks.binary_search(&b.block).is_ok());
             let selected = cx.link.selected() == Some(Item::Lifetime(block.lifetime));
             let address = Address(block.address).to_string();
             let response = ListRow::new(&address).selected(selected).show_painted(ui);
@@ -66,6 +68,14 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
             let place = if stack.is_some() { t.accent } else { t.text3 };
             let inks = [t.text3, t.text1, t.text1, t.text1, t.text1, if enough { t.text1 } else { t.text2 }, t.text2, place];
             columns.paint(ui, rect, texts.each_ref().map(String::as_str), Type::Mono, inks);
+            if is_going {
+                // The bar that stands before the words about the way out.
+                ui.painter().rect_filled(
+                    Rect::from_min_size(rect.min + vec2(3.0, 4.0), vec2(3.0, rect.height() - 8.0)),
+                    0.0,
+                    t.accent,
+                );
+            }
             let picture = columns.rect(rect, 3).shrink2(vec2(0.0, 7.0));
             let unit = picture.width() / greatest.max(1.0);
             let mut batch = Batch::new(ui.painter()).hatch_origin(rect.min);
@@ -80,6 +90,9 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
                     batch.hole(r, t.s2, t.hatch, t.line2);
                 } else if !is_hole {
                     batch.rect_at_least_a_pixel(r, cx.colours.of(cx.data, block.lifetime, state.event, t));
+                    if is_going {
+                        mark_going(&mut batch, t, r);
+                    }
                     if w + 0.5 < whole {
                         let gap = Rect::from_center_size(r.center(), vec2(6.0, r.height() + 2.0));
                         batch.rect(gap, t.s1);
@@ -90,6 +103,9 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
                 x += w;
             }
             batch.paint(ui.painter());
+            if is_going {
+                response.clone().on_hover_text("One of the blocks of the way out.");
+            }
             if response.hovered() {
                 cx.actions.send(Action::Hover(Some(Item::Lifetime(block.lifetime))));
             }

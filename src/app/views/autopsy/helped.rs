@@ -85,9 +85,11 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(width: f32) -> Self {
+    /// `outcome` is the width that the longest outcome takes.
+    fn of(width: f32, outcome: f32) -> Self {
         let right = width - 36.0;
-        let outcome = (right - 104.0, right);
+        // A setting's name keeps the half.
+        let outcome = (right - outcome.clamp(104.0, (width * 0.4).max(104.0)), right);
         let peak = (outcome.0 - 60.0, outcome.0 - 8.0);
         // Where it is narrow the names matter more than the bars.
         let bar_width = if width < 460.0 { 0.0 } else { (width * 0.2).clamp(36.0, 110.0) };
@@ -102,7 +104,9 @@ fn cell(row: Rect, range: (f32, f32)) -> Rect {
 
 fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &mut Option<String>) {
     let t = cx.tokens;
-    let columns = Columns::of(ui.available_width());
+    let outcomes = h.remedies.tried.iter().map(|r| outcome(h, r, failed)).chain([own_outcome(h, failed)]);
+    let longest = outcomes.map(|text| label::width(ui.painter(), &text, Type::Strong)).fold(0.0, f32::max);
+    let columns = Columns::of(ui.available_width(), longest.ceil() + 4.0);
     let (head, _) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), Sense::hover());
     let p = ui.painter();
     let mut words = vec![(label::text_in(p, cell(head, columns.name), "setting", Type::Caption, t.text3), Term::Served)];
@@ -195,18 +199,12 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
                 response.on_hover_text(lines.join("\n"));
             }
         };
-        let own = match h.own.oom_request {
-            Some(request) => format!("fails after {}", count(request)),
-            // The model serves what the recording could not.
-            None if failed => "failed".to_owned(),
-            None => format!("all {} served", count(h.own.requests)),
-        };
+        let own = own_outcome(h, failed);
         let kind = if h.own.oom || failed { Kind::Fails } else { Kind::Plain };
         row(ui, "as recorded", h.own.peak_reserved_bytes, &own, kind, None, chosen);
         let name = |r: &Remedy| short(&r.conf);
         let passing = |certain: bool| h.remedies.tried.iter().filter(move |r| !r.oom && r.certain == certain);
         if failed {
-            let served = format!("all {} served", count(h.own.requests));
             let helps = match h.remedies.ends_at_failure {
                 Some(end) if end.is_growing => format!("serves all{}, where memory was still growing", h.reach()),
                 Some(_) => format!("serves all{}", h.reach()),
@@ -214,7 +212,7 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
             };
             group(ui, cx, &helps, passing(true).count());
             for r in passing(true) {
-                row(ui, &name(r), r.peak_reserved_bytes, &served, Kind::Passes, Some(r), chosen);
+                row(ui, &name(r), r.peak_reserved_bytes, &outcome(h, r, failed), Kind::Passes, Some(r), chosen);
             }
             // From which cap on stands in each row.
             let doubt = match (passing(false).next(), h.limit.filter(|limit| !limit.is_known())) {
@@ -224,19 +222,16 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
             };
             group(ui, cx, &format!("may help: {doubt}"), passing(false).count());
             for r in passing(false) {
-                let outcome = h.passes_from(r).map_or("may serve all".to_owned(), |from| format!("from {}", Bytes(from)));
-                row(ui, &name(r), r.peak_reserved_bytes, &outcome, Kind::Passes, Some(r), chosen);
+                row(ui, &name(r), r.peak_reserved_bytes, &outcome(h, r, failed), Kind::Passes, Some(r), chosen);
             }
             let fails = |varies: bool| h.remedies.tried.iter().filter(move |r| r.oom && r.oom_varies == varies);
             group(ui, cx, "may fail: it depends on where the driver puts segments", fails(true).count());
             for r in fails(true) {
-                let outcome = format!("may fail after {}", count(r.oom_request.unwrap_or(0)));
-                row(ui, &name(r), r.peak_reserved_bytes, &outcome, Kind::Fails, Some(r), chosen);
+                row(ui, &name(r), r.peak_reserved_bytes, &outcome(h, r, failed), Kind::Fails, Some(r), chosen);
             }
             group(ui, cx, "does not help", fails(false).count());
             for r in fails(false) {
-                let outcome = format!("fails after {}", count(r.oom_request.unwrap_or(0)));
-                row(ui, &name(r), r.peak_reserved_bytes, &outcome, Kind::Fails, Some(r), chosen);
+                row(ui, &name(r), r.peak_reserved_bytes, &outcome(h, r, failed), Kind::Fails, Some(r), chosen);
             }
         } else {
             let mut order: Vec<&Remedy> = h.remedies.tried.iter().collect();
@@ -244,17 +239,11 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
             group(ui, cx, "instead", order.len());
             for r in order {
                 let change = r.peak_reserved_bytes as i128 - h.own.peak_reserved_bytes as i128;
-                let size = Bytes(change.unsigned_abs().min(u128::from(u64::MAX)) as u64);
-                let outcome = match change {
-                    0 => "the same".to_owned(),
-                    c if c < 0 => format!("{size} less"),
-                    _ => format!("{size} more"),
-                };
                 row(
                     ui,
                     &name(r),
                     r.peak_reserved_bytes,
-                    &outcome,
+                    &outcome(h, r, failed),
                     if change < 0 { Kind::Passes } else { Kind::Plain },
                     Some(r),
                     chosen,
@@ -264,6 +253,36 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
         needed(ui, cx, h);
         ui.add_space(12.0);
     });
+}
+
+/// What becomes of the requests as they were recorded.
+fn own_outcome(h: &Helped, failed: bool) -> String {
+    match h.own.oom_request {
+        Some(request) => format!("fails after {}", count(request)),
+        // The model serves what the recording could not.
+        None if failed => "failed".to_owned(),
+        None => format!("all {} served", count(h.own.requests)),
+    }
+}
+
+/// What becomes of them under another setting; without a failure, how much more or less it reserves.
+fn outcome(h: &Helped, r: &Remedy, failed: bool) -> String {
+    if !failed {
+        let change = r.peak_reserved_bytes as i128 - h.own.peak_reserved_bytes as i128;
+        let size = Bytes(change.unsigned_abs().min(u128::from(u64::MAX)) as u64);
+        return match change {
+            0 => "the same".to_owned(),
+            c if c < 0 => format!("{size} less"),
+            _ => format!("{size} more"),
+        };
+    }
+    match (r.oom, r.certain) {
+        (true, _) => {
+            format!("{} after {}", if r.oom_varies { "may fail" } else { "fails" }, count(r.oom_request.unwrap_or(0)))
+        }
+        (false, true) => format!("all {} served", count(h.own.requests)),
+        (false, false) => h.passes_from(r).map_or("may serve all".to_owned(), |from| format!("from {}", Bytes(from))),
+    }
 }
 
 /// How a row is set.

@@ -287,13 +287,21 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
         let fits = |x: f32| x + width < figure;
         let crosses = (beside[0]..beside[0] + width).contains(&line);
         let last = i + 1 == rows.len();
-        let at = match (fits(beside[0]) && !crosses, fits(beside[1]), fits(beside[0])) {
-            (true, ..) => pos2(beside[0], y),
-            (_, true, _) => pos2(beside[1], y),
-            (.., true) => pos2(beside[0], y),
-            _ => pos2((figure - width).max(plot.left()), y + (bar_height / 2.0 + 9.0) * if last { -1.0 } else { 1.0 }),
+        // Off the bar's own line: before the request's line where it fits there, else behind it.
+        let off = y + (bar_height / 2.0 + 9.0) * if last { -1.0 } else { 1.0 };
+        let before = line - 8.0 - width;
+        let at = if fits(beside[0]) && !crosses {
+            pos2(beside[0], y)
+        } else if fits(beside[1]) {
+            pos2(beside[1], y)
+        } else if before >= plot.left() {
+            pos2(before, off)
+        } else if fits(line + 8.0) {
+            pos2(line + 8.0, off)
+        } else {
+            pos2((figure - width).max(plot.left()), off)
         };
-        // On a ground of its own: no line runs through the words.
+        // On a ground of its own, where it fits on no side of the line: that does not run through the words.
         let ground = Rect::from_min_size(at - vec2(3.0, 7.0), vec2(width + 6.0, 14.0));
         if ground.x_range().contains(line) {
             painter.rect_filled(ground, 0.0, t.s1);
@@ -334,34 +342,64 @@ pub(super) fn classes(cx: &ViewContext<'_>, case: &Case) -> Vec<u8> {
     classes
 }
 
-/// What the colours of the blocks mean, right to left: free memory, then the classes that hold most of these segments, as far as
-/// there is room.
+/// What the colours of the blocks mean, right to left: free memory, then every class in these segments, those with most bytes
+/// first. Where their names do not fit they get shorter together; where even that is too little the last are counted, and the
+/// hover names them.
 pub(super) fn colours(ui: &mut Ui, cx: &ViewContext<'_>, classes: &[u8]) {
-    const MOST: usize = 4;
     /// What the title and its caption keep.
     const TITLE: f32 = 330.0;
+    /// The least room a name is worth having in.
+    const LEAST: f32 = 44.0;
     if classes.is_empty() {
         return;
     }
     let t = cx.tokens;
-    let named = classes.iter().filter_map(|&class| Some((class, cx.colours.classes.get(usize::from(class))?.name.as_str())));
-    let mut entries = vec![(Swatch::Free, "free")];
-    entries.extend(named.take(MOST).map(|(class, name)| (Swatch::Fill(cx.colours.colour(class, t)), name)));
-    let width =
-        |ui: &Ui, (swatch, name): &(Swatch, &str)| swatch.size().x + 6.0 + label::width(ui.painter(), name, Type::Caption) + 8.0;
-    // Where there is too little room those with the fewest bytes go.
-    while entries.len() > 1
-        && entries.iter().map(|e| width(ui, e) + ui.spacing().item_spacing.x).sum::<f32>() > ui.available_width() - TITLE
-    {
-        entries.pop();
+    let mut entries: Vec<(Swatch, String)> = vec![(Swatch::Free, "free".to_owned())];
+    entries.extend(classes.iter().filter_map(|&class| {
+        let name = cx.colours.classes.get(usize::from(class))?.name.clone();
+        Some((Swatch::Fill(cx.colours.colour(class, t)), name))
+    }));
+    let gap = ui.spacing().item_spacing.x + 8.0;
+    let around = |(swatch, _): &(Swatch, String)| swatch.size().x + 6.0 + gap;
+    let text = |ui: &Ui, name: &str| label::width(ui.painter(), name, Type::Caption) + 1.0;
+    let room = ui.available_width() - TITLE;
+    let names: Vec<f32> = entries.iter().map(|e| text(ui, &e.1)).collect();
+    // The widest that a name may be, so that all fit.
+    let sum = |most: f32, n: usize| (0..n).map(|i| around(&entries[i]) + names[i].min(most)).sum::<f32>();
+    let mut shown = entries.len();
+    let more = |n: usize| format!("{n} more");
+    while shown > 1 && sum(LEAST, shown) + if shown < entries.len() { text(ui, &more(9)) + gap } else { 0.0 } > room {
+        shown -= 1;
     }
+    let left_out = entries.len() - shown;
+    let kept = if left_out > 0 { text(ui, &more(left_out)) + gap } else { 0.0 };
+    let (mut low, mut high) = (LEAST, names.iter().copied().fold(LEAST, f32::max));
+    for _ in 0..12 {
+        let middle = f32::midpoint(low, high);
+        if sum(middle, shown) + kept > room { high = middle } else { low = middle }
+    }
+    let most = if sum(high, shown) + kept > room { low } else { high };
+    let all = entries.iter().map(|e| e.1.as_str()).collect::<Vec<_>>().join("\n");
     // The header is laid out from its right end, and free memory stands there; the classes follow with the largest at the left.
-    entries[1..].reverse();
-    for entry in &entries {
-        let (rect, _) = ui.allocate_exact_size(vec2(width(ui, entry), 16.0), Sense::hover());
-        let covered = entry.0.paint(ui.painter(), t, rect.left_center());
-        let room = Rect::from_min_max(pos2(covered.right() + 6.0, rect.top()), rect.max);
-        label::text_in(ui.painter(), room, entry.1, Type::Caption, t.text2);
+    let write = |ui: &mut Ui, width: f32, swatch: Option<Swatch>, name: &str, whole: &str| {
+        let (rect, response) = ui.allocate_exact_size(vec2(width, 16.0), Sense::hover());
+        let left = swatch.map_or(rect.left(), |swatch| swatch.paint(ui.painter(), t, rect.left_center()).right() + 6.0);
+        label::text_in(ui.painter(), Rect::from_min_max(pos2(left, rect.top()), rect.max), name, Type::Caption, t.text2);
+        response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, whole));
+        response.on_hover_text(whole);
+    };
+    let entry = |ui: &mut Ui, i: usize| {
+        let width = around(&entries[i]) - gap + names[i].min(most) + 8.0;
+        write(ui, width, Some(entries[i].0), &entries[i].1, &entries[i].1);
+    };
+    entry(ui, 0);
+    if left_out > 0 {
+        let name = more(left_out);
+        let width = text(ui, &name) + 8.0;
+        write(ui, width, None, &name, &all);
+    }
+    for i in (1..shown).rev() {
+        entry(ui, i);
     }
 }
 
@@ -402,6 +440,16 @@ pub(super) fn way_out(ui: &Ui, cx: &ViewContext<'_>, case: &Case, width: f32) ->
     Some(WayText { galley: ui.painter().layout_job(job), text, search, left })
 }
 
+/// Marks a block of the way out: an outline in the colour of the words about it, a line under what is too narrow for one.
+pub(super) fn mark_going(batch: &mut Batch, t: &Tokens, block: Rect) {
+    if block.width() >= 5.0 {
+        batch.outline(block.shrink(0.5), 1.0, t.s1);
+        batch.outline(block.expand(1.0), 1.5, t.accent);
+    } else {
+        batch.rect(Rect::from_min_max(pos2(block.left(), block.bottom() - 3.0), block.max), t.accent);
+    }
+}
+
 /// The segments that could have served the request, blocks to scale, the cheapest way out marked.
 pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, way_out: Option<WayText>) {
     let t = cx.tokens;
@@ -428,7 +476,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
         list.with_max_y(list.top() + 6.0 + whole)
     };
     let widest = order.iter().map(|&i| state.segments[i].size).max().unwrap_or(1) as f64;
-    let marked: &[usize] = case.way_out().map_or(&[], |w| &w.segments);
+    let (marked, going): (&[usize], &[usize]) = case.way_out().map_or((&[], &[]), |w| (&w.segments, &w.blocks));
     let mut child = ui.new_child(egui::UiBuilder::new().max_rect(list).id_salt("segments"));
     ScrollArea::vertical().id_salt("holes").auto_shrink(false).show_viewport(&mut child, |ui, view| {
         let pitch = row_height + gap;
@@ -449,7 +497,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
             let segment = &state.segments[i];
             let top = plot.top() + pitch * n as f32;
             let (mut live, mut free) = ((0u64, 0u64), 0u64);
-            for block in state.blocks_of(segment) {
+            for (at, block) in (segment.blocks.start as usize..).zip(state.blocks_of(segment)) {
                 let from = (block.address - segment.address) as f64;
                 let r = Rect::from_min_max(
                     pos2(scale.at(from), top),
@@ -462,6 +510,9 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
                     live = (live.0 + 1, live.1 + block.size);
                     let colour = cx.colours.of(cx.data, block.lifetime, state.event, t);
                     batch.rect_at_least_a_pixel(r, colour);
+                    if going.binary_search(&at).is_ok() {
+                        mark_going(&mut batch, t, r);
+                    }
                     if cx.link.selected() == Some(Item::Lifetime(block.lifetime)) {
                         batch.selection(r, t.text1, t.s1);
                     }

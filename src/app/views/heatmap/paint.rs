@@ -131,6 +131,17 @@ impl Canvas<'_> {
                     let text = short(low);
                     label::text(self.painter, pos2(right, y), Align2::RIGHT_CENTER, &text, Type::Mono, t.text3);
                 }
+                if let (Some(request), Some(&lowest)) = (self.picture.request.filter(|&r| r > 0), sizes.classes.first()) {
+                    // Classes double: the request's place in its own is on the same scale. Holes above the line are large enough.
+                    let class = (request as f64 / lowest as f64).log2() as f32;
+                    let y = (map.bottom() - class * height).clamp(map.top() + 1.0, map.bottom());
+                    let mut batch = Batch::new(self.painter);
+                    batch.dashed_hline(map.x_range(), y, 1.0, DASH_LIMIT, t.red);
+                    batch.paint(self.painter);
+                    let text = format!("the request, {}", Bytes(request));
+                    let at = pos2(map.left() + 8.0, if y - map.top() > 22.0 { y - 10.0 } else { y + 10.0 });
+                    paint_chip_in(self.painter, at, Align2::LEFT_CENTER, &text, Type::Caption, t.red, t.s1);
+                }
             }
         }
         if let Some(axis) = self.areas.axis {

@@ -143,7 +143,7 @@ impl Picture {
         let servers = failed.map(|f| f.0);
         let mut bright = None;
         let mut picture = if key.mode == Mode::HoleSizes {
-            let sizes = hole_sizes(device, tables, &bounds, key.only.as_ref(), progress).ok()?;
+            let sizes = hole_sizes(device, tables, &bounds, key.only.as_ref(), progress).ok()?.trimmed(request);
             let (pixels, ends) = size_pixels(&sizes, key.size, tokens);
             let strip = sizes.columns.clone();
             Picture { key: key.clone(), map: Map::Sizes(sizes), strip, pixels, ends, request, marks }
@@ -339,6 +339,32 @@ mod tests {
             focus: (Focus::default(), 0),
         };
         assert_eq!((key.column(100.0), key.column(199.9), key.column(200.0), key.column(99.9)), (Some(0), Some(49), None, None));
+    }
+
+    #[test]
+    fn holes_by_size_begin_and_end_with_a_hole_or_the_request() {
+        let sizes = || HoleSizes {
+            classes: vec![512, 1024, 2048, 4096],
+            columns: vec![
+                HeatmapColumn {
+                    event: 0,
+                    reserved: 4096,
+                    occupied: 0,
+                    free: 1024,
+                    holes: 1,
+                    largest_hole: 1024,
+                    largest_hole_address: 0
+                };
+                2
+            ],
+            bytes: vec![0, 0, 0, 1024, 0, 0, 0, 0],
+            counts: vec![0, 0, 0, 1, 0, 0, 0, 0],
+        };
+        assert_eq!((sizes().trimmed(None).classes, sizes().trimmed(None).bytes), (vec![1024], vec![0, 1024]));
+        let with_request = sizes().trimmed(Some(10_000));
+        assert_eq!(with_request.classes, [1024, 2048, 4096, 8192]);
+        assert_eq!((with_request.bytes.len(), with_request.counts.len(), with_request.counts[1]), (8, 8, 1));
+        assert_eq!(sizes().trimmed(Some(600)).classes, [512, 1024]);
     }
 
     #[test]

@@ -249,13 +249,20 @@ impl Canvas<'_> {
                 x.clamp(self.tracks.x.min, self.tracks.x.max)
             };
             let width = chip::chip_rect(self.painter, Pos2::ZERO, Align2::CENTER_CENTER, &text, Type::Mono).width();
-            let is_low = self.tracks.strata.height() < 120.0;
+            // On the lane above the live blocks: on these it would cover what is compared.
+            let curves = self.tracks.curves.filter(|lane| lane.height() >= 40.0);
+            let lane = curves.unwrap_or(self.tracks.strata);
+            let is_low = curves.is_none() && lane.height() < 120.0;
             // Where a low plot has no room between the flags, it would cover what is compared.
             let has_room = !is_low || (place(a) - place(b)).abs() > width + 8.0;
             if has_room && places.iter().any(Option::is_some) {
-                let at = pos2(f32::midpoint(place(a), place(b)), self.tracks.strata.bottom() - 30.0);
+                let up = if curves.is_some() { 10.0 } else { 30.0 };
+                let middle = f32::midpoint(place(a), place(b));
+                let inside = egui::Rangef::new(lane.left() + width / 2.0 + 4.0, lane.right() - width / 2.0 - 4.0);
+                let at =
+                    pos2(if inside.min < inside.max { middle.clamp(inside.min, inside.max) } else { middle }, lane.bottom() - up);
                 // Inside the plot: the gutter has labels of its own.
-                let plot = self.painter.with_clip_rect(self.tracks.strata.intersect(self.painter.clip_rect()));
+                let plot = self.painter.with_clip_rect(lane.intersect(self.painter.clip_rect()));
                 chip::paint_chip(&plot, t, at, Align2::CENTER_CENTER, &text);
             }
         }

@@ -45,6 +45,15 @@ impl Explainer {
 }
 
 impl App {
+    /// Whether the dialog explains a message now; `None` when it is closed.
+    ///
+    /// # Errors
+    /// The dialog's own sentence when there is nothing to explain.
+    pub(super) fn explains(&self) -> Option<Result<(), String>> {
+        let Overlay::Explain(explainer) = &self.overlay else { return None };
+        Some(explainer.refusal.clone().map_or(Ok(()), Err))
+    }
+
     /// Reads a log on a thread of its own.
     pub(super) fn explain_log(&mut self, path: PathBuf) {
         let actions = self.actions.clone();

@@ -221,6 +221,28 @@ impl App {
             })
     }
 
+    /// A number that changes as long as anything is read, computed, opened or sampled.
+    fn pace(&self) -> u64 {
+        use std::hash::{Hash as _, Hasher as _};
+        let mut pace = std::hash::DefaultHasher::new();
+        (self.jobs.running(), self.additions.len(), self.documents.len(), self.explains().is_some()).hash(&mut pace);
+        for document in &self.documents {
+            std::mem::discriminant(&document.content).hash(&mut pace);
+            match &document.content {
+                Content::Loading(loading) => {
+                    let (stage, fraction) = loading.progress.stage();
+                    (stage.text(), fraction.map(f32::to_bits), loading.progress.fraction().map(f32::to_bits)).hash(&mut pace);
+                }
+                Content::Ready(view) => (view.data.device().events.len(), view.data.device().samples.len()).hash(&mut pace),
+                Content::Ranks(page) => (page.answered, page.is_done()).hash(&mut pace),
+                // A run takes its time, and ends by its own limits.
+                Content::Probe(page) => page.is_running().then(std::time::Instant::now).hash(&mut pace),
+                Content::Failed(_) => {}
+            }
+        }
+        pace.finish()
+    }
+
     fn new_document(&mut self, title: String, path: Option<PathBuf>, content: Content) -> Document {
         let id = DocumentId(self.next_id);
         self.next_id += 1;

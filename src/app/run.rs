@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
 use egui::{Context, Ui, ViewportCommand};
 use image::ImageEncoder as _;
@@ -191,6 +192,7 @@ pub fn screenshot(shot: Screenshot) -> Result<(), String> {
         settings.theme = if shot.dark { super::settings::ThemeChoice::Dark } else { super::settings::ThemeChoice::Light };
         cc.egui_ctx.set_pixels_per_point(1.0);
         let mut app = App::new(&cc.egui_ctx, settings, Jobs::new(cc.egui_ctx.clone()));
+        app.pictures.hold_notices_back();
         app.only = ViewKind::from_name(&shot.view);
         let failure = open_subject(&mut app, &shot).err();
         if shot.file.is_none() && shot.view == "live" {
@@ -203,6 +205,7 @@ pub fn screenshot(shot: Screenshot) -> Result<(), String> {
             calm_frames: 0,
             is_placed: false,
             is_asked: false,
+            patience: Patience::default(),
             done: sender.clone(),
             taken: None,
         })
@@ -220,6 +223,7 @@ struct Photographer {
     calm_frames: u32,
     is_placed: bool,
     is_asked: bool,
+    patience: Patience,
     done: std::sync::mpsc::Sender<Result<(), String>>,
     taken: Option<Receiver<std::sync::Arc<egui::ColorImage>>>,
 }
@@ -244,7 +248,8 @@ pub(super) fn place(app: &mut App, shot: &Screenshot, is_placed: &mut bool) -> R
         return Ok(*is_placed);
     }
     let Some(document) = app.active_document() else {
-        *is_placed = shot.file.is_none();
+        // A text with an out-of-memory error leaves no tab: the dialog that explains it is the picture.
+        *is_placed = shot.file.is_none() || app.explains().transpose()?.is_some();
         return Ok(*is_placed);
     };
     // A watch that has just begun has nothing to show yet.
@@ -285,6 +290,46 @@ pub(super) fn place(app: &mut App, shot: &Screenshot, is_placed: &mut bool) -> R
     Ok(true)
 }
 
+/// How long a picture may stand still, unfinished, before it is given up.
+const STUCK: Duration = Duration::from_secs(120);
+
+/// Notices when nothing moves any more: what never comes to an end must not keep a script waiting.
+#[derive(Debug)]
+pub(super) struct Patience {
+    seen: Option<u64>,
+    since: Instant,
+    limit: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience { seen: None, since: Instant::now(), limit: STUCK }
+    }
+}
+
+impl Patience {
+    /// Looks how far the app is.
+    ///
+    /// # Errors
+    /// One sentence when that has not changed for two minutes.
+    pub(super) fn check(&mut self, app: &App, view: &str) -> Result<(), String> {
+        self.look(app.pace(), view)
+    }
+
+    fn look(&mut self, pace: u64, view: &str) -> Result<(), String> {
+        if self.seen != Some(pace) {
+            (self.seen, self.since) = (Some(pace), Instant::now());
+        }
+        if self.since.elapsed() < self.limit {
+            return Ok(());
+        }
+        let seconds = self.limit.as_secs();
+        Err(format!(
+            "the picture of {view} was given up: nothing has moved for {seconds} s; try another --view, or the text commands"
+        ))
+    }
+}
+
 impl eframe::App for Photographer {
     /// A pointer that happens to rest over the window must not show in the picture.
     fn raw_input_hook(&mut self, _ctx: &Context, input: &mut egui::RawInput) {
@@ -295,6 +340,10 @@ impl eframe::App for Photographer {
 
     fn logic(&mut self, ctx: &Context, _frame: &mut eframe::Frame) {
         self.app.logic(ctx);
+        if let Err(sentence) = self.patience.check(&self.app, &self.shot.view) {
+            self.finish(ctx, Err(sentence));
+            return;
+        }
         if let Some(taken) = &self.taken {
             if let Ok(image) = taken.try_recv() {
                 let result = save_png(&image, &self.shot.out);
@@ -322,7 +371,7 @@ impl eframe::App for Photographer {
                 return;
             }
         }
-        ctx.request_repaint_after(std::time::Duration::from_millis(10));
+        ctx.request_repaint_after(Duration::from_millis(10));
     }
 
     fn ui(&mut self, ui: &mut Ui, _frame: &mut eframe::Frame) {
@@ -354,4 +403,21 @@ pub(super) fn save_png(image: &egui::ColorImage, out: &std::path::Path) -> Resul
         other => format!("can not write {}: {other}", out.display()),
     })?;
     file.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_moves_is_waited_for_and_what_stands_still_is_given_up() {
+        let mut patience = Patience { limit: Duration::from_millis(20), ..Patience::default() };
+        for pace in 0..4 {
+            patience.look(pace, "timeline").unwrap();
+            std::thread::sleep(Duration::from_millis(8));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        let sentence = patience.look(3, "timeline").unwrap_err();
+        assert!(sentence.contains("the picture of timeline was given up"), "{sentence}");
+    }
 }

@@ -15,7 +15,7 @@ use egui::{ColorImage, Context, RawInput, Rect, TextureId, Vec2, vec2};
 use super::cursor::Link;
 use super::document::{Content, DeviceData};
 use super::jobs::Jobs;
-use super::run::{Screenshot, place, save_png, unknown_view};
+use super::run::{Patience, Screenshot, place, save_png, unknown_view};
 use super::settings::{Settings, ThemeChoice};
 use super::theme::tokens;
 use super::views::ViewKind;
@@ -51,10 +51,13 @@ fn export_svg(shot: &Screenshot) -> Result<(), String> {
     let ctx = Context::default();
     let mut app = App::new(&ctx, settings(shot.dark), Jobs::new(ctx.clone()));
     app.only = ViewKind::from_name(&shot.view);
+    app.pictures.hold_notices_back();
     super::run::open_subject(&mut app, shot)?;
     let mut is_placed = false;
     let size = vec2(shot.size.0 as f32, shot.size.1 as f32);
+    let mut patience = Patience::default();
     let text = draw(&ctx, &mut app, size, |app| {
+        patience.check(app, &shot.view)?;
         // A tab that can not be read may still make room for one that was opened beside it.
         if let (true, Some(Content::Failed(sentence))) = (app.is_idle(), app.active_document().map(|d| &d.content)) {
             return Err(sentence.clone());
@@ -134,6 +137,7 @@ impl Scene {
         let ctx = Context::default();
         let mut app = App::new(&ctx, settings(self.dark), Jobs::new(ctx.clone()));
         app.only = self.only;
+        app.pictures.hold_notices_back();
         app.open_recording(&self.title, self.data);
         if let Some(document) = app.active_document_mut() {
             document.workspace = self.workspace;
@@ -142,7 +146,11 @@ impl Scene {
                 view.link = self.link;
             }
         }
-        draw(&ctx, &mut app, self.size, |app| Ok(app.is_idle()))
+        let mut patience = Patience::default();
+        draw(&ctx, &mut app, self.size, |app| {
+            patience.check(app, "this window")?;
+            Ok(app.is_idle())
+        })
     }
 }
 
@@ -160,18 +168,27 @@ pub(super) struct Pictures {
     /// The pane whose picture is wanted, while its path is chosen.
     pub part: Option<(ViewKind, Rect)>,
     wanted: Option<Wanted>,
+    /// The app is drawn for a picture alone.
+    is_picture: bool,
     /// When the renderer was last asked for a picture, and whether it has answered.
     asked: Option<(Instant, Arc<AtomicBool>)>,
     answers: Vec<(PathBuf, Receiver<Result<(), String>>)>,
 }
 
 impl Pictures {
+    /// Draws no notices at all: the app is there for a picture alone.
+    pub fn hold_notices_back(&mut self) {
+        self.is_picture = true;
+    }
+
     /// True while the renderer takes a picture, a frame or two: what comes and goes over the window is not drawn meanwhile. A renderer
     /// that gives no answer holds it back for a second.
     pub fn is_taking(&self) -> bool {
-        self.asked
-            .as_ref()
-            .is_some_and(|(since, taken)| !taken.load(Ordering::Acquire) && since.elapsed() < Duration::from_secs(1))
+        self.is_picture
+            || self
+                .asked
+                .as_ref()
+                .is_some_and(|(since, taken)| !taken.load(Ordering::Acquire) && since.elapsed() < Duration::from_secs(1))
     }
 }
 
@@ -314,6 +331,32 @@ mod tests {
         assert!(draw_picture(&late).unwrap_err().contains("there is no event 177; GPU 0 has events 0 to 176"));
         let missing = Screenshot { file: Some(folder.path().join("none.pickle")), ..shot };
         assert!(draw_picture(&missing).is_err());
+    }
+
+    #[test]
+    fn a_text_with_an_error_is_drawn_as_its_explanation() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("one.txt");
+        let message =
+            "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 7.00 GiB already allocated)\n";
+        std::fs::write(&file, message).unwrap();
+        let shot = Screenshot {
+            file: Some(file.clone()),
+            with: Vec::new(),
+            view: "overview".to_owned(),
+            size: (1000, 640),
+            dark: true,
+            event: None,
+            device: None,
+            is_svg: true,
+            redact: false,
+            out: folder.path().join("x.svg"),
+        };
+        draw_picture(&shot).unwrap();
+        let text = std::fs::read_to_string(&shot.out).unwrap();
+        assert!(text.contains("2.00 GiB") || text.contains("2 GiB"), "the figures of the message are in the picture");
+        std::fs::write(&file, "nothing went wrong here\n").unwrap();
+        assert!(draw_picture(&shot).is_err(), "and a text without one is refused");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! blocks at any event ([`StateIndex`]), and the four memory curves ([`Curves`]).
 
 pub mod accounting;
+mod agreement;
 pub mod categories;
 pub mod counted;
 pub mod curves;

@@ -105,7 +105,7 @@ struct Held {
 }
 
 fn stripe(dev: &DeviceRecording, tables: &DeviceTables, columns: &[(u32, u32)], bytes_per_px: u64, by: Quantity) -> Strata {
-    let DeviceTables { lifetimes, states, curves } = tables;
+    let DeviceTables { lifetimes, states, curves, .. } = tables;
     let last_event = (dev.events.len() as u32).checked_sub(1);
     let mut strata = Strata::default();
     let hold = |id: u32| {

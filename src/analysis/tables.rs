@@ -1,5 +1,6 @@
 //! [`DeviceTables`]: everything the views share, built together.
 
+use super::agreement::disagreement;
 use super::runs::RunTimeline;
 use super::{Curves, Lifetimes, StateIndex};
 use crate::model::{Cancelled, DeviceRecording, Progress, Stage};
@@ -13,6 +14,8 @@ pub struct DeviceTables {
     pub states: StateIndex,
     /// The four memory curves.
     pub curves: Curves,
+    /// One sentence, without a full stop, where the replayed trace contradicts the file's own end: the figures are then to be doubted.
+    pub disagreement: Option<String>,
 }
 
 impl DeviceTables {
@@ -32,6 +35,7 @@ impl DeviceTables {
         };
         let (events, allocations) = (dev.events.len(), lifetimes.len());
         tracing::info!(events, allocations, seconds = since.elapsed().as_secs_f64(), "tables built");
-        Ok(DeviceTables { lifetimes, states, curves })
+        let disagreement = disagreement(dev, &curves);
+        Ok(DeviceTables { lifetimes, states, curves, disagreement })
     }
 }

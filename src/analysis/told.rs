@@ -27,3 +27,14 @@ pub const NO_ADDRESSES: &str =
 pub fn zone(recording: &Recording) -> &'static str {
     if recording.tells_date() { " UTC" } else { "" }
 }
+
+/// Why a recording does not say what was asked for.
+#[must_use]
+pub fn why_no_requested(recording: &Recording) -> &'static str {
+    match recording.source.format {
+        Format::KinetoTrace | Format::MemoryTimeline => {
+            "PyTorch's profiler writes whole blocks. A memory snapshot has both sizes."
+        }
+        _ => "This list of segments has whole blocks only, as PyTorch 1.11 wrote them. A newer one has both sizes.",
+    }
+}

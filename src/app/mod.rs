@@ -225,7 +225,7 @@ impl App {
     fn pace(&self) -> u64 {
         use std::hash::{Hash as _, Hasher as _};
         let mut pace = std::hash::DefaultHasher::new();
-        (self.jobs.running(), self.additions.len(), self.documents.len(), self.explains().is_some()).hash(&mut pace);
+        (self.jobs.running(), self.additions.is_empty(), self.documents.len(), self.explains().is_some()).hash(&mut pace);
         for document in &self.documents {
             std::mem::discriminant(&document.content).hash(&mut pace);
             match &document.content {

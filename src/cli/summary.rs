@@ -16,7 +16,9 @@ use crate::analysis::counted::counted_sentence;
 use crate::analysis::join::Join;
 use crate::analysis::stats_check::{StatsVerdict, judge_stats};
 use crate::analysis::{DeviceTables, NO_EVENT, Quantity};
-use crate::model::{Action, CATEGORIES, DeviceRecording, LoadWarning, MemoryStats, PoolId, Progress, Recording, StatsKind};
+use crate::model::{
+    Action, CATEGORIES, DeviceRecording, LoadWarning, MemoryStats, PoolId, Progress, Recording, StatsKind, WarningKind,
+};
 
 /// The JSON object of one file. Sizes are bytes, times microseconds since the epoch.
 #[derive(Debug, Serialize)]
@@ -128,6 +130,9 @@ struct Warning {
 struct DeviceSummary {
     #[serde(skip)]
     label: String,
+    /// Where the trace does not lead to the file's own end.
+    #[serde(skip)]
+    contradiction: Option<String>,
     index: i32,
     kind: &'static str,
     name: Option<String>,
@@ -282,6 +287,9 @@ pub fn summarise(path: &Path, recording: &Recording, joins: Vec<Join>, stats: &[
             device.fill_in(stats);
         }
     }
+    let contradictions: Vec<String> = devices.iter_mut().filter_map(|d| d.contradiction.take()).collect();
+    let caveat = recording.report.caveat().into_iter().chain((!contradictions.is_empty()).then(|| DOUBTFUL.to_owned()));
+    let caveat = Some(caveat.collect::<Vec<_>>().join("; ")).filter(|c| !c.is_empty());
     Ok(Summary {
         file: path.display().to_string(),
         format: recording.source.format.name(),
@@ -290,8 +298,14 @@ pub fn summarise(path: &Path, recording: &Recording, joins: Vec<Join>, stats: &[
             analysis_seconds: started.elapsed().as_secs_f64(),
             events: recording.devices.iter().map(|d| d.events.len() as u64).sum(),
             bytes: recording.source.bytes,
-            caveat: recording.report.caveat(),
-            warnings: recording.report.warnings.iter().map(warning).collect(),
+            caveat,
+            warnings: recording
+                .report
+                .warnings
+                .iter()
+                .map(warning)
+                .chain(contradictions.into_iter().map(contradiction))
+                .collect(),
         },
         devices,
         added: joins.into_iter().map(Addition::from).collect(),
@@ -319,6 +333,13 @@ fn bands(device: &DeviceRecording) -> Option<Bands> {
     })
 }
 
+/// Said before the figures of a recording whose trace does not lead to its end.
+const DOUBTFUL: &str = "the trace contradicts the file's own end, so figures are doubtful";
+
+fn contradiction(text: String) -> Warning {
+    Warning { kind: WarningKind::StateMismatch.name(), count: 1, first_offset: None, text }
+}
+
 fn warning(w: &LoadWarning) -> Warning {
     Warning { kind: w.kind.name(), count: w.count, first_offset: w.first_offset, text: w.text.clone() }
 }
@@ -326,9 +347,10 @@ fn warning(w: &LoadWarning) -> Warning {
 fn summarise_device(recording: &Recording, device: &DeviceRecording) -> Result<DeviceSummary, String> {
     let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
     let events = &device.events;
+    let is_exact = tables.disagreement.is_none();
     let level = |q| {
         let (peak, event) = tables.curves.peak(q);
-        Level { end: tables.curves.end(q), peak, peak_event: some_event(event), exact: tables.curves.is_exact(q) }
+        Level { end: tables.curves.end(q), peak, peak_event: some_event(event), exact: is_exact && tables.curves.is_exact(q) }
     };
     // A trace without a final state: what is there at the end follows from the events.
     let (segments, blocks) = if device.has_final_state {
@@ -340,6 +362,7 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording) -> Result<D
     };
     Ok(DeviceSummary {
         label: device.id.to_string(),
+        contradiction: tables.disagreement,
         index: device.id.index,
         kind: device.id.kind.name(),
         name: device.name.clone(),

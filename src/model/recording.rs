@@ -121,11 +121,13 @@ impl Recording {
         self.source.format == Format::Counters
     }
 
-    /// False where sizes are whole blocks, as PyTorch's profiler writes them of a GPU: what was asked for is then not in the file.
+    /// False where sizes are whole blocks, as PyTorch's profiler writes them of a GPU and PyTorch 1.11 in its lists of segments: what
+    /// was asked for is then not in the file.
     #[must_use]
     pub fn tells_requested(&self, device: &DeviceRecording) -> bool {
         let is_profiled = matches!(self.source.format, Format::KinetoTrace | Format::MemoryTimeline);
-        !is_profiled || !device.events.sizes_are_blocks || device.id.kind == super::DeviceKind::Cpu
+        let is_list = device.events.is_empty() && !device.blocks.is_empty();
+        !(is_profiled || is_list) || !device.events.sizes_are_blocks || device.id.kind == super::DeviceKind::Cpu
     }
 }
 

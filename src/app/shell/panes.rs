@@ -244,14 +244,16 @@ fn is_told(cx: &ViewContext<'_>, kind: ViewKind, what: &str) -> bool {
 
 fn legend(ui: &mut Ui, cx: &ViewContext<'_>, info: &ViewInfo) {
     let tokens = cx.tokens;
-    ui.set_max_width(360.0);
+    let told = || info.legend.iter().filter(|(what, _)| is_told(cx, info.kind, what)).chain(GESTURES);
+    let names = told().map(|(what, _)| label::width(ui.painter(), what, Type::Strong)).fold(96.0, f32::max).ceil();
+    ui.set_max_width(264.0 + names);
     let words = Words::of(cx.data.device());
     ui.label(text::body(words.say(info.about)).color(tokens.text1));
     ui.add_space(8.0);
-    for (what, meaning) in info.legend.iter().filter(|(what, _)| is_told(cx, info.kind, what)).chain(GESTURES) {
+    for (what, meaning) in told() {
         ui.horizontal_top(|ui| {
             ui.spacing_mut().item_spacing.x = 8.0;
-            let (rect, _) = ui.allocate_exact_size(vec2(96.0, 16.0), Sense::hover());
+            let (rect, _) = ui.allocate_exact_size(vec2(names, 16.0), Sense::hover());
             let is_host = *what == "device" && cx.data.device().id.kind == crate::model::DeviceKind::Host;
             let what = if is_host { "host" } else { what };
             ui.painter().text(rect.left_center(), Align2::LEFT_CENTER, what, Type::Strong.font(), tokens.text2);

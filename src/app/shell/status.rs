@@ -224,16 +224,21 @@ fn hole_figures(state: &State) -> (u64, u64, u64) {
 
 fn load_status(ui: &mut Ui, tokens: &Tokens, view: &DeviceView) {
     let report = &view.data.recording.report;
-    if report.warnings.is_empty() {
-        ui.label(text::mono("no load warnings").color(tokens.text2));
+    let contradiction = view.data.tables.disagreement.as_ref();
+    // A note may count thousands of places; it is one thing to read.
+    let notes = report.warnings.len() as u64 + u64::from(contradiction.is_some());
+    if notes == 0 {
+        ui.label(text::mono("no load notes").color(tokens.text2));
     } else {
-        let events: u64 = report.warnings.iter().map(|w| w.count).sum();
-        let label = counted(events, "load warning", "load warnings");
+        let label = counted(notes, "load note", "load notes");
         let response = ui.add(egui::Label::new(text::mono(label).color(tokens.amber)).sense(Sense::click()));
         response.on_hover_ui(|ui| {
             ui.set_max_width(520.0);
             for w in &report.warnings {
                 ui.label(text::body(format!("{} × {}", count(w.count), w.text)).color(tokens.text1));
+            }
+            if let Some(contradiction) = contradiction {
+                ui.label(text::body(contradiction).color(tokens.text1));
             }
         });
     }

@@ -202,10 +202,18 @@ fn settings(ui: &mut Ui, cx: &ViewContext<'_>) {
 
 fn warnings(ui: &mut Ui, cx: &ViewContext<'_>) {
     let report = &cx.data.recording.report;
-    if report.warnings.is_empty() {
+    let contradiction = cx.data.tables.disagreement.as_ref();
+    if report.warnings.is_empty() && contradiction.is_none() {
         return;
     }
     section(ui, "Odd about this file", "", false);
+    if let Some(contradiction) = contradiction {
+        ui.horizontal_top(|ui| {
+            ui.add_space(PAD_PANE);
+            ui.add(egui::Label::new(text::body(contradiction).color(cx.tokens.amber)).wrap());
+        });
+        ui.add_space(4.0);
+    }
     for warning in &report.warnings {
         ui.horizontal_top(|ui| {
             ui.add_space(PAD_PANE);

@@ -175,7 +175,8 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
     padded(ui, |ui| {
         let failed = cx.data.ooms.len() as u64;
         let title = if failed > 0 { "Not told why requests failed" } else { "Nothing stands out" };
-        if let Some(caveat) = cx.data.recording.report.caveat() {
+        let contradiction = cx.data.tables.disagreement.clone();
+        if let Some(caveat) = cx.data.recording.report.caveat().or(contradiction) {
             ui.label(text::title("Figures to doubt").color(cx.tokens.amber));
             ui.add_space(4.0);
             let caveat = format!("{}{}.", caveat[..1].to_uppercase(), &caveat[1..]);

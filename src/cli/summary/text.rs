@@ -196,7 +196,13 @@ fn device_text(d: &DeviceSummary) -> String {
         ("requested", d.requested_bytes.as_ref(), "what the program asked for"),
     ] {
         let Some(level) = level else {
-            table.row([&format!("  {name}"), "", "not in this file", "", "what the program asked for: sizes here are rounded"]);
+            table.row([
+                &format!("  {name}"),
+                "",
+                "not in this file",
+                "",
+                "what the program asked for: sizes here are whole blocks",
+            ]);
             continue;
         };
         let event = level.peak_event.map_or_else(|| "start".to_owned(), |e| count(u64::from(e)));
@@ -204,7 +210,11 @@ fn device_text(d: &DeviceSummary) -> String {
             table.row(["  reserved", "", "not in this file", "", what]);
             continue;
         }
-        let doubt = if level.exact { "" } else { " (block sizes are partly estimated)" };
+        let doubt = match (level.exact, name) {
+            (true, _) => "",
+            (false, "requested") => " (doubtful)",
+            (false, _) => " (block sizes are partly estimated)",
+        };
         table.row([
             format!("  {name}"),
             Bytes(level.end).to_string(),

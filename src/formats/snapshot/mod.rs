@@ -13,6 +13,7 @@ mod segments;
 mod settings;
 mod stacks;
 mod stream;
+mod time_order;
 mod trace;
 
 use super::pickle::{Ended, Node, NodeId, Tree};
@@ -124,13 +125,7 @@ fn assemble(read: Read<'_>, name: &str, progress: &Progress) -> Result<Recording
         if broken_off == Some(device.id) || (is_host && cut && parts.is_cut_in(parts.host_traces)) {
             set_end_aside(device, &mut report);
         }
-        let late = trace::sort_by_time(&mut device.events);
-        report.warn_many(WarningKind::OutOfOrder, late, None, || {
-            format!(
-                "the trace of {} is not in time order; its events were sorted by time, {late} stood after a later one",
-                device.id
-            )
-        });
+        time_order::settle(device, &mut report);
         device.settings = settings.clone();
     }
     if let Some(list) = parts.annotations {

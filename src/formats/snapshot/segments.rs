@@ -17,6 +17,8 @@ pub(crate) struct RawSegment {
     is_expandable: bool,
     stack: StackId,
     blocks: Vec<Block>,
+    /// A block says what was asked for, not only its own size.
+    tells_requested: bool,
     offset: Option<u64>,
 }
 
@@ -38,6 +40,7 @@ pub(crate) fn read(tree: &Tree, id: NodeId, stacks: &mut StackReader, report: &m
         is_expandable: false,
         stack: StackId::NONE,
         blocks: Vec::new(),
+        tells_requested: false,
         offset: tree.place(id),
     };
     let (mut address, mut blocks) = (None, None);
@@ -81,7 +84,8 @@ pub(crate) fn read(tree: &Tree, id: NodeId, stacks: &mut StackReader, report: &m
         segment.blocks.reserve(items.len());
         let mut next = address;
         for &item in items {
-            if let Some(block) = read_block(tree, item, next, stacks, report, cut) {
+            if let Some((block, tells_requested)) = read_block(tree, item, next, stacks, report, cut) {
+                segment.tells_requested |= tells_requested;
                 next = block.address.saturating_add(block.size);
                 segment.blocks.push(block);
             }
@@ -90,8 +94,15 @@ pub(crate) fn read(tree: &Tree, id: NodeId, stacks: &mut StackReader, report: &m
     Some(segment)
 }
 
-/// Reads one block; before PyTorch 2.1 it has no address and follows the one before it.
-fn read_block(tree: &Tree, id: NodeId, next: u64, stacks: &mut StackReader, report: &mut LoadReport, cut: bool) -> Option<Block> {
+/// Reads one block, and whether it tells what was asked for; before PyTorch 2.1 it has no address and follows the one before it.
+fn read_block(
+    tree: &Tree,
+    id: NodeId,
+    next: u64,
+    stacks: &mut StackReader,
+    report: &mut LoadReport,
+    cut: bool,
+) -> Option<(Block, bool)> {
     let Node::Dict(pairs) = tree.node(id) else {
         if !cut {
             wrong_type(tree, id, "a block", "a dict", report);
@@ -126,7 +137,8 @@ fn read_block(tree: &Tree, id: NodeId, next: u64, stacks: &mut StackReader, repo
     };
     block.size = size;
     let past = history.and_then(|entry| tree.get(entry, "real_size")).and_then(|id| amount(tree, id, "real_size", report));
-    block.requested = requested.or(past).unwrap_or(size);
+    let told = requested.or(past);
+    block.requested = told.unwrap_or(size);
     if let Some(list) = frames {
         block.stack = stacks.stack(tree, list, report);
     }
@@ -138,7 +150,7 @@ fn read_block(tree: &Tree, id: NodeId, next: u64, stacks: &mut StackReader, repo
             block.stack = stacks.with_cpp(block.stack, &String::from_utf8_lossy(text));
         }
     }
-    Some(block)
+    Some((block, told.is_some()))
 }
 
 /// A block has one stack here; where the forward pass was is kept for events of the trace only.
@@ -154,6 +166,7 @@ fn count_forward_frames(tree: &Tree, value: NodeId, report: &mut LoadReport) {
 /// Puts segments into their device, by address, and makes each one's blocks cover it without a gap.
 pub(crate) fn place(device: &mut DeviceRecording, mut segments: Vec<RawSegment>, report: &mut LoadReport) {
     segments.sort_by_key(|segment| segment.address);
+    let tells_requested = segments.iter().any(|segment| segment.tells_requested);
     for mut raw in segments {
         let covered = cover(&mut raw);
         let size = raw.blocks.iter().map(|block| block.size).fold(0, u64::saturating_add);
@@ -190,6 +203,9 @@ pub(crate) fn place(device: &mut DeviceRecording, mut segments: Vec<RawSegment>,
         };
         device.segments.push(segment);
     }
+    // Lists of PyTorch 1.11 and before have whole blocks only, and no trace tells more.
+    let holds = device.blocks.iter().any(|block| block.state != BlockState::Inactive);
+    device.events.sizes_are_blocks |= holds && !tells_requested && device.events.is_empty();
 }
 
 /// Fills gaps between blocks with inactive ones. False when the file's blocks were not an exact cover.

@@ -491,14 +491,52 @@ fn lists_of_segments_and_histories_of_old_releases_open() {
 
 #[test]
 fn events_out_of_order_are_sorted_with_their_notes() {
-    let trace = [5, 6, 1, 2, 3].map(|t| entry("alloc", t, t, t, &[("user_metadata", s(&format!("n{t}")))]));
-    let value = dict(&[("segments", V::List(vec![])), ("device_traces", V::List(vec![V::List(trace.to_vec())]))]);
+    // The list hands out the same address twice; in the order of the times it is freed in between.
+    let trace = [5, 6, 1, 2, 3].map(|t| {
+        let (action, address) = if t == 2 { ("free_completed", 1) } else { ("alloc", if t == 5 { 1 } else { t }) };
+        entry(action, address, t, t, &[("user_metadata", s(&format!("n{t}")))])
+    });
+    let value = dict(&[("device_traces", V::List(vec![V::List(trace.to_vec())]))]);
     let r = open(&pickle(&value, Dialect::Python(4)));
     let events = &r.devices[0].events;
     assert_eq!(events.size, [1, 2, 3, 5, 6]);
     let texts: Vec<_> = events.notes.iter().map(|n| (n.event, r.stacks.text(n.text))).collect();
     assert_eq!(texts, [(0, "n1"), (1, "n2"), (2, "n3"), (3, "n5"), (4, "n6")]);
     assert_eq!(count(&r, WarningKind::OutOfOrder), 3);
+}
+
+#[test]
+fn the_order_of_the_file_is_kept_where_it_explains_more_than_the_times() {
+    // Two threads took the time before they came to the lock: the block is freed before it is handed out again, whatever the times say.
+    let trace = [("alloc", 1), ("free_completed", 4), ("alloc", 3), ("free_completed", 9)]
+        .map(|(action, t)| entry(action, 4096, 512, t, &[]));
+    let value = dict(&[("segments", V::List(vec![])), ("device_traces", V::List(vec![V::List(trace.to_vec())]))]);
+    let r = open(&pickle(&value, Dialect::Python(4)));
+    let events = &r.devices[0].events;
+    assert_eq!(events.action, [Action::Alloc, Action::FreeCompleted, Action::Alloc, Action::FreeCompleted]);
+    assert_eq!(events.time_us.iter().map(|t| t - events.time_us[0]).collect::<Vec<_>>(), [0, 2, 3, 8]);
+    assert_eq!(count(&r, WarningKind::OutOfOrder), 1);
+    assert!(r.report.warnings[0].text.contains("the order of the file was kept"), "{:?}", r.report.warnings);
+}
+
+#[test]
+fn a_list_without_requested_sizes_tells_none_and_a_negative_size_is_quoted_as_it_stands() {
+    let block = |size: i128, state: &str, more: &[(&'static str, V)]| {
+        let mut pairs = vec![("size", V::Int(size)), ("state", s(state))];
+        pairs.extend(more.iter().cloned());
+        dict(&pairs)
+    };
+    let list = |first: V| {
+        let blocks = V::List(vec![first, block(512, "inactive", &[])]);
+        let segment = dict(&[("address", V::Int(BASE)), ("total_size", V::Int(1024)), ("device", V::Int(0)), ("blocks", blocks)]);
+        open(&pickle(&V::List(vec![segment]), Dialect::Python(4)))
+    };
+    let bare = list(block(512, "active_allocated", &[]));
+    assert!(!bare.tells_requested(&bare.devices[0]));
+    let told = list(block(512, "active_allocated", &[("requested_size", V::Int(500))]));
+    assert!(told.tells_requested(&told.devices[0]));
+    let negative = list(block(-5, "active_allocated", &[]));
+    assert!(negative.report.warnings.iter().any(|w| w.text.starts_with("size is -5 bytes")), "{:?}", negative.report.warnings);
 }
 
 #[test]

@@ -258,6 +258,13 @@ pub(crate) fn number(tree: &Tree, id: NodeId, what: &str, report: &mut LoadRepor
 /// A number of bytes; one beyond [`MAX_BYTES`] is damage, and counted.
 pub(crate) fn amount(tree: &Tree, id: NodeId, what: &str, report: &mut LoadReport) -> Option<u64> {
     let value = number(tree, id, what, report)?;
+    // Addresses may be written as negative numbers; sizes may not.
+    if let Some(negative) = tree.as_i64(id).filter(|&v| v < 0) {
+        report.warn(WarningKind::WrongType, tree.place(id), || {
+            format!("{what} is {negative} bytes, which nothing can have; it was ignored")
+        });
+        return None;
+    }
     if value > MAX_BYTES {
         report.warn(WarningKind::WrongType, tree.place(id), || {
             format!("{what} is {value} bytes, which no device has; it was ignored")
@@ -276,41 +283,4 @@ pub(crate) fn pool_key(tree: &Tree, id: NodeId, report: &mut LoadReport) -> Opti
     }
     wrong_type(tree, id, "a pool id", "a pair of integers", report);
     None
-}
-
-/// Sorts events whose times go backwards, keeping the order of equal times. Returns how many stood after a later one.
-pub(crate) fn sort_by_time(events: &mut EventTable) -> u64 {
-    if !events.has_time {
-        return 0;
-    }
-    let mut latest = i64::MIN;
-    let mut late = 0;
-    for &time in &events.time_us {
-        late += u64::from(time < latest);
-        latest = latest.max(time);
-    }
-    if late == 0 {
-        return 0;
-    }
-    let mut order: Vec<u32> = (0..events.len() as u32).collect();
-    order.sort_by_key(|&i| events.time_us[i as usize]);
-    fn permute<T: Copy>(column: &mut Vec<T>, order: &[u32]) {
-        *column = order.iter().map(|&i| column[i as usize]).collect();
-    }
-    permute(&mut events.time_us, &order);
-    permute(&mut events.action, &order);
-    permute(&mut events.address, &order);
-    permute(&mut events.size, &order);
-    permute(&mut events.stream, &order);
-    permute(&mut events.pool, &order);
-    permute(&mut events.stack, &order);
-    let mut place = vec![0u32; order.len()];
-    for (new, &old) in order.iter().enumerate() {
-        place[old as usize] = new as u32;
-    }
-    for note in &mut events.notes {
-        note.event = place.get(note.event as usize).copied().unwrap_or(note.event);
-    }
-    events.notes.sort_by_key(|note| note.event);
-    late
 }

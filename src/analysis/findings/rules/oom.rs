@@ -128,9 +128,18 @@ fn failure(failures: &[&Autopsy], all: &All) -> Finding {
     let title = if is_past { title.replace("Out of memory", "Survived failure") } else { title.to_owned() };
     let mut finding = Finding::new("out_of_memory", Class::OutOfMemory, &title, bytes)
         .says(format!("{}{}", a.sentence, which(failures, all)))
-        .red("request", a.requested)
-        .bytes_of(&format!("largest of {}", counted(a.holes.count, "hole", "holes")), a.holes.largest)
-        .bytes_of("reserved", a.reserved);
+        .red("request", a.requested);
+    finding = match (a.holes.count, a.all_holes.count) {
+        (0, 0) => finding.shows("holes", "none".to_owned()),
+        // Others have a hole of another pool beside this card: it says why that one is no help.
+        (0, others) => {
+            let elsewhere = format!("{} in {}", Bytes(a.all_holes.bytes), counted(others, "hole", "holes"));
+            finding
+                .shows(&format!("holes of the {} pool", a.class.name()), format!("none ({elsewhere} elsewhere can not serve it)"))
+        }
+        (n, _) => finding.bytes_of(&format!("largest of {}", counted(n, "hole", "holes")), a.holes.largest),
+    };
+    finding = finding.bytes_of("reserved", a.reserved);
     let free = a.device_free_told().map_or("unknown".to_owned(), |free| Bytes(free).to_string());
     finding = finding.shows("free on the device", free);
     if let Some(cap) = a.limit {

@@ -79,9 +79,9 @@ impl Canvas<'_> {
         let mut batch = Batch::new(self.painter);
         for wanted in [Mark::Freed, Mark::Retry, Mark::Oom] {
             let colour = mark_ink(t, wanted);
-            for (column, _) in self.picture.marks.iter().filter(|m| m.1 == wanted) {
-                let share = (*column as f64 + 0.5) / key.size[0] as f64;
-                let x = self.x.at(key.from + share * (key.to - key.from));
+            for &(.., event) in self.picture.marks.iter().filter(|m| m.1 == wanted) {
+                // Where the cursor stands on that event; a window may end on the edge of its last one.
+                let x = self.x_of(event).clamp(self.x.at(key.from), self.x.at(key.to));
                 // While the window moves the picture of the last one is shown: what is outside is not drawn.
                 if !map.x_range().contains(x) {
                     continue;

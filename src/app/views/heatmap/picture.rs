@@ -88,8 +88,8 @@ pub(super) struct Picture {
     pub ends: (String, String),
     /// The bytes of the request that failed.
     pub request: Option<u64>,
-    /// What happened in a column, where anything did, left to right.
-    pub marks: Vec<(usize, Mark)>,
+    /// What happened in a column, where anything did, left to right, and at which event.
+    pub marks: Vec<(usize, Mark, u32)>,
 }
 
 /// What is marked at the upper edge; of several in a column the greatest.
@@ -104,28 +104,31 @@ pub(super) enum Mark {
 }
 
 /// The marks of the columns between `bounds`. Reads their events once.
-fn marks(device: &DeviceRecording, bounds: &[u32]) -> Vec<(usize, Mark)> {
-    let mut marks: Vec<(usize, Mark)> = Vec::new();
+fn marks(device: &DeviceRecording, bounds: &[u32]) -> Vec<(usize, Mark, u32)> {
+    let mut marks: Vec<(usize, Mark, u32)> = Vec::new();
     let actions = &device.events.action;
     for (column, w) in bounds.windows(2).enumerate() {
         // A window that ends on the last event means it too: a recording often ends with the request that failed.
         let end = w[1] as usize;
         let is_whole = column + 2 == bounds.len() && end + 1 == actions.len();
         let (first, end) = (w[0] as usize, if is_whole { end + 1 } else { end });
-        let of_event = |event: usize| match actions.get(event)? {
-            Action::Oom => Some(Mark::Oom),
-            action if action.shrinks_reserved() => {
-                let next = actions[event..].iter().find(|a| !a.shrinks_reserved());
-                let tries_again = next.is_some_and(|a| *a == Action::Oom || a.grows_reserved());
-                Some(if tries_again { Mark::Retry } else { Mark::Freed })
-            }
-            _ => None,
+        let of_event = |event: usize| {
+            let mark = match actions.get(event)? {
+                Action::Oom => Mark::Oom,
+                action if action.shrinks_reserved() => {
+                    let next = actions[event..].iter().find(|a| !a.shrinks_reserved());
+                    let tries_again = next.is_some_and(|a| *a == Action::Oom || a.grows_reserved());
+                    if tries_again { Mark::Retry } else { Mark::Freed }
+                }
+                _ => return None,
+            };
+            Some((mark, event as u32))
         };
         // The last of a burst says what the burst was: the others need not look ahead.
         let is_last = |e: &usize| actions.get(*e + 1).is_none_or(|a| !a.shrinks_reserved());
         let inner = (first..end).filter(is_last).filter_map(of_event).max();
         let at_edge = (end > first).then(|| end - 1).and_then(of_event);
-        marks.extend(inner.max(at_edge).map(|mark| (column, mark)));
+        marks.extend(inner.max(at_edge).map(|(mark, event)| (column, mark, event)));
     }
     marks
 }

@@ -5,7 +5,7 @@ use super::card::{
 };
 use crate::analysis::fragmentation::{Servers, blockers};
 use crate::analysis::modules::{module_of, phase};
-use crate::analysis::told::NO_ADDRESSES;
+use crate::analysis::told::{NO_ADDRESSES, why_no_requested};
 use crate::analysis::{Categories, Category, Lifetime, LifetimeId, NO_EVENT, State};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
@@ -49,8 +49,10 @@ pub fn card(data: &DeviceData, state: &State, id: LifetimeId) -> Option<Card> {
 fn sizes(data: &DeviceData, l: &Lifetime) -> Vec<Fact> {
     let mut facts = vec![Fact::new("requested", Bytes(l.requested).to_string())];
     if !data.recording.tells_requested(data.device()) {
-        const WHY: &str = "PyTorch's profiler writes whole blocks. A memory snapshot has both sizes.";
-        return vec![Fact::missing("requested", WHY), Fact::new("block", Bytes(l.block).to_string())];
+        return vec![
+            Fact::missing("requested", why_no_requested(&data.recording)),
+            Fact::new("block", Bytes(l.block).to_string()),
+        ];
     }
     facts.push(Fact::new("block", Bytes(l.block).to_string()));
     let lost = l.block.saturating_sub(l.requested);

@@ -6,7 +6,7 @@ use super::card::{
 };
 use crate::analysis::fragmentation::Servers;
 use crate::analysis::oom::has_segments;
-use crate::analysis::told::{NO_ADDRESSES, why_no_segments, zone};
+use crate::analysis::told::{NO_ADDRESSES, why_no_requested, why_no_segments, zone};
 use crate::analysis::vendor::Words;
 use crate::analysis::{BlockAt, LifetimeId, NO_EVENT, Quantity, State};
 use crate::app::document::DeviceData;
@@ -383,7 +383,7 @@ fn instant(data: &DeviceData, state: &State) -> Card {
     facts.push(if data.recording.tells_requested(device) {
         Fact::new("requested", Bytes(totals.requested).to_string())
     } else {
-        Fact::missing("requested", "PyTorch's profiler writes whole blocks. A memory snapshot has both sizes.")
+        Fact::missing("requested", why_no_requested(&data.recording))
     });
     let (live, pending) = state.live_and_pending();
     facts.push(Fact::new("live blocks", count(live)));

@@ -70,6 +70,8 @@ pub struct Group {
     pub stream: StreamId,
     /// `large pool, default stream`.
     pub name: String,
+    /// True where segments of it grow by pages.
+    pub is_expandable: bool,
     /// False for blocks whose segment the source does not know.
     pub is_reserved: bool,
     /// Number of segments.
@@ -225,6 +227,7 @@ impl Plan {
                 } else {
                     group_name(device, pool, class, stream)
                 },
+                is_expandable: false,
                 is_reserved: !outside,
                 segments: 0,
                 reserved: 0,
@@ -238,6 +241,9 @@ impl Plan {
         let reach = device.capacity.map_or(1 << 40, |c| c.saturating_mul(9) / 8);
         for (i, segment) in state.segments.iter().enumerate() {
             let group = group_of(segment);
+            if let Some(group) = self.groups.get_mut(group as usize).filter(|_| segment.is_expandable) {
+                group.is_expandable = true;
+            }
             let i = i as u32;
             match self.units.last_mut() {
                 Some(last)
@@ -392,10 +398,10 @@ impl Plan {
         })
     }
 
-    /// True when the map names its groups: there is more than one.
+    /// True when the map names its groups: there is more than one, or the one is of a kind that must be said.
     #[must_use]
     pub fn names_groups(&self) -> bool {
-        self.groups.len() > 1 || self.groups.iter().any(|g| !g.is_reserved)
+        self.groups.len() > 1 || self.groups.iter().any(|g| !g.is_reserved || g.is_expandable)
     }
 }
 
@@ -516,6 +522,7 @@ mod tests {
             class: SizeClass::Small,
             stream: StreamId(0),
             name: String::new(),
+            is_expandable: false,
             is_reserved: true,
             segments: 1,
             reserved: 0,

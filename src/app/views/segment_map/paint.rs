@@ -218,7 +218,8 @@ pub fn around(
         let Some(group) = plan.groups.get(group as usize) else { continue };
         let figures = if group.is_reserved {
             format!(
-                "{}, {}, {} free",
+                "{}{}, {}, {} free",
+                if group.is_expandable { "expandable, " } else { "" },
                 counted(u64::from(group.segments), "segment", "segments"),
                 Bytes(group.reserved),
                 Bytes(group.free)

@@ -230,6 +230,11 @@ fn draw_unit(out: &mut Vec<Run>, state: &State, unit: &Unit, row: &Row, scale: &
         }
     }
     thin.flush(&mut over);
+    // What is not mapped may run on to the end of the row.
+    let row_end = unit.address + row.to;
+    if row_end > cursor && ((cursor - unit.address) as f64) < visible_to {
+        span(out, scale, cursor - unit.address, row.to, Kind::Unmapped, true);
+    }
     out.append(&mut over);
     if row.largest_hole > 0 && row.largest_hole == unit.largest_hole {
         keep_hole(out, base, scale, unit.largest_at - unit.address, unit.largest_hole);
@@ -368,6 +373,36 @@ mod tests {
         let runs = draw(&s, Window { from: 0.25, to: 0.75, pixels: 100 });
         let kinds: Vec<(u16, u16, Kind)> = runs.iter().map(|r| (r.from, r.to, r.kind)).collect();
         assert_eq!(kinds, [(0, 50, Kind::Hole), (50, 100, Kind::Live(0))]);
+    }
+
+    #[test]
+    fn what_is_not_mapped_is_drawn_to_the_end_of_its_row() {
+        const MIB: u64 = 1 << 20;
+        let run = |address, size, block| SegmentAt {
+            address,
+            size,
+            stream: StreamId(0),
+            pool: PoolId(0),
+            class: SizeClass::Large,
+            is_expandable: true,
+            born: 0,
+            stack: StackId::NONE,
+            blocks: block..block + 1,
+        };
+        let block = |address, size| BlockAt { address, size, requested: size, state: Active, lifetime: LifetimeId(0) };
+        let mut state = State::default();
+        // Three MiB mapped, four not, one mapped.
+        state.segments = vec![run(2 * MIB, 3 * MIB, 0), run(9 * MIB, MIB, 1)];
+        state.blocks = vec![block(2 * MIB, 3 * MIB), block(9 * MIB, MIB)];
+        let choice = Choice { order: Order::Address, span: Span::Wrapped, fold: true };
+        let plan = Plan::new(&DeviceRecording::default(), &state, choice);
+        let runs = Runs::new(&plan, &state, Span::Wrapped, ALL, |_| 0);
+        let kinds = |row: usize| runs.of(row).iter().map(|r| (r.from, r.to, r.kind)).collect::<Vec<_>>();
+        assert_eq!(kinds(0), [(0, 100, Kind::Live(0))]);
+        assert_eq!(kinds(1), [(0, 50, Kind::Live(0)), (50, 100, Kind::Unmapped)]);
+        assert_eq!(kinds(2), [(0, 100, Kind::Unmapped)]);
+        assert_eq!(kinds(3), [(0, 50, Kind::Unmapped), (50, 100, Kind::Live(0))]);
+        assert!(plan.names_groups(), "the header says that it is expandable");
     }
 
     #[test]

@@ -40,7 +40,8 @@ fn name(category: usize) -> String {
 
 impl Canvas<'_> {
     /// Draws the track. `at` is the instant whose values stand beside the names.
-    pub fn bands(&self, rect: Rect, picture: &BandsPicture, at: Option<[u64; CATEGORIES.len()]>) {
+    /// `reserved` points at the right of the legend are kept free.
+    pub fn bands(&self, rect: Rect, picture: &BandsPicture, at: Option<[u64; CATEGORIES.len()]>, reserved: f32) {
         let t = self.tokens;
         if picture.window.axis != self.window.axis {
             return;
@@ -48,7 +49,7 @@ impl Canvas<'_> {
         let plot = rect.with_min_y(rect.top() + NAMES);
         let y = band_scale(picture, plot);
         self.byte_axis(plot, &y, "Categories");
-        self.band_names(rect.with_max_y(plot.top()), picture, at);
+        self.band_names(rect.with_max_y(plot.top()).with_max_x(rect.right() - reserved), picture, at);
         let painter = self.within(plot);
         let sources = self.sources(&picture.window);
         let mut below = vec![0u64; sources.len()];
@@ -77,8 +78,11 @@ impl Canvas<'_> {
             let name = name(category);
             let width =
                 16.0 + label::width(self.painter, &name, Type::Caption) + 6.0 + label::width(self.painter, &value, Type::Mono);
-            if x + width > row.right() {
-                let text = format!("+{}", picture.by_size.len() - i);
+            let left = picture.by_size.len() - i;
+            let text = format!("+{left}");
+            // The last one needs no room for what is left out after it.
+            let rest = if left > 1 { 16.0 + label::width(self.painter, &text, Type::Mono) } else { 0.0 };
+            if x + width + rest > row.right() {
                 label::text(self.painter, pos2(x, row.center().y), Align2::LEFT_CENTER, &text, Type::Mono, t.text3);
                 break;
             }
@@ -203,13 +207,14 @@ impl BandsAlone {
         );
         let peak = bands.peak().and_then(|(i, _)| bands.bytes.get(i)).copied();
         let hovered = gesture.hover.filter(|_| !response.dragged()).and_then(|p| Some((p, canvas.band_at(rect, &picture, p)?)));
-        canvas.bands(rect, &picture, hovered.map(|h| h.1.1).or(peak));
+        let what = if gesture.hover.is_some() { "at the pointer" } else { "at the peak" };
+        let kept = label::width(&painter, what, Type::Caption) + 16.0;
+        canvas.bands(rect, &picture, hovered.map(|h| h.1.1).or(peak), kept);
         if let Some((p, (category, row))) = hovered {
             painter.vline(p.x, rect.y_range(), egui::Stroke::new(1.0, Tokens::at(cx.tokens.text1, 0.4)));
             let when = Micros(canvas.x.value(p.x) as i64).to_string();
             tip(cx.tokens, category, &row, Some(when)).show_at(&response, response.id.with("tip"), p);
         }
-        let what = if gesture.hover.is_some() { "at the pointer" } else { "at the peak" };
         let at = rect.right_top() + vec2(0.0, NAMES / 2.0);
         label::text(&painter, at, Align2::RIGHT_CENTER, what, Type::Caption, cx.tokens.text3);
     }

@@ -323,7 +323,7 @@ impl View for Timeline {
         if let Some(rect) = tracks.curves {
             let edges = canvas.curves(rect, &curves_y, picture.as_deref(), cap);
             let mut taken: Vec<Rect> = values.iter().map(|v| v.rect).collect();
-            let limit = cap.and_then(|cap| canvas.cap_label(rect, &curves_y, cap, &taken));
+            let limit = cap.and_then(|cap| canvas.cap_label(rect, &curves_y, cap, &edges, &taken));
             taken.extend(limit);
             taken.extend(cx.matching.and_then(|m| canvas.matching_peak(rect, &curves_y, m.peak(), &taken)));
             if let Some(marks) = &marks {
@@ -425,7 +425,7 @@ impl Timeline {
                 .bands
                 .get(cx.jobs, "timeline bands", &window, move |_| Some(bands::of_window(data.device(), window)))
                 .value?;
-            canvas.bands(rect, &picture, bands::at_event(cx.data.device(), cx.link.cursor));
+            canvas.bands(rect, &picture, bands::at_event(cx.data.device(), cx.link.cursor), 0.0);
             Some(picture)
         });
         (ops, bands)

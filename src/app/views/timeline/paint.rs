@@ -268,7 +268,7 @@ impl Canvas<'_> {
     }
 
     /// Names the limit at the left of its line, where nothing stands; gives the rectangle covered.
-    pub fn cap_label(&self, rect: Rect, y: &Scale, cap: Cap, taken: &[Rect]) -> Option<Rect> {
+    pub fn cap_label(&self, rect: Rect, y: &Scale, cap: Cap, edges: &Edges, taken: &[Rect]) -> Option<Rect> {
         let t = self.tokens;
         let (text, ink, centre) = if (y.start..=y.end).contains(&(cap.bytes as f64)) {
             (cap.text(), t.red, y.at(cap.bytes as f64).max(rect.top() + 8.0))
@@ -280,7 +280,16 @@ impl Canvas<'_> {
         let painter = self.within(rect);
         let at = pos2(rect.left() + 6.0, centre);
         let wanted = chip::chip_rect(&painter, at, Align2::LEFT_CENTER, &text, Type::Caption);
-        let place = beside(wanted, taken, rect.x_range())?;
+        // A note about what is not in view gives way to the curves; the name of a line stands on it.
+        let ppp = painter.pixels_per_point();
+        let tops: Vec<f32> = edges.free.iter().map(|e| e.0).collect();
+        let ceiling = vec![rect.top(); tops.len()];
+        let columns = (wanted.width() * ppp) as usize;
+        let above = |at: usize, _| wanted.translate(vec2(at as f32 / ppp, 0.0));
+        let is_note = !(y.start..=y.end).contains(&(cap.bytes as f64));
+        let over = is_note.then(|| free_place((&ceiling, &tops), (0, columns, 20.0), taken, above)).flatten();
+        let over = over.filter(|place| place.right() <= rect.right());
+        let place = over.or_else(|| beside(wanted, taken, rect.x_range()))?;
         chip::paint_chip_in(&painter, place.center(), Align2::CENTER_CENTER, &text, Type::Caption, ink, t.s1);
         Some(place)
     }

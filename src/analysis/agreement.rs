@@ -1,0 +1,38 @@
+//! Whether the replay of a trace ends in the state that its file says it ended in.
+
+use super::curves::{Curves, Quantity};
+use crate::model::{BlockState, DeviceRecording};
+use crate::units::Bytes;
+
+/// One sentence, without a full stop, with both figures, when the replayed trace contradicts the file: at the end of it the segments
+/// or blocks are others, or more was asked for than there was reserved. `None` when they agree, or when the file says nothing of its
+/// end. One pass over the blocks at the end.
+pub(super) fn disagreement(dev: &DeviceRecording, curves: &Curves) -> Option<String> {
+    if !dev.has_final_state || dev.events.is_empty() {
+        return None;
+    }
+    let mut said = Vec::new();
+    let mut differ = |what: &str, replayed: u64, of_file: u64| {
+        if replayed != of_file {
+            said.push(format!(
+                "{what} at the end {} by the trace and {} by the file's own list",
+                Bytes(replayed),
+                Bytes(of_file)
+            ));
+        }
+    };
+    let reserved = dev.segments.iter().map(|s| s.size).fold(0, u64::saturating_add);
+    let held = dev.blocks.iter().filter(|b| b.state != BlockState::Inactive);
+    let (active, requested) = held.fold((0u64, 0u64), |(a, r), b| (a.saturating_add(b.size), r.saturating_add(b.requested)));
+    differ("reserved", curves.end(Quantity::Reserved), reserved);
+    differ("active", curves.end(Quantity::Active), active);
+    // Blocks from before the trace may be known by their whole size alone.
+    if dev.blocks.iter().any(|b| b.requested != b.size) && curves.end(Quantity::Requested) > active {
+        differ("requested", curves.end(Quantity::Requested), requested);
+    }
+    let (most, room) = (curves.peak(Quantity::Requested).0, curves.peak(Quantity::Reserved).0);
+    if most > room {
+        said.push(format!("{} asked for at the peak with at most {} reserved", Bytes(most), Bytes(room)));
+    }
+    (!said.is_empty()).then(|| format!("the trace of {} contradicts its file: {}", dev.id, said.join(", ")))
+}

@@ -12,15 +12,15 @@ use crate::app::colours::{ColourBy, Focus};
 use crate::app::command::Command;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
-use crate::app::theme::Tokens;
+use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, most_across};
 use crate::app::widgets::button::{icon_button, menu_item, selector_button};
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane::empty_state;
-use crate::app::widgets::term;
 use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
+use crate::app::widgets::{label, term};
 use crate::model::Action as EventAction;
 use crate::units::{Address, Bytes, count, counted};
 
@@ -392,26 +392,28 @@ impl SegmentMap {
     fn axis(&self, ui: &Ui, cx: &ViewContext<'_>, picture: &Picture, areas: &Areas) {
         let tokens = cx.tokens;
         let painter = ui.painter();
-        if areas.gutter.width() >= paint::GUTTER {
-            let at = pos2(areas.gutter.right() - 8.0, areas.axis.center().y - 3.0);
-            crate::app::widgets::label::text(
-                painter,
-                at,
-                egui::Align2::RIGHT_CENTER,
-                "seg",
-                crate::app::theme::Type::Caption,
-                tokens.text3,
-            );
-        }
         let whole = picture.plan.longest as f64;
         let (from, to) = (picture.window.from * whole, picture.window.to * whole);
         let most = most_across(areas.axis.width());
+        let mut free_to = areas.gutter.right();
         if picture.span == Span::Normalised {
             let text = "each row: a whole segment";
-            crate::app::widgets::label::text_in(painter, areas.axis, text, crate::app::theme::Type::Caption, tokens.text3);
+            label::text_in(painter, areas.axis, text, Type::Caption, tokens.text3);
         } else {
             let scale = Scale::horizontal(from, to, areas.axis.x_range());
-            byte_ticks(from, to, most).paint_across(painter, tokens, &scale, areas.axis, UnitAt::Last);
+            let ticks = byte_ticks(from, to, most);
+            if let Some((value, text)) = ticks.ticks.first() {
+                free_to = free_to.min(scale.at(*value) - label::width(painter, text, Type::Mono) / 2.0 - 4.0);
+            }
+            ticks.paint_across(painter, tokens, &scale, areas.axis, UnitAt::Last);
+        }
+        // The first tick reaches into the gutter by half of its label.
+        let right = free_to.min(areas.gutter.right() - 8.0);
+        if areas.gutter.width() >= paint::GUTTER
+            && right - label::width(painter, "seg", Type::Caption) >= areas.gutter.left() + 2.0
+        {
+            let at = pos2(right, areas.axis.center().y - 3.0);
+            label::text(painter, at, egui::Align2::RIGHT_CENTER, "seg", Type::Caption, tokens.text3);
         }
     }
 

@@ -287,9 +287,18 @@ impl Canvas<'_> {
         let columns = (wanted.width() * ppp) as usize;
         let above = |at: usize, _| wanted.translate(vec2(at as f32 / ppp, 0.0));
         let is_note = !(y.start..=y.end).contains(&(cap.bytes as f64));
-        let over = is_note.then(|| free_place((&ceiling, &tops), (0, columns, 20.0), taken, above)).flatten();
-        let over = over.filter(|place| place.right() <= rect.right());
-        let place = over.or_else(|| beside(wanted, taken, rect.x_range()))?;
+        let place = if is_note {
+            let (bottoms, floor): (Vec<f32>, Vec<f32>) = edges.free.iter().map(|e| (e.1, rect.bottom())).unzip();
+            let within = |at: usize, middle: f32| {
+                Align2::LEFT_CENTER.anchor_size(pos2(rect.left() + at as f32 / ppp + 6.0, middle), wanted.size())
+            };
+            let least = (0, columns + 12, 20.0);
+            free_place((&ceiling, &tops), least, taken, above)
+                .or_else(|| free_place((&tops, &bottoms), least, taken, within))
+                .or_else(|| free_place((&bottoms, &floor), least, taken, within))?
+        } else {
+            beside(wanted, taken, rect.x_range())?
+        };
         chip::paint_chip_in(&painter, place.center(), Align2::CENTER_CENTER, &text, Type::Caption, ink, t.s1);
         Some(place)
     }

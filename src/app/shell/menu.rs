@@ -84,7 +84,10 @@ fn menus(app: &mut App, ui: &mut Ui) {
             }
             for path in recents {
                 let name = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
-                if ui.button(name).on_hover_text(path.display().to_string()).clicked() {
+                let folder = path.parent().map(|f| f.display().to_string()).unwrap_or_default();
+                let folder = label::without_middle(ui.painter(), &folder, Type::Body, 220.0);
+                let entry = ui.add(egui::Button::new(name).shortcut_text(folder));
+                if entry.on_hover_text(path.display().to_string()).clicked() {
                     app.actions.send(Action::Open(vec![path]));
                 }
             }

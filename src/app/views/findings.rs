@@ -17,7 +17,7 @@ use crate::app::command::Command;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
 use crate::app::theme::{Type, text};
-use crate::app::widgets::button::{Push, link, selector};
+use crate::app::widgets::button::{Push, link_with, selector};
 use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::{label, term};
 use crate::app::workspace::Workspace;
@@ -146,7 +146,8 @@ fn failed_elsewhere(ui: &mut Ui, cx: &ViewContext<'_>) {
                 let (rect, _) = ui.allocate_exact_size(vec2(8.0, 16.0), Sense::hover());
                 ui.painter().circle_filled(rect.center(), 3.0, cx.tokens.red);
                 ui.add_space(6.0);
-                if link(ui, &format!("{} ran out of memory{too}: show it", device.id)).clicked() {
+                let words = format!("{} ran out of memory{too}: show it", device.id);
+                if link_with(ui, &words, Type::Strong, None).clicked() {
                     cx.actions.send(Action::SetDevice(i));
                 }
             });

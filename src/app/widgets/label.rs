@@ -67,6 +67,27 @@ pub fn width(painter: &Painter, text: &str, kind: Type) -> f32 {
     galley(painter, text, kind, Color32::PLACEHOLDER).size().x
 }
 
+/// A text that fits a width: whole, or without its middle. A path's ends say most.
+#[must_use]
+pub fn without_middle(painter: &Painter, text: &str, kind: Type, room: f32) -> String {
+    if width(painter, text, kind) <= room {
+        return text.to_owned();
+    }
+    let letters: Vec<char> = text.chars().collect();
+    let cut = |kept: usize| -> String {
+        let head = kept / 3;
+        let tail = letters.len() - (kept - head);
+        letters[..head].iter().copied().chain(std::iter::once('…')).chain(letters[tail..].iter().copied()).collect()
+    };
+    // The most letters that fit, by halves.
+    let (mut fits, mut over) = (0, letters.len());
+    while fits + 1 < over {
+        let kept = usize::midpoint(fits, over);
+        if width(painter, &cut(kept), kind) <= room { fits = kept } else { over = kept }
+    }
+    cut(fits)
+}
+
 /// A wrapped paragraph in the flow of a [`Ui`], with the type scale's line height.
 pub fn paragraph(ui: &mut Ui, text: &str, kind: Type, colour: Color32) -> egui::Response {
     ui.add(egui::Label::new(kind.text(said(ui.ctx(), text)).color(colour)).wrap())

@@ -23,7 +23,33 @@ use crate::app::widgets::label;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
 use crate::app::widgets::term::{Figures, Term};
 use crate::app::widgets::tooltip::Tip;
-use crate::units::{Address, Bytes, NBSP, count};
+use crate::units::{Address, Bytes, NBSP, count, counted};
+
+/// Says which lanes a low pane has no room for, where lanes have their names. The strata's lowest label stands below it.
+pub(super) fn hidden_ui(ui: &mut Ui, canvas: &Canvas<'_>, hidden: &[Track]) {
+    let strata = canvas.tracks.strata;
+    if hidden.is_empty() || strata.height() < 52.0 {
+        return;
+    }
+    let words = counted(hidden.len() as u64, "lane hidden", "lanes hidden");
+    let left = canvas.pane.left() + 12.0;
+    let words = if label::width(canvas.painter, &words, Type::Caption) > canvas.tracks.x.min - 8.0 - left {
+        format!("{} hidden", hidden.len())
+    } else {
+        words
+    };
+    let place = Rect::from_min_max(pos2(left, strata.bottom() - 24.0), pos2(canvas.tracks.x.min - 6.0, strata.bottom() - 8.0));
+    label::text_in(canvas.painter, place, &words, Type::Caption, canvas.tokens.text3);
+    let name = |track: &Track| if *track == Track::Device { canvas.calls_name() } else { track.name() };
+    let names: Vec<&str> = hidden.iter().map(name).collect();
+    let tip = format!(
+        "No room for {}. Drag the pane's lower edge, or double click its header to fill the window with it.",
+        names.join(", ")
+    );
+    let response = ui.interact(place, ui.scope_id().with("hidden lanes"), egui::Sense::hover());
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, format!("{words}: {}", names.join(", "))));
+    response.on_hover_text(tip);
+}
 
 impl Timeline {
     /// A chosen range offers to be zoomed to.

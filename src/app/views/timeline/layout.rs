@@ -118,6 +118,20 @@ pub(super) struct Contents {
     pub card: bool,
 }
 
+impl Contents {
+    /// True for a track that has something to show.
+    fn has(&self, track: Track) -> bool {
+        match track {
+            Track::Overview | Track::Curves => true,
+            Track::Steps => self.step_levels > 0,
+            Track::Device => self.device_calls,
+            Track::Ops => self.op_lines > 0,
+            Track::Bands => self.bands,
+            Track::Card => self.card,
+        }
+    }
+}
+
 /// The rectangles of the tracks. A track that does not fit has none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tracks {
@@ -159,6 +173,12 @@ impl Tracks {
             Track::Bands => self.bands,
             Track::Card => self.card,
         }
+    }
+
+    /// Tracks that have something to show and no room for it, not even for their names.
+    pub fn hidden(&self, contents: &Contents) -> Vec<Track> {
+        let is_hidden = |t: &Track| contents.has(*t) && self.open(*t).is_none() && self.folded[*t as usize].is_none();
+        Track::ALL.into_iter().filter(is_hidden).collect()
     }
 
     /// One plot and nothing around it.
@@ -560,6 +580,18 @@ mod tests {
             let t = tracks(pane(998.0, height), ALL);
             assert!(t.strata.height() >= STRATA_COMFORT - 0.1 && t.curves.is_some(), "{height}: {t:?}");
         }
+    }
+
+    #[test]
+    fn what_has_no_room_is_told_and_what_is_folded_or_not_there_is_not() {
+        assert_eq!(tracks(pane(998.0, 442.0), ALL).hidden(&ALL), []);
+        let low = tracks(pane(998.0, 250.0), ALL);
+        let hidden = low.hidden(&ALL);
+        assert!(hidden.contains(&Track::Device) && !hidden.contains(&Track::Curves), "{hidden:?}");
+        let without = Contents { device_calls: false, ..ALL };
+        assert!(!tracks(pane(998.0, 250.0), without).hidden(&without).contains(&Track::Device));
+        let folded = Contents { folded: [true; TRACKS], ..ALL };
+        assert_eq!(tracks(pane(998.0, 442.0), folded).hidden(&folded), []);
     }
 
     #[test]

@@ -378,6 +378,7 @@ impl View for Timeline {
         self.range_ui(ui, cx, &canvas);
         self.bytes_ui(ui, &canvas);
         self.fold_ui(ui, cx, &canvas);
+        controls::hidden_ui(ui, &canvas, &tracks.hidden(&contents));
         if let (Some(rect), Some((picture, rows))) = (tracks.ops, scene.ops) {
             canvas.op_names_ui(ui, rect, rows, picture);
         }

@@ -469,10 +469,16 @@ impl Canvas<'_> {
             goes_on = inferred;
         }
         for stretch in stretches {
-            // Other annotations may stand there; what is free before them is used.
-            let end = below.iter().filter(|x| x.max > stretch.min).map(|x| x.min).fold(stretch.max, f32::min);
-            if end - stretch.min >= needs {
-                let at = pos2(stretch.min + 4.0, line.top() + layout::STEP / 2.0);
+            // Other annotations may stand there: the words take the first free place.
+            let mut at = stretch.min;
+            for taken in below.iter().filter(|x| x.max > stretch.min && x.min < stretch.max) {
+                if taken.min - at >= needs {
+                    break;
+                }
+                at = at.max(taken.max);
+            }
+            if stretch.max - at >= needs {
+                let at = pos2(at + 4.0, line.top() + layout::STEP / 2.0);
                 label::text(&painter, at, Align2::LEFT_CENTER, WORDS, Type::Caption, self.tokens.text3);
             }
         }

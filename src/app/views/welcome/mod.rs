@@ -297,6 +297,9 @@ fn files_ui(ui: &mut Ui, model: &WelcomeModel) -> Option<WelcomeIntent> {
     intent
 }
 
+/// What a long file name leaves to the name of its folder.
+const LEAST_FOLDER: f32 = 96.0;
+
 fn file_row(ui: &mut Ui, file: &FileRow) -> Response {
     let t = Tokens::of(ui);
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 52.0), Sense::click());
@@ -318,12 +321,26 @@ fn file_row(ui: &mut Ui, file: &FileRow) -> Response {
     };
     let peak = label::text_in_right(p, line(18.0, left, right), &peak, Type::Mono, t.text1);
     let events = label::text_in_right(p, line(35.0, left, right), &events, Type::Mono, t.text3);
-    let oom_room = if file.sparkline.oom { 106.0 } else { 0.0 };
-    let name = label::text_in(p, line(17.0, left, peak.left() - 12.0 - oom_room), &file.name, Type::Strong, t.text1);
+    // Two files of one name are told apart by their folders; a long name leaves a short one of it.
+    let folder = std::path::Path::new(&file.path).parent().map(|f| f.display().to_string()).unwrap_or_default();
+    let end = peak.left() - 12.0;
+    let dot_room = if file.sparkline.oom { 18.0 } else { 0.0 };
+    let folder_room = if folder.is_empty() { 0.0 } else { (label::width(p, &folder, Type::Caption) + 10.0).min(LEAST_FOLDER) };
+    let name = label::text_in(p, line(17.0, left, end - dot_room - folder_room), &file.name, Type::Strong, t.text1);
+    let mut next = name.right();
     if file.sparkline.oom {
-        p.circle_filled(pos2(name.right() + 12.0, rect.top() + 17.5), 3.0, t.red);
-        let place = line(17.0, name.right() + 22.0, peak.left() - 8.0);
-        label::text_in(p, place, "out of memory", Type::Caption, t.red);
+        p.circle_filled(pos2(next + 12.0, rect.top() + 17.5), 3.0, t.red);
+        next += dot_room;
+        // The dot says it too, where the folder needs the room.
+        let words = label::width(p, "out of memory", Type::Caption) + 6.0;
+        if next + words + folder_room.max(label::width(p, &folder, Type::Caption).min(2.0 * LEAST_FOLDER)) <= end {
+            label::text_in(p, line(17.0, next + 4.0, end), "out of memory", Type::Caption, t.red);
+            next += words;
+        }
+    }
+    if !folder.is_empty() && end - next > 40.0 {
+        let folder = label::without_middle(p, &folder, Type::Caption, end - next - 10.0);
+        label::text_in(p, line(17.0, next + 10.0, end + 2.0), &folder, Type::Caption, t.text3);
     }
     label::text_in(p, line(34.0, left, events.left() - 12.0), &file.sentence, Type::Body, t.text2);
     p.hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));

@@ -187,10 +187,15 @@ fn device_text(d: &DeviceSummary) -> String {
     if let Some(w) = d.watched.as_ref().filter(|_| d.events == 0 && d.segments == 0) {
         return format!("\n{title}\n{}  {}\n", w.text(), counted(d.samples, "sample", "samples"));
     }
+    let is_host = d.kind == "host";
     let mut table = Table::new("lrrrl");
     table.row([title.as_str(), "at the end", "peak", "at event", ""]);
     for (name, level, what) in [
-        ("reserved", Some(&d.reserved_bytes), "segments taken from the device"),
+        (
+            "reserved",
+            Some(&d.reserved_bytes),
+            if is_host { "segments taken from the host" } else { "segments taken from the device" },
+        ),
         ("active", Some(&d.active_bytes), "blocks until their memory is reusable"),
         ("allocated", Some(&d.allocated_bytes), "blocks until the program frees them"),
         ("requested", d.requested_bytes.as_ref(), "what the program asked for"),

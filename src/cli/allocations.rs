@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::args::values::parse_rows;
 use super::oom::frames;
 use super::rules::RulesArgs;
-use super::{Table, choose_device, open, print_json, print_of};
+use super::{Table, choose_device, open_blocks, print_json, print_of};
 use crate::analysis::categories::Categories;
 use crate::analysis::matching::Matching;
 use crate::analysis::ordering::Order;
@@ -100,7 +100,7 @@ impl From<SortBy> for Order {
 /// One sentence when the file can not be opened or the answer not be written.
 pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
     let (text, query) = &args.query;
-    let recording = open(&args.file)?;
+    let recording = open_blocks(&args.file)?;
     let device = &recording.devices[choose_device(&recording, args.device)?];
     let progress = Progress::new();
     let cancelled = |e: crate::model::Cancelled| e.to_string();

@@ -5,8 +5,9 @@ use std::io::Write;
 use serde_json::json;
 
 use super::args::CheckArgs;
-use super::{open, open_stats, print, print_json};
+use super::{open_blocks, open_stats, print, print_json};
 use crate::analysis::leaks::{growth, has_steps};
+use crate::analysis::oom::has_segments;
 use crate::analysis::stats_check::judge_stats;
 use crate::analysis::steps::Steps;
 use crate::analysis::{DeviceTables, NO_EVENT, Quantity};
@@ -18,7 +19,7 @@ use crate::units::{Bytes, count, counted};
 /// # Errors
 /// One sentence naming what was passed, when anything was; or why the file can not be opened.
 pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
-    let recording = open(&args.file)?;
+    let recording = open_blocks(&args.file)?;
     let mut checks = Vec::new();
     let mut failures = Vec::new();
     if let Some(cut) = recording.report.truncated() {
@@ -39,11 +40,22 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
             }
         };
         let (peak, at) = tables.curves.settled_peak(device, Quantity::Reserved);
-        if let Some(most) = args.max_peak {
+        let is_told = has_segments(&tables) || device.events.is_empty() && device.segments.is_empty();
+        if !is_told && (args.max_peak.is_some() || args.max_fragmentation.is_some()) {
+            // What is not in the file can not be vouched for.
+            let limits = args.max_peak.map(|most| ("max_peak", json!(most)));
+            let limits = limits.into_iter().chain(args.max_fragmentation.map(|most| ("max_fragmentation", json!(most))));
+            for (name, most) in limits {
+                let option = name.replace('_', "-");
+                let sentence = format!("what was reserved is not in this file, so --{option} can not be checked");
+                check(name, false, serde_json::Value::Null, most, sentence);
+            }
+        }
+        if let Some(most) = args.max_peak.filter(|_| is_told) {
             let sentence = format!("{} was reserved {}, more than {}", Bytes(peak), event(at), Bytes(most));
             check("max_peak", peak <= most, json!(peak), json!(most), sentence);
         }
-        if let Some(most) = args.max_fragmentation {
+        if let Some(most) = args.max_fragmentation.filter(|_| is_told) {
             // At the peak of reserved memory, where room is scarce, with the block in place that it was reserved for: the share
             // that no tensor used.
             let active = tables.curves.at(device, &tables.lifetimes, Quantity::Active, at);

@@ -5,10 +5,10 @@ use std::io::Write;
 use serde_json::json;
 
 use super::args::DiffArgs;
-use super::{Table, choose_device, open, print_json, print_of};
+use super::{Table, choose_device, open_blocks, print_json, print_of};
 use crate::analysis::categories::Categories;
 use crate::analysis::diff::{Held, Instant, Reserve, Row, compare, purposes_text};
-use crate::analysis::{DeviceTables, NO_STACK, Quantity, stack_text};
+use crate::analysis::{DeviceTables, NO_EVENT, NO_STACK, Quantity, stack_text};
 use crate::model::{Progress, Recording, StackId, StackTable};
 use crate::units::{Bytes, count, counted};
 
@@ -53,7 +53,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
         let blocks = c.blocks.map(|x| json!({"only_a": held(x.only_a), "both": held(x.both), "only_b": held(x.only_b)}));
         let side = |s: &Side, event: u32, h: Held, r: Reserve| {
             json!({
-                "file": s.recording.source.name, "event": event, "bytes": h.bytes, "requested_bytes": h.requested, "count": h.count,
+                "file": s.recording.source.name, "event": (event != NO_EVENT).then_some(event), "bytes": h.bytes, "requested_bytes": h.requested, "count": h.count,
                 "reserved_bytes": r.totals[0], "free_inside_bytes": r.free, "segments": r.segments, "largest_hole_bytes": r.largest_hole,
                 "truncated": s.recording.report.truncated().is_some(),
             })
@@ -66,14 +66,14 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
         return print_json(out, &report);
     }
     let mut text = format!(
-        "{}: {} live in A ({}, event {}), {} in B ({}, event {}).\nBy stack: only in A {}, in both {}, only in B {}.\n",
+        "{}: {} live in A ({}, {}), {} in B ({}, {}).\nBy stack: only in A {}, in both {}, only in B {}.\n",
         signed(c.change()),
         Bytes(c.a.bytes),
         a.recording.source.name,
-        count(u64::from(a_event)),
+        super::place_of(a_event),
         Bytes(c.b.bytes),
         b.recording.source.name,
-        count(u64::from(b_event)),
+        super::place_of(b_event),
         Bytes(only_a),
         Bytes(common),
         Bytes(only_b),
@@ -140,7 +140,7 @@ struct Side {
 
 impl Side {
     fn open(path: &std::path::Path, args: &DiffArgs, progress: &Progress) -> Result<Self, String> {
-        let recording = open(path)?;
+        let recording = open_blocks(path)?;
         let index = choose_device(&recording, args.device)?;
         let device = &recording.devices[index];
         let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;

@@ -5,10 +5,10 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 use super::args::{FlameArgs, FlameBy};
-use super::{choose_device, cut_note, open, print, print_json};
+use super::{choose_device, cut_note, open_blocks, print, print_json};
 use crate::analysis::categories::Categories;
 use crate::analysis::flame::{By, Flame, Measure, Root, Shape, Size, node_name, weigh};
-use crate::analysis::{DeviceTables, Quantity};
+use crate::analysis::{DeviceTables, NO_EVENT, Quantity};
 use crate::model::{Progress, StackTable};
 
 /// Runs the subcommand.
@@ -16,7 +16,7 @@ use crate::model::{Progress, StackTable};
 /// # Errors
 /// One sentence when the file can not be opened, an instant does not exist, or the answer can not be written.
 pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
-    let recording = open(&args.file)?;
+    let recording = open_blocks(&args.file)?;
     let device = &recording.devices[choose_device(&recording, args.device)?];
     let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
     let last = device.events.len().saturating_sub(1) as u32;
@@ -59,6 +59,13 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
     let size = if args.requested { Size::Requested } else { Size::Block };
     let entries = weigh(device, &tables, categories.as_ref(), measure, size);
     let root = if args.inverted { Root::Innermost } else { Root::Outermost };
+    if entries.is_empty() && !args.json {
+        let what = match measure {
+            Measure::LiveAt(event) => format!("nothing was live at {}", super::place_of(event)),
+            _ => format!("nothing was allocated from event {} to event {}", range.0, range.1),
+        };
+        return Err(format!("{}: {what}, so there is no flame graph", recording.source.name));
+    }
     let flame = Flame::build(&recording.stacks, &entries, Shape { root, by, folds_framework: args.fold_framework });
     if !args.json {
         // Collapsed stacks are for another program to read: the note goes where people read.
@@ -69,10 +76,16 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
         if let Some(sentence) = categories.as_ref().and_then(|c| c.changed.rules_sentence()) {
             let _ = writeln!(std::io::stderr(), "vramscope: {sentence}");
         }
+        if by != By::Category && entries.iter().all(|e| !e.stack.is_some()) {
+            let _ = writeln!(
+                std::io::stderr(),
+                "vramscope: no call stack is in this file, so all is one line; --by category tells what it is for"
+            );
+        }
         return print(out, &flame.collapsed(&recording.stacks));
     }
     let event = match measure {
-        Measure::LiveAt(e) => Some(e),
+        Measure::LiveAt(e) => Some(e).filter(|&e| e != NO_EVENT),
         _ => None,
     };
     let report = json!({

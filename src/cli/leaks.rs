@@ -7,11 +7,11 @@ use serde_json::json;
 
 use super::args::LeaksArgs;
 use super::oom::frames;
-use super::{Table, choose_device, open, print_json, print_of};
+use super::{Table, choose_device, open_blocks, print_json, print_of};
 use crate::analysis::leaks::{Blind, Growth, between, can_tell, floors, growth, has_steps, looked_at, saw_tooth, stretches};
 use crate::analysis::steps::Steps;
 use crate::analysis::{DeviceTables, Quantity, StackNames, named_by, tell_apart};
-use crate::model::{DeviceRecording, Progress, Recording};
+use crate::model::{DeviceRecording, Format, Progress, Recording};
 use crate::units::{Bytes, count};
 
 /// Stacks listed as text.
@@ -22,7 +22,7 @@ const LISTED: usize = 15;
 /// # Errors
 /// One sentence when the file can not be opened, an instant does not exist, or the answer can not be written.
 pub fn run(args: &LeaksArgs, out: &mut dyn Write) -> Result<(), String> {
-    let recording = open(&args.of.file)?;
+    let recording = open_blocks(&args.of.file)?;
     let device = &recording.devices[choose_device(&recording, args.of.device)?];
     let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
     match args.from {
@@ -78,7 +78,11 @@ fn over_steps(
         (Err(Blind::TooShort), _) => {
             let events = crate::units::counted(device.events.len() as u64, "event", "events");
             let found = crate::units::counted(steps.len() as u64, "step", "steps");
-            format!("Too little to tell: {events} and {found}. Record some steps with a longer history.\n")
+            let more = match recording.source.format {
+                Format::RmmLog | Format::KinetoTrace | Format::MemoryTimeline => "Record more steps.",
+                _ => "Record some steps with a longer history.",
+            };
+            format!("Too little to tell: {events} and {found}. {more}\n")
         }
         (Err(Blind::OnlyAllocates), _) => format!("{}\n", Blind::ONLY_ALLOCATES),
         (Ok(()), None) => format!("No leak: nothing grows steadily from {step} to {step}.\n"),

@@ -29,9 +29,11 @@ use std::path::{Path, PathBuf};
 
 pub use table::Table;
 
+use crate::analysis::NO_EVENT;
 use crate::analysis::join::{Join, join};
 use crate::formats;
-use crate::model::{MemoryStats, Progress, Recording};
+use crate::model::{MemoryStats, Progress, Recording, WarningKind};
+use crate::units::count;
 use args::Command;
 
 /// What a build without a window answers when it is asked for one.
@@ -119,6 +121,40 @@ pub fn open(path: &Path) -> Result<Recording, String> {
         ));
     }
     Ok(recording)
+}
+
+/// Opens a recording of which single allocations are known, as events or as the blocks of an instant.
+///
+/// # Errors
+/// One sentence that names the file as it was typed; where it has something else, what that is and which command reads it.
+pub fn open_blocks(path: &Path) -> Result<Recording, String> {
+    let recording = open(path)?;
+    if recording.has_blocks() { Ok(recording) } else { Err(without_blocks(path, &recording)) }
+}
+
+/// What a file without events and blocks has instead.
+fn without_blocks(path: &Path, recording: &Recording) -> String {
+    let path = path.display();
+    if recording.devices.iter().any(|d| !d.bands.is_empty()) {
+        return format!(
+            "{path}: these are sums by category over time, without events or blocks, which this command needs; vramscope summary prints \
+             them, and the raw form of a memory timeline (a name that ends in .raw.json.gz) has events"
+        );
+    }
+    if recording.devices.iter().any(|d| !d.samples.is_empty()) {
+        return format!(
+            "{path}: these are samples of what devices used over time, without events or blocks, which this command needs; vramscope summary \
+             and vramscope findings read them"
+        );
+    }
+    let why = recording.report.warnings.iter().find(|w| w.kind == WarningKind::Skipped);
+    let why = why.map_or_else(String::new, |w| format!("; {}", w.text.trim_end_matches('.')));
+    format!("{path}: it has no events and no blocks{why}")
+}
+
+/// An event as a place in text; one of a recording that has none, or before the first, has no number.
+fn place_of(event: u32) -> String {
+    if event == NO_EVENT { "before any event".to_owned() } else { format!("event {}", count(u64::from(event))) }
 }
 
 /// Opens whatever can be opened, also counters alone.

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::args::{InstantArgs, LiveBy, StateArgs};
-use super::{Table, choose_device, oom, open, print_json, print_of};
+use super::{Table, choose_device, oom, open_blocks, print_json, print_of};
 use crate::analysis::categories::Rules;
 use crate::analysis::oom as oom_facts;
 use crate::analysis::told::zone;
@@ -136,7 +136,7 @@ struct LiveRow {
 /// # Errors
 /// One sentence when the file can not be read, or has no such device or instant.
 pub fn run(args: &StateArgs, out: &mut dyn Write) -> Result<(), String> {
-    let recording = open(&args.file)?;
+    let recording = open_blocks(&args.file)?;
     let device = &recording.devices[device_for(&recording, args)?];
     let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
     let event = find_event(&recording, device, &tables, &args.instant)?;

@@ -6,13 +6,13 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::args::WhatifArgs;
-use super::{Table, choose_device, open, print_json, print_of};
+use super::{Table, choose_device, open_blocks, print_json, print_of};
 use crate::allocator::remedies::best;
 use crate::allocator::whatif::{Question, Row, SUGGESTED, WhatIf};
 use crate::allocator::{CapRange, Horizon};
 use crate::formats::export::new_file::refusal;
 use crate::formats::export::snapshot;
-use crate::model::{DeviceKind, DeviceRecording, Progress, Recording};
+use crate::model::{DeviceKind, DeviceRecording, Format, Progress, Recording};
 use crate::units::{Bytes, count};
 
 /// The JSON object of the command-line contract.
@@ -79,7 +79,7 @@ pub fn run(args: &WhatifArgs, out: &mut dyn Write) -> Result<(), String> {
     if let Some(sentence) = args.save.as_ref().and_then(|out| refusal(out, &[&args.file], args.force)) {
         return Err(sentence);
     }
-    let recording = open(&args.file)?;
+    let recording = open_blocks(&args.file)?;
     let progress = Progress::new();
     let device = choose(&recording, args.device)?;
     let whatif = WhatIf::new(device, None, &progress).map_err(|e| e.to_string())?;
@@ -175,6 +175,9 @@ fn choose(recording: &Recording, index: Option<i32>) -> Result<&DeviceRecording,
     if matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu) {
         return Err(format!("{name}: {} is not managed by the CUDA caching allocator, so its settings do not apply", device.id));
     }
+    if recording.source.format == Format::RmmLog {
+        return Err(format!("{name}: RMM made these requests, and PyTorch's settings do not apply to its pools"));
+    }
     if !WhatIf::has_requests(device) {
         return Err(format!(
             "{name}: there is no trace of {}, only its state, so nothing can be run again; record one with torch.cuda.memory._record_memory_history()",
@@ -201,11 +204,20 @@ fn text(report: &WhatIfReport) -> String {
                 let range = CapRange { least, ..CapRange::told(most) };
                 format!("Limit: {}; the failed requests say {range}, --limit names it\n", Bytes(limit))
             }
+            Some([least, most]) if limit < least || limit > most => {
+                let range = CapRange { least: least, ..CapRange::told(most) };
+                let which = if limit > most { "higher" } else { "lower" };
+                format!("Limit: {}; the recording's own cap was {range}, so this asks about a {which} one\n", Bytes(limit))
+            }
             _ => {
                 let typed = Bytes(limit).round_decimal().map_or(String::new(), |decimal| format!(" ({decimal})"));
                 format!("Limit: {}{typed}\n", Bytes(limit))
             }
         };
+    }
+    let device = report.runs.first().and_then(|r| r.row.device_bytes);
+    if let Some((limit, all)) = report.limit.zip(device).filter(|(limit, all)| limit > all) {
+        out += &format!("The device has {} in all: {} would be another card.\n", Bytes(all), Bytes(limit));
     }
     match &report.best {
         Some(best) if report.runs.len() > 1 => {

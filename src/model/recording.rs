@@ -121,6 +121,12 @@ impl Recording {
         self.source.format == Format::Counters
     }
 
+    /// True where some device has events or segments, as all that tells of single allocations has.
+    #[must_use]
+    pub fn has_blocks(&self) -> bool {
+        self.devices.iter().any(|d| !d.events.is_empty() || !d.segments.is_empty())
+    }
+
     /// False where sizes are whole blocks, as PyTorch's profiler writes them of a GPU and PyTorch 1.11 in its lists of segments: what
     /// was asked for is then not in the file.
     #[must_use]

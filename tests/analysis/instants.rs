@@ -200,11 +200,11 @@ fn failures_that_were_not_examined_are_told_by_cause() {
     let told = |known: usize, unknown: usize| {
         let mut t = Tape::new();
         t.alloc(GIB, StackId::NONE);
-        for _ in 0..unknown {
-            t.oom(2 * GIB, EventTable::FREE_UNKNOWN, StackId::NONE);
-        }
         for _ in 0..known {
             t.oom(2 * GIB, GIB, StackId::NONE);
+        }
+        for _ in 0..unknown {
+            t.oom(2 * GIB, EventTable::FREE_UNKNOWN, StackId::NONE);
         }
         let recording = t.finish();
         let device = &recording.devices[0];
@@ -218,6 +218,33 @@ fn failures_that_were_not_examined_are_told_by_cause() {
     assert!(why[0].contains("2 failures were") && why[0].contains("does not tell what was free"), "{why:?}");
     let (examined, why) = told(EXAMINED + 5, 0);
     assert_eq!((examined, why.len()), (EXAMINED, 1));
-    assert!(why[0].contains("5 failures were") && why[0].contains("before are enough"), "{why:?}");
+    assert!(why[0].contains("5 failures were") && why[0].contains("after are enough"), "{why:?}");
     assert_eq!(told(EXAMINED, 2).1.len(), 2, "one sentence a cause");
+}
+
+#[test]
+fn of_several_failures_the_last_is_shown_first_and_those_before_it_were_survived() {
+    let mut t = Tape::new();
+    t.alloc(GIB, StackId::NONE);
+    t.oom(2 * GIB, GIB, StackId::NONE);
+    t.oom(3 * GIB, GIB, StackId::NONE);
+    t.alloc(1 << 20, StackId::NONE);
+    t.oom(2 * GIB, GIB, StackId::NONE);
+    let recording = t.finish();
+    let device = &recording.devices[0];
+    let names = StackNames::of(&recording.stacks);
+    let found = diagnose(&recording, device, &tables(device), &names, &Rules::default(), &Progress::new()).unwrap();
+    let last = device.events.last_oom();
+    assert_eq!(last, device.events.ooms().last().copied());
+    assert!(found.ooms[0].survived && found.ooms[1].survived && !found.ooms[2].survived);
+    let first = &found.findings[0];
+    assert_eq!((first.rule, first.place.event), ("out_of_memory", last));
+    let said = first.sentence.replace(NBSP, " ");
+    assert!(said.contains("the last of 3 requests that failed; nothing was allocated after it"), "{said}");
+    assert!(said.contains("The 2 before it were survived: allocations went on."), "{said}");
+    // Without stacks, requests of another size are another place.
+    let failures: Vec<_> = found.findings.iter().filter(|f| f.rule == "out_of_memory").collect();
+    assert_eq!(failures.len(), 2);
+    assert!(failures[1].title.starts_with("Survived failure"), "{}", failures[1].title);
+    assert!(failures[0].evidence.iter().any(|e| e.label == "failures of this kind" && e.value == "2"));
 }

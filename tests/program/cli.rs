@@ -69,6 +69,12 @@ fn limits_are_held_against_what_was_there() {
     };
     says(&["oom", &leak, "--limit", "200MiB"], 1, "below the 250 MiB that were reserved on device 0 at event");
     says(&["oom", &leak, "--limit", "250MiB"], 0, "0 B were left under the cap");
+    // With more than was refused the request would not have failed.
+    let failed = sample("fragment_oom.pickle");
+    says(&["oom", &failed, "--limit", "2100MiB"], 1, "so the cap is below 2,100 MiB");
+    says(&["oom", &failed, "--limit", "2099MiB"], 0, "fragmentation");
+    says(&["oom", &sample("expandable_oom.pickle"), "--limit", "3000MiB"], 1, "the request of event 182 failed");
+    says(&["whatif", &failed, "--conf", "default", "--limit", "3000MiB"], 0, "so this asks about a higher one");
     says(&["check", &leak, "--max-peak", "60"], 2, "60 without a unit is 60 bytes");
     says(&["check", &leak, "--max-peak", "60GiB"], 0, "passed");
     let fragment = json(&["check", &sample("gpt_train.pickle"), "--max-fragmentation", "1", "--json"]);
@@ -729,4 +735,41 @@ fn the_users_own_rules_count_on_the_command_line_too() {
     assert!(error.contains("rules.json: Rule 1 can not be used"), "{error}");
     let error = complaint(&["findings", sample, "--rules", "no_such_file.json"], "no_such_file.json");
     assert!(error.contains("no_such_file.json: the rules can not be read"), "{error}");
+}
+
+/// Sums by category have neither events nor blocks: zeros are no answer.
+#[test]
+fn a_file_without_events_or_blocks_is_refused_with_what_it_has() {
+    let folder = std::env::temp_dir().join(format!("vramscope-sums-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("sums.json");
+    std::fs::write(&path, "[[1000, 2000], [[0, 1048576, 0], [0, 2097152, 1048576]]]").expect("a file");
+    let trace = folder.join("trace.json");
+    let event = r#"{"ph":"X","cat":"cpu_op","name":"aten::add","pid":1,"tid":1,"ts":1,"dur":5}"#;
+    std::fs::write(&trace, format!("{{\"traceEvents\":[{event}]}}")).expect("a file");
+    let (sums, trace) = (path.display().to_string(), trace.display().to_string());
+    for command in [
+        &["flame"][..],
+        &["leaks"],
+        &["oom"],
+        &["findings"],
+        &["allocations"],
+        &["whatif"],
+        &["state", "--peak"],
+        &["check", "--no-oom"],
+    ] {
+        let args = |file: &str| [&[command[0], file], &command[1..]].concat().iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        let (of_sums, of_trace) = (args(&sums), args(&trace));
+        let sentence = complaint(&of_sums.iter().map(String::as_str).collect::<Vec<_>>(), "sums.json");
+        assert!(sentence.contains("without events or blocks"), "{sentence}");
+        let sentence = complaint(&of_trace.iter().map(String::as_str).collect::<Vec<_>>(), "trace.json");
+        assert!(sentence.contains("no memory events"), "{sentence}");
+    }
+    std::fs::remove_dir_all(&folder).expect("the folder goes");
+}
+
+#[test]
+fn check_names_the_failed_request() {
+    let sentence = complaint(&["check", &sample("fragment_oom.pickle"), "--no-oom"], "fragment_oom.pickle");
+    assert!(sentence.replace('\u{a0}', " ").contains("1 request failed at event 176 "), "{sentence}");
 }

@@ -210,7 +210,7 @@ struct HigherCapEntry {
 /// One sentence when the file can not be opened or has no such device.
 pub fn run(args: &OomArgs) -> Result<String, String> {
     let progress = Progress::new();
-    let mut recording = super::open(&args.file)?;
+    let mut recording = super::open_blocks(&args.file)?;
     if args.device.is_some() {
         let chosen = super::choose_device(&recording, args.device)?;
         recording.devices = vec![recording.devices.swap_remove(chosen)];

@@ -6,7 +6,7 @@ use super::{BlockerEntry, CategoryEntry, LiveEntry, OomEntry, OomReport, PeakEnt
 use crate::allocator::CapRange;
 use crate::analysis::oom::Support;
 use crate::cli::Table;
-use crate::model::{EventTable, Recording};
+use crate::model::{EventTable, Format, Recording};
 use crate::units::{Address, Bytes, count, counted};
 
 /// Kinds of earlier failures that get a line; the rest is counted.
@@ -21,9 +21,10 @@ pub(super) fn text(report: &OomReport, recording: &Recording, in_full: bool) -> 
         } else {
             writeln!(
                 out,
-                "{}: {} failed, and the file does not tell what was free, so it can not say why; a snapshot does.",
+                "{}: {} failed, and the file does not tell what was free, so it can not say why{}.",
                 recording.source.name,
-                counted(report.ooms_without_figures as u64, "request", "requests")
+                counted(report.ooms_without_figures as u64, "request", "requests"),
+                if recording.source.format == Format::RmmLog { "" } else { "; a snapshot does" }
             )
         };
     } else if report.ooms_without_figures > 0 {

@@ -76,14 +76,14 @@ pub(super) fn ratio(a: u64, b: u64) -> Option<String> {
     (a > 0).then(|| if times >= 1000.0 { "> 999".to_owned() } else { format!("{times:.2}") })
 }
 
-/// The line beside the change: `2.67 × A, same 335 blocks, same stacks`. Two recordings seldom share whole stacks, so there places count.
+/// The line beside the change: `2.67 × A, 335 blocks in each, same stacks`. Two recordings seldom share whole stacks, so there places count.
 pub(super) fn beside(c: &Comparison, groups: &[Group]) -> String {
     let mut parts = Vec::new();
     if let Some(times) = ratio(c.a.bytes, c.b.bytes) {
         parts.push(format!("{times}{NBSP}× A"));
     }
     parts.push(if c.a.count == c.b.count {
-        format!("same {}", counted(c.b.count, "block", "blocks"))
+        format!("{} in each", counted(c.b.count, "block", "blocks"))
     } else {
         format!("{} blocks, {} in A", count(c.b.count), count(c.a.count))
     });
@@ -193,7 +193,7 @@ mod tests {
         };
         let mut c = Comparison::default();
         (c.a, c.b) = (held(|g| g.a), held(|g| g.b));
-        assert_eq!(beside(&c, &groups), "2.50\u{a0}× A, same 2\u{a0}blocks, same places");
+        assert_eq!(beside(&c, &groups), "2.50\u{a0}× A, 2\u{a0}blocks in each, same places");
         c.blocks = Some(Default::default());
         assert!(beside(&c, &groups).ends_with("same stacks"));
         let text = reading(&c, &groups, |_| "x.py:1".to_owned());

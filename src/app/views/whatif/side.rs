@@ -172,15 +172,27 @@ impl WhatIfView {
                 cx.actions.send(Action::GoTo(d.event));
             }
             ui.add_space(4.0);
-            marked(ui, Icon::Check, &limit_words(&own, self.limit()), t.text2);
+            marked(ui, Icon::Check, &limit_words(&own, self.limit(), cx.data.device().capacity), t.text2);
         });
     }
 }
 
 /// Where the limit in force comes from. Of the recording's own limit nothing is said once another one is in force.
-fn limit_words(own: &Own, limit: Option<u64>) -> String {
+fn limit_words(own: &Own, limit: Option<u64>, capacity: Option<u64>) -> String {
     if let Some(limit) = limit.filter(|&l| l != own.limit) {
-        return format!("The limit of {} is the one you chose.", Bytes(limit));
+        if let Some(all) = capacity.filter(|&all| all < limit) {
+            return format!(
+                "The limit of {} is the one you chose; the device has {} in all, so it would be another card.",
+                Bytes(limit),
+                Bytes(all)
+            );
+        }
+        return match own.limit_from {
+            LimitFrom::Known(range) if limit > range.most => {
+                format!("The limit of {} is the one you chose. The recording's own was lower: {range}.", Bytes(limit))
+            }
+            _ => format!("The limit of {} is the one you chose.", Bytes(limit)),
+        };
     }
     match own.limit_from {
         LimitFrom::Known(range) => match range.from {

@@ -326,6 +326,17 @@ mod tests {
     }
 
     #[test]
+    fn a_recording_opens_at_its_last_failure() {
+        let mut d = device(&[100, 120]);
+        assert_eq!(Link::new(&d).cursor, 1);
+        for (time, action) in [(130, Action::Oom), (140, Action::Alloc), (150, Action::Oom), (160, Action::FreeRequested)] {
+            d.events.push(time, action, 0, 512, StreamId(0), PoolId(0), StackId::NONE);
+        }
+        assert_eq!(Link::new(&d).cursor, 4);
+        assert!(d.events.allocates_after(2) && !d.events.allocates_after(4));
+    }
+
+    #[test]
     fn an_event_is_found_where_it_stands() {
         let d = device(&[100, 120, 150]);
         for axis in [Axis::Event, Axis::Time] {

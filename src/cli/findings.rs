@@ -19,7 +19,7 @@ use crate::units::Bytes;
 pub fn run(args: &FindingsArgs) -> Result<String, String> {
     let progress = Progress::new();
     let recording = super::open(&args.file)?;
-    if !recording.has_blocks() && recording.devices.iter().all(|d| d.samples.is_empty()) {
+    if !recording.has_blocks() && recording.devices.iter().all(|d| d.samples.is_empty() || !d.bands.is_empty()) {
         return Err(super::without_blocks(&args.file, &recording));
     }
     let rules = args.rules.read()?;

@@ -124,7 +124,7 @@ impl Recording {
     /// True where some device has events or segments, as all that tells of single allocations has.
     #[must_use]
     pub fn has_blocks(&self) -> bool {
-        self.devices.iter().any(|d| !d.events.is_empty() || !d.segments.is_empty())
+        self.devices.iter().any(|d| !d.events.is_empty() || !d.segments.is_empty() || !d.blocks.is_empty())
     }
 
     /// False where sizes are whole blocks, as PyTorch's profiler writes them of a GPU and PyTorch 1.11 in its lists of segments: what

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::corpus::corpus;
 use vramscope::allocator::{Caps, Replay, Requests, WhatIf};
-use vramscope::analysis::oom::{Support, advice, age, closest, examine, what_would_have_helped};
+use vramscope::analysis::oom::{Support, Verdict, advice, age, closest, examine, what_would_have_helped};
 use vramscope::analysis::{DeviceTables, NO_EVENT, Quantity};
 use vramscope::formats;
 use vramscope::model::{Action, DeviceRecording, PoolId, Progress, Recording, StackId, StreamId};
@@ -181,4 +181,25 @@ fn the_age_of_a_block_counts_from_its_birth() {
         assert_eq!(age.events, Some(last - born));
         assert_eq!(age.micros, Some(device.events.time_us[last as usize] - device.events.time_us[born as usize]));
     }
+}
+
+/// A cap that left room for the segment is not why, also where the file names it.
+#[test]
+fn a_cap_with_room_is_not_the_verdict() {
+    let mut recording = open(&sample("expandable_oom.pickle"));
+    let verdict = |limit: Option<u64>, recording: &mut Recording| {
+        recording.devices[0].limit = limit;
+        let device = &recording.devices[0];
+        let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+        let state = tables.states.at(device, &tables.lifetimes, 182);
+        let caps = Caps::of(device, None, &Progress::new()).unwrap();
+        let a = examine(device, &tables, 182, &state, &caps).unwrap();
+        assert_eq!(a.cap_below(), Some(2360 * MEBIBYTE));
+        (a.verdict, a.sentence)
+    };
+    assert_eq!(verdict(None, &mut recording).0, Verdict::Cap);
+    assert_eq!(verdict(Some(2359 * MEBIBYTE), &mut recording).0, Verdict::Cap);
+    let (disproved, sentence) = verdict(Some(2360 * MEBIBYTE), &mut recording);
+    assert_eq!(disproved, Verdict::Unknown);
+    assert!(sentence.contains("left room for it: the figures do not tell why"), "{sentence}");
 }

@@ -74,6 +74,19 @@ fn a_cap_that_the_user_knows_changes_the_way_out() {
     assert!(h.query_all_by_label("other").next().is_some(), "no stacks: everything is other");
 }
 
+/// With 2,100 MiB the failed request would have passed, so that was not the cap.
+#[test]
+fn a_cap_that_the_recording_rules_out_is_not_taken() {
+    let data = sample("fragment_oom.pickle");
+    let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], false, |_| {});
+    h.get_by_label("Cap of this process").click();
+    h.run_steps(2);
+    h.get_by_label("Cap of this process").type_text("2100 MiB");
+    h.key_press(Key::Enter);
+    h.run_steps(4);
+    h.get_by_label_contains("the request of event 176 would not have failed");
+}
+
 /// The same recording, had the request that failed been for a tebibyte.
 fn too_large(data: &DeviceData) -> Arc<DeviceData> {
     let mut recording = Recording::clone(&data.recording);

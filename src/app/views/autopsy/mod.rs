@@ -258,7 +258,7 @@ impl AutopsyView {
             let seen = ui.available_height();
             ScrollArea::vertical().id_salt("autopsy").auto_shrink(false).show(ui, |ui| {
                 ui.spacing_mut().item_spacing = egui::vec2(0.0, 0.0);
-                self.answer(ui, cx, case, &ready);
+                self.answer(ui, cx, case, &ready, events);
                 ui.add_space(12.0);
                 self.right(ui, cx, case, &ready, is_settled, seen);
                 self.details(ui, cx, case);

@@ -30,7 +30,7 @@ impl AutopsyView {
             ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
             match &case.kind {
                 Kind::Failure(a) => {
-                    headline(ui, cx, a.verdict.title(), &a.sentence, cx.tokens.red);
+                    headline(ui, cx, a.verdict.title(), &with_fate(a, events), cx.tokens.red);
                     tests(ui, cx, a);
                     self.figures(ui, cx, a);
                     try_first(ui, cx, a, ready);
@@ -55,12 +55,8 @@ impl AutopsyView {
         let total = events.len();
         let at = events.iter().position(|&e| e == case.state.event).unwrap_or(0);
         let fate = match &case.kind {
-            Kind::Failure(a) if total > 1 => match (a.survived, at + 1 == total) {
-                (true, false) => " · survived: allocations went on",
-                (true, true) => " · the last; allocations went on",
-                (false, true) => " · the last; nothing was allocated after it",
-                (false, false) => " · nothing was allocated after it",
-            },
+            Kind::Failure(_) if total > 1 && at + 1 == total => " · the last",
+            Kind::Failure(a) if total > 1 && a.survived => " · survived",
             _ => "",
         };
         let caption = format!("{} of {total}{fate}", at + 1);
@@ -82,10 +78,10 @@ impl AutopsyView {
     }
 
     /// What stands first where all is in one column: the verdict and what to try.
-    pub(super) fn answer(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, ready: &Ready<'_>) {
+    pub(super) fn answer(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, ready: &Ready<'_>, events: &[u32]) {
         match &case.kind {
             Kind::Failure(a) => {
-                headline(ui, cx, a.verdict.title(), &a.sentence, cx.tokens.red);
+                headline(ui, cx, a.verdict.title(), &with_fate(a, events), cx.tokens.red);
                 try_first(ui, cx, a, ready);
             }
             Kind::Peak(c) => peak_headline(ui, cx, c),
@@ -191,6 +187,18 @@ fn too_high(cx: &ViewContext<'_>, cap: u64, shown: Option<&Autopsy>) -> Option<S
         let event = count(u64::from(below.1));
         format!("With that the request of event {event} would not have failed, so the cap is below {}.", Bytes(below.0))
     })
+}
+
+/// Why a request failed and, where it is one of several, what came after it.
+fn with_fate(a: &Autopsy, events: &[u32]) -> String {
+    let fate = match (events.len() > 1, events.last() == Some(&a.event), a.survived) {
+        (false, ..) => "",
+        (_, true, false) => " It is the last failure: nothing was allocated after it.",
+        (_, true, true) => " It is the last failure, and allocations went on after it.",
+        (_, false, true) => " It was survived: allocations went on after it.",
+        (_, false, false) => " Nothing was allocated after it.",
+    };
+    format!("{}{fate}", a.sentence)
 }
 
 fn headline(ui: &mut Ui, cx: &ViewContext<'_>, title: &str, sentence: &str, ink: egui::Color32) {

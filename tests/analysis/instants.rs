@@ -228,7 +228,7 @@ fn of_several_failures_the_last_is_shown_first_and_those_before_it_were_survived
     t.alloc(GIB, StackId::NONE);
     t.oom(2 * GIB, GIB, StackId::NONE);
     t.oom(3 * GIB, GIB, StackId::NONE);
-    t.alloc(1 << 20, StackId::NONE);
+    t.alloc(GIB, StackId::NONE);
     t.oom(2 * GIB, GIB, StackId::NONE);
     let recording = t.finish();
     let device = &recording.devices[0];

@@ -12,6 +12,7 @@ use vramscope::app::command::Command;
 use vramscope::app::cursor::TrackLayout;
 use vramscope::app::selection::Item;
 use vramscope::app::settings::Settings;
+use vramscope::app::views::ViewKind;
 
 /// The app as it starts: no recording, the welcome page.
 fn fresh() -> Whole {
@@ -100,6 +101,25 @@ fn the_palette_finds_the_other_device() {
     h.run_steps(6);
     let app = app(&h);
     assert_eq!(app.active_document().and_then(|d| d.view()).map(|v| v.data.index), Some(0));
+}
+
+/// Ctrl+F goes to the query of the view in front; the palette opens where no view has a field to find with.
+#[test]
+fn the_find_key_goes_to_the_query_in_front() {
+    let find = |h: &mut Whole| {
+        app(h).actions().run(Command::FindInView);
+        h.run_steps(6);
+    };
+    let mut h = two_devices();
+    find(&mut h);
+    assert!(is_there(&h, "Close (Esc)"), "no view has a field: the palette is open");
+    press(&mut h, Key::Escape);
+    app(&h).actions().run(Command::Show(ViewKind::Allocations));
+    h.run_steps(6);
+    find(&mut h);
+    assert!(!is_there(&h, "Close (Esc)"), "the palette stays closed");
+    let field = h.get_by_role_and_label(Role::TextInput, "Query allocations");
+    assert!(field.is_focused(), "the field has the keys");
 }
 
 #[test]

@@ -288,7 +288,7 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
         let crosses = (beside[0]..beside[0] + width).contains(&line);
         let last = i + 1 == rows.len();
         // Off the bar's own line: before the request's line where it fits there, else behind it.
-        let off = y + (bar_height / 2.0 + 9.0) * if last { -1.0 } else { 1.0 };
+        let off = y + pitch / 2.0 * if last { -1.0 } else { 1.0 };
         let before = line - 8.0 - width;
         let at = if fits(beside[0]) && !crosses {
             pos2(beside[0], y)

@@ -115,8 +115,8 @@ impl Term {
             Term::OtherProcesses => Part::OtherProcesses.about(),
             Term::Driver => Part::Driver.about(),
             Term::WayOut => {
-                "The fewest live bytes whose going would let the request succeed: in one hole, or by whole segments that go back \
-                 to the device so that a new one fits."
+                "The fewest live bytes whose going would let the request succeed: in one hole, or by whole segments and pages of \
+                 expandable ones that go back to the device so that what is new fits."
             }
             Term::Alone => {
                 "Live blocks each of which, gone by itself, would let the request succeed. One block may hold more bytes than \

@@ -186,7 +186,7 @@ fn the_inspector_leads_from_one_thing_to_the_next_and_back() {
     send(&mut h, Action::Select(Some(Item::Lifetime(id))));
     let block = data.tables.lifetimes.get(data.device(), id).expect("a lifetime");
     assert!(h.query_by_label_contains(&format!("event {}", vramscope::units::count(u64::from(block.born)))).is_some());
-    assert!(h.query_by_label_contains("live: ").is_some(), "same stack");
+    assert!(h.query_by_label_contains("live: ").is_none(), "no stacks were recorded, so none is the same");
     h.get_by_label_contains("segment: ").click();
     h.run_steps(4);
     let segment = state.segments[worst.segment].address;
@@ -194,6 +194,15 @@ fn the_inspector_leads_from_one_thing_to_the_next_and_back() {
     h.get_by_label("Selection before this one").click();
     h.run_steps(4);
     assert_eq!(link(&h).selected(), Some(Item::Lifetime(id)));
+}
+
+#[test]
+fn the_inspector_goes_through_the_allocations_of_a_stack() {
+    let mut h = only(&sample("leak.pickle"), ViewKind::Inspector, [340.0, 900.0]);
+    let id = LifetimeId(40);
+    send(&mut h, Action::Select(Some(Item::Lifetime(id))));
+    assert!(h.query_by_label_contains("live: ").is_some(), "same stack");
+    assert!(h.query_by_label_contains("in step: ").is_some(), "steps are known here");
     h.get_by_label("Next").click();
     h.run_steps(4);
     assert_ne!(link(&h).selected(), Some(Item::Lifetime(id)));

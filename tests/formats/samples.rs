@@ -171,6 +171,24 @@ fn the_state_after_the_last_event_is_the_one_in_the_file() {
 }
 
 #[test]
+fn a_trace_that_does_not_lead_to_the_end_of_its_file_is_told_with_both_figures() {
+    for want in &FILES {
+        let recording = open(want.file);
+        for device in &recording.devices {
+            assert_eq!(tables(device).disagreement, None, "{} {}", want.file, device.id);
+        }
+    }
+    let mut device = open("fragment_oom.pickle").devices.remove(0);
+    // The allocation of a block that is live at the end, named as a PyTorch to come might name it.
+    let last = device.events.action.iter().rposition(|a| *a == Action::Alloc).unwrap();
+    device.events.action[last] = Action::Unknown;
+    let told = tables(&device).disagreement.unwrap_or_default();
+    let (trace, file) = ("984.01\u{a0}MiB by the trace", "990.02\u{a0}MiB by the file's own list");
+    assert!(told.starts_with("the trace of GPU 0 contradicts its file: active at the end"), "{told}");
+    assert!(told.contains(trace) && told.contains(file), "{told}");
+}
+
+#[test]
 fn the_samples_stay_small_and_each_is_described_and_checked() {
     let readme = std::fs::read_to_string(folder().join("README.md")).expect("the table of the samples");
     let mut bytes = 0;

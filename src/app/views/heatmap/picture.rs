@@ -371,6 +371,18 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_knows_the_event_that_the_cursor_stands_on() {
+        use crate::model::{PoolId, StackId, StreamId};
+        let mut device = DeviceRecording::default();
+        for i in 0..21 {
+            let action = if i == 20 { Action::Oom } else { Action::Alloc };
+            device.events.push(i, action, 4096, 512, StreamId(0), PoolId(0), StackId::NONE);
+        }
+        // The column that the event begins in is wide; the line stands in the middle of the event.
+        assert_eq!(marks(&device, &[0, 5, 20, 20, 21]), [(3, Mark::Oom, 20)]);
+    }
+
+    #[test]
     fn holes_by_size_put_the_largest_class_on_top() {
         let column = HeatmapColumn {
             event: 0,

@@ -53,7 +53,7 @@ impl FrameText {
 const GAP: f32 = 8.0;
 
 /// `modelling_llama.py:1024` in so many letters: `mode…ma.py:1024`. The line stays, however few they are.
-fn shorten_place(place: &str, most: usize) -> String {
+pub(super) fn shorten_place(place: &str, most: usize) -> String {
     let Some((file, line)) = place.rsplit_once(':') else { return place.to_owned() };
     let letters: Vec<char> = file.chars().collect();
     if place.chars().count() <= most {

@@ -10,6 +10,7 @@ use crate::app::action::Action;
 use crate::app::selection::Item;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
+use crate::app::views::stack_cells::shorten_place;
 use crate::app::widgets::axis;
 use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::label;
@@ -390,7 +391,11 @@ pub(super) fn colours(ui: &mut Ui, cx: &ViewContext<'_>, classes: &[u8]) {
     };
     let entry = |ui: &mut Ui, i: usize| {
         let width = around(&entries[i]) - gap + names[i].min(most) + 8.0;
-        write(ui, width, Some(entries[i].0), &entries[i].1, &entries[i].1);
+        // The line of a place is what tells it from another of the same file.
+        let whole = &entries[i].1;
+        let fits = (6..whole.chars().count()).rev().map(|n| shorten_place(whole, n)).find(|cut| text(ui, cut) <= most);
+        let name = if names[i] > most { fits } else { None };
+        write(ui, width, Some(entries[i].0), name.as_deref().unwrap_or(whole), whole);
     };
     entry(ui, 0);
     if left_out > 0 {

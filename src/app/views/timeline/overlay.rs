@@ -257,7 +257,8 @@ impl Canvas<'_> {
             let has_room = !is_low || (place(a) - place(b)).abs() > width + 8.0;
             if has_room && places.iter().any(Option::is_some) {
                 let up = if curves.is_some() { 10.0 } else { 30.0 };
-                let middle = f32::midpoint(place(a), place(b));
+                // Beside the first flag: in the middle the cursor's figures often stand.
+                let middle = place(a).min(place(b)) + 6.0 + width / 2.0;
                 let inside = egui::Rangef::new(lane.left() + width / 2.0 + 4.0, lane.right() - width / 2.0 - 4.0);
                 let at =
                     pos2(if inside.min < inside.max { middle.clamp(inside.min, inside.max) } else { middle }, lane.bottom() - up);

@@ -10,3 +10,4 @@ mod live_container;
 mod live_helper;
 mod live_record;
 mod probe;
+mod words;

@@ -1,0 +1,70 @@
+//! What the text commands say about the samples, word by word. A changed sentence is looked at before it is accepted:
+//! `INSTA_UPDATE=always cargo test --test program words`, then read the difference.
+
+use std::path::Path;
+use std::process::Command;
+
+/// What a command says about samples, run in their folder so that no path of a machine is in it. Times differ from run to run
+/// and are left out.
+fn said(args: &[&str]) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots");
+    let output = Command::new(env!("CARGO_BIN_EXE_vramscope"))
+        .args(args)
+        .current_dir(folder)
+        .env_remove("RUST_LOG")
+        // Category rules of whoever runs the tests are not part of it.
+        .env("XDG_CONFIG_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-settings"))
+        .output()
+        .expect("the program starts");
+    assert!(output.stderr.is_empty(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("UTF-8").replace('\u{a0}', " ");
+    text.lines().map(untimed).collect::<Vec<_>>().join("\n")
+}
+
+/// A line without how long something took.
+fn untimed(line: &str) -> &str {
+    let line = line.split_once(", read in ").map_or(line, |(before, _)| before);
+    line.trim_end()
+}
+
+fn snapshot(name: &str, args: &[&str]) {
+    insta::with_settings!({ prepend_module_to_snapshot => false, description => args.join(" "), omit_expression => true }, {
+        insta::assert_snapshot!(name, said(args));
+    });
+}
+
+#[test]
+fn why_it_ran_out() {
+    for file in ["fragment_oom.pickle", "serve_oom.pickle.gz", "kv_decode_oom.pickle.gz", "expandable_oom.pickle"] {
+        let name = file.split('.').next().unwrap_or(file);
+        snapshot(&format!("oom_{name}"), &["oom", file]);
+        snapshot(&format!("summary_{name}"), &["summary", file]);
+        snapshot(&format!("findings_{name}"), &["findings", file]);
+    }
+}
+
+#[test]
+fn how_close_it_was() {
+    snapshot("oom_gpt_train", &["oom", "gpt_train.pickle"]);
+    snapshot("findings_gpt_train", &["findings", "gpt_train.pickle"]);
+}
+
+#[test]
+fn what_stays() {
+    snapshot("leaks_leak", &["leaks", "leak.pickle"]);
+    snapshot("findings_leak", &["findings", "leak.pickle"]);
+}
+
+#[test]
+fn what_was_there() {
+    snapshot("state_two_gpus", &["state", "two_gpus.pickle", "--peak"]);
+    snapshot("state_multi_stream", &["state", "multi_stream.pickle", "--peak"]);
+    snapshot("state_cuda_graph", &["state", "cuda_graph.pickle", "--end"]);
+    snapshot("diff_expandable", &["diff", "expandable_oom.pickle", "fragment_oom.pickle"]);
+}
+
+#[test]
+fn what_would_have_helped() {
+    snapshot("whatif_fragment", &["whatif", "fragment_oom.pickle"]);
+    snapshot("whatif_serve", &["whatif", "serve_oom.pickle.gz"]);
+}

@@ -205,7 +205,7 @@ fn text(report: &WhatIfReport) -> String {
                 format!("Limit: {}; the failed requests say {range}, --limit names it\n", Bytes(limit))
             }
             Some([least, most]) if limit < least || limit > most => {
-                let range = CapRange { least: least, ..CapRange::told(most) };
+                let range = CapRange { least, ..CapRange::told(most) };
                 let which = if limit > most { "higher" } else { "lower" };
                 format!("Limit: {}; the recording's own cap was {range}, so this asks about a {which} one\n", Bytes(limit))
             }

@@ -199,6 +199,8 @@ fn text(report: &WhatIfReport) -> String {
         }
     };
     if let Some(limit) = report.limit {
+        // What was typed in decimal units is told so too.
+        let typed = Bytes(limit).round_decimal().map_or(String::new(), |decimal| format!(" ({decimal})"));
         out += &match report.agreement.limit_span_bytes {
             Some([least, most]) if least < most && (least..=most).contains(&limit) => {
                 let range = CapRange { least, ..CapRange::told(most) };
@@ -207,12 +209,9 @@ fn text(report: &WhatIfReport) -> String {
             Some([least, most]) if limit < least || limit > most => {
                 let range = CapRange { least, ..CapRange::told(most) };
                 let which = if limit > most { "higher" } else { "lower" };
-                format!("Limit: {}; the recording's own cap was {range}, so this asks about a {which} one\n", Bytes(limit))
+                format!("Limit: {}{typed}; the recording's own cap was {range}, so this asks about a {which} one\n", Bytes(limit))
             }
-            _ => {
-                let typed = Bytes(limit).round_decimal().map_or(String::new(), |decimal| format!(" ({decimal})"));
-                format!("Limit: {}{typed}\n", Bytes(limit))
-            }
+            _ => format!("Limit: {}{typed}\n", Bytes(limit)),
         };
     }
     let device = report.runs.first().and_then(|r| r.row.device_bytes);

@@ -6,14 +6,16 @@ use serde::Serialize;
 use super::{Autopsy, Verdict};
 use crate::allocator::whatif::{Row, WhatIf};
 use crate::allocator::{CapFrom, CapRange, Horizon, Remedies, Remedy};
-use crate::model::{Cancelled, DeviceKind, DeviceRecording, Progress};
+use crate::model::{Action, Cancelled, DeviceKind, DeviceRecording, Progress};
 use crate::units::{Bytes, count};
 
 /// The recording served again: as it was, and under other settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Helped {
-    /// The recording's own settings and limit.
+    /// The recording's own settings and limit. Its run ends at the first request that fails.
     pub own: Row,
+    /// Requests of the whole recording, those that failed and were survived included: what a setting that passes has served.
+    pub requests: u64,
     /// The other settings, those that pass first, and the smallest limits.
     pub remedies: Remedies,
     /// What is known of the recording's limit; `None` when nothing failed.
@@ -40,7 +42,9 @@ pub fn what_would_have_helped(whatif: &WhatIf<'_>, progress: &Progress) -> Resul
     let mut question = whatif.own_question();
     question.limit = remedies.limit_bytes;
     let own = whatif.ask(&question, 0, progress)?.row;
-    Ok(Helped { own, remedies, limit })
+    let actions = &whatif.requests().device.events.action;
+    let requests = actions.iter().filter(|a| matches!(a, Action::Alloc | Action::Oom)).count() as u64;
+    Ok(Helped { own, requests, remedies, limit })
 }
 
 /// What a piece of advice rests on.
@@ -259,7 +263,7 @@ pub fn best_advice(all: &[Advice]) -> Option<&Advice> {
 /// Settings that surely pass, or those that may; the best three, each with what it leaves. That none passes is told with the
 /// former.
 fn simulated(h: &Helped, certain: bool) -> Vec<Advice> {
-    let requests = count(h.own.requests.max(1));
+    let requests = count(h.requests.max(1));
     let (reach, warning) = (h.reach(), h.warning());
     let passing: Vec<&Remedy> = h.remedies.passing().collect();
     let mut told: Vec<&Remedy> = Vec::new();

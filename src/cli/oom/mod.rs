@@ -372,7 +372,7 @@ fn whatif(device: &DeviceRecording, h: Helped) -> WhatIfEntry {
         limit_span_bytes: h.limit.map(|r| [r.least, r.most]),
         agrees_with_recording: h.remedies.agrees_with_recording,
         own_oom_request: h.own.oom_request,
-        own_requests: h.own.requests,
+        own_requests: h.requests,
         tried: h.remedies.tried,
         needed: h.remedies.needed,
         needed_with_best: h.remedies.needed_with_best,

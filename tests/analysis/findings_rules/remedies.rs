@@ -50,6 +50,21 @@ fn what_serves_a_recording_that_ends_at_its_failure_may_only_postpone_it() {
 }
 
 #[test]
+fn all_requests_are_those_of_the_whole_recording() {
+    // The run as it was ends at the first failure; a setting that passes has served what came after too.
+    let mut t = Tape::new();
+    let work = t.stack(&[("/home/me/train.py", "main")]);
+    let held: Vec<_> = (0..3).map(|_| t.alloc(40 * MIB, work)).collect();
+    t.oom(200 * MIB, 60 * MIB, work);
+    t.free(held[0]);
+    let _kept = t.alloc(30 * MIB, work);
+    t.oom(200 * MIB, 60 * MIB, work);
+    let helped = helped(&t.finish());
+    assert_eq!(helped.requests, 6);
+    assert!(helped.own.requests <= helped.requests, "{}", helped.own.requests);
+}
+
+#[test]
 fn a_request_larger_than_all_there_could_be_gets_no_setting() {
     let mut t = Tape::new();
     let work = t.stack(&[("/home/me/train.py", "main")]);

@@ -33,7 +33,7 @@ pub(super) enum Ready<'a> {
 /// Draws the pane. `chosen` is the setting the user clicked. True when the user wants settings tried on a long recording.
 pub(super) fn ui(ui: &mut Ui, cx: &ViewContext<'_>, ready: &Ready<'_>, failed: bool, chosen: &mut Option<String>) -> bool {
     let caption = match ready {
-        Ready::Done(h) if failed => format!("{} requests served again", count(h.own.requests)),
+        Ready::Done(h) if failed => format!("{} requests served again", count(h.requests)),
         Ready::Done(h) => {
             h.remedies.limit_bytes.map_or("without a cap".to_owned(), |cap| format!("under a cap of {}", Bytes(cap)))
         }
@@ -261,7 +261,7 @@ fn own_outcome(h: &Helped, failed: bool) -> String {
         Some(request) => format!("fails after {}", count(request)),
         // The model serves what the recording could not.
         None if failed => "failed".to_owned(),
-        None => format!("all {} served", count(h.own.requests)),
+        None => format!("all {} served", count(h.requests)),
     }
 }
 
@@ -280,7 +280,7 @@ fn outcome(h: &Helped, r: &Remedy, failed: bool) -> String {
         (true, _) => {
             format!("{} after {}", if r.oom_varies { "may fail" } else { "fails" }, count(r.oom_request.unwrap_or(0)))
         }
-        (false, true) => format!("all {} served", count(h.own.requests)),
+        (false, true) => format!("all {} served", count(h.requests)),
         (false, false) => h.passes_from(r).map_or("may serve all".to_owned(), |from| format!("from {}", Bytes(from))),
     }
 }

@@ -83,6 +83,8 @@ enum Overlay {
 /// The application: open documents, settings, and what is in flight.
 pub struct App {
     settings: Settings,
+    /// What the file of settings is known to hold.
+    kept: settings::merging::Kept,
     documents: Vec<Document>,
     /// Index of the document in front; `None` shows the welcome page.
     active: Option<usize>,
@@ -141,6 +143,7 @@ impl App {
         App {
             written_rules: settings.category_rules.clone(),
             settings,
+            kept: settings::merging::Kept::default(),
             documents: Vec::new(),
             active: None,
             next_id: 1,

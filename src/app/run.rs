@@ -9,6 +9,7 @@ use image::ImageEncoder as _;
 
 use super::jobs::Jobs;
 use super::settings::Settings;
+use super::settings::merging::Kept;
 use super::views::ViewKind;
 use super::{App, Command, document::Content};
 use crate::formats::export::new_file::{NewFile, not_written};
@@ -144,6 +145,7 @@ pub fn run(options: RunOptions) -> Result<(), String> {
         let mut settings = cc.storage.and_then(|s| eframe::get_value::<Settings>(s, eframe::APP_KEY)).unwrap_or_default();
         settings.read_rules();
         let mut app = App::new(&cc.egui_ctx, settings, Jobs::new(cc.egui_ctx.clone()));
+        app.kept = Kept::by_eframe(app.settings.clone());
         let (streams, files): (Vec<_>, Vec<_>) =
             options.files.iter().cloned().partition(|f| super::watching::is_standard_input(f));
         if !streams.is_empty() {

@@ -1,5 +1,7 @@
 //! What outlives a session: theme, recent files, layouts, the editor.
 
+pub mod merging;
+
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -58,7 +60,7 @@ pub struct Recent {
 const RECENTS: usize = 12;
 
 /// Settings and memory. Unknown or missing fields fall back to defaults, so that an older version's file still loads.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
     /// Dark, light, system.

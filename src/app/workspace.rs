@@ -137,7 +137,7 @@ pub(super) fn split(tiles: &mut Tiles<ViewKind>, dir: LinearDir, parts: &[(TileI
 }
 
 /// The arrangement of each workspace, as the user left it.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Layouts {
     trees: HashMap<Workspace, Tree<ViewKind>>,
 }
@@ -151,6 +151,23 @@ impl Layouts {
     /// Puts a workspace's panes back.
     pub fn reset(&mut self, workspace: Workspace) {
         self.trees.remove(&workspace);
+    }
+
+    /// Of each workspace the arrangement here where it is another one than `before`, and otherwise theirs. A workspace that was only
+    /// looked at has its own arrangement, and is not changed by that.
+    #[must_use]
+    pub fn merged(&self, before: &Layouts, mut theirs: Layouts) -> Layouts {
+        let of = |layouts: &Layouts, workspace: Workspace| match layouts.trees.get(&workspace) {
+            Some(tree) => tree.clone(),
+            None => workspace.default_tree(),
+        };
+        for &workspace in Workspace::ALL {
+            let mine = of(self, workspace);
+            if mine != of(before, workspace) {
+                theirs.trees.insert(workspace, mine);
+            }
+        }
+        theirs
     }
 
     /// Puts an arrangement back when saving and loading left it without a pane.

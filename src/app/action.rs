@@ -9,6 +9,7 @@ use super::compare::Source;
 use super::cursor::{Axis, TrackLayout};
 use super::document::DocumentId;
 pub use super::live::LiveAction;
+use super::logs::Excerpt;
 use super::selection::Item;
 use super::views::ViewKind;
 
@@ -30,7 +31,7 @@ pub enum Action {
     /// Watch a folder for new recordings; `None` stops.
     Watch(Option<PathBuf>),
     /// Say what the out-of-memory messages of a text mean.
-    Explain(String),
+    Explain(Excerpt),
     /// Read a log and say what its out-of-memory messages mean.
     ExplainLog(PathBuf),
     /// Say in the dialog why nothing was explained.

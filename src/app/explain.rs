@@ -5,7 +5,7 @@ use egui::{Align2, Modal, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo,
 use std::path::PathBuf;
 
 use super::action::Action;
-use super::logs::messages_of;
+use super::logs::{Excerpt, messages_of};
 use super::theme::visuals::{RADIUS_CONTROL, ROW_DENSE};
 use super::theme::{Tokens, Type, text};
 use super::widgets::button::Push;
@@ -31,9 +31,13 @@ pub(super) struct Explainer {
 }
 
 impl Explainer {
-    /// The dialog with a text in it; it tells of the first message that has figures.
-    pub(super) fn of(text: String) -> Self {
-        let found: Vec<Explanation> = oom_message::find_all(&text).iter().map(explain).collect();
+    /// The dialog with a text in it; it tells of the first message that has figures. Lines are those of the whole log.
+    pub(super) fn of(log: impl Into<Excerpt>) -> Self {
+        let Excerpt { text, first_line } = log.into();
+        let mut found: Vec<Explanation> = oom_message::find_all(&text).iter().map(explain).collect();
+        for explanation in &mut found {
+            explanation.line += first_line - 1;
+        }
         let shown = found.iter().position(|e| !e.figures.is_empty()).unwrap_or(0);
         Explainer { text, found, shown, refusal: None }
     }
@@ -61,7 +65,7 @@ impl App {
         let _ = self.jobs.spawn("log", move || {
             let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
             actions.send(match (messages_of(&path), std::fs::File::open(&path)) {
-                (Some(text), _) => Action::Explain(text),
+                (Some(log), _) => Action::Explain(log),
                 (None, Err(error)) => Action::NothingToExplain(format!("{name} can not be read: {}.", why(&error))),
                 (None, Ok(_)) => Action::NothingToExplain(format!("{name} holds no out-of-memory message.")),
             });

@@ -43,7 +43,7 @@ impl App {
                 }
             },
             Action::Watch(folder) => self.watch_folder(folder),
-            Action::Explain(text) => self.overlay = Overlay::Explain(super::explain::Explainer::of(text)),
+            Action::Explain(log) => self.overlay = Overlay::Explain(super::explain::Explainer::of(log)),
             Action::ExplainLog(path) => self.explain_log(path),
             Action::NothingToExplain(why) => self.overlay = Overlay::Explain(super::explain::Explainer::refusing(why)),
             Action::AskLog => self.open_dialog(Choosing::Log),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::document::DeviceData;
 use super::jobs::Jobs;
 use super::loading::Look;
-use super::logs::messages_of;
+use super::logs::{Excerpt, messages_of};
 use crate::allocator::Question;
 use crate::analysis::join::{Whose, lay_under};
 use crate::analysis::{DeviceTables, StackNames};
@@ -30,7 +30,7 @@ pub struct Loading {
     first: Stage,
     since: Instant,
     /// The part of a text that tells of an out-of-memory error, when the file is no recording but such a text.
-    message: Arc<OnceLock<String>>,
+    message: Arc<OnceLock<Excerpt>>,
     answer: Receiver<Loaded>,
 }
 
@@ -48,9 +48,9 @@ impl Loading {
         let found = Arc::clone(&message);
         let mut loading = Self::start(jobs, "load", Stage::Reading, move |progress| {
             let recording = formats::open(&path, progress).map_err(|e| {
-                if let (FormatError::Elsewhere { .. }, Some(text)) = (&e, messages_of(&path)) {
+                if let (FormatError::Elsewhere { .. }, Some(log)) = (&e, messages_of(&path)) {
                     // Set once: this closure runs once.
-                    let _ = found.set(text);
+                    let _ = found.set(log);
                 }
                 e.to_string()
             })?;
@@ -62,8 +62,8 @@ impl Loading {
 
     /// The out-of-memory error that the file told of instead of being a recording.
     #[must_use]
-    pub fn message(&self) -> Option<&str> {
-        self.message.get().map(String::as_str)
+    pub fn message(&self) -> Option<&Excerpt> {
+        self.message.get()
     }
 
     /// Reads a snapshot and puts the samples of a watch under it, on the same clock.

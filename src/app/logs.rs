@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::watch::{News, Stamp};
@@ -18,6 +18,21 @@ const MOST_TOLD: usize = 64 << 10;
 const LONGEST_MESSAGE: u64 = 4 << 10;
 /// Lines after the line that a message begins in that may belong to it.
 const LINES_AFTER: usize = 12;
+
+/// A part of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excerpt {
+    /// The part itself.
+    pub text: String,
+    /// The line of the log that it begins with, counted from 1.
+    pub first_line: u32,
+}
+
+impl From<String> for Excerpt {
+    fn from(text: String) -> Self {
+        Excerpt { text, first_line: 1 }
+    }
+}
 
 /// Logs, and up to where each was searched.
 pub(super) struct Logs {
@@ -45,7 +60,7 @@ impl Logs {
             } else {
                 // A file that went away, or that may not be read, has no news.
                 let (until, text) = search(&path, searched, stamp.0, MOST_READ, is_still).unwrap_or((stamp.0, None));
-                news.extend(text.map(|text| News::Message { path: path.clone(), text }));
+                news.extend(text.map(|log| News::Message { path: path.clone(), log }));
                 until
             };
             files.insert(path, (searched, stamp));
@@ -55,9 +70,9 @@ impl Logs {
     }
 }
 
-/// Searches the bytes of a file from `from` to `to`, of more than `most` the last; gives up to where that is done, and the part that holds messages. When the file
-/// may still be growing (not `is_still`), a message near its end is left for the next time.
-fn search(path: &Path, from: u64, to: u64, most: u64, is_still: bool) -> io::Result<(u64, Option<String>)> {
+/// Searches the bytes of a file from `from` to `to`, of more than `most` the last; gives up to where that is done, and the part that
+/// holds messages. When the file may still be growing (not `is_still`), a message near its end is left for the next time.
+fn search(path: &Path, from: u64, to: u64, most: u64, is_still: bool) -> io::Result<(u64, Option<Excerpt>)> {
     let from = from.max(to.saturating_sub(most));
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(from))?;
@@ -85,17 +100,33 @@ fn search(path: &Path, from: u64, to: u64, most: u64, is_still: bool) -> io::Res
         || if is_still { bytes.len() } else { starts.last().copied().unwrap_or(0) },
         |&s| s,
     );
-    let text = done.iter().min().zip(done.iter().max()).map(|(first, last)| {
+    let found = done.iter().min().zip(done.iter().max()).map(|(first, last)| {
         let start = starts.get(*first).copied().unwrap_or(0);
         let stop = starts.get(last + LINES_AFTER).copied().unwrap_or(bytes.len()).min(resume.max(start)).min(start + MOST_TOLD);
-        String::from_utf8_lossy(&bytes[start..stop]).into_owned()
+        let text = String::from_utf8_lossy(&bytes[start..stop]).into_owned();
+        Excerpt { text, first_line: (lines_before(path, from) + *first as u64 + 1).try_into().unwrap_or(u32::MAX) }
     });
     // A text that stands still is searched to its end.
-    Ok((if is_still { to } else { from + resume as u64 }, text))
+    Ok((if is_still { to } else { from + resume as u64 }, found))
+}
+
+/// Lines that end before a place of a file: at most as many as can be read.
+fn lines_before(path: &Path, place: u64) -> u64 {
+    let Ok(file) = File::open(path) else { return 0 };
+    let mut rest = io::BufReader::with_capacity(1 << 16, file.take(place));
+    let mut lines = 0;
+    while let Ok(bytes) = rest.fill_buf()
+        && !bytes.is_empty()
+    {
+        lines += memchr::memchr_iter(b'\n', bytes).count() as u64;
+        let length = bytes.len();
+        rest.consume(length);
+    }
+    lines
 }
 
 /// The part of a text that holds out-of-memory errors; `None` when there is none, or the file can not be read.
-pub(super) fn messages_of(path: &Path) -> Option<String> {
+pub(super) fn messages_of(path: &Path) -> Option<Excerpt> {
     let length = std::fs::metadata(path).ok()?.len();
     let tail = search(path, 0, length, MOST_READ_OPENED, true).ok()?.1;
     // A job that was begun again writes on behind the error.
@@ -127,7 +158,10 @@ mod tests {
         assert!(logs.compare(stamp(&path)).is_empty());
         std::fs::write(&path, &whole).unwrap();
         assert!(logs.compare(stamp(&path)).is_empty(), "still growing");
-        assert_eq!(logs.compare(stamp(&path)), [News::Message { path: path.clone(), text: MESSAGE.to_owned() }]);
+        assert_eq!(
+            logs.compare(stamp(&path)),
+            [News::Message { path: path.clone(), log: Excerpt { text: MESSAGE.to_owned(), first_line: 3 } }]
+        );
         assert!(logs.compare(stamp(&path)).is_empty(), "once");
         // Begun anew.
         std::fs::write(&path, format!("{}{MESSAGE}", "x\n".repeat(9))).unwrap();
@@ -142,6 +176,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("train.log");
         std::fs::write(&path, format!("{}[rank3]: {MESSAGE}", "step\n".repeat(100))).unwrap();
+        assert_eq!(messages_of(&path).map(|log| log.first_line), Some(101), "the line of the log, not of the part");
+        let (_, end) = search(&path, 0, std::fs::metadata(&path).unwrap().len(), 200, true).unwrap();
+        assert_eq!(end.map(|log| log.first_line), Some(101), "also where only the end is searched");
         let ctx = egui::Context::default();
         let mut app = App::new(&ctx, Settings::default(), Jobs::synchronous());
         app.open_paths([path]);

@@ -386,17 +386,17 @@ impl App {
                     if let Some(path) = document.path.as_ref().filter(|p| !p.exists()) {
                         gone.push(path.clone());
                     }
-                    if let Some(text) = loading.message() {
-                        told = Some((document.id, text.to_owned()));
+                    if let Some(log) = loading.message() {
+                        told = Some((document.id, log.clone()));
                     }
                     document.content = Content::Failed(sentence);
                 }
             }
         }
         // A log is no recording; what its error means is what was wanted of it.
-        if let Some((id, text)) = told {
+        if let Some((id, log)) = told {
             self.actions.send(Action::Close(id));
-            self.actions.send(Action::Explain(text));
+            self.actions.send(Action::Explain(log));
         }
         for recent in recents {
             self.settings.remember(recent);
@@ -443,7 +443,7 @@ impl eframe::App for App {
                 self.settings.axis = view.link.axis;
             }
         }
-        eframe::set_value(storage, eframe::APP_KEY, &self.settings);
+        eframe::set_value(storage, eframe::APP_KEY, &self.kept.to_write(&mut self.settings));
         if self.written_rules != self.settings.category_rules {
             self.written_rules = self.settings.category_rules.clone();
             self.settings.write_rules();

@@ -121,11 +121,11 @@ impl App {
                     self.notices
                         .say(format!("{} holds PyTorch's counters: open the snapshot of that run and add them.", name(&path)));
                 }
-                News::Message { path, text } => {
+                News::Message { path, log } => {
                     self.notices.offer(
                         format!("{} tells of an out-of-memory error.", name(&path)),
                         "Explain",
-                        Action::Explain(text),
+                        Action::Explain(log),
                     );
                 }
                 News::Trouble(sentence) => self.notices.complain(sentence),

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, SystemTime};
 
 use super::jobs::Jobs;
-use super::logs::Logs;
+use super::logs::{Excerpt, Logs};
 use crate::formats::folder::{is_log_name, is_recording_name};
 use crate::formats::{Seen, look, why};
 
@@ -43,7 +43,7 @@ pub enum News {
         /// The log.
         path: PathBuf,
         /// The part of it that holds the error.
-        text: String,
+        log: Excerpt,
     },
     /// The folder can not be listed, in one sentence.
     Trouble(String),
@@ -321,7 +321,7 @@ mod tests {
         }
         assert!(found.contains(&News::Recording(file("oom_rank0.pickle"))), "{found:?}");
         assert!(found.contains(&News::Counters(file("run.memory_stats.json"))), "{found:?}");
-        let text = found.iter().find_map(|n| if let News::Message { text, .. } = n { Some(text.as_str()) } else { None });
+        let text = found.iter().find_map(|n| if let News::Message { log, .. } = n { Some(log.text.as_str()) } else { None });
         assert!(text.is_some_and(|t| t.contains("2.00 GiB") && !t.contains("long ago")), "{found:?}");
         assert!(found.contains(&News::Recording(file("step10").join("rank0.pickle"))), "{found:?}");
         assert_eq!(found.len(), 4);

@@ -83,6 +83,10 @@ impl Figure {
         if before.strip_suffix('-').is_some_and(|b| !b.ends_with(|c: char| c.is_ascii_digit())) {
             return None;
         }
+        // "1e999" is no 999.
+        if before.strip_suffix(['e', 'E']).is_some_and(|b| b.ends_with(|c: char| c.is_ascii_digit())) {
+            return None;
+        }
         // A sentence may end right before: "in use. 1024.00 MiB" squeezes to "use.1024.00MiB".
         while number.bytes().filter(|b| *b == b'.').count() > 1 {
             number = number.split_once('.').map_or(number, |(_, rest)| rest);
@@ -169,6 +173,7 @@ mod tests {
         assert!(Figure::at_start("17179869184.00GiB").unwrap().0.is_unlimited());
         assert_eq!(negative_sizes("ofwhich-9.00GiBfree;-512bytes;16-20MiB,GPU-8b3c"), ["-9.00GiB", "-512bytes"]);
         assert_eq!(Figure::at_end("ofwhich-9.00GiB"), None);
+        assert_eq!((Figure::at_end("which1e999GiB"), Figure::at_start("1e999GiB")), (None, None));
         assert_eq!(Figure::at_start("3.00apples"), None);
         for text in ["1.00GiB", "1024.00MiB", "0.35GiB", "512.00KiB", "19.0MB", "4096bytes"] {
             let (figure, _) = Figure::at_start(text).unwrap();

@@ -222,7 +222,7 @@ pub struct OomMessage {
     pub processes: Vec<ProcessUse>,
     /// Sizes printed with a minus sign, as they stand in the text; none of the figures is one of them.
     pub negative: Vec<String>,
-    /// "Tried to allocate more than 1EB": the size itself is broken.
+    /// "Tried to allocate more than 1EB", or a size of that order: the size itself is broken, and is not among the figures.
     pub is_absurd_request: bool,
     /// Refused beforehand because of the memory fraction (2.12 and later).
     pub is_rejection: bool,
@@ -353,6 +353,9 @@ pub fn parse(text: &str) -> Option<OomMessage> {
     all.into_iter().nth(at)
 }
 
+/// From here on PyTorch prints "more than 1EB" in place of a request's size.
+const EXBIBYTE: u64 = 1 << 60;
+
 /// Every message of a text, in order. Takes a fraction of a second for 100 MB of log.
 #[must_use]
 pub fn find_all(text: &str) -> Vec<OomMessage> {
@@ -387,6 +390,11 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
     }
     for message in &mut out {
         message.recognise_own();
+        // The size is broken whoever printed it; PyTorch itself stops at this one.
+        if message.figures.requested.is_some_and(|q| q.low() >= EXBIBYTE) {
+            message.is_absurd_request = true;
+            message.figures.requested = None;
+        }
     }
     out
 }

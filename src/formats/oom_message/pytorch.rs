@@ -33,10 +33,11 @@ pub(super) fn native(window: &Window<'_>, platform: Platform) -> Read {
             message.is_absurd_request = true;
             return Some((message, head + 20));
         }
-        let (requested, length) = Figure::at_start(rest.strip_prefix('-').unwrap_or(rest))?;
         let is_negative = rest.starts_with('-');
-        message.figures.requested = Some(requested).filter(|_| !is_negative);
-        let rest = rest.get(length + usize::from(is_negative)..)?;
+        // A size that can not be read leaves the other figures as they are.
+        let (requested, length) = Figure::at_start(rest.strip_prefix('-').unwrap_or(rest)).unzip();
+        message.figures.requested = requested.filter(|_| !is_negative);
+        let rest = rest.get(length.map_or(0, |l| l + usize::from(is_negative))..)?;
         let end = if in_brackets(rest) { parenthesised(rest, &mut message) } else { sentences(rest, &mut message) };
         let used = text.len() - rest.len() + end;
         date(&mut message, rest, window.before(40));

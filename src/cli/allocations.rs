@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::args::values::parse_rows;
 use super::oom::frames;
 use super::rules::RulesArgs;
-use super::{Table, choose_device, open_blocks, print_json, print_of};
+use super::{About, Table, choose_device, open_blocks, print_json, print_of};
 use crate::analysis::categories::Categories;
 use crate::analysis::matching::Matching;
 use crate::analysis::ordering::Order;
@@ -122,7 +122,7 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
         let row = |l: &Lifetime| row_json(&recording, &scope, l);
         let report = json!({
             "file": args.file.display().to_string(), "device": {"index": device.id.index, "kind": device.id.kind.name()},
-            "where": text, "truncated": recording.report.truncated().is_some(), "matches": matching.len(), "allocations": tables.lifetimes.len(),
+            "where": text, "truncated": recording.report.truncated().is_some(), "contradiction": tables.disagreement, "matches": matching.len(), "allocations": tables.lifetimes.len(),
             "allocated_bytes": matching.handed_out(),
             "peak": {"bytes": peak, "event": event(peak_event)},
             "bytes_at_peak_of_all": at_device_peak,
@@ -176,7 +176,7 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
     if listed.len() < matching.len() {
         answer += &format!("{} shown, by {}; --limit shows more\n", of_text(listed.len(), matching.len()), order.name());
     }
-    print_of(out, &[&recording], &answer)
+    print_of(out, &[About::by(&recording, &tables)], &answer)
 }
 
 fn row_json(recording: &Recording, scope: &Scope<'_>, l: &Lifetime) -> Value {

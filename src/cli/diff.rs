@@ -5,7 +5,7 @@ use std::io::Write;
 use serde_json::json;
 
 use super::args::DiffArgs;
-use super::{Table, choose_device, open_blocks, print_json, print_of};
+use super::{About, Table, choose_device, open_blocks, print_json, print_of};
 use crate::analysis::categories::Categories;
 use crate::analysis::diff::{Held, Instant, Reserve, Row, compare, purposes_text};
 use crate::analysis::{DeviceTables, NO_EVENT, NO_STACK, Quantity, stack_text};
@@ -55,7 +55,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
             json!({
                 "file": s.recording.source.name, "event": (event != NO_EVENT).then_some(event), "bytes": h.bytes, "requested_bytes": h.requested, "count": h.count,
                 "reserved_bytes": r.totals[0], "free_inside_bytes": r.free, "segments": r.segments, "largest_hole_bytes": r.largest_hole,
-                "truncated": s.recording.report.truncated().is_some(),
+                "truncated": s.recording.report.truncated().is_some(), "contradiction": s.tables.disagreement,
             })
         };
         let report = json!({
@@ -112,7 +112,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
     if groups.len() > LISTED {
         text += &format!("{LISTED} of {} places shown\n", groups.len());
     }
-    print_of(out, &[&a.recording, &b.recording], &text)
+    print_of(out, &[About::by(&a.recording, &a.tables), About::by(&b.recording, &b.tables)], &text)
 }
 
 /// The innermost frame, and the user's line that called it when that is another.

@@ -181,7 +181,7 @@ fn export(args: &ExportArgs, source: &Source<'_>, recording: &Recording, out: &m
             format!("{}: {what}, {}", path.display(), Bytes(size))
         })
         .collect();
-    super::print_of(out, &[recording], &lines.join("\n"))?;
+    super::print_of(out, &[recording.into()], &lines.join("\n"))?;
     Ok(())
 }
 

@@ -26,9 +26,10 @@ pub fn run(args: &FindingsArgs) -> Result<String, String> {
     let names = StackNames::of(&recording.stacks);
     let mut entries = Vec::new();
     let mut out = String::new();
-    let (mut left_out, mut changed, mut not_tried) = (0, 0, Vec::new());
+    let (mut left_out, mut changed, mut not_tried, mut contradictions) = (0, 0, Vec::new(), Vec::new());
     for device in &recording.devices {
         let tables = DeviceTables::build(device, &progress).map_err(|e| e.to_string())?;
+        contradictions.extend(tables.disagreement.clone());
         let mut found = diagnose(&recording, device, &tables, &names, &rules, &progress).map_err(|e| e.to_string())?;
         if found.depend_on_settings() && can_be_served_again(device) {
             if device.events.len() > TRIED_UNASKED {
@@ -63,10 +64,14 @@ pub fn run(args: &FindingsArgs) -> Result<String, String> {
     if args.json {
         return serde_json::to_string_pretty(&json!({
             "findings": entries, "failures_not_examined": left_out, "changed_by_rules": changed, "whatif_left_out": not_tried,
+            "contradictions": contradictions,
         }))
         .map_err(|e| e.to_string());
     }
-    if entries.is_empty() {
+    for contradiction in &contradictions {
+        out.insert_str(0, &format!("Doubtful: {contradiction}.\n\n"));
+    }
+    if entries.is_empty() && contradictions.is_empty() {
         let _ = writeln!(out, "{}: nothing to report.", recording.source.name);
     }
     for why in &not_tried {

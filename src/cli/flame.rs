@@ -73,6 +73,9 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
             // Who closed standard error does not want to be told.
             let _ = writeln!(std::io::stderr(), "vramscope: {note}");
         }
+        if let Some(contradiction) = &tables.disagreement {
+            let _ = writeln!(std::io::stderr(), "vramscope: {}: {contradiction}", recording.source.name);
+        }
         if let Some(sentence) = categories.as_ref().and_then(|c| c.changed.rules_sentence()) {
             let _ = writeln!(std::io::stderr(), "vramscope: {sentence}");
         }
@@ -92,7 +95,7 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
         "file": recording.source.name, "device": device.id.index, "measure": name, "event": event,
         "by": by.name(), "size": if args.requested { "requested" } else { "block" },
         "changed_by_rules": categories.as_ref().map(|c| c.changed.count),
-        "truncated": recording.report.truncated().is_some(),
+        "truncated": recording.report.truncated().is_some(), "contradiction": tables.disagreement,
         "total_bytes": flame.nodes[0].total, "folded_frames": flame.folded_frames, "tree": tree(&recording.stacks, &flame),
     });
     print_json(out, &report)

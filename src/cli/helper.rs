@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use super::Failure;
 use super::args::RunArgs;
 use crate::live::agent::HELPER;
 use crate::live::attach::install_helper;
@@ -21,11 +22,15 @@ pub fn print_agent(out: &mut dyn Write) -> Result<(), String> {
 /// the exit code are the program's own.
 ///
 /// # Errors
-/// One sentence when the program can not be started; otherwise it does not return.
-pub fn run(args: &RunArgs) -> Result<(), String> {
-    let helper = install_helper()?;
+/// [`Failure`] when the program can not be started, one of usage where its name is an option; otherwise it does not return.
+pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let words = &args.command;
     let first = words.first().map_or("", String::as_str);
+    if first.starts_with('-') && first != "-m" {
+        let sentence = format!("run has no option {first}; what follows it is a Python script, -m and a module, or a program");
+        return Err(Failure::Usage(sentence));
+    }
+    let helper = install_helper()?;
     let is_script = first == "-m" || Path::new(first).extension().is_some_and(|e| e == "py");
     let mut command = if is_script {
         let mut command = Command::new(&args.python);
@@ -43,5 +48,5 @@ pub fn run(args: &RunArgs) -> Result<(), String> {
     }
     let error = command.env("PYTHONPATH", path).exec();
     let name = if is_script { &args.python } else { first };
-    Err(format!("{name} can not be started: {error}"))
+    Err(format!("{name} can not be started: {error}").into())
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::args::LeaksArgs;
 use super::oom::frames;
-use super::{Table, choose_device, open_blocks, print_json, print_of};
+use super::{About, Table, choose_device, open_blocks, print_json, print_of};
 use crate::analysis::leaks::{Blind, Growth, between, can_tell, floors, growth, has_steps, looked_at, saw_tooth, stretches};
 use crate::analysis::steps::Steps;
 use crate::analysis::{DeviceTables, Quantity, StackNames, named_by, tell_apart};
@@ -67,7 +67,7 @@ fn over_steps(
         let report = json!({
             "file": recording.source.name, "device": device.id.index,
             "steps": {"count": steps.len(), "source": source, "inferred": steps.is_inferred(), "confidence": f64::from(steps.confidence) / 100.0, "annotated": steps.marked.len(), "note": steps.caveat(&names, device.events.len())},
-            "can_tell": can_tell(device, &steps).is_ok(), "leaks": leaks, "saw_tooth": teeth, "truncated": recording.report.truncated().is_some(),
+            "can_tell": can_tell(device, &steps).is_ok(), "leaks": leaks, "saw_tooth": teeth, "truncated": recording.report.truncated().is_some(), "contradiction": tables.disagreement,
         });
         return print_json(out, &report);
     }
@@ -145,7 +145,7 @@ fn over_steps(
     if grown.len() > LISTED {
         text += &format!("{} of {} stacks shown\n", LISTED, grown.len());
     }
-    print_of(out, &[recording], &text)
+    print_of(out, &[About::by(recording, tables)], &text)
 }
 
 /// What was born after `from` and is alive at `--to`.
@@ -174,7 +174,7 @@ fn survivors(
             .collect();
         let report = json!({
             "file": recording.source.name, "device": device.id.index, "from": from, "to": to,
-            "bytes": bytes, "count": blocks, "survivors": list, "truncated": recording.report.truncated().is_some(),
+            "bytes": bytes, "count": blocks, "survivors": list, "truncated": recording.report.truncated().is_some(), "contradiction": tables.disagreement,
         });
         return print_json(out, &report);
     }
@@ -199,5 +199,5 @@ fn survivors(
     if found.len() > LISTED {
         text += &format!("{LISTED} of {} stacks shown\n", found.len());
     }
-    print_of(out, &[recording], &text)
+    print_of(out, &[About::by(recording, tables)], &text)
 }

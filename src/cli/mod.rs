@@ -29,8 +29,8 @@ use std::path::{Path, PathBuf};
 
 pub use table::Table;
 
-use crate::analysis::NO_EVENT;
 use crate::analysis::join::{Join, join};
+use crate::analysis::{DeviceTables, NO_EVENT};
 use crate::formats;
 use crate::model::{MemoryStats, Progress, Recording, WarningKind};
 use crate::units::count;
@@ -97,10 +97,10 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Ranks(a) => ranks::run(&a, out),
         Command::Check(a) => check::run(&a, out),
         Command::Export(a) => return export::run(&a, out),
-        Command::Run(a) => helper::run(&a),
+        Command::Run(a) => return helper::run(&a),
         Command::Agent => helper::print_agent(out),
-        Command::Record(a) => record::run(&a),
-        Command::Probe(a) => probe::run(&a, out),
+        Command::Record(a) => return record::run(&a),
+        Command::Probe(a) => return probe::run(&a, out),
         Command::Screenshot(_) => Err(NO_WINDOW.to_owned()),
     };
     answered.map_err(Failure::from)
@@ -235,19 +235,49 @@ pub fn print(out: &mut dyn Write, text: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// One sentence when the output can not be written.
-pub fn print_of(out: &mut dyn Write, recordings: &[&Recording], text: &str) -> Result<(), String> {
-    print(out, &with_caveats(recordings, text))
+pub fn print_of(out: &mut dyn Write, about: &[About<'_>], text: &str) -> Result<(), String> {
+    print(out, &with_caveats(about, text))
 }
 
-/// The text with what must be said before any figure in its first line, which is the answer: that a file is cut short, or holds
-/// values that make no sense. Where a file breaks off is told in the line after it.
-fn with_caveats(recordings: &[&Recording], text: &str) -> String {
+/// Said before the figures of a recording whose trace does not lead to its end.
+const DOUBTFUL: &str = "the trace contradicts the file's own end, so figures are doubtful";
+
+/// A recording that an answer is about.
+#[derive(Clone, Copy)]
+pub struct About<'a> {
+    recording: &'a Recording,
+    /// What the tables found against the file's own end.
+    contradiction: Option<&'a str>,
+}
+
+impl<'a> About<'a> {
+    /// With what the tables of its device tell of it.
+    #[must_use]
+    pub fn by(recording: &'a Recording, tables: &'a DeviceTables) -> Self {
+        About { recording, contradiction: tables.disagreement.as_deref() }
+    }
+}
+
+impl<'a> From<&'a Recording> for About<'a> {
+    fn from(recording: &'a Recording) -> Self {
+        About { recording, contradiction: None }
+    }
+}
+
+/// The text with what must be said before any figure in its first line, which is the answer: that a file is cut short, holds values
+/// that make no sense, or contradicts itself. Where it breaks off, and what contradicts what, is told in the lines after it.
+fn with_caveats(about: &[About<'_>], text: &str) -> String {
     let (answer, rest) = text.split_once('\n').unwrap_or((text, ""));
     let mut first = String::new();
-    for recording in recordings {
-        let Some(caveat) = recording.report.caveat() else { continue };
+    for About { recording, contradiction } in about {
+        let caveats: Vec<String> =
+            recording.report.caveat().into_iter().chain(contradiction.map(|_| DOUBTFUL.to_owned())).collect();
+        if caveats.is_empty() {
+            continue;
+        }
+        let caveat = caveats.join("; ");
         // Of several recordings the one that is meant is named.
-        first += &match recordings.len() {
+        first += &match about.len() {
             1 => {
                 let mut letters = caveat.chars();
                 let head = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
@@ -256,7 +286,10 @@ fn with_caveats(recordings: &[&Recording], text: &str) -> String {
             _ => format!("{}: {caveat}: ", recording.source.name),
         };
     }
-    let notes: String = recordings.iter().filter_map(|r| cut_note(r)).map(|note| format!("{note}\n")).collect();
+    let of = |a: &About<'_>| {
+        cut_note(a.recording).into_iter().chain(a.contradiction.map(|c| format!("{}: {c}.", a.recording.source.name)))
+    };
+    let notes: String = about.iter().flat_map(of).map(|note| format!("{note}\n")).collect();
     format!("{first}{answer}\n{notes}{rest}")
 }
 

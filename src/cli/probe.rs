@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::args::ProbeArgs;
-use super::{Table, choose_device, open, print, print_json};
+use super::{Failure, Table, choose_device, open, print, print_json};
 use crate::formats::export::new_file::refusal;
 use crate::formats::export::snapshot;
 use crate::model::Progress;
@@ -33,13 +33,13 @@ struct ProbeReport {
 /// Lists the scenarios, runs one, or replays a recording.
 ///
 /// # Errors
-/// One sentence: an unknown scenario or parameter, no card, or a run that failed.
-pub fn run(args: &ProbeArgs, out: &mut dyn Write) -> Result<(), String> {
+/// [`Failure`]: an unknown scenario or parameter is one of usage; no card, or a run that failed, is not.
+pub fn run(args: &ProbeArgs, out: &mut dyn Write) -> Result<(), Failure> {
     if let Some(bytes) = args.neighbour {
-        return neighbour(args.device, bytes, out);
+        return Ok(neighbour(args.device, bytes, out)?);
     }
     let Some(name) = &args.scenario else {
-        return if args.json { print_json(out, &listing()) } else { print(out, &list()) };
+        return Ok(if args.json { print_json(out, &listing()) } else { print(out, &list()) }?);
     };
     let (job, file) = job(name, args)?;
     let target = if args.simulated {
@@ -50,20 +50,20 @@ pub fn run(args: &ProbeArgs, out: &mut dyn Write) -> Result<(), String> {
     let conditions =
         Conditions { conf: args.conf.clone(), limit: args.limit, pace: Duration::from_millis(args.pace.unwrap_or(0)) };
     if args.child {
-        return child(&job, target, &conditions, out);
+        return Ok(child(&job, target, &conditions, out)?);
     }
     if let Some(file) = file
         && file.extension().is_none_or(|e| e != "pickle")
     {
-        return Err(format!(
+        return Err(Failure::Usage(format!(
             "{}: a probe's recording is written as a PyTorch snapshot, so its name must end in .pickle",
             file.display()
-        ));
+        )));
     }
     let sources: Vec<&Path> = args.paths.first().filter(|_| name == "replay").map(PathBuf::as_path).into_iter().collect();
     // A run takes minutes on a card: what can not be kept is not begun.
     if let Some(sentence) = file.and_then(|file| refusal(file, &sources, args.force)) {
-        return Err(sentence);
+        return Err(sentence.into());
     }
     let run = Run::start(&job, target, &conditions)?;
     let (report, recording) = Report::of(run_to_end(&run, &job, &mut |_| {}))?;
@@ -78,36 +78,35 @@ pub fn run(args: &ProbeArgs, out: &mut dyn Write) -> Result<(), String> {
         Job::Scenario { .. } | Job::Handed(_) => None,
     };
     let whole = ProbeReport { report, compared, out: file.map(Path::to_owned) };
-    if args.json { print_json(out, &whole) } else { print(out, &text(&whole, &job)) }
+    Ok(if args.json { print_json(out, &whole) } else { print(out, &text(&whole, &job)) }?)
 }
 
 /// What was asked for, and the file to write.
-fn job<'a>(name: &str, args: &'a ProbeArgs) -> Result<(Job, Option<&'a Path>), String> {
+fn job<'a>(name: &str, args: &'a ProbeArgs) -> Result<(Job, Option<&'a Path>), Failure> {
+    let misused = |sentence: &str| Failure::Usage(sentence.to_owned());
     let [first, second] = [0, 1].map(|i| args.paths.get(i).map(PathBuf::as_path));
     if name == "replay" {
         if args.child {
             return Ok((handed_over(&mut std::io::stdin().lock())?, None));
         }
-        let path = first.ok_or("probe replay needs the recording whose requests are to run again")?;
+        let path = first.ok_or_else(|| misused("probe replay needs the recording whose requests are to run again"))?;
         if !args.param.is_empty() {
-            return Err("a replay has no parameters; --conf and --limit change its conditions".to_owned());
+            return Err(misused("a replay has no parameters; --conf and --limit change its conditions"));
         }
         let recording = Arc::new(open(path)?);
         let device = choose_device(&recording, args.from_device)?;
         return Ok((Job::Replay { recording, device }, second));
     }
-    let scenario = Scenario::find(name)?;
+    let scenario = Scenario::find(name).map_err(Failure::Usage)?;
     if args.from_device.is_some() {
-        return Err(
-            "--from-device chooses a device of the recording that probe replay runs again; a scenario has none".to_owned()
-        );
+        return Err(misused("--from-device chooses a device of the recording that probe replay runs again; a scenario has none"));
     }
     if second.is_some() {
-        return Err("a scenario takes one file, the recording to write".to_owned());
+        return Err(misused("a scenario takes one file, the recording to write"));
     }
     let mut values = Values::of(scenario);
     for text in &args.param {
-        values.set(text)?;
+        values.set(text).map_err(Failure::Usage)?;
     }
     Ok((Job::Scenario { scenario, values }, first))
 }

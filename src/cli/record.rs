@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::Failure;
 use super::args::RecordArgs;
 use crate::live::agent::News;
 use crate::live::{LiveSession, Rates, SessionOptions};
@@ -13,14 +14,15 @@ use crate::live::{LiveSession, Rates, SessionOptions};
 /// moment leaves a session that opens.
 ///
 /// # Errors
-/// One sentence: no driver, no such device, or the file can not be written.
-pub fn run(args: &RecordArgs) -> Result<(), String> {
+/// [`Failure`]: a name that no session can have is one of usage; no driver, no such device, or a file that can not be written is not.
+pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     let is_pipe = args.out.as_os_str() == "-";
     if !is_pipe && args.out.extension().is_none_or(|e| !e.eq_ignore_ascii_case("vramscope")) {
-        return Err(format!("{}: what is watched is kept as a session, so its name must end in .vramscope", args.out.display()));
+        let out = args.out.display();
+        return Err(Failure::Usage(format!("{out}: what is watched is kept as a session, so its name must end in .vramscope")));
     }
     if !is_pipe && !args.force && args.out.is_file() {
-        return Err(format!("{} exists already; name another file, or add --force to replace it", args.out.display()));
+        return Err(format!("{} exists already; name another file, or add --force to replace it", args.out.display()).into());
     }
     let options = SessionOptions {
         rates: Rates::with_memory(args.rate),
@@ -42,7 +44,7 @@ pub fn run(args: &RecordArgs) -> Result<(), String> {
             // Nothing was recorded: an empty session would only puzzle.
             let _ = std::fs::remove_file(&args.out);
         }
-        return Err(sentence);
+        return Err(sentence.into());
     }
     say(&session, &name, args);
     if let (true, Some(pid)) = (args.attach, args.pid) {
@@ -58,11 +60,11 @@ pub fn run(args: &RecordArgs) -> Result<(), String> {
             Ok(_) => {}
             // The other end of the pipe has seen enough.
             Err(e) if is_pipe && e.kind() == ErrorKind::BrokenPipe => return Ok(()),
-            Err(e) => return Err(format!("{name}: can not be written any more: {e}; what was written opens")),
+            Err(e) => return Err(format!("{name}: can not be written any more: {e}; what was written opens").into()),
         }
         session.news().iter().for_each(tell);
     }
-    session.finish().map_err(|e| format!("{name}: the end of the session can not be written: {e}"))
+    Ok(session.finish().map_err(|e| format!("{name}: the end of the session can not be written: {e}"))?)
 }
 
 fn open(out: &Path, is_pipe: bool) -> Result<Box<dyn Write + Send>, String> {

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::args::{InstantArgs, LiveBy, StateArgs};
-use super::{Table, choose_device, oom, open_blocks, print_json, print_of};
+use super::{About, Table, choose_device, oom, open_blocks, print_json, print_of};
 use crate::analysis::categories::Rules;
 use crate::analysis::oom as oom_facts;
 use crate::analysis::told::zone;
@@ -30,6 +30,7 @@ struct Report {
     events: u64,
     /// True when the file ends in the middle: what came after is not known.
     truncated: bool,
+    contradiction: Option<String>,
     /// What that event did; null before the first.
     action: Option<&'static str>,
     time_us: Option<i64>,
@@ -146,7 +147,7 @@ pub fn run(args: &StateArgs, out: &mut dyn Write) -> Result<(), String> {
     if args.json || report.shows_categories {
         report.by_category = live_by_category(&recording, device, &tables, event, &args.rules.read()?)?;
     }
-    if args.json { print_json(out, &report) } else { print_of(out, &[&recording], &text(&report)) }
+    if args.json { print_json(out, &report) } else { print_of(out, &[About::by(&recording, &tables)], &text(&report)) }
 }
 
 /// The device asked for; for `--oom` without one, the first that ran out of memory.
@@ -218,6 +219,7 @@ fn report(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables
         event: at,
         events: events.len() as u64,
         truncated: recording.report.truncated().is_some(),
+        contradiction: tables.disagreement.clone(),
         action: at.and_then(|e| events.action.get(e as usize)).map(|a| a.name()),
         time_us: at.filter(|_| events.has_time).and_then(|e| events.time_us.get(e as usize)).copied(),
         totals: Totals {

@@ -288,7 +288,7 @@ pub fn summarise(path: &Path, recording: &Recording, joins: Vec<Join>, stats: &[
         }
     }
     let contradictions: Vec<String> = devices.iter_mut().filter_map(|d| d.contradiction.take()).collect();
-    let caveat = recording.report.caveat().into_iter().chain((!contradictions.is_empty()).then(|| DOUBTFUL.to_owned()));
+    let caveat = recording.report.caveat().into_iter().chain((!contradictions.is_empty()).then(|| super::DOUBTFUL.to_owned()));
     let caveat = Some(caveat.collect::<Vec<_>>().join("; ")).filter(|c| !c.is_empty());
     Ok(Summary {
         file: path.display().to_string(),
@@ -332,9 +332,6 @@ fn bands(device: &DeviceRecording) -> Option<Bands> {
             .collect(),
     })
 }
-
-/// Said before the figures of a recording whose trace does not lead to its end.
-const DOUBTFUL: &str = "the trace contradicts the file's own end, so figures are doubtful";
 
 fn contradiction(text: String) -> Warning {
     Warning { kind: WarningKind::StateMismatch.name(), count: 1, first_offset: None, text }

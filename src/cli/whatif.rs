@@ -91,7 +91,7 @@ pub fn run(args: &WhatifArgs, out: &mut dyn Write) -> Result<(), String> {
     if args.json {
         return print_json(out, &report);
     }
-    print_of(out, &[&recording], &(text(&report) + &saved.map_or(String::new(), |s| format!("\n{s}\n"))))
+    print_of(out, &[(&recording).into()], &(text(&report) + &saved.map_or(String::new(), |s| format!("\n{s}\n"))))
 }
 
 /// Answers for a recording. Without a limit the recording's own applies, as far as it is known; without settings the

@@ -9,5 +9,6 @@ mod live_attach;
 mod live_container;
 mod live_helper;
 mod live_record;
+mod mistakes;
 mod probe;
 mod words;

@@ -320,16 +320,17 @@ fn stopping_gives_everything_back() {
 
 #[test]
 fn wrong_requests_are_told_in_one_sentence() {
-    let tell = |args: &[&str]| {
+    let exit = |args: &[&str], code: i32| {
         let output = program(args).output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert_eq!(output.status.code(), Some(code), "{args:?}");
         said(&output)
     };
+    let tell = |args: &[&str]| exit(args, 2);
     assert!(tell(&["nonsense", "--simulated"]).contains("there is no scenario"));
     assert!(tell(&["leak", "--simulated", "--param", "size=1"]).contains("size is"));
     assert!(tell(&["leak", "--simulated", "out.txt"]).contains(".pickle"));
     assert!(tell(&["replay", "--simulated"]).contains("needs the recording"));
-    assert!(tell(&["replay", "no-such-file.pickle", "--simulated"]).contains("no such file"));
-    assert!(tell(&["leak", "--simulated", "no-such-folder/out.pickle"]).contains("there is no folder"));
+    assert!(exit(&["replay", "no-such-file.pickle", "--simulated"], 1).contains("no such file"));
+    assert!(exit(&["leak", "--simulated", "no-such-folder/out.pickle"], 1).contains("there is no folder"));
     assert_eq!(program(&["leak", "--conf", "max_split_size_mb:1"]).output().unwrap().status.code(), Some(2));
 }

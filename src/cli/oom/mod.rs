@@ -26,6 +26,8 @@ const LISTED: usize = 20;
 pub struct OomReport {
     /// True when the file ends in the middle: what came after is not known.
     pub truncated: bool,
+    /// What the trace of a device says against the file's own end, a sentence each, without a full stop.
+    pub contradictions: Vec<String>,
     /// One entry an out-of-memory event.
     pub ooms: Vec<OomEntry>,
     /// Failures of which the source tells too little to say why (profiler traces do not tell what was free).
@@ -229,7 +231,9 @@ pub fn run(args: &OomArgs) -> Result<String, String> {
         let text = serde_json::to_string_pretty(&report).map_err(|e| e.to_string())?;
         return Ok(words.say(&text).into_owned());
     }
-    Ok(super::with_caveats(&[&recording], &words.say(&text::text(&report, &recording, args.all))))
+    let contradictions = report.contradictions.join("; ");
+    let about = super::About { recording: &recording, contradiction: Some(contradictions.as_str()).filter(|c| !c.is_empty()) };
+    Ok(super::with_caveats(&[about], &words.say(&text::text(&report, &recording, args.all))))
 }
 
 /// A cap below what was reserved when a request failed can not have been in force, nor one under which it would have got a
@@ -293,6 +297,7 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
     let truncated = recording.report.truncated().is_some();
     let mut report = OomReport {
         truncated,
+        contradictions: Vec::new(),
         ooms: Vec::new(),
         ooms_without_figures: 0,
         peaks: Vec::new(),
@@ -305,6 +310,7 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
         let events = device.events.ooms();
         let failures = device.events.action.iter().filter(|&&a| a == Action::Oom).count();
         let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;
+        report.contradictions.extend(tables.disagreement.clone());
         let categories = Categories::build(recording, device, &tables, rules, progress).map_err(|e| e.to_string())?;
         report.changed_by_rules += categories.changed.count;
         report.rules_sentences.extend(categories.changed.rules_sentence());

@@ -1,0 +1,352 @@
+//! What the program says to wrong words and odd files, and how it exits.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::cli::{complaint, json, program, run, sample, stderr, stdout};
+
+#[test]
+fn limits_are_held_against_what_was_there() {
+    let leak = sample("leak.pickle");
+    let says = |args: &[&str], code: i32, part: &str| {
+        let output = run(args);
+        let told = stderr(&output).replace('\u{a0}', " ") + &stdout(&output);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {told}");
+        assert!(told.contains(part), "{args:?}: no \"{part}\" in: {told}");
+    };
+    says(&["oom", &leak, "--limit", "200MiB"], 1, "below the 250 MiB that were reserved on device 0 at event");
+    says(&["oom", &leak, "--limit", "250MiB"], 0, "0 B were left under the cap");
+    // With more than was refused the request would not have failed.
+    let failed = sample("fragment_oom.pickle");
+    says(&["oom", &failed, "--limit", "2100MiB"], 1, "so the cap is below 2,100 MiB");
+    says(&["oom", &failed, "--limit", "2099MiB"], 0, "fragmentation");
+    says(&["oom", &sample("expandable_oom.pickle"), "--limit", "3000MiB"], 1, "the request of event 182 failed");
+    says(&["whatif", &failed, "--conf", "default", "--limit", "3000MiB"], 0, "so this asks about a higher one");
+    says(&["check", &leak, "--max-peak", "60"], 2, "60 without a unit is 60 bytes");
+    says(&["check", &leak, "--max-peak", "60GiB"], 0, "passed");
+    let fragment = json(&["check", &sample("gpt_train.pickle"), "--max-fragmentation", "1", "--json"]);
+    let share = fragment["checks"][0]["value"].as_f64().expect("a share");
+    let state = json(&["state", &sample("gpt_train.pickle"), "--peak", "--json"]);
+    let bytes = |name: &str| state["totals"][name].as_f64().expect("bytes");
+    assert!(share < 0.06, "{share}: with the block in place that the segment was taken for");
+    assert!((share - (1.0 - bytes("active_bytes") / bytes("reserved_bytes"))).abs() < 0.01, "{share}");
+    says(&["allocations", &leak, "--where", "step=99"], 0, "steps are 0 to 58");
+    says(&["allocations", &leak, "--where", "size>1TiB"], 0, "no allocation passes");
+}
+
+#[test]
+fn wrong_usage_exits_with_two() {
+    let file = sample("leak.pickle");
+    for args in [
+        vec!["summary"],
+        vec!["summary", "--frobnicate", &file],
+        vec!["state", &file],
+        vec!["state", &file, "--event", "-1"],
+        vec!["state", &file, "--event", "many"],
+        vec!["state", &file, "--peak", "--end"],
+        vec!["allocations", &file, "--where", "size>lots"],
+        vec!["allocations", &file, "--where", "live@cursor"],
+        vec!["state", &file, "--peak=height"],
+        vec!["screenshot"],
+        vec!["screenshot", &file, "--size", "huge", "out.png"],
+        vec!["probe", "bogus"],
+        vec!["probe", "leak", "--param", "nope=1"],
+        vec!["probe", "leak", "out.txt"],
+        vec!["probe", "replay"],
+        vec!["record", "out.txt"],
+        vec!["run", "--nope"],
+    ] {
+        let output = run(&args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn help_and_version_are_answers() {
+    for args in [["--help"], ["--version"]] {
+        let output = run(&args);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(stdout(&output).contains("vramscope") && output.stderr.is_empty());
+    }
+    let help = stdout(&run(&["--help"]));
+    for word in ["summary", "state", "oom", "explain", "screenshot", "_record_memory_history", "Exit codes"] {
+        assert!(help.contains(word), "{word} is not in the help");
+    }
+}
+
+#[test]
+fn files_that_can_not_be_read_get_one_sentence() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let make = |name: &str, bytes: &[u8]| -> PathBuf {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).expect("written");
+        path
+    };
+    // protocol 2, GLOBAL posix system, a tuple of one text, REDUCE: what a hostile pickle does.
+    let hostile = b"\x80\x02cposix\nsystem\n(X\x02\x00\x00\x00idtR.";
+    let cases = [
+        (folder.path().join("missing.pickle"), "no such file"),
+        (make("empty.pickle", b""), "empty"),
+        (make("notes.txt", b"all went well today"), "not a file vramscope reads"),
+        (make("log.txt", b"step 7\nRuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB"), "vramscope explain"),
+        (make("hostile.pickle", hostile), "GLOBAL"),
+        (make("list.pickle", b"\x80\x02]q\x00(K\x01K\x02e."), ""),
+        (make("stub.pickle", b"\x80\x04"), ""),
+    ];
+    for (path, word) in &cases {
+        let file = path.display().to_string();
+        for args in [vec!["summary", &file], vec!["summary", &file, "--json"], vec!["state", &file, "--end", "--json"]] {
+            let sentence = complaint(&args, &file);
+            assert!(sentence.contains(word), "{args:?}: {sentence}");
+            assert!(!sentence.contains("panicked"), "{sentence}");
+        }
+    }
+}
+
+#[test]
+fn a_folder_where_a_file_is_wanted_names_the_command_for_folders() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().display().to_string();
+    for args in [vec!["summary", &path], vec!["state", &path, "--end"], vec!["findings", &path, "--json"]] {
+        let output = run(&args);
+        let sentence = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {sentence}");
+        assert!(output.stdout.is_empty() && sentence.lines().count() == 1, "{args:?}: {sentence}");
+        assert!(sentence.contains(&format!("vramscope ranks {path}")), "{sentence}");
+    }
+}
+
+#[test]
+fn a_file_cut_short_gives_what_could_be_read_and_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let whole = std::fs::read(sample("gpt_train.pickle")).expect("a sample");
+    let path = folder.path().join("cut.pickle");
+    std::fs::write(&path, &whole[..whole.len() * 2 / 3]).expect("written");
+    let file = path.display().to_string();
+    let output = run(&["summary", &file, "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let s: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(s["load"]["events"].as_u64().is_some_and(|n| n > 1000 && n < 6408), "{}", s["load"]["events"]);
+    let warnings = s["load"]["warnings"].as_array().expect("warnings");
+    assert!(warnings.iter().any(|w| w["kind"] == "truncated" && w["count"] == 1), "{warnings:?}");
+    let text = stdout(&run(&["summary", &file]));
+    assert!(text.contains("note: "), "{text}");
+    assert!(text.lines().next().is_some_and(|first| first.contains("the file is cut short")), "{text}");
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_regular_file_is_refused_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+    assert!(made.success());
+    // Nobody writes into the pipe: opening it would wait for ever.
+    for file in [pipe.display().to_string(), "/dev/zero".to_owned()] {
+        let output = run(&["summary", &file]);
+        assert_eq!(output.status.code(), Some(1), "{file}");
+        assert!(stderr(&output).contains("a pipe or a device and not a file"), "{}", stderr(&output));
+    }
+    let missing = folder.path().join("missing.pickle").display().to_string();
+    assert!(stderr(&run(&["summary", &missing])).contains("there is no such file"));
+}
+
+#[test]
+fn a_picture_of_another_format_than_its_name_is_refused() {
+    for (out, also, wants) in
+        [("o.jpg", None, "PNG"), ("o", None, "PNG"), ("o.svg", None, "--svg"), ("o.png", Some("--svg"), ".svg")]
+    {
+        let mut words = vec!["screenshot", "leak.pickle", out];
+        words.extend(also);
+        let output = run(&words);
+        assert_eq!(output.status.code(), Some(2), "{out}");
+        assert!(stderr(&output).contains(wants), "{out}: {}", stderr(&output));
+    }
+    let output = run(&["screenshot", &sample("leak.pickle"), "no/such/folder/o.svg", "--svg"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("there is no folder no/such/folder"), "{}", stderr(&output));
+    let output = run(&["diff", ".", "."]);
+    assert_eq!(output.status.code(), Some(2), "a folder");
+}
+
+#[test]
+fn values_that_make_no_sense_are_told_of_in_the_first_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("damaged.json");
+    let text = r#"{"segments": [{"device": 0, "address": 1048576, "total_size": "abc", "stream": 0, "segment_type": "large",
+        "blocks": [{"address": 1048576, "size": -4, "requested_size": 7, "state": "active_allocated"}]}],
+        "device_traces": [[{"action": "alloc", "addr": -5, "size": 1024, "stream": 0}]]}"#;
+    std::fs::write(&path, text).expect("written");
+    let file = path.display().to_string();
+    let output = run(&["summary", &file]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let first = stdout(&output).lines().next().unwrap_or_default().to_owned();
+    assert!(first.contains("make no sense, so figures may be wrong") || first.contains("makes no sense"), "{first}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let mut child = program(&["state", &sample("kv_decode_oom.pickle.gz"), "--end", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut first = [0; 1];
+    let mut pipe = child.stdout.take().expect("a pipe");
+    pipe.read_exact(&mut first).expect("a byte");
+    drop(pipe);
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+}
+
+#[test]
+#[cfg(all(unix, not(target_os = "macos")))]
+fn without_a_display_the_window_names_what_works() {
+    for args in [vec![], vec![sample("leak.pickle")], vec!["screenshot".to_owned(), sample("leak.pickle"), "out.png".to_owned()]]
+    {
+        let output = run(&args);
+        let sentence = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{sentence}");
+        assert!(output.stdout.is_empty());
+        let expected = if cfg!(feature = "gui") { "there is no display" } else { "has no window" };
+        assert!(sentence.contains(expected) && sentence.contains("vramscope --help"), "{sentence}");
+    }
+}
+
+#[test]
+fn a_word_that_is_no_file_and_no_command_is_told_the_nearest_command() {
+    for (word, expected) in [
+        ("sumary", "did you mean \"vramscope summary\"?"),
+        ("whatfi", "did you mean \"vramscope whatif\"?"),
+        ("frobnicate", "is neither a file nor a command"),
+        ("missing.pickle", "is neither a file nor a command"),
+    ] {
+        let output = run(&[word, "anything"]);
+        let sentence = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{word}: {sentence}");
+        assert!(sentence.lines().count() == 1 && sentence.contains(expected) && sentence.contains(word), "{word}: {sentence}");
+    }
+    // A path is a path, also where nothing is: it is opened, which needs a display.
+    assert_eq!(run(&["./frobnicate"]).status.code(), Some(1));
+}
+
+#[test]
+fn an_unknown_view_lists_each_view_once() {
+    if !cfg!(feature = "gui") {
+        return;
+    }
+    let output = run(&["screenshot", &sample("leak.pickle"), "out.png", "--view", "nonsense"]);
+    let sentence = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{sentence}");
+    let (_, list) = sentence.trim_end().split_once("the views are ").expect("a list");
+    let views: Vec<&str> = list.split(", ").collect();
+    let distinct: std::collections::HashSet<&&str> = views.iter().collect();
+    assert!(views.contains(&"timeline") && views.contains(&"overview") && distinct.len() == views.len(), "{sentence}");
+}
+
+#[test]
+fn every_report_says_when_its_file_breaks_off() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let whole = std::fs::read(sample("gpt_train.pickle")).expect("a bundled sample");
+    let path = folder.path().join("cut.pickle");
+    std::fs::write(&path, &whole[..whole.len() * 6 / 10]).expect("written");
+    let (cut, whole) = (path.display().to_string(), sample("gpt_train.pickle"));
+    for (file, is_cut) in [(&cut, true), (&whole, false)] {
+        for args in [
+            vec!["leaks", file],
+            vec!["leaks", file, "--from", "10"],
+            vec!["state", file, "--end"],
+            vec!["whatif", file, "--conf", "default"],
+            vec!["flame", file],
+            vec!["oom", file],
+            vec!["allocations", file, "--where", "size>1MiB"],
+        ] {
+            let with_json: Vec<&str> = args.iter().copied().chain(["--json"]).collect();
+            assert_eq!(json(&with_json)["truncated"], is_cut, "{with_json:?}");
+            let output = run(&args);
+            assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
+            let told = format!("{}{}", stdout(&output), stderr(&output));
+            assert_eq!(told.contains("is not whole"), is_cut, "{args:?}: {told}");
+            // What is printed for another program to read has its note beside it.
+            if args[0] != "flame" {
+                let first = told.lines().next().unwrap_or_default();
+                assert_eq!(first.starts_with("The file is cut short"), is_cut, "{args:?}: {told}");
+            }
+        }
+        let d = json(&["diff", file, &whole, "--json"]);
+        assert_eq!((&d["a"]["truncated"], &d["b"]["truncated"]), (&Value::Bool(is_cut), &Value::Bool(false)));
+        assert_eq!(stdout(&run(&["diff", file, &whole])).contains("is not whole"), is_cut);
+    }
+}
+
+/// Sums by category have neither events nor blocks: zeros are no answer.
+#[test]
+fn a_file_without_events_or_blocks_is_refused_with_what_it_has() {
+    let folder = std::env::temp_dir().join(format!("vramscope-sums-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("sums.json");
+    std::fs::write(&path, "[[1000, 2000], [[0, 1048576, 0], [0, 2097152, 1048576]]]").expect("a file");
+    let trace = folder.join("trace.json");
+    let event = r#"{"ph":"X","cat":"cpu_op","name":"aten::add","pid":1,"tid":1,"ts":1,"dur":5}"#;
+    std::fs::write(&trace, format!("{{\"traceEvents\":[{event}]}}")).expect("a file");
+    let (sums, trace) = (path.display().to_string(), trace.display().to_string());
+    for command in [
+        &["flame"][..],
+        &["leaks"],
+        &["oom"],
+        &["findings"],
+        &["allocations"],
+        &["whatif"],
+        &["state", "--peak"],
+        &["check", "--no-oom"],
+    ] {
+        let args = |file: &str| [&[command[0], file], &command[1..]].concat().iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        let (of_sums, of_trace) = (args(&sums), args(&trace));
+        let sentence = complaint(&of_sums.iter().map(String::as_str).collect::<Vec<_>>(), "sums.json");
+        assert!(sentence.contains("without events or blocks"), "{sentence}");
+        let sentence = complaint(&of_trace.iter().map(String::as_str).collect::<Vec<_>>(), "trace.json");
+        assert!(sentence.contains("no memory events"), "{sentence}");
+    }
+    std::fs::remove_dir_all(&folder).expect("the folder goes");
+}
+
+#[test]
+fn every_report_tells_first_that_a_trace_contradicts_its_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("odd.json");
+    // One block is born in the trace and never freed, and the file's own list says that its place is free.
+    let block = |address: u64, size: u64, state: &str| {
+        format!(r#"{{"size":{size},"requested_size":{size},"address":{address},"state":"{state}","frames":[]}}"#)
+    };
+    let blocks = [block(512, 1 << 20, "active_allocated"), block(512 + (1 << 20), 1 << 20, "inactive")].join(",");
+    let segment =
+        format!(r#"{{"device":0,"address":512,"total_size":2097152,"stream":0,"segment_type":"small","blocks":[{blocks}]}}"#);
+    let event = |action: &str, address: u64, size: u64| {
+        format!(r#"{{"action":"{action}","addr":{address},"size":{size},"stream":0,"frames":[],"time_us":1}}"#)
+    };
+    let trace = [event("segment_alloc", 512, 2 << 20), event("alloc", 512, 1 << 20), event("alloc", 512 + (1 << 20), 1 << 19)];
+    std::fs::write(&path, format!(r#"{{"segments":[{segment}],"device_traces":[[{}]]}}"#, trace.join(","))).expect("written");
+    let file = path.display().to_string();
+    for args in [
+        vec!["state", &file, "--end"],
+        vec!["oom", &file],
+        vec!["leaks", &file],
+        vec!["leaks", &file, "--from", "0"],
+        vec!["allocations", &file],
+        vec!["findings", &file],
+        vec!["diff", &file, &file],
+    ] {
+        let told = stdout(&run(&args));
+        let first = told.lines().next().unwrap_or_default();
+        assert!(first.contains("contradicts"), "{args:?}: {told}");
+        assert!(told.contains("active at the end 1.50 MiB by the trace and 1 MiB by the file's own list"), "{args:?}: {told}");
+    }
+    assert!(stderr(&run(&["flame", &file])).contains("contradicts its file"));
+    for args in [vec!["state", &file, "--end", "--json"], vec!["oom", &file, "--json"]] {
+        assert!(json(&args).to_string().contains("contradicts its file"), "{args:?}");
+    }
+}

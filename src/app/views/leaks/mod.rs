@@ -219,7 +219,7 @@ impl LeaksView {
     fn floors_ui(&self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
         let t = cx.tokens;
         let height = if ui.available_height() > 320.0 { 92.0 } else { 48.0 };
-        let (area, response) = ui.allocate_exact_size(vec2(ui.available_width(), height + 26.0), Sense::click());
+        let (area, response) = ui.allocate_exact_size(vec2(ui.available_width(), height + 42.0), Sense::click());
         response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "Least in use in each step"));
         let p = ui.painter().clone();
         let plot =
@@ -248,18 +248,16 @@ impl LeaksView {
         let most = found.floors.iter().copied().max().unwrap_or(0);
         axis(most as f64, y(most) + 4.0);
         axis(low, plot.bottom() - 4.0);
-        let under = Rect::from_min_max(pos2(plot.left(), plot.bottom() + 2.0), pos2(plot.right(), area.bottom() - 2.0));
+        let under = Rect::from_min_max(pos2(plot.left(), plot.bottom() + 2.0), pos2(plot.right(), plot.bottom() + 20.0));
         let what = if found.has_steps { "step · least in use in each" } else { "least in use in each twelfth of the recording" };
-        let named = label::text(&p, under.right_center(), egui::Align2::RIGHT_CENTER, what, Type::Caption, t.text3);
-        // Each bar's number, as many as there is room for; what they count stands at their end.
+        label::text(&p, under.right_bottom(), egui::Align2::RIGHT_TOP, what, Type::Caption, t.text3);
+        // Each bar's number, as many as there is room for; what they count stands under them.
         let number = |at: usize| at.to_string();
         let widest = label::width(&p, &number(n - 1), Type::Mono) + 16.0;
         let every = layout::every(n, plot.width(), widest);
         for step in (0..n).step_by(every) {
             let x = plot.left() + (step as f32 + 0.5) * plot.width() / n as f32;
-            if x + widest / 2.0 < named.left() {
-                label::text(&p, pos2(x, under.center().y), egui::Align2::CENTER_CENTER, &number(step), Type::Mono, t.text3);
-            }
+            label::text(&p, pos2(x, under.center().y), egui::Align2::CENTER_CENTER, &number(step), Type::Mono, t.text3);
         }
         if let Some(at) = response.hover_pos().filter(|at| plot.contains(*at)) {
             let step = (((at.x - plot.left()) / plot.width() * n as f32) as usize).min(n - 1);

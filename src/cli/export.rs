@@ -35,7 +35,7 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let named = || ranks::partitions(Path::new(""), &[PathBuf::from(&file)], |_| Vec::new()).pop().unwrap_or_default();
     let job = args.job.clone().unwrap_or_else(|| ranks::job_of_file(&file, rank.is_some()));
     let partition = Partition { job, rank, step: named().step };
-    let source = Source { path: &args.file, partition, stem: file.clone(), file, places: prepare(args, &mut recording) };
+    let source = Source { path: &args.file, partition, stem: stem_of(&file), file, places: prepare(args, &mut recording) };
     Ok(export(args, &source, &recording, out)?)
 }
 
@@ -91,7 +91,7 @@ fn fleet(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
             let below = path.strip_prefix(&args.file).unwrap_or(path);
             let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
             let partition = Partition { rank: ranks::told(&recording).or(partition.rank), ..partition };
-            let (stem, file) = (parts.join("-"), parts.join("/"));
+            let (stem, file) = (stem_of(&parts.join("-")), parts.join("/"));
             let source = Source { path, partition, stem, file, places: prepare(args, &mut recording) };
             export(args, &source, &recording, out)
         });
@@ -207,8 +207,18 @@ fn devices(args: &ExportArgs, recording: &Recording) -> Result<Vec<usize>, Strin
     }
 }
 
-/// The partition of recordings whose rank is not known, as Hive names it: DuckDB, Spark, Polars and pyarrow read it as null.
-const NO_RANK: &str = "__HIVE_DEFAULT_PARTITION__";
+/// The partition of recordings whose rank is not known. A number like the others: where no rank of a data set is known, Hive's own name
+/// for null leaves readers without a type (pyarrow refuses the data set, Spark has no type to write).
+const NO_RANK: &str = "-1";
+
+/// The name of a file of tables: without a colon, which Spark takes for the end of a scheme, and without a first `_` or `.`, which hide
+/// a file from Spark and pyarrow. The table's column `recording` keeps the true name.
+fn stem_of(file: &str) -> String {
+    let unsafe_in_names = |c: char| c.is_control() || matches!(c, ':' | '/' | '\\' | '*' | '?' | '"' | '<' | '>' | '|');
+    let plain = file.replace(unsafe_in_names, "_");
+    let shown = plain.trim_start_matches(['_', '.']);
+    if shown.is_empty() { "recording".to_owned() } else { shown.to_owned() }
+}
 
 /// One table into OUT, or every table into the folder OUT: `OUT/events/job=ddp/rank=0/NAME.cuda-0.parquet`, so that a fleet's exports
 /// into one folder are one partitioned data set.

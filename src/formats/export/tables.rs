@@ -10,7 +10,7 @@ pub struct Names<'a> {
     device: &'a DeviceRecording,
     /// `cuda:0`, `cpu:-1`.
     name: String,
-    /// Text of each pool key: `0:1`.
+    /// Each pool key as Python writes it: `(0, 1)`. Readers that guess types take `0:1` for a time of day.
     pools: Vec<String>,
     /// Where each stack is, in short, by stack id.
     places: &'a [String],
@@ -20,7 +20,7 @@ impl<'a> Names<'a> {
     /// `places` names each stack of the recording by its id, in short; shorter or empty lists leave gaps.
     #[must_use]
     pub fn new(device: &'a DeviceRecording, places: &'a [String]) -> Self {
-        let pools = device.pools.iter().map(|(a, b)| format!("{a}:{b}")).collect();
+        let pools = device.pools.iter().map(|(a, b)| format!("({a}, {b})")).collect();
         Names { device, name: format!("{}:{}", device.id.kind.name(), device.id.index), pools, places }
     }
 

@@ -72,8 +72,8 @@ fn csv_quotes_what_needs_it_and_leaves_gaps_empty() {
     let text = String::from_utf8(out).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 7);
-    assert_eq!(lines[2], "cuda:0,1,1795225000000001,alloc,18446603336221196288,1000,,139638282147448,0:1,0,model.py:7");
-    assert_eq!(lines[6], "cuda:0,5,1795225000000005,oom,,8589934592,4096,0,0:0,1,");
+    assert_eq!(lines[2], "cuda:0,1,1795225000000001,alloc,18446603336221196288,1000,,139638282147448,\"(0, 1)\",0,model.py:7");
+    assert_eq!(lines[6], "cuda:0,5,1795225000000005,oom,,8589934592,4096,0,\"(0, 0)\",1,");
 }
 
 fn round_trip(redact: bool) -> (Recording, Recording) {
@@ -154,8 +154,9 @@ fn speedscope_and_perfetto_are_valid_json() {
     perfetto::write(&r, &mut |_| vec![row], &mut out).unwrap();
     let v: serde_json::Value = serde_json::from_slice(&out).unwrap();
     let events = v["traceEvents"].as_array().unwrap();
-    let counter = events.iter().find(|e| e["ph"] == "C").unwrap();
-    assert_eq!(counter["args"], serde_json::json!({"reserved": 5, "allocated": 4, "requested": 3}));
+    let counters: Vec<_> =
+        events.iter().filter(|e| e["ph"] == "C").map(|e| (e["name"].as_str().unwrap(), &e["args"]["bytes"])).collect();
+    assert_eq!(counters, [("reserved", &5.into()), ("allocated", &4.into()), ("requested", &3.into())]);
     let oom = events.iter().find(|e| e["name"] == "out of memory").unwrap();
     // Small numbers, which a viewer's floating point does not round, from a second that the header tells.
     assert_eq!((oom["ts"].as_i64(), v["baseTimeNanoseconds"].as_i64()), (Some(5), Some(1_795_225_000_000_000_000)));
@@ -237,7 +238,48 @@ fn samples_are_a_table_and_counters() {
     let mut out = Vec::new();
     perfetto::write(&r, &mut |_| Vec::new(), &mut out).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
-    let card: Vec<_> =
-        json["traceEvents"].as_array().unwrap().iter().filter(|e| e["name"] == "card").map(|e| e["args"].clone()).collect();
-    assert_eq!(card, [serde_json::json!({"used": 100, "this process": 60, "reserved": 50}), serde_json::json!({"used": 110})]);
+    let counters = json["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == "C");
+    let told: Vec<_> = counters.map(|e| (e["name"].as_str().unwrap(), e["args"]["bytes"].as_u64().unwrap())).collect();
+    assert_eq!(told, [("used on the card", 100), ("this process", 60), ("reserved", 50), ("used on the card", 110)]);
+}
+
+/// What Perfetto's trace processor does to thread numbers, and to slices that overlap, loses nothing.
+#[test]
+fn every_slice_nests_on_a_thread_of_its_own_number_and_name() {
+    use crate::model::{OpKind, OpLane, OpTable};
+    let mut r = recording();
+    let name = r.devices[0].annotations.first().map_or(crate::model::StrId(0), |a| a.name);
+    let lane = |name: &str| OpLane { name: name.to_owned(), is_device: false };
+    // On lane 0 a parent with a child; on lane 1 two that overlap, a third inside both, one after them.
+    let rows = [(0, 0, 100), (0, 10, 20), (1, 0, 50), (1, 40, 30), (1, 45, 2), (1, 80, 5)];
+    let mut ops = OpTable { lanes: vec![lane("python"), lane("GPU 0 stream 7")], ..OpTable::default() };
+    for (lane, start, duration) in rows {
+        ops.start_ns.push(start);
+        ops.duration_ns.push(duration);
+        ops.depth.push(0);
+        ops.name.push(name);
+        ops.lane.push(lane);
+        ops.kind.push(OpKind::Kernel);
+        ops.shapes.push(OpTable::NO_TEXT);
+        ops.forward.push(OpTable::NO_OP);
+    }
+    r.ops = ops;
+    let mut out = Vec::new();
+    perfetto::write(&r, &mut |_| Vec::new(), &mut out).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    let events = json["traceEvents"].as_array().unwrap();
+    let last = r.devices.len() as u64 + 1;
+    let names: std::collections::HashMap<u64, &str> = events
+        .iter()
+        .filter(|e| e["name"] == "thread_name" && e["pid"] == last)
+        .map(|e| (e["tid"].as_u64().unwrap(), e["args"]["name"].as_str().unwrap()))
+        .collect();
+    let slices: Vec<&str> =
+        events.iter().filter(|e| e["ph"] == "X" && e["pid"] == last).map(|e| names[&e["tid"].as_u64().unwrap()]).collect();
+    let (one, other) = ("GPU 0 stream 7", "GPU 0 stream 7, overlapping");
+    assert_eq!(slices, ["python", "python", one, other, one, one]);
+    assert!(events.iter().filter_map(|e| e["tid"].as_u64()).all(|tid| tid > last));
+    for process in events.iter().filter(|e| e["name"] == "process_name") {
+        assert!(!process["args"]["name"].as_str().unwrap().ends_with(|c: char| c.is_ascii_digit()), "{process}");
+    }
 }

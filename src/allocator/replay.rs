@@ -130,45 +130,31 @@ impl Replay {
             }
             match step {
                 Step::Skip => {}
-                Step::Alloc { slot } => {
-                    let served = a.malloc_in(sizes[i].max(1), requests.stream(i), requests.pool(i));
+                Step::Alloc { .. } | Step::Failing => {
                     end.requests += 1;
-                    match served {
-                        Ok(block) => slots[slot as usize] = block,
-                        Err(AllocError::OutOfMemory(_) | AllocError::Rejected { .. }) => {
-                            slots[slot as usize] = BlockIx::NONE;
-                            if end.oom_request.is_none() {
-                                end.oom_request = Some(end.requests - 1);
-                                end.oom_event = Some(i as u32);
-                            }
-                            if self.stops_at_oom {
-                                break;
-                            }
-                        }
+                    let served = match a.malloc_in(sizes[i].max(1), requests.stream(i), requests.pool(i)) {
+                        Ok(block) => block,
+                        Err(AllocError::OutOfMemory(_) | AllocError::Rejected { .. }) => BlockIx::NONE,
                         Err(other) => {
                             end.broken = Some(other);
                             break;
                         }
-                    }
-                }
-                Step::Failing => {
-                    end.requests += 1;
-                    match a.malloc_in(sizes[i].max(1), requests.stream(i), requests.pool(i)) {
-                        Ok(block) => {
+                    };
+                    match (step, served.get()) {
+                        (Step::Alloc { slot }, _) => slots[slot as usize] = served,
+                        // The program went on without this block.
+                        (_, Some(block)) => {
                             end.rescued_event.get_or_insert(i as u32);
                             a.free(block);
                         }
-                        Err(AllocError::OutOfMemory(_) | AllocError::Rejected { .. }) => {
-                            if end.oom_request.is_none() {
-                                end.oom_request = Some(end.requests - 1);
-                                end.oom_event = Some(i as u32);
-                            }
-                            if self.stops_at_oom {
-                                break;
-                            }
+                        _ => {}
+                    }
+                    if served.get().is_none() {
+                        if end.oom_request.is_none() {
+                            end.oom_request = Some(end.requests - 1);
+                            end.oom_event = Some(i as u32);
                         }
-                        Err(other) => {
-                            end.broken = Some(other);
+                        if self.stops_at_oom {
                             break;
                         }
                     }

@@ -14,10 +14,11 @@ use vramscope::app::cursor::Link;
 use vramscope::app::document::DeviceData;
 use vramscope::app::jobs::Jobs;
 use vramscope::app::loader;
+use vramscope::app::selection::Item;
 use vramscope::app::theme::{self, Tokens};
 use vramscope::app::views::{View, ViewContext, ViewKind};
 use vramscope::formats;
-use vramscope::model::Progress;
+use vramscope::model::{Progress, StackId};
 
 /// The busiest device of a bundled sample.
 pub fn sample(name: &str) -> Arc<DeviceData> {
@@ -108,6 +109,14 @@ pub fn scaled(
     let mut h = builder.build_ui_state(draw, Alone { view: (kind.info().create)(), asked: Vec::new() });
     h.run_steps(4);
     h
+}
+
+/// The stack that a view asked to select first.
+pub fn selected_stack(h: &Harness<'_, Alone>) -> Option<StackId> {
+    h.state().asked.iter().find_map(|a| match a {
+        Action::Select(Some(Item::Stack(stack))) => Some(*stack),
+        _ => None,
+    })
 }
 
 /// Where there is neither Vulkan nor OpenGL, pictures can not be made.

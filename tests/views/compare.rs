@@ -1,7 +1,7 @@
 //! Compare in pictures, and its figures on real recordings.
 use std::sync::Arc;
 
-use crate::alone::{alone, has_adapter, sample};
+use crate::alone::{alone, has_adapter, sample, selected_stack};
 use crate::whole::only;
 use egui::Theme;
 use egui::accesskit::Role;
@@ -15,7 +15,6 @@ use vramscope::app::App;
 use vramscope::app::action::Action;
 use vramscope::app::compare::{Moment, Other, Source, held_against};
 use vramscope::app::cursor::Link;
-use vramscope::app::selection::Item;
 use vramscope::app::views::ViewKind;
 use vramscope::model::{Progress, Recording};
 
@@ -50,11 +49,7 @@ fn a_pair_is_proposed_once_and_a_click_selects_the_stack() {
     let mut h = alone(&data, ViewKind::Compare, Theme::Dark, SIZE, false, markers);
     h.get_all_by_label_contains("leak workloads.py:99: +").next().expect("the place that leaks").click();
     h.run_steps(2);
-    let stack = h.state().asked.iter().find_map(|a| match a {
-        Action::Select(Some(Item::Stack(s))) => Some(*s),
-        _ => None,
-    });
-    assert_eq!(stack.map(|s| data.names.of_stack(s)), Some("workloads.py:99"));
+    assert_eq!(selected_stack(&h).map(|s| data.names.of_stack(s)), Some("workloads.py:99"));
 }
 
 #[test]

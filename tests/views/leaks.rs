@@ -1,10 +1,9 @@
 //! Leaks and Steps in pictures, and what they ask for when clicked.
-use crate::alone::{alone, has_adapter, sample};
+use crate::alone::{alone, has_adapter, sample, selected_stack};
 use egui::Theme;
 use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::Queryable as _;
 use vramscope::app::action::Action;
-use vramscope::app::selection::Item;
 use vramscope::app::views::ViewKind;
 
 const SIZE: [f32; 2] = [820.0, 330.0];
@@ -32,11 +31,7 @@ fn a_click_selects_the_stack_that_leaks() {
     let mut h = alone(&data, ViewKind::Leaks, Theme::Dark, SIZE, false, |_| {});
     h.get_all_by_label_contains("Leak, ").next().expect("a leaking stack").click();
     h.run_steps(2);
-    let stack = h.state().asked.iter().find_map(|a| match a {
-        Action::Select(Some(Item::Stack(s))) => Some(*s),
-        _ => None,
-    });
-    assert_eq!(stack.map(|s| data.names.of_stack(s)), Some("workloads.py:99"));
+    assert_eq!(selected_stack(&h).map(|s| data.names.of_stack(s)), Some("workloads.py:99"));
 }
 
 #[test]

@@ -302,11 +302,9 @@ pub(super) fn suggested_name(document: Option<&Document>, part: Option<ViewKind>
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_view_is_drawn_without_a_display() {
-        let folder = tempfile::tempdir().unwrap();
-        let shot = Screenshot {
-            file: Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/fragment_oom.pickle")),
+    fn overview(file: PathBuf, out: PathBuf) -> Screenshot {
+        Screenshot {
+            file: Some(file),
             with: Vec::new(),
             view: "overview".to_owned(),
             size: (1000, 640),
@@ -315,8 +313,15 @@ mod tests {
             device: None,
             is_svg: true,
             redact: false,
-            out: folder.path().join("x.svg"),
-        };
+            out,
+        }
+    }
+
+    #[test]
+    fn a_view_is_drawn_without_a_display() {
+        let folder = tempfile::tempdir().unwrap();
+        let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/fragment_oom.pickle");
+        let shot = overview(sample, folder.path().join("x.svg"));
         draw_picture(&shot).unwrap();
         let text = std::fs::read_to_string(&shot.out).unwrap();
         assert!(text.starts_with("<svg ") && text.ends_with("</svg>\n"));
@@ -340,18 +345,7 @@ mod tests {
         let message =
             "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 7.00 GiB already allocated)\n";
         std::fs::write(&file, message).unwrap();
-        let shot = Screenshot {
-            file: Some(file.clone()),
-            with: Vec::new(),
-            view: "overview".to_owned(),
-            size: (1000, 640),
-            dark: true,
-            event: None,
-            device: None,
-            is_svg: true,
-            redact: false,
-            out: folder.path().join("x.svg"),
-        };
+        let shot = overview(file.clone(), folder.path().join("x.svg"));
         draw_picture(&shot).unwrap();
         let text = std::fs::read_to_string(&shot.out).unwrap();
         assert!(text.contains("2.00 GiB") || text.contains("2 GiB"), "the figures of the message are in the picture");

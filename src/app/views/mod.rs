@@ -5,12 +5,13 @@ use std::sync::Arc;
 use egui::Ui;
 use serde::{Deserialize, Serialize};
 
-use super::action::Actions;
+use super::action::{Action, Actions};
 use super::colours::Colours;
 use super::compare::Comparing;
 use super::cursor::Link;
 use super::document::DeviceData;
 use super::jobs::Jobs;
+use super::selection::Item;
 use super::theme::Tokens;
 use crate::analysis::findings::Findings;
 use crate::analysis::matching::Matching;
@@ -167,6 +168,23 @@ pub struct ViewContext<'a> {
     pub actions: &'a Actions,
     /// Threads for what takes long.
     pub jobs: &'a Jobs,
+}
+
+impl ViewContext<'_> {
+    /// Tells the other views what is under the pointer, once for each change. `said` is the view's own memory of having told of
+    /// anything: a view that the pointer is not over leaves the word to the others.
+    pub fn say_hover(&self, said: &mut bool, event: Option<u32>, item: Option<Item>) {
+        if event.is_none() && !*said {
+            return;
+        }
+        if self.link.hover_event != event {
+            self.actions.send(Action::HoverEvent(event));
+        }
+        if self.link.hovered != item {
+            self.actions.send(Action::Hover(item));
+        }
+        *said = event.is_some();
+    }
 }
 
 /// A view: a picture of a device with its own scroll positions and caches.

@@ -37,7 +37,7 @@ impl HeatmapView {
         let place = gesture.hover.filter(|_| !egui::Popup::is_any_open(ui)).and_then(|p| canvas.place(p));
         let under = self.item_under(cx, canvas.picture, place.as_ref().filter(|_| !response.dragged()));
         let item = under.map(|u| u.item);
-        self.say_hover(cx, place.as_ref().map(|p| p.event), item);
+        cx.say_hover(&mut self.said_hover, place.as_ref().map(|p| p.event), item);
         if gesture.hover.is_some() {
             let icon = match (response.dragged(), item) {
                 (true, _) => CursorIcon::Grabbing,
@@ -233,20 +233,6 @@ impl HeatmapView {
         let data = Arc::clone(cx.data);
         let shown = self.under.get(cx.jobs, "under the pointer", &key, move |_| Some(block_at(&data, event, key.1)));
         shown.value.filter(|_| shown.is_fresh).and_then(|under| *under)
-    }
-
-    /// Tells the other views what is under the pointer, once for each change.
-    fn say_hover(&mut self, cx: &ViewContext<'_>, event: Option<u32>, item: Option<Item>) {
-        if event.is_none() && !self.said_hover {
-            return;
-        }
-        if cx.link.hover_event != event {
-            cx.actions.send(Action::HoverEvent(event));
-        }
-        if cx.link.hovered != item {
-            cx.actions.send(Action::Hover(item));
-        }
-        self.said_hover = event.is_some();
     }
 
     fn tooltip(

@@ -42,7 +42,7 @@ impl Timeline {
         }
         let event_at = |p: Pos2| cx.link.event_at(device, canvas.x.value(p.x.clamp(canvas.tracks.x.min, canvas.tracks.x.max)));
         let under = gesture.hover.filter(|_| !response.dragged()).and_then(|p| scene.at(p));
-        self.say_hover(cx, gesture.hover.map(event_at), under.as_ref().and_then(Under::item));
+        cx.say_hover(&mut self.said_hover, gesture.hover.map(event_at), under.as_ref().and_then(Under::item));
         if let Some(p) = gesture.hover {
             let icon = match self.grip {
                 Some(Grip::Plot) => CursorIcon::Grabbing,
@@ -164,20 +164,6 @@ impl Timeline {
                 }
             }
         }
-    }
-
-    /// Tells the other views what is under the pointer, once for each change.
-    pub(super) fn say_hover(&mut self, cx: &ViewContext<'_>, event: Option<u32>, item: Option<Item>) {
-        if event.is_none() && !self.said_hover {
-            return;
-        }
-        if cx.link.hover_event != event {
-            cx.actions.send(Action::HoverEvent(event));
-        }
-        if cx.link.hovered != item {
-            cx.actions.send(Action::Hover(item));
-        }
-        self.said_hover = event.is_some();
     }
 
     /// A tooltip once the pointer has been on a thing for 120 ms.

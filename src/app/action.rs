@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use super::choosing::Choosing;
 use super::colours::ColourBy;
 use super::command::Command;
 use super::compare::Source;
@@ -36,6 +37,10 @@ pub enum Action {
     ExplainLog(PathBuf),
     /// Say in the dialog why nothing was explained.
     NothingToExplain(String),
+    /// Ask for a path in the window itself.
+    AskPath(Choosing),
+    /// Write the live session in front, from now on and what was seen so far.
+    SaveSession(PathBuf),
     /// Ask for a log to explain.
     AskLog,
     /// Ask where to save a picture of a pane (its view and place), or of the window.

@@ -46,6 +46,8 @@ impl App {
             Action::Explain(log) => self.overlay = Overlay::Explain(super::explain::Explainer::of(log)),
             Action::ExplainLog(path) => self.explain_log(path),
             Action::NothingToExplain(why) => self.overlay = Overlay::Explain(super::explain::Explainer::refusing(why)),
+            Action::AskPath(purpose) => self.ask_path(purpose),
+            Action::SaveSession(path) => self.save_session(path),
             Action::AskLog => self.open_dialog(Choosing::Log),
             Action::AskPicture(part) => {
                 self.pictures.part = part;

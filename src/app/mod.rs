@@ -11,6 +11,7 @@ pub mod command;
 pub mod compare;
 pub mod cursor;
 pub mod document;
+mod dropping;
 pub mod editor;
 mod explain;
 mod fitting;
@@ -83,6 +84,8 @@ enum Overlay {
 /// The application: open documents, settings, and what is in flight.
 pub struct App {
     settings: Settings,
+    /// What is dragged over the window.
+    hover: dropping::Hover,
     /// What the file of settings is known to hold.
     kept: settings::merging::Kept,
     documents: Vec<Document>,
@@ -105,7 +108,7 @@ pub struct App {
     machine: Derived<u32, views::welcome::MachineState>,
     /// How often the welcome page was left.
     welcomes: u32,
-    dialog: Option<choosing::Dialog>,
+    dialogs: choosing::Dialogs,
     /// The tab that is to be compared once it is read, and with which file.
     to_compare: Option<(DocumentId, PathBuf)>,
     /// The first of two recordings that are to be compared, while the second is chosen.
@@ -114,8 +117,8 @@ pub struct App {
     pictures: picture::Pictures,
     /// Recordings being written.
     saves: saving::Saves,
-    /// The dialog that asks where to save a session.
-    saving: Option<watching::Saving>,
+    /// The live session that is to be saved, while the user is asked where.
+    session_to_save: Option<DocumentId>,
     /// The folder watched for new recordings.
     watch: Option<watch::Watch>,
     additions: adding::Additions,
@@ -143,6 +146,7 @@ impl App {
         App {
             written_rules: settings.category_rules.clone(),
             settings,
+            hover: dropping::Hover::default(),
             kept: settings::merging::Kept::default(),
             documents: Vec::new(),
             active: None,
@@ -156,12 +160,12 @@ impl App {
             sample_lines: Derived::default(),
             machine: Derived::default(),
             welcomes: 0,
-            dialog: None,
+            dialogs: choosing::Dialogs::default(),
             to_compare: None,
             first_of_two: None,
             pictures: picture::Pictures::default(),
             saves: saving::Saves::default(),
-            saving: None,
+            session_to_save: None,
             watch: None,
             additions: Default::default(),
             actions,
@@ -275,7 +279,9 @@ impl App {
         self.poll_additions();
         self.poll_live();
         let dropped: Vec<PathBuf> = ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_path_buf()).collect());
-        self.open_together(dropped);
+        if !dropped.is_empty() {
+            self.take_dropped(dropped, ctx);
+        }
         self.read_shortcuts(ctx);
         while let Ok(action) = self.inbox.try_recv() {
             self.apply(action, ctx);
@@ -336,7 +342,7 @@ impl App {
     fn poll_loading(&mut self) {
         let mut recents = Vec::new();
         let (mut gone, mut cut_short) = (Vec::new(), Vec::new());
-        let mut told = None;
+        let mut told = Vec::new();
         let (axis, colour_by, tracks) = (self.settings.axis, self.settings.colour_by, self.settings.tracks);
         for document in &mut self.documents {
             let Content::Loading(loading) = &mut document.content else { continue };
@@ -387,15 +393,18 @@ impl App {
                         gone.push(path.clone());
                     }
                     if let Some(log) = loading.message() {
-                        told = Some((document.id, log.clone()));
+                        told.push((document.id, log.clone()));
                     }
                     document.content = Content::Failed(sentence);
                 }
             }
         }
         // A log is no recording; what its error means is what was wanted of it.
-        if let Some((id, log)) = told {
-            self.actions.send(Action::Close(id));
+        for (id, log) in told {
+            // At once: what is opened beside it must not take it for a file that failed.
+            if let Some(at) = self.documents.iter().position(|d| d.id == id) {
+                self.close(at);
+            }
             self.actions.send(Action::Explain(log));
         }
         for recent in recents {
@@ -428,6 +437,7 @@ impl eframe::App for App {
 
     fn ui(&mut self, ui: &mut Ui, frame: &mut eframe::Frame) {
         self.draw(ui);
+        self.show_dialog(frame);
         if std::mem::take(&mut self.wants_save)
             && let Some(storage) = frame.storage_mut()
         {

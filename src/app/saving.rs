@@ -58,18 +58,21 @@ impl App {
     pub(super) fn poll_saves(&mut self) {
         let mut said = Vec::new();
         self.saves.answers.retain(|(path, answer)| match answer.try_recv() {
-            Ok(Ok(sentence) | Err(sentence)) => {
-                said.push(sentence);
+            Ok(outcome) => {
+                said.push(outcome);
                 false
             }
             Err(TryRecvError::Empty) => true,
             Err(TryRecvError::Disconnected) => {
-                said.push(format!("{}: the recording was not saved; please try again.", path.display()));
+                said.push(Err(format!("{}: the recording was not saved; please try again.", path.display())));
                 false
             }
         });
-        for sentence in said {
-            self.notices.complain(sentence);
+        for outcome in said {
+            match outcome {
+                Ok(sentence) => self.notices.say(sentence),
+                Err(sentence) => self.notices.complain(sentence),
+            }
         }
     }
 }

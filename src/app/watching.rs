@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
-use std::time::Instant;
 
 use egui::Context;
 
 use super::App;
 use super::action::Action;
-use super::document::{Content, DeviceView, Document, DocumentId};
+use super::choosing::Choosing;
+use super::document::{Content, DeviceView, Document};
 use super::live::{LiveAction, LiveFeed, Update};
 use super::loader::{Loading, prepare};
 use super::workspace::Workspace;
@@ -19,13 +18,6 @@ use crate::model::{Progress, Recording};
 
 /// The title of a watch that arrives through a pipe, until the machine it is of is known.
 const FROM_PIPE: &str = "Live, standard input";
-
-/// The desktop's dialog for a file to save to, while it is open.
-pub(super) struct Saving {
-    document: DocumentId,
-    since: Instant,
-    answer: Receiver<Option<PathBuf>>,
-}
 
 impl App {
     /// Watches this machine's GPUs in a tab, or brings the tab that does to the front.
@@ -96,7 +88,6 @@ impl App {
         for (path, under) in snapshots {
             self.open_snapshot(path, under);
         }
-        self.poll_saving();
     }
 
     /// Opens a snapshot that a watched program wrote, with the samples of the watch under it.
@@ -116,32 +107,21 @@ impl App {
             feed.act(action);
             return;
         }
-        let id = document.id;
-        let name = format!("{}.vramscope", document.title.to_lowercase().replace(|c: char| !c.is_alphanumeric(), "-"));
-        let answer = self.jobs.spawn("save dialog", move || {
-            rfd::FileDialog::new()
-                .set_title("Save the session")
-                .set_file_name(name)
-                .add_filter("Sessions", &["vramscope"])
-                .save_file()
-        });
-        self.saving = Some(Saving { document: id, since: Instant::now(), answer });
+        self.session_to_save = Some(document.id);
+        self.open_dialog(Choosing::Session);
     }
 
-    fn poll_saving(&mut self) {
-        let Some(saving) = &self.saving else { return };
-        let Ok(answer) = saving.answer.try_recv() else { return };
-        let (id, since) = (saving.document, saving.since);
-        self.saving = None;
-        let Some(feed) = self.documents.iter().find(|d| d.id == id).and_then(|d| d.feed.as_ref()) else { return };
-        match answer {
-            Some(path) => feed.save_to(path),
-            // Nobody cancels a dialog this fast: there is none on this desktop. The folder we were started in is the next best.
-            None if since.elapsed().as_millis() < 400 => {
-                let name = format!("vramscope-live-{}.vramscope", crate::live::wall_clock_us() / 1_000_000);
-                feed.save_to(std::env::current_dir().unwrap_or_default().join(name));
-            }
-            None => {}
+    /// A name for the file of the session that is to be saved.
+    pub(super) fn session_name(&self) -> String {
+        let title = self.documents.iter().find(|d| Some(d.id) == self.session_to_save).map_or("session", |d| d.title.as_str());
+        format!("{}.vramscope", title.to_lowercase().replace(|c: char| !c.is_alphanumeric(), "-"))
+    }
+
+    /// Keeps the session that was to be saved in a file: what was seen so far, and what is still to come.
+    pub(super) fn save_session(&mut self, path: PathBuf) {
+        let id = self.session_to_save.take();
+        if let Some(feed) = self.documents.iter().find(|d| Some(d.id) == id).and_then(|d| d.feed.as_ref()) {
+            feed.save_to(path);
         }
     }
 }

@@ -5,9 +5,9 @@ mod panes;
 mod status;
 mod tabs;
 
-use egui::{Align2, Frame, Margin, Panel, Stroke, Ui};
+use egui::{Frame, Margin, Panel, Stroke, Ui};
 
-use super::theme::{Tokens, Type};
+use super::theme::Tokens;
 use super::{App, overlays};
 
 const MENU_BAR: f32 = 32.0;
@@ -45,40 +45,14 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui) {
         line_above(ui, tokens);
         panes::centre(app, ui, tokens);
     });
-    drop_target(ui, tokens);
     overlays::draw(app, ui, tokens);
     if !app.pictures.is_taking() {
         app.notices.ui(ui, tokens, &app.actions);
     }
+    app.drop_target(ui, tokens);
 }
 
 fn line_above(ui: &Ui, tokens: &Tokens) {
     let rect = ui.max_rect();
     ui.painter().hline(rect.x_range(), rect.top() + 0.5, Stroke::new(1.0, tokens.line));
-}
-
-/// While files hover over the window: outline it and say what a drop does.
-fn drop_target(ui: &Ui, tokens: &Tokens) {
-    let names: Vec<String> = ui.input(|i| {
-        i.raw
-            .hovered_files
-            .iter()
-            .map(|f| {
-                f.path
-                    .as_ref()
-                    .and_then(|p| p.file_name())
-                    .map_or_else(|| "a file".to_owned(), |n| n.to_string_lossy().into_owned())
-            })
-            .collect()
-    });
-    if names.is_empty() {
-        return;
-    }
-    let painter = ui.ctx().layer_painter(egui::LayerId::new(egui::Order::Foreground, egui::Id::unique("drop")));
-    let rect = ui.ctx().content_rect();
-    painter.rect_filled(rect, 0.0, Tokens::at(tokens.s1, 0.8));
-    painter.rect_stroke(rect.shrink(2.0), 0.0, Stroke::new(2.0, tokens.accent), egui::StrokeKind::Inside);
-    let shown = names.iter().take(4).cloned().collect::<Vec<_>>().join(", ");
-    let more = if names.len() > 4 { format!(" and {} more", names.len() - 4) } else { String::new() };
-    painter.text(rect.center(), Align2::CENTER_CENTER, format!("Open {shown}{more}"), Type::Display.font(), tokens.text1);
 }

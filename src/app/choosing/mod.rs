@@ -1,13 +1,13 @@
 //! Choosing files and folders: the desktop's dialog where there is one, a path field where there is none.
 
+mod dialog;
+
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::Receiver;
-use std::time::Instant;
 
 use super::action::Action;
-use super::picture::suggested_name;
-use super::{App, Overlay};
 use crate::formats::folder::is_pattern;
+
+pub(super) use dialog::Dialogs;
 
 /// What the chosen path is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub enum Choosing {
     Picture,
     /// Where a recording is written.
     Save,
+    /// Where a live session is written.
+    Session,
     /// A log whose out-of-memory messages are to be explained.
     Log,
 }
@@ -46,6 +48,7 @@ impl Choosing {
             Choosing::Second => "Path of the recording to hold against it, B",
             Choosing::Picture => "Where to save the picture",
             Choosing::Save => "Where to save the snapshot",
+            Choosing::Session => "Where to save the session",
             Choosing::Log => "Path of a log that holds an out-of-memory error",
         }
     }
@@ -63,6 +66,7 @@ impl Choosing {
             Choosing::Second => "The one after the change, or of the rank that is not.",
             Choosing::Picture => "A name ending in .png, or .svg for lines and text that scale.",
             Choosing::Save => "A name ending in .pickle, as PyTorch's own snapshots have.",
+            Choosing::Session => "A name ending in .vramscope.",
             Choosing::Log => "What a program or a scheduler printed, of one rank or of many.",
             Choosing::Watch => "Where your trainer writes snapshots; each new one is opened or offered.",
         }
@@ -77,7 +81,7 @@ impl Choosing {
             Choosing::First => "Go on",
             Choosing::Second => "Compare",
             Choosing::Watch => "Watch",
-            Choosing::Picture | Choosing::Save => "Save",
+            Choosing::Picture | Choosing::Save | Choosing::Session => "Save",
         }
     }
 
@@ -87,6 +91,7 @@ impl Choosing {
         match self {
             Choosing::Picture => "Give a folder that exists and a name ending in .png or .svg.",
             Choosing::Save => "Give a folder that exists and a name ending in .pickle.",
+            Choosing::Session => "Give a folder that exists and a name ending in .vramscope.",
             Choosing::Watch | Choosing::Ranks => "There is no such folder.",
             Choosing::Open | Choosing::Add | Choosing::Log | Choosing::First | Choosing::Second => "There is no such file.",
         }
@@ -95,7 +100,7 @@ impl Choosing {
     /// Said while what is typed can be chosen: what Enter does.
     #[must_use]
     pub fn offer(self, path: &str) -> String {
-        if self == Choosing::Save && Path::new(path).exists() {
+        if self.is_new() && Path::new(path).exists() {
             return "Enter: replace the file of that name.".to_owned();
         }
         format!("Enter: {}.", self.verb().to_lowercase())
@@ -103,6 +108,21 @@ impl Choosing {
 
     fn is_folder(self) -> bool {
         matches!(self, Choosing::Ranks | Choosing::Watch)
+    }
+
+    /// True for a file that is written.
+    fn is_new(self) -> bool {
+        !self.endings().is_empty()
+    }
+
+    /// How the name of a file that is written ends; the first is the usual one. None for what is read.
+    fn endings(self) -> &'static [&'static str] {
+        match self {
+            Choosing::Picture => &["png", "svg"],
+            Choosing::Save => &["pickle"],
+            Choosing::Session => &["vramscope"],
+            _ => &[],
+        }
     }
 
     /// True when the path can be chosen.
@@ -114,8 +134,7 @@ impl Choosing {
             Choosing::Add | Choosing::Log | Choosing::First | Choosing::Second => file.is_file(),
             Choosing::Ranks => file.is_dir() || is_pattern(file),
             Choosing::Watch => file.is_dir(),
-            Choosing::Picture => is_new_file(file, &["png", "svg"]),
-            Choosing::Save => is_new_file(file, &["pickle"]),
+            Choosing::Picture | Choosing::Save | Choosing::Session => is_new_file(file, self.endings()),
         }
     }
 
@@ -130,6 +149,7 @@ impl Choosing {
             Choosing::Watch => Action::Watch(Some(path)),
             Choosing::Picture => Action::SavePicture(path),
             Choosing::Save => Action::SaveRecording(path),
+            Choosing::Session => Action::SaveSession(path),
             Choosing::Log => Action::ExplainLog(path),
         }
     }
@@ -140,89 +160,6 @@ fn is_new_file(file: &Path, endings: &[&str]) -> bool {
     let ending = file.extension().unwrap_or_default().to_ascii_lowercase();
     let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     endings.iter().any(|e| ending == *e) && folder.is_dir() && !file.is_dir() && !is_pattern(file)
-}
-
-/// The desktop's dialog while it is open.
-pub(super) struct Dialog {
-    purpose: Choosing,
-    since: Instant,
-    answer: Receiver<Option<Vec<PathBuf>>>,
-}
-
-/// What a dialog calls recordings, and how their names end.
-const RECORDINGS: (&str, &[&str]) = ("Recordings", &["pickle", "pkl", "json", "gz", "zst", "html", "csv", "pt", "vramscope"]);
-
-impl App {
-    /// Opens the desktop's dialog on a thread of its own: it blocks until the user has chosen.
-    pub(super) fn open_dialog(&mut self, purpose: Choosing) {
-        if self.dialog.is_some() {
-            return;
-        }
-        let (title, kinds, endings): (_, _, &[&str]) = match purpose {
-            Choosing::First => ("Compare: the first recording, or both", RECORDINGS.0, RECORDINGS.1),
-            Choosing::Second => ("Compare: the second recording", RECORDINGS.0, RECORDINGS.1),
-            Choosing::Add => ("Add to this recording", "Traces, timelines and counters", &["json", "gz", "zst", "txt"]),
-            Choosing::Log => ("Open a log", "Logs", &["log", "txt", "out", "err", "stderr"]),
-            _ => ("Open a recording", RECORDINGS.0, RECORDINGS.1),
-        };
-        let part = self.pictures.part.map(|(kind, _)| kind);
-        let (kind, kept, suggested): (_, &[&str], _) = match purpose {
-            Choosing::Save => ("Snapshots", &["pickle"], self.name_to_save()),
-            _ => ("Pictures", &["png", "svg"], suggested_name(self.active_document(), part)),
-        };
-        let answer = self.jobs.spawn("dialog", move || {
-            if matches!(purpose, Choosing::Picture | Choosing::Save) {
-                let dialog = rfd::FileDialog::new().set_title(purpose.title()).set_file_name(suggested);
-                return dialog.add_filter(kind, kept).save_file().map(|file| vec![file]);
-            }
-            if purpose.is_folder() {
-                return rfd::FileDialog::new().set_title(purpose.title()).pick_folder().map(|folder| vec![folder]);
-            }
-            rfd::FileDialog::new().set_title(title).add_filter(kinds, endings).add_filter("All files", &["*"]).pick_files()
-        });
-        self.dialog = Some(Dialog { purpose, since: Instant::now(), answer });
-    }
-
-    pub(super) fn poll_dialog(&mut self) {
-        let Some(dialog) = &self.dialog else { return };
-        let Ok(answer) = dialog.answer.try_recv() else { return };
-        let (purpose, since) = (dialog.purpose, dialog.since);
-        self.dialog = None;
-        match answer {
-            Some(paths) if purpose == Choosing::Open => self.open_paths(paths),
-            Some(paths) if purpose == Choosing::First && paths.len() == 2 => {
-                let mut paths = paths.into_iter();
-                if let (Some(a), Some(b)) = (paths.next(), paths.next()) {
-                    self.actions.send(Action::CompareFiles(a, b));
-                }
-            }
-            // More than two can not be held against each other: the first one counts.
-            Some(paths) if matches!(purpose, Choosing::First | Choosing::Second) => {
-                if let Some(path) = paths.into_iter().next() {
-                    self.actions.send(purpose.action(path));
-                }
-            }
-            Some(paths) => {
-                for path in paths {
-                    self.actions.send(purpose.action(path));
-                }
-            }
-            // Nobody cancels a dialog this fast: there was none. rfd does not tell the two apart.
-            None if since.elapsed().as_millis() < 400 => {
-                self.notices
-                    .say("This desktop has no file dialog service. Type the path instead, or drop a file to open on the window.");
-                let path = match purpose {
-                    Choosing::Save => {
-                        let folder = std::env::current_dir().unwrap_or_default();
-                        folder.join(self.name_to_save()).display().to_string()
-                    }
-                    _ => String::new(),
-                };
-                self.overlay = Overlay::OpenPath { path, purpose };
-            }
-            None => {}
-        }
-    }
 }
 
 #[cfg(test)]

@@ -195,6 +195,24 @@ impl Link {
         })
     }
 
+    /// The window is what was chosen as the range, to the nearest event.
+    #[must_use]
+    pub fn shows_range(&self, device: &DeviceRecording) -> bool {
+        let Some((first, last)) = self.range else { return false };
+        let near = |a: f64, event| (a - self.position(device, event)).abs() < 0.5;
+        near(self.from, first) && near(self.to, last)
+    }
+
+    /// How many events are visible. Of a range that is the window there are as many as it holds: several events of one microsecond
+    /// have one place on the clock's axis, and not all of them need be in the range.
+    #[must_use]
+    pub fn events_shown(&self, device: &DeviceRecording) -> u64 {
+        match self.range.filter(|_| self.shows_range(device)) {
+            Some(range) => events_of_range(range),
+            None => events_within(device, self.axis, self.from, self.to),
+        }
+    }
+
     /// Axis units a pixel of a plot `width` pixels wide.
     #[must_use]
     pub fn units_per_px(&self, width: f32) -> f64 {
@@ -249,6 +267,12 @@ pub fn event_at(device: &DeviceRecording, axis: Axis, x: f64) -> u32 {
         }
         _ => (x.max(0.0) as u32).min(last),
     }
+}
+
+/// How many events a range holds, its first and its last included.
+#[must_use]
+pub fn events_of_range((first, last): (u32, u32)) -> u64 {
+    u64::from(last.saturating_sub(first)) + 1
 }
 
 /// How many events stand between two places on the axis, both included.
@@ -323,6 +347,23 @@ mod tests {
         assert_eq!(events_within(&d, Axis::Event, 0.0, 3.0), 3);
         assert_eq!(events_within(&d, Axis::Event, 1.0, 2.0), 1);
         assert_eq!(events_within(&d, Axis::Event, 1.6, 2.4), 0);
+    }
+
+    #[test]
+    fn a_range_that_is_the_window_is_counted_once_on_both_axes() {
+        let d = device(&[100, 110, 110, 110, 120, 130]);
+        let mut link = Link::new(&d);
+        link.range = Some((1, 2));
+        assert!(!link.shows_range(&d));
+        for axis in [Axis::Event, Axis::Time] {
+            link.axis = axis;
+            (link.from, link.to) = (link.position(&d, 1), link.position(&d, 2));
+            assert!(link.shows_range(&d), "{axis:?}");
+            assert_eq!(link.events_shown(&d), 2, "{axis:?}");
+        }
+        assert_eq!(events_within(&d, Axis::Time, link.from, link.to), 3, "all three of that microsecond are in view");
+        link.to += 15.0;
+        assert_eq!(link.events_shown(&d), 4);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use super::selection::Item;
 use super::settings::ThemeChoice;
 use super::views::ViewKind;
 use super::widgets::field;
+use super::widgets::viewport::lets_go_of_drawing;
 use super::workspace;
 use super::{App, Overlay};
 use crate::analysis::Quantity;
@@ -250,6 +251,8 @@ impl App {
                 self.run(Command::Show(ViewKind::Allocations), ctx);
             }
             Command::FitSelection => self.with_link(fit_selection),
+            // What is being drawn is the innermost.
+            Command::Clear if lets_go_of_drawing(ctx) => {}
             Command::Clear => self.clear(),
             Command::SelectionBack => self.with_link(|link, data| {
                 if !link.zoom_back(data.device()) {

@@ -112,7 +112,7 @@ fn help(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     }
 }
 
-const GESTURES: [(&str, &str); 13] = [
+const GESTURES: [(&str, &str); 14] = [
     ("move", "hover: outline, tooltip, and a ghost line at that instant in all views"),
     ("click", "select what is under the pointer and set the cursor there"),
     ("drag", "pan"),
@@ -120,6 +120,7 @@ const GESTURES: [(&str, &str); 13] = [
     ("Shift wheel", "pan"),
     ("Ctrl wheel", "zoom bytes or addresses"),
     ("drag on addresses", "zoom to a range of them; double click shows all"),
+    ("right drag", "draw a box to zoom to: time, and bytes or addresses; Esc cancels"),
     ("Shift drag", "choose a range; counts and findings follow it"),
     ("double click", "fit the block's life; on empty space the whole recording"),
     ("right click", "copy, zoom to life, same stack, open source"),

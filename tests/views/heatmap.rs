@@ -1,5 +1,6 @@
 //! Fragmentation over time in pictures and under the pointer.
 use crate::alone::{alone, has_adapter, sample};
+use crate::whole::{begin_box, link, only, second_button};
 use egui::{Event, Modifiers, PointerButton, Theme};
 use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::Queryable as _;
@@ -141,4 +142,24 @@ fn the_menu_leads_to_the_block_s_places() {
     h.get_by_label("Zoom to the segment's addresses").click();
     h.run_steps(4);
     assert!(h.query_by_label("Show all addresses").is_some());
+}
+
+#[test]
+fn a_box_zooms_time_and_addresses_and_the_whole_recording_is_all_of_both() {
+    let data = sample(OOM);
+    let mut h = only(&data, ViewKind::Heatmap, [900.0, 700.0]);
+    let rect = h.get_by_label_contains("Fragmentation,").rect();
+    let whole = (link(&h).from, link(&h).to);
+    let (from, to) = (rect.lerp_inside(egui::vec2(0.3, 0.5)), rect.lerp_inside(egui::vec2(0.5, 0.7)));
+    begin_box(&mut h, from, to);
+    assert_eq!((link(&h).from, link(&h).to), whole, "not before the button is let go");
+    second_button(&mut h, to, false);
+    h.run_steps(4);
+    let (left, right) = (link(&h).from / whole.1, link(&h).to / whole.1);
+    assert!((left - 0.3).abs() < 0.02 && (right - 0.5).abs() < 0.02, "{left} {right}");
+    assert!(h.query_by_label("Show all addresses").is_some());
+    h.key_press(egui::Key::A);
+    h.run_steps(4);
+    assert_eq!((link(&h).from, link(&h).to), whole);
+    assert!(h.query_by_label("Show all addresses").is_none());
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::alone::{Alone, has_adapter, sample, scaled};
-use crate::whole::{Whole, app, button, click, drag, link, move_to, opened, send, wheel};
+use crate::whole::{Whole, app, begin_box, button, click, drag, link, move_to, opened, second_button, send, wheel};
 use egui::{Event, Modifiers, Rect, Theme, pos2, vec2};
 use egui_kittest::kittest::Queryable as _;
 use egui_kittest::{Harness, SnapshotResults};
@@ -134,6 +134,83 @@ fn shift_and_drag_choose_a_range_that_can_be_zoomed_to() {
     h.key_press(egui::Key::Escape);
     h.run_steps(3);
     assert_eq!(link(&h).range, None);
+}
+
+/// What is under the pointer says which bytes and which time a place means: a box shows those between its corners.
+#[test]
+fn a_box_drawn_with_the_second_button_zooms_time_and_bytes() {
+    let data = sample("gpt_train.pickle");
+    let mut h = opened(&data, Theme::Dark, [1400.0, 900.0]);
+    let area = canvas(&h);
+    let events = data.device().events.len() as f64;
+    let whole = (link(&h).from, link(&h).to);
+    send(&mut h, Action::SetRange(Some((100, 200))));
+    // Nothing moves while the box is drawn, and Escape takes it back before it lets go of anything else.
+    let (from, to) = (pos2(area.left() + 200.0, area.bottom() - 120.0), pos2(area.left() + 300.0, area.bottom() - 70.0));
+    begin_box(&mut h, from, to);
+    assert_eq!((link(&h).from, link(&h).to), whole);
+    h.key_press(egui::Key::Escape);
+    h.run_steps(2);
+    second_button(&mut h, to, false);
+    h.run_steps(2);
+    assert_eq!((link(&h).from, link(&h).to), whole, "taken back");
+    assert!(h.query_by_label("Show all bytes").is_none() && link(&h).range.is_some());
+    send(&mut h, Action::SetRange(None));
+    // Right to left and upwards is the same box.
+    begin_box(&mut h, to, from);
+    second_button(&mut h, from, false);
+    h.run_steps(3);
+    let place = |x: f32| f64::from((x - area.left()) / area.width()) * events;
+    let (left, right) = (place(from.x), place(to.x));
+    assert!((link(&h).from - left).abs() < 3.0 && (link(&h).to - right).abs() < 3.0, "{:?}", (link(&h).from, link(&h).to));
+    assert!(h.query_by_label("Show all bytes").is_some(), "bytes are zoomed too");
+    assert!(h.query_by_label("Copy stack").is_none(), "a drag opens no menu");
+    h.key_press(egui::Key::A);
+    h.run_steps(3);
+    assert_eq!((link(&h).from, link(&h).to), whole);
+    assert!(h.query_by_label("Show all bytes").is_none(), "A shows all of time and of bytes");
+    // A flat box means time, a narrow one bytes; on the curves there is only time.
+    begin_box(&mut h, from, pos2(to.x, from.y + 4.0));
+    second_button(&mut h, pos2(to.x, from.y + 4.0), false);
+    h.run_steps(3);
+    assert!((link(&h).to - right).abs() < 3.0 && h.query_by_label("Show all bytes").is_none());
+    h.key_press(egui::Key::A);
+    h.run_steps(3);
+    begin_box(&mut h, from, pos2(from.x + 4.0, to.y));
+    second_button(&mut h, pos2(from.x + 4.0, to.y), false);
+    h.run_steps(3);
+    assert_eq!((link(&h).from, link(&h).to), whole);
+    h.get_by_label("Show all bytes").click();
+    h.run_steps(3);
+    let curves = pos2(from.x, area.top() + 60.0);
+    begin_box(&mut h, curves, to);
+    second_button(&mut h, to, false);
+    h.run_steps(3);
+    assert!((link(&h).from - left).abs() < 3.0 && h.query_by_label("Show all bytes").is_none());
+    // Without moving it is the menu, as ever.
+    move_to(&mut h, to);
+    second_button(&mut h, to, true);
+    second_button(&mut h, to, false);
+    h.run_steps(3);
+    assert!(h.query_by_label_contains("Copy stack").is_some());
+}
+
+#[test]
+fn a_range_has_one_count_wherever_it_is_told() {
+    let data = sample("gpt_train.pickle");
+    let mut h = opened(&data, Theme::Dark, [1600.0, 1000.0]);
+    let times = &data.device().events.time_us;
+    // It ends within several events of one microsecond.
+    let last = (1_500..2_500).find(|&e| times[e] == times[e + 1]).expect("two events at once") as u32;
+    send(&mut h, Action::SetRange(Some((1_000, last))));
+    h.get_by_label("Zoom to range").click();
+    h.run_steps(4);
+    for axis in [Axis::Time, Axis::Event, Axis::Time] {
+        send(&mut h, Action::SetAxis(axis));
+        assert_eq!(link(&h).events_shown(data.device()), u64::from(last) - 999, "{axis:?}");
+        assert!(link(&h).shows_range(data.device()), "{axis:?}");
+    }
+    assert_eq!(link(&h).range, Some((1_000, last)));
 }
 
 #[test]

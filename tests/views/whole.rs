@@ -75,6 +75,21 @@ pub fn button(h: &mut Whole, pos: Pos2, pressed: bool, modifiers: Modifiers) {
     h.run_steps(1);
 }
 
+/// Presses or lets go of the second button.
+pub fn second_button(h: &mut Whole, pos: Pos2, pressed: bool) {
+    h.event(Event::PointerButton { pos, button: PointerButton::Secondary, pressed, modifiers: Modifiers::NONE });
+    h.run_steps(1);
+}
+
+/// Goes down with the second button at one place and moves to another, without letting go.
+pub fn begin_box(h: &mut Whole, from: Pos2, to: Pos2) {
+    move_to(h, from);
+    second_button(h, from, true);
+    for i in 1..=4 {
+        move_to(h, from + (to - from) * (i as f32 / 4.0));
+    }
+}
+
 /// Clicks once, and waits longer than a double click takes.
 pub fn click(h: &mut Whole, p: Pos2) {
     move_to(h, p);

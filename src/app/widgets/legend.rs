@@ -188,6 +188,7 @@ pub fn gestures(ui: &mut Ui, bytes: bool) {
         ("drag", "pan"),
         ("wheel", "zoom time at the pointer"),
         ("Shift + wheel", "pan"),
+        ("right drag", "zoom to a box, Esc cancels"),
         ("Shift + drag", "choose a time range, Esc clears it"),
         ("double click", "fit what is here, or the whole recording"),
         ("right click", "copy, zoom to life, set A and B"),

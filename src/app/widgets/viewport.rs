@@ -3,7 +3,7 @@
 //! A view holds a [`PanZoom`] (or gets the shared time range), makes a [`Scale`] for its rectangle, reads a [`Gesture`]
 //! from its response and acts on the [`Intent`]. All arithmetic is f64; screen coordinates are f32 only at the end.
 
-use egui::{Modifiers, PointerButton, Pos2, Rangef, Response, Vec2};
+use egui::{Context, Id, Modifiers, PointerButton, Pos2, Rangef, Rect, Response, Vec2};
 
 /// Maps values to one screen axis, linearly. Values are f64 (microseconds since the epoch are exact in it).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -201,6 +201,12 @@ impl PanZoom {
             Intent::Select { from, to, done: true } if !vertical && (from.x - to.x).abs() >= 3.0 => {
                 self.show(scale.value(from.x), scale.value(to.x));
             }
+            Intent::Box { from, to, done: true } => {
+                let (a, b) = if vertical { (from.y, to.y) } else { (from.x, to.x) };
+                if (a - b).abs() >= BOX_LEAST {
+                    self.show(scale.value(a), scale.value(b));
+                }
+            }
             _ => {}
         }
         self.visible != before
@@ -253,7 +259,39 @@ pub enum Intent {
         /// The button was let go in this frame.
         done: bool,
     },
+    /// Right drag: zoom to the box between two corners; `done` once, when the button is let go. A side shorter than [`BOX_LEAST`]
+    /// leaves its axis as it is.
+    Box {
+        /// Where the button went down.
+        from: Pos2,
+        /// Where the pointer is.
+        to: Pos2,
+        /// The button was let go in this frame.
+        done: bool,
+    },
 }
+
+/// The least side of a box that zooms, in points: below it the hand meant the other side alone.
+pub const BOX_LEAST: f32 = 10.0;
+
+/// What a box between two corners zooms to in a plot, in points: its sides that are long enough, the other ones as far as `all` goes;
+/// `None` where neither is.
+#[must_use]
+pub fn box_within(from: Pos2, to: Pos2, all: Rect) -> Option<Rect> {
+    let drawn = Rect::from_two_pos(all.clamp(from), all.clamp(to));
+    let side = |wanted: Rangef, all: Rangef| if wanted.span() >= BOX_LEAST { wanted } else { all };
+    let is_box = drawn.width() >= BOX_LEAST || drawn.height() >= BOX_LEAST;
+    is_box.then(|| Rect::from_x_y_ranges(side(drawn.x_range(), all.x_range()), side(drawn.y_range(), all.y_range())))
+}
+
+/// Escape lets go of the range or box that is being drawn, and of nothing else. True when there was one; egui ends the drag.
+pub fn lets_go_of_drawing(ctx: &Context) -> bool {
+    let is_drawn = ctx.data_mut(|d| d.remove_temp::<bool>(Id::unique(DRAWING))).is_some();
+    is_drawn && ctx.input(|i| i.pointer.any_down())
+}
+
+/// Under this name stands that a range or a box is being drawn.
+const DRAWING: &str = "a range or a box is being drawn";
 
 /// A frame's pointer over a plot: where it hovers and what it wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -269,6 +307,7 @@ pub struct Gesture {
 enum Drag {
     Pan,
     Select(Pos2),
+    Box(Pos2),
 }
 
 impl Gesture {
@@ -280,12 +319,27 @@ impl Gesture {
             .input(|i| (i.pointer.latest_pos(), i.pointer.press_origin(), i.modifiers, i.smooth_scroll_delta(), i.zoom_delta()));
         if response.drag_started() {
             let start = origin.or(pointer).unwrap_or(response.rect.center());
-            let drag =
-                if modifiers.shift && response.dragged_by(PointerButton::Primary) { Drag::Select(start) } else { Drag::Pan };
-            ctx.data_mut(|d| d.insert_temp(response.id, drag));
+            let drag = if modifiers.shift && response.dragged_by(PointerButton::Primary) {
+                Drag::Select(start)
+            } else if response.dragged_by(PointerButton::Secondary) {
+                Drag::Box(start)
+            } else {
+                Drag::Pan
+            };
+            ctx.data_mut(|d| {
+                d.insert_temp(response.id, drag);
+                if drag != Drag::Pan {
+                    d.insert_temp(Id::unique(DRAWING), true);
+                }
+            });
         }
         let drag = ctx.data(|d| d.get_temp::<Drag>(response.id));
         let dragging = response.dragged() || response.drag_stopped();
+        // Escape ends a drag while its button is still down: then nothing comes of what was drawn.
+        let is_taken_back = response.drag_stopped() && ctx.input(|i| i.pointer.any_down());
+        if response.drag_stopped() {
+            ctx.data_mut(|d| d.remove_temp::<bool>(Id::unique(DRAWING)));
+        }
         let hover = pointer.filter(|_| response.contains_pointer() || dragging);
         let at = pointer.unwrap_or(response.rect.center());
         let intent = if response.double_clicked() {
@@ -296,7 +350,9 @@ impl Gesture {
             Some(Intent::Context(at))
         } else if dragging {
             match drag {
+                Some(Drag::Select(_) | Drag::Box(_)) if is_taken_back => None,
                 Some(Drag::Select(from)) => Some(Intent::Select { from, to: at, done: response.drag_stopped() }),
+                Some(Drag::Box(from)) => Some(Intent::Box { from, to: at, done: response.drag_stopped() }),
                 _ => Some(response.drag_delta()).filter(|d| *d != Vec2::ZERO).map(Intent::Pan),
             }
         } else if response.contains_pointer() {
@@ -417,5 +473,26 @@ mod tests {
         assert!(p.apply(&select, &p.horizontal(Rangef::new(0.0, 100.0)), false));
         assert_eq!(p.visible(), (430.0, 530.0));
         assert!(p.apply(&Intent::DoubleClick(pos2(0.0, 0.0)), &scale, false) && p.is_fit());
+    }
+
+    #[test]
+    fn a_box_zooms_each_axis_by_its_side_when_that_is_long_enough() {
+        let (from, to) = (pos2(20.0, 90.0), pos2(60.0, 85.0));
+        let drawn = |done| Intent::Box { from, to, done };
+        let mut p = PanZoom::new(0.0, 1000.0);
+        let scale = p.horizontal(Rangef::new(0.0, 100.0));
+        assert!(!p.apply(&drawn(false), &scale, false), "nothing moves before the button is let go");
+        assert!(p.apply(&drawn(true), &scale, false));
+        assert_eq!(p.visible(), (200.0, 600.0));
+        let mut bytes = PanZoom::new(0.0, 1000.0);
+        let y = bytes.vertical(Rangef::new(0.0, 100.0));
+        assert!(!bytes.apply(&drawn(true), &y, true), "too low to mean bytes");
+        assert!(bytes.apply(&Intent::Box { from, to: pos2(60.0, 40.0), done: true }, &y, true));
+        assert_eq!(bytes.visible(), (100.0, 600.0));
+        let all = Rect::from_min_max(pos2(0.0, 50.0), pos2(100.0, 100.0));
+        assert_eq!(box_within(from, to, all), Some(Rect::from_min_max(pos2(20.0, 50.0), pos2(60.0, 100.0))));
+        let beyond = box_within(from, pos2(140.0, 20.0), all);
+        assert_eq!(beyond, Some(Rect::from_min_max(pos2(20.0, 50.0), pos2(100.0, 90.0))), "as far as the plot goes");
+        assert_eq!(box_within(from, from + vec2(4.0, 9.0), all), None);
     }
 }

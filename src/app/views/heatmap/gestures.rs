@@ -16,7 +16,7 @@ use crate::app::views::stack_cells::StackCells;
 use crate::app::views::{ViewContext, ViewKind};
 use crate::app::widgets::button::menu_item;
 use crate::app::widgets::tooltip::Tip;
-use crate::app::widgets::viewport::{Gesture, Intent, PanZoom};
+use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, box_within};
 use crate::units::{Address, Bytes, Micros, count, counted};
 
 /// The fewest bytes of the address axis that are worth zooming to.
@@ -90,6 +90,7 @@ impl HeatmapView {
                     cx.actions.send(Action::SetRange(Some((a.min(b), a.max(b)))));
                 }
             }
+            Some(Intent::Box { from, to, done }) => self.zoom_box(cx, canvas, (from, to), done),
             Some(intent @ (Intent::ZoomTime { .. } | Intent::ZoomBytes { .. } | Intent::Pan(_))) => {
                 self.zoom_addresses(canvas, intent);
                 let (first, last) = cursor::domain(device, cx.link.axis);
@@ -102,6 +103,29 @@ impl HeatmapView {
                 }
             }
             None => {}
+        }
+    }
+
+    /// A box: time and addresses on the map; time alone elsewhere, and where the map has no addresses.
+    fn zoom_box(&mut self, cx: &ViewContext<'_>, canvas: &paint::Canvas<'_>, (from, to): (Pos2, Pos2), done: bool) {
+        let map = canvas.areas.map;
+        let has_addresses = matches!(canvas.picture.map, Map::Addresses(_)) && map.contains(from);
+        let all = if has_addresses { map } else { canvas.areas.canvas() };
+        let Some(area) = box_within(from, if has_addresses { to } else { pos2(to.x, from.y) }, all) else { return };
+        if !done {
+            canvas.zoom_box(area);
+            return;
+        }
+        if area.width() < all.width() {
+            cx.actions.send(Action::SetWindow(canvas.x.value(area.left()), canvas.x.value(area.right())));
+        }
+        if let Map::Addresses(addresses) = &canvas.picture.map
+            && has_addresses
+            && area.height() < map.height()
+        {
+            let mut bytes = PanZoom::new(0.0, addresses.total as f64).with_least(LEAST_BYTES);
+            bytes.show(canvas.y.value(area.top()), canvas.y.value(area.bottom()));
+            self.show_offsets(canvas.picture, bytes.visible(), bytes.is_fit());
         }
     }
 

@@ -42,6 +42,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("a column", "the state at the instant of its peak, as in the timeline"),
         ("click", "set the cursor there and select the block or hole"),
         ("Ctrl + wheel", "zoom addresses at the pointer; drag pans them too"),
+        ("right drag", "draw a box: zooms to its time and its addresses; Esc cancels"),
         ("drag the labels", "zoom to a range of addresses; double click shows all"),
         ("right click", "copy the address, show it in the segment map, its segment's life"),
     ],
@@ -59,6 +60,8 @@ struct HeatmapView {
     uploads: u64,
     /// The addresses the map is zoomed to; all of them when `None`.
     addresses: Option<(u64, u64)>,
+    /// [`Link::fitted`](crate::app::cursor::Link::fitted) when this was last drawn.
+    fitted: u32,
     /// When the addresses were last zoomed, in seconds of the context's clock.
     zoomed_at: f64,
     /// Where a drag along the addresses began.
@@ -129,6 +132,10 @@ impl View for HeatmapView {
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let pane_rect = ui.max_rect();
         let device = cx.data.device();
+        // The whole recording is all of its addresses too.
+        if std::mem::replace(&mut self.fitted, cx.link.fitted) != cx.link.fitted {
+            self.addresses = None;
+        }
         if device.events.is_empty() && !device.bands.is_empty() {
             pane::empty_state(
                 ui,

@@ -378,6 +378,15 @@ impl Canvas<'_> {
         self.painter.with_clip_rect(area).rect_filled(rect, 0, Tokens::at(self.tokens.accent, 0.18));
     }
 
+    /// A box while it is being drawn.
+    pub fn zoom_box(&self, area: Rect) {
+        let painter = self.painter.with_clip_rect(self.areas.canvas());
+        let mut batch = Batch::new(&painter);
+        batch.rect(area, Tokens::at(self.tokens.accent, 0.13));
+        batch.outline(area, 1.0, self.tokens.accent);
+        batch.paint(&painter);
+    }
+
     /// A range of addresses while it is being dragged.
     pub fn choosing_addresses(&self, from: f32, to: f32) {
         let area = self.areas.map;

@@ -350,10 +350,10 @@ impl SegmentMap {
                 self.zoom.pan(f64::from(-by.x) * scale.per_point());
                 self.scroll -= by.y;
             }
-            Intent::Select { from, to, done: true } if (from.x - to.x).abs() >= 3.0 => {
+            Intent::Select { from, to, done: true } | Intent::Box { from, to, done: true } if (from.x - to.x).abs() >= 3.0 => {
                 self.zoom.show(scale.value(from.x), scale.value(to.x));
             }
-            Intent::Select { .. } => {}
+            Intent::Select { .. } | Intent::Box { .. } => {}
         }
     }
 

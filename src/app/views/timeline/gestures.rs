@@ -12,7 +12,7 @@ use crate::app::command::Command;
 use crate::app::cursor::{self, Axis, TrackLayout};
 use crate::app::selection::Item;
 use crate::app::views::ViewContext;
-use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
+use crate::app::widgets::viewport::{BOX_LEAST, Gesture, Intent, PanZoom, Scale, box_within};
 
 impl Timeline {
     pub(super) fn gestures(&mut self, ui: &Ui, cx: &ViewContext<'_>, scene: &Scene<'_>, response: &Response, top: f64) {
@@ -33,7 +33,8 @@ impl Timeline {
         if response.drag_started()
             && let Some(start) = ui.input(|i| i.pointer.press_origin())
         {
-            let is_plain = !ui.input(|i| i.modifiers.shift);
+            // What stands on the axis is moved by the first button alone; the second draws a box wherever it goes down.
+            let is_plain = !ui.input(|i| i.modifiers.shift) && !response.dragged_by(egui::PointerButton::Secondary);
             self.grip = Some(match on_marker(start) {
                 Some(which) if is_plain => Grip::Marker(which),
                 _ if on_cursor(start) && is_plain => Grip::Cursor,
@@ -45,7 +46,10 @@ impl Timeline {
         cx.say_hover(&mut self.said_hover, gesture.hover.map(event_at), under.as_ref().and_then(Under::item));
         if let Some(p) = gesture.hover {
             let icon = match self.grip {
-                Some(Grip::Plot) => CursorIcon::Grabbing,
+                Some(Grip::Plot) if !matches!(gesture.intent, Some(Intent::Select { .. } | Intent::Box { .. })) => {
+                    CursorIcon::Grabbing
+                }
+                Some(Grip::Plot) => CursorIcon::Crosshair,
                 Some(_) => CursorIcon::ResizeHorizontal,
                 None if on_cursor(p) || on_marker(p).is_some() => CursorIcon::ResizeHorizontal,
                 None if under.as_ref().and_then(Under::item).is_some() => CursorIcon::PointingHand,
@@ -135,9 +139,27 @@ impl Timeline {
                 let (a, b) = (event_at(from), event_at(to));
                 if !done {
                     let (left, right) = (from.x.min(to.x), from.x.max(to.x));
-                    canvas.range(left, right, &canvas.between(a.min(b), a.max(b)));
+                    canvas.range(left, right, &canvas.range_figures(a.min(b), a.max(b)));
                 } else if (from.x - to.x).abs() >= 3.0 {
                     cx.actions.send(Action::SetRange(Some((a.min(b), a.max(b)))));
+                }
+            }
+            Intent::Box { from, to, done } => {
+                let Some(area) = box_of(canvas, from, to) else { return };
+                let (is_time, is_bytes) = (area.width() < canvas.tracks.x.span(), area.height() < canvas.tracks.strata.height());
+                let time = is_time.then(|| (canvas.x.value(area.left()), canvas.x.value(area.right())));
+                let bytes = is_bytes.then(|| (scene.strata_y.value(area.bottom()), scene.strata_y.value(area.top())));
+                if !done {
+                    canvas.zoom_box(area, time, bytes);
+                    return;
+                }
+                if let Some((from, to)) = time {
+                    cx.actions.send(Action::SetWindow(from, to));
+                }
+                if let Some((low, high)) = bytes {
+                    let mut bytes = PanZoom::new(0.0, top).with_least(512.0);
+                    bytes.show(low, high);
+                    self.bytes = (!bytes.is_fit()).then_some(bytes.visible());
                 }
             }
             Intent::ZoomTime { .. } | Intent::Pan(_) | Intent::ZoomBytes { .. } => {
@@ -254,7 +276,15 @@ impl Timeline {
                 let from = (middle - span / 2.0).clamp(first, (last - span).max(first));
                 show(from, from + span);
             }
-            Some(Intent::Select { from, to, done: true }) => show(x.value(from.x.min(to.x)), x.value(from.x.max(to.x))),
+            Some(Intent::Select { from, to, done } | Intent::Box { from, to, done }) => {
+                let (left, right) = (from.x.min(to.x).max(rect.left()), from.x.max(to.x).min(rect.right()));
+                if right - left >= BOX_LEAST && done {
+                    show(x.value(left), x.value(right));
+                } else if right - left >= BOX_LEAST {
+                    let drawn = Rect::from_x_y_ranges(egui::Rangef::new(left, right), rect.y_range());
+                    super::overlay::paint_box(&ui.painter_at(rect), cx.tokens, drawn);
+                }
+            }
             Some(Intent::DoubleClick(_)) => cx.actions.run(Command::ZoomFit),
             Some(Intent::ZoomTime { factor, at }) => {
                 let middle = x.value(at.x).clamp(cx.link.from, cx.link.to);
@@ -301,5 +331,15 @@ impl Timeline {
         if response.double_clicked() {
             resize(None);
         }
+    }
+}
+
+/// What a box that is drawn between two corners zooms to: bytes and time on the live blocks, time elsewhere.
+fn box_of(canvas: &Canvas<'_>, from: Pos2, to: Pos2) -> Option<Rect> {
+    let strata = canvas.tracks.strata;
+    if strata.contains(from) {
+        box_within(from, to, strata)
+    } else {
+        box_within(from, pos2(to.x, from.y), canvas.tracks.canvas())
     }
 }

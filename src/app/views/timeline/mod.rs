@@ -80,6 +80,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("click", "select the block and set the cursor there"),
         ("drag", "pan; on the axis or at the cursor: move the cursor"),
         ("wheel", "zoom at the pointer; Shift pans, Ctrl zooms bytes"),
+        ("right drag", "draw a box: zooms to its time, on the live blocks to its bytes too; Esc cancels"),
         ("Shift + drag", "choose a range; Esc clears it"),
         ("double click", "fit the block's life or the step; elsewhere everything"),
         ("A and B", "Shift A and Shift B set them at the cursor; drag their flags; right click clears them"),
@@ -187,9 +188,15 @@ impl View for Timeline {
         if cx.link.from <= first && cx.link.to >= last {
             return format!("{}{flags}", counted(all, "event", "events"));
         }
-        match cursor::events_within(device, cx.link.axis, cx.link.from, cx.link.to) {
-            0 => format!("none of {} events{flags}", count(all)),
-            shown => format!("{} of {} events{flags}", count(shown), count(all)),
+        // The plot is not shaded where all of it is the range, so the header says that there is one.
+        let range = match cx.link.range.map(|(a, b)| (cx.link.position(device, a), cx.link.position(device, b))) {
+            Some(_) if cx.link.shows_range(device) => ", the chosen range · Esc lets it go",
+            Some((a, b)) if a <= cx.link.from && cx.link.to <= b => " inside the chosen range · Esc lets it go",
+            _ => "",
+        };
+        match cx.link.events_shown(device) {
+            0 => format!("none of {} events{range}{flags}", count(all)),
+            shown => format!("{} of {} events{range}{flags}", count(shown), count(all)),
         }
     }
 
@@ -522,7 +529,7 @@ impl Timeline {
         let device = cx.data.device();
         if let Some((first, last)) = cx.link.range {
             let at = |e| canvas.x.at(cursor::position(device, cx.link.axis, e));
-            canvas.range(at(first), at(last), &canvas.between(first, last));
+            canvas.range(at(first), at(last), &canvas.range_figures(first, last));
         }
         if let Some(picture) = scene.strata {
             if let Some(Item::Lifetime(id)) = cx.link.selected() {

@@ -6,7 +6,7 @@ use super::paint::Canvas;
 use super::picture::{StrataPicture, Window};
 use super::place::{AxisMarks, ValueChip};
 use crate::analysis::{LifetimeId, NO_EVENT, Quantity};
-use crate::app::cursor::{self, Axis, Link};
+use crate::app::cursor::{self, Axis, Link, events_of_range};
 use crate::app::selection::Item;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::chip;
@@ -90,12 +90,24 @@ impl Canvas<'_> {
         }
     }
 
-    /// The chosen range: shaded, its edges in the accent, its figures at the top.
+    /// The chosen range: shaded, its edges in the accent, its figures at the bottom. Where all that is seen is the range, shade and
+    /// figures would only lie over it: its edges are enough.
     pub fn range(&self, from: f32, to: f32, figures: &str) {
         let t = self.tokens;
         let y = self.through();
         let painter = self.painter.with_clip_rect(self.tracks.canvas().intersect(self.painter.clip_rect()));
         let mut batch = Batch::new(&painter);
+        let seen = self.tracks.x;
+        if from <= seen.min + 1.0 && to >= seen.max - 1.0 {
+            // An edge at the border of the plot stands whole inside it.
+            for x in [from.max(seen.min - 1.0), to.min(seen.max + 1.0)] {
+                if (x - x.clamp(seen.min, seen.max)).abs() < 1.0 {
+                    batch.vline(x.clamp(seen.min + 0.5, seen.max - 0.5), y, 1.0, t.accent);
+                }
+            }
+            batch.paint(&painter);
+            return;
+        }
         batch.rect(Rect::from_x_y_ranges(Rangef::new(from, to), y), Tokens::at(t.accent, 0.13));
         for x in [from, to] {
             batch.vline(x, y, 1.0, t.accent);
@@ -106,6 +118,36 @@ impl Canvas<'_> {
             let at = pos2(middle, self.tracks.strata.bottom() - 12.0);
             chip::paint_chip_in(&painter, at, Align2::CENTER_CENTER, figures, Type::Mono, t.text1, t.s3);
         }
+    }
+
+    /// The box that is being drawn, with what it would show: a part of the axis, of the bytes, or of both.
+    pub fn zoom_box(&self, area: Rect, time: Option<(f64, f64)>, bytes: Option<(f64, f64)>) {
+        let painter = self.within(self.tracks.canvas());
+        paint_box(&painter, self.tokens, area);
+        let mut figures = Vec::new();
+        if let Some((from, to)) = time {
+            let events = cursor::events_within(self.data.device(), self.window.axis, from, to);
+            figures.push(counted(events, "event", "events"));
+            if self.data.device().events.has_time {
+                let us = |x: f64| super::lanes::time_ns(self.data.device(), self.window.axis, x) / 1_000;
+                figures.push(crate::units::Micros(us(to) - us(from)).to_string());
+            }
+        }
+        if let Some((low, high)) = bytes {
+            figures.push(format!("{} to {}", Bytes(low.max(0.0) as u64), Bytes(high.max(0.0) as u64)));
+        }
+        let figures = figures.join(", ");
+        let size = chip::chip_rect(&painter, area.center(), Align2::CENTER_CENTER, &figures, Type::Mono).size();
+        let room = self.tracks.canvas().shrink(2.0);
+        // Over the box, where nothing of it is covered; inside where the box reaches up.
+        let y = if area.top() - size.y - 4.0 >= room.top() {
+            area.top() - size.y / 2.0 - 4.0
+        } else {
+            area.top() + size.y / 2.0 + 4.0
+        };
+        let half = size.x / 2.0;
+        let x = area.center().x.clamp(room.left() + half, (room.right() - half).max(room.left() + half));
+        chip::paint_chip_in(&painter, pos2(x, y), Align2::CENTER_CENTER, &figures, Type::Mono, self.tokens.text1, self.tokens.s3);
     }
 
     /// The outline of an allocation in the strata through its life.
@@ -306,10 +348,19 @@ impl Canvas<'_> {
         }
     }
 
-    /// `1,204 events, 12.345 ms`.
+    /// How far apart two events are: `1,204 events, 12.345 ms`.
     pub fn between(&self, first: u32, last: u32) -> String {
+        self.events_and_time(u64::from(last.saturating_sub(first)), first, last)
+    }
+
+    /// What a range holds, both its ends included, as the header and other views count: `1,205 events, 12.345 ms`.
+    pub fn range_figures(&self, first: u32, last: u32) -> String {
+        self.events_and_time(events_of_range((first, last)), first, last)
+    }
+
+    fn events_and_time(&self, events: u64, first: u32, last: u32) -> String {
         let device = self.data.device();
-        let events = counted(u64::from(last.saturating_sub(first)), "event", "events");
+        let events = counted(events, "event", "events");
         let time = |e: u32| device.events.time_us.get(e as usize).copied().unwrap_or(0);
         if device.events.has_time { format!("{events}, {}", crate::units::Micros(time(last) - time(first))) } else { events }
     }
@@ -333,6 +384,14 @@ impl Canvas<'_> {
             self.painter.rect_filled(bar, 0, value.ink);
         }
     }
+}
+
+/// A box that is being drawn, to be zoomed to.
+pub(super) fn paint_box(painter: &egui::Painter, tokens: &Tokens, area: Rect) {
+    let mut batch = Batch::new(painter);
+    batch.rect(area, Tokens::at(tokens.accent, 0.13));
+    batch.outline(area, 1.0, tokens.accent);
+    batch.paint(painter);
 }
 
 #[cfg(test)]

@@ -97,6 +97,21 @@ impl State {
         (address - self.segments[at].address < self.segments[at].size).then_some(at)
     }
 
+    /// The first address and the bytes of the part of an expandable segment around an address that has no memory behind it:
+    /// what lies between two mapped runs of one segment. `None` where memory is mapped, or none is reserved on both sides.
+    /// O(log segments).
+    #[must_use]
+    pub fn unmapped_at(&self, device: &DeviceRecording, address: u64) -> Option<(u64, u64)> {
+        let next = self.segments.partition_point(|s| s.address <= address);
+        let (before, after) = (self.segments.get(next.checked_sub(1)?)?, self.segments.get(next)?);
+        let from = before.address + before.size;
+        let is_one = before.is_expandable
+            && after.is_expandable
+            && (before.pool, before.class, before.stream) == (after.pool, after.class, after.stream)
+            && after.address + after.size - before.address <= expandable_reach(device);
+        (is_one && (from..after.address).contains(&address)).then(|| (from, after.address - from))
+    }
+
     /// The block that holds an address. O(log blocks).
     #[must_use]
     pub fn block_at(&self, address: u64) -> Option<usize> {
@@ -122,6 +137,13 @@ impl State {
     pub fn holes(&self) -> impl Iterator<Item = &BlockAt> {
         self.blocks.iter().filter(|b| b.state == BlockState::Inactive)
     }
+}
+
+/// How far the runs of one expandable segment can lie apart, in bytes: PyTorch reserves address space for a little more than
+/// the device's memory (`ExpandableSegment` in `CUDACachingAllocator.cpp`: 1 1/8 of it).
+#[must_use]
+pub fn expandable_reach(device: &DeviceRecording) -> u64 {
+    device.capacity.map_or(1 << 40, |c| c.saturating_mul(9) / 8)
 }
 
 /// The live set at one instant, and how many rows were born by then.

@@ -267,7 +267,7 @@ impl App {
                             Item::Lifetime(id) => {
                                 v.data.tables.lifetimes.get(v.data.device(), id).map(|l| Address(l.address).to_string())
                             }
-                            Item::Segment(a) | Item::Hole(a) => Some(Address(a).to_string()),
+                            Item::Segment(a) | Item::Hole(a) | Item::Unmapped(a) => Some(Address(a).to_string()),
                             Item::Event(e) => v.data.device().events.address.get(e as usize).map(|&a| Address(a).to_string()),
                             Item::Stack(_) | Item::Annotation(_) => None,
                         },

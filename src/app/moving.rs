@@ -13,7 +13,7 @@ pub(super) fn selected_stack(link: &Link, data: &DeviceData) -> Option<crate::mo
         Item::Lifetime(id) => Some(data.tables.lifetimes.stack(data.device(), id)),
         Item::Event(e) => data.device().events.stack.get(e as usize).copied(),
         Item::Stack(s) => Some(s),
-        Item::Segment(_) | Item::Hole(_) | Item::Annotation(_) => None,
+        Item::Segment(_) | Item::Hole(_) | Item::Unmapped(_) | Item::Annotation(_) => None,
     }
 }
 

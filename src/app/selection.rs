@@ -12,6 +12,8 @@ pub enum Item {
     Segment(u64),
     /// A hole, by its address, as it is at the cursor.
     Hole(u64),
+    /// Address space of an expandable segment without memory behind it, by its first address, as it is at the cursor.
+    Unmapped(u64),
     /// One event of the trace.
     Event(u32),
     /// Every allocation by one call stack.

@@ -114,6 +114,36 @@ fn a_click_in_the_map_selects_what_is_there() {
 }
 
 #[test]
+fn each_row_of_an_expandable_segment_names_what_is_in_it() {
+    let mut h = only(&sample("expandable_oom.pickle"), ViewKind::SegmentMap, [900.0, 700.0]);
+    let canvas = h.get_by_label_contains("Segment map, at the OOM").rect();
+    // Rows of 64 MiB and 18 points, below the axis and the header of the group.
+    let at = |row: usize, x: f32| pos2(x, canvas.top() + 40.0 + 18.0 * row as f32 + 8.0);
+    let (gutter, bar) = (canvas.left() + 10.0, canvas.right() - 100.0);
+    let mib = |mib: f32| canvas.left() + 36.0 + (canvas.width() - 186.0) * mib / 64.0;
+    let cases = [
+        // The first run fills 18 rows and a part of the next, in which the second begins: its hole is the larger.
+        (at(0, gutter), Item::Segment(0x3_0200_0000)),
+        (at(17, gutter), Item::Segment(0x3_0200_0000)),
+        (at(17, bar), Item::Segment(0x3_0200_0000)),
+        (at(18, gutter), Item::Segment(0x3_4d00_0000)),
+        (at(18, bar), Item::Segment(0x3_4d00_0000)),
+        (at(25, gutter), Item::Segment(0x3_6600_0000)),
+        (at(25, bar), Item::Segment(0x3_6600_0000)),
+        // 1,180 to 1,200 MiB from its start no memory is mapped.
+        (at(18, mib(40.0)), Item::Unmapped(0x3_4bc0_0000)),
+    ];
+    for (place, item) in cases {
+        click(&mut h, place);
+        assert_eq!(link(&h).selected(), Some(item), "at {place}");
+        assert_eq!(link(&h).hovered, Some(item), "at {place}");
+    }
+    let mut inspector = only(&sample("expandable_oom.pickle"), ViewKind::Inspector, [340.0, 700.0]);
+    send(&mut inspector, Action::Select(Some(Item::Unmapped(0x3_4bc0_0000))));
+    assert!(inspector.query_by_label_contains(", segment 2 of 8").is_some());
+}
+
+#[test]
 fn any_address_inside_a_block_finds_it_in_the_map() {
     let data = sample("kv_decode_oom.pickle.gz");
     let mut h = only(&data, ViewKind::SegmentMap, [900.0, 700.0]);

@@ -22,7 +22,13 @@ pub struct Parts {
     pub after: (f32, f32),
     /// The failed request, from the first hole's start, when there is one.
     pub request: f32,
+    /// The request is so much larger than the hole there would be that the picture is to the scale of that hole: the
+    /// request goes to the end and beyond.
+    pub is_beyond: bool,
 }
+
+/// A request this many times larger than the hole there would be leaves the hole too narrow to see what is in it.
+const BEYOND: u64 = 6;
 
 /// Width of the stub of a live neighbour.
 pub const STUB: f32 = 14.0;
@@ -33,7 +39,9 @@ const LEAST: f32 = 4.0;
 #[must_use]
 pub fn parts(around: &Around, width: f32) -> Parts {
     let room = (width - 2.0 * STUB).max(3.0 * LEAST);
-    let whole = around.if_freed().max(around.request.unwrap_or(0)).max(1) as f64;
+    let is_beyond = around.request.is_some_and(|r| r > around.if_freed().saturating_mul(BEYOND));
+    let request = around.request.filter(|_| !is_beyond);
+    let whole = around.if_freed().max(request.unwrap_or(0)).max(1) as f64;
     let scale = |bytes: u64| (bytes as f64 / whole * f64::from(room)) as f32;
     let least = |bytes: u64| if bytes == 0 { 0.0 } else { scale(bytes).max(LEAST) };
     let (a, b, c) = (least(around.before), least(around.block), least(around.after));
@@ -45,7 +53,8 @@ pub fn parts(around: &Around, width: f32) -> Parts {
         before: (STUB, STUB + a),
         block: (STUB + a, STUB + a + b),
         after: (STUB + a + b, STUB + a + b + c),
-        request: STUB + around.request.map_or(0.0, scale),
+        request: STUB + if is_beyond { room + STUB } else { request.map_or(0.0, scale) },
+        is_beyond,
     }
 }
 
@@ -87,7 +96,12 @@ pub fn show(ui: &mut Ui, data: &DeviceData, colours: &Colours, tokens: &Tokens, 
     let freed = strip((parts.before.0, parts.after.1), 46.0, 18.0);
     batch.hole(freed, tokens.s1, tokens.hatch, tokens.line2);
     if around.request.is_some() {
-        batch.rect(strip((STUB, parts.request), 68.0, 5.0), tokens.red);
+        // What is longer than the picture runs out in dashes.
+        let ends = if parts.is_beyond { &[(22.0, f32::INFINITY), (12.0, 18.0), (4.0, 8.0)][..] } else { &[(0.0, f32::INFINITY)] };
+        for (right, left) in ends {
+            let from = (parts.request - left).max(STUB);
+            batch.rect(strip((from, (parts.request - right).max(from)), 68.0, 5.0), tokens.red);
+        }
     }
     batch.paint(painter);
     figures(painter, tokens, around, &parts, rect);
@@ -95,7 +109,9 @@ pub fn show(ui: &mut Ui, data: &DeviceData, colours: &Colours, tokens: &Tokens, 
     on_hatch(painter, tokens, freed, rect, &text);
     if let Some(request) = around.request {
         let at = pos2(rect.left() + STUB, rect.top() + 76.0);
-        label::text(painter, at, Align2::LEFT_TOP, &format!("request {}", Bytes(request)), Type::Caption, tokens.red);
+        let beyond = if parts.is_beyond { ", longer than this picture" } else { "" };
+        let text = format!("request {}{beyond}", Bytes(request));
+        label::text(painter, at, Align2::LEFT_TOP, &text, Type::Caption, tokens.red);
     }
 }
 
@@ -157,5 +173,13 @@ mod tests {
         let larger = parts(&around(10, 10, 10, Some(60)), 328.0);
         assert!((larger.request - 314.0).abs() < 0.01);
         assert!((larger.after.1 - STUB - 150.0).abs() < 0.01);
+        assert!(!larger.is_beyond);
+    }
+
+    #[test]
+    fn a_request_far_larger_than_the_hole_does_not_squeeze_the_block() {
+        let p = parts(&around(0, 30, 10, Some(900)), 328.0);
+        assert!(p.is_beyond && (p.request - 328.0).abs() < 0.01, "{p:?}");
+        assert!((p.block.1 - p.block.0 - 225.0).abs() < 0.01 && (p.after.1 - 314.0).abs() < 0.01, "to the hole's scale: {p:?}");
     }
 }

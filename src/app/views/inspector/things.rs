@@ -20,6 +20,7 @@ pub fn card(data: &DeviceData, state: &State, item: Option<Item>) -> Card {
         Some(Item::Lifetime(id)) => super::block::card(data, state, id),
         Some(Item::Segment(address)) => segment(data, state, address),
         Some(Item::Hole(address)) => hole(data, state, address),
+        Some(Item::Unmapped(address)) => unmapped(data, state, address),
         Some(Item::Event(e)) => event(data, e),
         Some(Item::Stack(s)) => Some(stack(data, state, s)),
         Some(Item::Annotation(i)) => annotation(data, i),
@@ -29,6 +30,7 @@ pub fn card(data: &DeviceData, state: &State, item: Option<Item>) -> Card {
         (Some(card), _) => card,
         (None, Some(Item::Segment(address))) => gone("Segment", address),
         (None, Some(Item::Hole(address))) => gone("Hole", address),
+        (None, Some(Item::Unmapped(address))) => gone("Unmapped range", address),
         (None, _) => instant(data, state),
     }
 }
@@ -140,6 +142,33 @@ fn hole(data: &DeviceData, state: &State, address: u64) -> Option<Card> {
         claim,
         facts,
         lists: next_blockers(data, state, None).into_iter().collect(),
+        ..Card::default()
+    })
+}
+
+/// Address space of an expandable segment without memory behind it.
+fn unmapped(data: &DeviceData, state: &State, address: u64) -> Option<Card> {
+    let (from, size) = state.unmapped_at(data.device(), address)?;
+    let all = count(state.segments.len() as u64);
+    let beside = |label: &'static str, at: usize| {
+        let segment = &state.segments[at];
+        Fact::new(label, format!("{}, segment {} of {all}", Bytes(segment.size), count(at as u64 + 1)))
+            .lead(Lead::Item(Item::Segment(segment.address)))
+    };
+    let before = state.segments.partition_point(|s| s.address < from).checked_sub(1)?;
+    let segment = &state.segments[before];
+    Some(Card {
+        kind: "Not mapped".to_owned(),
+        subject: Some(Address(from).to_string()),
+        title: Bytes(size).to_string(),
+        claim: "of address space, no memory".to_owned(),
+        facts: vec![
+            Fact::new("pool", pool_text(data, segment.pool, segment.class, segment.stream)),
+            beside("mapped before", before),
+            beside("mapped after", before + 1),
+        ],
+        next: "An expandable segment can map memory here when the device has some to give, and join what lies on both sides."
+            .to_owned(),
         ..Card::default()
     })
 }

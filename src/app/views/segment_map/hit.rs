@@ -2,6 +2,7 @@
 
 use egui::{Pos2, Rect, pos2};
 
+use super::layout::Row;
 use super::paint::Areas;
 use super::places::Places;
 use super::runs::RowScale;
@@ -26,7 +27,7 @@ pub struct Hit {
 pub fn address_of(cx: &ViewContext<'_>, item: Item) -> Option<u64> {
     match item {
         Item::Lifetime(id) => cx.data.tables.lifetimes.get(cx.data.device(), id).map(|l| l.address),
-        Item::Segment(address) | Item::Hole(address) => Some(address),
+        Item::Segment(address) | Item::Hole(address) | Item::Unmapped(address) => Some(address),
         Item::Event(event) => {
             let id = cx.data.tables.lifetimes.of_event(event);
             cx.data.tables.lifetimes.get(cx.data.device(), id).map(|l| l.address)
@@ -63,6 +64,10 @@ pub fn rects_of(
         Item::Hole(address) => match state.block_at(address).map(|i| state.blocks[i]) {
             Some(block) if block.state == BlockState::Inactive => (block.address, block.address + block.size),
             _ => return Vec::new(),
+        },
+        Item::Unmapped(address) => match state.unmapped_at(cx.data.device(), address) {
+            Some((from, size)) => (from, from + size),
+            None => return Vec::new(),
         },
         Item::Segment(address) => match state.segment_at(address).map(|i| &state.segments[i]) {
             Some(segment) => (segment.address, segment.address + segment.size),
@@ -110,9 +115,12 @@ pub fn hit(cx: &ViewContext<'_>, picture: &Picture, places: &Places, areas: &Are
     let unit = picture.plan.unit(row)?;
     let state = &picture.state;
     if !areas.rows.x_range().contains(at.x) {
-        let segment = state.segments.get(unit.segments.start as usize)?;
-        let tip = tip::segment(cx, picture, row, segment);
-        return Some(Hit { item: Item::Segment(segment.address), tip, rect: None });
+        let Some(at) = beside(state, row, at.x > areas.rows.right()) else {
+            // Beside a row in which nothing is mapped.
+            return unmapped(cx, picture, places, areas, scroll, unit.address + row.from);
+        };
+        let tip = tip::segment(cx, picture, row, at);
+        return Some(Hit { item: Item::Segment(state.segments[at].address), tip, rect: None });
     }
     let scale = RowScale::new(&picture.plan, row, picture.span, picture.window);
     let pixel = f64::from(at.x - areas.rows.left()) * f64::from(picture.window.pixels) / f64::from(areas.rows.width());
@@ -122,12 +130,32 @@ pub fn hit(cx: &ViewContext<'_>, picture: &Picture, places: &Places, areas: &Are
     }
     // A block thinner than a pixel is still found: the first that this pixel shows.
     let address = unit.address + offset;
-    let block = state.block_at(address).map(|i| nearest_live(state, i, scale.per_pixel(), address)).map(|i| state.blocks[i])?;
+    let Some(at) = state.block_at(address) else {
+        return unmapped(cx, picture, places, areas, scroll, address);
+    };
+    let block = state.blocks[nearest_live(state, at, scale.per_pixel(), address)];
     let item = if block.lifetime.is_some() { Item::Lifetime(block.lifetime) } else { Item::Hole(block.address) };
     let from = block.address.max(unit.address + row.from) - unit.address;
     let to = (block.address + block.size).min(unit.address + row.to).saturating_sub(unit.address);
     let rect = part_rect(picture, places, areas, scroll, index, from, to);
     Some(Hit { item, tip: tip::block(cx, picture, row, &block), rect })
+}
+
+/// The segment that what stands beside a row speaks of, as an index: at the bar the one that holds the hole it shows, in the
+/// gutter the first that begins in the row or goes on in it.
+fn beside(state: &State, row: &Row, is_bar: bool) -> Option<usize> {
+    let holds_hole = || state.segment_at(row.largest_at).filter(|_| row.largest_hole > 0);
+    let named = (!row.named.is_empty()).then_some(row.named.start as usize).filter(|&i| i < state.segments.len());
+    if is_bar { holds_hole().or(named) } else { named }
+}
+
+/// The part of an expandable segment around an address that is not mapped.
+fn unmapped(cx: &ViewContext<'_>, picture: &Picture, places: &Places, areas: &Areas, scroll: f32, address: u64) -> Option<Hit> {
+    let (from, size) = picture.state.unmapped_at(cx.data.device(), address)?;
+    let item = Item::Unmapped(from);
+    let row = picture.plan.row_of(address);
+    let rect = rects_of(cx, picture, places, areas, scroll, item).into_iter().find(|(at, _)| Some(*at) == row);
+    Some(Hit { item, tip: tip::unmapped(from, size), rect: rect.map(|(_, rect)| rect) })
 }
 
 /// When the pixel under the pointer shows a live block thinner than itself, that one, not the hole beside it.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::fragmentation::Servers;
-use crate::analysis::{BlockAt, SegmentAt, State};
+use crate::analysis::{BlockAt, SegmentAt, State, expandable_reach};
 use crate::model::{BlockState, DeviceRecording, PoolId, SizeClass, StreamId};
 use crate::units::MEBIBYTE;
 
@@ -133,6 +133,13 @@ pub struct Row {
     pub group: u32,
     /// The largest hole of its units; for a part of a unit the largest that starts in this part.
     pub largest_hole: u64,
+    /// Where that hole is; 0 when there is none.
+    pub largest_at: u64,
+    /// The segments its gutter names, as indices into [`State::segments`]: those that begin in it, else the one that goes on
+    /// from the row above. Of folded units the first. Empty where nothing in the row is mapped, or no segment is known.
+    pub named: Range<u32>,
+    /// A segment begins in it.
+    pub is_start: bool,
 }
 
 /// The whole arrangement at one instant.
@@ -236,9 +243,8 @@ impl Plan {
             })
             .collect();
         let group_of = |s: &SegmentAt| keys.iter().position(|k| *k == (false, s.pool, s.class, s.stream)).unwrap_or(0) as u32;
-        // Runs of one expandable segment stand next to each other: nothing else can lie inside its address range, and that
-        // range is a little more than the device's memory.
-        let reach = device.capacity.map_or(1 << 40, |c| c.saturating_mul(9) / 8);
+        // Runs of one expandable segment stand next to each other: nothing else can lie inside its address range.
+        let reach = expandable_reach(device);
         for (i, segment) in state.segments.iter().enumerate() {
             let group = group_of(segment);
             if let Some(group) = self.groups.get_mut(group as usize).filter(|_| segment.is_expandable) {
@@ -341,13 +347,18 @@ impl Plan {
             if count > 1 {
                 self.folded += count as u32;
             }
-            let largest_hole = self.order[at..at + count].iter().map(|&i| self.units[i as usize].largest_hole).max();
+            let largest = self.order[at..at + count].iter().map(|&i| &self.units[i as usize]);
+            let (largest_hole, largest_at) =
+                largest.rev().max_by_key(|u| u.largest_hole).map_or((0, 0), |u| (u.largest_hole, u.largest_at));
             self.rows.push(Row {
                 units: members,
                 from: 0,
                 to: first.span(),
                 group: first.group,
-                largest_hole: largest_hole.unwrap_or(0),
+                largest_hole,
+                largest_at,
+                named: first.segments.clone(),
+                is_start: true,
             });
             at += count;
         }
@@ -365,12 +376,17 @@ impl Plan {
                 let starts = blocks_from(blocks, unit.address + from)..blocks_from(blocks, unit.address + to);
                 let inactive =
                     blocks[starts.start.min(starts.end)..starts.end].iter().filter(|b| b.state == BlockState::Inactive);
+                let largest = inactive.rev().max_by_key(|b| b.size);
+                let (named, is_start) = named_in(state, unit, from, to);
                 self.rows.push(Row {
                     units: place as u32..place as u32 + 1,
                     from,
                     to,
                     group: unit.group,
-                    largest_hole: inactive.map(|b| b.size).max().unwrap_or(0),
+                    largest_hole: largest.map_or(0, |b| b.size),
+                    largest_at: largest.map_or(0, |b| b.address),
+                    named,
+                    is_start,
                 });
                 from = to;
             }
@@ -403,6 +419,23 @@ impl Plan {
     pub fn names_groups(&self) -> bool {
         self.groups.len() > 1 || self.groups.iter().any(|g| !g.is_reserved || g.is_expandable)
     }
+}
+
+/// The mapped runs that begin in a part of a unit, else the one that reaches into it; and whether one begins.
+fn named_in(state: &State, unit: &Unit, from: u64, to: u64) -> (Range<u32>, bool) {
+    let runs = &state.segments[unit.segments.start as usize..unit.segments.end as usize];
+    let first_from = |offset: u64| runs.partition_point(|r| r.address < unit.address + offset) as u32;
+    let (first, end) = (first_from(from), first_from(to));
+    let at = unit.segments.start;
+    if first < end {
+        return (at + first..at + end, true);
+    }
+    let reaches = first.checked_sub(1).is_some_and(|i| {
+        let run = &runs[i as usize];
+        run.address + run.size > unit.address + from
+    });
+    // Blocks of an unknown segment are one unit without runs: their first row is its start.
+    if reaches { (at + first - 1..at + first, false) } else { (at..at, runs.is_empty() && from == 0) }
 }
 
 /// The first block that starts at or after an address.
@@ -462,137 +495,4 @@ pub fn serves(device: &DeviceRecording, plan: &Plan, state: &State) -> Vec<bool>
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::places::Places;
-    use super::*;
-    use crate::analysis::{LifetimeId, NO_EVENT};
-    use crate::model::StackId;
-
-    fn block(address: u64, size: u64, live: bool) -> BlockAt {
-        BlockAt {
-            address,
-            size,
-            requested: if live { size } else { 0 },
-            state: if live { BlockState::Active } else { BlockState::Inactive },
-            lifetime: if live { LifetimeId(0) } else { LifetimeId::NONE },
-        }
-    }
-
-    fn segment(address: u64, size: u64, expandable: bool, blocks: Range<u32>) -> SegmentAt {
-        SegmentAt {
-            address,
-            size,
-            stream: StreamId(0),
-            pool: PoolId(0),
-            class: SizeClass::Large,
-            is_expandable: expandable,
-            born: NO_EVENT,
-            stack: StackId::NONE,
-            blocks,
-        }
-    }
-
-    fn device() -> DeviceRecording {
-        DeviceRecording { pools: vec![(0, 0)], streams: vec![0], ..DeviceRecording::default() }
-    }
-
-    const PLAIN: Choice = Choice { order: Order::Address, span: Span::TrueSize, fold: true };
-
-    /// `n` segments of 100 bytes; segment i has a hole of i % 50 bytes at its end.
-    fn many(n: u64) -> State {
-        let mut state = State::default();
-        for i in 0..n {
-            let at = 1000 * i;
-            let hole = i % 50;
-            let first = state.blocks.len() as u32;
-            state.blocks.push(block(at, 100 - hole, true));
-            if hole > 0 {
-                state.blocks.push(block(at + 100 - hole, hole, false));
-            }
-            state.segments.push(segment(at, 100, false, first..state.blocks.len() as u32));
-        }
-        state
-    }
-
-    #[test]
-    fn a_pool_of_short_segments_has_a_scale_of_its_own() {
-        use super::super::runs::{RowScale, Window};
-        let group = |across| Group {
-            pool: PoolId(0),
-            class: SizeClass::Small,
-            stream: StreamId(0),
-            name: String::new(),
-            is_expandable: false,
-            is_reserved: true,
-            segments: 1,
-            reserved: 0,
-            free: 0,
-            across,
-        };
-        let row = |group, to| Row { units: 0..1, from: 0, to, group, largest_hole: 0 };
-        let (short, long) = (2 * MEBIBYTE, 32 * MEBIBYTE);
-        let plan = Plan {
-            groups: vec![group(long), group(short)],
-            rows: vec![row(0, long), row(1, short)],
-            longest: long,
-            ..Plan::default()
-        };
-        let window = Window { from: 0.0, to: 1.0, pixels: 100 };
-        let end = |r: &Row| RowScale::new(&plan, r, Span::TrueSize, window).pixel(r.to);
-        assert_eq!((end(&plan.rows[0]), end(&plan.rows[1])), (100.0, 100.0));
-    }
-
-    #[test]
-    fn every_segment_has_a_row_until_there_are_too_many() {
-        let few = Plan::new(&device(), &many(240), PLAIN);
-        assert_eq!((few.rows.len(), few.folded), (240, 0));
-        let folded = Plan::new(&device(), &many(2400), PLAIN);
-        assert_eq!((folded.rows.len(), folded.folded), (240, 2400));
-        assert_eq!(folded.rows.iter().map(|r| r.units.len()).sum::<usize>(), 2400);
-        assert_eq!(folded.rows.iter().map(|r| r.largest_hole).max(), Some(49), "folding keeps the largest hole");
-        let open = Plan::new(&device(), &many(2400), Choice { fold: false, ..PLAIN });
-        assert_eq!(open.rows.len(), 2400);
-        assert_eq!(open.row_of(1000 * 77 + 5), Some(77));
-        assert_eq!(folded.row_of(1000 * 77 + 5), Some(7));
-        assert_eq!(open.row_of(1000 * 77 + 500), None);
-    }
-
-    #[test]
-    fn rows_follow_the_order_asked_for() {
-        let plan = Plan::new(&device(), &many(60), Choice { order: Order::LargestHole, ..PLAIN });
-        assert!(plan.rows.windows(2).all(|w| w[0].largest_hole >= w[1].largest_hole));
-        assert_eq!(plan.groups[0].free, plan.units.iter().map(|u| u.free).sum::<u64>());
-    }
-
-    #[test]
-    fn runs_of_an_expandable_segment_share_a_row_and_leave_what_is_unmapped() {
-        let mut state = State { blocks: vec![block(0, 40, true), block(60, 40, false)], ..State::default() };
-        state.segments = vec![segment(0, 40, true, 0..1), segment(60, 40, true, 1..2)];
-        let plan = Plan::new(&device(), &state, PLAIN);
-        assert_eq!(plan.rows.len(), 1);
-        let unit = &plan.units[0];
-        assert_eq!((unit.span(), unit.reserved, unit.free, unit.segments.clone()), (100, 80, 40, 0..2));
-        state.segments.iter_mut().for_each(|s| s.is_expandable = false);
-        assert_eq!(Plan::new(&device(), &state, PLAIN).rows.len(), 2);
-    }
-
-    #[test]
-    fn wrapped_rows_cover_a_unit_once() {
-        let size = 300 * MEBIBYTE;
-        let mut state = State { blocks: vec![block(0, size, true)], ..State::default() };
-        state.segments = vec![segment(0, size, true, 0..1)];
-        let plan = Plan::new(&device(), &state, Choice { span: Span::Wrapped, ..PLAIN });
-        assert_eq!(plan.longest, 8 * MEBIBYTE);
-        assert_eq!(plan.rows.len(), 38);
-        assert!(plan.rows.windows(2).all(|w| w[0].to == w[1].from));
-        assert_eq!(plan.rows.last().map(|r| r.to), Some(size));
-        assert_eq!(natural_span(&device(), &state), Span::Wrapped);
-    }
-
-    #[test]
-    fn an_empty_state_has_no_rows() {
-        let plan = Plan::new(&device(), &State::default(), PLAIN);
-        assert!(plan.rows.is_empty() && plan.groups.is_empty());
-        assert_eq!(Places::new(&plan, 8.0).at(0.0), None);
-    }
-}
+mod tests;

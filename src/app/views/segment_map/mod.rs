@@ -49,7 +49,12 @@ pub const INFO: ViewInfo = ViewInfo {
         ("pale with an outline", "freed, but still waiting for another stream"),
         ("hatched", "a hole: reserved, and free for a request that fits"),
         ("thin line", "address space of an expandable segment with no memory behind it"),
-        ("bar at the right", "the largest hole of the row; the red line is the request that failed"),
+        ("wrapped rows", "a long segment goes on in the next row; its header says how many bytes a row is"),
+        ("numbers at the left", "segments by address; an expandable one has a number for each mapped part"),
+        (
+            "bar at the right",
+            "the largest hole of the row; the red line is the request that failed, with an arrow when it is beyond the scale",
+        ),
         ("wheel", "scroll; Ctrl + wheel zooms addresses, drag pans"),
         ("double click", "zoom to the block; on a hole or when zoomed, all addresses"),
     ],

@@ -2,7 +2,7 @@
 
 use egui::{Align2, Color32, Painter, Rangef, Rect, Shape, pos2};
 
-use super::layout::Plan;
+use super::layout::{Group, Plan, Row};
 use super::places::Places;
 use super::runs::{Kind, Run, Runs};
 use crate::app::colours::Colours;
@@ -122,6 +122,35 @@ fn run_rect(run: &Run, strip: Rect, px: f32, gaps: bool) -> Rect {
     Rect::from_min_max(pos2(left, strip.top()), pos2(right, strip.bottom()))
 }
 
+/// How long the bars of the largest holes are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct BarScale {
+    /// Bytes of the whole width.
+    full: f64,
+    /// The request is so much larger than every hole that the bars are to the scale of the holes.
+    is_beyond: bool,
+}
+
+impl BarScale {
+    /// A request this many times larger than the largest hole would leave bars too short to compare.
+    const BEYOND: u64 = 8;
+
+    /// The request, or where it is beyond the scale the largest hole, ends at 85 % of the width.
+    fn new(largest: u64, request: Option<u64>) -> Self {
+        let is_beyond = largest > 0 && request.is_some_and(|size| size > largest.saturating_mul(Self::BEYOND));
+        let full = match request {
+            Some(_) if is_beyond => largest as f64 / 0.85,
+            Some(size) => (size as f64 / 0.85).max(largest as f64),
+            None => largest as f64,
+        };
+        BarScale { full: full.max(1.0), is_beyond }
+    }
+
+    fn share(self, bytes: u64) -> f32 {
+        (bytes as f64 / self.full) as f32
+    }
+}
+
 /// Row numbers, group headers, the bars of the largest holes and the failed request. Gives the words that explain themselves.
 pub fn around(
     painter: &Painter,
@@ -141,13 +170,8 @@ pub fn around(
     ));
     let mut batch = Batch::new(painter);
     let largest = plan.rows.iter().map(|r| r.largest_hole).max().unwrap_or(0);
-    // The request ends at 85 % of the bars, as long as no hole is longer.
-    let full = match request {
-        Some(size) => (size as f64 / 0.85).max(largest as f64),
-        None => largest as f64,
-    }
-    .max(1.0);
-    let bar_end = |bytes: u64| areas.bars.left() + (bytes as f64 / full) as f32 * areas.bars.width();
+    let scale = BarScale::new(largest, request);
+    let bar_end = |bytes: u64| areas.bars.left() + scale.share(bytes) * areas.bars.width();
     let every = if places.pitch >= 15.0 { 1 } else { (64.0 / places.pitch).ceil() as usize };
     let mut last_label = f32::NEG_INFINITY;
     for row in visible.clone() {
@@ -156,14 +180,14 @@ pub fn around(
         if areas.gutter.width() >= GUTTER {
             let first_of_group = row == 0 || plan.rows[row - 1].group != shown.group;
             let number = row - plan.rows.partition_point(|r| r.group < shown.group);
-            // A wrapped segment is numbered where it begins.
-            let is_due = if plan.is_wrapped { shown.from == 0 } else { number.is_multiple_of(every) };
+            // A wrapped segment is numbered where it begins, an expandable one at each of its mapped parts.
+            let is_due = if plan.is_wrapped { shown.is_start } else { number.is_multiple_of(every) };
             // Also the label of the first and of the last row is seen whole.
             let y = strip.center().y.clamp(areas.rows.top() + 6.0, (areas.rows.bottom() - 6.0).max(areas.rows.top() + 6.0));
             if (is_due || first_of_group) && y - last_label >= 12.0 {
                 last_label = y;
                 let at = pos2(areas.gutter.right() - 8.0, y);
-                label::text(&body, at, Align2::RIGHT_CENTER, &row_label(plan, row), Type::Mono, tokens.text3);
+                label::text(&body, at, Align2::RIGHT_CENTER, &row_label(shown), Type::Mono, tokens.text3);
             }
         }
         if areas.bars.is_positive() && shown.largest_hole > 0 {
@@ -184,7 +208,9 @@ pub fn around(
             let strip = areas.row(places, row, scroll);
             if served.get(plan.rows[row].group as usize) == Some(&true) {
                 let y = Rangef::new(strip.top().max(areas.rows.top()), (strip.top() + places.pitch).min(areas.rows.bottom()));
-                batch.dashed_vline(bar_end(size), y, 1.0, DASH_LIMIT, tokens.red);
+                // Beyond the scale: a line behind the bars' end, to which the arrow at its figure points.
+                let x = if scale.is_beyond { areas.bars.right() + 5.0 } else { bar_end(size) };
+                batch.dashed_vline(x, y, 1.0, DASH_LIMIT, tokens.red);
             }
         }
     }
@@ -194,10 +220,17 @@ pub fn around(
             Rect::from_min_max(pos2(areas.bars.left(), areas.axis.top()), pos2(areas.bars.right(), areas.axis.bottom() - 6.0));
         match request {
             Some(size) => {
-                let figure = label::text_in_right(painter, strip, &Bytes(size).mebibytes(), Type::Mono, tokens.red);
+                let arrow = if scale.is_beyond { " →" } else { "" };
+                let figure = format!("{}{arrow}", Bytes(size).mebibytes());
+                let figure = label::text_in_right(painter, strip, &figure, Type::Mono, tokens.red);
                 let rest = Rect::from_min_max(strip.min, pos2(figure.left() - 6.0, strip.bottom()));
-                let fits = label::width(painter, "largest hole", Type::Caption) <= rest.width();
-                let text = if fits { "largest hole" } else { "hole" };
+                let names = if scale.is_beyond {
+                    let short = Bytes(largest).mebibytes();
+                    [format!("holes to {}", Bytes(largest)), format!("holes to {short}"), format!("hole {short}")]
+                } else {
+                    ["largest hole", "hole", "hole"].map(str::to_owned)
+                };
+                let text = names.iter().find(|n| label::width(painter, n, Type::Caption) <= rest.width()).unwrap_or(&names[2]);
                 terms.push((label::text_in(painter, rest, text, Type::Caption, tokens.text3), Term::LargestHole));
                 terms.push((figure, Term::Request));
             }
@@ -206,7 +239,7 @@ pub fn around(
             }
         }
     }
-    for &(top, group) in &places.headers {
+    for &(top, index) in &places.headers {
         let y = areas.rows.top() - scroll + top;
         let rect = Rect::from_min_max(
             pos2(areas.gutter.left() + 12.0, y),
@@ -215,42 +248,61 @@ pub fn around(
         if rect.bottom() < areas.rows.top() || rect.top() > areas.rows.bottom() {
             continue;
         }
-        let Some(group) = plan.groups.get(group as usize) else { continue };
-        let figures = if group.is_reserved {
-            format!(
-                "{}{}, {}, {} free",
-                if group.is_expandable { "expandable, " } else { "" },
-                counted(u64::from(group.segments), "segment", "segments"),
-                Bytes(group.reserved),
-                Bytes(group.free)
-            )
-        } else {
-            String::new()
-        };
+        let Some(group) = plan.groups.get(index as usize) else { continue };
         let name = label::text_in(&body, rect, &group.name, Type::Strong, tokens.text1);
         let is_private = group.name.contains("private");
         terms.push((name.intersect(body.clip_rect()), if is_private { Term::PrivatePool } else { Term::Pool }));
-        let mut rest = Rect::from_min_max(pos2(name.right() + 12.0, rect.top()), rect.max);
-        // A row that looks as long as the axis has to say that it is not; its figures go first where both have no room.
-        if group.across < plan.longest {
-            let room = rest.width() - label::width(&body, &figures, Type::Mono) - 24.0;
-            let long = format!("on a scale of its own, {} across", Bytes(group.across));
-            let fits = label::width(&body, &long, Type::Caption) <= room;
-            let text = if fits { long } else { format!("{} across", Bytes(group.across)) };
-            rest.min.x = label::text_in(&body, rest, &text, Type::Caption, tokens.text3).right() + 12.0;
-        }
-        if label::width(&body, &figures, Type::Mono) <= rest.width() {
-            label::text_in_right(&body, rest, &figures, Type::Mono, tokens.text2);
+        let rest = Rect::from_min_max(pos2(name.right() + 12.0, rect.top()), rect.max);
+        let is_longer = plan.is_wrapped && plan.units.iter().any(|u| u.group == index && u.span() > plan.longest);
+        let (scales, figures) = header_words(group, plan.longest, is_longer);
+        let width = |text: &str, kind: Type| if text.is_empty() { 0.0 } else { label::width(&body, text, kind) + 12.0 };
+        // What says of the rows that they are not as the axis has them comes before all figures but the shortest.
+        let pairs = figures.iter().flat_map(|f| scales.iter().map(move |s| (s, f)));
+        let fits = |(s, f): &(&String, &String)| width(s, Type::Caption) + width(f, Type::Mono) <= rest.width() + 12.0;
+        let least = (scales.last(), figures.last());
+        if let Some((scale, figure)) = pairs.into_iter().find(fits).or(least.0.zip(least.1)) {
+            let right = label::text_in(&body, rest, scale, Type::Caption, tokens.text3).right();
+            let left = if scale.is_empty() { rest.left() } else { right + 12.0 };
+            if label::width(&body, figure, Type::Mono) <= rest.right() - left {
+                label::text_in_right(&body, rest.with_min_x(left), figure, Type::Mono, tokens.text2);
+            }
         }
     }
     terms
 }
 
+/// What the header of a group says of its rows' scale, and its figures, each from the longest to the shortest wording.
+fn header_words(group: &Group, longest: u64, is_longer: bool) -> (Vec<String>, Vec<String>) {
+    let scales = if group.across < longest {
+        // A row that looks as long as the axis has to say that it is not.
+        vec![format!("on a scale of its own, {} across", Bytes(group.across)), format!("{} across", Bytes(group.across))]
+    } else if is_longer {
+        vec![format!("{} a row", Bytes(longest))]
+    } else {
+        vec![String::new()]
+    };
+    if !group.is_reserved {
+        return (scales, vec![String::new()]);
+    }
+    let segments = counted(u64::from(group.segments), "segment", "segments");
+    let free = format!("{} free", Bytes(group.free));
+    let middle = format!("{segments}, {}, {free}", Bytes(group.reserved));
+    let mut figures = if group.is_expandable { vec![format!("expandable, {middle}")] } else { Vec::new() };
+    figures.extend([middle, format!("{segments}, {free}"), free]);
+    (scales, figures)
+}
+
 /// What the gutter says of a row: the number of its segment, counted from 1 by address over all pools, as the inspector, the palette
 /// and every tooltip name it, whatever the order of the rows.
-fn row_label(plan: &Plan, row: usize) -> String {
-    let unit = plan.unit(&plan.rows[row]).filter(|u| !u.segments.is_empty());
-    unit.map_or_else(String::new, |u| count(u64::from(u.segments.start) + 1))
+fn row_label(row: &Row) -> String {
+    let (first, last) = (u64::from(row.named.start) + 1, u64::from(row.named.end));
+    match last {
+        _ if row.named.is_empty() => String::new(),
+        _ if row.units.len() > 1 || first == last => count(first),
+        // Two figures and a dash are what the gutter has room for.
+        ..10 => format!("{first}–{last}"),
+        _ => format!("{}…", count(first)),
+    }
 }
 
 /// The 3 px mark of the selection in the gutter.
@@ -261,4 +313,20 @@ pub fn mark(painter: &Painter, tokens: &Tokens, areas: &Areas, strip: Rect) {
         pos2(areas.gutter.right() - 3.0, strip.bottom() + grow),
     );
     painter.rect_filled(rect, 0, tokens.accent);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_follow_the_request_until_it_is_out_of_scale() {
+        let near = BarScale::new(16, Some(100));
+        assert!(!near.is_beyond && (near.share(100) - 0.85).abs() < 1e-6);
+        let far = BarScale::new(16, Some(900));
+        assert!(far.is_beyond && (far.share(16) - 0.85).abs() < 1e-6, "the holes can be compared with each other");
+        assert!((BarScale::new(200, Some(100)).share(200) - 1.0).abs() < 1e-6);
+        assert!((BarScale::new(16, None).share(16) - 1.0).abs() < 1e-6);
+        assert!(!BarScale::new(0, Some(900)).is_beyond, "no hole, no scale but the request's");
+    }
 }

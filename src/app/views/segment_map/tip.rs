@@ -2,7 +2,7 @@
 
 use super::Picture;
 use super::layout::Row;
-use crate::analysis::{BlockAt, SegmentAt};
+use crate::analysis::BlockAt;
 use crate::app::views::ViewContext;
 use crate::app::widgets::tooltip::Tip;
 use crate::model::BlockState;
@@ -38,23 +38,40 @@ pub fn block(cx: &ViewContext<'_>, picture: &Picture, row: &Row, block: &BlockAt
     tip
 }
 
-/// A segment.
-pub fn segment(cx: &ViewContext<'_>, picture: &Picture, row: &Row, segment: &SegmentAt) -> Tip {
-    let blocks = picture.state.blocks_of(segment);
+/// Address space of an expandable segment without memory behind it.
+pub fn unmapped(from: u64, size: u64) -> Tip {
+    Tip::new(format!("Not mapped, {}", Bytes(size)))
+        .row("address", Address(from).to_string())
+        .note("Address space of an expandable segment with no memory behind it: it costs nothing, and the segment can grow here.")
+}
+
+/// A segment, by its index, as a row shows it.
+pub fn segment(cx: &ViewContext<'_>, picture: &Picture, row: &Row, at: usize) -> Tip {
+    let state = &picture.state;
+    let segment = &state.segments[at];
+    let blocks = state.blocks_of(segment);
     let holes = blocks.iter().filter(|b| b.state == BlockState::Inactive);
     let (free, largest) = holes.clone().fold((0, 0), |(sum, max), b| (sum + b.size, b.size.max(max)));
     let holes = holes.count();
-    let title = if segment.is_expandable { "Expandable segment" } else { "Segment" };
+    let title = if segment.is_expandable { "Expandable segment, mapped part" } else { "Segment" };
     let mut tip = Tip::new(format!("{title} of {}", Bytes(segment.size)))
         .row("address", Address(segment.address).to_string())
+        .row("segment", format!("{} of {}", count(at as u64 + 1), count(state.segments.len() as u64)))
         .row("blocks", count((blocks.len() - holes) as u64))
         .row("free", format!("{} in {}", Bytes(free), counted(holes as u64, "hole", "holes")))
         .row("largest hole", Bytes(largest).to_string());
+    // The bar is of the row, the figures are of the segment.
+    if picture.plan.is_wrapped && row.largest_hole != largest {
+        tip = tip.row("largest in this row", Bytes(row.largest_hole).to_string());
+    }
     if let Some(request) = super::oom_at(cx, picture.state.event) {
         tip = tip.red_row("the request", Bytes(request).to_string());
     }
     if row.units.len() > 1 {
         tip = tip.note(folded(row));
+    } else if row.is_start && row.named.len() > 1 {
+        let (first, last) = (count(u64::from(row.named.start) + 1), count(u64::from(row.named.end)));
+        tip = tip.note(format!("{} mapped parts of it are in this row: segments {first} to {last}.", row.named.len()));
     }
     tip
 }

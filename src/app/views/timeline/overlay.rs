@@ -86,7 +86,7 @@ impl Canvas<'_> {
                 let at = |us: i64| super::lanes::place_of_ns(device, self.window.axis, us.saturating_mul(1_000));
                 Some((at(a.start_us), at(a.end_us.unwrap_or(a.start_us))))
             }
-            Item::Segment(_) | Item::Hole(_) | Item::Stack(_) => None,
+            Item::Segment(_) | Item::Hole(_) | Item::Unmapped(_) | Item::Stack(_) => None,
         }
     }
 

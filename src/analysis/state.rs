@@ -112,6 +112,13 @@ impl State {
         (is_one && (from..after.address).contains(&address)).then(|| (from, after.address - from))
     }
 
+    /// The segment that a block lies in, by their places. O(log segments).
+    #[must_use]
+    pub fn segment_of(&self, block: usize) -> Option<usize> {
+        let at = self.segments.partition_point(|s| s.blocks.end as usize <= block);
+        self.segments.get(at).is_some_and(|s| s.blocks.start as usize <= block).then_some(at)
+    }
+
     /// The block that holds an address. O(log blocks).
     #[must_use]
     pub fn block_at(&self, address: u64) -> Option<usize> {

@@ -83,6 +83,23 @@ impl AllocConf {
         }
     }
 
+    /// The largest request that gets a segment of its own size and fits it into `bytes`; 0 where none does.
+    #[must_use]
+    pub fn largest_with_segment(&self, bytes: u64) -> u64 {
+        let own = bytes / LARGE_ROUND * LARGE_ROUND;
+        if own >= LARGE_MIN { own } else { 0 }
+    }
+
+    /// The pages that an expandable segment is mapped in. Bytes. PyTorch: `kSmallBuffer`, and `kLargeBuffer` or
+    /// `large_segment_size_mb`.
+    #[must_use]
+    pub fn page_size(&self, class: SizeClass) -> u64 {
+        match class {
+            SizeClass::Small => SMALL_SEGMENT,
+            SizeClass::Large => self.large_segment_size.max(1),
+        }
+    }
+
     /// Which pool serves a rounded request.
     #[must_use]
     pub fn size_class(rounded: u64) -> SizeClass {

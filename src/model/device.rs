@@ -104,6 +104,15 @@ impl DeviceRecording {
         StreamId(u16::try_from(at).unwrap_or(u16::MAX - 1))
     }
 
+    /// A stream as sentences name it: `the default stream`, `stream 1 (0x5555)`.
+    #[must_use]
+    pub fn stream_name(&self, stream: StreamId) -> String {
+        match self.streams.get(usize::from(stream.0)).copied().unwrap_or(0) {
+            0 => "the default stream".to_owned(),
+            handle => format!("stream {} ({handle:#x})", stream.0),
+        }
+    }
+
     /// The id of a pool key, added when new. More than 65,534 pools share the last id.
     pub fn intern_pool(&mut self, key: PoolKey) -> PoolId {
         let at = self.pools.iter().position(|&p| p == key).unwrap_or_else(|| {

@@ -160,6 +160,66 @@ fn a_recording_without_a_failure_names_the_pool_of_its_holes() {
     assert!(said.contains("A request of up to 40 MiB fitted into the one hole of the large pool"), "{said}");
 }
 
+/// One stream has 250 MiB free, the one that holds most has none: the sentence says which it speaks of, and no byte is missing.
+#[test]
+fn a_peak_of_several_streams_names_the_one_it_is_about() {
+    let mut t = Tape::new();
+    t.on_stream(0x5555);
+    let side = t.segment(700 * MIB);
+    t.place(side, 0, 450 * MIB, StackId::NONE);
+    t.on_stream(0);
+    t.alloc(700 * MIB, StackId::NONE);
+    let recording = t.finish();
+    let device = &recording.devices[0];
+    let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+    let found = closest(device, &tables).unwrap();
+    let said = found.sentence.replace(NBSP, " ");
+    for part in [
+        "1,150 MiB (700 MiB of it on the default stream) of 1,400 MiB reserved",
+        "There was no hole in the large pool of the default stream",
+        "250 MiB more were free in one hole of stream",
+        "(0x5555), where requests of the default stream are not served.",
+    ] {
+        assert!(said.contains(part), "no \"{part}\" in {said}");
+    }
+    assert_eq!(found.active + found.all_holes.bytes, found.reserved);
+    let stream = found.stream.unwrap();
+    assert_eq!((stream.handle, stream.held, stream.others.bytes), (0, 700 * MIB, 250 * MIB));
+    // What pins the other stream's segment is in the way too.
+    let blocker = found.blockers[0];
+    assert_eq!((found.blockers.len(), blocker.serves, blocker.returns), (1, false, 700 * MIB));
+}
+
+/// A sliver on another stream pins the segment that would be enough: it is a blocker, and the block of the way out.
+#[test]
+fn what_pins_a_segment_of_another_stream_is_a_blocker() {
+    let mut t = Tape::new();
+    t.on_stream(0x5555);
+    let side = t.segment(600 * MIB);
+    let sliver = t.place(side, 0, 4 * MIB, StackId::NONE);
+    t.on_stream(0);
+    let own = t.segment(200 * MIB);
+    t.place(own, 0, 90 * MIB, StackId::NONE);
+    t.alloc(300 * MIB, StackId::NONE);
+    t.oom(500 * MIB, 100 * MIB, StackId::NONE);
+    let recording = t.finish();
+    let (a, _) = autopsies(&recording).remove(0);
+    let found: Vec<(u64, bool, u64)> = a.blockers.iter().map(|b| (b.strands() / MIB, b.serves, b.appears() / MIB)).collect();
+    assert_eq!(found, [(596, false, 600), (110, true, 200)]);
+    assert_eq!((a.need / MIB, sliver.1), (400, 0));
+    let way = a.way_out.unwrap();
+    assert_eq!((way.blocks.as_slice(), way.bytes), (&[a.blockers[0].block][..], 4 * MIB));
+    let report = vramscope::cli::oom::report(&recording, false, &Default::default(), &Progress::new()).unwrap();
+    let report = serde_json::to_value(report).unwrap();
+    let oom = &report["ooms"][0];
+    let [to_free] = oom["way_out"]["blocks_to_free"].as_array().unwrap().as_slice() else { panic!("{oom}") };
+    assert_eq!((to_free["address"].as_u64(), to_free["bytes"].as_u64()), (oom["blockers"][0]["address"].as_u64(), Some(4 << 20)));
+    assert_eq!(
+        (to_free["stream"].as_u64(), oom["stream"].as_u64(), oom["other_hole_bytes"].as_u64()),
+        (Some(0x5555), Some(0), Some(596 << 20))
+    );
+}
+
 fn cases() -> Vec<(&'static str, Recording)> {
     let none = StackId::NONE;
     let mut all = Vec::new();

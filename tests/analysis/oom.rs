@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use crate::corpus::corpus;
 use vramscope::allocator::{Caps, Replay, Requests, WhatIf};
-use vramscope::analysis::oom::{Support, Verdict, advice, age, closest, examine, what_would_have_helped};
+use vramscope::analysis::oom::{Helped, Support, Verdict, advice, age, closest, examine, what_would_have_helped};
 use vramscope::analysis::{DeviceTables, NO_EVENT, Quantity};
 use vramscope::formats;
 use vramscope::model::{Action, DeviceRecording, PoolId, Progress, Recording, StackId, StreamId};
-use vramscope::units::MEBIBYTE;
+use vramscope::units::{MEBIBYTE, NBSP};
 
 fn open(path: &Path) -> Recording {
     formats::open(path, &Progress::new()).unwrap()
@@ -131,6 +131,37 @@ fn what_would_have_helped_is_what_really_helped() {
     assert!(said[0].setting.as_deref().unwrap().starts_with("PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128"));
     // Without a simulation nothing is said of settings.
     assert!(advice(&a, None).iter().all(|x| x.support == Support::Formula));
+}
+
+/// Two caps for one request stand on two premises: memory as it lay at the failure, and the whole run under the other cap. Where
+/// the second is less, the sentence says so and does not call it more than the first.
+#[test]
+fn the_cap_for_this_request_and_for_all_do_not_contradict_each_other() {
+    let recording = open(&sample("serve_oom.pickle.gz"));
+    let device = &recording.devices[0];
+    let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+    let event = device.events.last_oom().unwrap();
+    let state = tables.states.at(device, &tables.lifetimes, event);
+    let caps = Caps::of(device, None, &Progress::new()).unwrap();
+    let a = examine(device, &tables, event, &state, &caps).unwrap();
+    let whatif = WhatIf::new(device, None, &Progress::new()).unwrap();
+    let mut helped = what_would_have_helped(&whatif, &Progress::new()).unwrap();
+    let raise = |helped: &Helped| {
+        let all = advice(&a, Some(helped)).into_iter().map(|x| x.sentence.replace(NBSP, " "));
+        all.into_iter().find(|s| s.starts_with("Raise the cap")).unwrap()
+    };
+    let said = raise(&helped);
+    assert!(said.contains("at least 394 MiB for this request: ") && said.contains(" need a cap of 394 MiB with"), "{said}");
+    let needed = helped.remedies.needed.as_mut().unwrap();
+    needed.smallest_limit_bytes = 384 * MEBIBYTE;
+    let said = raise(&helped);
+    for part in [
+        "at least 394 MiB for this request, with memory as it lay when it failed",
+        "In force from the start of the program, 384 MiB is enough",
+    ] {
+        assert!(said.contains(part), "no \"{part}\" in {said}");
+    }
+    assert!(!said.contains("need a cap of"), "{said}");
 }
 
 /// What the failures say of the cap holds the cap that was really set, and nowhere two that contradict each other.

@@ -1,6 +1,6 @@
 //! Single blocks whose going would be enough.
 
-use super::release::pieces;
+use super::release::{HeldAlone, held_alone};
 use super::{BlockAt, Servers, State, Way};
 use crate::model::{BlockState, DeviceRecording};
 
@@ -41,16 +41,7 @@ pub struct Single {
 pub fn enough_alone(device: &DeviceRecording, state: &State, servers: &Servers, request: u64, need: u64) -> Alone {
     let mut found = Alone::default();
     let is_live = |b: &BlockAt| b.state != BlockState::Inactive;
-    // What returns without each block: what it alone holds, beside what nothing holds. At a failure that has gone back already;
-    // elsewhere it counts.
-    let (mut returns, mut spare) = (vec![0u64; state.blocks.len()], 0u64);
-    for piece in if need > 0 { pieces(device, state) } else { Vec::new() } {
-        match (piece.live_count(), piece.live(state).next()) {
-            (0, _) => spare += piece.size,
-            (1, Some(block)) => returns[block] += piece.size,
-            _ => {}
-        }
-    }
+    let HeldAlone { by_block, spare } = held_alone(device, state);
     for segment in &state.segments {
         let blocks = state.blocks_of(segment);
         let serves = servers.take(segment);
@@ -60,7 +51,7 @@ pub fn enough_alone(device: &DeviceRecording, state: &State, servers: &Servers, 
             let room = hole(i.checked_sub(1)) + block.size + hole(Some(i + 1));
             let way = if serves && room >= request {
                 Way::Hole
-            } else if returns[at] > 0 && returns[at] + spare >= need {
+            } else if need > 0 && by_block[at] > 0 && by_block[at] + spare >= need {
                 Way::Release
             } else {
                 continue;

@@ -1,9 +1,10 @@
-//! Live blocks that keep holes from growing.
+//! Live blocks that keep holes from growing, and segments from going back.
 
+use super::release::held_alone;
 use super::{Servers, State};
-use crate::model::BlockState;
+use crate::model::{BlockState, DeviceRecording};
 
-/// A live block that keeps a hole from growing.
+/// A live block that keeps a hole from growing, or a segment from going back to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocker {
     /// Index into [`State::blocks`].
@@ -18,6 +19,11 @@ pub struct Blocker {
     pub size: u64,
     /// True when it is all that is live in its segment: without it the whole segment could go back to the device.
     pub is_last_in_segment: bool,
+    /// Whether its segment can serve the request: if not, only what goes back to the device without it is of use.
+    pub serves: bool,
+    /// Bytes of the segment or pages that would go back to the device without it, as far as that was asked for
+    /// ([`blockers_with_segments`]).
+    pub returns: u64,
 }
 
 impl Blocker {
@@ -32,13 +38,46 @@ impl Blocker {
     pub fn hole_if_freed(&self) -> u64 {
         self.before + self.size + self.after
     }
+
+    /// The hole or the segment that would appear without it, whichever is of use to the request. Bytes.
+    #[must_use]
+    pub fn appears(&self) -> u64 {
+        if self.serves { self.hole_if_freed() } else { self.returns }
+    }
 }
 
 /// Live blocks that touch a hole, those that strand most bytes first. O(blocks log blocks).
 #[must_use]
 pub fn blockers(state: &State, servers: Option<&Servers>) -> Vec<Blocker> {
+    let mut found = touching(state, servers);
+    found.retain(|b| b.serves);
+    rank(&mut found);
+    found
+}
+
+/// The same, with those of other streams and pools that alone hold a segment, or pages of an expandable one: a request that they
+/// can not serve is served from what goes back without them. O(blocks log blocks + pages).
+#[must_use]
+pub fn blockers_with_segments(device: &DeviceRecording, state: &State, servers: &Servers) -> Vec<Blocker> {
+    let held = held_alone(device, state);
+    let mut found = touching(state, Some(servers));
+    for blocker in &mut found {
+        blocker.returns = held.by_block[blocker.block];
+    }
+    found.retain(|b| b.serves || b.returns > 0);
+    rank(&mut found);
+    found
+}
+
+fn rank(found: &mut [Blocker]) {
+    found.sort_by_key(|b| (std::cmp::Reverse(b.strands()), b.block));
+}
+
+/// Every live block beside a hole, by address.
+fn touching(state: &State, servers: Option<&Servers>) -> Vec<Blocker> {
     let mut found = Vec::new();
-    for (at, segment) in state.segments.iter().enumerate().filter(|(_, s)| servers.is_none_or(|v| v.take(s))) {
+    for (at, segment) in state.segments.iter().enumerate() {
+        let serves = servers.is_none_or(|v| v.take(segment));
         let blocks = state.blocks_of(segment);
         let live = blocks.iter().filter(|b| b.state != BlockState::Inactive).count();
         let hole =
@@ -51,12 +90,13 @@ pub fn blockers(state: &State, servers: Option<&Servers>) -> Vec<Blocker> {
                 after: hole(Some(i + 1)),
                 size: block.size,
                 is_last_in_segment: live == 1,
+                serves,
+                returns: 0,
             };
             if blocker.strands() > 0 {
                 found.push(blocker);
             }
         }
     }
-    found.sort_by_key(|b| (std::cmp::Reverse(b.strands()), b.block));
     found
 }

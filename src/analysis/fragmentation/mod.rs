@@ -10,10 +10,9 @@ mod tests;
 mod way_out;
 
 pub use self::alone::{Alone, Single, enough_alone};
-pub use self::blockers::{Blocker, blockers};
+pub use self::blockers::{Blocker, blockers, blockers_with_segments};
 pub use self::holes::{Holes, PoolHoles, holes, holes_by_pool};
 pub use self::release::cheapest_release;
-pub(crate) use self::release::page_size;
 pub use self::servers::Servers;
 pub use self::way_out::{Way, WayOut, WithMore, cheapest_hole, cheapest_way, cheapest_way_most};
 

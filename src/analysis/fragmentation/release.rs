@@ -8,8 +8,7 @@ use std::ops::{Range, RangeInclusive};
 
 use super::servers::can_go;
 use super::{State, Way, WayOut};
-use crate::model::{AllocConf, BlockState, DeviceRecording, SizeClass};
-use crate::units::MEBIBYTE;
+use crate::model::{BlockState, DeviceRecording};
 
 /// Bytes and number of live blocks that have to go: fewer bytes first, then fewer blocks.
 type Cost = (u64, u32);
@@ -27,7 +26,7 @@ pub(super) struct Piece {
     /// The blocks that touch it, as indices into [`State::blocks`].
     blocks: Range<usize>,
     /// Its bytes.
-    pub(super) size: u64,
+    size: u64,
     is_page: bool,
     /// What has to go for it.
     all: Cost,
@@ -37,27 +36,18 @@ pub(super) struct Piece {
 
 impl Piece {
     /// Its live blocks, as indices into [`State::blocks`].
-    pub(super) fn live<'a>(&self, state: &'a State) -> impl Iterator<Item = usize> + use<'a> {
+    fn live<'a>(&self, state: &'a State) -> impl Iterator<Item = usize> + use<'a> {
         self.blocks.clone().filter(|&i| state.blocks[i].state != BlockState::Inactive)
     }
 
     /// Number of its live blocks.
-    pub(super) fn live_count(&self) -> u32 {
+    fn live_count(&self) -> u32 {
         self.all.1
     }
 }
 
-/// The pages that an expandable segment is mapped in. Bytes. PyTorch: `kSmallBuffer`, and `kLargeBuffer` or
-/// `large_segment_size_mb`.
-pub(crate) fn page_size(conf: &AllocConf, class: SizeClass) -> u64 {
-    match class {
-        SizeClass::Small => 2 * MEBIBYTE,
-        SizeClass::Large => conf.large_segment_size.max(1),
-    }
-}
-
 /// Everything that can go back, in order of address within each segment. O(blocks + pages).
-pub(super) fn pieces(device: &DeviceRecording, state: &State) -> Vec<Piece> {
+fn pieces(device: &DeviceRecording, state: &State) -> Vec<Piece> {
     let mut found = Vec::new();
     for (at, segment) in state.segments.iter().enumerate().filter(|(_, s)| can_go(device, s)) {
         let all = segment.blocks.start as usize..segment.blocks.end as usize;
@@ -70,7 +60,7 @@ pub(super) fn pieces(device: &DeviceRecording, state: &State) -> Vec<Piece> {
             found.push(Piece { segment: at, blocks: all, size: segment.size, is_page: false, all: cost, new: cost });
             continue;
         }
-        let page = page_size(&device.settings.conf, segment.class);
+        let page = device.settings.conf.page_size(segment.class);
         let mut first = all.start;
         // What is mapped begins and ends with a page. A last one that is not whole is left out: a trace that breaks off may know
         // only a part of it.
@@ -87,6 +77,27 @@ pub(super) fn pieces(device: &DeviceRecording, state: &State) -> Vec<Piece> {
         }
     }
     found
+}
+
+/// What one live block alone keeps from the device.
+pub(super) struct HeldAlone {
+    /// By block of [`State::blocks`]: bytes of the segments and pages that go back without it.
+    pub(super) by_block: Vec<u64>,
+    /// Bytes that nothing holds. At a failure they have gone back already.
+    pub(super) spare: u64,
+}
+
+/// Segments and pages by the one live block that holds them. O(blocks + pages).
+pub(super) fn held_alone(device: &DeviceRecording, state: &State) -> HeldAlone {
+    let mut held = HeldAlone { by_block: vec![0; state.blocks.len()], spare: 0 };
+    for piece in pieces(device, state) {
+        match (piece.live_count(), piece.live(state).next()) {
+            (0, _) => held.spare += piece.size,
+            (1, Some(block)) => held.by_block[block] += piece.size,
+            _ => {}
+        }
+    }
+    held
 }
 
 /// Cells of the table that chooses; beyond that the choice is by price.

@@ -38,6 +38,20 @@ impl Servers {
             // A segment that was gone by the end may not tell its pool.
             && self.pool.is_none_or(|p| p == segment.pool || segment.pool == PoolId::UNKNOWN)
     }
+
+    /// Whose a segment is that can not serve the request, in words: `of stream 1 (0x5555)`, `of the small pool`. `None` for one
+    /// that can.
+    #[must_use]
+    pub fn whose(&self, device: &DeviceRecording, segment: &SegmentAt) -> Option<String> {
+        if self.take(segment) {
+            return None;
+        }
+        Some(match self.stream {
+            Some(stream) if stream != segment.stream => format!("of {}", device.stream_name(segment.stream)),
+            _ if self.class != segment.class => format!("of the {} pool", segment.class.name()),
+            _ => "of another pool".to_owned(),
+        })
+    }
 }
 
 /// Segments of private pools stay with their graphs; the rest is released before a request fails.

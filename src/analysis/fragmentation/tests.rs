@@ -219,6 +219,12 @@ fn the_cheapest_way_out_is_the_cheapest_of_all_sets_of_blocks() {
         }
         if !succeeds(&s, &[], request, need, PAGE) {
             let alone = enough_alone(&device, &s, &LARGE, request, need);
+            // Of the blockers, those without which enough appears are among them.
+            let spare = super::release::held_alone(&device, &s).spare;
+            for b in blockers_with_segments(&device, &s, &LARGE) {
+                let is_enough = b.hole_if_freed() >= request || (b.returns > 0 && b.returns + spare >= need);
+                prop_assert_eq!(is_enough, succeeds(&s, &[b.block], request, need, PAGE), "{:?}", b);
+            }
             let singles = live.iter().filter(|&&i| succeeds(&s, &[i], request, need, PAGE)).map(|&i| s.blocks[i].size);
             let singles: Vec<u64> = singles.collect();
             prop_assert_eq!((alone.count, alone.smallest.map(|x| x.size)), (singles.len(), singles.iter().copied().min()));
@@ -253,6 +259,25 @@ fn what_is_chosen_by_price_is_enough() {
             exact.bytes
         );
     }
+}
+
+/// Segments that serve other requests count by what goes back of them: a private pool's never does.
+#[test]
+fn blockers_elsewhere_are_those_that_alone_hold_a_segment() {
+    let mut s = state(&["1...", "2.......", "1.1.....", "3..", "1......."]);
+    for at in 1..5 {
+        s.segments[at].stream = StreamId(1);
+    }
+    s.segments[4].pool = PoolId(1);
+    let device = DeviceRecording { pools: vec![(0, 0), (0, 7)], streams: vec![0, 0x5555], ..DeviceRecording::default() };
+    let servers = Servers { stream: Some(StreamId(0)), pool: Some(PoolId(0)), ..LARGE };
+    let found: Vec<_> = blockers_with_segments(&device, &s, &servers)
+        .iter()
+        .map(|b| (b.segment, b.strands() / MEBIBYTE, b.appears() / MEBIBYTE, servers.whose(&device, &s.segments[b.segment])))
+        .collect();
+    let theirs = || Some("of stream 1 (0x5555)".to_owned());
+    assert_eq!(found, [(1, 7, 9, theirs()), (0, 3, 4, None), (3, 2, 5, theirs())]);
+    assert_eq!(s.segment_of(found.len()), Some(1));
 }
 
 #[test]

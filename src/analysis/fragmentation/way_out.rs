@@ -42,6 +42,16 @@ pub struct WayOut {
     pub with_more: Option<WithMore>,
 }
 
+impl WayOut {
+    /// The blocks that would have to go, largest first.
+    #[must_use]
+    pub fn by_size(&self, state: &State) -> Vec<usize> {
+        let mut blocks = self.blocks.clone();
+        blocks.sort_by_key(|&i| (std::cmp::Reverse(state.blocks[i].size), i));
+        blocks
+    }
+}
+
 /// What has to go when the cap is higher than the least it can be. Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WithMore {

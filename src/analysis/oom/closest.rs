@@ -1,18 +1,10 @@
 //! A recording in which nothing failed: how close it came at its peak, and how large a request would have failed there.
 
 use super::{LiveByStack, top_live};
-use crate::analysis::fragmentation::{Blocker, Holes, Servers, blockers, holes};
+use crate::analysis::fragmentation::{Blocker, Holes, Servers, blockers_with_segments, holes};
 use crate::analysis::{BlockAt, DeviceTables, NO_EVENT, Quantity, SegmentAt, State};
 use crate::model::{BlockState, DeviceKind, DeviceRecording, PoolId, SizeClass, StreamId};
-use crate::units::{Bytes, MEBIBYTE, count, counted};
-
-/// Pages of an expandable segment's large pool.
-const PAGE: u64 = 20 * MEBIBYTE;
-/// Pages of the small pool's.
-const SMALL_PAGE: u64 = 2 * MEBIBYTE;
-/// Granularity of segments of their own size, and the least of them.
-const SEGMENT_STEP: u64 = 2 * MEBIBYTE;
-const OWN_SEGMENT: u64 = 10 * MEBIBYTE;
+use crate::units::{Bytes, count, counted};
 
 /// What tells how much more could have been taken from the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +48,10 @@ pub struct Closest {
     pub servers: Servers,
     /// Their holes.
     pub holes: Holes,
+    /// Holes of every pool and stream.
+    pub all_holes: Holes,
+    /// The stream that is looked at, where others have segments too.
+    pub stream: Option<OneOfStreams>,
     /// Segments without a live block: given back before a request fails.
     pub releasable: u64,
     /// What could still be taken from the device, when the recording tells.
@@ -72,6 +68,21 @@ pub struct Closest {
     pub top_live: Vec<LiveByStack>,
 }
 
+/// The stream that holds most, and what the others have free: one stream's requests are never served from another's segments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OneOfStreams {
+    /// As sentences name it: `the default stream`.
+    pub name: String,
+    /// Its handle.
+    pub handle: u64,
+    /// Bytes of its blocks that are not reusable.
+    pub held: u64,
+    /// Holes of the other streams, of every pool.
+    pub others: Holes,
+    /// The stream with the largest of those.
+    pub largest_of: String,
+}
+
 /// The instant at which a device held most, examined. `None` when it never held anything. O(blocks log blocks).
 #[must_use]
 pub fn closest(device: &DeviceRecording, tables: &DeviceTables) -> Option<Closest> {
@@ -86,7 +97,7 @@ pub fn closest_under(device: &DeviceRecording, tables: &DeviceTables, cap: Optio
         return None;
     }
     let state = tables.states.at(device, &tables.lifetimes, event);
-    let servers = fullest(device, &state);
+    let (servers, held) = fullest(device, &state);
     let own = holes(&state, Some(&servers));
     let is_empty = |s: &SegmentAt| state.blocks_of(s).iter().all(|b| b.state == BlockState::Inactive);
     let releasable: u64 =
@@ -103,12 +114,14 @@ pub fn closest_under(device: &DeviceRecording, tables: &DeviceTables, cap: Optio
         live_requested: state.totals.requested,
         servers,
         holes: own,
+        all_holes: holes(&state, None),
+        stream: one_of_streams(device, &state, &servers, held),
         releasable,
         room,
         largest_served,
         is_exact: room.is_some_and(|r| r.from != RoomFrom::DeviceTotal),
         sentence: String::new(),
-        blockers: blockers(&state, Some(&servers)),
+        blockers: blockers_with_segments(device, &state, &servers),
         top_live: top_live(device, tables, &state),
     };
     found.sentence = sentence(&found);
@@ -126,16 +139,42 @@ fn is_default(device: &DeviceRecording, segment: &SegmentAt) -> bool {
     segment.pool == PoolId::UNKNOWN || device.pool_key(segment.pool).is_none_or(|key| key == (0, 0))
 }
 
-/// The large pool of the stream that holds most bytes: what a large request of the main program would be served from.
-fn fullest(device: &DeviceRecording, state: &State) -> Servers {
+/// The large pool of the stream that holds most bytes: what a large request of the main program would be served from. With what
+/// that stream holds.
+fn fullest(device: &DeviceRecording, state: &State) -> (Servers, u64) {
     let mut by_stream: std::collections::BTreeMap<StreamId, u64> = std::collections::BTreeMap::new();
     for segment in state.segments.iter().filter(|s| is_default(device, s)) {
         let held: u64 = state.blocks_of(segment).iter().filter(|b| b.state != BlockState::Inactive).map(|b| b.size).sum();
         *by_stream.entry(segment.stream).or_default() += held;
     }
-    let stream = by_stream.into_iter().max_by_key(|&(stream, held)| (held, std::cmp::Reverse(stream))).map(|(stream, _)| stream);
+    let most = by_stream.into_iter().max_by_key(|&(stream, held)| (held, std::cmp::Reverse(stream)));
     let pool = device.pools.iter().position(|&key| key == (0, 0)).and_then(|p| u16::try_from(p).ok()).map(PoolId);
-    Servers { class: SizeClass::Large, stream, pool }
+    (Servers { class: SizeClass::Large, stream: most.map(|(stream, _)| stream), pool }, most.map_or(0, |(_, held)| held))
+}
+
+/// The stream that `servers` are of, where it is not the only one with segments. O(blocks).
+fn one_of_streams(device: &DeviceRecording, state: &State, servers: &Servers, held: u64) -> Option<OneOfStreams> {
+    let stream = servers.stream?;
+    let mut others = Holes::default();
+    let (mut is_one, mut largest_of) = (false, stream);
+    for segment in state.segments.iter().filter(|s| s.stream != stream) {
+        is_one = true;
+        for hole in state.blocks_of(segment).iter().filter(|b| b.state == BlockState::Inactive) {
+            others.count += 1;
+            others.bytes += hole.size;
+            if hole.size > others.largest {
+                (others.largest, others.largest_address) = (hole.size, hole.address);
+                largest_of = segment.stream;
+            }
+        }
+    }
+    is_one.then(|| OneOfStreams {
+        name: device.stream_name(stream),
+        handle: device.streams.get(usize::from(stream.0)).copied().unwrap_or(0),
+        held,
+        others,
+        largest_of: device.stream_name(largest_of),
+    })
 }
 
 /// What the recording tells about room on the device at an instant, the most binding first.
@@ -171,11 +210,12 @@ fn largest_served(
     releasable: u64,
     room: Option<Room>,
 ) -> u64 {
+    let conf = &device.settings.conf;
     let mut released = releasable;
-    if device.settings.conf.expandable_segments {
+    if conf.expandable_segments {
         // Every whole page inside a hole is unmapped as well.
         let pages = |s: &SegmentAt, b: &BlockAt| {
-            let page = if s.class == SizeClass::Large { PAGE } else { SMALL_PAGE };
+            let page = conf.page_size(s.class);
             let from = (b.address - s.address).next_multiple_of(page);
             ((b.address + b.size - s.address) / page * page).saturating_sub(from)
         };
@@ -185,23 +225,23 @@ fn largest_served(
         released += state.segments.iter().filter(|s| s.is_expandable && is_default(device, s)).map(free).sum::<u64>();
     }
     let left = released.saturating_add(room.map_or(0, |r| r.bytes));
-    if device.settings.conf.expandable_segments && room.is_none_or(|r| r.from != RoomFrom::Cap) {
+    if conf.expandable_segments && room.is_none_or(|r| r.from != RoomFrom::Cap) {
         // Pages are mapped wherever a stretch between live blocks is long enough, and each must be there.
-        return hole.max(largest_stretch(state, servers, left / PAGE));
+        return hole.max(largest_stretch(state, servers, left, conf.page_size(SizeClass::Large)));
     }
     // A cap is held against the size of a segment of the request's own, also where pages are mapped instead.
-    let fresh = left / SEGMENT_STEP * SEGMENT_STEP;
-    hole.max(if fresh >= OWN_SEGMENT { fresh } else { 0 })
+    hole.max(conf.largest_with_segment(left))
 }
 
-/// The largest request that a stretch without live blocks can take in the expandable segments of a pool, when `pages` more
-/// pages may be mapped. Behind the last run there is address space for the whole device.
-fn largest_stretch(state: &State, servers: &Servers, pages: u64) -> u64 {
+/// The largest request that a stretch without live blocks can take in the expandable segments of a pool, when `left` bytes more
+/// may be mapped, by whole pages of `page`. Behind the last run there is address space for the whole device.
+fn largest_stretch(state: &State, servers: &Servers, left: u64, page: u64) -> u64 {
+    let pages = left / page;
     let fits = |start: u64, end: u64, origin: u64| {
         let length = end - start;
-        let lead = ((start - origin).next_multiple_of(PAGE) - (start - origin)).min(length);
-        let inside = (length - lead) / PAGE;
-        if inside <= pages { length } else { lead + pages * PAGE }
+        let lead = ((start - origin).next_multiple_of(page) - (start - origin)).min(length);
+        let inside = (length - lead) / page;
+        if inside <= pages { length } else { lead + pages * page }
     };
     let mut largest = 0;
     let mut open: Option<(u64, u64)> = None;
@@ -221,7 +261,7 @@ fn largest_stretch(state: &State, servers: &Servers, pages: u64) -> u64 {
     }
     match open {
         Some((start, origin)) => largest.max(fits(start, u64::MAX >> 1, origin)),
-        None => largest.max(pages * PAGE),
+        None => largest.max(pages * page),
     }
 }
 
@@ -234,20 +274,35 @@ fn sentence(c: &Closest) -> String {
             Bytes(c.active)
         );
     }
-    let start = format!("Most was held {when}: {} of {} reserved.", Bytes(c.active), Bytes(c.reserved));
+    let start = match &c.stream {
+        Some(s) => format!(
+            "Most was held {when}: {} ({} of it on {}) of {} reserved.",
+            Bytes(c.active),
+            Bytes(s.held),
+            s.name,
+            Bytes(c.reserved)
+        ),
+        None => format!("Most was held {when}: {} of {} reserved.", Bytes(c.active), Bytes(c.reserved)),
+    };
     // Pinned memory has no pools of small and large requests.
-    let pool = if c.is_host { "pinned memory".to_owned() } else { format!("the {} pool", c.servers.class.name()) };
+    let of = c.stream.as_ref().map_or(String::new(), |s| format!(" of {}", s.name));
+    let there = if c.stream.is_some() { " there" } else { "" };
+    let on = c.stream.as_ref().map_or(String::new(), |s| format!(" on {}", s.name));
+    let pool = if c.is_host { "pinned memory".to_owned() } else { format!("the {} pool{of}", c.servers.class.name()) };
     let (place, whole) = if c.is_host { ("host", "The host") } else { ("device", "The device") };
     let served = Bytes(c.largest_served);
-    match c.room {
+    let answer = match c.room {
         Some(Room { bytes, from: RoomFrom::Cap }) => {
-            format!("{start} {} were left under the cap, so a request of more than {served} would have failed.", Bytes(bytes))
+            format!("{start} {} were left under the cap, so a request of more than {served}{on} would have failed.", Bytes(bytes))
         }
         Some(Room { bytes, from: RoomFrom::Sample }) => {
-            format!("{start} {} were free on the {place}, so a request of more than {served} would have failed.", Bytes(bytes))
+            format!(
+                "{start} {} were free on the {place}, so a request of more than {served}{on} would have failed.",
+                Bytes(bytes)
+            )
         }
         Some(Room { bytes, from: RoomFrom::DeviceTotal }) => format!(
-            "{start} {whole} has {} more; a request of more than {served} would have failed, and a smaller one too if other processes or libraries held memory, which the recording does not tell.",
+            "{start} {whole} has {} more; a request of more than {served}{on} would have failed, and a smaller one too if other processes or libraries held memory, which the recording does not tell.",
             Bytes(bytes)
         ),
         None if c.largest_served > 0 => {
@@ -267,7 +322,13 @@ fn sentence(c: &Closest) -> String {
             "{start} There was no hole in {pool}: every further request pinned more of the host's memory, whose size is not recorded."
         ),
         None => format!(
-            "{start} There was no hole in {pool}: every further request needed more from the device, whose size and cap are not recorded."
+            "{start} There was no hole in {pool}: every further request{there} needed more from the device, whose size and cap are not recorded."
         ),
-    }
+    };
+    let Some(s) = c.stream.as_ref().filter(|s| s.others.count > 0) else { return answer };
+    let holes = match s.others.count {
+        1 => format!("one hole of {}", s.largest_of),
+        n => format!("{} holes of other streams, the largest {} on {}", count(n), Bytes(s.others.largest), s.largest_of),
+    };
+    format!("{answer} {} more were free in {holes}, where requests of {} are not served.", Bytes(s.others.bytes), s.name)
 }

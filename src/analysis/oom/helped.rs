@@ -167,19 +167,27 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
     };
     let segment = Bytes(a.segment);
     let raise = a.limit.filter(|_| a.verdict != Verdict::TooLarge && a.device_free >= a.segment).map(|cap| {
+        let least = a.reserved.saturating_add(a.segment);
         let needed = helped.and_then(|h| h.remedies.needed).filter(|n| n.smallest_limit_bytes > cap.least);
+        // From the start under a higher cap memory lies otherwise at this request, and less may be enough.
+        let is_less = needed.is_some_and(|n| n.smallest_limit_bytes < least);
         let whole = needed.map_or(String::new(), |n| {
-            let (least, reach) = (Bytes(n.smallest_limit_bytes), helped.map_or(String::new(), Helped::reach));
+            let (whole, reach) = (Bytes(n.smallest_limit_bytes), helped.map_or(String::new(), Helped::reach));
             let warning = helped.map_or(String::new(), Helped::warning);
-            format!(" All requests{reach} need a cap of {least} with its own settings.{warning}")
+            if is_less {
+                return format!(
+                    " In force from the start of the program, {whole} is enough: memory lies otherwise then, and all requests{reach}, this one too, are served again under it with its own settings.{warning}"
+                );
+            }
+            format!(" All requests{reach} need a cap of {whole} with its own settings.{warning}")
         });
+        let premise = if is_less { ", with memory as it lay when it failed" } else { "" };
         let fits = a.device_free_told().map_or(String::new(), |free| {
             format!(": {} is free on the device, and a segment of {segment} fits into it", Bytes(free))
         });
         let raised = cap.ends.map_or(String::new(), |event| {
             format!(" From event {} on it was another: the program changed it.", count(u64::from(event)))
         });
-        let least = a.reserved.saturating_add(a.segment);
         let wanted = needed.map_or(least, |n| n.smallest_limit_bytes.max(least));
         // Where the card's total is not told, it is at least what was free on it and what this process had of it.
         let at_least = a.device_free_told().map(|free| free.saturating_add(a.reserved));
@@ -199,7 +207,7 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
         };
         formula(
             format!(
-                "Raise the cap of this process ({cap}) to at least {} for this request{fits}.{whole}{share}{raised}",
+                "Raise the cap of this process ({cap}) to at least {} for this request{premise}{fits}.{whole}{share}{raised}",
                 Bytes(least),
             ),
             Some(&format!("torch.cuda.set_per_process_memory_fraction({fraction})")),

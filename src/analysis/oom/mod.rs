@@ -7,15 +7,15 @@ mod verdict;
 
 use rustc_hash::FxHashMap;
 
-pub use self::closest::{Closest, Room, RoomFrom, closest, closest_under, has_segments};
+pub use self::closest::{Closest, OneOfStreams, Room, RoomFrom, closest, closest_under, has_segments};
 pub use self::helped::{
     Advice, Helped, Support, TRIED_UNASKED, advice, best_advice, can_be_served_again, setting_line, what_would_have_helped,
 };
 use self::verdict::{Facts, classify, sentence};
 pub use self::verdict::{Test, Verdict};
 use super::fragmentation::{
-    Alone, Blocker, Holes, Servers, Way, WayOut, WithMore, blockers, cheapest_way, cheapest_way_most, enough_alone, holes,
-    page_size,
+    Alone, Blocker, Holes, Servers, Way, WayOut, WithMore, blockers, blockers_with_segments, cheapest_way, cheapest_way_most,
+    enough_alone, holes,
 };
 use super::{DeviceTables, LifetimeId, Lifetimes, NO_EVENT, State};
 use crate::allocator::{CapFrom, CapRange, Caps};
@@ -78,6 +78,8 @@ pub struct Autopsy {
     pub blockers: Vec<Blocker>,
     /// The blocks of which any one is enough, if it went.
     pub alone: Alone,
+    /// What would have to return to the device for a new segment to fit; 0 where nothing has to.
+    pub need: u64,
     /// The fewest live bytes whose going lets the request succeed.
     pub way_out: Option<WayOut>,
     /// Live memory by stack, largest first.
@@ -136,11 +138,16 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
         others: sample_near(device, event, |s| s.others),
         outside: sample_near(device, event, |s| s.process).map(|p| p.saturating_sub(reserved)),
     });
-    let found = blockers(state, Some(&servers));
     // Nothing that goes makes room for what the device has not got.
     let is_of_device = limit.is_none_or(|cap| cap.from == CapFrom::Device);
     let new = taken_anew(device, &servers, requested, is_of_device);
     let need = if verdict == Verdict::TooLarge { segment } else { new.saturating_sub(room.unwrap_or(device_free)) };
+    // Where what goes back to the device is of use, so are the segments of other streams and pools.
+    let found = if need > 0 && verdict != Verdict::TooLarge {
+        blockers_with_segments(device, state, &servers)
+    } else {
+        blockers(state, Some(&servers))
+    };
     let alone = enough_alone(device, state, &servers, requested, need);
     let mut way_out = cheapest_way(device, state, &servers, requested, need);
     if let Some(way) = way_out.as_mut().filter(|way| way.has_pages && is_of_device) {
@@ -181,6 +188,7 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
         tests,
         blockers: found,
         alone,
+        need,
         way_out,
         top_live: top_live(device, tables, state),
         stack: device.events.stack[event as usize],
@@ -195,7 +203,7 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
 fn taken_anew(device: &DeviceRecording, servers: &Servers, requested: u64, is_of_device: bool) -> u64 {
     let conf = &device.settings.conf;
     if conf.expandable_segments && is_of_device {
-        return requested.checked_next_multiple_of(page_size(conf, servers.class)).unwrap_or(requested);
+        return requested.checked_next_multiple_of(conf.page_size(servers.class)).unwrap_or(requested);
     }
     conf.segment_size(requested)
 }

@@ -8,18 +8,20 @@ use serde::Serialize;
 use super::args::OomArgs;
 use crate::allocator::{Caps, Horizon, Needed, Remedy, WhatIf};
 use crate::analysis::categories::{ByCategory, Categories, Category, Rules};
-use crate::analysis::fragmentation::Blocker;
+use crate::analysis::fragmentation::{Blocker, Servers, WayOut};
 use crate::analysis::oom::{
     Advice, Autopsy, Closest, Helped, LiveByStack, RoomFrom, TRIED_UNASKED, Verdict, advice, age, can_be_served_again, closest,
     examine, what_would_have_helped,
 };
 use crate::analysis::vendor::Words;
 use crate::analysis::{DeviceTables, NO_EVENT, Quantity, State, named_by, tell_apart};
-use crate::model::{Action, DeviceRecording, Progress, Recording, StackId};
+use crate::model::{Action, DeviceRecording, Progress, Recording, SizeClass, StackId, StreamId};
 use crate::units::Bytes;
 
-/// Blockers and stacks listed; the rest is counted.
+/// Stacks listed; the rest is counted.
 const LISTED: usize = 20;
+/// Blockers listed; the rest is counted. The way out is listed in full.
+const BLOCKERS: usize = 200;
 
 /// The JSON object of the command-line contract.
 #[derive(Debug, Serialize)]
@@ -86,6 +88,12 @@ pub struct PeakEntry {
     hole_bytes: u64,
     holes: u64,
     largest_hole_bytes: u64,
+    /// Holes of other pools, sizes and streams.
+    other_hole_bytes: u64,
+    /// The handle of the stream that the holes are of; null where it is the only one.
+    stream: Option<u64>,
+    /// Of those other holes what other streams have.
+    other_streams_hole_bytes: u64,
     releasable_bytes: u64,
     room_bytes: Option<u64>,
     room_from: Option<&'static str>,
@@ -119,7 +127,11 @@ pub struct OomEntry {
     hole_bytes: u64,
     holes: u64,
     largest_hole_bytes: u64,
+    /// Holes of other pools, sizes and streams.
+    other_hole_bytes: u64,
     pool: &'static str,
+    /// The handle of the stream that asked.
+    stream: u64,
     limit_span_bytes: Option<[u64; 2]>,
     verdict: &'static str,
     /// The answer.
@@ -147,10 +159,25 @@ pub struct OomEntry {
 
 #[derive(Debug, Serialize)]
 struct BlockerEntry {
-    address: u64,
-    bytes: u64,
+    #[serde(flatten)]
+    block: BlockEntry,
     strands_bytes: u64,
     hole_if_freed_bytes: u64,
+    /// What would go back to the device without it: the segment or the pages that it alone holds.
+    returns_bytes: u64,
+    /// Whether its segment can serve the request; if not, what goes back is of use and the hole is not.
+    serves_request: bool,
+}
+
+/// A live block.
+#[derive(Debug, Serialize)]
+struct BlockEntry {
+    address: u64,
+    bytes: u64,
+    stream: u64,
+    /// Whose its segment is, where that can not serve the request.
+    #[serde(skip)]
+    whose: Option<String>,
     age_events: Option<u32>,
     age_us: Option<i64>,
     #[serde(skip)]
@@ -185,6 +212,8 @@ struct WayOutEntry {
     sentence: String,
     blocks: usize,
     bytes: u64,
+    /// Those blocks, all of them, largest first.
+    blocks_to_free: Vec<BlockEntry>,
     segments: usize,
     /// Pages of expandable segments that go back.
     pages: usize,
@@ -240,9 +269,8 @@ pub fn run(args: &OomArgs) -> Result<String, String> {
 /// segment, nor one above all there is.
 fn check_limit(limit: u64, recording: &Recording, report: &OomReport) -> Result<(), String> {
     // PyTorch holds the rounded request against the cap, and then maps whole pages of expandable segments.
-    const PAGE: u64 = 20 << 20;
-    let is_expandable = recording.devices.iter().any(|d| d.settings.conf.expandable_segments);
-    let most = limit.saturating_add(if is_expandable { PAGE } else { 0 });
+    let expandable = recording.devices.iter().map(|d| &d.settings.conf).filter(|conf| conf.expandable_segments);
+    let most = limit.saturating_add(expandable.map(|conf| conf.page_size(SizeClass::Large)).max().unwrap_or(0));
     let failed = report.ooms.iter().find(|o| o.reserved_bytes > most);
     let refuse = |reserved: u64, device: i32, when: String| {
         Err(format!(
@@ -400,6 +428,9 @@ fn peak(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, 
         hole_bytes: c.holes.bytes,
         holes: c.holes.count,
         largest_hole_bytes: c.holes.largest,
+        other_hole_bytes: c.all_holes.bytes.saturating_sub(c.holes.bytes),
+        stream: c.stream.as_ref().map(|s| s.handle),
+        other_streams_hole_bytes: c.stream.as_ref().map_or(0, |s| s.others.bytes),
         releasable_bytes: c.releasable,
         room_bytes: c.room.map(|r| r.bytes),
         room_from: c.room.map(|r| match r.from {
@@ -410,7 +441,7 @@ fn peak(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, 
         largest_served_bytes: c.largest_served,
         is_exact: c.is_exact,
         sentence: c.sentence.clone(),
-        blockers: blockers(recording, device, tables, &state, &c.blockers),
+        blockers: At { recording, device, tables, state: &state, servers: &c.servers }.blockers(&c.blockers),
         blockers_total: c.blockers.len(),
         top_live: live(recording, &c.top_live),
         stacks_total: c.top_live.len(),
@@ -418,28 +449,51 @@ fn peak(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, 
     }
 }
 
-fn blockers(
-    recording: &Recording,
-    device: &DeviceRecording,
-    tables: &DeviceTables,
-    state: &State,
-    found: &[Blocker],
-) -> Vec<BlockerEntry> {
-    let listed = found.iter().take(LISTED).map(|b| {
-        let block = &state.blocks[b.block];
-        let age = age(device, &tables.lifetimes, block.lifetime, state.event);
-        BlockerEntry {
+/// An instant of a recording, and the request that is asked about.
+struct At<'a> {
+    recording: &'a Recording,
+    device: &'a DeviceRecording,
+    tables: &'a DeviceTables,
+    state: &'a State,
+    servers: &'a Servers,
+}
+
+impl At<'_> {
+    fn handle(&self, stream: StreamId) -> u64 {
+        self.device.streams.get(usize::from(stream.0)).copied().unwrap_or(0)
+    }
+
+    /// A live block of a segment, by their places in the state.
+    fn block(&self, block: usize, segment: usize) -> BlockEntry {
+        let (block, segment) = (&self.state.blocks[block], &self.state.segments[segment]);
+        let age = age(self.device, &self.tables.lifetimes, block.lifetime, self.state.event);
+        BlockEntry {
             address: block.address,
             bytes: block.size,
-            strands_bytes: b.strands(),
-            hole_if_freed_bytes: b.hole_if_freed(),
+            stream: self.handle(segment.stream),
+            whose: self.servers.whose(self.device, segment),
             age_events: age.events,
             age_us: age.micros,
             age: age.to_string(),
-            stack: frames(recording, tables.lifetimes.stack(device, block.lifetime)),
+            stack: frames(self.recording, self.tables.lifetimes.stack(self.device, block.lifetime)),
         }
-    });
-    listed.collect()
+    }
+
+    fn blockers(&self, found: &[Blocker]) -> Vec<BlockerEntry> {
+        let listed = found.iter().take(BLOCKERS).map(|b| BlockerEntry {
+            block: self.block(b.block, b.segment),
+            strands_bytes: b.strands(),
+            hole_if_freed_bytes: b.hole_if_freed(),
+            returns_bytes: b.returns,
+            serves_request: b.serves,
+        });
+        listed.collect()
+    }
+
+    fn blocks_to_free(&self, way: &WayOut) -> Vec<BlockEntry> {
+        let blocks = way.by_size(self.state).into_iter();
+        blocks.filter_map(|block| Some(self.block(block, self.state.segment_of(block)?))).collect()
+    }
 }
 
 /// Categories that hold something, most bytes first.
@@ -478,6 +532,7 @@ fn entry(
     a: &Autopsy,
     helped: Option<&Helped>,
 ) -> OomEntry {
+    let at = At { recording, device, tables, state, servers: &a.servers };
     OomEntry {
         device: device.id.index,
         has_segments: a.has_segments,
@@ -493,12 +548,14 @@ fn entry(
         hole_bytes: a.holes.bytes,
         holes: a.holes.count,
         largest_hole_bytes: a.holes.largest,
+        other_hole_bytes: a.all_holes.bytes.saturating_sub(a.holes.bytes),
         pool: a.class.name(),
+        stream: at.handle(a.servers.stream.unwrap_or_default()),
         limit_span_bytes: a.limit.map(|r| [r.least, r.most]),
         verdict: a.verdict.name(),
         sentence: a.sentence.clone(),
         stack: frames(recording, a.stack),
-        blockers: blockers(recording, device, tables, state, &a.blockers),
+        blockers: at.blockers(&a.blockers),
         blockers_total: a.blockers.len(),
         enough_alone: a.alone.count,
         smallest_alone_bytes: a.alone.smallest.map(|s| s.size),
@@ -509,6 +566,7 @@ fn entry(
             sentence: w.sentence(),
             blocks: w.blocks.len(),
             bytes: w.bytes,
+            blocks_to_free: at.blocks_to_free(w),
             segments: w.segments.len(),
             pages: w.pages,
             room_bytes: w.room,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{BlockerEntry, CategoryEntry, LiveEntry, OomEntry, OomReport, PeakEntry, WhatIfEntry};
+use super::{BlockEntry, BlockerEntry, CategoryEntry, LiveEntry, OomEntry, OomReport, PeakEntry, WhatIfEntry};
 use crate::allocator::CapRange;
 use crate::analysis::oom::Support;
 use crate::cli::Table;
@@ -72,6 +72,9 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
     let _ = writeln!(out, "  {}", o.sentence);
     let name = o.way_out.as_ref().map_or("Cheapest way out".to_owned(), |way| format!("{}, {}", way.name, way.by));
     let _ = writeln!(out, "  {name}: {}", o.way_out_sentence);
+    if let Some(way) = &o.way_out {
+        to_free(out, &way.blocks_to_free);
+    }
     if let Some(alone) = &o.alone_sentence {
         let _ = writeln!(out, "  {alone}");
     }
@@ -82,6 +85,7 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
         ("request", o.requested_bytes, true),
         ("largest hole", o.largest_hole_bytes, o.has_segments),
         ("free in holes", o.hole_bytes, o.has_segments),
+        ("free in other pools", o.other_hole_bytes, o.has_segments && o.other_hole_bytes > 0),
         ("free on the device", o.device_free_bytes.unwrap_or(EventTable::FREE_UNBOUNDED), true),
         ("reserved", o.reserved_bytes, o.has_segments),
         ("allocated", o.allocated_bytes, true),
@@ -182,6 +186,7 @@ fn peak(out: &mut String, p: &PeakEntry, name_device: bool) {
         ("active", p.active_bytes, true),
         ("requested", p.requested_bytes.unwrap_or(0), p.requested_bytes.is_some()),
         ("free in holes", p.hole_bytes, p.has_segments),
+        ("free in other pools", p.other_hole_bytes, p.has_segments && p.other_hole_bytes > 0),
         ("largest hole", p.largest_hole_bytes, p.has_segments),
         ("largest that fits", p.largest_served_bytes, p.has_segments),
     ] {
@@ -200,9 +205,36 @@ fn blockers(out: &mut String, listed: &[BlockerEntry], total: usize) {
     }
     let _ = writeln!(out, "  blockers, {} of {}", listed.len().min(8), counted(total as u64, "block", "blocks"));
     for b in listed.iter().take(8) {
-        let at = b.stack.first().map_or("no stack recorded", String::as_str);
-        let (size, strands) = (Bytes(b.bytes).to_string(), Bytes(b.strands_bytes).to_string());
-        let _ = writeln!(out, "    {}  {size:>12}  strands {strands:>12}  age {:>12}  {at}", Address(b.address), b.age);
+        let (size, strands) = (Bytes(b.block.bytes).to_string(), Bytes(b.strands_bytes).to_string());
+        let returns = b.block.whose.as_ref().map_or(String::new(), |whose| {
+            format!("; {whose}: without it {} could go back to the device", Bytes(b.returns_bytes))
+        });
+        let BlockEntry { address, age, .. } = &b.block;
+        let _ = writeln!(
+            out,
+            "    {}  {size:>12}  strands {strands:>12}  age {age:>12}  {}{returns}",
+            Address(*address),
+            place(&b.block)
+        );
+    }
+}
+
+fn place(block: &BlockEntry) -> &str {
+    block.stack.first().map_or("no stack recorded", String::as_str)
+}
+
+/// The blocks of the way out, the first few of them.
+fn to_free(out: &mut String, blocks: &[BlockEntry]) {
+    /// Those that get a line.
+    const FEW: usize = 5;
+    for b in blocks.iter().take(FEW) {
+        let whose = b.whose.as_ref().map_or(String::new(), |whose| format!("; {whose}"));
+        let size = Bytes(b.bytes).to_string();
+        let _ = writeln!(out, "    {}  {size:>12}  age {:>12}  {}{whose}", Address(b.address), b.age, place(b));
+    }
+    if let Some(rest) = blocks.get(FEW..).filter(|rest| !rest.is_empty()) {
+        let bytes = Bytes(rest.iter().map(|b| b.bytes).sum());
+        let _ = writeln!(out, "    and {} more ({bytes}); --json lists them all", count(rest.len() as u64));
     }
 }
 

@@ -13,7 +13,7 @@ use super::{About, Table, choose_device, open_blocks, print_json, print_of};
 use crate::analysis::categories::Categories;
 use crate::analysis::matching::Matching;
 use crate::analysis::ordering::Order;
-use crate::analysis::query::{Query, Scope, of_text};
+use crate::analysis::query::{Asked, Query, Scope, of_text, reference};
 use crate::analysis::steps::Steps;
 use crate::analysis::told::NO_ADDRESSES;
 use crate::analysis::{DeviceTables, Lifetime, LifetimeId, NO_EVENT, Quantity, StackNames};
@@ -22,6 +22,7 @@ use crate::units::{Address, Bytes, count};
 
 /// Arguments of `allocations`.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "vramscope allocations --help describes what a query can be made of.", after_long_help = reference())]
 pub struct AllocationsArgs {
     /// The recording
     pub file: PathBuf,
@@ -110,6 +111,11 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
     let scope = Scope { categories: Some(&categories), steps: Some(&steps), ..Scope::new(&recording, device, &tables) };
     let rows = query.allocations(&scope, &progress).map_err(cancelled)?;
     let matching = Matching::of(device, &tables, rows, &progress).map_err(cancelled)?;
+    // What it names in vain is said also where another choice holds for something.
+    let why = match matching.is_empty() {
+        true => query.why_none(&scope, Asked::Allocations, &progress).map_err(cancelled)?,
+        false => query.not_there(&scope),
+    };
     let names = StackNames::of(&recording.stacks);
     let order: Order = args.sort.into();
     let sorted = order.sort(order.begins_descending(), matching.rows().to_vec(), &scope, &names, &progress).map_err(cancelled)?;
@@ -122,7 +128,7 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
         let row = |l: &Lifetime| row_json(&recording, &scope, l);
         let report = json!({
             "file": args.file.display().to_string(), "device": {"index": device.id.index, "kind": device.id.kind.name()},
-            "where": text, "truncated": recording.report.truncated().is_some(), "contradiction": tables.disagreement, "matches": matching.len(), "allocations": tables.lifetimes.len(),
+            "where": text, "truncated": recording.report.truncated().is_some(), "contradiction": tables.disagreement, "matches": matching.len(), "why": why, "allocations": tables.lifetimes.len(),
             "allocated_bytes": matching.handed_out(),
             "peak": {"bytes": peak, "event": event(peak_event)},
             "bytes_at_peak_of_all": at_device_peak,
@@ -161,11 +167,11 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
             names.of_stack(l.stack).to_owned(),
         ]);
     }
-    if let Some(sentence) = query.steps_not_there(&scope) {
+    for sentence in &why {
         answer += &format!("  {sentence}\n");
     }
     if listed.is_empty() {
-        answer += if tables.lifetimes.is_empty() { "  the recording has no allocations\n" } else { "  no allocation passes\n" };
+        answer += if tables.lifetimes.is_empty() { "  The recording has no allocations.\n" } else { "  No allocation passes.\n" };
     } else {
         answer += &table.to_string();
     }

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::words;
+use super::reference::{GRAMMAR, about};
+use super::words::words;
 use crate::analysis::categories::Category;
 
 /// Something that can be typed at a place in a query.
@@ -29,32 +30,49 @@ pub struct Vocabulary<'a> {
     pub streams: usize,
 }
 
-const TERMS: [(&str, &str); 24] = [
-    ("size>", "bytes asked for: size>1MiB, size=1MiB..2MiB"),
-    ("stack~", "a frame's file or function contains this"),
-    ("module~", "under a module so named: its forward, or an annotation"),
-    ("file~", "a frame's file contains this"),
-    ("function~", "a frame's function contains this"),
-    ("category=", "what it is for: gradients, activations, …"),
-    ("live@", "live at an instant: live@peak, live@oom, live@cursor"),
-    ("pool=", "private, default, small, large"),
-    ("stream=", "by index or handle"),
-    ("step=", "born in this step: step=3, step=3..5"),
-    ("during~", "born inside an annotation so named"),
-    ("born>", "after an event, a time or an instant: born>1200, born>2s, born>peak"),
-    ("born<", "before an event, a time or an instant"),
-    ("gone>", "freed after an event, a time or an instant"),
-    ("gone<", "freed before one"),
-    ("age>", "lived longer: age>5000 events, age>2ms"),
-    ("age<", "lived shorter"),
-    ("gone=never", "never freed in the trace; so is kept"),
-    ("gone", "freed in the trace"),
-    ("kept", "never freed in the trace"),
-    ("block>", "whole block, after rounding"),
-    ("addr=", "the block holds this address"),
-    ("not", "turns the next term around; so does a - before it"),
-    ("or", "begins another choice"),
+/// Beginnings of terms, the most asked for first; what they mean stands in the table of the language.
+const TERMS: [&str; 28] = [
+    "size>",
+    "stack~",
+    "module~",
+    "file~",
+    "function~",
+    "category=",
+    "live@",
+    "pool=",
+    "stream=",
+    "step=",
+    "during~",
+    "born>",
+    "born<",
+    "gone>",
+    "gone<",
+    "age>",
+    "age<",
+    "gone=never",
+    "gone",
+    "kept",
+    "block>",
+    "addr=",
+    "event=",
+    "time>",
+    "action=",
+    "id=",
+    "not",
+    "or",
 ];
+
+/// What a beginning of [`TERMS`] means.
+fn meaning(term: &str) -> &'static str {
+    match term {
+        "or" => GRAMMAR[0].1,
+        "not" => GRAMMAR[1].1,
+        _ => match about(term) {
+            "" => about(term.trim_end_matches(['>', '<', '=', '~', '@'])),
+            whole => whole,
+        },
+    }
+}
 
 const INSTANTS: [(&str, &str); 6] = [
     ("peak", "where requested memory peaks"),
@@ -130,6 +148,6 @@ pub fn complete(text: &str, byte: usize, known: Vocabulary<'_>) -> Vec<Completio
             return fitting.map(|n| offer(format!("{prefix}{n}"), about)).take(MOST).collect();
         }
     }
-    let fitting = TERMS.iter().filter(|(term, _)| term.starts_with(&typed) && *term != typed);
-    fitting.map(|(term, about)| offer((*term).to_owned(), about)).take(MOST).collect()
+    let fitting = TERMS.iter().filter(|term| term.starts_with(&typed) && **term != typed);
+    fitting.map(|term| offer((*term).to_owned(), meaning(term))).take(MOST).collect()
 }

@@ -1,5 +1,6 @@
 //! What can be asked, shown on the recording itself: its own sizes, places, steps and streams.
 
+use super::reference::{GRAMMAR, about};
 use super::{Query, Scope};
 use crate::analysis::categories::Category;
 use crate::analysis::{Lifetime, LifetimeId, NO_EVENT, Quantity, StackNames};
@@ -37,19 +38,24 @@ pub fn examples(scope: &Scope<'_>, names: &StackNames, progress: &Progress) -> R
     let Some(largest) = largest else { return Ok(out) };
     // The one at the peak that was made in the trace, with a stack, tells most.
     let told = live.iter().find(|l| l.stack.is_some() && l.born != NO_EVENT).unwrap_or(&largest);
-    add(format!("size>{}", binary(largest.requested / 2)), "bytes asked for, before rounding");
+    add(format!("size>{}", binary(largest.requested / 2)), about("size"));
     add(format!("size={}..{}", binary(largest.requested / 4), binary(largest.requested.saturating_mul(2))), "between two sizes");
-    add(format!("block>={}", binary(largest.block / 2)), "the whole block, after rounding");
+    add(format!("block>={}", binary(largest.block / 2)), about("block"));
     if told.stack.is_some() {
-        let quoted = |key: &str, text: &str| {
+        let quoted = |text: &str| {
             let text = text.replace('"', "");
-            if text.contains(char::is_whitespace) { format!("{key}~\"{text}\"") } else { format!("{key}~{text}") }
+            if text.contains(char::is_whitespace) { format!("\"{text}\"") } else { text }
         };
-        add(quoted("stack", names.of_stack(told.stack)), "a frame of the call stack contains this");
+        let place = names.of_stack(told.stack);
+        add(format!("stack~{}", quoted(place)), about("stack"));
+        add(quoted(place), about("train.py:71"));
         if let Some(frame) = stacks.frames(told.stack).first().and_then(|&f| stacks.frame(f)) {
-            let file = stacks.text(frame.file);
-            add(quoted("file", file.rsplit(['/', '\\']).next().unwrap_or(file)), "a frame's file");
-            add(quoted("function", stacks.text(frame.name)), "a frame's function");
+            let (file, function) = (stacks.text(frame.file), stacks.text(frame.name));
+            add(format!("file~{}", quoted(file.rsplit(['/', '\\']).next().unwrap_or(file))), about("file"));
+            add(format!("function~{}", quoted(function)), about("function"));
+            if !function.is_empty() && function.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+                add(format!("function~/^{function}$/"), about("stack~/attn|mlp/"));
+            }
         }
         let module = live.iter().flat_map(|l| stacks.frames(l.stack)).filter_map(|&f| stacks.frame(f)).find_map(|f| {
             let name = stacks.text(f.name);
@@ -58,12 +64,12 @@ pub fn examples(scope: &Scope<'_>, names: &StackNames, progress: &Progress) -> R
             Some(named.trim_end_matches(".py").to_owned())
         });
         if let Some(module) = module.filter(|m| !m.is_empty()) {
-            add(quoted("module", &module), "below the forward of such a module, or an annotation so named");
+            add(format!("module~{}", quoted(&module)), about("module"));
         }
     }
     if let Some(categories) = scope.categories {
         let category = categories.of(told.id);
-        add(format!("category={}", category.name()), "what it is for; the inspector says why");
+        add(format!("category={}", category.name()), about("category"));
         if category != Category::Other {
             add(format!("category!={}", category.name()), "everything but; -term and not do the same");
         }
@@ -72,20 +78,19 @@ pub fn examples(scope: &Scope<'_>, names: &StackNames, progress: &Progress) -> R
     if !device.events.ooms().is_empty() {
         add("live@oom".to_owned(), "held when memory ran out");
     }
-    add("live@cursor".to_owned(), "held where the cursor stands; live@a and live@b at the markers");
-    let class = largest.class.name();
-    add(format!("pool={class}"), "small or large requests");
+    add("live@cursor".to_owned(), about("live@cursor"));
+    add(format!("pool={}", largest.class.name()), "small or large requests");
     if device.pools.iter().any(|&key| key != (0, 0)) {
         add("pool=graph".to_owned(), "private pools: of CUDA graphs, or the program's own");
     }
-    add(format!("stream={}", told.stream.0), "a stream, by its index or handle");
+    add(format!("stream={}", told.stream.0), about("stream"));
     if let Some(steps) = scope.steps.filter(|s| !s.is_empty()) {
-        add(format!("step={}", steps.of(told.born).unwrap_or(steps.len() / 2)), "born in this step");
+        add(format!("step={}", steps.of(told.born).unwrap_or(steps.len() / 2)), about("step"));
     }
     if let Some(a) = device.annotations.first() {
         let name = crate::analysis::steps::kind(stacks.text(a.name)).replace('"', "");
         let shown = if name.contains(char::is_whitespace) { format!("during~\"{name}\"") } else { format!("during~{name}") };
-        add(shown, "born inside an annotation so named");
+        add(shown, about("during"));
     }
     let middle = device.events.len() / 2;
     add(format!("born<{middle}"), "allocated before an event; also a time (2ms) or an instant (peak)");
@@ -95,12 +100,17 @@ pub fn examples(scope: &Scope<'_>, names: &StackNames, progress: &Progress) -> R
         add("born=before".to_owned(), "there before the trace began");
     }
     let age = told.gone.min(device.events.len() as u32).saturating_sub(if told.born == NO_EVENT { 0 } else { told.born });
-    add(format!("age>{}", age / 2), "lived longer than this many events");
+    add(format!("age>{}", age / 2), about("age"));
     if device.events.has_time {
         add("age<1s".to_owned(), "lived shorter than this; us, ms, s, min");
     }
-    add(format!("addr={}", Address(told.address)), "the block that holds this address");
-    add(format!("size>{} or gone=never", binary(largest.requested / 2)), "either of two choices");
+    if told.born != NO_EVENT {
+        add(format!("event={}..{}", told.born, told.born.saturating_add(99)), about("event"));
+        add("alloc".to_owned(), about("action"));
+    }
+    add(format!("addr={}", Address(told.address)), about("addr"));
+    add(format!("id={}", told.id.0), about("id"));
+    add(format!("size>{} or gone=never", binary(largest.requested / 2)), GRAMMAR[0].1);
     out.dedup_by(|a, b| a.query == b.query);
     if lifetimes.len() <= COUNTED {
         for example in &mut out {

@@ -26,7 +26,8 @@
 //! | `alloc`, `free`, `segment`, `oom`, …, `action=alloc` | of this action | born in the trace; freed in it; none |
 //! | `id=12` | of this allocation | this row |
 //!
-//! `!=` and `!~` turn a comparison around, as `-` does; spaces may stand around an operator.
+//! `!=` and `!~` turn a comparison around, as `-` does; spaces may stand around an operator and before a unit; `2MiB<size` is
+//! `size>2MiB`. What a person reads of it is the table in `reference.rs`.
 
 use std::ops::Range;
 
@@ -40,13 +41,19 @@ mod complete;
 mod examples;
 mod needle;
 mod prepare;
+mod reference;
 mod terms;
 #[cfg(test)]
 mod tests;
+mod why;
+mod words;
 
 pub use complete::{Completion, Vocabulary, complete};
 pub use examples::{Example, examples};
 pub(super) use prepare::Tests;
+pub use reference::{GRAMMAR, reference};
+pub use why::Asked;
+use words::words;
 
 /// A range of whole numbers, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +187,8 @@ pub struct QueryError {
 pub struct Query {
     /// The choices; none holds for everything.
     pub any: Vec<Vec<(Term, bool)>>,
+    /// The terms as they were typed, in the same order.
+    pub typed: Vec<Vec<String>>,
 }
 
 /// What a query is asked of, and what its words mean there.
@@ -208,7 +217,7 @@ impl<'a> Scope<'a> {
         Scope { recording, device, tables, categories: None, steps: None, cursor: None, markers: [None; 2] }
     }
 
-    /// The event an instant stands for; `None` where the recording, or the window, has none.
+    /// The event an instant stands for; `None` where the recording, or the window, has none, and for a number past the last.
     #[must_use]
     pub fn event_of(&self, instant: Instant) -> Option<u32> {
         match instant {
@@ -217,7 +226,7 @@ impl<'a> Scope<'a> {
             Instant::End => (self.device.events.len() as u32).checked_sub(1),
             Instant::Cursor => self.cursor,
             Instant::Marker(i) => self.markers.get(i).copied().flatten(),
-            Instant::Event(e) => Some(e),
+            Instant::Event(e) => Some(e).filter(|&e| (e as usize) < self.device.events.len()),
         }
     }
 }
@@ -230,6 +239,7 @@ impl Query {
     pub fn parse(text: &str) -> Result<Self, QueryError> {
         let mut any: Vec<Vec<(Term, bool)>> = Vec::new();
         let mut open: Vec<(Term, bool)> = Vec::new();
+        let (mut typed, mut open_typed): (Vec<Vec<String>>, Vec<String>) = Default::default();
         // The place of a `not` or an `or` that still waits for a term.
         let (mut not, mut or) = (None, None);
         for word in words(text) {
@@ -241,6 +251,7 @@ impl Query {
                         return Err(wrong("\"or\" stands between terms: write for example pool=private or size>1GiB".to_owned()));
                     }
                     any.push(std::mem::take(&mut open));
+                    typed.push(std::mem::take(&mut open_typed));
                     or = Some(word.at);
                     continue;
                 }
@@ -261,7 +272,10 @@ impl Query {
                 terms::term(rest).map_err(wrong)?
             };
             let (term, turns) = term;
-            open.push((term, (is_not != turns) != not.take().is_some()));
+            let turned = not.take();
+            let own = text.get(turned.as_ref().unwrap_or(&word.at).start..word.at.end).unwrap_or(&word.text);
+            open_typed.push(own.split_whitespace().collect::<Vec<_>>().join(" "));
+            open.push((term, (is_not != turns) != turned.is_some()));
             or = None;
         }
         if let Some(at) = not.or(or) {
@@ -270,8 +284,9 @@ impl Query {
         }
         if !open.is_empty() {
             any.push(open);
+            typed.push(open_typed);
         }
-        Ok(Query { any })
+        Ok(Query { any, typed })
     }
 
     /// True when it holds for everything.
@@ -312,20 +327,6 @@ impl Query {
         self.any.iter().flatten().any(|(term, _)| matches!(term, Term::Step(_)))
     }
 
-    /// Where it names steps that the recording has not: which there are, in one sentence. O(annotations).
-    #[must_use]
-    pub fn steps_not_there(&self, scope: &Scope<'_>) -> Option<String> {
-        let is_there = |term: &Term| !matches!(term, Term::Step(n) if prepare::ranges_of_steps(scope, *n).is_empty());
-        if self.any.iter().flatten().all(|(term, _)| is_there(term)) {
-            return None;
-        }
-        Some(match scope.steps.map_or(0, Steps::len) {
-            0 => "No step has that number: no steps were found in this recording.".to_owned(),
-            1 => "No step has that number: the only step is 0.".to_owned(),
-            n => format!("No step has that number: steps are 0 to {}.", crate::units::count(n as u64 - 1)),
-        })
-    }
-
     /// The events it holds for, ascending. O(events), on all cores.
     ///
     /// # Errors
@@ -364,61 +365,6 @@ fn chosen(n: u32, progress: &Progress, passes: impl Fn(u32) -> bool + Sync) -> R
         })
         .collect();
     Ok(chunks?.concat())
-}
-
-/// A word of a query and its place.
-pub(super) struct Word {
-    text: String,
-    at: Range<usize>,
-    /// It began with a quote.
-    is_quoted: bool,
-}
-
-/// Words divided by spaces; double quotes keep spaces, also after an operator: `stack~"my file.py"`.
-fn words(text: &str) -> Vec<Word> {
-    let mut out: Vec<Word> = Vec::new();
-    let mut open: Option<Word> = None;
-    let mut is_quoted = false;
-    for (at, c) in text.char_indices() {
-        if c.is_whitespace() && !is_quoted {
-            out.extend(open.take());
-            continue;
-        }
-        let word = open.get_or_insert_with(|| Word { text: String::new(), at: at..at, is_quoted: c == '"' });
-        word.at.end = at + c.len_utf8();
-        if c == '"' {
-            is_quoted = !is_quoted;
-        } else {
-            word.text.push(c);
-        }
-    }
-    out.extend(open);
-    out.retain(|w| !w.text.is_empty());
-    joined(out)
-}
-
-/// Puts what stands on both sides of an operator together: `size > 1MiB` is `size>1MiB`.
-fn joined(words: Vec<Word>) -> Vec<Word> {
-    let mut out: Vec<Word> = Vec::with_capacity(words.len());
-    for word in words {
-        let begins = !word.is_quoted && terms::operator_in(&word.text).is_some_and(|(at, _)| at == 0);
-        let Some(last) = out.last_mut() else {
-            out.push(word);
-            continue;
-        };
-        let name = last.text.trim_start_matches(['-', '!']).to_lowercase();
-        let is_name = !last.is_quoted && !name.is_empty() && terms::NAMES.contains(&name.as_str());
-        let is_open = !last.is_quoted
-            && terms::operator_in(&name).is_some_and(|(at, o)| at + o.len() == name.len() && terms::NAMES.contains(&&name[..at]));
-        let is_instant = (name == "live" && word.text.starts_with('@')) || name == "live@";
-        if (begins && is_name) || (is_open && !begins) || (is_instant && !last.is_quoted && !word.is_quoted) {
-            last.text.push_str(&word.text);
-            last.at.end = word.at.end;
-        } else {
-            out.push(word);
-        }
-    }
-    out
 }
 
 /// What a filter leaves: `9,422 of 27,909`.

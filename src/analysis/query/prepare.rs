@@ -9,7 +9,7 @@ use crate::analysis::{LifetimeId, NO_EVENT};
 use crate::model::{Action, Frame, FrameId, PoolId, PoolKey, SizeClass, StackId, StackTable, StrId};
 
 /// A term made ready.
-enum Test {
+pub(super) enum Test {
     Action(Vec<Action>),
     Size(Between),
     Block(Between),
@@ -62,7 +62,7 @@ impl Tests {
 }
 
 impl Test {
-    fn new(term: &Term, scope: &Scope<'_>) -> Self {
+    pub(super) fn new(term: &Term, scope: &Scope<'_>) -> Self {
         let (device, stacks) = (scope.device, &scope.recording.stacks);
         match term {
             Term::Action(actions) => Test::Action(actions.clone()),
@@ -130,7 +130,7 @@ impl Test {
         }
     }
 
-    fn holds_for_lifetime(&self, scope: &Scope<'_>, id: LifetimeId) -> bool {
+    pub(super) fn holds_for_lifetime(&self, scope: &Scope<'_>, id: LifetimeId) -> bool {
         let (device, lifetimes) = (scope.device, &scope.tables.lifetimes);
         let last = device.events.len() as u32;
         let of_life = || lifetimes.get(device, id);
@@ -187,7 +187,7 @@ impl Test {
         }
     }
 
-    fn holds_for_event(&self, scope: &Scope<'_>, event: u32) -> bool {
+    pub(super) fn holds_for_event(&self, scope: &Scope<'_>, event: u32) -> bool {
         let (device, lifetimes) = (scope.device, &scope.tables.lifetimes);
         let events = &device.events;
         let i = event as usize;

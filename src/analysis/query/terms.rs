@@ -1,46 +1,37 @@
 //! One word of a query to a [`Term`].
 
+use super::reference::{ENTRIES, Entry};
 use super::{Between, Instant, Moment, Operator, Term};
 use crate::analysis::categories::{Category, category_named};
 use crate::model::{Action, SizeClass};
 use crate::units::{Address, Bytes};
 
-/// Words a comparison can begin with: first what is said in messages, then other names for the same.
-pub(super) const NAMES: [&str; 33] = [
-    "size",
-    "block",
-    "stack",
-    "file",
-    "function",
-    "module",
-    "category",
-    "stream",
-    "pool",
-    "step",
-    "during",
-    "born",
-    "gone",
-    "age",
-    "live",
-    "event",
-    "time",
-    "action",
-    "addr",
-    "id",
-    "",
-    "bytes",
-    "requested",
-    "address",
-    "freed",
-    "lifetime",
-    "cat",
-    "func",
-    "annotation",
-    "range",
-    "lived",
-    "allocated",
-    "segment",
-];
+/// Whether a comparison can begin with this word, lower case.
+pub(super) fn is_name(word: &str) -> bool {
+    !word.is_empty() && names().any(|name| name == word)
+}
+
+/// Words a comparison can begin with, and other names for them.
+fn names() -> impl Iterator<Item = &'static str> {
+    let of = |e: &'static Entry| std::iter::once(e.name).chain(e.also.iter().copied());
+    ENTRIES.iter().flat_map(of).filter(|name| !name.is_empty())
+}
+
+/// Units that a size can be written with, lower case.
+pub(super) const SIZE_UNITS: [&str; 15] =
+    ["b", "byte", "bytes", "k", "kb", "kib", "m", "mb", "mib", "g", "gb", "gib", "t", "tb", "tib"];
+
+/// Units that a time can be written with.
+pub(super) const TIME_UNITS: [&str; 5] = ["us", "µs", "ms", "s", "min"];
+
+/// Units that can follow the figure of a comparison.
+pub(super) fn units_of(name: &str) -> &'static [&'static str] {
+    match name {
+        "" | "size" | "bytes" | "requested" | "block" => &SIZE_UNITS,
+        "time" | "born" | "allocated" | "gone" | "freed" | "age" | "lifetime" | "lived" => &TIME_UNITS,
+        _ => &[],
+    }
+}
 
 /// Operators, longest first; those that begin with `!` turn the term around.
 const OPERATORS: [&str; 9] = ["<=", ">=", "==", "!=", "!~", "<", ">", "=", "~"];
@@ -80,7 +71,7 @@ pub(super) fn term(word: &str) -> Result<(Term, bool), String> {
     if let Some((place, operator)) = operator_in(&lower) {
         let (name, rest) = lower.split_at(place);
         let value = &rest[operator.len()..];
-        if NAMES.contains(&name) {
+        if name.is_empty() || is_name(name) {
             if value.is_empty() {
                 return Err(format!("\"{word}\" has no value: write for example {}", example(name)));
             }
@@ -100,15 +91,71 @@ pub(super) fn term(word: &str) -> Result<(Term, bool), String> {
             }
             return compared(word, name, plain, value).map(|term| (term, not));
         }
+        if name.starts_with(|c: char| c.is_ascii_digit()) && !value.is_empty() {
+            let typed = |text: &str, from: usize| word.get(from..from + text.len()).unwrap_or(text).to_owned();
+            return reversed(word, &typed(name, 0), operator, &typed(value, place + operator.len()));
+        }
         // `==` and the like inside a text are the text's own; a lone word before an operator is a mistake.
         if !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphabetic()) {
-            return Err(match nearest(name, NAMES) {
-                Some(meant) => format!("\"{name}\" is not something to compare: did you mean {meant}, as in {}?", example(meant)),
-                None => format!("\"{name}\" is not something to compare: use {}", NAMES[..15].join(", ")),
-            });
+            return Err(unknown(name));
         }
+    } else if let Some((name, _)) = lower.split_once(':')
+        && is_name(name)
+    {
+        let compares = |e: &&Entry| e.name == name || e.also.contains(&name);
+        let is_text = ENTRIES.iter().find(compares).is_some_and(|e| e.forms[0].contains('~'));
+        let operator = if name == "live" {
+            '@'
+        } else if is_text {
+            '~'
+        } else {
+            '='
+        };
+        let value = word.get(name.len() + 1..).filter(|v| !v.is_empty()).unwrap_or("…");
+        return Err(format!("\"{word}\" compares nothing: write {name}{operator}{value}, or put quotes around the text"));
     }
     alone(word, &lower).map(|term| (term, false))
+}
+
+fn unknown(name: &str) -> String {
+    match nearest(name, names()) {
+        Some(meant) => format!("\"{name}\" is not something to compare: did you mean {meant}, as in {}?", example(meant)),
+        None => {
+            let known: Vec<&str> = ENTRIES.iter().map(|e| e.name).filter(|name| !name.is_empty()).collect();
+            format!("\"{name}\" is not something to compare: use {}", known.join(", "))
+        }
+    }
+}
+
+/// `2MiB<size` is `size>2MiB`.
+fn reversed(word: &str, value: &str, operator: &str, name: &str) -> Result<(Term, bool), String> {
+    if let Some((at, second)) = operator_in(name) {
+        let (name, greatest) = (&name[..at], &name[at + second.len()..]);
+        if is_name(&name.to_lowercase()) {
+            return Err(format!(
+                "\"{word}\" is two comparisons: write {name}{}{value} {name}{second}{greatest}",
+                turned_round(operator)
+            ));
+        }
+    }
+    if is_name(&name.to_lowercase()) {
+        return term(&format!("{name}{}{value}", turned_round(operator)));
+    }
+    if name.bytes().all(|b| b.is_ascii_alphabetic()) && operator != "~" {
+        return Err(unknown(&name.to_lowercase()));
+    }
+    Ok((Term::Text(word.to_lowercase()), false))
+}
+
+/// The operator that says the same with its sides exchanged.
+fn turned_round(operator: &str) -> &str {
+    match operator {
+        "<" => ">",
+        "<=" => ">=",
+        ">" => "<",
+        ">=" => "<=",
+        other => other,
+    }
 }
 
 /// A word without an operator.
@@ -136,6 +183,14 @@ fn alone(word: &str, lower: &str) -> Result<Term, String> {
         // A long number is an address, as PyTorch's snapshots write them.
         return Ok(if lower.len() > 10 { Term::Address(n) } else { Term::Event(Between { least: n, greatest: n }) });
     }
+    let is_size = lower.starts_with(|c: char| c.is_ascii_digit())
+        && SIZE_UNITS.iter().any(|unit| unit.len() > 1 && lower.ends_with(unit))
+        && Bytes::parse(lower).is_ok();
+    if is_size {
+        return Err(format!(
+            "\"{word}\" alone compares nothing: write size>{word} or size={word}, or put quotes around the text"
+        ));
+    }
     if lower.starts_with(['(', ')']) || lower.ends_with('(') {
         return Err(format!("\"{word}\" can not be read: there are no parentheses, \"or\" divides choices"));
     }
@@ -152,28 +207,8 @@ fn no_instant(word: &str, typed: &str) -> String {
 
 /// What a comparison looks like when it has a value.
 fn example(name: &str) -> &'static str {
-    match name {
-        "category" | "cat" => "category=gradients",
-        "stack" => "stack~attention",
-        "file" => "file~train.py",
-        "function" | "func" => "function~forward",
-        "module" => "module~attention",
-        "pool" => "pool=private",
-        "stream" => "stream=1",
-        "step" => "step=3",
-        "during" | "annotation" | "range" => "during~forward",
-        "born" | "allocated" => "born>1200",
-        "gone" | "freed" => "gone>1200 or gone=never",
-        "event" => "event=100..200",
-        "age" | "lifetime" | "lived" => "age>5000 or age>2ms",
-        "block" => "block>=2MiB",
-        "time" => "time>100ms",
-        "addr" | "address" => "addr=0x7f1dca2b7000",
-        "action" => "action=alloc",
-        "id" => "id=12",
-        "live" => "live@peak",
-        _ => "size>1MiB",
-    }
+    let named = |e: &&Entry| !name.is_empty() && (e.name == name || e.also.contains(&name));
+    ENTRIES.iter().find(named).unwrap_or(&ENTRIES[0]).forms[0]
 }
 
 fn compared(word: &str, name: &str, operator: &str, value: &str) -> Result<Term, String> {
@@ -294,6 +329,9 @@ pub(super) fn between(operator: &str, value: &str, read: &dyn Fn(&str) -> Result
     {
         let least = if from.is_empty() { 0 } else { read(from)? };
         let greatest = if to.is_empty() { u64::MAX } else { read(to)? };
+        if least > greatest {
+            return Err(format!("{from}..{to} is a range of nothing: the lower end comes first, as in {to}..{from}"));
+        }
         return Ok(Between { least, greatest });
     }
     Ok(from_operator(operator_of(operator), read(value)?))
@@ -313,20 +351,28 @@ pub(super) fn from_operator(operator: Operator, n: u64) -> Between {
     }
 }
 
-/// `13us`, `2.5ms`, `1s`, `2min`; a bare number is milliseconds.
+/// `13us`, `2.5ms`, `1s`, `2min05s`; a bare number is milliseconds.
 fn micros(text: &str) -> Result<u64, String> {
     let wrong = || format!("\"{text}\" is not a time: write 13us, 2.5ms, 1s or 2min");
-    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let factor = match unit.trim() {
-        "us" | "µs" => 1.0,
-        "" | "ms" => 1e3,
-        "s" => 1e6,
-        "min" => 6e7,
-        _ => return Err(wrong()),
-    };
-    let value: f64 = number.parse().map_err(|_| wrong())?;
-    Ok((value * factor).round() as u64)
+    let (mut rest, mut sum) = (text, 0.0);
+    loop {
+        let split = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());
+        let (number, behind) = rest.split_at(split);
+        let end = behind.find(|c: char| c.is_ascii_digit()).unwrap_or(behind.len());
+        let factor = match behind[..end].trim() {
+            "us" | "µs" => 1.0,
+            "" | "ms" => 1e3,
+            "s" => 1e6,
+            "min" => 6e7,
+            _ => return Err(wrong()),
+        };
+        let value: f64 = number.parse().map_err(|_| wrong())?;
+        sum += value * factor;
+        rest = &behind[end..];
+        if rest.is_empty() {
+            return Ok(sum.round() as u64);
+        }
+    }
 }
 
 /// `7f1d..` is a prefix, whole digits an address inside a block.

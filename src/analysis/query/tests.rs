@@ -185,6 +185,113 @@ fn queries_are_read_as_they_are_typed() {
     }
 }
 
+/// Sizes and times as the program itself writes them, comparisons from either end, quotes of any kind.
+#[test]
+fn what_the_program_writes_can_be_typed() {
+    for (text, same) in [
+        ("size>1 MiB", "size>1MiB"),
+        ("size>1\u{a0}MiB", "size>1MiB"),
+        ("size > 1 MiB kept", "size>1MiB kept"),
+        ("size>1,024 KiB", "size>1MiB"),
+        (">1 MiB", ">1MiB"),
+        ("size=1 MiB..2 MiB", "size=1MiB..2MiB"),
+        ("size=1 MiB .. 2 MiB", "size=1MiB..2MiB"),
+        ("size=1 .. 2MiB kept", "size=1..2MiB kept"),
+        ("event=1.. 4", "event=1.. 4"),
+        ("2MiB<size", "size>2MiB"),
+        ("2 MiB < size", "size>2MiB"),
+        ("2 MiB<=size", "size>=2MiB"),
+        ("2MiB >= size", "size<=2MiB"),
+        ("2MiB =block", "block=2MiB"),
+        ("-1MiB<size", "-size>1MiB"),
+        ("age>2 ms", "age>2ms"),
+        ("age<2\u{a0}min\u{a0}05\u{a0}s", "age<125s"),
+        ("stack~'attention'", "stack~attention"),
+        ("stack~\u{201c}attention\u{201d}", "stack~attention"),
+        ("'two words'", "\"two words\""),
+        ("it's kept", "\"it's\" kept"),
+    ] {
+        let of = |text: &str| Query::parse(text).unwrap().any;
+        assert_eq!(of(text), of(same), "{text}");
+    }
+    let two = Query::parse("27584 kept").unwrap().any;
+    assert_eq!(two[0].len(), 2, "a number and a word are two terms");
+}
+
+#[test]
+fn what_compares_nothing_is_refused() {
+    for (text, says) in [
+        ("size:8MiB", "write size=8MiB"),
+        ("stack:Forward", "write stack~Forward"),
+        ("live:peak", "write live@peak"),
+        ("2MiB", "write size>2MiB"),
+        ("step=3..1", "as in 1..3"),
+        ("size=2MiB..1MiB", "lower end comes first"),
+        ("1MiB<size<=2MiB", "write size>1MiB size<=2MiB"),
+        ("2MiB<sise", "did you mean size"),
+    ] {
+        let error = Query::parse(text).unwrap_err();
+        assert!(error.sentence.contains(says), "{text}: {}", error.sentence);
+    }
+    assert!(Query::parse("train.py:71").is_ok() && Query::parse("\"size:8\"").is_ok());
+}
+
+#[test]
+fn a_query_that_holds_for_nothing_says_why() {
+    let recording = recording();
+    let device = &recording.devices[0];
+    let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+    let scope = Scope { cursor: Some(2), ..Scope::new(&recording, device, &tables) };
+    let why = |text: &str, asked| Query::parse(text).unwrap().why_none(&scope, asked, &Progress::new()).unwrap().join(" ");
+    for (text, says) in [
+        ("size>1GiB", "allocations asked for 1 MiB to 2 MiB"),
+        ("block<4KiB", "blocks have 1 MiB to 2 MiB"),
+        ("live@99999999", "There is no event 99,999,999: the last is 5."),
+        ("step=99", "no steps were found"),
+        ("stream=7", "streams are 0 to 1"),
+        ("pool=0.9", "its pools are 0.0, 0.7"),
+        ("live@b", "Marker B is not set"),
+        ("nowhere", "contains \"nowhere\""),
+        ("stack~/now+here/", "is found by /now+here/"),
+        ("kept stack~attention", "Of the 1 allocation that kept leaves, none passes stack~attention."),
+        ("not size>0", "left out by not size>0"),
+        ("size>1GiB or during~x", "no annotations"),
+        ("born>4", "born>4 holds for no allocation"),
+    ] {
+        let said = why(text, Asked::Allocations).replace('\u{a0}', " ");
+        assert!(said.contains(says), "{text}: {said}");
+    }
+    assert!(why("oom stack~nowhere", Asked::Events).contains("No call stack contains \"nowhere\"."));
+    assert_eq!(why("kept or size>1GiB", Asked::Allocations), "", "it holds for something");
+    assert_eq!(Query::parse("kept or live@b -step=9").unwrap().not_there(&scope).len(), 2);
+    let no_oom = Recording { devices: vec![DeviceRecording::default()], ..Recording::default() };
+    let tables = DeviceTables::build(&no_oom.devices[0], &Progress::new()).unwrap();
+    let there = Query::parse("live@oom").unwrap().not_there(&Scope::new(&no_oom, &no_oom.devices[0], &tables));
+    assert_eq!(there, ["live@oom: the recording has no out-of-memory event."]);
+}
+
+/// Every form of the table can be read, and every word of the reader is in the help.
+#[test]
+fn the_help_describes_the_language_that_is_read() {
+    let text = reference();
+    for entry in &super::reference::ENTRIES {
+        for form in entry.forms {
+            let example = form.replace('…', "a+");
+            assert!(Query::parse(&example).is_ok(), "{form}: {:?}", Query::parse(&example));
+            assert!(text.contains(form), "{form}");
+        }
+        for name in entry.also {
+            assert!(text.contains(name), "{name}");
+        }
+    }
+    for word in ["not", "or", "~", "KiB", "min", "a..b"] {
+        assert!(text.contains(word), "{word}");
+    }
+    for completion in complete("", 0, Vocabulary::default()) {
+        assert!(!completion.about.is_empty(), "{}", completion.word);
+    }
+}
+
 #[test]
 fn a_slip_of_the_finger_is_answered_with_what_was_meant() {
     for (text, meant) in [
@@ -309,7 +416,8 @@ impl Plain {
             Plain::BornBefore(n) => l.born < n,
             Plain::GoneFrom(n) => l.gone != NO_EVENT && l.gone >= n,
             Plain::AgeUpTo(n) => l.gone.min(d.events.len() as u32) - l.born <= n,
-            Plain::LiveAt(n) => l.born <= n && l.gone > n,
+            // After an event that is not there nothing is live.
+            Plain::LiveAt(n) => (n as usize) < d.events.len() && l.born <= n && l.gone > n,
             Plain::Kept => l.gone == NO_EVENT,
             Plain::Small => l.class == SizeClass::Small,
         }

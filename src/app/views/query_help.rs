@@ -7,7 +7,7 @@ use egui::{Popup, Rect, Response, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2}
 
 use super::ViewContext;
 use super::query_field::QueryField;
-use crate::analysis::query::{Example, Scope, Vocabulary, examples};
+use crate::analysis::query::{Asked, Example, GRAMMAR, Query, Scope, Vocabulary, examples};
 use crate::analysis::steps::kind;
 use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
@@ -24,6 +24,8 @@ pub struct QueryWords {
     examples: Derived<usize, Vec<Example>>,
     /// Names of annotations, numbers left off, each once.
     annotations: Derived<usize, Vec<String>>,
+    /// Why a query holds for nothing. The cursor and the markers are in the key where its answer changes with them.
+    why: Derived<(Query, usize, Option<u32>, [Option<u32>; 2]), String>,
 }
 
 impl QueryWords {
@@ -57,6 +59,29 @@ impl QueryWords {
             Some(kinds.filter(|k| seen.insert(*k)).take(NAMES).map(str::to_owned).collect())
         });
         shown.value.unwrap_or_default()
+    }
+
+    /// Why a query holds for nothing, once that is known; until then nothing.
+    pub fn why_none(&mut self, cx: &ViewContext<'_>, query: &Query, asked: Asked) -> String {
+        let (data, query, categories) = (Arc::clone(cx.data), query.clone(), cx.categories.cloned());
+        let (cursor, markers) = (Some(cx.link.cursor), cx.link.flags());
+        let key = (
+            query.clone(),
+            data.device().events.len(),
+            cursor.filter(|_| query.follows_cursor()),
+            if query.follows_markers() { markers } else { [None; 2] },
+        );
+        let shown = self.why.get(cx.jobs, "why a query holds for nothing", &key, move |progress| {
+            let scope = Scope {
+                categories: categories.as_deref(),
+                steps: query.needs_steps().then(|| data.steps()),
+                cursor,
+                markers,
+                ..Scope::new(&data.recording, data.device(), &data.tables)
+            };
+            query.why_none(&scope, asked, progress).ok().map(|sentences| sentences.join(" "))
+        });
+        shown.value.filter(|_| shown.is_fresh).map_or_else(String::new, |said| said.as_str().to_owned())
     }
 
     fn examples(&mut self, cx: &ViewContext<'_>) -> Option<Arc<Vec<Example>>> {
@@ -122,6 +147,13 @@ pub(super) fn show(button: &Response, examples: Option<&[Example]>) -> Option<St
                     clicked = Some(example.query.clone());
                     ui.close();
                 }
+            }
+            for (written, meaning) in GRAMMAR {
+                let (rect, response) = ui.allocate_exact_size(vec2(WIDTH, ROW), Sense::hover());
+                response.widget_info(|| WidgetInfo::labeled(egui::Role::Label, true, format!("{written}: {meaning}")));
+                let (query, about) = columns(rect.shrink2(vec2(10.0, 0.0)));
+                label::text_in(ui.painter(), query, written, Type::Mono, t.text3);
+                label::text_in(ui.painter(), about, meaning, Type::Body, t.text3);
             }
         });
     });

@@ -47,7 +47,11 @@ pub fn refused(error: &clap::Error, words: &[OsString]) -> String {
     first.filter(|word| !is_command(word)).and_then(|word| not_files(&[word])).unwrap_or_else(|| {
         query_without_where(error, words).unwrap_or_else(|| {
             // The standard library's words for a number that is none.
-            one_sentence(&error.to_string().replace("invalid digit found in string", "write a whole number"))
+            let text = error.to_string().replace("invalid digit found in string", "write a whole number");
+            match is_of_query(error) {
+                true => first_paragraph(&text, "vramscope allocations --help describes queries"),
+                false => one_sentence(&text),
+            }
         })
     })
 }
@@ -124,9 +128,19 @@ pub fn is_a_folder(path: &Path) -> String {
 /// What is wrong with the command line in one sentence: the parser's first paragraph, without its tips and usage.
 #[must_use]
 pub fn one_sentence(message: &str) -> String {
+    first_paragraph(message, "vramscope --help tells what can be typed")
+}
+
+/// True where the query of `--where` can not be read.
+fn is_of_query(error: &clap::Error) -> bool {
+    use clap::error::{ContextKind, ContextValue};
+    matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(arg)) if arg.starts_with("--where"))
+}
+
+fn first_paragraph(message: &str, help: &str) -> String {
     let first: Vec<&str> = message.lines().take_while(|l| !l.trim().is_empty()).map(str::trim).collect();
     let text = first.join(" ");
-    format!("{} (vramscope --help tells what can be typed)", text.strip_prefix("error: ").unwrap_or(&text))
+    format!("{} ({help})", text.strip_prefix("error: ").unwrap_or(&text))
 }
 
 /// What is wrong with words that were taken for files: one that is no file, and looks more like a command than like a path.

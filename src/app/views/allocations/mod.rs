@@ -8,7 +8,7 @@ use super::query_field::QueryField;
 use super::query_help::QueryWords;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::ordering::Order;
-use crate::analysis::query::{Scope, of_text};
+use crate::analysis::query::{Asked, Scope, of_text};
 use crate::analysis::steps::Steps;
 use crate::analysis::{LifetimeId, NO_EVENT, Quantity};
 use crate::app::action::Action;
@@ -38,17 +38,8 @@ pub const INFO: ViewInfo = ViewInfo {
     name: "allocations",
     about: "One row an allocation. A query picks some: all views dim the others, and the timeline draws the bytes of those picked.",
     legend: &[
-        ("size>1MiB, block=2MiB..4MiB", "bytes asked for, and of the whole block"),
-        ("stack~attention, train.py:71", "a frame of the call stack contains this"),
-        ("category=gradients", "what it is for; the inspector says why"),
-        ("live@peak, @oom, @end, @cursor, @a", "held at that instant"),
-        ("born>1200, born>2s, gone<oom", "allocated or freed after or before an event, a time, an instant"),
-        ("age>5000, age<2ms", "how long it lived, in events or time"),
-        ("gone, kept, gone=never", "freed in the trace, or never"),
-        ("module~, file~, function~", "below such a module, or a frame's file or function"),
-        ("pool=private, stream=1, step=3", "where, and in which step it was born"),
-        ("0x7f1d.., addr=0x7f1dca2b7000", "addresses that begin so, the block that holds one"),
-        ("-term, not, !=, or", "everything but; either of two choices"),
+        ("query", "what all views light up; the ? in its field lists what can be asked, with examples from this recording"),
+        ("size>1 MiB live@peak", "both must hold; A or B: either; -A: everything but"),
         ("0x…_3", "the fourth tenant of that address"),
         ("arrows, Enter", "choose a row, go to its birth"),
         ("double click", "go to its birth"),
@@ -280,9 +271,9 @@ impl Allocations {
         let table = ui.interact(body, ui.scope_id().with("allocations table"), Sense::click());
         table.widget_info(|| WidgetInfo::labeled(Role::Table, true, format!("Allocations, {}", count(rows.len() as u64))));
         if rows.is_empty() {
-            let at = pos2(body.center().x, body.top() + 32.0);
-            let text = "No allocation passes this query.";
-            label::text(ui.painter(), at, egui::Align2::CENTER_CENTER, text, Type::Body, cx.tokens.text2);
+            let why = cx.link.query.as_ref().map(|asked| self.words.why_none(cx, &asked.query, Asked::Allocations));
+            let mut child = ui.new_child(egui::UiBuilder::new().id_salt("none").max_rect(body));
+            empty_state(&mut child, &format!("No allocation passes this query. {}", why.unwrap_or_default()), None);
             return;
         }
         let seen = f64::from(body.height() / ROW);

@@ -8,7 +8,7 @@ use super::query_field::QueryField;
 use super::query_help::QueryWords;
 use super::stack_cells::telling_frames;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::query::{Query, Scope, of_text};
+use crate::analysis::query::{Asked, Query, Scope, of_text};
 use crate::app::action::Action;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
@@ -220,9 +220,9 @@ impl Events {
         let response = ui.allocate_rect(area, Sense::hover());
         response.widget_info(|| WidgetInfo::labeled(Role::Table, true, format!("Events, {}", count(rows.len() as u64))));
         if rows.len() == 0 {
-            let at = pos2(body.center().x, body.top() + 32.0);
-            let text = "No event passes this filter.";
-            label::text(ui.painter(), at, egui::Align2::CENTER_CENTER, text, Type::Body, cx.tokens.text2);
+            let why = self.words.why_none(cx, &self.query, Asked::Events);
+            let mut child = ui.new_child(egui::UiBuilder::new().id_salt("none").max_rect(body));
+            empty_state(&mut child, &format!("No event passes this filter. {why}"), None);
             return;
         }
         let seen = f64::from(body.height() / ROW);

@@ -247,6 +247,7 @@ fn part_of(t: &Tokens, name: &str) -> (&'static str, Swatch) {
         "live" => ("live tensors", Swatch::Fill(t.slot(0))),
         "private_pool_cache" => ("free in private pools", Swatch::Kept),
         "holes" => ("free inside PyTorch", Swatch::Free),
+        "this_process" => ("this process, how much in PyTorch is not told", Swatch::Fill(t.slot(1))),
         "outside_pytorch" => ("this process, outside PyTorch", Swatch::Fill(t.slot(1))),
         "other_processes" => ("other processes", Swatch::Fill(t.other)),
         "unattributed" => ("in use, whose is not told", Swatch::Fill(t.line2)),

@@ -13,15 +13,19 @@ const LEAST_OUTSIDE: u64 = 512 * MEBIBYTE;
 /// Holes below this share of what PyTorch holds are what any program has.
 pub(super) const FEW_HOLES: f64 = 0.05;
 
+/// So many figures beside the request are in every message.
+const ALL_FIGURES: usize = 4;
+
 /// What a rule says.
 type Told = Option<(Verdict, String)>;
 
 /// In this order; the first that says something decides. The letters: q asked for, f free on the card, h in holes, R held by PyTorch,
 /// L its limit, O of other processes, G of this one outside PyTorch.
-const RULES: [fn(&mut Case<'_>) -> Told; 12] = [
+const RULES: [fn(&mut Case<'_>) -> Told; 13] = [
     named_cause,            // the message says so
     larger_than_the_card,   // q > card - G            too large
     refused_beforehand,     // the message says so     cap
+    not_all_read,           // a figure lacks          what does not rest on it, else unknown
     holes_under_the_limit,  // q > L - R, q <= h       fragmentation
     limit,                  // q > L - R, q <= f       cap
     free_is_not_told,       // f unknown               capacity where q + R > card, else unknown
@@ -149,6 +153,63 @@ fn refused_beforehand(c: &mut Case<'_>) -> Told {
     Some((Verdict::Cap, why))
 }
 
+/// Figures that the form always has and that the text lacks are not 0: only what does not rest on them is said.
+fn not_all_read(c: &mut Case<'_>) -> Told {
+    let unread = c.m.unread();
+    if unread.is_empty() {
+        return None;
+    }
+    let f = &c.m.figures;
+    if unread.len() == ALL_FIGURES {
+        let why = format!("{} were asked for; the text has no other figure of the message, so it can not tell why.", size(c.q));
+        return Some((Verdict::Unknown, why));
+    }
+    let has_holes = c.m.unallocated().is_some();
+    if let (Some(live), Some(capacity), true) = (c.m.live(), f.capacity, has_holes)
+        && !c.at_most(c.q.plus(live), capacity)
+    {
+        let why =
+            format!("Live tensors take {} of the card's {}, and {} more were asked for.", size(live), size(capacity), size(c.q));
+        return Some((Verdict::Capacity, why));
+    }
+    c.doubt = None;
+    if f.free.is_some()
+        && has_holes
+        && let Some(told) = something_else_refused(c).or_else(|| holes_of_a_full_card(c))
+    {
+        c.doubt = c.doubt.or(Some("a part of the message was not read"));
+        return Some(told);
+    }
+    c.doubt = None;
+    let free = f.free.map_or(String::new(), |free| format!(" and {} are free", size(free)));
+    let used = match (f.capacity, f.free, c.m.this_process()) {
+        _ if f.allocated.is_some() => String::new(),
+        (Some(capacity), _, Some(own)) => {
+            format!(
+                "this process has {} of the card's {}, and how much of that PyTorch holds is not told; ",
+                size(own),
+                size(capacity)
+            )
+        }
+        (Some(capacity), Some(free), None) => {
+            format!("{} of the card are in use, and by whom is not told; ", pytorch_size(capacity.minus(free).bytes))
+        }
+        _ => String::new(),
+    };
+    let list = listed(&unread);
+    let why = format!("{} were asked for{free}; {used}the text lacks {list}, so it can not tell why.", size(c.q));
+    Some((Verdict::Unknown, why))
+}
+
+/// `a, b and c`.
+pub(super) fn listed(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
 fn holes_under_the_limit(c: &mut Case<'_>) -> Told {
     if !c.limit_refused() || c.q.bytes > c.holes.bytes {
         return None;
@@ -205,6 +266,9 @@ fn free_is_not_told(c: &mut Case<'_>) -> Told {
     if let (Some(capacity), Some(reserved)) = (c.m.figures.capacity, c.reserved)
         && !c.at_most(c.q.plus(reserved), capacity)
     {
+        if c.holes.bytes > 0 && c.q.plus(reserved.minus(c.holes)).bytes <= capacity.bytes {
+            c.doubt = Some("how much is free is not told: with the holes it may have been enough in sum");
+        }
         let why = format!("PyTorch holds {} of {} and asked for {} more.", size(reserved), size(capacity), size(c.q));
         return Some((Verdict::Capacity, why));
     }
@@ -267,7 +331,7 @@ fn other_processes(c: &mut Case<'_>) -> Told {
 
 fn this_one_outside(c: &mut Case<'_>) -> Told {
     let free = c.m.figures.free?;
-    let outside = c.m.this_process()?.minus(c.reserved.unwrap_or(Figure::exact(0)));
+    let outside = c.m.this_process()?.minus(c.reserved?);
     if outside.bytes <= USUAL_OUTSIDE {
         return None;
     }
@@ -297,17 +361,7 @@ fn nobody_s(c: &mut Case<'_>) -> Told {
         );
         return (rest > USUAL_OUTSIDE && lacking <= rest).then_some((Verdict::Contention, why));
     }
-    let Some(held) = c.reserved else {
-        c.doubt = None;
-        let used = capacity.minus(free);
-        let why = format!(
-            "{} were asked for and {} are free; {} of the card are in use, and by whom is not told: the message breaks off before what PyTorch holds.",
-            size(c.q),
-            size(own),
-            pytorch_size(used.bytes)
-        );
-        return Some((Verdict::Unknown, why));
-    };
+    let held = c.reserved?;
     let rest = capacity.minus(free.plus(held)).bytes;
     // The driver's pool keeps what tensors gave back, and its message has no figure of that: it may be all of the rest.
     let is_pool = c.m.dialect.writer == Writer::CudaMallocAsync;
@@ -338,9 +392,7 @@ fn full(c: &mut Case<'_>) -> Told {
     let m = c.m;
     let free = m.figures.free?;
     let own = c.own(free);
-    let Some(capacity) = m.figures.capacity else {
-        return Some((Verdict::Capacity, format!("{} were asked for and {} are there in sum.", size(c.q), size(own))));
-    };
+    let capacity = m.figures.capacity?;
     if c.left.is_some_and(|left| left.bytes < free.bytes) {
         let why = format!(
             "{} were asked for; {} are free on the card and {} in holes of what this process holds.",
@@ -350,7 +402,11 @@ fn full(c: &mut Case<'_>) -> Told {
         );
         return Some((Verdict::Capacity, why));
     }
-    let live = m.live().or(c.reserved).map_or_else(|| "0 bytes".to_owned(), size);
+    let Some(live) = m.live().or(c.reserved).map(size) else {
+        c.doubt = None;
+        let why = format!("{} were asked for and {} are free; who holds the rest is not told.", size(c.q), size(own));
+        return Some((Verdict::Unknown, why));
+    };
     if let Some(outside) = outside_that_decides(m) {
         let whose = if m.this_process().is_some() {
             "are this process's own outside PyTorch, its context and libraries"

@@ -63,6 +63,12 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
             );
             return of(Verdict::Unknown, words);
         }
+        if m.has_figures() {
+            let free = m.figures.free.map_or(String::new(), |free| format!(" {} were free.", size(free)));
+            let words =
+                format!("{whose}.{free} How much was asked for could not be read, so the message does not tell why it failed.");
+            return of(Verdict::Unknown, words);
+        }
         return of(Verdict::Unknown, format!("{whose}; the message has no figures, so it can not tell why."));
     };
     super::device::device(m, q)

@@ -36,7 +36,7 @@ impl Serialize for Remedy {
 /// A part of the card, for a bar to scale. Parts follow each other from 0 and sum to the capacity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Part {
-    /// `live`, `private_pool_cache`, `holes`, `outside_pytorch`, `other_processes`, `unattributed`, `free`, `room_under_limit`.
+    /// `live`, `private_pool_cache`, `holes`, `outside_pytorch`, `this_process` (where PyTorch's share of it is not told), `other_processes`, `unattributed`, `free`, `room_under_limit`.
     pub name: &'static str,
     /// Bytes, from the printed figures.
     pub bytes: u64,
@@ -171,9 +171,13 @@ fn parts(message: &OomMessage) -> Vec<Part> {
     let pool = message.figures.private_pools.map_or(0, |f| f.bytes);
     let holes = message.unallocated().map_or(0, |f| f.bytes);
     let outside = message.outside_pytorch().map_or(0, |f| f.bytes);
+    let this = match (message.reserved().or(message.figures.allocated), message.this_process()) {
+        (None, Some(this)) => this.bytes,
+        _ => 0,
+    };
     let others = message.other_processes().map_or(0, |f| f.bytes);
     let mut rest = capacity.bytes;
-    let [free, live, pool, holes, outside, others] = [free.bytes, live, pool, holes, outside, others].map(|bytes| {
+    let [free, live, pool, holes, outside, this, others] = [free.bytes, live, pool, holes, outside, this, others].map(|bytes| {
         let fits = bytes.min(rest);
         rest -= fits;
         fits
@@ -183,6 +187,7 @@ fn parts(message: &OomMessage) -> Vec<Part> {
         ("private_pool_cache", pool),
         ("holes", holes),
         ("outside_pytorch", outside),
+        ("this_process", this),
         ("other_processes", others),
         ("unattributed", rest),
         ("free", free),
@@ -301,8 +306,14 @@ fn known(message: &OomMessage, is_consistent: bool) -> Vec<String> {
     if let Some(gpu) = message.gpu.filter(|_| message.dialect.writer.neighbour().is_none()) {
         out.push(format!("GPU {gpu} is counted inside the process, after {}.", remedies::visible(message)));
     }
-    if message.is_cut_short() {
+    let unread = message.unread();
+    if unread.len() == 2 && message.figures.allocated.is_none() && message.reserved().is_none() {
         out.push("The message breaks off: what PyTorch holds is in the part that is missing.".to_owned());
+    } else if !unread.is_empty() {
+        out.push(format!(
+            "PyTorch always prints {}: that part of the message is missing here, or stands between other text.",
+            device::listed(&unread)
+        ));
     }
     if let Some(advice) = &message.advice {
         out.push(format!("PyTorch adds: {advice}."));

@@ -437,6 +437,9 @@ fn non_pytorch(m: &OomMessage) -> Vec<Remedy> {
 
 fn unknown(m: &OomMessage) -> Vec<Remedy> {
     let mut out = Vec::new();
+    if !m.unread().is_empty() {
+        out.push(plain("Paste the whole message as it was printed, up to \"reserved by PyTorch but unallocated\": what it lacks here decides."));
+    }
     let q = m.figures.requested;
     if let (Some(q), Some(free)) = (q, m.figures.free)
         && q.bytes <= free.bytes

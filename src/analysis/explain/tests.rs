@@ -384,3 +384,61 @@ fn settings_that_change_nothing_are_not_advised() {
     );
     assert!(pool.record[0].contains("keeps no history") && !pool.sentence.contains("holes included"), "{}", pool.sentence);
 }
+
+/// What a text does not tell is not 0: a message that was cut anywhere is never given the verdict of another.
+#[test]
+fn a_figure_that_was_not_read_is_no_zero() {
+    let own = this("22.27 GiB");
+    let other = format!("Process 77 has 12.00 GiB memory in use. {}", this("10.50 GiB"));
+    for (whole, verdict) in [
+        (modern("1.99 GiB", "23.56 GiB", "1.23 GiB", &own, "", "14.73 GiB", "6.39 GiB"), Verdict::Fragmentation),
+        (modern("2.00 GiB", "23.65 GiB", "1.05 GiB", &this("22.50 GiB"), "", "21.90 GiB", "100.00 MiB"), Verdict::Capacity),
+        (modern("2.00 GiB", "23.65 GiB", "1.05 GiB", &other, "", "9.90 GiB", "100.00 MiB"), Verdict::Contention),
+        (modern("2.00 GiB", "23.65 GiB", "1.05 GiB", &this("22.50 GiB"), "", "15.00 GiB", "100.00 MiB"), Verdict::NonPytorch),
+        (
+            modern("2.00 GiB", "23.65 GiB", "12.00 GiB", &this("10.50 GiB"), "10.50 GiB allowed; ", "9.90 GiB", "100.00 MiB"),
+            Verdict::Cap,
+        ),
+        (
+            "CUDA out of memory. Tried to allocate 1.40 GiB (GPU 0; 8.00 GiB total capacity; 4.21 GiB already allocated; 10.00 MiB free; 7.50 GiB reserved in total by PyTorch)"
+                .to_owned(),
+            Verdict::Fragmentation,
+        ),
+    ] {
+        assert_eq!(verdict_of(&whole).verdict, verdict);
+        for end in 40..whole.len() {
+            let e = verdict_of(&whole[..end]);
+            assert!([verdict, Verdict::Unknown].contains(&e.verdict), "{end}: {}: {}", whole[..end].to_owned(), e.sentence);
+            let sum: u64 = e.parts.iter().map(|p| p.bytes).sum();
+            assert!(sum == 0 || sum == e.figures["capacity_bytes"]);
+        }
+    }
+    let cut = "CUDA out of memory. Tried to allocate 4.50 GiB.\nGPU 0 has a total capacity of 119.61 GiB of which 2.79 GiB is free.\nIncluding non-PyTorch memory, this process has 112.40 GiB memory in use.";
+    let e = verdict_of(cut);
+    assert_eq!((e.verdict, e.certain), (Verdict::Unknown, true));
+    assert!(e.sentence.contains("this process has 112.40 GiB"), "{}", e.sentence);
+    assert!(e.sentence.contains("how much of that PyTorch holds is not told"), "{}", e.sentence);
+    assert!(e.parts.iter().any(|p| p.name == "this_process"), "{:?}", e.parts);
+    assert!(e.remedies[0].sentence.contains("Paste the whole message"), "{:?}", e.remedies);
+    // The only process listed may be the one that failed, under its number outside the container.
+    let e = verdict_of(
+        "CUDA out of memory. Tried to allocate 978.00 MiB. GPU 0 has a total capacity of 23.62 GiB of which 534.19 MiB is free. Process 1 has 22.25 GiB memory in use.",
+    );
+    assert_eq!(e.verdict, Verdict::Unknown, "{}", e.sentence);
+    // A middle line that is missing: holes that would do decide without it.
+    let e = verdict_of(
+        "CUDA out of memory. Tried to allocate 1.99 GiB. of which 1.23 GiB is free. Of the allocated memory 14.73 GiB is allocated by PyTorch, and 6.39 GiB is reserved by PyTorch but unallocated.",
+    );
+    assert_eq!((e.verdict, e.certain), (Verdict::Fragmentation, false), "{}", e.sentence);
+}
+
+#[test]
+fn sentences_do_not_contradict_their_figures() {
+    let e = verdict_of(
+        "CUDA out of memory. Tried to allocate ?.?? GiB. GPU 0 has a total capacity of 23.56 GiB of which 1.23 GiB is free.",
+    );
+    assert!(e.sentence.contains("1.23 GiB were free") && !e.sentence.contains("no figures"), "{}", e.sentence);
+    let e = verdict_of("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 26.62 GiB.");
+    assert_eq!(e.dialect, "pytorch");
+    assert!(e.sentence.contains("no other figure of the message"), "{}", e.sentence);
+}

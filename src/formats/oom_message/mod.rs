@@ -264,15 +264,30 @@ impl OomMessage {
         }
     }
 
-    /// PyTorch's message ends before what PyTorch held: it was cut where it was copied.
+    /// What every message of PyTorch's allocator tells and this text does not, in words: it was cut where it was copied, or a line could
+    /// not be read. Empty for other writers, and for forms that never have more.
     #[must_use]
-    pub fn is_cut_short(&self) -> bool {
+    pub fn unread(&self) -> Vec<&'static str> {
         let f = &self.figures;
-        self.dialect.writer == Writer::PyTorch
-            && f.capacity.is_some()
-            && f.free.is_some()
-            && f.allocated.is_none()
-            && f.reserved.is_none()
+        let is_async = self.dialect.writer == Writer::CudaMallocAsync;
+        let is_whole_form = (is_async || self.dialect.writer == Writer::PyTorch)
+            && f.requested.is_some()
+            && f.largest_block.is_none()
+            && !(self.is_rejection || self.is_warning);
+        if !is_whole_form {
+            return Vec::new();
+        }
+        // Intel's driver did not always tell what is free.
+        let tells_free = f.free.is_some() || self.dialect.platform == Platform::Xpu;
+        [
+            (f.capacity.is_some(), "the capacity of the card"),
+            (tells_free, "how much is free"),
+            (f.allocated.is_some(), "what PyTorch allocated"),
+            (is_async || self.unallocated().is_some(), "what PyTorch reserves beyond that"),
+        ]
+        .into_iter()
+        .filter_map(|(is_read, what)| (!is_read).then_some(what))
+        .collect()
     }
 
     /// Marks the failing process where the message lists it by a number: the driver tells ids of the host, so inside a container

@@ -189,7 +189,7 @@ fn date(message: &mut OomMessage, rest: &str, before: &str) {
         }
     } else if message.figures.private_pools.is_some() {
         set((2, 4), None);
-    } else {
+    } else if rest.contains("hasatotalcapacityof") {
         set((2, 2), None);
     }
     if matches!(message.dialect.platform, Platform::Xpu | Platform::Npu) {

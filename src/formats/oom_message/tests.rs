@@ -52,6 +52,23 @@ fn wrapping_prefixes_and_colours_change_nothing() {
     assert_eq!(parse(&quoted).unwrap().figures, plain.figures);
 }
 
+/// Colour codes whose escape character is written out or lost, and HTML: the figures stay.
+#[test]
+fn colours_and_markup_are_no_text() {
+    let plain = parse(MODERN).unwrap();
+    for escape in ["", "^[", "\\x1b", "\\u001b", "\u{1b}"] {
+        let coloured = MODERN
+            .replace("500.00", &format!("{escape}[1;36m500.00{escape}[0m"))
+            .replace("133.79 ", &format!("{escape}[36m133.79{escape}[0m "))
+            .replace("out of memory.", &format!("out of {escape}[31mmemory{escape}[0m."));
+        let m = parse(&coloured).unwrap();
+        assert_eq!((m.figures, m.dialect, m.processes), (plain.figures, plain.dialect, plain.processes.clone()), "{coloured}");
+    }
+    for br in ["<br>", "<br/>", "<br />"] {
+        assert_eq!(parse(&MODERN.replace(". ", &format!(".{br}"))).unwrap().figures, plain.figures);
+    }
+}
+
 #[test]
 fn messages_of_1_0_to_2_0() {
     let m = parse(

@@ -61,6 +61,7 @@ impl<'a> Squeezed<'a> {
         let mut from = 0;
         for line in raw.split_inclusive('\n') {
             let (rest, rank) = strip_prefixes(line);
+            let rest = without_frame_end(rest);
             lines.push(Line { squeezed: body.len(), raw: from, rank });
             squeeze_into(rest, &mut body);
             from += line.len();
@@ -133,21 +134,68 @@ impl<'a> Window<'a> {
 
 /// Copies without white space, colour codes, and the two-character escapes of a JSON or Python string.
 fn squeeze_into(text: &str, out: &mut String) {
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            ',' if out.ends_with(|c: char| c.is_ascii_digit()) && is_decimal(chars.clone()) => out.push('.'),
-            '\u{1b}' => {
-                if chars.next_if_eq(&'[').is_some() {
-                    while chars.next_if(|c| c.is_ascii_digit() || *c == ';').is_some() {}
-                    chars.next_if(char::is_ascii_alphabetic);
-                }
+    let mut rest = text;
+    loop {
+        // Nearly all of a log is words: they are copied whole.
+        let word = rest.bytes().take_while(|b| b.is_ascii_graphic() && !b",[^\\<".contains(b)).count();
+        out.push_str(&rest[..word]);
+        rest = &rest[word..];
+        let Some(c) = rest.chars().next() else { break };
+        let after = &rest[c.len_utf8()..];
+        let markup = if matches!(c, '\u{1b}' | '[' | '^' | '\\' | '<' | '\u{241b}') { markup(rest) } else { 0 };
+        rest = match c {
+            _ if markup > 0 => &rest[markup..],
+            ' ' => after,
+            ',' if out.ends_with(|c: char| c.is_ascii_digit()) && is_decimal(after.chars()) => {
+                out.push('.');
+                after
             }
-            '\\' if chars.next_if(|c| matches!(c, 'n' | 't' | 'r')).is_some() => {}
-            c if c.is_whitespace() || c == '\u{200b}' || c == '\u{feff}' => {}
-            c => out.push(c),
+            '\\' if let Some(after) = after.trim_start_matches('\\').strip_prefix(['n', 't', 'r']) => after,
+            c if c.is_whitespace() || is_frame(c) || c == '\u{200b}' || c == '\u{feff}' => after,
+            c => {
+                out.push(c);
+                after
+            }
+        };
+    }
+}
+
+/// Box drawing, as rich and other printers frame an error. No message has such characters itself.
+fn is_frame(c: char) -> bool {
+    ('\u{2500}'..='\u{257f}').contains(&c)
+}
+
+/// A line without the bar of its frame or table at the end.
+fn without_frame_end(line: &str) -> &str {
+    line.trim_end_matches(|c: char| c.is_whitespace() || c == '|')
+}
+
+/// Length of the colour code or HTML line break that a text starts with, 0 where it starts with neither. Colour codes also as logs keep
+/// them: `^[[31m`, `\x1b[31m`, `\u001b[31m`, and `[1;31m` where the escape character itself got lost.
+fn markup(text: &str) -> usize {
+    const ESCAPES: [&str; 9] = ["\u{1b}", "\u{241b}", "^[", "\\u001b", "\\u001B", "\\x1b", "\\x1B", "\\033", "\\e"];
+    const BREAKS: [&str; 5] = ["<br>", "<br/>", "<br />", "<BR>", "</br>"];
+    for escape in ESCAPES {
+        if let Some(rest) = text.strip_prefix(escape) {
+            match control(rest) {
+                0 if escape == "\u{1b}" => return escape.len(),
+                0 => {}
+                length => return escape.len() + length,
+            }
         }
     }
+    let length = control(text);
+    if length > 2 && text[..length].ends_with('m') {
+        return length;
+    }
+    BREAKS.iter().find(|b| text.starts_with(**b)).map_or(0, |b| b.len())
+}
+
+/// Length of `[1;31m` and its like at the start of a text, else 0.
+fn control(text: &str) -> usize {
+    let Some(rest) = text.strip_prefix('[') else { return 0 };
+    let numbers = rest.bytes().take_while(|b| b.is_ascii_digit() || matches!(b, b';' | b'?')).count();
+    if rest.as_bytes().get(numbers).is_some_and(u8::is_ascii_alphabetic) { numbers + 2 } else { 0 }
 }
 
 /// True for what follows a comma of `4,00 GiB`: two digits and a unit, as messages read that a translation or a spreadsheet went over.
@@ -158,17 +206,24 @@ fn is_decimal(mut after: impl Iterator<Item = char>) -> bool {
 }
 
 /// Removes what launchers, test runners and mail put before a line: `[rank0]:`, `[1,3]<stderr>:`, `(Worker pid=12)`, `E   `,
-/// `> `, a date. Also reads the rank.
+/// `> `, `* `, `trainer-1  | `, a date, the bar of a frame, a colour. Also reads the rank.
 fn strip_prefixes(line: &str) -> (&str, Option<u32>) {
     let mut rest = line;
     let mut rank = None;
     // Each turn removes one prefix; a handful is the most a line carries.
-    for _ in 0..6 {
-        let trimmed = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '>');
+    for _ in 0..10 {
+        let trimmed = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '>' || c == '|' || is_frame(c));
+        let colour = markup(trimmed);
         if let Some((after, found)) = bracketed_rank(trimmed) {
             rank = rank.or(found);
             rest = after;
-        } else if let Some(after) = worker(trimmed).or_else(|| timestamp(trimmed)) {
+        } else if colour > 0 {
+            rest = &trimmed[colour..];
+        } else if let Some(after) =
+            worker(trimmed).or_else(|| timestamp(trimmed)).or_else(|| container(trimmed)).or_else(|| host(trimmed))
+        {
+            rest = after;
+        } else if let Some(after) = ["* ", "# ", "• "].iter().find_map(|bullet| trimmed.strip_prefix(bullet)) {
             rest = after;
         } else if let Some(after) = trimmed.strip_prefix("E  ") {
             rest = after;
@@ -212,6 +267,21 @@ fn timestamp(line: &str) -> Option<&str> {
     }
     let end = b.iter().skip(11).position(|c| !(c.is_ascii_digit() || b":.,Z+-".contains(c)))?;
     line.get(11 + end..)
+}
+
+/// `trainer-1  | `, as docker compose writes.
+fn container(line: &str) -> Option<&str> {
+    let name = line.bytes().take_while(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b)).count();
+    let rest = line.get(name..)?;
+    let bar = rest.trim_start_matches(' ');
+    bar.strip_prefix('|').filter(|_| name > 0 && name < 64 && bar.len() < rest.len())
+}
+
+/// `10.0.0.1: `, as pdsh and DeepSpeed write.
+fn host(line: &str) -> Option<&str> {
+    let address = line.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+    let dots = line.get(..address)?.bytes().filter(|b| *b == b'.').count();
+    line.get(address..)?.strip_prefix(": ").filter(|_| dots == 3)
 }
 
 /// `3: `, as `srun --label` writes.
@@ -335,6 +405,29 @@ mod tests {
             let (got, found) = strip_prefixes(line);
             assert_eq!((got.trim_start(), found), (rest, rank), "{line}");
         }
+    }
+
+    #[test]
+    fn frames_bullets_and_launchers_are_no_part_of_a_line() {
+        for line in [
+            "│ CUDA out  │",
+            "| CUDA out |",
+            "trainer-1  | CUDA out",
+            "\u{1b}[36mtrainer-1  |\u{1b}[0m CUDA out",
+            "* CUDA out",
+            "10.0.0.1: [rank3]: CUDA out",
+            "\u{1b}[36m(RayTrainWorker pid=31)\u{1b}[0m CUDA out",
+            "[1;31mCUDA[0m out",
+            "^[[1;31mCUDA^[[0m out",
+            "\\u001b[31mCUDA\\u001b[0m out\\\\n",
+            "<br>CUDA<br/> out",
+        ] {
+            assert_eq!(Squeezed::new(line).body(), "CUDAout", "{line}");
+        }
+        for line in ["[12:30]x", "[m]", "a<b", "x^[y", "[3]m"] {
+            assert_eq!(Squeezed::new(line).body(), line);
+        }
+        assert_eq!(strip_prefixes("10.0.0.1: [rank3]: x").1, Some(3));
     }
 
     #[test]

@@ -104,11 +104,11 @@ fn remarks(row: &RankRow, at: usize, overview: &Overview) -> Vec<String> {
 fn report(jobs: &[Job], errors: &[String]) -> Value {
     let file = |job: &Job, at: Option<usize>| at.map(|i| job.rows[i].file.clone());
     let outliers = |job: &Job| -> Vec<String> { job.overview.outliers.iter().map(|&i| job.rows[i].file.clone()).collect() };
-    // Two groups of peaks, the lower first, where more than half are away from the median; else none.
+    // Groups of peaks, the lowest first, where the median is not what most are like; else none.
     let groups = |job: &Job| -> Vec<Vec<String>> {
         let named = |rows: &Vec<usize>| rows.iter().map(|&i| job.rows[i].file.clone()).collect();
         match &job.overview.division {
-            Some(Division::Two(low, high)) => vec![named(low), named(high)],
+            Some(Division::Groups(groups)) => groups.iter().map(named).collect(),
             _ => Vec::new(),
         }
     };

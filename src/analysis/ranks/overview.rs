@@ -12,12 +12,21 @@ const NAMED: usize = 3;
 /// As many failed ranks as a sentence names.
 const FAILED_NAMED: usize = 8;
 
-/// How the peaks lie when more than half of them are away from their median: then nobody is an outlier.
+/// A rank stands apart when fewer than this share of the ranks, itself included, have a peak like its own or like one of its kind.
+const CROWD_SHARE: f64 = 1.0 / 8.0;
+
+/// The most ranks that may stand apart: of more, what is usual is not known.
+const APART_SHARE: f64 = 1.0 / 4.0;
+
+/// As many groups as are told one by one.
+const GROUPS: usize = 4;
+
+/// How the peaks lie when their median is not what most of them are like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Division {
-    /// Two groups, each within [`OUTLIER_SHARE`] of its own median: rows of the lower one, rows of the higher one.
-    Two(Vec<usize>, Vec<usize>),
-    /// Anywhere between the lowest and the highest.
+    /// Groups, each within [`OUTLIER_SHARE`] of its own median: rows of the lowest one first. What is in none of them is an outlier.
+    Groups(Vec<Vec<usize>>),
+    /// Anywhere between the lowest and the highest of those that are no outliers.
     Spread(u64, u64),
 }
 
@@ -26,9 +35,9 @@ pub enum Division {
 pub struct Overview {
     /// Median of the peaks of reserved memory, of files that are whole.
     pub median_peak: u64,
-    /// Rows whose peak is further than [`OUTLIER_SHARE`] from the median; none where more than half would be.
+    /// Rows whose peak is further than [`OUTLIER_SHARE`] from the median; where the peaks are divided, those far from all others.
     pub outliers: Vec<usize>,
-    /// How the peaks lie where more than half are away from the median.
+    /// How the peaks lie where more than half are away from the median, or where they are in groups.
     pub division: Option<Division>,
     /// The row that ran out of memory first: by time where all that failed have times, else the lowest rank that failed.
     pub first_oom: Option<usize>,
@@ -56,9 +65,18 @@ pub fn overview(rows: &[RankRow]) -> Overview {
     let away = |peak: u64| peak.abs_diff(median) as f64 / median.max(1) as f64;
     let mut outliers: Vec<usize> = whole.iter().copied().filter(|&i| away(rows[i].peak_reserved) > OUTLIER_SHARE).collect();
     outliers.sort_unstable();
-    let division = (outliers.len() * 2 > whole.len()).then(|| divide(rows, &whole));
+    let is_nobodys = outliers.len() * 2 > whole.len();
+    let (divided, apart) = divide(rows, &whole);
+    // Two crowds are groups also where one of them is near the median: else its many ranks would hide those that are like nobody.
+    let are_crowds = |division: &Division| match division {
+        Division::Groups(groups) => {
+            groups.len() > 1 && groups.iter().all(|group| group.len() > 1 && group.len() * 4 > whole.len())
+        }
+        Division::Spread(..) => false,
+    };
+    let division = (is_nobodys || (!outliers.is_empty() && are_crowds(&divided))).then_some(divided);
     if division.is_some() {
-        outliers.clear();
+        outliers = apart;
     }
     let failed: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].ooms > 0).collect();
     let is_first_by_time = !failed.is_empty() && failed.iter().all(|&i| rows[i].first_oom_us.is_some());
@@ -88,23 +106,60 @@ fn median(rows: &[RankRow], which: &mut [usize]) -> u64 {
     at(which.len().saturating_sub(1) / 2).midpoint(at(which.len() / 2))
 }
 
-/// How peaks lie, given in their order: parted where the gap between two neighbours is widest.
-fn divide(rows: &[RankRow], sorted: &[usize]) -> Division {
+/// How peaks lie, given in their order, and which rows, in order of rank, are far from all others. O(rows · log rows).
+fn divide(rows: &[RankRow], sorted: &[usize]) -> (Division, Vec<usize>) {
     let peak = |i: usize| rows[i].peak_reserved;
-    let gap = |at: &usize| (peak(sorted[*at]) - peak(sorted[at - 1]), std::cmp::Reverse(*at));
-    let (low, high) = sorted.split_at((1..sorted.len()).max_by_key(gap).unwrap_or(0));
-    let is_close = |group: &mut Vec<usize>| {
-        let middle = median(rows, group);
-        let is_near = |i: &usize| peak(*i).abs_diff(middle) as f64 <= OUTLIER_SHARE * middle as f64;
-        let is_close = !group.is_empty() && group.iter().all(is_near);
-        group.sort_unstable();
-        is_close
-    };
-    let (mut lower, mut higher) = (low.to_vec(), high.to_vec());
-    match is_close(&mut lower) && is_close(&mut higher) {
-        true => Division::Two(lower, higher),
-        false => Division::Spread(sorted.first().map_or(0, |&i| peak(i)), sorted.last().map_or(0, |&i| peak(i))),
+    let crowd = (sorted.len() as f64 * CROWD_SHARE).ceil().max(2.0) as usize;
+    // Of two or three ranks each may be a group of its own.
+    if let Some(two) = halves(rows, sorted, crowd.min(sorted.len() / 2)) {
+        return (Division::Groups(two), Vec::new());
     }
+    let is_like = |a: usize, b: usize| peak(a).abs_diff(peak(b)) as f64 <= OUTLIER_SHARE * peak(a).min(peak(b)) as f64;
+    // In their order those like a row stand together, from the first that is like it to the last.
+    let usual: Vec<usize> = (0..sorted.len())
+        .filter(|&at| {
+            let from = sorted[..at].partition_point(|&i| !is_like(i, sorted[at]));
+            let to = at + sorted[at..].partition_point(|&i| is_like(i, sorted[at]));
+            to - from >= crowd
+        })
+        .map(|at| sorted[at])
+        .collect();
+    let is_usual = |i: usize| {
+        let at = usual.partition_point(|&u| (peak(u), u) < (peak(i), i));
+        [at.checked_sub(1), Some(at)].into_iter().flatten().filter_map(|n| usual.get(n)).any(|&u| is_like(u, i))
+    };
+    let (near, mut apart): (Vec<usize>, Vec<usize>) = sorted.iter().partition(|&&i| is_usual(i));
+    let (near, apart) = match apart.len() as f64 > APART_SHARE * sorted.len() as f64 {
+        true => (sorted.to_vec(), Vec::new()),
+        false => {
+            apart.sort_unstable();
+            (near, apart)
+        }
+    };
+    let groups: Vec<Vec<usize>> = near.chunk_by(|&a, &b| is_like(a, b)).map(<[usize]>::to_vec).collect();
+    let of_one_kind: Option<Vec<Vec<usize>>> = groups.into_iter().map(|group| close(rows, group, 2)).collect();
+    let division = match of_one_kind.filter(|groups| (1..=GROUPS).contains(&groups.len())) {
+        Some(groups) => Division::Groups(groups),
+        None => Division::Spread(near.first().map_or(0, |&i| peak(i)), near.last().map_or(0, |&i| peak(i))),
+    };
+    (division, apart)
+}
+
+/// Peaks in their order parted where the gap between two neighbours is widest, when that gives two groups of one kind each, none of
+/// them smaller than `least`.
+fn halves(rows: &[RankRow], sorted: &[usize], least: usize) -> Option<Vec<Vec<usize>>> {
+    let gap = |at: &usize| (rows[sorted[*at]].peak_reserved - rows[sorted[at - 1]].peak_reserved, std::cmp::Reverse(*at));
+    let (low, high) = sorted.split_at((1..sorted.len()).max_by_key(gap)?);
+    [low, high].into_iter().map(|group| close(rows, group.to_vec(), least)).collect()
+}
+
+/// A group in order of rank, when it has so many rows and all are within [`OUTLIER_SHARE`] of its own median.
+fn close(rows: &[RankRow], mut group: Vec<usize>, least: usize) -> Option<Vec<usize>> {
+    let middle = median(rows, &mut group);
+    let is_near = |i: &usize| rows[*i].peak_reserved.abs_diff(middle) as f64 <= OUTLIER_SHARE * middle as f64;
+    let is_close = group.len() >= least && group.iter().all(is_near);
+    group.sort_unstable();
+    is_close.then_some(group)
 }
 
 /// What a row is called among others: `rank 3`, and the file's name where it has no rank or several rows have the same: two runs in
@@ -130,11 +185,20 @@ fn sentence(rows: &[RankRow], o: &Overview, failed: Vec<usize>) -> String {
     }
     match &o.division {
         None => text += &format!(". The median peak is {} reserved{}", Bytes(o.median_peak), outliers(rows, o)),
-        Some(Division::Two(low, high)) => {
-            text += &format!(". The peaks of reserved memory are in two groups: {} and {}", group(rows, low), group(rows, high));
+        Some(Division::Groups(groups)) => {
+            let told: Vec<String> = groups.iter().map(|which| group(rows, which)).collect();
+            text += ". The peaks of reserved memory are ";
+            text += &match told.as_slice() {
+                [one] => format!("alike in {one}"),
+                [low, high] => format!("in two groups: {low} and {high}"),
+                [first @ .., last] => format!("in {} groups: {} and {last}", told.len(), first.join(", ")),
+                [] => String::new(),
+            };
+            text += &apart(rows, o);
         }
         Some(Division::Spread(low, high)) => {
             text += &format!(". The peaks of reserved memory lie apart, from {} to {}", Bytes(*low), Bytes(*high));
+            text += &apart(rows, o);
         }
     }
     if o.cut_short > 0 {
@@ -192,6 +256,22 @@ fn outliers(rows: &[RankRow], o: &Overview) -> String {
         }
     }
     text
+}
+
+/// What is said of those far from all others, behind the groups: the furthest below the median first.
+fn apart(rows: &[RankRow], o: &Overview) -> String {
+    let mut which = o.outliers.clone();
+    which.sort_by_key(|&i| (rows[i].peak_reserved, i));
+    let mut told: Vec<String> =
+        which.iter().take(NAMED).map(|&i| format!("{} at {}", name_among(rows, i), Bytes(rows[i].peak_reserved))).collect();
+    if which.len() > NAMED {
+        told.push(counted((which.len() - NAMED) as u64, "more", "more"));
+    }
+    match told.split_last() {
+        Some((last, [])) => format!("; {last} is like none of them"),
+        Some((last, others)) => format!("; {} and {last} are like none of them", others.join(", ")),
+        None => String::new(),
+    }
 }
 
 /// `rank 3 at 100 MiB`, `ranks 0 and 1 about 120 MiB`, `256 ranks about 3.1 GiB`.
@@ -302,7 +382,7 @@ mod tests {
     fn where_most_are_away_from_the_median_nobody_is_an_outlier() {
         let halves = peaks(&[100, 200, 102, 201, 99, 199]);
         let o = overview(&halves);
-        assert_eq!(o.division, Some(Division::Two(vec![0, 2, 4], vec![1, 3, 5])));
+        assert_eq!(o.division, Some(Division::Groups(vec![vec![0, 2, 4], vec![1, 3, 5]])));
         assert!(o.outliers.is_empty());
         assert!(
             said(&halves)
@@ -315,6 +395,38 @@ mod tests {
         assert_eq!(overview(&ramp).division, Some(Division::Spread(100 << 20, 300 << 20)));
         assert!(said(&ramp).ends_with("lie apart, from 100 MiB to 300 MiB."));
         assert_eq!(overview(&peaks(&[100, 100, 100, 300])).division, None);
+    }
+
+    #[test]
+    fn who_is_like_no_group_is_named() {
+        // 31 and 31 healthy ranks whose groups are 10.1 % apart, one that stalled, one that failed early.
+        let mut of: Vec<u64> = (0..64).map(|i| if i % 2 == 0 { 3504 } else { 3182 }).collect();
+        (of[40], of[17]) = (250, 1664);
+        let o = overview(&peaks(&of));
+        assert_eq!(o.outliers, [17, 40]);
+        assert!(matches!(&o.division, Some(Division::Groups(groups)) if groups.iter().map(Vec::len).eq([31, 31])), "{o:?}");
+        assert!(
+            said(&peaks(&of)).ends_with(
+                "in two groups: 31 ranks about 3,182 MiB and 31 ranks about 3,504 MiB; rank 40 at 250 MiB and rank 17 at 1,664 MiB are like \
+                 none of them."
+            ),
+            "{}",
+            said(&peaks(&of))
+        );
+        // One among many is no group.
+        assert_eq!(overview(&peaks(&[3182, 3504, 3182, 3504, 3182, 3504, 3182, 3504, 250])).outliers, [8]);
+        // The median is in the larger group; the smaller one hides nobody.
+        let mut of: Vec<u64> = (0..64).map(|i| if i < 40 { 3504 } else { 2500 }).collect();
+        of[63] = 250;
+        assert_eq!(overview(&peaks(&of)).outliers, [63]);
+        // Along a ramp none is unlike its neighbours, but the last is.
+        let mut of: Vec<u64> = (0..40).map(|i| 1000 + 40 * i).collect();
+        of[39] = 9000;
+        let o = overview(&peaks(&of));
+        assert_eq!((o.division, o.outliers), (Some(Division::Spread(1000 << 20, 2520 << 20)), vec![39]));
+        let four = overview(&peaks(&[100, 100, 200, 200, 300, 300, 400, 400, 900]));
+        assert!(matches!(&four.division, Some(Division::Groups(groups)) if groups.len() == 4), "{four:?}");
+        assert_eq!(four.outliers, [8]);
     }
 
     #[test]

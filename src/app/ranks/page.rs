@@ -156,7 +156,7 @@ fn explanation(ui: &mut Ui) {
 const LEGEND: [(&str, &str); 10] = [
     ("bar", "highest reserved memory of a rank; the coloured part is its highest active memory, which may be of another instant"),
     ("hatched", "reserved, and not active at that height"),
-    ("outlier", "a peak more than 10 % from the median; where more than half would be, the peaks are told as groups"),
+    ("outlier", "a peak more than 10 % from the median; where the peaks are in groups, one that is like no group's"),
     ("median", "of the files that are whole: of one that breaks off the peak may be missing"),
     ("red", "ran out of memory"),
     ("curve", "active memory filled, reserved as a line, over the run's events; all to one scale"),
@@ -304,14 +304,27 @@ fn many(page: &Ranks, ui: &mut Ui, t: &Tokens, body: Rect, wish: &mut Wish) {
 fn legend(page: &Ranks, ui: &mut Ui, t: &Tokens, title: &str) {
     let o = page.overview();
     let mut entries = vec![LegendEntry::new(Swatch::Fill(t.slot(0)), "active")];
-    if let Some(Division::Two(..)) = o.division {
-        entries = vec![
-            LegendEntry::new(Swatch::Fill(t.slot(0)), "active, lower group"),
-            LegendEntry::new(Swatch::Fill(t.slot(1)), "active, higher group"),
-        ];
+    let groups = match &o.division {
+        Some(Division::Groups(groups)) => groups.len().max(1),
+        _ => 1,
+    };
+    if groups > 1 {
+        entries = (0..groups)
+            .map(|group| {
+                let name = match group {
+                    0 => "active, lowest group".to_owned(),
+                    _ if group + 1 == groups => "highest group".to_owned(),
+                    _ => format!("group {}", group + 1),
+                };
+                LegendEntry::new(Swatch::Fill(t.slot(group)), name)
+            })
+            .collect();
     }
     if !o.outliers.is_empty() {
-        entries.push(LegendEntry::new(Swatch::Fill(t.slot(1)), "active, outlier"));
+        entries.push(LegendEntry::new(
+            Swatch::Fill(t.slot(groups)),
+            if groups > 1 { "like none of them" } else { "active, outlier" },
+        ));
     }
     entries.push(LegendEntry::new(Swatch::Free, "reserved, not active"));
     if o.failed > 0 {

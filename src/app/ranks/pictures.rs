@@ -28,13 +28,19 @@ const MANY_NARROW: usize = 64;
 /// Height of a curve's name.
 const NAME: f32 = 18.0;
 
-/// The colour of a rank's active memory: outliers have another, and where there are two groups of peaks the higher one.
+/// The colour of a rank's active memory: each group of peaks has its own, and outliers the next.
 pub fn ink(page: &Ranks, t: &Tokens, at: usize) -> Color32 {
-    let apart = match &page.overview().division {
-        Some(Division::Two(_, higher)) => higher,
-        _ => &page.overview().outliers,
-    };
-    if apart.binary_search(&at).is_ok() { t.slot(1) } else { t.slot(0) }
+    let o = page.overview();
+    let has = |rows: &Vec<usize>| rows.binary_search(&at).is_ok();
+    match &o.division {
+        Some(Division::Groups(groups)) => match groups.iter().position(has) {
+            Some(group) => t.slot(group),
+            None if has(&o.outliers) => t.slot(groups.len()),
+            // Of a file that breaks off, which is in no group.
+            None => t.other,
+        },
+        _ => t.slot(usize::from(has(&o.outliers))),
+    }
 }
 
 /// Where the bars stand in the room of their chart: names above them, ranks below, bytes at the left.
@@ -74,7 +80,10 @@ pub fn bars(painter: &Painter, t: &Tokens, area: Rect, page: &Ranks, top: u64, h
         if n > MANY_NARROW {
             let column = |top, bottom| Rect::from_min_max(pos2(foot.left(), top), pos2(foot.right(), bottom));
             batch.rect(column(whole.top(), plot.bottom()), t.red);
-            batch.rect(column(plot.top(), whole.top()), Tokens::at(t.red, 0.35));
+            // A line, not a column: that would read as a higher bar.
+            let middle = foot.center().x;
+            let line = Rect::from_min_max(pos2(middle - 0.5, plot.top()), pos2(middle + 0.5, whole.top()));
+            batch.rect_at_least_a_pixel(line, Tokens::at(t.red, 0.6));
         }
     }
     if let Some(median) = page.median_shown() {
@@ -121,7 +130,11 @@ fn names_above(painter: &Painter, t: &Tokens, plot: Rect, page: &Ranks) {
     for at in (0..rows.len()).filter(|&i| rows[i].ooms > 0 && o.first_oom != Some(i)).take(FAILED_NAMED) {
         names.push((at, page.name_at(at), Type::Caption, t.red));
     }
-    if let Some(at) = o.highest.filter(|at| o.outliers.binary_search(at).is_ok() && o.first_oom != Some(*at)) {
+    // The highest outlier; where the peaks are divided, each of those that are like nobody, the one that stands out most first.
+    let highest = o.highest.filter(|at| o.outliers.binary_search(at).is_ok());
+    let mut outliers: Vec<usize> = if o.division.is_some() { o.outliers.clone() } else { highest.into_iter().collect() };
+    outliers.sort_by_key(|&i| std::cmp::Reverse(rows[i].peak_reserved.abs_diff(o.median_peak)));
+    for at in outliers.into_iter().filter(|&at| rows[at].ooms == 0).take(FAILED_NAMED) {
         names.push((at, format!("{} {}", page.name_at(at), Bytes(rows[at].peak_reserved)), Type::Caption, t.text2));
     }
     let wanted: Vec<(f32, f32)> = names

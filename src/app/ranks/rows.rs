@@ -119,7 +119,11 @@ fn remark(page: &Ranks, at: usize, t: &Tokens) -> (String, egui::Color32) {
     } else if overview.outliers.binary_search(&at).is_ok() {
         let away = row.peak_reserved.abs_diff(overview.median_peak) as f64 / overview.median_peak.max(1) as f64 * 100.0;
         let side = if row.peak_reserved > overview.median_peak { "above" } else { "below" };
-        words.push(format!("{away:.0}\u{a0}% {side} median"));
+        // Of groups the median is nobody's.
+        words.push(match overview.division {
+            Some(_) => "outlier".to_owned(),
+            None => format!("{away:.0}\u{a0}% {side} median"),
+        });
     }
     (words.join(", "), ink)
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::args::{InstantArgs, LiveBy, StateArgs};
 use super::{About, Table, choose_device, oom, open_blocks, print_json, print_of};
-use crate::analysis::categories::Rules;
+use crate::analysis::categories::{Rules, Tally};
 use crate::analysis::oom as oom_facts;
 use crate::analysis::told::zone;
 use crate::analysis::{BlockAt, Categories, Category, DeviceTables, NO_EVENT, Quantity, SegmentAt, StackNames, State};
@@ -39,7 +39,10 @@ struct Report {
     segments: Vec<SegmentRow>,
     /// Live blocks that no segment is known to hold; profiler traces have only such.
     blocks_outside_segments: Vec<BlockRow>,
+    /// What the program holds.
     live: Vec<LiveRow>,
+    /// What it freed and another stream may still use: active, but not live.
+    pending_free: Vec<LiveRow>,
     /// The live set by what it is for; every category stands here, also without bytes.
     by_category: Vec<CategoryRow>,
     #[serde(skip)]
@@ -118,7 +121,7 @@ struct BlockRow {
     born: Option<u32>,
 }
 
-/// Live allocations of one call stack.
+/// Live or pending allocations of one call stack.
 #[derive(Debug, Serialize)]
 struct LiveRow {
     /// Whole blocks.
@@ -145,7 +148,7 @@ pub fn run(args: &StateArgs, out: &mut dyn Write) -> Result<(), String> {
     let mut report = report(&recording, device, &tables, &state, args.file.display().to_string());
     report.shows_categories = args.by == LiveBy::Category;
     if args.json || report.shows_categories {
-        report.by_category = live_by_category(&recording, device, &tables, event, &args.rules.read()?)?;
+        report.by_category = live_by_category(&recording, device, &tables, &state, &args.rules.read()?)?;
     }
     if args.json { print_json(out, &report) } else { print_of(out, &[About::by(&recording, &tables)], &text(&report)) }
 }
@@ -232,7 +235,8 @@ fn report(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables
         holes,
         segments: state.segments.iter().map(|s| segment_row(device, state, s, &block_row)).collect(),
         blocks_outside_segments: state.uncovered().iter().map(block_row).collect(),
-        live: live_by_stack(recording, device, tables, state, &names),
+        live: by_stack(recording, device, tables, state, BlockState::Active, &names),
+        pending_free: by_stack(recording, device, tables, state, BlockState::PendingFree, &names),
         by_category: Vec::new(),
         shows_categories: false,
         zone: zone(recording),
@@ -243,11 +247,17 @@ fn live_by_category(
     recording: &Recording,
     device: &DeviceRecording,
     tables: &DeviceTables,
-    event: u32,
+    state: &State,
     rules: &Rules,
 ) -> Result<Vec<CategoryRow>, String> {
     let categories = Categories::build(recording, device, tables, rules, &Progress::new()).map_err(|e| e.to_string())?;
-    let live = categories.live_by_category(device, tables, event);
+    let mut live = [Tally::default(); Category::ALL.len()];
+    for block in state.blocks.iter().filter(|b| b.state == BlockState::Active) {
+        let tally = &mut live[categories.of(block.lifetime).index()];
+        tally.count += 1;
+        tally.bytes += block.requested;
+        tally.block_bytes += block.size;
+    }
     let row = |c: Category| {
         let tally = live[c.index()];
         CategoryRow {
@@ -286,16 +296,17 @@ fn pool_key(device: &DeviceRecording, pool: PoolId) -> Option<[u64; 2]> {
     device.pool_key(pool).map(|(a, b)| [a, b])
 }
 
-/// The live set grouped by stack, most bytes first.
-fn live_by_stack(
+/// The blocks in one state grouped by stack, most bytes first.
+fn by_stack(
     recording: &Recording,
     device: &DeviceRecording,
     tables: &DeviceTables,
     state: &State,
+    of: BlockState,
     names: &StackNames,
 ) -> Vec<LiveRow> {
     let mut groups: FxHashMap<StackId, (u64, u64, u64)> = FxHashMap::default();
-    for block in state.blocks.iter().filter(|b| b.state != BlockState::Inactive) {
+    for block in state.blocks.iter().filter(|b| b.state == of) {
         let stack = if block.lifetime.is_some() { tables.lifetimes.stack(device, block.lifetime) } else { StackId::NONE };
         let group = groups.entry(stack).or_default();
         group.0 += block.size;
@@ -362,8 +373,12 @@ fn text(r: &Report) -> String {
     if r.shows_categories {
         categories_text(r, &mut out);
     } else {
-        live_text(r, &mut out);
+        live_text(r, &r.live, ["  live", "allocated at"], &mut out);
     }
+    if r.live.is_empty() && !r.shows_categories {
+        out += "\n  nothing is live\n";
+    }
+    live_text(r, &r.pending_free, ["  pending", "allocated at; freed, but another stream may still use it"], &mut out);
     segments_text(r, &mut out);
     out
 }
@@ -388,15 +403,19 @@ fn categories_text(r: &Report, out: &mut String) {
     }
 }
 
-fn live_text(r: &Report, out: &mut String) {
+/// A table of rows by stack under its two headings; nothing where there are none.
+fn live_text(r: &Report, rows: &[LiveRow], [bytes, place]: [&str; 2], out: &mut String) {
+    if rows.is_empty() {
+        return;
+    }
     let mut table = Table::new("rrrl");
-    table.row(["  live", "share", "blocks", "allocated at"]);
+    table.row([bytes, "share", "blocks", place]);
     let share = |bytes: u64| format!("{:.1}%", 100.0 * bytes as f64 / r.totals.active_bytes.max(1) as f64);
-    for row in r.live.iter().take(STACKS_SHOWN) {
+    for row in rows.iter().take(STACKS_SHOWN) {
         let place = place_text(row);
         table.row([format!("  {}", Bytes(row.bytes)), share(row.bytes), count(row.count), place]);
     }
-    if let Some(rest) = r.live.get(STACKS_SHOWN..).filter(|rest| !rest.is_empty()) {
+    if let Some(rest) = rows.get(STACKS_SHOWN..).filter(|rest| !rest.is_empty()) {
         let bytes = rest.iter().map(|l| l.bytes).sum();
         table.row([
             format!("  {}", Bytes(bytes)),
@@ -405,11 +424,7 @@ fn live_text(r: &Report, out: &mut String) {
             format!("{} more (--json has them)", counted(rest.len() as u64, "stack", "stacks")),
         ]);
     }
-    if r.live.is_empty() {
-        *out += "\n  nothing is live\n";
-    } else {
-        *out += &format!("\n{table}");
-    }
+    *out += &format!("\n{table}");
 }
 
 /// `train.py:99  step, by linear.py:134 forward`: the program's own line, and what it called to get memory.

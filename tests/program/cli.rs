@@ -144,7 +144,7 @@ fn many_files_are_one_object_and_a_bad_one_leaves_the_others_untouched() {
 #[test]
 fn state_holds_together_at_every_kind_of_instant() {
     let file = sample("fragment_oom.pickle");
-    for instant in ["--event=0", "--event=90", "--peak", "--peak=reserved", "--oom", "--end"] {
+    for instant in ["--event=0", "--event=8", "--event=90", "--peak", "--peak=reserved", "--oom", "--end"] {
         let s = json(&["state", &file, instant, "--json"]);
         let segments = s["segments"].as_array().expect("segments");
         let sum = |list: &Value, key: &str| list.as_array().map_or(0, |l| l.iter().filter_map(|x| x[key].as_u64()).sum::<u64>());
@@ -155,11 +155,19 @@ fn state_holds_together_at_every_kind_of_instant() {
             active += segment["used_bytes"].as_u64().unwrap_or(0);
         }
         assert_eq!(active, s["totals"]["active_bytes"].as_u64().unwrap_or(0), "{instant}");
-        assert_eq!(sum(&s["live"], "bytes"), active, "{instant}");
-        assert_eq!(sum(&s["live"], "requested_bytes"), s["totals"]["requested_bytes"].as_u64().unwrap_or(0), "{instant}");
+        // What is live is what the program holds; what waits for a stream is active beside it.
+        assert_eq!(sum(&s["live"], "bytes"), s["totals"]["allocated_bytes"].as_u64().unwrap_or(0), "{instant}");
+        assert_eq!(sum(&s["by_category"], "bytes"), sum(&s["live"], "bytes"), "{instant}");
+        let pending = sum(&s["pending_free"], "bytes");
+        assert_eq!(pending, if instant == "--event=8" { 400 << 20 } else { 0 }, "{instant}");
+        assert_eq!(sum(&s["live"], "bytes") + pending, active, "{instant}");
+        let requested = sum(&s["live"], "requested_bytes") + sum(&s["pending_free"], "requested_bytes");
+        assert_eq!(requested, s["totals"]["requested_bytes"].as_u64().unwrap_or(0), "{instant}");
     }
     let oom = json(&["state", &file, "--oom", "--json"]);
     assert_eq!(oom["event"], 176);
+    let text = stdout(&run(&["state", &file, "--event", "8"]));
+    assert!(text.contains("pending") && text.contains("freed, but another stream may still use it"), "{text}");
     assert_eq!(oom["action"], "oom");
     assert_eq!(oom["holes"], serde_json::json!({"count": 26, "bytes": 639_612_416, "largest_bytes": 28_311_552}));
     assert_eq!(json(&["state", &file, "--peak", "--json"])["totals"]["requested_bytes"], 1_677_721_600);

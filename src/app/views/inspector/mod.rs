@@ -262,6 +262,8 @@ fn same_stack_buttons(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
 fn lines(ui: &mut Ui, cx: &ViewContext<'_>, list: &List) {
     let t = cx.tokens;
     let most = list.lines.iter().map(|l| l.bytes).max().unwrap_or(1).max(1) as f32;
+    // Wide enough for every note, so that bars stand below each other and no figure is cut.
+    let notes = list.lines.iter().map(|l| label::width(ui.painter(), &l.note, Type::Mono)).fold(64.0, f32::max).ceil();
     for (i, line) in list.lines.iter().enumerate() {
         let figure = Bytes(line.bytes).to_string();
         let name = format!("{} {}", line.name, figure);
@@ -274,7 +276,8 @@ fn lines(ui: &mut Ui, cx: &ViewContext<'_>, list: &List) {
         let figure_rect = label::text_in_right(painter, inner, &figure, Type::Mono, t.text1);
         let names = inner.with_max_x(figure_rect.left() - 8.0);
         let covered = label::text_in(painter, names, &line.name, Type::Mono, t.text2);
-        let note = Rect::from_min_max(pos2(covered.right() + 10.0, inner.top()), pos2(covered.right() + 74.0, inner.bottom()));
+        let note =
+            Rect::from_min_max(pos2(covered.right() + 10.0, inner.top()), pos2(covered.right() + 10.0 + notes, inner.bottom()));
         if note.right() <= names.right() {
             label::text_in_right(painter, note, &line.note, Type::Mono, t.text3);
         }

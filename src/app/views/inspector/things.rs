@@ -261,14 +261,14 @@ fn stack(data: &DeviceData, state: &State, stack: StackId) -> Card {
         .iter()
         .filter(|b| b.lifetime.is_some() && data.tables.lifetimes.stack(device, b.lifetime) == stack)
         .collect();
-    let bytes: u64 = mine.iter().map(|b| b.size).sum();
+    let bytes: u64 = mine.iter().filter(|b| b.state == BlockState::Active).map(|b| b.size).sum();
     Card {
         kind: "Stack".to_owned(),
         title: stack_name(data, stack),
         claim: format!("{} live", Bytes(bytes)),
         facts: same_stack(data, state, stack),
         stacks: vec![("allocated", stack)],
-        lists: largest_blocks(data, "Its live blocks", mine).into_iter().collect(),
+        lists: largest_blocks(data, "Its blocks now", mine).into_iter().collect(),
         ..Card::default()
     }
 }
@@ -285,7 +285,7 @@ fn largest_blocks(data: &DeviceData, title: &str, mut blocks: Vec<&BlockAt>) -> 
         .map(|b| Line {
             item: Item::Lifetime(b.lifetime),
             name: block_name(data, b.address, b.lifetime),
-            note: String::new(),
+            note: if b.state == BlockState::PendingFree { "pending".to_owned() } else { String::new() },
             bytes: b.size,
         })
         .collect();
@@ -432,7 +432,7 @@ fn instant(data: &DeviceData, state: &State) -> Card {
         title: Bytes(totals.allocated).to_string(),
         claim: if has_segments { format!("in use of {}", Bytes(totals.reserved)) } else { "in use".to_owned() },
         facts,
-        lists: [next_blockers(data, state, None), largest_live(data, state)].into_iter().flatten().collect(),
+        lists: [next_blockers(data, state, None)].into_iter().chain(largest_held(data, state)).flatten().collect(),
         next:
             "Nothing is selected. Click a block in the timeline or the segment map to see its life, its stack and its neighbours."
                 .to_owned(),
@@ -440,7 +440,33 @@ fn instant(data: &DeviceData, state: &State) -> Card {
     }
 }
 
-fn largest_live(data: &DeviceData, state: &State) -> Option<List> {
-    let live = state.blocks.iter().filter(|b| b.lifetime != LifetimeId::NONE).collect();
-    largest_blocks(data, "Largest live blocks", live)
+/// What the program holds, and apart from it what it freed and another stream may still use.
+fn largest_held(data: &DeviceData, state: &State) -> [Option<List>; 2] {
+    [("Largest live blocks", BlockState::Active), ("Freed, waiting for a stream", BlockState::PendingFree)]
+        .map(|(title, of)| largest_blocks(data, title, state.blocks.iter().filter(|b| b.state == of).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::Progress;
+
+    #[test]
+    fn what_waits_for_a_stream_is_listed_apart_from_what_is_live() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/fragment_oom.pickle");
+        let recording = Arc::new(crate::formats::open(&path, &Progress::new()).unwrap());
+        let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
+        // Three blocks of 400 MiB are held, a fourth was freed and is pending.
+        let state = data.tables.states.at(data.device(), &data.tables.lifetimes, 8);
+        let told = card(&data, &state, None);
+        let list = |title: &str| told.lists.iter().find(|l| l.title == title).unwrap();
+        assert_eq!(list("Largest live blocks").trailing, "3 of 3");
+        let pending = list("Freed, waiting for a stream");
+        assert_eq!((pending.trailing.as_str(), pending.lines[0].note.as_str()), ("1 of 1", "pending"));
+        let live = told.facts.iter().find(|f| f.label == "live blocks").unwrap();
+        assert_eq!(live.value, "3");
+    }
 }

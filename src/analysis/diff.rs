@@ -191,7 +191,7 @@ impl Comparison {
         let stacks = self.stacks(own);
         let mut groups: FxHashMap<(Option<FrameId>, Option<FrameId>), Group> = FxHashMap::default();
         for (i, row) in self.rows.iter().enumerate() {
-            let place = (stacks.frames(row.stack).first().copied(), super::own_frame(stacks, row.stack));
+            let place = (super::innermost(stacks, row.stack), super::own_frame(stacks, row.stack));
             let group = groups.entry(place).or_insert_with(|| Group {
                 stack: row.stack,
                 rows: Vec::new(),

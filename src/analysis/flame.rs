@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::categories::{Categories, Category};
 use super::diff::{Comparison, Instant, Row};
 use super::matching::Matching;
-use super::naming::is_framework;
+use super::naming::{innermost, is_framework};
 use super::{DeviceTables, LifetimeId, NO_EVENT};
 use crate::model::{DeviceRecording, FrameId, StackId, StackTable, StrId};
 
@@ -459,7 +459,7 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
     let mut folded = 0;
     if shape.folds_framework {
         // What allocates is the answer, whoever wrote it: `cross_entropy` says more than the line that calls it.
-        let innermost = frames.first().copied();
+        let innermost = innermost(stacks, entry.stack);
         kept.retain(|&f| Some(f) == innermost || stacks.frame(f).is_some_and(|f| !is_framework(stacks, f)));
         folded = (frames.len() - kept.len()) as u64;
     }

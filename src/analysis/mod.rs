@@ -48,7 +48,9 @@ pub mod watched;
 pub use categories::{Categories, Category};
 pub use curves::{Cell, Curves, Quantity};
 pub use lifetimes::{Lifetime, LifetimeId, Lifetimes, NO_EVENT};
-pub use naming::{Apart, NO_STACK, StackNames, is_framework, named_by, own_frame, stack_text, tell_apart};
+pub use naming::{
+    Apart, NO_STACK, StackNames, function_label, innermost, is_framework, named_by, own_frame, stack_text, tell_apart,
+};
 pub use state::{BlockAt, SegmentAt, SegmentLife, State, StateIndex, Totals, expandable_reach};
 pub use strata::{Strata, StrataColumn, StrataRun, strata};
 pub use tables::DeviceTables;

@@ -39,7 +39,7 @@ pub struct AllocationsArgs {
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = parse_rows)]
     pub limit: usize,
     /// The device, by the number the process knew it by; the busiest when absent
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
     /// Print one JSON object
     #[arg(long)]

@@ -8,7 +8,7 @@ use super::args::DiffArgs;
 use super::{About, Table, choose_device, open_blocks, print_json, print_of};
 use crate::analysis::categories::Categories;
 use crate::analysis::diff::{Held, Instant, Reserve, Row, compare, purposes_text};
-use crate::analysis::{DeviceTables, NO_EVENT, NO_STACK, Quantity, stack_text};
+use crate::analysis::{DeviceTables, NO_EVENT, NO_STACK, Quantity, function_label, innermost, stack_text};
 use crate::model::{Progress, Recording, StackId, StackTable};
 use crate::units::{Bytes, count, counted};
 
@@ -117,8 +117,9 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
 
 /// The innermost frame, and the user's line that called it when that is another.
 fn place(stacks: &StackTable, stack: StackId) -> String {
-    let name = |f| stacks.frame(f).map(|f| format!("{} {}", stacks.location(f), stacks.text(f.name))).unwrap_or_default();
-    let Some(&first) = stacks.frames(stack).first() else { return NO_STACK.to_owned() };
+    let text = |f| format!("{} {}", stacks.location(f), function_label(stacks.text(f.name)));
+    let name = |f| stacks.frame(f).map(|f| text(f).trim_start().to_owned()).unwrap_or_default();
+    let Some(first) = innermost(stacks, stack) else { return NO_STACK.to_owned() };
     match crate::analysis::own_frame(stacks, stack).filter(|&f| f != first) {
         Some(own) => format!("{}, by {}", name(first), name(own)),
         None => name(first),

@@ -10,8 +10,11 @@ use super::{About, Table, choose_device, oom, open_blocks, print_json, print_of}
 use crate::analysis::categories::{Rules, Tally};
 use crate::analysis::oom as oom_facts;
 use crate::analysis::told::zone;
-use crate::analysis::{BlockAt, Categories, Category, DeviceTables, NO_EVENT, Quantity, SegmentAt, StackNames, State};
-use crate::model::{BlockState, DeviceRecording, PoolId, Progress, Recording, StackId, StreamId};
+use crate::analysis::{
+    BlockAt, Categories, Category, DeviceTables, NO_EVENT, Quantity, SegmentAt, StackNames, State, function_label, innermost,
+    own_frame,
+};
+use crate::model::{BlockState, DeviceRecording, FrameId, PoolId, Progress, Recording, StackId, StackTable, StreamId};
 use crate::units::{Address, Bytes, count, counted, time_of_day};
 
 /// Rows of the text output; JSON has every one.
@@ -133,6 +136,9 @@ struct LiveRow {
     /// The innermost frame of the program's own.
     #[serde(rename = "where")]
     place: String,
+    /// The place with what it called, for people.
+    #[serde(skip)]
+    text: String,
 }
 
 /// Writes the state.
@@ -322,6 +328,7 @@ fn by_stack(
             count,
             stack: oom::frames(recording, stack),
             place: names.of_stack(stack).to_owned(),
+            text: place_text(&recording.stacks, stack, names.of_stack(stack)),
         })
         .collect()
 }
@@ -412,8 +419,7 @@ fn live_text(r: &Report, rows: &[LiveRow], [bytes, place]: [&str; 2], out: &mut 
     table.row([bytes, "share", "blocks", place]);
     let share = |bytes: u64| format!("{:.1}%", 100.0 * bytes as f64 / r.totals.active_bytes.max(1) as f64);
     for row in rows.iter().take(STACKS_SHOWN) {
-        let place = place_text(row);
-        table.row([format!("  {}", Bytes(row.bytes)), share(row.bytes), count(row.count), place]);
+        table.row([format!("  {}", Bytes(row.bytes)), share(row.bytes), count(row.count), row.text.clone()]);
     }
     if let Some(rest) = rows.get(STACKS_SHOWN..).filter(|rest| !rest.is_empty()) {
         let bytes = rest.iter().map(|l| l.bytes).sum();
@@ -428,13 +434,17 @@ fn live_text(r: &Report, rows: &[LiveRow], [bytes, place]: [&str; 2], out: &mut 
 }
 
 /// `train.py:99  step, by linear.py:134 forward`: the program's own line, and what it called to get memory.
-fn place_text(row: &LiveRow) -> String {
-    let short = |frame: &str| frame.rsplit(['/', '\\']).next().unwrap_or(frame).to_owned();
-    let own = row.stack.iter().position(|f| f.split_once(' ').is_some_and(|(at, _)| at.ends_with(&row.place)));
-    let Some(own) = own else { return row.place.clone() };
-    let function = row.stack[own].split_once(' ').map_or("", |(_, name)| name);
-    let by = if own > 0 { format!(", by {}", short(&row.stack[0])) } else { String::new() };
-    format!("{}  {function}{by}", row.place)
+fn place_text(stacks: &StackTable, stack: StackId, name: &str) -> String {
+    let frame = |f: Option<FrameId>| f.and_then(|f| stacks.frame(f));
+    let (own, inner) = (own_frame(stacks, stack), innermost(stacks, stack));
+    let function = frame(own).map_or("", |f| function_label(stacks.text(f.name)));
+    let by = frame(inner.filter(|_| inner != own)).map_or_else(String::new, |f| {
+        let text = format!("{} {}", stacks.location(f), function_label(stacks.text(f.name)));
+        format!(", by {}", text.trim_start())
+    });
+    // What has no place goes by its function.
+    let function = if function == name { String::new() } else { format!("  {function}") };
+    format!("{name}{function}{by}").trim_end().to_owned()
 }
 
 fn segments_text(r: &Report, out: &mut String) {

@@ -112,7 +112,8 @@ impl StackTable {
         self.text(frame.name) == "??" && !self.text(frame.file).ends_with(".py")
     }
 
-    /// `file.py:71`, the file's last component only. Frames without a line (operators, modules, built-ins) have no `:0`.
+    /// `file.py:71`, the file's last component only. Frames without a line (operators, modules, built-ins) have no `:0`, and those of C++
+    /// of which the recorder knew no file have none.
     #[must_use]
     pub fn location(&self, frame: Frame) -> String {
         let file = self.text(frame.file);
@@ -120,7 +121,7 @@ impl StackTable {
         if self.frame_is_unresolved(frame) {
             format!("{short}+{:#x}", frame.line)
         } else if frame.line == 0 {
-            short.to_owned()
+            if short == "??" { String::new() } else { short.to_owned() }
         } else {
             format!("{short}:{}", frame.line)
         }

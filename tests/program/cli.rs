@@ -218,6 +218,15 @@ fn allocations_pass_a_query_and_say_why_they_are_what_they_are() {
 }
 
 #[test]
+fn a_device_below_zero_is_no_option() {
+    // Host memory has no ordinal; lists of devices name it -1.
+    for command in ["allocations", "leaks", "flame", "oom"] {
+        let said = complaint(&[command, &sample("leak.pickle"), "--device", "-1"], "leak.pickle");
+        assert!(said.contains("device -1"), "{command}: {said}");
+    }
+}
+
+#[test]
 fn state_keeps_devices_apart() {
     let file = sample("two_gpus.pickle");
     let reserved =

@@ -3,7 +3,7 @@
 use super::reference::{GRAMMAR, about};
 use super::{Query, Scope};
 use crate::analysis::categories::Category;
-use crate::analysis::{Lifetime, LifetimeId, NO_EVENT, Quantity, StackNames};
+use crate::analysis::{Lifetime, LifetimeId, NO_EVENT, Quantity, StackNames, innermost};
 use crate::model::{Cancelled, Progress};
 use crate::units::Address;
 
@@ -49,7 +49,7 @@ pub fn examples(scope: &Scope<'_>, names: &StackNames, progress: &Progress) -> R
         let place = names.of_stack(told.stack);
         add(format!("stack~{}", quoted(place)), about("stack"));
         add(quoted(place), about("train.py:71"));
-        if let Some(frame) = stacks.frames(told.stack).first().and_then(|&f| stacks.frame(f)) {
+        if let Some(frame) = innermost(stacks, told.stack).and_then(|f| stacks.frame(f)) {
             let (file, function) = (stacks.text(frame.file), stacks.text(frame.name));
             add(format!("file~{}", quoted(file.rsplit(['/', '\\']).next().unwrap_or(file))), about("file"));
             add(format!("function~{}", quoted(function)), about("function"));

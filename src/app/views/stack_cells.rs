@@ -2,7 +2,7 @@
 
 use egui::{Painter, Rect, pos2};
 
-use crate::analysis::{NO_STACK, is_framework, own_frame, tell_apart};
+use crate::analysis::{NO_STACK, function_label, innermost, is_framework, own_frame, tell_apart};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
 use crate::model::{FrameId, StackId, StackTable};
@@ -17,9 +17,10 @@ pub(super) struct FrameText {
 impl FrameText {
     /// The text of a frame; empty for one that is not in the table.
     pub fn of(stacks: &StackTable, frame: FrameId) -> Self {
-        stacks
-            .frame(frame)
-            .map_or_else(Self::default, |f| FrameText { name: stacks.text(f.name).to_owned(), place: stacks.location(f) })
+        stacks.frame(frame).map_or_else(Self::default, |f| FrameText {
+            name: function_label(stacks.text(f.name)).to_owned(),
+            place: stacks.location(f),
+        })
     }
 
     /// Paints the name, then the place in the monospace face. Where there is too little room for both the name gives way to
@@ -71,7 +72,8 @@ pub(super) fn telling_frames(stacks: &StackTable, stack: StackId, most: usize) -
     let frames = stacks.frames(stack);
     let is_own = |f: &&FrameId| stacks.frame(**f).is_some_and(|f| !is_framework(stacks, f));
     let own: Vec<FrameText> = frames.iter().filter(is_own).take(most).map(|&f| FrameText::of(stacks, f)).collect();
-    if own.is_empty() { frames.iter().take(most).map(|&f| FrameText::of(stacks, f)).collect() } else { own }
+    let from = innermost(stacks, stack).and_then(|first| frames.iter().position(|&f| f == first)).unwrap_or(0);
+    if own.is_empty() { frames[from..].iter().take(most).map(|&f| FrameText::of(stacks, f)).collect() } else { own }
 }
 
 /// The innermost frame, and the innermost of the user's own when that is another.
@@ -84,7 +86,7 @@ pub(super) struct StackCells {
 impl StackCells {
     /// The cells of a stack.
     pub fn of(stacks: &StackTable, stack: StackId) -> Self {
-        let Some(&first) = stacks.frames(stack).first() else {
+        let Some(first) = innermost(stacks, stack) else {
             return StackCells { allocated_in: FrameText { name: NO_STACK.to_owned(), place: String::new() }, called_from: None };
         };
         let own = own_frame(stacks, stack).filter(|&f| f != first);

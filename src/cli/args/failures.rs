@@ -19,7 +19,7 @@ pub struct OomArgs {
     #[arg(long)]
     pub all: bool,
     /// The device, by the number the process knew it by; all of them when absent
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
     /// What the process could reserve at most, where you know it: files do not tell
     #[arg(long, value_name = "BYTES", value_parser = parse_limit, allow_hyphen_values = true)]
@@ -44,7 +44,7 @@ pub struct WhatifArgs {
     #[arg(long, value_name = "BYTES", value_parser = parse_limit, allow_hyphen_values = true)]
     pub limit: Option<u64>,
     /// The device, by the number the process knew it by; the busiest when absent
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
     /// Also write the run of the first --conf, with every event, as a PyTorch snapshot
     #[arg(long, value_name = "OUT", requires = "conf")]

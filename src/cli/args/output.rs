@@ -61,7 +61,7 @@ pub struct ExportArgs {
     #[arg(long)]
     pub force: bool,
     /// Only this device, by the number the process knew it by
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
     /// Only events FROM up to before TO, with the state they leave (snapshots)
     #[arg(long, value_name = "FROM..TO", value_parser = parse_range)]
@@ -154,7 +154,7 @@ pub struct ScreenshotArgs {
     #[arg(long, value_name = "N")]
     pub event: Option<u32>,
     /// Only this device, by the number the process knew it by
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
     /// Write lines and text instead of pixels; needs no display
     #[arg(long = "svg")]

@@ -27,7 +27,7 @@ pub struct DeviceFileArgs {
     /// The recording
     pub file: PathBuf,
     /// The device, by the number the process knew it by; the busiest when absent
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
     /// Print one JSON object
     #[arg(long)]
@@ -60,7 +60,7 @@ pub struct StateArgs {
     #[command(flatten)]
     pub instant: InstantArgs,
     /// The device, by the number the process knew it by; the busiest when absent
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
     /// What categories mean
     #[command(flatten)]
@@ -180,7 +180,7 @@ pub struct FlameArgs {
     #[command(flatten)]
     pub rules: RulesArgs,
     /// The device, by the number the process knew it by; the busiest when absent
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
     /// Print one JSON object
     #[arg(long)]
@@ -221,7 +221,7 @@ pub struct DiffArgs {
     #[arg(long)]
     pub end: bool,
     /// The device, by the number the process knew it by; the busiest when absent
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
     /// Print one JSON object
     #[arg(long)]

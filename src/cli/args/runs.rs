@@ -79,7 +79,7 @@ pub struct ProbeArgs {
     #[arg(long, conflicts_with = "simulated")]
     pub fill: bool,
     /// Which device of the recording to replay; the busiest when absent
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub from_device: Option<i32>,
     /// Replace the file to write when it exists
     #[arg(long)]

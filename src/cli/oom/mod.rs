@@ -510,7 +510,7 @@ fn by_category(sums: &ByCategory) -> Vec<CategoryEntry> {
 fn live(recording: &Recording, found: &[LiveByStack]) -> Vec<LiveEntry> {
     let stacks = &recording.stacks;
     let found = &found[..found.len().min(LISTED)];
-    let rows: Vec<_> = found.iter().map(|l| (l.stack, stacks.frames(l.stack).first())).collect();
+    let rows: Vec<_> = found.iter().map(|l| (l.stack, crate::analysis::innermost(stacks, l.stack))).collect();
     let apart = tell_apart(stacks, &rows);
     let listed = found.iter().zip(apart);
     listed

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::card::RECORD_STACKS;
-use crate::analysis::{is_framework, stack_text};
+use crate::analysis::{function_label, innermost, is_framework, stack_text};
 use crate::app::action::Action;
 use crate::app::jobs::Derived;
 use crate::app::theme::Type;
@@ -109,7 +109,8 @@ impl Stacks {
                     }
                 }
                 Part::Framework(from, to) => {
-                    let names = table.text(frames[from].name);
+                    let inner = innermost(table, stack).and_then(|f| table.frame(f)).filter(|f| frames[from..to].contains(f));
+                    let names = function_label(table.text(inner.unwrap_or(frames[from]).name));
                     let n = counted((to - from) as u64, "framework frame", "framework frames");
                     let text = if to - from == 1 { format!("{n}: {names}") } else { format!("{n}, innermost {names}") };
                     if folded_row(ui, cx, &text) {

@@ -1,4 +1,9 @@
-//! Short names for call stacks: the innermost frame that is the user's own, because `conv.py:548` says less than `train.py:71`.
+//! Short names for call stacks: the innermost frame that is the user's own, because `conv.py:548` says less than `train.py:71`. Stacks
+//! of C++ alone go by what they do.
+
+mod cpp;
+
+pub use cpp::function_label;
 
 use rustc_hash::FxHashMap;
 
@@ -30,7 +35,7 @@ impl StackNames {
             };
             let index = *seen.entry(frame).or_insert_with(|| {
                 names.frames.push(frame);
-                names.texts.push(stacks.frame(frame).map(|f| stacks.location(f)).unwrap_or_default());
+                names.texts.push(stacks.frame(frame).map(|f| place_or_function(stacks, f)).unwrap_or_default());
                 names.frames.len() as u32 - 1
             });
             names.of_stack.push(index);
@@ -90,7 +95,26 @@ pub fn is_framework(stacks: &StackTable, frame: Frame) -> bool {
         || file.contains(".so.")
 }
 
-/// The innermost frame of the user's own code; the innermost frame of all when there is none.
+/// `train.py:71`, or what a frame without a source does: `AddmmBackward0`.
+fn place_or_function(stacks: &StackTable, frame: Frame) -> String {
+    let file = stacks.text(frame.file);
+    if frame.line == 0 && (file.is_empty() || file == "??" || file.ends_with(".cpp")) {
+        return function_label(stacks.text(frame.name)).to_owned();
+    }
+    stacks.location(frame)
+}
+
+/// The innermost frame that tells anything: not the recorder's own, nor the allocator's, which stand innermost in stacks with C++.
+/// O(such frames).
+#[must_use]
+pub fn innermost(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
+    let frames = stacks.frames(stack);
+    let name = |f: FrameId| stacks.frame(f).map_or("", |f| stacks.text(f.name));
+    frames.iter().copied().find(|&f| !cpp::is_plumbing(name(f))).or_else(|| frames.first().copied())
+}
+
+/// The innermost frame of the user's own code; without any the one that best tells what allocates: the node of the backward pass, the
+/// operator, else the [`innermost`].
 #[must_use]
 pub fn own_frame(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
     let frames = stacks.frames(stack);
@@ -98,7 +122,11 @@ pub fn own_frame(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
         .iter()
         .copied()
         .find(|&f| stacks.frame(f).is_some_and(|f| !is_framework(stacks, f)))
-        .or_else(|| frames.first().copied())
+        .or_else(|| {
+            let names = frames.iter().map(|&f| stacks.frame(f).map_or("", |f| stacks.text(f.name)));
+            cpp::telling(names).and_then(|at| frames.get(at).copied())
+        })
+        .or_else(|| innermost(stacks, stack))
 }
 
 /// A frame that tells a stack from others of the same name.
@@ -127,7 +155,8 @@ pub fn tell_apart<K: std::hash::Hash + Eq>(stacks: &StackTable, rows: &[(StackId
             let own = own_frame(stacks, rows[i].0).and_then(|own| frames.iter().position(|&f| f == own)).unwrap_or(0);
             let (inner, outer) = frames.split_at(own.min(frames.len()));
             let of = |is_caller: bool| move |&frame: &FrameId| Apart { frame, is_caller };
-            outer.iter().map(of(true)).chain(inner.iter().rev().map(of(false))).collect()
+            let tells = |f: &&FrameId| stacks.frame(**f).is_none_or(|f| !cpp::is_plumbing(stacks.text(f.name)));
+            outer.iter().map(of(true)).chain(inner.iter().filter(tells).rev().map(of(false))).collect()
         };
         let ways = group.into_iter().map(|i| (i, order(i))).collect();
         part(ways, 0, &mut apart);
@@ -156,7 +185,7 @@ fn part(rows: Vec<(usize, Vec<Apart>)>, from: usize, apart: &mut [Option<Apart>]
 #[must_use]
 pub fn named_by(stacks: &StackTable, name: &str, by: Option<Apart>) -> String {
     let Some((apart, frame)) = by.and_then(|by| Some((by, stacks.frame(by.frame)?))) else { return name.to_owned() };
-    let text = format!("{} {}", stacks.location(frame), stacks.text(frame.name));
+    let text = format!("{} {}", stacks.location(frame), function_label(stacks.text(frame.name)));
     let text = text.trim_start();
     match (name, apart.is_caller) {
         ("", _) => text.to_owned(),

@@ -1,0 +1,147 @@
+//! C++ functions as `torch.cuda.memory._record_memory_history(stacks="all")` prints them: demangled, with every argument.
+
+/// Frames of the recorder, of the allocator, and of what makes an empty tensor for an operator: they stand innermost in every C++ stack
+/// and tell nothing of it.
+#[must_use]
+pub(super) fn is_plumbing(name: &str) -> bool {
+    const PARTS: [&str; 13] = [
+        "torch::unwind::",
+        "CapturedTraceback::",
+        "gather_with_cpp",
+        "CachingAllocator",
+        "at::detail::empty_",
+        "at::native::empty",
+        "at::_ops::empty",
+        "at::empty",
+        "at::meta::",
+        "::wrapper_",
+        "wrap_kernel_functor",
+        "::set_output_",
+        "::create_out(",
+    ];
+    // Python's names have no colons. Arguments name types, not functions.
+    name.contains("::") && PARTS.iter().any(|part| function_with_brace(name).contains(part))
+}
+
+/// What a stack without a line of Python is best known by: the node of the backward pass that allocates, and otherwise the operator
+/// that was called first. `names` are its frames from the innermost out; the answer is an index.
+#[must_use]
+pub(super) fn telling<'a>(names: impl Iterator<Item = &'a str>) -> Option<usize> {
+    let mut operator = None;
+    for (i, name) in names.enumerate() {
+        let function = function(name);
+        if function.starts_with(NODES) && function.ends_with(APPLY) {
+            return Some(i);
+        }
+        if function.starts_with(OPERATORS) && function.ends_with(CALL) {
+            operator = Some(i);
+        }
+    }
+    operator
+}
+
+const NODES: &str = "torch::autograd::generated::";
+const APPLY: &str = "::apply";
+const OPERATORS: &str = "at::_ops::";
+const CALL: &str = "::call";
+
+/// A function in short: `AddmmBackward0` of a node of the backward pass, `mm` of an operator, `DeviceCachingAllocator::malloc` of a
+/// method, otherwise the function's own name without spaces and arguments. Names of Python stay.
+#[must_use]
+pub fn function_label(name: &str) -> &str {
+    let function = function(name);
+    if let Some(node) = function.strip_prefix(NODES).and_then(|rest| rest.strip_suffix(APPLY)) {
+        return node;
+    }
+    if let Some((operator, _)) = function.strip_prefix(OPERATORS).and_then(|rest| rest.rsplit_once("::")) {
+        return operator;
+    }
+    let Some(at) = last_colons(function) else { return function };
+    let (before, last) = (&function[..at], at + 2);
+    // A class is written with a capital, a namespace is not; methods of templates read better without them.
+    let class = last_colons(before).map_or(0, |at| at + 2);
+    let is_class = before[class..].starts_with(|c: char| c.is_ascii_uppercase()) && !before[class..].contains(['<', '(']);
+    &function[if is_class { class } else { last }..]
+}
+
+/// The name up to and with the brace that begins its arguments.
+fn function_with_brace(name: &str) -> &str {
+    name.get(..function(name).len() + 1).unwrap_or(name)
+}
+
+/// A demangled name without its arguments.
+fn function(name: &str) -> &str {
+    if !name.contains("::") {
+        return name;
+    }
+    let mut depth = 0u32;
+    for (at, c) in name.char_indices() {
+        match c {
+            '<' => depth += 1,
+            '>' if !name[..at].ends_with('-') => depth = depth.saturating_sub(1),
+            // `(anonymous namespace)` begins a part of the name, and `operator()` is one.
+            '(' if depth == 0 && at > 0 && !name[..at].ends_with("::") && !name[..at].ends_with("operator") => {
+                return &name[..at];
+            }
+            _ => {}
+        }
+    }
+    name
+}
+
+/// The last `::` outside template arguments.
+fn last_colons(name: &str) -> Option<usize> {
+    let mut depth = 0u32;
+    let bytes = name.as_bytes();
+    for at in (1..bytes.len()).rev() {
+        match bytes[at] {
+            b'>' if bytes[at - 1] != b'-' => depth += 1,
+            b'<' => depth = depth.saturating_sub(1),
+            b':' if depth == 0 && bytes[at - 1] == b':' => return Some(at - 1),
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_known_by_what_they_do() {
+        for (name, label) in [
+            (
+                "torch::autograd::generated::AddmmBackward0::apply(std::vector<at::Tensor, std::allocator<at::Tensor> >&&)",
+                "AddmmBackward0",
+            ),
+            ("at::_ops::mm::call(at::Tensor const&, at::Tensor const&)", "mm"),
+            ("at::_ops::_to_copy::redispatch(c10::DispatchKeySet)", "_to_copy"),
+            (
+                "c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(unsigned long, CUstream_st*)",
+                "DeviceCachingAllocator::malloc",
+            ),
+            ("at::cuda::getCurrentCUDABlasHandle()", "getCurrentCUDABlasHandle"),
+            ("torch::cuda::(anonymous namespace)::gather_with_cpp()", "gather_with_cpp"),
+            ("torch::autograd::Node::operator()(std::vector<at::Tensor>&&)", "Node::operator()"),
+            ("c10::impl::wrap_kernel_functor_unboxed_<c10::impl::detail::Wrap<a (*)(b)>, c>::call(c10::OperatorKernel*)", "call"),
+            ("forward", "forward"),
+            ("<lambda>", "<lambda>"),
+            ("__call__ (deprecated)", "__call__ (deprecated)"),
+            ("::", ""),
+            ("", ""),
+        ] {
+            assert_eq!(function_label(name), label, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_stack_is_known_by_its_node_or_else_by_the_operator_called_first() {
+        let node = "torch::autograd::generated::MmBackward0::apply(int)";
+        let stack = ["torch::unwind::unwind()", "at::_ops::empty::call(int)", "at::_ops::mm::call(int)", node, "_start"];
+        assert_eq!(telling(stack.into_iter()), Some(3));
+        assert_eq!(telling(stack[..3].iter().copied()), Some(2));
+        assert_eq!(telling(["forward", "main"].into_iter()), None);
+        assert!(is_plumbing(stack[0]) && !is_plumbing(stack[2]) && !is_plumbing("CachingAllocatorTest"));
+    }
+}

@@ -5,30 +5,37 @@ mod between;
 mod saw_tooth;
 #[cfg(test)]
 mod tests;
+mod together;
+mod words;
 
-use rustc_hash::FxHashMap;
+use std::ops::Range;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use self::between::{Survivors, between};
 pub use self::saw_tooth::{SawTooth, saw_tooth};
+pub use self::words::{adding, adds, how_often, pace, undecided};
 use super::steps::Steps;
 use super::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 use crate::model::{Action, DeviceRecording, StackId};
-use crate::units::counted;
+use crate::units::{MEBIBYTE, counted};
 
 /// Growth of one call stack over the steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Growth {
     /// The stack.
     pub stack: StackId,
-    /// Requested bytes of this stack that are alive at the end, whenever they were born, if of a size that the steady steps leave
-    /// behind; or those that were freed together.
+    /// Requested bytes of this stack that are alive at the end, whenever they were born and of whatever size, but for what its first
+    /// calls made beside what every step leaves behind; or those that were freed together.
     pub bytes: u64,
     /// Their number.
     pub count: u64,
-    /// Bytes a step adds: slope of the least-squares line through the survivors' cumulative sum, warm-up and unfinished steps aside.
+    /// Bytes a step adds: the mean over the steps it was looked at in, warm-up and unfinished ones aside, or over whole periods.
     pub bytes_per_step: f64,
-    /// Coefficient of determination of that line, 0 to 1.
+    /// Coefficient of determination of the least-squares line through the survivors' cumulative sum, 0 to 1.
     pub confidence: f64,
+    /// The step it grows from: 0, or a later one where it began late.
+    pub since: usize,
     /// Steps that left something behind.
     pub steps_adding: usize,
     /// Steps in which it could: all of them, or those before it was freed.
@@ -52,10 +59,13 @@ pub enum Rhythm {
     Step,
     /// In one step of this many, as where every tenth is followed by an evaluation.
     Every(usize),
+    /// At uneven distances, or only together with other stacks: all they leave behind is a line.
+    Uneven,
 }
 
 impl Growth {
-    /// Steady growth: a line explains nine tenths of it, and it comes in four steps of five or at even distances.
+    /// Steady growth: a line explains nine tenths of it, and it comes in four steps of five, at even distances, or makes up, alone or
+    /// with others, what all memory comes back to.
     #[must_use]
     pub fn is_leak(&self) -> bool {
         self.rhythm != Rhythm::None
@@ -67,23 +77,6 @@ impl Growth {
         let steady = self.by_step.get(steady(self.by_step.len())).unwrap_or_default();
         let is_even = self.confidence > 0.9 && self.bytes_per_step > 0.0 && self.bytes_per_step < LEAST_A_STEP;
         is_even && self.freed.is_none() && rhythm(steady, true) == Rhythm::Step
-    }
-
-    /// `every step`, `every 5th step`; `step` is the word for one.
-    #[must_use]
-    pub fn how_often(&self, step: &str) -> String {
-        match self.rhythm {
-            Rhythm::Every(n) => {
-                let ordinal = match (n % 10, n % 100) {
-                    (1, t) if t != 11 => "st",
-                    (2, t) if t != 12 => "nd",
-                    (3, t) if t != 13 => "rd",
-                    _ => "th",
-                };
-                format!("every {n}{ordinal} {step}")
-            }
-            _ => format!("every {step}"),
-        }
     }
 }
 
@@ -172,22 +165,30 @@ pub fn looked_at(steps: &Steps) -> String {
     }
 }
 
-/// What survives, of one stack: each allocation, its bytes and the step it was born in, oldest first.
+/// What survives, of one stack: each allocation, its bytes and the step it was born in, oldest first. `None` is before the first
+/// step, their number after the last.
 type Survival = Vec<(LifetimeId, u64, Option<usize>)>;
 
-/// The growth of one stack over `count` steps; `None` where nothing of it comes from the steady ones. `by_steps`: they are real
-/// steps, of which one in several may add. What is born outside the steady ones counts where it has the size of theirs: the
-/// workspace that a library makes in its first call is another thing than the activations that the same line leaves in each.
-fn grown(stack: StackId, survival: &Survival, count: usize, freed: Option<u32>, by_steps: bool) -> Option<Growth> {
-    let within = steady(count);
-    let is_steady = |step: Option<usize>| step.is_some_and(|s| within.contains(&s));
-    let sizes = survival.iter().filter(|s| is_steady(s.2)).map(|s| s.1);
-    let (least, most) = (sizes.clone().min()?, sizes.max()?);
+/// The steps that growth is looked for in.
+struct Looked {
+    /// All of them.
+    count: usize,
+    /// Those that decide.
+    within: Range<usize>,
+    /// They are real steps, of which one in several may add.
+    by_steps: bool,
+}
+
+/// The growth of one stack; `None` where nothing of it comes from the steps that decide.
+fn grown(stack: StackId, survival: &Survival, looked: &Looked, freed: Option<u32>) -> Option<Growth> {
+    let Looked { count, ref within, by_steps } = *looked;
+    let set_up = set_up(survival, within)?;
     let mut by_step = vec![0; count];
-    let (mut bytes, mut number, mut examples) = (0, 0, Vec::new());
-    for &(id, size, step) in survival.iter().filter(|s| (least..=most).contains(&s.1)) {
+    let (mut bytes, mut number, mut most, mut examples) = (0, 0, 0, Vec::new());
+    for &(id, size, step) in survival.iter().filter(|s| !set_up.contains(&s.0)) {
         bytes += size;
         number += 1;
+        most = most.max(size);
         if let Some(b) = step.and_then(|s| by_step.get_mut(s)) {
             *b += size;
         }
@@ -195,8 +196,9 @@ fn grown(stack: StackId, survival: &Survival, count: usize, freed: Option<u32>, 
             examples.push(id);
         }
     }
-    let (slope, confidence) = line(&by_step[within.clone()]);
-    let rhythm = match rhythm(&by_step[within], by_steps) {
+    let steady = &by_step[within.clone()];
+    let (slope, confidence) = line(steady);
+    let rhythm = match rhythm(steady, by_steps) {
         _ if confidence <= 0.9 || slope < LEAST_A_STEP => Rhythm::None,
         // A scalar every few steps is what a program logs.
         Rhythm::Every(_) if most < LEAST_NOW_AND_THEN => Rhythm::None,
@@ -206,8 +208,9 @@ fn grown(stack: StackId, survival: &Survival, count: usize, freed: Option<u32>, 
         stack,
         bytes,
         count: number,
-        bytes_per_step: slope,
+        bytes_per_step: mean(steady, rhythm),
         confidence,
+        since: 0,
         steps_adding: by_step.iter().filter(|&&b| b > 0).count(),
         steps: count,
         by_step,
@@ -215,6 +218,39 @@ fn grown(stack: StackId, survival: &Survival, count: usize, freed: Option<u32>, 
         freed,
         rhythm,
     })
+}
+
+/// What the first calls of a line made beside what every step leaves behind, as a library makes its workspace: of another size, and
+/// more in number than any of the steps that decide has. What a leak leaves varies in size, but not so in number. `None` where
+/// nothing comes from the steps that decide.
+fn set_up(survival: &Survival, within: &Range<usize>) -> Option<FxHashSet<LifetimeId>> {
+    let mut numbers: FxHashMap<usize, usize> = FxHashMap::default();
+    let (mut least, mut most) = (u64::MAX, 0);
+    for &(_, size, step) in survival {
+        if let Some(step) = step.filter(|s| within.contains(s)) {
+            *numbers.entry(step).or_default() += 1;
+            (least, most) = (least.min(size), most.max(size));
+        }
+    }
+    let usual = numbers.values().copied().max()?;
+    let mut early: FxHashMap<Option<usize>, (usize, Vec<LifetimeId>)> = FxHashMap::default();
+    for &(id, size, step) in survival.iter().filter(|s| s.2.is_none_or(|step| step < within.start)) {
+        let (number, others) = early.entry(step).or_default();
+        *number += 1;
+        if !(least..=most).contains(&size) {
+            others.push(id);
+        }
+    }
+    let beside = |(number, others): (usize, Vec<LifetimeId>)| others.into_iter().take(number.saturating_sub(usual));
+    Some(early.into_values().flat_map(beside).collect())
+}
+
+/// Bytes a step adds on average; of those at even distances over whole periods.
+fn mean(by_step: &[u64], rhythm: Rhythm) -> f64 {
+    let first = by_step.iter().position(|&b| b > 0).unwrap_or(0);
+    let last = by_step.iter().rposition(|&b| b > 0).unwrap_or(0);
+    let over = if matches!(rhythm, Rhythm::Every(_)) && last > first { &by_step[first..last] } else { by_step };
+    over.iter().sum::<u64>() as f64 / over.len().max(1) as f64
 }
 
 /// How regularly steps add: four in five, or at least five of them at even distances.
@@ -234,9 +270,13 @@ fn rhythm(by_step: &[u64], by_steps: bool) -> Rhythm {
     if even && reaches && every >= 1.5 { Rhythm::Every(every.round() as usize) } else { Rhythm::None }
 }
 
+/// Growth below this many bytes in all, or below a fiftieth of the peak, would take thousands of steps to matter.
+const LEAST: u64 = MEBIBYTE;
+
 /// Growth by stack, most bytes first: of what lives at the end, and of what grew for at least twenty steps and was then freed at
-/// once, as a list that goes out of scope does. Without steps the recording is cut into twelve equal stretches. Source: rule 5 of
-/// the diagnoses. O(lifetimes).
+/// once, as a list that goes out of scope does. What several stacks leave behind by turns, or one now and then, is told by what all
+/// memory comes back to. Without steps the recording is cut into twelve equal stretches. Source: rule 5 of the diagnoses.
+/// O(lifetimes).
 #[must_use]
 pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) -> Vec<Growth> {
     if can_tell(device, steps) == Err(Blind::OnlyAllocates) {
@@ -245,12 +285,14 @@ pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) ->
     let bounds = stretches(device, steps);
     let bounds: &[u32] = &bounds;
     let count = bounds.len().saturating_sub(1);
-    let by_steps = has_steps(steps);
+    let looked = Looked { count, within: steady(count), by_steps: has_steps(steps) };
     let lifetimes = &tables.lifetimes;
     let has_pools = device.pools.iter().any(|&key| key != (0, 0));
     let mut alive: FxHashMap<StackId, Survival> = FxHashMap::default();
-    // When each stack freed what had outlived its step and the two after it.
+    // When each stack freed what had outlived its step and the two after it; and how much of that in the last steps.
     let mut old: FxHashMap<StackId, Vec<(u32, LifetimeId)>> = FxHashMap::default();
+    let mut turned: FxHashMap<StackId, u64> = FxHashMap::default();
+    let tail = bounds[looked.within.end.min(count)]..bounds[count];
     for i in 0..lifetimes.len() as u32 {
         let id = LifetimeId(i);
         let step = step_of(bounds, lifetimes.born(id));
@@ -260,19 +302,40 @@ pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) ->
                 continue;
             }
             alive.entry(lifetimes.stack(device, id)).or_default().push((id, lifetimes.requested(device, id), step));
-        } else if by_steps && count >= FEWEST_FREED && step.is_some_and(|s| bounds.get(s + 3).is_some_and(|&b| freed >= b)) {
-            old.entry(lifetimes.stack(device, id)).or_default().push((freed, id));
+        } else if looked.by_steps && step.is_none_or(|s| bounds.get(s + 3).is_some_and(|&b| freed >= b)) {
+            if tail.contains(&freed) {
+                *turned.entry(lifetimes.stack(device, id)).or_default() += lifetimes.requested(device, id);
+            }
+            if count >= FEWEST_FREED && step.is_some() {
+                old.entry(lifetimes.stack(device, id)).or_default().push((freed, id));
+            }
         }
     }
-    let mut found: Vec<Growth> = alive.iter().filter_map(|(&stack, s)| grown(stack, s, count, None, by_steps)).collect();
-    if by_steps {
+    let mut found: Vec<Growth> = alive.iter().filter_map(|(&stack, s)| grown(stack, s, &looked, None)).collect();
+    if looked.by_steps {
+        alive.retain(|stack, s| !is_bounded(s, &looked, turned.get(stack).copied().unwrap_or(0)));
+        for g in found.iter_mut().filter(|g| !alive.contains_key(&g.stack)) {
+            g.rhythm = Rhythm::None;
+        }
+        together::mark(&mut found, &alive, &floors(device, tables, bounds), &looked);
         found.extend(freed_together(device, tables, bounds, old));
+    } else if !comes_and_goes(device, tables, bounds, &found) {
+        found.iter_mut().for_each(|g| g.rhythm = Rhythm::None);
     }
-    if !by_steps && !comes_and_goes(device, tables, bounds, &found) {
+    let all: u64 = found.iter().filter(|g| g.is_leak()).map(|g| g.bytes).sum();
+    if all < LEAST || all.saturating_mul(50) < tables.curves.peak(Quantity::Requested).0 {
         found.iter_mut().for_each(|g| g.rhythm = Rhythm::None);
     }
     found.sort_by_key(|g| (std::cmp::Reverse(g.bytes), g.stack));
     found
+}
+
+/// Whether a stack gives back in the last steps as much that is old as it adds, as a cache with a bound does once it is full.
+fn is_bounded(survival: &Survival, looked: &Looked, turned: u64) -> bool {
+    let in_tail =
+        |s: &&(LifetimeId, u64, Option<usize>)| s.2.is_some_and(|step| (looked.within.end..looked.count).contains(&step));
+    let adds: u64 = survival.iter().filter(in_tail).map(|s| s.1).sum();
+    turned > 0 && adds > 0 && turned.abs_diff(adds) * 5 <= turned.max(adds)
 }
 
 /// A program at work makes and frees; one that only takes leaks nothing. In four of five stretches memory falls from its highest
@@ -300,10 +363,9 @@ fn freed_at(tables: &DeviceTables, id: LifetimeId) -> u32 {
     tables.lifetimes.gone(id).min(tables.lifetimes.free_requested(id))
 }
 
-/// The stretch that an event is in.
+/// The stretch that an event is in: `None` before the first, their number after the last.
 fn step_of(bounds: &[u32], event: u32) -> Option<usize> {
-    let at = bounds.partition_point(|&b| b <= event).checked_sub(1)?;
-    (event != NO_EVENT && at + 1 < bounds.len()).then_some(at)
+    if event == NO_EVENT { None } else { bounds.partition_point(|&b| b <= event).checked_sub(1) }
 }
 
 /// What one stack freed at once.
@@ -384,7 +446,10 @@ fn freed_together(
     }
     bursts
         .iter()
-        .filter_map(|(&stack, burst)| grown(stack, &burst.freed, burst.until, Some(burst.begins), true))
+        .filter_map(|(&stack, burst)| {
+            let looked = Looked { count: burst.until, within: steady(burst.until), by_steps: true };
+            grown(stack, &burst.freed, &looked, Some(burst.begins))
+        })
         .filter(Growth::is_leak)
         .collect()
 }
@@ -404,23 +469,30 @@ pub fn stretches<'a>(device: &DeviceRecording, steps: &'a Steps) -> std::borrow:
     std::borrow::Cow::Owned((0..=STRETCHES).map(|i| (from + n * i / STRETCHES) as u32).collect())
 }
 
-/// The fewest requested bytes live within each stretch: what every step comes back to. O(stretches).
+/// The fewest requested bytes live within each stretch, the moment before its first event included: what every step comes back to.
+/// O(stretches).
 #[must_use]
 pub fn floors(device: &DeviceRecording, tables: &DeviceTables, bounds: &[u32]) -> Vec<u64> {
-    tables.curves.columns(device, &tables.lifetimes, Quantity::Requested, bounds).iter().map(|c| c.min).collect()
+    let (curves, lifetimes) = (&tables.curves, &tables.lifetimes);
+    let first = bounds.first().map_or(NO_EVENT, |b| b.checked_sub(1).unwrap_or(NO_EVENT));
+    let mut before = curves.at(device, lifetimes, Quantity::Requested, first);
+    let cells = curves.columns(device, lifetimes, Quantity::Requested, bounds);
+    cells.iter().map(|c| c.min.min(std::mem::replace(&mut before, c.last))).collect()
 }
 
 /// Slope and coefficient of determination of the least-squares line through the cumulative sum.
 fn line(by_step: &[u64]) -> (f64, f64) {
-    let n = by_step.len() as f64;
     let mut sum = 0.0;
-    let ys: Vec<f64> = by_step
-        .iter()
-        .map(|&b| {
-            sum += b as f64;
-            sum
-        })
-        .collect();
+    let climb = by_step.iter().map(|&b| {
+        sum += b as f64;
+        sum
+    });
+    fit(&climb.collect::<Vec<f64>>())
+}
+
+/// Slope and coefficient of determination of the least-squares line through values at even distances.
+fn fit(ys: &[f64]) -> (f64, f64) {
+    let n = ys.len() as f64;
     let mean_x = (n - 1.0) / 2.0;
     let mean_y = ys.iter().sum::<f64>() / n;
     let (mut sxy, mut sxx, mut syy) = (0.0, 0.0, 0.0);

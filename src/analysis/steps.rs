@@ -6,6 +6,7 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 
 mod beyond;
+mod repeated;
 
 use super::loading::loaded_until;
 use super::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
@@ -55,7 +56,7 @@ impl Steps {
         let loaded = loaded_until(&recording.stacks, device, tables);
         let found = by_annotation(recording, device, tables)
             .or_else(|| by_range(recording, device, tables))
-            .or_else(|| by_stack(device, tables, loaded))
+            .or_else(|| repeated::by_stack(device, tables, loaded))
             .unwrap_or_default();
         Steps { loaded, ..found }
     }
@@ -142,13 +143,15 @@ impl Steps {
     }
 }
 
-/// A step ends where its optimizer step ends, or where the profiler's step does.
+/// A step ends where its optimizer step ends, or where the profiler's step does. The profiler's also begins: what is before the
+/// first is set-up. An optimizer step does not say where its own step began.
 fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
     if !device.events.has_time {
         return None;
     }
     let times = &device.events.time_us;
     let mut ends: FxHashMap<&str, Vec<u32>> = FxHashMap::default();
+    let mut begins = None;
     for a in &device.annotations {
         let name = recording.stacks.text(a.name);
         let key = name.split('#').next().unwrap_or(name).trim();
@@ -156,18 +159,23 @@ fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &Devic
             && let Some(end) = a.end_us
         {
             ends.entry(key).or_default().push(times.partition_point(|&t| t <= end) as u32);
+            if key == "ProfilerStep" {
+                let start = times.partition_point(|&t| t < a.start_us) as u32;
+                begins = Some(begins.map_or(start, |first: u32| first.min(start)));
+            }
         }
     }
     let key = ["ProfilerStep", "Optimizer.step"].into_iter().find(|k| ends.get(k).is_some_and(|e| e.len() >= 2))?;
     let mut bounds = ends.remove(key)?;
-    bounds.push(0);
+    let begins = begins.filter(|_| key == "ProfilerStep");
+    bounds.push(begins.unwrap_or(0));
     bounds.sort_unstable();
     bounds.dedup();
     if bounds.len() < 3 {
         return None;
     }
     let found = Steps { bounds, source: StepSource::Annotation(key.to_owned()), confidence: 100, ..Steps::default() };
-    Some(beyond::continued(found, 1, device, tables))
+    Some(beyond::continued(found, usize::from(begins.is_none()), device, tables))
 }
 
 /// The name that ranges of one kind share: `step 12`, `step#13` and `step_14` are all `step`.
@@ -246,75 +254,6 @@ fn unevenness_of(places: &[u32]) -> (f64, f64) {
 /// Confidence in repetitions of this unevenness.
 fn percent(unevenness: f64) -> u8 {
     ((1.0 - unevenness) * 99.0).clamp(0.0, 99.0) as u8
-}
-
-/// Fewest repetitions of a stretch of a handful of events that make it a step.
-const FEWEST_TINY: usize = 20;
-
-/// More allocations than this by one stack are not one a step.
-const MOST: usize = 20_000;
-
-/// When each stack allocated, for the stacks that may do so once a step. O(lifetimes).
-fn births(device: &DeviceRecording, tables: &DeviceTables) -> FxHashMap<StackId, Vec<u32>> {
-    let mut births: FxHashMap<StackId, Vec<u32>> = FxHashMap::default();
-    for i in 0..tables.lifetimes.len() as u32 {
-        let id = LifetimeId(i);
-        let stack = tables.lifetimes.stack(device, id);
-        let born = tables.lifetimes.born(id);
-        if stack.is_some() && born != NO_EVENT {
-            let list = births.entry(stack).or_default();
-            if list.len() < MOST {
-                list.push(born);
-            }
-        }
-    }
-    births.retain(|_, list| (FEWEST..MOST).contains(&list.len()));
-    births
-}
-
-/// The stack whose allocations come at the most even distances, and few enough to be steps; from the event `loaded` on, before
-/// which the recording only loads a model.
-fn by_stack(device: &DeviceRecording, tables: &DeviceTables, loaded: u32) -> Option<Steps> {
-    let n = device.events.len() as u32;
-    let rest = n - loaded.min(n);
-    let mut births = births(device, tables);
-    if loaded > 0 {
-        births.values_mut().for_each(|list| list.retain(|&b| b >= loaded));
-        births.retain(|_, list| list.len() >= FEWEST);
-    }
-    let mut best: Option<(f64, usize, StackId)> = None;
-    for (&stack, list) in &births {
-        let Some(unevenness) = unevenness(list, rest) else { continue };
-        // Of equally even stacks the one with most steps: a stack that allocates every second step is as even as the step itself.
-        let better = match best {
-            None => true,
-            Some((u, count, s)) => {
-                let (a, b) = ((unevenness * 10.0) as u32, (u * 10.0) as u32);
-                (a, std::cmp::Reverse(list.len()), stack) < (b, std::cmp::Reverse(count), s)
-            }
-        };
-        if unevenness < 0.35 && better {
-            best = Some((unevenness, list.len(), stack));
-        }
-    }
-    let (unevenness, _, stack) = best.or_else(|| {
-        // Steps of a handful of events, where they come like clockwork and nothing else is there.
-        let tiny = |list: &[u32]| {
-            let (mean, uneven) = unevenness_of(list);
-            mean >= 3.0 && uneven < 0.05 && f64::from(list[list.len() - 1] - list[0]) > 0.9 * f64::from(rest)
-        };
-        let even = births.iter().filter(|(_, list)| list.len() >= FEWEST_TINY && tiny(list));
-        even.min_by_key(|(stack, list)| (std::cmp::Reverse(list.len()), **stack)).map(|(s, l)| (unevenness_of(l).1, l.len(), *s))
-    })?;
-    let mut bounds = births.remove(&stack)?;
-    let last = bounds[bounds.len() - 1];
-    let mean = (last - bounds[0]) / (bounds.len() as u32 - 1);
-    // What is left after the last beginning is a step only where it could be most of one.
-    if u64::from(n - last) * 4 >= u64::from(mean) * 3 {
-        bounds.push(last.saturating_add(mean).min(n));
-    }
-    bounds.dedup();
-    Some(Steps { bounds, source: StepSource::Stack(stack), confidence: percent(unevenness), ..Steps::default() })
 }
 
 /// What a step did to memory. Bytes are whole blocks, as `torch.cuda.memory_stats` counts `active_bytes`.

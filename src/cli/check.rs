@@ -1,4 +1,5 @@
-//! `vramscope check FILE`: limits for continuous integration; exit code 1 when one is passed.
+//! `vramscope check FILE`: limits for continuous integration; exit code 1 when one is passed, or
+//! when the recording can not tell.
 
 use std::io::Write;
 
@@ -6,7 +7,7 @@ use serde_json::json;
 
 use super::args::CheckArgs;
 use super::{open_blocks, open_stats, print, print_json};
-use crate::analysis::leaks::{growth, has_steps};
+use crate::analysis::leaks::{growth, has_steps, undecided};
 use crate::analysis::oom::has_segments;
 use crate::analysis::stats_check::judge_stats;
 use crate::analysis::steps::Steps;
@@ -24,7 +25,7 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
     let mut failures = Vec::new();
     if let Some(cut) = recording.report.truncated() {
         // What is not in the file can not be vouched for.
-        checks.push(json!({"device": null, "kind": null, "check": "complete", "passed": false, "value": false, "limit": true}));
+        checks.push(json!({"device": null, "kind": null, "check": "complete", "passed": false, "value": false, "limit": true, "reason": cut.text}));
         failures.push(format!("the file is not whole: {}", cut.text));
     }
     let event = |at: u32| match at {
@@ -33,9 +34,15 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
     };
     for device in &recording.devices {
         let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
-        let mut check = |name: &str, passed: bool, value: serde_json::Value, limit: serde_json::Value, sentence: String| {
-            checks.push(json!({"device": device.id.index, "kind": device.id.kind.name(), "check": name, "passed": passed, "value": value, "limit": limit}));
-            if !passed {
+        // Passed, not passed, or (`None`) what the recording does not tell.
+        let mut check = |name: &str,
+                         passed: Option<bool>,
+                         value: serde_json::Value,
+                         limit: serde_json::Value,
+                         sentence: String| {
+            let reason = (passed != Some(true)).then_some(&sentence);
+            checks.push(json!({"device": device.id.index, "kind": device.id.kind.name(), "check": name, "passed": passed, "value": value, "limit": limit, "reason": reason}));
+            if passed != Some(true) {
                 failures.push(format!("{}: {sentence}", device.id));
             }
         };
@@ -48,12 +55,12 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
             for (name, most) in limits {
                 let option = name.replace('_', "-");
                 let sentence = format!("what was reserved is not in this file, so --{option} can not be checked");
-                check(name, false, serde_json::Value::Null, most, sentence);
+                check(name, Some(false), serde_json::Value::Null, most, sentence);
             }
         }
         if let Some(most) = args.max_peak.filter(|_| is_told) {
             let sentence = format!("{} was reserved {}, more than {}", Bytes(peak), event(at), Bytes(most));
-            check("max_peak", peak <= most, json!(peak), json!(most), sentence);
+            check("max_peak", Some(peak <= most), json!(peak), json!(most), sentence);
         }
         if let Some(most) = args.max_fragmentation.filter(|_| is_told) {
             // At the peak of reserved memory, where room is scarce, with the block in place that it was reserved for: the share
@@ -67,7 +74,7 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
                 event(at),
                 most * 100.0
             );
-            check("max_fragmentation", share <= most, json!(share), json!(most), sentence);
+            check("max_fragmentation", Some(share <= most), json!(share), json!(most), sentence);
         }
         if args.no_leaks {
             let steps = Steps::find(&recording, device, &tables);
@@ -75,8 +82,19 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
             let bytes: u64 = grown.iter().filter(|g| g.is_leak()).map(|g| g.bytes).sum();
             let step = if has_steps(&steps) { "step" } else { "stretch of the recording" };
             let freed = if grown.iter().any(|g| g.is_leak() && g.freed.is_some()) { ", freed only at the end" } else { "" };
-            let sentence = format!("{} survive their {step} and pile up{freed} (vramscope leaks lists them)", Bytes(bytes));
-            check("no_leaks", bytes == 0, json!(bytes), json!(0), sentence);
+            // A device that nothing was ever allocated on has no leak, whatever its history.
+            let was_used = tables.curves.peak(Quantity::Active).0 > 0;
+            match undecided(device, &steps).filter(|_| was_used && bytes == 0) {
+                Some(why) => {
+                    let sentence = format!("whether anything leaks can not be told: {why}; record some steps of the program");
+                    check("no_leaks", None, serde_json::Value::Null, json!(0), sentence);
+                }
+                None => {
+                    let sentence =
+                        format!("{} survive their {step} and pile up{freed} (vramscope leaks lists them)", Bytes(bytes));
+                    check("no_leaks", Some(bytes == 0), json!(bytes), json!(0), sentence);
+                }
+            }
         }
         if args.no_oom {
             let ooms = device.events.ooms();
@@ -86,14 +104,14 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
                 ([only], _) => format!(" at event {}", count(u64::from(*only))),
                 (_, Some(&last)) => format!(", the last at event {}", count(u64::from(last))),
             };
-            check("no_oom", ooms.is_empty(), json!(ooms.len()), json!(0), format!("{failed}{at} (vramscope oom says why)"));
+            check("no_oom", Some(ooms.is_empty()), json!(ooms.len()), json!(0), format!("{failed}{at} (vramscope oom says why)"));
         }
     }
     for path in &args.stats {
         let verdict = judge_stats(&recording, &path.display().to_string(), &open_stats(path)?);
         let passed = verdict.device.is_some() && verdict.failed == 0;
         let id = verdict.device.and_then(|i| recording.devices.get(i)).map(|d| d.id);
-        checks.push(json!({"device": id.map(|d| d.index), "kind": id.map(|d| d.kind.name()), "check": "stats", "passed": passed, "value": verdict.failed, "limit": 0}));
+        checks.push(json!({"device": id.map(|d| d.index), "kind": id.map(|d| d.kind.name()), "check": "stats", "passed": passed, "value": verdict.failed, "limit": 0, "reason": (!passed).then_some(&verdict.sentence)}));
         if !passed {
             failures.push(verdict.sentence);
         }

@@ -8,9 +8,11 @@ use serde_json::json;
 use super::args::LeaksArgs;
 use super::oom::frames;
 use super::{About, Table, choose_device, open_blocks, print_json, print_of};
-use crate::analysis::leaks::{Blind, Growth, between, can_tell, floors, growth, has_steps, looked_at, saw_tooth, stretches};
+use crate::analysis::leaks::{
+    Blind, Growth, between, can_tell, growth, has_steps, how_often, looked_at, pace, saw_tooth, undecided,
+};
 use crate::analysis::steps::Steps;
-use crate::analysis::{DeviceTables, Quantity, StackNames, named_by, tell_apart};
+use crate::analysis::{DeviceTables, StackNames, named_by, tell_apart};
 use crate::model::{DeviceRecording, Format, Progress, Recording};
 use crate::units::{Bytes, count};
 
@@ -43,11 +45,7 @@ fn over_steps(
     let grown = growth(device, tables, &steps);
     let names = StackNames::of(&recording.stacks);
     let source = steps.how(&names);
-    let saw = if steps.is_empty() {
-        None
-    } else {
-        saw_tooth(&floors(device, tables, &stretches(device, &steps)), tables.curves.peak(Quantity::Requested).0)
-    };
+    let saw = saw_tooth(device, tables, &steps);
     if args.of.json {
         let leaks: Vec<_> = grown
             .iter()
@@ -55,7 +53,7 @@ fn over_steps(
                 json!({
                     "bytes": g.bytes, "count": g.count, "bytes_per_step": g.bytes_per_step.max(0.0).round() as u64, "confidence": g.confidence,
                     "steps_adding": g.steps_adding, "steps": g.steps, "is_leak": g.is_leak(), "stack": frames(recording, g.stack),
-                    "first_step": 0, "bytes_by_step": g.by_step, "freed_at_event": g.freed,
+                    "first_step": 0, "since_step": g.since, "bytes_by_step": g.by_step, "freed_at_event": g.freed,
                 })
             })
             .collect();
@@ -76,21 +74,18 @@ fn over_steps(
     let step = if has_steps(&steps) { "step" } else { "stretch" };
     let mut text = match (can_tell, leaks.first()) {
         (Err(Blind::TooShort), _) => {
-            let events = crate::units::counted(device.events.len() as u64, "event", "events");
-            let found = crate::units::counted(steps.len() as u64, "step", "steps");
             let more = match recording.source.format {
                 Format::RmmLog | Format::KinetoTrace | Format::MemoryTimeline => "Record more steps.",
                 _ => "Record some steps with a longer history.",
             };
-            format!("Too little to tell: {events} and {found}. {more}\n")
+            format!("Too little to tell: {}. {more}\n", undecided(device, &steps).unwrap_or_default())
         }
         (Err(Blind::OnlyAllocates), _) => format!("{}\n", Blind::ONLY_ALLOCATES),
         (Ok(()), None) => format!("No leak: nothing grows steadily from {step} to {step}.\n"),
         (Ok(()), Some(first)) => {
             let number = crate::units::counted(leaks.len() as u64, "call stack", "call stacks");
             let bytes = Bytes(leaks.iter().map(|g| g.bytes).sum());
-            let often =
-                if leaks.iter().all(|g| g.rhythm == first.rhythm) { first.how_often(step) } else { format!("many a {step}") };
+            let (often, pace) = (how_often(&leaks, step), pace(&leaks, step));
             let freed = leaks.iter().filter(|g| g.freed.is_some()).count();
             let fate = match first.freed {
                 Some(event) if freed == leaks.len() => format!("all freed at once from event {} on", count(u64::from(event))),
@@ -100,7 +95,7 @@ fn over_steps(
                 ),
                 _ => "live at the end".to_owned(),
             };
-            format!("{number} grow{} with {often}: {bytes} in all, {fate}.\n", if leaks.len() == 1 { "s" } else { "" })
+            format!("{number} grow{} with {often}, {pace}: {bytes} in all, {fate}.\n", if leaks.len() == 1 { "s" } else { "" })
         }
     };
     text += &match steps.len() as u64 {
@@ -112,32 +107,38 @@ fn over_steps(
         }
     };
     if let Some(saw) = &saw {
-        let drops: u64 = saw.teeth.iter().map(|t| t.2).sum::<u64>() / saw.teeth.len().max(1) as u64;
         text += &format!(
             "Saw-tooth: memory climbs over several steps and drops at once, {} times by {} on average: objects in reference cycles wait for Python's garbage collector.\n",
             saw.teeth.len(),
-            Bytes(drops)
+            Bytes(saw.mean())
         );
     }
     text += "\n";
-    let mut table = Table::new("lrrrrl");
+    // Where nothing can be told of growth, a slope would be one.
+    let is_told = can_tell.is_ok();
+    let mut table = Table::new(if is_told { "lrrrrl" } else { "rrl" });
     let a_step = if has_steps(&steps) { "a step" } else { "a stretch" };
-    table.row(["", "survives", "blocks", a_step, "fit", "allocated at"]);
     let rows: Vec<_> = grown.iter().take(LISTED).map(|g| (g.stack, names.of_stack(g.stack))).collect();
     let apart = tell_apart(&recording.stacks, &rows);
+    if is_told {
+        table.row(["", "survives", "blocks", a_step, "fit", "allocated at"]);
+    } else {
+        table.row(["survives", "blocks", "allocated at"]);
+    }
     for (g, by) in grown.iter().zip(apart) {
-        table.row([
-            match g.freed {
-                Some(_) => "leak, freed at the end".to_owned(),
-                None if g.is_leak() => "leak".to_owned(),
-                None => String::new(),
-            },
-            Bytes(g.bytes).to_string(),
-            count(g.count),
-            Bytes(g.bytes_per_step.max(0.0) as u64).to_string(),
-            format!("{:.2}", g.confidence),
-            named_by(&recording.stacks, names.of_stack(g.stack), by),
-        ]);
+        let (bytes, blocks) = (Bytes(g.bytes).to_string(), count(g.count));
+        let place = named_by(&recording.stacks, names.of_stack(g.stack), by);
+        if !is_told {
+            table.row([bytes, blocks, place]);
+            continue;
+        }
+        let kind = match g.freed {
+            Some(_) => "leak, freed at the end",
+            None if g.is_leak() => "leak",
+            None => "",
+        };
+        let (slope, fit) = (Bytes(g.bytes_per_step.max(0.0).round() as u64).to_string(), format!("{:.2}", g.confidence));
+        table.row([kind.to_owned(), bytes, blocks, slope, fit, place]);
     }
     if !grown.is_empty() {
         text += &table.to_string();

@@ -27,13 +27,19 @@ fn limits_are_held_against_what_was_there() {
     says(&["whatif", &failed, "--conf", "default", "--limit", "3000MiB"], 0, "so this asks about a higher one");
     says(&["check", &leak, "--max-peak", "60"], 2, "60 without a unit is 60 bytes");
     says(&["check", &leak, "--max-peak", "60GiB"], 0, "passed");
+    // A recording too short to tell does not pass, and says why.
+    let short = sample("fragment_oom.pickle");
+    says(&["check", &short, "--no-leaks"], 1, "whether anything leaks can not be told");
+    let undecided: Value = serde_json::from_slice(&run(&["check", &short, "--no-leaks", "--json"]).stdout).expect("JSON");
+    assert_eq!((undecided["passed"].as_bool(), undecided["checks"][0]["passed"].is_null()), (Some(false), true), "{undecided}");
+    assert!(undecided["checks"][0]["reason"].as_str().is_some_and(|why| why.contains("can not be told")), "{undecided}");
     let fragment = json(&["check", &sample("gpt_train.pickle"), "--max-fragmentation", "1", "--json"]);
     let share = fragment["checks"][0]["value"].as_f64().expect("a share");
     let state = json(&["state", &sample("gpt_train.pickle"), "--peak", "--json"]);
     let bytes = |name: &str| state["totals"][name].as_f64().expect("bytes");
     assert!(share < 0.06, "{share}: with the block in place that the segment was taken for");
     assert!((share - (1.0 - bytes("active_bytes") / bytes("reserved_bytes"))).abs() < 0.01, "{share}");
-    says(&["allocations", &leak, "--where", "step=99"], 0, "steps are 0 to 58");
+    says(&["allocations", &leak, "--where", "step=99"], 0, "steps are 0 to 59");
     says(&["allocations", &leak, "--where", "size>1TiB"], 0, "allocations asked for");
 }
 

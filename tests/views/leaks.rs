@@ -55,8 +55,8 @@ fn a_click_on_a_step_chooses_its_range_and_goes_to_its_peak() {
 
 #[test]
 fn healthy_recordings_leak_nothing_and_the_leaking_one_names_its_line() {
-    use vramscope::analysis::leaks::{floors, growth, saw_tooth};
-    use vramscope::analysis::{Quantity, steps::Steps};
+    use vramscope::analysis::leaks::{growth, saw_tooth};
+    use vramscope::analysis::steps::Steps;
     for (name, leaks) in
         [("gpt_train.pickle", false), ("multi_stream.pickle", false), ("cuda_graph.pickle", false), ("leak.pickle", true)]
     {
@@ -75,7 +75,6 @@ fn healthy_recordings_leak_nothing_and_the_leaking_one_names_its_line() {
             assert_eq!((bytes >> 20, count), (210, 480));
             assert!(grown.iter().filter(|g| g.is_leak()).all(|g| (g.steps_adding, g.steps) == (steps.len(), steps.len())));
         }
-        let floors = floors(device, tables, &steps.bounds);
-        assert_eq!(saw_tooth(&floors, tables.curves.peak(Quantity::Requested).0), None, "{name}");
+        assert_eq!(saw_tooth(device, tables, &steps), None, "{name}");
     }
 }

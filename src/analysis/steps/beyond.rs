@@ -1,6 +1,7 @@
 //! Steps beyond those that annotations mark: a call stack that allocates once in every marked step, and goes on doing so.
 
-use super::{FEWEST, Steps, births, percent, unevenness_of};
+use super::repeated::births;
+use super::{FEWEST, StepSource, Steps, percent, unevenness_of};
 use crate::analysis::DeviceTables;
 use crate::model::{DeviceRecording, StackId};
 
@@ -22,7 +23,7 @@ pub(super) fn continued(mut steps: Steps, sure: usize, device: &DeviceRecording,
     if longest == 0 || !(wants_before || wants_after) {
         // What follows the last one is a step of its own only when it is as long as one.
         let typical = n / steps.bounds.len().max(1) as u32;
-        if n.saturating_sub(last) > typical / 2 && sure > 0 {
+        if n.saturating_sub(last) > typical / 2 && !matches!(steps.source, StepSource::Range(_)) {
             steps.bounds.push(n);
             steps.marked.end = steps.len();
         }

@@ -251,7 +251,7 @@ pub struct CheckArgs {
     /// The largest share of the peak of reserved memory that may be free, 0 to 1
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     pub max_fragmentation: Option<f64>,
-    /// Nothing may grow from step to step
+    /// Nothing may grow from step to step; a recording too short to tell does not pass (exit code 1, `passed` null in JSON)
     #[arg(long)]
     pub no_leaks: bool,
     /// No request may fail

@@ -126,3 +126,38 @@ fn a_failure_whose_exception_is_kept() {
     assert_eq!(said(&run(false), "held_after_failure").bytes, 320 * MIB);
     silent(&run(true), "held_after_failure");
 }
+
+/// Forty steps of work that comes and goes; `keeps` says how many MiB of which line each leaves behind.
+fn grows(keeps: impl Fn(usize) -> Option<(u64, usize)>) -> Recording {
+    let mut t = Tape::new();
+    let work = t.stack(&[("/home/me/model.py", "forward")]);
+    let lines: Vec<_> = (0..10).map(|i| t.stack(&[(&format!("/home/me/part{i}.py"), "keep")])).collect();
+    for step in 0..40 {
+        for _ in 0..4 {
+            let h = t.alloc(12 * MIB, work);
+            t.free(h);
+        }
+        if let Some((mebibytes, line)) = keeps(step) {
+            t.alloc(mebibytes * MIB, lines[line]);
+        }
+        t.step();
+    }
+    t.finish()
+}
+
+#[test]
+fn several_lines_by_turns() {
+    let found = said(&grows(|step| Some((20, step % 10))), "leak");
+    assert_eq!((found.bytes, found.title.as_str()), (800 * MIB, "Memory grows with every step"), "{found:?}");
+    assert!(found.sentence.contains("40\u{a0}blocks") && found.sentence.contains("7\u{a0}lines more"), "{}", found.sentence);
+    assert!(found.evidence.iter().any(|e| e.label == "steps that add" && e.value == "40 of 40"), "{:?}", found.evidence);
+}
+
+#[test]
+fn from_half_way_on_and_every_fifth_step() {
+    let found = said(&grows(|step| (step >= 20).then_some((20, 0))), "leak");
+    assert_eq!(found.title, "Memory grows with every step from step 20 on");
+    let found = said(&grows(|step| (step % 5 == 0).then_some((20, 0))), "leak");
+    assert!(found.sentence.contains("20\u{a0}MiB every 5 steps"), "{}", found.sentence);
+    silent(&grows(|step| (step < 20).then_some((20, 0))), "leak");
+}

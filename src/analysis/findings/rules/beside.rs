@@ -8,17 +8,8 @@ use crate::units::{Bytes, MEBIBYTE, count, counted};
 /// Live memory that grows over several steps and falls at once, again and again: objects in reference cycles, freed only when
 /// Python's collector runs.
 pub(super) fn saw_tooth(p: &Patient<'_>) -> Vec<Finding> {
-    let peak = p.tables.curves.peak(Quantity::Requested).0;
-    // Without steps a training step itself looks like a tooth.
-    if p.steps.is_empty() || p.steps.is_inferred() || peak < 64 * MEBIBYTE {
-        return Vec::new();
-    }
-    let Some(saw) = leaks::saw_tooth(&leaks::floors(p.device, p.tables, &p.steps.bounds), peak) else { return Vec::new() };
-    let number = saw.teeth.len();
-    let height = saw.teeth.iter().map(|t| t.2).max().unwrap_or(0);
-    if height * 4 < peak {
-        return Vec::new();
-    }
+    let Some(saw) = leaks::saw_tooth(p.device, p.tables, &p.steps) else { return Vec::new() };
+    let (number, height) = (saw.teeth.len(), saw.highest());
     let (Some(&(from, to, _)), Some(&(_, last, _))) = (saw.teeth.first(), saw.teeth.last()) else { return Vec::new() };
     let per_tooth = (last - to) / (number - 1).max(1);
     let event = |step: usize| p.steps.bounds.get(step).copied().unwrap_or_default();
@@ -28,7 +19,7 @@ pub(super) fn saw_tooth(p: &Patient<'_>) -> Vec<Finding> {
         title: "Memory grows for steps and falls at once".to_owned(),
         bytes: height,
         sentence: format!(
-            "{} is given back {} at once, about every {}: objects in reference cycles live until Python's collector runs.",
+            "{} is given back at once, {}, about every {}: objects in reference cycles live until Python's collector runs.",
             Bytes(height),
             counted(number as u64, "time", "times"),
             counted(per_tooth as u64, "step", "steps"),

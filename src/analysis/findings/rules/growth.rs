@@ -3,7 +3,7 @@
 use super::shared::{self, EVALUATION};
 use crate::analysis::Quantity;
 use crate::analysis::findings::{Class, Evidence, Finding, Patient, Place};
-use crate::analysis::leaks::{Growth, has_steps};
+use crate::analysis::leaks::{Growth, adding, adds, has_steps, how_often, pace};
 use crate::model::StackId;
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
@@ -14,7 +14,7 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let first = &grown[0];
-    let slope: f64 = grown.iter().map(|g| g.bytes_per_step).sum();
+    let all: Vec<&Growth> = grown.iter().collect();
     let (blocks, lines): (u64, _) = (grown.iter().map(|g| g.count).sum(), by_line(p, &grown));
     let by_steps = has_steps(&p.steps);
     let what = if by_steps { "step" } else { "stretch of the recording" };
@@ -23,7 +23,8 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
     let is_small = |g: &Growth| g.examples.iter().any(|&id| p.tables.lifetimes.requested(p.device, id) <= LOSS_BYTES);
     let keeps_losses = has_stacks && (grown.iter().any(is_small) || !kept_numbers(p).is_empty());
     let freed: Vec<u32> = grown.iter().filter_map(|g| g.freed).collect();
-    let every = if grown.iter().all(|g| g.rhythm == first.rhythm) { first.how_often(what) } else { format!("many a {what}") };
+    let every = how_often(&all, what);
+    let (what_adds, slope) = adds(&all, what);
     let title = match (by_steps, freed.is_empty()) {
         (false, _) => "Memory grows all through the recording".to_owned(),
         (true, true) => format!("Memory grows with {every}"),
@@ -43,15 +44,15 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
         }
         None => format!("{} still live at the end", if blocks == 1 { "is" } else { "are" }),
     };
-    let mut evidence = vec![Evidence::bytes(&format!("a {what} adds"), slope as u64).red()];
+    let mut evidence = vec![Evidence::bytes(&what_adds, slope).red()];
     if lines.len() > 1 {
         let named = lines.iter().take(NAMED).map(|(name, slope)| Evidence::bytes(name, *slope as u64));
         evidence.extend(named);
     }
-    let steady = grown.iter().map(|g| g.steps_adding).min().unwrap_or(0);
+    let (steady, steps) = adding(&all);
     let fit = grown.iter().map(|g| g.confidence).fold(1.0, f64::min);
     evidence.extend([
-        Evidence::text(if by_steps { "steps that add" } else { "stretches that add" }, format!("{steady} of {}", first.steps)),
+        Evidence::text(if by_steps { "steps that add" } else { "stretches that add" }, format!("{steady} of {steps}")),
         Evidence::text("fit of a line", format!("{fit:.3}")),
         Evidence::text("call stacks", count(grown.len() as u64)),
     ]);
@@ -61,10 +62,10 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
         title,
         bytes,
         sentence: format!(
-            "{} {} {fate}: a {what} adds {}. {}",
+            "{} {} {fate}: {}. {}",
             counted(blocks, "block", "blocks"),
             if has_stacks { format!("allocated at {}", places(&lines)) } else { "whose call stacks were not recorded".to_owned() },
-            Bytes(slope as u64),
+            pace(&all, what),
             if keeps_losses {
                 "Something keeps them, most often a list of losses or outputs with their graphs."
             } else {
@@ -149,14 +150,14 @@ pub(super) fn evaluation(p: &Patient<'_>) -> Vec<Finding> {
     vec![
         Finding::new("evaluation_growth", Class::Leak, "Evaluation keeps what it makes", bytes)
             .says(format!(
-                "{} allocated in evaluation at {} are still live {}, {} a {what}: predictions are kept on the device, or their graphs are.",
+                "{} allocated in evaluation at {} are still live {}, {}: predictions are kept on the device, or their graphs are.",
                 counted(grown.iter().map(|g| g.count).sum(), "block", "blocks"),
                 places(&by_line(p, &grown)),
                 match first.freed {
                     Some(event) => format!("at event {}", count(u64::from(event.saturating_sub(1)))),
                     None => "at the end".to_owned(),
                 },
-                Bytes(grown.iter().map(|g| g.bytes_per_step).sum::<f64>() as u64)
+                pace(&grown.iter().collect::<Vec<_>>(), what)
             ))
             .red("kept from evaluation", bytes)
             .shows("steps that add", format!("{} of {}", first.steps_adding, first.steps))
@@ -221,10 +222,8 @@ fn leaking(p: &Patient<'_>, in_evaluation: bool) -> (Vec<Growth>, u64) {
     let is_evaluation = |stack: StackId| p.flags(stack) & EVALUATION != 0;
     let concerns = |g: &&Growth| g.is_leak() && is_evaluation(g.stack) == in_evaluation;
     let grown: Vec<Growth> = p.growth.iter().filter(concerns).cloned().collect();
-    let bytes: u64 = grown.iter().map(|g| g.bytes).sum();
-    let peak = p.tables.curves.peak(Quantity::Requested).0;
-    // Growth that would take thousands of steps to matter is not worth a line.
-    if bytes < MEBIBYTE || bytes.saturating_mul(50) < peak { (Vec::new(), 0) } else { (grown, bytes) }
+    let bytes = grown.iter().map(|g| g.bytes).sum();
+    (grown, bytes)
 }
 
 /// What a failed request left behind: an exception keeps the frames of the failed call, and they keep their tensors.

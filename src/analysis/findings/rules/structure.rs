@@ -118,10 +118,10 @@ pub(super) fn slivers(p: &Patient<'_>) -> Vec<Finding> {
         title: "Slivers pin large segments".to_owned(),
         bytes: pinned,
         sentence: format!(
-            "{} of live blocks keep {} from being given back: {} are less than a fifth full.",
+            "{} of live blocks keep {} from being given back: {} less than a fifth full.",
             Bytes(live),
             Bytes(pinned),
-            counted(segments as u64, "segment", "segments"),
+            counted(segments as u64, "segment is", "segments are"),
         ),
         evidence: vec![
             Evidence::bytes("live in them", live),

@@ -10,8 +10,10 @@ use egui::{Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 use self::between::{Between, BetweenRow};
 use super::stack_cells::StackCells;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::Quantity;
-use crate::analysis::leaks::{Blind, Growth, SawTooth, can_tell, floors, growth, has_steps, looked_at, saw_tooth, stretches};
+use crate::analysis::leaks::{
+    Blind, Growth, SawTooth, adding, can_tell, floors, growth, has_steps, how_often, looked_at, pace, saw_tooth, stretches,
+    undecided,
+};
 use crate::app::action::Action;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
@@ -32,13 +34,16 @@ pub const INFO: ViewInfo = ViewInfo {
     about: "What survives its step: call stacks that leave something behind again and again.",
     legend: &[
         ("bars", "the least in use within each step: what every step comes back to"),
-        ("red", "a leak: four steps in five, or steps at even distances, add to it, and a line explains nine tenths of it"),
+        (
+            "red",
+            "a leak: it is added to in four steps of five or at even distances, or makes up with others what the bars climb by, and a line explains nine tenths of it",
+        ),
         (
             "survives",
             "bytes of the stack that are alive at the end; \u{201c}freed\u{201d}: or were, until all were freed at once",
         ),
-        ("a step", "slope of the line through what has survived, the first and last steps left aside"),
-        ("fit", "how well that line fits, 0 to 1"),
+        ("a step", "what a step adds on average, the first and last steps left aside"),
+        ("fit", "how well a line through what has survived fits, 0 to 1"),
         ("A, B", "Shift A and Shift B set them at the cursor; the list shows what was born after A and lives at B"),
         ("click", "select the stack in all views"),
     ],
@@ -109,7 +114,7 @@ impl View for LeaksView {
             let bounds = stretches(device, steps).into_owned();
             let has_steps = has_steps(steps);
             let floors = floors(device, tables, &bounds);
-            let saw = saw_tooth(&floors, tables.curves.peak(Quantity::Requested).0).filter(|_| has_steps);
+            let saw = saw_tooth(device, tables, steps);
             let stacks = &data.recording.stacks;
             let grown = growth(device, tables, steps);
             let cells = StackCells::of_rows(stacks, &grown.iter().map(|g| g.stack).collect::<Vec<_>>());
@@ -126,13 +131,10 @@ impl View for LeaksView {
         let Some(found) = shown.value else { return };
         if let Err(blind) = found.can_tell {
             let sentence = match blind {
-                Blind::TooShort => {
-                    let events = counted(cx.data.device().events.len() as u64, "event", "events");
-                    let steps = counted(cx.data.steps().len() as u64, "step", "steps");
-                    format!(
-                        "{events} and {steps} are too few to tell what grows. Record some steps with a longer history, or choose \u{201c}born after A, alive at B\u{201d} above:"
-                    )
-                }
+                Blind::TooShort => format!(
+                    "{}. Record some steps with a longer history, or choose \u{201c}born after A, alive at B\u{201d} above:",
+                    undecided(cx.data.device(), cx.data.steps()).unwrap_or_default()
+                ),
                 Blind::OnlyAllocates => Blind::ONLY_ALLOCATES.to_owned(),
             };
             pane::empty_state(ui, &sentence, Some("torch.cuda.memory._record_memory_history(max_entries=1_000_000)"));
@@ -152,12 +154,11 @@ impl LeaksView {
         let (step, steps) = if found.has_steps { ("step", "steps") } else { ("stretch", "stretches") };
         let (title, ink, sentence) = if let Some(first) = leaks.first() {
             let bytes: u64 = leaks.iter().map(|g| g.bytes).sum();
-            let slope: f64 = leaks.iter().map(|g| g.bytes_per_step).sum();
-            let title = format!("+{} a {step}", Bytes(slope.max(0.0) as u64));
+            let title = format!("+{}", pace(&leaks, step));
+            let (add, all) = adding(&leaks);
             let verb = if leaks.len() == 1 { "leaves" } else { "leave" };
             let sentence = if first.stack.is_some() {
-                let often =
-                    if leaks.iter().all(|g| g.rhythm == first.rhythm) { first.how_often(step) } else { format!("many a {step}") };
+                let often = how_often(&leaks, step);
                 let freed: u64 = leaks.iter().filter(|g| g.freed.is_some()).map(|g| g.bytes).sum();
                 let fate = match first.freed {
                     Some(event) if freed == bytes => {
@@ -177,21 +178,20 @@ impl LeaksView {
             } else {
                 format!(
                     "Allocations without a recorded call stack grow in {} of {} {steps}, *{}* by the end. Record stacks to see whose they are: `_record_memory_history(stacks=\"python\")`.",
-                    first.steps_adding,
-                    first.steps,
+                    add,
+                    all,
                     Bytes(bytes),
                 )
             };
             (title, t.red, sentence)
         } else if let Some(saw) = &found.saw {
-            let drop = saw.teeth.iter().map(|x| x.2).sum::<u64>() / saw.teeth.len().max(1) as u64;
             (
                 "Saw-tooth".to_owned(),
                 t.text1,
                 format!(
                     "Memory climbs over several steps and drops at once, {} times, by *{}* on average: objects in reference cycles wait for Python's garbage collector. Break the cycles; `gc.collect()` every few steps is a stopgap.",
                     saw.teeth.len(),
-                    Bytes(drop)
+                    Bytes(saw.mean())
                 ),
             )
         } else {

@@ -88,21 +88,25 @@ fn open_path(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
 
 fn help(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let modal = Modal::new(egui::Id::unique("help")).frame(dialog_frame(tokens)).show(ui, |ui| {
-        ui.set_width(760.0);
+        let window = ui.ctx().content_rect().size();
+        ui.set_width(860.0f32.min(window.x - 64.0));
+        // As much of the window as it takes: a list that scrolls hides what one looks for.
+        let room = (window.y - 110.0).max(150.0);
+        ui.set_max_height(room);
         let (_, is_closed) = dialog_title(ui, tokens, "Shortcuts and gestures");
         ui.add_space(10.0);
-        egui::ScrollArea::vertical().max_height(520.0).auto_shrink([false, true]).show(ui, |ui| {
+        egui::ScrollArea::vertical().max_height(room - 40.0).auto_shrink([false, true]).show(ui, |ui| {
             // The last column keeps off the scroll bar.
             ui.set_max_width(ui.available_width() - 12.0);
+            let written = |command: &Command| {
+                let keys: Vec<String> = command.shortcuts().iter().map(super::command::written).collect();
+                (keys.join("  "), command.text())
+            };
+            let listed: Vec<(String, String)> =
+                Command::all().iter().filter(|c| !c.shortcuts().is_empty()).map(written).collect();
             ui.columns(2, |columns| {
-                let listed: Vec<Command> = Command::all().into_iter().filter(|c| !c.shortcuts().is_empty()).collect();
-                for command in listed {
-                    let keys: Vec<String> = command.shortcuts().iter().map(super::command::written).collect();
-                    help_row(&mut columns[0], tokens, &keys.join("  "), &command.text());
-                }
-                for (gesture, effect) in GESTURES {
-                    help_row(&mut columns[1], tokens, gesture, effect);
-                }
+                help_rows(&mut columns[0], tokens, &listed.iter().map(|(k, t)| (k.as_str(), t.as_str())).collect::<Vec<_>>());
+                help_rows(&mut columns[1], tokens, &GESTURES);
             });
         });
         is_closed
@@ -129,12 +133,17 @@ const GESTURES: [(&str, &str); 14] = [
     ("header double click", "fill the window with a pane, and back"),
 ];
 
-fn help_row(ui: &mut Ui, tokens: &Tokens, left: &str, right: &str) {
-    ui.horizontal_top(|ui| {
-        let (rect, _) = ui.allocate_exact_size(vec2(140.0, 18.0), Sense::hover());
-        ui.painter().text(rect.left_center(), Align2::LEFT_CENTER, left, Type::Mono.font(), tokens.text2);
-        ui.add(egui::Label::new(text::body(right).color(tokens.text1)).wrap());
-    });
+/// Keys or gestures, and beside the longest of them what each does.
+fn help_rows(ui: &mut Ui, tokens: &Tokens, rows: &[(&str, &str)]) {
+    let longest = rows.iter().map(|(left, _)| label::width(ui.painter(), left, Type::Mono)).fold(0.0, f32::max);
+    for (left, right) in rows {
+        ui.horizontal_top(|ui| {
+            ui.spacing_mut().item_spacing.x = 16.0;
+            let (rect, _) = ui.allocate_exact_size(vec2(longest.ceil(), 18.0), Sense::hover());
+            ui.painter().text(rect.left_top() + vec2(0.0, 7.5), Align2::LEFT_CENTER, left, Type::Mono.font(), tokens.text2);
+            ui.add(egui::Label::new(text::body(*right).color(tokens.text1)).wrap());
+        });
+    }
 }
 
 fn settings(app: &mut App, ui: &mut Ui, tokens: &Tokens) {

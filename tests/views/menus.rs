@@ -216,3 +216,15 @@ fn every_press_of_a_slow_frame_counts() {
     held(&mut h, Key::ArrowLeft, 3);
     assert_eq!(cursor(&h), Some(102));
 }
+
+/// Nothing of the list has to be looked for by scrolling while the window has room for it.
+#[test]
+fn the_list_of_shortcuts_takes_the_room_of_the_window() {
+    let mut h = whole(Theme::Dark, [1400.0, 1000.0], |_| {});
+    press(&mut h, Key::F1);
+    let bottom = h.get_by_label("fill the window with a pane, and back").rect().bottom();
+    assert!(bottom < 1000.0 - 40.0, "{bottom}");
+    let last = Command::all().into_iter().rfind(|c| !c.shortcuts().is_empty()).expect("a command with keys");
+    let rows: Vec<f32> = h.get_all_by_label(&last.text()).map(|n| n.rect().bottom()).collect();
+    assert!(rows.iter().all(|&y| y < 1000.0 - 40.0), "{rows:?}");
+}

@@ -16,7 +16,7 @@ pub struct LegendEntry {
     pub name: String,
     /// Its count or amount, in the monospace face; may be empty.
     pub value: String,
-    /// Drawn at 25 %: other classes were chosen.
+    /// Other classes were chosen: its swatch is pale, its name quieter. It can still be read, for it is what brings the class back.
     pub dimmed: bool,
     /// Set the name in the monospace face: a size class, a source location.
     pub mono: bool,
@@ -134,12 +134,17 @@ fn entry_ui(ui: &mut Ui, place: Rect, entry: &LegendEntry, index: usize) -> Opti
     let response = ui.interact(place, ui.scope_id().with(("legend", index, &entry.name)), Sense::click());
     let name = if entry.value.is_empty() { entry.name.clone() } else { format!("{} {}", entry.name, entry.value) };
     response.widget_info(|| WidgetInfo::selected(Role::Button, ui.is_enabled(), !entry.dimmed, &name));
-    let mut painter = ui.painter().clone();
+    let painter = ui.painter().clone();
+    let mut pale = painter.clone();
     if entry.dimmed {
-        painter.multiply_opacity(0.25);
+        pale.multiply_opacity(0.25);
     }
-    let swatch = entry.swatch.paint(&painter, t, place.left_center());
-    let ink = if response.hovered() { t.text1 } else { t.text2 };
+    let swatch = entry.swatch.paint(&pale, t, place.left_center());
+    let ink = match (response.hovered(), entry.dimmed) {
+        (true, _) => t.text1,
+        (false, false) => t.text2,
+        (false, true) => t.text3,
+    };
     let kind = if entry.mono { Type::Mono } else { Type::Caption };
     let named = Rect::from_min_max(pos2(swatch.right() + 6.0, place.top()), pos2(place.right() + 1.0, place.bottom()));
     let covered = label::text_in(&painter, named, &entry.name, kind, ink);
@@ -148,7 +153,7 @@ fn entry_ui(ui: &mut Ui, place: Rect, entry: &LegendEntry, index: usize) -> Opti
         if place.height() > 22.0 {
             label::text_in(&painter, value, &entry.value, Type::Mono, t.text3);
         } else {
-            label::text_in_right(&painter, value, &entry.value, Type::Mono, t.text1);
+            label::text_in_right(&painter, value, &entry.value, Type::Mono, if entry.dimmed { t.text3 } else { t.text1 });
         }
     }
     if let Some(tip) = &entry.tip {

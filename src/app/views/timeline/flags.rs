@@ -5,8 +5,8 @@ use egui::{Align2, Rangef, Rect, Shape, pos2, vec2};
 use super::layout::Track;
 use super::marks::{Marks, Why};
 use super::paint::Canvas;
-use super::picture::WindowPicture;
-use crate::app::cursor;
+use super::picture::{Window, WindowPicture};
+use crate::app::cursor::{self, Axis};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::{chip, label};
@@ -65,8 +65,8 @@ impl Canvas<'_> {
         }
         for (from, to, call) in gaps {
             let (from, to) = (from.max(rect.left()), to.min(rect.right()));
-            let (first, last) = picture.gap(self.data.device(), call);
-            let span = span_text(self.data.device(), first, last);
+            let gap = picture.gap(self.data.device(), call);
+            let span = gap_text(self.data.device(), &self.window, gap);
             let text = format!("{} for {span}", label::said(painter.ctx(), "no cudaMalloc or cudaFree"));
             let middle = pos2(f32::midpoint(from, to), rect.center().y);
             let width = label::width(&painter, &text, Type::Caption);
@@ -155,6 +155,17 @@ impl Pennant {
             Pennant::Snapshot(_) => "snapshot".to_owned(),
         }
     }
+}
+
+/// How long there is no device call, as far as the window shows it: what is beyond its edges is not what is pointed at.
+pub(super) fn gap_text(device: &DeviceRecording, window: &Window, (first, last): (u32, u32)) -> String {
+    let place = |e: u32| cursor::position(device, window.axis, e);
+    if window.axis == Axis::Time {
+        let (from, to) = (place(first).max(window.from), place(last).min(window.to));
+        return Micros((to - from).max(0.0).round() as i64).to_string();
+    }
+    let (from, to) = (cursor::event_at(device, window.axis, window.from), cursor::event_at(device, window.axis, window.to));
+    span_text(device, first.max(from), last.min(to).max(first.max(from)))
 }
 
 /// What lies between two events in words: time where times are known, else events.

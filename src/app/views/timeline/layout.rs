@@ -6,6 +6,11 @@ use crate::analysis::Cell;
 
 /// Height of the overview.
 const OVERVIEW: f32 = 34.0;
+/// Its height where the pane is low: where one is in the recording can still be seen and dragged.
+const OVERVIEW_LOW: f32 = 18.0;
+/// What is kept free above and below it, and where the pane is low.
+const OVERVIEW_MARGIN: f32 = 6.0;
+const OVERVIEW_MARGIN_LOW: f32 = 4.0;
 /// Height of one line of axis labels with its ticks.
 const AXIS: f32 = 20.0;
 /// What a second line of axis labels adds.
@@ -79,9 +84,11 @@ const BANDS_LEAST: f32 = 56.0;
 /// The least height of the curves when the pane is low.
 const CURVES_LEAST: f32 = 48.0;
 /// The place of the curves among what may go, and from which place on they get lower first.
-const CURVES_PART: usize = 6;
-/// Where the steps stand among them.
-const STEPS_PART: usize = CURVES_PART - 2;
+const CURVES_PART: usize = 5;
+/// Where the steps stand among them, the overview, and the axis.
+const STEPS_PART: usize = CURVES_PART - 1;
+const OVERVIEW_PART: usize = CURVES_PART + 1;
+const AXIS_PART: usize = CURVES_PART + 3;
 const LOWER_CURVES_FROM: usize = 2;
 /// Where the categories stand.
 const BANDS_PART: usize = 0;
@@ -213,14 +220,14 @@ impl Tracks {
 }
 
 /// Divides a pane. What has to go when it is low goes in this order: categories, the whole card, operators (which get as many
-/// lines as fit), device calls, annotations (which come back where the overview or the curves gave up enough), overview, curves
-/// (after they got lower), the legend without which colours mean nothing, axis. Categories that the user opened, or that are what the
+/// lines as fit), device calls, annotations (which come back where the curves gave up enough), curves (after they, the overview and
+/// the axis got lower), overview, the legend without which colours mean nothing, axis. Categories that the user opened, or that are what the
 /// file was written for, get lower and go only before the legend; others leave their name.
 pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let gutter = if pane.width() >= 560.0 { 100.0 } else { 76.0 };
     let x = Rangef::new(pane.left() + gutter, (pane.right() - 18.0).max(pane.left() + gutter + 1.0));
     let is_two_lines = contents.two_line_axis && pane.height() >= TWO_LINES_LEAST;
-    let axis_height = AXIS + if is_two_lines { AXIS_SECOND } else { 0.0 };
+    let mut axis_height = AXIS + if is_two_lines { AXIS_SECOND } else { 0.0 };
     // A trace is opened for its operators: the rest makes room for them.
     let has_ops = contents.op_lines > 0 && !contents.folded[Track::Ops as usize];
     let levels = if has_ops && pane.height() < LOW_PANE { STEP_LEVELS - 1 } else { STEP_LEVELS };
@@ -235,7 +242,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     };
     let curves_height = contents.curves_height.unwrap_or(usual).clamp(32.0, (pane.height() * 0.6).max(32.0));
     let or_folded = |track: Track, height: f32| if contents.folded[track as usize] { FOLDED } else { height };
-    let overview_height = or_folded(Track::Overview, OVERVIEW);
+    let (mut overview_height, mut overview_margin) = (or_folded(Track::Overview, OVERVIEW), OVERVIEW_MARGIN);
     let wanted_curves = or_folded(Track::Curves, curves_height);
     let mut curves_height = wanted_curves;
     let steps_height = or_folded(Track::Steps, steps_height);
@@ -254,8 +261,8 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         (contents.op_lines > 0, least_ops + 6.0),
         (contents.device_calls, device_height + 6.0),
         (contents.step_levels > 0, steps_height + 8.0),
-        (true, overview_height + 12.0),
         (true, curves_height + 10.0),
+        (true, overview_height + 2.0 * overview_margin),
         (true, LEGEND + 6.0),
         (true, axis_height + 1.0),
     ];
@@ -271,6 +278,19 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
             used -= curves_height - lower;
             parts[CURVES_PART].1 = lower + 10.0;
             curves_height = lower;
+        }
+        if i == CURVES_PART && used > room {
+            overview_height = overview_height.min(OVERVIEW_LOW);
+            overview_margin = OVERVIEW_MARGIN_LOW;
+            used -= parts[OVERVIEW_PART].1;
+            parts[OVERVIEW_PART].1 = overview_height + 2.0 * overview_margin;
+            used += parts[OVERVIEW_PART].1;
+        }
+        if i == CURVES_PART && used > room && is_two_lines {
+            // Events alone, without their times.
+            axis_height = AXIS;
+            used -= AXIS_SECOND;
+            parts[AXIS_PART].1 = axis_height + 1.0;
         }
         // Categories and the card tell more of the strata; they do not take their room.
         let missing = used - (room - if i < 2 { STRATA_WANTED - STRATA_LEAST } else { 0.0 });
@@ -299,17 +319,22 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     }
     // What a low pane gave up besides makes room again for the steps: without them the stack has no phases.
     let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
-    if !parts[STEPS_PART].0 && contents.step_levels > 0 && used + parts[STEPS_PART].1 <= room {
+    if !parts[STEPS_PART].0 && parts[OVERVIEW_PART].0 && contents.step_levels > 0 && used + parts[STEPS_PART].1 <= room {
         parts[STEPS_PART].0 = true;
     }
-    // What went leaves room for the curves again.
+    // What went leaves room for the second line of the axis and for the curves again.
+    let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
+    if is_two_lines && axis_height <= AXIS && parts[AXIS_PART].0 && used + AXIS_SECOND <= room {
+        axis_height += AXIS_SECOND;
+        parts[AXIS_PART].1 += AXIS_SECOND;
+    }
     if parts[CURVES_PART].0 {
         let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
         curves_height += (room - used).clamp(0.0, (wanted_curves - curves_height).max(0.0));
         parts[CURVES_PART].1 = curves_height + 10.0;
     }
     let left_over = room - parts.iter().filter(|p| p.0).map(|p| p.1).sum::<f32>();
-    let [(bands, _), (card, _), (ops, _), (device, _), (steps, _), (overview, _), (curves, _), (legend, _), (axis, _)] = parts;
+    let [(bands, _), (card, _), (ops, _), (device, _), (steps, _), (curves, _), (overview, _), (legend, _), (axis, _)] = parts;
     // What is left goes to the operators until the wanted lines are there, then half of it to either; or as the user wants it.
     let spare = (left_over - (STRATA_WANTED - STRATA_LEAST)).max(0.0);
     let wanted = OP_LINES_WANTED - OP_LINES_LEAST;
@@ -326,7 +351,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         *top = rect.bottom() + after;
         rect
     };
-    let overview = overview.then(|| take(&mut top, 6.0, overview_height, 6.0));
+    let overview = overview.then(|| take(&mut top, overview_margin, overview_height, overview_margin));
     let axis = axis.then(|| take(&mut top, 0.0, axis_height, 1.0));
     let curves = curves.then(|| take(&mut top, 0.0, curves_height, 10.0));
     // Without a legend the last lane still keeps off the edge.

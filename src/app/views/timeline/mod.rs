@@ -77,6 +77,8 @@ pub const INFO: ViewInfo = ViewInfo {
             "NVML and memory_stats samples of a watch, on the same clock: driver, other processes, this one outside and inside PyTorch",
         ),
         ("device", "cudaMalloc full height, cudaFree half; close ones are counted"),
+        ("steps", "a box with teeth stands for several; hover counts them, zooming in tells them apart"),
+        ("selected", "outlined, or a line where it is thin; a bar at the floor where it lives shorter than a pixel"),
         ("click", "select the block and set the cursor there"),
         ("drag", "pan; on the axis or at the cursor: move the cursor"),
         ("wheel", "zoom at the pointer; Shift pans, Ctrl zooms bytes"),
@@ -551,11 +553,14 @@ impl Timeline {
         canvas.out_of_range(cx.link);
         canvas.ooms(on_axis);
         let flags = cx.link.flags();
-        canvas.markers(&flags, on_axis);
+        let mut taken: Vec<Rect> = values.iter().map(|v| v.rect).collect();
+        let named = scene.names.iter().map(|n| n.0);
+        let between = canvas.markers(&flags, on_axis, &taken.iter().copied().chain(named).collect::<Vec<_>>());
+        taken.extend(between);
         canvas.cursor(cx.link, on_axis, values);
         if let [Some(a), Some(b)] = flags {
             let steps = cx.comparing.steps(cx);
-            canvas.marker_names([a, b], |event| name_of(steps.as_deref(), event), values, scene.names);
+            canvas.marker_names([a, b], |event| name_of(steps.as_deref(), event), &taken, scene.names);
         }
     }
 }

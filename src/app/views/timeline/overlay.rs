@@ -90,7 +90,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// The chosen range: shaded, its edges in the accent, its figures at the bottom. Where all that is seen is the range, shade and
+    /// The chosen range: shaded, its edges in the accent, its figures above the blocks. Where all that is seen is the range, shade and
     /// figures would only lie over it: its edges are enough.
     pub fn range(&self, from: f32, to: f32, figures: &str) {
         let t = self.tokens;
@@ -115,7 +115,10 @@ impl Canvas<'_> {
         batch.paint(&painter);
         if !figures.is_empty() {
             let middle = f32::midpoint(from.max(self.tracks.x.min), to.min(self.tracks.x.max));
-            let at = pos2(middle, self.tracks.strata.bottom() - 12.0);
+            let strata = self.tracks.strata;
+            // Under the offer to zoom; where the strata are low it would cover as much there as at the bottom.
+            let y = if strata.height() >= LOW_STRATA { strata.top() + 40.0 } else { strata.bottom() - 12.0 };
+            let at = pos2(middle, y);
             chip::paint_chip_in(&painter, at, Align2::CENTER_CENTER, figures, Type::Mono, t.text1, t.s3);
         }
     }
@@ -159,39 +162,43 @@ impl Canvas<'_> {
         let painter = self.painter.with_clip_rect(rect.intersect(self.painter.clip_rect()));
         let profile = picture.profile(self.data, id);
         let step = (self.window.to - self.window.from) / self.window.columns.max(1) as f64;
-        let least = if is_selected { 5.0 } else { 1.0 };
-        let edges: Vec<Option<(f32, f32)>> = (0..self.window.columns)
+        let drawn: Vec<Option<(f32, f32)>> = (0..self.window.columns)
             .map(|i| {
                 let source = picture.window.column(self.window.from + step * (i as f64 + 0.5))?;
                 let (bottom, top) = profile.get(source).copied().flatten()?;
-                let (top, bottom) = (y.at(top as f64), y.at(bottom as f64));
-                let grow = (least - (bottom - top)).max(0.0) / 2.0;
-                Some((top - grow, bottom + grow))
+                Some((y.at(top as f64), y.at(bottom as f64)))
             })
             .collect();
+        let mut batch = Batch::new(&painter);
+        let pixel = batch.pixel();
+        let (edges, lines) = outlined(&drawn, pixel, is_selected);
         let flat = |v: f32| PixelColumn { top: v, bottom: v, last: v };
         let tops: Vec<_> = edges.iter().map(|e| e.map(|e| flat(e.0))).collect();
         let bottoms: Vec<_> = edges.iter().map(|e| e.map(|e| flat(e.1))).collect();
-        let mut batch = Batch::new(&painter);
+        let middles: Vec<_> = lines.iter().map(|l| l.map(flat)).collect();
         let widths: &[(f32, Color32)] = if is_selected { &[(4.0, self.tokens.s1), (1.5, ink)] } else { &[(1.0, ink)] };
-        let pixel = batch.pixel();
         for &(width, colour) in widths {
             batch.curve(&tops, rect.left(), width, colour);
             batch.curve(&bottoms, rect.left(), width, colour);
-            // Close the outline where the life begins and ends.
-            for i in 0..edges.len() {
-                let Some((top, bottom)) = edges[i] else { continue };
+            batch.curve(&middles, rect.left(), width, colour);
+            // Close the outline where the life begins and ends; a line has a tooth there.
+            for i in 0..drawn.len() {
+                let (top, bottom) = match (edges[i], lines[i]) {
+                    (Some(edges), _) => edges,
+                    (None, Some(middle)) => (middle - 4.0, middle + 4.0),
+                    (None, None) => continue,
+                };
                 let y = Rangef::new(top - width / 2.0, bottom + width / 2.0);
-                if i > 0 && edges[i - 1].is_none() {
+                if i > 0 && drawn[i - 1].is_none() {
                     batch.vline(rect.left() + i as f32 * pixel, y, width, colour);
                 }
-                if i + 1 < edges.len() && edges[i + 1].is_none() {
+                if i + 1 < drawn.len() && drawn[i + 1].is_none() {
                     batch.vline(rect.left() + (i + 1) as f32 * pixel, y, width, colour);
                 }
             }
         }
-        if is_selected {
-            // A life shorter than a pixel column may not be in the picture: its place is always marked.
+        if is_selected && drawn.iter().all(Option::is_none) {
+            // A life shorter than a pixel column may not be in the picture: its place is marked at the floor.
             let lifetimes = &self.data.tables.lifetimes;
             let device = self.data.device();
             let place =
@@ -267,8 +274,9 @@ impl Canvas<'_> {
         }
     }
 
-    /// The markers A and B, and what lies between them.
-    pub fn markers(&self, markers: &[Option<u32>; 2], marks: &AxisMarks) {
+    /// The markers A and B, and what lies between them: beside the first flag, off what is `taken` where there is room elsewhere.
+    /// Gives what the figures cover.
+    pub fn markers(&self, markers: &[Option<u32>; 2], marks: &AxisMarks, taken: &[Rect]) -> Option<Rect> {
         let t = self.tokens;
         let mut batch = Batch::new(self.painter);
         let places = markers.map(|m| m.and_then(|e| self.x_of(e)));
@@ -284,36 +292,48 @@ impl Canvas<'_> {
                 chip::paint_marker_label(self.painter, t, rect.center_bottom(), name);
             }
         }
-        if let [Some(a), Some(b)] = *markers {
-            let text = format!("A to B: {}", self.between(a.min(b), a.max(b)));
-            let place = |e: u32| {
-                let x = self.x.at(cursor::position(self.data.device(), self.window.axis, e));
-                x.clamp(self.tracks.x.min, self.tracks.x.max)
-            };
-            let width = chip::chip_rect(self.painter, Pos2::ZERO, Align2::CENTER_CENTER, &text, Type::Mono).width();
-            // On the lane above the live blocks: on these it would cover what is compared.
-            let curves = self.tracks.curves.filter(|lane| lane.height() >= 40.0);
-            let lane = curves.unwrap_or(self.tracks.strata);
-            let is_low = curves.is_none() && lane.height() < 120.0;
-            // Where a low plot has no room between the flags, it would cover what is compared.
-            let has_room = !is_low || (place(a) - place(b)).abs() > width + 8.0;
-            if has_room && places.iter().any(Option::is_some) {
-                let up = if curves.is_some() { 10.0 } else { 30.0 };
-                // Beside the first flag: in the middle the cursor's figures often stand.
-                let middle = place(a).min(place(b)) + 6.0 + width / 2.0;
-                let inside = egui::Rangef::new(lane.left() + width / 2.0 + 4.0, lane.right() - width / 2.0 - 4.0);
-                let at =
-                    pos2(if inside.min < inside.max { middle.clamp(inside.min, inside.max) } else { middle }, lane.bottom() - up);
-                // Inside the plot: the gutter has labels of its own.
-                let plot = self.painter.with_clip_rect(lane.intersect(self.painter.clip_rect()));
-                chip::paint_chip(&plot, t, at, Align2::CENTER_CENTER, &text);
-            }
+        let [Some(a), Some(b)] = *markers else { return None };
+        let text = format!("A to B: {}", self.between(a.min(b), a.max(b)));
+        let place = |e: u32| {
+            let x = self.x.at(cursor::position(self.data.device(), self.window.axis, e));
+            x.clamp(self.tracks.x.min, self.tracks.x.max)
+        };
+        let size = chip::chip_rect(self.painter, Pos2::ZERO, Align2::CENTER_CENTER, &text, Type::Mono).size();
+        // On the lane above the live blocks: on these it would cover what is compared.
+        let curves = self.tracks.curves.filter(|lane| lane.height() >= 40.0);
+        let lane = curves.unwrap_or(self.tracks.strata);
+        let is_low = curves.is_none() && lane.height() < 120.0;
+        let (first, second) = (place(a).min(place(b)), place(a).max(place(b)));
+        // Where a low plot has no room between the flags, it would cover what is compared.
+        let has_room = !is_low || second - first > size.x + 8.0;
+        if !has_room || places.iter().all(Option::is_none) {
+            return None;
         }
+        let inside = egui::Rangef::new(lane.left() + size.x / 2.0 + 4.0, lane.right() - size.x / 2.0 - 4.0);
+        let up = if curves.is_some() { 10.0 } else { 30.0 };
+        let at = |x: f32, y: f32| {
+            let x = if inside.min < inside.max { x.clamp(inside.min, inside.max) } else { x };
+            Align2::CENTER_CENTER.anchor_size(pos2(x, y), size)
+        };
+        // Beside the first flag: in the middle the cursor's figures often stand.
+        let half = 6.0 + size.x / 2.0;
+        let columns = [first + half, second - half, f32::midpoint(first, second), second + half, first - half];
+        let rows = [lane.bottom() - up, lane.bottom() - up - 18.0, lane.top() + 10.0, lane.top() + 28.0];
+        let wanted = rows.iter().flat_map(|&y| columns.iter().map(move |&x| (x, y))).map(|(x, y)| at(x, y));
+        let is_free = |rect: &Rect| lane.contains_rect(*rect) && !taken.iter().any(|t| t.expand(2.0).intersects(*rect));
+        let wanted: Vec<Rect> = wanted.filter(is_free).collect();
+        // Off the flags' lines too, where there is room.
+        let is_clear = |rect: &&Rect| ![first, second].iter().any(|&x| rect.x_range().expand(2.0).contains(x));
+        let rect = wanted.iter().find(is_clear).or(wanted.first()).copied().unwrap_or_else(|| at(columns[0], rows[0]));
+        // Inside the plot: the gutter has labels of its own.
+        let plot = self.painter.with_clip_rect(lane.intersect(self.painter.clip_rect()));
+        chip::paint_chip(&plot, t, rect.center(), Align2::CENTER_CENTER, &text);
+        Some(rect)
     }
 
     /// What A and B are, and what is in use there, beside their lines: A's on the side away from B's. They leave the values alone, and
     /// the names of the curves as far as there is room elsewhere.
-    pub fn marker_names(&self, flags: [u32; 2], name: impl Fn(u32) -> String, taken: &[ValueChip], names: &[(Rect, Term)]) {
+    pub fn marker_names(&self, flags: [u32; 2], name: impl Fn(u32) -> String, taken: &[Rect], names: &[(Rect, Term)]) {
         let t = self.tokens;
         let plot = self.tracks.curves.unwrap_or(self.tracks.strata);
         if plot.height() < 40.0 {
@@ -321,7 +341,7 @@ impl Canvas<'_> {
         }
         let (device, tables) = (self.data.device(), &self.data.tables);
         let painter = self.painter.with_clip_rect(plot.intersect(self.painter.clip_rect()));
-        let mut taken: Vec<Rect> = taken.iter().map(|v| v.rect).collect();
+        let mut taken = taken.to_vec();
         for (which, title) in ["A", "B"].into_iter().enumerate() {
             let (event, other) = (flags[which], flags[1 - which]);
             let Some(x) = self.x_of(event) else { continue };
@@ -386,6 +406,30 @@ impl Canvas<'_> {
     }
 }
 
+/// Strata that are lower than this have no room above the blocks.
+const LOW_STRATA: f32 = 110.0;
+/// A block less high than this is thinner than its own outline.
+const THIN: f32 = 3.0;
+/// The height that a short life's outline has at least, so that it can be found.
+const FINDABLE: f32 = 5.0;
+/// A life is long from this width on: a line along it is found without being high.
+const LONG: f32 = 24.0;
+
+/// How a block is marked in each column, from where it stands (top, bottom): by an outline, or where it is thin and lives long by a
+/// line through its middle, which covers less of the blocks beside it. What is only hovered is outlined as it stands.
+fn outlined(drawn: &[Option<(f32, f32)>], pixel: f32, is_selected: bool) -> (Vec<Option<(f32, f32)>>, Vec<Option<f32>>) {
+    let is_long = drawn.iter().flatten().count() as f32 * pixel >= LONG;
+    let least = if is_selected { FINDABLE } else { 1.0 };
+    let is_line = |(top, bottom): (f32, f32)| is_selected && is_long && bottom - top < THIN;
+    let outline = |e: &Option<(f32, f32)>| {
+        let (top, bottom) = e.filter(|e| !is_line(*e))?;
+        let grow = (least - (bottom - top)).max(0.0) / 2.0;
+        Some((top - grow, bottom + grow))
+    };
+    let line = |e: &Option<(f32, f32)>| e.filter(|e| is_line(*e)).map(|(top, bottom)| f32::midpoint(top, bottom));
+    (drawn.iter().map(outline).collect(), drawn.iter().map(line).collect())
+}
+
 /// A box that is being drawn, to be zoomed to.
 pub(super) fn paint_box(painter: &egui::Painter, tokens: &Tokens, area: Rect) {
     let mut batch = Batch::new(painter);
@@ -397,6 +441,21 @@ pub(super) fn paint_box(painter: &egui::Painter, tokens: &Tokens, area: Rect) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thin_block_that_lives_long_is_a_line_and_a_short_one_can_be_found() {
+        let thin = Some((10.0, 10.4));
+        let (edges, lines) = outlined(&[thin; 100], 1.0, true);
+        assert!(edges.iter().all(Option::is_none) && lines.iter().all(|l| l.is_some_and(|y| (y - 10.2).abs() < 1e-3)));
+        let (edges, lines) = outlined(&[None, thin, thin, None], 1.0, true);
+        assert!(lines.iter().all(Option::is_none));
+        assert!(edges[1].is_some_and(|(top, bottom)| (bottom - top - FINDABLE).abs() < 1e-3), "{edges:?}");
+        // Where it is high enough it keeps its outline, on the whole of a hovered one.
+        let mixed: Vec<_> = (0..100).map(|i| if i < 50 { thin } else { Some((10.0, 30.0)) }).collect();
+        let (edges, lines) = outlined(&mixed, 1.0, true);
+        assert!(lines[0].is_some() && lines[50].is_none() && edges[50] == Some((10.0, 30.0)));
+        assert!(outlined(&mixed, 1.0, false).1.iter().all(Option::is_none));
+    }
 
     #[test]
     fn what_no_part_of_is_in_view_lies_on_one_side() {

@@ -15,7 +15,7 @@ use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
 use crate::app::widgets::term::Term;
 use crate::app::widgets::viewport::Scale;
 use crate::app::widgets::{chip, label};
-use crate::units::{Bytes, NBSP};
+use crate::units::{Bytes, NBSP, count};
 
 /// What every track is painted with.
 pub(super) struct Canvas<'a> {
@@ -420,27 +420,40 @@ impl Canvas<'_> {
             if is_lit {
                 batch.outline(area, 1.0, t.text1);
             }
-            let text = match b.count {
-                1 => self.range_name(&b.first),
-                n => n.to_string(),
-            };
+            if b.count > 1 {
+                comb(&mut batch, area, b.count, if pale { Tokens::at(t.s1, 0.6) } else { t.s1 });
+            }
             // A name starts where its box can be seen.
             let seen = area.intersect(rect).shrink2(vec2(4.0, 0.0));
-            if seen.width() >= 6.0 && !text.is_empty() {
-                names.push((seen, text, b.count > 1 || is_step, if pale { t.text2 } else { t.text1 }));
+            let said = if b.count == 1 { vec![self.range_name(&b.first)] } else { self.names_of_many(b) };
+            if seen.width() >= 6.0 {
+                names.push((seen, said, b.count > 1 || is_step, if pale { t.text2 } else { t.text1 }));
             }
         }
         batch.paint(&painter);
         self.continued(rect, boxes, have, is_continued);
-        for (area, text, is_number, ink) in names {
+        for (area, said, is_number, ink) in names {
             // A number has to be whole; a name may be cut.
             if is_number {
-                if label::width(&painter, &text, Type::Mono) <= area.width() {
-                    label::text(&painter, area.left_center(), Align2::LEFT_CENTER, &text, Type::Mono, ink);
+                if let Some(text) = said.iter().find(|text| label::width(&painter, text, Type::Mono) <= area.width()) {
+                    label::text(&painter, area.left_center(), Align2::LEFT_CENTER, text, Type::Mono, ink);
                 }
-            } else {
-                label::text_in(&painter, area, &text, Type::Caption, ink);
+            } else if let Some(text) = said.first() {
+                label::text_in(&painter, area, text, Type::Caption, ink);
             }
+        }
+    }
+
+    /// What a box of several annotations may be called, the most telling first: `0–10` of steps, `optimizer ×11` of ranges of one
+    /// name, `×11`.
+    fn names_of_many(&self, b: &StepBox) -> Vec<String> {
+        let many = format!("×{}", count(u64::from(b.count)));
+        match (b.first.named, b.last.named) {
+            (Named::Step(first), Named::Step(last)) => vec![format!("{first}–{last}"), many],
+            (Named::Annotation(_, first), Named::Annotation(_, last)) if first == last => {
+                vec![format!("{}{NBSP}{many}", self.range_name(&b.first)), many]
+            }
+            _ => vec![many],
         }
     }
 
@@ -502,7 +515,7 @@ impl Canvas<'_> {
     /// The lines between the tracks.
     pub fn rules(&self) {
         if let Some(o) = self.tracks.overview {
-            self.rule(o.bottom() + 5.5);
+            self.rule(self.tracks.axis.map_or(o.bottom() + 6.0, |axis| axis.top()) - 0.5);
         }
         if let Some(c) = self.tracks.curves {
             self.rule(c.bottom() + 4.5);
@@ -515,6 +528,18 @@ impl Canvas<'_> {
         }
         if let Some(lane) = self.tracks.steps.or(self.tracks.device) {
             self.rule(lane.top() - 4.0);
+        }
+    }
+}
+
+/// The lower edge of a box that stands for many: teeth, as many as there are things as far as they can be told apart.
+fn comb(batch: &mut Batch, area: Rect, count: u32, ink: egui::Color32) {
+    let step = (area.width() / count.max(1) as f32).max(4.0);
+    let teeth = (area.width() / step) as u32;
+    for i in 1..=teeth {
+        let x = area.left() + step * i as f32 - 1.0;
+        if x < area.right() - 1.0 {
+            batch.vline(x, Rangef::new(area.bottom() - 4.0, area.bottom()), 1.0, ink);
         }
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct StepBox {
     pub right: f32,
     pub depth: u16,
     pub first: Range,
+    /// The last of them.
+    pub last: Range,
     /// Annotations in this box.
     pub count: u32,
 }
@@ -130,6 +132,9 @@ pub(super) fn extent(range: &Range, axis: Axis) -> (f64, f64) {
     }
 }
 
+/// Columns that a box of many annotations takes: enough to say which they are.
+const FOLDED_BOX: f32 = 80.0;
+
 /// The annotations of a window; those under three columns wide are merged with their neighbours of the same level.
 fn step_boxes(ranges: &[Range], window: &Window) -> Vec<StepBox> {
     let mut boxes: Vec<StepBox> = Vec::new();
@@ -147,15 +152,16 @@ fn step_boxes(ranges: &[Range], window: &Window) -> Vec<StepBox> {
         }
         if let Some(open) = last[level].map(|i| &mut boxes[i])
             && right - left < 3.0
-            && open.right - open.left < 3.0 + 3.0 * f32::from(u8::from(open.count > 1))
+            && open.right - open.left < if open.count > 1 { FOLDED_BOX } else { 3.0 }
             && left - open.right < 2.0
         {
             open.right = open.right.max(right);
+            open.last = *range;
             open.count += 1;
             continue;
         }
         last[level] = Some(boxes.len());
-        boxes.push(StepBox { left, right, depth: range.depth, first: *range, count: 1 });
+        boxes.push(StepBox { left, right, depth: range.depth, first: *range, last: *range, count: 1 });
     }
     boxes
 }
@@ -305,6 +311,17 @@ pub(super) mod tests {
         assert_eq!((boxes[0].left, boxes[0].right), (0.0, 40.0));
     }
 
+    /// A box of many says which they are, so it has to be wide enough for words; and nothing is left out between two.
+    #[test]
+    fn many_narrow_steps_share_boxes_wide_enough_to_be_named() {
+        let w = Window { axis: Axis::Event, from: 0.0, to: 10_000.0, columns: 1_000 };
+        let ranges: Vec<Range> = (0..2_000).map(|i| range(i * 5, i * 5 + 5, 0)).collect();
+        let boxes = step_boxes(&ranges, &w);
+        assert_eq!(boxes.iter().map(|b| b.count).sum::<u32>(), 2_000);
+        assert!(boxes.windows(2).all(|b| b[0].right == b[1].left && b[0].last.end == b[1].first.first));
+        assert!(boxes[..boxes.len() - 1].iter().all(|b| b.right - b.left >= FOLDED_BOX), "{}", boxes.len());
+    }
+
     #[test]
     fn an_allocation_is_found_among_folded_ones() {
         let run = |bottom, id: u32, folded| StrataRun {
@@ -384,6 +401,19 @@ pub(super) mod tests {
         }
         let text = super::super::flags::span_text(device, last_call, last);
         assert_eq!(text.replace(crate::units::NBSP, " "), "42.010 ms");
+        // What is said of a window is not longer than the window.
+        let said = |axis, from, to| {
+            let window = Window { axis, from, to, columns: 900 };
+            super::super::flags::gap_text(device, &window, (last_call, last)).replace(crate::units::NBSP, " ")
+        };
+        let events = f64::from(last + 1);
+        assert_eq!(said(Axis::Event, 0.0, events), "42.010 ms");
+        let (_, whole) = cursor::domain(device, Axis::Time);
+        assert_eq!(said(Axis::Time, 0.0, whole), "42.010 ms");
+        assert_eq!(said(Axis::Time, whole - 1_500.0, whole - 500.0), "1.000 ms");
+        let middle = last_call + (last - last_call) / 2;
+        let inside = super::super::flags::span_text(device, middle, last).replace(crate::units::NBSP, " ");
+        assert_eq!(said(Axis::Event, f64::from(middle) + 0.5, events), inside);
         // A window inside the gap, on the clock's axis, shows no call and still tells the whole gap.
         let (_, end) = cursor::domain(device, Axis::Time);
         let window = Window { axis: Axis::Time, from: end - 30.0, to: end - 20.0, columns: 900 };

@@ -146,7 +146,11 @@ impl Scene<'_> {
         let window = self.window.filter(|w| w.window.axis == c.window.axis)?;
         if inside(c.tracks.steps) {
             let lane = c.tracks.steps?;
-            let found = window.steps.iter().find(|b| c.step_rect(lane, b, &window.window).is_some_and(|r| r.contains(p)));
+            let found = window.steps.iter().find(|b| {
+                c.step_rect(lane, b, &window.window)
+                    // The gap to the next box is no place of its own.
+                    .is_some_and(|r| r.with_max_x(r.right() + 1.0).contains(p))
+            });
             return found.map(|b| Under::Step(*b));
         }
         if inside(c.tracks.device) {
@@ -175,9 +179,17 @@ impl Scene<'_> {
                     Named::Annotation(..) => c.range_name(&b.first),
                 };
                 if b.count > 1 {
-                    return Tip::new(counted(u64::from(b.count), "range", "ranges"))
-                        .row("first", name)
-                        .note("Too narrow to be drawn one by one. Zoom in to see them.");
+                    let tip = match (b.first.named, b.last.named) {
+                        (Named::Step(first), Named::Step(last)) => {
+                            Tip::new(format!("Steps {first} to {last}")).row("steps", count(u64::from(b.count)))
+                        }
+                        _ => Tip::new(counted(u64::from(b.count), "range", "ranges")).row("first", name),
+                    };
+                    let (first, end) = (u64::from(b.first.first), u64::from(b.last.end));
+                    let tip = tip.row("events", format!("{} to {}", count(first), count(end)));
+                    let lasts = Micros(b.last.to_us - b.first.from_us).to_string();
+                    let tip = if device.events.has_time { tip.row("last together", lasts) } else { tip };
+                    return tip.note("Too narrow to be drawn one by one. Zoom in to see them.");
                 }
                 let tip = Tip::new(if name.is_empty() { "unnamed range".to_owned() } else { name })
                     .row("events", format!("{} to {}", count(u64::from(b.first.first)), count(u64::from(b.first.end))));

@@ -342,11 +342,24 @@ fn file_row(ui: &mut Ui, file: &FileRow) -> Response {
         let folder = label::without_middle(p, &folder, Type::Caption, end - next - 10.0);
         label::text_in(p, line(17.0, next + 10.0, end + 2.0), &folder, Type::Caption, t.text3);
     }
-    label::text_in(p, line(34.0, left, events.left() - 12.0), &file.sentence, Type::Body, t.text2);
+    let room = line(34.0, left, events.left() - 12.0);
+    let sentence = whole_parts(&file.sentence, |part| label::width(p, part, Type::Body) <= room.width());
+    label::text_in(p, room, sentence, Type::Body, t.text2);
     p.hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
     focus_ring(ui, &response, RADIUS_CONTROL);
     let response = response.on_hover_cursor(egui::CursorIcon::PointingHand);
     if file.path.is_empty() { response } else { response.on_hover_text(&file.path) }
+}
+
+/// As many of the parts between commas as fit, the first in any case: a sentence ends where it is short of room.
+fn whole_parts(sentence: &str, fits: impl Fn(&str) -> bool) -> &str {
+    let mut shown = sentence;
+    while !fits(shown)
+        && let Some((shorter, _)) = shown.rsplit_once(", ")
+    {
+        shown = shorter;
+    }
+    shown
 }
 
 /// The usual first entry: the file dialog.
@@ -357,5 +370,18 @@ pub fn open_entry(shortcut: &str) -> StartEntry {
         text: "Allocator snapshot, profiler trace, memory timeline or a saved memory_viz page. Compressed files too.".into(),
         shortcut: shortcut.into(),
         intent: WelcomeIntent::OpenDialog,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_ends_where_it_has_no_room() {
+        let told = "3,036 MiB of tensors at the peak, 954,306 allocations";
+        assert_eq!(whole_parts(told, |part| part.len() <= 80), told);
+        assert_eq!(whole_parts(told, |part| part.len() <= 40), "3,036 MiB of tensors at the peak");
+        assert_eq!(whole_parts(told, |_| false), "3,036 MiB of tensors at the peak", "figures keep their commas");
     }
 }

@@ -146,6 +146,24 @@ fn what_has_no_room_is_told_and_what_is_folded_or_not_there_is_not() {
     assert_eq!(tracks(pane(998.0, 442.0), folded).hidden(&folded), []);
 }
 
+/// Where one is in the recording is asked most in a small window, where little of it is seen.
+#[test]
+fn the_overview_is_the_last_lane_to_go() {
+    for levels in [0, 1, 3] {
+        for height in (60..460).step_by(2) {
+            let t = tracks(pane(562.0, height as f32), Contents { step_levels: levels, ..ALL });
+            let is_any = [t.curves, t.steps, t.device].iter().any(Option::is_some);
+            assert!(!is_any || t.overview.is_some(), "{levels} levels, {height}: {t:?}");
+            let tops = [t.overview, t.axis, t.curves, Some(t.strata), t.steps, t.device, t.legend];
+            assert!(tops.iter().flatten().collect::<Vec<_>>().windows(2).all(|w| w[0].bottom() <= w[1].top()), "{t:?}");
+        }
+    }
+    // The timeline of a window of 1000 by 700.
+    let t = tracks(pane(562.0, 290.0), ALL);
+    assert!(t.overview.is_some_and(|o| o.height() >= OVERVIEW_LOW) && t.curves.is_some() && t.legend.is_some(), "{t:?}");
+    assert!(t.strata.height() >= STRATA_COMFORT - 0.1, "{t:?}");
+}
+
 #[test]
 fn the_legend_outlives_the_lanes() {
     for height in [300.0, 250.0, 210.0, 180.0] {

@@ -8,6 +8,10 @@ use super::{DeviceTables, LifetimeId, Totals};
 use crate::model::{DeviceRecording, Frame, FrameId, Recording, StackId, StackTable, StackTableBuilder};
 use crate::units::Bytes;
 
+mod places;
+
+pub use places::{Parts, Places};
+
 /// One side of a comparison: a device of a recording at an instant.
 #[derive(Clone, Copy)]
 pub struct Instant<'a> {
@@ -133,6 +137,9 @@ pub struct Comparison {
     pub reserve_b: Reserve,
     /// Which blocks, when both are instants of one device of one recording.
     pub blocks: Option<Blocks>,
+    /// Of the blocks without a stack those that are on both sides, by category: the very same blocks within one recording; in two
+    /// all of them where each size is there as often in A as in B, and else none, for an equal sum says nothing.
+    pub untold: Vec<(Category, Held)>,
     /// The stacks of both recordings in one table; `None` when both share theirs.
     merged: Option<StackTable>,
 }
@@ -150,10 +157,11 @@ impl Comparison {
         self.b.bytes as i64 - self.a.bytes as i64
     }
 
-    /// Bytes by stack only in A, on both sides, only in B.
+    /// Bytes by whole stack only in A, on both sides, only in B. Blocks without a stack are on both sides as [`Self::untold`] has it.
     #[must_use]
-    pub fn parts(&self) -> [u64; 3] {
-        let common: u64 = self.rows.iter().map(Row::common).sum();
+    pub fn parts_by_stack(&self) -> [u64; 3] {
+        let told: u64 = self.rows.iter().filter(|r| r.stack.is_some()).map(Row::common).sum();
+        let common = told + self.untold.iter().map(|u| u.1.bytes).sum::<u64>();
         [self.a.bytes - common, common, self.b.bytes - common]
     }
 }
@@ -267,7 +275,7 @@ pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
         for (&own, by_category) in order {
             let stack = match &mut merging {
                 // Two recordings number their stacks differently; functions, files and lines are what they share.
-                Some(builder) => intern(builder, &at.recording.stacks, own, &mut memo),
+                Some(builder) => intern(builder, &at.recording.stacks, at.recording.stacks.frames(own), &mut memo),
                 None => own,
             };
             let (row, weights) = rows.entry(stack).or_insert_with(|| {
@@ -296,6 +304,7 @@ pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
         reserve_a: reserve(a),
         reserve_b: reserve(b),
         blocks: std::ptr::eq(a.device, b.device).then(|| same_blocks(a, &ids_a, b, &ids_b)),
+        untold: alike_untold(a, &ids_a, b, &ids_b),
         merged: merging.map(StackTableBuilder::finish),
         ..Comparison::default()
     };
@@ -317,10 +326,14 @@ pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
     comparison
 }
 
-/// A stack of another table in the merged one. `memo` keeps the frames that were copied.
-fn intern(builder: &mut StackTableBuilder, from: &StackTable, stack: StackId, memo: &mut FxHashMap<FrameId, FrameId>) -> StackId {
-    let frames: Vec<FrameId> = from
-        .frames(stack)
+/// Frames of another table as a stack of the merged one. `memo` keeps the frames that were copied.
+fn intern(
+    builder: &mut StackTableBuilder,
+    from: &StackTable,
+    frames: &[FrameId],
+    memo: &mut FxHashMap<FrameId, FrameId>,
+) -> StackId {
+    let frames: Vec<FrameId> = frames
         .iter()
         .map(|&f| {
             *memo.entry(f).or_insert_with(|| {
@@ -331,6 +344,33 @@ fn intern(builder: &mut StackTableBuilder, from: &StackTable, stack: StackId, me
         })
         .collect();
     builder.stack(&frames)
+}
+
+/// Of the blocks without a stack those that are on both sides, as [`Comparison::untold`] has them.
+fn alike_untold(a: &Instant<'_>, ids_a: &[LifetimeId], b: &Instant<'_>, ids_b: &[LifetimeId]) -> Vec<(Category, Held)> {
+    let untold = |at: &Instant<'_>, ids: &[LifetimeId]| -> Vec<LifetimeId> {
+        ids.iter()
+            .copied()
+            .filter(|&id| at.recording.stacks.frames(at.tables.lifetimes.stack(at.device, id)).is_empty())
+            .collect()
+    };
+    let (of_a, of_b) = (untold(a, ids_a), untold(b, ids_b));
+    let alike: Vec<LifetimeId> = if std::ptr::eq(a.device, b.device) {
+        let in_a: FxHashSet<LifetimeId> = of_a.into_iter().collect();
+        of_b.into_iter().filter(|id| in_a.contains(id)).collect()
+    } else {
+        let sizes = |at: &Instant<'_>, ids: &[LifetimeId]| {
+            let mut sizes: Vec<u64> = ids.iter().map(|&id| at.tables.lifetimes.block_size(id)).collect();
+            sizes.sort_unstable();
+            sizes
+        };
+        if sizes(a, &of_a) == sizes(b, &of_b) { of_b } else { Vec::new() }
+    };
+    let mut sums = [Held::default(); Category::ALL.len()];
+    for id in alike {
+        sums[b.categories.map_or(Category::Other, |c| c.of(id)).index()].add(held(b, id));
+    }
+    Category::ALL.into_iter().zip(sums).filter(|s| s.1.count > 0).collect()
 }
 
 fn same_blocks(a: &Instant<'_>, ids_a: &[LifetimeId], b: &Instant<'_>, ids_b: &[LifetimeId]) -> Blocks {
@@ -395,9 +435,63 @@ mod tests {
         let row = |name: &str, change| (format!("/home/me/train.py:1 {name}"), change);
         assert_eq!(names(&c, &b.0.stacks), [row("z", 4096), row("y", 2048), row("x", -1024)]);
         assert_eq!(c.rows.iter().map(Row::change).sum::<i64>(), c.change());
-        assert_eq!(c.parts(), [1024, 512, 6144]);
+        assert_eq!(c.parts_by_stack(), [1024, 512, 6144]);
         assert_eq!((c.a.count, c.b.count, c.blocks), (2, 3, None));
         assert_eq!(c.rows[1].in_a.map(|s| s.0), Some(1));
+    }
+
+    /// A recording of a program whose outermost line is `main`: allocations by a function, `None` for no stack.
+    fn program(main: &str, allocations: &[(Option<&str>, u64)]) -> (Recording, DeviceTables) {
+        let mut b = StackTableBuilder::new();
+        let mut d = DeviceRecording::default();
+        for (i, (name, size)) in allocations.iter().enumerate() {
+            let stack = name.map_or(StackId::NONE, |name| {
+                let file = b.string("/home/me/train.py");
+                let frames = [name, main].map(|name| {
+                    let name = b.string(name);
+                    b.frame(Frame { name, file, line: 1 })
+                });
+                b.stack(&frames)
+            });
+            d.events.push(i as i64, Action::Alloc, 0x10_0000 * (i as u64 + 1), *size, StreamId(0), PoolId(0), stack);
+        }
+        let tables = DeviceTables::build(&d, &Progress::new()).expect("not cancelled");
+        (Recording { devices: vec![d], stacks: b.finish(), ..Recording::default() }, tables)
+    }
+
+    /// Two programs share their places and no whole stack; sentence, rows and flame graph match them the same way, and blocks
+    /// without a stack are set against nothing.
+    #[test]
+    fn two_programs_are_matched_by_place_everywhere() {
+        use super::super::flame::{Flame, Shape, entries_of};
+        let a = program("gpt_train", &[(Some("forward"), 1024), (Some("step"), 512), (None, 2048), (None, 1024)]);
+        let b = program("gpt_varlen", &[(Some("forward"), 4096), (Some("step"), 512), (None, 3072)]);
+        let c = compare(&at(&a, 3), &at(&b, 2));
+        let own = &b.0.stacks;
+        assert_eq!(c.parts_by_stack(), [4608, 0, 7680], "no whole stack is on both sides");
+        let groups = c.by_place(own);
+        let parts = c.parts(&groups);
+        assert_eq!((parts.only_a, parts.both, parts.only_b), (0, 1536, 3072));
+        assert_eq!(parts.untold.map(|h| (h.bytes, h.count)), [(3072, 2), (3072, 1)]);
+        let places = Places::of(&c, own, &groups).expect("they share places alone");
+        let flame = Flame::build(places.stacks(), &places.gather(entries_of(&c)), Shape::default());
+        let root = &flame.nodes[0];
+        assert_eq!((root.before, root.after, root.common), (c.a.bytes, c.b.bytes, parts.both));
+        let forward = flame.nodes.iter().find(|n| n.depth == 1 && n.total == 4096).expect("the place is at the root");
+        assert_eq!((forward.before, forward.after, forward.common), (1024, 4096, 1024));
+    }
+
+    #[test]
+    fn runs_of_one_program_are_matched_by_whole_stack() {
+        let a = program("main", &[(Some("forward"), 1024), (None, 2048), (None, 1024)]);
+        let b = program("main", &[(Some("forward"), 4096), (None, 1024), (None, 2048)]);
+        let c = compare(&at(&a, 2), &at(&b, 2));
+        let groups = c.by_place(&b.0.stacks);
+        assert!(Places::of(&c, &b.0.stacks, &groups).is_none());
+        let parts = c.parts(&groups);
+        assert_eq!((parts.only_a, parts.both, parts.only_b), (0, 4096, 3072), "the same sizes as often: alike without a stack");
+        assert_eq!(parts.untold, [Held::default(); 2]);
+        assert_eq!(c.parts_by_stack(), [0, 4096, 3072]);
     }
 
     #[test]
@@ -431,6 +525,6 @@ mod tests {
         let blocks = c.blocks.expect("one recording");
         assert_eq!((blocks.only_a.bytes, blocks.both.bytes, blocks.only_b.bytes), (1024, 512, 1024));
         // The stack holds as much as before, in another block.
-        assert_eq!((c.change(), c.parts()), (0, [0, 1536, 0]));
+        assert_eq!((c.change(), c.parts_by_stack()), (0, [0, 1536, 0]));
     }
 }

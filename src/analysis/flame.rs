@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::categories::{Categories, Category};
-use super::diff::{Comparison, Instant, Row};
+use super::diff::{Comparison, Held, Instant, Row};
 use super::matching::Matching;
 use super::naming::{innermost, is_framework};
 use super::{DeviceTables, LifetimeId, NO_EVENT};
@@ -122,7 +122,7 @@ pub fn weigh_some(
 /// The entries of a comparison: what B weighs, with A before. Its stacks are those of [`Comparison::stacks`].
 #[must_use]
 pub fn entries_of(comparison: &Comparison) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = comparison.rows.iter().flat_map(of_purposes).collect();
+    let mut entries: Vec<Entry> = comparison.rows.iter().flat_map(|r| of_purposes(comparison, r)).collect();
     entries.sort_unstable_by_key(|e| (e.stack, e.category));
     entries
 }
@@ -137,7 +137,7 @@ pub fn entries_of_some(comparison: &Comparison, held: [&FxHashMap<StackId, u64>;
         .flat_map(|r| {
             let [before, weight] = of_row(r, held);
             if [before, weight] == [r.a.bytes, r.b.bytes] {
-                return of_purposes(r).collect();
+                return of_purposes(comparison, r);
             }
             // The sums by stack do not tell which of its purposes pass.
             vec![Entry { stack: r.stack, category: r.category, weight, before, count: r.b.count }]
@@ -148,15 +148,26 @@ pub fn entries_of_some(comparison: &Comparison, held: [&FxHashMap<StackId, u64>;
     entries
 }
 
-/// An entry for each purpose of a row.
-fn of_purposes(row: &Row) -> impl Iterator<Item = Entry> + '_ {
-    row.purposes.iter().map(|&(category, a, b)| Entry {
-        stack: row.stack,
-        category,
-        weight: b.bytes,
-        before: a.bytes,
-        count: b.count,
-    })
+/// An entry for each purpose of a row. Blocks without a stack that nothing tells to be alike are not set against each other: those
+/// of A and those of B are entries of their own.
+fn of_purposes(comparison: &Comparison, row: &Row) -> Vec<Entry> {
+    let entry = |category, weight, before, count| Entry { stack: row.stack, category, weight, before, count };
+    let mut entries = Vec::with_capacity(row.purposes.len());
+    for &(category, a, b) in &row.purposes {
+        if row.stack.is_some() {
+            entries.push(entry(category, b.bytes, a.bytes, b.count));
+            continue;
+        }
+        let alike = comparison.untold.iter().find(|u| u.0 == category).map_or_else(Held::default, |u| u.1);
+        let both = alike.bytes.min(a.bytes).min(b.bytes);
+        let parts = [
+            entry(category, both, both, alike.count.min(b.count)),
+            entry(category, 0, a.bytes - both, 0),
+            entry(category, b.bytes - both, 0, b.count - alike.count.min(b.count)),
+        ];
+        entries.extend(parts.into_iter().filter(|e| e.weight > 0 || e.before > 0));
+    }
+    entries
 }
 
 /// What a row of a comparison holds on both sides of the bytes by stack.

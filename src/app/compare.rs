@@ -12,8 +12,8 @@ use super::loader::prepare;
 use super::views::ViewContext;
 use crate::allocator::Question;
 use crate::analysis::categories::{Categories, Rule, Rules};
-use crate::analysis::diff::{Comparison, Group, Instant, Row, compare};
-use crate::analysis::flame::{held_by_stack, of_row};
+use crate::analysis::diff::{Comparison, Group, Instant, Parts, Places, Row, compare};
+use crate::analysis::flame::{Entry, held_by_stack, of_row};
 use crate::analysis::matching::Matching;
 use crate::analysis::query::{Query, Scope};
 use crate::analysis::steps::{StepFigures, Steps, figures};
@@ -126,6 +126,10 @@ pub struct Compared {
     pub diff: Comparison,
     /// What differs by place, largest change first.
     pub groups: Vec<Group>,
+    /// Bytes by place on one side or both.
+    pub parts: Parts,
+    /// The places of two programs that share few whole stacks.
+    pub places: Option<Places>,
     /// What each side's allocations are for. Kept too so that their addresses, which are in the key, are not used again.
     categories: [Option<Arc<Categories>>; 2],
 }
@@ -135,6 +139,39 @@ impl Compared {
     #[must_use]
     pub fn stacks(&self) -> &StackTable {
         self.diff.stacks(&self.sides[1].data.recording.stacks)
+    }
+
+    /// The table that the stacks of its flame graph are in.
+    #[must_use]
+    pub fn flame_stacks(&self) -> &StackTable {
+        self.places.as_ref().map_or_else(|| self.stacks(), Places::stacks)
+    }
+
+    /// Entries for its flame graph: by whole stack, or by place where the two programs share few of those.
+    #[must_use]
+    pub fn flame_entries(&self, entries: Vec<Entry>) -> Vec<Entry> {
+        match &self.places {
+            Some(places) => places.gather(entries),
+            None => entries,
+        }
+    }
+
+    /// The stack in its flame graph of a row.
+    fn flame_stack(&self, row: &Row) -> StackId {
+        self.places.as_ref().and_then(|p| p.stack_of(row.stack)).unwrap_or(row.stack)
+    }
+
+    /// The stack in its flame graph of one of the recording in front.
+    #[must_use]
+    pub fn flame_stack_of(&self, own: StackId) -> Option<StackId> {
+        self.diff.rows.iter().find(|r| self.own_stack(r) == Some(own)).map(|r| self.flame_stack(r))
+    }
+
+    /// The heaviest stack in the recording in front of one in its flame graph.
+    #[must_use]
+    pub fn own_of_flame(&self, stack: StackId) -> Option<StackId> {
+        let of = self.diff.rows.iter().filter(|r| self.flame_stack(r) == stack && self.own_stack(r).is_some());
+        of.max_by_key(|r| r.a.bytes.max(r.b.bytes)).and_then(|r| self.own_stack(r))
     }
 
     /// One of its sides as an instant.
@@ -304,8 +341,10 @@ impl Comparing {
         let key = [&a, &b].map(|p| (p.other.clone(), p.side.data.index, p.side.event, place(p)));
         let shown = inner.result.get(cx.jobs, "compare", &key, move |_| {
             let diff = compare(&a.instant(), &b.instant());
-            let groups = diff.by_place(&b.side.data.recording.stacks);
-            Some(Compared { sides: [a.side, b.side], diff, groups, categories: [a.categories, b.categories] })
+            let own = &b.side.data.recording.stacks;
+            let groups = diff.by_place(own);
+            let (parts, places) = (diff.parts(&groups), Places::of(&diff, own, &groups));
+            Some(Compared { sides: [a.side, b.side], diff, groups, parts, places, categories: [a.categories, b.categories] })
         });
         match shown.value {
             Some(compared) => Outcome::Ready(compared, shown.is_fresh),

@@ -29,7 +29,9 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
     let (a_event, b_event) = (a.event(args.a_event, args.end)?, b.event(args.b_event, args.end)?);
     let c = compare(&a.at(a_event), &b.at(b_event));
     let stacks = c.stacks(&b.recording.stacks);
-    let [only_a, common, only_b] = c.parts();
+    let [only_a, common, only_b] = c.parts_by_stack();
+    let groups = c.by_place(&b.recording.stacks);
+    let parts = c.parts(&groups);
     let text_of = |r: &Row| stack_text(stacks, r.stack);
     if args.json {
         let list: Vec<_> = c
@@ -58,15 +60,26 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
                 "truncated": s.recording.report.truncated().is_some(), "contradiction": s.tables.disagreement,
             })
         };
+        let places: Vec<_> = groups
+            .iter()
+            .map(|g| {
+                json!({
+                    "place": place(stacks, g.stack), "category": g.category.name(), "a_bytes": g.a.bytes, "b_bytes": g.b.bytes,
+                    "a_count": g.a.count, "b_count": g.b.count, "change_bytes": g.change(), "common_bytes": c.alike_in(g),
+                })
+            })
+            .collect();
         let report = json!({
             "a": side(&a, a_event, c.a, c.reserve_a), "b": side(b, b_event, c.b, c.reserve_b),
             "only_a_bytes": only_a, "common_bytes": common, "only_b_bytes": only_b, "change_bytes": c.change(),
-            "categories": by_category, "blocks": blocks, "rows": list,
+            "by_place": {"only_a_bytes": parts.only_a, "common_bytes": parts.both, "only_b_bytes": parts.only_b},
+            "without_stack": {"a": held(parts.untold[0]), "b": held(parts.untold[1])},
+            "categories": by_category, "blocks": blocks, "rows": list, "places": places,
         });
         return print_json(out, &report);
     }
     let mut text = format!(
-        "{}: {} live in A ({}, {}), {} in B ({}, {}).\nBy stack: only in A {}, in both {}, only in B {}.\n",
+        "{}: {} live in A ({}, {}), {} in B ({}, {}).\nBy place, the line that allocates and yours that calls it: only in A {}, in both {}, only in B {}.\n",
         signed(c.change()),
         Bytes(c.a.bytes),
         a.recording.source.name,
@@ -74,12 +87,16 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
         Bytes(c.b.bytes),
         b.recording.source.name,
         super::place_of(b_event),
-        Bytes(only_a),
-        Bytes(common),
-        Bytes(only_b),
+        Bytes(parts.only_a),
+        Bytes(parts.both),
+        Bytes(parts.only_b),
     );
+    let part = |h: Held| format!("{} in {}", Bytes(h.bytes), counted(h.count, "block", "blocks"));
+    if parts.untold.iter().any(|h| h.count > 0) {
+        let [a, b] = parts.untold.map(part);
+        text += &format!("Without a stack, and so not matched: {a} in A, {b} in B.\n");
+    }
     if let Some(x) = c.blocks {
-        let part = |h: Held| format!("{} in {}", Bytes(h.bytes), counted(h.count, "block", "blocks"));
         text += &format!(
             "By block: only in A, freed since {}; in both {}; only in B, new {}.\n",
             part(x.only_a),
@@ -96,7 +113,6 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
     );
     let mut table = Table::new("rrrrrll");
     table.row(["change", "A", "B", "blocks A", "blocks B", "category", "allocated at"]);
-    let groups = c.by_place(&b.recording.stacks);
     for r in groups.iter().take(LISTED) {
         table.row([
             signed(r.change()),

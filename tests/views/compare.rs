@@ -142,7 +142,11 @@ fn adds_up(c: &Comparison, own: &Recording) {
     assert_eq!(groups.iter().map(|g| g.change()).sum::<i64>(), c.change());
     let flame = Flame::build(c.stacks(&own.stacks), &entries_of(c), Shape::default());
     assert_eq!((flame.nodes[0].before, flame.nodes[0].after), (c.a.bytes, c.b.bytes));
-    let [only_a, common, only_b] = c.parts();
+    let [only_a, common, only_b] = c.parts_by_stack();
+    let parts = c.parts(&groups);
+    assert_eq!(parts.only_a + parts.both + parts.untold[0].bytes, c.a.bytes);
+    assert_eq!(parts.only_b + parts.both + parts.untold[1].bytes, c.b.bytes);
+    assert!(parts.both >= common, "a place has all of its stacks");
     assert_eq!((flame.nodes[0].common, flame.nodes[0].total), (common, only_a + common + only_b));
 }
 

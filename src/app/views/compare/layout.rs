@@ -3,7 +3,7 @@
 use egui::{Rect, pos2};
 
 use crate::analysis::categories::Category;
-use crate::analysis::diff::{Comparison, Group, Purpose, Row};
+use crate::analysis::diff::{Comparison, Group, Held, Parts, Purpose, Row};
 use crate::units::{Bytes, NBSP, SizeColumn, count, counted};
 
 /// What the groups can be sorted by.
@@ -59,6 +59,15 @@ pub(super) fn signed(bytes: i64) -> String {
         b if b > 0 => format!("+{}", Bytes(b as u64)),
         b => format!("−{}", Bytes(b.unsigned_abs())),
     }
+}
+
+/// What is said of blocks without a stack, beside the parts they are in none of.
+pub(super) fn untold(parts: &Parts) -> Option<String> {
+    let [a, b] = parts.untold;
+    (a.count + b.count > 0).then(|| {
+        let of = |h: Held| format!("*{}* in {}", Bytes(h.bytes), counted(h.count, "block", "blocks"));
+        format!("Without a stack: {} at A, {} at B. Nothing tells whether they are alike.", of(a), of(b))
+    })
 }
 
 /// As [`signed`], in MiB without the unit; `same` for none.
@@ -146,7 +155,6 @@ pub(super) fn grown_parts(purposes: &[Purpose]) -> Option<Vec<(Category, u64)>> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::diff::Held;
     use crate::model::StackId;
 
     fn group(a: u64, b: u64) -> Group {

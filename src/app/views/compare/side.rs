@@ -35,8 +35,8 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, 
             pane::section(ui, "Which blocks", "", false);
             which_blocks(ui, cx.tokens, [blocks.only_a, blocks.both, blocks.only_b]);
         } else {
-            pane::section(ui, "By stack", "", false);
-            by_stack(ui, cx.tokens, compared);
+            pane::section(ui, "By place", "", false);
+            by_place(ui, cx.tokens, compared);
         }
         pane::section(ui, "Reserved", "MiB unless said", false);
         reserve(ui, cx.tokens, compared);
@@ -176,8 +176,13 @@ fn which_blocks(ui: &mut Ui, t: &Tokens, held: [Held; 3]) {
     parts(ui, t, ["only in A, freed since", "in both", "only in B, new"], held.map(|h| h.bytes), notes);
 }
 
-fn by_stack(ui: &mut Ui, t: &Tokens, compared: &Compared) {
-    parts(ui, t, ["only in A", "in both", "only in B"], compared.diff.parts(), Default::default());
+fn by_place(ui: &mut Ui, t: &Tokens, compared: &Compared) {
+    let p = compared.parts;
+    parts(ui, t, ["only in A", "in both", "only in B"], [p.only_a, p.both, p.only_b], Default::default());
+    if let Some(text) = layout::untold(&p) {
+        pane::padded(ui, |ui| label::rich_paragraph(ui, &text, Type::Caption, t.text3, t.text1));
+        ui.add_space(6.0);
+    }
 }
 
 /// What is reserved, and what of it is free.

@@ -143,7 +143,10 @@ impl CompareView {
                                 figure(&mib(b), quiet);
                             }
                             4 => {
-                                figure(&layout::signed_mib(change, size), if change == 0 { t.text3 } else { quiet });
+                                // Equal sums of blocks without a stack are no sign that they are the same.
+                                let is_known = change != 0 || g.is_told(&compared.diff) || compared.diff.alike_in(g) == b;
+                                let text = if is_known { layout::signed_mib(change, size) } else { "±0".to_owned() };
+                                figure(&text, if change == 0 { t.text3 } else { quiet });
                             }
                             5 => {
                                 let bar = Bar::new(greatest).thickness(10.0);

@@ -243,7 +243,7 @@ impl FlameView {
     /// Selects the heaviest stack through a frame in all views.
     pub(super) fn select(&self, cx: &ViewContext<'_>, built: &Built, node: &Node) {
         let own = match &built.compared {
-            Some(c) => c.diff.rows.iter().find(|r| r.stack == node.stack).and_then(|r| c.own_stack(r)),
+            Some(c) => c.own_of_flame(node.stack),
             None => Some(node.stack),
         };
         if let Some(stack) = own.filter(|s| s.is_some()) {
@@ -401,7 +401,7 @@ impl Canvas<'_> {
     /// The frame in which a stack of the recording in front ends.
     fn leaf_of(&self, stack: StackId) -> Option<u32> {
         let stack = match &self.built.compared {
-            Some(c) => c.diff.rows.iter().find(|r| c.own_stack(r) == Some(stack))?.stack,
+            Some(c) => c.flame_stack_of(stack)?,
             None => stack,
         };
         self.built.flame.leaf_of(self.stacks, stack, self.built.shape)

@@ -77,7 +77,7 @@ impl Built {
     /// The table its frames are in.
     fn stacks<'a>(&'a self, cx: &'a ViewContext<'_>) -> &'a StackTable {
         match &self.compared {
-            Some(c) => c.stacks(),
+            Some(c) => c.flame_stacks(),
             None => &cx.data.recording.stacks,
         }
     }
@@ -212,7 +212,7 @@ impl FlameView {
         let (data, categories, wanted) = (Arc::clone(cx.data), cx.categories.cloned(), key.clone());
         let shown = self.built.get(cx.jobs, "flame", &key, move |_| {
             let (flame, compared) = match (wanted.measure, compared) {
-                (None, Some(c)) => (Flame::build(c.stacks(), &entries_of(&c.diff), wanted.shape), Some(c)),
+                (None, Some(c)) => (Flame::build(c.flame_stacks(), &c.flame_entries(entries_of(&c.diff)), wanted.shape), Some(c)),
                 (measure, _) => {
                     let measure = measure.unwrap_or(Measure::LiveAt(0));
                     let entries = weigh(data.device(), &data.tables, categories.as_deref(), measure, Size::Block);
@@ -235,7 +235,7 @@ impl FlameView {
         let (built, stacks) = (Arc::clone(built), Arc::clone(&cx.data.recording));
         self.found
             .get(cx.jobs, "find frames", &key, move |_| {
-                let table = built.compared.as_ref().map_or(&stacks.stacks, |c| c.stacks());
+                let table = built.compared.as_ref().map_or(&stacks.stacks, |c| c.flame_stacks());
                 let matches = |what: What| {
                     let (name, place) = node_text(table, what);
                     name.to_lowercase().contains(&needle) || place.to_lowercase().contains(&needle)
@@ -262,13 +262,13 @@ impl FlameView {
         let (data, built, categories) = (Arc::clone(cx.data), Arc::clone(built), built.categories.clone());
         let shown = self.asked.get(cx.jobs, "frames of the query", &key, move |_| {
             let entries = match (&built.compared, &asked, built.measure) {
-                (Some(compared), Some(asked), _) => entries_of_some(&compared.diff, asked.by_stack()),
+                (Some(compared), Some(asked), _) => compared.flame_entries(entries_of_some(&compared.diff, asked.by_stack())),
                 (_, _, Some(measure)) => {
                     weigh_some(data.device(), &data.tables, categories.as_deref(), measure, Size::Block, Some(&matching))
                 }
                 _ => Vec::new(),
             };
-            let stacks = built.compared.as_ref().map_or(&data.recording.stacks, |c| c.stacks());
+            let stacks = built.compared.as_ref().map_or(&data.recording.stacks, |c| c.flame_stacks());
             let flame = Flame::build(stacks, &entries, built.shape);
             let held: HashSet<u64> = flame.keys().into_iter().collect();
             let all = flame.nodes.first();
@@ -291,6 +291,9 @@ impl View for FlameView {
             " over the whole recording · Shift and drag in the timeline to narrow it"
         };
         match (&built.compared, self.measure_of(built.compared.is_some())) {
+            (Some(c), _) if c.places.is_some() => {
+                format!("at B: {} in {blocks} · from your own line on: the two programs call it from others", Bytes(all.after))
+            }
             (Some(_), _) => format!("at B: {} in {blocks}", Bytes(all.after)),
             (None, 5) => format!("{}{range}", self.figure(all.total)),
             (None, 3 | 4) => format!("{} in {blocks}{range}", Bytes(all.total)),

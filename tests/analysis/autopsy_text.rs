@@ -2,7 +2,7 @@
 
 use vramscope::allocator::Caps;
 use vramscope::analysis::DeviceTables;
-use vramscope::analysis::oom::{Autopsy, Verdict, advice, closest, examine};
+use vramscope::analysis::oom::{Autopsy, Fits, Verdict, advice, closest, examine};
 use vramscope::model::{Action, DeviceId, DeviceKind, PoolId, Progress, Recording, StackId, StreamId};
 use vramscope::units::NBSP;
 
@@ -218,6 +218,28 @@ fn what_pins_a_segment_of_another_stream_is_a_blocker() {
         (to_free["stream"].as_u64(), oom["stream"].as_u64(), oom["other_hole_bytes"].as_u64()),
         (Some(0x5555), Some(0), Some(596 << 20))
     );
+}
+
+/// What is too large whole fits in parts: each is held against what was free, and against all there could be.
+#[test]
+fn a_request_that_is_too_large_is_told_in_parts() {
+    let parts = |asked: u64, free: u64, held: u64| {
+        let mut t = Tape::new();
+        t.alloc(held, StackId::NONE);
+        t.oom(asked, free, StackId::NONE);
+        let (a, _) = autopsies(&t.finish()).remove(0);
+        a.parts.iter().map(|p| (p.parts, p.bytes / MIB, p.fits)).collect::<Vec<_>>()
+    };
+    let (never, freed, now) = (Fits::Never, Fits::IfAllIsFreed, Fits::AsItWas);
+    let found = parts(200 * GIB, 65 * GIB, 5 * GIB);
+    assert_eq!(found, [(1, 200 << 10, never), (2, 100 << 10, never), (3, 68_266, freed), (4, 50 << 10, now)]);
+    // Many parts: powers of two, and the two numbers at which the outcome changes.
+    let found = parts(1000 * GIB, 30 * GIB, 20 * GIB);
+    let numbers: Vec<u64> = found.iter().map(|p| p.0).collect();
+    assert_eq!(numbers, [1, 2, 4, 8, 16, 20, 32, 34]);
+    assert_eq!((found[4].2, found[5].2, found[6].2, found[7].2), (never, freed, freed, now));
+    // What could be served is not split.
+    assert_eq!(parts(60 * GIB, 65 * GIB, 5 * GIB), []);
 }
 
 fn cases() -> Vec<(&'static str, Recording)> {

@@ -5,13 +5,15 @@ use crate::alone::{alone, has_adapter, sample};
 use egui::{Key, Theme};
 use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::Queryable as _;
-use vramscope::analysis::DeviceTables;
+use vramscope::analysis::{DeviceTables, StackNames};
 use vramscope::app::action::Action;
 use vramscope::app::command::Command;
 use vramscope::app::document::DeviceData;
+use vramscope::app::selection::Item;
 use vramscope::app::views::ViewKind;
 use vramscope::app::workspace::Workspace;
-use vramscope::model::{Progress, Recording};
+use vramscope::model::{DeviceRecording, Progress, Recording, StackId};
+use vramscope::units::NBSP;
 
 #[test]
 fn pictures_in_both_themes() {
@@ -105,6 +107,51 @@ fn a_request_that_is_too_large_shows_what_was_live_twice() {
     assert!(h.query_all_by_label("other").next().is_some(), "live memory by category");
     assert!(h.query_all_by_label_contains("no setting serves it").next().is_some(), "and why no setting is told of");
     assert!(h.query_by_label("Copy PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True").is_none());
+    // A tebibyte on a card that had 137.72 GiB free beside 1,600 MiB of this process: halves to sevenths do not fit, eighths do.
+    h.get_by_label(&format!("4 parts of 256{NBSP}GiB: does not fit"));
+    h.get_by_label(&format!("8 parts of 128{NBSP}GiB: fits as memory was"));
+    // And block by block, the largest first.
+    let largest = h.get_by_label("0x7ef97e000000").rect();
+    assert!(largest.height() > 0.0);
+}
+
+/// A sliver of another stream pins the segment that would be enough: it is drawn, listed first, and a click leads to it.
+#[test]
+fn what_pins_another_streams_segment_is_listed_and_leads_to_its_block() {
+    let data = pinned_elsewhere();
+    let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], false, |_| {});
+    let address = vramscope::units::Address(data.recording.devices[0].events.address[1]).to_string();
+    let row = h.get_by_label(&address).rect();
+    let other = vramscope::units::Address(data.recording.devices[0].events.address[3]).to_string();
+    assert!(row.top() < h.get_by_label(&other).rect().top(), "by what they strand");
+    h.get_by_label(&address).click();
+    h.run_steps(2);
+    let lifetime = data.tables.lifetimes.of_event(1);
+    let asked = &h.state().asked;
+    assert!(asked.contains(&Action::Select(Some(Item::Lifetime(lifetime)))), "{asked:?}");
+}
+
+/// 4 MiB of a 600 MiB segment on one stream, 90 of 200 MiB on the other, which then asks for 500 MiB with 100 MiB on the device.
+fn pinned_elsewhere() -> Arc<DeviceData> {
+    use vramscope::model::Action as Event;
+    const MIB: u64 = 1 << 20;
+    let mut recording = Recording { source: sample("fragment_oom.pickle").recording.source.clone(), ..Recording::default() };
+    let mut device = DeviceRecording::default();
+    let [main, side] = [device.intern_stream(0), device.intern_stream(0x5555)];
+    let pool = device.intern_pool((0, 0));
+    for (action, address, size, stream) in [
+        (Event::SegmentAlloc, 0x7000_0000_0000, 600 * MIB, side),
+        (Event::Alloc, 0x7000_0000_0000, 4 * MIB, side),
+        (Event::SegmentAlloc, 0x7001_0000_0000, 200 * MIB, main),
+        (Event::Alloc, 0x7001_0000_0000, 90 * MIB, main),
+        (Event::Oom, 100 * MIB, 500 * MIB, main),
+    ] {
+        device.events.push(0, action, address, size, stream, pool, StackId::NONE);
+    }
+    let tables = DeviceTables::build(&device, &Progress::new()).expect("not cancelled");
+    recording.devices.push(device);
+    let (names, ooms) = (Arc::new(StackNames::of(&recording.stacks)), vec![4]);
+    Arc::new(DeviceData { recording: Arc::new(recording), index: 0, tables, names, ooms, found: Default::default() })
 }
 
 /// A small window has one column that scrolls: the way out is under its picture, as wide as the window.

@@ -49,8 +49,8 @@ impl Blocker {
 /// Live blocks that touch a hole, those that strand most bytes first. O(blocks log blocks).
 #[must_use]
 pub fn blockers(state: &State, servers: Option<&Servers>) -> Vec<Blocker> {
-    let mut found = touching(state, servers);
-    found.retain(|b| b.serves);
+    let mut found = facts(state, servers);
+    found.retain(|b| b.serves && b.strands() > 0);
     rank(&mut found);
     found
 }
@@ -60,11 +60,11 @@ pub fn blockers(state: &State, servers: Option<&Servers>) -> Vec<Blocker> {
 #[must_use]
 pub fn blockers_with_segments(device: &DeviceRecording, state: &State, servers: &Servers) -> Vec<Blocker> {
     let held = held_alone(device, state);
-    let mut found = touching(state, Some(servers));
+    let mut found = facts(state, Some(servers));
     for blocker in &mut found {
         blocker.returns = held.by_block[blocker.block];
     }
-    found.retain(|b| b.serves || b.returns > 0);
+    found.retain(|b| b.strands() > 0 && (b.serves || b.returns > 0));
     rank(&mut found);
     found
 }
@@ -73,8 +73,21 @@ fn rank(found: &mut [Blocker]) {
     found.sort_by_key(|b| (std::cmp::Reverse(b.strands()), b.block));
 }
 
-/// Every live block beside a hole, by address.
-fn touching(state: &State, servers: Option<&Servers>) -> Vec<Blocker> {
+/// The same facts of given blocks, by their places in [`State::blocks`] in ascending order; also of those that touch no hole.
+/// O(blocks + pages).
+#[must_use]
+pub fn facts_of(device: &DeviceRecording, state: &State, servers: &Servers, blocks: &[usize]) -> Vec<Blocker> {
+    let held = held_alone(device, state);
+    let mut found = facts(state, Some(servers));
+    found.retain(|b| blocks.binary_search(&b.block).is_ok());
+    for blocker in &mut found {
+        blocker.returns = held.by_block[blocker.block];
+    }
+    found
+}
+
+/// What every live block keeps apart, by address.
+fn facts(state: &State, servers: Option<&Servers>) -> Vec<Blocker> {
     let mut found = Vec::new();
     for (at, segment) in state.segments.iter().enumerate() {
         let serves = servers.is_none_or(|v| v.take(segment));
@@ -83,7 +96,7 @@ fn touching(state: &State, servers: Option<&Servers>) -> Vec<Blocker> {
         let hole =
             |i: Option<usize>| i.and_then(|i| blocks.get(i)).filter(|b| b.state == BlockState::Inactive).map_or(0, |b| b.size);
         for (i, block) in blocks.iter().enumerate().filter(|(_, b)| b.state != BlockState::Inactive) {
-            let blocker = Blocker {
+            found.push(Blocker {
                 block: segment.blocks.start as usize + i,
                 segment: at,
                 before: hole(i.checked_sub(1)),
@@ -92,10 +105,7 @@ fn touching(state: &State, servers: Option<&Servers>) -> Vec<Blocker> {
                 is_last_in_segment: live == 1,
                 serves,
                 returns: 0,
-            };
-            if blocker.strands() > 0 {
-                found.push(blocker);
-            }
+            });
         }
     }
     found

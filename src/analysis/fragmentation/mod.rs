@@ -10,7 +10,7 @@ mod tests;
 mod way_out;
 
 pub use self::alone::{Alone, Single, enough_alone};
-pub use self::blockers::{Blocker, blockers, blockers_with_segments};
+pub use self::blockers::{Blocker, blockers, blockers_with_segments, facts_of};
 pub use self::holes::{Holes, PoolHoles, holes, holes_by_pool};
 pub use self::release::cheapest_release;
 pub use self::servers::Servers;

@@ -278,7 +278,11 @@ fn sentence(c: &Closest) -> String {
         Some(s) => format!(
             "Most was held {when}: {} ({} of it on {}) of {} reserved.",
             Bytes(c.active),
-            Bytes(s.held),
+            match Bytes(s.held).to_string() {
+                _ if s.held == c.active => "all".to_owned(),
+                held if held == Bytes(c.active).to_string() => "nearly all".to_owned(),
+                held => held,
+            },
             s.name,
             Bytes(c.reserved)
         ),

@@ -176,7 +176,7 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
             let warning = helped.map_or(String::new(), Helped::warning);
             if is_less {
                 return format!(
-                    " In force from the start of the program, {whole} is enough: memory lies otherwise then, and all requests{reach}, this one too, are served again under it with its own settings.{warning}"
+                    " In force from where the recording begins, {whole} is enough: memory lies otherwise then, and all requests{reach}, this one too, are served again under it with its own settings.{warning}"
                 );
             }
             format!(" All requests{reach} need a cap of {whole} with its own settings.{warning}")

@@ -3,6 +3,7 @@
 
 mod closest;
 mod helped;
+mod parts;
 mod verdict;
 
 use rustc_hash::FxHashMap;
@@ -11,6 +12,7 @@ pub use self::closest::{Closest, OneOfStreams, Room, RoomFrom, closest, closest_
 pub use self::helped::{
     Advice, Helped, Support, TRIED_UNASKED, advice, best_advice, can_be_served_again, setting_line, what_would_have_helped,
 };
+pub use self::parts::{Fits, Part};
 use self::verdict::{Facts, classify, sentence};
 pub use self::verdict::{Test, Verdict};
 use super::fragmentation::{
@@ -82,6 +84,8 @@ pub struct Autopsy {
     pub need: u64,
     /// The fewest live bytes whose going lets the request succeed.
     pub way_out: Option<WayOut>,
+    /// A request that is too large in parts; empty for others.
+    pub parts: Vec<Part>,
     /// Live memory by stack, largest first.
     pub top_live: Vec<LiveByStack>,
     /// Where the failed request came from.
@@ -190,11 +194,13 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
         alone,
         need,
         way_out,
+        parts: Vec::new(),
         top_live: top_live(device, tables, state),
         stack: device.events.stack[event as usize],
         survived: device.events.allocates_after(event),
     };
     autopsy.sentence = sentence(&autopsy);
+    autopsy.parts = parts::parts(&autopsy, &device.settings.conf);
     Some(autopsy)
 }
 

@@ -263,14 +263,20 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped
     let t = cx.tokens;
     ui.add_space(8.0);
     for e in &f.evidence {
+        let ink = if e.is_red { t.red } else { t.text1 };
         let width = |text: &str, kind| label::width(ui.painter(), text, kind);
         let fits = width(&e.label, Type::Body) + 8.0 + width(&e.value, Type::Mono) <= ui.available_width();
-        let height = if fits { 20.0 } else { 36.0 };
+        // What has no room on its label's line stands under it, on as many lines as it takes.
+        let mut job = egui::text::LayoutJob::single_section(e.value.clone(), label::format(Type::Mono, ink));
+        job.halign = egui::Align::RIGHT;
+        job.wrap.max_width = ui.available_width();
+        let value = ui.painter().layout_job(job);
+        let height = if fits { 20.0 } else { 20.0 + value.size().y };
         let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());
         response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, format!("{}: {}", e.label, e.value)));
-        let (above, below) = (rect.with_max_y(rect.top() + 20.0), rect.with_min_y(rect.bottom() - 20.0));
-        label::text_in(ui.painter(), above, &e.label, Type::Body, t.text2);
-        label::text_in_right(ui.painter(), below, &e.value, Type::Mono, if e.is_red { t.red } else { t.text1 });
+        label::text_in(ui.painter(), rect.with_max_y(rect.top() + 20.0), &e.label, Type::Body, t.text2);
+        let top = if fits { rect.center().y - value.size().y / 2.0 } else { rect.top() + 18.0 };
+        ui.painter().galley(egui::pos2(rect.right(), top), value, ink);
         if !term::explain_label(&response, &e.label)
             && let Some(category) = Category::ALL.into_iter().find(|c| c.text() == e.label)
         {

@@ -134,8 +134,7 @@ fn failure(failures: &[&Autopsy], all: &All) -> Finding {
         // Others have a hole of another pool beside this card: it says why that one is no help.
         (0, others) => {
             let elsewhere = format!("{} in {}", Bytes(a.all_holes.bytes), counted(others, "hole", "holes"));
-            finding
-                .shows(&format!("holes of the {} pool", a.class.name()), format!("none ({elsewhere} elsewhere can not serve it)"))
+            finding.shows("holes that could serve it", format!("none ({elsewhere} elsewhere)"))
         }
         (n, _) => finding.bytes_of(&format!("largest of {}", counted(n, "hole", "holes")), a.holes.largest),
     };

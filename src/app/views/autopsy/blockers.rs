@@ -3,8 +3,8 @@
 use egui::{Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
 use super::Case;
-use super::pictures::mark_going;
-use crate::analysis::fragmentation::Blocker;
+use super::segments::mark_going;
+use crate::analysis::fragmentation::{Blocker, facts_of};
 use crate::analysis::oom::age;
 use crate::app::action::Action;
 use crate::app::selection::Item;
@@ -14,12 +14,62 @@ use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::term::{self, Term};
 use crate::app::widgets::{label, pane};
-use crate::units::{Address, SizeColumn};
+use crate::model::DeviceRecording;
+use crate::units::{Address, Bytes, SizeColumn, count, counted};
+
+/// A row of the table.
+pub(super) struct Listed {
+    pub(super) blocker: Blocker,
+    /// Its place among the blockers; `None` for a block of the way out that touches no hole.
+    rank: Option<usize>,
+    /// It is of the way out.
+    is_going: bool,
+    /// Whose its segment is, where that can not serve the request.
+    whose: Option<String>,
+}
+
+/// The blocks of the way out first where they are few, then the blockers by the bytes they strand, then what else of the way out
+/// touches no hole. O(blocks).
+pub(super) fn listed(device: &DeviceRecording, case: &Case) -> Vec<Listed> {
+    /// So many blocks of the way out stand first. More would hide the ranking, in which they are marked as well.
+    const FEW: usize = 4;
+    let going = case.way_out().map_or(&[][..], |way| &way.blocks);
+    let is_going = |b: &Blocker| going.binary_search(&b.block).is_ok();
+    let ranked = || case.blockers().iter().copied().enumerate().map(|(rank, b)| (Some(rank), b));
+    let mut known: Vec<usize> = case.blockers().iter().filter(|b| is_going(b)).map(|b| b.block).collect();
+    known.sort_unstable();
+    let missing: Vec<usize> = going.iter().copied().filter(|block| known.binary_search(block).is_err()).collect();
+    let mut beside = if missing.is_empty() { Vec::new() } else { facts_of(device, &case.state, case.servers(), &missing) };
+    beside.sort_by_key(|b| (std::cmp::Reverse(b.size), b.block));
+    let rows: Vec<(Option<usize>, Blocker)> = ranked().chain(beside.into_iter().map(|b| (None, b))).collect();
+    let (first, rest): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, b)| going.len() <= FEW && is_going(b));
+    let rows = first.into_iter().chain(rest).map(|(rank, blocker)| Listed {
+        rank,
+        is_going: is_going(&blocker),
+        whose: case.servers().whose(device, &case.state.segments[blocker.segment]),
+        blocker,
+    });
+    rows.collect()
+}
+
+/// How many there are, in words.
+pub(super) fn caption(case: &Case) -> String {
+    let found = case.blockers();
+    let n = found.len() as u64;
+    let what = match found.iter().filter(|b| !b.serves).count() as u64 {
+        0 => format!("{} a hole", counted(n, "live block touches", "live blocks touch")),
+        _ => format!("{} a hole or a segment", counted(n, "live block keeps", "live blocks keep")),
+    };
+    // Where a block of the way out stands before one that strands more.
+    let rank = |row: &Listed| row.rank.unwrap_or(usize::MAX);
+    let is_first = case.listed.windows(2).any(|w| rank(&w[0]) > rank(&w[1]));
+    if is_first { format!("{what} · the way out first") } else { what }
+}
 
 /// Live blocks by the bytes they strand.
 pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     let t = cx.tokens;
-    let (state, found) = (&case.state, case.blockers());
+    let (state, found) = (&case.state, &case.listed);
     let width = ui.available_width();
     let (size, widths) = figures(case);
     let columns = Columns::of(width, widths);
@@ -42,32 +92,45 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
         return;
     }
     // To the scale of those that strand most; a block far larger than these, further down, is cut.
-    let greatest = found.iter().take(FIRST).map(|b| b.hole_if_freed()).max().unwrap_or(1) as f32;
+    let greatest = found.iter().take(FIRST).map(|row| row.blocker.hole_if_freed()).max().unwrap_or(1) as f32;
     ScrollArea::vertical().id_salt("blockers").auto_shrink(false).show_rows(ui, 24.0, found.len(), |ui, rows| {
         for i in rows {
-            let b = &found[i];
+            let Listed { blocker: b, rank, is_going, whose } = &found[i];
+            let is_going = *is_going;
             let block = &state.blocks[b.block];
-            let is_going = case.way_out().is_some_and(|way| way.blocks.binary_search(&b.block).is_ok());
             let selected = cx.link.selected() == Some(Item::Lifetime(block.lifetime));
             let address = Address(block.address).to_string();
             let response = ListRow::new(&address).selected(selected).show_painted(ui);
             let rect = response.rect;
             let stack = cx.data.tables.lifetimes.stack(cx.data.device(), block.lifetime);
-            let enough = case.request().is_some_and(|request| b.hole_if_freed() >= request);
+            let enough = case.request().is_some_and(|request| b.serves && b.hole_if_freed() >= request)
+                || case.need().is_some_and(|need| need > 0 && b.returns >= need);
             let age = age(cx.data.device(), &cx.data.tables.lifetimes, block.lifetime, state.event);
             let texts = [
-                (i + 1).to_string(),
+                rank.map_or(String::new(), |rank| count(rank as u64 + 1)),
                 address.clone(),
                 size.sized(b.size),
                 String::new(),
                 size.sized(b.strands()),
-                size.sized(b.hole_if_freed()),
+                size.sized(b.appears()),
                 age.to_string(),
                 cx.data.names.of_stack(stack).to_owned(),
             ];
             let place = if stack.is_some() { t.accent } else { t.text3 };
             let inks = [t.text3, t.text1, t.text1, t.text1, t.text1, if enough { t.text1 } else { t.text2 }, t.text2, place];
             columns.paint(ui, rect, texts.each_ref().map(String::as_str), Type::Mono, inks);
+            if let Some(whose) = whose {
+                // Behind the place, where there is room.
+                let room = columns.rect(rect, 7);
+                let left = room.left() + label::width(ui.painter(), &texts[7], Type::Mono) + 12.0;
+                if left + label::width(ui.painter(), whose, Type::Caption) <= room.right() {
+                    label::text_in(ui.painter(), room.with_min_x(left), whose, Type::Caption, t.text3);
+                }
+            }
+            if i > 0 && found[i - 1].is_going && !is_going && found[..i].iter().all(|row| row.is_going) {
+                // Where the way out ends and the ranking begins.
+                ui.painter().hline(rect.x_range(), rect.top() + 0.5, egui::Stroke::new(1.0, t.line2));
+            }
             if is_going {
                 // The bar that stands before the words about the way out.
                 ui.painter().rect_filled(
@@ -103,8 +166,18 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
                 x += w;
             }
             batch.paint(ui.painter());
+            let mut told = Vec::new();
             if is_going {
-                response.clone().on_hover_text("One of the blocks of the way out.");
+                told.push("One of the blocks of the way out.".to_owned());
+            }
+            if let Some(whose) = whose {
+                told.push(format!(
+                    "It lies in a segment {whose}, which can not serve this request. Without it {} of that would go back to the device.",
+                    Bytes(b.returns)
+                ));
+            }
+            if !told.is_empty() {
+                response.clone().on_hover_text(told.join("\n"));
             }
             if response.hovered() {
                 cx.actions.send(Action::Hover(Some(Item::Lifetime(block.lifetime))));
@@ -118,13 +191,13 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
 
 /// How the figures are written, and how wide they are: what the longest of the first ones takes.
 fn figures(case: &Case) -> (SizeColumn, [f32; 3]) {
-    let first = || case.blockers().iter().take(200);
-    let size = SizeColumn::of(first().flat_map(|b| [b.size, b.strands(), b.hole_if_freed()]));
+    let first = || case.listed.iter().take(200).map(|row| &row.blocker);
+    let size = SizeColumn::of(first().flat_map(|b| [b.size, b.strands(), b.appears()]));
     let longest = |of: fn(&Blocker) -> u64| {
         let lengths = first().map(|b| size.sized(of(b)).chars().count());
         (lengths.max().unwrap_or(0) as f32 * LETTER).max(52.0)
     };
-    (size, [longest(|b| b.size), longest(Blocker::strands), longest(Blocker::hole_if_freed)])
+    (size, [longest(|b| b.size), longest(Blocker::strands), longest(Blocker::appears)])
 }
 
 /// Where the columns of the blockers table stand.
@@ -146,7 +219,7 @@ const LETTER: f32 = 6.7;
 
 /// What of the blockers a table of this width leaves out, in words; empty where all is there.
 pub(super) fn left_out(width: f32, case: &Case) -> &'static str {
-    if case.blockers().is_empty() {
+    if case.listed.is_empty() {
         return "";
     }
     let columns = Columns::of(width, figures(case).1);

@@ -2,6 +2,8 @@
 
 use egui::{Rect, pos2, vec2};
 
+use super::segments::FEW;
+
 /// From this width on the verdict has a column of its own.
 const WIDE: f32 = 860.0;
 /// From this width on the table and the settings stand side by side.
@@ -52,8 +54,10 @@ pub(super) fn parts(room: Rect, seen: f32, wanted: Wanted) -> Parts {
         (true, 0) => 28.0 + 34.0 + wanted.way_out,
         // Few rows need no more than their own height.
         (true, rows) => {
-            let enough = 28.0 + 14.0 + 42.0 * rows as f32 + wanted.way_out;
-            enough.min(260.0f32.min(seen * 0.32).max(28.0 + SEGMENTS + wanted.way_out))
+            let enough = 28.0 + 14.0 + if rows <= FEW { 42.0 } else { 22.0 } * rows as f32 + wanted.way_out;
+            let share = 260.0f32.min(seen * 0.32).max(28.0 + SEGMENTS + wanted.way_out);
+            // A few rows are shown whole wherever the tables keep their room.
+            enough.min(if rows <= FEW { share.max(seen - request - 1.5 * TABLE) } else { share })
         }
     };
     let beside = room.width() > SIDE_BY_SIDE;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use egui::{ScrollArea, Sense, Ui, vec2};
 
 use super::Case;
+use crate::analysis::State;
 use crate::analysis::categories::{ByCategory, Category};
+use crate::analysis::oom::age;
 use crate::app::action::Action;
 use crate::app::colours::category_paint;
 use crate::app::jobs::Derived;
@@ -13,9 +15,11 @@ use crate::app::selection::Item;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;
+use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::{label, pane};
-use crate::units::{Bytes, count};
+use crate::model::BlockState;
+use crate::units::{Address, Bytes, count};
 
 const ROW: f32 = 24.0;
 
@@ -91,6 +95,88 @@ pub(super) fn by_stack(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     });
 }
 
+/// By call stack and, in the room that leaves, block by block.
+pub(super) fn by_stack_and_block(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
+    let rect = ui.available_rect_before_wrap();
+    let wanted = ROW * (case.top_live().len() + 1) as f32 + 8.0;
+    let y = rect.top() + wanted.min(rect.height() * 0.5);
+    super::in_rect(ui, rect.with_max_y(y), "stacks", |ui| by_stack(ui, cx, case));
+    if case.largest.is_empty() {
+        return;
+    }
+    super::in_rect(ui, rect.with_min_y(y), "blocks", |ui| {
+        let live = case.top_live().iter().map(|l| l.count).sum::<u64>();
+        let caption = match case.largest.len() as u64 {
+            n if n < live => format!("{} of {}", count(n), count(live)),
+            _ => "drawn to one scale".to_owned(),
+        };
+        PaneHeader::new("Largest live blocks").caption(&caption).show(ui, |_| {});
+        blocks(ui, cx, case);
+    });
+}
+
+/// Live blocks that are listed one by one.
+const BLOCKS: usize = 200;
+
+/// The largest live blocks, by their places in the state. O(blocks log blocks).
+pub(super) fn largest(state: &State) -> Vec<usize> {
+    let mut live: Vec<usize> = (0..state.blocks.len()).filter(|&i| state.blocks[i].state != BlockState::Inactive).collect();
+    live.sort_by_key(|&i| (std::cmp::Reverse(state.blocks[i].size), i));
+    live.truncate(BLOCKS);
+    live
+}
+
+/// A row a block: address, bar, age, bytes, place.
+fn blocks(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
+    let t = cx.tokens;
+    let (device, tables, state) = (cx.data.device(), &cx.data.tables, &case.state);
+    let greatest = case.largest.first().map_or(1, |&i| state.blocks[i].size).max(1);
+    let columns = |rect: egui::Rect| {
+        let cell = |from: f32, to: f32| egui::Rect::from_min_max(egui::pos2(from, rect.top()), egui::pos2(to, rect.bottom()));
+        let place = (rect.width() * 0.24).clamp(90.0, 200.0);
+        let (left, right) = (rect.left() + 16.0, rect.right() - 16.0);
+        let place = cell(right - place, right);
+        let age = cell(place.left() - 12.0 - 80.0, place.left() - 12.0);
+        let size = cell(age.left() - 12.0 - 76.0, age.left() - 12.0);
+        let bar = cell(left + 112.0, size.left() - 12.0);
+        [cell(left, left + 104.0), bar, size, age, place]
+    };
+    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), Sense::hover());
+    let p = ui.painter();
+    let at = columns(rect);
+    for (i, caption) in ["block", "", "size", "age", "allocated at"].into_iter().enumerate() {
+        if matches!(i, 2 | 3) {
+            label::text_in_right(p, at[i], caption, Type::Caption, t.text3);
+        } else {
+            label::text_in(p, at[i], caption, Type::Caption, t.text3);
+        }
+    }
+    p.hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
+    ScrollArea::vertical().id_salt("largest blocks").auto_shrink(false).show_rows(ui, ROW, case.largest.len(), |ui, rows| {
+        for i in rows {
+            let block = &state.blocks[case.largest[i]];
+            let address = Address(block.address).to_string();
+            let selected = cx.link.selected() == Some(Item::Lifetime(block.lifetime));
+            let response = ListRow::new(&address).height(ROW).selected(selected).show_painted(ui);
+            let (p, at) = (ui.painter(), columns(response.rect));
+            let stack = tables.lifetimes.stack(device, block.lifetime);
+            label::text_in(p, at[0], &address, Type::Mono, t.text1);
+            if at[1].width() > 24.0 {
+                let colour = cx.colours.of(cx.data, block.lifetime, state.event, t);
+                Bar::new(greatest as f64).part(block.size as f64, colour).paint(p, t, at[1]);
+            }
+            label::text_in_right(p, at[2], &Bytes(block.size).to_string(), Type::Mono, t.text1);
+            let age = age(device, &tables.lifetimes, block.lifetime, state.event);
+            label::text_in_right(p, at[3], &age.to_string(), Type::Mono, t.text2);
+            let ink = if stack.is_some() { t.accent } else { t.text3 };
+            label::text_in(p, at[4], cx.data.names.of_stack(stack), Type::Mono, ink);
+            if response.clicked() {
+                cx.actions.send(Action::Select(Some(Item::Lifetime(block.lifetime))));
+            }
+        }
+    });
+}
+
 /// Live memory by what it is for.
 pub(super) fn by_category(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: &mut Derived<(u32, usize), ByCategory>) {
     // The categories of the whole window, so that the user's own rules count here too.
@@ -114,7 +200,7 @@ pub(super) fn by_category(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: 
     }
     let greatest = held[rows[0].index()].bytes;
     head(ui, cx, "category");
-    ScrollArea::vertical().id_salt("live by category").auto_shrink(false).show(ui, |ui| {
+    ScrollArea::vertical().id_salt("live by category").auto_shrink([false, true]).show(ui, |ui| {
         for category in &rows {
             let c = held[category.index()];
             let colour = category_paint(*category).colour(cx.tokens);

@@ -5,7 +5,9 @@ mod blockers;
 mod helped;
 mod layout;
 mod live;
+mod parts;
 mod pictures;
+mod segments;
 mod verdict;
 
 pub(super) use self::helped::short;
@@ -14,10 +16,11 @@ use std::sync::Arc;
 
 use egui::{Rect, ScrollArea, Ui, UiBuilder};
 
+use self::blockers::Listed;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::allocator::{Caps, WhatIf};
 use crate::analysis::categories::ByCategory;
-use crate::analysis::fragmentation::{Blocker, Servers, WayOut};
+use crate::analysis::fragmentation::{Blocker, Holes, Servers, WayOut};
 use crate::analysis::oom::{
     Autopsy, Closest, Helped, LiveByStack, TRIED_UNASKED, Verdict, can_be_served_again, closest_under, examine, free_at,
     what_would_have_helped,
@@ -42,7 +45,8 @@ pub const INFO: ViewInfo = ViewInfo {
         ("red", "the request, drawn to the scale of everything below it"),
         ("hatched", "free memory inside segments"),
         ("strands", "free bytes on both sides of a live block"),
-        ("if freed", "the one hole there would be without that block"),
+        ("if freed", "the one hole there would be without that block; of another stream's, the segment that would go back"),
+        ("blue edge", "a block of the way out, or a segment with one"),
         ("helps", "the allocator model served every recorded request under that setting"),
         ("double click", "on a setting: open it in What-if"),
     ],
@@ -85,8 +89,14 @@ enum Kind {
 struct Case {
     kind: Kind,
     state: Arc<State>,
-    /// Indices of the segments that serve such requests, in the order they are drawn.
+    /// Indices of the segments that serve such requests.
     serving: Vec<usize>,
+    /// Those and the way out's, in the order they are drawn.
+    drawn: Vec<usize>,
+    /// The rows of the table of blockers.
+    listed: Vec<Listed>,
+    /// The largest live blocks, by their places in the state.
+    largest: Vec<usize>,
     /// Their holes, largest first.
     hole_sizes: Vec<u64>,
     /// By stack of what was live: its name, with the caller that tells it from another of that name.
@@ -115,12 +125,24 @@ impl Case {
         };
         let state = tables.states.at(device, &tables.lifetimes, at);
         progress.check().ok()?;
-        let mut case = Case { kind, state: Arc::new(state), serving: Vec::new(), hole_sizes: Vec::new(), live_names: Vec::new() };
+        let mut case = Case {
+            kind,
+            state: Arc::new(state),
+            serving: Vec::new(),
+            drawn: Vec::new(),
+            listed: Vec::new(),
+            largest: Vec::new(),
+            hole_sizes: Vec::new(),
+            live_names: Vec::new(),
+        };
         let live: Vec<(StackId, &str)> = case.top_live().iter().map(|l| (l.stack, data.names.of_stack(l.stack))).collect();
         let stacks = &data.recording.stacks;
         let apart = tell_apart(stacks, &live);
         case.live_names = live.iter().zip(apart).map(|((_, name), by)| named_by(stacks, name, by)).collect();
-        case.serving = pictures::servers(&case);
+        case.serving = segments::servers(&case);
+        case.drawn = segments::drawn(&case, &case.serving);
+        case.listed = blockers::listed(device, &case);
+        case.largest = live::largest(&case.state);
         let serving = case.serving.iter().flat_map(|&i| case.state.blocks_of(&case.state.segments[i]));
         case.hole_sizes = serving.filter(|b| b.state == BlockState::Inactive).map(|b| b.size).collect();
         case.hole_sizes.sort_unstable_by(|a, b| b.cmp(a));
@@ -141,6 +163,14 @@ impl Case {
         }
     }
 
+    /// The holes of the segments that serve such requests.
+    fn holes(&self) -> &Holes {
+        match &self.kind {
+            Kind::Failure(a) => &a.holes,
+            Kind::Peak(c) => &c.holes,
+        }
+    }
+
     fn top_live(&self) -> &[LiveByStack] {
         match &self.kind {
             Kind::Failure(a) => &a.top_live,
@@ -158,6 +188,14 @@ impl Case {
     fn way_out(&self) -> Option<&WayOut> {
         match &self.kind {
             Kind::Failure(a) => a.way_out.as_ref(),
+            Kind::Peak(_) => None,
+        }
+    }
+
+    /// What would have to return to the device for the request, in bytes.
+    fn need(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Failure(a) => Some(a.need),
             Kind::Peak(_) => None,
         }
     }
@@ -269,10 +307,10 @@ impl AutopsyView {
     /// Pictures and tables, in the width there is; `seen` points of their height can be seen at once.
     fn right(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, ready: &helped::Ready<'_>, is_settled: bool, seen: f32) {
         let room = Rect::from_min_size(ui.cursor().min, egui::vec2(ui.available_width(), seen));
-        let way_out = pictures::way_out(ui, cx, case, room.width());
+        let way_out = segments::way_out(ui, cx, case, room.width());
         let wanted = layout::Wanted {
             has_segments: case.has_segments(),
-            rows: case.serving.len(),
+            rows: case.drawn.len(),
             way_out: way_out.as_ref().map_or(4.0, |way| way.height()),
         };
         let parts = layout::parts(room, seen, wanted);
@@ -306,6 +344,9 @@ impl AutopsyView {
             ui.add_space(6.0);
         }
         live::by_category(ui, cx, case, &mut self.by_category);
+        if let Kind::Failure(a) = &case.kind {
+            parts::parts(ui, cx, a);
+        }
     }
 
     /// The request against the holes, and where these are.
@@ -316,7 +357,7 @@ impl AutopsyView {
         case: &Case,
         request: Rect,
         holes: Rect,
-        way_out: Option<pictures::WayText>,
+        way_out: Option<segments::WayText>,
     ) {
         in_rect(ui, request, "request", |ui| {
             let is_failure = matches!(case.kind, Kind::Failure(_));
@@ -326,21 +367,13 @@ impl AutopsyView {
         });
         let key = (case.state.event, Arc::as_ptr(cx.colours) as usize);
         if self.classes.as_ref().is_none_or(|known| known.0 != key) {
-            self.classes = Some((key, pictures::classes(cx, case)));
+            self.classes = Some((key, segments::classes(cx, case)));
         }
         let classes = self.classes.as_ref().map_or(&[][..], |known| &known.1);
         in_rect(ui, holes, "holes", |ui| {
-            let pool = case.servers().class.name();
-            let caption = match case.serving.len() {
-                0 => format!("no segment of the {pool} pool on this stream"),
-                n => format!(
-                    "{} of the {pool} pool, {}",
-                    counted(n as u64, "segment", "segments"),
-                    if n > pictures::FEW { "most free memory first" } else { "by address" }
-                ),
-            };
-            PaneHeader::new("Where the holes are").caption(&caption).show(ui, |ui| pictures::colours(ui, cx, classes));
-            pictures::where_the_holes_are(ui, cx, case, way_out);
+            let caption = segments::caption(case);
+            PaneHeader::new("Where the holes are").caption(&caption).show(ui, |ui| segments::colours(ui, cx, classes));
+            segments::where_the_holes_are(ui, cx, case, way_out);
         });
     }
 
@@ -353,17 +386,10 @@ impl AutopsyView {
             (false, true) => &["By stack"],
         };
         // Until the user chooses: the blockers, where there are any.
-        let first = if case.blockers().is_empty() { "By stack" } else { "Blockers" };
+        let first = if case.listed.is_empty() { "By stack" } else { "Blockers" };
         let chosen = self.table.filter(|name| tables.contains(name)).unwrap_or(first);
         let (title, caption) = match chosen {
-            "Blockers" => (
-                "Blockers",
-                format!(
-                    "{} a hole{}",
-                    counted(case.blockers().len() as u64, "live block touches", "live blocks touch"),
-                    blockers::left_out(ui.available_width(), case)
-                ),
-            ),
+            "Blockers" => ("Blockers", format!("{}{}", blockers::caption(case), blockers::left_out(ui.available_width(), case))),
             "By stack" => ("Live memory", format!("by stack, {}", counted(case.top_live().len() as u64, "stack", "stacks"))),
             _ => ("Live memory", "by what it is for".to_owned()),
         };
@@ -375,6 +401,7 @@ impl AutopsyView {
         });
         match chosen {
             "Blockers" => blockers::blockers(ui, cx, case),
+            "By stack" if is_settled => live::by_stack_and_block(ui, cx, case),
             "By stack" => live::by_stack(ui, cx, case),
             _ => live::by_category(ui, cx, case, &mut self.by_category),
         }

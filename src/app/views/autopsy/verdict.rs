@@ -16,6 +16,7 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane::{PaneHeader, padded, section};
 use crate::app::widgets::row::KeyValue;
 use crate::app::widgets::{label, term};
+use crate::model::SizeClass;
 use crate::units::{Bytes, NBSP, count};
 
 /// The line that catches the next failure.
@@ -139,9 +140,10 @@ impl AutopsyView {
                     self.cap_error = None;
                 }
                 if response.lost_focus() && ui.input(|i| i.key_pressed(Key::Enter)) {
-                    // The cap is held against the rounded request; expandable segments then map whole pages of 20 MiB.
-                    let is_expandable = cx.data.device().settings.conf.expandable_segments;
-                    let least = reserved.saturating_sub(if is_expandable { 20 << 20 } else { 0 });
+                    // The cap is held against the rounded request; expandable segments then map whole pages.
+                    let conf = &cx.data.device().settings.conf;
+                    let is_expandable = conf.expandable_segments;
+                    let least = reserved.saturating_sub(if is_expandable { conf.page_size(SizeClass::Large) } else { 0 });
                     self.take_cap(reserved, least, when);
                     if let Some(sentence) = self.cap.and_then(|cap| too_high(cx, cap, failure)) {
                         (self.cap, self.cap_error) = (None, Some(sentence));
@@ -286,6 +288,7 @@ fn peak_figures(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
         ("reserved", c.reserved),
         ("lost to rounding", c.active.saturating_sub(c.live_requested)),
         ("free in this pool", c.holes.bytes),
+        ("free in other pools", c.all_holes.bytes.saturating_sub(c.holes.bytes)),
         ("largest hole", c.holes.largest),
         ("whole free segments", c.releasable),
     ];

@@ -1,0 +1,76 @@
+//! A request that is too large, in parts: from how many on one fits.
+
+use egui::{ScrollArea, Sense, Ui, vec2};
+
+use crate::analysis::oom::{Autopsy, Fits, Part};
+use crate::app::theme::Type;
+use crate::app::views::ViewContext;
+use crate::app::widgets::bar::Bar;
+use crate::app::widgets::label;
+use crate::app::widgets::pane::PaneHeader;
+use crate::units::{Bytes, count};
+
+const ROW: f32 = 24.0;
+
+/// The size of one part for each number of parts, against what this process could get. Nothing for requests that are not split.
+pub(super) fn parts(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
+    if a.parts.is_empty() {
+        return;
+    }
+    let t = cx.tokens;
+    ui.add_space(8.0);
+    PaneHeader::new("The request in parts").caption("one after the other, each on its own").show(ui, |_| {});
+    let columns = |rect: egui::Rect| {
+        let cell = |from: f32, to: f32| egui::Rect::from_min_max(egui::pos2(from, rect.top()), egui::pos2(to, rect.bottom()));
+        let (left, right) = (rect.left() + 16.0, rect.right() - 16.0);
+        let outcome = cell(right - 168.0, right);
+        let size = cell(outcome.left() - 90.0, outcome.left() - 12.0);
+        [cell(left, left + 56.0), cell(left + 64.0, size.left() - 12.0), size, outcome]
+    };
+    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), Sense::hover());
+    let at = columns(rect);
+    let p = ui.painter();
+    label::text_in(p, at[0], "parts", Type::Caption, t.text3);
+    let most = Bytes(a.most_free());
+    let marks = match a.device_free_told() {
+        Some(free) => format!("marks: {} free, {most} at most", Bytes(free)),
+        None => format!("mark: {most} at most"),
+    };
+    if label::width(p, &marks, Type::Caption) <= at[1].width() {
+        label::text_in(p, at[1], &marks, Type::Caption, t.text3);
+    }
+    label::text_in_right(p, at[2], "each", Type::Caption, t.text3);
+    label::text_in_right(p, at[3], "outcome", Type::Caption, t.text3);
+    p.hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
+    let greatest = a.requested.max(1) as f64;
+    ScrollArea::vertical().id_salt("parts").auto_shrink(false).show(ui, |ui| {
+        for Part { parts, bytes, fits } in a.parts.iter().copied() {
+            let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), Sense::hover());
+            let (outcome, ink) = match fits {
+                Fits::Never => ("does not fit", t.text3),
+                Fits::IfAllIsFreed => ("if all else is freed", t.text2),
+                Fits::AsItWas => ("fits as memory was", t.text1),
+            };
+            response.widget_info(|| {
+                egui::WidgetInfo::labeled(egui::Role::Label, true, format!("{parts} parts of {}: {outcome}", Bytes(bytes)))
+            });
+            let (p, at) = (ui.painter(), columns(rect));
+            label::text_in(p, at[0], &count(parts), Type::Mono, t.text1);
+            if at[1].width() > 24.0 {
+                let colour = match fits {
+                    Fits::Never => t.red,
+                    Fits::IfAllIsFreed => t.other,
+                    Fits::AsItWas => t.slot(2),
+                };
+                let mut bar = Bar::new(greatest).part(bytes as f64, colour).tick(a.most_free() as f64, t.text1);
+                if let Some(free) = a.device_free_told() {
+                    bar = bar.tick(free as f64, t.text2);
+                }
+                bar.paint(p, t, at[1]);
+            }
+            label::text_in_right(p, at[2], &Bytes(bytes).to_string(), Type::Mono, ink);
+            let face = if fits == Fits::AsItWas { Type::Strong } else { Type::Body };
+            label::text_in_right(p, at[3], outcome, face, ink);
+        }
+    });
+}

@@ -1,0 +1,348 @@
+//! The segments that could have served the request, and those of the way out, blocks to scale; what the colours mean; the words
+//! about the way out.
+
+use egui::{Align2, Rect, ScrollArea, Sense, Ui, pos2, vec2};
+
+use super::{Case, Kind};
+use crate::analysis::LifetimeId;
+use crate::app::action::Action;
+use crate::app::selection::Item;
+use crate::app::theme::{Tokens, Type};
+use crate::app::views::ViewContext;
+use crate::app::views::stack_cells::shorten_place;
+use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::label;
+use crate::app::widgets::mesh::Batch;
+use crate::app::widgets::viewport::Scale;
+use crate::model::BlockState;
+use crate::units::{Address, Bytes, count, counted};
+
+/// Indices of the segments that serve such requests, by address.
+pub(super) fn servers(case: &Case) -> Vec<usize> {
+    (0..case.state.segments.len()).filter(|&i| case.servers().take(&case.state.segments[i])).collect()
+}
+
+/// Indices of the segments that are drawn: those that serve such requests, those of the way out, and others where one block keeps
+/// more from the device than the largest hole has. By address when all can be seen at once, else the way out's first, then those
+/// with most free bytes.
+pub(super) fn drawn(case: &Case, serving: &[usize]) -> Vec<usize> {
+    let state = &case.state;
+    let way = case.way_out().map_or(&[][..], |w| &w.segments);
+    /// Segments of other streams and pools that one block pins.
+    const PINNED: usize = 3;
+    let hole = case.holes().largest;
+    let pinned = case.blockers().iter().filter(|b| !b.serves && b.returns > hole).map(|b| b.segment);
+    let mut found: Vec<usize> = serving.iter().chain(way).copied().chain(pinned.take(PINNED)).collect();
+    found.sort_unstable();
+    found.dedup();
+    if found.len() > FEW {
+        let free = |i: usize| {
+            let blocks = state.blocks_of(&state.segments[i]).iter();
+            blocks.filter(|b| b.state == BlockState::Inactive).map(|b| b.size).sum::<u64>()
+        };
+        found.sort_by_cached_key(|&i| (!way.contains(&i), std::cmp::Reverse(free(i)), i));
+    }
+    found
+}
+
+/// What is drawn, in the words of a caption.
+pub(super) fn caption(case: &Case) -> String {
+    let pool = case.servers().class.name();
+    let (serving, drawn) = (case.serving.len(), case.drawn.len());
+    let own = match serving {
+        0 => format!("no segment of the {pool} pool on this stream"),
+        n => format!("{} of the {pool} pool", counted(n as u64, "segment", "segments")),
+    };
+    let others = match drawn.saturating_sub(serving) {
+        0 => String::new(),
+        n => format!(" and {} elsewhere", count(n as u64)),
+    };
+    let order = match drawn {
+        0 | 1 => "",
+        n if n <= FEW => ", by address",
+        _ if case.way_out().is_some_and(|w| !w.segments.is_empty()) => ", the way out's first, then most free memory",
+        _ => ", most free memory first",
+    };
+    format!("{own}{others}{order}")
+}
+
+/// Segments that get rows with labels of their own.
+pub(super) const FEW: usize = 6;
+
+/// The classes of colour in the segments drawn, those with most bytes first. Reads all their blocks.
+pub(super) fn classes(cx: &ViewContext<'_>, case: &Case) -> Vec<u8> {
+    let mut bytes = [0u64; 256];
+    for block in case.drawn.iter().flat_map(|&i| case.state.blocks_of(&case.state.segments[i])) {
+        if block.lifetime.is_some() {
+            bytes[usize::from(cx.colours.class_of(cx.data, block.lifetime, case.state.event))] += block.size;
+        }
+    }
+    let mut classes: Vec<u8> = (0..=255).filter(|&class: &u8| bytes[usize::from(class)] > 0).collect();
+    classes.sort_by_key(|&class| std::cmp::Reverse(bytes[usize::from(class)]));
+    classes
+}
+
+/// What the colours of the blocks mean, right to left: free memory, then every class in these segments, those with most bytes
+/// first. Where their names do not fit they get shorter together; where even that is too little the last are counted, and the
+/// hover names them.
+pub(super) fn colours(ui: &mut Ui, cx: &ViewContext<'_>, classes: &[u8]) {
+    /// What the title and its caption keep.
+    const TITLE: f32 = 330.0;
+    /// The least room a name is worth having in.
+    const LEAST: f32 = 44.0;
+    if classes.is_empty() {
+        return;
+    }
+    let t = cx.tokens;
+    let mut entries: Vec<(Swatch, String)> = vec![(Swatch::Free, "free".to_owned())];
+    entries.extend(classes.iter().filter_map(|&class| {
+        let name = cx.colours.classes.get(usize::from(class))?.name.clone();
+        Some((Swatch::Fill(cx.colours.colour(class, t)), name))
+    }));
+    let gap = ui.spacing().item_spacing.x + 8.0;
+    let around = |(swatch, _): &(Swatch, String)| swatch.size().x + 6.0 + gap;
+    let text = |ui: &Ui, name: &str| label::width(ui.painter(), name, Type::Caption) + 1.0;
+    let room = ui.available_width() - TITLE;
+    let names: Vec<f32> = entries.iter().map(|e| text(ui, &e.1)).collect();
+    // The widest that a name may be, so that all fit.
+    let sum = |most: f32, n: usize| (0..n).map(|i| around(&entries[i]) + names[i].min(most)).sum::<f32>();
+    let mut shown = entries.len();
+    let more = |n: usize| format!("{n} more");
+    while shown > 1 && sum(LEAST, shown) + if shown < entries.len() { text(ui, &more(9)) + gap } else { 0.0 } > room {
+        shown -= 1;
+    }
+    let left_out = entries.len() - shown;
+    let kept = if left_out > 0 { text(ui, &more(left_out)) + gap } else { 0.0 };
+    let (mut low, mut high) = (LEAST, names.iter().copied().fold(LEAST, f32::max));
+    for _ in 0..12 {
+        let middle = f32::midpoint(low, high);
+        if sum(middle, shown) + kept > room { high = middle } else { low = middle }
+    }
+    let most = if sum(high, shown) + kept > room { low } else { high };
+    let all = entries.iter().map(|e| e.1.as_str()).collect::<Vec<_>>().join("\n");
+    // The header is laid out from its right end, and free memory stands there; the classes follow with the largest at the left.
+    let write = |ui: &mut Ui, width: f32, swatch: Option<Swatch>, name: &str, whole: &str| {
+        let (rect, response) = ui.allocate_exact_size(vec2(width, 16.0), Sense::hover());
+        let left = swatch.map_or(rect.left(), |swatch| swatch.paint(ui.painter(), t, rect.left_center()).right() + 6.0);
+        label::text_in(ui.painter(), Rect::from_min_max(pos2(left, rect.top()), rect.max), name, Type::Caption, t.text2);
+        response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, whole));
+        response.on_hover_text(whole);
+    };
+    let entry = |ui: &mut Ui, i: usize| {
+        let width = around(&entries[i]) - gap + names[i].min(most) + 8.0;
+        // The line of a place is what tells it from another of the same file.
+        let whole = &entries[i].1;
+        let fits = (6..whole.chars().count()).rev().map(|n| shorten_place(whole, n)).find(|cut| text(ui, cut) <= most);
+        let name = if names[i] > most { fits } else { None };
+        write(ui, width, Some(entries[i].0), name.as_deref().unwrap_or(whole), whole);
+    };
+    entry(ui, 0);
+    if left_out > 0 {
+        let name = more(left_out);
+        let width = text(ui, &name) + 8.0;
+        write(ui, width, None, &name, &all);
+    }
+    for i in (1..shown).rev() {
+        entry(ui, i);
+    }
+}
+
+/// The words about the cheapest way out, set for the width there is.
+pub(super) struct WayText {
+    galley: std::sync::Arc<egui::Galley>,
+    text: String,
+    /// How it was searched.
+    search: String,
+    /// Where its words begin, from the left edge of the pane.
+    left: f32,
+}
+
+impl WayText {
+    /// With the room around it.
+    pub fn height(&self) -> f32 {
+        self.galley.size().y + 14.0
+    }
+}
+
+/// What the cheapest way out is, or why there is none; nothing at a peak.
+pub(super) fn way_out(ui: &Ui, cx: &ViewContext<'_>, case: &Case, width: f32) -> Option<WayText> {
+    let Kind::Failure(a) = &case.kind else { return None };
+    let (text, search) = match case.way_out() {
+        Some(way) => {
+            let how = format!("{}, {}: ", way.name(), way.by());
+            let alone = a.alone_sentence().map_or(String::new(), |alone| format!(" {alone}"));
+            let search = if alone.is_empty() { "" } else { " For a single block: every live block was tried by itself." };
+            (format!("{how}{}{alone}", a.way_out_sentence(&case.state)), format!("{}{search}", way.search()))
+        }
+        None => (format!("Cheapest way out: {}", a.way_out_sentence(&case.state)), String::new()),
+    };
+    // Under the segments it explains, where its lines do not get too short there.
+    let left = if width >= 900.0 { 168.0 } else { 22.0 };
+    let mut job = egui::text::LayoutJob::default();
+    job.append(&text, 0.0, label::format(Type::Body, cx.tokens.text1));
+    job.wrap.max_width = (width - left - 16.0).max(120.0);
+    Some(WayText { galley: ui.painter().layout_job(job), text, search, left })
+}
+
+/// Marks a block of the way out: an outline in the colour of the words about it, a line under what is too narrow for one.
+pub(super) fn mark_going(batch: &mut Batch, t: &Tokens, block: Rect) {
+    if block.width() >= 5.0 {
+        batch.outline(block.shrink(0.5), 1.0, t.s1);
+        batch.outline(block.expand(1.0), 1.5, t.accent);
+    } else {
+        batch.rect(Rect::from_min_max(pos2(block.left(), block.bottom() - 3.0), block.max), t.accent);
+    }
+}
+
+/// The segments, blocks to scale, the cheapest way out marked.
+pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, way_out: Option<WayText>) {
+    let t = cx.tokens;
+    let state = &case.state;
+    let order = &case.drawn;
+    let full = ui.available_rect_before_wrap();
+    let way_height = way_out.as_ref().map_or(4.0, WayText::height);
+    let list = Rect::from_min_max(full.min, pos2(full.right(), full.bottom() - way_height));
+    if order.is_empty() {
+        let line = Rect::from_min_max(full.min + vec2(16.0, 8.0), pos2(full.right() - 16.0, full.top() + 28.0));
+        label::text_in(ui.painter(), line, "Nothing was reserved yet that such a request is served from.", Type::Body, t.text2);
+    }
+    let few = order.len() <= FEW;
+    let (row_height, gap) = if few {
+        ((list.height() / order.len().max(1) as f32 - 8.0).clamp(12.0, 34.0), 8.0)
+    } else {
+        (((list.height() - 8.0) / order.len() as f32 - 2.0).floor().clamp(8.0, 20.0), 2.0)
+    };
+    // A row cut in half reads as a row of another height.
+    let list = if few || list.height() < 3.0 * (row_height + gap) {
+        list
+    } else {
+        let whole = ((list.height() - 6.0) / (row_height + gap)).floor() * (row_height + gap);
+        list.with_max_y(list.top() + 6.0 + whole)
+    };
+    let widest = order.iter().map(|&i| state.segments[i].size).max().unwrap_or(1) as f64;
+    let (marked, going): (&[usize], &[usize]) = case.way_out().map_or((&[], &[]), |w| (&w.segments, &w.blocks));
+    let mut child = ui.new_child(egui::UiBuilder::new().max_rect(list).id_salt("segments"));
+    ScrollArea::vertical().id_salt("holes").auto_shrink(false).show_viewport(&mut child, |ui, view| {
+        let pitch = row_height + gap;
+        let height = pitch * order.len() as f32 + 8.0;
+        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::click());
+        response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Canvas, true, "Segments with their holes"));
+        let plot = Rect::from_min_max(pos2(rect.left() + 168.0, rect.top() + 6.0), pos2(rect.right() - 130.0, rect.bottom()));
+        let scale = Scale::horizontal(0.0, widest, plot.x_range());
+        let painter = ui.painter().clone();
+        let mut batch = Batch::new(&painter).hatch_origin(rect.min);
+        let mut labels = Vec::new();
+        let every = ((16.0 / pitch).ceil() as usize).max(1);
+        let first = (view.min.y / pitch).floor().max(0.0) as usize;
+        let last = ((view.max.y / pitch).ceil() as usize + 1).min(order.len());
+        let pointer = response.hover_pos();
+        let mut under = None;
+        for (n, &i) in order.iter().enumerate().take(last).skip(first) {
+            let segment = &state.segments[i];
+            let top = plot.top() + pitch * n as f32;
+            let whose = case.servers().whose(cx.data.device(), segment);
+            let (mut live, mut free) = ((0u64, 0u64), 0u64);
+            for (at, block) in (segment.blocks.start as usize..).zip(state.blocks_of(segment)) {
+                let from = (block.address - segment.address) as f64;
+                let r = Rect::from_min_max(
+                    pos2(scale.at(from), top),
+                    pos2(scale.at(from + block.size as f64) - 1.0, top + row_height),
+                );
+                if block.state == BlockState::Inactive {
+                    free += block.size;
+                    batch.hole(r, t.s2, t.hatch, t.line2);
+                } else {
+                    live = (live.0 + 1, live.1 + block.size);
+                    let colour = cx.colours.of(cx.data, block.lifetime, state.event, t);
+                    batch.rect_at_least_a_pixel(r, colour);
+                    if going.binary_search(&at).is_ok() {
+                        mark_going(&mut batch, t, r);
+                    }
+                    if cx.link.selected() == Some(Item::Lifetime(block.lifetime)) {
+                        batch.selection(r, t.text1, t.s1);
+                    }
+                }
+                if few && r.width() > 26.0 {
+                    let ink = if block.state == BlockState::Inactive {
+                        t.text1
+                    } else {
+                        Tokens::ink_on(cx.colours.of(cx.data, block.lifetime, state.event, t))
+                    };
+                    labels.push((r.center(), Bytes(block.size).mebibytes(), ink, r.width()));
+                }
+                if pointer.is_some_and(|p| r.expand2(vec2(0.5, 0.0)).contains(p)) {
+                    under = Some((*block, r, whose.clone()));
+                }
+            }
+            if marked.contains(&i) {
+                batch.rect(Rect::from_min_size(pos2(plot.left() - 6.0, top), vec2(3.0, row_height)), t.accent);
+            }
+            if few {
+                // Two lines each, where the rows are high enough for them.
+                let y = top + row_height / 2.0;
+                let two = pitch >= 34.0;
+                let (first, second) = if two { (y - 7.0, y + 8.0) } else { (y, y) };
+                let write = |x: f32, y: f32, text: &str, face: Type, ink: egui::Color32| {
+                    label::text(&painter, pos2(x, y), Align2::RIGHT_CENTER, text, face, ink);
+                };
+                let (left, right) = (plot.left() - 12.0, rect.right() - 16.0);
+                write(left, first, &format!("segment {}", i + 1), Type::Strong, t.text1);
+                write(right, first, &counted(live.0, "block", "blocks"), Type::Mono, t.text2);
+                if two {
+                    // Whose it is, where that is why it does not serve the request.
+                    match &whose {
+                        Some(whose) => write(left, second, whose, Type::Body, t.text2),
+                        None => write(left, second, &Address(segment.address).to_string(), Type::Mono, t.text3),
+                    }
+                    write(right, second, &Bytes(live.1).to_string(), Type::Mono, t.text3);
+                }
+            } else if n % every == 0 {
+                // As many rows as their letters leave room for: which segment it is, and what of it is free.
+                let y = top + row_height / 2.0;
+                let write =
+                    |x: f32, text: &str| label::text(&painter, pos2(x, y), Align2::RIGHT_CENTER, text, Type::Mono, t.text3);
+                let elsewhere = if whose.is_some() { " elsewhere" } else { "" };
+                write(plot.left() - 12.0, &format!("segment {}{elsewhere}", i + 1));
+                write(rect.right() - 16.0, &format!("{} free", Bytes(free)));
+            }
+        }
+        if let Some((_, r, _)) = &under {
+            batch.outline(r.expand(1.0), 1.0, t.text1);
+        }
+        batch.paint(&painter);
+        for (at, text, ink, width) in labels {
+            if label::width(&painter, &text, Type::Mono) + 6.0 < width {
+                label::text(&painter, at, Align2::CENTER_CENTER, &text, Type::Mono, ink);
+            }
+        }
+        if let Some((block, _, whose)) = under {
+            let item =
+                if block.lifetime == LifetimeId::NONE { Item::Hole(block.address) } else { Item::Lifetime(block.lifetime) };
+            if response.clicked() {
+                cx.actions.send(Action::Select(Some(item)));
+            }
+            let what = if block.state == BlockState::Inactive {
+                "hole"
+            } else {
+                cx.data.names.of_stack(cx.data.tables.lifetimes.stack(cx.data.device(), block.lifetime))
+            };
+            let whose = whose.map_or(String::new(), |whose| format!("\nIn a segment {whose}: it can not serve this request."));
+            response.on_hover_text_at_pointer(format!("{}  {}\n{what}{whose}", Bytes(block.size), Address(block.address)));
+        }
+    });
+    if let Some(WayText { galley, text, search, left }) = way_out {
+        let strip = Rect::from_min_max(
+            pos2(full.left() + left, full.bottom() - way_height + 4.0),
+            pos2(full.right() - 16.0, full.bottom()),
+        );
+        let bar = Rect::from_min_size(pos2(strip.left() - 6.0, strip.top()), vec2(3.0, galley.size().y));
+        ui.painter().rect_filled(bar, 0.0, t.accent);
+        ui.painter().galley(strip.min, galley, t.text1);
+        let response = ui.interact(strip, ui.scope_id().with("way out"), Sense::hover());
+        response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &text));
+        if !search.is_empty() {
+            response.on_hover_text(search);
+        }
+    }
+    ui.advance_cursor_after_rect(full);
+}

@@ -2,16 +2,21 @@
 //!
 //! A message is found wherever it stands: in a pasted traceback, in a log whose lines are wrapped and carry a rank's prefix,
 //! or inside a JSON string. Matching runs over the text with all white space removed (`text`), so that no wrapping can
-//! hide a message or split a figure.
+//! hide a message or split a figure. What launchers and loggers put before lines is left out (`prefix`), and where several
+//! write at once their lines are told apart (`streams`).
 //!
 //! * [`parse`] reads the first message that carries figures, [`find_all`] every one with its line.
 //! * [`OomMessage`] holds the figures, each with the error its printed decimals leave ([`Figure::slack`]).
 //!
 //! What the figures mean is decided by `analysis::explain`.
 
+use std::collections::BTreeSet;
+
 mod figure;
 mod frameworks;
+mod prefix;
 mod pytorch;
+mod streams;
 mod text;
 
 pub use figure::Figure;
@@ -384,8 +389,10 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
     starts.dedup_by(|later, first| (later.1, first.1) == (text::Anchor::Async, text::Anchor::Async) && later.0 - first.0 < 100);
     let mut out: Vec<OomMessage> = Vec::new();
     let mut covered = 0;
+    // Lines of messages that were put together from several places.
+    let mut taken = BTreeSet::new();
     for (i, &(at, anchor)) in starts.iter().enumerate() {
-        if at < covered {
+        if at < covered || (!taken.is_empty() && taken.contains(&squeezed.line_index(at))) {
             continue;
         }
         let next = starts[i + 1..].iter().find(|(_, a)| !a.is_part_of_others()).map_or(body.len(), |&(n, _)| n);
@@ -397,6 +404,15 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
             message.negative = figure::negative_sizes(window.text().get(..used).unwrap_or(window.text()));
             message.rank = squeezed.rank_at(at);
             covered = at + used;
+            let (first, last) = (squeezed.line_index(at), squeezed.line_index((at + used).saturating_sub(1)));
+            let regrouped = anchor.may_stand_apart().then(|| streams::regroup(&squeezed, at, anchor, &message, used)).flatten();
+            if let Some(found) = regrouped {
+                message = OomMessage { line: message.line, rank: found.message.rank.or(message.rank), ..found.message };
+                covered = at + 1;
+                taken.extend(found.lines);
+            } else if last > first && squeezed.are_counted(first, last) {
+                message.rank = None;
+            }
             out.push(message);
         }
     }

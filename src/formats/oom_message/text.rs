@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::prefix::{Stripped, is_frame, markup, stripped};
 use super::{Platform, Writer};
 
 /// True for UTF-16, as Windows' shells write logs, with its mark or without.
@@ -52,6 +53,7 @@ struct Line {
     squeezed: usize,
     raw: usize,
     rank: Option<u32>,
+    stream: u64,
 }
 
 impl<'a> Squeezed<'a> {
@@ -60,10 +62,9 @@ impl<'a> Squeezed<'a> {
         let mut lines = Vec::new();
         let mut from = 0;
         for line in raw.split_inclusive('\n') {
-            let (rest, rank) = strip_prefixes(line);
-            let rest = without_frame_end(rest);
-            lines.push(Line { squeezed: body.len(), raw: from, rank });
-            squeeze_into(rest, &mut body);
+            let Stripped { rest, rank, stream } = stripped(line);
+            lines.push(Line { squeezed: body.len(), raw: from, rank, stream });
+            squeeze_into(without_frame_end(rest), &mut body);
             from += line.len();
         }
         Squeezed { raw, body, lines }
@@ -73,13 +74,31 @@ impl<'a> Squeezed<'a> {
         &self.body
     }
 
-    fn line_index(&self, at: usize) -> usize {
+    pub(super) fn line_index(&self, at: usize) -> usize {
         self.lines.partition_point(|l| l.squeezed <= at).saturating_sub(1)
     }
 
     /// Line number from 1 of a place in the body.
     pub(super) fn line_at(&self, at: usize) -> u32 {
         self.line_index(at) as u32 + 1
+    }
+
+    /// A line as it stands in the text, its end included; `None` past the last one.
+    pub(super) fn raw_line(&self, index: usize) -> Option<&'a str> {
+        let from = self.lines.get(index)?.raw;
+        let to = self.lines.get(index + 1).map_or(self.raw.len(), |l| l.raw);
+        self.raw.get(from..to)
+    }
+
+    /// Who wrote a line, as its known prefixes tell: equal for lines of one writer, 0 where none is told.
+    pub(super) fn stream(&self, index: usize) -> u64 {
+        self.lines.get(index).map_or(0, |l| l.stream)
+    }
+
+    /// True where the numbers before lines count the lines, and are no ranks.
+    pub(super) fn are_counted(&self, first: usize, last: usize) -> bool {
+        let numbers = self.lines.get(first..=last).unwrap_or(&[]);
+        numbers.len() > 1 && numbers.windows(2).all(|pair| pair[0].rank.is_some_and(|r| pair[1].rank == Some(r + 1)))
     }
 
     /// Rank in the prefix of the line of a place in the body.
@@ -122,7 +141,7 @@ impl<'a> Window<'a> {
         let last = self.squeezed.line_index(self.to.saturating_sub(1).max(self.from));
         let from = self.squeezed.lines.get(first).map_or(0, |l| l.raw);
         let to = self.squeezed.lines.get(last + 1).map_or(self.squeezed.raw.len(), |l| l.raw);
-        self.squeezed.raw.get(from..to).unwrap_or("").lines().map(|l| strip_prefixes(l).0)
+        self.squeezed.raw.get(from..to).unwrap_or("").lines().map(|l| stripped(l).rest)
     }
 
     /// Length of the window's part that stands in the anchor's own line.
@@ -160,42 +179,9 @@ fn squeeze_into(text: &str, out: &mut String) {
     }
 }
 
-/// Box drawing, as rich and other printers frame an error. No message has such characters itself.
-fn is_frame(c: char) -> bool {
-    ('\u{2500}'..='\u{257f}').contains(&c)
-}
-
 /// A line without the bar of its frame or table at the end.
 fn without_frame_end(line: &str) -> &str {
     line.trim_end_matches(|c: char| c.is_whitespace() || c == '|')
-}
-
-/// Length of the colour code or HTML line break that a text starts with, 0 where it starts with neither. Colour codes also as logs keep
-/// them: `^[[31m`, `\x1b[31m`, `\u001b[31m`, and `[1;31m` where the escape character itself got lost.
-fn markup(text: &str) -> usize {
-    const ESCAPES: [&str; 9] = ["\u{1b}", "\u{241b}", "^[", "\\u001b", "\\u001B", "\\x1b", "\\x1B", "\\033", "\\e"];
-    const BREAKS: [&str; 5] = ["<br>", "<br/>", "<br />", "<BR>", "</br>"];
-    for escape in ESCAPES {
-        if let Some(rest) = text.strip_prefix(escape) {
-            match control(rest) {
-                0 if escape == "\u{1b}" => return escape.len(),
-                0 => {}
-                length => return escape.len() + length,
-            }
-        }
-    }
-    let length = control(text);
-    if length > 2 && text[..length].ends_with('m') {
-        return length;
-    }
-    BREAKS.iter().find(|b| text.starts_with(**b)).map_or(0, |b| b.len())
-}
-
-/// Length of `[1;31m` and its like at the start of a text, else 0.
-fn control(text: &str) -> usize {
-    let Some(rest) = text.strip_prefix('[') else { return 0 };
-    let numbers = rest.bytes().take_while(|b| b.is_ascii_digit() || matches!(b, b';' | b'?')).count();
-    if rest.as_bytes().get(numbers).is_some_and(u8::is_ascii_alphabetic) { numbers + 2 } else { 0 }
 }
 
 /// True for what follows a comma of `4,00 GiB`: two digits and a unit, as messages read that a translation or a spreadsheet went over.
@@ -203,95 +189,6 @@ fn control(text: &str) -> usize {
 fn is_decimal(mut after: impl Iterator<Item = char>) -> bool {
     let digits = (0..2).all(|_| after.next().is_some_and(|c| c.is_ascii_digit()));
     digits && after.find(|c| !c.is_whitespace()).is_some_and(|c| matches!(c, 'K' | 'M' | 'G' | 'T'))
-}
-
-/// Removes what launchers, test runners and mail put before a line: `[rank0]:`, `[1,3]<stderr>:`, `(Worker pid=12)`, `E   `,
-/// `> `, `* `, `trainer-1  | `, a date, the bar of a frame, a colour. Also reads the rank.
-fn strip_prefixes(line: &str) -> (&str, Option<u32>) {
-    let mut rest = line;
-    let mut rank = None;
-    // Each turn removes one prefix; a handful is the most a line carries.
-    for _ in 0..10 {
-        let trimmed = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '>' || c == '|' || is_frame(c));
-        let colour = markup(trimmed);
-        if let Some((after, found)) = bracketed_rank(trimmed) {
-            rank = rank.or(found);
-            rest = after;
-        } else if colour > 0 {
-            rest = &trimmed[colour..];
-        } else if let Some(after) =
-            worker(trimmed).or_else(|| timestamp(trimmed)).or_else(|| container(trimmed)).or_else(|| host(trimmed))
-        {
-            rest = after;
-        } else if let Some(after) = ["* ", "# ", "• "].iter().find_map(|bullet| trimmed.strip_prefix(bullet)) {
-            rest = after;
-        } else if let Some(after) = trimmed.strip_prefix("E  ") {
-            rest = after;
-        } else if let Some((after, found)) = numbered(trimmed) {
-            rank = rank.or(found);
-            rest = after;
-        } else {
-            return (trimmed, rank);
-        }
-    }
-    (rest, rank)
-}
-
-/// `[rank0]:`, `[default3]:`, `[1,3]<stderr>:`.
-fn bracketed_rank(line: &str) -> Option<(&str, Option<u32>)> {
-    let inner_and_rest = line.strip_prefix('[')?;
-    let (inner, rest) = inner_and_rest.split_once(']')?;
-    let digits = inner.trim_start_matches(|c: char| c.is_ascii_alphabetic());
-    let word = &inner[..inner.len() - digits.len()];
-    if matches!(word, "rank" | "default" | "Rank") && digits.bytes().all(|b| b.is_ascii_digit()) && !digits.is_empty() {
-        return Some((rest.strip_prefix(':').unwrap_or(rest), digits.parse().ok()));
-    }
-    let (job, task) = inner.split_once(',')?;
-    let is_number = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
-    let after = rest.strip_prefix("<stderr>:").or_else(|| rest.strip_prefix("<stdout>:"))?;
-    (is_number(job) && is_number(task)).then(|| (after, task.parse().ok()))
-}
-
-/// `(RayWorkerWrapper pid=1234, ip=…)`, `(EngineCore_0 pid=7)`.
-fn worker(line: &str) -> Option<&str> {
-    let (inner, rest) = line.strip_prefix('(')?.split_once(')')?;
-    inner.contains("pid=").then_some(rest)
-}
-
-/// `2024-05-01T12:00:00.123Z ` and its relatives.
-fn timestamp(line: &str) -> Option<&str> {
-    let b = line.as_bytes();
-    let is_date = b.len() > 19 && b[4] == b'-' && b[7] == b'-' && b[13] == b':' && b[..4].iter().all(u8::is_ascii_digit);
-    if !is_date {
-        return None;
-    }
-    let end = b.iter().skip(11).position(|c| !(c.is_ascii_digit() || b":.,Z+-".contains(c)))?;
-    line.get(11 + end..)
-}
-
-/// `trainer-1  | `, as docker compose writes.
-fn container(line: &str) -> Option<&str> {
-    let name = line.bytes().take_while(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b)).count();
-    let rest = line.get(name..)?;
-    let bar = rest.trim_start_matches(' ');
-    bar.strip_prefix('|').filter(|_| name > 0 && name < 64 && bar.len() < rest.len())
-}
-
-/// `10.0.0.1: `, as pdsh and DeepSpeed write.
-fn host(line: &str) -> Option<&str> {
-    let address = line.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
-    let dots = line.get(..address)?.bytes().filter(|b| *b == b'.').count();
-    line.get(address..)?.strip_prefix(": ").filter(|_| dots == 3)
-}
-
-/// `3: `, as `srun --label` writes.
-fn numbered(line: &str) -> Option<(&str, Option<u32>)> {
-    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
-    if digits == 0 || digits > 5 {
-        return None;
-    }
-    let rest = line.get(digits..)?.strip_prefix(": ")?;
-    Some((rest, line[..digits].parse().ok()))
 }
 
 /// What a message starts with.
@@ -328,6 +225,11 @@ impl Anchor {
     /// True for words that stand inside other messages too, and so do not end them.
     pub(super) fn is_part_of_others(self) -> bool {
         matches!(self, Anchor::Driver | Anchor::CuPy | Anchor::Array)
+    }
+
+    /// True for messages of several lines and many figures, which other lines may stand between.
+    pub(super) fn may_stand_apart(self) -> bool {
+        matches!(self, Anchor::Native(_) | Anchor::Async)
     }
 
     /// True where the message itself holds words that others start with: the driver's error in what XLA says of it.
@@ -389,25 +291,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefixes_go_and_ranks_stay() {
-        for (line, rest, rank) in [
-            ("[rank3]: RuntimeError: x", "RuntimeError: x", Some(3)),
-            ("[rank12]:     y", "y", Some(12)),
-            ("[1,5]<stderr>:z", "z", Some(5)),
-            ("4: [rank4]: w", "w", Some(4)),
-            ("E   RuntimeError", "RuntimeError", None),
-            ("> > quoted", "quoted", None),
-            ("(RayWorkerWrapper pid=31, ip=10.0.0.1) v", "v", None),
-            ("2024-05-01T12:00:00.123Z u", "u", None),
-            ("2024-05-01 12:00:00,123 - ERROR t", "- ERROR t", None),
-            ("[W 2024] kept", "[W 2024] kept", None),
-        ] {
-            let (got, found) = strip_prefixes(line);
-            assert_eq!((got.trim_start(), found), (rest, rank), "{line}");
-        }
-    }
-
-    #[test]
     fn frames_bullets_and_launchers_are_no_part_of_a_line() {
         for line in [
             "│ CUDA out  │",
@@ -427,7 +310,6 @@ mod tests {
         for line in ["[12:30]x", "[m]", "a<b", "x^[y", "[3]m"] {
             assert_eq!(Squeezed::new(line).body(), line);
         }
-        assert_eq!(strip_prefixes("10.0.0.1: [rank3]: x").1, Some(3));
     }
 
     #[test]

@@ -1,0 +1,180 @@
+//! What stands before and around the lines of a log: launchers' and containers' names, dates, bars of frames, colours.
+
+/// A line without what its log put before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stripped<'a> {
+    /// The line itself.
+    pub(super) rest: &'a str,
+    /// The rank that a prefix names.
+    pub(super) rank: Option<u32>,
+    /// Who wrote it: equal for lines with the same rank, worker, container and host; 0 where none is named.
+    pub(super) stream: u64,
+}
+
+/// Removes what launchers, test runners and mail put before a line: `[rank0]:`, `[1,3]<stderr>:`, `(Worker pid=12)`, `E   `,
+/// `> `, `* `, `trainer-1  | `, a date, the bar of a frame, a colour. Also reads the rank.
+pub(super) fn stripped(line: &str) -> Stripped<'_> {
+    let mut out = Stripped { rest: line, rank: None, stream: 0 };
+    // Each turn removes one prefix; a handful is the most a line carries.
+    for _ in 0..10 {
+        let trimmed = out.rest.trim_start_matches(|c: char| c.is_whitespace() || c == '>' || c == '|' || is_frame(c));
+        let colour = markup(trimmed);
+        let named = || worker(trimmed).or_else(|| container(trimmed)).or_else(|| host(trimmed)).map(|rest| (rest, None));
+        if let Some((rest, rank)) = bracketed_rank(trimmed).or_else(|| numbered(trimmed)).or_else(named) {
+            out.rank = out.rank.or(rank);
+            out.stream = identity(out.stream, &trimmed[..trimmed.len() - rest.len()]);
+            out.rest = rest;
+        } else if colour > 0 {
+            out.rest = &trimmed[colour..];
+        } else if let Some(rest) = timestamp(trimmed) {
+            out.rest = rest;
+        } else if let Some(rest) = ["* ", "# ", "• ", "E  "].iter().find_map(|mark| trimmed.strip_prefix(mark)) {
+            out.rest = rest;
+        } else {
+            out.rest = trimmed;
+            break;
+        }
+    }
+    out
+}
+
+/// FNV-1a over the letters and digits of a prefix, after those before it.
+fn identity(before: u64, prefix: &str) -> u64 {
+    let start = if before == 0 { 0xcbf2_9ce4_8422_2325 } else { before };
+    prefix.bytes().filter(u8::is_ascii_alphanumeric).fold(start, |hash, b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// `[rank0]:`, `[default3]:`, `[1,3]<stderr>:`.
+fn bracketed_rank(line: &str) -> Option<(&str, Option<u32>)> {
+    let inner_and_rest = line.strip_prefix('[')?;
+    let (inner, rest) = inner_and_rest.split_once(']')?;
+    let digits = inner.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+    let word = &inner[..inner.len() - digits.len()];
+    if matches!(word, "rank" | "default" | "Rank") && digits.bytes().all(|b| b.is_ascii_digit()) && !digits.is_empty() {
+        return Some((rest.strip_prefix(':').unwrap_or(rest), digits.parse().ok()));
+    }
+    let (job, task) = inner.split_once(',')?;
+    let is_number = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+    let after = rest.strip_prefix("<stderr>:").or_else(|| rest.strip_prefix("<stdout>:"))?;
+    (is_number(job) && is_number(task)).then(|| (after, task.parse().ok()))
+}
+
+/// `(RayWorkerWrapper pid=1234, ip=…)`, `(EngineCore_0 pid=7)`.
+fn worker(line: &str) -> Option<&str> {
+    let (inner, rest) = line.strip_prefix('(')?.split_once(')')?;
+    inner.contains("pid=").then_some(rest)
+}
+
+/// `2024-05-01T12:00:00.123Z ` and its relatives.
+fn timestamp(line: &str) -> Option<&str> {
+    let b = line.as_bytes();
+    let is_date = b.len() > 19 && b[4] == b'-' && b[7] == b'-' && b[13] == b':' && b[..4].iter().all(u8::is_ascii_digit);
+    if !is_date {
+        return None;
+    }
+    let end = b.iter().skip(11).position(|c| !(c.is_ascii_digit() || b":.,Z+-".contains(c)))?;
+    line.get(11 + end..)
+}
+
+/// `trainer-1  | `, as docker compose writes.
+fn container(line: &str) -> Option<&str> {
+    let name = line.bytes().take_while(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b)).count();
+    let rest = line.get(name..)?;
+    let bar = rest.trim_start_matches(' ');
+    bar.strip_prefix('|').filter(|_| name > 0 && name < 64 && bar.len() < rest.len())
+}
+
+/// `10.0.0.1: `, as pdsh and DeepSpeed write.
+fn host(line: &str) -> Option<&str> {
+    let address = line.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+    let dots = line.get(..address)?.bytes().filter(|b| *b == b'.').count();
+    line.get(address..)?.strip_prefix(": ").filter(|_| dots == 3)
+}
+
+/// `3: `, as `srun --label` writes.
+fn numbered(line: &str) -> Option<(&str, Option<u32>)> {
+    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
+    if digits == 0 || digits > 5 {
+        return None;
+    }
+    let rest = line.get(digits..)?.strip_prefix(": ")?;
+    Some((rest, line[..digits].parse().ok()))
+}
+
+/// Box drawing, as rich and other printers frame an error. No message has such characters itself.
+pub(super) fn is_frame(c: char) -> bool {
+    ('\u{2500}'..='\u{257f}').contains(&c)
+}
+
+/// Length of the colour code or HTML line break that a text starts with, 0 where it starts with neither. Colour codes also as logs keep
+/// them: `^[[31m`, `\x1b[31m`, `\u001b[31m`, and `[1;31m` where the escape character itself got lost.
+pub(super) fn markup(text: &str) -> usize {
+    if !text.starts_with(['\u{1b}', '\u{241b}', '[', '^', '\\', '<']) {
+        return 0;
+    }
+    const ESCAPES: [&str; 9] = ["\u{1b}", "\u{241b}", "^[", "\\u001b", "\\u001B", "\\x1b", "\\x1B", "\\033", "\\e"];
+    const BREAKS: [&str; 5] = ["<br>", "<br/>", "<br />", "<BR>", "</br>"];
+    for escape in ESCAPES {
+        if let Some(rest) = text.strip_prefix(escape) {
+            match control(rest) {
+                0 if escape == "\u{1b}" => return escape.len(),
+                0 => {}
+                length => return escape.len() + length,
+            }
+        }
+    }
+    let length = control(text);
+    if length > 2 && text[..length].ends_with('m') {
+        return length;
+    }
+    BREAKS.iter().find(|b| text.starts_with(**b)).map_or(0, |b| b.len())
+}
+
+/// Length of `[1;31m` and its like at the start of a text, else 0.
+fn control(text: &str) -> usize {
+    let Some(rest) = text.strip_prefix('[') else { return 0 };
+    let numbers = rest.bytes().take_while(|b| b.is_ascii_digit() || matches!(b, b';' | b'?')).count();
+    if rest.as_bytes().get(numbers).is_some_and(u8::is_ascii_alphabetic) { numbers + 2 } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_go_and_ranks_stay() {
+        for (line, rest, rank) in [
+            ("[rank3]: RuntimeError: x", "RuntimeError: x", Some(3)),
+            ("[rank12]:     y", "y", Some(12)),
+            ("[1,5]<stderr>:z", "z", Some(5)),
+            ("4: [rank4]: w", "w", Some(4)),
+            ("E   RuntimeError", "RuntimeError", None),
+            ("> > quoted", "quoted", None),
+            ("(RayWorkerWrapper pid=31, ip=10.0.0.1) v", "v", None),
+            ("2024-05-01T12:00:00.123Z u", "u", None),
+            ("2024-05-01 12:00:00,123 - ERROR t", "- ERROR t", None),
+            ("10.0.0.1: [rank3]: s", "s", Some(3)),
+            ("[W 2024] kept", "[W 2024] kept", None),
+        ] {
+            let found = stripped(line);
+            assert_eq!((found.rest.trim_start(), found.rank), (rest, rank), "{line}");
+        }
+    }
+
+    #[test]
+    fn lines_of_one_writer_are_known_by_their_prefix() {
+        let stream = |line: &str| stripped(line).stream;
+        for (a, b) in [
+            ("[rank0]: x", "[rank1]: x"),
+            ("0: x", "1: x"),
+            ("trainer-0  | x", "trainer-1  | x"),
+            ("(Worker pid=1) x", "(Worker pid=2) x"),
+            ("10.0.0.1: x", "10.0.0.2: x"),
+        ] {
+            assert_ne!(stream(a), stream(b), "{a}");
+            assert_eq!(stream(a), stream(&format!("2024-05-01T12:00:00.123Z {a}")));
+            assert_eq!(stream(a), stream(&a.replace('x', "another line")));
+        }
+        assert_eq!(stream("x"), 0);
+    }
+}

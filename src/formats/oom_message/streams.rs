@@ -1,0 +1,350 @@
+//! Messages whose lines stand apart in a log: each under a prefix that only the log itself shows (a logger's, a line number, a JSON
+//! object's beginning and end), or between the lines of another rank.
+//!
+//! Nothing is assumed of such a prefix: what the message's lines share is taken for one, and the reading that leaves the fewest
+//! figures unread is kept.
+
+use std::collections::BTreeSet;
+
+use super::prefix::stripped;
+use super::text::{Anchor, Squeezed, Window, anchors};
+use super::{OomMessage, figure, read};
+
+/// So many lines from its first one a message may reach, those of other writers in between included.
+const MOST_LINES: usize = 240;
+/// So many bytes of them are looked at.
+const MOST_BYTES: usize = 48 << 10;
+/// The next line of the same writer is one of so many that follow.
+const NEAR: usize = 16;
+/// Without what was asked for the other figures count little.
+const NO_REQUEST: usize = 100;
+/// What most messages begin with.
+const HEAD: &str = "out of memory";
+/// So many lengths of a shared prefix are tried: the longest may have a word of the message in it.
+const MOST_LENGTHS: usize = 4;
+
+/// A message put together from lines that are not all next to each other, or not bare.
+pub(super) struct Regrouped {
+    pub(super) message: OomMessage,
+    /// The lines of the text that it takes.
+    pub(super) lines: BTreeSet<usize>,
+}
+
+/// A line of the text, without known prefixes.
+#[derive(Clone, Copy)]
+struct Line<'a> {
+    index: usize,
+    stream: u64,
+    rest: &'a str,
+}
+
+/// Reads the message at `at` once more, from the lines that belong to it; `None` where the plain reading, which takes `used` of the
+/// text, is as good.
+pub(super) fn regroup(squeezed: &Squeezed<'_>, at: usize, anchor: Anchor, plain: &OomMessage, used: usize) -> Option<Regrouped> {
+    let first = squeezed.line_index(at);
+    let last = squeezed.line_index((at + used).saturating_sub(1));
+    if last == first && lacking(plain) == 0 {
+        return None;
+    }
+    let lines = lines_from(squeezed, first);
+    // A log that kept the first words only has no more to look for.
+    if plain.figures.requested.is_none()
+        && !lines.iter().take(NEAR).any(|l| ["Tried", "Requested"].iter().any(|word| l.rest.contains(word)))
+    {
+        return None;
+    }
+    let own = lines.first()?.stream;
+    let mut best = Best { lacking: lacking(plain), prefix: 0, found: None };
+    let of_writer: Vec<Line<'_>> = lines.iter().copied().filter(|l| l.stream == own).collect();
+    let is_mixed = of_writer.len() < lines.len();
+    if is_mixed && let Some(found) = read_group(&under_prefix(&of_writer, 0, false), anchor) {
+        // Lines of others in between: the plain reading may have taken figures of theirs.
+        let is_apart = found.lines.last().is_some_and(|l| l - first >= found.lines.len());
+        best.consider(found, 0, is_apart);
+    }
+    for is_blind in [false, true] {
+        for base in if is_mixed { vec![&of_writer, &lines] } else { vec![&lines] } {
+            for length in shared_prefixes(base, is_blind) {
+                if let Some(found) = read_group(&under_prefix(base, length, is_blind), anchor) {
+                    best.consider(found, length, false);
+                }
+            }
+        }
+    }
+    best.found
+}
+
+/// The lines in reach of a message that starts in one: up to the next that starts one in the same way, as its writer's next does.
+fn lines_from<'a>(squeezed: &Squeezed<'a>, first: usize) -> Vec<Line<'a>> {
+    let mut out: Vec<Line<'a>> = Vec::new();
+    let mut bytes = 0;
+    let mut head = "";
+    for index in first..first + MOST_LINES {
+        let Some(raw) = squeezed.raw_line(index) else { break };
+        let (rest, stream) = (stripped(raw).rest.trim_end(), squeezed.stream(index));
+        let start = rest.find(HEAD).and_then(|at| rest.get(..at)).unwrap_or("");
+        bytes += raw.len();
+        let is_next = !head.is_empty() && start == head && out.first().is_some_and(|l| l.stream == stream);
+        if !out.is_empty() && (bytes > MOST_BYTES || is_next) {
+            break;
+        }
+        if out.is_empty() {
+            head = start;
+        }
+        out.push(Line { index, stream, rest });
+    }
+    out
+}
+
+/// The best reading so far; none where that is the plain one.
+struct Best {
+    lacking: usize,
+    /// Length of the prefix it leaves out.
+    prefix: usize,
+    found: Option<Regrouped>,
+}
+
+impl Best {
+    /// Takes a reading that lacks less. Of equal ones that which leaves more out: `train.py:12` before a line is no part of a figure.
+    fn consider(&mut self, found: Regrouped, prefix: usize, is_preferred: bool) {
+        let lacking = lacking(&found.message);
+        let leaves_more = found.lines.len() > 1 && prefix > self.prefix;
+        if lacking < self.lacking || (lacking == self.lacking && (is_preferred || leaves_more)) {
+            *self = Best { lacking, prefix, found: Some(found) };
+        }
+    }
+}
+
+/// How much of a message was not read: figures its form always has, or all of them.
+fn lacking(message: &OomMessage) -> usize {
+    let f = &message.figures;
+    let is_empty = f.requested.is_none() && !message.is_absurd_request;
+    message.unread().len() + if is_empty { NO_REQUEST } else { 0 }
+}
+
+/// Reads the message that starts in the first line of a group.
+fn read_group(group: &[(usize, &str)], anchor: Anchor) -> Option<Regrouped> {
+    let joined = group.iter().map(|(_, rest)| *rest).collect::<Vec<_>>().join("\n");
+    let squeezed = Squeezed::new(&joined);
+    let body = squeezed.body();
+    let mut starts = anchors(body);
+    starts.sort_unstable_by_key(|&(at, _)| at);
+    let i = starts.iter().position(|&(_, a)| a == anchor)?;
+    let at = starts[i].0;
+    if squeezed.line_index(at) > 0 {
+        return None;
+    }
+    let next = starts[i + 1..].iter().find(|(n, a)| !a.is_part_of_others() && !(*a == Anchor::Async && n - at < 100));
+    let window = Window { squeezed: &squeezed, from: at, to: next.map_or(body.len(), |&(n, _)| n).min(at + anchor.reach()) };
+    let (mut message, used) = read(anchor, &window)?;
+    message.negative = figure::negative_sizes(window.text().get(..used).unwrap_or(window.text()));
+    message.rank = squeezed.rank_at(at);
+    let last = squeezed.line_index((at + used).saturating_sub(1));
+    let lines = group.get(..=last)?.iter().map(|&(index, _)| index).collect();
+    Some(Regrouped { message, lines })
+}
+
+/// Lengths of what the first line shares with one of those that follow, before its message begins; the longest first. With `is_blind`
+/// numbers count as equal, as those of dates and lines.
+fn shared_prefixes(lines: &[Line<'_>], is_blind: bool) -> Vec<usize> {
+    let Some(first) = lines.first().map(|l| l.rest) else { return Vec::new() };
+    let head = [HEAD, "Allocation on device"].iter().filter_map(|mark| first.find(mark)).min();
+    let most = head.unwrap_or(first.len());
+    let lengths: BTreeSet<usize> = lines
+        .iter()
+        .skip(1)
+        .take(NEAR)
+        .map(|line| {
+            let mut length = shared(first.as_bytes(), line.rest.as_bytes(), is_blind).0.min(most);
+            // A word of the message that two lines happen to begin with is no prefix.
+            while length > 0 && (!first.is_char_boundary(length) || first[..length].ends_with(|c: char| c.is_alphanumeric())) {
+                length -= 1;
+            }
+            length
+        })
+        .filter(|&length| length > 0)
+        .collect();
+    lengths.into_iter().rev().take(MOST_LENGTHS).collect()
+}
+
+/// Lines that begin as the first one does, without that, and without what they all end with.
+fn under_prefix<'a>(lines: &[Line<'a>], length: usize, is_blind: bool) -> Vec<(usize, &'a str)> {
+    let Some(prefix) = lines.first().and_then(|l| l.rest.get(..length)) else { return Vec::new() };
+    let mut group: Vec<(usize, &str)> = lines
+        .iter()
+        .filter_map(|line| {
+            let (whole, taken) = shared(prefix.as_bytes(), line.rest.as_bytes(), is_blind);
+            (whole == length).then(|| line.rest.get(taken..)).flatten().map(|rest| (line.index, rest))
+        })
+        .collect();
+    if length > 0
+        && let Some(end) = shared_end(&group)
+    {
+        for (_, rest) in &mut group {
+            let (whole, taken) = shared_back(end, rest);
+            if whole == end.len() {
+                *rest = rest.get(..rest.len() - taken).unwrap_or(rest);
+            }
+        }
+    }
+    group
+}
+
+/// What the first three lines end with, from where text is closed: a quotation mark, a bar, a bracket.
+fn shared_end<'a>(group: &[(usize, &'a str)]) -> Option<&'a str> {
+    let [(_, first), (_, second), rest @ ..] = group else { return None };
+    let length = shared_back(first, second).0;
+    let end = first.get(first.len() - length..)?;
+    let end = end.get(end.find(['"', '\'', '|', '}', ']', '<', '\\'])?..)?;
+    rest.first().is_none_or(|(_, third)| shared_back(end, third).0 == end.len()).then_some(end)
+}
+
+/// How many bytes of each of two texts are alike from their beginning; with `is_blind` any number is like any other.
+fn shared(a: &[u8], b: &[u8], is_blind: bool) -> (usize, usize) {
+    let digits = |of: &[u8], from: usize| of[from..].iter().take_while(|b| b.is_ascii_digit()).count();
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() && j < b.len() {
+        let (in_a, in_b) = if is_blind { (digits(a, i), digits(b, j)) } else { (0, 0) };
+        if in_a > 0 && in_b > 0 {
+            (i, j) = (i + in_a, j + in_b);
+        } else if a[i] == b[j] {
+            (i, j) = (i + 1, j + 1);
+        } else {
+            break;
+        }
+    }
+    (i, j)
+}
+
+/// The same from their ends, numbers alike.
+fn shared_back(a: &str, b: &str) -> (usize, usize) {
+    let back = |text: &str| text.bytes().rev().collect::<Vec<u8>>();
+    shared(&back(a), &back(b), true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{find_all, parse};
+
+    const NEW: &str = "CUDA out of memory. Tried to allocate 1.99 GiB. GPU 0 has a total capacity of 23.56 GiB of which 1.23 GiB is free. Including non-PyTorch memory, this process has 22.27 GiB memory in use. Of the allocated memory 14.73 GiB is allocated by PyTorch, and 6.39 GiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.";
+    const OLD: &str = "CUDA out of memory. Tried to allocate 3.00 GiB (GPU 1; 79.35 GiB total capacity; 33.66 GiB already allocated; 735.69 MiB free; 34.89 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory";
+
+    /// Lines of at most `width` letters, broken between words.
+    fn wrapped(text: &str, width: usize) -> Vec<String> {
+        let mut lines = vec![String::new()];
+        for word in text.split(' ') {
+            let line = lines.last_mut().unwrap();
+            if !line.is_empty() && line.len() + 1 + word.len() > width {
+                lines.push(word.to_owned());
+            } else {
+                let gap = if line.is_empty() { "" } else { " " };
+                line.push_str(&format!("{gap}{word}"));
+            }
+        }
+        lines
+    }
+
+    type Decorate = fn(usize, &str) -> String;
+
+    const DECORATIONS: [(&str, Decorate); 13] = [
+        ("rich panel", |_, l| format!("│ {l:<119} │")),
+        ("the same in ASCII", |_, l| format!("| {l:<119} |")),
+        ("docker compose", |_, l| format!("trainer-1  | {l}")),
+        ("list", |_, l| format!("* {l}")),
+        ("logging", |i, l| format!("2025-01-01 00:00:{i:02},123 ERROR train.py:12 {l}")),
+        ("vLLM", |i, l| format!("(VllmWorker rank=0 pid=77) ERROR 01-12 08:36:{i:02} [worker.py:{}] {l}", 98 + i)),
+        ("docker JSON", |_, l| format!("{{\"log\": \"{l}\\n\", \"stream\": \"stderr\"}}")),
+        ("docker JSON with times", |i, l| {
+            format!("{{\"log\":\"{l}\\n\",\"stream\":\"stderr\",\"time\":\"2025-03-01T03:12:11.{:03}Z\"}}", 7 * i)
+        }),
+        ("line numbers", |i, l| format!("{}: {l}", 97 + i)),
+        ("line numbers without a colon", |i, l| format!("  {}  {l}", 100 + i)),
+        ("pdsh", |_, l| format!("10.0.0.1: [rank3]: {l}")),
+        ("unknown prefix", |_, l| format!("node-17/gpu0 :: {l}")),
+        ("quoted list of strings", |_, l| format!("    \"{l}\",")),
+    ];
+
+    #[test]
+    fn lines_under_any_prefix_are_one_message() {
+        for text in [NEW, OLD] {
+            let plain = parse(text).unwrap();
+            for (name, decorate) in DECORATIONS {
+                for width in [44, 60, 70, 118] {
+                    for class in ["", "torch.OutOfMemoryError: "] {
+                        let lines = wrapped(&format!("{class}{text}"), width);
+                        let log: Vec<String> = lines.iter().enumerate().map(|(i, l)| decorate(i, l)).collect();
+                        let log = format!("step 1\nstep 2\n{}\nstep 3 of 14.73 GiB\n", log.join("\n"));
+                        let all = find_all(&log);
+                        assert_eq!(all.len(), 1, "{name}, {width}:\n{log}");
+                        let m = &all[0];
+                        assert_eq!(
+                            (m.figures, &m.processes, m.gpu),
+                            (plain.figures, &plain.processes, plain.gpu),
+                            "{name}, {width}:\n{log}"
+                        );
+                        assert_eq!((m.line, m.rank), (3, (name == "pdsh").then_some(3)), "{name}, {width}:\n{log}");
+                        assert!(m.unread().is_empty() && m.negative.is_empty());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lines_of_several_ranks_are_told_apart() {
+        let texts: Vec<String> = (0..4)
+            .map(|r| {
+                NEW.replace("1.99 GiB", &format!("{}.50 GiB", r + 2))
+                    .replace("GPU 0", &format!("GPU {r}"))
+                    .replace("14.73", &format!("15.8{r}"))
+                    .replace("6.39", &format!("5.3{r}"))
+            })
+            .collect();
+        let decorations: [(Decorate, bool); 7] = [
+            (|r, l| format!("[rank{r}]: {l}"), true),
+            (|r, l| format!("{r}: {l}"), true),
+            (|r, l| format!("[default{r}]: {l}"), true),
+            (|r, l| format!("[1,{r}]<stderr>:{l}"), true),
+            (|r, l| format!("worker-{r} {l}"), false),
+            (|r, l| format!("trainer-{r}  | {l}"), false),
+            (|r, l| format!("2025-01-01T00:00:07Z (Worker pid={}) {l}", 310 + r), false),
+        ];
+        for (decorate, has_rank) in decorations {
+            for (ranks, width) in [(2, 74), (4, 60), (3, 118)] {
+                let lines: Vec<Vec<String>> = texts[..ranks].iter().map(|t| wrapped(t, width)).collect();
+                let most = lines.iter().map(Vec::len).max().unwrap();
+                let mut log = String::new();
+                for i in 0..most {
+                    for (r, of_rank) in lines.iter().enumerate() {
+                        if let Some(line) = of_rank.get(i) {
+                            log.push_str(&decorate(r, line));
+                            log.push('\n');
+                        }
+                    }
+                }
+                let all = find_all(&log);
+                assert_eq!(all.len(), ranks, "{log}");
+                for (r, m) in all.iter().enumerate() {
+                    let plain = parse(&texts[r]).unwrap();
+                    assert_eq!(
+                        (m.figures, &m.processes, m.gpu),
+                        (plain.figures, &plain.processes, plain.gpu),
+                        "rank {r}:\n{log}"
+                    );
+                    assert_eq!((m.line as usize, m.rank), (r + 1, has_rank.then_some(r as u32)), "{log}");
+                }
+            }
+        }
+    }
+
+    /// Lines that only look alike are no message's: what was cut off stays unread.
+    #[test]
+    fn other_lines_are_not_taken_for_a_message_s() {
+        let cut = &NEW[..NEW.find("Of the allocated").unwrap()];
+        let log = format!(
+            "ERROR a.py:1 {cut}\nERROR a.py:1 retrying\nERROR b.py:7 8.00 GiB is allocated by others, and 1.00 GiB is kept\nERROR a.py:1 done\n"
+        );
+        let all = find_all(&log);
+        assert_eq!((all.len(), all[0].figures.allocated, all[0].unread().len()), (1, None, 2));
+    }
+}

@@ -127,6 +127,15 @@ fn shift_and_drag_choose_a_range_that_can_be_zoomed_to() {
     let expected = |x: f32| x / area.width() * events;
     assert!((first as f32 - expected(200.0)).abs() < 12.0 && (last as f32 - expected(400.0)).abs() < 12.0, "{first} {last}");
     assert_eq!((link(&h).from, link(&h).to), (0.0, f64::from(events)), "choosing does not zoom");
+    // Escape while another is being chosen takes that one back, and leaves the one there is.
+    button(&mut h, pos2(area.left() + 500.0, y), true, Modifiers::SHIFT);
+    h.event(Event::ModifiersChanged(Modifiers::SHIFT));
+    move_to(&mut h, pos2(area.left() + 560.0, y));
+    h.event(Event::ModifiersChanged(Modifiers::NONE));
+    h.key_press(egui::Key::Escape);
+    h.run_steps(2);
+    button(&mut h, pos2(area.left() + 560.0, y), false, Modifiers::NONE);
+    assert_eq!(link(&h).range, Some((first, last)));
     h.get_by_label("Zoom to range").click();
     h.run_steps(4);
     let l = link(&h);
@@ -165,6 +174,14 @@ fn a_box_drawn_with_the_second_button_zooms_time_and_bytes() {
     assert!((link(&h).from - left).abs() < 3.0 && (link(&h).to - right).abs() < 3.0, "{:?}", (link(&h).from, link(&h).to));
     assert!(h.query_by_label("Show all bytes").is_some(), "bytes are zoomed too");
     assert!(h.query_by_label("Copy stack").is_none(), "a drag opens no menu");
+    h.key_press_modifiers(Modifiers::ALT, egui::Key::ArrowLeft);
+    h.run_steps(3);
+    assert_eq!((link(&h).from, link(&h).to), whole, "back");
+    assert!(h.query_by_label("Show all bytes").is_none(), "back in bytes too");
+    begin_box(&mut h, to, from);
+    second_button(&mut h, from, false);
+    h.run_steps(3);
+    assert!(h.query_by_label("Show all bytes").is_some());
     h.key_press(egui::Key::A);
     h.run_steps(3);
     assert_eq!((link(&h).from, link(&h).to), whole);

@@ -6,7 +6,7 @@ use super::layout::OP_WORDS;
 use super::paint::Canvas;
 use super::picture::extent;
 use super::under::{Scene, Under};
-use super::{Grip, MenuTarget, Timeline};
+use super::{BeforeBox, Grip, MenuTarget, Timeline};
 use crate::app::action::Action;
 use crate::app::command::Command;
 use crate::app::cursor::{self, Axis, TrackLayout};
@@ -154,6 +154,8 @@ impl Timeline {
                     return;
                 }
                 if let Some((from, to)) = time {
+                    let window = (cx.link.axis, cx.link.from, cx.link.to);
+                    self.before_boxes.push(BeforeBox { window, bytes: self.bytes, is_left: false });
                     cx.actions.send(Action::SetWindow(from, to));
                 }
                 if let Some((low, high)) = bytes {
@@ -185,6 +187,15 @@ impl Timeline {
                     }
                 }
             }
+        }
+    }
+
+    /// Back in the window in which a box was drawn, its bytes are shown again.
+    pub(super) fn bytes_of_window(&mut self, shown: (Axis, f64, f64)) {
+        let Some(before) = self.before_boxes.last_mut() else { return };
+        before.is_left |= before.window != shown;
+        if let Some(before) = self.before_boxes.pop_if(|before| before.is_left && before.window == shown) {
+            self.bytes = before.bytes;
         }
     }
 

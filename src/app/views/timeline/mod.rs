@@ -134,6 +134,15 @@ struct MenuTarget {
     event: u32,
 }
 
+/// The window and the bytes that a box was drawn in.
+#[derive(Clone, Copy, Debug)]
+struct BeforeBox {
+    window: (Axis, f64, f64),
+    bytes: Option<(f64, f64)>,
+    /// Another window has been shown since.
+    is_left: bool,
+}
+
 /// What the legend says of the cursor's instant.
 struct Counted {
     counts: ClassCounts,
@@ -163,6 +172,8 @@ struct Timeline {
     uploads: u64,
     /// Bytes the strata are zoomed to; all of them when `None`.
     bytes: Option<(f64, f64)>,
+    /// What was shown before boxes were zoomed to, oldest first: going back to such a window goes back to its bytes.
+    before_boxes: Vec<BeforeBox>,
     /// When the bytes were last zoomed, in seconds of the context's clock.
     zoomed_bytes_at: f64,
     /// [`Link::fitted`](cursor::Link::fitted) when this was last drawn.
@@ -235,7 +246,9 @@ impl View for Timeline {
         let device = cx.data.device();
         if std::mem::replace(&mut self.fitted, cx.link.fitted) != cx.link.fitted {
             self.bytes = None;
+            self.before_boxes.clear();
         }
+        self.bytes_of_window((cx.link.axis, cx.link.from, cx.link.to));
         if device.events.is_empty() && !device.bands.is_empty() {
             self.alone.ui(ui, cx, pane_rect, &device.bands);
             return;

@@ -409,7 +409,7 @@ impl Canvas<'_> {
 /// Strata that are lower than this have no room above the blocks.
 const LOW_STRATA: f32 = 110.0;
 /// A block less high than this is thinner than its own outline.
-const THIN: f32 = 3.0;
+const THIN: f32 = 5.0;
 /// The height that a short life's outline has at least, so that it can be found.
 const FINDABLE: f32 = 5.0;
 /// A life is long from this width on: a line along it is found without being high.

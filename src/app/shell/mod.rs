@@ -3,6 +3,7 @@
 mod menu;
 mod panes;
 mod status;
+mod tab_names;
 mod tabs;
 
 use egui::{Frame, Margin, Panel, Stroke, Ui};

@@ -2,7 +2,7 @@
 
 use egui::{Align, Layout, Popup, Rect, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
-use super::TAB_BAR;
+use super::{TAB_BAR, tab_names};
 use crate::app::App;
 use crate::app::action::Action;
 use crate::app::command::Command;
@@ -27,7 +27,7 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let mut tabs = ui.new_child(UiBuilder::new().max_rect(tabs_rect).layout(Layout::left_to_right(Align::Min)));
     tabs.set_clip_rect(tabs_rect);
     tabs.spacing_mut().item_spacing.x = 0.0;
-    let letters = letters(&tabs, app, tabs_rect.width());
+    let names = names(&tabs, app, tabs_rect.width());
     // A tab that comes to the front is brought into view once; after that one may scroll.
     let front = app.active_document().map(|d| d.id);
     let key = egui::Id::unique("tab in front");
@@ -41,7 +41,7 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
             ui.horizontal(|ui| {
                 ui.spacing_mut().item_spacing.x = 0.0;
                 if app.documents.is_empty() || app.active.is_none() {
-                    let response = tab(ui, tokens, "Welcome", 40, true, false, Icon::File, None);
+                    let response = tab(ui, tokens, "Welcome", "Welcome", true, false, Icon::File, None);
                     if response.close && !app.documents.is_empty() {
                         let id = app.documents[app.documents.len() - 1].id;
                         app.actions.send(Action::Activate(id));
@@ -52,7 +52,8 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
                     let tip = document.path.as_ref().map_or_else(|| document.title.clone(), |p| p.display().to_string());
                     let has_oom = document.has_oom();
                     let icon = document_icon(document);
-                    let response = tab(ui, tokens, &document.title, letters, active, has_oom, icon, Some(tip));
+                    let name = names.get(i).unwrap_or(&document.title);
+                    let response = tab(ui, tokens, &document.title, name, active, has_oom, icon, Some(tip));
                     if active && is_new {
                         ui.scroll_to_rect(response.rect, None);
                     }
@@ -81,13 +82,40 @@ fn document_icon(document: &Document) -> Icon {
     if document.feed.as_ref().is_some_and(|f| !f.status.is_over) { Icon::Pulse } else { Icon::File }
 }
 
-/// How many letters a title may have so that all tabs fit, at least twelve.
-fn letters(ui: &Ui, app: &App, room: f32) -> usize {
-    let dot = |d: &Document| if d.has_oom() { 16.0 } else { 0.0 };
-    let width =
-        |d: &Document, most: usize| TAB_AROUND + dot(d) + label::width(ui.painter(), &shorten(&d.title, most), Type::Body);
-    let fits = |most: usize| app.documents.iter().map(|d| width(d, most)).sum::<f32>() + TAB_BAR <= room;
-    (13..=40).rev().find(|&most| fits(most)).unwrap_or(12)
+/// What tabs were called last, and what that depends on.
+#[derive(Clone, PartialEq)]
+struct Named {
+    titles: Vec<(String, Option<std::path::PathBuf>, bool)>,
+    room: f32,
+    names: Vec<String>,
+}
+
+/// What each tab says, so that all fit: whole titles, else without the ending they share, else shortened, to twelve letters at the
+/// least. Worked out again only when tabs or their room change.
+fn names(ui: &Ui, app: &App, room: f32) -> Vec<String> {
+    let key = egui::Id::unique("names of tabs");
+    let titles: Vec<_> = app.documents.iter().map(|d| (d.title.clone(), d.path.clone(), d.has_oom())).collect();
+    if let Some(named) = ui.data(|d| d.get_temp::<Named>(key)).filter(|n| n.room == room && n.titles == titles) {
+        return named.names;
+    }
+    let width = |names: &[String]| -> f32 {
+        let dots = titles.iter().filter(|t| t.2).count() as f32 * 16.0;
+        let text: f32 = names.iter().map(|n| TAB_AROUND + label::width(ui.painter(), n, Type::Body)).sum();
+        text + dots + TAB_BAR
+    };
+    let fits = |names: &Vec<String>| width(names) <= room;
+    let short = |of: &[String], most: usize| -> Vec<String> { (0..of.len()).map(|i| tab_names::shorten(of, i, most)).collect() };
+    let texts: Vec<&str> = titles.iter().map(|t| t.0.as_str()).collect();
+    let paths: Vec<_> = titles.iter().map(|t| t.1.as_deref()).collect();
+    let full = tab_names::full(&texts, &paths);
+    let bare = tab_names::without_shared_ending(&full);
+    let names = [short(&full, 40), short(&bare, 40)]
+        .into_iter()
+        .find(fits)
+        .or_else(|| (13..40).rev().map(|most| short(&bare, most)).find(fits))
+        .unwrap_or_else(|| short(&bare, 12));
+    ui.data_mut(|d| d.insert_temp(key, Named { titles, room, names: names.clone() }));
+    names
 }
 
 /// What a tab has around its title: icon, cross, gaps.
@@ -104,7 +132,7 @@ fn tab(
     ui: &mut Ui,
     tokens: &Tokens,
     title: &str,
-    letters: usize,
+    shown: &str,
     active: bool,
     red_dot: bool,
     icon: Icon,
@@ -116,7 +144,7 @@ fn tab(
         (false, false) => tokens.text2,
         (false, true) => tokens.text3,
     };
-    let galley = ui.painter().layout_no_wrap(shorten(title, letters), Type::Body.font(), colour);
+    let galley = ui.painter().layout_no_wrap(shown.to_owned(), Type::Body.font(), colour);
     let width = TAB_AROUND + galley.size().x + if red_dot { 16.0 } else { 0.0 };
     let (rect, response) = ui.allocate_exact_size(vec2(width, TAB_BAR - 1.0), Sense::click());
     response.widget_info(|| {
@@ -156,16 +184,6 @@ fn tab(
         response.on_hover_text(tip);
     }
     TabResponse { rect, open, close: close_clicked }
-}
-
-/// A title that fits a tab: its start and its end, which tell files of one run apart.
-fn shorten(title: &str, most: usize) -> String {
-    let chars: Vec<char> = title.chars().collect();
-    if chars.len() <= most {
-        return title.to_owned();
-    }
-    let half = most / 2;
-    chars[..half].iter().chain(['…'].iter()).chain(chars[chars.len() - half + 1..].iter()).collect()
 }
 
 /// The workspaces side by side, or one button that lists them where they are wider than `room`; gives the width taken.

@@ -26,6 +26,7 @@ use crate::analysis::oom::{
     what_would_have_helped,
 };
 use crate::analysis::{State, named_by, tell_apart};
+use crate::app::colours::Colours;
 use crate::app::document::DeviceData;
 use crate::app::jobs::Derived;
 use crate::app::theme::Type;
@@ -71,8 +72,9 @@ struct AutopsyView {
     setting: Option<String>,
     case: Derived<(Option<u32>, Option<u64>), Option<Case>>,
     helped: Derived<Option<u64>, Helped>,
-    /// The classes of colour in the segments drawn, those with most bytes first, and the instant and colours they are of.
-    classes: Option<((u32, usize), Vec<u8>)>,
+    /// The classes of colour in the segments drawn, those with most bytes first, and the instant and colours they are of. These are
+    /// kept, so that none later made can be taken for them.
+    classes: Option<(u32, Arc<Colours>, Vec<u8>)>,
     /// Keyed by the instant and where the categories lie in memory.
     by_category: Derived<(u32, usize), ByCategory>,
 }
@@ -365,11 +367,11 @@ impl AutopsyView {
             PaneHeader::new(title).caption("drawn to one scale").show(ui, |_| {});
             pictures::request_against_holes(ui, cx, case);
         });
-        let key = (case.state.event, Arc::as_ptr(cx.colours) as usize);
-        if self.classes.as_ref().is_none_or(|known| known.0 != key) {
-            self.classes = Some((key, segments::classes(cx, case)));
+        let event = case.state.event;
+        if self.classes.as_ref().is_none_or(|known| known.0 != event || !Arc::ptr_eq(&known.1, cx.colours)) {
+            self.classes = Some((event, Arc::clone(cx.colours), segments::classes(cx, case)));
         }
-        let classes = self.classes.as_ref().map_or(&[][..], |known| &known.1);
+        let classes = self.classes.as_ref().map_or(&[][..], |known| &known.2);
         in_rect(ui, holes, "holes", |ui| {
             let caption = segments::caption(case);
             PaneHeader::new("Where the holes are").caption(&caption).show(ui, |ui| segments::colours(ui, cx, classes));

@@ -10,6 +10,8 @@ const STRIP_LOW: f32 = 44.0;
 const AXIS: f32 = 18.0;
 /// Height of the legend.
 const LEGEND: f32 = 20.0;
+/// Height of each further row of it.
+pub(super) const LEGEND_ROW: f32 = 16.0;
 /// The least height the map is worth drawing at.
 const MAP_LEAST: f32 = 64.0;
 
@@ -35,14 +37,15 @@ impl Areas {
     }
 }
 
-/// Divides a pane; `labels` is the room the labels at the left need. When it is low the strip shrinks; then what has to go, goes:
+/// Divides a pane; `labels` is the room the labels at the left need, `legend_rows` the rows of the legend. When it is low the strip shrinks; then what has to go, goes:
 /// legend, strip, axis.
-pub(super) fn areas(pane: Rect, labels: f32) -> Areas {
+pub(super) fn areas(pane: Rect, labels: f32, legend_rows: usize) -> Areas {
+    let legend_height = LEGEND + LEGEND_ROW * legend_rows.saturating_sub(1) as f32;
     let left = pane.left() + labels.max(48.0).min(pane.width() * 0.4);
     let x = Rangef::new(left, (pane.right() - 16.0).max(left + 1.0));
     let room = pane.height() - 16.0 - MAP_LEAST;
-    let high = if LEGEND + 4.0 + STRIP + 12.0 + AXIS <= room { STRIP } else { STRIP_LOW };
-    let mut parts = [(true, LEGEND + 4.0), (true, high + 12.0), (true, AXIS)];
+    let high = if legend_height + 4.0 + STRIP + 12.0 + AXIS <= room { STRIP } else { STRIP_LOW };
+    let mut parts = [(true, legend_height + 4.0), (true, high + 12.0), (true, AXIS)];
     for i in 0..parts.len() {
         if parts.iter().filter(|p| p.0).map(|p| p.1).sum::<f32>() <= room {
             break;
@@ -58,8 +61,8 @@ pub(super) fn areas(pane: Rect, labels: f32) -> Areas {
         rect
     });
     let legend = legend.then(|| {
-        let rect = Rect::from_min_max(pos2(pane.left() + 12.0, bottom - LEGEND), pos2(x.max, bottom));
-        bottom -= LEGEND + 4.0;
+        let rect = Rect::from_min_max(pos2(pane.left() + 12.0, bottom - legend_height), pos2(x.max, bottom));
+        bottom -= legend_height + 4.0;
         rect
     });
     let axis = axis.then(|| {
@@ -74,9 +77,11 @@ pub(super) fn areas(pane: Rect, labels: f32) -> Areas {
 /// The bytes at the top of the strip. Beside a failed request, holes far larger than it are cut off, so that the request
 /// can be told from what nearly fits.
 pub(super) fn strip_top(largest: u64, request: Option<u64>) -> u64 {
+    // Enough above the largest that the curve does not look cut off.
+    let largest = largest + largest / 6;
     match request.filter(|&r| r > 0) {
-        Some(request) => (largest + largest / 20).clamp(request + request / 2, request.saturating_mul(18) / 5),
-        None => (largest + largest / 20).max(512),
+        Some(request) => largest.clamp(request + request / 2, request.saturating_mul(18) / 5),
+        None => largest.max(512),
     }
 }
 
@@ -122,7 +127,7 @@ mod tests {
         let mut before = usize::MAX;
         for height in [440.0, 240.0, 180.0, 150.0, 100.0, 40.0] {
             let pane = Rect::from_min_size(pos2(100.0, 50.0), vec2(430.0, height));
-            let a = areas(pane, 40.0);
+            let a = areas(pane, 40.0, 1);
             let parts = [a.strip, Some(a.map), a.axis, a.legend];
             let mut last = pane.top();
             for rect in parts.into_iter().flatten() {
@@ -135,7 +140,7 @@ mod tests {
             before = shown;
         }
         assert_eq!(before, 1);
-        assert_eq!(areas(Rect::from_min_size(pos2(0.0, 0.0), vec2(430.0, 440.0)), 40.0).strip.map(|s| s.height()), Some(72.0));
+        assert_eq!(areas(Rect::from_min_size(pos2(0.0, 0.0), vec2(430.0, 440.0)), 40.0, 2).strip.map(|s| s.height()), Some(72.0));
     }
 
     #[test]
@@ -143,7 +148,7 @@ mod tests {
         let mib = 1 << 20;
         assert_eq!(strip_top(254 * mib, Some(5 * mib)), 18 * mib);
         assert_eq!(strip_top(mib, Some(10 * mib)), 15 * mib);
-        assert_eq!(strip_top(100 * mib, None), 105 * mib);
+        assert_eq!(strip_top(96 * mib, None), 112 * mib);
         assert_eq!(strip_top(0, Some(0)), 512);
     }
 

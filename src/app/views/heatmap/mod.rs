@@ -153,7 +153,11 @@ impl View for HeatmapView {
             return;
         }
         // Classes of sizes are written with their unit.
-        let areas = layout::areas(pane_rect, if self.mode == Mode::HoleSizes { 62.0 } else { 48.0 });
+        let labels = if self.mode == Mode::HoleSizes { 62.0 } else { 48.0 };
+        let mut areas = layout::areas(pane_rect, labels, 1);
+        if let (Some(legend), Some(latest)) = (areas.legend, self.picture.latest()) {
+            areas = layout::areas(pane_rect, labels, paint::legend_rows(ui.painter(), latest, legend.width()));
+        }
         let response = ui.interact(areas.canvas(), ui.scope_id().with("heatmap canvas"), Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, format!("Fragmentation, {}", self.mode_name())));
         let Some(picture) = self.picture(ui, cx, &areas) else {

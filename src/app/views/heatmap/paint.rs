@@ -164,89 +164,69 @@ impl Canvas<'_> {
         }
     }
 
-    /// What the marks above the map mean, left to right as far as there is room, which becomes less.
-    fn marks_legend(&self, room: &mut Rect) {
-        let (t, p) = (self.tokens, self.picture);
-        for wanted in [Mark::Oom, Mark::Retry, Mark::Freed] {
-            let (text, ink) = (mark_name(wanted), mark_ink(t, wanted));
-            let is_there = p.marks.iter().any(|m| m.1 == wanted);
-            if !is_there || room.width() < label::width(self.painter, text, Type::Caption) + 16.0 {
-                continue;
-            }
-            let at = room.left_center();
-            self.painter.add(glyph(wanted, at + vec2(4.0, 4.0), ink));
-            let covered = label::text(self.painter, at + vec2(13.0, 0.0), Align2::LEFT_CENTER, text, Type::Caption, t.text2);
-            room.min.x = covered.right() + 14.0;
-        }
-    }
-
     /// What the shades and marks mean. Gives the words that explain themselves.
     pub fn legend(&self) -> Vec<(Rect, Term)> {
         let mut terms = Vec::new();
         let Some(rect) = self.areas.legend else { return terms };
         let (t, p) = (self.tokens, self.picture);
+        let (first, last) = (rect.top() + 10.0, rect.bottom() - 10.0);
         let mut right = rect.right();
         if matches!(p.map, Map::Addresses(_)) {
             let text = "largest hole";
-            let covered =
-                label::text(self.painter, pos2(right, rect.center().y), Align2::RIGHT_CENTER, text, Type::Caption, t.text2);
-            Swatch::Fill(t.text1).paint(self.painter, t, pos2(covered.left() - 16.0, rect.center().y));
+            let covered = label::text(self.painter, pos2(right, first), Align2::RIGHT_CENTER, text, Type::Caption, t.text2);
+            Swatch::Fill(t.text1).paint(self.painter, t, pos2(covered.left() - 16.0, first));
             terms.push((covered, Term::LargestHole));
-            right = covered.left() - 32.0;
+            right = covered.left() - HOLE_GAP;
         }
         let end = label::width(self.painter, &p.ends.1, Type::Caption);
         let ramp = if matches!(p.key.mode, Mode::Occupancy | Mode::HoleSizes) { Ramp::Heat } else { Ramp::Size };
         // A short ramp says as much as a long one; only where there is no room at all it goes.
         let start = label::width(self.painter, &p.ends.0, Type::Caption) + 6.0;
-        let length = (right - end - 6.0 - rect.left() - start).clamp(0.0, if rect.width() < 480.0 { 36.0 } else { 72.0 });
-        let bar = Rect::from_min_size(pos2(right - end - 6.0 - length, rect.center().y - 4.0), vec2(length, 8.0));
+        let length = (right - end - 6.0 - rect.left() - start).clamp(0.0, ramp_length(rect.width()));
+        let bar = Rect::from_min_size(pos2(right - end - 6.0 - length, first - 4.0), vec2(length, 8.0));
         if length >= 20.0 {
             paint_ramp(self.painter, t, bar, ramp.stops(t), (&p.ends.0, &p.ends.1));
         }
-        let name = match p.key.mode {
-            Mode::Occupancy => "address, lowest above",
-            Mode::Age => "age of the oldest block",
-            Mode::Block => "largest block",
-            Mode::Hole => "largest hole of a place",
-            Mode::HoleSizes => "free bytes by hole size, logarithmic shades",
-        };
-        let mut room = Rect::from_min_max(rect.min, pos2(bar.left() - start - 10.0, rect.bottom()));
-        let mut has_marks = false;
-        if matches!(p.map, Map::Addresses(_)) {
-            let grounds = [(p.key.mode != Mode::Hole, "free"), (true, "not reserved")];
-            for (_, text) in grounds.iter().filter(|g| g.0) {
-                // What happened is worth more than what the plain ground is, where there is room for one.
-                if *text == "not reserved" {
-                    self.marks_legend(&mut room);
-                    has_marks = true;
+        // What stands behind the first row's end goes on in the second, where there is one.
+        let mut at = pos2(rect.left(), first);
+        let mut edge = bar.left() - start - 10.0;
+        for entry in entries(p) {
+            let width = label::width(self.painter, entry.text(), Type::Caption) + 16.0;
+            if at.x + width > edge && last > at.y {
+                (at, edge) = (pos2(rect.left(), last), rect.right());
+            }
+            if at.x + width > edge {
+                continue;
+            }
+            let text_at = match entry {
+                Entry::Mark(mark) => {
+                    self.painter.add(glyph(mark, at + vec2(4.0, 4.0), mark_ink(t, mark)));
+                    at.x + 13.0
                 }
-                if room.width() < label::width(self.painter, text, Type::Caption) + 16.0 {
-                    continue;
-                }
-                let at = pos2(room.left(), rect.center().y);
-                let swatch = if *text == "free" {
-                    Swatch::Free.paint(self.painter, t, at)
-                } else {
+                Entry::Free => Swatch::Free.paint(self.painter, t, at).right() + 6.0,
+                Entry::NotReserved => {
                     Swatch::Fill(t.s0).paint(self.painter, t, at);
-                    Swatch::Outline(t.line2).paint(self.painter, t, at)
-                };
-                let at = pos2(swatch.right() + 6.0, rect.center().y);
-                let covered = label::text(self.painter, at, Align2::LEFT_CENTER, text, Type::Caption, t.text2);
-                room.min.x = covered.right() + 14.0;
-                terms.push((covered, if *text == "free" { Term::Inactive } else { Term::NotReserved }));
+                    Swatch::Outline(t.line2).paint(self.painter, t, at).right() + 6.0
+                }
+            };
+            let (from, text) = (pos2(text_at, at.y), entry.text());
+            let covered = label::text(self.painter, from, Align2::LEFT_CENTER, text, Type::Caption, t.text2);
+            at.x = covered.right() + ENTRY_GAP;
+            match entry {
+                Entry::Free => terms.push((covered, Term::Inactive)),
+                Entry::NotReserved => terms.push((covered, Term::NotReserved)),
+                Entry::Mark(_) => {}
             }
         }
-        if !has_marks {
-            self.marks_legend(&mut room);
-        }
-        let term = match p.key.mode {
-            Mode::Occupancy => Term::Occupancy,
-            Mode::Age => Term::Age,
-            Mode::Block => Term::Block,
-            Mode::Hole => Term::LargestHole,
-            Mode::HoleSizes => Term::Hole,
+        let (name, term) = match p.key.mode {
+            Mode::Occupancy => ("address, lowest above", Term::Occupancy),
+            Mode::Age => ("age of the oldest block", Term::Age),
+            Mode::Block => ("largest block", Term::Block),
+            Mode::Hole => ("largest hole of a place", Term::LargestHole),
+            Mode::HoleSizes => ("free bytes by hole size, logarithmic shades", Term::Hole),
         };
         terms.push((bar, term));
+        let room = Rect::from_min_max(pos2(at.x, at.y - 10.0), pos2(edge, at.y + 10.0));
         if room.width() > label::width(self.painter, name, Type::Caption) {
             terms.push((label::text_in(self.painter, room, name, Type::Caption, t.text3), term));
         }
@@ -440,6 +420,50 @@ fn mark_ink(t: &Tokens, mark: Mark) -> egui::Color32 {
 }
 
 /// What a mark says, in a word or two: the legend of a narrow pane has room for no more.
+/// Between two entries of the legend.
+const ENTRY_GAP: f32 = 14.0;
+/// From the ramp's end to the name of the largest hole, with its swatch.
+const HOLE_GAP: f32 = 32.0;
+
+fn ramp_length(width: f32) -> f32 {
+    if width < 480.0 { 36.0 } else { 72.0 }
+}
+
+/// What the legend names at the left: what the picture shows, and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entry {
+    Free,
+    NotReserved,
+    Mark(Mark),
+}
+
+impl Entry {
+    fn text(self) -> &'static str {
+        match self {
+            Entry::Free => "free",
+            Entry::NotReserved => "not reserved",
+            Entry::Mark(mark) => mark_name(mark),
+        }
+    }
+}
+
+fn entries(p: &Picture) -> Vec<Entry> {
+    let is_map = matches!(p.map, Map::Addresses(_));
+    let marks = [Mark::Oom, Mark::Retry, Mark::Freed].into_iter().filter(|&wanted| p.marks.iter().any(|m| m.1 == wanted));
+    let free = (is_map && p.key.mode != Mode::Hole).then_some(Entry::Free);
+    let ground = is_map.then_some(Entry::NotReserved);
+    free.into_iter().chain(marks.map(Entry::Mark)).chain(ground).collect()
+}
+
+/// How many rows the legend of a picture needs in a width, two at most.
+pub fn legend_rows(painter: &Painter, p: &Picture, width: f32) -> usize {
+    let text = |text: &str| label::width(painter, text, Type::Caption);
+    let left: f32 = entries(p).iter().map(|e| text(e.text()) + 16.0 + ENTRY_GAP).sum::<f32>() - ENTRY_GAP;
+    let hole = if matches!(p.map, Map::Addresses(_)) { text("largest hole") + HOLE_GAP } else { 0.0 };
+    let ramp = text(&p.ends.0) + ramp_length(width) + text(&p.ends.1) + 12.0 + 10.0;
+    if left + ramp + hole > width { 2 } else { 1 }
+}
+
 fn mark_name(mark: Mark) -> &'static str {
     match mark {
         Mark::Freed => "segments freed",

@@ -1,5 +1,7 @@
 //! What a window of the fragmentation view shows, computed off the UI thread down to its pixels.
 
+use std::sync::Arc;
+
 use egui::Color32;
 
 use super::layout;
@@ -80,6 +82,8 @@ pub(super) enum Map {
 /// A finished picture.
 pub(super) struct Picture {
     pub key: Key,
+    /// The colours it was made with, kept so that none later made can be taken for them.
+    _colours: Arc<Colours>,
     pub map: Map,
     /// The holes that could have served the failed request, or all, a column.
     pub strip: Vec<HeatmapColumn>,
@@ -134,7 +138,7 @@ fn marks(device: &DeviceRecording, bounds: &[u32]) -> Vec<(usize, Mark, u32)> {
 }
 
 impl Picture {
-    pub fn compute(data: &DeviceData, colours: &Colours, key: Key, progress: &Progress) -> Option<Self> {
+    pub fn compute(data: &DeviceData, colours: &Arc<Colours>, key: Key, progress: &Progress) -> Option<Self> {
         let device = data.device();
         let tables = &data.tables;
         let tokens = Tokens::of_theme(if key.dark { egui::Theme::Dark } else { egui::Theme::Light });
@@ -149,7 +153,16 @@ impl Picture {
             let sizes = hole_sizes(device, tables, &bounds, key.only.as_ref(), progress).ok()?.trimmed(request);
             let (pixels, ends) = size_pixels(&sizes, key.size, tokens);
             let strip = sizes.columns.clone();
-            Picture { key: key.clone(), map: Map::Sizes(sizes), strip, pixels, ends, request, marks }
+            Picture {
+                key: key.clone(),
+                _colours: Arc::clone(colours),
+                map: Map::Sizes(sizes),
+                strip,
+                pixels,
+                ends,
+                request,
+                marks,
+            }
         } else {
             let rows = key.size[1].max(1) as u32;
             let spec = HeatmapSpec { rows, shade: key.mode.shade(), servers: key.only, addresses: key.addresses };
@@ -164,7 +177,16 @@ impl Picture {
             }
             let strip = map.columns.clone();
             let ends = Default::default();
-            Picture { key: key.clone(), map: Map::Addresses(map), strip, pixels: Vec::new(), ends, request, marks }
+            Picture {
+                key: key.clone(),
+                _colours: Arc::clone(colours),
+                map: Map::Addresses(map),
+                strip,
+                pixels: Vec::new(),
+                ends,
+                request,
+                marks,
+            }
         };
         if servers.is_some() {
             picture.strip = hole_sizes(device, tables, &bounds, servers.as_ref(), progress).ok()?.columns;

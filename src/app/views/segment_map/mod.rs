@@ -8,7 +8,7 @@ use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::told::NO_ADDRESSES;
 use crate::analysis::{NO_EVENT, Quantity, State};
 use crate::app::action::Action;
-use crate::app::colours::{ColourBy, Focus};
+use crate::app::colours::{ColourBy, Colours, Focus};
 use crate::app::command::Command;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
@@ -82,6 +82,8 @@ struct Key {
 struct Picture {
     /// What it was made from: an address of it may be that of an older one.
     key: Key,
+    /// The colours it was made with, kept so that none later made can be taken for them.
+    _colours: Arc<Colours>,
     state: Arc<State>,
     plan: Plan,
     runs: Runs,
@@ -301,7 +303,7 @@ impl SegmentMap {
                 let class = colours.class_of(&data, id, state.event);
                 if key.focus.dims_class(class) || key.focus.dims(&data, id) { class | paint::DIM } else { class }
             });
-            Some(Picture { key, state, plan, runs, span, window })
+            Some(Picture { key, _colours: colours, state, plan, runs, span, window })
         });
         if !shown.is_fresh {
             ui.request_repaint_after(std::time::Duration::from_millis(16));

@@ -289,10 +289,9 @@ pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) ->
     let lifetimes = &tables.lifetimes;
     let has_pools = device.pools.iter().any(|&key| key != (0, 0));
     let mut alive: FxHashMap<StackId, Survival> = FxHashMap::default();
-    // When each stack freed what had outlived its step and the two after it; and how much of that in the last steps.
+    // When each stack freed what had outlived its step and the two after it; and what it gave back so.
     let mut old: FxHashMap<StackId, Vec<(u32, LifetimeId)>> = FxHashMap::default();
-    let mut turned: FxHashMap<StackId, u64> = FxHashMap::default();
-    let tail = bounds[looked.within.end.min(count)]..bounds[count];
+    let mut turned: FxHashMap<StackId, Vec<Turned>> = FxHashMap::default();
     for i in 0..lifetimes.len() as u32 {
         let id = LifetimeId(i);
         let step = step_of(bounds, lifetimes.born(id));
@@ -303,9 +302,8 @@ pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) ->
             }
             alive.entry(lifetimes.stack(device, id)).or_default().push((id, lifetimes.requested(device, id), step));
         } else if looked.by_steps && step.is_none_or(|s| bounds.get(s + 3).is_some_and(|&b| freed >= b)) {
-            if tail.contains(&freed) {
-                *turned.entry(lifetimes.stack(device, id)).or_default() += lifetimes.requested(device, id);
-            }
+            let turn = Turned { born: step, freed: step_of(bounds, freed), bytes: lifetimes.requested(device, id) };
+            turned.entry(lifetimes.stack(device, id)).or_default().push(turn);
             if count >= FEWEST_FREED && step.is_some() {
                 old.entry(lifetimes.stack(device, id)).or_default().push((freed, id));
             }
@@ -313,7 +311,7 @@ pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) ->
     }
     let mut found: Vec<Growth> = alive.iter().filter_map(|(&stack, s)| grown(stack, s, &looked, None)).collect();
     if looked.by_steps {
-        alive.retain(|stack, s| !is_bounded(s, &looked, turned.get(stack).copied().unwrap_or(0)));
+        alive.retain(|stack, s| !turned.get(stack).is_some_and(|turned| is_bounded(s, &looked, turned)));
         for g in found.iter_mut().filter(|g| !alive.contains_key(&g.stack)) {
             g.rhythm = Rhythm::None;
         }
@@ -330,12 +328,29 @@ pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) ->
     found
 }
 
-/// Whether a stack gives back in the last steps as much that is old as it adds, as a cache with a bound does once it is full.
-fn is_bounded(survival: &Survival, looked: &Looked, turned: u64) -> bool {
-    let in_tail =
-        |s: &&(LifetimeId, u64, Option<usize>)| s.2.is_some_and(|step| (looked.within.end..looked.count).contains(&step));
-    let adds: u64 = survival.iter().filter(in_tail).map(|s| s.1).sum();
-    turned > 0 && adds > 0 && turned.abs_diff(adds) * 5 <= turned.max(adds)
+/// Something that outlived several steps and was then freed.
+struct Turned {
+    /// The step it was born in, and that it was freed in.
+    born: Option<usize>,
+    freed: Option<usize>,
+    bytes: u64,
+}
+
+/// Whether a stack gives back, since it first did so and up to the last steps, as much that is old as it adds, in bytes or in number:
+/// so does a cache with a bound once it is full.
+fn is_bounded(survival: &Survival, looked: &Looked, turned: &[Turned]) -> bool {
+    let is_in = |step: &usize| *step < looked.count;
+    let freed = || turned.iter().filter_map(|t| t.freed).filter(is_in);
+    let (Some(first), Some(last)) = (freed().min(), freed().max()) else { return false };
+    if last < looked.within.end {
+        return false;
+    }
+    let added = survival.iter().filter(|s| s.2.is_some_and(|step| step >= first && is_in(&step)));
+    let gone = turned.iter().filter(|t| t.freed.as_ref().is_some_and(is_in) && t.born.is_none_or(|born| born < first));
+    let (adds, number) = added.fold((0u64, 0u64), |sum, s| (sum.0 + s.1, sum.1 + 1));
+    let (goes, others) = gone.fold((0u64, 0u64), |sum, t| (sum.0 + t.bytes, sum.1 + 1));
+    let balance = |a: u64, b: u64| a > 0 && b > 0 && a.abs_diff(b) * 5 <= a.max(b);
+    balance(adds, goes) || balance(number, others)
 }
 
 /// A program at work makes and frees; one that only takes leaks nothing. In four of five stretches memory falls from its highest

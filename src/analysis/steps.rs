@@ -406,6 +406,69 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_before_the_first_profiled_step_is_none_of_it() {
+        // The first two of eight stretches set up; the profiler begins after them.
+        let ranges: Vec<(String, i64, i64)> =
+            (0..6).map(|i| (format!("ProfilerStep#{i}"), (i + 2) * 31, (i + 2) * 31 + 30)).collect();
+        let named: Vec<(&str, i64, i64)> = ranges.iter().map(|r| (r.0.as_str(), r.1, r.2)).collect();
+        let r = recording(training(8, 512), &named);
+        let tables = DeviceTables::build(&r.devices[0], &Progress::new()).expect("not cancelled");
+        let steps = Steps::find(&r, &r.devices[0], &tables);
+        assert_eq!((steps.len(), steps.bounds[0], steps.of(61), steps.of(62)), (6, 62, None, Some(0)));
+        let f = figures(&r.devices[0], &tables, &steps, &Progress::new()).expect("not cancelled");
+        assert!(f.iter().all(|s| s.allocations == 11 && s.growth() == 512), "{f:?}");
+        // The end of an optimizer's step says nothing of where its own step began.
+        let named: Vec<(&str, i64, i64)> = ranges.iter().map(|r| ("Optimizer.step#SGD", r.1 + 25, r.2)).collect();
+        let r = recording(training(8, 512), &named);
+        let tables = DeviceTables::build(&r.devices[0], &Progress::new()).expect("not cancelled");
+        assert_eq!(Steps::find(&r, &r.devices[0], &tables).bounds[0], 0);
+    }
+
+    /// `steps` steps without annotations, after a model of four blocks: five allocations of one stack, then one of another, which
+    /// lives until every seventh step frees all of those.
+    fn collected(steps: u64) -> Recording {
+        let mut b = StackTableBuilder::new();
+        let mut d = DeviceRecording::default();
+        let mut stack_of = |name: &str| {
+            let name = b.string(name);
+            let frame = b.frame(crate::model::Frame { name, file: name, line: 1 });
+            b.stack(&[frame])
+        };
+        let (model, work, node) = (stack_of("model"), stack_of("train_step"), stack_of("node"));
+        let mut push = |action, address, stack| d.events.push(0, action, address, 1 << 20, StreamId(0), PoolId(0), stack);
+        for i in 0..4 {
+            push(Action::Alloc, 0x9000_0000 + (i << 24), model);
+        }
+        for step in 0..steps {
+            for i in 0..5 {
+                push(Action::Alloc, 0x1_0000_0000 + (i << 24), work);
+            }
+            push(Action::Alloc, 0x2_0000_0000 + ((step % 7) << 24), node);
+            for i in 0..5 {
+                push(Action::FreeCompleted, 0x1_0000_0000 + (i << 24), work);
+            }
+            if step % 7 == 6 {
+                for i in 0..7 {
+                    push(Action::FreeCompleted, 0x2_0000_0000 + (i << 24), work);
+                }
+            }
+        }
+        Recording { devices: vec![d], stacks: b.finish(), ..Recording::default() }
+    }
+
+    #[test]
+    fn steps_that_a_collector_makes_uneven_are_found_and_none_is_lost() {
+        for steps in [40, 42] {
+            let (found, _) = found(&collected(steps));
+            assert_eq!((found.len() as u64, found.bounds[0], found.confidence), (steps, 4, 99), "{found:?}");
+            // Each begins with its first allocation, and the last ends with the recording.
+            let frees = (0..steps).filter(|step| step % 7 == 6).count() as u64;
+            assert_eq!(u64::from(found.bounds[found.len()]), 4 + steps * 11 + frees * 7);
+            assert_eq!(found.bounds[1], 15);
+        }
+    }
+
+    #[test]
     fn ranges_that_overlap_or_cover_little_are_not_steps() {
         let few: Vec<(&str, i64, i64)> = (0..8).map(|i| ("eval", i * 31, i * 31 + 3)).collect();
         let over: Vec<(&str, i64, i64)> = (0..8).map(|i| ("nest", i * 31, i * 31 + 60)).collect();

@@ -246,7 +246,32 @@ fn a_cache_with_a_bound_is_no_leak_once_it_is_full() {
             }
         });
         assert_eq!(leaks, [], "{bound} of {steps}");
+        // Also where no two things in it have one size.
+        let mut cache = std::collections::VecDeque::new();
+        let leaks = leaks_of(steps, |p, step| {
+            cache.push_back(p.keep(1 + step as u64 * 7 % 11, 2));
+            if cache.len() > bound
+                && let Some(oldest) = cache.pop_front()
+            {
+                p.free(oldest);
+            }
+        });
+        assert_eq!(leaks, [], "{bound} of {steps}, of many sizes");
     }
+}
+
+#[test]
+fn a_leak_of_which_some_goes_again_is_still_one() {
+    let mut kept = Vec::new();
+    let leaks = leaks_of(60, |p, step| {
+        kept.push(p.keep(4, 2));
+        if step % 12 == 11 {
+            let gone = kept.remove(0);
+            p.free(gone);
+        }
+    });
+    let [g] = leaks.as_slice() else { panic!("{leaks:?}") };
+    assert_eq!((g.bytes >> 20, g.count), (220, 55));
 }
 
 #[test]

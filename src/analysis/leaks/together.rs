@@ -1,7 +1,7 @@
 //! Growth that no stack shows by itself: several leave something behind by turns, or one does now and then, or only since half
 //! way. What all memory comes back to in every step tells it.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Growth, LEAST_A_STEP, LEAST_NOW_AND_THEN, Looked, Rhythm, Survival, fit, grown, line};
 use crate::model::StackId;
@@ -13,7 +13,7 @@ const FEWEST_STEPS: usize = 20;
 const FEWEST_ADDING: usize = 8;
 
 /// Marks the stacks that together make up a steady climb of `floors`, those aside that are known to leak. `alive`: what survives.
-/// The climb may begin after a quarter, a third or half of the steps. O(survivors + stacks x steps).
+/// The climb may begin after a quarter, a third or half of the steps. O(survivors + known leaks x steps).
 pub(super) fn mark(found: &mut [Growth], alive: &FxHashMap<StackId, Survival>, floors: &[u64], looked: &Looked) {
     let (n, end) = (looked.count, looked.within.end);
     if n < FEWEST_STEPS {
@@ -25,32 +25,31 @@ pub(super) fn mark(found: &mut [Growth], alive: &FxHashMap<StackId, Survival>, f
         *floor -= known as f64;
         known += found.iter().filter(|g| g.is_leak()).filter_map(|g| g.by_step.get(i)).sum::<u64>();
     }
-    let mut survivals: FxHashMap<StackId, Vec<u64>> = FxHashMap::default();
-    for (&stack, survival) in alive {
-        if found.iter().any(|g| g.is_leak() && g.stack == stack) {
-            continue;
-        }
-        let mut by_step = vec![0; n];
-        for &(_, size, step) in survival {
-            if let Some(b) = step.and_then(|s| by_step.get_mut(s)) {
-                *b += size;
+    let leaking: FxHashSet<StackId> = found.iter().filter(|g| g.is_leak()).map(|g| g.stack).collect();
+    let mut left: FxHashMap<StackId, Vec<(usize, u64)>> = FxHashMap::default();
+    for (&stack, survival) in alive.iter().filter(|(stack, _)| !leaking.contains(*stack)) {
+        let mut by_step: Vec<(usize, u64)> = Vec::new();
+        for (step, size) in survival.iter().filter_map(|&(_, size, step)| Some((step?, size))) {
+            match by_step.last_mut() {
+                Some(last) if last.0 == step => last.1 += size,
+                _ => by_step.push((step, size)),
             }
         }
-        survivals.insert(stack, by_step);
+        left.insert(stack, by_step);
     }
     let starts = [looked.within.start, n / 4, n / 3, n / 2];
     let windows = starts.into_iter().filter(|&start| start >= looked.within.start && n - start >= FEWEST_STEPS);
     let mut best: Option<(f64, usize, Vec<StackId>)> = None;
     for start in windows {
-        if let Some((confidence, stacks)) = climbs(&survivals, &base, start, end)
+        if let Some((confidence, stacks)) = climbs(&left, &base, start, end)
             && best.as_ref().is_none_or(|b| confidence > b.0 + 0.02)
         {
             best = Some((confidence, start, stacks));
         }
     }
     let Some((_, start, stacks)) = best else { return };
-    let adds = |step: &usize| stacks.iter().any(|s| survivals[s][*step] > 0);
-    let since = if start > looked.within.start { (start..end).find(adds).unwrap_or(start) } else { 0 };
+    let first = stacks.iter().filter_map(|s| left.get(s)).flatten().map(|l| l.0).filter(|&step| step >= start).min();
+    let since = if start > looked.within.start { first.unwrap_or(start) } else { 0 };
     let within = since.max(looked.within.start)..end;
     let looked = Looked { count: n, within, by_steps: true };
     for stack in stacks {
@@ -66,22 +65,35 @@ pub(super) fn mark(found: &mut [Growth], alive: &FxHashMap<StackId, Survival>, f
 }
 
 /// The stacks that make up a climb from step `start` to `end`, and how well a line fits what they leave behind; `None` where memory
-/// as a whole does not climb with them, as where one thing goes for the other that comes.
-fn climbs(survivals: &FxHashMap<StackId, Vec<u64>>, base: &[f64], start: usize, end: usize) -> Option<(f64, Vec<StackId>)> {
-    // What comes once is no growth.
-    let again = |by_step: &[u64]| by_step[start..end].iter().filter(|&&b| b > 0).count() >= 2;
-    let sum = |by_step: &[u64]| by_step[start..end].iter().sum::<u64>();
-    let mut stacks: Vec<(u64, StackId)> = survivals.iter().filter(|s| again(s.1)).map(|(&stack, s)| (sum(s), stack)).collect();
+/// as a whole does not climb with them, as where one thing goes for the other that comes. `left`: bytes by step, of each stack.
+fn climbs(left: &FxHashMap<StackId, Vec<(usize, u64)>>, base: &[f64], start: usize, end: usize) -> Option<(f64, Vec<StackId>)> {
+    let within = |by_step: &[(usize, u64)]| {
+        let (from, to) = (by_step.partition_point(|l| l.0 < start), by_step.partition_point(|l| l.0 < end));
+        from..to
+    };
+    let mut stacks: Vec<(u64, StackId)> = Vec::new();
+    for (&stack, by_step) in left {
+        let within = &by_step[within(by_step)];
+        // What comes once is no growth.
+        if within.len() >= 2 {
+            stacks.push((within.iter().map(|l| l.1).sum(), stack));
+        }
+    }
     stacks.sort_unstable_by_key(|&(bytes, stack)| (std::cmp::Reverse(bytes), stack));
     let all: u64 = stacks.iter().map(|s| s.0).sum();
     // Those that make up nearly all of it.
-    let mut left = all;
+    let mut rest = all;
     stacks.retain(|&(bytes, _)| {
-        let is_part = left * 20 > all;
-        left -= bytes;
+        let is_part = rest * 20 > all;
+        rest -= bytes;
         is_part
     });
-    let joint: Vec<u64> = (start..end).map(|i| stacks.iter().map(|(_, s)| survivals[s][i]).sum()).collect();
+    let mut joint = vec![0; end - start];
+    for by_step in stacks.iter().filter_map(|s| left.get(&s.1)) {
+        for &(step, bytes) in &by_step[within(by_step)] {
+            joint[step - start] += bytes;
+        }
+    }
     let (slope, confidence) = line(&joint);
     let adding = joint.iter().filter(|&&b| b > 0).count();
     let largest = joint.iter().copied().max().unwrap_or(0);

@@ -284,8 +284,11 @@ impl LeaksView {
             // It belongs to the picture above, not to the middle of what is left of the pane.
             ui.add_space(10.0);
             pane::padded(ui, |ui| {
-                let text =
-                    format!("Past the first {steps} every {step} frees what it allocates: nothing of theirs lives at the end.");
+                let text = if found.saw.is_some() {
+                    "What waits for the collector is freed in the end: nothing of it lives on.".to_owned()
+                } else {
+                    format!("Past the first {steps} every {step} frees what it allocates: nothing of theirs lives at the end.")
+                };
                 label::paragraph(ui, &text, Type::Body, t.text2);
             });
             return;

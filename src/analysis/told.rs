@@ -1,6 +1,7 @@
 //! What a source does not tell, said in the words of the program that wrote it: who reads RMM's log does not use PyTorch's snapshots.
 
-use crate::model::{Format, Recording};
+use crate::model::{Clock, Format, Recording};
+use crate::units::time_of_day;
 
 /// Why a recording has no segments and no reserved bytes. One or two sentences.
 #[must_use]
@@ -22,19 +23,62 @@ pub fn allocator_name(recording: &Recording) -> &'static str {
 pub const NO_ADDRESSES: &str =
     "This file tells no addresses; which of several equal allocations a free ends is a guess (the youngest).";
 
-/// The zone of times of day: ` UTC`, or nothing where the source does not tell one.
+/// A time as its clock tells it, and what to say behind it: `13:39:04.005` and ` UTC`, or ` of an unnamed zone` where the zone is not
+/// told, or `1.130 s` and ` after the start` where no clock time is.
 #[must_use]
-pub fn zone(recording: &Recording) -> &'static str {
-    if recording.tells_date() { " UTC" } else { "" }
+pub fn clock_time(clock: Clock, us: i64) -> (String, &'static str) {
+    match clock {
+        Clock::Epoch => (time_of_day(us), " UTC"),
+        Clock::Day => (time_of_day(us), ""),
+        Clock::Start => (since_start(us), " after the start"),
+    }
+}
+
+/// The first and the last time of a recording in one phrase: `13:39:04.005 to 13:39:05.135 UTC`, `0.000 s to 1.130 s after the start`.
+#[must_use]
+pub fn clock_span(clock: Clock, first: i64, last: i64) -> String {
+    let ((first, _), (last, of)) = (clock_time(clock, first), clock_time(clock, last));
+    let missing = match clock {
+        Clock::Epoch => "",
+        Clock::Day => " (no zone is named)",
+        Clock::Start => " of the file, which names no clock time",
+    };
+    format!("{first} to {last}{of}{missing}")
+}
+
+/// Seconds to the millisecond, thousands in groups.
+fn since_start(us: i64) -> String {
+    let sign = if us < 0 { "-" } else { "" };
+    let ms = us.unsigned_abs() / 1_000;
+    format!("{sign}{}.{:03}\u{a0}s", crate::units::count(ms / 1_000), ms % 1_000)
 }
 
 /// Why a recording does not say what was asked for.
 #[must_use]
 pub fn why_no_requested(recording: &Recording) -> &'static str {
+    if recording.devices.iter().any(|d| d.is_requested_untold) {
+        return "It was exported from a trace, which has whole blocks only. A memory snapshot of the run has both sizes.";
+    }
     match recording.source.format {
         Format::KinetoTrace | Format::MemoryTimeline => {
             "PyTorch's profiler writes whole blocks. A memory snapshot has both sizes."
         }
         _ => "This list of segments has whole blocks only, as PyTorch 1.11 wrote them. A newer one has both sizes.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_time_is_said_only_where_one_is_told() {
+        let plain = |text: String| text.replace(crate::units::NBSP, " ");
+        let at = 1_795_225_622_576_159;
+        assert_eq!(clock_span(Clock::Epoch, at, at + 1_000), "01:47:02.576 to 01:47:02.577 UTC");
+        assert_eq!(plain(clock_span(Clock::Day, 5_000_000, 86_400_000_000)), "00:00:05.000 to 00:00:00.000 (no zone is named)");
+        let said = plain(clock_span(Clock::Start, 0, 1_130_900));
+        assert_eq!(said, "0.000 s to 1.130 s after the start of the file, which names no clock time");
+        assert_eq!(plain(clock_time(Clock::Start, -5_000_000_000).0), "-5,000.000 s");
     }
 }

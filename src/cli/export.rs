@@ -375,7 +375,9 @@ fn to_snapshot(args: &ExportArgs, recording: &Recording) -> Result<Written, Stri
     let mut file = create(args, &args.out)?;
     snapshot::write(recording, &parts, args.redact, &mut file).map_err(failed(&args.out))?;
     file.finish()?;
+    let stand_in = parts.iter().filter_map(|p| recording.devices.get(p.device)).any(|d| !recording.tells_requested(d));
+    let sizes = if stand_in { "; whole blocks stand in for requested sizes, which the recording does not tell" } else { "" };
     let rest =
         if left_out.is_empty() { String::new() } else { format!(" (a snapshot has no place for {})", left_out.join(", ")) };
-    Ok((args.out.clone(), format!("{}{rest}", counted(events, "event", "events"))))
+    Ok((args.out.clone(), format!("{}{rest}{sizes}", counted(events, "event", "events"))))
 }

@@ -9,13 +9,13 @@ use super::args::{InstantArgs, LiveBy, StateArgs};
 use super::{About, Table, choose_device, oom, open_blocks, print_json, print_of};
 use crate::analysis::categories::{Rules, Tally};
 use crate::analysis::oom as oom_facts;
-use crate::analysis::told::zone;
+use crate::analysis::told::clock_time;
 use crate::analysis::{
     BlockAt, Categories, Category, DeviceTables, NO_EVENT, Quantity, SegmentAt, StackNames, State, function_label, innermost,
     own_frame,
 };
-use crate::model::{BlockState, DeviceRecording, FrameId, PoolId, Progress, Recording, StackId, StackTable, StreamId};
-use crate::units::{Address, Bytes, count, counted, time_of_day};
+use crate::model::{BlockState, Clock, DeviceRecording, FrameId, PoolId, Progress, Recording, StackId, StackTable, StreamId};
+use crate::units::{Address, Bytes, count, counted};
 
 /// Rows of the text output; JSON has every one.
 const STACKS_SHOWN: usize = 16;
@@ -52,7 +52,7 @@ struct Report {
     shows_categories: bool,
     /// Of the times.
     #[serde(skip)]
-    zone: &'static str,
+    clock: Clock,
 }
 
 /// Live allocations of one category.
@@ -245,7 +245,7 @@ fn report(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables
         pending_free: by_stack(recording, device, tables, state, BlockState::PendingFree, &names),
         by_category: Vec::new(),
         shows_categories: false,
-        zone: zone(recording),
+        clock: recording.clock(),
     }
 }
 
@@ -337,7 +337,10 @@ fn text(r: &Report) -> String {
     let t = &r.totals;
     let when = match (r.event, r.action) {
         (Some(event), Some(action)) => {
-            let time = r.time_us.map_or(String::new(), |us| format!(", {}{}", time_of_day(us), r.zone));
+            let time = r.time_us.map_or(String::new(), |us| {
+                let (time, of) = clock_time(r.clock, us);
+                format!(", {time}{of}")
+            });
             format!("after event {} of {} ({action}{time})", count(u64::from(event)), count(r.events))
         }
         _ => "before the first event".to_owned(),

@@ -17,10 +17,10 @@ use crate::analysis::join::Join;
 use crate::analysis::stats_check::{StatsVerdict, judge_stats};
 use crate::analysis::{DeviceTables, NO_EVENT, Quantity};
 use crate::model::{
-    Action, CATEGORIES, DeviceRecording, LoadWarning, MemoryStats, PoolId, Progress, Recording, StatsKind, WarningKind,
+    Action, CATEGORIES, Clock, DeviceRecording, LoadWarning, MemoryStats, PoolId, Progress, Recording, StatsKind, WarningKind,
 };
 
-/// The JSON object of one file. Sizes are bytes, times microseconds since the epoch.
+/// The JSON object of one file. Sizes are bytes, times microseconds since what `clock` says, mostly the epoch.
 #[derive(Debug, Serialize)]
 pub struct Summary {
     file: String,
@@ -155,6 +155,10 @@ struct DeviceSummary {
     /// Ranges, each with its start and end counted once.
     annotations: u64,
     time_us: Option<[i64; 2]>,
+    /// What times count from: `epoch`, `day` (midnight of a day that is not named) or `start` (of the file).
+    clock: &'static str,
+    #[serde(skip)]
+    counts_from: Clock,
     reserved_bytes: Level,
     active_bytes: Level,
     allocated_bytes: Level,
@@ -376,6 +380,8 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording) -> Result<D
         pools: pools_used(device),
         annotations: device.annotations.len() as u64,
         time_us: events.time_range().map(|(first, last)| [first, last]),
+        clock: recording.clock().name(),
+        counts_from: recording.clock(),
         reserved_bytes: level(Quantity::Reserved),
         active_bytes: level(Quantity::Active),
         allocated_bytes: level(Quantity::Allocated),

@@ -1,4 +1,5 @@
-//! What a PyTorch snapshot has no place for: samples of the whole card and of the processes on it, its name, size and limit.
+//! What a PyTorch snapshot has no place for: samples of the whole card and of the processes on it, its name, size and limit, and that
+//! whole blocks stand where requested sizes should.
 //!
 //! When such a recording is written as a snapshot, they stand as JSON text under a key of our own, [`KEY`]. PyTorch's viewer leaves keys
 //! alone that it does not know; our reader takes them back, so that a diagnosis which rests on samples is the same again.
@@ -34,6 +35,10 @@ struct Beside {
     limit: Option<u64>,
     samples: Vec<Row>,
     live: Option<Box<LiveTrack>>,
+    /// Sizes of events are whole blocks.
+    are_sizes_blocks: bool,
+    /// Whole blocks stand in the place of requested sizes.
+    is_requested_untold: bool,
 }
 
 /// A sample, its fields in the order of [`Sample`]: names would be most of the text.
@@ -54,7 +59,8 @@ pub(super) fn text(recording: &Recording, parts: &[DevicePart], redact: bool) ->
         .iter()
         .filter_map(|part| Some((part, recording.devices.get(part.device)?)))
         .filter(|(_, d)| {
-            !d.samples.is_empty() || d.live.is_some() || d.capacity.is_some() || d.limit.is_some() || d.name.is_some()
+            let has_facts = d.capacity.is_some() || d.limit.is_some() || d.name.is_some() || d.events.sizes_are_blocks;
+            !d.samples.is_empty() || d.live.is_some() || has_facts || !recording.tells_requested(d)
         })
         .map(|(part, device)| {
             let times = times_of(part, device);
@@ -74,6 +80,8 @@ pub(super) fn text(recording: &Recording, parts: &[DevicePart], redact: bool) ->
                 limit: device.limit,
                 samples: device.samples.iter().filter(|s| within(s.time_us)).map(row_of).collect(),
                 live,
+                are_sizes_blocks: device.events.sizes_are_blocks,
+                is_requested_untold: !recording.tells_requested(device),
             }
         })
         .collect();
@@ -108,6 +116,8 @@ pub(super) fn put_back(text: &[u8], devices: &mut Vec<DeviceRecording>) -> Resul
         device.samples = beside.samples.into_iter().map(sample_of).collect();
         device.samples.sort_by_key(|s| s.time_us);
         device.live = beside.live;
+        device.events.sizes_are_blocks |= beside.are_sizes_blocks;
+        device.is_requested_untold |= beside.is_requested_untold;
     }
     Ok(())
 }

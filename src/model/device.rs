@@ -92,6 +92,8 @@ pub struct DeviceRecording {
     pub bands: CategoryBands,
     /// The allocator's settings as the source gave them.
     pub settings: Settings,
+    /// True for a snapshot that was written from a source without requested sizes: whole blocks stand in their place.
+    pub is_requested_untold: bool,
 }
 
 impl DeviceRecording {

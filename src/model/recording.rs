@@ -131,6 +131,9 @@ impl Recording {
     /// was asked for is then not in the file.
     #[must_use]
     pub fn tells_requested(&self, device: &DeviceRecording) -> bool {
+        if device.is_requested_untold {
+            return false;
+        }
         let is_profiled = matches!(self.source.format, Format::KinetoTrace | Format::MemoryTimeline);
         let is_list = device.events.is_empty() && !device.blocks.is_empty();
         !(is_profiled || is_list) || !device.events.sizes_are_blocks || device.id.kind == super::DeviceKind::Cpu
@@ -145,10 +148,50 @@ impl Recording {
         self.source.format != Format::MemoryTimeline
     }
 
-    /// False where times are of a day that the source does not name, in a zone that it does not name (RMM).
+    /// What its times count from. A time that is no time of our days (2001 to 2099) in microseconds since the epoch is taken for one
+    /// of a clock that the source does not name, such as that of a trace without `baseTimeNanoseconds`. O(devices).
     #[must_use]
-    pub fn tells_date(&self) -> bool {
-        self.source.format != Format::RmmLog
+    pub fn clock(&self) -> Clock {
+        match self.source.format {
+            Format::RmmLog => return Clock::Day,
+            Format::Session | Format::Probe => return Clock::Epoch,
+            _ => {}
+        }
+        let of_device = |d: &DeviceRecording| {
+            let marked = d.annotations.last().map(|a| a.start_us);
+            let summed = d.bands.time_us.last().copied();
+            [d.events.time_range().map(|times| times.1), d.samples.last().map(|s| s.time_us), summed, marked]
+        };
+        let of_ops = self.ops.start_ns.last().map(|ns| ns / 1_000);
+        let last = self.devices.iter().flat_map(of_device).flatten().chain(of_ops).max();
+        if last.is_none_or(|us| Clock::OUR_DAYS.contains(&us)) { Clock::Epoch } else { Clock::Start }
+    }
+}
+
+/// What the times of a recording count from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clock {
+    /// The Unix epoch: they are times of a clock.
+    #[default]
+    Epoch,
+    /// Midnight of a day that the source does not name, in a zone that it does not name (RMM).
+    Day,
+    /// The source's own start, or what else it does not name: only what lies between two of them is known.
+    Start,
+}
+
+impl Clock {
+    /// From 2001 to 2099, in microseconds since the epoch.
+    pub const OUR_DAYS: std::ops::Range<i64> = 978_307_200_000_000..4_102_444_800_000_000;
+
+    /// A short stable name, used by `--json`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Clock::Epoch => "epoch",
+            Clock::Day => "day",
+            Clock::Start => "start",
+        }
     }
 }
 

@@ -127,6 +127,26 @@ fn a_folder_where_a_file_is_wanted_names_the_command_for_folders() {
 }
 
 #[test]
+fn a_page_of_ranks_is_of_a_folder_and_nothing_else_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, file) = (folder.path().display().to_string(), sample("leak.pickle"));
+    let out = folder.path().join("x.svg").display().to_string();
+    for (args, says) in [
+        (vec!["export", "--to", "svg", "--view", "ranks", &file, &out], "is no folder: --view ranks"),
+        (vec!["screenshot", "--svg", "--view", "ranks", &file, &out], "is no folder: --view ranks"),
+        (vec!["export", "--to", "svg", "--view", "timeline", &path, &out], "is a folder: --view ranks"),
+    ] {
+        let output = run(&args);
+        let sentence = stderr(&output);
+        assert!(output.status.code() == Some(2) && sentence.contains(says), "{args:?}: {sentence}");
+        assert!(!folder.path().join("x.svg").exists());
+    }
+    std::fs::copy(&file, folder.path().join("run_rank0.pickle")).expect("copied");
+    let output = run(&["export", "--to", "svg", &path, &out]);
+    assert!(output.status.success() && folder.path().join("x.svg").exists(), "{}", stderr(&output));
+}
+
+#[test]
 fn a_file_cut_short_gives_what_could_be_read_and_says_so() {
     let folder = tempfile::tempdir().expect("a folder");
     let whole = std::fs::read(sample("gpt_train.pickle")).expect("a sample");

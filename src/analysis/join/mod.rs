@@ -15,8 +15,8 @@ pub use self::watch::{Laid, Whose, lay_under};
 use super::modules::{module_path, phase};
 use super::{DeviceTables, LifetimeId};
 use crate::model::{
-    Action, Added, Annotation, DeviceId, DeviceRecording, Format, Frame, FrameId, Note, NoteKind, OpTable, Progress, Recording,
-    StackId, StackTable, StackTableBuilder, StrId,
+    Action, Added, Annotation, Clock, DeviceId, DeviceRecording, Format, Frame, FrameId, Note, NoteKind, OpTable, Progress,
+    Recording, StackId, StackTable, StackTableBuilder, StrId,
 };
 use crate::units::{Micros, count, counted};
 
@@ -31,6 +31,8 @@ pub struct Join {
     pub matched: u64,
     /// Its memory events within the recording's time.
     pub expected: u64,
+    /// True where one of the two names no clock time: how far apart their clocks are says nothing then.
+    pub is_without_clock: bool,
     /// Half of the matched events are at most this far apart in time, once shifted.
     pub typical_us: i64,
     /// All of them are at most this far apart.
@@ -59,6 +61,9 @@ impl Join {
             return laid.sentence(&self.name);
         }
         let clocks = match self.offset_us {
+            _ if self.is_without_clock => {
+                "their times were laid over each other, since one of them names no clock, give or take".to_owned()
+            }
             0 => "the clocks agree, give or take".to_owned(),
             o if o < 0 => format!("its clock is {} ahead, give or take", Micros(-o)),
             o => format!("its clock is {} behind, give or take", Micros(o)),
@@ -148,6 +153,7 @@ pub fn join(mut base: Recording, extra: &Recording, progress: &Progress) -> Resu
     let mut join = Join {
         name: name.clone(),
         offset_us: best.fit.offset_us,
+        is_without_clock: base.clock() != Clock::Epoch || extra.clock() != Clock::Epoch,
         matched: matches.iter().map(|m| m.fit.pairs.len() as u64).sum(),
         expected: matches.iter().map(|m| m.fit.expected).sum(),
         typical_us: best.fit.typical_us,

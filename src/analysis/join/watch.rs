@@ -2,7 +2,7 @@
 //! only checked.
 
 use super::{NotJoined, is_same_device, refuse};
-use crate::model::{DeviceRecording, Format, LiveTrack, ProcessTrack, Recording, Sample};
+use crate::model::{Clock, DeviceRecording, Format, LiveTrack, ProcessTrack, Recording, Sample};
 use crate::units::{Micros, counted, time_of_day};
 
 /// Which process of a watch a snapshot is of, as far as it is known.
@@ -66,6 +66,12 @@ pub fn lay_under(base: &mut Recording, watch: &Recording, whose: &Whose) -> Resu
         if let Some((begin, end)) = device.events.time_range()
             && (end < first || begin > last)
         {
+            // A watch has times of a clock; those of a trace may count from its start.
+            if Clock::OUR_DAYS.contains(&first) && base.clock() != Clock::Epoch {
+                return refuse(format!(
+                    "{name} can not be laid under {base_name}, which names no clock time: where the two belong together is not known"
+                ));
+            }
             other_time = Some((begin, end, first, last));
             continue;
         }

@@ -21,7 +21,7 @@ pub type Images = HashMap<TextureId, Arc<ColorImage>>;
 /// Cost: one pass; a view of 1,600 columns makes some hundred kilobytes.
 #[must_use]
 pub fn document(shapes: &[(Rect, Shape)], size: Vec2, background: Color32, images: &Images) -> String {
-    let mut out = Writer { text: String::new(), images };
+    let mut out = Writer { text: String::new(), images, gradients: 0 };
     let (w, h) = (number(size.x), number(size.y));
     let _ = write!(
         out.text,
@@ -55,6 +55,8 @@ pub fn document(shapes: &[(Rect, Shape)], size: Vec2, background: Color32, image
 struct Writer<'a> {
     text: String,
     images: &'a Images,
+    /// Gradients written so far: each has a name.
+    gradients: usize,
 }
 
 impl Writer<'_> {
@@ -229,6 +231,18 @@ impl Writer<'_> {
         while let Some(a) = triangles.next() {
             let corner = |i: u32| mesh.vertices.get(i as usize).map(|v| (v.pos, v.color));
             let (Some(p), Some(q), Some(r)) = (corner(a[0]), corner(a[1]), corner(a[2])) else { continue };
+            // What fades: the edge of a list that scrolls on.
+            if p.1 != q.1 || q.1 != r.1 {
+                self.flush(&mut path, ink);
+                let other = triangles.peek().and_then(|b| b.iter().find(|i| !a.contains(i))).and_then(|&i| corner(i));
+                let is_whole = other.is_some_and(|s| self.gradient([p, q, r, s]));
+                if is_whole {
+                    triangles.next();
+                }
+                ink = Color32::TRANSPARENT;
+                // Three colours that are no upright fade have no form in SVG; no view paints such.
+                continue;
+            }
             if p.1 != ink {
                 self.flush(&mut path, ink);
                 ink = p.1;
@@ -258,6 +272,39 @@ impl Writer<'_> {
             }
         }
         self.flush(&mut path, ink);
+    }
+
+    /// An upright rectangle that goes from one colour to another, across or down. False, with nothing written, for any other figure.
+    fn gradient(&mut self, corners: [(Pos2, Color32); 4]) -> bool {
+        let rect = Rect::from_points(&corners.map(|c| c.0));
+        let at = |place: Pos2| corners.iter().find(|c| c.0 == place).map(|c| c.1);
+        let all = [rect.left_top(), rect.right_top(), rect.left_bottom(), rect.right_bottom()].map(at);
+        let [Some(a), Some(b), Some(c), Some(d)] = all else { return false };
+        let (from, to, end) = match (a == b && c == d, a == c && b == d) {
+            (true, _) => (a, c, rect.left_bottom()),
+            (_, true) => (a, b, rect.right_top()),
+            _ => return false,
+        };
+        // A colour without opacity is black to SVG, and would darken what fades into it.
+        let stop = |colour: Color32, other: Color32| {
+            let [r, g, b, _] = if colour.a() == 0 { other } else { colour }.to_srgba_unmultiplied();
+            format!("stop-color=\"#{r:02x}{g:02x}{b:02x}\" stop-opacity=\"{}\"", number(f32::from(colour.a()) / 255.0))
+        };
+        let (id, start) = (self.gradients, rect.left_top());
+        self.gradients += 1;
+        let _ = writeln!(
+            self.text,
+            "<linearGradient id=\"f{id}\" gradientUnits=\"userSpaceOnUse\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"><stop {}/><stop \
+             offset=\"1\" {}/></linearGradient><rect{} fill=\"url(#f{id})\"/>",
+            number(start.x),
+            number(start.y),
+            number(end.x),
+            number(end.y),
+            stop(from, to),
+            stop(to, from),
+            rect_attributes(rect)
+        );
+        true
     }
 
     fn flush(&mut self, path: &mut String, ink: Color32) {
@@ -392,6 +439,28 @@ mod tests {
         let svg = draw(vec![mesh.into()]);
         assert_eq!(svg.matches("<path").count(), 2, "{svg}");
         assert!(svg.contains("M1 2h2v4H1zM4 2h1.5v4H4z\" fill=\"#ff0000\""), "{svg}");
+    }
+
+    #[test]
+    fn a_fade_is_a_gradient_and_no_wedge() {
+        let rect = Rect::from_min_max(pos2(1.0, 2.0), pos2(9.0, 6.0));
+        // As egui fades the edge of a list: two triangles over the corners in a row.
+        let mut mesh = Mesh::default();
+        for (place, ink) in [
+            (rect.left_top(), Color32::RED),
+            (rect.right_top(), Color32::RED),
+            (rect.left_bottom(), Color32::TRANSPARENT),
+            (rect.right_bottom(), Color32::TRANSPARENT),
+        ] {
+            mesh.colored_vertex(place, ink);
+        }
+        mesh.add_triangle(0, 1, 2);
+        mesh.add_triangle(2, 1, 3);
+        let svg = draw(vec![mesh.into()]);
+        assert_eq!((svg.matches("<path").count(), svg.matches("<linearGradient").count()), (0, 1), "{svg}");
+        assert!(svg.contains("x1=\"1\" y1=\"2\" x2=\"1\" y2=\"6\"><stop stop-color=\"#ff0000\" stop-opacity=\"1\"/>"), "{svg}");
+        assert!(svg.contains("<stop offset=\"1\" stop-color=\"#ff0000\" stop-opacity=\"0\"/>"), "{svg}");
+        assert!(svg.contains("<rect x=\"1\" y=\"2\" width=\"8\" height=\"4\" fill=\"url(#f0)\"/>"), "{svg}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use egui::{Align, Layout, Popup, Rect, Response, Sense, Stroke, Ui, UiBuilder, pos2, vec2};
 
 use crate::analysis::State;
-use crate::analysis::told::zone;
+use crate::analysis::told::clock_time;
 use crate::app::App;
 use crate::app::command::Command;
 use crate::app::document::{Content, DeviceView, Document};
@@ -126,7 +126,8 @@ fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
     if device.events.has_time
         && let Some(&t) = device.events.time_us.get(event as usize)
     {
-        items.add(&[(&time_of_day(t), true), (zone(&view.data.recording), false)]);
+        let (time, of) = clock_time(view.data.recording.clock(), t);
+        items.add(&[(&time, true), (of, false)]);
     }
     if view.data.recording.has_only_counters() {
         items.add(&[("no events: PyTorch's counters", false)]);

@@ -94,12 +94,34 @@ pub fn misused(command: &Command) -> Option<String> {
         Command::Check(a) => std::slice::from_ref(&a.file),
         // A fleet's tables are one data set.
         Command::Export(a) if matches!(a.to, ExportFormat::Csv | ExportFormat::Parquet) => &[],
+        Command::Export(a) if matches!(a.to, ExportFormat::Svg | ExportFormat::Png) => {
+            return not_of_this(&a.file, a.view.as_deref().unwrap_or(WHOLE));
+        }
         Command::Export(a) => std::slice::from_ref(&a.file),
-        Command::Screenshot(a) => return wrong_picture(a),
+        Command::Screenshot(a) => {
+            let subject = a.paths.first().filter(|_| a.paths.len() > 1);
+            return wrong_picture(a).or_else(|| not_of_this(subject?, &a.view));
+        }
         Command::Diff(a) => return [&a.a, &a.b].into_iter().find(|file| file.is_dir()).map(|folder| is_a_folder(folder)),
         _ => &[],
     };
     files.iter().find(|file| file.is_dir()).map(|folder| is_a_folder(folder))
+}
+
+/// The workspace that is drawn where none is named; of a folder it is the page of its ranks.
+const WHOLE: &str = "overview";
+
+/// A folder is drawn as the page of its ranks and as nothing else, and that page is of nothing but a folder.
+fn not_of_this(subject: &Path, view: &str) -> Option<String> {
+    let path = subject.display();
+    match (subject.is_dir(), view) {
+        (true, "ranks" | WHOLE) => None,
+        (true, _) => Some(format!(
+            "{path} is a folder: --view ranks draws what the recordings in it say together; for {view} name one of its files"
+        )),
+        (false, "ranks") => Some(format!("{path} is no folder: --view ranks draws a folder of recordings; name the folder")),
+        (false, _) => None,
+    }
 }
 
 /// A picture of another format than its name says would not open where it is sent.

@@ -3,10 +3,11 @@
 use super::{Bands, DeviceSummary, Level, Summary};
 use crate::analysis::counted::{GROUPS, HOST_GROUPS, SCALARS};
 use crate::analysis::stats_check::StatsVerdict;
+use crate::analysis::told::{clock_span, clock_time};
 use crate::cli::Table;
 use crate::cli::watched::Watched;
-use crate::model::{MemoryStats, StatsKind};
-use crate::units::{Bytes, Micros, count, counted, time_of_day};
+use crate::model::{Clock, MemoryStats, StatsKind};
+use crate::units::{Bytes, Micros, count, counted};
 
 pub(super) fn of(s: &Summary) -> String {
     let caveat = s.load.caveat.as_ref().map(|caveat| format!("{caveat}: ")).unwrap_or_default();
@@ -95,7 +96,7 @@ fn stats_text(v: &StatsVerdict) -> String {
     out
 }
 
-fn bands_text(b: &Bands) -> String {
+fn bands_text(b: &Bands, clock: Clock) -> String {
     let mut table = Table::new("lrrr");
     table.row(["  by category", "most", "at the peak", "at the end"]);
     for band in b.categories.iter().filter(|band| band.most_bytes > 0) {
@@ -106,7 +107,8 @@ fn bands_text(b: &Bands) -> String {
             Bytes(band.end_bytes).to_string(),
         ]);
     }
-    format!("{table}    together {} at most, at {} UTC\n", Bytes(b.peak_bytes), time_of_day(b.peak_time_us))
+    let (time, of) = clock_time(clock, b.peak_time_us);
+    format!("{table}    together {} at most, at {time}{of}\n", Bytes(b.peak_bytes))
 }
 
 /// The answer in one sentence.
@@ -181,7 +183,11 @@ fn quoted(file: &str) -> String {
 fn device_text(d: &DeviceSummary) -> String {
     if let Some(b) = d.bands.as_ref().filter(|_| d.events == 0 && d.segments == 0) {
         // The plotted form of a timeline has sums by category and nothing else.
-        return format!("\n{}{}", bands_text(b), format_args!("  {} of the timeline\n", counted(b.rows, "row", "rows")));
+        return format!(
+            "\n{}{}",
+            bands_text(b, d.counts_from),
+            format_args!("  {} of the timeline\n", counted(b.rows, "row", "rows"))
+        );
     }
     let title = d.name.as_ref().map_or_else(|| d.label.clone(), |name| format!("{}, {name}", d.label));
     if let Some(w) = d.watched.as_ref().filter(|_| d.events == 0 && d.segments == 0) {
@@ -248,7 +254,7 @@ fn device_text(d: &DeviceSummary) -> String {
     out += &format!("  {}\n", facts.join(", "));
     if let Some([first, last]) = d.time_us {
         let span = Micros(last.saturating_sub(first));
-        out += &format!("  {} to {} UTC, {span}\n", time_of_day(first), time_of_day(last));
+        out += &format!("  {}, {span}\n", clock_span(d.counts_from, first, last));
     }
     for (label, bytes) in [("device memory", d.capacity_bytes), ("limit of this process", d.limit_bytes)] {
         if let Some(bytes) = bytes {
@@ -259,7 +265,7 @@ fn device_text(d: &DeviceSummary) -> String {
         out += &format!("  allocator settings: {conf}\n");
     }
     if let Some(b) = &d.bands {
-        out += &bands_text(b);
+        out += &bands_text(b, d.counts_from);
     }
     for oom in &d.ooms {
         out += &format!(

@@ -196,7 +196,7 @@ impl Events<'_> {
 /// What the writer says.
 pub fn write(recording: &Recording, counters: &mut dyn FnMut(usize) -> Vec<CounterRow>, out: &mut dyn Write) -> io::Result<u64> {
     let base = base_ns(recording);
-    write!(out, "{{\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":{base},\"traceEvents\":[")?;
+    write!(out, "{{\"displayTimeUnit\":\"ms\",\"exportedBy\":\"vramscope\",\"baseTimeNanoseconds\":{base},\"traceEvents\":[")?;
     let mut events = Events { out, first: true, base_us: base / 1_000, counters: 0 };
     for (index, device) in recording.devices.iter().enumerate() {
         let pid = index + 1;

@@ -116,6 +116,21 @@ fn a_snapshot_comes_back_as_it_was() {
 }
 
 #[test]
+fn blocks_that_stand_in_for_requests_are_told_from_them() {
+    let mut r = recording();
+    r.source.format = crate::model::Format::KinetoTrace;
+    r.devices[0].events.sizes_are_blocks = true;
+    let mut bytes = Vec::new();
+    snapshot::write(&r, &[snapshot::DevicePart::whole(&r, 0).unwrap()], true, &mut bytes).unwrap();
+    let back = crate::formats::read(&bytes, "x.pickle", &Progress::new()).unwrap();
+    assert!(back.devices[0].events.sizes_are_blocks && !back.tells_requested(&back.devices[0]));
+    // memory_viz draws requested sizes: they must be there.
+    assert!(bytes.windows(14).any(|w| w == b"requested_size"));
+    let (_, whole) = round_trip(false);
+    assert!(whole.tells_requested(&whole.devices[0]) && !whole.devices[0].events.sizes_are_blocks);
+}
+
+#[test]
 fn long_lists_are_appended_in_parts() {
     let mut r = recording();
     for i in 0..2500u64 {

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::scan::{Broken, Scanner, Value, integer, nanoseconds, unescape};
-use crate::model::{Cancelled, LoadReport, Progress, WarningKind};
+use crate::model::{Cancelled, Clock, LoadReport, Progress, WarningKind};
 
 /// What a slice on a thread or stream is. The order is the nesting order of slices that start and end together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,17 +91,21 @@ pub(super) struct Rows<'a> {
     pub(super) devices: Vec<DeviceFacts>,
     /// Scalars of the outermost object, by key.
     pub(super) header: Vec<(String, String)>,
-    /// What `ts` counts from, nanoseconds since the epoch.
+    /// What `ts` counts from, nanoseconds since the epoch; where that is not told, what makes the earliest time 0.
     pub(super) base: i64,
     pub(super) report: LoadReport,
     /// Trace events seen, used or not.
     pub(super) events: u64,
     name_ids: FxHashMap<&'a [u8], u32>,
     thread_ids: FxHashMap<ThreadKey<'a>, u16>,
+    /// Ranges by thread that have begun (`B`) and not ended (`E`) yet.
+    begun: FxHashMap<(&'a [u8], &'a [u8]), Vec<Fields<'a>>>,
+    /// Ends without a begin.
+    lone_ends: u64,
 }
 
 /// Fields of a trace event, as bytes.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Fields<'a> {
     phase: &'a [u8],
     category: &'a [u8],
@@ -135,6 +139,16 @@ pub(super) fn collect<'a>(bytes: &'a [u8], progress: &Progress) -> Result<Rows<'
 }
 
 impl<'a> Rows<'a> {
+    /// Where a trace does not tell what its times count from (a bare list of events has no `baseTimeNanoseconds`, and since PyTorch 2.2
+    /// `ts` alone is no time of the epoch), lets them count from its first event, in whole microseconds. O(events).
+    pub(super) fn settle_base(&mut self) {
+        let times = || self.slices.iter().map(|s| s.start).chain(self.memory.iter().map(|m| m.time));
+        let Some((first, last)) = times().min().zip(times().max()) else { return };
+        if !Clock::OUR_DAYS.contains(&(self.base.saturating_add(last) / 1_000)) {
+            self.base = first.div_euclid(1_000).saturating_mul(1_000).saturating_neg();
+        }
+    }
+
     /// The outermost object: facts about the run, and the events.
     fn outermost(&mut self, scanner: &mut Scanner<'a>, length: usize, progress: &Progress) -> Result<(), Cancelled> {
         scanner.eat(b'{');
@@ -276,7 +290,19 @@ impl<'a> Rows<'a> {
 
     fn event(&mut self, f: &Fields<'a>) {
         match f.phase {
-            b"X" => self.slice(f),
+            b"X" => {
+                let duration = if f.duration.is_empty() { Some(0) } else { nanoseconds(f.duration) };
+                self.slice(f, duration);
+            }
+            // A range in two events; a thread's ranges end in the opposite order.
+            b"B" => self.begun.entry((f.pid, f.tid)).or_default().push(*f),
+            b"E" => match self.begun.get_mut(&(f.pid, f.tid)).and_then(|open| ended(open, f.name)) {
+                Some(begin) => {
+                    let duration = nanoseconds(f.time).zip(nanoseconds(begin.time)).map(|(end, start)| end.saturating_sub(start));
+                    self.slice(&begin, duration);
+                }
+                None => self.lone_ends += 1,
+            },
             b"i" | b"I" if f.name == b"[memory]" || f.name == b"[OutOfMemory]" => self.memory_event(f),
             b"s" | b"f" if f.category == b"fwdbwd" => {
                 let id = integer(Value::Scalar(f.id)).and_then(|v| u64::try_from(v).ok());
@@ -296,7 +322,16 @@ impl<'a> Rows<'a> {
         }
     }
 
-    fn slice(&mut self, f: &Fields<'a>) {
+    /// Says of how many ranges only one end is in the file.
+    pub(super) fn end_ranges(&mut self) {
+        let open = std::mem::take(&mut self.begun).into_values().map(|ranges| ranges.len() as u64).sum::<u64>();
+        self.report.warn_many(WarningKind::Skipped, open + self.lone_ends, None, || {
+            "ranges of which only the begin or only the end is in the trace were left out".to_owned()
+        });
+    }
+
+    /// A span of so many nanoseconds, where they can be read.
+    fn slice(&mut self, f: &Fields<'a>, duration: Option<i64>) {
         let kind = match f.category {
             b"cpu_op" => SliceKind::Operator,
             b"python_function" => SliceKind::Python,
@@ -315,7 +350,6 @@ impl<'a> Rows<'a> {
             b"Runtime" => SliceKind::Runtime,
             _ => return,
         };
-        let duration = if f.duration.is_empty() { Some(0) } else { nanoseconds(f.duration) };
         let (Some(start), Some(duration)) = (nanoseconds(f.time), duration) else {
             self.report.warn(WarningKind::WrongType, None, || "events without a readable time were left out".to_owned());
             return;
@@ -388,6 +422,12 @@ impl<'a> Rows<'a> {
         let thread = self.thread(f, false);
         self.memory.push(MemoryEvent { time, bytes, address, allocated, reserved, device_type, device_index, thread, is_oom });
     }
+}
+
+/// Takes the range that ends: the last that began, of those of its name where the end tells one.
+fn ended<'a>(open: &mut Vec<Fields<'a>>, name: &[u8]) -> Option<Fields<'a>> {
+    let at = open.iter().rposition(|begin| name.is_empty() || begin.name == name)?;
+    Some(open.remove(at))
 }
 
 impl<'a> Fields<'a> {

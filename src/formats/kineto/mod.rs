@@ -37,26 +37,36 @@ pub(super) fn is_trace(head: &[u8]) -> bool {
     }
 }
 
+/// What an export of our own says of itself.
+const EXPORTED: &str = "this trace was exported by vramscope for Perfetto: its curves are counters, which are not read back; open the recording it \
+                        was made from";
+
 /// Reads a trace. Needs about a third of the file's size beyond the file itself.
 ///
 /// # Errors
 /// [`FormatError::Empty`] for a trace with neither memory events nor operators.
 pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     let mut rows = collect::collect(bytes, progress)?;
+    rows.end_ranges();
+    let is_export = rows.header.iter().any(|(key, value)| key == "exportedBy" && value == "vramscope");
     if rows.memory.is_empty() && rows.slices.is_empty() {
-        return Err(FormatError::Elsewhere {
-            name: name.to_owned(),
-            what: format!(
+        let what = match is_export {
+            true => EXPORTED.to_owned(),
+            false => format!(
                 "this trace has {} events and none about memory or operators; profile with torch.profiler.profile(profile_memory=True)",
                 rows.events
             ),
-        });
+        };
+        return Err(FormatError::Elsewhere { name: name.to_owned(), what });
     }
-    if rows.memory.is_empty() {
+    if is_export {
+        rows.report.warn(WarningKind::Skipped, None, || EXPORTED.to_owned());
+    } else if rows.memory.is_empty() {
         rows.report.warn(WarningKind::Skipped, None, || {
             "the trace has operators but no memory events: profile with torch.profiler.profile(profile_memory=True)".to_owned()
         });
     }
+    rows.settle_base();
     let nesting = Nesting::new(&rows);
     progress.check()?;
     let mut table = StackTableBuilder::new();

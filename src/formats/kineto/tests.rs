@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::StackId;
+use crate::model::{Clock, StackId};
 
 fn load(text: &str) -> Recording {
     read(text.as_bytes(), "t.json", &Progress::new()).unwrap()
@@ -190,4 +190,41 @@ fn a_file_made_of_breaks_ends_soon() {
     let started = std::time::Instant::now();
     let _ = read(text.as_bytes(), "t", &Progress::new());
     assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
+}
+
+#[test]
+fn times_that_are_no_clocks_count_from_the_first_event() {
+    // Since PyTorch 2.2 `ts` counts from a base that a bare list of events does not carry.
+    let events =
+        [slice("cpu_op", "aten::empty", 1, "4369142875434.058", "9", ""), memory(1, "4369142875934.5", 512, 4096, 512, 1, 0)];
+    let r = load(&format!("[{}]", events.join(",")));
+    assert_eq!((r.clock(), r.devices[0].events.time_us.last(), r.ops.start_ns[0] / 1_000), (Clock::Start, Some(&500), 0));
+    // With its base, or of an older release with times of the epoch, it is a clock.
+    let r = load(&trace(r#""baseTimeNanoseconds": 1790857026000000000,"#, &events));
+    assert_eq!((r.clock(), r.devices[0].events.time_us.last()), (Clock::Epoch, Some(&1_795_226_168_875_934)));
+    let r = load(&format!("[{}]", memory(1, "1690857026000000", 512, 4096, 512, 1, 0)));
+    assert_eq!((r.clock(), r.devices[0].events.time_us.last()), (Clock::Epoch, Some(&1_690_857_026_000_000)));
+}
+
+#[test]
+fn ranges_in_two_events_are_ranges() {
+    let mark = |phase: &str, name: &str, ts: u32| {
+        format!(r#"{{"ph":"{phase}","cat":"user_annotation","name":"{name}","pid":7,"tid":1,"ts":{ts}}}"#)
+    };
+    let events =
+        [mark("B", "step", 100), mark("B", "forward", 120), mark("E", "", 150), mark("E", "step", 200), mark("B", "open", 210)];
+    let r = load(&trace("", &[&events[..], &[memory(1, "130", 512, 4096, 512, 1, 0)]].concat()));
+    let ranges: Vec<_> = r.devices[0].annotations.iter().map(|a| (r.stacks.text(a.name), a.start_us, a.end_us)).collect();
+    assert_eq!(ranges, [("step", 0, Some(100)), ("forward", 20, Some(50))]);
+    let said = r.report.warnings.iter().find(|w| w.text.contains("only the begin or only the end")).unwrap();
+    assert_eq!(said.count, 1);
+}
+
+#[test]
+fn an_export_of_our_own_says_that_it_is_one() {
+    let mut out = Vec::new();
+    let recording = load(&trace(r#""baseTimeNanoseconds": 1790857026000000000,"#, &[memory(1, "130", 512, 4096, 512, 1, 0)]));
+    crate::formats::export::perfetto::write(&recording, &mut |_| Vec::new(), &mut out).unwrap();
+    let sentence = read(&out, "p.json", &Progress::new()).unwrap_err().to_string();
+    assert!(sentence.contains("exported by vramscope for Perfetto"), "{sentence}");
 }

@@ -6,13 +6,13 @@ use super::card::{
 };
 use crate::analysis::fragmentation::Servers;
 use crate::analysis::oom::has_segments;
-use crate::analysis::told::{NO_ADDRESSES, why_no_requested, why_no_segments, zone};
+use crate::analysis::told::{NO_ADDRESSES, clock_time, why_no_requested, why_no_segments};
 use crate::analysis::vendor::Words;
 use crate::analysis::{BlockAt, LifetimeId, NO_EVENT, Quantity, State};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
-use crate::model::{Action, BlockState, CATEGORIES, CategoryBands, NoteKind, PoolId, StackId};
-use crate::units::{Address, Bytes, Micros, count, counted, time_of_day};
+use crate::model::{Action, BlockState, CATEGORIES, CategoryBands, Clock, NoteKind, PoolId, StackId};
+use crate::units::{Address, Bytes, Micros, count, counted};
 
 /// The card of anything, as seen at an instant.
 pub fn card(data: &DeviceData, state: &State, item: Option<Item>) -> Card {
@@ -184,7 +184,13 @@ fn event(data: &DeviceData, e: u32) -> Option<Card> {
     match super::card::since_start(data, e) {
         Some(us) => {
             facts.push(Fact::new("time", format!("{} after the first", Micros(us))));
-            facts.push(Fact::new("clock", format!("{}{}", time_of_day(events.time_us[i]), zone(&data.recording))));
+            facts.push(match data.recording.clock() {
+                Clock::Start => Fact::missing("clock", "This file names no clock time: its times count from its start."),
+                clock => {
+                    let (time, zone) = clock_time(clock, events.time_us[i]);
+                    Fact::new("clock", format!("{time}{zone}"))
+                }
+            });
         }
         None => facts.push(Fact::missing("time", NO_TIMES)),
     }

@@ -236,8 +236,8 @@ impl Canvas<'_> {
         }
         self.cap_line(&mut batch, rect, y, cap);
         batch.paint(&painter);
-        let requested =
-            requested.iter().map(|c| c.map_or(rect.bottom(), |c| c.bottom.clamp(rect.top(), rect.bottom()))).collect();
+        let lower_edge = |c: &Option<PixelColumn>| c.map_or(rect.bottom(), |c| c.bottom.clamp(rect.top(), rect.bottom()));
+        let requested = if picture.requested.is_empty() { Vec::new() } else { requested.iter().map(lower_edge).collect() };
         Edges { free, requested, has_reserved: picture.has_reserved }
     }
 
@@ -549,7 +549,7 @@ fn comb(batch: &mut Batch, area: Rect, count: u32, ink: egui::Color32) {
 pub(super) struct Edges {
     /// From reserved down to active.
     pub free: Vec<(f32, f32)>,
-    /// The lower edge of the line of requested bytes.
+    /// The lower edge of the line of requested bytes; empty where the source does not tell them.
     pub requested: Vec<f32>,
     /// There is a line of reserved bytes.
     pub has_reserved: bool,

@@ -54,6 +54,7 @@ pub(super) struct WindowPicture {
     /// Reserved memory is known: from segments, or from what the source sampled.
     pub has_reserved: bool,
     pub active: Vec<Cell>,
+    /// Empty where the source has whole blocks only: the line would be that of active under another name.
     pub requested: Vec<Cell>,
     /// What the allocations of the query in force hold.
     pub matching: Option<Vec<Cell>>,
@@ -73,6 +74,7 @@ impl WindowPicture {
             || columns(Quantity::Reserved),
             || rayon::join(|| columns(Quantity::Active), || columns(Quantity::Requested)),
         );
+        let requested = if data.recording.tells_requested(device) { requested } else { Vec::new() };
         let has_segments = data.tables.curves.peak(Quantity::Reserved).0 > 0;
         let sampled = if has_segments { None } else { sampled_reserved(device, &bounds) };
         let has_reserved = has_segments || sampled.is_some();

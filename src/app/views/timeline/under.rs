@@ -269,9 +269,9 @@ impl Scene<'_> {
                 let has_segments = data.tables.curves.peak(Quantity::Reserved).0 > 0;
                 let tip =
                     if has_segments { tip.row(mark(Quantity::Reserved, "reserved"), value(Quantity::Reserved)) } else { tip };
-                let tip = tip
-                    .row(mark(Quantity::Active, "active"), value(Quantity::Active))
-                    .row("requested", value(Quantity::Requested));
+                let tip = tip.row(mark(Quantity::Active, "active"), value(Quantity::Active));
+                let tells_requested = data.recording.tells_requested(device);
+                let tip = if tells_requested { tip.row("requested", value(Quantity::Requested)) } else { tip };
                 self.with_time(tip, "its time", event)
             }
         }

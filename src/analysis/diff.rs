@@ -137,8 +137,9 @@ pub struct Comparison {
     pub reserve_b: Reserve,
     /// Which blocks, when both are instants of one device of one recording.
     pub blocks: Option<Blocks>,
-    /// Of the blocks without a stack those that are on both sides, by category: the very same blocks within one recording; in two
-    /// all of them where each size is there as often in A as in B, and else none, for an equal sum says nothing.
+    /// Of two recordings, the blocks without a stack that are on both sides, by category: all of them where each size is there as
+    /// often in A as in B, and else none, for an equal sum says nothing. Within one recording they are compared as any stack is,
+    /// and [`Self::blocks`] tells which are the same.
     pub untold: Vec<(Category, Held)>,
     /// The stacks of both recordings in one table; `None` when both share theirs.
     merged: Option<StackTable>,
@@ -157,10 +158,16 @@ impl Comparison {
         self.b.bytes as i64 - self.a.bytes as i64
     }
 
+    /// Whether what a row holds in A and in B can be set against each other: it has a stack, or both are of one recording.
+    #[must_use]
+    pub fn is_told(&self, row: &Row) -> bool {
+        row.stack.is_some() || self.blocks.is_some()
+    }
+
     /// Bytes by whole stack only in A, on both sides, only in B. Blocks without a stack are on both sides as [`Self::untold`] has it.
     #[must_use]
     pub fn parts_by_stack(&self) -> [u64; 3] {
-        let told: u64 = self.rows.iter().filter(|r| r.stack.is_some()).map(Row::common).sum();
+        let told: u64 = self.rows.iter().filter(|r| self.is_told(r)).map(Row::common).sum();
         let common = told + self.untold.iter().map(|u| u.1.bytes).sum::<u64>();
         [self.a.bytes - common, common, self.b.bytes - common]
     }
@@ -300,11 +307,12 @@ pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
             }
         }
     }
+    let is_one = std::ptr::eq(a.device, b.device);
     let mut comparison = Comparison {
         reserve_a: reserve(a),
         reserve_b: reserve(b),
-        blocks: std::ptr::eq(a.device, b.device).then(|| same_blocks(a, &ids_a, b, &ids_b)),
-        untold: alike_untold(a, &ids_a, b, &ids_b),
+        blocks: is_one.then(|| same_blocks(a, &ids_a, b, &ids_b)),
+        untold: if is_one { Vec::new() } else { alike_untold(a, &ids_a, b, &ids_b) },
         merged: merging.map(StackTableBuilder::finish),
         ..Comparison::default()
     };
@@ -355,17 +363,12 @@ fn alike_untold(a: &Instant<'_>, ids_a: &[LifetimeId], b: &Instant<'_>, ids_b: &
             .collect()
     };
     let (of_a, of_b) = (untold(a, ids_a), untold(b, ids_b));
-    let alike: Vec<LifetimeId> = if std::ptr::eq(a.device, b.device) {
-        let in_a: FxHashSet<LifetimeId> = of_a.into_iter().collect();
-        of_b.into_iter().filter(|id| in_a.contains(id)).collect()
-    } else {
-        let sizes = |at: &Instant<'_>, ids: &[LifetimeId]| {
-            let mut sizes: Vec<u64> = ids.iter().map(|&id| at.tables.lifetimes.block_size(id)).collect();
-            sizes.sort_unstable();
-            sizes
-        };
-        if sizes(a, &of_a) == sizes(b, &of_b) { of_b } else { Vec::new() }
+    let sizes = |at: &Instant<'_>, ids: &[LifetimeId]| {
+        let mut sizes: Vec<u64> = ids.iter().map(|&id| at.tables.lifetimes.block_size(id)).collect();
+        sizes.sort_unstable();
+        sizes
     };
+    let alike = if sizes(a, &of_a) == sizes(b, &of_b) { of_b } else { Vec::new() };
     let mut sums = [Held::default(); Category::ALL.len()];
     for id in alike {
         sums[b.categories.map_or(Category::Other, |c| c.of(id)).index()].add(held(b, id));

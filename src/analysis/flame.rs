@@ -148,13 +148,13 @@ pub fn entries_of_some(comparison: &Comparison, held: [&FxHashMap<StackId, u64>;
     entries
 }
 
-/// An entry for each purpose of a row. Blocks without a stack that nothing tells to be alike are not set against each other: those
+/// An entry for each purpose of a row. Of two recordings, blocks without a stack that nothing tells to be alike are not set against each other: those
 /// of A and those of B are entries of their own.
 fn of_purposes(comparison: &Comparison, row: &Row) -> Vec<Entry> {
     let entry = |category, weight, before, count| Entry { stack: row.stack, category, weight, before, count };
     let mut entries = Vec::with_capacity(row.purposes.len());
     for &(category, a, b) in &row.purposes {
-        if row.stack.is_some() {
+        if comparison.is_told(row) {
             entries.push(entry(category, b.bytes, a.bytes, b.count));
             continue;
         }

@@ -118,6 +118,15 @@ pub struct Side {
     pub title: String,
 }
 
+/// What the title of a side is an instant of, and the instant: `rank_1.pickle` and `at its peak`. `None` for an instant of a recording
+/// held against itself.
+#[must_use]
+pub fn split_title(title: &str) -> Option<(&str, String)> {
+    let of_moment = |m: &Moment| Some((title.strip_suffix(m.text())?.trim_end(), m.text().to_owned()));
+    let of_event = || title.rsplit_once(", event ").map(|(whole, event)| (whole, format!("at event {event}")));
+    Moment::ALL.iter().find_map(of_moment).or_else(of_event)
+}
+
 /// Two sides and what differs.
 pub struct Compared {
     /// A and B.
@@ -516,19 +525,19 @@ pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> O
     let last = events.checked_sub(1)?;
     let f = &table.figures;
     let pair = |a: u32, b: u32, why: String| (a < b).then_some(Suggestion { a, b, why });
+    let nothing = if f.is_empty() { "no steps to go by" } else { "too few steps to go by" };
     if let Some(oom) = oom {
         let before = table.steps.of(oom).and_then(|s| s.checked_sub(1)).and_then(|s| Some((s, f.get(s)?)));
         let with_step = before.and_then(|(s, f)| {
-            pair(f.peak_event, oom, format!("the peak of step {s}, the last whole one, and the out-of-memory event"))
+            pair(f.peak_event, oom, format!("the peak of step {s}, the one before, and the out-of-memory event"))
         });
-        return with_step
-            .or_else(|| pair(0, oom, "no steps to go by: the start of the recording, and the out-of-memory event".to_owned()));
+        return with_step.or_else(|| pair(0, oom, format!("{nothing}: the start of the recording, and the out-of-memory event")));
     }
     // The first step also sets everything up, so it is no measure for the others.
     let jump = (2..f.len()).max_by_key(|&i| (f[i].peak, std::cmp::Reverse(i)));
     if let Some(step) = jump.filter(|&i| f[i].peak as f64 >= JUMP * f[i - 1].peak.max(1) as f64) {
         let why = format!(
-            "step {step} peaks highest, {:.1} × the step before: their peaks",
+            "step {step} peaks at {:.1} × the step before: their peaks",
             f[step].peak as f64 / f[step - 1].peak.max(1) as f64
         );
         return pair(f[step - 1].peak_event, f[step].peak_event, why);
@@ -545,8 +554,14 @@ pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> O
     if let (Some(first), Some(end)) = (first, end)
         && end > first
     {
+        // Said as it was chosen: the recording may go on without another step, or stop with this one.
+        let last = match (end + 1 < f.len(), goes_on(&end)) {
+            (true, _) => "the last whole one that another follows",
+            (false, true) => "the last, after which the recording goes on",
+            (false, false) => "the last whole one",
+        };
         let why = format!(
-            "the same phase of two steps far apart: the ends of step {}, the first whole one, and step {}, the last that another follows",
+            "the same phase of two steps far apart: the ends of step {}, the first whole one after step 0, and step {}, {last}",
             count(first as u64),
             count(end as u64)
         );
@@ -554,9 +569,9 @@ pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> O
     }
     // Before the first event is no event.
     if peak <= last && peak > 0 {
-        return pair(0, peak, "no steps to go by: the start of the recording, and its peak".to_owned());
+        return pair(0, peak, format!("{nothing}: the start of the recording, and its peak"));
     }
-    pair(0, last, "no steps to go by: the start of the recording, and its end".to_owned())
+    pair(0, last, format!("{nothing}: the start of the recording, and its end"))
 }
 
 #[cfg(test)]
@@ -590,6 +605,10 @@ mod tests {
         assert_eq!(pair(&growing, 60, None), Some((19, 49)), "the ends of step 1 and of step 4: step 5 ends with the recording");
         assert!(suggest(&growing, 60, None, 0).is_some_and(|s| s.why.contains("step 1") && s.why.contains("step 4")));
         assert_eq!(pair(&growing, 80, None), Some((19, 59)), "what follows the last step is no part of it");
+        let why = |t: &StepTable, events| suggest(t, events, None, 0).map(|s| s.why).unwrap_or_default();
+        assert!(why(&growing, 60).ends_with("step 4, the last whole one that another follows"));
+        assert!(why(&growing, 80).ends_with("step 5, the last, after which the recording goes on"), "no step follows");
+        assert!(why(&table(&[90, 10, 11], 0), 30).ends_with("step 2, the last whole one"), "it ends the recording");
         assert_eq!(pair(&table(&[90, 10, 11, 12, 13, 14], 6), 80, None), Some((19, 49)), "the last one is cut short");
     }
 
@@ -607,6 +626,8 @@ mod tests {
         assert_eq!(pair(&none, 400, None), Some((0, 300)));
         assert_eq!(pair(&none, 400, Some(200)), Some((0, 200)));
         assert_eq!(pair(&none, 200, None), Some((0, 199)), "no peak: the end");
+        assert!(suggest(&none, 400, None, 300).is_some_and(|s| s.why.starts_with("no steps")));
+        assert!(suggest(&table(&[9, 9], 0), 400, None, 300).is_some_and(|s| s.why.starts_with("too few steps")));
         assert_eq!((pair(&none, 1, None), pair(&none, 0, None)), (None, None));
     }
 

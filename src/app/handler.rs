@@ -157,10 +157,7 @@ impl App {
         match command {
             Command::Open => self.open_dialog(Choosing::Open),
             Command::OpenRanks => self.open_dialog(Choosing::Ranks),
-            Command::CompareFiles => {
-                self.first_of_two = None;
-                self.open_dialog(Choosing::First);
-            }
+            Command::CompareFiles => self.ask_pair(),
             Command::Probe => self.open_probe(false),
             Command::Replay => self.open_probe(true),
             Command::Watch => match self.watch.take() {

@@ -76,6 +76,8 @@ enum Overlay {
         purpose: Choosing,
     },
     Explain(explain::Explainer),
+    /// What to compare the recording in front with.
+    Pair,
     Help,
     Settings,
     Rules,

@@ -21,6 +21,7 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         Overlay::Palette(_) => palette::draw(app, ui, tokens),
         Overlay::OpenPath { .. } => open_path(app, ui, tokens),
         Overlay::Explain(_) => super::explain::draw(app, ui, tokens),
+        Overlay::Pair => super::choosing::pair::draw(app, ui, tokens),
         Overlay::Help => help(app, ui, tokens),
         Overlay::Settings => settings(app, ui, tokens),
         Overlay::Rules => super::rules::draw(app, ui, tokens),

@@ -6,15 +6,12 @@ use egui::Context;
 
 use super::App;
 use super::action::Action;
-use super::command::Command;
-use super::compare::{Moment, Other, Source};
+use super::compare::Other;
 use super::document::{Content, Document};
 use super::editor;
 use super::loader::Loading;
 use super::ranks::Ranks;
 use super::watch::{News, Watch};
-use super::workspace::Workspace;
-use crate::analysis::Quantity;
 use crate::formats::folder::is_pattern;
 
 impl App {
@@ -143,10 +140,7 @@ impl App {
             Some((at, Content::Ready(_))) => {
                 let Some((_, other)) = self.to_compare.take() else { return };
                 self.active = Some(at);
-                self.run(Command::Workspace(Workspace::Flame), ctx);
-                let peak = self.documents[at].view().map(|v| v.data.tables.curves.peak(Quantity::Active).1);
-                self.apply(Action::SetMarker(0, peak), ctx);
-                self.apply(Action::Compare(1, Source::Other(Other::File(other), Moment::Peak)), ctx);
+                self.compare_front(Other::File(other), ctx);
             }
             _ => self.to_compare = None,
         }

@@ -94,7 +94,7 @@ impl Workspace {
             ]),
             Workspace::Autopsy => Row(vec![(1.0, Pane(V::Autopsy))]),
             Workspace::WhatIf => Row(vec![(1.0, Pane(V::WhatIf))]),
-            Workspace::Flame => Column(vec![(0.24, Pane(V::Timeline)), (0.34, Pane(V::Flame)), (0.42, Pane(V::Compare))]),
+            Workspace::Flame => Column(vec![(0.23, Pane(V::Timeline)), (0.30, Pane(V::Flame)), (0.47, Pane(V::Compare))]),
             Workspace::Live => Row(vec![(1.0, Pane(V::Live))]),
             Workspace::Counters => Row(vec![(0.7, Pane(V::Accounting)), (0.3, Pane(V::Contents))]),
         }

@@ -63,10 +63,10 @@ impl Comparison {
 }
 
 impl Group {
-    /// Whether its blocks were recorded with a stack. Without one, nothing but a sum is common to the two sides.
+    /// Whether its blocks in A and in B can be set against each other, as [`Comparison::is_told`] has it.
     #[must_use]
     pub fn is_told(&self, comparison: &Comparison) -> bool {
-        self.rows.iter().all(|&row| comparison.rows.get(row as usize).is_none_or(|r| r.stack.is_some()))
+        self.rows.iter().all(|&row| comparison.rows.get(row as usize).is_none_or(|r| comparison.is_told(r)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Choosing files and folders: the desktop's dialog where there is one, a path field where there is none.
 
 mod dialog;
+pub(super) mod pair;
 
 use std::path::{Path, PathBuf};
 

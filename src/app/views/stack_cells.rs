@@ -44,6 +44,11 @@ impl FrameText {
         label::text_in(p, rest, &short, Type::Mono, if place_is_own { t.accent } else { t.text3 });
     }
 
+    /// What it adds to a stack's name that stands before it: the function alone where the name is its own place.
+    pub fn beside(&self, name: &str) -> String {
+        if name == self.place || name.split_whitespace().any(|word| word == self.place) { self.name.clone() } else { self.line() }
+    }
+
     /// In one line.
     pub fn line(&self) -> String {
         if self.place.is_empty() { self.name.clone() } else { format!("{} {}", self.name, self.place) }
@@ -118,6 +123,13 @@ impl StackCells {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_is_written_once() {
+        let frame = FrameText { name: "__init__".to_owned(), place: "serve.py:6".to_owned() };
+        assert_eq!(frame.beside("serve.py:6"), "__init__");
+        assert_eq!(frame.beside("train.py:9"), "__init__ serve.py:6");
+    }
     use crate::model::{Frame, StackTableBuilder};
 
     #[test]

@@ -93,10 +93,11 @@ impl Cells<'_> {
                 }
                 Column::Stack => {
                     let known = if life.stack.is_some() { t.text2 } else { t.text3 };
-                    let own = label::text_in(painter, cell, cx.data.names.of_stack(life.stack), Type::Mono, known);
+                    let place = cx.data.names.of_stack(life.stack);
+                    let own = label::text_in(painter, cell, place, Type::Mono, known);
                     let rest = Rect::from_min_max(pos2(own.right() + 10.0, cell.top()), cell.max);
                     if rest.width() > 80.0 && life.stack.is_some() {
-                        let inner = StackCells::of(&cx.data.recording.stacks, life.stack).allocated_in.line();
+                        let inner = StackCells::of(&cx.data.recording.stacks, life.stack).allocated_in.beside(place);
                         label::text_in(painter, rest, &inner, Type::Body, t.text3);
                     }
                 }

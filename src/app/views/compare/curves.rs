@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use crate::analysis::steps::kind;
 use crate::analysis::{Cell, Quantity};
-use crate::app::compare::{Compared, Side};
+use crate::app::compare::{Compared, Side, split_title};
 use crate::app::document::DeviceData;
 use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
@@ -378,6 +378,15 @@ pub(super) fn show(
     }
 }
 
+/// What a curve shows, which is more than the instant its flag stands at.
+fn of_curve(title: &str, name: &str, is_one: bool) -> String {
+    match split_title(title) {
+        Some((whole, instant)) => format!("in use, {whole}; {name} stands {instant}"),
+        None if is_one => format!("in use in the step of {name}, {title}"),
+        None => format!("in use, {name}: {title}"),
+    }
+}
+
 fn legend(painter: &egui::Painter, t: &Tokens, compared: &Compared, lines: &Lines, at: egui::Pos2, inks: [egui::Color32; 2]) {
     let mut y = at.y;
     // On a ground of its own: the curves run behind the words, not through them.
@@ -388,7 +397,7 @@ fn legend(painter: &egui::Painter, t: &Tokens, compared: &Compared, lines: &Line
         Rect::from_min_size(pos2(left, y - 8.0), vec2(most, 16.0))
     };
     for (which, name) in ["A", "B"].into_iter().enumerate() {
-        let text = format!("in use, {name}: {}", compared.sides[which].title);
+        let text = of_curve(&compared.sides[which].title, name, is_one(compared));
         let swatch = Swatch::Line(inks[which]);
         let place = ground(at.x + swatch.size().x + 6.0, y, &text, 360.0);
         swatch.paint(painter, t, pos2(at.x, y));
@@ -397,5 +406,17 @@ fn legend(painter: &egui::Painter, t: &Tokens, compared: &Compared, lines: &Line
     }
     if let Some(note) = &lines.note {
         label::text_in(painter, ground(at.x, y, note, 640.0), note, Type::Caption, t.text2);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_is_not_called_after_its_flag() {
+        assert_eq!(of_curve("a.pickle at its peak", "A", false), "in use, a.pickle; A stands at its peak");
+        assert_eq!(of_curve("a.pickle, event 12", "B", false), "in use, a.pickle; B stands at event 12");
+        assert_eq!(of_curve("step 1 end", "A", true), "in use in the step of A, step 1 end");
     }
 }

@@ -25,8 +25,10 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, 
         ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
         headline(ui, cx.tokens, compared);
         if let Some(why) = why {
-            let text = format!("A and B were chosen for you: {why}. Drag their flags in the timeline, choose above, or press Shift A and Shift B at the cursor.");
-            pane::padded(ui, |ui| label::paragraph(ui, &text, Type::Caption, cx.tokens.text3));
+            let text = format!("A and B were chosen for you: {why}.");
+            let said = ui.scope(|ui| pane::padded(ui, |ui| label::paragraph(ui, &text, Type::Caption, cx.tokens.text3)));
+            said.response
+                .on_hover_text("Drag their flags in the timeline, choose above, or press Shift A and Shift B at the cursor.");
             ui.add_space(6.0);
         }
         asked(ui, cx, compared);

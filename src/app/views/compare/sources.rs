@@ -53,8 +53,40 @@ impl Dialog {
 fn choose(cx: &ViewContext<'_>, which: usize, other: Other, moment: Moment) {
     let against = 1 - which;
     let held = held_against(&cx.link.compared[against], moment, cx.data);
+    if let Some(text) = moved(cx, against, &held, moment) {
+        cx.actions.send(Action::Notify(text));
+    }
     cx.actions.send(Action::Compare(which, Source::Other(other, moment)));
     cx.actions.send(Action::Compare(against, held));
+}
+
+/// What is said where the other side was moved too: it is not what one clicked.
+fn moved(cx: &ViewContext<'_>, side: usize, to: &Source, moment: Moment) -> Option<String> {
+    let was = match (&cx.link.compared[side], cx.link.markers[side]) {
+        (Source::At(event), _) => *event,
+        (Source::Marker, Some(event)) => event,
+        _ => return None,
+    };
+    let name = ["A", "B"][side];
+    matches!(to, Source::At(event) if *event != was).then(|| {
+        let was = count(u64::from(was));
+        let when = moment.text();
+        format!("{name} was moved from event {was} to this recording {when}, for both to be compared in the same phase; its menu has the other instants.")
+    })
+}
+
+/// Steps that the menu of a side offers by their peaks: all where they are few, else the first, those around the cursor, the last.
+fn offered_steps(steps: usize, here: Option<usize>) -> Vec<usize> {
+    const ALL: usize = 12;
+    if steps <= ALL {
+        return (0..steps).collect();
+    }
+    let here = here.unwrap_or(0);
+    let mut offered = vec![0, here.saturating_sub(1), here, here + 1, steps - 1];
+    offered.retain(|&step| step < steps);
+    offered.sort_unstable();
+    offered.dedup();
+    offered
 }
 
 /// Puts the marker of a side at an event of this device.
@@ -93,8 +125,7 @@ pub(super) fn selector(ui: &mut Ui, cx: &ViewContext<'_>, dialog: &mut Dialog, w
         at(ui, "At the peak", Some(cx.data.tables.curves.peak(Quantity::Active).1).filter(|&e| e != crate::analysis::NO_EVENT));
         at(ui, "At the end", (cx.data.device().events.len() as u32).checked_sub(1));
         if let Some(table) = &steps {
-            let here = table.steps.of(cx.link.cursor);
-            for step in here.into_iter().flat_map(|s| [s.checked_sub(1), Some(s), Some(s + 1)]).flatten() {
+            for step in offered_steps(table.figures.len(), table.steps.of(cx.link.cursor)) {
                 if let Some(f) = table.figures.get(step) {
                     at(ui, &format!("At the peak of step {step}"), Some(f.peak_event));
                 }
@@ -151,4 +182,18 @@ fn heading(ui: &mut Ui, cx: &ViewContext<'_>, text: &str) {
         ui.add_space(10.0);
         ui.label(crate::app::theme::Type::Caption.text(text).color(cx.tokens.text3));
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::offered_steps;
+
+    #[test]
+    fn few_steps_are_all_offered_and_of_many_the_ends_and_those_at_the_cursor() {
+        assert_eq!(offered_steps(4, Some(1)), [0, 1, 2, 3]);
+        assert_eq!(offered_steps(59, Some(20)), [0, 19, 20, 21, 58]);
+        assert_eq!(offered_steps(59, Some(58)), [0, 57, 58]);
+        assert_eq!(offered_steps(59, None), [0, 1, 58]);
+        assert!(offered_steps(0, None).is_empty());
+    }
 }

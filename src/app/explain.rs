@@ -34,11 +34,12 @@ impl Explainer {
     /// The dialog with a text in it; it tells of the first message that has figures. Lines are those of the whole log.
     pub(super) fn of(log: impl Into<Excerpt>) -> Self {
         let Excerpt { text, first_line } = log.into();
-        let mut found: Vec<Explanation> = oom_message::find_all(&text).iter().map(explain).collect();
+        let messages = oom_message::find_all(&text);
+        let mut found: Vec<Explanation> = messages.iter().map(explain).collect();
         for explanation in &mut found {
             explanation.line += first_line - 1;
         }
-        let shown = found.iter().position(|e| !e.figures.is_empty()).unwrap_or(0);
+        let shown = oom_message::first_told(&messages);
         Explainer { text, found, shown, refusal: None }
     }
 
@@ -175,7 +176,7 @@ fn answer(ui: &mut Ui, t: &Tokens, explainer: &mut Explainer) {
         inset(ui, |ui| {
             label::paragraph(
                 ui,
-                "Messages of PyTorch 0.4 to 2.15 (CUDA, HIP, XPU, NPU, MPS, CPU), JAX, TensorFlow, vLLM, CuPy, ONNX Runtime and PaddlePaddle are read.",
+                "Messages of PyTorch 0.4 to 2.15 (CUDA, HIP, XPU, NPU, MPS, CPU), JAX, TensorFlow, vLLM, ComfyUI, llama.cpp, TensorRT, CuPy, ONNX Runtime and PaddlePaddle are read.",
                 Type::Body,
                 t.text2,
             );

@@ -35,10 +35,9 @@ pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), S
     let text = oom_message::decoded(&bytes);
     let found: Vec<_> = oom_message::find_all(&text);
     let explained: Vec<Explanation> = found.iter().map(explain).collect();
-    let first = found.iter().position(|m| m.has_figures() || m.is_absurd_request).unwrap_or(0);
-    let Some(main) = explained.get(first) else {
+    let Some(main) = explained.get(oom_message::first_told(&found)) else {
         return Err(format!(
-            "{name} holds no out-of-memory message of PyTorch (CUDA, HIP, XPU, NPU, MPS), JAX, TensorFlow, vLLM, CuPy, ONNX Runtime or PaddlePaddle"
+            "{name} holds no out-of-memory message of PyTorch (CUDA, HIP, XPU, NPU, MPS), JAX, TensorFlow, vLLM, ComfyUI, llama.cpp, TensorRT, CuPy, ONNX Runtime or PaddlePaddle"
         ));
     };
     let written = if json { write_json(main, &explained, out) } else { write_text(main, &explained, out) };

@@ -53,6 +53,9 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
             Writer::Cublas => "cuBLAS could not get memory for its handle or workspace, which lies outside PyTorch's cache",
             Writer::Cudnn => "cuDNN could not get memory outside PyTorch's cache",
             Writer::Nccl => "NCCL could not get memory for its buffers, which lie outside PyTorch's cache",
+            Writer::ComfyUi => {
+                "ComfyUI could not get memory for the step it was at; it prints only the first words of PyTorch's message"
+            }
             _ => "The device ran out of memory",
         };
         if let Some(figure) = m.reserved().filter(|_| m.dialect.writer == Writer::PyTorch) {
@@ -71,7 +74,30 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
         }
         return of(Verdict::Unknown, format!("{whose}; the message has no figures, so it can not tell why."));
     };
+    if m.is_warning {
+        return retried(m, q);
+    }
     super::device::device(m, q)
+}
+
+/// PyTorch's warning that the driver had no memory to give: it hands back its cache and asks again.
+fn retried(m: &OomMessage, q: Figure) -> Judged {
+    let f = &m.figures;
+    if let Some(capacity) = f.capacity.filter(|c| q.bytes > c.bytes) {
+        let sentence =
+            format!("{} were asked for at once, and the whole card has {}: no setting makes that fit.", size(q), size(capacity));
+        return Judged { verdict: Verdict::TooLarge, doubt: None, sentence };
+    }
+    let free = match (f.free, f.capacity) {
+        (Some(free), Some(capacity)) => format!("; {} of the card's {} were free", size(free), size(capacity)),
+        _ => String::new(),
+    };
+    let sentence = format!(
+        "PyTorch warns that the driver did not give it {}{free}. It then hands back its cache and asks again, so this alone is no failure: \
+         where it fails in the end an error follows, and that tells more.",
+        size(q)
+    );
+    Judged { verdict: Verdict::Unknown, doubt: None, sentence }
 }
 
 /// No verdict follows from figures that can not all be true.
@@ -150,6 +176,19 @@ fn neighbour(m: &OomMessage) -> Judged {
 /// vLLM takes a share of the whole card when it starts, and looks first whether that is free.
 fn vllm(m: &OomMessage) -> Judged {
     let f = &m.figures;
+    if let Some(context) = m.context {
+        let wanted = context.wanted.map_or("the longest length".to_owned(), |n| format!("{n} tokens"));
+        let fits = context.fits.map_or(String::new(), |n| format!(" About {n} tokens would fit."));
+        let sentence = match (f.requested, f.limit) {
+            (Some(q), Some(left)) => format!(
+                "One input of {wanted} needs {} of KV cache, and vLLM's share of the card leaves {} beside the weights and the activations.{fits}",
+                size(q),
+                size(left)
+            ),
+            _ => format!("One input of {wanted} does not fit into the KV cache that vLLM's share of the card leaves.{fits}"),
+        };
+        return Judged { verdict: Verdict::Capacity, doubt: None, sentence };
+    }
     let (Some(q), Some(free), Some(capacity)) = (f.requested, f.free, f.capacity) else {
         let sentence = "The model, and the activations of its longest input, take all of vLLM's share of the card: nothing is left for the KV cache.";
         return Judged { verdict: Verdict::Capacity, doubt: None, sentence: sentence.to_owned() };

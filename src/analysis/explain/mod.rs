@@ -300,6 +300,14 @@ fn known(message: &OomMessage, is_consistent: bool) -> Vec<String> {
             untold.join(", ")
         ));
     }
+    if message.warnings > 0 {
+        let times = if message.warnings == 1 { "once".to_owned() } else { format!("{} times", message.warnings) };
+        out.push(if message.is_warning {
+            format!("PyTorch (2.13 and later) warned {times} of a request of this size; the figures are those of the last time.")
+        } else {
+            format!("PyTorch had warned {times} of this request; the warning tells its bytes in full.")
+        });
+    }
     if let Some(rank) = message.rank {
         out.push(format!("It is rank {rank}'s message; other ranks may have failed only because this one did."));
     }
@@ -350,7 +358,7 @@ fn not_known(message: &OomMessage) -> Vec<String> {
         writer if let Some(name) = writer.neighbour() => out.push(format!(
             "What else held the device. It is {name}'s own memory: PyTorch's settings do not change it, and PyTorch's snapshots do not show it."
         )),
-        Writer::Vllm if !message.has_figures() => out.push("How much the weights and the activations take.".to_owned()),
+        Writer::Vllm if message.context.is_some() || !message.has_figures() => out.push("How much the weights and the activations take.".to_owned()),
         Writer::Vllm => out.push("Which programs hold what is not free.".to_owned()),
         _ if !message.has_figures() => out.push("Everything about sizes: the message has no figures.".to_owned()),
         _ => out.push("Which lines of code own the live memory, and whether it was growing.".to_owned()),
@@ -364,6 +372,14 @@ fn record(message: &OomMessage) -> Vec<String> {
         // Nothing of PyTorch's allocator would be in it.
         (Writer::Cpu | Writer::Mps | Writer::Vllm, _) => return Vec::new(),
         (writer, _) if writer.neighbour().is_some() => return Vec::new(),
+        (Writer::ComfyUi, _) => &[
+            "# start ComfyUI with --disable-cuda-malloc, and put this at the top of its main.py",
+            "import torch",
+            "torch.cuda.memory._record_memory_history(max_entries=1_000_000)",
+            "def dump(device, alloc, device_alloc, device_free):",
+            "    torch.cuda.memory._dump_snapshot(f\"oom.{device}.pickle\")",
+            "torch._C._cuda_attach_out_of_memory_observer(dump)",
+        ],
         (Writer::CudaMallocAsync, _) => &[
             "# this backend keeps no history: first remove backend:cudaMallocAsync",
             "# from PYTORCH_CUDA_ALLOC_CONF, then",

@@ -115,6 +115,10 @@ pub(super) fn remedies(m: &OomMessage, verdict: Verdict) -> Vec<Remedy> {
         Writer::OnnxRuntime => return onnx_runtime(m),
         Writer::Paddle => return paddle(m),
         Writer::Vllm => return vllm(m),
+        Writer::ComfyUi => return comfy_ui(m),
+        Writer::LlamaCpp => return llama_cpp(m),
+        Writer::TensorRt => return tensor_rt(m),
+        _ if m.is_warning && verdict == Verdict::Unknown => return retried(m),
         _ => {}
     }
     match m.cause {
@@ -234,8 +238,74 @@ fn paddle(m: &OomMessage) -> Vec<Remedy> {
     ]
 }
 
+fn comfy_ui(m: &OomMessage) -> Vec<Remedy> {
+    vec![
+        set("Keep less of the models on the card: start ComfyUI with ", "--lowvram", " (--novram where that is not enough)."),
+        plain("Use smaller images or fewer at once, and the tiled variants of VAE decode and encode."),
+        plain("Use weights of fewer bits: fp8 or GGUF files of the same model."),
+        set("Leave memory to other programs: ", "--reserve-vram 1", " (GiB)."),
+        set("See the whole of PyTorch's message: start with ", "--disable-cuda-malloc", "; it then has all figures."),
+        set("See who else holds the card: ", words(m).tool_that_lists(), "."),
+    ]
+}
+
+fn llama_cpp(m: &OomMessage) -> Vec<Remedy> {
+    vec![
+        set("Put fewer layers on the card: ", "--n-gpu-layers 20", " (num_gpu in Ollama); the others run on the CPU."),
+        set("Shorten the context, which sizes the KV cache: ", "--ctx-size 8192", " (num_ctx in Ollama)."),
+        set("Store the KV cache in fewer bits: ", "--cache-type-k q8_0 --cache-type-v q8_0", " (with flash attention)."),
+        set("Where the compute buffers are what does not fit: ", "--ubatch-size 256", "."),
+        plain("Over several cards, give the one that failed a smaller part with --tensor-split; or use a smaller quantisation."),
+        set("See who else holds the card: ", words(m).tool_that_lists(), "."),
+    ]
+}
+
+fn tensor_rt(m: &OomMessage) -> Vec<Remedy> {
+    vec![
+        set("When it builds an engine, bound what tactics may take: ", "trtexec --memPoolSize=workspace:2048", " (MiB)."),
+        plain("Build for smaller inputs: the largest shape of the profile decides; or in FP16 or INT8."),
+        plain("When it runs one, share the activations' memory between contexts (createExecutionContextWithoutDeviceMemory)."),
+        set("Where PyTorch is in the same process, hand its cache back before: ", "torch.cuda.empty_cache()", "."),
+        set("See who else holds the card: ", words(m).tool_that_lists(), "."),
+    ]
+}
+
+fn retried(m: &OomMessage) -> Vec<Remedy> {
+    let mut out = vec![plain(
+        "Nothing has to be done while the program goes on: look further down in the log for an error that stopped it.",
+    )];
+    out.push(plain(
+        "Many of these cost time: every one synchronises the device and gives the cache back. Leave it a little more room.",
+    ));
+    if m.expandable_segments.is_none() {
+        let setting = format!("{}=expandable_segments:True", variable(m));
+        out.push(set("Where memory lies in holes, let segments grow in place: ", &setting, "."));
+    }
+    out
+}
+
 /// Stop the others, or ask for what is free less a little; where the share itself is too small, a larger one or a smaller model.
 fn vllm(m: &OomMessage) -> Vec<Remedy> {
+    if let Some(context) = m.context {
+        let f = &m.figures;
+        // What a token takes is the same for each.
+        let by_bytes = || {
+            let (wanted, q, left) = (context.wanted?, f.requested?, f.limit?);
+            Some((wanted as f64 * left.low() as f64 / q.high().max(1) as f64) as u64)
+        };
+        let fits = context.fits.or_else(by_bytes).filter(|&n| n > 0).unwrap_or(4096);
+        return vec![
+            set("Bound the longest input: ", &format!("--max-model-len {fits}"), "."),
+            set("Store the cache in half the bytes: ", "--kv-cache-dtype fp8", "."),
+            set(
+                "Give it a larger share, if nothing else needs the card: ",
+                "--gpu-memory-utilization 0.95",
+                " (the default is 0.9).",
+            ),
+            set("Spread the weights over more cards: ", "--tensor-parallel-size 2", "."),
+            plain("Or load quantised weights (AWQ, GPTQ, FP8)."),
+        ];
+    }
     if !m.has_figures() {
         return vec![
             set(

@@ -332,6 +332,22 @@ fn other_programs_get_advice_of_their_own() {
             Verdict::Unknown,
             "set_memory_growth",
         ),
+        (
+            "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 8148.38 MiB on device 0: cudaMalloc failed: out of memory",
+            Verdict::Unknown,
+            "--n-gpu-layers",
+        ),
+        (
+            "Error Code 1: Cuda Runtime (out of memory)\nRequested amount of GPU memory (34359738368 bytes) could not be allocated.",
+            Verdict::Unknown,
+            "--memPoolSize",
+        ),
+        (
+            "To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is needed, which is larger than the available KV \
+             cache memory (11.64 GiB).",
+            Verdict::Capacity,
+            "--max-model-len 95284",
+        ),
     ] {
         let e = verdict_of(text);
         assert_eq!(e.verdict, verdict, "{}", e.sentence);
@@ -441,4 +457,21 @@ fn sentences_do_not_contradict_their_figures() {
     let e = verdict_of("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 26.62 GiB.");
     assert_eq!(e.dialect, "pytorch");
     assert!(e.sentence.contains("no other figure of the message"), "{}", e.sentence);
+}
+
+#[test]
+fn comfy_ui_and_warnings_are_told_as_what_they_are() {
+    let e = verdict_of("torch.OutOfMemoryError: Allocation on device \nGot an OOM, unloading all loaded models.");
+    assert!(e.sentence.contains("first words") && e.remedies.iter().any(|r| r.sentence.contains("--lowvram")), "{}", e.sentence);
+    assert!(e.record[0].contains("--disable-cuda-malloc"));
+    let warning = |asked: &str| {
+        format!(
+            "[W903 13:41:51.709566905 CUDACachingAllocator.cpp:3934] memory allocation failed with OOM on device 0 while trying to allocate {asked} bytes (free: 3136967680, total: 33668857856)."
+        )
+    };
+    let e = verdict_of(&warning("20971520000"));
+    assert_eq!(e.verdict, Verdict::Unknown);
+    assert!(e.sentence.contains("no failure") && e.remedies[0].sentence.contains("Nothing has to be done"), "{}", e.sentence);
+    assert!(e.rounding.is_empty() && e.contradictions.is_empty(), "exact bytes");
+    assert_eq!(verdict_of(&warning("42949672960")).verdict, Verdict::TooLarge);
 }

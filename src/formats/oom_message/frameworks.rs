@@ -1,8 +1,8 @@
 //! Messages of neighbours: XLA (as JAX uses it) and TensorFlow's BFC allocator.
 
-use super::pytorch::{after, number_after};
+use super::pytorch::{after, number_after, number_of};
 use super::text::Window;
-use super::{Dialect, Figure, OomMessage, Platform, Writer};
+use super::{Context, Dialect, Figure, OomMessage, Platform, Writer};
 
 type Read = Option<(OomMessage, usize)>;
 
@@ -128,6 +128,52 @@ pub(super) fn vllm(window: &Window<'_>) -> Read {
     Some((message, 60))
 }
 
+/// `To serve at least one request with the model's max seq len (131072), (16.00 GiB KV cache is needed, which is larger than the available
+/// KV cache memory (11.64 GiB). Based on the available memory, the estimated maximum model length is 95360.`, and before 0.8 `The model's
+/// max seq len (32768) is larger than the maximum number of tokens that can be stored in KV cache (7344).`
+pub(super) fn vllm_cache(window: &Window<'_>) -> Read {
+    let text = head_of(window.text(), 300);
+    let before = window.before(120);
+    let mut message = OomMessage::new(Dialect::of(Writer::Vllm, Platform::Cuda));
+    let wanted = before.rfind("seqlen(").and_then(|at| number_of(&before[at..], "seqlen("));
+    message.context = Some(Context {
+        wanted,
+        fits: number_of(text, "maximummodellengthis").or_else(|| number_of(text, "storedinKVcache(")).filter(|&n| n > 0),
+    });
+    message.figures.requested = Figure::at_end(before);
+    message.figures.limit = after(text, "KVcachememory(").or_else(|| after(text, "KVCachememory("));
+    Some((message, 40))
+}
+
+/// `ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9866.00 MiB on device 1: cudaMalloc failed: out of memory`, on AMD's cards too.
+/// The next line has the bytes in full: `failed to allocate ROCm1 buffer of size 10345253120`.
+pub(super) fn ggml(window: &Window<'_>) -> Read {
+    let text = head_of(window.text(), 300);
+    let before = window.before(60);
+    let mut message = OomMessage::new(Dialect::of(Writer::LlamaCpp, Platform::Cuda));
+    let printed = before.rfind("allocating").map(|at| &before[at..]);
+    message.gpu = printed.and_then(|p| number_after(p, "ondevice"));
+    let printed = printed.and_then(|p| after(p, "allocating"));
+    let next = text.split_once("failedtoallocate").map_or("", |(_, rest)| head_of(rest, 60));
+    if next.starts_with("ROCm") {
+        message.dialect.platform = Platform::Hip;
+    }
+    message.gpu = message.gpu.or_else(|| number_after(next, "CUDA")).or_else(|| number_after(next, "ROCm"));
+    let exact = number_of(next, "bufferofsize").map(Figure::exact);
+    let is_it = |e: &Figure| printed.is_none_or(|p| p.low() <= e.bytes && e.bytes <= p.high());
+    message.figures.requested = exact.filter(is_it).or(printed);
+    message.is_warning = text.contains("retryingwithout");
+    Some((message, 28))
+}
+
+/// `Error Code 1: Cuda Runtime (out of memory)` and, on the next line, `Requested amount of GPU memory (1180463648 bytes) could not be
+/// allocated.`
+pub(super) fn tensor_rt(window: &Window<'_>) -> Read {
+    let mut message = OomMessage::new(Dialect::of(Writer::TensorRt, Platform::Cuda));
+    message.figures.requested = number_of(head_of(window.text(), 200), "amountofGPUmemory(").map(Figure::exact);
+    Some((message, 24))
+}
+
 /// `Out of memory allocating 25,600,000 bytes (allocated so far: 3,635,267,072 bytes, limit set to: 9,000,000,000 bytes).`, and up to
 /// CuPy 6 `out of memory to allocate N bytes (total T bytes)`, where the total has the request in it.
 pub(super) fn cupy(window: &Window<'_>) -> Read {
@@ -173,12 +219,6 @@ pub(super) fn array(window: &Window<'_>) -> Read {
     let mut message = OomMessage::new(Dialect::of(Writer::Cpu, Platform::Cpu));
     message.figures.requested = Some(after(text, "Unabletoallocate")?);
     Some((message, 30))
-}
-
-/// The whole number right after `mark`.
-fn number_of(text: &str, mark: &str) -> Option<u64> {
-    let rest = text.split_once(mark)?.1;
-    rest.get(..rest.bytes().take_while(u8::is_ascii_digit).count())?.parse().ok()
 }
 
 /// `OOM when allocating tensor with shape[8,512] and type float`: the product, when the type's width is known.

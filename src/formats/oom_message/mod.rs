@@ -54,6 +54,12 @@ pub enum Writer {
     OnnxRuntime,
     /// PaddlePaddle's allocator.
     Paddle,
+    /// ComfyUI, which prints only the first words of PyTorch's message.
+    ComfyUi,
+    /// llama.cpp's ggml, also inside Ollama and LM Studio.
+    LlamaCpp,
+    /// NVIDIA's TensorRT.
+    TensorRt,
 }
 
 impl Writer {
@@ -66,6 +72,8 @@ impl Writer {
             Writer::CuPy => Some("CuPy"),
             Writer::OnnxRuntime => Some("ONNX Runtime"),
             Writer::Paddle => Some("PaddlePaddle"),
+            Writer::LlamaCpp => Some("llama.cpp"),
+            Writer::TensorRt => Some("TensorRT"),
             _ => None,
         }
     }
@@ -162,6 +170,9 @@ impl Dialect {
             (Writer::CuPy, _) => "cupy",
             (Writer::OnnxRuntime, _) => "onnxruntime",
             (Writer::Paddle, _) => "paddle",
+            (Writer::ComfyUi, _) => "comfyui",
+            (Writer::LlamaCpp, _) => "llama.cpp",
+            (Writer::TensorRt, _) => "tensorrt",
         };
         match (self.since, self.until) {
             (Some(a), Some(b)) if a == b => format!("{base}-{}.{}", a.0, a.1),
@@ -210,6 +221,15 @@ pub struct Figures {
     pub largest_block: Option<Figure>,
 }
 
+/// What vLLM says in tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Context {
+    /// The longest input the model is to take.
+    pub wanted: Option<u64>,
+    /// The longest that the cache has room for.
+    pub fits: Option<u64>,
+}
+
 /// One decoded out-of-memory message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OomMessage {
@@ -231,8 +251,13 @@ pub struct OomMessage {
     pub is_absurd_request: bool,
     /// Refused beforehand because of the memory fraction (2.12 and later).
     pub is_rejection: bool,
-    /// The writer says itself that nothing failed: it goes on another way (TensorFlow's "this is not a failure").
+    /// The writer says itself that nothing failed, or tries again: it goes on another way (TensorFlow's "this is not a failure",
+    /// PyTorch's own warning from 2.13 on).
     pub is_warning: bool,
+    /// How many of PyTorch's own warnings of the same request are told with this message.
+    pub warnings: u32,
+    /// vLLM's cache is too small for one input of the longest length.
+    pub context: Option<Context>,
     /// The variable of the allocator's settings that the message names: releases and platforms differ in it.
     pub settings_variable: Option<&'static str>,
     /// The message says that expandable segments are on; `None` when it does not tell.
@@ -260,6 +285,8 @@ impl OomMessage {
             is_absurd_request: false,
             is_rejection: false,
             is_warning: false,
+            warnings: 0,
+            context: None,
             settings_variable: None,
             expandable_segments: None,
             advice: None,
@@ -369,8 +396,16 @@ impl OomMessage {
 #[must_use]
 pub fn parse(text: &str) -> Option<OomMessage> {
     let all = find_all(text);
-    let at = all.iter().position(|m| m.has_figures() || m.is_absurd_request).unwrap_or(0);
+    let at = first_told(&all);
     all.into_iter().nth(at)
+}
+
+/// Which of several messages to tell of first: the first that carries figures, a failure before a warning; else the first.
+#[must_use]
+pub fn first_told(found: &[OomMessage]) -> usize {
+    let tells = |m: &OomMessage| m.has_figures() || m.is_absurd_request;
+    let failure = found.iter().position(|m| tells(m) && !m.is_warning);
+    failure.or_else(|| found.iter().position(tells)).unwrap_or(0)
 }
 
 /// From here on PyTorch prints "more than 1EB" in place of a request's size.
@@ -419,6 +454,7 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
     if out.is_empty() {
         out.extend(pytorch::fragment(body));
     }
+    let mut out = pytorch::with_warnings(out);
     for message in &mut out {
         message.recognise_own();
         // The size is broken whoever printed it; PyTorch itself stops at this one.
@@ -448,6 +484,11 @@ fn read(anchor: text::Anchor, window: &text::Window<'_>) -> Option<(OomMessage, 
         Anchor::OnnxRuntime => frameworks::onnx_runtime(window),
         Anchor::Paddle => frameworks::paddle(window),
         Anchor::Array => frameworks::array(window),
+        Anchor::Recased => pytorch::recased(window),
+        Anchor::Retry => pytorch::retry(window),
+        Anchor::VllmCache => frameworks::vllm_cache(window),
+        Anchor::Ggml => frameworks::ggml(window),
+        Anchor::TensorRt => frameworks::tensor_rt(window),
     }
 }
 

@@ -1,6 +1,6 @@
 //! PyTorch's own messages: the caching allocator from 0.4 to 2.15 on CUDA, HIP and XPU, cudaMallocAsync, MPS and the CPU.
 
-use super::text::Window;
+use super::text::{Squeezed, Window};
 use super::{Cause, Dialect, Figure, OomMessage, Platform, ProcessUse, Release, Writer};
 
 type Read = Option<(OomMessage, usize)>;
@@ -20,6 +20,12 @@ pub(super) fn number_after(text: &str, mark: &str) -> Option<u32> {
     let rest = text.get(text.find(mark)? + mark.len()..)?;
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     rest.get(..digits)?.parse().ok()
+}
+
+/// The whole number right after `mark`.
+pub(super) fn number_of(text: &str, mark: &str) -> Option<u64> {
+    let rest = text.split_once(mark)?.1;
+    rest.get(..rest.bytes().take_while(u8::is_ascii_digit).count())?.parse().ok()
 }
 
 /// `CUDA out of memory. Tried to allocate …`, and the same for HIP and XPU, in every wording.
@@ -223,7 +229,7 @@ pub(super) fn malloc_async(window: &Window<'_>) -> Read {
     let head = text.find("Free(accordingtoCUDA):").unwrap_or(0);
     let names_device = text.find("wouldexceedallowedmemory").is_some_and(|at| at < 40);
     if !names_device && head == 0 {
-        return None;
+        return comfy_ui(window);
     }
     let head = head.max(40);
     let mut message = OomMessage::new(Dialect::of(Writer::CudaMallocAsync, Platform::Cuda));
@@ -235,6 +241,132 @@ pub(super) fn malloc_async(window: &Window<'_>) -> Read {
     f.free = after(text, "Free(accordingtoCUDA):");
     f.limit = after(text, "user-suppliedmemoryfraction):").filter(|l| !l.is_unlimited());
     Some((message, head))
+}
+
+/// `torch.OutOfMemoryError: Allocation on device`, all that ComfyUI prints of it. It does so twice, before the traceback and below it.
+fn comfy_ui(window: &Window<'_>) -> Read {
+    let before = window.before(40);
+    let is_announced = before.ends_with("Exceptionduringprocessing!!!");
+    if !is_announced && !before.ends_with("OutOfMemoryError:") {
+        return None;
+    }
+    let after = window.after(40_000);
+    let again = after.find("OutOfMemoryError:Allocationondevice");
+    if is_announced && again.is_some_and(|at| !after[..at].contains("Exceptionduringprocessing!!!")) {
+        return None;
+    }
+    let mut message = OomMessage::new(Dialect::of(Writer::ComfyUi, Platform::Unknown));
+    message.gpu = number_after(window.text(), "Allocationondevice");
+    Some((message, 18))
+}
+
+/// PyTorch's own warning, from 2.13 on: `memory allocation failed with OOM on device 0 while trying to allocate 42949672960 bytes (free:
+/// 33136967680, total: 33668857856)`, and `expandable_segments: memory mapping failed with OOM on device 0 while trying to map … bytes`.
+/// It hands back its cache and asks again after that, so this alone is no failure.
+pub(super) fn retry(window: &Window<'_>) -> Read {
+    let text = window.text();
+    let before = window.before(40);
+    let is_mapping = before.ends_with("memorymapping");
+    if !is_mapping && !before.ends_with("memoryallocation") {
+        return None;
+    }
+    let mut message = OomMessage::new(Dialect::of(Writer::PyTorch, Platform::Cuda));
+    message.dialect.since = Some((2, 13));
+    message.is_warning = true;
+    message.expandable_segments = is_mapping.then_some(true);
+    message.gpu = number_after(text, "OOMondevice");
+    let bytes = |mark: &str| number_of(text, mark).map(Figure::exact);
+    let f = &mut message.figures;
+    f.requested = bytes("whiletryingtoallocate").or_else(|| bytes("whiletryingtomap"));
+    f.free = bytes("(free:");
+    f.capacity = bytes(",total:");
+    let used = text.find(",total:").map_or(40, |at| at + 7);
+    Some((message, used))
+}
+
+/// How many messages back a failure's warning may stand: other ranks write in between.
+const WARNED_BEFORE: usize = 64;
+
+/// Joins PyTorch's warnings with the failure that follows them, which then has their exact bytes, and those of one request with each
+/// other.
+pub(super) fn with_warnings(found: Vec<OomMessage>) -> Vec<OomMessage> {
+    let is_retry = |m: &OomMessage| m.is_warning && m.dialect.writer == Writer::PyTorch;
+    let holds = |printed: Option<Figure>, exact: Option<Figure>| {
+        printed.zip(exact).is_some_and(|(p, e)| p.low() <= e.bytes && e.bytes <= p.high())
+    };
+    let mut out: Vec<OomMessage> = Vec::with_capacity(found.len());
+    for mut message in found {
+        let from = out.len().saturating_sub(WARNED_BEFORE);
+        let is_same_place =
+            |o: &OomMessage, m: &OomMessage| is_retry(o) && o.rank == m.rank && (o.gpu == m.gpu || m.gpu.is_none());
+        if is_retry(&message) {
+            let same = out[from..].iter_mut().rev().find(|o| {
+                is_same_place(o, &message)
+                    && (o.figures.requested, o.figures.capacity) == (message.figures.requested, message.figures.capacity)
+            });
+            if let Some(same) = same {
+                same.warnings += 1;
+                same.figures.free = message.figures.free;
+                continue;
+            }
+            message.warnings = 1;
+        } else if message.dialect.writer == Writer::PyTorch {
+            let at = out[from..]
+                .iter()
+                .rposition(|o| is_same_place(o, &message) && holds(message.figures.requested, o.figures.requested));
+            if let Some(at) = at {
+                let warning = out.remove(from + at);
+                message.warnings = warning.warnings;
+                let (f, exact) = (&mut message.figures, &warning.figures);
+                f.requested = exact.requested;
+                if holds(f.capacity, exact.capacity) {
+                    f.capacity = exact.capacity;
+                }
+                if holds(f.free, exact.free) {
+                    f.free = exact.free;
+                }
+            }
+        }
+        out.push(message);
+    }
+    out
+}
+
+/// A message whose letters a log made all large or all small: the words are set back as PyTorch writes them.
+pub(super) fn recased(window: &Window<'_>) -> Read {
+    const WORDS: [&str; 21] = [
+        ".Triedtoallocate",
+        "(GPU",
+        ".GPU",
+        "Including",
+        "PyTorch",
+        ".Process",
+        "Oftheallocatedmemory",
+        "reservedintotalbyPyTorch",
+        "isreservedbyPyTorchbutunallocated",
+        "Ifreserved",
+        "KiB",
+        "MiB",
+        "GiB",
+        "TiB",
+        "PYTORCH_CUDA_ALLOC_CONF",
+        "PYTORCH_HIP_ALLOC_CONF",
+        "PYTORCH_ALLOC_CONF",
+        "CUDA",
+        "HIP",
+        "XPU",
+        "Seedocumentation",
+    ];
+    let platform = match window.before(4).to_ascii_uppercase() {
+        name if name.ends_with("CUDA") => Platform::Cuda,
+        name if name.ends_with("HIP") => Platform::Hip,
+        name if name.ends_with("XPU") => Platform::Xpu,
+        _ => return None,
+    };
+    let lower = window.text().to_ascii_lowercase();
+    let text = WORDS.iter().fold(lower, |text, word| text.replace(&word.to_ascii_lowercase(), word));
+    let squeezed = Squeezed::new(&text);
+    native(&Window { squeezed: &squeezed, from: 0, to: squeezed.body().len() }, platform)
 }
 
 /// `MPS backend out of memory (MPS allocated: X, other allocations: Y, max allowed: Z). Tried to allocate W on private pool.`
@@ -249,12 +381,19 @@ pub(super) fn mps(window: &Window<'_>) -> Read {
     Some((message, 30))
 }
 
-/// `DefaultCPUAllocator: can't allocate memory: you tried to allocate N bytes.` (`not enough memory` on Windows).
+/// `DefaultCPUAllocator: can't allocate memory: you tried to allocate N bytes.` (`not enough memory` on Windows), and of the oldest
+/// releases `$ Torch: not enough memory: you tried to allocate 12GB. Buy new RAM!`, which cuts off what is less than a whole GiB.
 pub(super) fn cpu(window: &Window<'_>) -> Read {
     let text = window.text();
-    let mark = "youtriedtoallocate";
-    let at = text.find(mark).filter(|&at| at < 100)?;
+    let (mark, at) = ["youtriedtoallocate", "youtriedtoreallocate"]
+        .iter()
+        .find_map(|mark| text.find(mark).filter(|&at| at < 100).map(|at| (*mark, at)))?;
     let mut message = OomMessage::new(Dialect::of(Writer::Cpu, Platform::Cpu));
-    message.figures.requested = after(text, mark);
+    let f = &mut message.figures;
+    f.requested = after(text, mark);
+    if text.starts_with("Torch:") {
+        f.requested = f.requested.filter(|q| q.bytes > 0).map(|q| Figure { slack: 1 << 30, ..q });
+        message.dialect.until = Some((1, 4));
+    }
     Some((message, at + mark.len()))
 }

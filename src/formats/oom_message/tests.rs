@@ -402,6 +402,34 @@ fn messages_from_the_wild() {
         ("level_zero backend failed with error: 40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)", "xpu-error", None, None),
         ("RuntimeError: Native API failed. Native API returns: -5 (PI_ERROR_OUT_OF_RESOURCES)", "xpu-error", None, None),
         (
+            "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9866.00 MiB on device 1: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: \
+             failed to allocate CUDA1 buffer of size 10345250816\nllama_new_context_with_model: failed to allocate compute buffers",
+            "llama.cpp",
+            Some(9866.0),
+            None,
+        ),
+        (
+            "[TRT] [E] 1: [defaultAllocator.cpp::allocate::20] Error Code 1: Cuda Runtime (out of memory)\n[TRT] [W] Requested amount of GPU memory \
+             (1073741824 bytes) could not be allocated. There may not be enough free memory for allocation to succeed.",
+            "tensorrt",
+            Some(1024.0),
+            None,
+        ),
+        ("[E] [TRT] ../rtSafe/safeRuntime.cpp (25) - Cuda Error in allocate: 2 (out of memory)", "tensorrt", None, None),
+        (
+            "RuntimeError: $ Torch: not enough memory: you tried to allocate 12GB. Buy new RAM! at ..\\aten\\src\\TH\\THGeneral.cpp:201",
+            "cpu-up-to-1.4",
+            Some(12.0 * 1024.0),
+            None,
+        ),
+        (
+            "ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is needed, which is larger than the \
+             available KV cache memory (12.00 GiB). Based on the available memory, the estimated maximum model length is 98304.",
+            "vllm",
+            Some(16.0 * 1024.0),
+            None,
+        ),
+        (
             "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 2.50 GiB for an array with shape (335544320,) and data type float64",
             "cpu",
             Some(2560.0),
@@ -415,4 +443,106 @@ fn messages_from_the_wild() {
         let wanted = |megabytes: Option<f64>| megabytes.map(|m| (m * MIB).round() as u64);
         assert_eq!((nearest(m.figures.requested), nearest(m.figures.free)), (wanted(requested), wanted(free)), "{text}");
     }
+}
+
+/// ComfyUI prints the first words twice: before the traceback and below it.
+#[test]
+fn comfy_ui_s_first_words_are_one_message() {
+    for (text, line) in [
+        ("torch.OutOfMemoryError: Allocation on device \n\nGot an OOM, unloading all loaded models.", 1),
+        (
+            "2024-12-04 15:20:36,382 - root - ERROR - !!! Exception during processing !!! Allocation on device \n2024-12-04 15:20:36,383 - root - \
+             ERROR - Traceback (most recent call last):\n  File \"execution.py\", line 152\ntorch.OutOfMemoryError: Allocation on device \n\nGot an OOM",
+            4,
+        ),
+        ("!!! Exception during processing!!! Allocation on device 1\nTraceback", 1),
+    ] {
+        let all = find_all(text);
+        assert_eq!(all.len(), 1, "{text}: {all:?}");
+        assert_eq!((all[0].dialect.name().as_str(), all[0].line, all[0].has_figures()), ("comfyui", line, false));
+    }
+    assert!(find_all("Allocation on device not large enough for array").is_empty());
+    let whole = "torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated : 1.00 GiB\nRequested : 3.00 GiB\nDevice limit : 2.00 GiB\nFree (according to CUDA): 1.61 GiB\nGot an OOM, unloading all loaded models.";
+    assert_eq!(parse(whole).unwrap().dialect.name(), "cuda-malloc-async");
+}
+
+/// A warning of a request that was asked for again is no failure, and gives the failure that follows its exact bytes.
+#[test]
+fn pytorch_s_warnings_belong_to_the_failure_that_follows() {
+    let warning = |rank: u32, bytes: u64, free: u64| {
+        format!(
+            "[rank{rank}]:[W903 13:41:51.709566905 CUDACachingAllocator.cpp:3934] memory allocation failed with OOM on device {rank} while trying to \
+             allocate {bytes} bytes (free: {free}, total: 33668857856).\n"
+        )
+    };
+    let failure = |rank: u32| {
+        format!(
+            "[rank{rank}]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 10.00 GiB. GPU {rank} has a total capacity of 31.36 GiB of \
+             which 9.86 GiB is free. Of the allocated memory 20.00 GiB is allocated by PyTorch, and 1.00 GiB is reserved by PyTorch but unallocated.\n"
+        )
+    };
+    let (asked, free) = (10_737_418_240, 10_583_277_568);
+    let alone = find_all(&[warning(0, asked, 5_000), warning(0, asked, free)].concat());
+    assert_eq!((alone.len(), alone[0].is_warning, alone[0].warnings), (1, true, 2));
+    assert_eq!(alone[0].figures.free, Some(Figure::exact(free)), "of the last time");
+    let log = [
+        warning(0, 20_971_520, 13_107_200),
+        warning(0, asked, 5_000),
+        warning(1, asked, 7_000),
+        warning(0, asked, free),
+        failure(0),
+        failure(1),
+    ]
+    .concat();
+    let all = find_all(&log);
+    assert_eq!(
+        all.iter().map(|m| (m.rank, m.is_warning, m.warnings)).collect::<Vec<_>>(),
+        [(Some(0), true, 1), (Some(0), false, 2), (Some(1), false, 1)]
+    );
+    let f = &all[1].figures;
+    assert_eq!(
+        (f.requested, f.capacity, f.free),
+        (Some(Figure::exact(asked)), Some(Figure::exact(33_668_857_856)), Some(Figure::exact(free)))
+    );
+    // What was free when it was warned is not what was free when it failed.
+    assert!(all[2].figures.free.is_some_and(|f| f.slack > 0));
+    assert_eq!(parse(&log).unwrap().rank, Some(0));
+    assert!(!parse(&log).unwrap().is_warning, "failures before warnings");
+    let mapping = parse(
+        "[W905 00:28:47 CUDACachingAllocator.cpp:508] expandable_segments: memory mapping failed with OOM on device 0 while trying to map 20971520 \
+         bytes (free: 4521984, total: 101971460096)",
+    );
+    let mapping = mapping.unwrap();
+    assert_eq!((mapping.expandable_segments, mapping.figures.requested), (Some(true), Some(Figure::exact(20_971_520))));
+}
+
+#[test]
+fn vllm_s_cache_is_told_in_bytes_and_tokens() {
+    let context = |text: &str| parse(text).unwrap().context.unwrap();
+    let new = "To serve at least one request with the model's max seq len (100000), (4.26 GiB KV cache is needed, which is larger than the available KV \
+               cache memory (4.25 GiB). Based on the available memory, the estimated maximum model length is 99760.";
+    assert_eq!(context(new), Context { wanted: Some(100_000), fits: Some(99_760) });
+    assert_eq!(parse(new).unwrap().figures.limit.unwrap().bytes, gib(4.25));
+    let first = "ValueError: To serve at least one request with the models's max seq len (32768), (2.0 GB KV cache isneeded, which is larger than the \
+                 available KV Cache memory (0.78 GB). Try increasing";
+    assert_eq!((context(first).wanted, parse(first).unwrap().figures.limit.unwrap().bytes), (Some(32_768), gib(0.78)));
+    let old =
+        "The model's max seq len (32768) is larger than the maximum number of tokens that can be stored in KV cache (7344). Try";
+    assert_eq!(context(old), Context { wanted: Some(32_768), fits: Some(7_344) });
+}
+
+#[test]
+fn large_and_small_letters_are_one() {
+    let plain = parse(MODERN).unwrap();
+    for text in [MODERN.to_uppercase(), MODERN.to_lowercase()] {
+        let m = parse(&text).unwrap();
+        assert_eq!(
+            (m.figures, &m.processes, m.gpu, m.dialect.platform),
+            (plain.figures, &plain.processes, plain.gpu, Platform::Cuda),
+            "{text}"
+        );
+    }
+    let old = "CUDA out of memory. Tried to allocate 3.00 GiB (GPU 1; 79.35 GiB total capacity; 33.66 GiB already allocated; 735.69 MiB free; 34.89 GiB reserved in total by PyTorch)";
+    assert_eq!(parse(&old.to_uppercase()).unwrap().figures, parse(old).unwrap().figures);
+    assert!(find_all("if you see cuda out of memory, use a smaller batch").is_empty());
 }

@@ -135,6 +135,16 @@ impl<'a> Window<'a> {
         body.get(from..self.from).unwrap_or("")
     }
 
+    /// What follows the anchor, whatever starts there: at most `most` bytes.
+    pub(super) fn after(&self, most: usize) -> &'a str {
+        let body = self.squeezed.body();
+        let mut to = (self.from + most).min(body.len());
+        while !body.is_char_boundary(to) {
+            to -= 1;
+        }
+        body.get(self.from..to).unwrap_or("")
+    }
+
     /// The raw lines, from the anchor's line to the window's last, prefixes removed.
     pub(super) fn raw_lines(&self) -> impl Iterator<Item = &'a str> {
         let first = self.squeezed.line_index(self.from);
@@ -209,6 +219,11 @@ pub(super) enum Anchor {
     OnnxRuntime,
     Paddle,
     Array,
+    Recased,
+    Retry,
+    VllmCache,
+    Ggml,
+    TensorRt,
 }
 
 impl Anchor {
@@ -217,7 +232,7 @@ impl Anchor {
         match self {
             Anchor::Xla => 200_000,
             Anchor::Bare(..) => 200,
-            Anchor::Driver => 400,
+            Anchor::Driver | Anchor::Retry | Anchor::VllmCache | Anchor::Ggml | Anchor::TensorRt => 400,
             _ => 6_000,
         }
     }
@@ -279,6 +294,15 @@ const ANCHORS: &[(&str, Anchor)] = &[
     ("Failedtoallocatememoryforrequestedbufferofsize", Anchor::OnnxRuntime),
     ("OutofmemoryerroronGPU", Anchor::Paddle),
     ("ArrayMemoryError:Unabletoallocate", Anchor::Array),
+    ("OUTOFMEMORY.TRIEDTOALLOCATE", Anchor::Recased),
+    ("outofmemory.triedtoallocate", Anchor::Recased),
+    ("failedwithOOMondevice", Anchor::Retry),
+    ("KVcacheisneeded,whichislargerthan", Anchor::VllmCache),
+    ("islargerthanthemaximumnumberoftokensthatcanbestoredinKVcache", Anchor::VllmCache),
+    ("cudaMallocfailed:outofmemory", Anchor::Ggml),
+    ("CudaRuntime(outofmemory)", Anchor::TensorRt),
+    ("allocate:2(outofmemory)", Anchor::TensorRt),
+    ("Torch:notenoughmemory:youtriedto", Anchor::Cpu),
 ];
 
 /// Every place where a message may start, by kind.

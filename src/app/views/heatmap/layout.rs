@@ -9,7 +9,7 @@ const STRIP_LOW: f32 = 44.0;
 /// Height of the axis labels under the map.
 const AXIS: f32 = 18.0;
 /// Height of the legend.
-const LEGEND: f32 = 20.0;
+pub(super) const LEGEND: f32 = 20.0;
 /// Height of each further row of it.
 pub(super) const LEGEND_ROW: f32 = 16.0;
 /// The least height the map is worth drawing at.
@@ -104,6 +104,24 @@ pub(super) fn quietest(plot: Rect, width: f32, heights: impl Iterator<Item = f32
     places.map(|r| (cost(r.expand(1.0)), far(&r), r)).min_by_key(|(cost, far, _)| (*cost, *far)).map(|(.., r)| r)
 }
 
+/// Where the entries of a legend stand: row and place from the left, `gap` apart. The first row has `first` points of room, each
+/// later one `width`; what does not fit in `rows` rows has no place.
+pub(super) fn pack(widths: &[f32], first: f32, width: f32, gap: f32, rows: usize) -> Vec<Option<(usize, f32)>> {
+    let (mut row, mut x) = (0, 0.0);
+    let place = |&entry: &f32| {
+        let room = if row == 0 { first } else { width };
+        if x + entry > room && row + 1 < rows {
+            (row, x) = (row + 1, 0.0);
+        }
+        let at = (x + entry <= if row == 0 { first } else { width }).then_some((row, x));
+        if at.is_some() {
+            x += entry + gap;
+        }
+        at
+    };
+    widths.iter().map(place).collect()
+}
+
 /// The largest hole's rows of pixels: where `share..share + size` (of the axis, 0 to 1) lies in `height` pixels, at least
 /// `least` of them.
 pub(super) fn rows_of(from: f64, to: f64, height: usize, least: usize) -> std::ops::Range<usize> {
@@ -163,6 +181,15 @@ mod tests {
         let place = quietest(plot, 90.0, heights(), |r| usize::from(r.left() < 300.0)).expect("room");
         assert!(place.left() >= 300.0 && place.right() <= plot.right());
         assert_eq!(quietest(plot, 390.0, heights(), |_| 0), None);
+    }
+
+    #[test]
+    fn entries_of_a_legend_go_on_in_further_rows() {
+        assert_eq!(pack(&[30.0, 30.0], 80.0, 200.0, 10.0, 1), [Some((0, 0.0)), Some((0, 40.0))]);
+        assert_eq!(pack(&[30.0, 60.0, 90.0], 50.0, 120.0, 10.0, 3), [Some((0, 0.0)), Some((1, 0.0)), Some((2, 0.0))]);
+        // With no room beside the ramp all of them go below it; what has no place is left out.
+        assert_eq!(pack(&[30.0, 60.0], 0.0, 120.0, 10.0, 2), [Some((1, 0.0)), Some((1, 40.0))]);
+        assert_eq!(pack(&[30.0, 60.0], 40.0, 120.0, 10.0, 1), [Some((0, 0.0)), None]);
     }
 
     #[test]

@@ -169,7 +169,7 @@ impl Canvas<'_> {
         let mut terms = Vec::new();
         let Some(rect) = self.areas.legend else { return terms };
         let (t, p) = (self.tokens, self.picture);
-        let (first, last) = (rect.top() + 10.0, rect.bottom() - 10.0);
+        let first = rect.top() + layout::LEGEND / 2.0;
         let mut right = rect.right();
         if matches!(p.map, Map::Addresses(_)) {
             let text = "largest hole";
@@ -187,17 +187,17 @@ impl Canvas<'_> {
         if length >= 20.0 {
             paint_ramp(self.painter, t, bar, ramp.stops(t), (&p.ends.0, &p.ends.1));
         }
-        // What stands behind the first row's end goes on in the second, where there is one.
-        let mut at = pos2(rect.left(), first);
-        let mut edge = bar.left() - start - 10.0;
-        for entry in entries(p) {
-            let width = label::width(self.painter, entry.text(), Type::Caption) + 16.0;
-            if at.x + width > edge && last > at.y {
-                (at, edge) = (pos2(rect.left(), last), rect.right());
-            }
-            if at.x + width > edge {
-                continue;
-            }
+        // What has no room in the first row goes on in the next, where there is one.
+        let rows = 1 + ((rect.height() - layout::LEGEND) / layout::LEGEND_ROW).round().max(0.0) as usize;
+        let entries = entries(p);
+        let widths: Vec<f32> =
+            entries.iter().map(|e| label::width(self.painter, e.text(), Type::Caption) + ENTRY_SWATCH).collect();
+        let edge = |row: usize| if row == 0 { bar.left() - start - 10.0 } else { rect.right() };
+        let mut end = (0, rect.left());
+        let placed = layout::pack(&widths, edge(0) - rect.left(), rect.width(), ENTRY_GAP, rows);
+        for (entry, place) in entries.into_iter().zip(placed) {
+            let Some((row, x)) = place else { continue };
+            let at = pos2(rect.left() + x, first + row as f32 * layout::LEGEND_ROW);
             let text_at = match entry {
                 Entry::Mark(mark) => {
                     self.painter.add(glyph(mark, at + vec2(4.0, 4.0), mark_ink(t, mark)));
@@ -211,7 +211,7 @@ impl Canvas<'_> {
             };
             let (from, text) = (pos2(text_at, at.y), entry.text());
             let covered = label::text(self.painter, from, Align2::LEFT_CENTER, text, Type::Caption, t.text2);
-            at.x = covered.right() + ENTRY_GAP;
+            end = (row, covered.right() + ENTRY_GAP);
             match entry {
                 Entry::Free => terms.push((covered, Term::Inactive)),
                 Entry::NotReserved => terms.push((covered, Term::NotReserved)),
@@ -226,7 +226,8 @@ impl Canvas<'_> {
             Mode::HoleSizes => ("free bytes by hole size, logarithmic shades", Term::Hole),
         };
         terms.push((bar, term));
-        let room = Rect::from_min_max(pos2(at.x, at.y - 10.0), pos2(edge, at.y + 10.0));
+        let y = first + end.0 as f32 * layout::LEGEND_ROW;
+        let room = Rect::from_min_max(pos2(end.1, y - 10.0), pos2(edge(end.0), y + 10.0));
         if room.width() > label::width(self.painter, name, Type::Caption) {
             terms.push((label::text_in(self.painter, room, name, Type::Caption, t.text3), term));
         }
@@ -422,6 +423,10 @@ fn mark_ink(t: &Tokens, mark: Mark) -> egui::Color32 {
 /// What a mark says, in a word or two: the legend of a narrow pane has room for no more.
 /// Between two entries of the legend.
 const ENTRY_GAP: f32 = 14.0;
+/// Before the text of an entry, for its swatch.
+const ENTRY_SWATCH: f32 = 16.0;
+/// The most rows that the legend takes from the map.
+const LEGEND_ROWS: usize = 3;
 /// From the ramp's end to the name of the largest hole, with its swatch.
 const HOLE_GAP: f32 = 32.0;
 
@@ -455,13 +460,14 @@ fn entries(p: &Picture) -> Vec<Entry> {
     free.into_iter().chain(marks.map(Entry::Mark)).chain(ground).collect()
 }
 
-/// How many rows the legend of a picture needs in a width, two at most.
+/// How many rows the legend of a picture needs in a width, [`LEGEND_ROWS`] at most.
 pub fn legend_rows(painter: &Painter, p: &Picture, width: f32) -> usize {
     let text = |text: &str| label::width(painter, text, Type::Caption);
-    let left: f32 = entries(p).iter().map(|e| text(e.text()) + 16.0 + ENTRY_GAP).sum::<f32>() - ENTRY_GAP;
+    let widths: Vec<f32> = entries(p).iter().map(|e| text(e.text()) + ENTRY_SWATCH).collect();
     let hole = if matches!(p.map, Map::Addresses(_)) { text("largest hole") + HOLE_GAP } else { 0.0 };
     let ramp = text(&p.ends.0) + ramp_length(width) + text(&p.ends.1) + 12.0 + 10.0;
-    if left + ramp + hole > width { 2 } else { 1 }
+    let placed = layout::pack(&widths, width - hole - ramp, width, ENTRY_GAP, LEGEND_ROWS);
+    1 + placed.iter().flatten().map(|at| at.0).max().unwrap_or(0)
 }
 
 fn mark_name(mark: Mark) -> &'static str {

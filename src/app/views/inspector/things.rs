@@ -164,8 +164,8 @@ fn unmapped(data: &DeviceData, state: &State, address: u64) -> Option<Card> {
         claim: "of address space, no memory".to_owned(),
         facts: vec![
             Fact::new("pool", pool_text(data, segment.pool, segment.class, segment.stream)),
-            beside("mapped before", before),
-            beside("mapped after", before + 1),
+            beside("before it", before),
+            beside("after it", before + 1),
         ],
         next: "An expandable segment can map memory here when the device has some to give, and join what lies on both sides."
             .to_owned(),

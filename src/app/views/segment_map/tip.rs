@@ -53,7 +53,7 @@ pub fn segment(cx: &ViewContext<'_>, picture: &Picture, row: &Row, at: usize) ->
     let holes = blocks.iter().filter(|b| b.state == BlockState::Inactive);
     let (free, largest) = holes.clone().fold((0, 0), |(sum, max), b| (sum + b.size, b.size.max(max)));
     let holes = holes.count();
-    let title = if segment.is_expandable { "Expandable segment, mapped part" } else { "Segment" };
+    let title = if segment.is_expandable { "Expandable segment" } else { "Segment" };
     let mut tip = Tip::new(format!("{title} of {}", Bytes(segment.size)))
         .row("address", Address(segment.address).to_string())
         .row("segment", format!("{} of {}", count(at as u64 + 1), count(state.segments.len() as u64)))

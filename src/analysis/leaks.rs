@@ -289,9 +289,8 @@ pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) ->
     let lifetimes = &tables.lifetimes;
     let has_pools = device.pools.iter().any(|&key| key != (0, 0));
     let mut alive: FxHashMap<StackId, Survival> = FxHashMap::default();
-    // When each stack freed what had outlived its step and the two after it; and what it gave back so.
+    // When each stack freed what had outlived its step and the two after it.
     let mut old: FxHashMap<StackId, Vec<(u32, LifetimeId)>> = FxHashMap::default();
-    let mut turned: FxHashMap<StackId, Vec<Turned>> = FxHashMap::default();
     for i in 0..lifetimes.len() as u32 {
         let id = LifetimeId(i);
         let step = step_of(bounds, lifetimes.born(id));
@@ -302,21 +301,27 @@ pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) ->
             }
             alive.entry(lifetimes.stack(device, id)).or_default().push((id, lifetimes.requested(device, id), step));
         } else if looked.by_steps && step.is_none_or(|s| bounds.get(s + 3).is_some_and(|&b| freed >= b)) {
-            let turn = Turned { born: step, freed: step_of(bounds, freed), bytes: lifetimes.requested(device, id) };
-            turned.entry(lifetimes.stack(device, id)).or_default().push(turn);
-            if count >= FEWEST_FREED && step.is_some() {
-                old.entry(lifetimes.stack(device, id)).or_default().push((freed, id));
-            }
+            old.entry(lifetimes.stack(device, id)).or_default().push((freed, id));
         }
     }
     let mut found: Vec<Growth> = alive.iter().filter_map(|(&stack, s)| grown(stack, s, &looked, None)).collect();
     if looked.by_steps {
-        alive.retain(|stack, s| !turned.get(stack).is_some_and(|turned| is_bounded(s, &looked, turned)));
+        let is_full = |stack: &StackId, s: &Survival| {
+            let turned = old.get(stack)?.iter().map(|&(freed, id)| Turned {
+                born: step_of(bounds, lifetimes.born(id)),
+                freed: step_of(bounds, freed),
+                bytes: lifetimes.requested(device, id),
+            });
+            Some(is_bounded(s, &looked, &turned.collect::<Vec<_>>()))
+        };
+        alive.retain(|stack, s| is_full(stack, s) != Some(true));
         for g in found.iter_mut().filter(|g| !alive.contains_key(&g.stack)) {
             g.rhythm = Rhythm::None;
         }
         together::mark(&mut found, &alive, &floors(device, tables, bounds), &looked);
-        found.extend(freed_together(device, tables, bounds, old));
+        if count >= FEWEST_FREED {
+            found.extend(freed_together(device, tables, bounds, old));
+        }
     } else if !comes_and_goes(device, tables, bounds, &found) {
         found.iter_mut().for_each(|g| g.rhythm = Rhythm::None);
     }
@@ -417,6 +422,7 @@ fn freed_together(
     let reach = (made(bounds[count]) - made(bounds[0])) / count as u32 * 2;
     let mut bursts: FxHashMap<StackId, Burst> = FxHashMap::default();
     for (stack, mut freed) in old {
+        freed.retain(|&(_, id)| step_of(bounds, lifetimes.born(id)).is_some());
         if freed.len() < FEWEST_STEADY {
             continue;
         }

@@ -220,6 +220,24 @@ fn what_pins_a_segment_of_another_stream_is_a_blocker() {
     );
 }
 
+/// What the program has freed and another stream still uses is no live memory that it could free.
+#[test]
+fn what_waits_for_a_stream_is_told_apart() {
+    let mut t = Tape::new();
+    t.alloc(400 * MIB, StackId::NONE);
+    let freed = t.alloc(300 * MIB, StackId::NONE);
+    t.ask_to_free(freed);
+    t.oom(320 * MIB, 300 * MIB, StackId::NONE);
+    let (a, said) = autopsies(&t.finish()).remove(0);
+    for part in [
+        "tensors hold 400 MiB, and 300 MiB were freed and wait for another stream.",
+        "All of that is freed already and waits for another stream.",
+    ] {
+        assert!(said.contains(part), "no \"{part}\" in {said}");
+    }
+    assert_eq!(a.allocated + a.pending + a.all_holes.bytes, a.reserved);
+}
+
 /// What is too large whole fits in parts: each is held against what was free, and against all there could be.
 #[test]
 fn a_request_that_is_too_large_is_told_in_parts() {

@@ -185,6 +185,18 @@ fn a_small_window_has_one_column() {
     }
 }
 
+/// The piece of evidence that says why is never cut: it takes the lines it needs.
+#[test]
+fn evidence_without_room_takes_more_lines() {
+    let data = sample("kv_decode_oom.pickle.gz");
+    let height = |width: f32| {
+        let h = alone(&data, ViewKind::Findings, Theme::Dark, [width, 800.0], false, |_| {});
+        h.get_by_label(&format!("cap of this process: 1,080 to 1,100{NBSP}MiB")).rect().height()
+    };
+    let [one, two, three] = [400.0, 240.0, 120.0].map(height);
+    assert!(one < 21.0 && two > 30.0 && three > two + 10.0, "{one} {two} {three}");
+}
+
 #[test]
 fn a_failure_offers_autopsy_and_what_if() {
     let data = sample("kv_decode_oom.pickle.gz");

@@ -7,6 +7,7 @@
 use std::ops::{Range, RangeInclusive};
 
 use super::servers::can_go;
+use super::way_out::pending_of;
 use super::{State, Way, WayOut};
 use crate::model::{BlockState, DeviceRecording};
 
@@ -161,6 +162,7 @@ fn way_of(state: &State, pieces: &[Piece], chosen: &[bool], is_optimal: bool) ->
         segments,
         whole,
         pages,
+        pending: pending_of(state, &blocks),
         blocks,
         bytes,
         room,

@@ -28,6 +28,8 @@ pub struct WayOut {
     pub blocks: Vec<usize>,
     /// Their bytes.
     pub bytes: u64,
+    /// Of those bytes what the program has freed already and another stream still uses.
+    pub pending: u64,
     /// Bytes of the hole, or of the segments and pages released.
     pub room: u64,
     /// True when no set of fewer live bytes does it: the hole's window is searched in full, the choice of segments and pages is
@@ -97,12 +99,13 @@ pub fn cheapest_hole(state: &State, servers: &Servers, request: u64) -> Option<W
     room += blocks[..window.start].iter().rev().take_while(|b| b.state == BlockState::Inactive).map(|b| b.size).sum::<u64>();
     room += blocks[window.end..].iter().take_while(|b| b.state == BlockState::Inactive).map(|b| b.size).sum::<u64>();
     let start = segment.blocks.start as usize;
-    let live = window.filter(|&i| blocks[i].state != BlockState::Inactive).map(|i| start + i).collect();
+    let live: Vec<usize> = window.filter(|&i| blocks[i].state != BlockState::Inactive).map(|i| start + i).collect();
     Some(WayOut {
         way: Way::Hole,
         segments: vec![at],
         whole: 0,
         pages: 0,
+        pending: pending_of(state, &live),
         blocks: live,
         bytes,
         room,
@@ -111,6 +114,11 @@ pub fn cheapest_hole(state: &State, servers: &Servers, request: u64) -> Option<W
         least_cap: None,
         with_more: None,
     })
+}
+
+/// Bytes of those blocks that are freed and wait for a stream.
+pub(super) fn pending_of(state: &State, blocks: &[usize]) -> u64 {
+    blocks.iter().map(|&i| &state.blocks[i]).filter(|b| b.state == BlockState::PendingFree).map(|b| b.size).sum()
 }
 
 /// The fewest live bytes whose going would let the request succeed: in one hole, or by segments and pages going back so that what

@@ -58,6 +58,8 @@ pub struct Autopsy {
     pub reserved: u64,
     /// In blocks the program holds.
     pub allocated: u64,
+    /// Freed by the program, in blocks that another stream still uses.
+    pub pending: u64,
     /// Asked for by the program, live.
     pub live_requested: u64,
     /// The pool that serves the request: small or large.
@@ -181,6 +183,7 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
         device_free,
         reserved,
         allocated: state.totals.allocated,
+        pending: state.totals.active.saturating_sub(state.totals.allocated),
         live_requested: state.totals.requested,
         class: servers.class,
         servers,
@@ -382,6 +385,13 @@ impl WayOut {
             );
         }
         let with_more = self.with_more.map_or(String::new(), |more| more.sentence());
+        // What the program has freed already it can not free again.
+        let pending = match self.pending {
+            0 => String::new(),
+            all if all == self.bytes => " All of that is freed already and waits for another stream.".to_owned(),
+            bytes => format!(" {} of that are freed already and wait for another stream.", Bytes(bytes)),
+        };
+        let with_more = format!("{with_more}{pending}");
         match self.way {
             Way::Hole => {
                 format!(

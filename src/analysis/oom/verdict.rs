@@ -249,6 +249,10 @@ fn full(a: &Autopsy, request: &str, place: &str) -> String {
         ),
     };
     let outside = a.capacity.map(|c| c.saturating_sub(a.reserved).saturating_sub(a.device_free)).filter(|&bytes| bytes > 0);
+    let waits = match a.pending {
+        0 => String::new(),
+        bytes => format!(", and {} were freed and wait for another stream", Bytes(bytes)),
+    };
     let outside = match (outside, a.capacity) {
         (Some(bytes), Some(all)) => {
             format!(" {} of the {place}'s {} are neither free nor PyTorch's.", Bytes(bytes), Bytes(all))
@@ -256,7 +260,7 @@ fn full(a: &Autopsy, request: &str, place: &str) -> String {
         _ => String::new(),
     };
     format!(
-        "{request} failed because the {place} is full: {} is free on it{segment}, and {inside}; tensors hold {}.{outside}",
+        "{request} failed because the {place} is full: {} is free on it{segment}, and {inside}; tensors hold {}{waits}.{outside}",
         Bytes(a.device_free),
         Bytes(a.allocated),
     )

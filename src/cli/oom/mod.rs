@@ -1,6 +1,7 @@
 //! `vramscope oom FILE`: why each request failed, with the blocks in the way and what would have helped; and how close a
 //! recording without a failure came.
 
+mod limit;
 mod text;
 
 use serde::Serialize;
@@ -15,8 +16,7 @@ use crate::analysis::oom::{
 };
 use crate::analysis::vendor::Words;
 use crate::analysis::{DeviceTables, NO_EVENT, Quantity, State, named_by, tell_apart};
-use crate::model::{Action, DeviceRecording, Progress, Recording, SizeClass, StackId, StreamId};
-use crate::units::Bytes;
+use crate::model::{Action, BlockState, DeviceRecording, Progress, Recording, StackId, StreamId};
 
 /// Stacks listed; the rest is counted.
 const LISTED: usize = 20;
@@ -175,6 +175,8 @@ struct BlockEntry {
     address: u64,
     bytes: u64,
     stream: u64,
+    /// The program has freed it, and another stream still uses it.
+    pending_free: bool,
     /// Whose its segment is, where that can not serve the request.
     #[serde(skip)]
     whose: Option<String>,
@@ -253,7 +255,7 @@ pub fn run(args: &OomArgs) -> Result<String, String> {
     }
     let report = report(&recording, args.whatif, &args.rules.read()?, &progress)?;
     if let Some(limit) = args.limit {
-        check_limit(limit, &recording, &report)?;
+        limit::check(limit, &recording, &report)?;
     }
     let words = Words::of_recording(&recording);
     if args.json {
@@ -263,57 +265,6 @@ pub fn run(args: &OomArgs) -> Result<String, String> {
     let contradictions = report.contradictions.join("; ");
     let about = super::About { recording: &recording, contradiction: Some(contradictions.as_str()).filter(|c| !c.is_empty()) };
     Ok(super::with_caveats(&[about], &words.say(&text::text(&report, &recording, args.all))))
-}
-
-/// A cap below what was reserved when a request failed can not have been in force, nor one under which it would have got a
-/// segment, nor one above all there is.
-fn check_limit(limit: u64, recording: &Recording, report: &OomReport) -> Result<(), String> {
-    // PyTorch holds the rounded request against the cap, and then maps whole pages of expandable segments.
-    let expandable = recording.devices.iter().map(|d| &d.settings.conf).filter(|conf| conf.expandable_segments);
-    let most = limit.saturating_add(expandable.map(|conf| conf.page_size(SizeClass::Large)).max().unwrap_or(0));
-    let failed = report.ooms.iter().find(|o| o.reserved_bytes > most);
-    let refuse = |reserved: u64, device: i32, when: String| {
-        Err(format!(
-            "--limit {}: that is below the {} that were reserved on {} {when}, so it was not the cap; name {} or more.",
-            Bytes(limit),
-            Bytes(reserved),
-            text::named(device),
-            Bytes(reserved)
-        ))
-    };
-    if let Some(o) = failed {
-        return refuse(o.reserved_bytes, o.device, format!("when the request of event {} failed", o.event));
-    }
-    let above = recording.devices.iter().find_map(|d| Some((d, d.capacity.filter(|&all| all < limit && d.id.index >= 0)?)));
-    if let Some((device, all)) = above {
-        return Err(format!(
-            "--limit {}: {} has {} in all, so its cap was not above that; leave --limit out where none was set.",
-            Bytes(limit),
-            device.id,
-            Bytes(all)
-        ));
-    }
-    let failures = report.ooms.iter().filter_map(|o| Some((o, o.cap_below.filter(|&below| below <= limit)?)));
-    if let Some((o, below)) = failures.min_by_key(|(_, below)| *below) {
-        return Err(format!(
-            "--limit {}: the request of event {} failed on {} with {} reserved and room for a segment of {} on the device, so the cap is below {}.",
-            Bytes(limit),
-            o.event,
-            text::named(o.device),
-            Bytes(o.reserved_bytes),
-            Bytes(o.segment_bytes),
-            Bytes(below)
-        ));
-    }
-    match report.peaks.iter().find(|p| p.most_reserved.0 > most) {
-        None => Ok(()),
-        Some(PeakEntry { device, most_reserved: (reserved, NO_EVENT), .. }) => {
-            refuse(*reserved, *device, "before the first event".to_owned())
-        }
-        Some(PeakEntry { device, most_reserved: (reserved, event), .. }) => {
-            refuse(*reserved, *device, format!("at event {event}"))
-        }
-    }
 }
 
 /// The autopsy of every out-of-memory event of every device, and the peak of the devices without one. Other settings are tried
@@ -471,6 +422,7 @@ impl At<'_> {
             address: block.address,
             bytes: block.size,
             stream: self.handle(segment.stream),
+            pending_free: block.state == BlockState::PendingFree,
             whose: self.servers.whose(self.device, segment),
             age_events: age.events,
             age_us: age.micros,

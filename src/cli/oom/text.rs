@@ -229,6 +229,7 @@ fn to_free(out: &mut String, blocks: &[BlockEntry]) {
     const FEW: usize = 5;
     for b in blocks.iter().take(FEW) {
         let whose = b.whose.as_ref().map_or(String::new(), |whose| format!("; {whose}"));
+        let whose = if b.pending_free { format!("{whose}; freed, waits for another stream") } else { whose };
         let size = Bytes(b.bytes).to_string();
         let _ = writeln!(out, "    {}  {size:>12}  age {:>12}  {}{whose}", Address(b.address), b.age, place(b));
     }

@@ -14,7 +14,7 @@ use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::term::{self, Term};
 use crate::app::widgets::{label, pane};
-use crate::model::DeviceRecording;
+use crate::model::{BlockState, DeviceRecording};
 use crate::units::{Address, Bytes, SizeColumn, count, counted};
 
 /// A row of the table.
@@ -169,6 +169,9 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
             let mut told = Vec::new();
             if is_going {
                 told.push("One of the blocks of the way out.".to_owned());
+            }
+            if block.state == BlockState::PendingFree {
+                told.push("The program has freed it; another stream still uses it.".to_owned());
             }
             if let Some(whose) = whose {
                 told.push(format!(

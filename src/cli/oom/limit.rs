@@ -1,0 +1,57 @@
+//! A cap that the user names with `--limit`, held against what the recording shows.
+
+use super::{OomReport, PeakEntry, text};
+use crate::analysis::NO_EVENT;
+use crate::model::{Recording, SizeClass};
+use crate::units::Bytes;
+
+/// A cap below what was reserved when a request failed can not have been in force, nor one under which it would have got a
+/// segment, nor one above all there is.
+pub(super) fn check(limit: u64, recording: &Recording, report: &OomReport) -> Result<(), String> {
+    // PyTorch holds the rounded request against the cap, and then maps whole pages of expandable segments.
+    let expandable = recording.devices.iter().map(|d| &d.settings.conf).filter(|conf| conf.expandable_segments);
+    let most = limit.saturating_add(expandable.map(|conf| conf.page_size(SizeClass::Large)).max().unwrap_or(0));
+    let failed = report.ooms.iter().find(|o| o.reserved_bytes > most);
+    let refuse = |reserved: u64, device: i32, when: String| {
+        Err(format!(
+            "--limit {}: that is below the {} that were reserved on {} {when}, so it was not the cap; name {} or more.",
+            Bytes(limit),
+            Bytes(reserved),
+            text::named(device),
+            Bytes(reserved)
+        ))
+    };
+    if let Some(o) = failed {
+        return refuse(o.reserved_bytes, o.device, format!("when the request of event {} failed", o.event));
+    }
+    let above = recording.devices.iter().find_map(|d| Some((d, d.capacity.filter(|&all| all < limit && d.id.index >= 0)?)));
+    if let Some((device, all)) = above {
+        return Err(format!(
+            "--limit {}: {} has {} in all, so its cap was not above that; leave --limit out where none was set.",
+            Bytes(limit),
+            device.id,
+            Bytes(all)
+        ));
+    }
+    let failures = report.ooms.iter().filter_map(|o| Some((o, o.cap_below.filter(|&below| below <= limit)?)));
+    if let Some((o, below)) = failures.min_by_key(|(_, below)| *below) {
+        return Err(format!(
+            "--limit {}: the request of event {} failed on {} with {} reserved and room for a segment of {} on the device, so the cap is below {}.",
+            Bytes(limit),
+            o.event,
+            text::named(o.device),
+            Bytes(o.reserved_bytes),
+            Bytes(o.segment_bytes),
+            Bytes(below)
+        ));
+    }
+    match report.peaks.iter().find(|p| p.most_reserved.0 > most) {
+        None => Ok(()),
+        Some(PeakEntry { device, most_reserved: (reserved, NO_EVENT), .. }) => {
+            refuse(*reserved, *device, "before the first event".to_owned())
+        }
+        Some(PeakEntry { device, most_reserved: (reserved, event), .. }) => {
+            refuse(*reserved, *device, format!("at event {event}"))
+        }
+    }
+}

@@ -24,13 +24,6 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, 
     ScrollArea::vertical().id_salt("summary").auto_shrink(false).show(ui, |ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
         headline(ui, cx.tokens, compared);
-        if let Some(why) = why {
-            let text = format!("A and B were chosen for you: {why}.");
-            let said = ui.scope(|ui| pane::padded(ui, |ui| label::paragraph(ui, &text, Type::Caption, cx.tokens.text3)));
-            said.response
-                .on_hover_text("Drag their flags in the timeline, choose above, or press Shift A and Shift B at the cursor.");
-            ui.add_space(6.0);
-        }
         asked(ui, cx, compared);
         by_category(ui, cx.tokens, compared);
         if let Some(blocks) = compared.diff.blocks {
@@ -39,6 +32,13 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, 
         } else {
             pane::section(ui, "By place", "", false);
             by_place(ui, cx.tokens, compared);
+        }
+        if let Some(why) = why {
+            let text = format!("A and B, chosen for you: {why}.");
+            let said = ui.scope(|ui| pane::padded(ui, |ui| label::paragraph(ui, &text, Type::Caption, cx.tokens.text3)));
+            said.response
+                .on_hover_text("Drag their flags in the timeline, choose above, or press Shift A and Shift B at the cursor.");
+            ui.add_space(6.0);
         }
         pane::section(ui, "Reserved", "MiB unless said", false);
         reserve(ui, cx.tokens, compared);

@@ -317,6 +317,9 @@ pub(super) fn with_warnings(found: Vec<OomMessage>) -> Vec<OomMessage> {
             if let Some(at) = at {
                 let warning = out.remove(from + at);
                 message.warnings = warning.warnings;
+                if message.dialect.until.is_none() {
+                    message.dialect.since = message.dialect.since.max(warning.dialect.since);
+                }
                 let (f, exact) = (&mut message.figures, &warning.figures);
                 f.requested = exact.requested;
                 if holds(f.capacity, exact.capacity) {
@@ -393,7 +396,6 @@ pub(super) fn cpu(window: &Window<'_>) -> Read {
     f.requested = after(text, mark);
     if text.starts_with("Torch:") {
         f.requested = f.requested.filter(|q| q.bytes > 0).map(|q| Figure { slack: 1 << 30, ..q });
-        message.dialect.until = Some((1, 4));
     }
     Some((message, at + mark.len()))
 }

@@ -418,7 +418,7 @@ fn messages_from_the_wild() {
         ("[E] [TRT] ../rtSafe/safeRuntime.cpp (25) - Cuda Error in allocate: 2 (out of memory)", "tensorrt", None, None),
         (
             "RuntimeError: $ Torch: not enough memory: you tried to allocate 12GB. Buy new RAM! at ..\\aten\\src\\TH\\THGeneral.cpp:201",
-            "cpu-up-to-1.4",
+            "cpu",
             Some(12.0 * 1024.0),
             None,
         ),
@@ -508,6 +508,7 @@ fn pytorch_s_warnings_belong_to_the_failure_that_follows() {
     assert!(all[2].figures.free.is_some_and(|f| f.slack > 0));
     assert_eq!(parse(&log).unwrap().rank, Some(0));
     assert!(!parse(&log).unwrap().is_warning, "failures before warnings");
+    assert_eq!(parse(&log).unwrap().dialect.name(), "pytorch-2.13+");
     let mapping = parse(
         "[W905 00:28:47 CUDACachingAllocator.cpp:508] expandable_segments: memory mapping failed with OOM on device 0 while trying to map 20971520 \
          bytes (free: 4521984, total: 101971460096)",

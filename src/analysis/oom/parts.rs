@@ -40,10 +40,12 @@ pub(super) fn parts(a: &Autopsy, conf: &AllocConf) -> Vec<Part> {
         let bytes = conf.round_size(a.requested.div_ceil(parts));
         let segment = conf.segment_size(bytes);
         let now = a.device_free_told().is_some_and(|free| segment <= free) || bytes <= a.holes.largest;
-        let fits = match () {
-            () if now => Fits::AsItWas,
-            () if segment <= a.most_free() => Fits::IfAllIsFreed,
-            () => Fits::Never,
+        let fits = if now {
+            Fits::AsItWas
+        } else if segment <= a.most_free() {
+            Fits::IfAllIsFreed
+        } else {
+            Fits::Never
         };
         Part { parts, bytes, fits }
     };

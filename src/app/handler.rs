@@ -143,7 +143,11 @@ impl App {
         match command.needs() {
             Needs::Nothing => true,
             // A dialog lets go of itself without any recording behind it.
-            Needs::Recording => view.is_some() || (command == Command::Clear && !matches!(self.overlay, Overlay::None)),
+            // The page of ranks has chosen rows to let go, and no view.
+            Needs::Recording => {
+                let is_page = matches!(self.active_document().map(|d| &d.content), Some(Content::Ranks(_)));
+                view.is_some() || (command == Command::Clear && (is_page || !matches!(self.overlay, Overlay::None)))
+            }
             Needs::Saveable => self.can_save(),
             Needs::Selection => view.is_some_and(|v| v.link.selected().is_some()),
             Needs::OutOfMemory => view.is_some_and(|v| !v.data.ooms.is_empty() || v.data.failed_elsewhere().is_some()),
@@ -340,6 +344,10 @@ impl App {
             return;
         }
         if self.maximised.take().is_some() {
+            return;
+        }
+        if let Some(Content::Ranks(page)) = self.active_document_mut().map(|document| &mut document.content) {
+            page.let_go();
             return;
         }
         self.with_link(|link, _| {

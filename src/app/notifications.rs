@@ -9,12 +9,13 @@ use super::action::{Action, Actions};
 use super::theme::{Tokens, text};
 use super::widgets::button::{Push, icon_button};
 use super::widgets::icons::Icon;
+use crate::analysis::ranks::rank_of_name;
 use crate::units::counted;
 
 struct Notice {
     text: String,
     /// Buttons and what they do.
-    offers: Vec<(&'static str, Action)>,
+    offers: Vec<(String, Action)>,
     /// Recordings that appeared and were not opened yet, by name: all of them in one notice.
     files: Vec<(String, PathBuf)>,
     /// Something did not work.
@@ -41,6 +42,9 @@ const SHOWN_FOR: Duration = Duration::from_secs(12);
 /// As many as are on screen at once: they lie over what is there.
 const MOST: usize = 3;
 
+/// As many new recordings as have a button each.
+const NAMED: usize = 3;
+
 /// Points of a notice's text and buttons.
 const WIDTH: f32 = 304.0;
 
@@ -52,7 +56,7 @@ impl Notifications {
         self.push(text, Vec::new(), Vec::new());
     }
 
-    fn push(&mut self, text: String, offers: Vec<(&'static str, Action)>, files: Vec<(String, PathBuf)>) {
+    fn push(&mut self, text: String, offers: Vec<(String, Action)>, files: Vec<(String, PathBuf)>) {
         self.notices.push(Notice { text, offers, files, is_trouble: false, since: None });
     }
 
@@ -65,10 +69,10 @@ impl Notifications {
     }
 
     /// Shows a sentence with a button. It stays until the button is clicked or it is closed.
-    pub fn offer(&mut self, text: impl Into<String>, button: &'static str, action: Action) {
+    pub fn offer(&mut self, text: impl Into<String>, button: &str, action: Action) {
         let text = text.into();
         self.notices.retain(|n| n.text != text);
-        self.push(text, vec![(button, action)], Vec::new());
+        self.push(text, vec![(button.to_owned(), action)], Vec::new());
     }
 
     /// Offers a recording that appeared, with those that were offered before and neither opened nor declined: a job of a hundred ranks is
@@ -80,11 +84,21 @@ impl Notifications {
         files.push((name.to_owned(), path.clone()));
         let open = Action::Open(vec![path]);
         let (text, offers) = match files.len() as u64 {
-            1 => (format!("New recording: {name}"), vec![("Open", open)]),
+            1 => (format!("New recording: {name}"), vec![("Open".to_owned(), open)]),
             n => {
                 let text = format!("{}, the last {name}", counted(n, "new recording", "new recordings"));
                 let all = files.iter().map(|(_, path)| path.clone()).collect();
-                (text, vec![("Open side by side", Action::OpenRanks(all)), ("Open the last", open)])
+                let beside = ("Open side by side".to_owned(), Action::OpenRanks(all));
+                let one = |(name, path): &(String, PathBuf)| (format!("Open {}", short(name)), Action::Open(vec![path.clone()]));
+                // A snapshot and a timeline of one run are no ranks: each is opened by its name.
+                let are_ranks = files.iter().all(|(name, _)| rank_of_name(name).is_some());
+                let mut offers = match n as usize {
+                    ..=NAMED => files.iter().map(one).collect(),
+                    _ => vec![("Open the last".to_owned(), open)],
+                };
+                let at = if are_ranks || files.len() > NAMED { 0 } else { offers.len() };
+                offers.insert(at, beside);
+                (text, offers)
             }
         };
         self.push(text, offers, files);
@@ -150,6 +164,17 @@ impl Notifications {
     }
 }
 
+/// A name short enough for a button: what is too long loses its middle.
+fn short(name: &str) -> String {
+    const MOST: usize = 34;
+    let letters: Vec<char> = name.chars().collect();
+    if letters.len() <= MOST {
+        return name.to_owned();
+    }
+    let (head, tail) = (&letters[..MOST / 2 - 1], &letters[letters.len() - MOST / 2..]);
+    format!("{}…{}", head.iter().collect::<String>(), tail.iter().collect::<String>())
+}
+
 fn framed<R>(ui: &mut Ui, edge: egui::Color32, tokens: &Tokens, contents: impl FnOnce(&mut Ui) -> R) -> R {
     let frame = egui::Frame::new()
         .fill(tokens.s3)
@@ -182,7 +207,7 @@ impl Notice {
         });
         if !self.offers.is_empty() {
             ui.add_space(2.0);
-            ui.horizontal(|ui| {
+            ui.horizontal_wrapped(|ui| {
                 for (at, (button, action)) in self.offers.iter().enumerate() {
                     let push = if at == 0 { Push::primary(button) } else { Push::outlined(button) };
                     if push.show(ui).clicked() {
@@ -211,13 +236,28 @@ mod tests {
         let texts: Vec<&str> = notices.texts().collect();
         assert_eq!(texts, ["something else", "100\u{a0}new recordings, the last mem_rank3.pickle"]);
         let last = notices.notices.last().unwrap();
-        assert_eq!(last.offers.iter().map(|o| o.0).collect::<Vec<_>>(), ["Open side by side", "Open the last"]);
+        assert_eq!(last.offers.iter().map(|o| o.0.as_str()).collect::<Vec<_>>(), ["Open side by side", "Open the last"]);
         for i in (0..100).filter(|&i| i != 7) {
             notices.forget_recording(Path::new(&format!("run/mem_rank{i}.pickle")));
         }
         assert_eq!(notices.texts().last(), Some("New recording: mem_rank7.pickle"));
         notices.forget_recording(Path::new("run/mem_rank7.pickle"));
         assert_eq!(notices.texts().count(), 1);
+    }
+
+    #[test]
+    fn a_few_recordings_are_offered_by_name() {
+        let offered = |names: &[&str]| {
+            let mut notices = Notifications::default();
+            names.iter().for_each(|name| notices.offer_recording(name, PathBuf::from(name)));
+            notices.notices.last().unwrap().offers.iter().map(|o| o.0.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            offered(&["snap.pickle", "run.memory_timeline.json"]),
+            ["Open snap.pickle", "Open run.memory_timeline.json", "Open side by side"]
+        );
+        assert_eq!(offered(&["m_rank0.pickle", "m_rank1.pickle"])[0], "Open side by side");
+        assert_eq!(short("a_very_long_name_of_a_snapshot_of_step_100.pickle").chars().count(), 34);
     }
 
     #[test]

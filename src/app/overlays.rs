@@ -306,6 +306,7 @@ fn welcome_model(app: &mut App) -> WelcomeModel {
             })
             .collect(),
         machine: machine.map(|m| MachineState::clone(&m)).unwrap_or_default(),
+        watched: app.watch.as_ref().map(|watch| watch.folder.display().to_string()).unwrap_or_default(),
     }
 }
 

@@ -228,6 +228,9 @@ fn unwrap_and_read(bytes: &[u8], name: &str, progress: &Progress, depth: u32) ->
 fn read_text(bytes: &[u8], name: &str) -> Result<Recording, FormatError> {
     let unknown = || FormatError::NotRecognised { name: name.to_owned(), found: describe_start(bytes) };
     let head = bytes.get(..stats::MOST_BYTES).unwrap_or(bytes);
+    if let Some(what) = other_json(head) {
+        return Err(FormatError::Elsewhere { name: name.to_owned(), what: what.to_owned() });
+    }
     // No text but UTF-16 has zeros in it. One that is not UTF-8 throughout is still read: many processes write into one log.
     if head.contains(&0) && !oom_message::is_utf16(head) {
         return Err(unknown());
@@ -242,6 +245,26 @@ fn read_text(bytes: &[u8], name: &str) -> Result<Recording, FormatError> {
         return Err(FormatError::Elsewhere { name: name.to_owned(), what });
     }
     stats::read(&String::from_utf8_lossy(head), name).ok_or_else(unknown)
+}
+
+/// What is wrong with JSON that only its form keeps from being read: its encoding, or an object a line.
+fn other_json(head: &[u8]) -> Option<&'static str> {
+    let head = &head[..head.len().min(1 << 16)];
+    let text = oom_message::decoded(head);
+    let is_json = |text: &str| {
+        let text = text.as_bytes();
+        kineto::is_trace(text) || is_snapshot_json(text) || timeline::is_timeline(text)
+    };
+    let text = text.trim_start();
+    if oom_message::is_utf16(head) && is_json(text) {
+        return Some("this is JSON in UTF-16, which no JSON may be in; write it in UTF-8 (iconv -f UTF-16 -t UTF-8)");
+    }
+    let first = text.lines().next().unwrap_or("").trim_end();
+    let is_line = first.starts_with('{') && first.ends_with('}') && text.lines().nth(1).is_some_and(|l| l.starts_with('{'));
+    let is_event = first.contains("\"ph\"") && first.contains("\"name\"");
+    (is_line && is_event).then_some(
+        "these are the events of a trace, one JSON object a line; put them into one list, [ first, second, … ], to open them",
+    )
 }
 
 /// The byte order mark of UTF-8.
@@ -280,5 +303,20 @@ fn describe_start(bytes: &[u8]) -> String {
     } else {
         let hex: Vec<String> = head.iter().take(8).map(|b| format!("{b:02x}")).collect();
         format!("it begins with the bytes {}", hex.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod form_tests {
+    use super::*;
+
+    #[test]
+    fn json_in_another_form_is_one_sentence_that_says_so() {
+        let event = r#"{"ph":"i","name":"[memory]","ts":1,"args":{}}"#;
+        let refused = |bytes: &[u8]| read(bytes, "x.json", &Progress::new()).unwrap_err().to_string();
+        assert!(refused(format!("{event}\n{event}\n").as_bytes()).contains("one JSON object a line"));
+        let trace = format!("\u{feff}{{\"traceEvents\": [{event}]}}");
+        let wide: Vec<u8> = trace.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert!(refused(&wide).contains("JSON in UTF-16"), "{}", refused(&wide));
     }
 }

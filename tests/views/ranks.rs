@@ -92,3 +92,24 @@ fn those_that_failed_are_listed_alone_and_the_page_explains_itself() {
     h.run_steps(6);
     assert!(has(&h, "double click: open the rank's recording in a tab"));
 }
+
+#[test]
+fn rows_are_chosen_by_keyboard_and_escape_lets_them_go() {
+    let folder = job(24);
+    let mut h = page(&folder.path().join("job"), Theme::Dark, [1000.0, 600.0]);
+    let has = |h: &Harness<'static, Option<App>>, words: &str| h.query_all_by_label_contains(words).next().is_some();
+    h.get_all_by_label_contains("rank 0, job_rank0.pickle").next().expect("its row").click();
+    h.run_steps(12);
+    assert!(has(&h, "Open rank 0"));
+    // Past the last row that is in view.
+    for _ in 0..20 {
+        h.key_press(egui::Key::ArrowDown);
+        h.run_steps(8);
+    }
+    h.key_press(egui::Key::Enter);
+    h.run_steps(6);
+    assert!(has(&h, "Compare rank 0 with rank 20"));
+    h.key_press(egui::Key::Escape);
+    h.run_steps(6);
+    assert!(!has(&h, "Compare rank 0 with rank 20") && has(&h, "Open rank 2, which failed"));
+}

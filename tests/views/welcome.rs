@@ -51,6 +51,7 @@ fn model() -> WelcomeModel {
             file("leak.pickle", "Losses kept with their graph: grows with every step", 250, 1_144, false, |x| (x, x * 0.9)),
             file("resnet.pickle", "ResNet-50 with C++ and Python stacks", 3514, 7_648, false, step),
         ],
+        watched: String::new(),
         machine: MachineState::Devices(vec![MachineDevice {
             name: "GPU 0, NVIDIA H200".into(),
             used: 615 * MEBIBYTE,

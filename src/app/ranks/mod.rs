@@ -53,6 +53,10 @@ pub struct Ranks {
     pub sort: (Column, bool),
     /// Which rows are listed.
     pub listed: Listed,
+    /// The row of the table that shall have the keyboard, until it has.
+    focus: Option<usize>,
+    /// The row whose curve is brought into view in the next frame.
+    reveal: Option<usize>,
     /// Positions in the shown job's rows, in the order shown.
     order: Vec<usize>,
     folder: Option<Receiver<Result<Vec<PathBuf>, String>>>,
@@ -109,6 +113,8 @@ impl Ranks {
             chosen: [None, None],
             sort: (Column::Rank, false),
             listed: Listed::All,
+            focus: None,
+            reveal: None,
             order: Vec::new(),
             folder: Some(listed),
             answers,
@@ -268,6 +274,11 @@ impl Ranks {
         }
         let slot = usize::from(self.chosen[0].is_some());
         self.chosen[slot] = Some((row.path.clone(), row.device_index));
+    }
+
+    /// Lets A and B go; false when none was chosen.
+    pub fn let_go(&mut self) -> bool {
+        std::mem::take(&mut self.chosen).iter().any(Option::is_some)
     }
 
     /// Which of A (0) and B (1) a row is.

@@ -1,7 +1,7 @@
 //! The curves of the chosen ranks over one another: where two ranks of one job part ways.
 
 use egui::{Ui, Vec2b};
-use egui_plot::{HoverPosition, Line, Plot, PlotPoints};
+use egui_plot::{HoverPosition, Line, LineStyle, Plot, PlotPoints};
 
 use super::Ranks;
 use crate::analysis::ranks::RankRow;
@@ -24,8 +24,9 @@ pub fn overlay(page: &Ranks, ui: &mut Ui, t: &Tokens, height: f32) {
             ui.painter().galley(rect.min, galley, ink);
         };
         words(format!("Reserved (thick) and active (thin), {unit}, over each run"), t.text3);
-        for (row, ink) in &chosen {
-            words(page.name_of(row), *ink);
+        for (slot, (row, ink)) in chosen.iter().enumerate() {
+            let dashed = if slot > 0 { " (dashed)" } else { "" };
+            words(format!("{}{dashed}", page.name_of(row)), *ink);
         }
     });
     let points = |values: &[u64]| -> PlotPoints<'static> {
@@ -52,10 +53,15 @@ pub fn overlay(page: &Ranks, ui: &mut Ui, t: &Tokens, height: f32) {
             HoverPosition::Elsewhere { .. } => None,
         })
         .show(ui, |plot| {
-            for (row, ink) in chosen {
+            for (slot, (row, ink)) in chosen.into_iter().enumerate() {
                 let name = page.name_of(row);
-                plot.line(Line::new(format!("{name}, reserved"), points(&row.reserved)).color(ink).width(2.0));
-                plot.line(Line::new(format!("{name}, active"), points(&row.active)).color(Tokens::at(ink, 0.6)).width(1.0));
+                // Two ranks of one job are often alike: the second must not cover the first.
+                let style = if slot > 0 { LineStyle::Dashed { length: 8.0 } } else { LineStyle::Solid };
+                let line = |what: &str, values: &[u64], ink, width| {
+                    Line::new(format!("{name}, {what}"), points(values)).color(ink).width(width).style(style)
+                };
+                plot.line(line("reserved", &row.reserved, ink, 2.0));
+                plot.line(line("active", &row.active, Tokens::at(ink, 0.6), 1.0));
             }
         });
 }

@@ -32,6 +32,11 @@ pub(super) struct Wish {
     pub sort: Option<Sort>,
     pub job: Option<usize>,
     pub listed: Option<Listed>,
+    /// The row of the table that the keyboard asks for, and the one that has it.
+    pub focus: Option<usize>,
+    pub focused: Option<usize>,
+    /// The curve that was clicked, as a row.
+    pub reveal: Option<usize>,
 }
 
 /// Draws the page over the whole of `ui`.
@@ -59,9 +64,14 @@ pub fn page_ui(page: &mut Ranks, ui: &mut Ui, t: &Tokens, actions: &Actions) {
     if let Some(column) = wish.sort {
         page.sort_by(column);
     }
+    page.reveal = None;
     if let Some(row) = wish.choose {
+        let had_room = page.chosen.iter().all(Option::is_none);
         page.choose(row);
+        // The curves of the chosen take the lower part: what was clicked there stays in view.
+        page.reveal = wish.reveal.filter(|_| had_room);
     }
+    page.focus = wish.focus.or(page.focus.filter(|_| wish.focused != page.focus));
     if let Some(row) = wish.open.and_then(|i| page.rows().get(i)) {
         actions.send(Action::Open(vec![row.path.clone()]));
     }
@@ -153,7 +163,7 @@ fn explanation(ui: &mut Ui) {
     });
 }
 
-const LEGEND: [(&str, &str); 10] = [
+const LEGEND: [(&str, &str); 12] = [
     ("bar", "highest reserved memory of a rank; the coloured part is its highest active memory, which may be of another instant"),
     ("hatched", "reserved, and not active at that height"),
     ("outlier", "a peak more than 10 % from the median; where the peaks are in groups, one that is like no group's"),
@@ -162,6 +172,8 @@ const LEGEND: [(&str, &str); 10] = [
     ("curve", "active memory filled, reserved as a line, over the run's events; all to one scale"),
     ("job", "files in one folder, or in a folder a node, whose names differ in numbers alone and hold no rank twice"),
     ("click", "choose a rank, then another to compare the two; again lets it go"),
+    ("arrows, Enter", "after a click in the table: go to the next row, choose it"),
+    ("Esc", "let both go"),
     ("double click", "open the rank's recording in a tab"),
     ("header", "a click sorts by that column, another turns the order"),
 ];
@@ -341,6 +353,10 @@ fn curves(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, (columns, cell): (usi
     let lines = page.order.len().div_ceil(columns);
     let height = cell.y + GAP;
     ScrollArea::vertical().id_salt("multiples").auto_shrink(false).show_rows(ui, height, lines, |ui, range| {
+        if let Some(at) = page.reveal.and_then(|i| page.order.iter().position(|&row| row == i)) {
+            let top = ui.max_rect().top() + ((at / columns) as f32 - range.start as f32) * height;
+            ui.scroll_to_rect(Rect::from_min_size(pos2(ui.max_rect().left(), top), vec2(1.0, height)), None);
+        }
         for line in range {
             let (strip, _) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());
             for (column, &i) in page.order.iter().skip(line * columns).take(columns).enumerate() {
@@ -354,6 +370,9 @@ fn curves(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, (columns, cell): (usi
                 response.widget_info(|| WidgetInfo::labeled(Role::Button, true, describe(page, i)));
                 pictures::curve(ui.painter(), t, place, page, i, top, response.hovered());
                 act(page, &response, Some(i), wish);
+                if wish.choose == Some(i) && response.clicked() {
+                    wish.reveal = Some(i);
+                }
                 response.on_hover_ui_at_pointer(|ui| card(page, ui, t, i));
             }
         }
@@ -393,6 +412,13 @@ fn card(page: &Ranks, ui: &mut Ui, t: &Tokens, at: usize) {
     line("events", count(row.events as u64));
     line("device", row.device.to_string());
     if row.ooms > 0 {
-        line("out of memory", format!("{} times, first for {}", count(row.ooms as u64), Bytes(row.first_oom_bytes)));
+        let bytes = Bytes(row.first_oom_bytes);
+        line(
+            "out of memory",
+            match row.ooms {
+                1 => format!("once, for {bytes}"),
+                n => format!("{} times, first for {bytes}", count(n as u64)),
+            },
+        );
     }
 }

@@ -93,26 +93,43 @@ pub fn bars(painter: &Painter, t: &Tokens, area: Rect, page: &Ranks, top: u64, h
     batch.hline(plot.x_range(), plot.bottom(), 1.0, t.line2);
     batch.paint(painter);
     ticks.paint_down(painter, t, &axis, plot.left() - 8.0, plot.y_range().expand(8.0), UnitAt::Last);
-    if page.are_ranks() {
-        ranks_below(painter, t, plot, rows);
-    }
+    ranks_below(painter, t, plot, page);
     names_above(painter, t, plot, page);
 }
 
-/// The numbers of the ranks under their bars, as many as there is room for.
-fn ranks_below(painter: &Painter, t: &Tokens, plot: Rect, rows: &[RankRow]) {
+/// A and B under their bars, always, and the numbers of the ranks, as many as there is room for.
+fn ranks_below(painter: &Painter, t: &Tokens, plot: Rect, page: &Ranks) {
+    let rows = page.rows();
+    let middle = |i: usize| bar(plot, i, rows.len(), 1.0).center().x;
+    let y = plot.bottom() + 6.0;
+    let rank = |i: usize| rows[i].rank.filter(|_| page.are_ranks());
+    let chosen = |(slot, letter)| Some((rows.iter().position(|r| page.chosen_as(r) == Some(slot))?, letter));
+    let mut letters: Vec<(usize, &str)> = ["A", "B"].into_iter().enumerate().filter_map(chosen).collect();
+    letters.sort_unstable();
+    let mut taken: Vec<Rangef> = Vec::new();
+    for (i, letter) in letters {
+        let words = rank(i).map_or_else(|| letter.to_owned(), |rank| format!("{letter} {rank}"));
+        let width = label::width(painter, &words, Type::Strong);
+        let least = taken.last().map_or(plot.left(), |before| before.max + 6.0);
+        let left = (middle(i) - width / 2.0).min(plot.right() - width).max(least);
+        label::text(painter, pos2(left, y), Align2::LEFT_TOP, &words, Type::Strong, t.accent);
+        taken.push(Rangef::new(left, left + width));
+    }
     let step = label_step(plot.width(), rows.len(), 36.0);
-    for (i, row) in rows.iter().enumerate().step_by(step) {
-        let Some(rank) = row.rank else { continue };
-        let at = pos2(bar(plot, i, rows.len(), 1.0).center().x, plot.bottom() + 6.0);
-        label::text(painter, at, Align2::CENTER_TOP, &rank.to_string(), Type::Mono, t.text3);
+    for i in (0..rows.len()).step_by(step) {
+        let Some(words) = rank(i).map(|rank| rank.to_string()) else { continue };
+        let half = label::width(painter, &words, Type::Mono) / 2.0;
+        let place = Rangef::new(middle(i) - half, middle(i) + half);
+        if taken.iter().all(|t| !t.expand(4.0).intersects(place)) {
+            label::text(painter, pos2(middle(i), y), Align2::CENTER_TOP, &words, Type::Mono, t.text3);
+        }
     }
 }
 
 /// As many failed ranks as are tried to be named above their bars, but the first.
 const FAILED_NAMED: usize = 12;
 
-/// Above the bars: the first that failed, A and B, the others that failed, and the highest outlier, in this order where there is no room for all.
+/// Above the bars: the first that failed, the others that failed, and outliers, in this order where there is no room for all.
 fn names_above(painter: &Painter, t: &Tokens, plot: Rect, page: &Ranks) {
     let rows = page.rows();
     let mut names: Vec<(usize, String, Type, Color32)> = Vec::new();
@@ -120,11 +137,6 @@ fn names_above(painter: &Painter, t: &Tokens, plot: Rect, page: &Ranks) {
     if let Some(at) = o.first_oom {
         let first = if o.failed > 1 && o.is_first_by_time { " first" } else { "" };
         names.push((at, format!("{} out of memory{first}", page.name_at(at)), Type::Strong, t.red));
-    }
-    for (slot, letter) in ["A", "B"].into_iter().enumerate() {
-        if let Some(at) = rows.iter().position(|r| page.chosen_as(r) == Some(slot)) {
-            names.push((at, letter.to_owned(), Type::Strong, t.accent));
-        }
     }
     // The others that failed, as many as have room.
     for at in (0..rows.len()).filter(|&i| rows[i].ooms > 0 && o.first_oom != Some(i)).take(FAILED_NAMED) {

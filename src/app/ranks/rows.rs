@@ -36,7 +36,8 @@ pub fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, with_bars: bool, w
         })
         .collect();
     let selected = page.chosen_row(0).and_then(|a| page.order.iter().position(|&i| std::ptr::eq(&raw const page.rows()[i], a)));
-    let mut table = Table::new("ranks", &columns).row_height(if with_bars { ROW } else { 22.0 }).selected(selected);
+    let mut table =
+        Table::new("ranks", &columns).row_height(if with_bars { ROW } else { 22.0 }).selected(selected).keys(page.focus);
     let is_shown = |column: Sort| column == page.sort.0 && (column != Sort::Rank || page.are_ranks());
     if let Some(at) = fitting.iter().position(|c| is_shown(c.0)) {
         table = table.sorted(at, page.sort.1);
@@ -95,6 +96,7 @@ pub fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, with_bars: bool, w
     wish.sort = out.sort.and_then(|at| fitting.get(at)).map(|c| c.0);
     wish.choose = out.clicked.and_then(position);
     wish.open = out.double_clicked.and_then(position);
+    (wish.focus, wish.focused) = (out.moved, out.focused);
 }
 
 /// What is odd about a row, in as few words as there are, and its colour.

@@ -1,5 +1,7 @@
 //! The status bar: the instant the cursor is at, its figures, and what the file was like.
 
+use std::path::Path;
+
 use egui::{Align, Layout, Popup, Rect, Response, Sense, Stroke, Ui, UiBuilder, pos2, vec2};
 
 use crate::analysis::State;
@@ -23,6 +25,9 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
     if let Some(view) = document.and_then(Document::view) {
         load_status(&mut right, tokens, view);
         hidden_status(app, &mut right, tokens);
+    }
+    if let Some(watch) = &app.watch {
+        watch_status(&mut right, tokens, &watch.folder);
     }
     let left = Rect::from_min_max(rect.min, pos2(right.min_rect().left().min(rect.right()) - 16.0, rect.bottom()));
     let mut ui = ui.new_child(UiBuilder::new().max_rect(left).layout(Layout::left_to_right(Align::Center)));
@@ -162,6 +167,17 @@ fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
     let in_holes = format!(" in {}", counted(holes, "hole", "holes"));
     figure(Term::Inactive, &[("free inside ", false), (&show(free), true), (&in_holes, false)]);
     figure(Term::LargestHole, &[("largest hole ", false), (&show(largest), true)]);
+}
+
+/// The folder that is watched for new recordings.
+fn watch_status(ui: &mut Ui, tokens: &Tokens, folder: &Path) {
+    if ui.min_rect().width() > 0.0 {
+        let (rect, _) = ui.allocate_exact_size(vec2(21.0, 14.0), Sense::hover());
+        ui.painter().vline(rect.center().x, rect.y_range(), Stroke::new(1.0, tokens.line2));
+    }
+    let name = folder.file_name().map_or_else(|| folder.display().to_string(), |name| name.to_string_lossy().into_owned());
+    ui.label(text::mono(format!("watching {name}")).color(tokens.text2))
+        .on_hover_text(format!("{}: each new recording is opened or offered.", folder.display()));
 }
 
 /// The views that the window has no room for; a click lists them, and each can fill the window.

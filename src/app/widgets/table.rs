@@ -64,6 +64,10 @@ pub struct TableOutput {
     pub hovered: Option<usize>,
     /// The column whose header was clicked.
     pub sort: Option<usize>,
+    /// The row that has the keyboard, where rows take it.
+    pub focused: Option<usize>,
+    /// The row that an arrow key asks for.
+    pub moved: Option<usize>,
 }
 
 /// A table with a header.
@@ -75,6 +79,8 @@ pub struct Table<'a> {
     sorted: Option<(usize, bool)>,
     scroll_to: Option<usize>,
     lines: bool,
+    has_keys: bool,
+    focus: Option<usize>,
 }
 
 /// Gap between columns.
@@ -84,7 +90,17 @@ impl<'a> Table<'a> {
     /// A table; `name` tells it from others in the same pane.
     #[must_use]
     pub fn new(name: &'a str, columns: &'a [Column<'a>]) -> Self {
-        Self { name, columns, row_height: 24.0, selected: None, sorted: None, scroll_to: None, lines: false }
+        Self {
+            name,
+            columns,
+            row_height: 24.0,
+            selected: None,
+            sorted: None,
+            scroll_to: None,
+            lines: false,
+            has_keys: false,
+            focus: None,
+        }
     }
 
     /// Height of a row: 20 dense, 24, 32 to 36 with a bar.
@@ -122,6 +138,14 @@ impl<'a> Table<'a> {
         self
     }
 
+    /// Rows take the keyboard with a click; arrows then ask for the next one ([`TableOutput::moved`]), Enter and Space click. `focus` is
+    /// the row that shall have it, asked for until [`TableOutput::focused`] says that it has.
+    #[must_use]
+    pub fn keys(mut self, focus: Option<usize>) -> Self {
+        (self.has_keys, self.focus) = (true, focus);
+        self
+    }
+
     /// Shows header and rows in the available space. `paint(painter, row, cells)` paints a row into its cells (with
     /// [`label::text_in`], [`label::text_in_right`] or anything else); `row_name` is its accessible name.
     pub fn show(
@@ -142,6 +166,12 @@ impl<'a> Table<'a> {
         }
         area.show_rows(ui, self.row_height, rows, |ui, range| {
             ui.spacing_mut().item_spacing.y = 0.0;
+            if let Some(row) = self.focus.filter(|row| *row < rows) {
+                // Also where it is not drawn yet.
+                let top = ui.max_rect().top() + (row as f32 - range.start as f32) * self.row_height;
+                let place = Rect::from_min_size(pos2(ui.max_rect().left(), top), vec2(width, self.row_height));
+                ui.scroll_to_rect(place, None);
+            }
             for row in range {
                 let name = row_name(row);
                 let mut list_row = ListRow::new(&name).height(self.row_height).selected(self.selected == Some(row));
@@ -158,6 +188,15 @@ impl<'a> Table<'a> {
                 out.clicked = response.clicked().then_some(row).or(out.clicked);
                 out.double_clicked = response.double_clicked().then_some(row).or(out.double_clicked);
                 out.hovered = response.hovered().then_some(row).or(out.hovered);
+                if self.has_keys {
+                    if response.clicked() || self.focus == Some(row) {
+                        response.request_focus();
+                    }
+                    if response.has_focus() {
+                        out.focused = Some(row);
+                        out.moved = moved(ui, &response, row, rows).or(out.moved);
+                    }
+                }
             }
         });
         out
@@ -199,6 +238,15 @@ impl<'a> Table<'a> {
         }
         ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, Stroke::new(1.0, t.line));
     }
+}
+
+/// The row that an arrow key asks for while `row` of so many has the keyboard.
+fn moved(ui: &Ui, row_response: &egui::Response, row: usize, rows: usize) -> Option<usize> {
+    let filter = egui::EventFilter { vertical_arrows: true, ..egui::EventFilter::default() };
+    ui.memory_mut(|m| m.set_focus_lock_filter(row_response.id, filter));
+    let presses = |key| ui.input_mut(|i| i.count_and_consume_key(egui::Modifiers::NONE, key));
+    let to = (row + presses(egui::Key::ArrowDown)).min(rows.saturating_sub(1)).saturating_sub(presses(egui::Key::ArrowUp));
+    (to != row).then_some(to)
 }
 
 /// The left and right edge of each column, from the table's left edge, over `width` points.

@@ -176,7 +176,11 @@ impl View for SegmentMap {
             return;
         };
         if !cx.data.recording.tells_addresses() {
-            let sentence = format!("{NO_ADDRESSES} So there is no map to draw. A memory snapshot has addresses:");
+            let why = match cx.data.has_only_sums() {
+                true => "This file tells sums by category and no allocations.",
+                false => NO_ADDRESSES,
+            };
+            let sentence = format!("{why} So there is no map to draw. A memory snapshot has addresses:");
             empty_state(ui, &sentence, Some("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")"));
             return;
         }

@@ -153,10 +153,15 @@ impl Canvas<'_> {
                 device.events.time_us.get(event as usize).map(|t| t - first_us)
             };
             let times: Vec<(f32, i64)> = ticks.ticks.iter().filter_map(|(v, _)| Some((self.x.at(*v), at(*v)?))).collect();
-            let gap = times.windows(2).map(|w| (w[1].1 - w[0].1).max(1)).min().unwrap_or(1);
+            // Neighbours of one time have one label: the last tick may stand past the last event.
+            let gap = times.windows(2).map(|w| w[1].1 - w[0].1).filter(|gap| *gap > 0).min().unwrap_or(1);
+            let is_again = |i: usize| i > 0 && times[i - 1].1 == times[i].1;
             let far = times.iter().map(|t| t.1.abs()).max().unwrap_or(0);
             let mut free_from = f32::NEG_INFINITY;
-            for (x, us) in times {
+            for (i, &(x, us)) in times.iter().enumerate() {
+                if is_again(i) {
+                    continue;
+                }
                 let galley = self.painter.layout_no_wrap(time_label(us, gap, far), Type::Mono.font(), t.text3);
                 let left = x - galley.size().x / 2.0;
                 let place = Rect::from_min_size(pos2(left, row.center().y - 6.0), vec2(galley.size().x, 12.0));

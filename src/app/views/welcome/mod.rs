@@ -99,6 +99,8 @@ pub struct WelcomeModel {
     pub samples: Vec<FileRow>,
     /// This machine.
     pub machine: MachineState,
+    /// The folder that is watched for new recordings; empty for none.
+    pub watched: String,
 }
 
 /// What the page remembers between frames.
@@ -163,6 +165,11 @@ fn start_ui(ui: &mut Ui, model: &WelcomeModel, path: &mut String) -> Option<Welc
     label::text_in(ui.painter(), name, "vramscope", Type::Display, t.text1);
     ui.add_space(10.0);
     label::paragraph(ui, "See where GPU memory went, and why it ran out.", Type::Lead, t.text2);
+    if !model.watched.is_empty() {
+        ui.add_space(12.0);
+        let sentence = format!("Watching {}: each new recording is opened or offered here.", model.watched);
+        label::paragraph(ui, &sentence, Type::Body, t.text1);
+    }
     ui.add_space(26.0);
     caption(ui, "Start");
     ui.add_space(6.0);

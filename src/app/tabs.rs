@@ -12,6 +12,7 @@ use super::editor;
 use super::loader::Loading;
 use super::ranks::Ranks;
 use super::watch::{News, Watch};
+use crate::analysis::ranks::rank_of_name;
 use crate::formats::folder::is_pattern;
 
 impl App {
@@ -92,9 +93,11 @@ impl App {
         // Behind its folder where it is in one of the watched folder's: `step10/rank0.pickle`.
         let watched = self.watch.as_ref().map(|w| w.folder.clone()).unwrap_or_default();
         let name = |path: &std::path::Path| path.strip_prefix(&watched).unwrap_or(path).display().to_string();
-        // Several at once while nothing is looked at: the ranks of a job.
+        // Several at once while nothing is looked at: the ranks of a job, where their names say so. Else the first is opened, the others
+        // are offered.
         let recordings = || news.iter().filter_map(|n| if let News::Recording(path) = n { Some(path.clone()) } else { None });
-        if self.active.is_none() && recordings().count() > 1 {
+        let are_ranks = || recordings().all(|path| rank_of_name(&name(&path)).is_some());
+        if self.active.is_none() && recordings().count() > 1 && are_ranks() {
             self.open_ranks(recordings().collect());
             news.retain(|n| !matches!(n, News::Recording(_)));
         }

@@ -194,7 +194,8 @@ impl<'a> Table<'a> {
                     }
                     if response.has_focus() {
                         out.focused = Some(row);
-                        out.moved = moved(ui, &response, row, rows).or(out.moved);
+                        // Presses may come faster than the keyboard goes to the row they ask for.
+                        out.moved = moved(ui, &response, self.focus.unwrap_or(row), rows).or(out.moved);
                     }
                 }
             }

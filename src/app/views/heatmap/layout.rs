@@ -77,11 +77,14 @@ pub(super) fn areas(pane: Rect, labels: f32, legend_rows: usize) -> Areas {
 /// The bytes at the top of the strip. Beside a failed request, holes far larger than it are cut off, so that the request
 /// can be told from what nearly fits.
 pub(super) fn strip_top(largest: u64, request: Option<u64>) -> u64 {
-    // Enough above the largest that the curve does not look cut off.
-    let largest = largest + largest / 6;
+    // Enough above the largest that the curve does not look cut off where it is not.
+    let room = largest + largest / 6;
     match request.filter(|&r| r > 0) {
-        Some(request) => largest.clamp(request + request / 2, request.saturating_mul(18) / 5),
-        None => largest.max(512),
+        Some(request) => {
+            let most = request.saturating_mul(18) / 5;
+            if largest > most { most } else { room.max(request + request / 2) }
+        }
+        None => room.max(512),
     }
 }
 
@@ -166,6 +169,7 @@ mod tests {
         let mib = 1 << 20;
         assert_eq!(strip_top(254 * mib, Some(5 * mib)), 18 * mib);
         assert_eq!(strip_top(mib, Some(10 * mib)), 15 * mib);
+        assert_eq!(strip_top(18 * mib, Some(5 * mib)), 21 * mib, "what is not cut off does not look so");
         assert_eq!(strip_top(96 * mib, None), 112 * mib);
         assert_eq!(strip_top(0, Some(0)), 512);
     }

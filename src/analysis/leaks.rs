@@ -253,10 +253,19 @@ fn mean(by_step: &[u64], rhythm: Rhythm) -> f64 {
     over.iter().sum::<u64>() as f64 / over.len().max(1) as f64
 }
 
+/// Whether what steps add goes on to the last of `n`: nothing for much longer than between any two of them means that it has ended.
+fn goes_on(adding: &[usize], n: usize) -> bool {
+    let longest = adding.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(1);
+    adding.last().is_some_and(|last| n - last <= 2 * longest + 2)
+}
+
 /// How regularly steps add: four in five, or at least five of them at even distances.
 fn rhythm(by_step: &[u64], by_steps: bool) -> Rhythm {
     let adding: Vec<usize> = by_step.iter().enumerate().filter(|&(_, &b)| b > 0).map(|(i, _)| i).collect();
     let (n, k) = (by_step.len(), adding.len());
+    if !goes_on(&adding, n) {
+        return Rhythm::None;
+    }
     if n >= FEWEST_STEADY && k * 5 >= n * 4 {
         return Rhythm::Step;
     }

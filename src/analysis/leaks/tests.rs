@@ -225,12 +225,14 @@ fn a_leak_that_begins_half_way_is_one_and_one_that_ended_then_is_none() {
     let [g] = late.as_slice() else { panic!("{late:?}") };
     assert_eq!((g.bytes >> 20, g.count, g.since, g.rhythm), (120, 30, 30, Rhythm::Step));
     assert_eq!((how_often(&[g], "step").as_str(), g.bytes_per_step), ("every step from step 30 on", f64::from(4 << 20)));
-    let ended = leaks_of(60, |p, step| {
-        if step < 30 {
-            p.keep(4, 2);
-        }
-    });
-    assert_eq!(ended, []);
+    for end in [30, 45, 50] {
+        let ended = leaks_of(60, |p, step| {
+            if step < end {
+                p.keep(4, 2);
+            }
+        });
+        assert_eq!(ended, [], "nothing since step {end}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Growth, LEAST_A_STEP, LEAST_NOW_AND_THEN, Looked, Rhythm, Survival, fit, grown, line};
+use super::{Growth, LEAST_A_STEP, LEAST_NOW_AND_THEN, Looked, Rhythm, Survival, fit, goes_on, grown, line};
 use crate::model::StackId;
 
 /// Steps from the beginning of such growth on that it takes to see it. Source: rule 5 of the diagnoses.
@@ -95,9 +95,10 @@ fn climbs(left: &FxHashMap<StackId, Vec<(usize, u64)>>, base: &[f64], start: usi
         }
     }
     let (slope, confidence) = line(&joint);
-    let adding = joint.iter().filter(|&&b| b > 0).count();
+    let adding: Vec<usize> = joint.iter().enumerate().filter(|&(_, &b)| b > 0).map(|(i, _)| i).collect();
     let largest = joint.iter().copied().max().unwrap_or(0);
-    if confidence <= 0.9 || slope < LEAST_A_STEP || adding < FEWEST_ADDING || largest < LEAST_NOW_AND_THEN {
+    let is_steady = confidence > 0.9 && slope >= LEAST_A_STEP && adding.len() >= FEWEST_ADDING && goes_on(&adding, joint.len());
+    if !is_steady || largest < LEAST_NOW_AND_THEN {
         return None;
     }
     let rises = fit(&base[start..end]);

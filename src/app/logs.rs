@@ -59,8 +59,10 @@ impl Logs {
                 searched
             } else {
                 // A file that went away, or that may not be read, has no news.
-                let (until, text) = search(&path, searched, stamp.0, MOST_READ, is_still).unwrap_or((stamp.0, None));
-                news.extend(text.map(|log| News::Message { path: path.clone(), log }));
+                let (until, found) = search(&path, searched, stamp.0, MOST_READ, is_still).unwrap_or((stamp.0, None));
+                // A job that warns by the thousand and goes on is no news.
+                let failed = |log: &Excerpt| oom_message::find_all(&log.text).iter().any(|m| !m.is_warning);
+                news.extend(found.filter(failed).map(|log| News::Message { path: path.clone(), log }));
                 until
             };
             files.insert(path, (searched, stamp));
@@ -163,6 +165,12 @@ mod tests {
             [News::Message { path: path.clone(), log: Excerpt { text: MESSAGE.to_owned(), first_line: 3 } }]
         );
         assert!(logs.compare(stamp(&path)).is_empty(), "once");
+        // What the writer survives is no news.
+        let warning = "W tensorflow/core/common_runtime/bfc_allocator.cc:290] Allocator (GPU_0_bfc) ran out of memory trying to allocate \
+                       3.37GiB with freed_by_count=0. The caller indicates that this is not a failure, but this may mean that there \
+                       could be performance gains if more memory were available.\n";
+        std::fs::write(&path, format!("{whole}{warning}")).unwrap();
+        assert!(logs.compare(stamp(&path)).is_empty() && logs.compare(stamp(&path)).is_empty(), "a warning");
         // Begun anew.
         std::fs::write(&path, format!("{}{MESSAGE}", "x\n".repeat(9))).unwrap();
         assert_eq!(logs.compare(stamp(&path)).len() + logs.compare(stamp(&path)).len(), 1);

@@ -84,7 +84,7 @@ enum Kind {
     /// A request that failed.
     Failure(Box<Autopsy>),
     /// The peak of a recording in which none did.
-    Peak(Closest),
+    Peak(Box<Closest>),
 }
 
 /// A failure or a peak, with the state it happened in.
@@ -122,7 +122,7 @@ impl Case {
             None => {
                 let found = closest_under(device, tables, cap)?;
                 let at = found.event;
-                (Kind::Peak(found), at)
+                (Kind::Peak(Box::new(found)), at)
             }
         };
         let state = tables.states.at(device, &tables.lifetimes, at);

@@ -57,12 +57,16 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
             }
         }
         Content::Ranks(page) => {
-            items.add(&[
-                (&count(page.jobs.iter().flat_map(|job| &job.rows).filter(|row| !row.is_pending).count() as u64), true),
-                (if page.are_ranks() && page.jobs.len() < 2 { " ranks of " } else { " rows of " }, false),
-                (&count(page.files.len() as u64), true),
-                (" files", false),
-            ]);
+            let rows = page.jobs.iter().flat_map(|job| &job.rows).filter(|row| !row.is_pending).count() as u64;
+            let files = page.files.len() as u64;
+            let of = match (page.are_ranks() && page.jobs.len() < 2, rows) {
+                (true, 1) => " rank of ",
+                (true, _) => " ranks of ",
+                (false, 1) => " row of ",
+                (false, _) => " rows of ",
+            };
+            let files_of = if files == 1 { " file" } else { " files" };
+            items.add(&[(&count(rows), true), (of, false), (&count(files), true), (files_of, false)]);
         }
         Content::Ready(view) => cursor_status(&mut items, view),
     }

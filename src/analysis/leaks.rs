@@ -454,6 +454,21 @@ fn freed_together(
             bursts.insert(stack, Burst { around: best.1, begins: best.1, until, freed: Survival::new() });
         }
     }
+    // What fills up again afterwards is a saw, whose teeth are told as such.
+    let mut again: FxHashMap<StackId, usize> = FxHashMap::default();
+    for i in 0..lifetimes.len() as u32 {
+        let id = LifetimeId(i);
+        let (born, freed) = (lifetimes.born(id), freed_at(tables, id));
+        let stack = lifetimes.stack(device, id);
+        if let Some(burst) = bursts.get(&stack)
+            && let Some(step) = step_of(bounds, born)
+            && step > burst.until
+            && (freed == NO_EVENT || bounds.get(step + 3).is_some_and(|&b| freed >= b))
+        {
+            *again.entry(stack).or_default() += 1;
+        }
+    }
+    bursts.retain(|stack, _| again.get(stack).is_none_or(|&many| many < FEWEST_STEADY));
     if bursts.is_empty() {
         return Vec::new();
     }

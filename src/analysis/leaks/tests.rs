@@ -104,6 +104,38 @@ fn growth_is_found_though_it_is_freed_before_the_end() {
 }
 
 #[test]
+fn what_fills_up_again_after_it_was_freed_is_no_leak() {
+    use crate::model::{PoolId, Progress, StreamId};
+    let mut d = DeviceRecording::default();
+    let mut bounds = Vec::new();
+    let mut push = |action, address, stack| {
+        d.events.push(0, action, address, 1 << 20, StreamId(0), PoolId(0), StackId(stack));
+        d.events.len() as u32
+    };
+    let mut at = 0;
+    // A list that grows by a block a step and is emptied after each thirty.
+    for i in 0..60u64 {
+        bounds.push(at);
+        for _ in 0..4 {
+            push(Action::Alloc, 0x1000_0000, 0);
+            push(Action::FreeRequested, 0x1000_0000, 2);
+            at = push(Action::FreeCompleted, 0x1000_0000, 2);
+        }
+        at = push(Action::Alloc, 0x1_0000_0000 + ((i % 30) << 24), 1);
+        if i % 30 == 29 {
+            for k in 0..30u64 {
+                push(Action::FreeRequested, 0x1_0000_0000 + (k << 24), 3);
+                at = push(Action::FreeCompleted, 0x1_0000_0000 + (k << 24), 3);
+            }
+        }
+    }
+    bounds.push(at);
+    let tables = DeviceTables::build(&d, &Progress::new()).expect("not cancelled");
+    let grown = growth(&d, &tables, &Steps { bounds, ..Steps::default() });
+    assert!(!grown.iter().any(Growth::is_leak), "{grown:?}");
+}
+
+#[test]
 fn growth_every_fifth_step_is_found() {
     let grown = keeps(40, 5, false);
     let [g] = grown.as_slice() else { panic!("{grown:?}") };

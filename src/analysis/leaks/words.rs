@@ -1,6 +1,6 @@
 //! Growth in words: how often, how much, and why it can not be told.
 
-use super::{Blind, Growth, Rhythm, can_tell};
+use super::{Blind, Growth, Rhythm, can_tell, has_steps};
 use crate::analysis::steps::Steps;
 use crate::model::DeviceRecording;
 use crate::units::{Bytes, counted};
@@ -80,6 +80,11 @@ pub fn adds(leaks: &[&Growth], step: &str) -> (String, u64) {
 /// Why a recording can not tell what grows, in words without an end; `None` where it can. O(events) without steps.
 #[must_use]
 pub fn undecided(device: &DeviceRecording, steps: &Steps) -> Option<String> {
+    if !steps.is_empty() && !has_steps(steps) {
+        // Equal stretches of so few steps each hold another part of one, and hide what every step leaves behind.
+        let steps = counted(steps.len() as u64, "step is", "steps are");
+        return Some(format!("{steps} too few to tell what grows"));
+    }
     match can_tell(device, steps).err()? {
         Blind::TooShort => Some(format!(
             "{} and {} are too few to tell what grows",

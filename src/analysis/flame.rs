@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::categories::{Categories, Category};
 use super::diff::{Comparison, Held, Instant, Row};
 use super::matching::Matching;
-use super::naming::{innermost, is_framework};
+use super::naming::{function_label, innermost, is_framework};
 use super::{DeviceTables, LifetimeId, NO_EVENT};
 use crate::model::{DeviceRecording, FrameId, StackId, StackTable, StrId};
 
@@ -502,7 +502,7 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
     (path, folded)
 }
 
-/// What a frame is called, and where it is: `forward` and `model.py:71`. The place may be empty.
+/// What a frame is called in short, and where it is: `forward` and `model.py:71`. The place may be empty.
 #[must_use]
 pub fn node_text(stacks: &StackTable, what: What) -> (String, String) {
     match what {
@@ -515,7 +515,7 @@ pub fn node_text(stacks: &StackTable, what: What) -> (String, String) {
             (path.rsplit(['/', '\\']).next().unwrap_or(path).to_owned(), String::new())
         }
         What::Frame(frame) => match stacks.frame(frame) {
-            Some(frame) => (stacks.text(frame.name).to_owned(), stacks.location(frame)),
+            Some(frame) => (function_label(stacks.text(frame.name)).to_owned(), stacks.location(frame)),
             None => (super::NO_STACK.to_owned(), String::new()),
         },
     }
@@ -524,7 +524,12 @@ pub fn node_text(stacks: &StackTable, what: What) -> (String, String) {
 /// `name (file.py:71)`, without the separators of collapsed stacks.
 #[must_use]
 pub fn node_name(stacks: &StackTable, node: &Node) -> String {
-    let (name, place) = node_text(stacks, node.what);
+    let (short, place) = node_text(stacks, node.what);
+    // In full, for other programs and for what is looked for.
+    let name = match node.what {
+        What::Frame(frame) => stacks.frame(frame).map_or(short, |f| stacks.text(f.name).to_owned()),
+        _ => short,
+    };
     let text = if place.is_empty() { name } else { format!("{name} ({place})") };
     text.replace([';', '\n'], ",")
 }

@@ -3,6 +3,7 @@
 use super::Category;
 use super::facts::{Because, Decided, Facts, Fate};
 use super::frames::what_it_is;
+use crate::analysis::function_label;
 use crate::model::{FrameId, Recording};
 
 /// What a category rests on, most trusted first.
@@ -58,7 +59,7 @@ impl Facts {
         let stacks = &recording.stacks;
         let place = |frame: FrameId| {
             let Some(frame) = stacks.frame(frame) else { return String::new() };
-            match (stacks.text(frame.name), stacks.location(frame)) {
+            match (function_label(stacks.text(frame.name)), stacks.location(frame)) {
                 // C++ frames often have no file.
                 (name, location) if location.is_empty() || location == "??" => name.to_owned(),
                 (name, location) => format!("{location} {name}"),

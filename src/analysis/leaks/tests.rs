@@ -119,7 +119,7 @@ fn what_fills_up_again_after_it_was_freed_is_no_leak() {
         for _ in 0..4 {
             push(Action::Alloc, 0x1000_0000, 0);
             push(Action::FreeRequested, 0x1000_0000, 2);
-            at = push(Action::FreeCompleted, 0x1000_0000, 2);
+            push(Action::FreeCompleted, 0x1000_0000, 2);
         }
         at = push(Action::Alloc, 0x1_0000_0000 + ((i % 30) << 24), 1);
         if i % 30 == 29 {

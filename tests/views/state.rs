@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::alone::{alone, has_adapter, sample};
-use crate::whole::{Whole, click, link, move_to, only, send, wheel};
+use crate::whole::{Whole, begin_box, click, link, move_to, only, second_button, send, wheel};
 use egui::accesskit::Role;
 use egui::{Rect, Theme, pos2};
 use egui_kittest::SnapshotResults;
@@ -12,6 +12,7 @@ use vramscope::analysis::fragmentation::blockers;
 use vramscope::analysis::{LifetimeId, State};
 use vramscope::app::action::Action;
 use vramscope::app::colours::ColourBy;
+use vramscope::app::command::Command;
 use vramscope::app::cursor::Link;
 use vramscope::app::document::DeviceData;
 use vramscope::app::selection::Item;
@@ -81,6 +82,25 @@ fn pictures_in_both_themes() {
         picture("events", &train, ViewKind::Events, [720.0, 300.0], |_, link| link.cursor = 2000);
         picture("events_narrow", &kv, ViewKind::Events, [300.0, 240.0], |_, _| {});
     }
+}
+
+#[test]
+fn what_a_box_shows_of_the_map_is_all_again_with_the_whole_recording() {
+    let mut h = only(&sample("fragment_oom.pickle"), ViewKind::SegmentMap, [900.0, 700.0]);
+    let canvas = h.get_by_label_contains("Segment map, at the OOM").rect();
+    let there = pos2(canvas.left() + 60.0, canvas.top() + 30.0);
+    let mut block = |h: &mut Whole| {
+        click(h, there);
+        link(h).selected()
+    };
+    let whole = block(&mut h);
+    let (from, to) = (pos2(canvas.left() + 300.0, there.y), pos2(canvas.left() + 400.0, there.y + 40.0));
+    begin_box(&mut h, from, to);
+    second_button(&mut h, to, false);
+    h.run_steps(3);
+    assert_ne!(block(&mut h), whole, "other addresses are there");
+    send(&mut h, Action::Run(Command::ZoomFit));
+    assert_eq!(block(&mut h), whole);
 }
 
 #[test]

@@ -53,36 +53,54 @@ fn a_handful_of_events_tells_nothing() {
     );
 }
 
-/// `steps` steps of a block that comes and goes, of which one in `every` keeps 1 MiB; at the end all of it is freed, or nothing.
-fn keeps(steps: u64, every: u64, frees: bool) -> Vec<Growth> {
+/// `steps` steps of a block that comes and goes; what else each does is written by `also`, with the step's number, and what comes after
+/// them by `then`.
+fn growth_of(
+    steps: u64,
+    also: impl Fn(u64, &mut dyn FnMut(Action, u64, u32)),
+    then: impl Fn(&mut dyn FnMut(Action, u64, u32)),
+) -> Vec<Growth> {
     use crate::model::{PoolId, Progress, StreamId};
     let mut d = DeviceRecording::default();
-    let mut bounds = Vec::new();
-    let mut push = |action, address, stack| {
-        d.events.push(0, action, address, 1 << 20, StreamId(0), PoolId(0), StackId(stack));
-        d.events.len() as u32
-    };
-    let mut at = 0;
+    let mut bounds = vec![0];
     for i in 0..steps {
-        bounds.push(at);
+        let mut push =
+            |action, address, stack| d.events.push(0, action, address, 1 << 20, StreamId(0), PoolId(0), StackId(stack));
         for _ in 0..4 {
             push(Action::Alloc, 0x1000_0000, 0);
             push(Action::FreeRequested, 0x1000_0000, 2);
-            at = push(Action::FreeCompleted, 0x1000_0000, 2);
+            push(Action::FreeCompleted, 0x1000_0000, 2);
         }
-        if i % every == 0 {
-            at = push(Action::Alloc, 0x1_0000_0000 + (i << 24), 1);
-        }
+        also(i, &mut push);
+        bounds.push(d.events.len() as u32);
     }
-    bounds.push(at);
-    if frees {
-        for i in (0..steps).step_by(every as usize) {
-            push(Action::FreeRequested, 0x1_0000_0000 + (i << 24), 3);
-            push(Action::FreeCompleted, 0x1_0000_0000 + (i << 24), 3);
-        }
-    }
+    then(&mut |action, address, stack| d.events.push(0, action, address, 1 << 20, StreamId(0), PoolId(0), StackId(stack)));
     let tables = DeviceTables::build(&d, &Progress::new()).expect("not cancelled");
     growth(&d, &tables, &Steps { bounds, ..Steps::default() })
+}
+
+/// Where the list of these tests has its block of a step.
+fn place(i: u64) -> u64 {
+    0x1_0000_0000 + (i << 24)
+}
+
+fn free(push: &mut dyn FnMut(Action, u64, u32), address: u64) {
+    push(Action::FreeRequested, address, 3);
+    push(Action::FreeCompleted, address, 3);
+}
+
+/// One step in `every` keeps 1 MiB; at the end all of it is freed, or nothing.
+fn keeps(steps: u64, every: u64, frees: bool) -> Vec<Growth> {
+    let kept = |i: u64| i % every == 0;
+    growth_of(
+        steps,
+        |i, push| {
+            if kept(i) {
+                push(Action::Alloc, place(i), 1);
+            }
+        },
+        |push| (0..steps).filter(|&i| frees && kept(i)).for_each(|i| free(push, place(i))),
+    )
 }
 
 #[test]
@@ -105,33 +123,14 @@ fn growth_is_found_though_it_is_freed_before_the_end() {
 
 #[test]
 fn what_fills_up_again_after_it_was_freed_is_no_leak() {
-    use crate::model::{PoolId, Progress, StreamId};
-    let mut d = DeviceRecording::default();
-    let mut bounds = Vec::new();
-    let mut push = |action, address, stack| {
-        d.events.push(0, action, address, 1 << 20, StreamId(0), PoolId(0), StackId(stack));
-        d.events.len() as u32
-    };
-    let mut at = 0;
     // A list that grows by a block a step and is emptied after each thirty.
-    for i in 0..60u64 {
-        bounds.push(at);
-        for _ in 0..4 {
-            push(Action::Alloc, 0x1000_0000, 0);
-            push(Action::FreeRequested, 0x1000_0000, 2);
-            push(Action::FreeCompleted, 0x1000_0000, 2);
-        }
-        at = push(Action::Alloc, 0x1_0000_0000 + ((i % 30) << 24), 1);
+    let list = |i: u64, push: &mut dyn FnMut(Action, u64, u32)| {
+        push(Action::Alloc, place(i % 30), 1);
         if i % 30 == 29 {
-            for k in 0..30u64 {
-                push(Action::FreeRequested, 0x1_0000_0000 + (k << 24), 3);
-                at = push(Action::FreeCompleted, 0x1_0000_0000 + (k << 24), 3);
-            }
+            (0..30).for_each(|k| free(push, place(k)));
         }
-    }
-    bounds.push(at);
-    let tables = DeviceTables::build(&d, &Progress::new()).expect("not cancelled");
-    let grown = growth(&d, &tables, &Steps { bounds, ..Steps::default() });
+    };
+    let grown = growth_of(60, list, |_| {});
     assert!(!grown.iter().any(Growth::is_leak), "{grown:?}");
 }
 

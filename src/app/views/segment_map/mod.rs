@@ -56,7 +56,7 @@ pub const INFO: ViewInfo = ViewInfo {
             "the largest hole of the row; the red line is the request that failed, with an arrow when it is beyond the scale",
         ),
         ("wheel", "scroll; Ctrl + wheel zooms addresses, drag pans"),
-        ("double click", "zoom to the block; on a hole or when zoomed, all addresses"),
+        ("double click", "zoom to the block; on a hole or when zoomed, all addresses, as A does"),
     ],
     create: || Box::new(SegmentMap::default()),
 };
@@ -108,6 +108,8 @@ struct SegmentMap {
     span: Option<Span>,
     height: usize,
     zoom: PanZoom,
+    /// [`Link::fitted`](crate::app::cursor::Link::fitted) when this was last drawn.
+    fitted: u32,
     scroll: f32,
     picture: Derived<Key, Picture>,
     mesh: Option<(MeshKey, Shape)>,
@@ -128,6 +130,7 @@ impl Default for SegmentMap {
             span: None,
             height: 0,
             zoom: PanZoom::new(0.0, 1.0).with_least(1e-6),
+            fitted: 0,
             scroll: 0.0,
             picture: Derived::default(),
             mesh: None,
@@ -172,6 +175,10 @@ impl View for SegmentMap {
     }
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        // The whole recording is all of its addresses too.
+        if std::mem::replace(&mut self.fitted, cx.link.fitted) != cx.link.fitted {
+            self.zoom.fit();
+        }
         let Some(state) = cx.state else {
             return;
         };

@@ -89,7 +89,7 @@ fn what_a_box_shows_of_the_map_is_all_again_with_the_whole_recording() {
     let mut h = only(&sample("fragment_oom.pickle"), ViewKind::SegmentMap, [900.0, 700.0]);
     let canvas = h.get_by_label_contains("Segment map, at the OOM").rect();
     let there = pos2(canvas.left() + 60.0, canvas.top() + 30.0);
-    let mut block = |h: &mut Whole| {
+    let block = |h: &mut Whole| {
         click(h, there);
         link(h).selected()
     };

@@ -91,7 +91,7 @@ fn free(push: &mut dyn FnMut(Action, u64, u32), address: u64) {
 
 /// One step in `every` keeps 1 MiB; at the end all of it is freed, or nothing.
 fn keeps(steps: u64, every: u64, frees: bool) -> Vec<Growth> {
-    let kept = |i: u64| i % every == 0;
+    let kept = |i: u64| i.is_multiple_of(every);
     growth_of(
         steps,
         |i, push| {

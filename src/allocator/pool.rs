@@ -69,7 +69,6 @@ impl TieRule {
 /// The free and the unmapped blocks of one stream in one pool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamBlocks {
-    pub(crate) stream: u64,
     pub(crate) free: BTreeMap<FreeKey, BlockIx>,
     /// Unmapped ranges of expandable segments, by address.
     pub(crate) unmapped: BTreeMap<u64, BlockIx>,
@@ -81,36 +80,31 @@ pub(crate) struct Pool {
     pub(crate) class: SizeClass,
     /// The private pool it belongs to; `None` for the default pool.
     pub(crate) owner: Option<PoolKey>,
-    /// Ascending by stream handle, as PyTorch compares streams.
-    pub(crate) streams: Vec<StreamBlocks>,
+    /// By stream handle, as PyTorch compares streams.
+    streams: BTreeMap<u64, StreamBlocks>,
     /// Searches so far while garbage collection is on: its clock.
     pub(crate) calls: u64,
 }
 
 impl Pool {
     pub(crate) fn new(class: SizeClass, owner: Option<PoolKey>) -> Self {
-        Pool { class, owner, streams: Vec::new(), calls: 0 }
+        Pool { class, owner, streams: BTreeMap::new(), calls: 0 }
     }
 
     /// The blocks of a stream; `None` when it never had any here.
     #[inline]
     pub(crate) fn stream(&self, stream: u64) -> Option<&StreamBlocks> {
-        self.streams.iter().find(|s| s.stream == stream)
+        self.streams.get(&stream)
     }
 
     #[inline]
     pub(crate) fn stream_mut(&mut self, stream: u64) -> &mut StreamBlocks {
-        if let Some(at) = self.streams.iter().position(|s| s.stream == stream) {
-            return &mut self.streams[at];
-        }
-        let at = self.streams.partition_point(|s| s.stream < stream);
-        self.streams.insert(at, StreamBlocks { stream, ..StreamBlocks::default() });
-        &mut self.streams[at]
+        self.streams.entry(stream).or_default()
     }
 
     /// Every free block: by stream, then size, then tie rule.
     pub(crate) fn free_blocks(&self) -> Vec<BlockIx> {
-        self.streams.iter().flat_map(|s| s.free.values().copied()).collect()
+        self.streams.values().flat_map(|s| s.free.values().copied()).collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! [`SimulatedMemory`]: a device that only counts, with a choice of where the driver would put segments.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
@@ -50,8 +50,8 @@ pub struct SimulatedMemory {
     marks: FxHashMap<u64, (u64, u64)>,
     /// Live segments by address.
     live: BTreeMap<u64, u64>,
-    /// Pieces that ever held a segment.
-    touched: BTreeSet<u64>,
+    /// Pieces that ever held a segment: runs of them by the first, up to the one behind the last. A segment may claim millions.
+    touched: BTreeMap<u64, u64>,
     /// Growth of the recording, while it is followed.
     recorded: Vec<Growth>,
     next_recorded: usize,
@@ -73,7 +73,7 @@ impl SimulatedMemory {
             random: if let Placement::Random(seed) = placement { seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 } else { 1 },
             marks: FxHashMap::default(),
             live: BTreeMap::new(),
-            touched: BTreeSet::new(),
+            touched: BTreeMap::new(),
             recorded: Vec::new(),
             next_recorded: 0,
             is_following: false,
@@ -132,7 +132,19 @@ impl SimulatedMemory {
             self.up = self.up.max(address + size);
             self.down = self.down.min(address);
         }
-        self.touched.extend(address / PIECE..=(address + size - 1) / PIECE);
+        self.touch(address / PIECE, (address + size).div_ceil(PIECE));
+    }
+
+    /// Enters pieces up to `to`, joined with those they touch.
+    fn touch(&mut self, mut from: u64, mut to: u64) {
+        while let Some((&start, &end)) = self.touched.range(..=to).next_back().filter(|(_, end)| **end >= from) {
+            if start <= from && to <= end {
+                return;
+            }
+            self.touched.remove(&start);
+            (from, to) = (from.min(start), to.max(end));
+        }
+        self.touched.insert(from, to);
     }
 
     fn is_vacant(&self, address: u64, size: u64) -> bool {
@@ -179,20 +191,16 @@ impl SimulatedMemory {
         }
         // Whole pieces given back, highest first.
         let pieces = size.div_ceil(PIECE);
-        let mut run = 0;
-        let mut last = u64::MAX;
-        for &piece in self.touched.iter().rev() {
-            let is_free = self.is_vacant(piece * PIECE, PIECE);
-            run = if !is_free {
-                0
-            } else if run > 0 && last == piece + 1 {
-                run + 1
-            } else {
-                1
-            };
-            last = piece;
-            if run == pieces {
-                return piece * PIECE;
+        for (&first, &behind) in self.touched.iter().rev() {
+            let mut top = behind;
+            while top >= first + pieces {
+                // The highest segment below, and the pieces above it.
+                let below = self.live.range(..top * PIECE).next_back();
+                let vacant = below.map_or(first, |(a, s)| (a + s).div_ceil(PIECE)).clamp(first, top);
+                if top - vacant >= pieces {
+                    return (top - pieces) * PIECE;
+                }
+                top = below.map_or(first, |(a, _)| a / PIECE).min(top - 1);
             }
         }
         (self.down - size) / PIECE * PIECE

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::pages::unmapped_classes;
 use crate::model::conf::{SMALL_MAX, SMALL_SEGMENT};
 use crate::model::{Action, BlockState, DeviceRecording, PoolKey, SizeClass};
 
@@ -139,7 +140,7 @@ fn runs_before(device: &DeviceRecording) -> BTreeMap<u64, Run> {
         runs.insert(s.address, run);
     }
     let events = &device.events;
-    let page = device.settings.conf.large_segment_size;
+    let unmapped = unmapped_classes(device);
     for i in (0..events.len()).rev() {
         let action = events.action[i];
         if !action.grows_reserved() && !action.shrinks_reserved() {
@@ -152,14 +153,13 @@ fn runs_before(device: &DeviceRecording) -> BTreeMap<u64, Run> {
             }
             Action::SegmentMap => cut(&mut runs, address, size),
             Action::SegmentFree | Action::SegmentUnmap => {
-                let is_expandable = action == Action::SegmentUnmap;
-                let is_small = if is_expandable { !size.is_multiple_of(page) } else { size == SMALL_SEGMENT };
+                let of_segment = if size == SMALL_SEGMENT { SizeClass::Small } else { SizeClass::Large };
                 let run = Run {
                     size,
                     stream: handle(events.stream[i]),
                     pool: device.pool_key(events.pool[i]).unwrap_or((0, 0)),
-                    class: if is_small { SizeClass::Small } else { SizeClass::Large },
-                    is_expandable,
+                    class: unmapped.get(&(i as u32)).copied().unwrap_or(of_segment),
+                    is_expandable: action == Action::SegmentUnmap,
                 };
                 runs.insert(address, run);
             }

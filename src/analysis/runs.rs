@@ -4,6 +4,7 @@ mod missing;
 
 use super::NO_EVENT;
 use super::state::SegmentAt;
+use crate::allocator::unmapped_classes;
 use crate::model::{Action, DeviceRecording, PoolId, SizeClass};
 use crate::units::MEBIBYTE;
 
@@ -34,9 +35,11 @@ impl RunTimeline {
     pub(crate) fn build(dev: &DeviceRecording) -> Self {
         let events = &dev.events;
         let mut changes: Vec<Change> = Vec::new();
+        let unmapped = unmapped_classes(dev);
         for (i, &action) in events.action.iter().enumerate() {
             if action.grows_reserved() || action.shrinks_reserved() {
-                let class = if events.size[i] == SMALL_SEGMENT { SizeClass::Small } else { SizeClass::Large };
+                let of_segment = if events.size[i] == SMALL_SEGMENT { SizeClass::Small } else { SizeClass::Large };
+                let class = unmapped.get(&(i as u32)).copied().unwrap_or(of_segment);
                 changes.push(Change { event: i as u32, pool: known_pool(dev, events.pool[i]), class });
             }
         }
@@ -58,14 +61,6 @@ impl RunTimeline {
     /// Walks from the end state back to the start. What a segment's end says about its pool and class is kept at its birth.
     fn undo_all(&mut self, dev: &DeviceRecording) -> Vec<SegmentAt> {
         let mut runs = final_runs(dev);
-        let mut small_pages: Vec<u64> = Vec::new();
-        for change in &self.changes {
-            let i = change.event as usize;
-            if dev.events.action[i] == Action::SegmentMap && dev.events.size[i] == SMALL_SEGMENT {
-                small_pages.push(dev.events.address[i]);
-            }
-        }
-        small_pages.sort_unstable();
         for at in (0..self.changes.len()).rev() {
             let change = self.changes[at];
             let (address, size) = range_of(dev, change.event);
@@ -79,15 +74,9 @@ impl RunTimeline {
                     }
                     None => self.mismatches += 1,
                 },
-                Action::SegmentFree => self.mismatches += u64::from(!insert(&mut runs, self.run(dev, at, false))),
-                _ => {
-                    // The small pool maps single pages of 2 MiB, the large one multiples of its own page.
-                    let next = small_pages.partition_point(|&page| page < address);
-                    let mapped_small = small_pages.get(next).is_some_and(|&page| page - address < size);
-                    let whole_pages = size.is_multiple_of(dev.settings.conf.large_segment_size.max(1));
-                    let class = if mapped_small || !whole_pages { SizeClass::Small } else { SizeClass::Large };
-                    self.changes[at].class = class;
-                    self.mismatches += u64::from(!insert(&mut runs, self.run(dev, at, true)));
+                action => {
+                    let run = self.run(dev, at, action == Action::SegmentUnmap);
+                    self.mismatches += u64::from(!insert(&mut runs, run));
                 }
             }
         }

@@ -17,12 +17,17 @@ pub(crate) fn embedded(page: &[u8], name: &str) -> Result<Vec<u8>, FormatError> 
         let rest = &page[start..];
         // `": "` before a JSON value; anything else between is no embedded file.
         let skip = rest.iter().take_while(|b| b" \t\r\n:'\"".contains(b)).count();
+        from = start;
+        if skip == 0 {
+            continue;
+        }
         let text = &rest[skip..];
         let length = text.iter().take_while(|b| b.is_ascii_alphanumeric() || b"+/=".contains(b)).count();
-        if skip > 0 && best.is_none_or(|(_, known)| length > known.len()) {
+        if best.is_none_or(|(_, known)| length > known.len()) {
             best = Some((start + skip, &text[..length]));
         }
-        from = start;
+        // Each byte is looked at once: what is in a run is no beginning of another.
+        from += skip + length;
     }
     // A memory timeline saved as .html is a picture; its figures go to other files.
     if find(&page[..page.len().min(4096)], b"<title>GPU Memory Timeline").is_some() {

@@ -4,6 +4,7 @@
 //! says, and uses memory in proportion to the file.
 
 mod aside;
+mod contents;
 mod error;
 pub mod export;
 pub mod folder;
@@ -22,8 +23,10 @@ mod unwrap;
 use std::path::Path;
 use std::time::Instant;
 
+use contents::Contents;
 pub use error::FormatError;
 pub use look::{Seen, look};
+use unwrap::Layers;
 pub use unwrap::{unpacked_bytes, unpacked_log};
 
 use crate::model::{Format, Progress, Recording, WarningKind};
@@ -38,41 +41,34 @@ pub(crate) fn has_room(address: u64, size: u64) -> bool {
     size <= MAX_BYTES && address.checked_add(size).and_then(|end| end.checked_add(1 << 30)).is_some()
 }
 
-/// gzip inside zip inside HTML is plenty.
-const MAX_WRAPPINGS: u32 = 4;
-
-/// Opens a file, whatever it is. The file is mapped, not read, so a large one costs no memory of its own.
+/// Opens a file, whatever it is. It is read into memory first, which takes its size in memory until the recording is made: see
+/// `contents` for why it is not mapped.
 ///
 /// # Errors
 /// [`FormatError`] when nothing usable could be read.
 pub fn open(path: &Path, progress: &Progress) -> Result<Recording, FormatError> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    let io = |error: std::io::Error| FormatError::Io { name: path.display().to_string(), what: why(&error) };
-    // Before it is opened: opening a pipe waits for somebody who writes into it.
-    let meta = std::fs::metadata(path).map_err(io)?;
-    if !meta.is_file() {
-        let what = if meta.is_dir() {
-            "this is a folder; open a file in it"
-        } else {
-            "this is a pipe or a device and not a file; save what it gives into a file and open that"
-        };
-        return Err(FormatError::Io { name: path.display().to_string(), what: what.to_owned() });
-    }
-    let file = std::fs::File::open(path).map_err(io)?;
-    let mapped;
-    let bytes: &[u8] = if file.metadata().map_err(io)?.len() > 0 {
-        // SAFETY: the map is only read, through slices whose every access is checked. Another program that shortens the file
-        // while we read it could end ours with SIGBUS, as for any program that maps files; copying gigabytes to rule that out
-        // would cost every reader of a large snapshot its size in memory.
-        mapped = unsafe { memmap2::Mmap::map(&file) }.map_err(io)?;
-        &mapped
-    } else {
-        // Nothing to map.
-        &[]
+    let since = Instant::now();
+    let contents = Contents::read(path, progress)?;
+    let outcome = read(&contents.bytes, &name, progress);
+    let changed = contents.changed(path);
+    let mut recording = match outcome {
+        Ok(recording) => recording,
+        Err(FormatError::Cancelled) => return Err(FormatError::Cancelled),
+        Err(_) if changed => {
+            let what = "the file changed while it was read, and what was read is not a whole one; open it again when its writer is done";
+            return Err(FormatError::Elsewhere { name, what: what.to_owned() });
+        }
+        Err(error) => return Err(error),
     };
-    let since = std::time::Instant::now();
-    let mut recording = read(bytes, &name, progress)?;
-    tracing::info!(file = %path.display(), bytes = bytes.len(), seconds = since.elapsed().as_secs_f64(), "read");
+    // A session only grows, and all that was read of it stays as it is.
+    if changed && !(recording.source.format == Format::Session && contents.grew(path)) {
+        recording.report.warn(WarningKind::Changed, None, || {
+            "the file changed while it was read, so this may be a part of the old one and a part of the new; open it again".to_owned()
+        });
+    }
+    recording.report.seconds = since.elapsed().as_secs_f64();
+    tracing::info!(file = %path.display(), bytes = contents.bytes.len(), seconds = recording.report.seconds, "read");
     recording.source.path = Some(path.to_owned());
     Ok(recording)
 }
@@ -122,7 +118,7 @@ fn without_number(error: &std::io::Error) -> String {
 /// [`FormatError`] when nothing usable could be read.
 pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     let started = Instant::now();
-    let mut recording = unwrap_and_read(bytes, name, progress, 0)?;
+    let mut recording = unwrap_and_read(bytes, name, progress, &mut Layers::around(bytes.len()))?;
     recording.source.bytes = bytes.len() as u64;
     recording.report.seconds = started.elapsed().as_secs_f64();
     Ok(recording)
@@ -167,60 +163,52 @@ fn sniff(bytes: &[u8]) -> Kind {
 }
 
 /// The one place that names every reader: an arm a kind.
-fn unwrap_and_read(bytes: &[u8], name: &str, progress: &Progress, depth: u32) -> Result<Recording, FormatError> {
+fn unwrap_and_read(bytes: &[u8], name: &str, progress: &Progress, layers: &mut Layers) -> Result<Recording, FormatError> {
     if bytes.is_empty() {
         return Err(FormatError::Empty { name: name.to_owned(), what: "this file is empty".to_owned() });
     }
-    let inner = |unwrapped: unwrap::Unwrapped| -> Result<Recording, FormatError> {
-        if depth >= MAX_WRAPPINGS {
-            return Err(FormatError::TooLarge {
-                name: name.to_owned(),
-                offset: 0,
-                what: format!("more than {MAX_WRAPPINGS} containers inside each other"),
-            });
-        }
-        let mut recording = unwrap_and_read(&unwrapped.bytes, name, progress, depth + 1).map_err(|error| match error {
-            // What is missing stood behind the cut: that is what to say.
-            FormatError::Empty { name, .. } | FormatError::Elsewhere { name, .. } | FormatError::Malformed { name, .. }
-                if unwrapped.truncated =>
-            {
-                FormatError::Elsewhere {
-                    name,
-                    what:
-                        "the compressed data is cut short or damaged before anything usable; copy the file again, it is not whole"
-                            .to_owned(),
-                }
-            }
-            other => other,
-        })?;
-        if unwrapped.truncated {
-            recording.report.warn(WarningKind::Truncated, None, || {
-                "the compressed data ends early or is damaged; what could be unpacked was read".to_owned()
-            });
-        }
-        Ok(recording)
-    };
     // Windows' editors put a mark before any text; no reader needs to know of it.
     let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
-    match sniff(bytes) {
-        Kind::Gzip => inner(unwrap::gzip(bytes, name, progress)?),
-        Kind::Zstd => inner(unwrap::zstd(bytes, name, progress)?),
-        Kind::Zip => inner(unwrap::zip(bytes, name, progress)?),
-        Kind::Html => {
-            let bytes = html::embedded(bytes, name)?;
-            let mut recording = inner(unwrap::Unwrapped { bytes, truncated: false })?;
-            if matches!(recording.source.format, Format::SnapshotPickle | Format::SnapshotJson) {
-                recording.source.format = Format::SnapshotHtml;
-            }
-            Ok(recording)
+    let kind = sniff(bytes);
+    let unwrapped = match kind {
+        Kind::Gzip => unwrap::gzip(bytes, name, layers, progress)?,
+        Kind::Zstd => unwrap::zstd(bytes, name, layers, progress)?,
+        Kind::Zip => unwrap::zip(bytes, name, layers, progress)?,
+        Kind::Html => unwrap::Unwrapped { bytes: html::embedded(bytes, name)?, truncated: false },
+        _ => return read_bare(kind, bytes, name, progress),
+    };
+    let mut recording = unwrap_and_read(&unwrapped.bytes, name, progress, layers).map_err(|error| match error {
+        // What is missing stood behind the cut: that is what to say.
+        FormatError::Empty { name, .. } | FormatError::Elsewhere { name, .. } | FormatError::Malformed { name, .. }
+            if unwrapped.truncated =>
+        {
+            let what =
+                "the compressed data is cut short or damaged before anything usable; copy the file again, it is not whole".to_owned();
+            FormatError::Elsewhere { name, what }
         }
+        other => other,
+    })?;
+    if unwrapped.truncated {
+        recording.report.warn(WarningKind::Truncated, None, || {
+            "the compressed data ends early or is damaged; what could be unpacked was read".to_owned()
+        });
+    }
+    if kind == Kind::Html && matches!(recording.source.format, Format::SnapshotPickle | Format::SnapshotJson) {
+        recording.source.format = Format::SnapshotHtml;
+    }
+    Ok(recording)
+}
+
+/// Reads what no container is around.
+fn read_bare(kind: Kind, bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
+    match kind {
         Kind::Pickle => snapshot::read_pickle(bytes, name, progress),
         Kind::Trace => kineto::read(bytes, name, progress),
         Kind::Timeline => timeline::read(bytes, name, progress),
         Kind::Rmm => rmm::read(trim_start(bytes), name, progress),
         Kind::Session => session::read(bytes, name, progress),
         Kind::SnapshotJson => snapshot::read_json(bytes, name, progress),
-        Kind::Unknown => read_text(bytes, name),
+        Kind::Gzip | Kind::Zstd | Kind::Zip | Kind::Html | Kind::Unknown => read_text(bytes, name),
     }
 }
 
@@ -230,6 +218,9 @@ fn read_text(bytes: &[u8], name: &str) -> Result<Recording, FormatError> {
     let head = bytes.get(..stats::MOST_BYTES).unwrap_or(bytes);
     if let Some(what) = other_json(head) {
         return Err(FormatError::Elsewhere { name: name.to_owned(), what: what.to_owned() });
+    }
+    if let Some(what) = lfs_pointer(head) {
+        return Err(FormatError::Elsewhere { name: name.to_owned(), what });
     }
     // No text but UTF-16 has zeros in it. One that is not UTF-8 throughout is still read: many processes write into one log.
     if head.contains(&0) && !oom_message::is_utf16(head) {
@@ -245,6 +236,16 @@ fn read_text(bytes: &[u8], name: &str) -> Result<Recording, FormatError> {
         return Err(FormatError::Elsewhere { name: name.to_owned(), what });
     }
     stats::read(&String::from_utf8_lossy(head), name).ok_or_else(unknown)
+}
+
+/// What to do about the few lines that Git leaves in place of a large file which was not fetched.
+fn lfs_pointer(head: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(head.strip_prefix(b"version https://git-lfs.github.com/spec/v1\n")?).ok()?;
+    let size = text.lines().find_map(|line| line.strip_prefix("size ")?.trim().parse().ok());
+    let size = size.map_or(String::new(), |bytes| format!(" ({})", crate::units::Bytes(bytes)));
+    Some(format!(
+        "this is a Git LFS pointer, not the recording itself{size}; run `git lfs pull` in its repository and open it again"
+    ))
 }
 
 /// What is wrong with JSON that only its form keeps from being read: its encoding, or an object a line.

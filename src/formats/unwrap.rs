@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::FormatError;
 use crate::model::{Cancelled, Progress};
+use crate::units::Bytes;
 
 /// Unpacked bytes, and whether the container ended early.
 pub(crate) struct Unwrapped {
@@ -16,7 +17,25 @@ pub(crate) struct Unwrapped {
 /// No artefact compresses better than this; what does is made to exhaust memory.
 const MAX_RATIO: u64 = 400;
 /// Small files may still unpack to this much.
-const MIN_LIMIT: u64 = 64 << 20;
+const MIN_LIMIT: u64 = 16 << 20;
+/// gzip inside zip inside HTML is plenty.
+const MAX_LAYERS: u32 = 4;
+
+/// The containers around an artefact. What they unpack to is bounded in all, not each for itself: a file of a kilobyte would else
+/// become one of gigabytes within a few layers.
+#[derive(Debug)]
+pub(crate) struct Layers {
+    count: u32,
+    most: u64,
+    unpacked: u64,
+}
+
+impl Layers {
+    /// No container yet, around a file of so many bytes.
+    pub(crate) fn around(file: usize) -> Self {
+        Layers { count: 0, most: (file as u64).saturating_mul(MAX_RATIO).max(MIN_LIMIT), unpacked: 0 }
+    }
+}
 
 /// How much larger an artefact is than its packed file, where the file does not tell: traces pack best, about so far.
 const USUAL_RATIO: u64 = 16;
@@ -57,25 +76,25 @@ pub fn unpacked_bytes(path: &Path) -> u64 {
 /// When it is packed and can not be unpacked, or to far more than any log packs to.
 pub fn unpacked_log(bytes: Vec<u8>, name: &str) -> Result<Vec<u8>, FormatError> {
     match bytes.as_slice() {
-        [0x1f, 0x8b, ..] => gzip(&bytes, name, &Progress::new()).map(|u| u.bytes),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => zstd(&bytes, name, &Progress::new()).map(|u| u.bytes),
+        [0x1f, 0x8b, ..] => gzip(&bytes, name, &mut Layers::around(bytes.len()), &Progress::new()).map(|u| u.bytes),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => zstd(&bytes, name, &mut Layers::around(bytes.len()), &Progress::new()).map(|u| u.bytes),
         _ => Ok(bytes),
     }
 }
 
 /// Inflates gzip, all members.
-pub(crate) fn gzip(bytes: &[u8], name: &str, progress: &Progress) -> Result<Unwrapped, FormatError> {
-    read_all(flate2::read::MultiGzDecoder::new(bytes), bytes.len(), name, progress)
+pub(crate) fn gzip(bytes: &[u8], name: &str, layers: &mut Layers, progress: &Progress) -> Result<Unwrapped, FormatError> {
+    read_all(flate2::read::MultiGzDecoder::new(bytes), bytes.len(), name, layers, progress)
 }
 
 /// Inflates zstd.
-pub(crate) fn zstd(bytes: &[u8], name: &str, progress: &Progress) -> Result<Unwrapped, FormatError> {
+pub(crate) fn zstd(bytes: &[u8], name: &str, layers: &mut Layers, progress: &Progress) -> Result<Unwrapped, FormatError> {
     let decoder = zstd::stream::read::Decoder::new(bytes).map_err(|error| broken(name, 0, &error))?;
-    read_all(decoder, bytes.len(), name, progress)
+    read_all(decoder, bytes.len(), name, layers, progress)
 }
 
 /// Takes the pickle out of what `torch.save` wrote, or the only file of a zip.
-pub(crate) fn zip(bytes: &[u8], name: &str, progress: &Progress) -> Result<Unwrapped, FormatError> {
+pub(crate) fn zip(bytes: &[u8], name: &str, layers: &mut Layers, progress: &Progress) -> Result<Unwrapped, FormatError> {
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(|error| FormatError::Malformed {
         name: name.to_owned(),
         offset: bytes.len() as u64,
@@ -97,29 +116,38 @@ pub(crate) fn zip(bytes: &[u8], name: &str, progress: &Progress) -> Result<Unwra
         offset: 0,
         what: format!("{wanted} inside the zip can not be read ({error})"),
     })?;
-    read_all(file, bytes.len(), name, progress)
+    read_all(file, bytes.len(), name, layers, progress)
 }
 
-fn read_all(mut reader: impl Read, packed: usize, name: &str, progress: &Progress) -> Result<Unwrapped, FormatError> {
-    let limit = (packed as u64).saturating_mul(MAX_RATIO).max(MIN_LIMIT);
+fn read_all(
+    mut reader: impl Read,
+    packed: usize,
+    name: &str,
+    layers: &mut Layers,
+    progress: &Progress,
+) -> Result<Unwrapped, FormatError> {
+    let too_large = |what| FormatError::TooLarge { name: name.to_owned(), offset: packed as u64, what };
+    layers.count += 1;
+    if layers.count > MAX_LAYERS {
+        return Err(too_large(format!("more than {MAX_LAYERS} containers inside each other")));
+    }
     let mut bytes = Vec::new();
     let mut chunk = vec![0; 1 << 18];
     loop {
         progress.check().map_err(|Cancelled| FormatError::Cancelled)?;
         match reader.read(&mut chunk) {
             Ok(0) => return Ok(Unwrapped { bytes, truncated: false }),
-            Ok(n) => bytes.extend_from_slice(&chunk[..n]),
+            Ok(n) if layers.unpacked + n as u64 <= layers.most => {
+                layers.unpacked += n as u64;
+                bytes.extend_from_slice(&chunk[..n]);
+            }
+            Ok(_) => {
+                return Err(too_large(format!("it unpacks to more than {}, which no recording of its size does", Bytes(layers.most))));
+            }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             // A damaged or cut container: what came out before is still good.
             Err(_) if !bytes.is_empty() => return Ok(Unwrapped { bytes, truncated: true }),
             Err(error) => return Err(broken(name, 0, &error)),
-        }
-        if bytes.len() as u64 > limit {
-            return Err(FormatError::TooLarge {
-                name: name.to_owned(),
-                offset: packed as u64,
-                what: format!("it unpacks to more than {limit} bytes, {MAX_RATIO} times its size"),
-            });
         }
     }
 }

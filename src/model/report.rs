@@ -16,11 +16,16 @@ impl LoadReport {
         self.warnings.iter().find(|w| w.kind == WarningKind::Truncated)
     }
 
-    /// What must be said before any figure: that the source ends in the middle, or that values in it made no sense. One clause
-    /// without a full stop; `None` when neither is so.
+    /// What must be said before any figure: that the source changed while it was read or ends in the middle, or that values in it
+    /// made no sense. One clause without a full stop; `None` when none is so.
     #[must_use]
     pub fn caveat(&self) -> Option<String> {
-        let cut = self.truncated().map(|_| "the file is cut short, so these figures hold for the part that was read".to_owned());
+        let changed = self.warnings.iter().any(|w| w.kind == WarningKind::Changed);
+        let cut = match self.truncated() {
+            _ if changed => Some("the file changed while it was read, so figures may be wrong; open it again".to_owned()),
+            Some(_) => Some("the file is cut short, so these figures hold for the part that was read".to_owned()),
+            None => None,
+        };
         let nonsense = self.nonsense();
         let values = (nonsense > 0).then(|| {
             let verb = if nonsense == 1 { "value of the file makes" } else { "values of the file make" };
@@ -74,6 +79,8 @@ pub struct LoadWarning {
 pub enum WarningKind {
     /// The file ends in the middle; what came before was read.
     Truncated,
+    /// The file was written while it was read.
+    Changed,
     /// A key this version does not know.
     UnknownKey,
     /// An action this version does not know.
@@ -108,6 +115,7 @@ impl WarningKind {
     pub fn name(self) -> &'static str {
         match self {
             WarningKind::Truncated => "truncated",
+            WarningKind::Changed => "changed",
             WarningKind::UnknownKey => "unknown_key",
             WarningKind::UnknownAction => "unknown_action",
             WarningKind::WrongType => "wrong_type",

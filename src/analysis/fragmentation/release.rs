@@ -1,7 +1,8 @@
 //! What can go back to the device: whole segments, and pages of expandable ones; and the cheapest choice of them.
 //!
 //! A page goes back when no live block touches it, so a block that reaches over many pages holds all of them and a page may be
-//! held by many blocks. Both lie in order of address: whether a page is worth it depends on the one before it alone, and the
+//! held by many blocks. Pages that the same block holds, or the same hole covers, go together: a segment that claims a hundred
+//! terabytes is a handful of pieces. They lie in order of address: whether a page is worth it depends on the one before it alone, and the
 //! choice is a knapsack over a chain.
 
 use std::ops::{Range, RangeInclusive};
@@ -20,7 +21,7 @@ fn plus(a: Cost, b: Cost) -> Cost {
     (a.0.saturating_add(b.0), a.1.saturating_add(b.1))
 }
 
-/// What goes back as one: a segment, or a page of an expandable segment.
+/// What goes back as one: a segment, or pages of an expandable segment.
 pub(super) struct Piece {
     /// Index into [`State::segments`].
     segment: usize,
@@ -28,7 +29,8 @@ pub(super) struct Piece {
     blocks: Range<usize>,
     /// Its bytes.
     size: u64,
-    is_page: bool,
+    /// How many pages it is; 0 for a segment.
+    pages: u64,
     /// What has to go for it.
     all: Cost,
     /// What has to go for it besides what has gone for the piece before.
@@ -47,7 +49,7 @@ impl Piece {
     }
 }
 
-/// Everything that can go back, in order of address within each segment. O(blocks + pages).
+/// Everything that can go back, in order of address within each segment. O(blocks).
 fn pieces(device: &DeviceRecording, state: &State) -> Vec<Piece> {
     let mut found = Vec::new();
     for (at, segment) in state.segments.iter().enumerate().filter(|(_, s)| can_go(device, s)) {
@@ -58,14 +60,15 @@ fn pieces(device: &DeviceRecording, state: &State) -> Vec<Piece> {
         };
         if !segment.is_expandable {
             let cost = cost(all.clone(), 0);
-            found.push(Piece { segment: at, blocks: all, size: segment.size, is_page: false, all: cost, new: cost });
+            found.push(Piece { segment: at, blocks: all, size: segment.size, pages: 0, all: cost, new: cost });
             continue;
         }
         let page = device.settings.conf.page_size(segment.class);
         let mut first = all.start;
         // What is mapped begins and ends with a page. A last one that is not whole is left out: a trace that breaks off may know
         // only a part of it.
-        for n in 0..segment.size / page {
+        let mut n = 0;
+        while n < segment.size / page {
             let (from, to) = (segment.address + n * page, segment.address + (n + 1) * page);
             while first < all.end && state.blocks[first].address + state.blocks[first].size <= from {
                 first += 1;
@@ -74,7 +77,12 @@ fn pieces(device: &DeviceRecording, state: &State) -> Vec<Piece> {
             let blocks = first..end;
             let whole = cost(blocks.clone(), 0);
             let new = if n == 0 { whole } else { cost(blocks.clone(), from) };
-            found.push(Piece { segment: at, blocks, size: page, is_page: true, all: whole, new });
+            let only = state.blocks[blocks.clone()].first().filter(|_| blocks.len() == 1);
+            // The pages up to where the one block ends that covers this one.
+            let last = only.map_or(0, |b| (b.address + b.size).min(segment.address + segment.size) - segment.address) / page;
+            let pages = last.saturating_sub(n).max(1);
+            found.push(Piece { segment: at, blocks, size: pages * page, pages, all: whole, new });
+            n += pages;
         }
     }
     found
@@ -88,7 +96,7 @@ pub(super) struct HeldAlone {
     pub(super) spare: u64,
 }
 
-/// Segments and pages by the one live block that holds them. O(blocks + pages).
+/// Segments and pages by the one live block that holds them. O(blocks).
 pub(super) fn held_alone(device: &DeviceRecording, state: &State) -> HeldAlone {
     let mut held = HeldAlone { by_block: vec![0; state.blocks.len()], spare: 0 };
     for piece in pieces(device, state) {
@@ -149,14 +157,14 @@ fn way_of(state: &State, pieces: &[Piece], chosen: &[bool], is_optimal: bool) ->
     let (mut segments, mut room, mut pages, mut whole) = (Vec::new(), 0, 0, 0);
     for (piece, _) in pieces.iter().zip(chosen).filter(|(p, chosen)| **chosen || goes(p)) {
         room += piece.size;
-        pages += usize::from(piece.is_page);
-        whole += usize::from(!piece.is_page);
+        pages += piece.pages as usize;
+        whole += usize::from(piece.pages == 0);
         if segments.last() != Some(&piece.segment) {
             segments.push(piece.segment);
         }
     }
     let bytes = blocks.iter().map(|&i| state.blocks[i].size).sum();
-    let has_pages = pieces.iter().any(|p| p.is_page);
+    let has_pages = pieces.iter().any(|p| p.pages > 0);
     WayOut {
         way: Way::Release,
         segments,

@@ -71,6 +71,8 @@ pub struct WithMore {
 /// segment, so O(blocks), and optimal.
 #[must_use]
 pub fn cheapest_hole(state: &State, servers: &Servers, request: u64) -> Option<WayOut> {
+    // A request of nothing, as damage has it, takes a block like any other.
+    let request = request.max(1);
     let mut best: Option<(u64, usize, usize, std::ops::Range<usize>)> = None;
     for (at, segment) in state.segments.iter().enumerate().filter(|(_, s)| servers.take(s) && s.size >= request) {
         let blocks = state.blocks_of(segment);

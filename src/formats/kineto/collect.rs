@@ -424,9 +424,14 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// The most ranges that a thread has open at once.
+const MAX_OPEN: usize = 512;
+
 /// Takes the range that ends: the last that began, of those of its name where the end tells one.
 fn ended<'a>(open: &mut Vec<Fields<'a>>, name: &[u8]) -> Option<Fields<'a>> {
-    let at = open.iter().rposition(|begin| name.is_empty() || begin.name == name)?;
+    // Ranges nest a few deep. One whose end is missing must not make each later end look through all that are open.
+    let near = open.len().saturating_sub(MAX_OPEN);
+    let at = near + open.get(near..)?.iter().rposition(|begin| name.is_empty() || begin.name == name)?;
     Some(open.remove(at))
 }
 

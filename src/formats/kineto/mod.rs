@@ -126,14 +126,22 @@ fn devices(
     // The file lists memory events thread by thread. Equal times (whole microseconds in old traces) keep the file's order.
     order.sort_by_key(|&i| rows.memory[i as usize].time);
     let mut by_device: FxHashMap<DeviceId, Vec<u32>> = FxHashMap::default();
+    let mut of_no_device = 0;
     for i in order {
         let event = &rows.memory[i as usize];
+        if !(-1..super::snapshot::MAX_DEVICES).contains(&i64::from(event.device_index)) {
+            of_no_device += 1;
+            continue;
+        }
         let id = DeviceId { kind: device_kind(event.device_type), index: event.device_index };
         by_device.entry(id).or_default().push(i);
     }
     let mut ids: Vec<DeviceId> = by_device.keys().copied().collect();
     ids.sort_by_key(|id| (id.kind == DeviceKind::Cpu, *id));
     let mut report = std::mem::take(&mut rows.report);
+    report.warn_many(WarningKind::Skipped, of_no_device, None, || {
+        format!("memory events of devices that can not exist were left out: PyTorch numbers at most {}", super::snapshot::MAX_DEVICES)
+    });
     let mut stacks = Stacks::new(rows, nesting);
     let mut out = Vec::with_capacity(ids.len());
     for id in ids {

@@ -74,7 +74,9 @@ impl Nesting {
                 self.annotation_depth[i as usize] =
                     self.annotation_depth[p_index].saturating_add(u16::from(p.kind == SliceKind::Annotation));
             }
-            open.push(i);
+            if open.len() < MAX_OPEN {
+                open.push(i);
+            }
         }
         while let Some(&m) = memory.get(next) {
             let event = &events[m as usize];
@@ -182,6 +184,8 @@ pub const MODULE_FILE: &str = "<module>";
 const BUILTIN_FILE: &str = "<built-in>";
 /// A stack deeper than this is cut; Python's own limit is 1,000.
 const MAX_DEPTH: usize = 4096;
+/// What starts inside so many others holds nothing itself: each of tens of thousands at one instant would else hold all after it.
+const MAX_OPEN: usize = MAX_DEPTH / 2;
 
 impl<'r, 'a> Stacks<'r, 'a> {
     pub(super) fn new(rows: &'r Rows<'a>, nesting: &'r Nesting) -> Self {

@@ -29,6 +29,8 @@ pub(super) struct SegmentFinder {
     pub(super) unknown_at_start: u64,
     /// Bytes handed back of which it is not known which segments they were.
     pub(super) unexplained: u64,
+    /// Segments looked at so far to find those that were handed back.
+    looked_at: usize,
     found: Vec<SegmentEvent>,
 }
 
@@ -72,6 +74,13 @@ impl SegmentFinder {
 
     /// Hands back segments without live blocks: all of them when their sum fits (`empty_cache`), else the largest that do.
     fn shrink(&mut self, mut size: u64) {
+        // No run hands segments back so often.
+        const MOST: usize = 20_000_000;
+        self.looked_at = self.looked_at.saturating_add(self.segments.len());
+        if self.looked_at > MOST {
+            self.unexplained = self.unexplained.saturating_add(size);
+            return;
+        }
         let is_free = |&(&start, &length): &(&u64, &u64)| self.live.range(start..start.saturating_add(length)).next().is_none();
         let mut free: Vec<(u64, u64)> = self.segments.iter().filter(is_free).map(|(&a, &s)| (a, s)).collect();
         if free.iter().fold(0u64, |sum, f| sum.saturating_add(f.1)) > size {

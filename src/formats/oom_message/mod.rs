@@ -422,15 +422,21 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
     starts.retain(|&(at, _)| !body[..at].ends_with("Searchfor`"));
     // The figures of a cudaMallocAsync message belong to the head before them, when it is there.
     starts.dedup_by(|later, first| (later.1, first.1) == (text::Anchor::Async, text::Anchor::Async) && later.0 - first.0 < 100);
+    // Where the next message starts that is no part of another, for each start.
+    let mut nexts = vec![body.len(); starts.len()];
+    for i in (1..starts.len()).rev() {
+        nexts[i - 1] = if starts[i].1.is_part_of_others() { nexts[i] } else { starts[i].0 };
+    }
     let mut out: Vec<OomMessage> = Vec::new();
     let mut covered = 0;
+    let mut left = streams::Budget::for_text(text.len());
     // Lines of messages that were put together from several places.
     let mut taken = BTreeSet::new();
     for (i, &(at, anchor)) in starts.iter().enumerate() {
         if at < covered || (!taken.is_empty() && taken.contains(&squeezed.line_index(at))) {
             continue;
         }
-        let next = starts[i + 1..].iter().find(|(_, a)| !a.is_part_of_others()).map_or(body.len(), |&(n, _)| n);
+        let next = nexts[i];
         let reach = at + anchor.reach();
         let window =
             text::Window { squeezed: &squeezed, from: at, to: if anchor.holds_others() { reach } else { next.min(reach) } };
@@ -440,7 +446,7 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
             message.rank = squeezed.rank_at(at);
             covered = at + used;
             let (first, last) = (squeezed.line_index(at), squeezed.line_index((at + used).saturating_sub(1)));
-            let regrouped = anchor.may_stand_apart().then(|| streams::regroup(&squeezed, at, anchor, &message, used)).flatten();
+            let regrouped = anchor.may_stand_apart().then(|| streams::regroup(&squeezed, at, anchor, &message, used, &mut left)).flatten();
             if let Some(found) = regrouped {
                 message = OomMessage { line: message.line, rank: found.message.rank.or(message.rank), ..found.message };
                 covered = at + 1;

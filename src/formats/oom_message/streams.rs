@@ -23,6 +23,16 @@ const HEAD: &str = "out of memory";
 /// So many lengths of a shared prefix are tried: the longest may have a word of the message in it.
 const MOST_LENGTHS: usize = 4;
 
+/// Bytes that may be read again in search of messages' lines, over a whole text: a log of thousands of messages that were all cut short
+/// would else take minutes. Later ones are then read as they stand.
+pub(super) struct Budget(usize);
+
+impl Budget {
+    pub(super) fn for_text(bytes: usize) -> Self {
+        Budget((64 << 20) + bytes.saturating_mul(16))
+    }
+}
+
 /// A message put together from lines that are not all next to each other, or not bare.
 pub(super) struct Regrouped {
     pub(super) message: OomMessage,
@@ -40,13 +50,21 @@ struct Line<'a> {
 
 /// Reads the message at `at` once more, from the lines that belong to it; `None` where the plain reading, which takes `used` of the
 /// text, is as good.
-pub(super) fn regroup(squeezed: &Squeezed<'_>, at: usize, anchor: Anchor, plain: &OomMessage, used: usize) -> Option<Regrouped> {
+pub(super) fn regroup(
+    squeezed: &Squeezed<'_>,
+    at: usize,
+    anchor: Anchor,
+    plain: &OomMessage,
+    used: usize,
+    left: &mut Budget,
+) -> Option<Regrouped> {
     let first = squeezed.line_index(at);
     let last = squeezed.line_index((at + used).saturating_sub(1));
-    if last == first && lacking(plain) == 0 {
+    if last == first && lacking(plain) == 0 || left.0 == 0 {
         return None;
     }
     let lines = lines_from(squeezed, first);
+    let bytes: usize = lines.iter().map(|l| l.rest.len()).sum();
     // A log that kept the first words only has no more to look for.
     if plain.figures.requested.is_none()
         && !lines.iter().take(NEAR).any(|l| ["Tried", "Requested"].iter().any(|word| l.rest.contains(word)))
@@ -57,6 +75,7 @@ pub(super) fn regroup(squeezed: &Squeezed<'_>, at: usize, anchor: Anchor, plain:
     let mut best = Best { lacking: lacking(plain), prefix: 0, found: None };
     let of_writer: Vec<Line<'_>> = lines.iter().copied().filter(|l| l.stream == own).collect();
     let is_mixed = of_writer.len() < lines.len();
+    left.0 = left.0.saturating_sub(bytes);
     if is_mixed && let Some(found) = read_group(&under_prefix(&of_writer, 0, false), anchor) {
         // Lines of others in between: the plain reading may have taken figures of theirs.
         let is_apart = found.lines.last().is_some_and(|l| l - first >= found.lines.len());
@@ -65,6 +84,7 @@ pub(super) fn regroup(squeezed: &Squeezed<'_>, at: usize, anchor: Anchor, plain:
     for is_blind in [false, true] {
         for base in if is_mixed { vec![&of_writer, &lines] } else { vec![&lines] } {
             for length in shared_prefixes(base, is_blind) {
+                left.0 = left.0.saturating_sub(bytes);
                 if let Some(found) = read_group(&under_prefix(base, length, is_blind), anchor) {
                     best.consider(found, length, false);
                 }

@@ -14,6 +14,11 @@ use super::tree::{Node, NodeId, Tree};
 const NODES_PER_BYTE: i64 = 32;
 /// How far past an object to look for opcodes that go on filling it.
 const MAX_LOOKAHEAD: usize = 1 << 16;
+/// More values than this behind a container, and none given to it: they are its neighbours. What is appended alone is one value, at
+/// most a few that become a tuple.
+const MAX_LOOSE: usize = 8;
+/// Bytes of a fetched text that count as much as a node: only texts that are fetched again and again come to something.
+const TEXT_PER_NODE: usize = 16;
 
 /// What may still be spent on loading pieces of one file again and again.
 #[derive(Debug)]
@@ -25,7 +30,11 @@ impl Budget {
         Budget(AtomicI64::new((bytes as i64).saturating_mul(NODES_PER_BYTE).saturating_add(1 << 22)))
     }
 
-    fn spend(&self, nodes: usize, offset: u64) -> Result<(), PickleError> {
+    /// Takes so much off.
+    ///
+    /// # Errors
+    /// [`PickleError::Limit`] when nothing is left.
+    pub(crate) fn spend(&self, nodes: usize, offset: u64) -> Result<(), PickleError> {
         if self.0.fetch_sub(nodes as i64, Ordering::Relaxed) > nodes as i64 {
             return Ok(());
         }
@@ -113,7 +122,7 @@ pub(crate) fn resolve_outside<'a>(
             }
         };
         let content = tree.node(node).clone();
-        budget.spend(length(&content), offset)?;
+        budget.spend(cost(&content), offset)?;
         if let Some(slot) = tree.nodes.get_mut(place as usize) {
             *slot = content;
         }
@@ -154,11 +163,14 @@ fn object<'a>(
     };
     missing.extend(machine.outside.drain());
     if let Ok(node) = outcome {
-        let before = length(machine.tree.node(node));
+        let (before, nodes) = (length(machine.tree.node(node)), machine.tree.nodes.len());
         walked += finish_filling(&mut machine, node, pos);
-        // Nothing came of looking further: what the neighbours refer to is none of ours.
         if length(machine.tree.node(node)) != before {
             missing.extend(machine.outside.drain());
+        } else {
+            // Nothing came of looking further: the neighbours and what they refer to are none of ours.
+            machine.tree.nodes.truncate(nodes);
+            machine.tree.offsets.truncate(nodes);
         }
     }
     *tree = machine.tree;
@@ -170,6 +182,14 @@ fn length(node: &Node) -> usize {
         Node::List(items) => items.len(),
         Node::Dict(pairs) => pairs.len(),
         _ => 0,
+    }
+}
+
+/// What a copy of a node takes, of memory or of time to read it.
+fn cost(node: &Node) -> usize {
+    match node {
+        Node::Str(text) => text.len() / TEXT_PER_NODE,
+        other => length(other),
     }
 }
 
@@ -185,7 +205,8 @@ fn finish_filling(machine: &mut Machine<'_>, node: NodeId, mut pos: usize) -> us
     while pos < limit {
         walked += 1;
         let Ok(read) = Op::read(machine.bytes, pos) else { break };
-        let ends = matches!(read.code, op::STOP) || machine.marks.is_empty() && machine.stack.len() == 1 && takes_top(read.code);
+        let depth = if machine.marks.is_empty() { machine.stack.len() } else { 0 };
+        let ends = matches!(read.code, op::STOP) || depth == 1 && takes_top(read.code) || depth > 1 + MAX_LOOSE;
         if ends || machine.step(read, pos).is_err() || machine.stack.is_empty() {
             break;
         }

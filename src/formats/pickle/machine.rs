@@ -59,7 +59,16 @@ pub(super) struct Machine<'a> {
     pub(super) memo: Memo,
     /// Ids that were fetched and are not in `memo`, and the [`Node::Memo`] that stands for each.
     pub(super) outside: FxHashMap<u64, NodeId>,
+    /// The most nodes the tree may have, and the most values that may stand on the stack.
+    most: (usize, usize),
 }
+
+/// Bytes of a file that a value takes on average, less than any writer needs: a key fetched and an integer are four.
+const BYTES_PER_NODE: usize = 4;
+/// The same of values that stand beside each other before a container takes them: segments, blocks and entries, all of them dicts.
+const BYTES_PER_SLOT: usize = 16;
+/// What a file of any size may have of both.
+const FREE: usize = 1 << 20;
 
 /// What an opcode stored in the memo: the id and where the object begins.
 pub(super) type Stored = Option<(u64, usize)>;
@@ -68,13 +77,17 @@ impl<'a> Machine<'a> {
     /// A machine that adds to `tree`, with `count` objects stored before its first opcode.
     pub(super) fn new(bytes: &'a [u8], tree: Tree<'a>, count: u64) -> Self {
         let memo = Memo { count, ..Memo::default() };
-        Machine { bytes, tree, stack: Vec::new(), marks: Vec::new(), memo, outside: FxHashMap::default() }
+        let most = (bytes.len() / BYTES_PER_NODE + FREE, bytes.len() / BYTES_PER_SLOT + FREE);
+        Machine { bytes, tree, stack: Vec::new(), marks: Vec::new(), memo, outside: FxHashMap::default(), most }
     }
 
     /// Runs one opcode other than `STOP`.
     pub(super) fn step(&mut self, read: Op<'a>, pos: usize) -> Result<Stored, PickleError> {
         let offset = pos as u64;
         let operand = read.operand;
+        if self.tree.nodes.len() >= self.most.0 || self.stack.len() >= self.most.1 {
+            return Err(PickleError::Limit { offset, what: "it has more values than a snapshot of its size".to_owned() });
+        }
         match read.code {
             op::PROTO => {
                 if operand[0] > 5 {

@@ -24,6 +24,7 @@ pub(super) fn read<'a>(bytes: &'a [u8], name: &str, progress: &Progress) -> Resu
     let mut stacks = StackTableBuilder::new();
     let mut state = State {
         tree: Tree::default(),
+        most: bytes.len() / BYTES_PER_NODE + (1 << 20),
         stacks: StackReader::new(&mut stacks),
         traces: Vec::new(),
         report: LoadReport::default(),
@@ -51,7 +52,7 @@ pub(super) fn read<'a>(bytes: &'a [u8], name: &str, progress: &Progress) -> Resu
             Some(Ended { offset, what: None })
         }
     };
-    Ok(Read { tree, ended, traces, stacks, report })
+    Ok(Read { bytes: bytes.len(), tree, ended, traces, stacks, report })
 }
 
 /// The byte offset of a line and column, both from 1.
@@ -69,6 +70,8 @@ fn offset_of(bytes: &[u8], line: usize, column: usize) -> u64 {
 /// What is being built.
 struct State<'a, 's> {
     tree: Tree<'a>,
+    /// The most nodes it may have.
+    most: usize,
     /// Reads entries that leave the tree again.
     stacks: StackReader<'s>,
     traces: Vec<Trace>,
@@ -78,6 +81,19 @@ struct State<'a, 's> {
     start: usize,
     reached: usize,
     progress: &'s Progress,
+}
+
+/// Bytes of a file that a value takes on average, less than any writer needs: `"size":512,` are two.
+const BYTES_PER_NODE: usize = 4;
+
+impl<'a> State<'a, '_> {
+    /// Adds a value; an error where there are more than a file of this size has.
+    fn push<E: serde::de::Error>(&mut self, node: Node<'a>) -> Result<NodeId, E> {
+        if self.tree.nodes.len() >= self.most {
+            return Err(E::custom("it has more values than a snapshot of its size"));
+        }
+        Ok(self.tree.push(node, NO_OFFSET))
+    }
 }
 
 /// Where in a snapshot a value stands.
@@ -121,14 +137,14 @@ impl<'a> DeserializeSeed<'a> for Seed<'_, 'a, '_> {
 }
 
 impl<'a> Seed<'_, 'a, '_> {
-    fn add(self, node: Node<'a>) -> NodeId {
-        self.state.tree.push(node, NO_OFFSET)
+    fn add<E: serde::de::Error>(self, node: Node<'a>) -> Result<NodeId, E> {
+        self.state.push(node)
     }
 
     /// A list of entries: each becomes an event and leaves the tree.
     fn trace<A: SeqAccess<'a>>(self, mut seq: A) -> Result<NodeId, A::Error> {
         let state = self.state;
-        let list = state.tree.push(Node::List(Vec::new()), NO_OFFSET);
+        let list = state.push(Node::List(Vec::new()))?;
         let mut device = DeviceRecording::default();
         let mark = state.tree.nodes.len();
         let outcome = loop {
@@ -167,33 +183,33 @@ impl<'a> Visitor<'a> for Seed<'_, 'a, '_> {
         f.write_str("a JSON value")
     }
 
-    fn visit_bool<E>(self, v: bool) -> Result<NodeId, E> {
-        Ok(self.add(Node::Bool(v)))
+    fn visit_bool<E: serde::de::Error>(self, v: bool) -> Result<NodeId, E> {
+        self.add(Node::Bool(v))
     }
 
-    fn visit_i64<E>(self, v: i64) -> Result<NodeId, E> {
-        Ok(self.add(Node::Int(v)))
+    fn visit_i64<E: serde::de::Error>(self, v: i64) -> Result<NodeId, E> {
+        self.add(Node::Int(v))
     }
 
-    fn visit_u64<E>(self, v: u64) -> Result<NodeId, E> {
-        Ok(self.add(i64::try_from(v).map_or(Node::Uint(v), Node::Int)))
+    fn visit_u64<E: serde::de::Error>(self, v: u64) -> Result<NodeId, E> {
+        self.add(i64::try_from(v).map_or(Node::Uint(v), Node::Int))
     }
 
-    fn visit_f64<E>(self, v: f64) -> Result<NodeId, E> {
-        Ok(self.add(Node::Float(v)))
+    fn visit_f64<E: serde::de::Error>(self, v: f64) -> Result<NodeId, E> {
+        self.add(Node::Float(v))
     }
 
-    fn visit_unit<E>(self) -> Result<NodeId, E> {
-        Ok(self.add(Node::None))
+    fn visit_unit<E: serde::de::Error>(self) -> Result<NodeId, E> {
+        self.add(Node::None)
     }
 
-    fn visit_borrowed_str<E>(self, v: &'a str) -> Result<NodeId, E> {
+    fn visit_borrowed_str<E: serde::de::Error>(self, v: &'a str) -> Result<NodeId, E> {
         self.state.reached = (v.as_ptr() as usize).saturating_sub(self.state.start);
-        Ok(self.add(Node::Str(Cow::Borrowed(v.as_bytes()))))
+        self.add(Node::Str(Cow::Borrowed(v.as_bytes())))
     }
 
-    fn visit_str<E>(self, v: &str) -> Result<NodeId, E> {
-        Ok(self.add(Node::Str(Cow::Owned(v.as_bytes().to_vec()))))
+    fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<NodeId, E> {
+        self.add(Node::Str(Cow::Owned(v.as_bytes().to_vec())))
     }
 
     fn visit_seq<A: SeqAccess<'a>>(self, mut seq: A) -> Result<NodeId, A::Error> {
@@ -202,7 +218,7 @@ impl<'a> Visitor<'a> for Seed<'_, 'a, '_> {
         }
         let place = if self.place == Place::Traces { Place::Trace } else { Place::Other };
         let state = self.state;
-        let id = state.tree.push(Node::List(Vec::new()), NO_OFFSET);
+        let id = state.push(Node::List(Vec::new()))?;
         loop {
             if state.progress.check().is_err() {
                 return Err(serde::de::Error::custom("cancelled"));
@@ -229,7 +245,7 @@ impl<'a> Visitor<'a> for Seed<'_, 'a, '_> {
 
     fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<NodeId, A::Error> {
         let Seed { state, place } = self;
-        let id = state.tree.push(Node::Dict(Vec::new()), NO_OFFSET);
+        let id = state.push(Node::Dict(Vec::new()))?;
         while let Some(key) = map.next_key_seed(Seed { state, place: Place::Other })? {
             let next = state.tree.nodes.len() as NodeId;
             let place = place.under(state.tree.node(key));

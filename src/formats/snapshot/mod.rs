@@ -26,8 +26,11 @@ use segments::RawSegment;
 use stacks::{StackReader, unknown_key, wrong_type};
 use stream::{Read, Trace};
 
-/// More device ordinals than any host has; a guard against damaged numbers.
-const MAX_DEVICES: i64 = 4096;
+/// PyTorch counts devices in eight bits.
+pub(super) const MAX_DEVICES: i64 = 128;
+/// Bytes of a file that a segment, block, annotation or event takes at least. One that the file fetches a second time costs it two
+/// bytes, and us a whole one.
+const MIN_ITEM_BYTES: usize = 16;
 
 /// Reads a pickled snapshot.
 ///
@@ -74,11 +77,20 @@ impl Parts {
     fn is_cut_in(&self, traces: Option<NodeId>) -> bool {
         traces.is_some() && traces == self.last
     }
+
+    /// How many segments, blocks, annotations and events come of these values, shared ones counted as often as they are used.
+    fn items(&self, tree: &Tree) -> usize {
+        let of = |list: Option<NodeId>| list.map_or(&[][..], |list| tree.items(list));
+        let blocks = |&segment: &NodeId| 1 + of(tree.get(segment, "blocks")).len();
+        let segments = of(self.segments).iter().chain(of(self.host_segments)).map(blocks).sum::<usize>();
+        let events = of(self.traces).iter().map(|&trace| tree.items(trace).len()).sum::<usize>() + of(self.host_traces).len();
+        segments + events + of(self.annotations).len()
+    }
 }
 
 /// Makes a recording of a snapshot's values.
 fn assemble(read: Read<'_>, name: &str, progress: &Progress) -> Result<Recording, FormatError> {
-    let Read { tree, ended, mut traces, stacks: mut builder, mut report } = read;
+    let Read { bytes, tree, ended, mut traces, stacks: mut builder, mut report } = read;
     progress.begin(Stage::Ordering, traces.iter().map(|trace| trace.device.events.len() as u64).sum());
     let tree = &tree;
     let cut = ended.is_some();
@@ -95,6 +107,11 @@ fn assemble(read: Read<'_>, name: &str, progress: &Progress) -> Result<Recording
         Some(FormatError::Malformed { name: name.to_owned(), offset: ended.offset, what })
     });
     let parts = find_parts(tree, name, &mut report).map_err(|error| broken.clone().unwrap_or(error))?;
+    if parts.items(tree) > bytes / MIN_ITEM_BYTES + 4096 {
+        let what = "its segments refer to the same blocks again and again, more of them than a file of this size can hold".to_owned();
+        let offset = parts.segments.and_then(|list| tree.place(list)).unwrap_or(0);
+        return Err(FormatError::TooLarge { name: name.to_owned(), offset, what });
+    }
     let mut stacks = StackReader::new(&mut builder);
     let settings = parts.settings.map(|id| settings::read(tree, id, &mut report)).unwrap_or_default();
     let kind = if settings::is_xpu(&settings) { DeviceKind::Xpu } else { DeviceKind::Cuda };

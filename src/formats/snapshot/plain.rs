@@ -2,7 +2,7 @@
 //!
 //! None of these asks for the file's end: the caller has made sure of a margin behind `p`.
 
-use super::super::pickle::{little_endian, opcodes as op};
+use super::super::pickle::{Op, little_endian, opcodes as op};
 
 /// Passes over an opcode that stores the value before it, and says under which id.
 #[inline]
@@ -97,9 +97,85 @@ pub(super) fn list_body(b: &[u8], from: usize, limit: usize) -> Option<(&[u8], u
     (b[p + 1] != op::MARK).then_some((&b[start..p], p + 1))
 }
 
+/// As [`list_body`] for a list of dicts of which some are written out in it, as where a stack is the first with a frame: under which
+/// ids its items are stored, where the list is complete, and the next id. `id` is the next one at `from`.
+pub(super) fn mixed_body(b: &[u8], from: usize, mut id: u64, limit: usize) -> Option<(Vec<u64>, usize, u64)> {
+    if b[from] != op::MARK {
+        return None;
+    }
+    let mut items = Vec::new();
+    let mut p = from + 1;
+    while p < limit {
+        match b[p] {
+            op::FRAME => p += 9,
+            op::BINGET => {
+                items.push(u64::from(b[p + 1]));
+                p += 2;
+            }
+            op::LONG_BINGET => {
+                items.push(little_endian(&b[p + 1..p + 5]));
+                p += 5;
+            }
+            op::EMPTY_DICT => items.push(skip_dict(b, &mut p, &mut id, limit)?),
+            op::APPENDS => return (b[p + 1] != op::MARK).then_some((items, p + 1, id)),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Passes over a dict of texts and integers, and says under which id it is stored.
+fn skip_dict(b: &[u8], p: &mut usize, id: &mut u64, limit: usize) -> Option<u64> {
+    *p += 1;
+    let stored = skip_store(b, p, id);
+    if b[*p] != op::MARK {
+        return None;
+    }
+    *p += 1;
+    while *p < limit {
+        match b[*p] {
+            op::SETITEMS => {
+                *p += 1;
+                let stored = stored.or_else(|| skip_store(b, p, id));
+                return stored.filter(|_| b[*p] != op::MARK);
+            }
+            op::MEMOIZE | op::BINPUT | op::LONG_BINPUT => _ = skip_store(b, p, id),
+            op::FRAME
+            | op::BINGET
+            | op::LONG_BINGET
+            | op::SHORT_BINUNICODE
+            | op::BINUNICODE
+            | op::BININT
+            | op::BININT1
+            | op::BININT2
+            | op::LONG1 => *p = Op::read(b, *p).ok()?.next,
+            _ => return None,
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_of_old_and_new_dicts_gives_the_ids_of_both() {
+        let body = |bytes: &[u8], id| {
+            let mut padded = bytes.to_vec();
+            padded.resize(bytes.len() + 300, b'u');
+            mixed_body(&padded, 0, id, padded.len())
+        };
+        let python = b"(h\x01}\x94(h\x05\x8c\x01f\x94h\x06K\x07uj\x02\x00\x00\x00}\x94(h\x05K\x01ueu";
+        assert_eq!(body(python, 20), Some((vec![1, 20, 2, 22], python.len() - 1, 23)));
+        let cpp = b"(}(h\x05K\x01uq\x09eu";
+        assert_eq!(body(cpp, 9), Some((vec![9], cpp.len() - 1, 10)));
+        // Filled further, not stored, of something else.
+        assert_eq!(body(b"(}\x94(h\x05K\x01u(h\x06K\x02ueu", 3), None);
+        assert_eq!(body(b"(}(h\x05K\x01ueu", 3), None);
+        assert_eq!(body(b"(}\x94(h\x05]ueu", 3), None);
+        assert_eq!(body(b"(h\x01e(h\x02eu", 3), None);
+    }
 
     fn int(bytes: &[u8]) -> Option<u64> {
         let mut padded = bytes.to_vec();

@@ -22,6 +22,8 @@ pub(super) struct Trace {
 
 /// A snapshot whose events are decoded and whose rest is a tree.
 pub(super) struct Read<'a> {
+    /// Size of the file.
+    pub(super) bytes: usize,
     pub(super) tree: Tree<'a>,
     pub(super) ended: Option<pickle::Ended>,
     pub(super) traces: Vec<Trace>,
@@ -87,14 +89,14 @@ pub(super) fn read<'a>(bytes: &'a [u8], progress: &Progress) -> Result<Read<'a>,
     pieces.sort_by_key(|piece| piece.sequence);
     let written: Vec<(usize, usize)> = pieces.iter().map(|piece| (piece.slots, piece.decoded.written)).collect();
     let events = columns.finish(&written);
-    let streams = shared.streams.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let pools = shared.pools.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let streams = shared.streams.into_inner().unwrap_or_else(PoisonError::into_inner).values;
+    let pools = shared.pools.into_inner().unwrap_or_else(PoisonError::into_inner).values;
     let traces = cut(events, pieces, &streams, &pools, &mut report);
 
     let mut tree = parsed.tree;
     pickle::resolve_outside(bytes, &shared.memo, &mut tree, parsed.outside, &shared.budget)?;
     let stacks = shared.stacks.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Read { tree, ended: parsed.ended, traces, stacks, report })
+    Ok(Read { bytes: bytes.len(), tree, ended: parsed.ended, traces, stacks, report })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -10,6 +10,11 @@ use crate::model::{
 /// The time of an event that had none; replaced by the time before it.
 pub(crate) const UNTIMED: i64 = i64::MIN;
 
+/// More than any release says of an event beside its figures.
+const MAX_NOTES: usize = 32;
+/// A note made of pieces ends after this many bytes.
+const MAX_NOTE: usize = 1 << 20;
+
 /// One event as the file has it, its handles not yet interned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
@@ -121,6 +126,11 @@ pub(crate) fn read_entry(
             Key::Pool => entry.pool = pool_key(tree, value, report),
             Key::Frames => entry.stack = stacks.stack(tree, value, report),
             Key::Cpp => cpp = Some(value),
+            Key::Note(_) | Key::Other if notes.len() - first_note >= MAX_NOTES => {
+                report.warn(WarningKind::Skipped, tree.place(key), || {
+                    format!("trace entries that say more than {MAX_NOTES} things beside the event; the rest was left out")
+                });
+            }
             Key::Note(kind) => {
                 if let Some(text) = note_text(tree, value, kind, stacks, report) {
                     notes.push((kind, text));
@@ -238,7 +248,8 @@ fn note_text(tree: &Tree, value: NodeId, kind: NoteKind, stacks: &mut StackReade
         Node::None => None,
         // forward_frames: chunks of an already formatted traceback.
         Node::List(chunks) if chunks.iter().all(|&c| matches!(tree.node(c), Node::Str(_))) => {
-            let joined: Vec<u8> = chunks.iter().flat_map(|&c| tree.bytes(c).unwrap_or(b"").iter().copied()).collect();
+            let pieces = chunks.iter().flat_map(|&c| tree.bytes(c).unwrap_or(b"").iter().copied());
+            let joined: Vec<u8> = pieces.take(MAX_NOTE).collect();
             (!joined.is_empty()).then(|| stacks.builder.string(&String::from_utf8_lossy(&joined)))
         }
         Node::List(_) | Node::Dict(_) | Node::Tuple(_) if tree.items(value).is_empty() && tree.pairs(value).is_empty() => None,

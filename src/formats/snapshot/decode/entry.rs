@@ -9,6 +9,9 @@ use crate::formats::snapshot::trace::{Entry, Key};
 use crate::formats::{MAX_BYTES, has_room};
 use crate::model::{Action, NoteKind, StackId, StrId};
 
+/// From here on a text is known by where it stands.
+const LONG_TEXT: usize = 256;
+
 impl<'a> Decoder<'_, '_, 'a> {
     /// The direct way: a dict of known keys with plain values, each key fetched or written out. `None` for anything else.
     #[inline]
@@ -185,13 +188,21 @@ impl<'a> Decoder<'_, '_, 'a> {
     }
 
     fn text(&mut self, text: &'a [u8]) -> Option<StrId> {
-        if let Some(&known) = self.worker.texts.get(text) {
+        // A long one that every entry fetches is not to be looked through for each.
+        let place = (text.as_ptr() as usize, text.len());
+        let is_long = text.len() > LONG_TEXT;
+        let known = if is_long { self.worker.long_texts.get(&place) } else { self.worker.texts.get(text) };
+        if let Some(&known) = known {
             return Some(known);
         }
         // Odd text is left to the general way, which counts it.
         let valid = std::str::from_utf8(text).ok()?;
         let id = self.shared.stacks.lock().unwrap_or_else(PoisonError::into_inner).string(valid);
-        self.worker.texts.insert(text, id);
+        if is_long {
+            self.worker.long_texts.insert(place, id);
+        } else {
+            self.worker.texts.insert(text, id);
+        }
         Some(id)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use super::{Decoder, MARGIN, RECENT};
 use crate::formats::pickle::{self, NO_OFFSET, Node, NodeId, Op, Tree, little_endian, opcodes as op};
-use crate::formats::snapshot::plain::{list_body, skip_store};
+use crate::formats::snapshot::plain::{list_body, mixed_body, skip_store};
 use crate::formats::snapshot::stacks::{MAX_FRAMES, StackReader};
 use crate::model::{FrameId, StackId};
 
@@ -29,12 +29,12 @@ impl<'a> Decoder<'_, '_, 'a> {
             op::EMPTY_LIST => {
                 *p = at + 1;
                 let stored = skip_store(b, p, id);
-                let (body, next) = list_body(b, *p, limit)?;
-                *p = next;
+                let from = *p;
+                let (stack, next, next_id) = self.stack_of_list(from, *id, limit)?;
+                (*p, *id) = (next, next_id);
                 let stored = skip_store(b, p, id).or(stored);
-                let stack = self.stack_of_bytes(body)?;
                 if let Some(list) = stored {
-                    self.remember(list, body.len(), stack);
+                    self.remember(list, next - from, stack);
                 }
                 Some(stack)
             }
@@ -67,18 +67,51 @@ impl<'a> Decoder<'_, '_, 'a> {
         Some(stack)
     }
 
-    /// A list that stands elsewhere: directly when it is one of fetched frames at the end of its entry.
+    /// The stack of a list whose items begin at `from`, where it is complete, and the id the next store there takes.
+    #[inline]
+    fn stack_of_list(&mut self, from: usize, id: u64, limit: usize) -> Option<(StackId, usize, u64)> {
+        match list_body(self.bytes, from, limit) {
+            Some((body, next)) => Some((self.stack_of_bytes(body)?, next, id)),
+            None => self.mixed_stack(from, id, limit),
+        }
+    }
+
+    #[cold]
+    fn mixed_stack(&mut self, from: usize, id: u64, limit: usize) -> Option<(StackId, usize, u64)> {
+        let (items, next, next_id) = mixed_body(self.bytes, from, id, limit)?;
+        let mut frames = Vec::with_capacity(items.len());
+        for item in items {
+            frames.extend(self.frame(item)?);
+        }
+        Some((self.intern(&frames)?, next, next_id))
+    }
+
+    fn intern(&self, frames: &[FrameId]) -> Option<StackId> {
+        let fits = frames.len() <= MAX_FRAMES;
+        fits.then(|| self.shared.stacks.lock().unwrap_or_else(PoisonError::into_inner).stack(frames))
+    }
+
+    /// A list that stands elsewhere: directly when its frames are stored and nothing can be added to it behind them.
     fn load_stack(&mut self, list: u64) -> Option<(StackId, usize)> {
         let b = self.bytes;
         let limit = b.len().checked_sub(MARGIN)?;
         let mut p = self.shared.memo.start_near(list, &mut self.worker.near_block)? as usize;
         if p < limit && b[p] == op::EMPTY_LIST {
             p += 1;
-            skip_store(b, &mut p, &mut 0);
-            if let Some((body, mut next)) = list_body(b, p, limit) {
-                skip_store(b, &mut next, &mut 0);
-                if b[next] == op::SETITEMS {
-                    return Some((self.stack_of_bytes(body)?, body.len()));
+            let mut id = list;
+            skip_store(b, &mut p, &mut id);
+            if let Some((stack, mut next, mut id)) = self.stack_of_list(p, id, limit) {
+                let length = next - p;
+                skip_store(b, &mut next, &mut id);
+                // The end of its dict, or the next key of it.
+                let is_complete = match b[next] {
+                    op::SETITEMS => true,
+                    op::BINGET => b[next + 2] != op::APPEND,
+                    op::LONG_BINGET => b[next + 5] != op::APPEND,
+                    _ => false,
+                };
+                if is_complete {
+                    return Some((stack, length));
                 }
             }
         }
@@ -124,10 +157,7 @@ impl<'a> Decoder<'_, '_, 'a> {
                 _ => return None,
             }
         }
-        if frames.len() > MAX_FRAMES {
-            return None;
-        }
-        let stack = self.shared.stacks.lock().unwrap_or_else(PoisonError::into_inner).stack(&frames);
+        let stack = self.intern(&frames)?;
         if whole {
             self.worker.by_bytes.insert(body, stack);
         }

@@ -32,8 +32,8 @@ pub(super) struct Shared<'a> {
     pub(super) memo: MemoIndex,
     pub(super) budget: Budget,
     pub(super) stacks: Mutex<StackTableBuilder>,
-    pub(super) streams: Mutex<Vec<u64>>,
-    pub(super) pools: Mutex<Vec<PoolKey>>,
+    pub(super) streams: Mutex<Numbered<u64>>,
+    pub(super) pools: Mutex<Numbered<PoolKey>>,
 }
 
 /// A short text of the file that was classified once.
@@ -71,8 +71,10 @@ pub(super) struct Worker<'a> {
     by_bytes: FxHashMap<&'a [u8], StackId>,
     frames: FxHashMap<u64, Option<FrameId>>,
     texts: FxHashMap<&'a [u8], StrId>,
-    streams: Vec<(u64, StreamId)>,
-    pools: Vec<(PoolKey, PoolId)>,
+    /// Long ones, by where they stand and how long they are.
+    long_texts: FxHashMap<(usize, usize), StrId>,
+    streams: Known<u64>,
+    pools: Known<PoolKey>,
     notes: Vec<(NoteKind, StrId)>,
 }
 
@@ -88,8 +90,9 @@ impl Worker<'_> {
             by_bytes: FxHashMap::default(),
             frames: FxHashMap::default(),
             texts: FxHashMap::default(),
-            streams: Vec::new(),
-            pools: Vec::new(),
+            long_texts: FxHashMap::default(),
+            streams: Known::default(),
+            pools: Known::default(),
             notes: Vec::new(),
         }
     }
@@ -230,6 +233,10 @@ impl<'a> Decoder<'_, '_, 'a> {
                 trace::read_entry(&tree, node, &mut stacks, &mut self.out.report, false, &mut self.worker.notes)
             };
             if let Some(entry) = read {
+                let builder = self.shared.stacks.lock().unwrap_or_else(PoisonError::into_inner);
+                let said: usize = self.worker.notes.iter().map(|&(_, text)| builder.table().text(text).len()).sum();
+                drop(builder);
+                self.shared.budget.spend(said, pos as u64)?;
                 self.keep(entry);
             }
         }
@@ -238,39 +245,52 @@ impl<'a> Decoder<'_, '_, 'a> {
         }
         Ok((items.next, items.memo_id))
     }
+
     #[inline]
     fn stream(&mut self, handle: u64) -> StreamId {
-        match self.worker.streams.iter().find(|(known, _)| *known == handle) {
-            Some(&(_, id)) => id,
-            None => {
-                let id = StreamId(intern(&self.shared.streams, handle));
-                self.worker.streams.push((handle, id));
-                id
-            }
-        }
+        StreamId(self.worker.streams.id(handle, &self.shared.streams))
     }
 
     #[inline]
     fn pool(&mut self, key: PoolKey) -> PoolId {
-        match self.worker.pools.iter().find(|(known, _)| *known == key) {
-            Some(&(_, id)) => id,
-            None => {
-                let id = PoolId(intern(&self.shared.pools, key));
-                self.worker.pools.push((key, id));
-                id
-            }
-        }
+        PoolId(self.worker.pools.id(key, &self.shared.pools))
     }
 }
 
-/// The position of a value in a shared table, added when new. More than 65,534 share the last one.
-fn intern<T: PartialEq>(table: &Mutex<Vec<T>>, value: T) -> u16 {
-    let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
-    let at = table.iter().position(|known| *known == value).unwrap_or_else(|| {
-        if table.len() < usize::from(u16::MAX) {
-            table.push(value);
+/// Values in the order they were first met, shared by all threads. More than 65,534 share the last number.
+#[derive(Debug, Default)]
+pub(super) struct Numbered<T> {
+    pub(super) values: Vec<T>,
+    numbers: FxHashMap<T, u16>,
+}
+
+/// What one thread knows of a [`Numbered`]: the value it met last, and all it met.
+#[derive(Default)]
+struct Known<T> {
+    last: Option<(T, u16)>,
+    numbers: FxHashMap<T, u16>,
+}
+
+impl<T: Copy + Eq + std::hash::Hash> Known<T> {
+    #[inline]
+    fn id(&mut self, value: T, shared: &Mutex<Numbered<T>>) -> u16 {
+        match self.last {
+            Some((last, number)) if last == value => number,
+            _ => self.look_up(value, shared),
         }
-        table.len() - 1
-    });
-    u16::try_from(at).unwrap_or(u16::MAX - 1)
+    }
+
+    fn look_up(&mut self, value: T, shared: &Mutex<Numbered<T>>) -> u16 {
+        let number = *self.numbers.entry(value).or_insert_with(|| {
+            let Numbered { values, numbers } = &mut *shared.lock().unwrap_or_else(PoisonError::into_inner);
+            *numbers.entry(value).or_insert_with(|| {
+                if values.len() < usize::from(u16::MAX) {
+                    values.push(value);
+                }
+                (values.len() - 1) as u16
+            })
+        });
+        self.last = Some((value, number));
+        number
+    }
 }

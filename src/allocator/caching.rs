@@ -13,6 +13,7 @@ use super::expandable::Reservation;
 use super::memory::DeviceMemory;
 use super::oom::OutOfMemory;
 use super::pool::{Pool, PrivatePool, Route, TieRule};
+use super::streams::Waiting;
 use crate::model::{Action, AllocConf, PoolKey, SizeClass, TorchVersion};
 
 /// The default pool's large half.
@@ -88,8 +89,8 @@ pub struct CachingAllocator<M, S> {
     pub(crate) recorded_in_capture: FxHashMap<BlockIx, Vec<u64>>,
     pub(crate) deferred: Vec<BlockIx>,
     pub(crate) pending: Vec<(u64, VecDeque<(u64, BlockIx)>)>,
-    /// Freed blocks whose completion somebody outside tells, in order of their free.
-    pub(crate) pending_outside: Vec<BlockIx>,
+    /// Freed blocks whose completion somebody outside tells.
+    pub(crate) pending_outside: Waiting,
     pub(crate) reservations: Vec<Reservation>,
     pub(crate) segments_made: u32,
     pub(crate) tie_rule: TieRule,
@@ -125,7 +126,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
             recorded_in_capture: FxHashMap::default(),
             deferred: Vec::new(),
             pending: Vec::new(),
-            pending_outside: Vec::new(),
+            pending_outside: Waiting::default(),
             reservations: Vec::new(),
             segments_made: 0,
             tie_rule: TieRule::of(version),
@@ -265,8 +266,9 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
 
     /// The guarded free of a block is over; nothing happens when a flush completed it already (then `false`).
     pub fn complete_free(&mut self, block: BlockIx) -> bool {
-        let Some(at) = self.pending_outside.iter().position(|&b| b == block) else { return false };
-        self.pending_outside.remove(at);
+        if !self.pending_outside.remove(block) {
+            return false;
+        }
         self.blocks[block].events -= 1;
         self.free_block(block);
         true

@@ -17,12 +17,10 @@ pub(crate) fn unmapped_classes(device: &DeviceRecording) -> FxHashMap<EventId, S
     let events = &device.events;
     let large = device.settings.conf.large_segment_size.max(1);
     // With large pages as small as the small ones no size tells anything.
-    let of_map = |size: u64| {
-        (large != SMALL_SEGMENT).then_some(if size == SMALL_SEGMENT { SizeClass::Small } else { SizeClass::Large })
-    };
-    let pages: Vec<usize> = (0..events.len())
-        .filter(|&i| matches!(events.action[i], Action::SegmentMap | Action::SegmentUnmap))
-        .collect();
+    let of_map =
+        |size: u64| (large != SMALL_SEGMENT).then_some(if size == SMALL_SEGMENT { SizeClass::Small } else { SizeClass::Large });
+    let pages: Vec<usize> =
+        (0..events.len()).filter(|&i| matches!(events.action[i], Action::SegmentMap | Action::SegmentUnmap)).collect();
     let range = |i: usize| (events.address[i], events.address[i].saturating_add(events.size[i]));
     let mut classes: FxHashMap<EventId, SizeClass> = FxHashMap::default();
     let mut open: Vec<usize> = Vec::new();

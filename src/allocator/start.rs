@@ -301,3 +301,39 @@ fn blocks_before(device: &DeviceRecording, runs: &BTreeMap<u64, Run>) -> FxHashM
     }
     known.into_iter().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{PoolId, Segment, StackId, StreamId};
+    use crate::units::MEBIBYTE;
+
+    #[test]
+    fn ten_small_pages_that_went_were_no_large_one() {
+        let mut device =
+            DeviceRecording { has_final_state: true, streams: vec![0], pools: vec![(0, 0)], ..DeviceRecording::default() };
+        let base = 1 << 40;
+        let mut push = |action, at: u64, size: u64| {
+            device.events.push(0, action, base + at * MEBIBYTE, size * MEBIBYTE, StreamId(0), PoolId(0), StackId::NONE);
+        };
+        for page in 0..10 {
+            push(Action::SegmentMap, 2 * page, 2);
+        }
+        push(Action::SegmentUnmap, 0, 20);
+        // Mapped before the trace, beside a page that stays.
+        push(Action::SegmentUnmap, 100, 20);
+        device.segments.push(Segment {
+            address: base + 120 * MEBIBYTE,
+            size: 2 * MEBIBYTE,
+            stream: StreamId(0),
+            pool: PoolId(0),
+            class: SizeClass::Small,
+            is_expandable: true,
+            stack: StackId::NONE,
+            blocks: 0..0,
+        });
+        let start = segments_before(&device);
+        let told: Vec<_> = start.iter().map(|s| ((s.address - base) / MEBIBYTE, s.size / MEBIBYTE, s.class)).collect();
+        assert_eq!(told, [(100, 22, SizeClass::Small)]);
+    }
+}

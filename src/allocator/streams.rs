@@ -1,11 +1,40 @@
 //! Frees that wait for other streams: `record_stream`, events, and what ends the wait.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+
+use rustc_hash::FxHashMap;
 
 use super::block::BlockIx;
 use super::caching::{AllocError, CachingAllocator, EventSink};
 use super::memory::DeviceMemory;
 use crate::model::PoolKey;
+
+/// Blocks in the order they came, each of them found at once: thousands may wait for as many streams.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waiting {
+    next: u64,
+    order: BTreeMap<u64, BlockIx>,
+    places: FxHashMap<BlockIx, u64>,
+}
+
+impl Waiting {
+    pub(crate) fn push(&mut self, block: BlockIx) {
+        self.order.insert(self.next, block);
+        self.places.insert(block, self.next);
+        self.next += 1;
+    }
+
+    /// True when it was there.
+    pub(crate) fn remove(&mut self, block: BlockIx) -> bool {
+        self.places.remove(&block).is_some_and(|place| self.order.remove(&place).is_some())
+    }
+
+    /// All of them, in their order.
+    fn take(&mut self) -> impl Iterator<Item = BlockIx> + use<> {
+        self.places.clear();
+        std::mem::take(&mut self.order).into_values()
+    }
+}
 
 impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
     /// `record_stream`: another stream uses the block, so its free waits for that stream's work.
@@ -98,7 +127,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
                 self.pending.push((stream, kept));
             }
         }
-        for block in std::mem::take(&mut self.pending_outside) {
+        for block in self.pending_outside.take() {
             let owner = self.pools[usize::from(self.blocks[block].pool)].owner;
             if only.is_some() && owner != only {
                 self.pending_outside.push(block);

@@ -267,3 +267,39 @@ fn cut(runs: &mut Vec<SegmentAt>, address: u64, size: u64) -> Option<SegmentAt> 
     runs.splice(at..=at, head.into_iter().chain(tail));
     Some(whole)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Segment, StackId, StreamId};
+
+    /// As `allocator/start.rs` sees the same device: there is one rule.
+    #[test]
+    fn pages_from_before_the_trace_are_of_the_segment_they_were_beside() {
+        let mut device =
+            DeviceRecording { has_final_state: true, streams: vec![0], pools: vec![(0, 0)], ..DeviceRecording::default() };
+        let base = 1 << 40;
+        let address = base + 20 * MEBIBYTE;
+        device.events.push(0, Action::SegmentUnmap, base, 20 * MEBIBYTE, StreamId(0), PoolId(0), StackId::NONE);
+        let segment = |class| Segment {
+            address,
+            size: 2 * MEBIBYTE,
+            stream: StreamId(0),
+            pool: PoolId(0),
+            class,
+            is_expandable: true,
+            stack: StackId::NONE,
+            blocks: 0..0,
+        };
+        device.segments.push(segment(SizeClass::Small));
+        let runs = RunTimeline::build(&device);
+        let told: Vec<_> = runs.initial.iter().map(|s| (s.address, s.size, s.class)).collect();
+        assert_eq!((told, runs.mismatches), (vec![(base, 22 * MEBIBYTE, SizeClass::Small)], 0));
+        // Without an end nothing tells, but a size that is no multiple of a large page.
+        device.segments.clear();
+        device.has_final_state = false;
+        assert_eq!(RunTimeline::build(&device).initial[0].class, SizeClass::Large);
+        device.events.size[0] = 22 * MEBIBYTE;
+        assert_eq!(RunTimeline::build(&device).initial[0].class, SizeClass::Small);
+    }
+}

@@ -76,15 +76,16 @@ impl Contents {
 
     /// True when what was read may be of two states of the file: it is not the one it was before. A file that is gone is whole here.
     pub(super) fn changed(&self, path: &Path) -> bool {
-        self.bytes.len() as u64 != self.before.size
-            || std::fs::metadata(path).is_ok_and(|meta| Version::of(&meta) != self.before)
+        self.bytes.len() as u64 != self.before.size || std::fs::metadata(path).is_ok_and(|meta| Version::of(&meta) != self.before)
     }
 
     /// True when it only got longer, as a session does that is being recorded.
     pub(super) fn grew(&self, path: &Path) -> bool {
         let meta = std::fs::metadata(path).map(|meta| Version::of(&meta));
         self.bytes.len() as u64 == self.before.size
-            && meta.is_ok_and(|now| (now.device, now.inode) == (self.before.device, self.before.inode) && now.size > self.before.size)
+            && meta.is_ok_and(|now| {
+                (now.device, now.inode) == (self.before.device, self.before.inode) && now.size > self.before.size
+            })
     }
 }
 
@@ -124,4 +125,96 @@ fn available() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
+
+    use super::super::open;
+    use super::*;
+    use crate::model::WarningKind;
+
+    /// PyTorch's `_dump_snapshot` to the same name: cut to nothing, written again.
+    #[test]
+    fn a_file_that_is_written_over_while_it_is_read_is_read_or_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("snapshot.pickle");
+        let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join("two_gpus.pickle");
+        let whole = std::fs::read(sample).unwrap();
+        std::fs::write(&path, &whole).unwrap();
+        let stop = AtomicBool::new(false);
+        let (mut warned, mut refused, mut read) = (0, 0, 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let mut file = File::create(&path).unwrap();
+                    for part in whole.chunks(whole.len() / 7) {
+                        file.write_all(part).unwrap();
+                    }
+                    drop(file);
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            });
+            let since = Instant::now();
+            while since.elapsed() < Duration::from_secs(20) && (warned == 0 || read < 50) {
+                match open(&path, &Progress::new()) {
+                    Ok(recording) => {
+                        warned += usize::from(recording.report.warnings.iter().any(|w| w.kind == WarningKind::Changed))
+                    }
+                    Err(error) => refused += usize::from(error.to_string().contains("changed while it was read")),
+                }
+                read += 1;
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert!(warned + refused > 0, "nothing was said in {read} readings");
+        let after = open(&path, &Progress::new()).unwrap();
+        assert!(after.report.warnings.is_empty(), "{:?}", after.report.warnings);
+    }
+
+    #[test]
+    fn every_way_to_change_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let write = |bytes: &[u8]| std::fs::write(&path, bytes).unwrap();
+        let read = || Contents::read(&path, &Progress::new()).unwrap();
+        write(b"abc");
+        assert_eq!((read().bytes, read().changed(&path)), (b"abc".to_vec(), false));
+        let before = read();
+        std::thread::sleep(Duration::from_millis(20));
+        write(b"abd");
+        assert!(before.changed(&path) && !before.grew(&path), "the same size at another time");
+        let before = read();
+        std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"more").unwrap();
+        assert!(before.changed(&path) && before.grew(&path));
+        let before = read();
+        std::fs::write(folder.path().join("new"), b"abdmore").unwrap();
+        std::fs::rename(folder.path().join("new"), &path).unwrap();
+        assert!(before.changed(&path), "another file of that name");
+        let before = read();
+        std::fs::remove_file(&path).unwrap();
+        assert!(!before.changed(&path), "gone, but whole");
+    }
+
+    #[test]
+    fn more_than_one_thread_reads_a_long_file_in_its_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let bytes: Vec<u8> = (0..(2 * CHUNK + 1000) as u32 / 4).flat_map(u32::to_le_bytes).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        assert!(Contents::read(&path, &Progress::new()).unwrap().bytes == bytes);
+    }
+
+    #[test]
+    fn a_file_larger_than_memory_is_one_sentence() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.pickle");
+        // Sparse: it takes no room on the disk.
+        File::create(&path).unwrap().set_len(4 << 40).unwrap();
+        let sentence = open(&path, &Progress::new()).unwrap_err().to_string().replace('\u{a0}', " ");
+        assert!(sentence.contains("x.pickle: the file has 4,096 GiB") && sentence.contains("more memory"), "{sentence}");
+    }
 }

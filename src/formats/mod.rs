@@ -56,7 +56,8 @@ pub fn open(path: &Path, progress: &Progress) -> Result<Recording, FormatError> 
         Ok(recording) => recording,
         Err(FormatError::Cancelled) => return Err(FormatError::Cancelled),
         Err(_) if changed => {
-            let what = "the file changed while it was read, and what was read is not a whole one; open it again when its writer is done";
+            let what =
+                "the file changed while it was read, and what was read is not a whole one; open it again when its writer is done";
             return Err(FormatError::Elsewhere { name, what: what.to_owned() });
         }
         Err(error) => return Err(error),
@@ -64,7 +65,8 @@ pub fn open(path: &Path, progress: &Progress) -> Result<Recording, FormatError> 
     // A session only grows, and all that was read of it stays as it is.
     if changed && !(recording.source.format == Format::Session && contents.grew(path)) {
         recording.report.warn(WarningKind::Changed, None, || {
-            "the file changed while it was read, so this may be a part of the old one and a part of the new; open it again".to_owned()
+            "the file changed while it was read, so this may be a part of the old one and a part of the new; open it again"
+                .to_owned()
         });
     }
     recording.report.seconds = since.elapsed().as_secs_f64();
@@ -182,8 +184,8 @@ fn unwrap_and_read(bytes: &[u8], name: &str, progress: &Progress, layers: &mut L
         FormatError::Empty { name, .. } | FormatError::Elsewhere { name, .. } | FormatError::Malformed { name, .. }
             if unwrapped.truncated =>
         {
-            let what =
-                "the compressed data is cut short or damaged before anything usable; copy the file again, it is not whole".to_owned();
+            let what = "the compressed data is cut short or damaged before anything usable; copy the file again, it is not whole"
+                .to_owned();
             FormatError::Elsewhere { name, what }
         }
         other => other,
@@ -319,5 +321,13 @@ mod form_tests {
         let trace = format!("\u{feff}{{\"traceEvents\": [{event}]}}");
         let wide: Vec<u8> = trace.encode_utf16().flat_map(u16::to_le_bytes).collect();
         assert!(refused(&wide).contains("JSON in UTF-16"), "{}", refused(&wide));
+    }
+
+    #[test]
+    fn a_pointer_of_git_lfs_says_what_to_do() {
+        let text = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 130023424\n";
+        let sentence = read(text.as_bytes(), "snapshot.pickle", &Progress::new()).unwrap_err().to_string();
+        let wanted = "snapshot.pickle: this is a Git LFS pointer, not the recording itself (124 MiB); run `git lfs pull`";
+        assert!(sentence.replace('\u{a0}', " ").starts_with(wanted), "{sentence}");
     }
 }

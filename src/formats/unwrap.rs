@@ -142,7 +142,10 @@ fn read_all(
                 bytes.extend_from_slice(&chunk[..n]);
             }
             Ok(_) => {
-                return Err(too_large(format!("it unpacks to more than {}, which no recording of its size does", Bytes(layers.most))));
+                return Err(too_large(format!(
+                    "it unpacks to more than {}, which no recording of its size does",
+                    Bytes(layers.most)
+                )));
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             // A damaged or cut container: what came out before is still good.

@@ -209,6 +209,28 @@ pickle can import, call and build nothing. Written by `tests/formats/table.rs` f
 readers or the list there, not this page. Files of `corpus/` are recordings of real runs that are too large for this repository.
 ";
 
+const BOUNDS: &str = "
+## What reading takes
+
+A file is read into memory and not mapped: PyTorch writes a snapshot over the one before, and a mapped file that gets shorter ends the
+program. Its bytes are given back when the recording is made. What holds for every file, damaged or made to do harm:
+
+| what | bound |
+|---|---|
+| the file itself | its size, which must be less than the memory that is free; else one sentence says so |
+| a file that is written meanwhile | what was read is shown, with a sentence that it changed; known by size, time and inode |
+| containers, all layers together | 400 times the file, 16 MiB for small ones; at most 4 layers |
+| values of a snapshot outside its traces | one in 4 bytes, and a million: 40 bytes each |
+| events | one in 24 bytes: 33 bytes each |
+| segments, blocks and ranges | one in 16 bytes, counted as often as they are referred to |
+| frames and stacks | stored once however many events share them; a use costs 4 bytes; at most 4,096 frames a stack |
+| what an event says in words | 32 notes, 1 MiB each |
+| devices | 128 of a kind, as PyTorch numbers them |
+
+A recording takes memory in proportion to its file: BOUND. What breaks a bound
+is refused in a sentence with its place, or left out and counted in the load report.
+";
+
 fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/FORMATS.md")
 }
@@ -229,7 +251,7 @@ fn the_page_of_formats_says_what_the_readers_give() {
             Some((file.trim_matches('`'), facts))
         })
         .collect();
-    let mut out = HEAD.to_owned();
+    let mut out = HEAD.to_owned() + BOUNDS;
     for (title, about, rows, facts) in TABLES {
         out += &format!("\n## {title}\n\n{about}\n\n| written by | file | what is read |\n|---|---|---|\n");
         for Row { writer, file } in rows {

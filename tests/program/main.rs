@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod artefacts;
+mod bounds;
 mod cli;
 mod live_attach;
 mod live_container;

@@ -289,3 +289,29 @@ fn segments_of_private_pools_do_not_go_back() {
     let way = cheapest_way(&device, &s, &servers, 20 * MEBIBYTE, 8 * MEBIBYTE).unwrap();
     assert_eq!((way.way, way.segments, way.bytes), (Way::Release, vec![1], 4 * MEBIBYTE));
 }
+
+#[test]
+fn a_request_of_nothing_is_answered() {
+    let s = state(&["1.2", "3", "."]);
+    assert_eq!(cheapest_hole(&s, &LARGE, 0).map(|w| w.bytes), Some(0));
+    assert_eq!(cheapest_hole(&state(&["12"]), &LARGE, 0).map(|w| w.bytes), Some(MEBIBYTE));
+    assert_eq!(cheapest_hole(&state(&[]), &LARGE, 0), None);
+}
+
+#[test]
+fn pages_of_one_block_or_hole_are_one_piece_however_many() {
+    // 128 TiB in three blocks: what is claimed costs nothing.
+    let mut s = state(&["1.1"]);
+    let segment = &mut s.segments[0];
+    segment.is_expandable = true;
+    segment.size = 1 << 47;
+    s.blocks[1].size = (1 << 47) - 2 * MEBIBYTE;
+    s.blocks[2].address = segment.address + segment.size - MEBIBYTE;
+    let device = DeviceRecording::default();
+    let since = std::time::Instant::now();
+    let way = cheapest_release(&device, &s, 1 << 46).unwrap();
+    assert_eq!((way.bytes, way.blocks.len()), (0, 0));
+    assert!(way.room >= 1 << 46 && way.pages as u64 == way.room / (20 * MEBIBYTE), "{way:?}");
+    assert_eq!(enough_alone(&device, &s, &LARGE, 1 << 48, 1 << 40).count, 2);
+    assert!(since.elapsed().as_secs_f64() < 0.5, "{:?}", since.elapsed());
+}

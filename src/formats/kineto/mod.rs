@@ -4,7 +4,7 @@
 //! nanoseconds, the CPU's memory beside the GPU's, and PyTorch's own totals after every event. Those totals become
 //! [`DeviceRecording::samples`], so that curves of allocated and reserved are exact even where the trace began late.
 //!
-//! * `scan`: the lenient scanner over the mapped bytes.
+//! * `scan`: the lenient scanner over the bytes.
 //! * `collect`: events to rows.
 //! * `segments`: the segments that steps of the reserved total stand for.
 //! * `nest`: which operators, Python functions and modules enclose an allocation.
@@ -140,7 +140,10 @@ fn devices(
     ids.sort_by_key(|id| (id.kind == DeviceKind::Cpu, *id));
     let mut report = std::mem::take(&mut rows.report);
     report.warn_many(WarningKind::Skipped, of_no_device, None, || {
-        format!("memory events of devices that can not exist were left out: PyTorch numbers at most {}", super::snapshot::MAX_DEVICES)
+        format!(
+            "memory events of devices that can not exist were left out: PyTorch numbers at most {}",
+            super::snapshot::MAX_DEVICES
+        )
     });
     let mut stacks = Stacks::new(rows, nesting);
     let mut out = Vec::with_capacity(ids.len());

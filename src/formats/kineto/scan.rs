@@ -1,4 +1,4 @@
-//! A scanner for trace JSON that reads an event at a time from the mapped bytes, builds no tree, and survives what Kineto
+//! A scanner for trace JSON that reads an event at a time from the bytes, builds no tree, and survives what Kineto
 //! gets wrong: unescaped quotes and raw newlines in names, Windows paths, files cut off in the middle.
 
 /// A string longer than this is taken for one that lost its closing quote.

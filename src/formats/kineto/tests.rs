@@ -228,3 +228,41 @@ fn an_export_of_our_own_says_that_it_is_one() {
     let sentence = read(&out, "p.json", &Progress::new()).unwrap_err().to_string();
     assert!(sentence.contains("exported by vramscope for Perfetto"), "{sentence}");
 }
+
+#[test]
+fn devices_that_can_not_exist_are_left_out() {
+    let events: Vec<String> = (0..20_000).map(|i| memory(1, "130", 512, 4096, 512, 1, i)).collect();
+    let r = load(&trace("", &events));
+    assert_eq!(r.devices.len(), 128);
+    assert!(r.report.warnings.iter().any(|w| w.kind == WarningKind::Skipped && w.count == 20_000 - 128), "{:?}", r.report);
+}
+
+#[test]
+fn operators_that_all_start_at_once_or_never_nest_take_no_time() {
+    let since = std::time::Instant::now();
+    let mut events: Vec<String> = (0..40_000).map(|i| slice("cpu_op", &format!("op{i}"), 1, "100", "0", "")).collect();
+    events.extend((0..20_000).map(|i| memory(1, "100", 512, 4096 + i * 512, 512, 1, 0)));
+    // Each ends after the one before it, and after all have begun.
+    events.extend((0..40_000).map(|i| slice("cpu_op", "late", 2, &(1000 + i).to_string(), "100000", "")));
+    events.extend((0..20_000).map(|i| format!(r#"{{"ph":"B","cat":"cpu_op","name":"b{i}","pid":7,"tid":3,"ts":{i}}}"#)));
+    events.extend((0..20_000).map(|i| format!(r#"{{"ph":"E","name":"other","pid":7,"tid":3,"ts":{i}}}"#)));
+    let r = load(&trace("", &events));
+    assert_eq!(r.devices[0].events.len(), 20_000);
+    assert!(since.elapsed().as_secs() < 10, "{:?}", since.elapsed());
+}
+
+#[test]
+fn totals_that_go_up_and_down_forever_take_no_time() {
+    let since = std::time::Instant::now();
+    let events: Vec<String> = (0..40_000u64)
+        .map(|i| {
+            let reserved = if i % 2 == 0 { (i + 2) << 20 } else { ((i + 1) << 20) - 1 };
+            format!(
+                r#"{{"ph":"i","name":"[memory]","pid":7,"tid":1,"ts":{i},"args":{{"Total Reserved":{reserved},"Total Allocated":512,"Bytes":512,"Device Id":0,"Device Type":1,"Addr":{}}}}}"#,
+                (i + 1) << 30
+            )
+        })
+        .collect();
+    load(&trace("", &events));
+    assert!(since.elapsed().as_secs() < 10, "{:?}", since.elapsed());
+}

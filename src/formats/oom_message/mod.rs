@@ -446,7 +446,8 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
             message.rank = squeezed.rank_at(at);
             covered = at + used;
             let (first, last) = (squeezed.line_index(at), squeezed.line_index((at + used).saturating_sub(1)));
-            let regrouped = anchor.may_stand_apart().then(|| streams::regroup(&squeezed, at, anchor, &message, used, &mut left)).flatten();
+            let regrouped =
+                anchor.may_stand_apart().then(|| streams::regroup(&squeezed, at, anchor, &message, used, &mut left)).flatten();
             if let Some(found) = regrouped {
                 message = OomMessage { line: message.line, rank: found.message.rank.or(message.rank), ..found.message };
                 covered = at + 1;

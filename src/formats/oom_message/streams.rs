@@ -367,4 +367,19 @@ mod tests {
         let all = find_all(&log);
         assert_eq!((all.len(), all[0].figures.allocated, all[0].unread().len()), (1, None, 2));
     }
+
+    /// Thousands of messages that all end early, each under a prefix of its own: none has lines to look for, but that takes looking.
+    #[test]
+    fn many_messages_cut_short_take_seconds() {
+        let since = std::time::Instant::now();
+        let log: String = (0..20_000)
+            .map(|i| {
+                format!("w{} {i}x ERROR CUDA out of memory. Tried to allocate {}.00 GiB. GPU 0 has\n", i * 7919 % 1000, 1 + i % 9)
+            })
+            .collect();
+        assert_eq!(find_all(&log).len(), 20_000);
+        let parts = "failed to alloc ".repeat(100_000);
+        find_all(&parts);
+        assert!(since.elapsed().as_secs() < 30, "{:?}", since.elapsed());
+    }
 }

@@ -130,6 +130,184 @@ fn memory_and_time_stay_in_proportion() {
     assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
 }
 
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    gzip.write_all(bytes).unwrap();
+    gzip.finish().unwrap()
+}
+
+fn refused(bytes: &[u8]) -> String {
+    let error = read(bytes, "bomb", &Progress::new()).unwrap_err();
+    assert!(matches!(error, FormatError::TooLarge { .. }), "{error}");
+    error.to_string()
+}
+
+#[test]
+fn what_containers_unpack_to_is_bounded_over_all_of_them() {
+    // Each for itself is within bounds.
+    let packed = gzip(&vec![b' '; 30 << 20]);
+    let twice = gzip(&packed);
+    assert!(refused(&twice).contains("unpacks to more than 16"), "{}", refused(&twice));
+    let four = gzip(&gzip(&gzip(&gzip(&gzip(b"x")))));
+    assert!(refused(&four).contains("more than 4 containers"));
+}
+
+#[test]
+fn values_are_bounded_by_the_file() {
+    for value in [b"N".as_slice(), b")", b"]", b"K\x00", b"h\x00"] {
+        let bomb = [b"\x80\x04]\x94(".as_slice(), &value.repeat((12 << 20) / value.len()), b"e."].concat();
+        assert!(refused(&bomb).contains("more values than"), "{value:?}");
+    }
+    // In a trace, where entries are due.
+    let read = open(&around(&b"N".repeat(12 << 20)));
+    assert!(read.report.warnings.iter().any(|w| w.text.contains("more values than")), "{:?}", read.report.warnings);
+    let json = format!("{{\"segments\": [{}0], \"device_traces\": []}}", "0,".repeat(6 << 20));
+    let error = super::super::read(json.as_bytes(), "bomb", &Progress::new()).unwrap_err().to_string();
+    assert!(error.contains("more values than"), "{error}");
+}
+
+/// `items` as a list of which each is the same object but the first.
+fn shared(out: &mut Vec<u8>, stored: &mut u32, item: impl FnOnce(&mut Vec<u8>, &mut u32), times: usize) {
+    out.extend(b"]\x94(");
+    *stored += 1;
+    let id = *stored;
+    item(out, stored);
+    for _ in 1..times {
+        out.push(b'j');
+        out.extend(id.to_le_bytes());
+    }
+    out.push(b'e');
+}
+
+#[test]
+fn a_list_of_blocks_that_many_segments_share_is_refused() {
+    let mut bomb = b"\x80\x04}\x94(\x8c\x08segments\x94".to_vec();
+    let mut stored = 2;
+    let block = b"}\x94(\x8c\x04size\x94M\x00\x02\x8c\x07address\x94K\x00u";
+    let segment = |out: &mut Vec<u8>, stored: &mut u32| {
+        out.extend(b"}\x94(\x8c\x07address\x94M\x00\x10\x8c\x06blocks\x94");
+        *stored += 3;
+        shared(
+            out,
+            stored,
+            |out, stored| {
+                out.extend(block);
+                *stored += 3;
+            },
+            2000,
+        );
+        out.push(b'u');
+    };
+    shared(&mut bomb, &mut stored, segment, 2000);
+    bomb.extend(b"\x8c\x0ddevice_traces\x94]\x94u.");
+    let sentence = refused(&bomb);
+    assert!(sentence.contains("the same blocks again and again"), "{sentence}");
+}
+
+/// Stacks as PyTorch's `stacks="all"` gives them: hundreds of frames, each a dict that is stored once and fetched from then on; the first
+/// stack with a frame has it written out between fetched ones.
+fn deep_stacks(stacks: usize, depth: usize) -> Vec<u8> {
+    let mut out = b"\x80\x04}\x94(\x8c\x08segments\x94]\x94\x8c\x0ddevice_traces\x94]\x94]\x94(".to_vec();
+    let mut stored = 5u32;
+    let mut texts: rustc_hash::FxHashMap<String, u32> = rustc_hash::FxHashMap::default();
+    let fetch = |out: &mut Vec<u8>, id: u32| {
+        out.push(b'j');
+        out.extend(id.to_le_bytes());
+    };
+    let mut text = |out: &mut Vec<u8>, stored: &mut u32, text: String| match texts.get(&text) {
+        Some(&id) => {
+            out.push(b'j');
+            out.extend(id.to_le_bytes());
+        }
+        None => {
+            out.extend([0x8c, text.len() as u8]);
+            out.extend(text.as_bytes());
+            out.push(0x94);
+            texts.insert(text, *stored);
+            *stored += 1;
+        }
+    };
+    let mut frames: Vec<Option<u32>> = vec![None; 4 * depth];
+    let mut lists: Vec<u32> = Vec::new();
+    for entry in 0..2 * stacks {
+        let k = entry % stacks;
+        out.extend(b"}\x94(");
+        stored += 1;
+        for (key, value) in [("addr", entry as u32 * 512), ("size", 512)] {
+            text(&mut out, &mut stored, key.to_owned());
+            out.push(b'J');
+            out.extend(value.to_le_bytes());
+        }
+        text(&mut out, &mut stored, "action".to_owned());
+        text(&mut out, &mut stored, "alloc".to_owned());
+        text(&mut out, &mut stored, "frames".to_owned());
+        if let Some(&list) = lists.get(k).filter(|_| entry >= stacks) {
+            fetch(&mut out, list);
+        } else {
+            out.extend(b"]\x94(");
+            lists.push(stored);
+            stored += 1;
+            for i in 0..depth {
+                let at = (k * 7 + i * (1 + k % 3)) % frames.len();
+                if let Some(id) = frames[at] {
+                    fetch(&mut out, id);
+                    continue;
+                }
+                out.extend(b"}\x94(");
+                frames[at] = Some(stored);
+                stored += 1;
+                for (key, value) in [("name", format!("f{at}")), ("filename", format!("lib{}.py", at % 40))] {
+                    text(&mut out, &mut stored, key.to_owned());
+                    text(&mut out, &mut stored, value);
+                }
+                text(&mut out, &mut stored, "line".to_owned());
+                out.push(b'M');
+                out.extend((at as u16).to_le_bytes());
+                out.push(b'u');
+            }
+            out.push(b'e');
+        }
+        out.push(b'u');
+    }
+    out.extend(b"eau.");
+    out.extend([0; 700]);
+    out
+}
+
+#[test]
+fn stacks_whose_frames_are_stored_once_are_read_whole() {
+    let bytes = deep_stacks(800, 200);
+    let since = Instant::now();
+    let recording = open(&bytes);
+    assert_eq!(recording.report.warnings, []);
+    let device = &recording.devices[0];
+    assert_eq!((device.events.len(), recording.stacks.len()), (1600, 800));
+    assert!(device.events.stack[..800] == device.events.stack[800..]);
+    let frames = recording.stacks.frames(device.events.stack[5]);
+    let names: Vec<&str> =
+        frames.iter().filter_map(|&f| recording.stacks.frame(f)).map(|f| recording.stacks.text(f.name)).collect();
+    let wanted: Vec<String> = (0..200).map(|i| format!("f{}", (35 + i * 3) % 800)).collect();
+    assert_eq!(names, wanted);
+    assert!(since.elapsed().as_secs_f64() < 2.0, "{:?}", since.elapsed());
+}
+
+#[test]
+fn a_long_text_that_every_entry_fetches_takes_no_time() {
+    let since = Instant::now();
+    for key in [b"\x8c\x0duser_metadata".as_slice(), b"\x8c\x0acpp_frames"] {
+        let mut body = b"}\x94(\x8c\x06action\x94\x8c\x05alloc\x94\x8c\x04addr\x94K\x01\x8c\x04size\x94K\x02".to_vec();
+        body.extend(key);
+        body.extend(b"\x94X\x00\x00\x10\x00");
+        body.extend(b"a line\n       \n".repeat((1 << 20) / 15 + 1).iter().take(1 << 20));
+        body.extend(b"\x94u");
+        for _ in 0..30_000 {
+            body.extend(b"}(h\x07h\x08h\x09K\x01h\x0aK\x02h\x0bh\x0cu");
+        }
+        survive(&around(&body));
+    }
+    assert!(since.elapsed().as_secs() < 20, "{:?}", since.elapsed());
+}
+
 #[test]
 fn depth_has_a_limit_and_names_it() {
     let error = read(&[b"\x80\x04".as_slice(), &b"(".repeat(5000)].concat(), "deep", &Progress::new()).unwrap_err();

@@ -108,7 +108,8 @@ fn assemble(read: Read<'_>, name: &str, progress: &Progress) -> Result<Recording
     });
     let parts = find_parts(tree, name, &mut report).map_err(|error| broken.clone().unwrap_or(error))?;
     if parts.items(tree) > bytes / MIN_ITEM_BYTES + 4096 {
-        let what = "its segments refer to the same blocks again and again, more of them than a file of this size can hold".to_owned();
+        let what =
+            "its segments refer to the same blocks again and again, more of them than a file of this size can hold".to_owned();
         let offset = parts.segments.and_then(|list| tree.place(list)).unwrap_or(0);
         return Err(FormatError::TooLarge { name: name.to_owned(), offset, what });
     }

@@ -227,8 +227,8 @@ program. Its bytes are given back when the recording is made. What holds for eve
 | what an event says in words | 32 notes, 1 MiB each |
 | devices | 128 of a kind, as PyTorch numbers them |
 
-A recording takes memory in proportion to its file: BOUND. What breaks a bound
-is refused in a sentence with its place, or left out and counted in the load report.
+A recording takes memory in proportion to its file. What breaks a bound is refused in a sentence with its place, or left out and
+counted in the load report.
 ";
 
 fn page() -> PathBuf {

@@ -29,7 +29,7 @@ pub(super) struct Budget(usize);
 
 impl Budget {
     pub(super) fn for_text(bytes: usize) -> Self {
-        Budget((64 << 20) + bytes.saturating_mul(16))
+        Budget((16 << 20) + bytes.saturating_mul(8))
     }
 }
 

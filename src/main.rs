@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     match answer() {
         Ok(()) => ExitCode::SUCCESS,
         Err((code, sentence)) => {
-            complain(&sentence);
+            cli::terminal::say(&sentence);
             ExitCode::from(code)
         }
     }
@@ -51,15 +51,7 @@ fn answer() -> Result<(), Failure> {
 fn say_what_happens() {
     use tracing_subscriber::EnvFilter;
     let asked = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("vramscope=warn"));
-    tracing_subscriber::fmt().with_env_filter(asked).with_writer(std::io::stderr).with_target(false).init();
-}
-
-/// Says a failure on standard error.
-#[allow(clippy::print_stderr)]
-fn complain(sentence: &str) {
-    for line in sentence.lines() {
-        eprintln!("vramscope: {line}");
-    }
+    tracing_subscriber::fmt().with_env_filter(asked).with_writer(cli::terminal::stderr).with_target(false).init();
 }
 
 #[cfg(feature = "gui")]

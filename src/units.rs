@@ -11,6 +11,19 @@ pub const NBSP: char = '\u{a0}';
 
 const KIB: f64 = 1024.0;
 
+/// True for a character that whatever shows it obeys instead: controls (escapes, carriage returns, C1) but line ends and tabs, marks of
+/// direction, line separators, and tags that nobody sees.
+#[must_use]
+pub fn is_steering(c: char) -> bool {
+    match c {
+        '\n' | '\t' => false,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{206f}' | '\u{e0000}'..='\u{e007f}' => {
+            true
+        }
+        c => c.is_control(),
+    }
+}
+
 /// One kibibyte, in bytes.
 pub const KIBIBYTE: u64 = 1 << 10;
 /// One mebibyte, in bytes.

@@ -333,6 +333,40 @@ fn ranks() -> BTreeMap<String, usize> {
     order("//! units < model < { formats, allocator } < analysis < nvml < { live, probe } < { cli, app } < main")
 }
 
+/// Lines that print by themselves, outside tests.
+fn prints(source: &str) -> Vec<usize> {
+    let source = source.split("#[cfg(test)]").next().unwrap_or(source);
+    let tokens = tokens(source);
+    let word = |i: usize| match tokens.get(i) {
+        Some((_, Token::Word(word))) => word.as_str(),
+        _ => "",
+    };
+    let is = |i: usize, wanted: Token| tokens.get(i).is_some_and(|(_, token)| *token == wanted);
+    let prints = |i: &usize| {
+        let is_macro = ["print", "println", "eprint", "eprintln"].contains(&word(*i)) && is(i + 1, Token::Other('!'));
+        let is_stream = word(*i) == "io" && is(i + 1, Token::PathSep) && ["stdout", "stderr"].contains(&word(i + 2));
+        is_macro || is_stream
+    };
+    (0..tokens.len()).filter(prints).map(|i| tokens[i].0).collect()
+}
+
+#[test]
+fn everything_that_is_printed_goes_one_way() {
+    assert_eq!(prints("fn f() {\n println!(\"{x}\");\n std::io::stderr();\n // eprintln!\n}"), [2, 3]);
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&src, &mut files);
+    let mut ways = Vec::new();
+    for file in files.iter().filter(|file| !file.ends_with("tests.rs")) {
+        let name = file.strip_prefix(&src).expect("a file of src").display().to_string();
+        let lines = prints(&std::fs::read_to_string(file).expect("a source file"));
+        ways.extend((!lines.is_empty()).then_some(name));
+    }
+    ways.sort();
+    // A session on standard output is no text.
+    assert_eq!(ways, ["cli/record.rs", "cli/terminal.rs"], "text is printed through cli::terminal");
+}
+
 #[test]
 fn the_order_is_read_from_the_crate_documentation() {
     let ranks = ranks();

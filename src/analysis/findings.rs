@@ -102,6 +102,8 @@ pub struct Patient<'a> {
     pub recording: &'a Recording,
     /// The device.
     pub device: &'a DeviceRecording,
+    /// The words of its vendor, in which every sentence is made.
+    pub words: &'static Words,
     /// Its tables.
     pub tables: &'a DeviceTables,
     /// Short names of stacks.
@@ -201,7 +203,9 @@ pub fn diagnose(
     let marks = self::rules::marks(&recording.stacks);
     progress.check()?;
     let growth = growth(device, tables, &steps);
-    let patient = Patient { recording, device, tables, names, steps, at_peak, peak_event, ooms, categories, growth, marks };
+    let words = Words::of(device);
+    let patient =
+        Patient { recording, device, words, tables, names, steps, at_peak, peak_event, ooms, categories, growth, marks };
     let mut findings = Vec::new();
     for rule in RULES {
         progress.check()?;
@@ -214,16 +218,14 @@ pub fn diagnose(
         (f.rule != self::rules::TRUNCATED, rank(f, &patient), !is_last(f), bytes, f.rule)
     });
     let ooms = patient.ooms.into_iter().map(Arc::new).collect();
-    let mut found = Findings {
+    Ok(Findings {
         findings,
         ooms,
         ooms_left_out,
         ooms_untold,
         steps: patient.steps,
         changed_by_rules: patient.categories.changed,
-    };
-    found.say_in(Words::of(device));
-    Ok(found)
+    })
 }
 
 /// The class a finding ranks with. Growth seen in stretches of a recording without steps is a suspicion: a program may mean to
@@ -253,17 +255,6 @@ impl Findings {
             told.push(format!("{} not examined: the {EXAMINED} after are enough to tell why.", failures(beyond)));
         }
         told
-    }
-
-    /// Puts what is said and advised into the words of the card's vendor; it is written in NVIDIA's.
-    pub fn say_in(&mut self, words: &Words) {
-        for f in &mut self.findings {
-            for text in [&mut f.title, &mut f.sentence, &mut f.advice, &mut f.verify].into_iter().chain(&mut f.remedy) {
-                if let std::borrow::Cow::Owned(said) = words.say(text) {
-                    *text = said;
-                }
-            }
-        }
     }
 
     /// What the user's own rules changed; `None` when nothing is in another category because of them.

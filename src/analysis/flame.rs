@@ -449,10 +449,12 @@ impl Flame {
     pub fn collapsed(&self, stacks: &StackTable) -> String {
         let mut lines: Vec<(u64, String)> = Vec::new();
         for node in self.nodes.iter().skip(1).filter(|n| n.own > 0) {
-            let mut names = vec![node_name(stacks, node)];
+            // Without the separators of the format.
+            let part = |node: &Node| node_name(stacks, node).replace([';', '\n'], ",");
+            let mut names = vec![part(node)];
             let mut at = node.parent;
             while at != 0 {
-                names.push(node_name(stacks, &self.nodes[at as usize]));
+                names.push(part(&self.nodes[at as usize]));
                 at = self.nodes[at as usize].parent;
             }
             names.reverse();
@@ -521,7 +523,7 @@ pub fn node_text(stacks: &StackTable, what: What) -> (String, String) {
     }
 }
 
-/// `name (file.py:71)`, without the separators of collapsed stacks.
+/// `name (file.py:71)`.
 #[must_use]
 pub fn node_name(stacks: &StackTable, node: &Node) -> String {
     let (short, place) = node_text(stacks, node.what);
@@ -530,8 +532,7 @@ pub fn node_name(stacks: &StackTable, node: &Node) -> String {
         What::Frame(frame) => stacks.frame(frame).map_or(short, |f| stacks.text(f.name).to_owned()),
         _ => short,
     };
-    let text = if place.is_empty() { name } else { format!("{name} ({place})") };
-    text.replace([';', '\n'], ",")
+    if place.is_empty() { name } else { format!("{name} ({place})") }
 }
 
 #[cfg(test)]

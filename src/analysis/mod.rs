@@ -49,7 +49,8 @@ pub use categories::{Categories, Category};
 pub use curves::{Cell, Curves, Quantity};
 pub use lifetimes::{Lifetime, LifetimeId, Lifetimes, NO_EVENT};
 pub use naming::{
-    Apart, NO_STACK, StackNames, function_label, innermost, is_framework, named_by, own_frame, stack_text, tell_apart,
+    Apart, NO_STACK, StackNames, frame_text, function_label, innermost, is_framework, named_by, own_frame, place_or_function,
+    stack_text, tell_apart, told_frames, told_place,
 };
 pub use state::{BlockAt, SegmentAt, SegmentLife, State, StateIndex, Totals, expandable_reach};
 pub use strata::{Strata, StrataColumn, StrataRun, strata};

@@ -9,7 +9,7 @@ mod reading;
 
 use std::path::{Path, PathBuf};
 
-pub use jobs::{ALONE, Job, beside, by_job, headline, sort};
+pub use jobs::{ALONE, Job, beside, by_job, headline, likely, sort};
 pub use names::{rank_of_name, ranks_of_names};
 pub use overview::{Division, OUTLIER_SHARE, Overview, name_among, overview};
 pub use partitions::{Partition, job_of_file, partitions};

@@ -1,10 +1,11 @@
-//! The words of a card's vendor: what its software calls the variables, tools and libraries that advice names. Advice is written once, in
-//! CUDA's words; [`Words::say`] puts it into those of the platform that a recording or a message is of.
+//! The words of a card's vendor: what its software calls the variables, tools and libraries that advice names. A sentence takes the
+//! words of the device it is about where it is made. [`Words::say`] turns a fixed text, which is written in CUDA's words; text that
+//! holds names of a recording can not be given to it, for names are data.
 
 use std::borrow::Cow;
 
 use crate::formats::oom_message::Platform;
-use crate::model::{DeviceKind, DeviceRecording, Recording};
+use crate::model::{DeviceKind, DeviceRecording};
 
 /// What one vendor's software calls the things that advice names.
 #[derive(Debug, PartialEq, Eq)]
@@ -150,12 +151,6 @@ impl Words {
         }
     }
 
-    /// The words of the first device of a recording that is no NVIDIA card; NVIDIA's when all are.
-    #[must_use]
-    pub fn of_recording(recording: &Recording) -> &'static Words {
-        recording.devices.iter().map(Words::of).find(|words| **words != CUDA && **words != HOST).unwrap_or(&CUDA)
-    }
-
     /// Lists what runs on the card, for people.
     #[must_use]
     pub fn tool_that_lists(&self) -> &'static str {
@@ -168,9 +163,9 @@ impl Words {
         self.visible.split('=').next().unwrap_or(self.visible)
     }
 
-    /// A sentence or line of advice that is written in CUDA's words, in these. Cost: O(its length); nothing for CUDA.
+    /// A fixed sentence or line of advice that is written in CUDA's words, in these. Cost: O(its length); nothing for CUDA.
     #[must_use]
-    pub fn say<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    pub fn say(&self, text: &'static str) -> Cow<'static, str> {
         if *self == CUDA {
             return Cow::Borrowed(text);
         }
@@ -253,8 +248,6 @@ mod tests {
         assert_eq!(pinned.say("no cudaMalloc or cudaFree"), "no cudaHostAlloc or cudaFreeHost");
         assert_eq!(pinned.say("3 device calls, taken from the device"), "3 host calls, taken from the host");
         assert_eq!(pinned.tool_that_lists(), "nvidia-smi");
-        let recording = Recording { devices: vec![device.clone()], ..Recording::default() };
-        assert_eq!(Words::of_recording(&recording), &CUDA, "advice about the recording is about its cards");
         device.id.kind = DeviceKind::Cuda;
         assert_eq!(Words::of(&device), &CUDA);
         device.name = Some("AMD Instinct MI300X".to_owned());

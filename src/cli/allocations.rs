@@ -141,12 +141,16 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
     if !matching.is_empty() {
         let when = event(peak_event)
             .map_or_else(|| "before the first event".to_owned(), |e| format!("after event {}", count(u64::from(e))));
-        answer += &format!(
-            ": {} at their own peak {when}, {} at the peak of all, {} handed out over the run",
-            Bytes(peak),
-            Bytes(at_device_peak),
-            Bytes(matching.handed_out()),
-        );
+        if device.events.is_empty() {
+            answer += &format!(": {} live when it was dumped; the file has no history", Bytes(peak));
+        } else {
+            answer += &format!(
+                ": {} at their own peak {when}, {} at the peak of all, {} handed out over the run",
+                Bytes(peak),
+                Bytes(at_device_peak),
+                Bytes(matching.handed_out()),
+            );
+        }
     }
     answer += "\n\n";
     let mut table = Table::new("lrrrrll");

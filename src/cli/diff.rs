@@ -8,8 +8,8 @@ use super::args::DiffArgs;
 use super::{About, Table, choose_device, open_blocks, print_json, print_of};
 use crate::analysis::categories::Categories;
 use crate::analysis::diff::{Held, Instant, Reserve, Row, compare, purposes_text};
-use crate::analysis::{DeviceTables, NO_EVENT, NO_STACK, Quantity, function_label, innermost, stack_text};
-use crate::model::{Progress, Recording, StackId, StackTable};
+use crate::analysis::{DeviceTables, NO_EVENT, NO_STACK, Quantity, frame_text, innermost, stack_text};
+use crate::model::{DeviceRecording, Progress, Recording, StackId, StackTable};
 use crate::units::{Bytes, count, counted};
 
 /// Rows listed as text.
@@ -83,10 +83,10 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
         signed(c.change()),
         Bytes(c.a.bytes),
         a.recording.source.name,
-        super::place_of(a_event),
+        super::place_of(a.device(), a_event),
         Bytes(c.b.bytes),
         b.recording.source.name,
-        super::place_of(b_event),
+        super::place_of(b.device(), b_event),
         Bytes(parts.only_a),
         Bytes(parts.both),
         Bytes(parts.only_b),
@@ -133,8 +133,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
 
 /// The innermost frame, and the user's line that called it when that is another.
 fn place(stacks: &StackTable, stack: StackId) -> String {
-    let text = |f| format!("{} {}", stacks.location(f), function_label(stacks.text(f.name)));
-    let name = |f| stacks.frame(f).map(|f| text(f).trim_start().to_owned()).unwrap_or_default();
+    let name = |f| stacks.frame(f).map(|f| frame_text(stacks, f)).unwrap_or_default();
     let Some(first) = innermost(stacks, stack) else { return NO_STACK.to_owned() };
     match crate::analysis::own_frame(stacks, stack).filter(|&f| f != first) {
         Some(own) => format!("{}, by {}", name(first), name(own)),
@@ -169,6 +168,10 @@ impl Side {
     fn at(&self, event: u32) -> Instant<'_> {
         let device = &self.recording.devices[self.index];
         Instant { recording: &self.recording, device, tables: &self.tables, categories: Some(&self.categories), event }
+    }
+
+    fn device(&self) -> &DeviceRecording {
+        &self.recording.devices[self.index]
     }
 
     /// The event a person named, the end, or the peak.

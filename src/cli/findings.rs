@@ -7,7 +7,6 @@ use serde_json::json;
 use super::args::FindingsArgs;
 use crate::analysis::findings::diagnose;
 use crate::analysis::oom::{TRIED_UNASKED, can_be_served_again};
-use crate::analysis::vendor::Words;
 use crate::analysis::{DeviceTables, StackNames};
 use crate::model::Progress;
 use crate::units::Bytes;
@@ -37,7 +36,6 @@ pub fn run(args: &FindingsArgs) -> Result<String, String> {
                 not_tried.push(super::oom::not_tried(device, &does));
             } else if let Some(helped) = super::oom::try_others(device, &progress)? {
                 found.prescribe(&helped);
-                found.say_in(Words::of(device));
             }
         }
         left_out += found.ooms_left_out;

@@ -5,6 +5,7 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 use super::args::{FlameArgs, FlameBy};
+use super::terminal::say;
 use super::{choose_device, cut_note, open_blocks, print, print_json};
 use crate::analysis::categories::Categories;
 use crate::analysis::flame::{By, Flame, Measure, Root, Shape, Size, node_name, weigh};
@@ -61,7 +62,7 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
     let root = if args.inverted { Root::Innermost } else { Root::Outermost };
     if entries.is_empty() && !args.json {
         let what = match measure {
-            Measure::LiveAt(event) => format!("nothing was live at {}", super::place_of(event)),
+            Measure::LiveAt(event) => format!("nothing was live ({})", super::place_of(device, event)),
             _ => format!("nothing was allocated from event {} to event {}", range.0, range.1),
         };
         return Err(format!("{}: {what}, so there is no flame graph", recording.source.name));
@@ -70,20 +71,16 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
     if !args.json {
         // Collapsed stacks are for another program to read: the note goes where people read.
         if let Some(note) = cut_note(&recording) {
-            // Who closed standard error does not want to be told.
-            let _ = writeln!(std::io::stderr(), "vramscope: {note}");
+            say(&note);
         }
         if let Some(contradiction) = &tables.disagreement {
-            let _ = writeln!(std::io::stderr(), "vramscope: {}: {contradiction}", recording.source.name);
+            say(&format!("{}: {contradiction}", recording.source.name));
         }
         if let Some(sentence) = categories.as_ref().and_then(|c| c.changed.rules_sentence()) {
-            let _ = writeln!(std::io::stderr(), "vramscope: {sentence}");
+            say(&sentence);
         }
         if by != By::Category && entries.iter().all(|e| !e.stack.is_some()) {
-            let _ = writeln!(
-                std::io::stderr(),
-                "vramscope: no call stack is in this file, so all is one line; --by category tells what it is for"
-            );
+            say("no call stack is in this file, so all is one line; --by category tells what it is for");
         }
         return print(out, &flame.collapsed(&recording.stacks));
     }

@@ -2,6 +2,7 @@
 //!
 //! A subcommand is a file here, a variant of [`args::Command`] and a line in [`run`]. It answers on the writer it is given and
 //! fails with one sentence, which `main` prints on standard error before it exits with 1; with 2 where what was typed does not fit.
+//! Both go through [`terminal`], so that nothing in a file can steer a terminal.
 
 pub mod allocations;
 pub mod args;
@@ -21,6 +22,7 @@ pub mod rules;
 pub mod state;
 pub mod summary;
 mod table;
+pub mod terminal;
 mod watched;
 pub mod whatif;
 
@@ -32,7 +34,7 @@ pub use table::Table;
 use crate::analysis::join::{Join, join};
 use crate::analysis::{DeviceTables, NO_EVENT};
 use crate::formats;
-use crate::model::{MemoryStats, Progress, Recording, WarningKind};
+use crate::model::{DeviceRecording, MemoryStats, Progress, Recording, WarningKind};
 use crate::units::count;
 use args::Command;
 
@@ -71,7 +73,7 @@ impl Failure {
 /// # Errors
 /// [`Failure`].
 pub fn run(command: Command) -> Result<(), Failure> {
-    let mut out = Output { inner: io::BufWriter::new(io::stdout().lock()), is_closed: false };
+    let mut out = Output { inner: terminal::stdout(), is_closed: false };
     let result = run_on(command, &mut out);
     let flushed = out.flush();
     if out.is_closed {
@@ -152,9 +154,13 @@ fn without_blocks(path: &Path, recording: &Recording) -> String {
     format!("{path}: it has no events and no blocks{why}")
 }
 
-/// An event as a place in text; one of a recording that has none, or before the first, has no number.
-fn place_of(event: u32) -> String {
-    if event == NO_EVENT { "before any event".to_owned() } else { format!("event {}", count(u64::from(event))) }
+/// An event as a place in text; one of a device that has none, or before the first, has no number.
+fn place_of(device: &DeviceRecording, event: u32) -> String {
+    match event {
+        _ if device.events.is_empty() => "as it was dumped".to_owned(),
+        NO_EVENT => "before any event".to_owned(),
+        event => format!("event {}", count(u64::from(event))),
+    }
 }
 
 /// Opens whatever can be opened, also counters alone.

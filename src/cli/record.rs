@@ -1,12 +1,12 @@
 //! `vramscope record`: a live watch without a window, into a session file or a pipe.
 
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::Failure;
 use super::args::RecordArgs;
+use super::{Failure, terminal};
 use crate::live::agent::News;
 use crate::live::{LiveSession, Rates, SessionOptions};
 
@@ -17,6 +17,10 @@ use crate::live::{LiveSession, Rates, SessionOptions};
 /// [`Failure`]: a name that no session can have is one of usage; no driver, no such device, or a file that can not be written is not.
 pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     let is_pipe = args.out.as_os_str() == "-";
+    if is_pipe && std::io::stdout().is_terminal() {
+        let sentence = "a session is no text for a terminal: send it on, as in vramscope record - | vramscope -";
+        return Err(Failure::Usage(sentence.to_owned()));
+    }
     if !is_pipe && args.out.extension().is_none_or(|e| !e.eq_ignore_ascii_case("vramscope")) {
         let out = args.out.display();
         return Err(Failure::Usage(format!("{out}: what is watched is kept as a session, so its name must end in .vramscope")));
@@ -104,32 +108,29 @@ fn check_process(session: &mut LiveSession, args: &RecordArgs) -> Result<(), Str
 }
 
 /// A program that can not be entered is still watched from outside.
-#[allow(clippy::print_stderr)]
 fn attach(session: &mut LiveSession, pid: u32) {
     match session.attach(pid) {
-        Ok(()) => eprintln!("vramscope: the helper in process {pid} answers"),
-        Err(sentence) => eprintln!("vramscope: {sentence} Watching process {pid} from outside only."),
+        Ok(()) => terminal::say(&format!("the helper in process {pid} answers")),
+        Err(sentence) => terminal::say(&format!("{sentence} Watching process {pid} from outside only.")),
     }
 }
 
 /// Says what helpers told, on standard error.
-#[allow(clippy::print_stderr)]
 fn tell(news: &News) {
     match news {
-        News::Snapshot { path, .. } => eprintln!("vramscope: a snapshot was written to {}", path.display()),
-        News::Failed { sentence, .. } => eprintln!("vramscope: {sentence}"),
-        News::Gone { pid } => eprintln!("vramscope: the helper in process {pid} is gone"),
+        News::Snapshot { path, .. } => terminal::say(&format!("a snapshot was written to {}", path.display())),
+        News::Failed { sentence, .. } => terminal::say(sentence),
+        News::Gone { pid } => terminal::say(&format!("the helper in process {pid} is gone")),
         News::History { .. } => {}
     }
 }
 
 /// Says what happens, on standard error: standard output may be the session.
-#[allow(clippy::print_stderr)]
 fn say(session: &LiveSession, name: &str, args: &RecordArgs) {
     let n = session.history().devices().count() as u64;
     let how_long = args.seconds.map_or_else(|| "until Ctrl+C".to_owned(), |s| format!("for {s} s"));
-    eprintln!("vramscope: watching {} at {} Hz into {name}, {how_long}", crate::units::counted(n, "GPU", "GPUs"), args.rate);
+    terminal::say(&format!("watching {} at {} Hz into {name}, {how_long}", crate::units::counted(n, "GPU", "GPUs"), args.rate));
     for (device, why) in session.history().unreadable() {
-        eprintln!("vramscope: the memory of GPU {device} is not readable: {why}");
+        terminal::say(&format!("the memory of GPU {device} is not readable: {why}"));
     }
 }

@@ -11,8 +11,8 @@ use crate::analysis::categories::{Rules, Tally};
 use crate::analysis::oom as oom_facts;
 use crate::analysis::told::clock_time;
 use crate::analysis::{
-    BlockAt, Categories, Category, DeviceTables, NO_EVENT, Quantity, SegmentAt, StackNames, State, function_label, innermost,
-    own_frame,
+    BlockAt, Categories, Category, DeviceTables, NO_EVENT, Quantity, SegmentAt, StackNames, State, frame_text, function_label,
+    innermost, own_frame,
 };
 use crate::model::{BlockState, Clock, DeviceRecording, FrameId, PoolId, Progress, Recording, StackId, StackTable, StreamId};
 use crate::units::{Address, Bytes, count, counted};
@@ -343,6 +343,7 @@ fn text(r: &Report) -> String {
             });
             format!("after event {} of {} ({action}{time})", count(u64::from(event)), count(r.events))
         }
+        _ if r.events == 0 => "when it was dumped (the file has no events)".to_owned(),
         _ => "before the first event".to_owned(),
     };
     let mut out = match t.reserved_bytes {
@@ -441,10 +442,7 @@ fn place_text(stacks: &StackTable, stack: StackId, name: &str) -> String {
     let frame = |f: Option<FrameId>| f.and_then(|f| stacks.frame(f));
     let (own, inner) = (own_frame(stacks, stack), innermost(stacks, stack));
     let function = frame(own).map_or("", |f| function_label(stacks.text(f.name)));
-    let by = frame(inner.filter(|_| inner != own)).map_or_else(String::new, |f| {
-        let text = format!("{} {}", stacks.location(f), function_label(stacks.text(f.name)));
-        format!(", by {}", text.trim_start())
-    });
+    let by = frame(inner.filter(|_| inner != own)).map_or_else(String::new, |f| format!(", by {}", frame_text(stacks, f)));
     // What has no place goes by its function.
     let function = if function == name { String::new() } else { format!("  {function}") };
     format!("{name}{function}{by}").trim_end().to_owned()

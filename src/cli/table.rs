@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::units::counted;
+
 /// Rows of cells. A column is as wide as its widest cell; the columns named at the start are flush right.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
@@ -14,6 +16,24 @@ impl Table {
     #[must_use]
     pub fn new(columns: &str) -> Self {
         Table { right: columns.chars().map(|c| c == 'r').collect(), rows: Vec::new() }
+    }
+
+    /// Adds rows of which those that differ in their first cell alone are told once, where there are more than two: the first of them,
+    /// and in its last cell how many others are the same.
+    pub fn rows_folded<const N: usize>(&mut self, rows: &[[String; N]], others: [&str; 2]) {
+        for (i, row) in rows.iter().enumerate() {
+            let same = |other: &&[String; N]| other[1..] == row[1..];
+            let more = rows.iter().filter(same).count() as u64 - 1;
+            if more < 2 {
+                self.row(row.iter().map(String::as_str));
+            } else if !rows[..i].iter().any(|other| same(&other)) {
+                let mut row = row.clone();
+                if let Some(last) = row.last_mut() {
+                    *last += &format!("; the same under {}", counted(more, others[0], others[1]));
+                }
+                self.row(row);
+            }
+        }
     }
 
     /// Adds a row; missing cells are empty.
@@ -42,6 +62,19 @@ impl fmt::Display for Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn equal_rows_are_told_once() {
+        let told = |rows: &[[&str; 2]]| {
+            let mut table = Table::new("ll");
+            let rows: Vec<[String; 2]> = rows.iter().map(|row| row.map(str::to_owned)).collect();
+            table.rows_folded(&rows, ["other setting", "other settings"]);
+            table.to_string()
+        };
+        let rows = [["a", "passes"], ["b", "fails"], ["c", "passes"], ["d", "passes"]];
+        assert_eq!(told(&rows), "a  passes; the same under 2 other settings\nb  fails\n");
+        assert_eq!(told(&rows[..3]), "a  passes\nb  fails\nc  passes\n", "two are told each");
+    }
 
     #[test]
     fn columns_line_up() {

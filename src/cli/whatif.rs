@@ -10,6 +10,7 @@ use super::{Table, choose_device, open_blocks, print_json, print_of};
 use crate::allocator::remedies::best;
 use crate::allocator::whatif::{Question, Row, SUGGESTED, WhatIf};
 use crate::allocator::{CapRange, Horizon};
+use crate::analysis::vendor::Words;
 use crate::formats::export::new_file::refusal;
 use crate::formats::export::snapshot;
 use crate::model::{DeviceKind, DeviceRecording, Format, Progress, Recording};
@@ -21,6 +22,9 @@ pub struct WhatIfReport {
     /// The limit that was asked for or follows from the recording; a run's own may be lower.
     #[serde(skip)]
     limit: Option<u64>,
+    /// No setting was named: the suggested ones were tried.
+    #[serde(skip)]
+    is_suggested: bool,
     /// One entry a setting, in the order asked.
     pub runs: Vec<RunEntry>,
     /// The device's ordinal.
@@ -118,8 +122,9 @@ fn answer(
     progress: &Progress,
 ) -> Result<WhatIfReport, String> {
     let limit = limit.or(whatif.own_limit());
+    let is_suggested = confs.is_empty();
     let suggested: Vec<String> = SUGGESTED.iter().map(|(conf, _)| (*conf).to_owned()).collect();
-    let confs = if confs.is_empty() { &suggested } else { confs };
+    let confs = if is_suggested { &suggested } else { confs };
     let questions = confs
         .iter()
         .map(|conf| Question::parse(conf, limit).map_err(|e| format!("--conf \"{conf}\": {e}")))
@@ -149,7 +154,7 @@ fn answer(
         limit_span_bytes: own.limit_range().map(|r| [r.least, r.most]),
         torch_rules: own.replay.version.to_string(),
     };
-    Ok(WhatIfReport { limit, runs, truncated, device: whatif.requests().device().id.index, agreement, best })
+    Ok(WhatIfReport { limit, is_suggested, runs, truncated, device: whatif.requests().device().id.index, agreement, best })
 }
 
 /// Writes everything the allocator did in a run as a snapshot; says what was written.
@@ -178,13 +183,18 @@ fn choose(recording: &Recording, index: Option<i32>) -> Result<&DeviceRecording,
     if recording.source.format == Format::RmmLog {
         return Err(format!("{name}: RMM made these requests, and PyTorch's settings do not apply to its pools"));
     }
-    if !WhatIf::has_requests(device) {
-        return Err(format!(
-            "{name}: there is no trace of {}, only its state, so nothing can be run again; record one with torch.cuda.memory._record_memory_history()",
-            device.id
-        ));
-    }
-    Ok(device)
+    without_requests(device).map_or(Ok(device), |sentence| Err(format!("{name}: {sentence}")))
+}
+
+/// Why there is nothing to run again on a device; `None` where there is.
+pub(super) fn without_requests(device: &DeviceRecording) -> Option<String> {
+    let what = match WhatIf::has_requests(device) {
+        true => return None,
+        false if device.events.is_empty() => "there is no trace of it, only its state",
+        false => "its trace holds no request for memory",
+    };
+    let record = Words::of(device).say("torch.cuda.memory._record_memory_history()");
+    Some(format!("nothing of {} can be run again: {what}; record one with {record} before the model is built", device.id))
 }
 
 fn text(report: &WhatIfReport) -> String {
@@ -227,16 +237,23 @@ fn text(report: &WhatIfReport) -> String {
     }
     let mut table = Table::new("lrrrl");
     table.row(["settings", "peak reserved", "beyond allocated", "retries", "outcome"]);
+    let mut rows = Vec::new();
     for run in &report.runs {
         let row = &run.row;
         let beyond = row.peak_reserved_bytes.saturating_sub(row.peak_allocated_bytes);
-        table.row([
+        rows.push([
             shown(&row.conf).to_owned(),
             Bytes(row.peak_reserved_bytes).to_string(),
             Bytes(beyond).to_string(),
             count(row.num_alloc_retries),
             outcome(row),
         ]);
+    }
+    if report.is_suggested {
+        table.rows_folded(&rows, ["other setting", "other settings"]);
+    } else {
+        // Each that was asked about is answered.
+        rows.into_iter().for_each(|row| table.row(row));
     }
     out += &format!("\n{table}\n");
     out += "Beyond allocated: the peak of reserved less the peak of allocated memory, what perfect packing would not have reserved.\n";

@@ -123,3 +123,30 @@ fn impossible_figures_get_no_verdict() {
     assert!(found.iter().any(|c| c.as_str().is_some_and(|c| c.contains("9.21 GiB allocated"))), "{found:?}");
     assert_eq!(json["figures"]["reserved_bytes"], 5_905_580_032u64, "the figures stay as they were printed");
 }
+
+/// A snapshot that was dumped without recording its history holds one instant; nothing is said of a run.
+#[test]
+fn a_state_without_a_history_is_told_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut recording = vramscope::formats::open(&sample("leak.pickle"), &vramscope::model::Progress::new()).unwrap();
+    recording.devices.iter_mut().for_each(|d| d.events = vramscope::model::EventTable::default());
+    let path = folder.path().join("state.pickle");
+    vramscope::formats::export::snapshot::save(&recording, &path, &[], false).unwrap();
+    let path = path.to_string_lossy().into_owned();
+    let first = |args: &[&str]| {
+        let output = vramscope(args);
+        text(&[output.stdout, output.stderr].concat()).lines().next().unwrap_or_default().to_owned()
+    };
+    for (args, wanted) in [
+        (vec!["summary", &path], "GPU 0 had reserved, when it was dumped, 250 MiB, for"),
+        (vec!["oom", &path], "no history was recorded, so whether a request failed is not told"),
+        (vec!["state", &path, "--end"], "GPU 0 when it was dumped (the file has no events) held 250 MiB"),
+        (vec!["leaks", &path], "Too little to tell: the file has no history, only what was live when it was dumped."),
+        (vec!["whatif", &path], "nothing of GPU 0 can be run again: there is no trace of it, only its state"),
+        (vec!["allocations", &path], "live when it was dumped; the file has no history"),
+        (vec!["diff", &path, &path], "live in A (state.pickle, as it was dumped)"),
+    ] {
+        let said = first(&args);
+        assert!(said.contains(wanted), "{args:?}: {said}");
+    }
+}

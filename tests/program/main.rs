@@ -12,4 +12,5 @@ mod live_helper;
 mod live_record;
 mod mistakes;
 mod probe;
+mod terminal;
 mod words;

@@ -3,7 +3,7 @@
 use super::Category;
 use super::facts::{Because, Decided, Facts, Fate};
 use super::frames::what_it_is;
-use crate::analysis::function_label;
+use crate::analysis::frame_text;
 use crate::model::{FrameId, Recording};
 
 /// What a category rests on, most trusted first.
@@ -57,14 +57,7 @@ pub struct Reason {
 impl Facts {
     pub(super) fn reason(&self, recording: &Recording, decided: Decided) -> Reason {
         let stacks = &recording.stacks;
-        let place = |frame: FrameId| {
-            let Some(frame) = stacks.frame(frame) else { return String::new() };
-            match (function_label(stacks.text(frame.name)), stacks.location(frame)) {
-                // C++ frames often have no file.
-                (name, location) if location.is_empty() || location == "??" => name.to_owned(),
-                (name, location) => format!("{location} {name}"),
-            }
-        };
+        let place = |frame: FrameId| stacks.frame(frame).map_or_else(String::new, |frame| frame_text(stacks, frame));
         let (trust, frame, sentence) = match decided.because {
             Because::User(rule, frame) => {
                 let pattern = self.rules.pattern(usize::from(rule));

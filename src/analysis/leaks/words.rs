@@ -86,6 +86,9 @@ pub fn undecided(device: &DeviceRecording, steps: &Steps) -> Option<String> {
         return Some(format!("{steps} too few to tell what grows"));
     }
     match can_tell(device, steps).err()? {
+        Blind::TooShort if device.events.is_empty() => {
+            Some("the file has no history, only what was live when it was dumped".to_owned())
+        }
         Blind::TooShort => Some(format!(
             "{} and {} are too few to tell what grows",
             counted(device.events.len() as u64, "event", "events"),

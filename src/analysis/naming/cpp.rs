@@ -23,11 +23,11 @@ pub(super) fn is_plumbing(name: &str) -> bool {
     name.contains("::") && PARTS.iter().any(|part| function_with_brace(name).contains(part))
 }
 
-/// What a stack without a line of Python is best known by: the node of the backward pass that allocates, and otherwise the operator
-/// that was called first. `names` are its frames from the innermost out; the answer is an index.
+/// What a stack without a line of Python is best known by: the node of the backward pass that allocates, otherwise the operator that was
+/// called first, and otherwise the engine of the backward pass. `names` are its frames from the innermost out; the answer is an index.
 #[must_use]
 pub(super) fn telling<'a>(names: impl Iterator<Item = &'a str>) -> Option<usize> {
-    let mut operator = None;
+    let (mut operator, mut engine) = (None, None);
     for (i, name) in names.enumerate() {
         let function = function(name);
         if function.starts_with(NODES) && function.ends_with(APPLY) {
@@ -36,17 +36,21 @@ pub(super) fn telling<'a>(names: impl Iterator<Item = &'a str>) -> Option<usize>
         if function.starts_with(OPERATORS) && function.ends_with(CALL) {
             operator = Some(i);
         }
+        if function.starts_with(ENGINE) {
+            engine = Some(i);
+        }
     }
-    operator
+    operator.or(engine)
 }
 
 const NODES: &str = "torch::autograd::generated::";
 const APPLY: &str = "::apply";
+const ENGINE: &str = "torch::autograd::Engine::";
 const OPERATORS: &str = "at::_ops::";
 const CALL: &str = "::call";
 
-/// A function in short: `AddmmBackward0` of a node of the backward pass, `mm` of an operator, `DeviceCachingAllocator::malloc` of a
-/// method, otherwise the function's own name without spaces and arguments. Names of Python stay.
+/// A function in short: `AddmmBackward0` of a node of the backward pass, `backward (autograd thread)` of what runs the nodes, `mm` of an
+/// operator, `DeviceCachingAllocator::malloc` of a method, otherwise the function's own name without spaces and arguments. Names of Python stay.
 #[must_use]
 pub fn function_label(name: &str) -> &str {
     let function = function(name);
@@ -55,6 +59,9 @@ pub fn function_label(name: &str) -> &str {
     }
     if let Some((operator, _)) = function.strip_prefix(OPERATORS).and_then(|rest| rest.rsplit_once("::")) {
         return operator;
+    }
+    if function.starts_with(ENGINE) {
+        return "backward (autograd thread)";
     }
     let Some(at) = last_colons(function) else { return function };
     let (before, last) = (&function[..at], at + 2);
@@ -116,6 +123,10 @@ mod tests {
                 "AddmmBackward0",
             ),
             ("at::_ops::mm::call(at::Tensor const&, at::Tensor const&)", "mm"),
+            (
+                "torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&)",
+                "backward (autograd thread)",
+            ),
             ("at::_ops::_to_copy::redispatch(c10::DispatchKeySet)", "_to_copy"),
             (
                 "c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(unsigned long, CUstream_st*)",
@@ -141,6 +152,7 @@ mod tests {
         let stack = ["torch::unwind::unwind()", "at::_ops::empty::call(int)", "at::_ops::mm::call(int)", node, "_start"];
         assert_eq!(telling(stack.into_iter()), Some(3));
         assert_eq!(telling(stack[..3].iter().copied()), Some(2));
+        assert_eq!(telling(["c10::alloc(int)", "torch::autograd::Engine::thread_main(int)"].into_iter()), Some(1));
         assert_eq!(telling(["forward", "main"].into_iter()), None);
         assert!(is_plumbing(stack[0]) && !is_plumbing(stack[2]) && !is_plumbing("CachingAllocatorTest"));
     }

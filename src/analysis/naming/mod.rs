@@ -89,19 +89,69 @@ pub fn is_framework(stacks: &StackTable, frame: Frame) -> bool {
         // Profiler traces name files from below site-packages on.
         || file.starts_with("torch/")
         || file.is_empty()
-        || file == "??"
         || PARTS.iter().any(|p| file.contains(p))
-        || [".so", ".cpp", ".h", ".cc", ".c", ".cu"].iter().any(|end| file.ends_with(end))
-        || file.contains(".so.")
+        || is_compiled(stacks, frame)
 }
 
-/// `train.py:71`, or what a frame without a source does: `AddmmBackward0`.
-fn place_or_function(stacks: &StackTable, frame: Frame) -> String {
+/// True for a frame of compiled code: a C++ function, or a file that no Python is written in. It is never a place in the user's code.
+#[must_use]
+pub fn is_compiled(stacks: &StackTable, frame: Frame) -> bool {
+    const FILES: [&str; 7] = [".so", ".cpp", ".h", ".cc", ".c", ".cu", ".o"];
     let file = stacks.text(frame.file);
-    if frame.line == 0 && (file.is_empty() || file == "??" || file.ends_with(".cpp")) {
+    file == "??"
+        || FILES.iter().any(|end| file.ends_with(end))
+        || file.contains(".so.")
+        // The interpreter itself, in stacks with C++.
+        || file.rsplit('/').next().is_some_and(|short| short.starts_with("python3") && !short.ends_with(".py"))
+        || stacks.text(frame.name).contains("::")
+}
+
+/// `train.py:71`, or what a frame without a place does: `AddmmBackward0`.
+#[must_use]
+pub fn place_or_function(stacks: &StackTable, frame: Frame) -> String {
+    let is_without = stacks.text(frame.file).is_empty() && frame.line == 0;
+    if is_without || (is_compiled(stacks, frame) && !stacks.frame_is_unresolved(frame)) {
         return function_label(stacks.text(frame.name)).to_owned();
     }
     stacks.location(frame)
+}
+
+/// `train.py:71 step`, or of a frame without a place its function alone.
+#[must_use]
+pub fn frame_text(stacks: &StackTable, frame: Frame) -> String {
+    let (place, function) = (place_or_function(stacks, frame), function_label(stacks.text(frame.name)));
+    if place == function { place } else { format!("{place} {function}") }
+}
+
+/// The lines of a stack that say something to a person, innermost first: `/home/me/train.py:71 step`. Of compiled code beside Python's
+/// nothing; of compiled code alone the functions, without the allocator's and the recorder's own.
+#[must_use]
+pub fn told_frames(stacks: &StackTable, stack: StackId) -> Vec<String> {
+    let frames = || stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f));
+    let line = |f: Frame| match f.line {
+        0 => frame_text(stacks, f),
+        line => format!("{}:{line} {}", stacks.text(f.file), stacks.text(f.name)),
+    };
+    let python: Vec<String> = frames().filter(|&f| !is_compiled(stacks, f)).map(line).collect();
+    if !python.is_empty() {
+        return python;
+    }
+    let mut functions: Vec<String> =
+        frames().filter(|f| !cpp::is_plumbing(stacks.text(f.name))).map(|f| frame_text(stacks, f)).collect();
+    functions.dedup();
+    functions
+}
+
+/// Where a stack allocates, in a line: the innermost line of Python, else what its compiled code does.
+#[must_use]
+pub fn told_place(stacks: &StackTable, stack: StackId) -> String {
+    let frames = stacks.frames(stack);
+    if frames.iter().filter_map(|&f| stacks.frame(f)).all(|f| is_compiled(stacks, f)) {
+        let own = own_frame(stacks, stack).and_then(|f| stacks.frame(f));
+        let what = own.map_or_else(|| NO_STACK.to_owned(), |f| frame_text(stacks, f));
+        return if frames.is_empty() { "no stack recorded".to_owned() } else { what };
+    }
+    told_frames(stacks, stack).swap_remove(0)
 }
 
 /// The innermost frame that tells anything: not the recorder's own, nor the allocator's, which stand innermost in stacks with C++.
@@ -114,7 +164,7 @@ pub fn innermost(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
 }
 
 /// The innermost frame of the user's own code; without any the one that best tells what allocates: the node of the backward pass, the
-/// operator, else the [`innermost`].
+/// operator, the thread, else the [`innermost`]. `None` where nothing but the allocator and the recorder is in it.
 #[must_use]
 pub fn own_frame(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
     let frames = stacks.frames(stack);
@@ -126,7 +176,7 @@ pub fn own_frame(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
             let names = frames.iter().map(|&f| stacks.frame(f).map_or("", |f| stacks.text(f.name)));
             cpp::telling(names).and_then(|at| frames.get(at).copied())
         })
-        .or_else(|| innermost(stacks, stack))
+        .or_else(|| innermost(stacks, stack).filter(|&f| stacks.frame(f).is_some_and(|f| !cpp::is_plumbing(stacks.text(f.name)))))
 }
 
 /// A frame that tells a stack from others of the same name.
@@ -185,10 +235,9 @@ fn part(rows: Vec<(usize, Vec<Apart>)>, from: usize, apart: &mut [Option<Apart>]
 #[must_use]
 pub fn named_by(stacks: &StackTable, name: &str, by: Option<Apart>) -> String {
     let Some((apart, frame)) = by.and_then(|by| Some((by, stacks.frame(by.frame)?))) else { return name.to_owned() };
-    let text = format!("{} {}", stacks.location(frame), function_label(stacks.text(frame.name)));
-    let text = text.trim_start();
+    let text = frame_text(stacks, frame);
     match (name, apart.is_caller) {
-        ("", _) => text.to_owned(),
+        ("", _) => text,
         (_, true) => format!("{name}, by {text}"),
         (_, false) => format!("{name}, in {text}"),
     }
@@ -241,6 +290,36 @@ mod tests {
             ["serve.py:14, by serve.py:28 f", "serve.py:14, in a.py:1 f", "serve.py:14, in b.py:2 f", "serve.py:40"]
         );
         assert_eq!(tell_apart(&table, &rows[..1]), [None], "alone it is clear");
+    }
+
+    #[test]
+    fn compiled_code_is_never_a_place() {
+        let mut b = StackTableBuilder::new();
+        let mut frame = |file: &str, line, name: &str| {
+            let (name, file) = (b.string(name), b.string(file));
+            b.frame(Frame { name, file, line })
+        };
+        let unwind = frame("??", 0, "torch::unwind::unwind()");
+        let malloc = frame("CUDACachingAllocator.cpp", 0, "c10::cuda::CUDACachingAllocator::Native::malloc(unsigned long)");
+        let engine = frame("/pytorch/torch/csrc/autograd/engine.cpp", 581, "torch::autograd::Engine::thread_main(int)");
+        let thread = frame("thread48.o", 0, "execute_native_thread_routine");
+        let python = frame("/usr/bin/python3.12", 0, "_PyEval_EvalFrameDefault");
+        let model = frame("/home/me/model.py", 40, "forward");
+        let backward = b.stack(&[unwind, malloc, engine, thread, python]);
+        let forward = b.stack(&[unwind, malloc, python, model]);
+        let nothing = b.stack(&[unwind, malloc]);
+        let table = b.finish();
+        let names = StackNames::of(&table);
+        assert_eq!(names.of_stack(backward), "backward (autograd thread)");
+        assert_eq!(names.of_stack(forward), "model.py:40");
+        assert_eq!(names.of_stack(nothing), NO_STACK);
+        assert_eq!(told_place(&table, backward), "backward (autograd thread)");
+        assert_eq!(told_place(&table, forward), "/home/me/model.py:40 forward");
+        assert_eq!(told_frames(&table, forward), ["/home/me/model.py:40 forward"]);
+        assert_eq!(
+            (told_place(&table, nothing), told_place(&table, StackId::NONE)),
+            (NO_STACK.into(), "no stack recorded".into())
+        );
     }
 
     #[test]

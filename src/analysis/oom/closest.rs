@@ -124,7 +124,7 @@ pub fn closest_under(device: &DeviceRecording, tables: &DeviceTables, cap: Optio
         blockers: blockers_with_segments(device, &state, &servers),
         top_live: top_live(device, tables, &state),
     };
-    found.sentence = sentence(&found);
+    found.sentence = sentence(&found, device.events.is_empty());
     Some(found)
 }
 
@@ -265,18 +265,21 @@ fn largest_stretch(state: &State, servers: &Servers, left: u64, page: u64) -> u6
     }
 }
 
-fn sentence(c: &Closest) -> String {
-    let when =
-        if c.event == NO_EVENT { "before the first event".to_owned() } else { format!("at event {}", count(u64::from(c.event))) };
+fn sentence(c: &Closest, is_state_alone: bool) -> String {
+    let most = match c.event {
+        _ if is_state_alone => "Held when it was dumped".to_owned(),
+        NO_EVENT => "Most was held before the first event".to_owned(),
+        event => format!("Most was held at event {}", count(u64::from(event))),
+    };
     if !c.has_segments {
         return format!(
-            "Most was held {when}: {}. Segments are not in this file, so it does not tell what was reserved, what was free inside it, or how large a request would have failed.",
+            "{most}: {}. Segments are not in this file, so it does not tell what was reserved, what was free inside it, or how large a request would have failed.",
             Bytes(c.active)
         );
     }
     let start = match &c.stream {
         Some(s) => format!(
-            "Most was held {when}: {} ({} of it on {}) of {} reserved.",
+            "{most}: {} ({} of it on {}) of {} reserved.",
             Bytes(c.active),
             match Bytes(s.held).to_string() {
                 _ if s.held == c.active => "all".to_owned(),
@@ -286,7 +289,7 @@ fn sentence(c: &Closest) -> String {
             s.name,
             Bytes(c.reserved)
         ),
-        None => format!("Most was held {when}: {} of {} reserved.", Bytes(c.active), Bytes(c.reserved)),
+        None => format!("{most}: {} of {} reserved.", Bytes(c.active), Bytes(c.reserved)),
     };
     // Pinned memory has no pools of small and large requests.
     let of = c.stream.as_ref().map_or(String::new(), |s| format!(" of {}", s.name));

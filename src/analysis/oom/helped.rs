@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::{Autopsy, Verdict};
 use crate::allocator::whatif::{Row, WhatIf};
 use crate::allocator::{CapFrom, CapRange, Horizon, Remedies, Remedy};
+use crate::analysis::vendor::Words;
 use crate::model::{Action, Cancelled, DeviceKind, DeviceRecording, Progress};
 use crate::units::{Bytes, count};
 
@@ -20,12 +21,14 @@ pub struct Helped {
     pub remedies: Remedies,
     /// What is known of the recording's limit; `None` when nothing failed.
     pub limit: Option<CapRange>,
+    /// The words of the device's vendor.
+    pub words: &'static Words,
 }
 
-/// True when the allocator model applies to a device: a GPU with a trace.
+/// True when the allocator model applies to a device: a GPU with a trace of requests.
 #[must_use]
 pub fn can_be_served_again(device: &DeviceRecording) -> bool {
-    !matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu) && !device.events.is_empty()
+    !matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu) && WhatIf::has_requests(device)
 }
 
 /// Events up to which settings are tried unasked, in the window and on the command line: two to three seconds on two cores, at
@@ -44,7 +47,7 @@ pub fn what_would_have_helped(whatif: &WhatIf<'_>, progress: &Progress) -> Resul
     let own = whatif.ask(&question, 0, progress)?.row;
     let actions = &whatif.requests().device.events.action;
     let requests = actions.iter().filter(|a| matches!(a, Action::Alloc | Action::Oom)).count() as u64;
-    Ok(Helped { own, requests, remedies, limit })
+    Ok(Helped { own, requests, remedies, limit, words: Words::of(whatif.requests().device()) })
 }
 
 /// What a piece of advice rests on.
@@ -69,9 +72,8 @@ pub struct Advice {
 }
 
 /// A setting as the line one puts before a command; for PyTorch's defaults the one that takes all settings away.
-#[must_use]
-pub fn setting_line(conf: &str) -> String {
-    if conf.is_empty() { "unset PYTORCH_CUDA_ALLOC_CONF".to_owned() } else { format!("PYTORCH_CUDA_ALLOC_CONF={conf}") }
+fn setting_line(words: &Words, conf: &str) -> String {
+    if conf.is_empty() { format!("unset {}", words.conf) } else { format!("{}={conf}", words.conf) }
 }
 
 impl Helped {
@@ -80,7 +82,7 @@ impl Helped {
     #[must_use]
     pub fn line(&self, remedy: &Remedy) -> String {
         let is_expandable = self.own.conf.contains("expandable_segments:True");
-        setting_line(if remedy.conf.is_empty() && is_expandable { "expandable_segments:False" } else { &remedy.conf })
+        setting_line(self.words, if remedy.conf.is_empty() && is_expandable { "expandable_segments:False" } else { &remedy.conf })
     }
 
     /// What a setting does, as a sentence; for PyTorch's defaults what they do without.
@@ -210,7 +212,7 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
                 "Raise the cap of this process ({cap}) to at least {} for this request{premise}{fits}.{whole}{share}{raised}",
                 Bytes(least),
             ),
-            Some(&format!("torch.cuda.set_per_process_memory_fraction({fraction})")),
+            Some(&format!("torch.{}.set_per_process_memory_fraction({fraction})", a.words.module)),
         )
     });
     // Where the cap is all that was in the way, lifting it is sure to serve this request; what only may help comes after.
@@ -224,7 +226,11 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
                 "Ask for {} or less at once: split the batch, or the operation along one dimension. No setting makes {} fit.{}",
                 Bytes(a.most_free()),
                 Bytes(a.requested),
-                if a.capacity.is_none() && !a.is_host { " nvidia-smi tells whether other processes hold part of the device." } else { "" }
+                if a.capacity.is_none() && !a.is_host {
+                    a.words.say(" nvidia-smi tells whether other processes hold part of the device.")
+                } else {
+                    "".into()
+                }
             ),
             None,
         )),
@@ -233,12 +239,13 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
                 "Free {} on the device: other processes hold more than that.",
                 Bytes(a.segment.saturating_sub(a.device_free))
             ),
-            Some("nvidia-smi --query-compute-apps=pid,used_memory --format=csv"),
+            Some(a.words.list),
         )),
         Verdict::NonPytorch => all.push(formula(
             format!(
-                "Free {} of what this process holds outside PyTorch: fewer NCCL communicators, fewer captured graphs, no library that keeps its own buffers.",
-                Bytes(a.segment.saturating_sub(a.device_free))
+                "Free {} of what this process holds outside PyTorch: fewer {} communicators, fewer captured graphs, no library that keeps its own buffers.",
+                Bytes(a.segment.saturating_sub(a.device_free)),
+                a.words.collectives
             ),
             None,
         )),
@@ -246,7 +253,7 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
     }
     if let Some(way) = &a.way_out {
         let hold = if way.blocks.is_empty() { "" } else { "Hold less at that instant. " };
-        all.push(formula(format!("{hold}{}", way.sentence()), None));
+        all.push(formula(format!("{hold}{}", way.sentence(a.words)), None));
     }
     all
 }

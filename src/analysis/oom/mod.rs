@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 pub use self::closest::{Closest, OneOfStreams, Room, RoomFrom, closest, closest_under, has_segments};
 pub use self::helped::{
-    Advice, Helped, Support, TRIED_UNASKED, advice, best_advice, can_be_served_again, setting_line, what_would_have_helped,
+    Advice, Helped, Support, TRIED_UNASKED, advice, best_advice, can_be_served_again, what_would_have_helped,
 };
 pub use self::parts::{Fits, Part};
 use self::verdict::{Facts, classify, sentence};
@@ -19,6 +19,7 @@ use super::fragmentation::{
     Alone, Blocker, Holes, Servers, Way, WayOut, WithMore, blockers, blockers_with_segments, cheapest_way, cheapest_way_most,
     enough_alone, holes,
 };
+use super::vendor::Words;
 use super::{DeviceTables, LifetimeId, Lifetimes, NO_EVENT, State};
 use crate::allocator::{CapFrom, CapRange, Caps};
 use crate::model::{Action, BlockState, DeviceKind, DeviceRecording, EventTable, Sample, SizeClass, StackId};
@@ -44,6 +45,8 @@ pub struct Autopsy {
     pub has_segments: bool,
     /// Host memory that the program pinned, not a device's.
     pub is_host: bool,
+    /// The words of the device's vendor.
+    pub words: &'static Words,
     /// The request was made for a private pool, as of a CUDA graph.
     pub is_private: bool,
     /// Of the whole device, where the file says it.
@@ -176,6 +179,7 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
         event,
         has_segments,
         is_host: matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu),
+        words: Words::of(device),
         is_private: servers.pool.and_then(|pool| device.pool_key(pool)).is_some_and(|key| key != (0, 0)),
         capacity: device.capacity,
         requested,
@@ -298,7 +302,7 @@ impl Autopsy {
     #[must_use]
     pub fn way_out_sentence(&self, state: &State) -> String {
         if let Some(way) = &self.way_out {
-            return way.sentence();
+            return way.sentence(self.words);
         }
         if !self.has_segments {
             return "It is not told: segments are not in this file.".to_owned();
@@ -365,7 +369,7 @@ impl WayOut {
 
     /// What would have to go, in one sentence.
     #[must_use]
-    pub fn sentence(&self) -> String {
+    pub fn sentence(&self, words: &Words) -> String {
         let blocks = counted(self.blocks.len() as u64, "live block", "live blocks");
         let proof = match self.is_optimal {
             true if self.with_more.is_some() => "No smaller set does under that cap.",
@@ -380,8 +384,9 @@ impl WayOut {
                 _ => ["Pages that no live block touches", "them"],
             };
             return format!(
-                "Nothing live has to go. {what} ({} in all) stayed reserved; torch.cuda.empty_cache() beforehand gives {them} back, and the request would fit.",
-                Bytes(self.room)
+                "Nothing live has to go. {what} ({} in all) stayed reserved; torch.{}.empty_cache() beforehand gives {them} back, and the request would fit.",
+                Bytes(self.room),
+                words.module
             );
         }
         let with_more = self.with_more.map_or(String::new(), |more| more.sentence());

@@ -133,6 +133,16 @@ fn with_part(folder: &Path, from_end: usize, of_name: impl Fn(&str) -> String) -
     Some(parts.iter().collect())
 }
 
+/// The job that a folder opens on: one in which memory ran out, then one of several ranks, then the largest, then the first.
+#[must_use]
+pub fn likely(jobs: &[Job]) -> usize {
+    let weight = |i: &usize| {
+        let job = &jobs[*i];
+        (job.overview.failed > 0, job.is_one, job.rows.len(), std::cmp::Reverse(*i))
+    };
+    (0..jobs.len()).max_by_key(weight).unwrap_or(0)
+}
+
 /// One sentence for several jobs: how many there are, and which ran out of memory.
 #[must_use]
 pub fn headline(jobs: &[Job]) -> String {
@@ -444,6 +454,21 @@ mod tests {
         }
         let jobs = by_job(rows);
         assert_eq!((jobs.len(), jobs[0].rows.len(), jobs[0].name.as_str()), (1, 2, "*.pt.trace.json"));
+    }
+
+    #[test]
+    fn a_folder_opens_on_what_failed() {
+        let files = ["d/a_rank0.p", "d/a_rank1.p", "d/b_rank0.p", "d/b_rank1.p", "d/b_rank2.p", "d/x.p", "d/y.p"];
+        let fails = |failed: &str| {
+            let mut rows = files.map(|f| row(f, 100));
+            rows.iter_mut().filter(|r| r.file == failed).for_each(|r| r.ooms = 1);
+            let jobs = by_job(rows.into());
+            jobs[likely(&jobs)].name.clone()
+        };
+        assert_eq!(fails("none"), "b_rank*.p", "the largest");
+        assert_eq!(fails("a_rank1.p"), "a_rank*.p");
+        assert_eq!(fails("y.p"), ALONE, "also where it is of no job");
+        assert_eq!(likely(&[]), 0);
     }
 
     #[test]

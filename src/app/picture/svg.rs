@@ -12,6 +12,7 @@ use egui::epaint::{BandShape, ColorMode, Mesh, PathShape, RectShape, TextShape};
 use egui::{Color32, ColorImage, FontFamily, Pos2, Rect, Shape, Stroke, StrokeKind, TextureId, Vec2, pos2};
 
 use crate::app::theme::fonts;
+use crate::units::is_steering;
 
 /// The pixels of textures, by id.
 pub type Images = HashMap<TextureId, Arc<ColorImage>>;
@@ -412,8 +413,8 @@ fn escape(text: &str) -> String {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
-            // What XML can not hold at all.
-            c if c.is_control() && !matches!(c, '\t' | '\n' | '\r') => out.push('\u{fffd}'),
+            // What XML can not hold at all, and what a viewer would obey.
+            c if is_steering(c) => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }
@@ -474,7 +475,7 @@ mod tests {
 
     #[test]
     fn text_is_escaped_and_figures_are_short() {
-        assert_eq!(escape("a<b & \u{1}"), "a&lt;b &amp; \u{fffd}");
+        assert_eq!(escape("a<b & \u{1}\u{202e}"), "a&lt;b &amp; \u{fffd}\u{fffd}");
         assert_eq!(
             (number(1.0), number(-0.001), number(2.345), number(f32::NAN)),
             ("1".into(), "0".into(), "2.35".into(), "0".into())

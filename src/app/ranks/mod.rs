@@ -192,17 +192,12 @@ impl Ranks {
         None
     }
 
-    /// Puts the job that the user wants on screen; until one was chosen, the one that failed, else the largest. While files are read the
-    /// job on screen stays.
+    /// Puts the job that the user wants on screen; until one was chosen, the [likely](ranks::likely) one. While files are read the job on
+    /// screen stays.
     fn choose_job(&mut self) {
         let by_name = |name: &String| self.jobs.iter().position(|job| job.name == *name);
-        let weight = |i: &usize| {
-            let job = &self.jobs[*i];
-            (job.is_one, job.overview.failed > 0, job.rows.len(), std::cmp::Reverse(*i))
-        };
-        let likely = || (0..self.jobs.len()).max_by_key(weight);
         let on_screen = self.on_screen.take().filter(|_| !self.is_done());
-        self.shown = self.wanted.as_ref().or(on_screen.as_ref()).and_then(by_name).or_else(likely).unwrap_or(0);
+        self.shown = self.wanted.as_ref().or(on_screen.as_ref()).and_then(by_name).unwrap_or_else(|| ranks::likely(&self.jobs));
         self.on_screen = self.jobs.get(self.shown).map(|job| job.name.clone());
         self.arrange();
     }

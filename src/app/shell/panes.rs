@@ -8,7 +8,6 @@ use egui::{Align, Align2, Frame, Layout, Rect, Sense, Stroke, Ui, UiBuilder, pos
 use egui_tiles::{Behavior, SimplificationOptions, TileId, Tiles, UiResponse};
 
 use super::PANE_HEADER;
-use crate::analysis::vendor::{CUDA, Words};
 use crate::app::action::{Action, Actions};
 use crate::app::compare::Open;
 use crate::app::document::{Content, Document};
@@ -203,19 +202,16 @@ impl Panes<'_> {
             let mut child = ui.new_child(UiBuilder::new().max_rect(body).layout(Layout::top_down(Align::Min)).id_salt(kind));
             child.set_clip_rect(body.intersect(ui.clip_rect()));
             term::speak_of(child.ctx(), self.cx.data, self.cx.state);
-            label::speak_in(child.ctx(), Words::of(self.cx.data.device()));
             if is_without {
                 empty_state(
                     &mut child,
                     "These are PyTorch's counters: totals, without events, segments or blocks. Accounting shows them. A memory snapshot has \
                      the rest:",
-                    Some("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")"),
+                    Some(&self.cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")),
                 );
             } else {
                 view.ui(&mut child, &self.cx);
             }
-            // Dialogs and other pages are about no card.
-            label::speak_in(child.ctx(), &CUDA);
         }
         if grip.drag_started() && !self.is_single { UiResponse::DragStarted } else { UiResponse::None }
     }
@@ -247,7 +243,7 @@ fn legend(ui: &mut Ui, cx: &ViewContext<'_>, info: &ViewInfo) {
     let told = || info.legend.iter().filter(|(what, _)| is_told(cx, info.kind, what)).chain(GESTURES);
     let names = told().map(|(what, _)| label::width(ui.painter(), what, Type::Strong)).fold(96.0, f32::max).ceil();
     ui.set_max_width(264.0 + names);
-    let words = Words::of(cx.data.device());
+    let words = cx.words();
     ui.label(text::body(words.say(info.about)).color(tokens.text1));
     ui.add_space(8.0);
     for (what, meaning) in told() {

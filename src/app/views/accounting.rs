@@ -15,6 +15,7 @@ use crate::analysis::categories::ByCategory;
 use crate::analysis::counted::{account_counters, counted_sentence};
 use crate::analysis::oom::has_segments;
 use crate::analysis::told::allocator_name;
+use crate::analysis::vendor::Words;
 use crate::app::colours::category_paint;
 use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
@@ -85,27 +86,28 @@ impl View for Accounting {
                 let live = waterfall.rows.iter().find(|r| r.part == Part::Requested).and_then(|r| r.bytes).unwrap_or(0);
                 let sentence = match waterfall.reserved {
                     Some(reserved) => format!(
-                        "PyTorch reserves {}. torch.cuda.empty_cache() would give {} of it back now.",
+                        "PyTorch reserves {}. torch.{}.empty_cache() would give {} of it back now.",
                         Bytes(reserved),
+                        cx.words().module,
                         Bytes(whole)
                     ),
                     None => format!(
                         "Live tensors asked for {}. Segments are not in this file, so it does not tell what {} reserved for them{}.",
                         Bytes(live),
                         allocator_name(&cx.data.recording),
-                        if allocator_name(&cx.data.recording) == "PyTorch" { ", nor what torch.cuda.empty_cache() would give back" } else { "" }
+                        if allocator_name(&cx.data.recording) == "PyTorch" { cx.words().say(", nor what torch.cuda.empty_cache() would give back") } else { "".into() }
                     ),
                 };
                 label::paragraph(ui, &sentence, Type::Lead, t.text1);
             });
             ui.add_space(8.0);
             let roomy = row_height(ui, waterfall.rows.len());
-            bars(ui, &waterfall, roomy);
+            bars(ui, cx.words(), &waterfall, roomy);
             self.by_category(ui, cx, state.event, &waterfall, roomy);
             if let Some(untold) = waterfall.untold() {
                 ui.add_space(6.0);
                 padded(ui, |ui| {
-                    let text = format!("{untold} A watched process, or nvidia-smi beside it, tells them.");
+                    let text = format!("{untold} A watched process, or {} beside it, tells them.", cx.words().tool);
                     label::paragraph(ui, &text, Type::Body, t.text3);
                 });
             }
@@ -127,7 +129,7 @@ fn half_of(bar: egui::Rect) -> egui::Rangef {
 }
 
 /// The parts as bars, each beginning where the one above it ends.
-fn bars(ui: &mut Ui, waterfall: &Waterfall, height: f32) {
+fn bars(ui: &mut Ui, words: &Words, waterfall: &Waterfall, height: f32) {
     let t = &Tokens::of(ui);
     for step in layout::stairs(waterfall) {
         let figure = Bytes(step.bytes).to_string();
@@ -155,7 +157,7 @@ fn bars(ui: &mut Ui, waterfall: &Waterfall, height: f32) {
         });
         if !term::explain_label(&response, step.part.title()) {
             let cut = if step.is_broken { " Its bar is cut: it is longer than all the others together." } else { "" };
-            let about = label::said(ui.ctx(), step.part.about());
+            let about = words.say(step.part.about());
             response.on_hover_text(format!("{about}{cut}"));
         }
     }
@@ -250,7 +252,7 @@ fn by_counters(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &MemoryStat
         });
         ui.add_space(8.0);
         if stats.kind != StatsKind::Host {
-            bars(ui, &account_counters(stats), 24.0);
+            bars(ui, cx.words(), &account_counters(stats), 24.0);
             ui.add_space(6.0);
         }
         counters::alone(ui, cx, name, stats);
@@ -260,7 +262,7 @@ fn by_counters(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &MemoryStat
                 with it these figures are held against it.";
             label::paragraph(ui, note, Type::Body, t.text3);
             ui.add_space(6.0);
-            CodeWell::new("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")").python().copy(true).show(ui);
+            CodeWell::new(&cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")).python().copy(true).show(ui);
         });
         ui.add_space(12.0);
     });

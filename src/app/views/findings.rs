@@ -195,7 +195,14 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
             ),
         };
         let share = if peak > 0 { active as f64 / peak as f64 * 100.0 } else { 0.0 };
-        let sentence = if has_segments(&cx.data.tables) {
+        let sentence = if has_segments(&cx.data.tables) && active > peak {
+            // The segments of a file that begins in the middle are not all that tensors are in.
+            format!(
+                "{first} grows from step to step. Tensors took {} at most; of what was reserved for them the file tells {} only.",
+                Bytes(active),
+                Bytes(peak)
+            )
+        } else if has_segments(&cx.data.tables) {
             format!("{first} grows from step to step, and {share:.0} % of the {} reserved at the peak was in use.", Bytes(peak))
         } else {
             format!(

@@ -15,6 +15,7 @@ use super::selection::Item;
 use super::theme::Tokens;
 use crate::analysis::findings::Findings;
 use crate::analysis::matching::Matching;
+use crate::analysis::vendor::Words;
 use crate::analysis::{Categories, State};
 
 pub mod accounting;
@@ -171,6 +172,12 @@ pub struct ViewContext<'a> {
 }
 
 impl ViewContext<'_> {
+    /// What the vendor of the device in front calls things.
+    #[must_use]
+    pub fn words(&self) -> &'static Words {
+        Words::of(self.data.device())
+    }
+
     /// Tells the other views what is under the pointer, once for each change. `said` is the view's own memory of having told of
     /// anything: a view that the pointer is not over leaves the word to the others.
     pub fn say_hover(&self, said: &mut bool, event: Option<u32>, item: Option<Item>) {

@@ -55,13 +55,6 @@ impl<'a> CodeWell<'a> {
     /// "…" where it is only to be read. Returns whether it was copied.
     pub fn show(self, ui: &mut Ui) -> bool {
         let t = Tokens::of(ui);
-        // Lines of a file are the user's own.
-        let said = if self.number.is_some() { std::borrow::Cow::Borrowed(self.text) } else { label::said(ui.ctx(), self.text) };
-        let this = CodeWell { text: &said, ..self };
-        this.show_said(ui, t)
-    }
-
-    fn show_said(self, ui: &mut Ui, t: &Tokens) -> bool {
         let fits = label::width(ui.painter(), self.text, Type::Mono) + 50.0 < ui.available_width();
         let room = ui.available_width() - if self.copy { 54.0 } else { 26.0 };
         let is_wide = |line: &str| label::width(ui.painter(), line, Type::Mono) > room;

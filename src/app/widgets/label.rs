@@ -1,8 +1,6 @@
 //! Painting text at a place: aligned, cut with "…" when too wide.
 
-use crate::analysis::vendor::Words;
 use crate::app::theme::Type;
-use std::borrow::Cow;
 
 use egui::text::{LayoutJob, TextFormat, TextWrapping};
 use egui::{Align2, Color32, Galley, Painter, Pos2, Rect, Ui, pos2};
@@ -90,17 +88,7 @@ pub fn without_middle(painter: &Painter, text: &str, kind: Type, room: f32) -> S
 
 /// A wrapped paragraph in the flow of a [`Ui`], with the type scale's line height.
 pub fn paragraph(ui: &mut Ui, text: &str, kind: Type, colour: Color32) -> egui::Response {
-    ui.add(egui::Label::new(kind.text(said(ui.ctx(), text)).color(colour)).wrap())
-}
-
-/// From here on advice is given in these words, until they are set again.
-pub fn speak_in(ctx: &egui::Context, words: &'static Words) {
-    ctx.data_mut(|d| d.insert_temp(egui::Id::unique("vendor"), words));
-}
-
-/// Advice in the words of the vendor whose card the view shows.
-pub fn said<'a>(ctx: &egui::Context, text: &'a str) -> Cow<'a, str> {
-    ctx.data(|d| d.get_temp::<&'static Words>(egui::Id::unique("vendor"))).map_or(Cow::Borrowed(text), |words| words.say(text))
+    ui.add(egui::Label::new(kind.text(text).color(colour)).wrap())
 }
 
 /// A wrapped paragraph in which the pieces between `*` are strong (`text1`, Inter 500) and those between backquotes
@@ -108,7 +96,6 @@ pub fn said<'a>(ctx: &egui::Context, text: &'a str) -> Cow<'a, str> {
 pub fn rich_paragraph(ui: &mut Ui, text: &str, kind: Type, colour: Color32, strong: Color32) -> egui::Response {
     let mut job = LayoutJob::default();
     job.wrap.max_width = ui.available_width();
-    let text = &*said(ui.ctx(), text);
     for (piece, style) in pieces(text) {
         let mut format = format(kind, colour);
         match style {

@@ -26,6 +26,7 @@ pub use runs::{ProbeArgs, RecordArgs, RunArgs};
 #[derive(Debug, Parser)]
 #[command(
     name = "vramscope",
+    bin_name = "vramscope",
     version,
     about = "Shows where a PyTorch program's GPU memory went and why it ran out.",
     long_about = "Shows where a PyTorch program's GPU memory went and why it ran out.\n\n\

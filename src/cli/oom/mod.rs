@@ -14,8 +14,7 @@ use crate::analysis::oom::{
     Advice, Autopsy, Closest, Helped, LiveByStack, RoomFrom, TRIED_UNASKED, Verdict, advice, age, can_be_served_again, closest,
     examine, what_would_have_helped,
 };
-use crate::analysis::vendor::Words;
-use crate::analysis::{DeviceTables, NO_EVENT, Quantity, State, named_by, tell_apart};
+use crate::analysis::{DeviceTables, NO_EVENT, Quantity, State, named_by, tell_apart, told_frames, told_place};
 use crate::model::{Action, BlockState, DeviceRecording, Progress, Recording, StackId, StreamId};
 
 /// Stacks listed; the rest is counted.
@@ -137,6 +136,9 @@ pub struct OomEntry {
     /// The answer.
     pub sentence: String,
     stack: Vec<String>,
+    /// The lines of it that say something to a person.
+    #[serde(skip)]
+    told: Vec<String>,
     blockers: Vec<BlockerEntry>,
     blockers_total: usize,
     /// Blocks of which any one is enough, and the bytes of the smallest.
@@ -185,6 +187,9 @@ struct BlockEntry {
     #[serde(skip)]
     age: String,
     stack: Vec<String>,
+    /// The line of it that allocates.
+    #[serde(skip)]
+    place: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -202,6 +207,9 @@ struct LiveEntry {
     #[serde(skip)]
     by: Option<String>,
     stack: Vec<String>,
+    /// The line of it that allocates.
+    #[serde(skip)]
+    place: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -257,14 +265,12 @@ pub fn run(args: &OomArgs) -> Result<String, String> {
     if let Some(limit) = args.limit {
         limit::check(limit, &recording, &report)?;
     }
-    let words = Words::of_recording(&recording);
     if args.json {
-        let text = serde_json::to_string_pretty(&report).map_err(|e| e.to_string())?;
-        return Ok(words.say(&text).into_owned());
+        return serde_json::to_string_pretty(&report).map_err(|e| e.to_string());
     }
     let contradictions = report.contradictions.join("; ");
     let about = super::About { recording: &recording, contradiction: Some(contradictions.as_str()).filter(|c| !c.is_empty()) };
-    Ok(super::with_caveats(&[about], &words.say(&text::text(&report, &recording, args.all))))
+    Ok(super::with_caveats(&[about], &text::text(&report, &recording, args.all)))
 }
 
 /// The autopsy of every out-of-memory event of every device, and the peak of the devices without one. Other settings are tried
@@ -308,6 +314,9 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
             }
             None
         };
+        if try_settings && let Some(why) = super::whatif::without_requests(device) {
+            report.whatif_left_out = Some(format!("Other settings were not tried: {why}."));
+        }
         for autopsy in &autopsies {
             let state = tables.states.at(device, &tables.lifetimes, autopsy.event);
             let mut found = entry(recording, device, &tables, &state, autopsy, helped.as_ref());
@@ -418,6 +427,7 @@ impl At<'_> {
     fn block(&self, block: usize, segment: usize) -> BlockEntry {
         let (block, segment) = (&self.state.blocks[block], &self.state.segments[segment]);
         let age = age(self.device, &self.tables.lifetimes, block.lifetime, self.state.event);
+        let stack = self.tables.lifetimes.stack(self.device, block.lifetime);
         BlockEntry {
             address: block.address,
             bytes: block.size,
@@ -427,7 +437,8 @@ impl At<'_> {
             age_events: age.events,
             age_us: age.micros,
             age: age.to_string(),
-            stack: frames(self.recording, self.tables.lifetimes.stack(self.device, block.lifetime)),
+            stack: frames(self.recording, stack),
+            place: told_place(&self.recording.stacks, stack),
         }
     }
 
@@ -462,7 +473,7 @@ fn by_category(sums: &ByCategory) -> Vec<CategoryEntry> {
 fn live(recording: &Recording, found: &[LiveByStack]) -> Vec<LiveEntry> {
     let stacks = &recording.stacks;
     let found = &found[..found.len().min(LISTED)];
-    let rows: Vec<_> = found.iter().map(|l| (l.stack, crate::analysis::innermost(stacks, l.stack))).collect();
+    let rows: Vec<_> = found.iter().map(|l| (l.stack, told_place(stacks, l.stack))).collect();
     let apart = tell_apart(stacks, &rows);
     let listed = found.iter().zip(apart);
     listed
@@ -472,6 +483,7 @@ fn live(recording: &Recording, found: &[LiveByStack]) -> Vec<LiveEntry> {
             // Of stacks that begin with one frame it is always a caller.
             by: by.map(|by| named_by(stacks, "", Some(by))),
             stack: frames(recording, l.stack),
+            place: told_place(stacks, l.stack),
         })
         .collect()
 }
@@ -507,6 +519,7 @@ fn entry(
         verdict: a.verdict.name(),
         sentence: a.sentence.clone(),
         stack: frames(recording, a.stack),
+        told: told_frames(&recording.stacks, a.stack),
         blockers: at.blockers(&a.blockers),
         blockers_total: a.blockers.len(),
         enough_alone: a.alone.count,
@@ -515,7 +528,7 @@ fn entry(
         way_out: a.way_out.as_ref().map(|w| WayOutEntry {
             name: w.name(),
             by: w.by(),
-            sentence: w.sentence(),
+            sentence: w.sentence(a.words),
             blocks: w.blocks.len(),
             bytes: w.bytes,
             blocks_to_free: at.blocks_to_free(w),

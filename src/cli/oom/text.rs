@@ -16,7 +16,10 @@ const KINDS: usize = 10;
 pub(super) fn text(report: &OomReport, recording: &Recording, in_full: bool) -> String {
     let mut out = String::new();
     if report.ooms.is_empty() {
-        let _ = if report.ooms_without_figures == 0 {
+        let _ = if report.ooms_without_figures == 0 && recording.devices.iter().all(|d| d.events.is_empty()) {
+            let name = &recording.source.name;
+            writeln!(out, "{name}: no history was recorded, so whether a request failed is not told; this is its state alone.")
+        } else if report.ooms_without_figures == 0 {
             writeln!(out, "{}: no out-of-memory event was recorded.", recording.source.name)
         } else {
             writeln!(
@@ -63,7 +66,14 @@ pub(super) fn text(report: &OomReport, recording: &Recording, in_full: bool) -> 
 /// A failure among all of its device.
 fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
     let number = of.iter().position(|x| x.event == o.event).map_or(1, |i| i + 1);
-    let _ = writeln!(out, "Out of memory {number} of {}: {}, event {}: {}", of.len(), named(o.device), o.event, o.verdict);
+    let _ = writeln!(
+        out,
+        "Out of memory {number} of {}: {}, event {}: {}",
+        of.len(),
+        named(o.device),
+        o.event,
+        o.verdict.replace('_', " ")
+    );
     if of.len() > 1 {
         let last = if o.is_last { "The last failure" } else { "An earlier failure" };
         let fate = if o.survived { "survived: allocations went on after it" } else { "nothing was allocated after it" };
@@ -112,9 +122,9 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
             }
         }
     }
-    if !o.stack.is_empty() {
+    if !o.told.is_empty() {
         let _ = writeln!(out, "  the request came from");
-        for frame in o.stack.iter().take(6) {
+        for frame in o.told.iter().take(6) {
             let _ = writeln!(out, "    {frame}");
         }
     }
@@ -157,7 +167,7 @@ fn earlier(out: &mut String, before: &[OomEntry]) {
         let events = kind.iter().map(|o| u64::from(o.event));
         let (first, last) = (events.clone().min().unwrap_or(0), events.max().unwrap_or(0));
         let event = if first == last { count(last) } else { format!("{} to {}", count(first), count(last)) };
-        let at = kind.first().and_then(|o| o.stack.first()).map_or("no stack recorded", String::as_str);
+        let at = kind.first().and_then(|o| o.told.first()).map_or("no stack recorded", String::as_str);
         let why = kind.first().map_or("", |o| o.verdict).replace('_', " ");
         table.row([format!("  {} ×", count(kind.len() as u64)), size, why, event, at.to_owned()]);
     }
@@ -214,13 +224,9 @@ fn blockers(out: &mut String, listed: &[BlockerEntry], total: usize) {
             out,
             "    {}  {size:>12}  strands {strands:>12}  age {age:>12}  {}{returns}",
             Address(*address),
-            place(&b.block)
+            b.block.place
         );
     }
-}
-
-fn place(block: &BlockEntry) -> &str {
-    block.stack.first().map_or("no stack recorded", String::as_str)
 }
 
 /// The blocks of the way out, the first few of them.
@@ -231,7 +237,7 @@ fn to_free(out: &mut String, blocks: &[BlockEntry]) {
         let whose = b.whose.as_ref().map_or(String::new(), |whose| format!("; {whose}"));
         let whose = if b.pending_free { format!("{whose}; freed, waits for another stream") } else { whose };
         let size = Bytes(b.bytes).to_string();
-        let _ = writeln!(out, "    {}  {size:>12}  age {:>12}  {}{whose}", Address(b.address), b.age, place(b));
+        let _ = writeln!(out, "    {}  {size:>12}  age {:>12}  {}{whose}", Address(b.address), b.age, b.place);
     }
     if let Some(rest) = blocks.get(FEW..).filter(|rest| !rest.is_empty()) {
         let bytes = Bytes(rest.iter().map(|b| b.bytes).sum());
@@ -242,11 +248,7 @@ fn to_free(out: &mut String, blocks: &[BlockEntry]) {
 fn live(out: &mut String, listed: &[LiveEntry], total: usize) {
     let _ = writeln!(out, "  live at that instant, {} of {}", listed.len().min(8), counted(total as u64, "stack", "stacks"));
     for l in listed.iter().take(8) {
-        let at = match (l.stack.first(), &l.by) {
-            (None, _) => "no stack recorded".to_owned(),
-            (Some(at), None) => at.clone(),
-            (Some(at), Some(by)) => format!("{at}, by {by}"),
-        };
+        let at = l.by.as_ref().map_or_else(|| l.place.clone(), |by| format!("{}, by {by}", l.place));
         let _ = writeln!(out, "    {:>12}  {:>7} ×  {at}", Bytes(l.bytes).to_string(), l.count);
     }
 }
@@ -284,6 +286,7 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
     }
     let mut table = Table::new("lrrl");
     table.row(["settings", "peak reserved", "to spare", "outcome"]);
+    let mut rows = Vec::new();
     for r in &w.tried {
         let spare = match r.margin_bytes {
             Some(m) if m < 0 => format!("-{}", Bytes(m.unsigned_abs())),
@@ -303,8 +306,9 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
             None => "may serve all: an estimate".to_owned(),
         };
         let name = if r.conf.is_empty() { "(defaults)" } else { &r.conf };
-        table.row([name.to_owned(), Bytes(r.peak_reserved_bytes).to_string(), spare, outcome]);
+        rows.push([name.to_owned(), Bytes(r.peak_reserved_bytes).to_string(), spare, outcome]);
     }
+    table.rows_folded(&rows, ["other setting", "other settings"]);
     let _ = write!(out, "{table}");
     if w.tried.iter().any(|r| r.margin_bytes.is_some_and(|m| m < 0)) {
         let _ = writeln!(

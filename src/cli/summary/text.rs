@@ -150,8 +150,10 @@ fn headline(s: &Summary) -> String {
                 format!("{} held at most {} of tensors; what was reserved is not recorded", d.label, Bytes(tensors(d).peak))
             }
             _ => format!(
-                "{} reserved at most {}, for {} of {}{}",
+                "{} {} {}, for {} of {}{}",
                 d.label,
+                // Of a state without a history it is not known what was before.
+                if d.events == 0 { "had reserved, when it was dumped," } else { "reserved at most" },
                 Bytes(d.reserved_bytes.peak),
                 Bytes(tensors(d).peak),
                 if d.requested_bytes.is_some() { "tensors" } else { "blocks with tensors" },

@@ -1,4 +1,6 @@
 //! Comma-separated values: a header, then a row a line; text with commas, quotes or line ends is quoted. A gap is empty.
+//!
+//! A spreadsheet runs a cell that begins like a formula, and names come from files: such text gets an apostrophe before it.
 
 use std::io::{self, Write};
 
@@ -6,6 +8,8 @@ use super::{Column, ExportTable};
 
 /// Rows asked for at once.
 const BATCH: usize = 1 << 16;
+/// What text begins with that a spreadsheet takes for a formula, or for white space before one.
+const FORMULA: [char; 7] = ['=', '+', '-', '@', '\t', '\r', '\n'];
 
 /// Writes a table.
 ///
@@ -49,10 +53,11 @@ fn push_cell(column: &Column<'_>, row: usize, line: &mut String) {
         }
         Column::Text(values) => {
             let Some(Some(text)) = values.get(row) else { return };
+            let kept = if text.starts_with(FORMULA) { "'" } else { "" };
             if text.contains(['"', ',', '\n', '\r']) {
-                let _ = write!(line, "\"{}\"", text.replace('"', "\"\""));
+                let _ = write!(line, "\"{kept}{}\"", text.replace('"', "\"\""));
             } else {
-                line.push_str(text);
+                let _ = write!(line, "{kept}{text}");
             }
         }
     }

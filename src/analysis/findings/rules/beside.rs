@@ -60,10 +60,10 @@ pub(super) fn pool_retention(p: &Patient<'_>) -> Vec<Finding> {
         ),
         evidence: vec![Evidence::bytes("in the pool", held), Evidence::bytes("in use", used)],
         place: Place { event: Some(p.device.events.len().saturating_sub(1) as u32), ..Place::default() },
-        remedy: Some("torch.cuda.empty_cache()".to_owned()),
+        remedy: Some(p.words.say("torch.cuda.empty_cache()").into_owned()),
         advice: "PyTorch sets the pool's release threshold so that it keeps everything; empty_cache trims it. Call it before memory is handed to another process, not in a loop."
             .to_owned(),
-        verify: "What nvidia-smi shows falls after the call.".to_owned(),
+        verify: p.words.say("What nvidia-smi shows falls after the call.").into_owned(),
     }]
 }
 
@@ -97,7 +97,7 @@ pub(super) fn pinned_host(p: &Patient<'_>) -> Vec<Finding> {
             Evidence::bytes("reserved on the card", on_card),
         ],
         place: Place::default(),
-        remedy: Some("PYTORCH_CUDA_ALLOC_CONF=pinned_use_cuda_host_register:True".to_owned()),
+        remedy: Some(p.words.say("PYTORCH_CUDA_ALLOC_CONF=pinned_use_cuda_host_register:True").into_owned()),
         advice: "Let batches be a little below a power of two, prefetch fewer (prefetch_factor), or pin in fewer loaders."
             .to_owned(),
         verify: "The host's free memory no longer falls while the card stays flat.".to_owned(),
@@ -138,15 +138,16 @@ pub(super) fn context(p: &Patient<'_>) -> Vec<Finding> {
         title: "The context is larger than the tensors".to_owned(),
         bytes,
         sentence: format!(
-            "This process takes {} of the card outside PyTorch, and PyTorch never reserved more than {}: nvidia-smi shows the sum.",
+            "This process takes {} of the card outside PyTorch, and PyTorch never reserved more than {}: {} shows the sum.",
             Bytes(bytes),
-            Bytes(reserved)
+            Bytes(reserved),
+            p.words.tool
         ),
         evidence: vec![Evidence::bytes("outside PyTorch", bytes), Evidence::bytes("peak reserved", reserved)],
         place: Place::default(),
         remedy: Some("CUDA_MODULE_LOADING=LAZY".to_owned()),
-        advice: "Each process pays for a context of its own: share one process between small jobs, and create no context where none is needed (CUDA_VISIBLE_DEVICES)."
-            .to_owned(),
-        verify: "nvidia-smi lists fewer processes, or smaller ones.".to_owned(),
+        advice: p.words.say("Each process pays for a context of its own: share one process between small jobs, and create no context where none is needed (CUDA_VISIBLE_DEVICES).")
+            .into_owned(),
+        verify: p.words.say("nvidia-smi lists fewer processes, or smaller ones.").into_owned(),
     }]
 }

@@ -1,10 +1,10 @@
 //! Memory that grows: with every step, with every evaluation, in saw-teeth, or that stays after a failure.
 
 use super::shared::{self, EVALUATION};
-use crate::analysis::Quantity;
 use crate::analysis::findings::{Class, Evidence, Finding, Patient, Place};
 use crate::analysis::leaks::{Growth, adding, adds, has_steps, how_often, pace};
-use crate::model::StackId;
+use crate::analysis::{Quantity, innermost, place_or_function};
+use crate::model::{StackId, StackTable};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 /// Memory that survives its step, step after step.
@@ -177,18 +177,22 @@ pub(super) fn evaluation(p: &Patient<'_>) -> Vec<Finding> {
 /// Lines of code named in a sentence and in its evidence; more are counted.
 const NAMED: usize = 3;
 
+/// The program's own line, and behind it what it called, where that is something else.
+fn line_of(stacks: &StackTable, own: &str, stack: StackId) -> String {
+    let inner = innermost(stacks, stack).and_then(|f| stacks.frame(f)).map(|f| place_or_function(stacks, f));
+    match inner.filter(|inner| !inner.is_empty() && inner != own) {
+        Some(inner) => format!("{own} in {inner}"),
+        None => own.to_owned(),
+    }
+}
+
 /// Bytes a step by the line that allocates, most first: the program's own line, and where that is not the innermost the line of
 /// the library below it. Stacks of one such pair are one; where all are, the program's own line says enough.
 fn by_line(p: &Patient<'_>, grown: &[Growth]) -> Vec<(String, f64)> {
     let stacks = &p.recording.stacks;
     let mut lines: Vec<(String, f64)> = Vec::new();
     for g in grown {
-        let own = p.names.of_stack(g.stack);
-        let innermost = stacks.frames(g.stack).first().and_then(|&f| stacks.frame(f)).map(|f| stacks.location(f));
-        let name = match innermost.filter(|inner| inner != own) {
-            Some(inner) => format!("{own} in {inner}"),
-            None => own.to_owned(),
-        };
+        let name = line_of(stacks, p.names.of_stack(g.stack), g.stack);
         match lines.iter_mut().find(|l| l.0 == name) {
             Some(line) => line.1 += g.bytes_per_step,
             None => lines.push((name, g.bytes_per_step)),
@@ -258,7 +262,7 @@ pub(super) fn after_failure(p: &Patient<'_>) -> Vec<Finding> {
                 .bytes_of("live at the failure", a.allocated)
                 .red("still live 5 s later", least)
                 .at(Place { event: Some(a.event), stack: a.stack.is_some().then_some(a.stack), ..Place::default() })
-                .remedy("del e; torch.cuda.empty_cache()")
+                .remedy(&p.words.say("del e; torch.cuda.empty_cache()"))
                 .advice("Leave the except block before trying again. In a notebook clear sys.last_traceback, or run %reset -f.")
                 .check("Allocated memory falls before the next attempt."),
         );
@@ -290,4 +294,28 @@ pub(super) fn live_growth(p: &Patient<'_>) -> Vec<Finding> {
             .advice("Record a snapshot over some steps: it names the lines whose blocks stay. Most often numbers are kept as tensors: loss.item() instead of loss.")
             .check("The line of allocated memory comes back to the same height."),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Frame, StackTableBuilder};
+
+    #[test]
+    fn a_line_never_ends_in_nothing() {
+        let mut b = StackTableBuilder::new();
+        let mut frame = |name: &str, file: &str, line| {
+            let (name, file) = (b.string(name), b.string(file));
+            b.frame(Frame { name, file, line })
+        };
+        let unwind = frame("torch::unwind::unwind()", "??", 0);
+        let mm = frame("at::_ops::mm::call(at::Tensor const&)", "??", 0);
+        let [linear, own] =
+            [("/v/site-packages/torch/linear.py", 134), ("/home/me/model.py", 40)].map(|(f, l)| frame("forward", f, l));
+        let stacks = [vec![unwind, own], vec![unwind, mm, own], vec![linear, own], vec![own]];
+        let ids: Vec<StackId> = stacks.iter().map(|frames| b.stack(frames)).collect();
+        let table = b.finish();
+        let told: Vec<String> = ids.into_iter().map(|id| line_of(&table, "model.py:40", id)).collect();
+        assert_eq!(told, ["model.py:40", "model.py:40 in mm", "model.py:40 in linear.py:134", "model.py:40"]);
+    }
 }

@@ -80,7 +80,7 @@ pub(super) fn no_history(p: &Patient<'_>) -> Vec<Finding> {
         ),
         evidence: vec![Evidence::bytes("reserved at the end", p.device.final_reserved())],
         place: Place::default(),
-        remedy: Some("torch.cuda.memory._record_memory_history(max_entries=100_000)".to_owned()),
+        remedy: Some(p.words.say("torch.cuda.memory._record_memory_history(max_entries=100_000)").into_owned()),
         advice: "Call it before the model is built, and dump before recording is switched off.".to_owned(),
         verify: "The number of events is not zero.".to_owned(),
     }]
@@ -114,7 +114,7 @@ pub(super) fn workspaces(p: &Patient<'_>) -> Vec<Finding> {
             .bytes_of("in them", bytes)
             .at(Place { event: Some(p.peak_event), stack: p.stack_of(ids[0]), lifetimes: ids, ..Place::default() })
             .remedy("CUBLAS_WORKSPACE_CONFIG=:4096:2")
-            .advice("Use fewer streams, or let go of them with torch._C._cuda_clearCublasWorkspaces().")
+            .advice(&p.words.say("Use fewer streams, or let go of them with torch._C._cuda_clearCublasWorkspaces()."))
             .check("The blocks are gone."),
     ]
 }
@@ -139,7 +139,7 @@ pub(super) fn idle_threshold(p: &Patient<'_>) -> Vec<Finding> {
             .shows("segments given back", count(0))
             .bytes_of("reserved beyond the highest use", unused)
             .at(Place { event: Some(at), ..Place::default() })
-            .remedy("torch.cuda.set_per_process_memory_fraction(0.95)")
+            .remedy(&p.words.say("torch.cuda.set_per_process_memory_fraction(0.95)"))
             .advice("Call it at the start, or drop the setting.")
             .check("Unused segments go back below the threshold."),
     ]
@@ -187,7 +187,7 @@ pub(super) fn heavy_recording(p: &Patient<'_>) -> Vec<Finding> {
             .shows("stacks with C++ frames", count(with_cpp))
             .bytes_of("file", bytes)
             .at(Place { event: Some(0), ..Place::default() })
-            .remedy("torch.cuda.memory._record_memory_history(stacks=\"python\", max_entries=100_000)")
+            .remedy(&p.words.say("torch.cuda.memory._record_memory_history(stacks=\"python\", max_entries=100_000)"))
             .advice("Python's frames are enough to name the line.")
             .check("The snapshot is written in seconds."),
     ]

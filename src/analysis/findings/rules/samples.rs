@@ -19,15 +19,16 @@ pub(super) fn idle(p: &Patient<'_>) -> Vec<Finding> {
     vec![
         Finding::new("idle_cache_live", Class::Structure, "Reserved and not used", bytes)
             .says(format!(
-                "For {:.0} s more than half of the {} that PyTorch reserves has been free. nvidia-smi counts it, memory_allocated does not; nothing is leaked.",
+                "For {:.0} s more than half of the {} that PyTorch reserves has been free. {} counts it, memory_allocated does not; nothing is leaked.",
                 run.seconds,
-                Bytes(run.sample.reserved.unwrap_or(0))
+                Bytes(run.sample.reserved.unwrap_or(0)),
+                p.words.tool
             ))
             .bytes_of("free inside", bytes)
             .bytes_of("reserved", run.sample.reserved.unwrap_or(0))
-            .remedy("torch.cuda.empty_cache()")
+            .remedy(&p.words.say("torch.cuda.empty_cache()"))
             .advice("Only to hand the memory to another process: PyTorch itself uses its cache again.")
-            .check("Memory in nvidia-smi falls by the segments that are wholly free."),
+            .check(&p.words.say("Memory in nvidia-smi falls by the segments that are wholly free.")),
     ]
 }
 
@@ -50,7 +51,7 @@ pub(super) fn outside_growth(p: &Patient<'_>) -> Vec<Finding> {
             .red("grown outside PyTorch", g.grown)
             .bytes_of("grown inside", r.grown)
             .shows("fit of a line", format!("{:.3}", g.confidence))
-            .advice("Look for extensions that call cudaMalloc, library handles made by every thread, captured graphs and NCCL communicators that are never destroyed.")
+            .advice(&p.words.say("Look for extensions that call cudaMalloc, library handles made by every thread, captured graphs and NCCL communicators that are never destroyed."))
             .check("What the process holds less what PyTorch reserves stays the same."),
     ]
 }
@@ -92,15 +93,17 @@ pub(super) fn outside_jump(p: &Patient<'_>) -> Vec<Finding> {
     vec![
         Finding::new("outside_jump", Class::Structure, "A jump outside PyTorch", jump)
             .says(format!(
-                "Within {:.1} s the process took {} outside PyTorch's allocator, on top of {}: NCCL sets up a communicator, a graph is captured, or a library calls cudaMalloc itself.",
+                "Within {:.1} s the process took {} outside PyTorch's allocator, on top of {}: {} sets up a communicator, a graph is captured, or a library calls {} itself.",
                 (late.time_us - early.time_us) as f64 / 1e6,
                 Bytes(jump),
-                Bytes(before)
+                Bytes(before),
+                p.words.collectives,
+                p.words.malloc
             ))
             .red("taken at once", jump)
             .bytes_of("outside before", before)
-            .remedy("NCCL_BUFFSIZE=1048576")
-            .advice("If it came with init_process_group or the first collective: fewer process groups, fewer channels (NCCL_MAX_CTAS). With captured graphs NCCL_CUMEM_ENABLE=0.")
+            .remedy(&p.words.say("NCCL_BUFFSIZE=1048576"))
+            .advice(&p.words.say("If it came with init_process_group or the first collective: fewer process groups, fewer channels (NCCL_MAX_CTAS). With captured graphs NCCL_CUMEM_ENABLE=0."))
             .check("The jump is smaller."),
     ]
 }
@@ -125,8 +128,8 @@ pub(super) fn unattributed(p: &Patient<'_>) -> Vec<Finding> {
             ))
             .bytes_of("used by nobody listed", bytes)
             .bytes_of("used in all", run.sample.used.unwrap_or(0))
-            .remedy("fuser -v /dev/nvidia*")
-            .advice("End the processes it names; children of a killed launcher often stay. nvidia-smi --gpu-reset is the last resort.")
+            .remedy(p.words.holders)
+            .advice(&p.words.say("End the processes it names; children of a killed launcher often stay. nvidia-smi --gpu-reset is the last resort."))
             .check("The sum over processes is what is used."),
     ]
 }
@@ -149,7 +152,7 @@ pub(super) fn other_processes(p: &Patient<'_>) -> Vec<Finding> {
             ))
             .bytes_of("other processes", bytes)
             .bytes_of("the device", total)
-            .remedy("nvidia-smi --query-compute-apps=pid,used_memory --format=csv")
+            .remedy(p.words.list)
             .advice("Stop them, or ask for less: servers take a share of the whole device (--gpu-memory-utilization), not of what is free.")
             .check("What others hold falls."),
     ]
@@ -243,8 +246,8 @@ pub(super) fn stray_context(p: &Patient<'_>) -> Vec<Finding> {
             ))
             .bytes_of("held here", bytes)
             .shows("processes", count(number))
-            .remedy("torch.cuda.set_device(local_rank)")
-            .advice("Before any other CUDA call and in every thread; or CUDA_VISIBLE_DEVICES for each rank, torch.load(map_location=...), init_process_group(device_id=...).")
+            .remedy(&p.words.say("torch.cuda.set_device(local_rank)"))
+            .advice(&p.words.say("Before any other CUDA call and in every thread; or CUDA_VISIBLE_DEVICES for each rank, torch.load(map_location=...), init_process_group(device_id=...)."))
             .check("They are gone from this GPU."),
     ]
 }
@@ -266,11 +269,12 @@ pub(super) fn many_contexts(p: &Patient<'_>) -> Vec<Finding> {
     vec![
         Finding::new("many_contexts", Class::Structure, "Many processes, each with a context", bytes)
             .says(format!(
-                "{} hold {} of the device's {}, {} each: little more than their CUDA contexts.",
+                "{} hold {} of the device's {}, {} each: little more than their {}s.",
                 counted(number, "process", "processes"),
                 Bytes(bytes),
                 Bytes(total),
-                Bytes(bytes / number)
+                Bytes(bytes / number),
+                p.words.context
             ))
             .shows("processes", count(number))
             .bytes_of("held by them", bytes)

@@ -224,7 +224,7 @@ pub(super) fn pending(p: &Patient<'_>) -> Vec<Finding> {
         ),
         evidence: vec![Evidence::bytes("waiting at most", waiting), Evidence::bytes("peak active", peak)],
         place: Place { event: Some(at), ..Place::default() },
-        remedy: Some("TORCH_NCCL_AVOID_RECORD_STREAMS=1".to_owned()),
+        remedy: Some(p.words.say("TORCH_NCCL_AVOID_RECORD_STREAMS=1").into_owned()),
         advice: "For FSDP1 also limit_all_gathers=True; FSDP2 does not need it.".to_owned(),
         verify: "Active and allocated memory stay together.".to_owned(),
     }]
@@ -263,8 +263,12 @@ pub(super) fn retries(p: &Patient<'_>) -> Vec<Finding> {
         evidence: vec![Evidence::text("bursts", count(bursts)), Evidence::bytes("given back in all", bytes)],
         place: Place { event: Some(first_event), ..Place::default() },
         remedy: None,
-        advice: "Leave a tenth of the device free (a smaller batch), and remove calls of torch.cuda.empty_cache() from the loop."
-            .to_owned(),
+        advice: p
+            .words
+            .say(
+                "Leave a tenth of the device free (a smaller batch), and remove calls of torch.cuda.empty_cache() from the loop.",
+            )
+            .into_owned(),
         verify: "No segment_free after warm-up; steps are faster.".to_owned(),
     }]
 }
@@ -287,16 +291,17 @@ pub(super) fn idle_cache(p: &Patient<'_>) -> Vec<Finding> {
     vec![
         Finding::new("idle_cache", Class::Structure, "Reserved and not used any more", idle)
             .says(format!(
-                "Over the last half of the recording PyTorch held at least {} and used at most {}. nvidia-smi counts the first, memory_allocated the second; nothing is leaked.",
+                "Over the last half of the recording PyTorch held at least {} and used at most {}. {} counts the first, memory_allocated the second; nothing is leaked.",
                 Bytes(reserved.min),
-                Bytes(used.max)
+                Bytes(used.max),
+                p.words.tool
             ))
             .bytes_of("reserved at least", reserved.min)
             .bytes_of("used at most", used.max)
             .at(Place { event: Some(n - 1), range: Some((n / 2, n - 1)), ..Place::default() })
-            .remedy("torch.cuda.empty_cache()")
+            .remedy(&p.words.say("torch.cuda.empty_cache()"))
             .advice("Only to hand the memory to another process: PyTorch itself uses its cache again.")
-            .check("Memory in nvidia-smi falls by the segments that are wholly free."),
+            .check(&p.words.say("Memory in nvidia-smi falls by the segments that are wholly free.")),
     ]
 }
 

@@ -118,7 +118,7 @@ impl View for Allocations {
             empty_state(
                 ui,
                 "This recording has no allocations. This line, before the work begins, records them:",
-                Some("torch.cuda.memory._record_memory_history(max_entries=1_000_000)"),
+                Some(&cx.words().say("torch.cuda.memory._record_memory_history(max_entries=1_000_000)")),
             );
             return;
         }

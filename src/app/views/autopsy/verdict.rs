@@ -319,7 +319,7 @@ fn peak_figures(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
 fn next_failure(ui: &mut Ui, cx: &ViewContext<'_>) {
     section(ui, "To catch the next failure", "", false);
     padded(ui, |ui| {
-        CodeWell::new(OBSERVER).broken(true).copy(true).show(ui);
+        CodeWell::new(&cx.words().say(OBSERVER)).broken(true).copy(true).show(ui);
         ui.add_space(6.0);
         label::paragraph(
             ui,
@@ -368,7 +368,10 @@ fn stack(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
         if frames.is_empty() {
             label::paragraph(ui, "Not recorded. Stacks are recorded with:", Type::Body, t.text2);
             ui.add_space(6.0);
-            CodeWell::new("torch.cuda.memory._record_memory_history(stacks=\"python\")").broken(true).copy(true).show(ui);
+            CodeWell::new(&cx.words().say("torch.cuda.memory._record_memory_history(stacks=\"python\")"))
+                .broken(true)
+                .copy(true)
+                .show(ui);
         }
         for (i, &id) in frames.iter().take(12).enumerate() {
             let Some(frame) = stacks.frame(id) else { continue };

@@ -346,7 +346,7 @@ impl View for FlameView {
             pane::empty_state(
                 ui,
                 "No call stacks were recorded, so there is nothing to tell apart. They are recorded with:",
-                Some("torch.cuda.memory._record_memory_history(stacks=\"python\")"),
+                Some(&cx.words().say("torch.cuda.memory._record_memory_history(stacks=\"python\")")),
             );
             return;
         }

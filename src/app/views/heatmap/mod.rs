@@ -140,7 +140,7 @@ impl View for HeatmapView {
             pane::empty_state(
                 ui,
                 "This memory timeline holds sums by category, not where memory lies. A snapshot does:",
-                Some("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")"),
+                Some(&cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")),
             );
             return;
         }
@@ -148,7 +148,7 @@ impl View for HeatmapView {
             pane::empty_state(
                 ui,
                 "This recording has no events, only the state at its end. Record the history to see fragmentation over time:",
-                Some("torch.cuda.memory._record_memory_history()"),
+                Some(&cx.words().say("torch.cuda.memory._record_memory_history()")),
             );
             return;
         }
@@ -179,7 +179,7 @@ impl View for HeatmapView {
                 return;
             }
             let sentence = "No segment of this device is told in this part of the recording. A snapshot tells them all:";
-            pane::empty_state(ui, sentence, Some("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")"));
+            pane::empty_state(ui, sentence, Some(&cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")));
             return;
         }
         let painter = ui.painter_at(pane_rect);

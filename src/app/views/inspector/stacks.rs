@@ -86,7 +86,7 @@ impl Stacks {
             padded(ui, |ui| {
                 label::paragraph(ui, "not recorded. This line records call stacks:", Type::Body, t.text3);
                 ui.add_space(6.0);
-                CodeWell::new(RECORD_STACKS).python().copy(true).show(ui);
+                CodeWell::new(&cx.words().say(RECORD_STACKS)).python().copy(true).show(ui);
             });
             return;
         }

@@ -431,7 +431,7 @@ fn instant(data: &DeviceData, state: &State) -> Card {
         facts.push(Fact::new("largest hole", Bytes(largest).to_string()));
     }
     if device.events.is_empty() {
-        facts.push(Fact::missing("events", RECORD_TRACE));
+        facts.push(Fact::missing("events", &Words::of(data.device()).say(RECORD_TRACE)));
     }
     Card {
         kind: if request.is_some() { "At the out-of-memory event" } else { "At the cursor" }.to_owned(),

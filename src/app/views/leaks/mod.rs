@@ -103,7 +103,7 @@ impl View for LeaksView {
             pane::empty_state(
                 ui,
                 "This recording has no events, so what was allocated when is not known. Record the history:",
-                Some("torch.cuda.memory._record_memory_history()"),
+                Some(&cx.words().say("torch.cuda.memory._record_memory_history()")),
             );
             return;
         }
@@ -137,7 +137,11 @@ impl View for LeaksView {
                 ),
                 Blind::OnlyAllocates => Blind::ONLY_ALLOCATES.to_owned(),
             };
-            pane::empty_state(ui, &sentence, Some("torch.cuda.memory._record_memory_history(max_entries=1_000_000)"));
+            pane::empty_state(
+                ui,
+                &sentence,
+                Some(&cx.words().say("torch.cuda.memory._record_memory_history(max_entries=1_000_000)")),
+            );
             return;
         }
         self.verdict(ui, cx, &found);

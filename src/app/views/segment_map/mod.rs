@@ -188,7 +188,7 @@ impl View for SegmentMap {
                 false => NO_ADDRESSES,
             };
             let sentence = format!("{why} So there is no map to draw. A memory snapshot has addresses:");
-            empty_state(ui, &sentence, Some("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")"));
+            empty_state(ui, &sentence, Some(&cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")));
             return;
         }
         if state.blocks.is_empty() && state.segments.is_empty() {
@@ -604,7 +604,7 @@ fn nothing(ui: &mut Ui, cx: &ViewContext<'_>) {
         empty_state(
             ui,
             "This recording has no segments. A memory snapshot records them:",
-            Some("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")"),
+            Some(&cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")),
         );
     }
 }

@@ -105,7 +105,7 @@ impl View for StepsView {
                     "with torch.profiler.record_function(\"step\"):",
                 )
             };
-            pane::empty_state(ui, sentence, Some(line));
+            pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
             return;
         }
         self.summary(ui, cx, &found);

@@ -182,7 +182,7 @@ impl Timeline {
         let has_segments = cx.data.tables.curves.peak(Quantity::Reserved).0 > 0;
         let free = counts.map(|c| Bytes(c.free).to_string()).unwrap_or_default();
         if has_segments {
-            let tip = figures.map(|figures| Term::Inactive.tip(&figures));
+            let tip = figures.map(|figures| Term::Inactive.tip(&figures, cx.words()));
             let entry = LegendEntry::new(Swatch::Free, "free").value(free);
             let entry = match tip {
                 Some(tip) => entry.tip(tip),

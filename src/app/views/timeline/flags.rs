@@ -6,12 +6,19 @@ use super::layout::Track;
 use super::marks::{Marks, Why};
 use super::paint::Canvas;
 use super::picture::{Window, WindowPicture};
+use crate::analysis::vendor::Words;
 use crate::app::cursor::{self, Axis};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::{chip, label};
 use crate::model::DeviceRecording;
 use crate::units::{Bytes, Micros, counted};
+
+/// `3 device calls`; of pinned memory `3 host calls`.
+pub(super) fn calls(device: &DeviceRecording, n: u32) -> String {
+    let call = Words::of(device).call;
+    counted(u64::from(n), call, &format!("{call}s"))
+}
 
 impl Canvas<'_> {
     /// What the lane of device calls is called: pinned memory comes from the host.
@@ -51,8 +58,7 @@ impl Canvas<'_> {
                 if bar.width() > width + 6.0 {
                     label::text(&painter, bar.center(), Align2::CENTER_CENTER, &text, Type::Mono, t.text1);
                 } else if next - right > 96.0 {
-                    let text = counted(u64::from(c.count), "device call", "device calls");
-                    let text = label::said(painter.ctx(), &text);
+                    let text = calls(self.data.device(), c.count);
                     let place = pos2(right + 7.0, rect.center().y);
                     free_from = label::text(&painter, place, Align2::LEFT_CENTER, &text, Type::Caption, t.text3).right() + 6.0;
                     continue;
@@ -67,7 +73,7 @@ impl Canvas<'_> {
             let (from, to) = (from.max(rect.left()), to.min(rect.right()));
             let gap = picture.gap(self.data.device(), call);
             let span = gap_text(self.data.device(), &self.window, gap);
-            let text = format!("{} for {span}", label::said(painter.ctx(), "no cudaMalloc or cudaFree"));
+            let text = format!("{} for {span}", Words::of(self.data.device()).say("no cudaMalloc or cudaFree"));
             let middle = pos2(f32::midpoint(from, to), rect.center().y);
             let width = label::width(&painter, &text, Type::Caption);
             if width + 40.0 > to - from {

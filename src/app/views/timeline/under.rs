@@ -217,7 +217,7 @@ impl Scene<'_> {
                     .row("event", count(u64::from(e)));
                 self.with_time(tip, "time", e)
             }
-            Under::Calls(k) => Tip::new(Words::of(device).say(&counted(u64::from(k.count), "device call", "device calls")))
+            Under::Calls(k) => Tip::new(super::flags::calls(device, k.count))
                 .row("events", format!("{} to {}", count(u64::from(k.first.event)), count(u64::from(k.last.event)))),
             Under::Op(b) => self.ops.map_or_else(|| Tip::new("operator"), |(_, rows)| c.op_tip(b, rows)),
             Under::Band(category, row) => super::bands::tip(c.tokens, *category, row, None),
@@ -228,7 +228,7 @@ impl Scene<'_> {
                     .row("bytes", Bytes(b.bytes).to_string())
                     .row("events", format!("{} to {}", count(u64::from(b.first)), count(u64::from(b.last))));
                 let tip = self.with_time(tip, "time", b.last);
-                tip.note(match b.why {
+                tip.note(Words::of(device).say(match b.why {
                     Why::Retry => {
                         "A new segment did not fit, so the allocator emptied its cache and tried again. Each retry stalls the device."
                     }
@@ -236,7 +236,7 @@ impl Scene<'_> {
                         "Garbage collection by the allocator (garbage_collection_threshold), or a retry: a new segment came next."
                     }
                     Why::Emptied => "The cache was emptied, as by torch.cuda.empty_cache().",
-                })
+                }))
             }
             Under::Pennant(Pennant::Snapshot(e)) => {
                 self.with_time(Tip::new("Snapshot").row("event", count(u64::from(*e))), "time", *e)
@@ -258,7 +258,7 @@ impl Scene<'_> {
                     figures.limit = Some(cap.bytes);
                     figures.limit_least = cap.least;
                 }
-                term.tip(&figures)
+                term.tip(&figures, Words::of(device))
             }
             Under::Curves => {
                 let value = |q| Bytes(data.tables.curves.at(device, &data.tables.lifetimes, q, event)).to_string();

@@ -8,7 +8,7 @@ use self::needs::Needs;
 use self::runs::Runs;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::allocator::remedies::best;
-use crate::allocator::whatif::{Answer, Row, SUGGESTED, settings_of};
+use crate::allocator::whatif::{Answer, Row, SUGGESTED, WhatIf, settings_of};
 use crate::analysis::vendor::Words;
 use crate::app::action::Action;
 use crate::app::jobs::Derived;
@@ -136,12 +136,13 @@ impl View for WhatIfView {
             pane::empty_state(ui, &sentence, None);
             return;
         }
-        if device.events.is_empty() {
-            pane::empty_state(
-                ui,
-                "This recording has no requests to serve again, only the state at its end. Record the history first:",
-                Some("torch.cuda.memory._record_memory_history()"),
-            );
+        if !WhatIf::has_requests(device) {
+            let sentence = if device.events.is_empty() {
+                "This recording has no requests to serve again, only the state at its end. Record the history first:"
+            } else {
+                "No request for memory is in this recording's trace, so there is nothing to serve again. Record from the start:"
+            };
+            pane::empty_state(ui, sentence, Some(&cx.words().say("torch.cuda.memory._record_memory_history()")));
             return;
         }
         if self.settings.is_empty() {

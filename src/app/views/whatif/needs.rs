@@ -27,7 +27,7 @@ pub(super) struct Needs {
 }
 
 /// What a limit on PyTorch's reserved memory leaves out.
-const CARD_NEEDS_MORE: &str = "That is PyTorch's reserved memory alone. A card needs more: about 500 MiB for CUDA's context, and what NCCL, other libraries and other processes hold.";
+const CARD_NEEDS_MORE: &str = "That is PyTorch's reserved memory alone. A card needs more: about 500 MiB for a context, and what NCCL, other libraries and other processes hold.";
 
 /// Searches.
 fn search(data: &DeviceData, conf: &AllocConf, progress: &Progress) -> Result<Needs, Cancelled> {
@@ -78,7 +78,7 @@ impl WhatIfView {
                 let sentence = format!("Every request is served from a limit of {} on, and one fails 2 MiB below.", Bytes(least));
                 label::paragraph(ui, &sentence, Type::Body, t.text1);
                 ui.add_space(2.0);
-                label::paragraph(ui, CARD_NEEDS_MORE, Type::Body, t.text2);
+                label::paragraph(ui, &cx.words().say(CARD_NEEDS_MORE), Type::Body, t.text2);
                 if self.limit() != Some(least) {
                     ui.add_space(2.0);
                     if link_with(ui, "Use it as the limit", Type::Body, None).clicked() {

@@ -110,11 +110,13 @@ impl WhatIfView {
         let Some(setting) = self.settings.get(row) else { return };
         if !setting.text.is_empty() {
             pane::section(ui, "Use it", "", false);
-            let line = format!("PYTORCH_CUDA_ALLOC_CONF={}", setting.text);
+            let line = format!("{}={}", cx.words().conf, setting.text);
             pane::padded(ui, |ui| CodeWell::new(&line).copy(true).broken(true).show(ui));
         } else {
             pane::section(ui, "Use it", "", false);
-            pane::padded(ui, |ui| label::paragraph(ui, "Leave PYTORCH_CUDA_ALLOC_CONF unset.", Type::Body, t.text2));
+            pane::padded(ui, |ui| {
+                label::paragraph(ui, &cx.words().say("Leave PYTORCH_CUDA_ALLOC_CONF unset."), Type::Body, t.text2)
+            });
         }
         ui.add_space(8.0);
         pane::padded(ui, |ui| {

@@ -71,7 +71,7 @@ impl WhatIfView {
         for &(col, range) in columns {
             let (name, right) = match col {
                 Col::Plot => continue,
-                Col::Conf => ("PYTORCH_CUDA_ALLOC_CONF", false),
+                Col::Conf => (cx.words().conf, false),
                 Col::Bar => ("peak reserved", false),
                 Col::Peak | Col::LimitPeak => ("MiB", true),
                 Col::Against => ("against recorded", true),

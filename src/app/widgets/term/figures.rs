@@ -2,6 +2,7 @@
 
 use super::Term;
 use crate::analysis::State;
+use crate::analysis::vendor::Words;
 use crate::app::document::DeviceData;
 use crate::app::widgets::tooltip::Tip;
 use crate::model::{BlockState, SizeClass};
@@ -10,8 +11,8 @@ use crate::units::{Bytes, count, counted};
 impl Term {
     /// The tooltip: the word, the user's figures, the sentence.
     #[must_use]
-    pub fn tip(self, f: &Figures) -> Tip {
-        let tip = Tip::new(self.name()).width(300.0).note(self.sentence());
+    pub fn tip(self, f: &Figures, words: &Words) -> Tip {
+        let tip = Tip::new(self.name()).width(300.0).note(words.say(self.sentence()));
         let bytes = |n: u64| Bytes(n).to_string();
         let share = |part: u64, whole: u64| format!("{:.0} %", part as f64 * 100.0 / whole.max(1) as f64);
         let all_free = f.hole_bytes;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use egui::{Context, Id, Rect, Response, Sense, Ui};
 
 use crate::analysis::State;
+use crate::analysis::vendor::Words;
 use crate::app::document::DeviceData;
 
 mod figures;
@@ -164,7 +165,7 @@ pub fn explain(response: &Response, term: Term) {
     }
     let instant = response.ctx.data(|d| d.get_temp::<Instant>(instant_id()));
     if let Some(Instant { data, state: Some(state) }) = instant {
-        term.tip(&Figures::of(&data, &state)).show(response);
+        term.tip(&Figures::of(&data, &state), Words::of(data.device())).show(response);
     }
 }
 

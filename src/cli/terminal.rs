@@ -1,0 +1,106 @@
+//! The one way to standard output and standard error. Names out of a file, settings and errors hold whatever somebody wrote into them,
+//! and a terminal obeys the escapes, carriage returns and marks of direction among it. Here they are shown instead: `\u001b`.
+//!
+//! That is how JSON writes them too: inside the strings of `--json`, `\u009b` is the same data as the character.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use crate::units::is_steering;
+
+/// A writer of text that shows what its reader would obey. It is given whole characters, as `write!` and serde give them.
+#[derive(Debug)]
+pub struct Shown<W: Write>(W);
+
+impl<W: Write> Shown<W> {
+    /// Around a writer.
+    pub fn new(inner: W) -> Self {
+        Shown(inner)
+    }
+}
+
+impl<W: Write> Write for Shown<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        self.0.write_all(shown(&text).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Standard output, for text.
+#[must_use]
+pub fn stdout() -> Shown<io::BufWriter<io::StdoutLock<'static>>> {
+    Shown::new(io::BufWriter::new(io::stdout().lock()))
+}
+
+/// Standard error, for text.
+#[must_use]
+pub fn stderr() -> Shown<io::Stderr> {
+    Shown::new(io::stderr())
+}
+
+/// Says something on standard error, each line behind the program's name.
+pub fn say(text: &str) {
+    let lines: String = text.lines().map(|line| format!("vramscope: {line}\n")).collect();
+    // Who closed standard error does not want to be told.
+    let _ = stderr().write_all(lines.as_bytes());
+}
+
+/// The text with what steers its reader as `\u` and four hexadecimal digits for each UTF-16 unit. Line ends and tabs stay.
+fn shown(text: &str) -> std::borrow::Cow<'_, str> {
+    if !text.contains(is_steering) {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_steering(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a String can not fail.
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn through(text: &str) -> String {
+        let mut out = Vec::new();
+        write!(Shown::new(&mut out), "{text}").unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn what_a_terminal_obeys_is_shown() {
+        assert_eq!(
+            through("\x1b]0;owned\x07\x1b[2Jevil\r\u{202e}\u{9b}31m.py\n"),
+            "\\u001b]0;owned\\u0007\\u001b[2Jevil\\u000d\\u202e\\u009b31m.py\n"
+        );
+        assert_eq!(through("\u{7f}\u{8}\u{2066}\u{e0041}"), "\\u007f\\u0008\\u2066\\udb40\\udc41");
+        // What people write stays, the space before a unit too.
+        let plain = "a\tb 3\u{a0}MiB é 模型 ‹…› שלום 👩\u{200d}🚀\n";
+        assert_eq!(through(plain), plain);
+        // Bytes that are no text would be C1 controls for a terminal that does not read UTF-8.
+        let mut out = Vec::new();
+        Shown::new(&mut out).write_all(b"a\x9b31m").unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "a\u{fffd}31m");
+    }
+
+    #[test]
+    fn json_stays_the_same_data() {
+        let data = serde_json::json!({ "\u{202e}name": "\x1b[2J\u{9b}\u{85}\u{2028}\u{e0041} \" \\ é" });
+        let mut out = Vec::new();
+        serde_json::to_writer_pretty(Shown::new(&mut out), &data).unwrap();
+        assert!(!String::from_utf8(out.clone()).unwrap().contains(is_steering));
+        assert_eq!(serde_json::from_slice::<serde_json::Value>(&out).unwrap(), data);
+    }
+}

@@ -11,6 +11,7 @@ use super::loading::Look;
 use super::logs::{Excerpt, messages_of};
 use crate::allocator::Question;
 use crate::analysis::join::{Whose, lay_under};
+use crate::analysis::told::why_no_memory;
 use crate::analysis::{DeviceTables, StackNames};
 use crate::formats::{self, FormatError};
 use crate::model::{Added, PreviewPoint, Progress, Recording, Stage};
@@ -169,9 +170,7 @@ impl Loading {
 
 fn first_device(recording: Recording, name: &str, progress: &Progress) -> Loaded {
     let recording = Arc::new(recording);
-    let index = recording
-        .busiest_device()
-        .ok_or_else(|| format!("{name} holds no events and no segments: was history recording on when it was dumped?"))?;
+    let index = recording.busiest_device().ok_or_else(|| format!("{name} {}", why_no_memory(&recording)))?;
     let data = prepare(&recording, index, progress)?;
     Ok((recording, data))
 }

@@ -95,10 +95,12 @@ pub fn is_framework(stacks: &StackTable, frame: Frame) -> bool {
         || file.contains(".so.")
 }
 
-/// `train.py:71`, or what a frame without a source does: `AddmmBackward0`.
-fn place_or_function(stacks: &StackTable, frame: Frame) -> String {
+/// `train.py:71`, or what a frame without a source does: `AddmmBackward0`, `aten::addmm`.
+#[must_use]
+pub fn place_or_function(stacks: &StackTable, frame: Frame) -> String {
     let file = stacks.text(frame.file);
-    if frame.line == 0 && (file.is_empty() || file == "??" || file.ends_with(".cpp")) {
+    // Profiler traces have `<operator>`, `<module>` and `<built-in>` where a file would be.
+    if frame.line == 0 && (file.is_empty() || file == "??" || file.starts_with('<') || file.ends_with(".cpp")) {
         return function_label(stacks.text(frame.name)).to_owned();
     }
     stacks.location(frame)

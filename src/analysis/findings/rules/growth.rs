@@ -4,6 +4,7 @@ use super::shared::{self, EVALUATION};
 use crate::analysis::Quantity;
 use crate::analysis::findings::{Class, Evidence, Finding, Patient, Place};
 use crate::analysis::leaks::{Growth, adding, adds, has_steps, how_often, pace};
+use crate::analysis::naming::place_or_function;
 use crate::model::StackId;
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
@@ -184,8 +185,8 @@ fn by_line(p: &Patient<'_>, grown: &[Growth]) -> Vec<(String, f64)> {
     let mut lines: Vec<(String, f64)> = Vec::new();
     for g in grown {
         let own = p.names.of_stack(g.stack);
-        let innermost = stacks.frames(g.stack).first().and_then(|&f| stacks.frame(f)).map(|f| stacks.location(f));
-        let name = match innermost.filter(|inner| inner != own) {
+        let innermost = stacks.frames(g.stack).first().and_then(|&f| stacks.frame(f)).map(|f| place_or_function(stacks, f));
+        let name = match innermost.filter(|inner| inner != own && !inner.is_empty()) {
             Some(inner) => format!("{own} in {inner}"),
             None => own.to_owned(),
         };

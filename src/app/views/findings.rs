@@ -195,7 +195,15 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
             ),
         };
         let share = if peak > 0 { active as f64 / peak as f64 * 100.0 } else { 0.0 };
-        let sentence = if has_segments(&cx.data.tables) {
+        let sentence = if active > peak && peak > 0 {
+            // A full ring buffer, or a trace begun late, forgot where segments came from.
+            format!(
+                "{first} grows from step to step. Tensors took {} at most. Only {} of segments are in this file, so it does not tell how much of what {} reserved was in use.",
+                Bytes(active),
+                Bytes(peak),
+                allocator_name(&cx.data.recording)
+            )
+        } else if has_segments(&cx.data.tables) {
             format!("{first} grows from step to step, and {share:.0} % of the {} reserved at the peak was in use.", Bytes(peak))
         } else {
             format!(

@@ -218,14 +218,19 @@ impl Ticks {
     ) {
         let mut marks = Batch::new(painter);
         let mut free_from = f32::NEG_INFINITY;
+        let last = self.ticks.last().map(|tick| tick.0);
         for (value, label) in self.labels(unit_at) {
-            let x = scale.at(value);
+            let mut x = scale.at(value);
             if !strip.x_range().expand(0.5).contains(x) {
                 continue;
             }
             marks.vline(x, Rangef::new(strip.bottom() - 6.0, strip.bottom()), 1.0, tokens.line2);
             let galley = label::galley(painter, &label, Type::Mono, tokens.text3);
             let half = galley.size().x / 2.0;
+            if unit_at == UnitAt::Last && Some(value) == last {
+                // The unit would go with it: it moves in by as much as it is too long.
+                x = x.min(painter.clip_rect().right() - half);
+            }
             if x - half < free_from || x - half < painter.clip_rect().left() || x + half > painter.clip_rect().right() {
                 continue;
             }

@@ -191,36 +191,6 @@ impl ColumnPainter {
     }
 }
 
-/// Live allocations by class at an instant.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct ClassCounts {
-    /// Blocks of each class of the legend.
-    pub blocks: Vec<u64>,
-    /// Their bytes.
-    pub bytes: Vec<u64>,
-    /// Bytes reserved and not in a live block.
-    pub free: u64,
-}
-
-impl ClassCounts {
-    /// Counts a state's blocks.
-    pub fn of(data: &DeviceData, state: &crate::analysis::State, colours: &Colours) -> Self {
-        let mut counts = ClassCounts { blocks: vec![0; colours.classes.len()], bytes: vec![0; colours.classes.len()], free: 0 };
-        for block in &state.blocks {
-            if !block.lifetime.is_some() {
-                counts.free += block.size;
-                continue;
-            }
-            let class = usize::from(colours.class_of(data, block.lifetime, state.event));
-            if let Some(n) = counts.blocks.get_mut(class) {
-                *n += 1;
-                counts.bytes[class] += block.size;
-            }
-        }
-        counts
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::picture::Window;

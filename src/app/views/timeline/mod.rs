@@ -66,7 +66,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("hatched", "reserved and not in use: free inside PyTorch"),
         ("cap", "red dashes: the limit of this process, or of the device"),
         ("live blocks", "a block keeps its colour; a pixel shows what covers most of it, a column the instant of its peak"),
-        ("grey block", "many blocks far thinner than a pixel; hover counts them"),
+        ("thin blocks", "many that share a pixel have the colour of the largest; hover counts them"),
         ("pennant", "the cache was emptied, or a snapshot was taken"),
         (
             "operators",

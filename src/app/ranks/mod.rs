@@ -63,6 +63,15 @@ pub struct Ranks {
     answers: Receiver<Answer>,
 }
 
+/// The job that a folder is opened for: one that failed, if only a recording on its own, else ranks of one job, the most of them.
+fn asked_about(jobs: &[Job]) -> usize {
+    let weight = |i: &usize| {
+        let job = &jobs[*i];
+        (job.rows.iter().any(|row| row.ooms > 0), job.is_one, job.rows.len(), std::cmp::Reverse(*i))
+    };
+    (0..jobs.len()).max_by_key(weight).unwrap_or(0)
+}
+
 impl Drop for Ranks {
     fn drop(&mut self) {
         self.progress.cancel();
@@ -209,17 +218,12 @@ impl Ranks {
         None
     }
 
-    /// Puts the job that the user wants on screen; until one was chosen, the one that failed, else the largest. While files are read the
+    /// Puts the job that the user wants on screen; until one was chosen, the one asked about. While files are read the
     /// job on screen stays.
     fn choose_job(&mut self) {
         let by_name = |name: &String| self.jobs.iter().position(|job| job.name == *name);
-        let weight = |i: &usize| {
-            let job = &self.jobs[*i];
-            (job.is_one, job.overview.failed > 0, job.rows.len(), std::cmp::Reverse(*i))
-        };
-        let likely = || (0..self.jobs.len()).max_by_key(weight);
         let on_screen = self.on_screen.take().filter(|_| !self.is_done());
-        self.shown = self.wanted.as_ref().or(on_screen.as_ref()).and_then(by_name).or_else(likely).unwrap_or(0);
+        self.shown = self.wanted.as_ref().or(on_screen.as_ref()).and_then(by_name).unwrap_or_else(|| asked_about(&self.jobs));
         self.on_screen = self.jobs.get(self.shown).map(|job| job.name.clone());
         self.arrange();
     }
@@ -402,5 +406,18 @@ mod tests {
         let empty = tempfile::tempdir().unwrap();
         let mut page = Ranks::open(&Jobs::synchronous(), vec![empty.path().to_path_buf()]);
         assert!(page.poll().unwrap_err().contains("no recordings here"));
+    }
+
+    #[test]
+    fn a_folder_opens_on_what_failed() {
+        let job = |rows: usize, ooms, is_one| {
+            let mut rows = vec![RankRow::default(); rows];
+            rows[0].ooms = ooms;
+            Job { rows, is_one, ..Job::default() }
+        };
+        assert_eq!(asked_about(&[job(2, 0, true), job(8, 0, true), job(3, 0, false)]), 1, "the most ranks");
+        assert_eq!(asked_about(&[job(8, 0, true), job(1, 1, false)]), 1, "a failure, if of one recording on its own");
+        assert_eq!(asked_about(&[job(8, 0, true), job(4, 1, true), job(1, 1, false)]), 1);
+        assert_eq!(asked_about(&[]), 0);
     }
 }

@@ -24,6 +24,16 @@ pub fn why_no_memory(recording: &Recording) -> &'static str {
     }
 }
 
+/// The line that records call stacks.
+#[must_use]
+pub fn records_stacks(recording: &Recording) -> &'static str {
+    match recording.source.format {
+        Format::KinetoTrace => "torch.profiler.profile(profile_memory=True, with_stack=True)",
+        Format::MemoryTimeline => "torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")",
+        _ => "torch.cuda.memory._record_memory_history(stacks=\"python\")",
+    }
+}
+
 /// The program whose allocator a recording is of.
 #[must_use]
 pub fn allocator_name(recording: &Recording) -> &'static str {

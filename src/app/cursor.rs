@@ -437,4 +437,15 @@ mod tests {
         assert_eq!(event_at(&d, Axis::Event, 5.0), 0);
         assert_eq!(bounds(&d, Axis::Event, 0.0, 1.0, 4), vec![0; 5]);
     }
+
+    #[test]
+    fn a_pair_that_compare_proposed_has_flags_only_where_something_is_compared() {
+        let mut link = Link::new(&DeviceRecording::default());
+        link.compared = [Source::At(3), Source::At(9)];
+        assert_eq!(link.flags_shown(), [None, None]);
+        link.markers[0] = Some(5);
+        assert_eq!(link.flags_shown(), [Some(5), None], "the user's own stay");
+        link.shows_comparison = true;
+        assert_eq!(link.flags_shown(), [Some(3), Some(9)]);
+    }
 }

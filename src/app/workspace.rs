@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use egui_tiles::{Container, Linear, LinearDir, Tabs, Tile, TileId, Tiles, Tree};
+use egui_tiles::{Container, Linear, LinearDir, Tile, TileId, Tiles, Tree};
 use serde::{Deserialize, Serialize};
 
 use super::views::ViewKind;
@@ -186,22 +186,28 @@ impl Layouts {
     }
 }
 
-/// Puts a pane into the tabs that another one is in, or makes tabs of the two; it is in front.
-fn join(tree: &mut Tree<ViewKind>, beside: TileId, pane: TileId) {
-    let Some(parent) = tree.tiles.parent_of(beside) else { return };
-    if let Some(Tile::Container(Container::Tabs(tabs))) = tree.tiles.get_mut(parent) {
-        tabs.add_child(pane);
+/// Puts a pane into the tabs that another one is in, or makes tabs of the two; it is in front. False where the other one stands in a
+/// grid, or alone.
+fn join(tree: &mut Tree<ViewKind>, beside: TileId, pane: TileId) -> bool {
+    let Some(parent) = tree.tiles.parent_of(beside) else { return false };
+    let both = match tree.tiles.get_mut(parent) {
+        Some(Tile::Container(Container::Tabs(tabs))) => {
+            tabs.add_child(pane);
+            tabs.set_active(pane);
+            return true;
+        }
+        Some(Tile::Container(Container::Linear(_))) => tree.tiles.insert_tab_tile(vec![beside, pane]),
+        _ => return false,
+    };
+    if let Some(Tile::Container(Container::Tabs(tabs))) = tree.tiles.get_mut(both) {
         tabs.set_active(pane);
-        return;
     }
-    let mut both = Tabs::new(vec![beside, pane]);
-    both.set_active(pane);
-    let both = tree.tiles.insert_container(Container::Tabs(both));
     if let Some(Tile::Container(Container::Linear(linear))) = tree.tiles.get_mut(parent) {
         let share = linear.shares[beside];
         linear.children.iter_mut().filter(|child| **child == beside).for_each(|child| *child = both);
         linear.shares.set_share(both, share);
     }
+    true
 }
 
 /// The pane of a view, when the arrangement has one.
@@ -240,8 +246,8 @@ pub fn show(tree: &mut Tree<ViewKind>, workspace: Workspace, view: ViewKind) {
     let dir = if is_wide(view) { LinearDir::Vertical } else { LinearDir::Horizontal };
     let came_in = |kind: ViewKind| !workspace.starts_with(kind) && is_wide(kind) == is_wide(view);
     let pane = tree.tiles.insert_pane(view);
-    if let Some(beside) = ViewKind::all().filter(|&kind| kind != view && came_in(kind)).find_map(|kind| find(tree, kind)) {
-        join(tree, beside, pane);
+    let beside = ViewKind::all().filter(|&kind| kind != view && came_in(kind)).find_map(|kind| find(tree, kind));
+    if beside.is_some_and(|beside| join(tree, beside, pane)) {
         return;
     }
     let root = match tree.root() {
@@ -258,4 +264,45 @@ pub fn show(tree: &mut Tree<ViewKind>, workspace: Workspace, view: ViewKind) {
         },
     };
     tree.root = Some(root);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(tree: &Tree<ViewKind>, view: ViewKind) -> TileId {
+        find(tree, view).unwrap()
+    }
+
+    #[test]
+    fn what_comes_in_after_another_shares_its_place() {
+        let workspace = Workspace::Overview;
+        let mut tree = workspace.default_tree();
+        show(&mut tree, workspace, ViewKind::Events);
+        let alone = tree.clone();
+        for view in [ViewKind::Allocations, ViewKind::Leaks, ViewKind::Steps] {
+            show(&mut tree, workspace, view);
+            let tabs = tree.tiles.parent_of(seen(&tree, view));
+            assert_eq!(tabs, tree.tiles.parent_of(seen(&tree, ViewKind::Events)));
+            match tabs.and_then(|id| tree.tiles.get(id)) {
+                Some(Tile::Container(Container::Tabs(tabs))) => {
+                    assert_eq!(tabs.active, Some(seen(&tree, view)), "it is in front")
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        for view in [ViewKind::Allocations, ViewKind::Leaks, ViewKind::Steps] {
+            close(&mut tree, workspace, view);
+        }
+        tree.simplify(&egui_tiles::SimplificationOptions { all_panes_must_have_tabs: false, ..Default::default() });
+        let share =
+            |tree: &Tree<ViewKind>| match tree.tiles.parent_of(seen(tree, ViewKind::Events)).and_then(|id| tree.tiles.get(id)) {
+                Some(Tile::Container(Container::Linear(linear))) => linear.shares[seen(tree, ViewKind::Events)],
+                other => panic!("{other:?}"),
+            };
+        assert_eq!(share(&tree), share(&alone), "alone again it has the room it had");
+        // Columns have a place of their own.
+        show(&mut tree, workspace, ViewKind::Accounting);
+        assert_ne!(tree.tiles.parent_of(seen(&tree, ViewKind::Accounting)), tree.tiles.parent_of(seen(&tree, ViewKind::Events)));
+    }
 }

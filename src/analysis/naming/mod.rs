@@ -265,4 +265,18 @@ mod tests {
         assert_eq!(names.of_stack(u), "conv.py:548");
         assert_eq!(names.of_stack(StackId::NONE), NO_STACK);
     }
+
+    #[test]
+    fn operators_of_a_profiler_trace_go_by_their_names() {
+        let mut b = StackTableBuilder::new();
+        let mut stack_of = |name: &str, file: &str| {
+            let (name, file) = (b.string(name), b.string(file));
+            let frame = b.frame(Frame { name, file, line: 0 });
+            b.stack(&[frame])
+        };
+        let stacks = [("aten::addmm", "<operator>"), ("aten::gelu", "<operator>"), ("nn.Module: Linear_0", "<module>")]
+            .map(|(name, file)| stack_of(name, file));
+        let names = StackNames::of(b.table());
+        assert_eq!(stacks.map(|s| names.of_stack(s)), ["aten::addmm", "aten::gelu", "nn.Module: Linear_0"]);
+    }
 }

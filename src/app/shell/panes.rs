@@ -372,3 +372,86 @@ impl Behavior<ViewKind> for Panes<'_> {
         SimplificationOptions { all_panes_must_have_tabs: false, ..SimplificationOptions::default() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::app::settings::Settings;
+    use crate::model::Progress;
+
+    /// A view that panics: in its own drawing, or in what it computes.
+    #[derive(Default)]
+    struct Broken {
+        computes: bool,
+        value: crate::app::jobs::Derived<u32, u32>,
+    }
+
+    impl View for Broken {
+        fn ui(&mut self, _ui: &mut Ui, cx: &ViewContext<'_>) {
+            if !self.computes {
+                panic!("drawing went wrong");
+            }
+            let _ = self.value.get(cx.jobs, "what is broken", &1, |_| -> Option<u32> { panic!("computing went wrong") });
+        }
+    }
+
+    /// Draws the window a while with a broken view in the place of Contents; the texts it shows then, and its notices.
+    fn drawn(computes: bool) -> (Vec<String>, Vec<String>) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
+        let recording = Arc::new(crate::formats::open(&path, &Progress::new()).unwrap());
+        let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
+        let ctx = egui::Context::default();
+        let mut app = App::new(&ctx, Settings::default(), Jobs::new(ctx.clone()));
+        app.open_recording("sample", data);
+        let view = app.active_document_mut().and_then(Document::view_mut).unwrap();
+        view.views.insert(ViewKind::Contents, Box::new(Broken { computes, ..Broken::default() }));
+        let start = Instant::now();
+        let mut texts = Vec::new();
+        let mut calm = 0;
+        while start.elapsed() < Duration::from_secs(60) && calm < 5 {
+            let screen = Rect::from_min_size(pos2(0.0, 0.0), vec2(1600.0, 1000.0));
+            let input = egui::RawInput { screen_rect: Some(screen), ..Default::default() };
+            let out = ctx.run_ui(input, |ui| {
+                app.logic(ui.ctx());
+                app.draw(ui);
+            });
+            texts = out.shapes.iter().flat_map(|s| words(&s.shape)).collect();
+            calm = if app.jobs.running() == 0 { calm + 1 } else { 0 };
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert_eq!(app.jobs.running(), 0, "a panicking job is started again and again");
+        (texts, app.notices().map(str::to_owned).collect())
+    }
+
+    fn words(shape: &egui::Shape) -> Vec<String> {
+        match shape {
+            egui::Shape::Text(text) => vec![text.galley.text().to_owned()],
+            egui::Shape::Vec(shapes) => shapes.iter().flat_map(words).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn says(texts: &[String], words: &str) -> bool {
+        texts.iter().any(|text| text.contains(words))
+    }
+
+    #[test]
+    fn a_view_that_panics_says_so_in_its_place_and_the_window_lives_on() {
+        let (texts, _) = drawn(false);
+        assert!(
+            says(&texts, "This view stopped") && says(&texts, "drawing went wrong") && says(&texts, "Try again"),
+            "{texts:?}"
+        );
+        assert!(says(&texts, "Segment map") && says(&texts, "Timeline"), "the others are drawn");
+    }
+
+    #[test]
+    fn a_computation_that_panics_is_said_in_its_views_place() {
+        let (texts, notices) = drawn(true);
+        assert!(says(&texts, "This view has nothing to draw") && says(&texts, "what is broken"), "{texts:?}");
+        assert!(says(&notices, "computing went wrong"), "{notices:?}");
+    }
+}

@@ -347,7 +347,7 @@ impl View for FlameView {
             pane::empty_state(
                 ui,
                 "No call stacks were recorded, so there is nothing to tell apart. They are recorded with:",
-                Some("torch.cuda.memory._record_memory_history(stacks=\"python\")"),
+                Some(crate::analysis::told::records_stacks(&cx.data.recording)),
             );
             return;
         }

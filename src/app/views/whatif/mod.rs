@@ -165,6 +165,12 @@ impl View for WhatIfView {
         self.tried = cx.link.to_try.len();
         let wanted: Vec<(String, AllocConf)> = self.settings.iter().map(|s| (s.text.clone(), s.conf.clone())).collect();
         self.runs.want(cx.jobs, cx.data, &wanted, self.limit);
+        if self.runs.own().is_some_and(|own| own.requests == 0) {
+            let sentence = "No event of this recording is a request for memory, so there is nothing to serve again. Record the history \
+                            from the start of the program:";
+            pane::empty_state(ui, sentence, Some("torch.cuda.memory._record_memory_history()"));
+            return;
+        }
         if self.runs.progress().is_some() {
             ui.request_repaint_after(std::time::Duration::from_millis(100));
         }

@@ -491,4 +491,25 @@ mod tests {
         let changes = seen.windows(2).filter(|w| !Arc::ptr_eq(&w[0], &w[1])).count();
         assert!(changes <= 1, "{changes} changes in 12 frames");
     }
+
+    #[test]
+    fn a_state_without_a_history_has_an_arrangement_of_its_own() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
+        let mut recording = crate::formats::open(&path, &Progress::new()).unwrap();
+        let jobs = Jobs::synchronous();
+        let arranged = |recording: &Recording| {
+            let data = crate::app::loader::prepare(&Arc::new(recording.clone()), 0, &Progress::new()).unwrap();
+            let ctx = egui::Context::default();
+            let mut app = crate::app::App::new(&ctx, crate::app::settings::Settings::default(), jobs.clone());
+            app.open_recording("sample", data);
+            app.active_document().map(Document::arrangement)
+        };
+        assert_eq!(arranged(&recording), Some(Workspace::Overview));
+        for device in &mut recording.devices {
+            device.events = Default::default();
+            device.annotations = Default::default();
+        }
+        assert_eq!(arranged(&recording), Some(Workspace::State));
+        assert!(!Workspace::State.starts_with(ViewKind::Timeline) && !Workspace::State.starts_with(ViewKind::Heatmap));
+    }
 }

@@ -190,3 +190,20 @@ pub fn prepare(recording: &Arc<Recording>, index: usize, progress: &Progress) ->
     let _ = data.failed_devices();
     Ok(Arc::new(data))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_without_memory_asks_for_the_option_that_records_it() {
+        const TRACE: &[u8] =
+            br#"{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 2}]}"#;
+        let mut loading = Loading::bytes(&Jobs::synchronous(), "run.pt.trace.json".to_owned(), TRACE);
+        let sentence = match loading.poll() {
+            Some(Err(sentence)) => sentence,
+            other => panic!("{}", other.is_some()),
+        };
+        assert!(sentence.starts_with("run.pt.trace.json ") && sentence.contains("profile_memory=True"), "{sentence}");
+    }
+}

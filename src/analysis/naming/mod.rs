@@ -95,7 +95,7 @@ pub fn is_framework(stacks: &StackTable, frame: Frame) -> bool {
         || file.contains(".so.")
 }
 
-/// `train.py:71`, or what a frame without a source does: `AddmmBackward0`, `aten::addmm`.
+/// `train.py:71`, or what a frame without a source does: `AddmmBackward0`, `addmm`.
 #[must_use]
 pub fn place_or_function(stacks: &StackTable, frame: Frame) -> String {
     let file = stacks.text(frame.file);
@@ -277,6 +277,6 @@ mod tests {
         let stacks = [("aten::addmm", "<operator>"), ("aten::gelu", "<operator>"), ("nn.Module: Linear_0", "<module>")]
             .map(|(name, file)| stack_of(name, file));
         let names = StackNames::of(b.table());
-        assert_eq!(stacks.map(|s| names.of_stack(s)), ["aten::addmm", "aten::gelu", "nn.Module: Linear_0"]);
+        assert_eq!(stacks.map(|s| names.of_stack(s)), ["addmm", "gelu", "nn.Module: Linear_0"]);
     }
 }

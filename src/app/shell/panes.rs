@@ -414,10 +414,11 @@ mod tests {
         while start.elapsed() < Duration::from_secs(60) && calm < 5 {
             let screen = Rect::from_min_size(pos2(0.0, 0.0), vec2(1600.0, 1000.0));
             let input = egui::RawInput { screen_rect: Some(screen), ..Default::default() };
-            let out = ctx.run_ui(input, |ui| {
+            let mut out = ctx.run_ui(input, |ui| {
                 app.logic(ui.ctx());
                 app.draw(ui);
             });
+            out.textures_delta.clear();
             texts = out.shapes.iter().flat_map(|s| words(&s.shape)).collect();
             calm = if app.jobs.running() == 0 { calm + 1 } else { 0 };
             std::thread::sleep(Duration::from_millis(2));

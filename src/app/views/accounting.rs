@@ -64,6 +64,9 @@ impl View for Accounting {
         if let Some((_, stats)) = alone(cx) {
             return format!("{} of {}", stats.kind.name(), cx.data.device().id);
         }
+        if cx.data.device().events.is_empty() {
+            return "at the end".to_owned();
+        }
         format!("at event {}", crate::units::count(u64::from(cx.link.cursor)))
     }
 

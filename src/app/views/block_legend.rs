@@ -101,6 +101,7 @@ impl BlockLegend {
         let mut row = ui.new_child(UiBuilder::new().max_rect(rect).id_salt("legend"));
         let trailing = match cx.link.colour_by {
             _ if rect.width() <= 620.0 => "",
+            _ if cx.data.device().events.is_empty() => "at the end",
             ColourBy::Category => "bytes at the cursor",
             _ => "counts at the cursor",
         };

@@ -334,4 +334,25 @@ mod tests {
         assert_eq!(t.labels(UnitAt::Last).last().map(|(_, l)| l.ends_with("ms")), Some(true));
         assert_eq!(t.labels(UnitAt::Nowhere).filter(|(_, l)| l.ends_with("ms")).count(), 0);
     }
+
+    #[test]
+    fn the_label_with_the_unit_moves_in_where_it_would_touch_what_stands_beside_it() {
+        let ctx = egui::Context::default();
+        let end = 320.0;
+        let mut out = ctx.run_ui(egui::RawInput::default(), |ui| {
+            let strip = Rect::from_min_max(pos2(40.0, 0.0), pos2(300.0, 20.0));
+            let painter = ui.painter().with_clip_rect(Rect::from_min_max(pos2(0.0, 0.0), pos2(end, 100.0)));
+            let ticks = byte_ticks(0.0, 2000.0 * MEBIBYTE as f64, 4);
+            let scale = Scale::horizontal(0.0, 2000.0 * MEBIBYTE as f64, strip.x_range());
+            ticks.paint_across(&painter, Tokens::of_theme(egui::Theme::Dark), &scale, strip, UnitAt::Last);
+        });
+        out.textures_delta.clear();
+        let last = out.shapes.iter().filter_map(|s| match &s.shape {
+            egui::Shape::Text(text) => Some((text.galley.text().replace(NBSP, " "), text.pos.x + text.galley.size().x)),
+            _ => None,
+        });
+        let last = last.last().unwrap();
+        assert_eq!(last.0, "2,000 MiB");
+        assert!(last.1 <= end + 1.0, "{last:?}");
+    }
 }

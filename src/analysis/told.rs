@@ -24,6 +24,15 @@ pub fn why_no_memory(recording: &Recording) -> &'static str {
     }
 }
 
+/// The line that records events.
+#[must_use]
+pub fn records_history(recording: &Recording) -> &'static str {
+    match recording.source.format {
+        Format::KinetoTrace => "torch.profiler.profile(profile_memory=True)",
+        _ => "torch.cuda.memory._record_memory_history()",
+    }
+}
+
 /// The line that records call stacks.
 #[must_use]
 pub fn records_stacks(recording: &Recording) -> &'static str {

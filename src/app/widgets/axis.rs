@@ -338,9 +338,9 @@ mod tests {
     #[test]
     fn the_label_with_the_unit_moves_in_where_it_would_touch_what_stands_beside_it() {
         let ctx = egui::Context::default();
-        let end = 320.0;
+        let end = 420.0;
         let mut out = ctx.run_ui(egui::RawInput::default(), |ui| {
-            let strip = Rect::from_min_max(pos2(40.0, 0.0), pos2(300.0, 20.0));
+            let strip = Rect::from_min_max(pos2(40.0, 0.0), pos2(400.0, 20.0));
             let painter = ui.painter().with_clip_rect(Rect::from_min_max(pos2(0.0, 0.0), pos2(end, 100.0)));
             let ticks = byte_ticks(0.0, 2000.0 * MEBIBYTE as f64, 4);
             let scale = Scale::horizontal(0.0, 2000.0 * MEBIBYTE as f64, strip.x_range());

@@ -424,3 +424,16 @@ fn good_sources_pass() {
     );
     passes(&["main"], "use vramscope::cli; fn f() { vramscope::app::run() }");
 }
+
+/// A value that is gone leaves its address to another, and a cache keyed by it shows what it made of the first.
+#[test]
+fn no_cache_of_the_window_is_keyed_by_an_address() {
+    let (mut found, mut files) = (Vec::new(), Vec::new());
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/app"), &mut files);
+    for path in files {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        found.extend(code.lines().filter(|l| l.contains("as_ptr(")).map(|l| format!("{}: {}", path.display(), l.trim())));
+    }
+    assert!(found.is_empty(), "use app::identity::Identity:\n{}", found.join("\n"));
+}

@@ -29,6 +29,10 @@ pub struct StrataRun {
     pub top: u64,
     /// The allocation; [`LifetimeId::NONE`] when several were folded.
     pub lifetime: LifetimeId,
+    /// The first of those in it.
+    pub first: LifetimeId,
+    /// The largest of those in it.
+    pub largest: LifetimeId,
     /// Number of allocations in a folded run, else 0.
     pub folded: u32,
 }
@@ -160,10 +164,15 @@ fn stripe(dev: &DeviceRecording, tables: &DeviceTables, columns: &[(u32, u32)], 
     strata
 }
 
+/// A folded run is no longer than this many of the thinnest that stand alone.
+const FOLDED_MOST: u64 = 8;
+
 /// Appends the runs of one column; the height of the stack.
 fn stack(held: &[Held], bytes_per_px: u64, runs: &mut Vec<StrataRun>) -> u64 {
     let mut height = 0u64;
-    let mut thin = StrataRun { bottom: 0, top: 0, lifetime: LifetimeId::NONE, folded: 0 };
+    let none = LifetimeId::NONE;
+    let mut thin = StrataRun { bottom: 0, top: 0, lifetime: none, first: none, largest: none, folded: 0 };
+    let mut most = 0;
     let close = |thin: &mut StrataRun, runs: &mut Vec<StrataRun>| {
         match thin.folded {
             0 => return,
@@ -178,12 +187,20 @@ fn stack(held: &[Held], bytes_per_px: u64, runs: &mut Vec<StrataRun>) -> u64 {
         height = top;
         if size >= bytes_per_px {
             close(&mut thin, runs);
-            runs.push(StrataRun { bottom, top, lifetime, folded: 0 });
+            runs.push(StrataRun { bottom, top, lifetime, first: lifetime, largest: lifetime, folded: 0 });
         } else if thin.folded == 0 {
-            thin = StrataRun { bottom, top, lifetime, folded: 1 };
+            thin = StrataRun { bottom, top, lifetime, first: lifetime, largest: lifetime, folded: 1 };
+            most = size;
         } else {
             thin.top = top;
             thin.folded += 1;
+            if size > most {
+                (thin.largest, most) = (lifetime, size);
+            }
+        }
+        // No longer than what one colour may stand for.
+        if thin.folded > 0 && thin.top - thin.bottom >= bytes_per_px.saturating_mul(FOLDED_MOST) {
+            close(&mut thin, runs);
         }
     }
     close(&mut thin, runs);

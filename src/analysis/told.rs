@@ -13,6 +13,36 @@ pub fn why_no_segments(recording: &Recording) -> &'static str {
     }
 }
 
+/// What a recording without any memory in it lacks, and how to record it; said behind its name.
+#[must_use]
+pub fn why_no_memory(recording: &Recording) -> &'static str {
+    match recording.source.format {
+        Format::KinetoTrace => {
+            "has operators and no memory events: profile with torch.profiler.profile(profile_memory=True, with_stack=True)"
+        }
+        _ => "holds no events and no segments: was history recording on when it was dumped?",
+    }
+}
+
+/// The line that records events.
+#[must_use]
+pub fn records_history(recording: &Recording) -> &'static str {
+    match recording.source.format {
+        Format::KinetoTrace => "torch.profiler.profile(profile_memory=True)",
+        _ => "torch.cuda.memory._record_memory_history()",
+    }
+}
+
+/// The line that records call stacks.
+#[must_use]
+pub fn records_stacks(recording: &Recording) -> &'static str {
+    match recording.source.format {
+        Format::KinetoTrace => "torch.profiler.profile(profile_memory=True, with_stack=True)",
+        Format::MemoryTimeline => "torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")",
+        _ => "torch.cuda.memory._record_memory_history(stacks=\"python\")",
+    }
+}
+
 /// The program whose allocator a recording is of.
 #[must_use]
 pub fn allocator_name(recording: &Recording) -> &'static str {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::document::{DeviceData, DocumentId};
+use super::identity::Identity;
 use super::jobs::Derived;
 use super::loader::prepare;
 use super::views::ViewContext;
@@ -299,8 +300,8 @@ impl Part {
 /// The index of the device goes with the key: the device that another tab shows can change.
 type Loading = Derived<(Other, usize, Vec<Rule>), Result<Loaded, String>>;
 
-/// What a side is, for the key of a comparison: its source, its device, its instant, its categories' place in memory.
-type Which = (Option<Other>, usize, u32, usize);
+/// What a side is, for the key of a comparison: its source, its device, its instant, its categories.
+type Which = (Option<Other>, usize, u32, Option<Identity>);
 
 #[derive(Default)]
 struct Inner {
@@ -308,8 +309,8 @@ struct Inner {
     rules: Vec<Rule>,
     others: [Loading; 2],
     result: Derived<[Which; 2], Compared>,
-    /// Keyed by where the comparison and the query's answer lie in memory.
-    asked: Derived<(usize, usize), Asked>,
+    /// Keyed by the comparison and the query's answer.
+    asked: Derived<(Identity, Identity), Asked>,
     /// Keyed by the number of events: a live recording goes on.
     steps: Derived<usize, StepTable>,
 }
@@ -350,8 +351,8 @@ impl Comparing {
             }
         }
         let Ok([a, b]) = <[Part; 2]>::try_from(parts) else { return Outcome::NotChosen };
-        let place = |p: &Part| p.categories.as_ref().map_or(0, |c| Arc::as_ptr(c) as usize);
-        let key = [&a, &b].map(|p| (p.other.clone(), p.side.data.index, p.side.event, place(p)));
+        let categories = |p: &Part| p.categories.as_ref().map(Identity::of);
+        let key = [&a, &b].map(|p| (p.other.clone(), p.side.data.index, p.side.event, categories(p)));
         let shown = inner.result.get(cx.jobs, "compare", &key, move |_| {
             let diff = compare(&a.instant(), &b.instant());
             let own = &b.side.data.recording.stacks;
@@ -368,7 +369,7 @@ impl Comparing {
     /// What the query in force holds for on both sides, once it is known; `None` without a query.
     pub fn asked(&self, cx: &ViewContext<'_>, compared: &Arc<Compared>) -> Option<Arc<Asked>> {
         let (query, matching) = (Arc::clone(cx.link.query.as_ref()?), Arc::clone(cx.matching?));
-        let key = (Arc::as_ptr(compared) as usize, Arc::as_ptr(&matching) as usize);
+        let key = (Identity::of(compared), Identity::of(&matching));
         let compared = Arc::clone(compared);
         let work = move |_: &Progress| Some(Asked::find(&compared, &matching, &query.query));
         let shown = self.inner.borrow_mut().asked.get(cx.jobs, "the query on both sides", &key, work);

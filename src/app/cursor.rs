@@ -67,6 +67,8 @@ pub struct Link {
     pub markers: [Option<u32>; 2],
     /// What A and B of a comparison are: this device at its markers, unless something else was chosen.
     pub compared: [Source; 2],
+    /// Compare, or a graph of it, is in sight: what it compares has its flags in the timeline.
+    pub shows_comparison: bool,
     /// Settings that another view asked What-if to try, oldest first.
     pub to_try: Vec<String>,
     /// Folds and heights of the timeline's tracks.
@@ -131,6 +133,7 @@ impl Link {
             focus_classes: Vec::new(),
             markers: [None, None],
             compared: Default::default(),
+            shows_comparison: false,
             to_try: Vec::new(),
             live: None,
             tracks: TrackLayout::default(),
@@ -193,6 +196,12 @@ impl Link {
             Source::At(event) => Some(event),
             _ => self.markers[i],
         })
+    }
+
+    /// The flags that the timeline draws: a pair that Compare proposed is nobody's marker where nothing is compared.
+    #[must_use]
+    pub fn flags_shown(&self) -> [Option<u32>; 2] {
+        if self.shows_comparison { self.flags() } else { self.markers }
     }
 
     /// The window is what was chosen as the range, to the nearest event.
@@ -427,5 +436,16 @@ mod tests {
         assert_eq!(domain(&d, Axis::Time), (0.0, 1.0));
         assert_eq!(event_at(&d, Axis::Event, 5.0), 0);
         assert_eq!(bounds(&d, Axis::Event, 0.0, 1.0, 4), vec![0; 5]);
+    }
+
+    #[test]
+    fn a_pair_that_compare_proposed_has_flags_only_where_something_is_compared() {
+        let mut link = Link::new(&DeviceRecording::default());
+        link.compared = [Source::At(3), Source::At(9)];
+        assert_eq!(link.flags_shown(), [None, None]);
+        link.markers[0] = Some(5);
+        assert_eq!(link.flags_shown(), [Some(5), None], "the user's own stay");
+        link.shows_comparison = true;
+        assert_eq!(link.flags_shown(), [Some(3), Some(9)]);
     }
 }

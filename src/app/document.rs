@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::colours::{ColourBy, Colours};
 use super::compare::Comparing;
 use super::cursor::Link;
+use super::identity::Identity;
 use super::jobs::{Derived, Jobs};
 use super::live::LiveFeed;
 use super::loader::Loading;
@@ -128,6 +129,13 @@ impl DeviceData {
         device.events.is_empty() && device.segments.is_empty() && !device.bands.is_empty()
     }
 
+    /// True where the file tells the state at its end and nothing over time: a snapshot without a trace.
+    #[must_use]
+    pub fn has_only_state(&self) -> bool {
+        let device = self.device();
+        device.events.is_empty() && !device.segments.is_empty() && device.samples.is_empty() && device.bands.is_empty()
+    }
+
     /// Answers what-if questions about the device. The first call reads the trace, about 0.5 µs an event, and others wait for
     /// it; later ones cost nothing. Not for the window's thread.
     ///
@@ -187,6 +195,8 @@ pub struct DeviceView {
     pub link: Link,
     /// The views of this device, made when first shown.
     pub views: HashMap<ViewKind, Box<dyn View>>,
+    /// Views that panicked while they were drawn, and what was said; they stay away until the user tries again.
+    pub broken: HashMap<ViewKind, String>,
     /// The comparison of A and B.
     pub comparing: Comparing,
     /// Segments and blocks at the cursor.
@@ -194,10 +204,10 @@ pub struct DeviceView {
     findings: Derived<(u32, Vec<Rule>), Findings>,
     /// Which findings are wanted: a live recording asks again now and then.
     findings_wanted: (u32, Instant),
-    /// The newest; until the first are made always the same empty ones, for views tell colours apart by their place in memory.
+    /// The newest; until the first are made always the same empty ones: others in each frame would be drawn anew.
     colours: Arc<Colours>,
-    /// Keyed by the categories' place in memory too, where they matter.
-    making_colours: Derived<(ColourBy, usize), Colours>,
+    /// Keyed by the categories too, where they matter.
+    making_colours: Derived<(ColourBy, Option<Identity>), Colours>,
     categories: Derived<Vec<Rule>, Categories>,
     matching: Derived<MatchKey, Matching>,
 }
@@ -275,6 +285,7 @@ impl DeviceView {
             settling: None,
             link,
             views: HashMap::new(),
+            broken: HashMap::new(),
             comparing: Comparing::default(),
             state: Derived::default(),
             findings: Derived::default(),
@@ -327,7 +338,7 @@ impl DeviceView {
         let known = categories.clone().filter(|_| by == ColourBy::Category);
         // Colours by category wait for the categories.
         if by != ColourBy::Category || known.is_some() {
-            let key = (by, known.as_ref().map_or(0, |c| Arc::as_ptr(c) as usize));
+            let key = (by, known.as_ref().map(Identity::of));
             let colours = self.making_colours.get(jobs, "colours", &key, move |_| {
                 Some(known.map_or_else(|| Colours::build(&data, by), Colours::of_categories))
             });
@@ -360,7 +371,7 @@ impl DeviceView {
         let link = &self.link;
         let key = MatchKey {
             text: query.text.clone(),
-            categories: categories.as_ref().filter(|_| needs).map_or(0, |c| Arc::as_ptr(c) as usize),
+            categories: categories.as_ref().filter(|_| needs).map(Identity::of),
             cursor: query.query.follows_cursor().then_some(link.cursor),
             markers: if query.query.follows_markers() { link.flags() } else { [None; 2] },
         };
@@ -385,8 +396,8 @@ impl DeviceView {
 #[derive(Clone, Debug, PartialEq)]
 struct MatchKey {
     text: String,
-    /// Where the categories lie in memory, when the query asks for one.
-    categories: usize,
+    /// The categories, when the query asks for one.
+    categories: Option<Identity>,
     cursor: Option<u32>,
     markers: [Option<u32>; 2],
 }
@@ -433,6 +444,7 @@ impl Document {
     pub fn arrangement(&self) -> Workspace {
         match self.workspace {
             Workspace::Overview if self.recording.as_ref().is_some_and(|r| r.has_only_counters()) => Workspace::Counters,
+            Workspace::Overview if self.view().is_some_and(|v| v.data.has_only_state()) => Workspace::State,
             workspace => workspace,
         }
     }
@@ -474,9 +486,30 @@ mod tests {
         let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
         let mut view = DeviceView::new(data);
         let jobs = Jobs::default();
-        // Views tell colours apart by their place in memory: empty ones of each frame would be taken for those made later.
+        // Empty ones of each frame would be drawn anew in each.
         let seen: Vec<Arc<Colours>> = (0..12).map(|_| view.refresh(&jobs, &[]).colours).collect();
         let changes = seen.windows(2).filter(|w| !Arc::ptr_eq(&w[0], &w[1])).count();
         assert!(changes <= 1, "{changes} changes in 12 frames");
+    }
+
+    #[test]
+    fn a_state_without_a_history_has_an_arrangement_of_its_own() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
+        let mut recording = crate::formats::open(&path, &Progress::new()).unwrap();
+        let jobs = Jobs::synchronous();
+        let arranged = |recording: &Recording| {
+            let data = crate::app::loader::prepare(&Arc::new(recording.clone()), 0, &Progress::new()).unwrap();
+            let ctx = egui::Context::default();
+            let mut app = crate::app::App::new(&ctx, crate::app::settings::Settings::default(), jobs.clone());
+            app.open_recording("sample", data);
+            app.active_document().map(Document::arrangement)
+        };
+        assert_eq!(arranged(&recording), Some(Workspace::Overview));
+        for device in &mut recording.devices {
+            device.events = Default::default();
+            device.annotations = Default::default();
+        }
+        assert_eq!(arranged(&recording), Some(Workspace::State));
+        assert!(!Workspace::State.starts_with(ViewKind::Timeline) && !Workspace::State.starts_with(ViewKind::Heatmap));
     }
 }

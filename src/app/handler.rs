@@ -10,9 +10,7 @@ use super::command::{Command, Needs};
 use super::compare::Source;
 use super::cursor::{AskedQuery, Axis, Link, domain};
 use super::document::{Content, DeviceData, Document};
-use super::moving::{
-    clamp_event, fit_selection, go_to, neighbour_peak, pan, same_stack, selected_stack, set_axis, set_marker, set_window, zoom,
-};
+use super::moving::{clamp_event, fit_selection, go_to, pan, selected_stack, set_axis, set_marker, set_window, zoom};
 use super::selection::Item;
 use super::settings::ThemeChoice;
 use super::views::ViewKind;
@@ -101,7 +99,8 @@ impl App {
                 self.with_link(|link, _| link.to_try.push(conf));
                 if let Some(document) = self.active_document_mut() {
                     document.workspace = workspace::Workspace::WhatIf;
-                    workspace::show(document.layouts.tree(workspace::Workspace::WhatIf), super::views::ViewKind::WhatIf);
+                    let whatif = workspace::Workspace::WhatIf;
+                    workspace::show(document.layouts.tree(whatif), whatif, super::views::ViewKind::WhatIf);
                 }
                 self.maximised = None;
             }
@@ -214,16 +213,7 @@ impl App {
             Command::First => self.with_link(|link, data| go_to(link, data, 0)),
             Command::Last => self.with_link(|link, data| go_to(link, data, u32::MAX)),
             Command::Peak => self.with_link(|link, data| go_to(link, data, data.tables.curves.peak(Quantity::Active).1)),
-            Command::PreviousPeak => self.with_link(|link, data| {
-                if let Some(e) = neighbour_peak(data, link.cursor, false) {
-                    go_to(link, data, e);
-                }
-            }),
-            Command::NextPeak => self.with_link(|link, data| {
-                if let Some(e) = neighbour_peak(data, link.cursor, true) {
-                    go_to(link, data, e);
-                }
-            }),
+            Command::PreviousPeak | Command::NextPeak | Command::PreviousSameStack | Command::NextSameStack => self.seek(command),
             Command::OutOfMemory if self.show_failed_device() => {}
             Command::OutOfMemory => self.with_link(|link, data| {
                 // The last first, which ended the run; from there on round.
@@ -240,8 +230,6 @@ impl App {
                 set_marker(link, 0, None);
                 set_marker(link, 1, None);
             }),
-            Command::PreviousSameStack => self.with_link(|link, data| same_stack(link, data, false)),
-            Command::NextSameStack => self.with_link(|link, data| same_stack(link, data, true)),
             Command::QueryStack => {
                 let stack = self.active_document().and_then(Document::view).and_then(|v| selected_stack(&v.link, &v.data));
                 match stack {
@@ -307,7 +295,7 @@ impl App {
                 self.maximised = self.hidden.contains(&view).then_some(view);
                 if let Some(document) = self.active_document_mut() {
                     let w = document.arrangement();
-                    workspace::show(document.layouts.tree(w), view);
+                    workspace::show(document.layouts.tree(w), w, view);
                 }
             }
         }
@@ -328,7 +316,7 @@ impl App {
         true
     }
 
-    fn with_link(&mut self, change: impl FnOnce(&mut Link, &DeviceData)) {
+    pub(super) fn with_link(&mut self, change: impl FnOnce(&mut Link, &DeviceData)) {
         if let Some(view) = self.active_document_mut().and_then(Document::view_mut) {
             let data = std::sync::Arc::clone(&view.data);
             let before = (view.link.axis, view.link.from, view.link.to, view.link.selected());

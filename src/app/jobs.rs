@@ -1,8 +1,9 @@
 //! Work off the UI thread: [`Derived`] values are computed by named threads and polled each frame.
 
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::model::Progress;
@@ -12,8 +13,18 @@ use crate::model::Progress;
 pub struct Jobs {
     ctx: Option<egui::Context>,
     running: Arc<AtomicUsize>,
+    failures: Arc<Mutex<Failures>>,
     /// Compute on the calling thread: for tests and benches, where a picture must not depend on timing.
     pub is_synchronous: bool,
+}
+
+/// What went wrong inside vramscope and was not told yet.
+#[derive(Default)]
+struct Failures {
+    /// Panics of threads: the thread's name and what it said.
+    panics: Vec<(String, String)>,
+    /// Values that were asked for in this frame and can not be had, by the name of their work.
+    asked: Vec<String>,
 }
 
 impl Jobs {
@@ -42,28 +53,64 @@ impl Jobs {
         }
     }
 
-    /// Runs `work` on a thread called `name`; its answer arrives on the returned channel.
+    fn failures(&self) -> std::sync::MutexGuard<'_, Failures> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The panics of threads since the last call: each thread's name, and what it said.
+    pub fn take_panics(&self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.failures().panics)
+    }
+
+    /// The works whose values were asked for since the last call and can not be had.
+    pub fn take_asked_in_vain(&self) -> Vec<String> {
+        std::mem::take(&mut self.failures().asked)
+    }
+
+    /// Says that what somebody asks for can not be had.
+    pub fn ask_in_vain(&self, name: &str) {
+        self.failures().asked.push(name.to_owned());
+    }
+
+    /// Does something that may panic, which must not end the window. In tests, which want to see it, it does.
+    ///
+    /// # Errors
+    /// What the panic said.
+    pub fn attempt<R>(&self, work: impl FnOnce() -> R) -> Result<R, String> {
+        if self.is_synchronous {
+            return Ok(work());
+        }
+        // What the work was changing may be half changed: who calls this throws it away.
+        catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
+            let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+            text.unwrap_or("no reason was given").to_owned()
+        })
+    }
+
+    /// Runs `work` on a thread called `name`; its answer arrives on the returned channel, which is closed without one when `work`
+    /// panics.
     pub fn spawn<T: Send + 'static>(&self, name: &str, work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
         let (sender, receiver) = sync_channel(1);
         if self.is_synchronous {
             let _ = sender.send(work());
             return receiver;
         }
-        let running = Arc::clone(&self.running);
-        let ctx = self.ctx.clone();
-        running.fetch_add(1, Ordering::AcqRel);
-        let counted = Arc::clone(&running);
+        self.running.fetch_add(1, Ordering::AcqRel);
+        let (jobs, name_of_job) = (self.clone(), name.to_owned());
         let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-            // The receiver may be gone: the answer is no longer wanted.
-            let _ = sender.send(work());
-            running.fetch_sub(1, Ordering::AcqRel);
-            if let Some(ctx) = ctx {
-                ctx.request_repaint();
+            match jobs.attempt(work) {
+                // The receiver may be gone: the answer is no longer wanted.
+                Ok(answer) => drop(sender.send(answer)),
+                Err(said) => jobs.failures().panics.push((name_of_job, said)),
             }
+            // Before the window is woken: it must see the answer, or that there will be none.
+            drop(sender);
+            jobs.running.fetch_sub(1, Ordering::AcqRel);
+            jobs.wake();
         });
         if let Err(error) = spawned {
-            counted.fetch_sub(1, Ordering::AcqRel);
-            tracing::error!("can not start the thread {name}: {error}");
+            self.running.fetch_sub(1, Ordering::AcqRel);
+            self.failures().panics.push((name.to_owned(), format!("the system can not start a thread: {error}")));
         }
         receiver
     }
@@ -84,11 +131,13 @@ const PATIENCE: Duration = Duration::from_millis(400);
 pub struct Derived<K, T> {
     have: Option<(K, Arc<T>)>,
     running: Option<Running<K, T>>,
+    /// The key whose work panicked: it would again.
+    failed: Option<K>,
 }
 
 impl<K, T> Default for Derived<K, T> {
     fn default() -> Self {
-        Derived { have: None, running: None }
+        Derived { have: None, running: None, failed: None }
     }
 }
 
@@ -103,7 +152,8 @@ pub struct Shown<T> {
 }
 
 impl<K: PartialEq + Clone, T: Send + 'static> Derived<K, T> {
-    /// The value for `key`, or the newest older one while `work` runs. `work` returns `None` when it was cancelled.
+    /// The value for `key`, or the newest older one while `work` runs. `work` returns `None` when it was cancelled. When it panics it
+    /// is not run again for this key, and [`Jobs::take_asked_in_vain`] names it.
     pub fn get(
         &mut self,
         jobs: &Jobs,
@@ -120,7 +170,9 @@ impl<K: PartialEq + Clone, T: Send + 'static> Derived<K, T> {
                 r.progress.cancel();
                 self.running = None;
             }
-            if self.running.is_none() {
+            if self.failed.as_ref() == Some(key) {
+                jobs.ask_in_vain(name);
+            } else if self.running.is_none() {
                 let progress = Arc::new(Progress::new());
                 let shared = Arc::clone(&progress);
                 let answer = jobs.spawn(name, move || work(&shared));
@@ -158,7 +210,8 @@ impl<K: PartialEq + Clone, T: Send + 'static> Derived<K, T> {
                 self.have = Some((running.key.clone(), Arc::new(value)));
                 self.running = None;
             }
-            Ok(None) | Err(TryRecvError::Disconnected) => self.running = None,
+            Ok(None) => self.running = None,
+            Err(TryRecvError::Disconnected) => self.failed = self.running.take().map(|running| running.key.clone()),
             Err(TryRecvError::Empty) => {}
         }
     }
@@ -186,6 +239,37 @@ mod tests {
         assert_eq!(b.value.as_deref(), Some(&10));
         let c = d.get(&jobs, "test", &2, |_| None);
         assert_eq!((c.value.as_deref(), c.is_fresh), (Some(&10), false));
+    }
+
+    #[test]
+    fn what_panics_is_not_counted_as_running_and_not_tried_again_until_its_key_changes() {
+        let jobs = Jobs::default();
+        let tries = Arc::new(AtomicUsize::new(0));
+        let mut d: Derived<u32, u32> = Derived::default();
+        let mut ask = |key: u32| {
+            for _ in 0..5_000 {
+                let tries = Arc::clone(&tries);
+                let shown = d.get(&jobs, "broken", &key, move |_| {
+                    tries.fetch_add(1, Ordering::AcqRel);
+                    if key < 3 { panic!("no {key}") } else { Some(key) }
+                });
+                if jobs.running() == 0 {
+                    return shown.value;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            panic!("the count of threads at work never came down");
+        };
+        for _ in 0..10 {
+            assert_eq!(ask(1), None);
+        }
+        assert_eq!(tries.load(Ordering::Acquire), 1, "a key that failed is not tried in each frame");
+        assert_eq!(jobs.take_panics(), [("broken".to_owned(), "no 1".to_owned())]);
+        assert!(jobs.take_asked_in_vain().contains(&"broken".to_owned()));
+        ask(2);
+        assert_eq!(tries.load(Ordering::Acquire), 2, "another key is tried");
+        ask(3);
+        assert_eq!(ask(3).as_deref(), Some(&3));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::loading::Look;
 use super::logs::{Excerpt, messages_of};
 use crate::allocator::Question;
 use crate::analysis::join::{Whose, lay_under};
+use crate::analysis::told::why_no_memory;
 use crate::analysis::{DeviceTables, StackNames};
 use crate::formats::{self, FormatError};
 use crate::model::{Added, PreviewPoint, Progress, Recording, Stage};
@@ -169,9 +170,7 @@ impl Loading {
 
 fn first_device(recording: Recording, name: &str, progress: &Progress) -> Loaded {
     let recording = Arc::new(recording);
-    let index = recording
-        .busiest_device()
-        .ok_or_else(|| format!("{name} holds no events and no segments: was history recording on when it was dumped?"))?;
+    let index = recording.busiest_device().ok_or_else(|| format!("{name} {}", why_no_memory(&recording)))?;
     let data = prepare(&recording, index, progress)?;
     Ok((recording, data))
 }
@@ -190,4 +189,21 @@ pub fn prepare(recording: &Arc<Recording>, index: usize, progress: &Progress) ->
     // Looked for here, so that no frame has to.
     let _ = data.failed_devices();
     Ok(Arc::new(data))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_without_memory_asks_for_the_option_that_records_it() {
+        const TRACE: &[u8] =
+            br#"{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 2}]}"#;
+        let mut loading = Loading::bytes(&Jobs::synchronous(), "run.pt.trace.json".to_owned(), TRACE);
+        let sentence = match loading.poll() {
+            Some(Err(sentence)) => sentence,
+            other => panic!("{}", other.is_some()),
+        };
+        assert!(sentence.starts_with("run.pt.trace.json ") && sentence.contains("profile_memory=True"), "{sentence}");
+    }
 }

@@ -16,6 +16,7 @@ pub mod editor;
 mod explain;
 mod fitting;
 mod handler;
+pub mod identity;
 pub mod jobs;
 pub mod live;
 pub mod loader;
@@ -34,6 +35,7 @@ mod rules;
 mod run;
 pub mod samples;
 mod saving;
+mod seeking;
 pub mod selection;
 pub mod settings;
 mod shell;
@@ -119,6 +121,8 @@ pub struct App {
     pictures: picture::Pictures,
     /// Recordings being written.
     saves: saving::Saves,
+    /// What is being looked for in the recording in front.
+    seeking: Option<seeking::Seeking>,
     /// The live session that is to be saved, while the user is asked where.
     session_to_save: Option<DocumentId>,
     /// The folder watched for new recordings.
@@ -167,6 +171,7 @@ impl App {
             first_of_two: None,
             pictures: picture::Pictures::default(),
             saves: saving::Saves::default(),
+            seeking: None,
             session_to_save: None,
             watch: None,
             additions: Default::default(),
@@ -277,9 +282,14 @@ impl App {
         self.poll_watch();
         self.poll_pictures();
         self.poll_saves();
+        self.poll_seeking();
         self.poll_comparison(ctx);
         self.poll_additions();
         self.poll_live();
+        for (name, said) in self.jobs.take_panics() {
+            let sentence = "An error in vramscope ended one of its computations; the rest goes on. Please report it, with the recording if you can";
+            self.notices.complain(format!("{sentence}: {name}: {said}"));
+        }
         let dropped: Vec<PathBuf> = ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_path_buf()).collect());
         if !dropped.is_empty() {
             self.take_dropped(dropped, ctx);

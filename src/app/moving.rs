@@ -3,6 +3,7 @@
 use super::compare::Source;
 use super::cursor::{Axis, Link, domain, position};
 use super::document::DeviceData;
+use super::seeking::Place;
 use super::selection::Item;
 use crate::analysis::{LifetimeId, NO_EVENT, Quantity};
 
@@ -89,7 +90,8 @@ pub(super) fn pan(link: &mut Link, data: &DeviceData, share: f64) {
     set_window(link, data, link.from + by, link.to + by);
 }
 
-/// The next place, in a direction, where the active curve is highest among a hundredth of the recording around it.
+/// The next place, in a direction, where the active curve is highest among a hundredth of the recording around it. Reads the events
+/// of that place one by one.
 pub(super) fn neighbour_peak(data: &DeviceData, cursor: u32, forward: bool) -> Option<u32> {
     let n = data.device().events.len() as u32;
     let columns = 400.min(n.max(1)) as usize;
@@ -124,23 +126,22 @@ pub(super) fn neighbour_peak(data: &DeviceData, cursor: u32, forward: bool) -> O
     })
 }
 
-pub(super) fn same_stack(link: &mut Link, data: &DeviceData, forward: bool) {
-    let Some(stack) = selected_stack(link, data) else { return };
+/// The next allocation, in a direction, by the stack of what is selected. Reads allocations one by one.
+pub(super) fn next_of_stack(link: &Link, data: &DeviceData, forward: bool) -> Option<Place> {
+    let stack = selected_stack(link, data)?;
     let lifetimes = &data.tables.lifetimes;
     let device = data.device();
     let n = lifetimes.len() as u32;
     let start = match link.selected() {
         Some(Item::Lifetime(id)) => id.0,
         Some(Item::Event(e)) => lifetimes.of_event(e).0.min(n),
-        _ => return,
+        _ => return None,
     };
     let is_same = |&i: &u32| lifetimes.stack(device, LifetimeId(i)) == stack;
     let found = if forward { (start.saturating_add(1)..n).find(is_same) } else { (0..start.min(n)).rev().find(is_same) };
-    if let Some(i) = found {
-        link.selection.select(Some(Item::Lifetime(LifetimeId(i))));
-        let born = lifetimes.born(LifetimeId(i));
-        go_to(link, data, if born == NO_EVENT { 0 } else { born });
-    }
+    let id = LifetimeId(found?);
+    let born = lifetimes.born(id);
+    Some((if born == NO_EVENT { 0 } else { born }, Some(Item::Lifetime(id))))
 }
 
 pub(super) fn fit_selection(link: &mut Link, data: &DeviceData) {

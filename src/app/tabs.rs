@@ -164,7 +164,13 @@ impl App {
 
     pub(super) fn close(&mut self, at: usize) {
         let document = self.documents.remove(at);
-        self.settings.layouts = document.layouts;
+        self.settings.layouts = document.layouts.clone();
+        let views = document.parked.values().map(|view| &**view).chain(document.view());
+        let data: Vec<_> = views.map(|view| std::sync::Arc::clone(&view.data)).collect();
+        let recording = document.recording.clone();
+        drop(document);
+        // To give gigabytes back takes the system longer than a frame may.
+        drop(self.jobs.spawn("close", move || drop((data, recording))));
         self.active = match self.active {
             _ if self.documents.is_empty() => None,
             Some(i) if i > at || i >= self.documents.len() => Some(i.saturating_sub(1)),

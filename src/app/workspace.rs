@@ -26,6 +26,8 @@ pub enum Workspace {
     Live,
     /// The overview of PyTorch's counters without a recording; it stands in no menu.
     Counters,
+    /// The overview of a state without a history; it stands in no menu.
+    State,
 }
 
 impl Workspace {
@@ -43,6 +45,7 @@ impl Workspace {
             Workspace::WhatIf => "What-if",
             Workspace::Live => "Live",
             Workspace::Counters => "Counters",
+            Workspace::State => "State",
         }
     }
 
@@ -56,6 +59,7 @@ impl Workspace {
             Workspace::WhatIf => "whatif",
             Workspace::Live => "live",
             Workspace::Counters => "counters",
+            Workspace::State => "state",
         }
     }
 
@@ -97,6 +101,12 @@ impl Workspace {
             Workspace::Flame => Column(vec![(0.23, Pane(V::Timeline)), (0.30, Pane(V::Flame)), (0.47, Pane(V::Compare))]),
             Workspace::Live => Row(vec![(1.0, Pane(V::Live))]),
             Workspace::Counters => Row(vec![(0.7, Pane(V::Accounting)), (0.3, Pane(V::Contents))]),
+            // What happens over time has nothing to show.
+            Workspace::State => Row(vec![
+                (0.18, Column(vec![(FINDINGS_SHARE, Pane(V::Findings)), (0.4, Pane(V::Contents))])),
+                (0.62, Column(vec![(0.6, Pane(V::SegmentMap)), (0.4, Pane(V::Accounting))])),
+                (0.20, Pane(V::Inspector)),
+            ]),
         }
     }
 }
@@ -176,6 +186,30 @@ impl Layouts {
     }
 }
 
+/// Puts a pane into the tabs that another one is in, or makes tabs of the two; it is in front. False where the other one stands in a
+/// grid, or alone.
+fn join(tree: &mut Tree<ViewKind>, beside: TileId, pane: TileId) -> bool {
+    let Some(parent) = tree.tiles.parent_of(beside) else { return false };
+    let both = match tree.tiles.get_mut(parent) {
+        Some(Tile::Container(Container::Tabs(tabs))) => {
+            tabs.add_child(pane);
+            tabs.set_active(pane);
+            return true;
+        }
+        Some(Tile::Container(Container::Linear(_))) => tree.tiles.insert_tab_tile(vec![beside, pane]),
+        _ => return false,
+    };
+    if let Some(Tile::Container(Container::Tabs(tabs))) = tree.tiles.get_mut(both) {
+        tabs.set_active(pane);
+    }
+    if let Some(Tile::Container(Container::Linear(linear))) = tree.tiles.get_mut(parent) {
+        let share = linear.shares[beside];
+        linear.children.iter_mut().filter(|child| **child == beside).for_each(|child| *child = both);
+        linear.shares.set_share(both, share);
+    }
+    true
+}
+
 /// The pane of a view, when the arrangement has one.
 #[must_use]
 pub fn find(tree: &Tree<ViewKind>, view: ViewKind) -> Option<TileId> {
@@ -199,8 +233,8 @@ pub fn close(tree: &mut Tree<ViewKind>, workspace: Workspace, view: ViewKind) {
 }
 
 /// Brings a view to the front. When the arrangement has none it comes in: tables, which are wide, under everything else, other
-/// views as a new column at the right.
-pub fn show(tree: &mut Tree<ViewKind>, view: ViewKind) {
+/// views as a new column at the right; where one came in there before, as a tab beside it, so that the others keep their room.
+pub fn show(tree: &mut Tree<ViewKind>, workspace: Workspace, view: ViewKind) {
     if let Some(id) = find(tree, view) {
         tree.tiles.set_visible(id, true);
         tree.make_active(|tile, _| tile == id);
@@ -208,9 +242,14 @@ pub fn show(tree: &mut Tree<ViewKind>, view: ViewKind) {
     }
     /// The new pane's part of what is there.
     const PART: f32 = 0.3;
-    let is_wide = matches!(view, ViewKind::Allocations | ViewKind::Events | ViewKind::Leaks | ViewKind::Steps);
-    let dir = if is_wide { LinearDir::Vertical } else { LinearDir::Horizontal };
+    let is_wide = |view| matches!(view, ViewKind::Allocations | ViewKind::Events | ViewKind::Leaks | ViewKind::Steps);
+    let dir = if is_wide(view) { LinearDir::Vertical } else { LinearDir::Horizontal };
+    let came_in = |kind: ViewKind| !workspace.starts_with(kind) && is_wide(kind) == is_wide(view);
     let pane = tree.tiles.insert_pane(view);
+    let beside = ViewKind::all().filter(|&kind| kind != view && came_in(kind)).find_map(|kind| find(tree, kind));
+    if beside.is_some_and(|beside| join(tree, beside, pane)) {
+        return;
+    }
     let root = match tree.root() {
         None => pane,
         Some(root) => match tree.tiles.get_mut(root) {
@@ -225,4 +264,45 @@ pub fn show(tree: &mut Tree<ViewKind>, view: ViewKind) {
         },
     };
     tree.root = Some(root);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(tree: &Tree<ViewKind>, view: ViewKind) -> TileId {
+        find(tree, view).unwrap()
+    }
+
+    #[test]
+    fn what_comes_in_after_another_shares_its_place() {
+        let workspace = Workspace::Overview;
+        let mut tree = workspace.default_tree();
+        show(&mut tree, workspace, ViewKind::Events);
+        let alone = tree.clone();
+        for view in [ViewKind::Allocations, ViewKind::Leaks, ViewKind::Steps] {
+            show(&mut tree, workspace, view);
+            let tabs = tree.tiles.parent_of(seen(&tree, view));
+            assert_eq!(tabs, tree.tiles.parent_of(seen(&tree, ViewKind::Events)));
+            match tabs.and_then(|id| tree.tiles.get(id)) {
+                Some(Tile::Container(Container::Tabs(tabs))) => {
+                    assert_eq!(tabs.active, Some(seen(&tree, view)), "it is in front")
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        for view in [ViewKind::Allocations, ViewKind::Leaks, ViewKind::Steps] {
+            close(&mut tree, workspace, view);
+        }
+        tree.simplify(&egui_tiles::SimplificationOptions { all_panes_must_have_tabs: false, ..Default::default() });
+        let share =
+            |tree: &Tree<ViewKind>| match tree.tiles.parent_of(seen(tree, ViewKind::Events)).and_then(|id| tree.tiles.get(id)) {
+                Some(Tile::Container(Container::Linear(linear))) => linear.shares[seen(tree, ViewKind::Events)],
+                other => panic!("{other:?}"),
+            };
+        assert_eq!(share(&tree), share(&alone), "alone again it has the room it had");
+        // Columns have a place of their own.
+        show(&mut tree, workspace, ViewKind::Accounting);
+        assert_ne!(tree.tiles.parent_of(seen(&tree, ViewKind::Accounting)), tree.tiles.parent_of(seen(&tree, ViewKind::Events)));
+    }
 }

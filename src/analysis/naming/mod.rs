@@ -106,10 +106,12 @@ pub fn is_compiled(stacks: &StackTable, frame: Frame) -> bool {
         || stacks.text(frame.name).contains("::")
 }
 
-/// `train.py:71`, or what a frame without a place does: `AddmmBackward0`.
+/// `train.py:71`, or what a frame without a place does: `AddmmBackward0`, `addmm`.
 #[must_use]
 pub fn place_or_function(stacks: &StackTable, frame: Frame) -> String {
-    let is_without = stacks.text(frame.file).is_empty() && frame.line == 0;
+    // Profiler traces have `<operator>`, `<module>` and `<built-in>` where a file would be.
+    let file = stacks.text(frame.file);
+    let is_without = frame.line == 0 && (file.is_empty() || file.starts_with('<'));
     if is_without || (is_compiled(stacks, frame) && !stacks.frame_is_unresolved(frame)) {
         return function_label(stacks.text(frame.name)).to_owned();
     }
@@ -341,5 +343,19 @@ mod tests {
         assert_eq!(names.index(s), names.index(t));
         assert_eq!(names.of_stack(u), "conv.py:548");
         assert_eq!(names.of_stack(StackId::NONE), NO_STACK);
+    }
+
+    #[test]
+    fn operators_of_a_profiler_trace_go_by_their_names() {
+        let mut b = StackTableBuilder::new();
+        let mut stack_of = |name: &str, file: &str| {
+            let (name, file) = (b.string(name), b.string(file));
+            let frame = b.frame(Frame { name, file, line: 0 });
+            b.stack(&[frame])
+        };
+        let stacks = [("aten::addmm", "<operator>"), ("aten::gelu", "<operator>"), ("nn.Module: Linear_0", "<module>")]
+            .map(|(name, file)| stack_of(name, file));
+        let names = StackNames::of(b.table());
+        assert_eq!(stacks.map(|s| names.of_stack(s)), ["addmm", "gelu", "nn.Module: Linear_0"]);
     }
 }

@@ -42,16 +42,20 @@ impl Column {
         (Column::Remark, 132.0, 0),
     ];
 
-    /// The columns that a table of a width has room for, with their widths. `with_bar`: the peaks are drawn in the table.
+    /// The columns that a table of a width has room for, with their widths.
     #[must_use]
-    pub fn fitting(width: f32, with_bar: bool) -> Vec<(Column, f32)> {
-        let room = |most: u8| -> f32 {
-            let kept = Self::ALL.iter().filter(|c| c.2 <= most && (with_bar || c.0 != Column::Bar));
-            kept.map(|c| c.1 + 12.0).sum::<f32>() + 20.0
+    pub fn fitting(width: f32, shown: Shown) -> Vec<(Column, f32)> {
+        let of = |&(column, points, gives_way): &(Column, f32, u8)| match column {
+            Column::Bar if !shown.bar => None,
+            Column::Remark if !shown.remarks => None,
+            // Figures at the end give way to a name that tells files apart.
+            Column::File => Some((column, shown.name.clamp(points, 220.0), gives_way)),
+            _ => Some((column, points, gives_way)),
         };
+        let all: Vec<(Column, f32, u8)> = Self::ALL.iter().filter_map(of).collect();
+        let room = |most: u8| all.iter().filter(|c| c.2 <= most).map(|c| c.1 + 12.0).sum::<f32>() + 20.0;
         let most = (0..=5).rev().find(|&most| room(most) <= width).unwrap_or(0);
-        let kept = Self::ALL.iter().filter(|c| c.2 <= most && (with_bar || c.0 != Column::Bar));
-        kept.map(|&(column, points, _)| (column, points)).collect()
+        all.into_iter().filter(|c| c.2 <= most).map(|(column, points, _)| (column, points)).collect()
     }
 
     /// Figures and remarks are asked for largest first, names in their order.
@@ -59,6 +63,17 @@ impl Column {
     pub fn is_descending_first(self) -> bool {
         !matches!(self, Column::Rank | Column::File | Column::Device)
     }
+}
+
+/// What a table of ranks has to show.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    /// The peaks are drawn in the table.
+    pub bar: bool,
+    /// Something is odd about a row.
+    pub remarks: bool,
+    /// Points of the longest name of a file.
+    pub name: f32,
 }
 
 /// Which rows are listed.
@@ -256,14 +271,20 @@ mod tests {
 
     #[test]
     fn columns_give_way_and_the_answer_stays() {
-        let names = |width, bar| Column::fitting(width, bar).into_iter().map(|c| c.0).collect::<Vec<_>>();
+        let shown = |bar| Shown { bar, remarks: true, name: 90.0 };
+        let names = |width, bar| Column::fitting(width, shown(bar)).into_iter().map(|c| c.0).collect::<Vec<_>>();
         assert_eq!(names(1500.0, true).len(), 9);
         assert!(!names(700.0, false).contains(&Column::Bar));
         assert_eq!(names(300.0, true), [Column::Rank, Column::File, Column::Peak, Column::Remark]);
         for width in [420.0, 560.0, 700.0, 900.0, 1500.0] {
-            let used: f32 = Column::fitting(width, false).iter().map(|c| c.1 + 12.0).sum::<f32>() + 20.0;
-            assert!(used <= width || Column::fitting(width, false).len() == 4, "{width}");
+            let fitting = Column::fitting(width, shown(false));
+            let used: f32 = fitting.iter().map(|c| c.1 + 12.0).sum::<f32>() + 20.0;
+            assert!(used <= width || fitting.len() == 4, "{width}");
         }
+        let long = Shown { bar: false, remarks: false, name: 180.0 };
+        assert!(Column::fitting(640.0, long).iter().all(|c| c.0 != Column::Remark), "no empty column");
+        assert!(Column::fitting(640.0, long).contains(&(Column::File, 180.0)), "a name has the room it needs");
+        assert!(Column::fitting(300.0, Shown { name: 900.0, ..long }).contains(&(Column::File, 220.0)));
     }
 
     #[test]

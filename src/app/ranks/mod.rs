@@ -140,8 +140,15 @@ impl Ranks {
             }
         }
         // As many as fit a frame: a row costs microseconds, the rest waits for the next.
-        let answers: Vec<Answer> = self.answers.try_iter().take(512).collect();
-        let has_news = !answers.is_empty();
+        let (mut answers, mut is_over): (Vec<Answer>, bool) = (Vec::new(), false);
+        while answers.len() < 512 && !is_over {
+            match self.answers.try_recv() {
+                Ok(answer) => answers.push(answer),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => is_over = true,
+            }
+        }
+        let mut has_news = !answers.is_empty();
         let mut read: HashSet<PathBuf> = HashSet::new();
         let mut new = Vec::new();
         for (at, answer) in answers {
@@ -158,6 +165,16 @@ impl Ranks {
                     self.errors.push(sentence);
                 }
             }
+        }
+        if is_over && !self.is_done() {
+            // A thread panicked over a file, and says nothing more of any.
+            for row in self.jobs.iter().flat_map(|job| &job.rows).filter(|row| row.is_pending && !read.contains(&row.path)) {
+                self.errors
+                    .push(format!("{} was not read: an error in vramscope; please report it with the file", row.path.display()));
+            }
+            read.extend(self.files.iter().cloned());
+            self.answered = self.files.len();
+            has_news = true;
         }
         if !read.is_empty() {
             let old = std::mem::take(&mut self.jobs).into_iter().flat_map(|job| job.rows);

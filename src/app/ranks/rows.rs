@@ -2,7 +2,7 @@
 
 use egui::Ui;
 
-use super::layout::Column as Sort;
+use super::layout::{Column as Sort, Shown};
 use super::page::{Wish, describe};
 use super::{Ranks, pictures};
 use crate::app::theme::{Tokens, Type};
@@ -18,12 +18,18 @@ pub const ROW: f32 = 26.0;
 
 /// Shows the table in the available space; with bars where the peaks have no chart of their own.
 pub fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, with_bars: bool, wish: &mut Wish) {
-    let fitting = Sort::fitting(ui.available_width(), with_bars);
+    let longest = (0..page.rows().len()).map(|i| file_of(page, i)).max_by_key(|name| name.chars().count()).unwrap_or_default();
+    let shown = Shown {
+        bar: with_bars,
+        remarks: (0..page.rows().len()).any(|i| !remark(page, i, t).0.is_empty()),
+        name: label::width(ui.painter(), &longest, Type::Body).ceil() + 2.0,
+    };
+    let fitting = Sort::fitting(ui.available_width(), shown);
     let columns: Vec<Column<'_>> = fitting
         .iter()
         .map(|&(column, points)| match column {
             // Of recordings on their own it holds A and B only.
-            Sort::Rank if !page.are_ranks() => Column::text("", Width::Exact(points)),
+            Sort::Rank if !page.are_ranks() => Column::text("", Width::Exact(points.min(16.0))),
             Sort::Rank => Column::text("rank", Width::Exact(points)).sorts(),
             Sort::File => Column::text("file", Width::Share(1.0, points)).sorts(),
             Sort::Device => Column::figure("device", points).sorts(),
@@ -65,8 +71,7 @@ pub fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, with_bars: bool, w
                 }
                 // A file of two devices stands here twice.
                 Sort::File => {
-                    let file = if page.are_ranks() { r.file.clone() } else { page.name_at(i) };
-                    label::text_in(p, cell, &file, Type::Body, t.text2);
+                    label::text_in(p, cell, &file_of(page, i), Type::Body, t.text2);
                 }
                 Sort::Device if r.is_pending => {}
                 Sort::Device => _ = label::text_in_right(p, cell, &r.device.to_string(), Type::Mono, t.text2),
@@ -97,6 +102,11 @@ pub fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, with_bars: bool, w
     wish.choose = out.clicked.and_then(position);
     wish.open = out.double_clicked.and_then(position);
     (wish.focus, wish.focused) = (out.moved, out.focused);
+}
+
+/// What the file of a row is called.
+fn file_of(page: &Ranks, at: usize) -> String {
+    if page.are_ranks() { page.rows()[at].file.clone() } else { page.name_at(at) }
 }
 
 /// What is odd about a row, in as few words as there are, and its colour.

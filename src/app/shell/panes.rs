@@ -20,7 +20,7 @@ use crate::app::views::{View, ViewContext, ViewInfo, ViewKind};
 use crate::app::widgets::button::menu_item;
 use crate::app::widgets::pane::{PaneHeader, empty_state};
 use crate::app::widgets::{label, term};
-use crate::app::workspace::{Workspace, close};
+use crate::app::workspace::{Workspace, close, find};
 use crate::app::{App, loading, overlays};
 
 pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
@@ -44,11 +44,12 @@ pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
     if let Some(view) = document.view() {
         view.comparing.set_open(open);
     }
+    let mut drawn = Ok(());
     match &mut document.content {
         Content::Loading(file) => loading::page(ui, tokens, file, &document.title, document.id, &actions),
         Content::Failed(sentence) => overlays::failed(ui, tokens, &document.title, sentence, document.id, &actions),
-        Content::Ranks(page) => page_ui(page, ui, tokens, &actions),
-        Content::Probe(page) => probe_ui(page, ui, tokens, &jobs, &actions),
+        Content::Ranks(page) => drawn = jobs.attempt(|| page_ui(page, ui, tokens, &actions)),
+        Content::Probe(page) => drawn = jobs.attempt(|| probe_ui(page, ui, tokens, &jobs, &actions)),
         Content::Ready(view) => {
             view.settling = view.settling.take().filter(|s| !s.is_over());
             if let Some(settling) = &mut view.settling {
@@ -64,6 +65,11 @@ pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
                 view.settling = view.settling.take().and_then(|settling| settling.next(&jobs));
             }
         }
+    }
+    if let (Err(said), Some(document)) = (drawn, app.documents.get_mut(at)) {
+        let sentence =
+            "This page stopped: an error in vramscope. Close it and open it again. Please report it, with what it said";
+        document.content = Content::Failed(format!("{sentence}: {said}"));
     }
 }
 
@@ -92,7 +98,16 @@ fn workspace_ui(
 ) -> Vec<ViewKind> {
     let workspace = document.arrangement();
     let Content::Ready(view) = &mut document.content else { return Vec::new() };
+    let tree = document.layouts.tree(workspace);
+    let is_seen = |kind| match *maximised {
+        Some(only) => only == kind,
+        None => find(tree, kind).is_some_and(|id| tree.tiles.is_visible_in_layout(id)),
+    };
+    view.link.shows_comparison = is_seen(ViewKind::Compare) || is_seen(ViewKind::Flame);
+    // What pages and dialogs asked for is none of the panes' business.
+    drop(jobs.take_asked_in_vain());
     let fresh = view.refresh(jobs, rules);
+    let in_vain = jobs.take_asked_in_vain();
     view.comparing.set_rules(rules);
     let data = Arc::clone(&view.data);
     let is_unseen = view.settling.is_some();
@@ -101,6 +116,8 @@ fn workspace_ui(
     }
     let mut panes = Panes {
         views: &mut view.views,
+        broken: &mut view.broken,
+        in_vain,
         cx: ViewContext {
             data: &data,
             link: &view.link,
@@ -139,6 +156,9 @@ fn workspace_ui(
 /// Draws panes for the tile tree: a header to grab, then the view.
 struct Panes<'a> {
     views: &'a mut HashMap<ViewKind, Box<dyn View>>,
+    broken: &'a mut HashMap<ViewKind, String>,
+    /// What all views share and can not be had.
+    in_vain: Vec<String>,
     cx: ViewContext<'a>,
     maximised: &'a mut Option<ViewKind>,
     is_single: bool,
@@ -158,9 +178,17 @@ impl Panes<'_> {
         }
         ui.painter().rect_filled(rect, 0.0, tokens.s1);
         let info = kind.info();
+        let jobs = self.cx.jobs;
         let view = self.views.entry(kind).or_insert_with(|| (info.create)());
         let is_without = self.cx.data.recording.has_only_counters() && !shows_counters(kind);
-        let subtitle = if is_without { String::new() } else { view.subtitle(&self.cx) };
+        let mut trouble = self.broken.get(&kind).cloned();
+        let mut attempt = |draw: &mut dyn FnMut()| {
+            if trouble.is_none() && !is_without {
+                trouble = jobs.attempt(draw).err();
+            }
+        };
+        let mut subtitle = String::new();
+        attempt(&mut || subtitle = view.subtitle(&self.cx));
         ui.spacing_mut().item_spacing.y = 0.0;
         let cx = &self.cx;
         let mut is_closed = false;
@@ -169,11 +197,7 @@ impl Panes<'_> {
         if !self.is_single && !self.workspace.starts_with(kind) {
             header = header.closable(&mut is_closed);
         }
-        let header = header.show(ui, |ui| {
-            if !is_without {
-                view.header_ui(ui, cx);
-            }
-        });
+        let header = header.show(ui, |ui| attempt(&mut || view.header_ui(ui, cx)));
         // The header is drawn to be clicked; here it is also the handle by which a pane is docked elsewhere.
         let grip = header.interact(Sense::click_and_drag());
         if grip.double_clicked() {
@@ -209,12 +233,51 @@ impl Panes<'_> {
                      the rest:",
                     Some(&self.cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")),
                 );
-            } else {
-                view.ui(&mut child, &self.cx);
+            }
+            attempt(&mut || view.ui(&mut child, cx));
+            let in_vain = jobs.take_asked_in_vain();
+            let missing = in_vain.into_iter().chain(self.in_vain.iter().filter(|name| needs(kind, name)).cloned()).next();
+            if let Some(said) = trouble {
+                // What it drew until then, and what it remembers, is not to be relied on.
+                self.views.remove(&kind);
+                let sentence = "This view stopped: an error in vramscope. The others go on. Please report it, with the recording if \
+                                you can, and with what it said:";
+                if failed(ui, tokens, body, kind, sentence, &said) {
+                    self.broken.remove(&kind);
+                } else {
+                    self.broken.insert(kind, said);
+                }
+            } else if let Some(name) = missing {
+                let sentence = "This view has nothing to draw: an error in vramscope while it was computed. It is tried again when what \
+                                it shows changes. Please report it, with the recording if you can, and with what failed:";
+                // What was remembered with the error goes, so that all is computed again.
+                if failed(ui, tokens, body, kind, sentence, &name) {
+                    self.views.remove(&kind);
+                }
             }
         }
         if grip.drag_started() && !self.is_single { UiResponse::DragStarted } else { UiResponse::None }
     }
+}
+
+/// The views that are nothing without what all of them share.
+fn needs(kind: ViewKind, name: &str) -> bool {
+    match name {
+        "findings" => kind == ViewKind::Findings,
+        "state" => matches!(kind, ViewKind::SegmentMap | ViewKind::Inspector | ViewKind::Accounting),
+        "query" => kind == ViewKind::Allocations,
+        _ => false,
+    }
+}
+
+/// Says in a view's place why it is not there; true when the user wants it tried again.
+fn failed(ui: &mut Ui, tokens: &Tokens, body: Rect, kind: ViewKind, sentence: &str, said: &str) -> bool {
+    let mut place = ui.new_child(UiBuilder::new().max_rect(body).layout(Layout::top_down(Align::Min)).id_salt((kind, "failed")));
+    place.set_clip_rect(body.intersect(ui.clip_rect()));
+    place.painter().rect_filled(body, 0.0, tokens.s1);
+    empty_state(&mut place, sentence, Some(said));
+    place.add_space(10.0);
+    place.vertical_centered(|ui| ui.button("Try again").clicked()).inner
 }
 
 /// The views that have something to show of a recording that is counters alone.
@@ -303,5 +366,89 @@ impl Behavior<ViewKind> for Panes<'_> {
 
     fn simplification_options(&self) -> SimplificationOptions {
         SimplificationOptions { all_panes_must_have_tabs: false, ..SimplificationOptions::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::app::settings::Settings;
+    use crate::model::Progress;
+
+    /// A view that panics: in its own drawing, or in what it computes.
+    #[derive(Default)]
+    struct Broken {
+        computes: bool,
+        value: crate::app::jobs::Derived<u32, u32>,
+    }
+
+    impl View for Broken {
+        fn ui(&mut self, _ui: &mut Ui, cx: &ViewContext<'_>) {
+            if !self.computes {
+                panic!("drawing went wrong");
+            }
+            let _ = self.value.get(cx.jobs, "what is broken", &1, |_| -> Option<u32> { panic!("computing went wrong") });
+        }
+    }
+
+    /// Draws the window a while with a broken view in the place of Contents; the texts it shows then, and its notices.
+    fn drawn(computes: bool) -> (Vec<String>, Vec<String>) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
+        let recording = Arc::new(crate::formats::open(&path, &Progress::new()).unwrap());
+        let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
+        let ctx = egui::Context::default();
+        let mut app = App::new(&ctx, Settings::default(), Jobs::new(ctx.clone()));
+        app.open_recording("sample", data);
+        let view = app.active_document_mut().and_then(Document::view_mut).unwrap();
+        view.views.insert(ViewKind::Contents, Box::new(Broken { computes, ..Broken::default() }));
+        let start = Instant::now();
+        let mut texts = Vec::new();
+        let mut calm = 0;
+        while start.elapsed() < Duration::from_secs(60) && calm < 5 {
+            let screen = Rect::from_min_size(pos2(0.0, 0.0), vec2(1600.0, 1000.0));
+            let input = egui::RawInput { screen_rect: Some(screen), ..Default::default() };
+            let mut out = ctx.run_ui(input, |ui| {
+                app.logic(ui.ctx());
+                app.draw(ui);
+            });
+            out.textures_delta.clear();
+            texts = out.shapes.iter().flat_map(|s| words(&s.shape)).collect();
+            calm = if app.jobs.running() == 0 { calm + 1 } else { 0 };
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert_eq!(app.jobs.running(), 0, "a panicking job is started again and again");
+        (texts, app.notices().map(str::to_owned).collect())
+    }
+
+    fn words(shape: &egui::Shape) -> Vec<String> {
+        match shape {
+            egui::Shape::Text(text) => vec![text.galley.text().to_owned()],
+            egui::Shape::Vec(shapes) => shapes.iter().flat_map(words).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn says(texts: &[String], words: &str) -> bool {
+        texts.iter().any(|text| text.contains(words))
+    }
+
+    #[test]
+    fn a_view_that_panics_says_so_in_its_place_and_the_window_lives_on() {
+        let (texts, _) = drawn(false);
+        assert!(
+            says(&texts, "This view stopped") && says(&texts, "drawing went wrong") && says(&texts, "Try again"),
+            "{texts:?}"
+        );
+        assert!(says(&texts, "Segment map") && says(&texts, "Timeline"), "the others are drawn");
+    }
+
+    #[test]
+    fn a_computation_that_panics_is_said_in_its_views_place() {
+        let (texts, notices) = drawn(true);
+        assert!(says(&texts, "This view has nothing to draw") && says(&texts, "what is broken"), "{texts:?}");
+        assert!(says(&notices, "computing went wrong"), "{notices:?}");
     }
 }

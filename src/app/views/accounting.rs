@@ -17,6 +17,7 @@ use crate::analysis::oom::has_segments;
 use crate::analysis::told::allocator_name;
 use crate::analysis::vendor::Words;
 use crate::app::colours::category_paint;
+use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::code::CodeWell;
@@ -52,7 +53,7 @@ const NAMES: f32 = 310.0;
 #[derive(Default)]
 struct Accounting {
     /// Keyed by the instant and where the categories lie in memory.
-    live: Derived<(u32, usize), ByCategory>,
+    live: Derived<(u32, Identity), ByCategory>,
     counters: counters::Counters,
 }
 
@@ -63,6 +64,9 @@ impl View for Accounting {
         }
         if let Some((_, stats)) = alone(cx) {
             return format!("{} of {}", stats.kind.name(), cx.data.device().id);
+        }
+        if cx.data.device().events.is_empty() {
+            return "at the end".to_owned();
         }
         format!("at event {}", crate::units::count(u64::from(cx.link.cursor)))
     }
@@ -275,7 +279,7 @@ impl Accounting {
         let t = cx.tokens;
         let Some(categories) = cx.categories.filter(|c| c.says_anything()) else { return };
         let (data, held) = (Arc::clone(cx.data), Arc::clone(categories));
-        let key = (event, Arc::as_ptr(categories) as usize);
+        let key = (event, Identity::of(categories));
         let live = self.live.get(cx.jobs, "categories at the cursor", &key, move |_| {
             Some(held.live_by_category(data.device(), &data.tables, event))
         });

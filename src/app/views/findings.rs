@@ -194,25 +194,30 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
                 counted(n, "request", "requests")
             ),
         };
-        let share = if peak > 0 { active as f64 / peak as f64 * 100.0 } else { 0.0 };
-        let sentence = if has_segments(&cx.data.tables) && active > peak {
-            // The segments of a file that begins in the middle are not all that tensors are in.
-            format!(
-                "{first} grows from step to step. Tensors took {} at most; of what was reserved for them the file tells {} only.",
-                Bytes(active),
-                Bytes(peak)
-            )
-        } else if has_segments(&cx.data.tables) {
-            format!("{first} grows from step to step, and {share:.0} % of the {} reserved at the peak was in use.", Bytes(peak))
-        } else {
-            format!(
-                "{first} grows from step to step. Tensors took {} at most. Segments are not in this file, so it does not tell how much of what {} reserved was in use.",
-                Bytes(active),
-                allocator_name(&cx.data.recording)
-            )
-        };
+        let allocator = allocator_name(&cx.data.recording);
+        let sentence =
+            format!("{first} grows from step to step. {}", in_use(active, peak, has_segments(&cx.data.tables), allocator));
         label::paragraph(ui, &sentence, Type::Body, cx.tokens.text2);
     });
+}
+
+/// How much of what was reserved was in use; or that the file does not tell.
+fn in_use(active: u64, reserved: u64, has_segments: bool, allocator: &str) -> String {
+    let most = Bytes(active);
+    if !has_segments {
+        return format!(
+            "Tensors took {most} at most. Segments are not in this file, so it does not tell how much of what {allocator} reserved was in use."
+        );
+    }
+    // A full ring buffer, or recording that began late, forgot where other segments came from.
+    if active > reserved {
+        return format!(
+            "Tensors took {most} at most. Of segments only {} are in this file, so it does not tell how much of what {allocator} reserved was in use.",
+            Bytes(reserved)
+        );
+    }
+    let share = active as f64 / reserved.max(1) as f64 * 100.0;
+    format!("{share:.0} % of the {} reserved at the peak was in use.", Bytes(reserved))
 }
 
 /// Draws a finding; true when it was clicked.
@@ -404,4 +409,17 @@ fn padded(ui: &mut Ui, contents: impl FnOnce(&mut Ui)) {
         ui.set_width(ui.available_width());
         contents(ui);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_than_all_is_in_use() {
+        let m = |n: u64| n << 20;
+        assert!(in_use(m(200), m(250), true, "PyTorch").starts_with("80 % of the 250"));
+        let said = in_use(m(2150), m(250), true, "PyTorch");
+        assert!(!said.contains('%') && said.contains("only 250\u{a0}MiB are in this file"), "{said}");
+    }
 }

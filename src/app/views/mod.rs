@@ -21,6 +21,7 @@ use crate::analysis::{Categories, State};
 pub mod accounting;
 pub mod allocations;
 pub mod autopsy;
+mod block_legend;
 pub mod compare;
 pub mod contents;
 pub mod events;

@@ -9,6 +9,7 @@ use super::ViewContext;
 use super::query_field::QueryField;
 use crate::analysis::query::{Asked, Example, GRAMMAR, Query, Scope, Vocabulary, examples};
 use crate::analysis::steps::kind;
+use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
@@ -21,7 +22,7 @@ const NAMES: usize = 2000;
 #[derive(Default)]
 pub struct QueryWords {
     /// Keyed by where the categories lie in memory.
-    examples: Derived<usize, Vec<Example>>,
+    examples: Derived<Option<Identity>, Vec<Example>>,
     /// Names of annotations, numbers left off, each once.
     annotations: Derived<usize, Vec<String>>,
     /// Why a query holds for nothing. The cursor and the markers are in the key where its answer changes with them.
@@ -86,7 +87,7 @@ impl QueryWords {
 
     fn examples(&mut self, cx: &ViewContext<'_>) -> Option<Arc<Vec<Example>>> {
         let categories = cx.categories.cloned();
-        let key = categories.as_ref().map_or(0, |c| Arc::as_ptr(c) as usize);
+        let key = categories.as_ref().map(Identity::of);
         let (data, cursor) = (Arc::clone(cx.data), Some(cx.link.cursor));
         let shown = self.examples.get(cx.jobs, "examples of queries", &key, move |progress| {
             let scope = Scope {

@@ -218,14 +218,19 @@ impl Ticks {
     ) {
         let mut marks = Batch::new(painter);
         let mut free_from = f32::NEG_INFINITY;
+        let last = self.ticks.last().map(|tick| tick.0);
         for (value, label) in self.labels(unit_at) {
-            let x = scale.at(value);
+            let mut x = scale.at(value);
             if !strip.x_range().expand(0.5).contains(x) {
                 continue;
             }
             marks.vline(x, Rangef::new(strip.bottom() - 6.0, strip.bottom()), 1.0, tokens.line2);
             let galley = label::galley(painter, &label, Type::Mono, tokens.text3);
             let half = galley.size().x / 2.0;
+            if unit_at == UnitAt::Last && Some(value) == last {
+                // The unit would go with it: it moves in by as much as it is too long.
+                x = x.min(painter.clip_rect().right() - half);
+            }
             if x - half < free_from || x - half < painter.clip_rect().left() || x + half > painter.clip_rect().right() {
                 continue;
             }
@@ -328,5 +333,26 @@ mod tests {
         assert_eq!(t.labels(UnitAt::First).filter(|(_, l)| l.ends_with("ms")).count(), 1);
         assert_eq!(t.labels(UnitAt::Last).last().map(|(_, l)| l.ends_with("ms")), Some(true));
         assert_eq!(t.labels(UnitAt::Nowhere).filter(|(_, l)| l.ends_with("ms")).count(), 0);
+    }
+
+    #[test]
+    fn the_label_with_the_unit_moves_in_where_it_would_touch_what_stands_beside_it() {
+        let ctx = egui::Context::default();
+        let end = 420.0;
+        let mut out = ctx.run_ui(egui::RawInput::default(), |ui| {
+            let strip = Rect::from_min_max(pos2(40.0, 0.0), pos2(400.0, 20.0));
+            let painter = ui.painter().with_clip_rect(Rect::from_min_max(pos2(0.0, 0.0), pos2(end, 100.0)));
+            let ticks = byte_ticks(0.0, 2000.0 * MEBIBYTE as f64, 4);
+            let scale = Scale::horizontal(0.0, 2000.0 * MEBIBYTE as f64, strip.x_range());
+            ticks.paint_across(&painter, Tokens::of_theme(egui::Theme::Dark), &scale, strip, UnitAt::Last);
+        });
+        out.textures_delta.clear();
+        let last = out.shapes.iter().filter_map(|s| match &s.shape {
+            egui::Shape::Text(text) => Some((text.galley.text().replace(NBSP, " "), text.pos.x + text.galley.size().x)),
+            _ => None,
+        });
+        let last = last.last().unwrap();
+        assert_eq!(last.0, "2,000 MiB");
+        assert!(last.1 <= end + 1.0, "{last:?}");
     }
 }

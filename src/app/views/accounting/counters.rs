@@ -7,6 +7,7 @@ use egui::{Align2, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use crate::analysis::counted::{GROUPS, HOST_GROUPS, SCALARS};
 use crate::analysis::stats_check::{StatCheck, StatsVerdict, judge_stats};
+use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::theme::Type;
 use crate::app::theme::visuals::PAD_PANE;
@@ -19,7 +20,7 @@ use crate::units::{Bytes, Micros, count};
 /// The counters of a recording, held against it once.
 #[derive(Default)]
 pub(super) struct Counters {
-    verdicts: Derived<usize, Vec<StatsVerdict>>,
+    verdicts: Derived<Identity, Vec<StatsVerdict>>,
 }
 
 /// A column of figures.
@@ -39,7 +40,7 @@ impl Counters {
             return;
         }
         let shared = Arc::clone(recording);
-        let key = Arc::as_ptr(recording) as usize;
+        let key = Identity::of(recording);
         let job = move |_: &_| Some(shared.stats.iter().map(|(name, stats)| judge_stats(&shared, name, stats)).collect());
         let Some(verdicts) = self.verdicts.get(cx.jobs, "counters", &key, job).value else { return };
         for ((name, stats), verdict) in recording.stats.iter().zip(verdicts.iter()) {

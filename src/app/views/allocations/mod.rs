@@ -13,6 +13,7 @@ use crate::analysis::steps::Steps;
 use crate::analysis::{LifetimeId, NO_EVENT, Quantity};
 use crate::app::action::Action;
 use crate::app::command::Command;
+use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
 use crate::app::theme::Type;
@@ -52,11 +53,11 @@ const ROW: f32 = 20.0;
 const HEADER: f32 = 24.0;
 const SUMMARY: f32 = 24.0;
 
-/// What the order of the rows depends on: where the query's answer and the categories lie in memory.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What the order of the rows depends on.
+#[derive(Clone, Debug, PartialEq)]
 struct SortKey {
-    matching: usize,
-    categories: usize,
+    matching: Option<Identity>,
+    categories: Option<Identity>,
     order: Order,
     descending: bool,
 }
@@ -73,7 +74,7 @@ struct Allocations {
     steps: Derived<(), Steps>,
     words: QueryWords,
     /// How many tenants the addresses of the visible rows had before.
-    generations: Derived<(usize, usize, usize), Vec<u32>>,
+    generations: Derived<(Identity, usize, usize), Vec<u32>>,
     list: RowList,
     /// The row the keyboard stands on, by its place in the list.
     at: Option<usize>,
@@ -158,17 +159,18 @@ impl Allocations {
         }
         let by_category = self.order == Order::Category;
         let key = SortKey {
-            matching: cx.matching.map_or(0, |m| Arc::as_ptr(m) as usize),
-            categories: cx.categories.filter(|_| by_category).map_or(0, |c| Arc::as_ptr(c) as usize),
+            matching: cx.matching.map(Identity::of),
+            categories: cx.categories.filter(|_| by_category).map(Identity::of),
             order: self.order,
             descending: self.descending,
         };
         let (data, matching, categories) = (Arc::clone(cx.data), cx.matching.cloned(), cx.categories.cloned());
+        let (by, descending) = (self.order, self.descending);
         let shown = self.sorted.get(cx.jobs, "sort allocations", &key, move |progress| {
             let all = || (0..data.tables.lifetimes.len() as u32).collect();
             let rows = matching.as_ref().map_or_else(all, |m| m.rows().to_vec());
             let scope = Scope { categories: categories.as_deref(), ..Scope::new(&data.recording, data.device(), &data.tables) };
-            key.order.sort(key.descending, rows, &scope, &data.names, progress).ok()
+            by.sort(descending, rows, &scope, &data.names, progress).ok()
         });
         if !shown.is_fresh {
             progress_line(ui, whole, shown.fraction);
@@ -392,7 +394,7 @@ impl Allocations {
     /// How many tenants the addresses of the visible rows had before; an address may have had thousands, so a thread counts.
     fn generations(&mut self, cx: &ViewContext<'_>, rows: &Arc<Vec<u32>>, visible: &[(usize, Rect)]) -> Option<Arc<Vec<u32>>> {
         let first = visible.first()?.0;
-        let key = (Arc::as_ptr(rows) as usize, first, visible.len());
+        let key = (Identity::of(rows), first, visible.len());
         let (data, rows, end) = (Arc::clone(cx.data), Arc::clone(rows), first + visible.len());
         let shown = self.generations.get(cx.jobs, "generations", &key, move |_| {
             let seen = rows.get(first..end.min(rows.len()))?;

@@ -10,6 +10,7 @@ use crate::analysis::categories::{ByCategory, Category};
 use crate::analysis::oom::age;
 use crate::app::action::Action;
 use crate::app::colours::category_paint;
+use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
 use crate::app::theme::Type;
@@ -178,11 +179,11 @@ fn blocks(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
 }
 
 /// Live memory by what it is for.
-pub(super) fn by_category(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: &mut Derived<(u32, usize), ByCategory>) {
+pub(super) fn by_category(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: &mut Derived<(u32, Identity), ByCategory>) {
     // The categories of the whole window, so that the user's own rules count here too.
     let shown = cx.categories.map(|categories| {
         let (data, categories, event) = (Arc::clone(cx.data), Arc::clone(categories), case.state.event);
-        let key = (event, Arc::as_ptr(&categories) as usize);
+        let key = (event, Identity::of(&categories));
         held.get(cx.jobs, "live by category", &key, move |_| {
             Some(categories.live_by_category(data.device(), &data.tables, event))
         })

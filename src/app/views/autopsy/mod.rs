@@ -28,6 +28,7 @@ use crate::analysis::oom::{
 use crate::analysis::{State, named_by, tell_apart};
 use crate::app::colours::Colours;
 use crate::app::document::DeviceData;
+use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::theme::Type;
 use crate::app::widgets::button::segmented;
@@ -76,7 +77,7 @@ struct AutopsyView {
     /// kept, so that none later made can be taken for them.
     classes: Option<(u32, Arc<Colours>, Vec<u8>)>,
     /// Keyed by the instant and where the categories lie in memory.
-    by_category: Derived<(u32, usize), ByCategory>,
+    by_category: Derived<(u32, Identity), ByCategory>,
 }
 
 /// What is looked at.

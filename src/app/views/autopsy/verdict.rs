@@ -368,10 +368,8 @@ fn stack(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
         if frames.is_empty() {
             label::paragraph(ui, "Not recorded. Stacks are recorded with:", Type::Body, t.text2);
             ui.add_space(6.0);
-            CodeWell::new(&cx.words().say("torch.cuda.memory._record_memory_history(stacks=\"python\")"))
-                .broken(true)
-                .copy(true)
-                .show(ui);
+            let line = cx.words().say(crate::analysis::told::records_stacks(&cx.data.recording));
+            CodeWell::new(&line).broken(true).copy(true).show(ui);
         }
         for (i, &id) in frames.iter().take(12).enumerate() {
             let Some(frame) = stacks.frame(id) else { continue };

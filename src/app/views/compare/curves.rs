@@ -9,6 +9,7 @@ use crate::analysis::steps::kind;
 use crate::analysis::{Cell, Quantity};
 use crate::app::compare::{Compared, Side, split_title};
 use crate::app::document::DeviceData;
+use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
@@ -113,15 +114,13 @@ fn places(data: &DeviceData, name: &str) -> Vec<u32> {
 /// What the curves depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    compared: usize,
+    compared: Identity,
     align: Align,
     columns: usize,
 }
 
 /// Two curves on one axis.
 pub(super) struct Lines {
-    /// The comparison they are of: keeps the address in the key from being used again.
-    _of: Arc<Compared>,
     /// Length of the axis, in its units.
     length: f64,
     /// For A and B: a cell a column; `None` past the end.
@@ -286,7 +285,6 @@ fn compute(compared: &Arc<Compared>, wanted: Align, columns: usize) -> Lines {
     let courses = [course(0), course(1)];
     let length = courses.iter().map(|c| c.length(&align)).fold(1.0, f64::max);
     Lines {
-        _of: Arc::clone(compared),
         length,
         cells: [courses[0].cells(&align, length, columns), courses[1].cells(&align, length, columns)],
         marks: [courses[0].mark(&align), courses[1].mark(&align)],
@@ -313,7 +311,7 @@ pub(super) fn show(
         return;
     }
     let columns = ((plot.width() * ui.ctx().pixels_per_point()).round() as usize).max(1);
-    let key = Key { compared: Arc::as_ptr(compared) as usize, align: align.clone(), columns };
+    let key = Key { compared: Identity::of(compared), align: align.clone(), columns };
     let (of, wanted) = (Arc::clone(compared), align.clone());
     let shown = derived.get(cx.jobs, "curves of Compare", &key, move |_| Some(compute(&of, wanted, columns)));
     if !shown.is_fresh {

@@ -16,6 +16,7 @@ use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::Quantity;
 use crate::app::action::Action;
 use crate::app::compare::{Compared, Outcome, Source, Suggestion, name_of, suggest, title_beside};
+use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::widgets::button::{self, Push};
 use crate::app::widgets::pane;
@@ -51,8 +52,8 @@ struct CompareView {
     descending: bool,
     rows: table::Rows,
     align: Option<Align>,
-    /// Names of annotations that both sides have, by the comparison's place in memory.
-    kinds: Derived<usize, Vec<String>>,
+    /// Names of annotations that both sides have, by the comparison.
+    kinds: Derived<Identity, Vec<String>>,
     curves: Derived<curves::Key, curves::Lines>,
     dialog: sources::Dialog,
 }
@@ -161,7 +162,7 @@ impl CompareView {
     fn kinds(&mut self, cx: &ViewContext<'_>, outcome: &Outcome) -> Arc<Vec<String>> {
         let Outcome::Ready(compared, _) = outcome else { return Arc::default() };
         let of = Arc::clone(compared);
-        let key = Arc::as_ptr(compared) as usize;
+        let key = Identity::of(compared);
         self.kinds.get(cx.jobs, "annotations of both sides", &key, move |_| Some(curves::kinds(&of))).value.unwrap_or_default()
     }
 

@@ -10,6 +10,7 @@ use crate::analysis::diff::{Group, Held, purposes_text};
 use crate::app::action::Action;
 use crate::app::colours::category_paint;
 use crate::app::compare::Compared;
+use crate::app::identity::Identity;
 use crate::app::selection::Item;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
@@ -26,7 +27,7 @@ use crate::units::{Bytes, MEBIBYTE, SizeColumn, count, counted};
 /// Which group stands in which row, and for what that was found out.
 #[derive(Default)]
 pub(super) struct Rows {
-    known_for: Option<(usize, usize, Order, bool)>,
+    known_for: Option<(Identity, usize, Order, bool)>,
     shown: Vec<usize>,
     greatest: u64,
 }
@@ -49,8 +50,8 @@ const COLUMNS: [(Option<Order>, f32); 8] = [
 impl CompareView {
     pub(super) fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>) {
         let t = cx.tokens;
-        let key = (Arc::as_ptr(compared) as usize, self.least, self.order, self.descending);
-        if self.rows.known_for != Some(key) {
+        let key = (Identity::of(compared), self.least, self.order, self.descending);
+        if self.rows.known_for.as_ref() != Some(&key) {
             let least = if self.least == 0 { MEBIBYTE } else { 0 };
             self.rows.shown = layout::rows(&compared.groups, least, self.order, self.descending);
             self.rows.greatest = compared.groups.iter().map(|g| g.change().unsigned_abs()).max().unwrap_or(0);

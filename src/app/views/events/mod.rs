@@ -10,6 +10,7 @@ use super::stack_cells::telling_frames;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::query::{Asked, Query, Scope, of_text};
 use crate::app::action::Action;
+use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
 use crate::app::theme::Type;
@@ -59,12 +60,12 @@ struct Events {
     /// The filter in force, as typed and as read: the last that could be read.
     in_force: String,
     query: Query,
-    left: Derived<(Query, usize, Option<u32>, [Option<u32>; 2]), Vec<u32>>,
+    left: Derived<(Query, Option<Identity>, Option<u32>, [Option<u32>; 2]), Vec<u32>>,
     list: RowList,
     /// The cursor the rows were last scrolled to; `None` before the first frame.
     followed: Option<u32>,
     /// The list the rows were last scrolled in.
-    seen_list: usize,
+    seen_list: Option<Identity>,
     is_hovering: bool,
     menu: Option<u32>,
 }
@@ -187,7 +188,7 @@ impl Events {
         let (cursor, markers) = (Some(cx.link.cursor), cx.link.flags());
         let key = (
             query.clone(),
-            if query.needs_categories() { categories.as_ref().map_or(0, |c| Arc::as_ptr(c) as usize) } else { 0 },
+            categories.as_ref().filter(|_| query.needs_categories()).map(Identity::of),
             if query.follows_cursor() { cursor } else { None },
             if query.follows_markers() { markers } else { [None; 2] },
         );
@@ -253,8 +254,8 @@ impl Events {
     /// Brings the cursor's row into view when the cursor, or the list, has changed.
     fn follow(&mut self, cx: &ViewContext<'_>, rows: &Rows, seen: f64) {
         let list = match rows {
-            Rows::All(_) => 0,
-            Rows::Some(list) => Arc::as_ptr(list) as usize,
+            Rows::All(_) => None,
+            Rows::Some(list) => Some(Identity::of(list)),
         };
         if self.followed == Some(cx.link.cursor) && self.seen_list == list {
             return;

@@ -16,6 +16,7 @@ use crate::analysis::flame::{
     By, Flame, Measure, Root, Shape, Size, What, entries_of, entries_of_some, node_text, weigh, weigh_some,
 };
 use crate::app::compare::{Compared, Outcome};
+use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::widgets::button::{check, selector};
 use crate::app::widgets::field::Field;
@@ -52,10 +53,10 @@ const MEASURES: [&str; 6] =
 /// What a graph is made from.
 #[derive(Clone, PartialEq)]
 struct Key {
-    /// `None`: the comparison, by its place in memory.
+    /// `None`: the comparison.
     measure: Option<Measure>,
-    compared: usize,
-    categories: usize,
+    compared: Option<Identity>,
+    categories: Option<Identity>,
     shape: Shape,
 }
 
@@ -69,7 +70,7 @@ struct Built {
     measure: Option<Measure>,
     /// What it compares; `None` for one instant or range.
     compared: Option<Arc<Compared>>,
-    /// What allocations were for when it was built. Kept too so that the address in the key is not used again.
+    /// What allocations were for when it was built.
     categories: Option<Arc<crate::analysis::Categories>>,
 }
 
@@ -88,7 +89,7 @@ impl Built {
 }
 
 /// What the rows of the tree depend on.
-type RowsKey = (usize, u32, Order, bool, u64);
+type RowsKey = (Identity, u32, Order, bool, u64);
 
 /// Which frames a search found.
 struct Found {
@@ -116,12 +117,12 @@ struct FlameView {
     order: Order,
     descending: bool,
     toggled: HashSet<u64>,
-    /// The tree's rows, and what they were made of: the graph's place, the zoom, the order, how often rows were opened or closed.
+    /// The tree's rows, and what they were made of: the graph, the zoom, the order, how often rows were opened or closed.
     rows: Option<(RowsKey, Vec<TreeRow>)>,
     toggles: u64,
     built: Derived<Key, Built>,
-    found: Derived<(usize, String), Found>,
-    asked: Derived<(usize, usize), Found>,
+    found: Derived<(Identity, String), Found>,
+    asked: Derived<(Identity, Identity), Found>,
     /// How often Escape had been pressed when this view last looked: it zooms out.
     cleared: u32,
     /// What the right-click menu is about.
@@ -193,8 +194,8 @@ impl FlameView {
             folds_framework: !self.shows_internals,
         };
         Key {
-            compared: if measure.is_none() { compared.map_or(0, |c| Arc::as_ptr(c) as usize) } else { 0 },
-            categories: if measure.is_some() { cx.categories.map_or(0, |c| Arc::as_ptr(c) as usize) } else { 0 },
+            compared: compared.filter(|_| measure.is_none()).map(Identity::of),
+            categories: cx.categories.filter(|_| measure.is_some()).map(Identity::of),
             measure,
             shape,
         }
@@ -231,7 +232,7 @@ impl FlameView {
         if needle.is_empty() {
             return self.of_query(cx, built);
         }
-        let key = (Arc::as_ptr(built) as usize, needle.clone());
+        let key = (Identity::of(built), needle.clone());
         let (built, stacks) = (Arc::clone(built), Arc::clone(&cx.data.recording));
         self.found
             .get(cx.jobs, "find frames", &key, move |_| {
@@ -257,8 +258,8 @@ impl FlameView {
             Some(compared) => Some(cx.comparing.asked(cx, compared)?),
             None => None,
         };
-        let answer = asked.as_ref().map_or(Arc::as_ptr(&matching) as usize, |a| Arc::as_ptr(a) as usize);
-        let key = (Arc::as_ptr(built) as usize, answer);
+        let answer = asked.as_ref().map_or_else(|| Identity::of(&matching), Identity::of);
+        let key = (Identity::of(built), answer);
         let (data, built, categories) = (Arc::clone(cx.data), Arc::clone(built), built.categories.clone());
         let shown = self.asked.get(cx.jobs, "frames of the query", &key, move |_| {
             let entries = match (&built.compared, &asked, built.measure) {
@@ -346,7 +347,7 @@ impl View for FlameView {
             pane::empty_state(
                 ui,
                 "No call stacks were recorded, so there is nothing to tell apart. They are recorded with:",
-                Some(&cx.words().say("torch.cuda.memory._record_memory_history(stacks=\"python\")")),
+                Some(&cx.words().say(crate::analysis::told::records_stacks(&cx.data.recording))),
             );
             return;
         }

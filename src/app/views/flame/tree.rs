@@ -8,6 +8,7 @@ use super::graph::Canvas;
 use super::layout::{Order, TreeRow, tree_rows};
 use super::{Built, FlameView, Found};
 use crate::analysis::flame::{node_name, node_text};
+use crate::app::identity::Identity;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;
@@ -105,7 +106,7 @@ impl FlameView {
             Order::After => Order::Total,
             other => other,
         };
-        let key = (Arc::as_ptr(built) as usize, zoom, order, self.descending, self.toggles);
+        let key = (Identity::of(built), zoom, order, self.descending, self.toggles);
         // A frame with very many children takes a while to sort.
         let rows = match self.rows.take() {
             Some((known, rows)) if known == key => rows,

@@ -11,6 +11,7 @@ use crate::analysis::SegmentLife;
 use crate::analysis::fragmentation::Servers;
 use crate::analysis::told::why_no_segments;
 use crate::app::colours::{Focus, stream_name};
+use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
 use crate::app::widgets::button::{self, Push};
@@ -266,7 +267,7 @@ impl HeatmapView {
             dark: cx.tokens.dark,
             oom: if at_cursor { Some(cx.link.cursor) } else { cx.data.last_oom() },
             addresses: self.addresses,
-            focus: (Focus::of(cx.link, cx.matching), Arc::as_ptr(cx.colours) as usize),
+            focus: (Focus::of(cx.link, cx.matching), Identity::of(cx.colours)),
         };
         let (data, colours) = (Arc::clone(cx.data), Arc::clone(cx.colours));
         let wanted = key.clone();

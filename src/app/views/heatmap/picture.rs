@@ -11,6 +11,7 @@ use crate::analysis::heatmap::{Heatmap, HeatmapColumn, HeatmapSpec, HoleSizes, S
 use crate::app::colours::{Colours, Focus};
 use crate::app::cursor::{self, Axis};
 use crate::app::document::DeviceData;
+use crate::app::identity::Identity;
 use crate::app::theme::{Ramp, Tokens};
 use crate::model::{Action, DeviceRecording, Progress};
 use crate::units::{Bytes, Micros, count};
@@ -62,7 +63,7 @@ pub(super) struct Key {
     /// The addresses shown; all when `None`.
     pub addresses: Option<(u64, u64)>,
     /// What stays bright, and the colours whose classes that means.
-    pub focus: (Focus, usize),
+    pub focus: (Focus, Identity),
 }
 
 impl Key {
@@ -361,7 +362,7 @@ mod tests {
             oom: None,
             only: None,
             addresses: None,
-            focus: (Focus::default(), 0),
+            focus: (Focus::default(), Identity::of(&Arc::new(0))),
         };
         assert_eq!((key.column(100.0), key.column(199.9), key.column(200.0), key.column(99.9)), (Some(0), Some(49), None, None));
     }

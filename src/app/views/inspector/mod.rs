@@ -8,6 +8,7 @@ use super::live::told;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::app::action::Action;
 use crate::app::command::Command;
+use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
 use crate::app::theme::Type;
@@ -50,7 +51,7 @@ const VALUES: f32 = 104.0;
 #[derive(Default)]
 struct Inspector {
     /// Keyed by the selection, the instant, and where the categories lie in memory.
-    card: Derived<(Option<Item>, u32, usize), Card>,
+    card: Derived<(Option<Item>, u32, Option<Identity>), Card>,
     stacks: stacks::Stacks,
 }
 
@@ -86,7 +87,7 @@ impl View for Inspector {
         let selected = cx.link.selected();
         let (data, at) = (Arc::clone(cx.data), Arc::clone(state));
         let categories = cx.categories.cloned();
-        let key = (selected, state.event, categories.as_ref().map_or(0, |c| Arc::as_ptr(c) as usize));
+        let key = (selected, state.event, categories.as_ref().map(Identity::of));
         let shown = self.card.get(cx.jobs, "inspector", &key, move |_| {
             let mut card = things::card(&data, &at, selected);
             if let (Some(Item::Lifetime(id)), Some(categories)) = (selected, &categories) {

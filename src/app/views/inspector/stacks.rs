@@ -5,6 +5,7 @@ use std::sync::Arc;
 use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::card::RECORD_STACKS;
+use crate::analysis::told::records_stacks;
 use crate::analysis::{function_label, innermost, is_framework, stack_text};
 use crate::app::action::Action;
 use crate::app::jobs::Derived;
@@ -16,7 +17,7 @@ use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::padded;
-use crate::model::{Frame, StackId, StackTable};
+use crate::model::{Format, Frame, StackId, StackTable};
 use crate::units::counted;
 
 /// A run of frames as it is listed.
@@ -86,7 +87,11 @@ impl Stacks {
             padded(ui, |ui| {
                 label::paragraph(ui, "not recorded. This line records call stacks:", Type::Body, t.text3);
                 ui.add_space(6.0);
-                CodeWell::new(&cx.words().say(RECORD_STACKS)).python().copy(true).show(ui);
+                let line = match cx.data.recording.source.format {
+                    Format::KinetoTrace => records_stacks(&cx.data.recording),
+                    _ => RECORD_STACKS,
+                };
+                CodeWell::new(&cx.words().say(line)).python().copy(true).show(ui);
             });
             return;
         }

@@ -181,10 +181,11 @@ impl LeaksView {
                 )
             } else {
                 format!(
-                    "Allocations without a recorded call stack grow in {} of {} {steps}, *{}* by the end. Record stacks to see whose they are: `_record_memory_history(stacks=\"python\")`.",
+                    "Allocations without a recorded call stack grow in {} of {} {steps}, *{}* by the end. Record stacks to see whose they are: `{}`.",
                     add,
                     all,
                     Bytes(bytes),
+                    crate::analysis::told::records_stacks(&cx.data.recording),
                 )
             };
             (title, t.red, sentence)

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::fragmentation::Servers;
@@ -145,7 +146,7 @@ pub struct Row {
 /// The whole arrangement at one instant.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Groups, default pool first.
+    /// Groups, the one that holds most first.
     pub groups: Vec<Group>,
     /// Units by group and address.
     pub units: Vec<Unit>,
@@ -218,9 +219,15 @@ impl Plan {
         if !state.uncovered().is_empty() {
             keys.push((true, PoolId::UNKNOWN, SizeClass::Large, StreamId(0)));
         }
-        // The default pool first, and in a pool large segments first: they hold the bytes.
-        keys.sort_by_key(|&(outside, pool, class, stream)| {
-            (outside, device.pool_key(pool) != Some((0, 0)), pool, class == SizeClass::Small, stream)
+        let mut reserved: FxHashMap<_, u64> = FxHashMap::default();
+        for s in &state.segments {
+            *reserved.entry((false, s.pool, s.class, s.stream)).or_default() += s.size;
+        }
+        // What holds most first; of equals the default pool, and in a pool large segments.
+        keys.sort_by_key(|key| {
+            let &(outside, pool, class, stream) = key;
+            let bytes = std::cmp::Reverse(reserved.get(key).copied().unwrap_or(0));
+            (outside, bytes, device.pool_key(pool) != Some((0, 0)), pool, class == SizeClass::Small, stream)
         });
         keys.dedup();
         self.groups = keys

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use egui::{Rect, Role, Sense, Shape, Ui, WidgetInfo, pos2};
 
+use super::block_legend::{self, BlockLegend};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::told::NO_ADDRESSES;
 use crate::analysis::{NO_EVENT, Quantity, State};
 use crate::app::action::Action;
-use crate::app::colours::{ColourBy, Colours, Focus};
+use crate::app::colours::Focus;
 use crate::app::command::Command;
+use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
 use crate::app::theme::{Tokens, Type};
@@ -69,7 +71,7 @@ const HEIGHT_NAMES: [&str; 6] = ["fit", "3 px", "6 px", "10 px", "16 px", "28 px
 #[derive(Clone, PartialEq)]
 struct Key {
     event: u32,
-    colours: (ColourBy, usize, usize),
+    colours: Identity,
     order: Order,
     span: Option<Span>,
     fold: bool,
@@ -80,10 +82,8 @@ struct Key {
 
 /// Computed off the UI thread.
 struct Picture {
-    /// What it was made from: an address of it may be that of an older one.
+    /// What it was made from.
     key: Key,
-    /// The colours it was made with, kept so that none later made can be taken for them.
-    _colours: Arc<Colours>,
     state: Arc<State>,
     plan: Plan,
     runs: Runs,
@@ -113,6 +113,7 @@ struct SegmentMap {
     scroll: f32,
     picture: Derived<Key, Picture>,
     mesh: Option<(MeshKey, Shape)>,
+    legend: BlockLegend,
     search: String,
     search_failed: Option<String>,
     /// The selection the rows were last scrolled to.
@@ -134,6 +135,7 @@ impl Default for SegmentMap {
             scroll: 0.0,
             picture: Derived::default(),
             mesh: None,
+            legend: BlockLegend::default(),
             search: String::new(),
             search_failed: None,
             shown_selection: None,
@@ -195,7 +197,14 @@ impl View for SegmentMap {
             nothing(ui, cx);
             return;
         }
-        let pane = ui.available_rect_before_wrap();
+        let mut pane = ui.available_rect_before_wrap();
+        // The timeline has the legend, where there is one.
+        if cx.data.device().events.is_empty() && pane.height() > 4.0 * block_legend::HEIGHT {
+            let strip = pane.with_min_y(pane.bottom() - block_legend::HEIGHT);
+            pane.max.y = strip.top();
+            ui.painter().hline(strip.x_range(), strip.top() - 0.5, egui::Stroke::new(1.0, cx.tokens.line));
+            self.legend.ui(ui, cx, strip, 0.0);
+        }
         let areas = Areas::new(pane);
         let response = ui.allocate_rect(pane, Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, format!("Segment map, {}", subtitle(cx, state))));
@@ -297,7 +306,7 @@ impl SegmentMap {
         let colours = Arc::clone(cx.colours);
         let key = Key {
             event: state.event,
-            colours: (colours.by(), Arc::as_ptr(&colours) as usize, colours.classes.len()),
+            colours: Identity::of(&colours),
             order,
             span,
             fold,
@@ -314,7 +323,7 @@ impl SegmentMap {
                 let class = colours.class_of(&data, id, state.event);
                 if key.focus.dims_class(class) || key.focus.dims(&data, id) { class | paint::DIM } else { class }
             });
-            Some(Picture { key, _colours: colours, state, plan, runs, span, window })
+            Some(Picture { key, state, plan, runs, span, window })
         });
         if !shown.is_fresh {
             ui.request_repaint_after(std::time::Duration::from_millis(16));
@@ -423,7 +432,10 @@ impl SegmentMap {
             if let Some((value, text)) = ticks.ticks.first() {
                 free_to = free_to.min(scale.at(*value) - label::width(painter, text, Type::Mono) / 2.0 - 4.0);
             }
-            ticks.paint_across(painter, tokens, &scale, areas.axis, UnitAt::Last);
+            // The words over the bars begin where the bars do.
+            let end = if areas.bars.is_positive() { areas.bars.left() - 8.0 } else { painter.clip_rect().right() };
+            let inside = painter.with_clip_rect(painter.clip_rect().with_max_x(end));
+            ticks.paint_across(&inside, tokens, &scale, areas.axis, UnitAt::Last);
         }
         // The first tick reaches into the gutter by half of its label.
         let right = free_to.min(areas.gutter.right() - 8.0);

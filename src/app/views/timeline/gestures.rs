@@ -25,7 +25,7 @@ impl Timeline {
         let on_marker = |p: Pos2| {
             let flag = canvas.tracks.axis.is_some_and(|a| (a.bottom() - 15.0..=a.bottom() + 4.0).contains(&p.y));
             (0..2).find(|&i| {
-                let Some(event) = cx.link.flags()[i] else { return false };
+                let Some(event) = cx.link.flags_shown()[i] else { return false };
                 let away = (p.x - canvas.x.at(cursor::position(device, cx.link.axis, event))).abs();
                 away <= if flag { 9.0 } else { 3.0 } && (flag || (p.x - cursor_x).abs() > 4.0)
             })

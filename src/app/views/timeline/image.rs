@@ -28,8 +28,8 @@ const EMPTY: u16 = 0;
 const SEAM: u16 = 0x80;
 /// Set on what is not in focus.
 const DIM: u16 = 0x40;
-/// Allocations folded because they are far thinner than a pixel, of classes nobody knows.
-const FOLDED: u16 = 0x3f;
+/// The class itself, counted from 1.
+const CLASS: u16 = 0x3f;
 /// The lightness of a block, so that neighbours of one class can be told apart where they are too thin for a seam.
 const TONE: u16 = 0x300;
 /// How much of the surface shines through from one tone to the next.
@@ -62,13 +62,13 @@ impl StrataImage {
                 }
             });
         }
-        let palette: Vec<Color32> = (0..=TONE | SEAM | DIM | FOLDED)
+        let palette: Vec<Color32> = (0..=TONE | SEAM | DIM | CLASS)
             .map(|code| {
-                let class = code & FOLDED;
+                let class = code & CLASS;
                 if class == EMPTY {
                     return Color32::TRANSPARENT;
                 }
-                let colour = if class == FOLDED { tokens.other } else { colours.colour((class - 1) as u8, tokens) };
+                let colour = colours.colour((class - 1) as u8, tokens);
                 let colour = Tokens::over(tokens.s1, colour, f32::from(code >> 8) * TONE_STEP);
                 let is_dim = code & DIM != 0 || focus.dims_class((class - 1) as u8);
                 let colour = if is_dim { Tokens::over(colour, tokens.s1, 0.25) } else { colour };
@@ -117,24 +117,21 @@ impl ColumnPainter {
         self.now.clear();
         self.cover.clear();
         for run in picture.strata.runs_of(column) {
-            let class = if run.folded > 0 {
-                if focus.picks_allocations() { FOLDED | DIM } else { FOLDED }
-            } else {
-                while self.before.get(known).is_some_and(|b| b.0 < run.lifetime) {
-                    known += 1;
+            // Of several, folded because they are far thinner than a pixel, the largest stands for all.
+            let shown = run.largest;
+            while self.before.get(known).is_some_and(|b| b.0 < shown) {
+                known += 1;
+            }
+            let class = match self.before.get(known) {
+                Some(&(id, class)) if id == shown && !by_age => class,
+                _ => {
+                    let at = if event == NO_EVENT { 0 } else { event };
+                    let class = (u16::from(colours.class_of(data, shown, at)) + 1).min(CLASS);
+                    let class = if has_tones { class | tone(shown) } else { class };
+                    if focus.dims(data, shown) { class | DIM } else { class }
                 }
-                let class = match self.before.get(known) {
-                    Some(&(id, class)) if id == run.lifetime && !by_age => class,
-                    _ => {
-                        let at = if event == NO_EVENT { 0 } else { event };
-                        let class = (u16::from(colours.class_of(data, run.lifetime, at)) + 1).min(FOLDED - 1);
-                        let class = if has_tones { class | tone(run.lifetime) } else { class };
-                        if focus.dims(data, run.lifetime) { class | DIM } else { class }
-                    }
-                };
-                self.now.push((run.lifetime, class));
-                class
             };
+            self.now.push((shown, class));
             let bottom = ((run.bottom as f64 - picture.low) * scale).max(0.0);
             let top = ((run.top as f64 - picture.low) * scale).min(rows as f64);
             if top <= bottom {
@@ -191,36 +188,6 @@ impl ColumnPainter {
     }
 }
 
-/// Live allocations by class at an instant.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct ClassCounts {
-    /// Blocks of each class of the legend.
-    pub blocks: Vec<u64>,
-    /// Their bytes.
-    pub bytes: Vec<u64>,
-    /// Bytes reserved and not in a live block.
-    pub free: u64,
-}
-
-impl ClassCounts {
-    /// Counts a state's blocks.
-    pub fn of(data: &DeviceData, state: &crate::analysis::State, colours: &Colours) -> Self {
-        let mut counts = ClassCounts { blocks: vec![0; colours.classes.len()], bytes: vec![0; colours.classes.len()], free: 0 };
-        for block in &state.blocks {
-            if !block.lifetime.is_some() {
-                counts.free += block.size;
-                continue;
-            }
-            let class = usize::from(colours.class_of(data, block.lifetime, state.event));
-            if let Some(n) = counts.blocks.get_mut(class) {
-                *n += 1;
-                counts.bytes[class] += block.size;
-            }
-        }
-        counts
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::picture::Window;
@@ -263,5 +230,20 @@ mod tests {
             let seen = tones.filter(|t| image.pixels.contains(t)).count();
             assert!(seen >= 2, "class {of_class} is one mass");
         }
+    }
+
+    #[test]
+    fn blocks_far_thinner_than_a_pixel_keep_their_colour_in_a_low_pane() {
+        let data = sample();
+        let window = Window { axis: Axis::Event, from: 0.0, to: data.device().events.len() as f64, columns: 60 };
+        // A ramp of sizes: no class of it is grey.
+        let colours = Arc::new(Colours::build(&data, ColourBy::SizeClass));
+        let high = data.tables.curves.peak(Quantity::Active).0 as f64;
+        let picture = Arc::new(StrataPicture::compute(&data, window, 0.0, high, 6, &Progress::new()).unwrap());
+        let folded = picture.strata.runs.iter().filter(|r| r.folded > 0).count();
+        assert!(folded > 0, "nothing is folded, so this tries nothing");
+        let tokens = Tokens::of_theme(egui::Theme::Dark);
+        let image = StrataImage::compute(&data, picture, colours, tokens, &Focus::default(), 6);
+        assert!(!image.pixels.contains(&tokens.other), "live blocks are grey");
     }
 }

@@ -26,27 +26,28 @@ use egui::{Rect, Response, Role, Sense, Ui, WidgetInfo, pos2};
 
 use self::card::CardPicture;
 use self::flags::Pennants;
-use self::image::{ClassCounts, StrataImage};
+use self::image::StrataImage;
 use self::lanes::{BandsPicture, OpsPicture};
 use self::marks::Marks;
 use self::paint::Canvas;
 use self::picture::{StrataPicture, Window, WindowPicture};
 use self::place::{AxisMarks, ValueChip};
 use self::under::{Scene, Under};
+use super::block_legend::BlockLegend;
 use super::live::alone::SamplesAlone;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::State;
 use crate::analysis::op_lanes::OpRows;
 use crate::app::action::Action;
-use crate::app::colours::{ColourBy, Colours, Focus};
+use crate::app::colours::{ColourBy, Focus};
 use crate::app::compare::name_of;
 use crate::app::cursor::{self, Axis};
+use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
 use crate::app::widgets::button;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane;
-use crate::app::widgets::term::{Figures, Term};
+use crate::app::widgets::term::Term;
 use crate::app::widgets::texture::PixelTexture;
 use crate::app::widgets::viewport::Scale;
 use crate::units::{count, counted};
@@ -65,7 +66,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("hatched", "reserved and not in use: free inside PyTorch"),
         ("cap", "red dashes: the limit of this process, or of the device"),
         ("live blocks", "a block keeps its colour; a pixel shows what covers most of it, a column the instant of its peak"),
-        ("grey block", "many blocks far thinner than a pixel; hover counts them"),
+        ("thin blocks", "many that share a pixel have the colour of the largest; hover counts them"),
         ("pennant", "the cache was emptied, or a snapshot was taken"),
         (
             "operators",
@@ -100,11 +101,11 @@ struct StrataKey {
     rows: usize,
 }
 
-/// What an image was made of. The addresses can not be reused while the image lives, because it holds on to both.
+/// What an image was made of.
 #[derive(Clone, Debug, PartialEq)]
 struct ImageKey {
-    picture: usize,
-    colours: usize,
+    picture: Identity,
+    colours: Identity,
     dark: bool,
     focus: Focus,
     rows: usize,
@@ -143,14 +144,6 @@ struct BeforeBox {
     is_left: bool,
 }
 
-/// What the legend says of the cursor's instant.
-struct Counted {
-    counts: ClassCounts,
-    figures: Figures,
-    /// What it was counted of: held, so that the addresses in the key are not used again meanwhile.
-    _of: (Arc<State>, Arc<Colours>),
-}
-
 #[derive(Default)]
 struct Timeline {
     marks: Derived<(), Marks>,
@@ -161,11 +154,11 @@ struct Timeline {
     card: Derived<Window, CardPicture>,
     samples_alone: SamplesAlone,
     /// Keyed by where the query's answer lies in memory too.
-    overview: Derived<(Window, usize), WindowPicture>,
-    window: Derived<(Window, bool, usize), WindowPicture>,
+    overview: Derived<(Window, Option<Identity>), WindowPicture>,
+    window: Derived<(Window, bool, Option<Identity>), WindowPicture>,
     strata: Derived<StrataKey, StrataPicture>,
     image: Derived<ImageKey, StrataImage>,
-    counts: Derived<(usize, usize), Counted>,
+    legend: BlockLegend,
     /// The image that is in the texture.
     shown: Option<Arc<StrataImage>>,
     texture: PixelTexture,
@@ -197,7 +190,8 @@ impl View for Timeline {
             return format!("{} of the whole card", counted(device.samples.len() as u64, "sample", "samples"));
         }
         let (first, last) = cursor::domain(device, cx.link.axis);
-        let flags = if cx.link.flags().iter().any(Option::is_some) { " · drag A and B to compare other instants" } else { "" };
+        let flags =
+            if cx.link.flags_shown().iter().any(Option::is_some) { " · drag A and B to compare other instants" } else { "" };
         if cx.link.from <= first && cx.link.to >= last {
             return format!("{}{flags}", counted(all, "event", "events"));
         }
@@ -405,7 +399,7 @@ impl View for Timeline {
             canvas.op_names_ui(ui, rect, rows, picture);
         }
         if let Some(rect) = tracks.legend {
-            self.legend_ui(ui, cx, rect, tracks.x.min - pane_rect.left());
+            self.legend.ui(ui, cx, rect, tracks.x.min - pane_rect.left());
         }
         self.menu_ui(cx, &response);
     }
@@ -467,7 +461,7 @@ impl Timeline {
     fn window_picture(&mut self, cx: &ViewContext<'_>, window: Window, marks: Option<Arc<Marks>>) -> Option<Arc<WindowPicture>> {
         let data = Arc::clone(cx.data);
         let matching = cx.matching.cloned();
-        let key = (window, marks.is_some(), matching.as_ref().map_or(0, |m| Arc::as_ptr(m) as usize));
+        let key = (window, marks.is_some(), matching.as_ref().map(Identity::of));
         let job = move |_: &_| Some(WindowPicture::compute(&data, marks.as_deref(), matching.as_deref(), window));
         self.window.get(cx.jobs, "timeline curves", &key, job).value
     }
@@ -476,7 +470,7 @@ impl Timeline {
         let (from, to) = cursor::domain(cx.data.device(), window.axis);
         let whole = Window { from, to, ..window };
         let (data, matching) = (Arc::clone(cx.data), cx.matching.cloned());
-        let key = (whole, matching.as_ref().map_or(0, |m| Arc::as_ptr(m) as usize));
+        let key = (whole, matching.as_ref().map(Identity::of));
         let job = move |_: &_| Some(WindowPicture::compute(&data, None, matching.as_deref(), whole));
         self.overview.get(cx.jobs, "timeline overview", &key, job).value
     }
@@ -497,8 +491,8 @@ impl Timeline {
         let picture = self.strata.get(cx.jobs, "timeline strata", &key, job).value?;
         let focus = Focus::of(cx.link, cx.matching);
         let key = ImageKey {
-            picture: Arc::as_ptr(&picture) as usize,
-            colours: Arc::as_ptr(cx.colours) as usize,
+            picture: Identity::of(&picture),
+            colours: Identity::of(cx.colours),
             dark: cx.tokens.dark,
             focus: focus.clone(),
             rows,
@@ -565,7 +559,7 @@ impl Timeline {
         canvas.rulers(cx.link.hover_event, ruler, on_axis);
         canvas.out_of_range(cx.link);
         canvas.ooms(on_axis);
-        let flags = cx.link.flags();
+        let flags = cx.link.flags_shown();
         let mut taken: Vec<Rect> = values.iter().map(|v| v.rect).collect();
         let named = scene.names.iter().map(|n| n.0);
         let between = canvas.markers(&flags, on_axis, &taken.iter().copied().chain(named).collect::<Vec<_>>());

@@ -57,7 +57,7 @@ impl Canvas<'_> {
             let rect = beside(rect, &[], across).unwrap_or(rect);
             marks.flags.push((rect, text, [Some(c.left), (c.count > 1).then_some(c.right)]));
         }
-        for (i, event) in link.flags().iter().enumerate() {
+        for (i, event) in link.flags_shown().iter().enumerate() {
             let Some(x) = event.and_then(|e| self.x_of(e)) else { continue };
             let rect = Align2::CENTER_BOTTOM.anchor_size(pos2(x, axis.bottom()), vec2(17.0, 15.0));
             marks.markers[i] = beside(rect, &marks.taken(), across);

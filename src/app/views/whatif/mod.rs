@@ -9,6 +9,7 @@ use self::runs::Runs;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::allocator::remedies::best;
 use crate::allocator::whatif::{Answer, Row, SUGGESTED, WhatIf, settings_of};
+use crate::analysis::told::records_history;
 use crate::analysis::vendor::Words;
 use crate::app::action::Action;
 use crate::app::jobs::Derived;
@@ -104,6 +105,7 @@ impl View for WhatIfView {
     fn subtitle(&self, cx: &ViewContext<'_>) -> String {
         let answer = self.runs.answer(self.settings.first().map_or("", |s| s.text.as_str()), None);
         match answer {
+            Some(a) if a.row.requests == 0 => String::new(),
             Some(a) => format!("the {} requests of this recording, served again by the allocator model", count(a.row.requests)),
             None if cx.data.device().events.is_empty() => String::new(),
             None => "the requests of this recording, served again by the allocator model".to_owned(),
@@ -142,7 +144,7 @@ impl View for WhatIfView {
             } else {
                 "No request for memory is in this recording's trace, so there is nothing to serve again. Record from the start:"
             };
-            pane::empty_state(ui, sentence, Some(&cx.words().say("torch.cuda.memory._record_memory_history()")));
+            pane::empty_state(ui, sentence, Some(&cx.words().say(records_history(&cx.data.recording))));
             return;
         }
         if self.settings.is_empty() {
@@ -166,6 +168,12 @@ impl View for WhatIfView {
         self.tried = cx.link.to_try.len();
         let wanted: Vec<(String, AllocConf)> = self.settings.iter().map(|s| (s.text.clone(), s.conf.clone())).collect();
         self.runs.want(cx.jobs, cx.data, &wanted, self.limit);
+        if self.runs.own().is_some_and(|own| own.requests == 0) {
+            let sentence = "No event of this recording is a request for memory, so there is nothing to serve again. Record from the \
+                            start of the program:";
+            pane::empty_state(ui, sentence, Some(records_history(&cx.data.recording)));
+            return;
+        }
         if self.runs.progress().is_some() {
             ui.request_repaint_after(std::time::Duration::from_millis(100));
         }
@@ -481,5 +489,46 @@ mod tests {
         assert!(read_limit("a lot").is_err());
         assert!(read_limit("60").is_err_and(|e| e.contains("60GiB")));
         assert_eq!(read_limit("60GB"), Ok(60_000_000_000));
+    }
+
+    #[test]
+    fn a_trace_without_requests_says_so_instead_of_equal_rows() {
+        use crate::app::action::Action;
+        use crate::app::{App, jobs::Jobs, settings::Settings, workspace::Workspace};
+        use crate::model::Progress;
+        let free = |i: u64| {
+            format!(
+                r#"{{"ph":"i","s":"t","name":"[memory]","pid":1,"tid":1,"ts":{},"args":{{"Bytes":-4096,"Addr":{},"Device Id":0,"Device Type":1}}}}"#,
+                10 + i,
+                0x7f00_0000_0000 + i * 4096
+            )
+        };
+        let trace = format!(r#"{{"schemaVersion":1,"traceEvents":[{}]}}"#, (0..20).map(free).collect::<Vec<_>>().join(","));
+        let recording = crate::formats::read(trace.as_bytes(), "frees.pt.trace.json", &Progress::new()).unwrap();
+        let data = crate::app::loader::prepare(&Arc::new(recording), 0, &Progress::new()).unwrap();
+        let ctx = egui::Context::default();
+        let mut app = App::new(&ctx, Settings::default(), Jobs::synchronous());
+        app.open_recording("frees", data);
+        app.actions().send(Action::Run(crate::app::Command::Workspace(Workspace::WhatIf)));
+        let mut texts = String::new();
+        for _ in 0..4 {
+            let screen = Rect::from_min_size(egui::pos2(0.0, 0.0), vec2(1600.0, 1000.0));
+            let input = egui::RawInput { screen_rect: Some(screen), ..Default::default() };
+            let mut out = ctx.run_ui(input, |ui| {
+                app.logic(ui.ctx());
+                app.draw(ui);
+            });
+            out.textures_delta.clear();
+            texts = out
+                .shapes
+                .iter()
+                .filter_map(|s| match &s.shape {
+                    egui::Shape::Text(text) => Some(text.galley.text()),
+                    _ => None,
+                })
+                .collect::<Vec<_>>()
+                .join("\n");
+        }
+        assert!(texts.contains("nothing to serve again") && !texts.contains("all 0 served"), "{texts}");
     }
 }

@@ -64,12 +64,18 @@ pub(super) enum Awaited {
     Stopped,
 }
 
+/// Settings, and the limit.
+type Asked = (Vec<String>, Option<u64>);
+
 /// All answers so far, and the job that makes more.
 #[derive(Default)]
 pub(super) struct Runs {
     shared: Arc<Shared>,
     running: Option<(Receiver<()>, Arc<Progress>)>,
     is_stopped: bool,
+    /// What the last job was asked, and whether it panicked: it would again.
+    asked: Asked,
+    has_failed: bool,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -142,10 +148,17 @@ impl Runs {
 
     /// Sees to it that each setting is run without a limit and with `limit` (the recording's own until one is chosen).
     pub fn want(&mut self, jobs: &Jobs, data: &Arc<DeviceData>, confs: &[(String, AllocConf)], limit: Option<u64>) {
-        if let Some((done, _)) = &self.running
-            && !matches!(done.try_recv(), Err(TryRecvError::Empty))
-        {
-            self.running = None;
+        let asked = || (confs.iter().map(|(text, _)| text.clone()).collect(), limit);
+        match self.running.as_ref().map(|(done, _)| done.try_recv()) {
+            None | Some(Err(TryRecvError::Empty)) => {}
+            Some(answer) => {
+                self.running = None;
+                self.has_failed = answer.is_err();
+            }
+        }
+        if self.has_failed && self.asked == asked() {
+            jobs.ask_in_vain("what-if");
+            return;
         }
         if self.running.is_some() || self.is_stopped {
             return;
@@ -158,6 +171,7 @@ impl Runs {
         if is_complete {
             return;
         }
+        self.asked = asked();
         let progress = Arc::new(Progress::new());
         let (shared, data, confs, shared_progress) =
             (Arc::clone(&self.shared), Arc::clone(data), confs.to_vec(), Arc::clone(&progress));

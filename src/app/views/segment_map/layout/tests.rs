@@ -164,3 +164,15 @@ fn a_wrapped_row_names_the_runs_that_are_in_it() {
     let whole = Plan::new(&device(), &three_runs(), PLAIN);
     assert_eq!((whole.rows[0].named.clone(), whole.rows[0].largest_at), (0..3, 54 * MEBIBYTE));
 }
+
+#[test]
+fn the_pool_that_holds_most_stands_first() {
+    let mut state = many(4);
+    for s in &mut state.segments[1..] {
+        s.pool = PoolId(1);
+    }
+    let device = DeviceRecording { pools: vec![(0, 0), (0, 1)], ..device() };
+    let plan = Plan::new(&device, &state, PLAIN);
+    let held: Vec<(PoolId, u64)> = plan.groups.iter().map(|g| (g.pool, g.reserved)).collect();
+    assert_eq!(held, [(PoolId(1), 300), (PoolId(0), 100)]);
+}

@@ -43,6 +43,7 @@ while True:
             for i in range(50000):
                 c.sendall(b'{"event": "mark", "text": "' + b"flood " * 30 + b'"}\n')
             c.sendall(b'{"path": "/etc/passwd"}\n{"history": true}\n{"blocks": {"segments": []}}\n')
+            open(os.path.join(place, "sent"), "w").close()
         while how == "endless after":
             c.send(b"x" * 65536)
         time.sleep(60)
@@ -147,10 +148,13 @@ fn a_flood_of_marks_is_bounded_and_counted_and_nothing_unasked_is_believed() {
     session.write_to(Box::new(kept.clone())).unwrap();
     let start = Instant::now();
     let mut news = Vec::new();
-    while start.elapsed() < Duration::from_secs(6) {
+    while !folder.path().join("sent").exists() {
+        assert!(start.elapsed() < Duration::from_secs(60), "the flood does not end");
         session.pump(Duration::from_millis(50)).unwrap();
         news.extend(session.news());
     }
+    // What is on its way still arrives.
+    std::thread::sleep(Duration::from_secs(1));
     drop(program);
     until(&mut session, "the end of the helper", |s| s.news().iter().any(|n| matches!(n, News::Gone { .. })).then_some(()));
     session.finish().unwrap();
@@ -278,7 +282,7 @@ fn a_program_never_waits_for_a_watcher_that_takes_nothing_in() {
         return;
     }
     let (mut job, mut output) = program();
-    let marks = "import time\nfrom vramscope_agent import mark\nslowest = 0\nfor i in range(20000):\n    t = time.perf_counter(); mark('x' * 200); \
+    let marks = "import time\nfrom vramscope_agent import mark\nslowest = 0\nfor i in range(3000):\n    t = time.perf_counter(); mark('x' * 200); \
                  slowest = max(slowest, time.perf_counter() - t)\nprint(slowest)";
     let marks = format!("exec({marks:?})");
     // One that connects and never reads, and a real one that is stopped.
@@ -308,7 +312,7 @@ fn a_program_never_waits_for_a_watcher_that_takes_nothing_in() {
         assert!(lines.read_line(&mut text).unwrap() > 0, "no count of the dropped ones");
     }
     let dropped: u64 = text.split("\"dropped\": ").nth(1).unwrap().split([',', '}']).next().unwrap().parse().unwrap();
-    assert!((10_000..20_000).contains(&dropped), "{text}");
+    assert!((1000..3000).contains(&dropped), "{text}");
     if let (Some(m), Some(mut program)) = (m, stopped.take()) {
         kill_process(program.pid(), Signal::CONT).unwrap();
         std::thread::sleep(Duration::from_secs(2));
@@ -366,9 +370,9 @@ fn an_older_session_stays_until_there_is_a_newer_one() {
         assert_eq!((failed.status.code(), std::fs::read(&out).unwrap() == old), (Some(1), true), "{state}{more:?}");
     }
     // One that is being recorded is nobody else's.
-    m.say("0.used=2097152\n");
+    m.say("0.used=2147483648\n");
     let mut first = m.record(&["--force"]);
-    m.wait("the new session", |d| d[0].samples.last().is_some_and(|s| s.used.unwrap_or(0) > 600 << 20));
+    m.wait("the new session", |d| d[0].samples.last().is_some_and(|s| s.used.unwrap_or(0) > 2 << 30));
     for more in [&["--force"][..], &[]] {
         let second = m.record(&[more, &["--seconds", "1"]].concat()).wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&second.stderr).into_owned();

@@ -7,11 +7,14 @@ connects. It imports nothing heavy: PyTorch is looked up among the modules the p
 it has a context already, and no error of the helper reaches the program.
 
 What a connected vramscope may ask for: memory statistics some times a second, the blocks without traces, recording of the
-allocation history on or off, a snapshot now or at the next out-of-memory error. Nothing it sends is ever run or unpickled.
+allocation history on or off, a snapshot now or at the next out-of-memory error (one; it can be asked for again). Nothing it sends
+is ever run or unpickled, and the program never waits for it.
 """
 import atexit
+import errno
 import json
 import os
+import select
 import socket
 import stat
 import struct
@@ -20,8 +23,15 @@ import threading
 import time
 
 VERSION = 1
-# One line of JSON each way; a longer request is not ours.
+# One line of JSON each way; a longer request is not ours, and a longer answer is not taken at the other end.
 LONGEST_REQUEST = 65536
+LONGEST_ANSWER = 32 << 20
+# Each costs the program a thread and a file.
+MOST_CLIENTS = 4
+# Marks that wait for a vramscope that is busy; more are dropped and counted.
+MOST_WAITING = 65536
+# A vramscope that takes nothing in for so long is let go, in seconds.
+PATIENCE = 10.0
 SLOWEST_HZ, FASTEST_HZ = 0.2, 50.0
 MOST_ENTRIES = 1000000
 ENVIRONMENT = (
@@ -47,7 +57,8 @@ class _State:
         self.listener = None
         self.clients = []
         self.lock = threading.Lock()
-        self.at_oom = False
+        # Who wants a snapshot at the next out-of-memory error.
+        self.at_oom = []
         self.has_observer = False
 
 
@@ -133,13 +144,18 @@ def _hello():
 
 def _snapshot_to(torch, kind):
     """Writes a snapshot into our folder; it appears under its name only when it is whole."""
-    target = os.path.join(_private_folder(os.path.join(folder(), "snapshots")),
-                          "%d-%s-%d.pickle" % (os.getpid(), kind, time.time_ns() // 1000000))
+    place = _private_folder(os.path.join(folder(), "snapshots"))
+    target = os.path.join(place, "%d-%s-%d.pickle" % (os.getpid(), kind, time.time_ns() // 1000000))
     part = target + ".part"
+    _sweep_parts(place)
     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     start = time.perf_counter()
-    torch.cuda.memory._dump_snapshot(part)
-    os.rename(part, target)
+    try:
+        torch.cuda.memory._dump_snapshot(part)
+        os.rename(part, target)
+    except BaseException:
+        os.unlink(part)
+        raise
     return {"path": target, "seconds": round(time.perf_counter() - start, 4)}
 
 
@@ -182,27 +198,38 @@ def _history(torch, request):
     return {"history": True, "max_entries": entries}
 
 
-def _observe_oom(torch, on):
+def _observe_oom(torch, on, client):
     state = _state
-    state.at_oom = bool(on)
-    if on and not state.has_observer:
+    with state.lock:
+        if client in state.at_oom:
+            state.at_oom.remove(client)
+        if on:
+            state.at_oom.append(client)
+        is_first = on and not state.has_observer
+        state.has_observer = state.has_observer or is_first
+    if is_first:
         def observer(device, size, total, free):
             # Called between the failed request and the exception, with the cache given back already. It can not be taken
-            # away again, so it looks whether it is wanted.
-            if state is not _state or not state.at_oom:
-                return
+            # away again, so it looks whether it is wanted: once for each time it was asked for, since a program that catches
+            # the error may run into it a hundred times.
             try:
+                if state is not _state:
+                    return
+                with state.lock:
+                    wanted, state.at_oom = state.at_oom, []
+                if not wanted:
+                    return
                 answer = _snapshot_to(torch, "oom")
                 answer.update({"event": "oom", "device": device, "requested": size, "free": free})
-                _tell_all(answer)
+                for client in wanted:
+                    client.post(answer)
             except BaseException:
                 pass
         torch._C._cuda_attach_out_of_memory_observer(observer)
-        state.has_observer = True
-    return {"at_oom": state.at_oom}
+    return {"at_oom": bool(on)}
 
 
-def _answer(request):
+def _answer(request, client):
     command = request.get("cmd")
     if command not in ("blocks", "history", "dump", "at_oom"):
         return {"error": "there is no command %s" % str(command)[:40]}
@@ -217,23 +244,57 @@ def _answer(request):
         return _history(torch, request)
     if command == "dump":
         return _snapshot_to(torch, "now")
-    return _observe_oom(torch, request.get("on"))
+    return _observe_oom(torch, request.get("on"), client)
 
 
 class _Client:
-    """A connected vramscope, served by a thread of its own."""
+    """A connected vramscope, served by a thread of its own. Nothing here waits for it but that thread."""
 
     def __init__(self, connection):
         self.connection = connection
+        connection.setblocking(False)
+        # Held only for moments: the program's own threads take it in `mark`.
         self.lock = threading.Lock()
+        self.waiting = bytearray()
+        self.dropped = 0
+        self.moved = time.monotonic()
         self.period = 0.1
         self.told = None
 
-    def send(self, message):
+    def post(self, message, longest=MOST_WAITING):
+        """Sends what the socket takes now, and keeps the rest for the thread. Drops the message where too much waits already."""
+        message = dict(message)
         message.setdefault("t", time.time_ns() // 1000)
         data = (json.dumps(message, default=str) + "\n").encode()
+        # Not for ever: a signal may have come while this very thread had it.
+        has_lock = self.lock.acquire(timeout=0.05)
+        try:
+            if not has_lock or len(self.waiting) + len(data) > longest:
+                self.dropped += message.get("event") == "mark"
+                return False
+            self.waiting += data
+            self._push()
+            return True
+        finally:
+            if has_lock:
+                self.lock.release()
+
+    def _push(self):
+        while self.waiting:
+            try:
+                sent = self.connection.send(self.waiting[:65536])
+            except (BlockingIOError, InterruptedError):
+                return
+            del self.waiting[:sent]
+            self.moved = time.monotonic()
+
+    def push(self):
         with self.lock:
-            self.connection.sendall(data)
+            self._push()
+            n = self.dropped if not self.waiting else 0
+            self.dropped -= n
+        if n:
+            self.post({"dropped": n})
 
     def sample(self):
         torch = _torch()
@@ -242,11 +303,11 @@ class _Client:
         devices = _live_devices(torch)
         if devices != self.told:
             self.told = devices
-            self.send({"devices": {str(i): _uuid(torch, i) for i in devices}})
+            self.post({"devices": {str(i): _uuid(torch, i) for i in devices}})
         now = time.time_ns() // 1000
         figures = {str(i): _statistics(torch, i) for i in devices}
         if figures:
-            self.send({"t": now, "stats": figures})
+            self.post({"t": now, "stats": figures})
 
     def handle(self, line):
         request = json.loads(line)
@@ -254,40 +315,56 @@ class _Client:
             self.period = 1.0 / min(max(float(request.get("hz", 10)), SLOWEST_HZ), FASTEST_HZ)
             return
         try:
-            answer = _answer(request)
+            answer = _answer(request, self)
         except Exception as error:
             answer = {"error": "%s: %s" % (type(error).__name__, str(error)[:300])}
         answer["re"] = request.get("id")
-        self.send(answer)
+        if not self.post(answer, LONGEST_ANSWER):
+            self.post({"error": "the answer is too long to send; take a snapshot instead", "re": request.get("id")}, LONGEST_ANSWER)
 
     def serve(self):
-        self.connection.settimeout(5.0)
-        self.send(_hello())
+        # Not select: it knows no file above number 1023, and the program may have more.
+        poll = select.poll()
+        poll.register(self.connection, select.POLLIN)
+        self.post(_hello())
         buffer, due = b"", time.monotonic()
         while True:
-            wait = due - time.monotonic()
-            if wait <= 0:
-                self.connection.settimeout(5.0)
+            now = time.monotonic()
+            if self.waiting:
+                # Nothing is asked of PyTorch, and no request is taken, before the last answer is out.
+                if now - self.moved > PATIENCE:
+                    return
+                poll.modify(self.connection, select.POLLOUT)
+                poll.poll(200)
+                self.push()
+                due = max(due, time.monotonic())
+                continue
+            if self.dropped:
+                self.push()
+            if now >= due:
                 try:
                     self.sample()
                 except (OSError, ValueError):
                     raise
                 except Exception as error:
-                    self.send({"error": "%s: %s" % (type(error).__name__, str(error)[:300])})
-                    due = time.monotonic() + 1.0
+                    self.post({"error": "%s: %s" % (type(error).__name__, str(error)[:300])})
+                    due = now + 1.0
                 due = max(due + self.period, time.monotonic())
+                self.moved = time.monotonic()
                 continue
-            self.connection.settimeout(wait)
+            poll.modify(self.connection, select.POLLIN)
+            # Short, so that marks that did not go at once need not wait for the next reading.
+            if not poll.poll(max(1, int(min(due - now, 0.2) * 1000))):
+                continue
             try:
                 data = self.connection.recv(4096)
-            except socket.timeout:
+            except (BlockingIOError, InterruptedError):
                 continue
             if not data:
                 return
             buffer += data
             if len(buffer) > LONGEST_REQUEST:
                 return
-            self.connection.settimeout(5.0)
             while b"\n" in buffer:
                 line, buffer = buffer.split(b"\n", 1)
                 self.handle(line)
@@ -300,29 +377,31 @@ def _peer_is_us(connection):
     return struct.unpack("3i", data)[1] in (os.getuid(), 0)
 
 
-def _tell_all(message):
-    state = _state
-    for client in list(state.clients) if state else ():
-        try:
-            client.send(dict(message))
-        except Exception:
-            pass
-
-
-def _serve(state, connection):
-    client = None
+def _refuse(connection, sentence):
+    """Says why in one line, without waiting, and hangs up."""
     try:
-        if _peer_is_us(connection):
-            client = _Client(connection)
-            state.clients.append(client)
-            client.serve()
+        connection.setblocking(False)
+        connection.send((json.dumps({"error": sentence}) + "\n").encode())
+    except BaseException:
+        pass
+    try:
+        connection.close()
+    except BaseException:
+        pass
+
+
+def _serve(state, client):
+    try:
+        client.serve()
     except BaseException:
         pass
     finally:
-        if client in state.clients:
+        with state.lock:
             state.clients.remove(client)
+            if client in state.at_oom:
+                state.at_oom.remove(client)
         try:
-            connection.close()
+            client.connection.close()
         except BaseException:
             pass
 
@@ -331,10 +410,31 @@ def _listen(state):
     while True:
         try:
             connection, _ = state.listener.accept()
+        except OSError as error:
+            # The program has no file left for us: it may have one later.
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED):
+                time.sleep(1.0)
+                continue
+            return
         except BaseException:
             return
         try:
-            threading.Thread(target=_serve, args=(state, connection), name="vramscope-client", daemon=True).start()
+            if not _peer_is_us(connection):
+                _refuse(connection, "this program belongs to another user")
+                continue
+            with state.lock:
+                is_full = len(state.clients) >= MOST_CLIENTS
+                if not is_full:
+                    client = _Client(connection)
+                    state.clients.append(client)
+            if is_full:
+                _refuse(connection, "%d others watch this program already; close one of them" % MOST_CLIENTS)
+                continue
+        except BaseException:
+            _refuse(connection, "the helper failed")
+            continue
+        try:
+            threading.Thread(target=_serve, args=(state, client), name="vramscope-client", daemon=True).start()
         except BaseException:
             # No more threads at the end of the program.
             return
@@ -345,6 +445,12 @@ def _stop(state=None):
     state = state or _state
     if state is None:
         return
+    for client in list(state.clients) if state.pid == os.getpid() else ():
+        try:
+            # Marks of the last moment.
+            client.push()
+        except BaseException:
+            pass
     try:
         if state.listener is not None:
             state.listener.close()
@@ -401,6 +507,18 @@ def _sweep(place):
             probe.close()
 
 
+def _sweep_parts(place):
+    """Removes what a killed program left of a snapshot that it was writing."""
+    for name in os.listdir(place):
+        path = os.path.join(place, name)
+        try:
+            # In a container another number may be meant; nobody writes one snapshot for an hour.
+            if name.endswith(".part") and time.time() - os.lstat(path).st_mtime > 3600:
+                os.unlink(path)
+        except OSError:
+            pass
+
+
 def start():
     """Begins to listen; returns the socket's path, or None when that is not possible. Calling it again changes nothing."""
     global _state
@@ -421,7 +539,7 @@ def start():
         state.path = path
         state.listener.bind(path)
         os.chmod(path, 0o600)
-        state.listener.listen(2)
+        state.listener.listen(MOST_CLIENTS)
         _state = state
         threading.Thread(target=_listen, args=(state,), name="vramscope-agent", daemon=True).start()
         return path
@@ -435,12 +553,14 @@ def start():
 
 
 def mark(text):
-    """Draws a line with a few words at this instant in every vramscope that watches. Does nothing when none does."""
-    try:
-        if _state is not None and _state.clients:
-            _tell_all({"event": "mark", "text": str(text)[:200]})
-    except BaseException:
-        pass
+    """Draws a line with a few words at this instant in every vramscope that watches. Does nothing when none does, and never waits for
+    one: what it can not take now is kept for it, up to a bound, and counted beyond."""
+    state = _state
+    for client in list(state.clients) if state is not None else ():
+        try:
+            client.post({"event": "mark", "text": str(text)[:200]})
+        except Exception:
+            pass
 
 
 if os.environ.get("VRAMSCOPE_HELPER") != "off":

@@ -3,19 +3,23 @@
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, TrySendError, channel, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::document::DeviceData;
 use super::loader::prepare;
 use crate::analysis::join::Whose;
+use crate::formats::export::new_file::{NewFile, not_written};
 use crate::formats::session::{History, Next, SessionReader};
 use crate::live::agent::{News, Request};
 use crate::live::alarm::{AlarmRules, Alarms};
-use crate::live::attach::{Survey, inject, survey};
+use crate::live::attach::{Survey, survey};
 use crate::live::{LiveSession, Rates, SessionOptions};
 use crate::model::{LiveTrack, MarkKind, Progress, Recording};
+
+#[cfg(test)]
+mod tests;
 
 /// The least time between two pictures of a watch that is looked at.
 const PUBLISH: Duration = Duration::from_millis(100);
@@ -98,10 +102,6 @@ enum Command {
     Device(usize),
     /// Whether its tab is in front.
     InFront(bool),
-    /// A helper was started in a process: connect to it.
-    Connect(u32),
-    Busy(Option<String>),
-    Tell(String),
 }
 
 /// What the thread sends to the window.
@@ -128,7 +128,12 @@ pub struct LiveFeed {
     pub status: Arc<LiveStatus>,
     /// The device and whether it is in front, as told last.
     told: Option<(usize, bool)>,
+    /// Where the session is kept until this is dropped.
+    kept: Kept,
 }
+
+/// The file that a watch is kept in; both ends of the watch know it, and the last thing either does is to remove it.
+type Kept = Arc<OnceLock<PathBuf>>;
 
 impl LiveFeed {
     /// Watches this machine.
@@ -147,12 +152,14 @@ impl LiveFeed {
         let (commands, inbox) = channel();
         let (outbox, updates) = channel();
         let (sender, pictures) = sync_channel(1);
+        let kept = Kept::default();
         let inside = Inside {
             ctx: ctx.clone(),
-            own: commands.clone(),
+            kept: Arc::clone(&kept),
             inbox,
             outbox,
             pictures: sender,
+            attaching: None,
             device: 0,
             is_in_front: true,
             published: None,
@@ -162,7 +169,7 @@ impl LiveFeed {
         if let Err(error) = std::thread::Builder::new().name("live-feed".to_owned()).spawn(move || work(inside)) {
             tracing::error!("can not start the watching thread: {error}");
         }
-        LiveFeed { commands, updates, pictures, status: Arc::default(), told: None }
+        LiveFeed { commands, updates, pictures, status: Arc::default(), told: None, kept }
     }
 
     /// The newest picture, if one arrived since the last call.
@@ -209,13 +216,22 @@ impl LiveFeed {
     }
 }
 
+impl Drop for LiveFeed {
+    fn drop(&mut self) {
+        // The thread notices within a moment that this end is gone; the program may end before that.
+        forget(&self.kept);
+    }
+}
+
 /// The thread's end.
 struct Inside {
     ctx: egui::Context,
-    own: Sender<Command>,
+    kept: Kept,
     inbox: Receiver<Command>,
     outbox: Sender<Update>,
     pictures: SyncSender<Picture>,
+    /// The process that a helper is being started in.
+    attaching: Option<u32>,
     device: usize,
     is_in_front: bool,
     published: Option<Instant>,
@@ -235,6 +251,13 @@ impl Inside {
         if before != self.status {
             self.tell(Update::Status(Box::new(self.status.clone())));
         }
+    }
+
+    /// Makes the file that the watch is kept in.
+    fn keep(&self) -> Option<std::fs::File> {
+        let (path, file) = tempfile()?;
+        self.kept.set(path).ok()?;
+        Some(file)
     }
 
     /// Shows another device, at once.
@@ -285,12 +308,10 @@ fn watch(mut inside: Inside) {
         Err(error) => return inside.tell(Update::Notice(format!("The watch can not be started: {error}."))),
     };
     // Everything is kept in a file from the start, so that saving later loses nothing and a crash neither.
-    let kept = tempfile();
-    if let Some((path, file)) = &kept
-        && let Ok(copy) = file.try_clone()
-        && let Err(error) = session.write_to(Box::new(copy))
+    if let Some(file) = inside.keep()
+        && let Err(error) = session.write_to(Box::new(file))
     {
-        inside.tell(Update::Notice(format!("{}: can not be written ({error}); the watch is not kept.", path.display())));
+        inside.tell(Update::Notice(format!("The session can not be written ({error}); the watch is not kept.")));
     }
     let mut alarms: HashMap<u32, Alarms> = HashMap::new();
     let mut rules = AlarmRules::default();
@@ -301,20 +322,16 @@ fn watch(mut inside: Inside) {
         loop {
             match inside.inbox.try_recv() {
                 Ok(command) => {
-                    if !obey(&mut inside, &mut session, command, kept.as_ref().map(|k| k.0.as_path())) {
+                    if !obey(&mut inside, &mut session, command) {
                         // Over: what was seen stays as it is until the tab is closed.
                         inside.published = None;
                         inside.publish(session.history(), "live");
-                        finish(&mut inside, session, kept);
+                        finish(&mut inside, session);
                         return;
                     }
                 }
-                Err(std::sync::mpsc::TryRecvError::Empty) => break,
-                Err(std::sync::mpsc::TryRecvError::Disconnected) => {
-                    let _ = session.finish();
-                    forget(kept);
-                    return;
-                }
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return forget(&inside.kept),
             }
         }
         if let Err(error) = session.pump(Duration::from_millis(50)) {
@@ -322,7 +339,7 @@ fn watch(mut inside: Inside) {
             inside.tell(Update::Notice(format!("The session can not be written any more ({error}); the watch goes on.")));
         }
         for news in session.news() {
-            hear(&mut inside, &session, news);
+            hear(&mut inside, news);
         }
         let helpers: Vec<(u32, bool)> = session.helpers().collect();
         inside.tell_status(|s| s.helpers = helpers);
@@ -334,9 +351,7 @@ fn watch(mut inside: Inside) {
             check_alarms(&inside, &mut session, &mut alarms);
         }
         if !inside.publish(session.history(), "live") {
-            let _ = session.finish();
-            forget(kept);
-            return;
+            return forget(&inside.kept);
         }
     }
 }
@@ -358,22 +373,22 @@ fn check_alarms(inside: &Inside, session: &mut LiveSession, alarms: &mut HashMap
 }
 
 /// Closes the session and answers the window until its end is gone: a stopped watch can still be saved.
-fn finish(inside: &mut Inside, session: LiveSession, kept: Option<(PathBuf, std::fs::File)>) {
+fn finish(inside: &mut Inside, session: LiveSession) {
     let history_end = session.finish();
     if let Err(error) = history_end {
         inside.tell(Update::Notice(format!("The end of the session can not be written: {error}.")));
     }
     inside.tell_status(|s| (s.is_over, s.busy) = (true, None));
     while let Ok(command) = inside.inbox.recv() {
-        if let (Command::SaveTo(to), Some((from, _))) = (command, &kept) {
-            save(inside, from, &to);
+        if let Command::SaveTo(to) = command {
+            save(inside, &to);
         }
     }
-    forget(kept);
+    forget(&inside.kept);
 }
 
 /// Does what was asked; `false` when the watch is to end.
-fn obey(inside: &mut Inside, session: &mut LiveSession, command: Command, kept: Option<&Path>) -> bool {
+fn obey(inside: &mut Inside, session: &mut LiveSession, command: Command) -> bool {
     match command {
         Command::Act(LiveAction::Stop) => return false,
         Command::Act(LiveAction::Pause(is_paused)) => {
@@ -393,7 +408,8 @@ fn obey(inside: &mut Inside, session: &mut LiveSession, command: Command, kept: 
             if !session.request(pid, request) {
                 inside.tell(Update::Notice(format!("No helper answers in process {pid}.")));
             } else if request == Request::SnapshotAtOom(true) {
-                inside.tell(Update::Notice(format!("Process {pid} writes a snapshot when it runs out of memory.")));
+                inside
+                    .tell(Update::Notice(format!("Process {pid} writes a snapshot the next time it runs out of memory, once.")));
             }
         }
         Command::Act(LiveAction::Rate(hz)) => match session.set_rates(Box::new(crate::live::open), Rates::with_memory(hz)) {
@@ -402,59 +418,37 @@ fn obey(inside: &mut Inside, session: &mut LiveSession, command: Command, kept: 
         },
         Command::Act(LiveAction::Alarms(rules)) => inside.tell_status(|s| s.rules = rules),
         Command::Act(LiveAction::Save) => {}
-        Command::SaveTo(to) => match kept {
-            Some(from) => save(inside, from, &to),
-            None => inside.tell(Update::Notice("The watch was not kept: no file could be made for it.".to_owned())),
-        },
+        Command::SaveTo(to) => save(inside, &to),
         Command::Device(index) => inside.show_device(index),
         Command::InFront(yes) => inside.come_to_front(yes),
-        Command::Connect(pid) => {
-            inside.tell_status(|s| s.busy = None);
-            if let Err(sentence) = session.attach(pid) {
-                inside.tell(Update::Notice(sentence));
-            }
-        }
-        Command::Busy(text) => inside.tell_status(|s| s.busy = text),
-        Command::Tell(sentence) => {
-            inside.tell_status(|s| s.busy = None);
-            inside.tell(Update::Notice(sentence));
-        }
     }
     true
 }
 
-/// A helper that listens is greeted at once; starting one may take ten seconds, on a thread of its own.
+/// A helper that listens is greeted at once; starting one may take ten seconds. What comes of it is news.
 fn attach(inside: &mut Inside, session: &mut LiveSession, pid: u32) {
     let known = survey(pid);
     let is_listening = known.socket.is_some();
     let (obstacle, is_python) = (known.obstacle.clone(), known.is_python());
     inside.tell_status(|s| (s.survey, s.surveying) = (Some(known), Some(pid)));
-    if is_listening {
-        if let Err(sentence) = session.attach(pid) {
-            inside.tell(Update::Notice(sentence));
-        }
-        return;
-    }
-    if let Some(why) = obstacle {
+    if let Some(why) = obstacle.filter(|_| !is_listening) {
         let lines = if is_python { " The panel at the right has the lines to add." } else { "" };
         inside.tell(Update::Notice(format!("{why}{lines}")));
         return;
     }
-    let own = inside.own.clone();
-    let _ = own.send(Command::Busy(Some(format!("Waiting until process {pid} runs Python code…"))));
-    let work = move || {
-        let command = match inject(pid) {
-            Ok(_) => Command::Connect(pid),
-            Err(sentence) => Command::Tell(sentence),
-        };
-        let _ = own.send(command);
-    };
-    if let Err(error) = std::thread::Builder::new().name("attach".to_owned()).spawn(work) {
-        inside.tell(Update::Notice(format!("No thread could be started: {error}.")));
+    if !is_listening {
+        inside.tell_status(|s| s.busy = Some(format!("Waiting until process {pid} runs Python code…")));
+        inside.attaching = Some(pid);
     }
+    session.attach(pid);
 }
 
-fn hear(inside: &mut Inside, session: &LiveSession, news: News) {
+fn hear(inside: &mut Inside, news: News) {
+    if let News::Answers { pid } | News::Failed { pid, .. } = &news
+        && inside.attaching.take_if(|waited| waited == pid).is_some()
+    {
+        inside.tell_status(|s| s.busy = None);
+    }
     match news {
         News::Snapshot { path, is_oom, pid, devices } => {
             if is_oom {
@@ -467,16 +461,23 @@ fn hear(inside: &mut Inside, session: &LiveSession, news: News) {
             inside.tell(Update::Notice(format!("Process {pid} {state}.")));
         }
         News::Failed { sentence, .. } => inside.tell(Update::Notice(sentence)),
-        News::Gone { .. } => {}
+        News::Answers { .. } | News::Gone { .. } => {}
     }
-    let _ = session;
 }
 
 /// Copies what was written; records are whole at any moment.
-fn save(inside: &Inside, from: &Path, to: &Path) {
-    let text = match std::fs::copy(from, to) {
+fn save(inside: &Inside, to: &Path) {
+    let copied = || -> Result<u64, String> {
+        let from = inside.kept.get().ok_or("The watch was not kept: no file could be made for it")?;
+        let mut file = std::fs::File::open(from).map_err(|e| format!("{}: can not be read: {e}", from.display()))?;
+        // The dialog has asked whether an older file may go.
+        let mut new = NewFile::create(to, &[from], true)?;
+        let bytes = std::io::copy(&mut file, &mut new).map_err(|e| not_written(to, &e))?;
+        new.finish().map(|()| bytes)
+    };
+    let text = match copied() {
         Ok(bytes) => format!("Saved {} to {}.", crate::units::Bytes(bytes), to.display()),
-        Err(error) => format!("{}: can not be written: {error}.", to.display()),
+        Err(sentence) => format!("{sentence}."),
     };
     inside.tell(Update::Notice(text));
 }
@@ -488,14 +489,17 @@ fn tempfile() -> Option<(PathBuf, std::fs::File)> {
     let folder = base.join("vramscope");
     std::fs::create_dir_all(&folder).ok()?;
     let path = folder.join(format!("live-{}-{}.vramscope", std::process::id(), crate::live::wall_clock_us()));
-    let file = std::fs::OpenOptions::new().write(true).create_new(true).open(&path).ok()?;
+    let mut options = std::fs::OpenOptions::new();
+    // It has the command lines of programs.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.write(true).create_new(true).open(&path).ok()?;
     Some((path, file))
 }
 
 /// A watch that was ended properly and not saved is not wanted; one that was cut off by a crash stays in the folder.
-fn forget(kept: Option<(PathBuf, std::fs::File)>) {
-    if let Some((path, file)) = kept {
-        drop(file);
+fn forget(kept: &Kept) {
+    if let Some(path) = kept.get() {
         let _ = std::fs::remove_file(path);
     }
 }
@@ -503,7 +507,6 @@ fn forget(kept: Option<(PathBuf, std::fs::File)>) {
 /// Shows a session that arrives through a pipe until it ends, then keeps it.
 fn follow(input: impl Read + Send + 'static, mut inside: Inside) {
     inside.tell_status(|s| s.is_remote = true);
-    let kept = tempfile();
     let (sender, records) = sync_channel(4096);
     // Reading blocks, and the window wants pictures meanwhile.
     let reader = move || {
@@ -530,8 +533,7 @@ fn follow(input: impl Read + Send + 'static, mut inside: Inside) {
         return inside.tell(Update::Notice(format!("No thread could be started: {error}.")));
     }
     let mut history = History::new();
-    let file = kept.as_ref().and_then(|(_, f)| f.try_clone().ok());
-    let mut writer = file.and_then(|f| crate::formats::session::SessionWriter::new(f).ok());
+    let mut writer = inside.keep().and_then(|f| crate::formats::session::SessionWriter::new(f).ok());
     let mut is_open = true;
     loop {
         let wait = if is_open { Duration::from_millis(50) } else { Duration::from_secs(1) };
@@ -550,32 +552,36 @@ fn follow(input: impl Read + Send + 'static, mut inside: Inside) {
                     }
                 }
                 Ok(Err(sentence)) => inside.tell(Update::Notice(sentence)),
-                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
-                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
                     is_open = false;
                     inside.published = None;
                     inside.tell_status(|s| s.is_over = true);
                 }
             }
         }
-        let command = if is_open { inside.inbox.try_recv().ok() } else { inside.inbox.recv_timeout(wait).ok() };
+        let command = if is_open {
+            inside
+                .inbox
+                .try_recv()
+                .map_err(|e| if e == TryRecvError::Empty { RecvTimeoutError::Timeout } else { RecvTimeoutError::Disconnected })
+        } else {
+            inside.inbox.recv_timeout(wait)
+        };
         match command {
-            Some(Command::SaveTo(to)) => match &kept {
-                Some((from, _)) => save(&inside, from, &to),
-                None => inside.tell(Update::Notice("The session was not kept: no file could be made for it.".to_owned())),
-            },
-            Some(Command::Device(index)) => inside.show_device(index),
-            Some(Command::InFront(yes)) => inside.come_to_front(yes),
-            Some(Command::Act(LiveAction::Stop)) => {
+            Ok(Command::SaveTo(to)) => save(&inside, &to),
+            Ok(Command::Device(index)) => inside.show_device(index),
+            Ok(Command::InFront(yes)) => inside.come_to_front(yes),
+            Ok(Command::Act(LiveAction::Stop)) => {
                 is_open = false;
                 inside.tell_status(|s| s.is_over = true);
             }
-            _ => {}
+            Err(RecvTimeoutError::Disconnected) => return forget(&inside.kept),
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {}
         }
         let name = if history.host().is_empty() { "live".to_owned() } else { history.host().to_owned() };
         if !inside.publish(&history, &name) {
-            forget(kept);
-            return;
+            return forget(&inside.kept);
         }
     }
 }

@@ -3,12 +3,26 @@
 use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::args::RecordArgs;
 use super::{Failure, terminal};
+use crate::formats::session::SessionFile;
 use crate::live::agent::News;
 use crate::live::{LiveSession, Rates, SessionOptions};
+
+/// The longest that the driver is waited for.
+const FOR_DRIVER: Duration = Duration::from_secs(20);
+/// What the end of a watch takes at most: a sampling thread whose driver hangs is waited for a second.
+const FOR_END: Duration = Duration::from_millis(1500);
+
+/// Where a watch stands.
+enum Step {
+    /// The first device answered.
+    Begun,
+    Done(Result<(), Failure>),
+}
 
 /// Watches until the time is up, the pipe is closed or the user stops it. Every record is written by itself, so a kill at any
 /// moment leaves a session that opens.
@@ -25,34 +39,69 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
         let out = args.out.display();
         return Err(Failure::Usage(format!("{out}: what is watched is kept as a session, so its name must end in .vramscope")));
     }
-    if !is_pipe && !args.force && args.out.is_file() {
-        return Err(format!("{} exists already; name another file, or add --force to replace it", args.out.display()).into());
+    let name = if is_pipe { "the pipe".to_owned() } else { args.out.display().to_string() };
+    // The file is made before the driver is asked: a recording that could not be kept should fail before an hour of training.
+    let file = if is_pipe { None } else { Some(SessionFile::begin(&args.out, args.force)?) };
+    let (steps, seen) = channel();
+    let work = {
+        let (args, name) = (args.clone(), name.clone());
+        move || {
+            let done = watch(&args, &name, file, &steps);
+            // Nobody waits for it when the time was up first.
+            let _ = steps.send(Step::Done(done));
+        }
+    };
+    // On a thread of its own: a reader that stalls or a disk that hangs holds up a write for ever, and --seconds is to be obeyed.
+    std::thread::Builder::new().name("record".to_owned()).spawn(work).map_err(|e| format!("no thread can be started: {e}"))?;
+    let time = args.seconds.map(Duration::from_secs_f64);
+    let mut until = time.map(|t| Instant::now() + t.min(FOR_DRIVER) + FOR_END);
+    loop {
+        let step = match until {
+            Some(until) => seen.recv_timeout(until.saturating_duration_since(Instant::now())),
+            None => seen.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match step {
+            Ok(Step::Begun) => until = time.map(|t| Instant::now() + t + FOR_END),
+            Ok(Step::Done(done)) => return done,
+            Err(RecvTimeoutError::Timeout) if is_pipe => {
+                return Err("the pipe: its reader takes nothing in; the end of the session was not written".to_owned().into());
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(format!("{name}: a write does not come back; the end of the session was not written").into());
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(format!("{name}: the watch broke off; what was written opens").into());
+            }
+        }
     }
+}
+
+/// The whole watch.
+fn watch(args: &RecordArgs, name: &str, mut file: Option<SessionFile>, steps: &Sender<Step>) -> Result<(), Failure> {
     let options = SessionOptions {
         rates: Rates::with_memory(args.rate),
         devices: args.device.clone(),
         focus: args.pid,
         without_helpers: args.no_helper,
+        other_users: args.other_users,
     };
     let mut session = LiveSession::start(Box::new(crate::live::open), &options)
         .map_err(|e| format!("the sampling thread can not be started: {e}"))?;
-    let name = if is_pipe { "the pipe".to_owned() } else { args.out.display().to_string() };
-    // The file is made before the driver is asked: a recording that could not be kept should fail before an hour of training.
-    session.write_to(open(&args.out, is_pipe)?).map_err(|e| format!("{name}: can not be written: {e}"))?;
-    let ready = session
-        .wait_for_device(Duration::from_secs(20))
-        .and_then(|()| check_devices(&session, args))
-        .and_then(|()| check_process(&mut session, args));
-    if let Err(sentence) = ready {
-        if !is_pipe {
-            // Nothing was recorded: an empty session would only puzzle.
-            let _ = std::fs::remove_file(&args.out);
-        }
-        return Err(sentence.into());
-    }
-    say(&session, &name, args);
+    let out: Box<dyn Write + Send> = match &file {
+        Some(file) => Box::new(file.writer()?),
+        None => Box::new(standard_output().map_err(|e| format!("{name}: can not be written: {e}"))?),
+    };
+    session.write_to(out).map_err(|e| format!("{name}: can not be written: {e}"))?;
+    let patience = args.seconds.map_or(FOR_DRIVER, |s| FOR_DRIVER.min(Duration::from_secs_f64(s)));
+    session.wait_for_device(patience)?;
+    check_devices(&session, args)?;
+    check_process(&mut session, args)?;
+    // Only now is there something to keep: an older session of this name stays until here.
+    file.as_mut().map_or(Ok(()), SessionFile::give_name)?;
+    let _ = steps.send(Step::Begun);
+    say(&session, name, args);
     if let (true, Some(pid)) = (args.attach, args.pid) {
-        attach(&mut session, pid);
+        session.attach(pid);
     }
     let until = args.seconds.map(|s| Instant::now() + Duration::from_secs_f64(s));
     loop {
@@ -63,20 +112,18 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
         match session.pump(wait.min(Duration::from_millis(500))) {
             Ok(_) => {}
             // The other end of the pipe has seen enough.
-            Err(e) if is_pipe && e.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            Err(e) if file.is_none() && e.kind() == ErrorKind::BrokenPipe => return Ok(()),
             Err(e) => return Err(format!("{name}: can not be written any more: {e}; what was written opens").into()),
         }
-        session.news().iter().for_each(tell);
+        session.news().iter().for_each(|news| tell(news, args));
     }
     Ok(session.finish().map_err(|e| format!("{name}: the end of the session can not be written: {e}"))?)
 }
 
-fn open(out: &Path, is_pipe: bool) -> Result<Box<dyn Write + Send>, String> {
-    if is_pipe {
-        return Ok(Box::new(std::io::stdout()));
-    }
-    let file = File::create(out).map_err(|e| format!("{}: can not be created: {e}", out.display()))?;
-    Ok(Box::new(file))
+/// Standard output without the lock and the line buffer that Rust puts before it: records have no lines.
+fn standard_output() -> std::io::Result<File> {
+    use std::os::fd::AsFd;
+    Ok(File::from(std::io::stdout().as_fd().try_clone_to_owned()?))
 }
 
 /// A device that was asked for and is not there is a mistake in the command, not something to wait for.
@@ -107,18 +154,14 @@ fn check_process(session: &mut LiveSession, args: &RecordArgs) -> Result<(), Str
     Ok(())
 }
 
-/// A program that can not be entered is still watched from outside.
-fn attach(session: &mut LiveSession, pid: u32) {
-    match session.attach(pid) {
-        Ok(()) => terminal::say(&format!("the helper in process {pid} answers")),
-        Err(sentence) => terminal::say(&format!("{sentence} Watching process {pid} from outside only.")),
-    }
-}
-
-/// Says what helpers told, on standard error.
-fn tell(news: &News) {
+/// Says what helpers told, on standard error. A program that can not be entered is still watched from outside.
+fn tell(news: &News, args: &RecordArgs) {
     match news {
+        News::Answers { pid } => terminal::say(&format!("the helper in process {pid} answers")),
         News::Snapshot { path, .. } => terminal::say(&format!("a snapshot was written to {}", path.display())),
+        News::Failed { pid, sentence } if args.attach && args.pid == Some(*pid) => {
+            terminal::say(&format!("{sentence} Watching process {pid} from outside only."));
+        }
         News::Failed { sentence, .. } => terminal::say(sentence),
         News::Gone { pid } => terminal::say(&format!("the helper in process {pid} is gone")),
         News::History { .. } => {}

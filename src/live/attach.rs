@@ -2,12 +2,13 @@
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::agent::{HELPER, SITECUSTOMIZE};
+use crate::formats::export::unnamed::Unnamed;
 
 /// The oldest Python that lets another process start a script in it (PEP 768).
 const REMOTE_EXEC: (u32, u32) = (3, 14);
@@ -66,7 +67,9 @@ pub fn survey(pid: u32) -> Survey {
         words.split(|b| *b == 0).filter(|w| !w.is_empty()).map(|w| String::from_utf8_lossy(w).into_owned()).collect();
     let python = python_version(&folder);
     let obstacle = if folder.exists() { obstacle(&folder, python, &command) } else { Some(NOT_HERE.to_owned()) };
-    Survey { pid, socket: find_socket(pid), python, obstacle, command }
+    // Another user's helper is none of ours.
+    let is_ours = owner(pid) == Some(rustix::process::geteuid().as_raw());
+    Survey { pid, socket: is_ours.then(|| find_socket(pid)).flatten(), python, obstacle, command }
 }
 
 /// The rungs for a process, lowest first. `has_helper` when its figures arrive already.
@@ -126,6 +129,13 @@ pub fn ladder(survey: &Survey, has_helper: bool) -> [Rung; 3] {
     [lowest, middle, newest]
 }
 
+/// The user that a process runs as, by number.
+#[must_use]
+pub fn owner(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).ok()?;
+    status.lines().find_map(|l| l.strip_prefix("Uid:")?.split_whitespace().nth(1)?.parse().ok())
+}
+
 /// The socket of a helper in a process, also inside a container, whose files are reached through `/proc/PID/root`.
 #[must_use]
 pub fn find_socket(pid: u32) -> Option<PathBuf> {
@@ -134,7 +144,7 @@ pub fn find_socket(pid: u32) -> Option<PathBuf> {
     // The last number is the PID in the innermost namespace: the one the process knows itself by.
     let inner =
         status.lines().find_map(|l| l.strip_prefix("NSpid:")?.split_whitespace().next_back()?.parse::<u32>().ok()).unwrap_or(pid);
-    let uid = status.lines().find_map(|l| l.strip_prefix("Uid:")?.split_whitespace().nth(1)?.parse::<u32>().ok())?;
+    let uid = owner(pid)?;
     let environ = std::fs::read(folder.join("environ")).unwrap_or_default();
     let variable = |name: &str| {
         let words = environ.split(|b| *b == 0).map(String::from_utf8_lossy);
@@ -187,9 +197,8 @@ fn version_in(text: &str, prefix: &str) -> Option<(u32, u32)> {
 /// Why no script can be started in the process.
 fn obstacle(folder: &Path, python: Option<(u32, u32)>, command: &[String]) -> Option<String> {
     // Another user's process hides what it is, so this comes first.
-    let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
-    let owner = status.lines().find_map(|l| l.strip_prefix("Uid:")?.split_whitespace().nth(1)?.parse::<u32>().ok());
-    if owner.is_some_and(|uid| uid != rustix::process::geteuid().as_raw()) {
+    let pid = folder.file_name().and_then(|n| n.to_str()?.parse().ok());
+    if pid.and_then(owner).is_some_and(|uid| uid != rustix::process::geteuid().as_raw()) {
         return Some(
             "This process belongs to another user: start vramscope as that user, or add the line to the program.".to_owned(),
         );
@@ -391,11 +400,11 @@ fn write_private(path: &Path, text: &str) -> Result<(), String> {
     if std::fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
         return Ok(());
     }
-    let part = path.with_extension(format!("part-{}", std::process::id()));
     let write = || {
-        let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
-        file.write_all(text.as_bytes())?;
-        std::fs::rename(&part, path)
+        let mut new = Unnamed::beside(path)?;
+        new.file().set_permissions(std::fs::Permissions::from_mode(0o600))?;
+        new.file().write_all(text.as_bytes())?;
+        new.replace(path)
     };
     write().map_err(|e| format!("{}: can not be written: {e}", path.display()))
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!  NVML ─ nvml ─▶ source::GpuSource ─▶ sampler (one thread) ─┐
 //!  /proc ─ process ───────────────────────┘                  ├─ records ─▶ session::LiveSession ─▶ History ─▶ Recording
-//!  helper in a process ─▶ agent (one thread a process) ──────┘                   └─▶ a .vramscope file or a pipe
+//!  helper in a process ─▶ peer ─▶ agent (one thread a process) ┘                   └─▶ a .vramscope file or a pipe
 //! ```
 //!
 //! Nothing here names a screen, and nothing here makes a CUDA context: NVML does not, and the helper asks only devices that have
@@ -12,11 +12,13 @@
 pub mod agent;
 pub mod alarm;
 pub mod attach;
+mod budget;
 mod engine;
 #[cfg(test)]
 mod fake;
 #[cfg(feature = "live")]
 mod nvml;
+mod peer;
 pub mod process;
 mod rates;
 pub mod sampler;

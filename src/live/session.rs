@@ -1,13 +1,12 @@
 //! [`LiveSession`]: everything that arrives, in one place, as a history and as a file.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::Write;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::agent::{Agent, DeviceNumbers, News, Request};
-use super::attach::{find_socket, inject};
+use super::agent::{Agent, Manner, News, Outlets, Request};
 use super::engine::Opener;
 use super::process::host_name;
 use super::rates::Rates;
@@ -33,23 +32,22 @@ pub struct SessionOptions {
     pub focus: Option<u32>,
     /// Talk to no helper: only what the driver tells.
     pub without_helpers: bool,
+    /// Talk also to helpers in programs of other users.
+    pub other_users: bool,
 }
 
 /// A watch that is going on.
 pub struct LiveSession {
     sampler: Sampler,
-    sender: SyncSender<Record>,
     receiver: Receiver<Record>,
     history: History,
     writer: Option<SessionWriter<Box<dyn Write + Send>>>,
     start: Record,
     options: SessionOptions,
+    /// One for each process of interest, whether its helper answers or not.
     agents: Vec<Agent>,
-    numbers: DeviceNumbers,
-    /// Processes whose helper did not answer, by PID and start: not asked again.
-    refused: HashSet<u32>,
+    outlets: Outlets,
     news: Receiver<News>,
-    news_sender: Sender<News>,
     looked: Instant,
 }
 
@@ -66,24 +64,24 @@ impl LiveSession {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             host: host_name(),
             trouble: None,
+            pid: std::process::id(),
         });
         let mut history = History::new();
         history.set_focus(options.focus);
         history.add(start.clone());
         let (news_sender, news) = channel();
+        let numbers = Arc::new(Mutex::new(HashMap::new()));
+        let outlets = Outlets { numbers, records: sender, news: news_sender };
         Ok(LiveSession {
             sampler,
-            sender,
             receiver,
             history,
             writer: None,
             start,
             options: options.clone(),
             agents: Vec::new(),
-            numbers: Arc::new(Mutex::new(HashMap::new())),
-            refused: HashSet::new(),
+            outlets,
             news,
-            news_sender,
             looked: Instant::now(),
         })
     }
@@ -123,77 +121,63 @@ impl LiveSession {
         Ok(taken)
     }
 
-    /// Connects to the helpers of processes on the watched devices, once a second. Cost: a few small files for each process
-    /// without one.
+    /// Follows the processes on the watched devices, each on a thread of its own that looks for a helper and talks to it.
     fn look_for_helpers(&mut self) {
         if self.options.without_helpers || self.looked.elapsed() < LOOK {
             return;
         }
         self.looked = Instant::now();
         let present = self.history.present();
-        self.refused.retain(|pid| present.contains(pid));
+        self.agents.retain(|a| present.contains(&a.pid()) || a.answers() || a.is_entering());
         for pid in present {
-            let is_known = self.agents.iter().any(|a| a.pid() == pid) || self.refused.contains(&pid);
-            if is_known || self.options.focus.is_some_and(|f| f != pid) {
-                continue;
-            }
-            if let Some(socket) = find_socket(pid)
-                && let Err(sentence) = self.connect(pid, &socket)
-            {
-                self.refused.insert(pid);
-                let _ = self.news_sender.send(News::Failed { pid, sentence });
+            let is_known = self.agents.iter().any(|a| a.pid() == pid);
+            if !is_known && self.options.focus.is_none_or(|f| f == pid) {
+                // Without a thread there is only the driver to go by; the next look tries again.
+                let _ = self.follow(pid);
             }
         }
     }
 
-    fn connect(&mut self, pid: u32, socket: &std::path::Path) -> Result<(), String> {
-        let agent = Agent::connect(socket, pid, Arc::clone(&self.numbers), self.sender.clone(), self.news_sender.clone())?;
-        agent.request(Request::Rate(self.options.rates.memory.clamp(1.0, 10.0)));
-        self.agents.push(agent);
-        Ok(())
+    fn follow(&mut self, pid: u32) -> std::io::Result<&Agent> {
+        self.agents.retain(|a| a.pid() != pid);
+        let manner = Manner { rate: self.options.rates.memory.clamp(1.0, 10.0), other_users: self.options.other_users };
+        self.agents.push(Agent::follow(pid, manner, self.outlets.clone())?);
+        self.agents.last().ok_or_else(|| std::io::ErrorKind::NotFound.into())
     }
 
-    /// Goes up the ladder for one process: a helper that listens, or one started in a Python that allows it. May take seconds.
-    ///
-    /// # Errors
-    /// One sentence: what stands in the way.
-    pub fn attach(&mut self, pid: u32) -> Result<(), String> {
-        if self.agents.iter().any(|a| a.pid() == pid) {
-            return Ok(());
+    /// Goes up the ladder for one process: a helper that listens, or one started in a Python that allows it. That takes seconds, so
+    /// what comes of it is told as [`News::Answers`] or [`News::Failed`].
+    pub fn attach(&mut self, pid: u32) {
+        let known = self.agents.iter().find(|a| a.pid() == pid && !a.has_ended());
+        let news = self.outlets.news.clone();
+        match known {
+            Some(agent) if agent.answers() => drop(news.send(News::Answers { pid })),
+            Some(agent) => agent.enter(),
+            None => match self.follow(pid) {
+                Ok(agent) => agent.enter(),
+                Err(e) => drop(news.send(News::Failed { pid, sentence: format!("No thread could be started: {e}.") })),
+            },
         }
-        let socket = match find_socket(pid) {
-            Some(socket) => socket,
-            None => inject(pid)?,
-        };
-        self.refused.remove(&pid);
-        self.connect(pid, &socket)
     }
 
     /// Asks the helper of a process for something; false when there is none.
     pub fn request(&self, pid: u32, request: Request) -> bool {
-        let agent = self.agents.iter().find(|a| a.pid() == pid);
-        agent.inspect(|a| a.request(request)).is_some()
+        self.agents.iter().any(|a| a.pid() == pid && a.request(request))
     }
 
     /// The processes whose helper answers, and whether each records its history.
     pub fn helpers(&self) -> impl Iterator<Item = (u32, bool)> {
-        self.agents.iter().map(|a| (a.pid(), a.is_recording()))
+        self.agents.iter().filter(|a| a.answers()).map(|a| (a.pid(), a.is_recording()))
     }
 
     /// What helpers told beside figures since the last call.
-    pub fn news(&mut self) -> Vec<News> {
-        let news: Vec<News> = self.news.try_iter().collect();
-        for n in &news {
-            if let News::Gone { pid } = n {
-                self.agents.retain(|a| a.pid() != *pid);
-            }
-        }
-        news
+    pub fn news(&self) -> Vec<News> {
+        self.news.try_iter().collect()
     }
 
     fn take(&mut self, record: Record) -> std::io::Result<()> {
         if let Record::Device(facts) = &record
-            && let Ok(mut numbers) = self.numbers.lock()
+            && let Ok(mut numbers) = self.outlets.numbers.lock()
         {
             numbers.insert(facts.uuid.clone(), facts.device);
         }
@@ -225,7 +209,7 @@ impl LiveSession {
                 return Ok(());
             }
             if since.elapsed() > wait {
-                return Err("The NVIDIA driver does not answer.".to_owned());
+                return Err(format!("The NVIDIA driver does not answer within {} s.", wait.as_secs_f64()));
             }
         }
     }
@@ -249,7 +233,7 @@ impl LiveSession {
     /// Where records may be sent from other threads.
     #[must_use]
     pub fn sender(&self) -> SyncSender<Record> {
-        self.sender.clone()
+        self.outlets.records.clone()
     }
 
     /// What was seen so far.
@@ -277,7 +261,7 @@ impl LiveSession {
     pub fn set_rates(&mut self, opener: Opener, rates: Rates) -> std::io::Result<()> {
         self.options.rates = rates;
         // The old thread ends when it is replaced; records it sent meanwhile are still taken in.
-        self.sampler = Sampler::start(opener, rates, self.options.devices.clone(), self.sender.clone())?;
+        self.sampler = Sampler::start(opener, rates, self.options.devices.clone(), self.sender())?;
         Ok(())
     }
 

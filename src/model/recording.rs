@@ -121,6 +121,15 @@ impl Recording {
         self.source.format == Format::Counters
     }
 
+    /// True for a watch that has found no device: what stands in the place of one has nothing but the reason.
+    #[must_use]
+    pub fn has_no_device(&self) -> bool {
+        let is_none = |d: &DeviceRecording| {
+            d.live.as_ref().is_some_and(|l| l.uuid.is_empty()) && d.name.is_none() && d.capacity.is_none() && d.samples.is_empty()
+        };
+        self.devices.iter().all(is_none)
+    }
+
     /// True where some device has events or segments, as all that tells of single allocations has.
     #[must_use]
     pub fn has_blocks(&self) -> bool {

@@ -5,6 +5,7 @@
  * What it says is read from the text file named by FAKE_NVML_STATE at every call, so that a test can change it while a program
  * runs. One KEY=VALUE a line; the last of a key counts:
  *
+ *   hang=1                     every call waits until this is gone
  *   init=0                     what nvmlInit_v2 answers (9 not loaded, 4 no permission, 18 versions differ)
  *   gpus=1                     number of devices
  *   0.total= 0.reserved= 0.used=   bytes of device 0; used is without the reserved part, as in the driver's second version
@@ -20,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -58,6 +60,11 @@ static u64 number(const char *key, u64 otherwise)
     return text(key, value, sizeof value) ? strtoull(value, NULL, 0) : otherwise;
 }
 
+static void hang(void)
+{
+    while (number("hang", 0)) nanosleep(&(struct timespec){0, 10000000}, NULL);
+}
+
 static u64 of(device_t d, const char *key, u64 otherwise)
 {
     char whole[96];
@@ -69,6 +76,7 @@ static u64 of(device_t d, const char *key, u64 otherwise)
 static u32 check(device_t d, const char *what)
 {
     char key[64];
+    hang();
     if (!users) return UNINITIALIZED;
     if (!(d >= devices && d < devices + GPUS) && !(d >= instances && d < instances + GPUS * INSTANCES)) return INVALID;
     snprintf(key, sizeof key, "err.%s", what);
@@ -79,6 +87,7 @@ static u32 check(device_t d, const char *what)
 
 u32 nvmlInit_v2(void)
 {
+    hang();
     u32 answer = (u32)number("init", OK);
     if (answer == OK) {
         users++;

@@ -82,7 +82,7 @@ fn a_running_program_is_entered_and_does_not_notice() {
     let known = survey(pid);
     assert_eq!((known.python.map(|v| v >= (3, 14)), known.obstacle, known.socket), (Some(true), None, None));
     let mut session = watch(pid);
-    session.attach(pid).unwrap();
+    session.attach(pid);
     until(&mut session, "PyTorch's figures", |s| s.history().latest(0).map(|l| l.0).filter(|s| s.reserved == Some(300 << 20)));
     session.request(pid, Request::Snapshot);
     let path = until(&mut session, "a snapshot", |s| {

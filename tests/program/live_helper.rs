@@ -15,7 +15,7 @@ use vramscope::model::{MarkKind, Progress};
 
 const MIB: u64 = 1 << 20;
 
-fn has_python() -> bool {
+pub fn has_python() -> bool {
     let found = Command::new("python3").arg("-V").output().is_ok();
     if !found {
         eprintln!("skipped: there is no python3");
@@ -24,13 +24,13 @@ fn has_python() -> bool {
 }
 
 /// A program started through `vramscope run`, with the stand-in torch on its path.
-struct Job {
-    child: Child,
-    folder: tempfile::TempDir,
+pub struct Job {
+    pub child: Child,
+    pub folder: tempfile::TempDir,
 }
 
 impl Job {
-    fn start(program: &str, args: &[&str]) -> Job {
+    pub fn start(program: &str, args: &[&str]) -> Job {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("train.py");
         std::fs::write(&script, program).unwrap();
@@ -55,11 +55,11 @@ impl Job {
         Job { child, folder }
     }
 
-    fn socket(&self) -> PathBuf {
+    pub fn socket(&self) -> PathBuf {
         self.folder.path().join(format!("private/{}.sock", self.child.id()))
     }
 
-    fn wait_for_socket(&mut self) -> PathBuf {
+    pub fn wait_for_socket(&mut self) -> PathBuf {
         let since = Instant::now();
         while !self.socket().exists() {
             assert!(since.elapsed() < Duration::from_secs(20), "no socket: {:?}", self.child.try_wait());
@@ -69,7 +69,7 @@ impl Job {
     }
 
     /// Ends the program by closing its input, and returns exit code, output and errors.
-    fn finish(mut self) -> (Option<i32>, String, String) {
+    pub fn finish(mut self) -> (Option<i32>, String, String) {
         drop(self.child.stdin.take());
         let out = self.child.wait_with_output().unwrap();
         let text = |b: Vec<u8>| String::from_utf8_lossy(&b).into_owned();
@@ -78,7 +78,7 @@ impl Job {
 }
 
 /// Reads commands from its input until it is closed.
-const TRAINING: &str = "import sys, torch\nprint('ready', flush=True)\nfor line in sys.stdin:\n    exec(line)\n    sys.stdout.flush()\n\
+pub const TRAINING: &str = "import sys, torch\nprint('ready', flush=True)\nfor line in sys.stdin:\n    exec(line)\n    sys.stdout.flush()\n\
     print('asked', sorted(set(torch.ASKED)), 'recorded', torch.RECORDED)\n";
 
 /// A driver that lists one process.

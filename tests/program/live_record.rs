@@ -50,7 +50,7 @@ impl Machine {
     }
 
     /// Replaced in one step: a call in between sees the old or the new, never half.
-    fn say(&self, state: &str) {
+    pub fn say(&self, state: &str) {
         let part = self.path("state.part");
         std::fs::write(&part, state).unwrap();
         std::fs::rename(part, self.path("state")).unwrap();
@@ -83,7 +83,7 @@ impl Machine {
     }
 
     /// Waits until what is recorded so far fulfils something.
-    fn wait(&self, what: &str, holds: impl Fn(&[DeviceRecording]) -> bool) -> Vec<DeviceRecording> {
+    pub fn wait(&self, what: &str, holds: impl Fn(&[DeviceRecording]) -> bool) -> Vec<DeviceRecording> {
         let since = Instant::now();
         loop {
             if let Ok(r) = vramscope::formats::open(&self.path("s.vramscope"), &Progress::new())

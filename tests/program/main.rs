@@ -9,6 +9,7 @@ mod cli;
 mod live_attach;
 mod live_container;
 mod live_helper;
+mod live_hostile;
 mod live_record;
 mod mistakes;
 mod probe;

@@ -194,6 +194,10 @@ fn device_chooser(app: &App, ui: &mut Ui, tokens: &Tokens) {
             None => device.id.to_string(),
         }
     };
+    if recording.has_no_device() {
+        ui.label(text::body("no GPU").color(tokens.text2));
+        return;
+    }
     if recording.devices.len() == 1 {
         ui.label(text::body(title(view.data.index)).color(tokens.text1));
         return;

@@ -9,19 +9,22 @@ use egui_tiles::{Behavior, SimplificationOptions, TileId, Tiles, UiResponse};
 
 use super::PANE_HEADER;
 use crate::app::action::{Action, Actions};
+use crate::app::command::Command;
 use crate::app::compare::Open;
 use crate::app::document::{Content, Document};
 use crate::app::fitting::Fitted;
 use crate::app::jobs::Jobs;
 use crate::app::ranks::page_ui;
 use crate::app::theme::{Tokens, Type, text};
+use crate::app::views::live::told::has_only_samples;
 use crate::app::views::probe::page_ui as probe_ui;
 use crate::app::views::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::widgets::button::menu_item;
+use crate::app::widgets::button::{Push, menu_item};
 use crate::app::widgets::pane::{PaneHeader, empty_state};
 use crate::app::widgets::{label, term};
 use crate::app::workspace::{Workspace, close, find};
 use crate::app::{App, loading, overlays};
+use crate::model::{DeviceRecording, LiveTrack, Recording};
 
 pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
     let Some(at) = app.active else {
@@ -98,6 +101,11 @@ fn workspace_ui(
 ) -> Vec<ViewKind> {
     let workspace = document.arrangement();
     let Content::Ready(view) = &mut document.content else { return Vec::new() };
+    let is_live = *maximised == Some(ViewKind::Live) || (maximised.is_none() && workspace == Workspace::Live);
+    if view.data.recording.has_no_device() && !is_live {
+        no_device(ui, view.data.device().live.as_deref(), actions);
+        return Vec::new();
+    }
     let tree = document.layouts.tree(workspace);
     let is_seen = |kind| match *maximised {
         Some(only) => only == kind,
@@ -153,6 +161,18 @@ fn workspace_ui(
     }
 }
 
+/// A watch that has found no device has nothing for any view but the one that waits for it.
+fn no_device(ui: &mut Ui, track: Option<&LiveTrack>, actions: &Actions) {
+    let why = track.and_then(|t| t.trouble.as_deref()).unwrap_or("The first sample has not come yet.");
+    empty_state(ui, &format!("No GPU is watched, so there is nothing to show here. {why}"), None);
+    ui.add_space(16.0);
+    ui.vertical_centered(|ui| {
+        if Push::primary("Back to Live").show(ui).clicked() {
+            actions.run(Command::Workspace(Workspace::Live));
+        }
+    });
+}
+
 /// Draws panes for the tile tree: a header to grab, then the view.
 struct Panes<'a> {
     views: &'a mut HashMap<ViewKind, Box<dyn View>>,
@@ -180,7 +200,8 @@ impl Panes<'_> {
         let info = kind.info();
         let jobs = self.cx.jobs;
         let view = self.views.entry(kind).or_insert_with(|| (info.create)());
-        let is_without = self.cx.data.recording.has_only_counters() && !shows_counters(kind);
+        let without = without(self.cx.data.recording.as_ref(), self.cx.data.device(), kind);
+        let is_without = without.is_some();
         let mut trouble = self.broken.get(&kind).cloned();
         let mut attempt = |draw: &mut dyn FnMut()| {
             if trouble.is_none() && !is_without {
@@ -226,13 +247,8 @@ impl Panes<'_> {
             let mut child = ui.new_child(UiBuilder::new().max_rect(body).layout(Layout::top_down(Align::Min)).id_salt(kind));
             child.set_clip_rect(body.intersect(ui.clip_rect()));
             term::speak_of(child.ctx(), self.cx.data, self.cx.state);
-            if is_without {
-                empty_state(
-                    &mut child,
-                    "These are PyTorch's counters: totals, without events, segments or blocks. Accounting shows them. A memory snapshot has \
-                     the rest:",
-                    Some(&self.cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")),
-                );
+            if let Some((sentence, line)) = without {
+                empty_state(&mut child, sentence, line.map(|line| self.cx.words().say(line)).as_deref());
             }
             attempt(&mut || view.ui(&mut child, cx));
             let in_vain = jobs.take_asked_in_vain();
@@ -280,9 +296,22 @@ fn failed(ui: &mut Ui, tokens: &Tokens, body: Rect, kind: ViewKind, sentence: &s
     place.vertical_centered(|ui| ui.button("Try again").clicked()).inner
 }
 
-/// The views that have something to show of a recording that is counters alone.
-fn shows_counters(kind: ViewKind) -> bool {
-    matches!(kind, ViewKind::Accounting | ViewKind::Contents | ViewKind::Live)
+/// Why a view can show nothing of a recording that is of another kind than it draws, and the line that makes one it can.
+fn without(recording: &Recording, device: &DeviceRecording, kind: ViewKind) -> Option<(&'static str, Option<&'static str>)> {
+    use ViewKind as V;
+    if recording.has_only_counters() {
+        let sentence = "These are PyTorch's counters: totals, without events, segments or blocks. Accounting shows them. A memory snapshot has \
+                        the rest:";
+        let shows = matches!(kind, V::Accounting | V::Contents | V::Live);
+        return (!shows).then_some((sentence, Some("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")));
+    }
+    if device.live.is_some() && has_only_samples(device) {
+        let sentence = "A watch knows how much memory is in use and whose it is, but no single allocation. A snapshot of the program has \
+                        them: choose the program in Live, then Snapshot now. Or in the program:";
+        let shows = matches!(kind, V::Live | V::Timeline | V::Findings | V::Contents | V::Accounting | V::Inspector | V::Compare);
+        return (!shows).then_some((sentence, Some("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")));
+    }
+    None
 }
 
 /// False for what the recording in front does not tell: the legend of a view that draws it does not name it.

@@ -124,7 +124,11 @@ fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
         && let Some(track) = &device.live
     {
         let Some(last) = device.samples.last() else {
-            let why = if track.trouble.is_some() { "memory not readable" } else { "no sample yet" };
+            let why = match &track.trouble {
+                Some(_) if view.data.recording.has_no_device() => "no GPU is watched",
+                Some(_) => "memory not readable",
+                None => "no sample yet",
+            };
             items.add(&[(why, false)]);
             return;
         };
@@ -265,6 +269,11 @@ fn load_status(ui: &mut Ui, tokens: &Tokens, view: &DeviceView) {
     }
     let (rect, _) = ui.allocate_exact_size(vec2(21.0, 14.0), Sense::hover());
     ui.painter().vline(rect.center().x, rect.y_range(), Stroke::new(1.0, tokens.line2));
-    let devices = view.data.recording.devices.len() as u64;
-    ui.label(text::mono(counted(devices, "device", "devices")).color(tokens.text2));
+    let recording = &view.data.recording;
+    let devices = if recording.has_no_device() {
+        "no device".to_owned()
+    } else {
+        counted(recording.devices.len() as u64, "device", "devices")
+    };
+    ui.label(text::mono(devices).color(tokens.text2));
 }

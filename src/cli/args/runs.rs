@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 use super::values::{parse_conf, parse_limit, parse_rate, parse_seconds};
 
 /// Arguments of `record`.
-#[derive(Debug, ClapArgs)]
+#[derive(Clone, Debug, ClapArgs)]
 pub struct RecordArgs {
     /// The session to write, ending in .vramscope; - writes to standard output: ssh HOST vramscope record - | vramscope -
     pub out: PathBuf,
@@ -32,6 +32,9 @@ pub struct RecordArgs {
     /// Only what the driver tells: do not talk to the helper in programs that have it
     #[arg(long)]
     pub no_helper: bool,
+    /// Talk also to the helper in programs of other users, which root otherwise leaves alone; they choose what is shown of them
+    #[arg(long, conflicts_with = "no_helper")]
+    pub other_users: bool,
 }
 
 /// Arguments of `run`.

@@ -13,6 +13,7 @@ pub mod redact;
 pub mod snapshot;
 pub mod speedscope;
 mod tables;
+pub mod unnamed;
 
 use std::ops::Range;
 

@@ -1,15 +1,18 @@
 //! A file that is written for the user: never over what it is made of, never half, and over an older one only when that was asked for.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// A file that appears under its name only when it is complete; until then it stands beside it, and goes when this is dropped.
+use super::unnamed::Unnamed;
+
+/// A file that appears under its name only when it is complete; nothing of it stays when this is dropped before.
 #[derive(Debug)]
 pub struct NewFile {
     path: PathBuf,
     /// None for what is no regular file, such as a pipe: it is written as it is.
-    unfinished: Option<PathBuf>,
+    unnamed: Option<Unnamed>,
+    replaces: bool,
     out: Option<BufWriter<File>>,
 }
 
@@ -22,17 +25,16 @@ impl NewFile {
         if let Some(sentence) = refusal(path, sources, replaces) {
             return Err(sentence);
         }
+        let failed = |e: io::Error| not_written(path, &e);
         if is_special(path) {
-            let file = File::create(path).map_err(|e| not_written(path, &e))?;
-            return Ok(NewFile { path: path.to_path_buf(), unfinished: None, out: Some(BufWriter::new(file)) });
+            let file = File::options().write(true).open(path).map_err(failed)?;
+            return Ok(NewFile { path: path.to_path_buf(), unnamed: None, replaces, out: Some(BufWriter::new(file)) });
         }
         // What a link points to is written, as a plain write would do.
         let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-        let mut unfinished = target.clone().into_os_string();
-        unfinished.push(format!(".{}.part", std::process::id()));
-        let unfinished = PathBuf::from(unfinished);
-        let file = File::create(&unfinished).map_err(|e| not_written(path, &e))?;
-        Ok(NewFile { path: target, unfinished: Some(unfinished), out: Some(BufWriter::new(file)) })
+        let unnamed = Unnamed::beside(&target).map_err(failed)?;
+        let file = unnamed.file().try_clone().map_err(failed)?;
+        Ok(NewFile { path: target, unnamed: Some(unnamed), replaces, out: Some(BufWriter::new(file)) })
     }
 
     /// Gives the complete file its name.
@@ -41,12 +43,11 @@ impl NewFile {
     /// One sentence when the rest can not be written or the name can not be given.
     pub fn finish(mut self) -> Result<(), String> {
         let Some(mut out) = self.out.take() else { return Ok(()) };
-        let unfinished = self.unfinished.take();
-        let finished = out.flush().and_then(|()| unfinished.as_ref().map_or(Ok(()), |from| std::fs::rename(from, &self.path)));
-        finished.map_err(|e| {
-            unfinished.map(std::fs::remove_file);
-            not_written(&self.path, &e)
-        })
+        out.flush().map_err(|e| not_written(&self.path, &e))?;
+        match self.unnamed.take() {
+            Some(mut unnamed) => give_name(&mut unnamed, &self.path, self.replaces),
+            None => Ok(()),
+        }
     }
 }
 
@@ -63,16 +64,72 @@ impl Write for NewFile {
     }
 }
 
-impl Drop for NewFile {
-    fn drop(&mut self) {
-        self.out = None;
-        // What is left of it helps nobody; that it can not be removed either is no news.
-        self.unfinished.take().map(std::fs::remove_file);
+/// Gives a file its name. An older file of this name goes only where `replaces`, and never while another process writes it: whoever
+/// replaces a file holds its lock, so of two that try at once one is refused.
+///
+/// # Errors
+/// One sentence.
+pub fn give_name(unnamed: &mut Unnamed, path: &Path, replaces: bool) -> Result<(), String> {
+    loop {
+        match unnamed.link(path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            done => return done.map_err(|e| not_written(path, &e)),
+        }
+        if !replaces {
+            return Err(exists_already(path));
+        }
+        let older = lock(path, File::try_lock).map_err(|Held| in_use(path))?;
+        // Another process may have put its own file there before we had the lock.
+        if older.as_ref().is_none_or(|older| is_at(older, path)) {
+            return unnamed.replace(path).map_err(|e| not_written(path, &e));
+        }
     }
 }
 
+/// Another process holds the lock of a file.
+struct Held;
+
+/// The lock of a file, kept until the answer is dropped; `None` where there is no file or no lock to be had.
+fn lock(path: &Path, take: impl Fn(&File) -> Result<(), TryLockError>) -> Result<Option<File>, Held> {
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let Ok(file) = File::options().read(true).write(true).open(path).or_else(|_| File::open(path)) else { return Ok(None) };
+    match take(&file) {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Err(Held),
+        // A file system without locks.
+        Err(TryLockError::Error(_)) => Ok(None),
+    }
+}
+
+/// True when the open file is still the one of this name.
+fn is_at(file: &File, path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        let id = |m: &std::fs::Metadata| (m.dev(), m.ino());
+        matches!((file.metadata(), std::fs::symlink_metadata(path)), (Ok(a), Ok(b)) if id(&a) == id(&b))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = (file, path);
+        true
+    }
+}
+
+fn in_use(path: &Path) -> String {
+    let writer =
+        crate::formats::session::writer_of(path).map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"));
+    format!("{} is being written by {writer}; name another file, or end that process first", path.display())
+}
+
+fn exists_already(path: &Path) -> String {
+    format!("{} exists already; name another file, or add --force to replace it", path.display())
+}
+
 /// Why a file may not be written under this name, in one sentence: it is one of its own sources (by whatever name or link), a folder, in
-/// no folder, or there already. `None` when it may. Worth asking before the work is done.
+/// no folder, there already, or being written. `None` when it may. Worth asking before the work is done.
 #[must_use]
 pub fn refusal(path: &Path, sources: &[&Path], replaces: bool) -> Option<String> {
     let shown = path.display();
@@ -85,8 +142,12 @@ pub fn refusal(path: &Path, sources: &[&Path], replaces: bool) -> Option<String>
     if is_special(path) {
         return None;
     }
-    if path.exists() {
-        return (!replaces).then(|| format!("{shown} exists already; name another file, or add --force to replace it"));
+    if std::fs::symlink_metadata(path).is_ok() {
+        // Shared: two that only ask do not stand in each other's way.
+        if lock(path, File::try_lock_shared).is_err() {
+            return Some(in_use(path));
+        }
+        return (!replaces).then(|| exists_already(path));
     }
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty())?;
     (!folder.is_dir()).then(|| format!("{shown}: there is no folder {}", folder.display()))
@@ -99,7 +160,7 @@ pub fn not_written(path: &Path, error: &io::Error) -> String {
 }
 
 /// True for what is there and no regular file: a pipe, a device.
-fn is_special(path: &Path) -> bool {
+pub(crate) fn is_special(path: &Path) -> bool {
     path.exists() && !path.is_file() && !path.is_dir()
 }
 
@@ -146,8 +207,30 @@ mod tests {
         whole.finish().unwrap();
         assert_eq!(std::fs::read_to_string(at("old")).unwrap(), "new");
         assert_eq!(std::fs::read_to_string(at("source")).unwrap(), "precious");
-        assert!(std::fs::read_dir(folder.path()).unwrap().all(|e| !e.unwrap().path().to_string_lossy().ends_with(".part")));
+        let parts = |e: io::Result<std::fs::DirEntry>| e.unwrap().path().to_string_lossy().ends_with(".part");
+        assert!(!std::fs::read_dir(folder.path()).unwrap().any(parts));
         assert!(NewFile::create(&at("none/x"), &[], false).unwrap_err().contains("there is no folder"));
         assert!(NewFile::create(folder.path(), &[], true).unwrap_err().contains("is a folder"));
+    }
+
+    #[test]
+    fn a_file_that_appears_meanwhile_is_not_replaced_unasked_and_one_in_use_never() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out");
+        let mut new = NewFile::create(&out, &[], false).unwrap();
+        new.write_all(b"ours").unwrap();
+        std::fs::write(&out, "theirs").unwrap();
+        assert!(new.finish().unwrap_err().contains("exists already"));
+        let busy = File::open(&out).unwrap();
+        busy.lock().unwrap();
+        let sentence = NewFile::create(&out, &[], true).unwrap_err();
+        assert!(sentence.contains("is being written by another process"), "{sentence}");
+        drop(busy);
+        let new = NewFile::create(&out, &[], true).unwrap();
+        let busy = File::open(&out).unwrap();
+        busy.lock().unwrap();
+        assert!(new.finish().unwrap_err().contains("is being written"), "asked again when the name is given");
+        assert_eq!(std::fs::read_to_string(&out).unwrap(), "theirs");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
     }
 }

@@ -2,12 +2,13 @@
 
 use std::io::{self, Read, Write};
 
-use super::Record;
+use super::{MarkPoint, Record};
+use crate::model::MarkKind;
 
 /// First bytes of every session. The last but one is the version of the framing.
 pub const MAGIC: &[u8; 8] = b"VRAMSES\x01";
 /// A frame longer than this is damage, not data: the largest real one holds the blocks of one process.
-const LONGEST: u32 = 256 << 20;
+pub(super) const LONGEST: u32 = 256 << 20;
 
 /// Appends records to a file, a pipe or a socket.
 pub struct SessionWriter<W: Write> {
@@ -26,22 +27,33 @@ impl<W: Write> SessionWriter<W> {
         Ok(SessionWriter { out, buffer: Vec::new(), bytes: MAGIC.len() as u64 })
     }
 
-    /// Writes one record as one write, so that a kill leaves at most the last one in pieces.
+    /// Writes one record as one write, so that a kill leaves at most the last one in pieces. In the place of one that is longer
+    /// than readers take stands a mark that says so.
     ///
     /// # Errors
     /// When it can not be written, or not be said in JSON.
     pub fn write(&mut self, record: &Record) -> io::Result<()> {
-        self.buffer.clear();
-        self.buffer.extend_from_slice(&[0; 8]);
-        serde_json::to_writer(&mut self.buffer, record)?;
+        self.encode(record)?;
+        if self.buffer.len() - 8 > LONGEST as usize {
+            let text = format!("a record of {} was too large for a session", crate::units::Bytes(self.buffer.len() as u64));
+            self.buffer = Vec::new();
+            let t = if let Record::Blocks(blocks) = record { blocks.t } else { 0 };
+            self.encode(&Record::Mark(MarkPoint { d: None, t, kind: MarkKind::Process, text }))?;
+        }
         let payload = &self.buffer[8..];
-        let length = u32::try_from(payload.len()).map_err(|_| io::Error::other("a record of more than 4 GiB"))?;
+        let length = u32::try_from(payload.len()).map_err(io::Error::other)?;
         let sum = checksum(payload);
         self.buffer[..4].copy_from_slice(&length.to_le_bytes());
         self.buffer[4..8].copy_from_slice(&sum.to_le_bytes());
         self.out.write_all(&self.buffer)?;
         self.bytes += self.buffer.len() as u64;
         Ok(())
+    }
+
+    fn encode(&mut self, record: &Record) -> io::Result<()> {
+        self.buffer.clear();
+        self.buffer.extend_from_slice(&[0; 8]);
+        Ok(serde_json::to_writer(&mut self.buffer, record)?)
     }
 
     /// Hands what was written to the system.
@@ -124,6 +136,10 @@ impl<R: Read> SessionReader<R> {
         }
         let [a, b, c, d, e, f, g, h] = head;
         let (length, sum) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
+        if length == 0 {
+            // Their checksum would be right: what the file system had not written yet when the machine went down reads as zeros.
+            return Ok(Next::Broken { offset, what: "zeros stand where a record should begin" });
+        }
         if length > LONGEST {
             return Ok(Next::Broken { offset, what: "a record claims to be longer than any can be" });
         }

@@ -12,11 +12,13 @@
 //! and says so. The same bytes go through a pipe, so `ssh host vramscope record -` is a session being read while it is written.
 //! [`Record`] has every kind; [`History`] folds them into a [`Recording`], for a live watch and for a file alike.
 
+mod file;
 mod frame;
 mod history;
 mod record;
 mod tracks;
 
+pub use file::{SessionFile, writer_of};
 pub use frame::{MAGIC, Next, SessionReader, SessionWriter};
 pub use history::History;
 pub use record::{
@@ -76,6 +78,7 @@ pub(super) fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Reco
 
 #[cfg(test)]
 mod tests {
+    use super::frame::LONGEST;
     use super::*;
     use crate::formats::read as open;
 
@@ -124,6 +127,34 @@ mod tests {
         let n = long.len();
         long.extend_from_slice(&[0xff; 8]);
         assert_eq!(open(&long, "s", &Progress::new()).unwrap().report.warnings[0].first_offset, Some(n as u64));
+    }
+
+    #[test]
+    fn zeros_at_the_end_are_damage_and_not_a_newer_version() {
+        for zeros in [8, 64, 4096] {
+            let mut bytes = session(20);
+            let whole = bytes.len() as u64;
+            bytes.resize(bytes.len() + zeros, 0);
+            let r = open(&bytes, "s.vramscope", &Progress::new()).unwrap();
+            let [w] = r.report.warnings.as_slice() else { panic!("{:?}", r.report.warnings) };
+            assert!(w.kind == WarningKind::Truncated && w.text.contains("zeros") && !w.text.contains("newer"), "{w:?}");
+            assert_eq!((w.first_offset, r.devices[0].samples.len()), (Some(whole), 20));
+        }
+    }
+
+    #[test]
+    fn a_record_that_no_reader_takes_is_not_written_and_said() {
+        let mut bytes = Vec::new();
+        let mut writer = SessionWriter::new(&mut bytes).unwrap();
+        writer.write(&Record::Device(DeviceFacts { total: 1000, ..DeviceFacts::default() })).unwrap();
+        let snapshot = Box::new(serde_json::Value::String("x".repeat(LONGEST as usize)));
+        writer.write(&Record::Blocks(Blocks { t: 7, pid: 9, snapshot, ..Blocks::default() })).unwrap();
+        writer.write(&Record::Memory(MemoryPoint { t: 8, total: 1000, used: 10, ..MemoryPoint::default() })).unwrap();
+        assert!(bytes.len() < 10_000, "{}", bytes.len());
+        let r = open(&bytes, "s.vramscope", &Progress::new()).unwrap();
+        assert_eq!((r.devices[0].samples.len(), r.report.warnings.len()), (1, 0));
+        let marks = &r.devices[0].live.as_ref().unwrap().marks;
+        assert!(marks.len() == 1 && marks[0].text.contains("too large for a session"), "{marks:?}");
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub struct Start {
     pub host: String,
     /// Why nothing can be sampled, when that is so from the start.
     pub trouble: Option<String>,
+    /// The process that records; 0 when unknown.
+    pub pid: u32,
 }
 
 /// A device.

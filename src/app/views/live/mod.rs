@@ -5,7 +5,7 @@ pub(in crate::app::views) mod layout;
 pub(in crate::app::views) mod paint;
 mod side;
 mod table;
-pub(in crate::app::views) mod told;
+pub(in crate::app) mod told;
 
 use egui::{Align, Layout, Rangef, Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 

@@ -152,7 +152,7 @@ impl LiveView {
                     }
                     if Push::outlined("Snapshot at OOM")
                         .show(ui)
-                        .on_hover_text("Writes a snapshot when a request fails, and opens it")
+                        .on_hover_text("Writes a snapshot the next time a request fails, once, and opens it")
                         .clicked()
                     {
                         ask(Request::SnapshotAtOom(true));

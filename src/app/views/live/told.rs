@@ -23,7 +23,7 @@ const NOISE: u64 = 16 << 20;
 
 /// True when samples of a card are all there is. A profiler's samples, which tell only of its own tensors, are none.
 #[must_use]
-pub(in crate::app::views) fn has_only_samples(device: &DeviceRecording) -> bool {
+pub(in crate::app) fn has_only_samples(device: &DeviceRecording) -> bool {
     let is_of_card = device.live.is_some() || tells_card(device.samples.first()) || tells_card(device.samples.last());
     !device.samples.is_empty() && is_of_card && device.events.is_empty() && device.segments.is_empty()
 }

@@ -1,0 +1,203 @@
+//! A file that has no name until it is given one: nobody can lay out a link or a file in its place, and a kill leaves nothing of it.
+
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How the names of unfinished files begin and end, where the file system has no files without a name.
+const HIDDEN: (&str, &str) = (".vramscope-", ".part");
+/// An unfinished file that nobody has locked for this long is of a process that was killed. A new one is locked at once.
+const STALE: Duration = Duration::from_secs(60);
+
+/// An open file without a name, in the folder of the name that it is to have. It is locked until it is closed.
+#[derive(Debug)]
+pub struct Unnamed {
+    file: File,
+    folder: PathBuf,
+    /// Where it stands meanwhile on a file system that has no files without a name.
+    hidden: Option<PathBuf>,
+}
+
+impl Unnamed {
+    /// Makes a file that can take the name `target`.
+    ///
+    /// # Errors
+    /// When none can be made in that folder.
+    pub fn beside(target: &Path) -> io::Result<Self> {
+        let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf();
+        let (file, hidden) = match without_name(&folder) {
+            Some(file) => (file, None),
+            None => {
+                sweep(&folder);
+                let hidden = free_name(&folder);
+                // Fails where the name is taken, also by a link that leads nowhere.
+                (File::options().read(true).write(true).create_new(true).open(&hidden)?, Some(hidden))
+            }
+        };
+        // A file system without locks has other ways to tell who writes: none. It is written all the same.
+        let _ = file.try_lock();
+        Ok(Unnamed { file, folder, hidden })
+    }
+
+    /// To write to it.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives it a name that nothing has yet.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, or what the system answers.
+    pub fn link(&mut self, target: &Path) -> io::Result<()> {
+        let Some(hidden) = &self.hidden else { return link_open(&self.file, target) };
+        if let Err(e) = std::fs::hard_link(hidden, target) {
+            if e.kind() == io::ErrorKind::AlreadyExists {
+                return Err(e);
+            }
+            // A file system without second names: take the name first, then put the file there.
+            drop(File::create_new(target)?);
+            std::fs::rename(hidden, target)?;
+        }
+        let _ = self.hidden.take().map(std::fs::remove_file);
+        Ok(())
+    }
+
+    /// Gives it a name in the place of what has it now.
+    ///
+    /// # Errors
+    /// What the system answers; the older file is as it was then.
+    pub fn replace(&mut self, target: &Path) -> io::Result<()> {
+        if self.hidden.is_none() {
+            let hidden = free_name(&self.folder);
+            link_open(&self.file, &hidden)?;
+            self.hidden = Some(hidden);
+        }
+        if let Some(hidden) = &self.hidden {
+            std::fs::rename(hidden, target)?;
+        }
+        self.hidden = None;
+        Ok(())
+    }
+}
+
+impl Drop for Unnamed {
+    fn drop(&mut self) {
+        // What is left of it helps nobody; that it can not be removed either is no news.
+        let _ = self.hidden.take().map(std::fs::remove_file);
+    }
+}
+
+/// A name that nobody can know before it is there.
+fn free_name(folder: &Path) -> PathBuf {
+    let random = std::hash::RandomState::new().build_hasher().finish();
+    folder.join(format!("{}{random:016x}{}", HIDDEN.0, HIDDEN.1))
+}
+
+#[cfg(target_os = "linux")]
+fn without_name(folder: &Path) -> Option<File> {
+    use rustix::fs::{Mode, OFlags, open};
+    // The name is given through this folder later.
+    if !Path::new("/proc/self/fd").is_dir() {
+        return None;
+    }
+    open(folder, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::from_raw_mode(0o666)).ok().map(File::from)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn without_name(_folder: &Path) -> Option<File> {
+    None
+}
+
+#[cfg(target_os = "linux")]
+fn link_open(file: &File, target: &Path) -> io::Result<()> {
+    use std::os::fd::AsRawFd as _;
+    let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(rustix::fs::linkat(rustix::fs::CWD, open, rustix::fs::CWD, target, rustix::fs::AtFlags::SYMLINK_FOLLOW)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn link_open(_file: &File, _target: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Removes unfinished files of processes that were killed.
+fn sweep(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let is_ours = name.starts_with(HIDDEN.0) && name.ends_with(HIDDEN.1) && entry.file_type().is_ok_and(|t| t.is_file());
+        let is_old =
+            || entry.metadata().and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok()).is_some_and(|age| age > STALE);
+        if is_ours && is_old() && File::open(entry.path()).is_ok_and(|f| f.try_lock().is_ok()) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    /// Both kinds: without a name, and under a hidden one.
+    fn both(folder: &Path) -> Vec<Unnamed> {
+        let hidden = free_name(folder);
+        let file = File::options().read(true).write(true).create_new(true).open(&hidden).unwrap();
+        let named = Unnamed { file, folder: folder.to_owned(), hidden: Some(hidden) };
+        vec![named, Unnamed::beside(&folder.join("x")).unwrap()]
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn it_takes_a_free_name_or_an_older_files_place_and_else_leaves_nothing() {
+        for which in 0..2 {
+            let folder = tempfile::tempdir().unwrap();
+            let out = folder.path().join("out");
+            let take = || both(folder.path()).swap_remove(which);
+            drop(take());
+            assert_eq!(names(folder.path()), [""; 0]);
+            let mut first = take();
+            first.file().write_all(b"first").unwrap();
+            first.link(&out).unwrap();
+            let mut second = take();
+            assert_eq!(second.link(&out).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            second.file().write_all(b"second").unwrap();
+            second.replace(&out).unwrap();
+            assert_eq!(std::fs::read(&out).unwrap(), b"second");
+            // It goes on under its name.
+            second.file().write_all(b" more").unwrap();
+            assert!(File::open(&out).unwrap().try_lock().is_err(), "locked while it is open");
+            drop((first, second));
+            assert_eq!((names(folder.path()), std::fs::read(&out).unwrap()), (vec!["out".to_owned()], b"second more".to_vec()));
+        }
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let make = |name: &str, is_old: bool| {
+            let file = File::create(folder.path().join(name)).unwrap();
+            if is_old {
+                file.set_modified(std::time::SystemTime::now() - 2 * STALE).unwrap();
+            }
+            file
+        };
+        make(".vramscope-0000.part", true);
+        make(".vramscope-1111.part", false);
+        make("other.part", true);
+        let busy = make(".vramscope-2222.part", true);
+        busy.lock().unwrap();
+        sweep(folder.path());
+        assert_eq!(names(folder.path()), [".vramscope-1111.part", ".vramscope-2222.part", "other.part"]);
+    }
+}

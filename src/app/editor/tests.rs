@@ -166,8 +166,11 @@ fn real_vim_opens_a_file_named_like_a_command() {
         let (start, _) = start("", vim, &path, 2, &Has(&[], true)).unwrap().unwrap();
         // Vim types into the buffer and writes it: what it has opened is the file that changes, at the line.
         let quoted = |word: &String| format!("'{}'", word.replace('\'', "'\\''"));
-        let keys = ["-u", "NONE", "-c", "normal! Ahere", "-c", "wq"].map(str::to_owned);
-        let command: Vec<String> = std::iter::once(&start.program).chain(&keys).chain(&start.args).map(quoted).collect();
+        // Without the user's own settings; what is typed comes after what vramscope gave.
+        let keys = ["-c", "normal! Ahere", "-c", "wq"].map(str::to_owned);
+        let quiet = ["-u", "NONE"].map(str::to_owned);
+        let words = std::iter::once(&start.program).chain(&quiet).chain(&start.args).chain(&keys);
+        let command: Vec<String> = words.map(quoted).collect();
         let done = std::process::Command::new("timeout")
             .args(["20", script, "-qec", &command.join(" "), "/dev/null"])
             .current_dir(&root)

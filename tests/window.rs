@@ -4,8 +4,10 @@
 // A panic is how a test says no, also in its helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// A child that does not outlive the test.
@@ -46,14 +48,22 @@ struct Window {
     _server: Guard,
 }
 
+/// Windows opened by this process.
+static OPENED: AtomicU32 = AtomicU32::new(0);
+
 impl Window {
     fn open(file: &str) -> Option<Self> {
-        if let Some(missing) = ["Xvfb", "xdotool", "import"].into_iter().find(|p| !has(p)) {
+        Self::start(&[file], Path::new("."), &[])
+    }
+
+    /// Starts the program in a folder, with more in its environment, on a display of its own.
+    fn start(args: &[&str], folder: &Path, environment: &[(&str, &str)]) -> Option<Self> {
+        if let Some(missing) = ["Xvfb", "xdotool", "import", "xclip"].into_iter().find(|p| !has(p)) {
             println!("skipped: {missing} is not installed");
             return None;
         }
         // A display of our own: tests of other checkouts may run beside this one.
-        let number = 200 + std::process::id() % 2000;
+        let number = 200 + (std::process::id() * 8 + OPENED.fetch_add(1, Ordering::Relaxed)) % 20_000;
         let display = format!(":{number}");
         let server = Command::new("Xvfb")
             .args([&display, "-screen", "0", "1600x1000x24", "+extension", "GLX", "-noreset"])
@@ -65,13 +75,17 @@ impl Window {
         wait_for("the display", || Path::new(&format!("/tmp/.X11-unix/X{number}")).exists().then_some(()));
         let home = tempfile::tempdir().unwrap().keep();
         let app = Command::new(env!("CARGO_BIN_EXE_vramscope"))
-            .arg(file)
+            .args(args)
+            .current_dir(folder)
             .env("DISPLAY", &display)
             .env("HOME", &home)
             .env("XDG_DATA_HOME", &home)
             .env("XDG_RUNTIME_DIR", &home)
+            .envs(environment.iter().copied())
             .env_remove("WAYLAND_DISPLAY")
             .env_remove("WAYLAND_SOCKET")
+            // No desktop, and so no dialogs of its own.
+            .env_remove("DBUS_SESSION_BUS_ADDRESS")
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -101,6 +115,13 @@ impl Window {
 
     fn key(&self, key: &str) {
         output(&self.display, "xdotool", &["key", "--window", &self.id, key]);
+    }
+
+    /// Presses keys as the keyboard does, modifiers included.
+    fn press(&self, keys: &str) {
+        output(&self.display, "xdotool", &["windowfocus", "--sync", &self.id]);
+        output(&self.display, "xdotool", &["key", keys]);
+        std::thread::sleep(Duration::from_millis(300));
     }
 
     fn click(&self, x: i32, y: i32) {
@@ -145,4 +166,97 @@ fn a_person_opens_an_oom_and_scrubs() {
     assert_eq!(window.event(), Some(clicked));
     window.key("o");
     window.wait_for_event("the out-of-memory event", |e| e == 27_908);
+}
+
+const SAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots");
+
+#[test]
+fn text_goes_to_other_programs_and_comes_from_them() {
+    let Some(window) = Window::open(&format!("{SAMPLES}/kv_decode_oom.pickle.gz")) else { return };
+    window.wait_for_event("the recording", |e| e == 27_908);
+    window.press("o");
+    window.press("ctrl+shift+c");
+    wait_for("the stack on the clipboard", || {
+        let text = output(&window.display, "xclip", &["-o", "-selection", "clipboard"]);
+        text.contains(".py:").then_some(())
+    });
+    // The other way: another program puts a path there, and it is typed with Ctrl+V.
+    let mut other = Command::new("xclip")
+        .args(["-i", "-selection", "clipboard"])
+        .env("DISPLAY", &window.display)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    other.stdin.take().unwrap().write_all(format!("{SAMPLES}/leak.pickle").as_bytes()).unwrap();
+    other.wait().unwrap();
+    window.press("ctrl+shift+o");
+    window.press("ctrl+v");
+    window.press("Return");
+    wait_for("the recording whose path was pasted", || window.title().starts_with("leak.pickle").then_some(()));
+}
+
+#[test]
+fn without_a_desktop_files_are_listed_and_chosen_by_keys() {
+    let Some(window) = Window::start(&[], Path::new(SAMPLES), &[]) else { return };
+    wait_for("the welcome page", || (window.colours() > 200).then_some(()));
+    window.press("ctrl+o");
+    // The desktop is asked first, and has no dialog.
+    std::thread::sleep(Duration::from_secs(2));
+    output(&window.display, "xdotool", &["type", "--delay", "60", "lea"]);
+    window.press("Tab");
+    window.press("Return");
+    wait_for("the recording", || window.title().starts_with("leak.pickle").then_some(()));
+}
+
+/// A recording whose stack names a file to be opened and one whose name is a command to an editor, in this order.
+fn recording_with_frames(folder: &Path, file: &Path) -> bool {
+    let script = r#"
+import pickle, sys
+A = 1 << 30
+names = [sys.argv[2], '+call system("touch OWNED")|"/train.py', sys.argv[2] + '$(touch OWNED).py']
+frames = [{'name': 'forward', 'filename': name, 'line': 2} for name in names]
+event = lambda action, at, size, t: {'action': action, 'addr': at, 'size': size, 'stream': 0, 'time_us': t, 'frames': frames}
+block = {'address': A, 'size': 2 << 20, 'requested_size': 2 << 20, 'state': 'active_allocated', 'frames': frames}
+segment = {'device': 0, 'address': A, 'total_size': 2 << 20, 'stream': 0, 'segment_type': 'small', 'blocks': [block]}
+trace = [event('segment_alloc', A, 2 << 20, 0), event('alloc', A, 2 << 20, 1), {**event('oom', 0, 1 << 30, 2), 'device_free': 5}]
+pickle.dump({'segments': [segment], 'device_traces': [trace]}, open(sys.argv[1], 'wb'), 4)
+"#;
+    let written = folder.join("frames.pickle");
+    has("python3") && Command::new("python3").args(["-c", script]).arg(written).arg(file).status().is_ok_and(|s| s.success())
+}
+
+#[cfg(unix)]
+#[test]
+fn a_click_on_a_source_line_gives_the_editor_one_path_and_never_a_command() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let (source, seen, editor) = (root.join("my model.py"), root.join("seen"), root.join("editor"));
+    std::fs::write(&source, "import torch\nx = torch.zeros(1)\n").unwrap();
+    std::fs::write(&editor, format!("#!/bin/sh\nprintf '<%s>' \"$@\" >> '{}'\n", seen.display())).unwrap();
+    std::fs::set_permissions(&editor, std::fs::Permissions::from_mode(0o755)).unwrap();
+    if !recording_with_frames(&root, &source) {
+        println!("skipped: python3 is not installed");
+        return;
+    }
+    let Some(window) = Window::start(&["frames.pickle"], &root, &[("EDITOR", &editor.display().to_string()), ("VISUAL", "")])
+    else {
+        return;
+    };
+    window.wait_for_event("the recording", |e| e == 2);
+    window.press("ctrl+2");
+    wait_for("the pictures", || (window.colours() > 100).then_some(()));
+    let given = || std::fs::read_to_string(&seen).unwrap_or_default();
+    // Every frame of the stack in the autopsy, from below: the last is the one that may be opened.
+    for y in (300..900).rev().step_by(20) {
+        window.click(280, y);
+        std::thread::sleep(Duration::from_millis(700));
+    }
+    let wanted = format!("<+2><{}>", source.display());
+    wait_for("the editor", || (!given().is_empty()).then_some(()));
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(given(), wanted);
+    assert!(!root.join("OWNED").exists(), "a name was run");
 }

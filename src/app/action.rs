@@ -103,12 +103,16 @@ pub enum Action {
         /// Line, from 1.
         line: u32,
     },
+    /// The folder that holds the source file which was asked for.
+    SourcesIn(PathBuf),
     /// Put text on the clipboard.
     Copy(String),
     /// Something for the live watch in front.
     Live(LiveAction),
     /// Tell the user something once.
     Notify(String),
+    /// Tell the user that something did not work.
+    Complain(String),
 }
 
 /// Where views put their actions. Cheap to clone.

@@ -246,7 +246,7 @@ impl Command {
             Command::QueryStack => "Show all allocations with this stack".into(),
             Command::FitSelection => "Zoom to the selection's life".into(),
             Command::Clear => "Clear, innermost first".into(),
-            Command::SelectionBack => "Back: zoom or selection".into(),
+            Command::SelectionBack => "Back: zoom, selection or workspace".into(),
             Command::SelectionForward => "Selection forward".into(),
             Command::CopyAddress => "Copy address".into(),
             Command::CopyStack => "Copy stack".into(),
@@ -292,7 +292,9 @@ impl Command {
             Command::OutOfMemory => "Moves every view to the request that failed; of several to the last first, then round.",
             Command::Peak => "Moves every view to the instant with most memory in use.",
             Command::QueryStack => "Lists them, dims everything else in all views, and draws their bytes as a curve.",
-            Command::SelectionBack => "Undoes the last zoom, or goes to the selection before: whichever changed last.",
+            Command::SelectionBack => {
+                "Undoes the last zoom, or goes to the selection or the workspace before: whichever changed last."
+            }
             Command::Clear => "Lets go of the range, then the query, then the selection. The zoom stays; A shows everything.",
             _ => "",
         }

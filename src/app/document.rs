@@ -432,6 +432,8 @@ pub struct Document {
     pub parked: HashMap<usize, Box<DeviceView>>,
     /// Which arrangement of views is in front.
     pub workspace: Workspace,
+    /// Workspaces that were in front before, to go back to; whether leaving the last one is the newest change.
+    pub left: (Vec<Workspace>, bool),
     /// The arrangements.
     pub layouts: Layouts,
     /// Where its pictures come from, while it is watched live.
@@ -439,6 +441,21 @@ pub struct Document {
 }
 
 impl Document {
+    /// Brings a workspace to the front; one can go back to the one before.
+    pub fn go_to(&mut self, workspace: Workspace) {
+        if self.workspace != workspace {
+            self.left.0.push(std::mem::replace(&mut self.workspace, workspace));
+            self.left.1 = true;
+        }
+    }
+
+    /// Brings the workspace before this one back to the front; false when there is none.
+    pub fn go_back(&mut self) -> bool {
+        let Some(workspace) = self.left.0.pop() else { return false };
+        self.workspace = workspace;
+        true
+    }
+
     /// The arrangement that the workspace in front has here: counters alone have an overview of their own.
     #[must_use]
     pub fn arrangement(&self) -> Workspace {

@@ -32,7 +32,7 @@ impl App {
             return;
         }
         egui::Popup::close_all(ctx);
-        if matches!(self.overlay, Overlay::Palette(_) | Overlay::Explain(_) | Overlay::OpenPath { .. } | Overlay::Help) {
+        if matches!(self.overlay, Overlay::Palette(_) | Overlay::Explain(_) | Overlay::OpenPath(_) | Overlay::Help) {
             self.overlay = Overlay::None;
         }
         self.open_together(paths);

@@ -1,8 +1,14 @@
-//! Opening a source line in the user's editor: the command of the settings, else `$VISUAL` or `$EDITOR`, else a `vscode://` link.
+//! Opening a source line in the user's editor: the command of the settings, else `$VISUAL` or `$EDITOR`.
+//!
+//! File names come from the recording, which anybody may have written. Each editor, shell and link has a language of its own in
+//! which a name can mean more than a name, so a name only gets this far as the absolute path of a file that exists
+//! ([`place::locate`]), and what could still be misread is refused here.
+
+pub mod place;
 
 use std::path::Path;
 
-/// How a program is to be started: its name and arguments.
+/// How a program is to be started: its name and arguments. Never by a shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
     /// As the system finds it: a name on the path, or a path.
@@ -12,23 +18,53 @@ pub struct Start {
 }
 
 /// Where the editor's name came from, which decides what is said of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The settings.
     Settings,
     /// `$VISUAL` or `$EDITOR`.
     Environment,
-    /// Neither names one: the desktop is asked to open a `vscode://` link.
-    Link,
+}
+
+/// What this machine has to start an editor with.
+pub trait Machine {
+    /// A program of this name is on the path.
+    fn has(&self, program: &str) -> bool;
+    /// vramscope itself was started in a terminal.
+    fn is_in_terminal(&self) -> bool;
+}
+
+/// The machine that vramscope runs on.
+pub struct ThisMachine;
+
+impl Machine for ThisMachine {
+    fn has(&self, program: &str) -> bool {
+        let Some(path) = std::env::var_os("PATH") else { return false };
+        std::env::split_paths(&path).any(|folder| is_program(&folder.join(program)))
+    }
+
+    fn is_in_terminal(&self) -> bool {
+        std::io::IsTerminal::is_terminal(&std::io::stdin())
+    }
+}
+
+fn is_program(file: &Path) -> bool {
+    let Ok(meta) = file.metadata() else { return false };
+    #[cfg(unix)]
+    let may_run = std::os::unix::fs::PermissionsExt::mode(&meta.permissions()) & 0o111 != 0;
+    #[cfg(not(unix))]
+    let may_run = true;
+    meta.is_file() && may_run
 }
 
 /// Editors that live in a terminal.
 const IN_A_TERMINAL: &[&str] = &["vi", "vim", "nvim", "nano", "micro", "hx", "helix", "kak", "joe", "ne", "mcedit", "pico", "ed"];
 
-/// Terminals that take a command after `-e` (and the one that wants `--`), the user's choice of the system first.
+/// Terminals that take a command after `-e` (and those that want `--`), the user's choice of the system first.
 const TERMINALS: &[(&str, &str)] = &[
     ("x-terminal-emulator", "-e"),
     ("gnome-terminal", "--"),
+    ("ptyxis", "--"),
     ("konsole", "-e"),
     ("kitty", "-e"),
     ("alacritty", "-e"),
@@ -36,16 +72,118 @@ const TERMINALS: &[(&str, &str)] = &[
     ("xterm", "-e"),
 ];
 
-/// What opens a line: from the settings' command, else from the environment's. `None` when neither names a program.
+/// Editors that take `FILE:LINE`.
+const BY_COLON: &[&str] =
+    &["code", "code-insiders", "codium", "cursor", "windsurf", "subl", "zed", "zeditor", "hx", "helix", "micro"];
+
+/// Programs that read their arguments as a command line once more.
+const READ_TWICE: &[&str] = &[
+    "sh",
+    "bash",
+    "dash",
+    "ash",
+    "ksh",
+    "zsh",
+    "fish",
+    "csh",
+    "tcsh",
+    "busybox",
+    "su",
+    "ssh",
+    "mosh",
+    "tmux",
+    "screen",
+    "script",
+    "distrobox",
+    "distrobox-enter",
+    "toolbox",
+    "nix-shell",
+    "cmd",
+    "powershell",
+    "pwsh",
+    "wsl",
+    "python",
+    "python3",
+    "perl",
+    "ruby",
+    "node",
+    "osascript",
+    "xargs",
+    "parallel",
+    "watch",
+    "eval",
+];
+
+/// Editors that are offered where none is named: what to start, and what it is called.
+pub const KNOWN: &[(&str, &str)] = &[
+    ("code", "Visual Studio Code"),
+    ("codium", "VSCodium"),
+    ("cursor", "Cursor"),
+    ("windsurf", "Windsurf"),
+    ("zed", "Zed"),
+    ("zeditor", "Zed"),
+    ("pycharm", "PyCharm"),
+    ("idea", "IntelliJ IDEA"),
+    ("subl", "Sublime Text"),
+    ("kate", "Kate"),
+    ("gnome-text-editor", "GNOME Text Editor"),
+    ("gedit", "gedit"),
+    ("geany", "Geany"),
+    ("emacs", "Emacs"),
+    ("gvim", "gVim"),
+    ("nvim", "Neovim, in a terminal"),
+    ("vim", "Vim, in a terminal"),
+    ("hx", "Helix, in a terminal"),
+    ("kak", "Kakoune, in a terminal"),
+    ("micro", "micro, in a terminal"),
+    ("nano", "nano, in a terminal"),
+];
+
+/// The command that has the desktop open a link of Visual Studio Code, for where the program itself is not on the path.
+pub const CODE_LINK: &str = "vscode://file{file}:{line}";
+
+/// What has the desktop open a link.
+const OPENER: &str = if cfg!(target_os = "macos") {
+    "open"
+} else if cfg!(windows) {
+    "explorer"
+} else {
+    "xdg-open"
+};
+
+/// Editors of this machine: the command for the settings, and what it is called.
+#[must_use]
+pub fn found(machine: &impl Machine) -> Vec<(&'static str, &'static str)> {
+    let has_terminal = machine.is_in_terminal() || TERMINALS.iter().any(|(name, _)| machine.has(name));
+    let can_run = |program: &str| machine.has(program) && (has_terminal || !IN_A_TERMINAL.contains(&program));
+    let mut found: Vec<_> = KNOWN.iter().copied().filter(|(program, _)| can_run(program)).collect();
+    if !machine.has("code") && machine.has(OPENER) {
+        found.push((CODE_LINK, "Visual Studio Code, by a vscode:// link"));
+    }
+    found
+}
+
+/// What opens a line of a file, which is given by its absolute path: from the settings' command, else from the environment's.
+/// `None` when neither names a program.
 ///
 /// `{file}` and `{line}` are filled in where the command has them. Where it has no `{file}`, the file is added, at the line, in
 /// the way of that editor.
-#[must_use]
-pub fn start(settings: &str, environment: &str, file: &str, line: u32) -> Option<(Start, Source)> {
-    if let Some(start) = from_command(settings, file, line) {
-        return Some((start, Source::Settings));
+///
+/// # Errors
+/// One sentence when the path could mean more to this command than a file.
+pub fn start(
+    settings: &str,
+    environment: &str,
+    file: &str,
+    line: u32,
+    machine: &impl Machine,
+) -> Result<Option<(Start, Source)>, String> {
+    for (command, source) in [(settings, Source::Settings), (environment, Source::Environment)] {
+        if let Some(start) = from_command(command, file, line)? {
+            return Ok(Some((in_terminal(start, file, machine)?, source)));
+        }
     }
-    Some((in_terminal(from_command(environment, file, line)?, on_path), Source::Environment))
+    Ok(None)
 }
 
 /// `$VISUAL`, else `$EDITOR`, else nothing.
@@ -55,14 +193,87 @@ pub fn of_environment() -> String {
     named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_default()
 }
 
-fn from_command(command: &str, file: &str, line: u32) -> Option<Start> {
-    let mut words = words(command).into_iter().map(|w| w.replace("{file}", file).replace("{line}", &line.to_string()));
-    let program = words.next()?;
-    let mut args: Vec<String> = words.collect();
-    if !command.contains("{file}") {
-        args.extend(at_line(name_of(&program), file, line, command.contains("{line}")));
+fn from_command(command: &str, file: &str, line: u32) -> Result<Option<Start>, String> {
+    let words = words(command);
+    let Some(program) = words.first() else { return Ok(None) };
+    if words.len() == 1 && program.contains("://") {
+        let (before, _) = program.split_once("{file}").unwrap_or((program, ""));
+        // A link can not be told where its path ends.
+        refuse_colon(file, "a link")?;
+        if !before.contains("://") {
+            return Err("The link in Settings must begin with a scheme, such as vscode://file{file}:{line}.".to_owned());
+        }
+        return Ok(Some(Start { program: OPENER.to_owned(), args: vec![filled(program, &percent_encoded(file), line)] }));
     }
-    Some(Start { program, args })
+    if program.contains("{file}") || program.contains("{line}") {
+        return Err("The editor's command in Settings must begin with the name of a program.".to_owned());
+    }
+    let reads_twice = words.iter().find(|word| READ_TWICE.contains(&name_of(word)));
+    if let Some(program) = reads_twice {
+        refuse_special(file, name_of(program))?;
+    }
+    let mut args = Vec::new();
+    for word in &words[1..] {
+        if let Some((before, after)) = word.split_once("{file}") {
+            if after.starts_with(':') {
+                refuse_colon(file, name_of(program))?;
+            }
+            let is_alone = before.is_empty() || (before.starts_with("--") && before.ends_with('='));
+            let is_place = after.replace("{line}", "").chars().all(|c| c.is_ascii_digit() || matches!(c, ':' | ','));
+            if !(is_alone && is_place) {
+                refuse_special(file, &format!("\"{word}\" in Settings"))?;
+            }
+        }
+        args.push(filled(word, file, line));
+    }
+    if !command.contains("{file}") {
+        args.extend(at_line(name_of(program), file, line, command.contains("{line}"))?);
+    }
+    Ok(Some(Start { program: program.clone(), args }))
+}
+
+/// A word with the file and the line in their places. In one pass: a name may hold `{line}`.
+fn filled(word: &str, file: &str, line: u32) -> String {
+    let parts: Vec<String> = word.split("{file}").map(|part| part.replace("{line}", &line.to_string())).collect();
+    parts.join(file)
+}
+
+/// # Errors
+/// One sentence when a path holds a colon where a line number follows one.
+fn refuse_colon(file: &str, reader: &str) -> Result<(), String> {
+    // A drive of Windows ends in a colon that everybody knows.
+    let is_misread = file.char_indices().any(|(i, c)| c == ':' && i != 1);
+    if !is_misread {
+        return Ok(());
+    }
+    Err(format!("{} is not opened: {reader} would take the colon in its name for a line number.", place::shown(file)))
+}
+
+/// # Errors
+/// One sentence when a path holds letters that a shell or another language could take for more than a name.
+fn refuse_special(file: &str, reader: &str) -> Result<(), String> {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+@=,:".contains(c) || (cfg!(windows) && c == '\\');
+    match file.chars().find(|&c| !is_plain(c)) {
+        None => Ok(()),
+        Some(c) => Err(format!(
+            "{} is not opened: {reader} could take {} in its name for a command. In Settings, give {{file}} to the editor as a word of its own.",
+            place::shown(file),
+            if c == ' ' { "the blank".to_owned() } else { format!("\"{c}\"") },
+        )),
+    }
+}
+
+/// A path as a link holds it: everything but letters, digits and what parts a path is written as `%` and its bytes.
+fn percent_encoded(file: &str) -> String {
+    let slash = if file.starts_with('/') { "" } else { "/" };
+    let mut out = slash.to_owned();
+    for byte in file.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
 }
 
 /// The last part of a program's path, without what Windows adds.
@@ -72,16 +283,20 @@ fn name_of(program: &str) -> &str {
 }
 
 /// The arguments by which an editor opens a file at a line. `+LINE FILE` is what POSIX asks of `vi` and most understand.
-fn at_line(editor: &str, file: &str, line: u32, has_line: bool) -> Vec<String> {
+fn at_line(editor: &str, file: &str, line: u32, has_line: bool) -> Result<Vec<String>, String> {
     if has_line {
-        return vec![file.to_owned()];
+        return Ok(vec![file.to_owned()]);
     }
-    match editor {
-        "code" | "code-insiders" | "codium" | "cursor" | "windsurf" => vec!["-g".to_owned(), format!("{file}:{line}")],
-        "subl" | "zed" | "zeditor" | "hx" | "helix" | "micro" => vec![format!("{file}:{line}")],
+    if BY_COLON.contains(&editor) {
+        refuse_colon(file, editor)?;
+    }
+    let at = format!("{file}:{line}");
+    Ok(match editor {
+        "code" | "code-insiders" | "codium" | "cursor" | "windsurf" => vec!["-g".to_owned(), at],
+        by_colon if BY_COLON.contains(&by_colon) => vec![at],
         "kate" | "kwrite" | "idea" | "pycharm" | "charm" => vec!["--line".to_owned(), line.to_string(), file.to_owned()],
         _ => vec![format!("+{line}"), file.to_owned()],
-    }
+    })
 }
 
 /// The words of a command, as a shell would part them: blanks part, quotes keep together.
@@ -103,61 +318,28 @@ fn words(command: &str) -> Vec<String> {
     words
 }
 
-/// Puts an editor that lives in a terminal into one; without any it is started as it is.
-fn in_terminal(start: Start, is_there: impl Fn(&str) -> bool) -> Start {
-    if !IN_A_TERMINAL.contains(&name_of(&start.program)) {
-        return start;
+/// Puts an editor that lives in a terminal into one. Without any it is started as it is where vramscope itself runs in one.
+fn in_terminal(start: Start, file: &str, machine: &impl Machine) -> Result<Start, String> {
+    let name = name_of(&start.program);
+    let is_emacs =
+        matches!(name, "emacs" | "emacsclient") && start.args.iter().any(|a| matches!(a.as_str(), "-nw" | "-t" | "--tty"));
+    if !is_emacs && !IN_A_TERMINAL.contains(&name) {
+        return Ok(start);
     }
-    let Some((terminal, flag)) = TERMINALS.iter().find(|(name, _)| is_there(name)) else { return start };
-    let args = [(*flag).to_owned(), start.program].into_iter().chain(start.args).collect();
-    Start { program: (*terminal).to_owned(), args }
-}
-
-fn on_path(name: &str) -> bool {
-    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(name).is_file()))
+    // What the system's terminal is behind its name is not known: some hand the words to a shell.
+    let may_run = |terminal: &str| terminal != "x-terminal-emulator" || refuse_special(file, terminal).is_ok();
+    match TERMINALS.iter().find(|(terminal, _)| machine.has(terminal) && may_run(terminal)) {
+        Some((terminal, flag)) => {
+            let args = [(*flag).to_owned(), start.program].into_iter().chain(start.args).collect();
+            Ok(Start { program: (*terminal).to_owned(), args })
+        }
+        None if machine.has("x-terminal-emulator") => Err(refuse_special(file, "x-terminal-emulator").err().unwrap_or_default()),
+        None if machine.is_in_terminal() => Ok(start),
+        None => Err(format!(
+            "{name} needs a terminal, and none that vramscope knows is installed. Choose another editor in Settings."
+        )),
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn args(settings: &str, file: &str) -> (String, Vec<String>) {
-        let (start, source) = start(settings, "vim", file, 7).unwrap();
-        assert_eq!(source, Source::Settings);
-        (start.program, start.args)
-    }
-
-    #[test]
-    fn paths_with_spaces_stay_in_one_argument() {
-        assert_eq!(args("code -g {file}:{line}", "/a b/c.py"), ("code".into(), vec!["-g".into(), "/a b/c.py:7".into()]));
-        assert_eq!(args("\"/opt/my editor/e\" {file}", "x.py"), ("/opt/my editor/e".into(), vec!["x.py".into()]));
-    }
-
-    #[test]
-    fn an_editor_without_places_gets_file_and_line_in_its_way() {
-        assert_eq!(args("kate", "x.py").1, ["--line", "7", "x.py"]);
-        assert_eq!(args("/usr/bin/code", "x.py").1, ["-g", "x.py:7"]);
-        assert_eq!(args("my-editor --new", "x.py").1, ["--new", "+7", "x.py"]);
-        assert_eq!(args("e --at {line}", "x.py").1, ["--at", "7", "x.py"]);
-    }
-
-    #[test]
-    fn the_environment_is_asked_when_the_settings_are_empty() {
-        let (started, source) = start("  ", "gedit", "x.py", 7).unwrap();
-        assert_eq!(
-            (started.program.as_str(), started.args, source),
-            ("gedit", vec!["+7".into(), "x.py".into()], Source::Environment)
-        );
-        assert_eq!(start("", " ", "x.py", 7), None);
-    }
-
-    #[test]
-    fn an_editor_of_the_terminal_gets_a_terminal() {
-        let vim = || Start { program: "vim".into(), args: vec!["+7".into(), "x.py".into()] };
-        let inside = in_terminal(vim(), |name| name == "xterm");
-        assert_eq!((inside.program.as_str(), inside.args.join(" ").as_str()), ("xterm", "-e vim +7 x.py"));
-        assert_eq!(in_terminal(vim(), |_| false), vim());
-        let gui = Start { program: "gedit".into(), args: Vec::new() };
-        assert_eq!(in_terminal(gui.clone(), |_| true), gui);
-    }
-}
+mod tests;

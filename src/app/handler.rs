@@ -98,7 +98,7 @@ impl App {
             Action::TrySettings(conf) => {
                 self.with_link(|link, _| link.to_try.push(conf));
                 if let Some(document) = self.active_document_mut() {
-                    document.workspace = workspace::Workspace::WhatIf;
+                    document.go_to(workspace::Workspace::WhatIf);
                     let whatif = workspace::Workspace::WhatIf;
                     workspace::show(document.layouts.tree(whatif), whatif, super::views::ViewKind::WhatIf);
                 }
@@ -126,13 +126,15 @@ impl App {
                     *side = source;
                 }
             }),
-            Action::OpenSource { file, line } => self.open_source(&file, line, ctx),
+            Action::OpenSource { file, line } => self.open_source(file, line),
+            Action::SourcesIn(folder) => self.look_for_source(folder),
             Action::Copy(text) => {
                 ctx.copy_text(text);
-                self.notices.say("Copied.");
+                self.copying.is_told = true;
             }
             Action::Live(action) => self.act_live(action),
             Action::Notify(text) => self.notices.say(text),
+            Action::Complain(text) => self.notices.complain(text),
         }
     }
 
@@ -171,7 +173,7 @@ impl App {
             Command::SaveRecording if self.want_saved() => self.open_dialog(Choosing::Save),
             Command::SaveRecording => self.act_live(super::live::LiveAction::Save),
             Command::AddFile => self.open_dialog(Choosing::Add),
-            Command::OpenPath => self.overlay = Overlay::OpenPath { path: String::new(), purpose: Choosing::Open },
+            Command::OpenPath => self.ask_path(Choosing::Open),
             Command::Explain => self.overlay = Overlay::Explain(Default::default()),
             Command::WatchMachine => self.watch_machine(ctx),
             Command::Welcome => {
@@ -243,11 +245,21 @@ impl App {
             // What is being drawn is the innermost.
             Command::Clear if lets_go_of_drawing(ctx) => {}
             Command::Clear => self.clear(),
-            Command::SelectionBack => self.with_link(|link, data| {
-                if !link.zoom_back(data.device()) {
-                    link.selection.back();
+            // Whatever changed last: the workspace, the zoom, the selection. Where there is no more of it, the workspace.
+            Command::SelectionBack if self.active_document_mut().is_some_and(|d| d.left.1 && d.go_back()) => {}
+            Command::SelectionBack => {
+                let mut went = false;
+                self.with_link(|link, data| {
+                    went = link.zoom_back(data.device());
+                    if !went && link.selection.can_go_back() {
+                        link.selection.back();
+                        went = true;
+                    }
+                });
+                if let Some(document) = self.active_document_mut().filter(|_| !went) {
+                    document.go_back();
                 }
-            }),
+            }
             Command::SelectionForward => self.with_link(|link, _| link.selection.forward()),
             Command::CopyAddress => {
                 let text =
@@ -279,7 +291,7 @@ impl App {
             Command::Colour(by) => self.apply(Action::SetColourBy(by), ctx),
             Command::Workspace(w) => {
                 if let Some(document) = self.active_document_mut() {
-                    document.workspace = w;
+                    document.go_to(w);
                 }
             }
             Command::ResetLayout => {
@@ -321,7 +333,13 @@ impl App {
             let data = std::sync::Arc::clone(&view.data);
             let before = (view.link.axis, view.link.from, view.link.to, view.link.selected());
             change(&mut view.link, &data);
+            let after = (view.link.axis, view.link.from, view.link.to, view.link.selected());
             view.link.remember(before);
+            if after != before
+                && let Some(document) = self.active_document_mut()
+            {
+                document.left.1 = false;
+            }
         }
     }
 
@@ -353,5 +371,34 @@ impl App {
                 link.fitted = link.fitted.wrapping_add(1);
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::jobs::Jobs;
+    use crate::app::settings::Settings;
+    use workspace::Workspace;
+
+    #[test]
+    fn back_returns_from_a_workspace_and_before_that_from_what_was_selected_in_it() {
+        let ctx = Context::default();
+        let mut app = App::new(&ctx, Settings::default(), Jobs::synchronous());
+        app.open_paths([concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/leak.pickle").into()]);
+        app.logic(&ctx);
+        let front = |app: &App| app.active_document().map(|d| (d.workspace, d.view().and_then(|v| v.link.selected())));
+        app.apply(Action::Select(Some(Item::Event(1))), &ctx);
+        app.run(Command::Workspace(Workspace::Autopsy), &ctx);
+        app.run(Command::SelectionBack, &ctx);
+        assert_eq!(front(&app), Some((Workspace::Overview, Some(Item::Event(1)))), "the workspace changed last");
+        app.run(Command::Workspace(Workspace::Flame), &ctx);
+        app.apply(Action::Select(Some(Item::Event(2))), &ctx);
+        app.run(Command::SelectionBack, &ctx);
+        assert_eq!(front(&app), Some((Workspace::Flame, Some(Item::Event(1)))), "the selection changed last");
+        app.run(Command::SelectionBack, &ctx);
+        assert_eq!(front(&app), Some((Workspace::Overview, Some(Item::Event(1)))));
+        app.run(Command::SelectionBack, &ctx);
+        assert_eq!(front(&app).map(|f| f.0), Some(Workspace::Overview));
     }
 }

@@ -13,11 +13,21 @@ use crate::allocator::Question;
 use crate::analysis::join::{Whose, lay_under};
 use crate::analysis::told::why_no_memory;
 use crate::analysis::{DeviceTables, StackNames};
+use crate::formats::folder::is_pattern;
 use crate::formats::{self, FormatError};
 use crate::model::{Added, PreviewPoint, Progress, Recording, Stage};
 
 /// What a loading thread ends with.
 pub type Loaded = Result<(Arc<Recording>, Arc<DeviceData>), String>;
+
+/// What a path is that holds no recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instead {
+    /// A folder, or a pattern that no shell expanded.
+    Folder,
+    /// There is no such file any more.
+    Gone,
+}
 
 /// A recording on its way.
 pub struct Loading {
@@ -32,6 +42,8 @@ pub struct Loading {
     since: Instant,
     /// The part of a text that tells of an out-of-memory error, when the file is no recording but such a text.
     message: Arc<OnceLock<Excerpt>>,
+    /// What a file that could not be read is instead.
+    instead: Arc<OnceLock<Instead>>,
     answer: Receiver<Loaded>,
 }
 
@@ -47,18 +59,34 @@ impl Loading {
     pub fn file(jobs: &Jobs, path: PathBuf) -> Self {
         let message = Arc::new(OnceLock::new());
         let found = Arc::clone(&message);
+        let instead = Arc::new(OnceLock::new());
+        let is = Arc::clone(&instead);
         let mut loading = Self::start(jobs, "load", Stage::Reading, move |progress| {
+            if path.is_dir() || is_pattern(&path) {
+                let _ = is.set(Instead::Folder);
+                return Err(format!("{} is no file", path.display()));
+            }
             let recording = formats::open(&path, progress).map_err(|e| {
                 if let (FormatError::Elsewhere { .. }, Some(log)) = (&e, messages_of(&path)) {
                     // Set once: this closure runs once.
                     let _ = found.set(log);
+                }
+                if !path.exists() {
+                    let _ = is.set(Instead::Gone);
                 }
                 e.to_string()
             })?;
             first_device(recording, &path.display().to_string(), progress)
         });
         loading.message = message;
+        loading.instead = instead;
         loading
+    }
+
+    /// What the path is, when it holds no recording.
+    #[must_use]
+    pub fn instead(&self) -> Option<Instead> {
+        self.instead.get().copied()
     }
 
     /// The out-of-memory error that the file told of instead of being a recording.
@@ -119,6 +147,7 @@ impl Loading {
         let answer = jobs.spawn(name, move || work(&shared));
         Loading {
             message: Arc::default(),
+            instead: Arc::default(),
             progress,
             preview: Vec::new(),
             look: Look::default(),

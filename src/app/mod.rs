@@ -6,6 +6,7 @@
 pub mod action;
 mod adding;
 pub mod choosing;
+mod clipboard;
 pub mod colours;
 pub mod command;
 pub mod compare;
@@ -39,6 +40,7 @@ mod seeking;
 pub mod selection;
 pub mod settings;
 mod shell;
+mod sources;
 mod tabs;
 pub mod theme;
 pub mod views;
@@ -55,11 +57,10 @@ use egui::{Context, Ui};
 
 use crate::analysis::categories::Rule;
 use action::{Action, Actions};
-use choosing::Choosing;
 use command::Command;
 use document::{Content, DeviceView, Document, DocumentId, Settling};
 use jobs::{Derived, Jobs};
-use loader::Loading;
+use loader::{Instead, Loading};
 use notifications::Notifications;
 use settings::Settings;
 use views::ViewKind;
@@ -71,18 +72,16 @@ pub use run::{RunOptions, Screenshot, run, unknown_view};
 enum Overlay {
     None,
     Palette(Box<palette::Palette>),
-    OpenPath {
-        /// What was typed so far.
-        path: String,
-        /// What the path is for.
-        purpose: Choosing,
-    },
+    /// A path that is being chosen.
+    OpenPath(Box<choosing::Asking>),
     Explain(explain::Explainer),
     /// What to compare the recording in front with.
     Pair,
     Help,
     Settings,
     Rules,
+    /// What is missing before a source line can be opened.
+    Source(sources::Question),
 }
 
 /// The application: open documents, settings, and what is in flight.
@@ -113,6 +112,12 @@ pub struct App {
     /// How often the welcome page was left.
     welcomes: u32,
     dialogs: choosing::Dialogs,
+    /// What was put on the clipboard.
+    copying: clipboard::Copying,
+    /// The source line that was clicked.
+    sources: sources::Sources,
+    /// Editors that settings offer.
+    editors: Derived<(), Vec<(&'static str, &'static str)>>,
     /// The tab that is to be compared once it is read, and with which file.
     to_compare: Option<(DocumentId, PathBuf)>,
     /// The first of two recordings that are to be compared, while the second is chosen.
@@ -167,6 +172,9 @@ impl App {
             machine: Derived::default(),
             welcomes: 0,
             dialogs: choosing::Dialogs::default(),
+            copying: clipboard::Copying::default(),
+            sources: sources::Sources::default(),
+            editors: Derived::default(),
             to_compare: None,
             first_of_two: None,
             pictures: picture::Pictures::default(),
@@ -268,6 +276,7 @@ impl App {
             content,
             parked: Default::default(),
             workspace: Default::default(),
+            left: Default::default(),
             layouts: self.settings.layouts.clone(),
             feed: None,
         }
@@ -276,6 +285,8 @@ impl App {
     /// Takes in what arrived since the last frame: loaded files, dropped files, dialogs, shortcuts, actions.
     pub fn logic(&mut self, ctx: &Context) {
         self.poll_dialog();
+        self.poll_source();
+        self.poll_copied();
         self.poll_loading();
         self.poll_ranks();
         self.poll_probe();
@@ -325,6 +336,7 @@ impl App {
         }
         self.take_picture(ui);
         shell::draw(self, ui);
+        self.note_copied(ui.ctx());
     }
 
     fn read_shortcuts(&mut self, ctx: &Context) {
@@ -354,7 +366,7 @@ impl App {
     fn poll_loading(&mut self) {
         let mut recents = Vec::new();
         let (mut gone, mut cut_short) = (Vec::new(), Vec::new());
-        let mut told = Vec::new();
+        let (mut told, mut folders) = (Vec::new(), Vec::new());
         let (axis, colour_by, tracks) = (self.settings.axis, self.settings.colour_by, self.settings.tracks);
         for document in &mut self.documents {
             let Content::Loading(loading) = &mut document.content else { continue };
@@ -401,8 +413,10 @@ impl App {
                     }
                 }
                 Some(Err(sentence)) => {
-                    if let Some(path) = document.path.as_ref().filter(|p| !p.exists()) {
-                        gone.push(path.clone());
+                    match (loading.instead(), &document.path) {
+                        (Some(Instead::Gone), Some(path)) => gone.push(path.clone()),
+                        (Some(Instead::Folder), Some(path)) => folders.push((document.id, path.clone())),
+                        _ => {}
                     }
                     if let Some(log) = loading.message() {
                         told.push((document.id, log.clone()));
@@ -418,6 +432,12 @@ impl App {
                 self.close(at);
             }
             self.actions.send(Action::Explain(log));
+        }
+        for (id, folder) in folders {
+            if let Some(at) = self.documents.iter().position(|d| d.id == id) {
+                self.close(at);
+            }
+            self.open_ranks(vec![folder]);
         }
         for recent in recents {
             self.settings.remember(recent);
@@ -450,12 +470,20 @@ impl eframe::App for App {
     fn ui(&mut self, ui: &mut Ui, frame: &mut eframe::Frame) {
         self.draw(ui);
         self.show_dialog(frame);
-        if std::mem::take(&mut self.wants_save)
+        if std::mem::take(&mut self.wants_save) || self.kept.is_due() {
+            self.kept.ask(&self.jobs);
+        }
+        if self.kept.is_read()
             && let Some(storage) = frame.storage_mut()
         {
             eframe::App::save(self, storage);
             storage.flush();
         }
+    }
+
+    /// Settings are written by [`App::ui`], after their file was read off this thread, and when the window closes.
+    fn auto_save_interval(&self) -> std::time::Duration {
+        std::time::Duration::MAX
     }
 
     fn save(&mut self, storage: &mut dyn eframe::Storage) {

@@ -5,7 +5,6 @@ use egui::{Align, Align2, Layout, Modal, Rect, Sense, Stroke, Ui, pos2, vec2};
 use super::action::{Action, Actions};
 use super::command::Command;
 use super::document::DocumentId;
-use super::settings::ThemeChoice;
 use super::theme::{Tokens, Type, text};
 use super::views::welcome::{FileRow, MachineState, StartEntry, WelcomeIntent, WelcomeModel, open_entry, welcome_ui};
 use super::widgets::button::icon_button;
@@ -19,12 +18,13 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     match &app.overlay {
         Overlay::None => {}
         Overlay::Palette(_) => palette::draw(app, ui, tokens),
-        Overlay::OpenPath { .. } => open_path(app, ui, tokens),
+        Overlay::OpenPath(_) => super::choosing::field::draw(app, ui, tokens),
         Overlay::Explain(_) => super::explain::draw(app, ui, tokens),
         Overlay::Pair => super::choosing::pair::draw(app, ui, tokens),
         Overlay::Help => help(app, ui, tokens),
-        Overlay::Settings => settings(app, ui, tokens),
+        Overlay::Settings => super::settings::dialog::draw(app, ui, tokens),
         Overlay::Rules => super::rules::draw(app, ui, tokens),
+        Overlay::Source(_) => super::sources::draw(app, ui, tokens),
     }
 }
 
@@ -46,45 +46,6 @@ pub(super) fn dialog_title(ui: &mut Ui, tokens: &Tokens, title: &str) -> (egui::
         (title, closed)
     })
     .inner
-}
-
-fn open_path(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
-    let Overlay::OpenPath { mut path, purpose } = std::mem::replace(&mut app.overlay, Overlay::None) else { return };
-    let mut open = false;
-    let modal = Modal::new(egui::Id::unique("open path")).frame(dialog_frame(tokens)).show(ui, |ui| {
-        ui.set_width(560.0);
-        let (label, is_closed) = dialog_title(ui, tokens, purpose.title());
-        ui.add_space(8.0);
-        let field = ui
-            .add(egui::TextEdit::singleline(&mut path).font(Type::Mono.font()).desired_width(f32::INFINITY))
-            .labelled_by(label.id);
-        field.request_focus();
-        let is_good = purpose.accepts(path.trim());
-        ui.add_space(8.0);
-        let hint = if path.trim().is_empty() {
-            purpose.hint().to_owned()
-        } else if is_good {
-            purpose.offer(path.trim())
-        } else {
-            purpose.refusal().to_owned()
-        };
-        // The button first: the hint has the room that it leaves, and goes over to more lines.
-        ui.with_layout(Layout::right_to_left(Align::Min), |ui| {
-            open = ui.add_enabled(is_good, egui::Button::new(purpose.verb())).clicked();
-            ui.add_space(12.0);
-            ui.with_layout(Layout::top_down(Align::Min), |ui| {
-                label::paragraph(ui, &hint, Type::Caption, tokens.text3);
-            });
-        });
-        open |= is_good && ui.input(|i| i.key_pressed(egui::Key::Enter));
-        is_closed
-    });
-    if open {
-        let path = path.trim().into();
-        app.actions.send(purpose.action(path));
-    } else if !(modal.inner || modal.should_close()) {
-        app.overlay = Overlay::OpenPath { path, purpose };
-    }
 }
 
 fn help(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
@@ -144,46 +105,6 @@ fn help_rows(ui: &mut Ui, tokens: &Tokens, rows: &[(&str, &str)]) {
             ui.painter().text(rect.left_top() + vec2(0.0, 7.5), Align2::LEFT_CENTER, left, Type::Mono.font(), tokens.text2);
             ui.add(egui::Label::new(text::body(*right).color(tokens.text1)).wrap());
         });
-    }
-}
-
-fn settings(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
-    let modal = Modal::new(egui::Id::unique("settings")).frame(dialog_frame(tokens)).show(ui, |ui| {
-        ui.set_width(560.0);
-        let (_, is_closed) = dialog_title(ui, tokens, "Settings");
-        ui.add_space(12.0);
-        ui.horizontal(|ui| {
-            ui.label(text::body("Theme").color(tokens.text2));
-            for (choice, name) in
-                [(ThemeChoice::System, "As the system"), (ThemeChoice::Dark, "Dark"), (ThemeChoice::Light, "Light")]
-            {
-                if ui.selectable_label(app.settings.theme == choice, name).clicked() {
-                    app.settings.theme = choice;
-                    ui.ctx().set_theme(choice.preference());
-                }
-            }
-        });
-        ui.add_space(12.0);
-        let label = ui.label(text::body("Command that opens a source line").color(tokens.text2));
-        ui.add(
-            egui::TextEdit::singleline(&mut app.settings.editor)
-                .hint_text("code -g {file}:{line}")
-                .font(Type::Mono.font())
-                .desired_width(f32::INFINITY),
-        )
-        .labelled_by(label.id);
-        ui.add_space(4.0);
-        let from_env = super::editor::of_environment();
-        let note = if from_env.is_empty() {
-            "{file} and {line} are filled in, or added. Empty: the desktop opens a vscode:// link.".to_owned()
-        } else {
-            format!("{{file}} and {{line}} are filled in, or added. Empty: the environment's editor, {from_env}.")
-        };
-        ui.label(text::caption(note).color(tokens.text3));
-        is_closed
-    });
-    if modal.inner || modal.should_close() {
-        app.overlay = Overlay::None;
     }
 }
 
@@ -311,7 +232,7 @@ fn welcome_model(app: &mut App) -> WelcomeModel {
 }
 
 /// `~/run.pickle` as the shell reads it; anything else as it is.
-fn from_home(path: &str) -> std::path::PathBuf {
+pub(super) fn from_home(path: &str) -> std::path::PathBuf {
     match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
         (Some(rest), Some(home)) => std::path::Path::new(&home).join(rest),
         _ => path.into(),

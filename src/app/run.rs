@@ -146,6 +146,7 @@ pub fn run(options: RunOptions) -> Result<(), String> {
         settings.read_rules();
         let mut app = App::new(&cc.egui_ctx, settings, Jobs::new(cc.egui_ctx.clone()));
         app.kept = Kept::by_eframe(app.settings.clone());
+        app.copying.is_real = true;
         let (streams, files): (Vec<_>, Vec<_>) =
             options.files.iter().cloned().partition(|f| super::watching::is_standard_input(f));
         if !streams.is_empty() {

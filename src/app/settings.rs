@@ -1,5 +1,6 @@
 //! What outlives a session: theme, recent files, layouts, the editor.
 
+pub(super) mod dialog;
 pub mod merging;
 
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::colours::ColourBy;
 use super::cursor::{Axis, TrackLayout};
+use super::editor::place::PathPrefix;
 use super::workspace::Layouts;
 use crate::analysis::categories::{Rule, rules_from_text, rules_path, rules_to_text};
 
@@ -77,6 +79,8 @@ pub struct Settings {
     pub colour_by: ColourBy,
     /// Command that opens a source line, as [`super::editor`] reads it; empty leaves it to `$VISUAL` and `$EDITOR`.
     pub editor: String,
+    /// Folders of this machine that stand for folders of others, where recordings name source files.
+    pub source_folders: Vec<PathPrefix>,
     /// The user's own rules for categories, first ones first.
     pub category_rules: Vec<Rule>,
 }

@@ -8,12 +8,10 @@ use super::App;
 use super::action::Action;
 use super::compare::Other;
 use super::document::{Content, Document};
-use super::editor;
 use super::loader::Loading;
 use super::ranks::Ranks;
 use super::watch::{News, Watch};
 use crate::analysis::ranks::rank_of_name;
-use crate::formats::folder::is_pattern;
 
 impl App {
     pub(super) fn cycle_tab(&mut self, step: isize) {
@@ -27,10 +25,6 @@ impl App {
     /// Opens a file in a tab, or brings the tab that has it to the front.
     pub(super) fn open(&mut self, path: PathBuf) {
         let path = std::path::absolute(&path).unwrap_or(path);
-        if path.is_dir() || is_pattern(&path) {
-            self.open_ranks(vec![path]);
-            return;
-        }
         if let Some(at) =
             self.documents.iter().position(|d| d.path.as_ref() == Some(&path) && !matches!(d.content, Content::Failed(_)))
         {
@@ -49,9 +43,9 @@ impl App {
     /// Opens folders, patterns or many files as the ranks of one job, in one tab.
     pub(super) fn open_ranks(&mut self, paths: Vec<PathBuf>) {
         let first = paths.first().cloned().unwrap_or_default();
-        // Of a pattern the folder above what stands for several.
+        // Of a pattern the folder above what stands for several, and of several the one they are in.
         let is_named = |p: &&std::path::Path| p.iter().all(|part| !part.to_string_lossy().contains(['*', '?']));
-        let of = if first.is_dir() { Some(first.as_path()) } else { first.ancestors().skip(1).find(is_named) };
+        let of = first.ancestors().skip(usize::from(paths.len() > 1)).find(is_named);
         let name =
             of.and_then(|p| p.file_name()).map_or_else(|| first.display().to_string(), |n| n.to_string_lossy().into_owned());
         let path = (paths.len() == 1).then(|| first.clone());
@@ -209,26 +203,6 @@ impl App {
         };
         if let Content::Ready(view) = std::mem::replace(&mut document.content, next) {
             document.parked.insert(view.data.index, view);
-        }
-    }
-
-    pub(super) fn open_source(&mut self, file: &str, line: u32, ctx: &Context) {
-        // A command of the settings may know where a file of another machine is here.
-        if self.settings.editor.trim().is_empty() && !std::path::Path::new(file).exists() {
-            self.notices
-                .say(format!("{file} is not on this machine; the recording was made elsewhere. The location was copied."));
-            ctx.copy_text(format!("{file}:{line}"));
-        } else if let Some((editor::Start { program, args }, source)) =
-            editor::start(&self.settings.editor, &editor::of_environment(), file, line)
-        {
-            if let Err(error) = std::process::Command::new(&program).args(&args).spawn() {
-                let named = if source == editor::Source::Environment { ", which the environment names" } else { "" };
-                self.notices
-                    .complain(format!("Can not start \"{program}\"{named}: {error}. Change the editor in File, Settings."));
-            }
-        } else {
-            let slash = if file.starts_with('/') { "" } else { "/" };
-            ctx.open_url(egui::OpenUrl::new_tab(format!("vscode://file{slash}{file}:{line}")));
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The desktop's own file dialog, on a thread: it blocks until the user has chosen.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use super::Choosing;
+use super::field::start_folder;
+use super::{Asking, Choosing};
 use crate::app::action::Action;
 use crate::app::picture::suggested_name;
 use crate::app::{App, Overlay};
@@ -28,6 +29,10 @@ struct Open {
 enum Answer {
     Chosen(Vec<PathBuf>),
     Cancelled,
+    /// A name to save under, made whole, that an older file has.
+    Exists(PathBuf),
+    /// A name to save under that has another ending.
+    Unusable(PathBuf),
     /// There is no service that shows dialogs, or it failed.
     NoService,
     /// Cancelled, or failed: for a single file or folder, rfd does not tell the two apart.
@@ -36,9 +41,6 @@ enum Answer {
 
 /// Nobody cancels a dialog this fast: there was none.
 const AT_ONCE: Duration = Duration::from_millis(400);
-
-/// What a dialog calls recordings, and how their names end.
-const RECORDINGS: (&str, &[&str]) = ("Recordings", &["pickle", "pkl", "json", "gz", "zst", "html", "csv", "pt", "vramscope"]);
 
 impl App {
     /// Asks for the desktop's dialog, which [`show_dialog`](Self::show_dialog) opens. Of two at once the first stays.
@@ -66,23 +68,16 @@ impl App {
             Choosing::Open => "Open a recording",
             _ => purpose.title(),
         });
-        let beside = self.active_document().and_then(|d| d.path.as_deref()?.parent()).filter(|folder| folder.is_dir());
-        if let Some(folder) = beside {
-            dialog = dialog.set_directory(folder);
-        }
-        let (kind, endings): (_, &[&str]) = match purpose {
-            Choosing::Add => ("Traces, timelines and counters", &["json", "gz", "zst", "txt"]),
-            Choosing::Log => ("Logs", &["log", "txt", "out", "err", "stderr"]),
-            Choosing::Picture => ("Pictures", purpose.endings()),
-            Choosing::Save => ("Snapshots", purpose.endings()),
-            Choosing::Session => ("Sessions", purpose.endings()),
-            _ => RECORDINGS,
-        };
+        let beside = self.folder_in_front();
+        let (kind, endings) = purpose.files();
         let name = self.suggested(purpose);
         let answer = self.jobs.spawn("dialog", move || {
+            if let Some(folder) = beside.filter(|folder| folder.is_dir()) {
+                dialog = dialog.set_directory(folder);
+            }
             if purpose.is_new() {
                 let chosen = dialog.set_file_name(name).add_filter(kind, endings).save_file();
-                return chosen.map_or(Answer::Nothing, |file| Answer::Chosen(vec![file]));
+                return chosen.map_or(Answer::Nothing, |file| of_new(purpose, file));
             }
             if purpose.is_folder() {
                 return of_several(dialog.pick_folders());
@@ -105,13 +100,22 @@ impl App {
         }
     }
 
+    /// The folder of the recording in front.
+    fn folder_in_front(&self) -> Option<PathBuf> {
+        self.active_document().and_then(|d| Some(d.path.as_deref()?.parent()?.to_path_buf()))
+    }
+
     /// Asks for a path in the window itself; for what is written one is there already, in the folder the program was started in.
     pub(in crate::app) fn ask_path(&mut self, purpose: Choosing) {
-        let path = match self.suggested(purpose) {
-            name if name.is_empty() => name,
-            name => std::env::current_dir().unwrap_or_default().join(name).display().to_string(),
-        };
-        self.overlay = Overlay::OpenPath { path, purpose };
+        let typed = self.suggested(purpose);
+        let beside = self.folder_in_front().filter(|_| typed.is_empty());
+        self.overlay = Overlay::OpenPath(Box::new(Asking::new(purpose, typed, start_folder(beside.as_deref()))));
+    }
+
+    /// Asks again for the path of a file that is written.
+    fn ask_again(&mut self, purpose: Choosing, path: &Path) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.overlay = Overlay::OpenPath(Box::new(Asking::new(purpose, name, start_folder(path.parent()))));
     }
 
     pub(in crate::app) fn poll_dialog(&mut self) {
@@ -121,13 +125,18 @@ impl App {
         self.dialogs.open = None;
         match answer {
             Answer::Chosen(paths) => self.take_chosen(purpose, paths),
+            Answer::Exists(path) => self.ask_again(purpose, &path),
+            Answer::Unusable(path) => {
+                self.notices.complain(purpose.refusal());
+                self.ask_again(purpose, &path);
+            }
             Answer::Cancelled => {}
             Answer::Nothing if since.elapsed() >= AT_ONCE => {
                 self.notices.offer("Nothing was saved.", "Type a path", Action::AskPath(purpose));
             }
             Answer::NoService | Answer::Nothing => {
                 self.notices
-                    .say("This desktop has no file dialog service. Type the path instead, or drop a file to open on the window.");
+                    .say("This desktop has no file dialog service, so vramscope lists the files itself. Files can also be dropped on the window.");
                 self.ask_path(purpose);
             }
         }
@@ -143,17 +152,12 @@ impl App {
                 }
             }
             // More than two can not be held against each other, and one folder is watched: the first one counts.
-            Choosing::First | Choosing::Second | Choosing::Watch => {
+            Choosing::First | Choosing::Second | Choosing::Watch | Choosing::Sources => {
                 if let Some(path) = paths.into_iter().next() {
                     self.actions.send(purpose.action(path));
                 }
             }
             Choosing::Ranks => self.actions.send(Action::OpenRanks(paths)),
-            _ if purpose.is_new() => {
-                for path in paths {
-                    self.take_new(purpose, path);
-                }
-            }
             _ => {
                 for path in paths {
                     self.actions.send(purpose.action(path));
@@ -161,26 +165,21 @@ impl App {
             }
         }
     }
+}
 
-    /// A file that is to be written. A name without an ending gets the usual one, and one with another is asked for again: under it the
-    /// file would not be found, or not be opened.
-    fn take_new(&mut self, purpose: Choosing, mut path: PathBuf) {
-        if path.extension().is_none()
-            && let Some(ending) = purpose.endings().first()
-        {
-            path.set_extension(ending);
-            if path.exists() {
-                // The dialog has not asked whether this one may go.
-                self.overlay = Overlay::OpenPath { path: path.display().to_string(), purpose };
-                return;
-            }
-        }
-        if purpose.accepts(&path.to_string_lossy()) {
-            self.actions.send(purpose.action(path));
-        } else {
-            self.notices.complain(purpose.refusal());
-            self.overlay = Overlay::OpenPath { path: path.display().to_string(), purpose };
-        }
+/// A file that is to be written, looked at where the disk may be slow. A name without an ending gets the usual one, and one with
+/// another is asked for again: under it the file would not be found, or not be opened.
+fn of_new(purpose: Choosing, mut path: PathBuf) -> Answer {
+    let is_bare = path.extension().is_none();
+    if let (true, Some(ending)) = (is_bare, purpose.endings().first()) {
+        path.set_extension(ending);
+    }
+    let verdict = purpose.judge(&path);
+    match verdict.accepts {
+        // The dialog has not asked whether this one may go.
+        true if is_bare && verdict.exists => Answer::Exists(path),
+        true => Answer::Chosen(vec![path]),
+        false => Answer::Unusable(path),
     }
 }
 
@@ -216,7 +215,7 @@ mod tests {
 
     fn asks_for_a_path(app: &App) -> Option<Choosing> {
         match &app.overlay {
-            Overlay::OpenPath { purpose, .. } => Some(*purpose),
+            Overlay::OpenPath(asking) => Some(asking.purpose),
             _ => None,
         }
     }
@@ -254,13 +253,13 @@ mod tests {
         let mut app = app();
         for (name, written) in [("a", Some("a.pickle")), ("b.pickle", Some("b.pickle")), ("c.txt", None)] {
             app.overlay = Overlay::None;
-            app.take_new(Choosing::Save, folder.path().join(name));
+            answered(&mut app, Choosing::Save, of_new(Choosing::Save, folder.path().join(name)), Duration::ZERO);
             let sent: Vec<Action> = app.inbox.try_iter().collect();
             let wanted: Vec<Action> = written.map(|w| Action::SaveRecording(folder.path().join(w))).into_iter().collect();
             assert_eq!((sent, asks_for_a_path(&app).is_some()), (wanted, written.is_none()), "{name}");
         }
         std::fs::write(folder.path().join("d.pickle"), "older").unwrap();
-        app.take_new(Choosing::Save, folder.path().join("d"));
+        answered(&mut app, Choosing::Save, of_new(Choosing::Save, folder.path().join("d")), Duration::ZERO);
         assert_eq!(asks_for_a_path(&app), Some(Choosing::Save), "what the dialog did not ask about is asked");
     }
 }

@@ -1,14 +1,17 @@
 //! Choosing files and folders: the desktop's dialog where there is one, a path field where there is none.
 
 mod dialog;
+pub(super) mod field;
+mod listing;
 pub(super) mod pair;
 
 use std::path::{Path, PathBuf};
 
 use super::action::Action;
-use crate::formats::folder::is_pattern;
+use crate::formats::folder::{is_log_name, is_pattern, is_recording_name};
 
 pub(super) use dialog::Dialogs;
+pub(super) use field::Asking;
 
 /// What the chosen path is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub enum Choosing {
     Session,
     /// A log whose out-of-memory messages are to be explained.
     Log,
+    /// The folder that holds a source file which the recording names.
+    Sources,
 }
 
 impl Choosing {
@@ -51,6 +56,7 @@ impl Choosing {
             Choosing::Save => "Where to save the snapshot",
             Choosing::Session => "Where to save the session",
             Choosing::Log => "Path of a log that holds an out-of-memory error",
+            Choosing::Sources => "Folder with the source file, or above it",
         }
     }
 
@@ -70,6 +76,7 @@ impl Choosing {
             Choosing::Session => "A name ending in .vramscope.",
             Choosing::Log => "What a program or a scheduler printed, of one rank or of many.",
             Choosing::Watch => "Where your trainer writes snapshots; each new one is opened or offered.",
+            Choosing::Sources => "Your copy of the code that was recorded. It is looked for in the folders below too.",
         }
     }
 
@@ -82,6 +89,7 @@ impl Choosing {
             Choosing::First => "Go on",
             Choosing::Second => "Compare",
             Choosing::Watch => "Watch",
+            Choosing::Sources => "Choose",
             Choosing::Picture | Choosing::Save | Choosing::Session => "Save",
         }
     }
@@ -93,22 +101,29 @@ impl Choosing {
             Choosing::Picture => "Give a folder that exists and a name ending in .png or .svg.",
             Choosing::Save => "Give a folder that exists and a name ending in .pickle.",
             Choosing::Session => "Give a folder that exists and a name ending in .vramscope.",
-            Choosing::Watch | Choosing::Ranks => "There is no such folder.",
+            Choosing::Watch | Choosing::Ranks | Choosing::Sources => "There is no such folder.",
             Choosing::Open | Choosing::Add | Choosing::Log | Choosing::First | Choosing::Second => "There is no such file.",
         }
     }
 
     /// Said while what is typed can be chosen: what Enter does.
     #[must_use]
-    pub fn offer(self, path: &str) -> String {
-        if self.is_new() && Path::new(path).exists() {
-            return "Enter: replace the file of that name.".to_owned();
+    pub fn offer(self, verdict: Verdict) -> &'static str {
+        match self.verb() {
+            _ if self.is_new() && verdict.exists => "Enter: replace the file of that name.",
+            "Open" if verdict.is_folder => "Enter: open the recordings of this folder side by side.",
+            "Open" => "Enter: open.",
+            "Add" => "Enter: add.",
+            "Go on" => "Enter: go on.",
+            "Compare" => "Enter: compare.",
+            "Watch" => "Enter: watch this folder.",
+            "Choose" => "Enter: choose this folder.",
+            _ => "Enter: save.",
         }
-        format!("Enter: {}.", self.verb().to_lowercase())
     }
 
     fn is_folder(self) -> bool {
-        matches!(self, Choosing::Ranks | Choosing::Watch)
+        matches!(self, Choosing::Ranks | Choosing::Watch | Choosing::Sources)
     }
 
     /// True for a file that is written.
@@ -126,17 +141,44 @@ impl Choosing {
         }
     }
 
-    /// True when the path can be chosen.
-    #[must_use]
-    pub fn accepts(self, path: &str) -> bool {
-        let file = Path::new(path);
+    /// What a dialog calls the files that are asked for, and how their names end.
+    fn files(self) -> (&'static str, &'static [&'static str]) {
         match self {
-            Choosing::Open => file.exists() || is_pattern(file),
-            Choosing::Add | Choosing::Log | Choosing::First | Choosing::Second => file.is_file(),
-            Choosing::Ranks => file.is_dir() || is_pattern(file),
-            Choosing::Watch => file.is_dir(),
-            Choosing::Picture | Choosing::Save | Choosing::Session => is_new_file(file, self.endings()),
+            Choosing::Add => ("Traces, timelines and counters", &["json", "gz", "zst", "txt"]),
+            Choosing::Log => ("Logs", &["log", "txt", "out", "err", "stderr"]),
+            Choosing::Picture => ("Pictures", self.endings()),
+            Choosing::Save => ("Snapshots", self.endings()),
+            Choosing::Session => ("Sessions", self.endings()),
+            _ => ("Recordings", &["pickle", "pkl", "json", "gz", "zst", "html", "csv", "pt", "vramscope"]),
         }
+    }
+
+    /// True for the name of a file that is asked for.
+    fn wants(self, name: &str) -> bool {
+        match self {
+            Choosing::Open | Choosing::First | Choosing::Second | Choosing::Ranks | Choosing::Watch => is_recording_name(name),
+            Choosing::Log => is_log_name(name),
+            Choosing::Sources => name.ends_with(".py"),
+            _ => {
+                let ending = Path::new(name).extension().unwrap_or_default().to_ascii_lowercase();
+                !name.starts_with('.') && self.files().1.iter().any(|e| ending == *e)
+            }
+        }
+    }
+
+    /// Looks at a path: whether it can be chosen. Asks the disk, which may be slow: off the window's thread.
+    #[must_use]
+    pub fn judge(self, path: &Path) -> Verdict {
+        let meta = path.metadata().ok();
+        let (exists, is_folder) = (meta.is_some(), meta.as_ref().is_some_and(std::fs::Metadata::is_dir));
+        let accepts = match self {
+            Choosing::Open => exists || is_pattern(path),
+            Choosing::Add | Choosing::Log | Choosing::First | Choosing::Second => meta.is_some_and(|m| m.is_file()),
+            Choosing::Ranks => is_folder || is_pattern(path),
+            Choosing::Watch | Choosing::Sources => is_folder,
+            Choosing::Picture | Choosing::Save | Choosing::Session => is_new_file(path, self.endings()),
+        };
+        Verdict { accepts, exists, is_folder }
     }
 
     /// What choosing it does.
@@ -152,8 +194,20 @@ impl Choosing {
             Choosing::Save => Action::SaveRecording(path),
             Choosing::Session => Action::SaveSession(path),
             Choosing::Log => Action::ExplainLog(path),
+            Choosing::Sources => Action::SourcesIn(path),
         }
     }
+}
+
+/// What the disk says of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// It can be chosen.
+    pub accepts: bool,
+    /// There is something of that name.
+    pub exists: bool,
+    /// It is a folder.
+    pub is_folder: bool,
 }
 
 /// True for a name with one of these endings in a folder that exists.
@@ -181,9 +235,9 @@ mod tests {
             (Choosing::Picture, [false, false, false]),
             (Choosing::Save, [true, false, false]),
         ] {
-            let got = [purpose.accepts(&file), purpose.accepts(samples), purpose.accepts(&pattern)];
-            assert_eq!(got, takes, "{purpose:?}");
-            assert!(!purpose.accepts("/no/such/place") && !purpose.accepts("/no/such/place.png"));
+            let accepts = |path: &str| purpose.judge(Path::new(path)).accepts;
+            assert_eq!([accepts(&file), accepts(samples), accepts(&pattern)], takes, "{purpose:?}");
+            assert!(!accepts("/no/such/place") && !accepts("/no/such/place.png"));
         }
     }
 }

@@ -4,8 +4,11 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant};
 
 use super::{RECENTS, Recent, Settings};
+use crate::app::jobs::Jobs;
 
 /// What this window knows of the file.
 #[derive(Debug, Default)]
@@ -14,18 +17,57 @@ pub struct Kept {
     file: Option<PathBuf>,
     /// The settings as they were read, or written last.
     before: Settings,
+    /// What stands in the file, while it is read before writing; empty where it can not be understood.
+    reading: Option<Receiver<Option<Settings>>>,
+    theirs: Option<Option<Settings>>,
+    /// When the file was asked for last.
+    asked: Option<Instant>,
 }
+
+/// How often the settings are written while the window is open.
+const EVERY: Duration = Duration::from_secs(30);
 
 impl Kept {
     /// Of the file that eframe keeps the settings in, where the system has a place for one.
     #[must_use]
     pub fn by_eframe(settings: Settings) -> Self {
-        Kept { file: eframe::storage_dir("vramscope").map(|folder| folder.join("app.ron")), before: settings }
+        Kept {
+            file: eframe::storage_dir("vramscope").map(|folder| folder.join("app.ron")),
+            before: settings,
+            asked: Some(Instant::now()),
+            ..Kept::default()
+        }
     }
 
-    /// What is to be written now. The files that another window opened are among this one's recents from here on.
+    /// Begins to read the file, off the window's thread: it is written once that is done.
+    pub fn ask(&mut self, jobs: &Jobs) {
+        self.asked = Some(Instant::now());
+        let file = self.file.clone();
+        self.reading = Some(jobs.spawn("settings", move || file.as_deref().and_then(read)));
+    }
+
+    /// True when the settings were not written for a while.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        self.file.is_some() && self.reading.is_none() && self.asked.is_none_or(|at| at.elapsed() >= EVERY)
+    }
+
+    /// True once when the file was read and can be written.
+    pub fn is_read(&mut self) -> bool {
+        let Some(answer) = self.reading.as_ref().map(Receiver::try_recv) else { return false };
+        if answer == Err(TryRecvError::Empty) {
+            return false;
+        }
+        self.reading = None;
+        self.theirs = Some(answer.unwrap_or_default());
+        true
+    }
+
+    /// What is to be written now. The files that another window opened are among this one's recents from here on. The file is read
+    /// here only where that was not done before: when the window closes.
     pub fn to_write(&mut self, mine: &mut Settings) -> Settings {
-        let written = match self.file.as_deref().and_then(read) {
+        let theirs = self.theirs.take().unwrap_or_else(|| self.file.as_deref().and_then(read));
+        let written = match theirs {
             Some(theirs) => merge(mine, &self.before, theirs),
             None => mine.clone(),
         };
@@ -58,6 +100,7 @@ fn merge(mine: &Settings, before: &Settings, theirs: Settings) -> Settings {
         axis: pick(&mine.axis, &before.axis, theirs.axis),
         colour_by: pick(&mine.colour_by, &before.colour_by, theirs.colour_by),
         editor: pick(&mine.editor, &before.editor, theirs.editor),
+        source_folders: pick(&mine.source_folders, &before.source_folders, theirs.source_folders),
         category_rules: pick(&mine.category_rules, &before.category_rules, theirs.category_rules),
     }
 }
@@ -145,8 +188,11 @@ mod tests {
         let values = HashMap::from([(eframe::APP_KEY, ron::to_string(&settings).unwrap()), ("egui", "(x: 1)".to_owned())]);
         std::fs::write(&file, ron::ser::to_string_pretty(&values, ron::ser::PrettyConfig::default()).unwrap()).unwrap();
         assert_eq!(read(&file), Some(settings.clone()));
-        let mut kept = Kept { file: Some(file.clone()), before: Settings::default() };
+        let mut kept = Kept { file: Some(file.clone()), ..Kept::default() };
         let mut mine = Settings { theme: ThemeChoice::Dark, ..with(&["/b"]) };
+        assert!(kept.is_due() && !kept.is_read());
+        kept.ask(&Jobs::synchronous());
+        assert!(kept.is_read() && !kept.is_read() && !kept.is_due());
         let written = kept.to_write(&mut mine);
         assert_eq!((written.theme, written.editor.as_str()), (ThemeChoice::Dark, "code \"-g\""));
         assert_eq!((paths(&written), paths(&mine)), (vec!["/b", "/a"], vec!["/b", "/a"]));

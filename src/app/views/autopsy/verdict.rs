@@ -16,7 +16,7 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane::{PaneHeader, padded, section};
 use crate::app::widgets::row::KeyValue;
 use crate::app::widgets::{label, term};
-use crate::model::SizeClass;
+use crate::model::{Frame, SizeClass, StackTable};
 use crate::units::{Bytes, NBSP, count};
 
 /// The line that catches the next failure.
@@ -384,7 +384,8 @@ fn stack(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
                 egui::pos2(location.left() - 8.0, rect.bottom()),
             );
             label::text_in(ui.painter(), room, stacks.text(frame.name), Type::Mono, if own { t.text1 } else { t.text3 });
-            if response.on_hover_text(stacks.text(frame.file)).clicked() {
+            let (tip, can_open) = tip_of(stacks, frame);
+            if response.on_hover_text(tip).clicked() && can_open {
                 cx.actions.send(Action::OpenSource { file: stacks.text(frame.file).to_owned(), line: frame.line });
             }
         }
@@ -429,9 +430,32 @@ fn said(ui: &mut Ui, cx: &ViewContext<'_>, advice: &Advice) {
     label::paragraph(ui, &advice.sentence, Type::Body, cx.tokens.text2);
 }
 
+/// What is said of a frame under the pointer, and whether its line can be opened. Of C++ the recorder often knew no file: then it is the
+/// whole name, which the row may have cut.
+fn tip_of(stacks: &StackTable, frame: Frame) -> (&str, bool) {
+    match stacks.text(frame.file) {
+        "" | "??" => (stacks.text(frame.name), false),
+        file => (file, frame.line > 0 && !stacks.frame_is_unresolved(frame)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{NBSP, with_strong_figures};
+    use super::{NBSP, tip_of, with_strong_figures};
+    use crate::model::{Frame, StackTableBuilder};
+
+    #[test]
+    fn a_frame_without_a_file_tells_its_name_and_opens_nothing() {
+        let mut b = StackTableBuilder::new();
+        let mut frame = |name: &str, file: &str, line: u32| {
+            let (name, file) = (b.string(name), b.string(file));
+            Frame { name, file, line }
+        };
+        let frames =
+            [frame("at::empty", "", 0), frame("at::empty", "??", 0), frame("??", "libc.so.6", 64), frame("f", "/a.py", 7)];
+        let told = frames.map(|frame| tip_of(b.table(), frame));
+        assert_eq!(told, [("at::empty", false), ("at::empty", false), ("libc.so.6", false), ("/a.py", true)]);
+    }
 
     #[test]
     fn figures_with_their_units_are_strong_and_nothing_else() {

@@ -1,0 +1,280 @@
+//! Where a file that a recording names is on this machine.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// What paths of a recording begin with on the machine it was made on, and the folder that stands for it here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PathPrefix {
+    /// As recorded, such as `/workspace`. Empty: paths that are relative.
+    pub theirs: String,
+    /// The folder on this machine.
+    pub ours: String,
+}
+
+/// Why a recorded file is not opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// It could be something else than a file of this machine: one sentence.
+    Refused(String),
+    /// There is no such file here; another machine made the recording.
+    NotHere,
+}
+
+/// The longest name that is worth a try; no system takes a longer one.
+const LONGEST: usize = 4096;
+
+/// A recorded name for a sentence: in one line, without letters that do something, and no longer than a line.
+#[must_use]
+pub fn shown(name: &str) -> String {
+    const MOST: usize = 96;
+    let does_something =
+        |c: char| c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let plain = |c: char| if does_something(c) { '\u{fffd}' } else { c };
+    let letters = name.chars().count();
+    if letters <= MOST {
+        return name.chars().map(plain).collect();
+    }
+    let head: String = name.chars().take(MOST / 3).map(plain).collect();
+    let tail: String = name.chars().skip(letters - MOST * 2 / 3).map(plain).collect();
+    format!("{head}…{tail}")
+}
+
+/// The absolute path of a recorded file on this machine: of the longest prefix that leads to a file, else as it was recorded.
+///
+/// # Errors
+/// Why it is not opened: a name that a program could take for more than a file, something that is no regular file, or no such file.
+pub fn locate(recorded: &str, prefixes: &[PathPrefix]) -> Result<String, Missing> {
+    let refused = |why: &str| Err(Missing::Refused(format!("{} is not opened: {why}", shown(recorded))));
+    if recorded.is_empty() {
+        return Err(Missing::Refused("This frame was recorded without a file.".to_owned()));
+    }
+    if recorded.len() > LONGEST {
+        return refused("no file has so long a name.");
+    }
+    if recorded.chars().any(char::is_control) {
+        return refused("its name holds control characters.");
+    }
+    if recorded.starts_with(['-', '+']) {
+        return refused("an editor would take its name for an option.");
+    }
+    let mut known: Vec<(usize, PathBuf)> = prefixes.iter().filter_map(|p| under(recorded, p)).collect();
+    known.sort_by_key(|(length, _)| std::cmp::Reverse(*length));
+    let is_network = recorded.starts_with("//") || recorded.starts_with("\\\\");
+    let as_recorded = (!is_network).then(|| std::path::absolute(recorded).ok()).flatten();
+    for candidate in known.into_iter().map(|(_, path)| path).chain(as_recorded) {
+        // Where a link leads to counts, and what the system calls it.
+        let Ok(path) = candidate.canonicalize() else { continue };
+        if !path.metadata().is_ok_and(|meta| meta.is_file()) {
+            return refused("it is no regular file.");
+        }
+        let Some(path) = path.to_str().map(|path| path.strip_prefix(r"\\?\").unwrap_or(path)) else {
+            return refused("the path of the file it leads to is not text.");
+        };
+        if path.chars().any(char::is_control) {
+            return refused("the path of the file it leads to holds control characters.");
+        }
+        // `/ssh:host:/file` is a file of another machine for Emacs.
+        if path.starts_with("UNC\\") || path.split('/').nth(1).is_some_and(|folder| folder.contains(':')) {
+            return refused("it lies on another machine.");
+        }
+        return Ok(path.to_owned());
+    }
+    if is_network {
+        return refused("it lies on another machine. In Settings, name the folder on this machine that stands for it.");
+    }
+    Err(Missing::NotHere)
+}
+
+/// The parts of a recorded path. A path of Windows has its own way to part them.
+fn parts(recorded: &str) -> Vec<&str> {
+    let is_windows = recorded.contains('\\') && !recorded.contains('/') || recorded.get(1..3) == Some(":\\");
+    recorded.split(|c| c == '/' || (is_windows && c == '\\')).filter(|part| !part.is_empty() && *part != ".").collect()
+}
+
+/// The path that a prefix makes of a recorded one, and how many parts of it the prefix explains.
+fn under(recorded: &str, prefix: &PathPrefix) -> Option<(usize, PathBuf)> {
+    let (recorded_parts, theirs) = (parts(recorded), parts(&prefix.theirs));
+    let is_alike = recorded.starts_with('/') == prefix.theirs.starts_with('/');
+    if prefix.ours.trim().is_empty() || !is_alike || !recorded_parts.starts_with(&theirs) {
+        return None;
+    }
+    let rest = &recorded_parts[theirs.len()..];
+    let is_below = !rest.is_empty() && !rest.contains(&"..");
+    is_below.then(|| (theirs.len(), Path::new(prefix.ours.trim()).join(rest.iter().collect::<PathBuf>())))
+}
+
+/// Folders and files looked at below a chosen folder, at most; it may be a disk of data.
+const MOST_ENTRIES: usize = 50_000;
+/// And so many folders deep.
+const DEEPEST: usize = 8;
+
+/// The prefix by which a recorded file is one below `folder`: of all files there of that name, the one whose path ends as the
+/// recorded path does for the most parts.
+#[must_use]
+pub fn learn(recorded: &str, folder: &Path) -> Option<PathPrefix> {
+    let wanted = parts(recorded);
+    let name = *wanted.last()?;
+    if wanted.contains(&"..") || name.chars().any(char::is_control) {
+        return None;
+    }
+    let folder = folder.canonicalize().ok()?;
+    // As the recorded path says, from the longest end on; then wherever a file of that name is.
+    let direct =
+        (0..wanted.len()).map(|from| folder.join(wanted[from..].iter().collect::<PathBuf>())).find(|path| path.is_file());
+    let mut best: Option<(usize, PathBuf)> = None;
+    for path in direct.into_iter().chain(files_called(name, &folder)) {
+        let common = common_tail(&wanted, &path);
+        if best.as_ref().is_none_or(|(most, _)| common > *most) {
+            best = Some((common, path));
+        }
+    }
+    let (common, found) = best?;
+    let ours = found.ancestors().nth(common)?.to_str()?.to_owned();
+    Some(PathPrefix { theirs: without_tail(recorded, common), ours })
+}
+
+/// How many parts two paths have in common, from their ends.
+fn common_tail(wanted: &[&str], path: &Path) -> usize {
+    let ours = path.iter().rev();
+    wanted.iter().rev().zip(ours).take_while(|(theirs, ours)| OsStr::new(theirs) == *ours).count()
+}
+
+/// A recorded path without its last parts, as it was written.
+fn without_tail(recorded: &str, count: usize) -> String {
+    let mut rest = recorded;
+    for part in parts(recorded).iter().rev().take(count) {
+        let at = rest.rfind(part).unwrap_or(0);
+        rest = rest.get(..at).unwrap_or_default();
+    }
+    match parts(rest).is_empty() {
+        true => if recorded.starts_with('/') { "/" } else { "" }.to_owned(),
+        false => rest.trim_end_matches(['/', '\\']).to_owned(),
+    }
+}
+
+/// Files of a name below a folder, the nearest first. Hidden folders hold no sources, and links could lead round in a circle.
+fn files_called(name: &str, folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = VecDeque::from([(folder.to_path_buf(), 0)]);
+    let mut left = MOST_ENTRIES;
+    while let Some((folder, depth)) = folders.pop_front() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let Some(rest) = left.checked_sub(1) else { return found };
+            left = rest;
+            let Ok(kind) = entry.file_type() else { continue };
+            let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+            if kind.is_dir() && depth < DEEPEST && !is_hidden {
+                folders.push_back((entry.path(), depth + 1));
+            } else if kind.is_file() && entry.file_name() == *name {
+                found.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(folder: &Path, path: &str) -> PathBuf {
+        let file = folder.join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, "import torch\n").unwrap();
+        file.canonicalize().unwrap()
+    }
+
+    fn refusal(recorded: &str) -> String {
+        match locate(recorded, &[]) {
+            Err(Missing::Refused(sentence)) => sentence,
+            other => panic!("{recorded:?}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn only_regular_files_of_this_machine_are_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let train = file(folder.path(), "a b/train.py");
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        assert_eq!(locate(&path("a b/../a b/./train.py"), &[]).as_deref(), Ok(train.to_str().unwrap()));
+        assert_eq!(locate(&path("gone.py"), &[]), Err(Missing::NotHere));
+        assert!(refusal(&path("a b")).contains("no regular file"));
+        assert!(refusal("").contains("without a file"));
+        assert!(refusal(&"x".repeat(100_000)).len() < 200);
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink("/dev/zero", path("zero.py")).unwrap();
+            std::os::unix::fs::symlink(&train, path("link.py")).unwrap();
+            let odd = file(folder.path(), "a\nb.py");
+            std::os::unix::fs::symlink(&odd, path("odd.py")).unwrap();
+            std::process::Command::new("mkfifo").arg(path("pipe.py")).status().unwrap();
+            assert_eq!(locate(&path("link.py"), &[]).as_deref(), Ok(train.to_str().unwrap()));
+            assert!(refusal(&path("zero.py")).contains("no regular file"));
+            assert!(refusal(&path("pipe.py")).contains("no regular file"), "a pipe would be waited for");
+            assert!(refusal(&path("odd.py")).contains("control characters"));
+        }
+    }
+
+    #[test]
+    fn names_that_do_something_are_never_opened() {
+        for name in
+            ["+call system(\"touch OWNED\")|\"/train.py", "-c!touch OWNED", "--cmd=x", "a\u{1b}]0;owned\u{7}.py", "/a\n+q.py"]
+        {
+            let said = refusal(name);
+            assert!(said.contains("is not opened") && !said.contains('\u{1b}') && !said.contains('\n'), "{said}");
+        }
+        assert!(refusal("//host/share/train.py").contains("another machine"));
+        assert!(refusal("\\\\host\\share\\train.py").contains("another machine"));
+        assert_eq!(shown("a\u{202e}yp.exe"), "a\u{fffd}yp.exe");
+    }
+
+    #[test]
+    fn a_chosen_folder_gives_the_prefix_by_the_longest_common_end() {
+        let here = tempfile::tempdir().unwrap();
+        let root = here.path().canonicalize().unwrap();
+        let (near, far) = (file(&root, "code/train.py"), file(&root, "code/proj/src/train.py"));
+        let ours = |sub: &str| root.join(sub).to_str().unwrap().to_owned();
+        let theirs = |theirs: &str, sub: &str| Some(PathPrefix { theirs: theirs.to_owned(), ours: ours(sub) });
+        // Chosen above the project, the project, and the folder of the file itself: the same answer.
+        for chosen in ["", "code", "code/proj", "code/proj/src"] {
+            assert_eq!(learn("/workspace/proj/src/train.py", &root.join(chosen)), theirs("/workspace", "code"), "{chosen}");
+        }
+        assert_eq!(learn("C:\\work\\proj\\src\\train.py", &root), theirs("C:\\work", "code"));
+        assert_eq!(learn("./src/train.py", &root), theirs("", "code/proj"));
+        assert_eq!(learn("/x/train.py", &root), theirs("/x", "code"), "the nearest of several");
+        assert_eq!(learn("/workspace/other.py", &root), None);
+        assert_eq!(learn("/workspace/../train.py", &root), None);
+        for (recorded, chosen, found) in [
+            ("/workspace/proj/src/train.py", "code", &far),
+            ("C:\\work\\proj\\src\\train.py", "", &far),
+            ("/x/train.py", "", &near),
+        ] {
+            let prefix = learn(recorded, &root.join(chosen)).unwrap();
+            assert_eq!(locate(recorded, &[prefix]).as_deref(), Ok(found.to_str().unwrap()));
+        }
+    }
+
+    #[test]
+    fn the_longest_prefix_that_leads_to_a_file_counts_and_none_leads_out_of_its_folder() {
+        let here = tempfile::tempdir().unwrap();
+        let root = here.path().canonicalize().unwrap();
+        let (a, b) = (file(&root, "a/lib/x.py"), file(&root, "b/x.py"));
+        let ours = |sub: &str| root.join(sub).to_str().unwrap().to_owned();
+        let prefixes = [
+            PathPrefix { theirs: "/w".into(), ours: ours("a") },
+            PathPrefix { theirs: "/w/lib/".into(), ours: ours("b") },
+            PathPrefix { theirs: "/w".into(), ours: " ".into() },
+        ];
+        assert_eq!(locate("/w/lib/x.py", &prefixes).as_deref(), Ok(b.to_str().unwrap()));
+        assert_eq!(locate("/w/lib/x.py", &prefixes[..1]).as_deref(), Ok(a.to_str().unwrap()));
+        assert_eq!(locate("/wide/lib/x.py", &prefixes), Err(Missing::NotHere));
+        assert_eq!(locate("/w/lib/../../b/x.py", &prefixes), Err(Missing::NotHere));
+        let share = [PathPrefix { theirs: "//host/share".into(), ours: ours("b") }];
+        assert_eq!(locate("//host/share/x.py", &share).as_deref(), Ok(b.to_str().unwrap()), "the user said where it is");
+    }
+}

@@ -245,7 +245,7 @@ impl Comparison {
 /// The purpose of most bytes; of equal ones the first.
 fn most(purposes: &[Purpose]) -> Category {
     let heaviest = purposes.iter().max_by_key(|p| (p.1.bytes + p.2.bytes, std::cmp::Reverse(p.0.index())));
-    heaviest.map_or(Category::Other, |p| p.0)
+    heaviest.map_or(Category::Unknown, |p| p.0)
 }
 
 /// What is live at an instant: by stack and category.
@@ -254,7 +254,7 @@ fn live(at: &Instant<'_>) -> (Vec<LifetimeId>, FxHashMap<StackId, [Held; Categor
     let ids = at.tables.states.live_at(lifetimes, at.event);
     let mut by_stack: FxHashMap<StackId, [Held; Category::ALL.len()]> = FxHashMap::default();
     for &id in &ids {
-        let category = at.categories.map_or(Category::Other, |c| c.of(id));
+        let category = at.categories.map_or(Category::Unknown, |c| c.of(id));
         let held = held(at, id);
         by_stack.entry(lifetimes.stack(at.device, id)).or_default()[category.index()].add(held);
     }
@@ -292,7 +292,7 @@ pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
                     in_b: None,
                     a: Held::default(),
                     b: Held::default(),
-                    category: Category::Other,
+                    category: Category::Unknown,
                     purposes: Vec::new(),
                 };
                 (row, Default::default())
@@ -371,7 +371,7 @@ fn alike_untold(a: &Instant<'_>, ids_a: &[LifetimeId], b: &Instant<'_>, ids_b: &
     let alike = if sizes(a, &of_a) == sizes(b, &of_b) { of_b } else { Vec::new() };
     let mut sums = [Held::default(); Category::ALL.len()];
     for id in alike {
-        sums[b.categories.map_or(Category::Other, |c| c.of(id)).index()].add(held(b, id));
+        sums[b.categories.map_or(Category::Unknown, |c| c.of(id)).index()].add(held(b, id));
     }
     Category::ALL.into_iter().zip(sums).filter(|s| s.1.count > 0).collect()
 }

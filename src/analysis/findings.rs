@@ -7,7 +7,7 @@ mod rules;
 use std::sync::Arc;
 
 use super::categories::{Categories, Rules, Tally};
-use super::leaks::{Growth, growth, has_steps};
+use super::leaks::{Growth, growth};
 use super::oom::{Autopsy, Helped, closest, examine};
 use super::steps::Steps;
 use super::{DeviceTables, LifetimeId, Quantity, StackNames, State};
@@ -187,8 +187,6 @@ pub fn diagnose(
 ) -> Result<Findings, Cancelled> {
     let peak_event = tables.curves.peak(Quantity::Active).1;
     let at_peak = tables.states.at(device, &tables.lifetimes, peak_event);
-    let steps = Steps::find(recording, device, tables);
-    progress.check()?;
     let failures = device.events.ooms();
     let caps = Caps::of(device, None, progress)?;
     let ooms: Vec<Autopsy> = failures[failures.len().saturating_sub(EXAMINED)..]
@@ -200,6 +198,7 @@ pub fn diagnose(
     let ooms_untold = failures.len().min(EXAMINED) - ooms.len();
     progress.check()?;
     let categories = Categories::build(recording, device, tables, rules, progress)?;
+    let steps = categories.anatomy.steps.clone();
     let marks = self::rules::marks(&recording.stacks);
     progress.check()?;
     let growth = growth(device, tables, &steps);
@@ -228,14 +227,11 @@ pub fn diagnose(
     })
 }
 
-/// The class a finding ranks with. Growth seen in stretches of a recording without steps is a suspicion: a program may mean to
-/// keep what it keeps. Bytes decide between it and how memory is held, which is certain. So they do of a failure that the program
-/// survived and that is not its last.
+/// The class a finding ranks with: a failure that the program survived, and that is not its last, ranks by its bytes.
 fn rank(finding: &Finding, patient: &Patient<'_>) -> Class {
-    let is_suspicion = finding.rule == "leak" && !has_steps(&patient.steps);
     let last = patient.ooms.last().map(|a| a.event);
     let is_survived = patient.ooms.iter().any(|a| a.survived && Some(a.event) == finding.place.event && Some(a.event) != last);
-    if is_suspicion || (is_survived && finding.class == Class::OutOfMemory) { Class::Structure } else { finding.class }
+    if is_survived && finding.class == Class::OutOfMemory { Class::Structure } else { finding.class }
 }
 
 impl Findings {

@@ -37,7 +37,7 @@ pub enum Size {
 pub struct Entry {
     /// The stack.
     pub stack: StackId,
-    /// What the allocations are for; [`Category::Other`] where nobody said.
+    /// What the allocations are for; [`Category::Unknown`] where nobody said.
     pub category: Category,
     /// Its weight.
     pub weight: u64,
@@ -79,7 +79,7 @@ pub fn weigh_some(
         if only.is_some_and(|only| !only.contains(id)) {
             return;
         }
-        let category = categories.map_or(Category::Other, |c| c.of(id));
+        let category = categories.map_or(Category::Unknown, |c| c.of(id));
         let entry = sums.entry((lifetimes.stack(device, id), category)).or_default();
         entry.0 = entry.0.saturating_add(weight);
         entry.1 += 1;
@@ -373,7 +373,7 @@ impl Flame {
     /// The frame where a stack ends, when it is in the graph. O(depth × children).
     #[must_use]
     pub fn leaf_of(&self, stacks: &StackTable, stack: StackId, shape: Shape) -> Option<u32> {
-        let entry = Entry { stack, category: Category::Other, weight: 0, before: 0, count: 0 };
+        let entry = Entry { stack, category: Category::Unknown, weight: 0, before: 0, count: 0 };
         let mut path = path(stacks, &entry, shape).0;
         let mut tops = vec![0u32];
         if shape.by == By::Category {

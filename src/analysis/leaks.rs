@@ -14,10 +14,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use self::between::{Survivors, between};
 pub use self::saw_tooth::{SawTooth, saw_tooth};
-pub use self::words::{adding, adds, how_often, pace, undecided};
+pub use self::words::{adding, adds, how_often, pace};
 use super::steps::Steps;
 use super::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
-use crate::model::{Action, DeviceRecording, StackId};
+use crate::model::{DeviceRecording, StackId};
 use crate::units::{MEBIBYTE, counted};
 
 /// Growth of one call stack over the steps.
@@ -76,7 +76,7 @@ impl Growth {
     pub fn is_trickle(&self) -> bool {
         let steady = self.by_step.get(steady(self.by_step.len())).unwrap_or_default();
         let is_even = self.confidence > 0.9 && self.bytes_per_step > 0.0 && self.bytes_per_step < LEAST_A_STEP;
-        is_even && self.freed.is_none() && rhythm(steady, true) == Rhythm::Step
+        is_even && self.freed.is_none() && rhythm(steady) == Rhythm::Step
     }
 }
 
@@ -96,73 +96,37 @@ const LEAST_A_STEP: f64 = 512.0;
 /// Bytes from which on an allocation that only some steps leave behind tells a leak.
 const LEAST_NOW_AND_THEN: u64 = 1 << 16;
 
-/// Events below which equal stretches of a recording without steps say nothing: eight in each of the twelve.
-const FEWEST_EVENTS: usize = 96;
-
 /// The steps between warm-up and what may not be done yet.
 fn steady(count: usize) -> std::ops::Range<usize> {
     let margin = if count >= MANY { MARGIN } else { 1 };
     margin..count.saturating_sub(margin).max(margin)
 }
 
-/// Why a recording can not tell what grows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blind {
-    /// No steps, and too few events for equal stretches.
-    TooShort,
-    /// No steps, and hardly anything is freed, or only temporaries beside what a program allocates once, as when it loads a model:
-    /// that looks like a leak.
-    OnlyAllocates,
-}
-
-impl Blind {
-    /// What [`Blind::OnlyAllocates`] means, in a sentence.
-    pub const ONLY_ALLOCATES: &str = "Too little to tell: the recording has no steps, and what it takes stays, but for a few \
-        temporaries: so a program loads a model, and that is no leak. Record some steps after it.";
-}
-
-/// Whether the recording can tell what grows: it has steps enough, or equal stretches in which memory comes and goes.
-/// O(events) without steps.
-///
-/// # Errors
-/// Why it can not.
-pub fn can_tell(device: &DeviceRecording, steps: &Steps) -> Result<(), Blind> {
-    if has_steps(steps) {
-        return Ok(());
-    }
-    if device.events.len() < FEWEST_EVENTS {
-        return Err(Blind::TooShort);
-    }
-    if device.events.len() - steps.loaded as usize <= FEWEST_EVENTS {
-        return Err(Blind::OnlyAllocates);
-    }
-    let bounds = stretches(device, steps);
-    let within = steady(bounds.len() - 1);
-    let frees = |w: &[u32]| {
-        let actions = device.events.action.get(w[0] as usize..w[1] as usize).unwrap_or_default();
-        actions.iter().any(|a| matches!(a, Action::FreeRequested | Action::FreeCompleted))
-    };
-    let lively = bounds[within.start..=within.end].windows(2).filter(|w| frees(w)).count();
-    if lively * 5 >= within.len() * 4 { Ok(()) } else { Err(Blind::OnlyAllocates) }
-}
-
-/// Whether there are steps enough to look at growth in them.
+/// Whether there are steps enough to look at growth in them: growth within one pass, one loading or one step is none.
 #[must_use]
 pub fn has_steps(steps: &Steps) -> bool {
     steady(steps.len()).len() >= FEWEST_STEADY
 }
 
-/// What growth was looked at in, for a line under a title: `60 steps`, `12 equal stretches: 4 steps are too few`.
+/// Why a recording can not tell what grows, as a whole sentence; `None` where it can.
+#[must_use]
+pub fn cannot_tell(device: &DeviceRecording, steps: &Steps) -> Option<String> {
+    let needed = FEWEST_STEADY + 2;
+    match steps.len() {
+        _ if has_steps(steps) => None,
+        0 if device.events.is_empty() => Some("The file has no history, only what was live when it was dumped.".to_owned()),
+        0 => Some(format!("No steps were found, so nothing tells what grows. Record {needed} steps or more.")),
+        n => Some(format!(
+            "{} too few to tell what grows. Record {needed} or more.",
+            counted(n as u64, "step is", "steps are")
+        )),
+    }
+}
+
+/// What growth was looked at in, for a line under a title: `60 steps`.
 #[must_use]
 pub fn looked_at(steps: &Steps) -> String {
-    let number = counted(steps.len() as u64, "step", "steps");
-    if has_steps(steps) {
-        number
-    } else if steps.is_empty() {
-        format!("{STRETCHES} equal stretches: no steps were found")
-    } else {
-        format!("{STRETCHES} equal stretches: {number} {} too few", if steps.len() == 1 { "is" } else { "are" })
-    }
+    counted(steps.len() as u64, "step", "steps")
 }
 
 /// What survives, of one stack: each allocation, its bytes and the step it was born in, oldest first. `None` is before the first
@@ -175,13 +139,11 @@ struct Looked {
     count: usize,
     /// Those that decide.
     within: Range<usize>,
-    /// They are real steps, of which one in several may add.
-    by_steps: bool,
 }
 
 /// The growth of one stack; `None` where nothing of it comes from the steps that decide.
 fn grown(stack: StackId, survival: &Survival, looked: &Looked, freed: Option<u32>) -> Option<Growth> {
-    let Looked { count, ref within, by_steps } = *looked;
+    let Looked { count, ref within } = *looked;
     let set_up = set_up(survival, within)?;
     let mut by_step = vec![0; count];
     let (mut bytes, mut number, mut most, mut examples) = (0, 0, 0, Vec::new());
@@ -198,7 +160,7 @@ fn grown(stack: StackId, survival: &Survival, looked: &Looked, freed: Option<u32
     }
     let steady = &by_step[within.clone()];
     let (slope, confidence) = line(steady);
-    let rhythm = match rhythm(steady, by_steps) {
+    let rhythm = match rhythm(steady) {
         _ if confidence <= 0.9 || slope < LEAST_A_STEP => Rhythm::None,
         // A scalar every few steps is what a program logs.
         Rhythm::Every(_) if most < LEAST_NOW_AND_THEN => Rhythm::None,
@@ -260,7 +222,7 @@ fn goes_on(adding: &[usize], n: usize) -> bool {
 }
 
 /// How regularly steps add: four in five, or at least five of them at even distances.
-fn rhythm(by_step: &[u64], by_steps: bool) -> Rhythm {
+fn rhythm(by_step: &[u64]) -> Rhythm {
     let adding: Vec<usize> = by_step.iter().enumerate().filter(|&(_, &b)| b > 0).map(|(i, _)| i).collect();
     let (n, k) = (by_step.len(), adding.len());
     if !goes_on(&adding, n) {
@@ -270,7 +232,7 @@ fn rhythm(by_step: &[u64], by_steps: bool) -> Rhythm {
         return Rhythm::Step;
     }
     let (Some(&first), Some(&last)) = (adding.first(), adding.last()) else { return Rhythm::None };
-    if !by_steps || k < FEWEST_STEADY {
+    if k < FEWEST_STEADY {
         return Rhythm::None;
     }
     let every = (last - first) as f64 / (k - 1) as f64;
@@ -284,17 +246,16 @@ const LEAST: u64 = MEBIBYTE;
 
 /// Growth by stack, most bytes first: of what lives at the end, and of what grew for at least twenty steps and was then freed at
 /// once, as a list that goes out of scope does. What several stacks leave behind by turns, or one now and then, is told by what all
-/// memory comes back to. Without steps the recording is cut into twelve equal stretches. Source: rule 5 of the diagnoses.
+/// memory comes back to. Nothing without steps enough. Source: rule 5 of the diagnoses.
 /// O(lifetimes).
 #[must_use]
 pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) -> Vec<Growth> {
-    if can_tell(device, steps) == Err(Blind::OnlyAllocates) {
+    if !has_steps(steps) {
         return Vec::new();
     }
-    let bounds = stretches(device, steps);
-    let bounds: &[u32] = &bounds;
-    let count = bounds.len().saturating_sub(1);
-    let looked = Looked { count, within: steady(count), by_steps: has_steps(steps) };
+    let bounds: &[u32] = &steps.bounds;
+    let count = steps.len();
+    let looked = Looked { count, within: steady(count) };
     let lifetimes = &tables.lifetimes;
     let has_pools = device.pools.iter().any(|&key| key != (0, 0));
     let mut alive: FxHashMap<StackId, Survival> = FxHashMap::default();
@@ -309,30 +270,26 @@ pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) ->
                 continue;
             }
             alive.entry(lifetimes.stack(device, id)).or_default().push((id, lifetimes.requested(device, id), step));
-        } else if looked.by_steps && step.is_none_or(|s| bounds.get(s + 3).is_some_and(|&b| freed >= b)) {
+        } else if step.is_none_or(|s| bounds.get(s + 3).is_some_and(|&b| freed >= b)) {
             old.entry(lifetimes.stack(device, id)).or_default().push((freed, id));
         }
     }
     let mut found: Vec<Growth> = alive.iter().filter_map(|(&stack, s)| grown(stack, s, &looked, None)).collect();
-    if looked.by_steps {
-        let is_full = |stack: &StackId, s: &Survival| {
-            let turned = old.get(stack)?.iter().map(|&(freed, id)| Turned {
-                born: step_of(bounds, lifetimes.born(id)),
-                freed: step_of(bounds, freed),
-                bytes: lifetimes.requested(device, id),
-            });
-            Some(is_bounded(s, &looked, &turned.collect::<Vec<_>>()))
-        };
-        alive.retain(|stack, s| is_full(stack, s) != Some(true));
-        for g in found.iter_mut().filter(|g| !alive.contains_key(&g.stack)) {
-            g.rhythm = Rhythm::None;
-        }
-        together::mark(&mut found, &alive, &floors(device, tables, bounds), &looked);
-        if count >= FEWEST_FREED {
-            found.extend(freed_together(device, tables, bounds, old));
-        }
-    } else if !comes_and_goes(device, tables, bounds, &found) {
-        found.iter_mut().for_each(|g| g.rhythm = Rhythm::None);
+    let is_full = |stack: &StackId, s: &Survival| {
+        let turned = old.get(stack)?.iter().map(|&(freed, id)| Turned {
+            born: step_of(bounds, lifetimes.born(id)),
+            freed: step_of(bounds, freed),
+            bytes: lifetimes.requested(device, id),
+        });
+        Some(is_bounded(s, &looked, &turned.collect::<Vec<_>>()))
+    };
+    alive.retain(|stack, s| is_full(stack, s) != Some(true));
+    for g in found.iter_mut().filter(|g| !alive.contains_key(&g.stack)) {
+        g.rhythm = Rhythm::None;
+    }
+    together::mark(&mut found, &alive, &floors(device, tables, bounds), &looked);
+    if count >= FEWEST_FREED {
+        found.extend(freed_together(device, tables, bounds, old));
     }
     let all: u64 = found.iter().filter(|g| g.is_leak()).map(|g| g.bytes).sum();
     if all < LEAST || all.saturating_mul(50) < tables.curves.peak(Quantity::Requested).0 {
@@ -367,18 +324,6 @@ fn is_bounded(survival: &Survival, looked: &Looked, turned: &[Turned]) -> bool {
     balance(adds, goes) || balance(number, others)
 }
 
-/// A program at work makes and frees; one that only takes leaks nothing. In four of five stretches memory falls from its highest
-/// by at least what leaking stacks leave behind in them.
-fn comes_and_goes(device: &DeviceRecording, tables: &DeviceTables, bounds: &[u32], found: &[Growth]) -> bool {
-    let leaks: Vec<&Growth> = found.iter().filter(|g| g.is_leak()).collect();
-    let cells = tables.curves.columns(device, &tables.lifetimes, Quantity::Requested, bounds);
-    let falls = cells.windows(2).enumerate().filter(|(i, pair)| {
-        let left: u64 = leaks.iter().filter_map(|g| g.by_step.get(*i)).sum();
-        pair[0].max.saturating_sub(pair[1].min) >= left.max(1)
-    });
-    falls.count() * 5 >= cells.len().saturating_sub(1) * 4
-}
-
 /// Whether an allocation lies in a private pool: what a CUDA graph captures stays with it by design, and programs capture one
 /// graph after the other, as many as they have sizes of a batch.
 fn is_captured(device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> bool {
@@ -392,7 +337,7 @@ fn freed_at(tables: &DeviceTables, id: LifetimeId) -> u32 {
     tables.lifetimes.gone(id).min(tables.lifetimes.free_requested(id))
 }
 
-/// The stretch that an event is in: `None` before the first, their number after the last.
+/// The step that an event is in: `None` before the first, their number after the last.
 fn step_of(bounds: &[u32], event: u32) -> Option<usize> {
     if event == NO_EVENT { None } else { bounds.partition_point(|&b| b <= event).checked_sub(1) }
 }
@@ -492,30 +437,15 @@ fn freed_together(
     bursts
         .iter()
         .filter_map(|(&stack, burst)| {
-            let looked = Looked { count: burst.until, within: steady(burst.until), by_steps: true };
+            let looked = Looked { count: burst.until, within: steady(burst.until) };
             grown(stack, &burst.freed, &looked, Some(burst.begins))
         })
         .filter(Growth::is_leak)
         .collect()
 }
 
-/// Equal stretches of a recording without steps.
-const STRETCHES: u64 = 12;
-
-/// The bounds growth is looked at in: the steps, or twelve equal stretches of events where there are too few steps, of what comes
-/// after a model is loaded.
-#[must_use]
-pub fn stretches<'a>(device: &DeviceRecording, steps: &'a Steps) -> std::borrow::Cow<'a, [u32]> {
-    if has_steps(steps) {
-        return std::borrow::Cow::Borrowed(&steps.bounds);
-    }
-    let from = u64::from(steps.loaded);
-    let n = (device.events.len() as u64).saturating_sub(from);
-    std::borrow::Cow::Owned((0..=STRETCHES).map(|i| (from + n * i / STRETCHES) as u32).collect())
-}
-
-/// The fewest requested bytes live within each stretch, the moment before its first event included: what every step comes back to.
-/// O(stretches).
+/// The fewest requested bytes live within each step, the moment before its first event included: what every step comes back to.
+/// O(steps).
 #[must_use]
 pub fn floors(device: &DeviceRecording, tables: &DeviceTables, bounds: &[u32]) -> Vec<u64> {
     let (curves, lifetimes) = (&tables.curves, &tables.lifetimes);

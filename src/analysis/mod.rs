@@ -5,6 +5,7 @@
 
 pub mod accounting;
 mod agreement;
+pub mod anatomy;
 pub mod categories;
 pub mod counted;
 pub mod curves;
@@ -19,7 +20,6 @@ mod initial;
 pub mod join;
 pub mod leaks;
 pub mod lifetimes;
-mod loading;
 pub mod matching;
 pub mod modules;
 pub mod naming;

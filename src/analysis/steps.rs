@@ -1,14 +1,13 @@
-//! Training steps: from annotations when the recording has them, else from ranges of the user's that come again and again, else
-//! inferred from a call stack that repeats; and what each step did to memory.
+//! Steps: the iterations of a program's own loop, from annotations where the recording has them, else from what its stacks say
+//! ([`Anatomy`](super::anatomy::Anatomy)); and what each step did to memory.
 
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
 mod beyond;
-mod repeated;
 
-use super::loading::loaded_until;
+use super::anatomy::Anatomy;
 use super::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 use crate::model::{Cancelled, DeviceRecording, Progress, Recording, StackId};
 use crate::units::{count, counted};
@@ -23,8 +22,16 @@ pub enum StepSource {
     Annotation(String),
     /// Ranges of this name, the program's own (`record_function("train_step")`), began them: they come evenly and fill the recording.
     Range(String),
-    /// This stack allocates once a step. Inferred, and to be shown as such.
-    Stack(StackId),
+    /// The optimizer ends each; where it is called: `train.py:71`.
+    Optimizer(String),
+    /// Each is a forward and a backward pass.
+    Backward,
+    /// Each is one call of the model, from here: `eval.py:30`.
+    Call(String),
+    /// Each is one call of `generate`, from here.
+    Generation(String),
+    /// There are no stacks: the same requests come again in the same order. Inferred, and to be shown as such.
+    Period,
 }
 
 /// The steps of a device.
@@ -42,8 +49,6 @@ pub struct Steps {
     pub marked: Range<usize>,
     /// The stack whose allocations, once in every marked step, continue the steps beyond the marked ones.
     pub continued_by: Option<StackId>,
-    /// The event before which the recording only loads a model: no step found by repetition lies there. 0 where it does not.
-    pub loaded: u32,
 }
 
 /// Fewest repetitions that make a pattern.
@@ -53,22 +58,22 @@ impl Steps {
     /// Finds the steps of a device. O(events + annotations).
     #[must_use]
     pub fn find(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Self {
-        let loaded = loaded_until(&recording.stacks, device, tables);
-        let found = by_annotation(recording, device, tables)
-            .or_else(|| by_range(recording, device, tables))
-            .or_else(|| repeated::by_stack(device, tables, loaded))
-            .unwrap_or_default();
-        Steps { loaded, ..found }
+        Anatomy::read(recording, device, tables).steps
     }
 
-    /// How they were found, for a line under a title: `from Optimizer.step`, `inferred from train.py:71`.
+    /// How they were found, for a line under a title: `each ends with the optimizer's step (train.py:71)`.
     #[must_use]
-    pub fn how(&self, names: &super::StackNames) -> String {
+    pub fn how(&self) -> String {
+        let at = |place: &str| if place.is_empty() { String::new() } else { format!(" ({place})") };
         match &self.source {
             StepSource::None => "no steps were found".to_owned(),
             StepSource::Annotation(name) => format!("from the annotation {name}"),
             StepSource::Range(name) => format!("from the range \u{201c}{name}\u{201d}"),
-            StepSource::Stack(stack) => format!("inferred: {} allocates once a step", names.of_stack(*stack)),
+            StepSource::Optimizer(place) => format!("each ends with the optimizer's step{}", at(place)),
+            StepSource::Backward => "each is a forward and a backward pass".to_owned(),
+            StepSource::Call(place) => format!("each is one call of the model{}", at(place)),
+            StepSource::Generation(place) => format!("each is one call of generate{}", at(place)),
+            StepSource::Period => "inferred: the same requests come again and again; the recording has no stacks".to_owned(),
         }
     }
 
@@ -111,10 +116,10 @@ impl Steps {
         self.len() == 0
     }
 
-    /// True when no annotation says so of any step.
+    /// True where neither annotations nor stacks say so, but only requests that come again.
     #[must_use]
     pub fn is_inferred(&self) -> bool {
-        matches!(self.source, StepSource::Stack(_))
+        self.source == StepSource::Period
     }
 
     /// True for a step that no annotation marks: an inferred one, or one that continues the marked ones.
@@ -141,6 +146,11 @@ impl Steps {
         let at = self.bounds.partition_point(|&b| b <= event).checked_sub(1)?;
         (at < self.len()).then_some(at)
     }
+}
+
+/// The steps that annotations mark: PyTorch's, else ranges of the user's; `None` where there are none.
+pub(super) fn annotated(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
+    by_annotation(recording, device, tables).or_else(|| by_range(recording, device, tables))
 }
 
 /// A step ends where its optimizer step ends, or where the profiler's step does. The profiler's also begins: what is before the

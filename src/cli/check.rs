@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::args::CheckArgs;
 use super::{open_blocks, open_stats, print, print_json};
-use crate::analysis::leaks::{growth, has_steps, undecided};
+use crate::analysis::leaks::{cannot_tell, growth};
 use crate::analysis::oom::has_segments;
 use crate::analysis::stats_check::judge_stats;
 use crate::analysis::steps::Steps;
@@ -80,18 +80,17 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
             let steps = Steps::find(&recording, device, &tables);
             let grown = growth(device, &tables, &steps);
             let bytes: u64 = grown.iter().filter(|g| g.is_leak()).map(|g| g.bytes).sum();
-            let step = if has_steps(&steps) { "step" } else { "stretch of the recording" };
             let freed = if grown.iter().any(|g| g.is_leak() && g.freed.is_some()) { ", freed only at the end" } else { "" };
             // A device that nothing was ever allocated on has no leak, whatever its history.
             let was_used = tables.curves.peak(Quantity::Active).0 > 0;
-            match undecided(device, &steps).filter(|_| was_used && bytes == 0) {
+            match cannot_tell(device, &steps).filter(|_| was_used && bytes == 0) {
                 Some(why) => {
-                    let sentence = format!("whether anything leaks can not be told: {why}; record some steps of the program");
+                    let sentence = format!("whether anything leaks can not be told: {}", why.trim_end_matches('.'));
                     check("no_leaks", None, serde_json::Value::Null, json!(0), sentence);
                 }
                 None => {
                     let sentence =
-                        format!("{} survive their {step} and pile up{freed} (vramscope leaks lists them)", Bytes(bytes));
+                        format!("{} survive their step and pile up{freed} (vramscope leaks lists them)", Bytes(bytes));
                     check("no_leaks", Some(bytes == 0), json!(bytes), json!(0), sentence);
                 }
             }

@@ -9,11 +9,11 @@ use super::args::LeaksArgs;
 use super::oom::frames;
 use super::{About, Table, choose_device, open_blocks, print_json, print_of};
 use crate::analysis::leaks::{
-    Blind, Growth, between, can_tell, growth, has_steps, how_often, looked_at, pace, saw_tooth, undecided,
+    Growth, between, cannot_tell, growth, how_often, looked_at, pace, saw_tooth,
 };
 use crate::analysis::steps::Steps;
 use crate::analysis::{DeviceTables, StackNames, named_by, tell_apart};
-use crate::model::{DeviceRecording, Format, Progress, Recording};
+use crate::model::{DeviceRecording, Progress, Recording};
 use crate::units::{Bytes, count};
 
 /// Stacks listed as text.
@@ -44,7 +44,7 @@ fn over_steps(
     let steps = Steps::find(recording, device, tables);
     let grown = growth(device, tables, &steps);
     let names = StackNames::of(&recording.stacks);
-    let source = steps.how(&names);
+    let source = steps.how();
     let saw = saw_tooth(device, tables, &steps);
     if args.of.json {
         let leaks: Vec<_> = grown
@@ -65,24 +65,17 @@ fn over_steps(
         let report = json!({
             "file": recording.source.name, "device": device.id.index,
             "steps": {"count": steps.len(), "source": source, "inferred": steps.is_inferred(), "confidence": f64::from(steps.confidence) / 100.0, "annotated": steps.marked.len(), "note": steps.caveat(&names, device.events.len())},
-            "can_tell": can_tell(device, &steps).is_ok(), "leaks": leaks, "saw_tooth": teeth, "truncated": recording.report.truncated().is_some(), "contradiction": tables.disagreement,
+            "can_tell": cannot_tell(device, &steps).is_none(), "leaks": leaks, "saw_tooth": teeth, "truncated": recording.report.truncated().is_some(), "contradiction": tables.disagreement,
         });
         return print_json(out, &report);
     }
     let leaks: Vec<&Growth> = grown.iter().filter(|g| g.is_leak()).collect();
-    let can_tell = can_tell(device, &steps);
-    let step = if has_steps(&steps) { "step" } else { "stretch" };
-    let mut text = match (can_tell, leaks.first()) {
-        (Err(Blind::TooShort), _) => {
-            let more = match recording.source.format {
-                Format::RmmLog | Format::KinetoTrace | Format::MemoryTimeline => "Record more steps.",
-                _ => "Record some steps with a longer history.",
-            };
-            format!("Too little to tell: {}. {more}\n", undecided(device, &steps).unwrap_or_default())
-        }
-        (Err(Blind::OnlyAllocates), _) => format!("{}\n", Blind::ONLY_ALLOCATES),
-        (Ok(()), None) => format!("No leak: nothing grows steadily from {step} to {step}.\n"),
-        (Ok(()), Some(first)) => {
+    let cannot_tell = cannot_tell(device, &steps);
+    let step = "step";
+    let mut text = match (&cannot_tell, leaks.first()) {
+        (Some(why), _) => format!("{why}\n"),
+        (None, None) => format!("No leak: nothing grows steadily over {}.\n", looked_at(&steps)),
+        (None, Some(first)) => {
             let number = crate::units::counted(leaks.len() as u64, "call stack", "call stacks");
             let bytes = Bytes(leaks.iter().map(|g| g.bytes).sum());
             let (often, pace) = (how_often(&leaks, step), pace(&leaks, step));
@@ -98,14 +91,10 @@ fn over_steps(
             format!("{number} grow{} with {often}, {pace}: {bytes} in all, {fate}.\n", if leaks.len() == 1 { "s" } else { "" })
         }
     };
-    text += &match steps.len() as u64 {
-        _ if can_tell.is_err() => String::new(),
-        _ if !has_steps(&steps) => format!("Looked at in {}.\n", looked_at(&steps)),
-        n => {
-            let caveat = steps.caveat(&names, device.events.len()).map_or_else(String::new, |c| format!("{c}\n"));
-            format!("Steps: {}, {source}, {} % sure.\n{caveat}", count(n), steps.confidence)
-        }
-    };
+    if cannot_tell.is_none() {
+        let caveat = steps.caveat(&names, device.events.len()).map_or_else(String::new, |c| format!("{c}\n"));
+        text += &format!("Steps: {}, {source}.\n{caveat}", count(steps.len() as u64));
+    }
     if let Some(saw) = &saw {
         text += &format!(
             "Saw-tooth: memory climbs over several steps and drops at once, {} times by {} on average: objects in reference cycles wait for Python's garbage collector.\n",
@@ -114,24 +103,13 @@ fn over_steps(
         );
     }
     text += "\n";
-    // Where nothing can be told of growth, a slope would be one.
-    let is_told = can_tell.is_ok();
-    let mut table = Table::new(if is_told { "lrrrrl" } else { "rrl" });
-    let a_step = if has_steps(&steps) { "a step" } else { "a stretch" };
+    let mut table = Table::new("lrrrrl");
     let rows: Vec<_> = grown.iter().take(LISTED).map(|g| (g.stack, names.of_stack(g.stack))).collect();
     let apart = tell_apart(&recording.stacks, &rows);
-    if is_told {
-        table.row(["", "survives", "blocks", a_step, "fit", "allocated at"]);
-    } else {
-        table.row(["survives", "blocks", "allocated at"]);
-    }
+    table.row(["", "survives", "blocks", "a step", "fit", "allocated at"]);
     for (g, by) in grown.iter().zip(apart) {
         let (bytes, blocks) = (Bytes(g.bytes).to_string(), count(g.count));
         let place = named_by(&recording.stacks, names.of_stack(g.stack), by);
-        if !is_told {
-            table.row([bytes, blocks, place]);
-            continue;
-        }
         let kind = match g.freed {
             Some(_) => "leak, freed at the end",
             None if g.is_leak() => "leak",

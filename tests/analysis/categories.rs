@@ -56,7 +56,7 @@ impl Opened {
         let steps = self.optimizer_steps();
         assert!(!steps.is_empty());
         for step in steps {
-            assert_eq!(self.held(step, Category::Parameters), (count, bytes), "parameters at {step}");
+            assert_eq!(self.held(step, Category::Weights), (count, bytes), "parameters at {step}");
             assert_eq!(self.held(step, Category::Gradients), (count, bytes), "gradients at {step}");
             assert_eq!(self.held(step, Category::OptimizerState), (2 * count, 2 * bytes), "optimizer state at {step}");
         }
@@ -67,7 +67,7 @@ impl Opened {
         let (_, peak) = self.tables.curves.peak(Quantity::Requested);
         let live = self.live(peak);
         let all: u64 = live.iter().map(|t| t.bytes).sum();
-        live[Category::Other.index()].bytes as f64 / all as f64
+        live[Category::Unknown.index()].bytes as f64 / all as f64
     }
 }
 
@@ -78,7 +78,7 @@ fn sample(name: &str) -> PathBuf {
 #[test]
 fn a_model_trained_with_adam_is_told_apart_to_the_byte() {
     let o = open(&sample("gpt_train.pickle"), &[]);
-    let (count, bytes) = o.held(o.optimizer_steps()[0], Category::Parameters);
+    let (count, bytes) = o.held(o.optimizer_steps()[0], Category::Weights);
     assert!(count > 10);
     o.trains_with_adam(count, bytes);
     assert!(o.unexplained() < 0.001, "{}", o.unexplained());
@@ -87,7 +87,7 @@ fn a_model_trained_with_adam_is_told_apart_to_the_byte() {
         let why = o.categories.why(&o.recording, o.device(), &o.tables, LifetimeId(i));
         assert_eq!(why.category, o.categories.of(LifetimeId(i)));
         assert!(why.sentence.ends_with('.') && why.sentence.len() > 20, "{why:?}");
-        assert_eq!(why.trust == Trust::Nothing, why.category == Category::Other, "{why:?}");
+        assert_eq!(why.trust == Trust::Nothing, why.category == Category::Unknown, "{why:?}");
     }
     let all: u64 = o.categories.handed_out.iter().map(|t| t.count).sum();
     assert_eq!(all, o.tables.lifetimes.len() as u64);
@@ -99,7 +99,7 @@ fn a_server_without_a_library_is_told_apart() {
     let o = open(&sample("serve_oom.pickle.gz"), &[]);
     assert!(o.unexplained() < 0.001, "{}", o.unexplained());
     let event = o.device().events.ooms()[0];
-    assert_eq!(o.held(event, Category::Parameters), (12, 88 << 20));
+    assert_eq!(o.held(event, Category::Weights), (12, 88 << 20));
     assert_eq!(o.held(event, Category::KvCache).0, 80);
 }
 
@@ -107,10 +107,10 @@ fn a_server_without_a_library_is_told_apart() {
 fn the_users_own_rules_come_first() {
     let rule = |pattern: &str, category, is_on| Rule { pattern: pattern.to_owned(), category, is_on };
     let rules = [
-        rule("workloads\\.py", Category::Communication, false),
+        rule("workloads\\.py", Category::Buckets, false),
         rule("FUNCTIONAL.py:.*layer_norm", Category::KvCache, true),
         rule("layer_norm", Category::Workspaces, true),
-        rule("", Category::Other, true),
+        rule("", Category::Unknown, true),
     ];
     let (plain, ruled) = (open(&sample("gpt_train.pickle"), &[]), open(&sample("gpt_train.pickle"), &rules));
     let [off, first, second, empty] = ruled.categories.by_rule.clone().try_into().unwrap();
@@ -147,7 +147,7 @@ fn known_programs_are_told_apart() {
     open(&corpus.join("multi/ddp_rank0.pickle"), &[]).trains_with_adam(101, 280_295_424);
     let fsdp = open(&corpus.join("multi/fsdp_rank0.pickle"), &[]);
     for step in fsdp.optimizer_steps() {
-        assert_eq!(fsdp.held(step, Category::Parameters), (101, 280_295_424 / 2));
+        assert_eq!(fsdp.held(step, Category::Weights), (101, 280_295_424 / 2));
         assert_eq!(fsdp.held(step, Category::OptimizerState), (202, 280_295_424));
         assert_eq!(fsdp.held(step, Category::Gradients).1, 280_295_424 / 2);
     }
@@ -175,7 +175,7 @@ fn stacks_and_lifetimes_agree_with_the_profiler() {
             let at = times.partition_point(|&t| t <= bands.time_us[row]) as u32;
             let live = ours.live(at.checked_sub(1).unwrap_or(NO_EVENT));
             let pairs = [
-                (Category::Parameters, "parameter"),
+                (Category::Weights, "parameter"),
                 (Category::OptimizerState, "optimizer_state"),
                 (Category::Gradients, "gradient"),
             ];

@@ -75,7 +75,7 @@ mod tests {
     fn rules_come_back_as_they_were_written() {
         let rules = vec![
             Rule { pattern: r"attention\.py".to_owned(), category: Category::KvCache, is_on: true },
-            Rule { pattern: "\"quoted\"".to_owned(), category: Category::Other, is_on: false },
+            Rule { pattern: "\"quoted\"".to_owned(), category: Category::Unknown, is_on: false },
         ];
         assert_eq!(rules_from_text(&rules_to_text(&rules)), Ok(rules));
     }

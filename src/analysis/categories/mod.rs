@@ -1,117 +1,30 @@
-//! What each allocation is for: parameters, gradients, optimizer state, activations and so on, each with its reason.
+//! What each allocation is for, with what the user and the profiler say above what the recording's [anatomy](super::anatomy) tells.
 //!
-//! The sources, in the order they are believed: the user's own rules, the profiler's categories, the user's metadata,
-//! annotations that name a category, call stacks (innermost frame first), and last the allocation's lifetime beside the
-//! optimizer's steps. [`Categories`] holds one byte a lifetime; why is found again when asked ([`Categories::why`]).
+//! The sources, in the order they are believed: the user's own rules, the profiler's categories, the user's metadata, annotations that
+//! name a role, and last the anatomy: stacks, sizes and lives. [`Categories`] holds two bytes a lifetime; the reason is put into words
+//! when it is asked for ([`Categories::why`]).
 
 use rayon::prelude::*;
 
+use super::anatomy::{Anatomy, Decisions};
 use super::{DeviceTables, LifetimeId};
 use crate::model::{Cancelled, DeviceRecording, Progress, Recording};
 use crate::units::{Bytes, counted};
 
-mod facts;
 mod file;
-mod frames;
+mod given;
 mod named;
 mod reason;
 mod rules;
 #[cfg(test)]
 mod tests;
 
-use facts::Facts;
+pub use super::anatomy::Role as Category;
 pub use file::{rules_from_text, rules_path, rules_to_text};
+use given::{Given, Source};
 pub use named::category_named;
 pub use reason::{Reason, Trust};
 pub use rules::{Rule, RuleError, Rules};
-
-/// What an allocation is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-#[repr(u8)]
-pub enum Category {
-    /// Weights and buffers of the model.
-    Parameters,
-    /// Gradients of parameters: made in the backward pass, alive when the optimizer steps.
-    Gradients,
-    /// What the optimizer keeps between steps.
-    OptimizerState,
-    /// Outputs of the forward pass.
-    Activations,
-    /// Made and gone within a backward pass, an optimizer's step or a benchmark.
-    Temporaries,
-    /// Scratch memory of cuBLAS, cuDNN and other libraries.
-    Workspaces,
-    /// Buffers of collectives: buckets, gathered parameters.
-    Communication,
-    /// Key-value caches of inference.
-    KvCache,
-    /// No rule applies.
-    #[default]
-    Other,
-}
-
-impl Category {
-    /// Every category, in the order of legends and tables.
-    pub const ALL: [Category; 9] = [
-        Category::Parameters,
-        Category::Gradients,
-        Category::OptimizerState,
-        Category::Activations,
-        Category::Temporaries,
-        Category::Workspaces,
-        Category::Communication,
-        Category::KvCache,
-        Category::Other,
-    ];
-
-    /// Its place in [`ALL`](Self::ALL).
-    #[must_use]
-    pub fn index(self) -> usize {
-        self as usize
-    }
-
-    /// Its name inside a sentence and in a legend.
-    #[must_use]
-    pub fn text(self) -> &'static str {
-        match self {
-            Category::Parameters => "parameters",
-            Category::Gradients => "gradients",
-            Category::OptimizerState => "optimizer state",
-            Category::Activations => "activations",
-            Category::Temporaries => "temporaries",
-            Category::Workspaces => "workspaces",
-            Category::Communication => "communication",
-            Category::KvCache => "KV cache",
-            Category::Other => "other",
-        }
-    }
-
-    /// Its stable name: JSON, queries (`category=optimizer_state`), settings.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Category::OptimizerState => "optimizer_state",
-            Category::KvCache => "kv_cache",
-            other => other.text(),
-        }
-    }
-
-    /// One sentence for hover.
-    #[must_use]
-    pub fn about(self) -> &'static str {
-        match self {
-            Category::Parameters => "Weights and buffers of the model.",
-            Category::Gradients => "Gradients of parameters: made in the backward pass, alive when the optimizer steps.",
-            Category::OptimizerState => "What the optimizer keeps between steps, such as Adam's two moments.",
-            Category::Activations => "Outputs of the forward pass; training keeps them for the backward pass.",
-            Category::Temporaries => "Made and gone within a backward pass, an optimizer's step or a benchmark.",
-            Category::Workspaces => "Scratch memory of cuBLAS, cuDNN and other libraries.",
-            Category::Communication => "Buffers of collectives: buckets, gathered parameters.",
-            Category::KvCache => "Key-value caches of inference.",
-            Category::Other => "No rule applies. Your own rules can name it.",
-        }
-    }
-}
 
 /// A number of allocations and their requested bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,11 +61,14 @@ impl Tally {
 /// A tally for each of [`Category::ALL`], in that order.
 pub type ByCategory = [Tally; Category::ALL.len()];
 
-/// The category of every allocation of a device: one byte each.
+/// What every allocation of a device is for.
 #[derive(Debug)]
 pub struct Categories {
     of: Vec<Category>,
-    facts: Facts,
+    given: Given,
+    decisions: Decisions,
+    /// What the program was doing.
+    pub anatomy: Anatomy,
     /// Every allocation of the recording, by category: bytes handed out, not bytes held at once.
     pub handed_out: ByCategory,
     /// What each of the user's rules decided, in the order of the rules given.
@@ -162,7 +78,7 @@ pub struct Categories {
 }
 
 impl Categories {
-    /// Sorts every allocation of a device. O(frames and lifetimes), on all cores: about 50 ns a lifetime.
+    /// Decides what every allocation of a device is for. O(frames + lifetimes): about 100 ns a lifetime.
     ///
     /// # Errors
     /// [`Cancelled`] when `progress` was asked to stop.
@@ -173,49 +89,52 @@ impl Categories {
         rules: &Rules,
         progress: &Progress,
     ) -> Result<Self, Cancelled> {
-        const CHUNK: usize = 1 << 16;
-        let facts = Facts::gather(recording, device, tables, rules, progress)?;
-        let mut of = vec![Category::Other; tables.lifetimes.len()];
-        let parts: Vec<(ByCategory, Vec<Tally>, Tally)> = of
-            .par_chunks_mut(CHUNK)
-            .enumerate()
-            .map(|(chunk, of)| {
-                progress.check()?;
-                let mut handed_out = ByCategory::default();
-                let mut by_rule = vec![Tally::default(); rules.len()];
-                let mut changed = Tally::default();
-                for (i, category) in of.iter_mut().enumerate() {
-                    let id = LifetimeId((chunk * CHUNK + i) as u32);
-                    let decided = facts.decide(device, tables, id);
-                    *category = decided.category;
-                    let tally = tally(device, tables, id);
-                    handed_out[decided.category.index()].add(tally);
-                    if let Some(rule) = decided.user_rule().and_then(|r| by_rule.get_mut(r)) {
-                        rule.add(tally);
-                        if facts.without_user(device, tables, id) != decided.category {
-                            changed.add(tally);
-                        }
-                    }
-                }
-                Ok((handed_out, by_rule, changed))
-            })
-            .collect::<Result<_, Cancelled>>()?;
+        progress.check()?;
+        let anatomy = Anatomy::read(recording, device, tables);
+        progress.check()?;
+        let decisions = anatomy.decide(device, tables);
+        progress.check()?;
+        let given = Given::read(recording, device, tables, rules);
+        let mut of = vec![Category::default(); tables.lifetimes.len()];
         let mut whole = Categories {
-            of,
-            facts,
+            of: Vec::new(),
+            given,
+            decisions,
+            anatomy,
             handed_out: ByCategory::default(),
             by_rule: vec![Tally::default(); rules.len()],
             changed: Tally::default(),
         };
-        for (handed_out, by_rule, changed) in parts {
-            whole.changed.add(changed);
-            whole.handed_out.iter_mut().zip(handed_out).for_each(|(sum, part)| sum.add(part));
-            whole.by_rule.iter_mut().zip(by_rule).for_each(|(sum, part)| sum.add(part));
+        of.par_iter_mut().with_min_len(1 << 14).enumerate().for_each(|(i, of)| {
+            *of = whole.decide(device, tables, LifetimeId(i as u32)).0;
+        });
+        progress.check()?;
+        for (i, &category) in of.iter().enumerate() {
+            let id = LifetimeId(i as u32);
+            let tally = tally(device, tables, id);
+            whole.handed_out[category.index()].add(tally);
+            if !rules.is_empty() && let (_, Source::Rule(rule, _)) = whole.decide(device, tables, id) {
+                if let Some(sum) = whole.by_rule.get_mut(usize::from(rule)) {
+                    sum.add(tally);
+                }
+                if whole.given.without_rules(device, tables, id).map_or(whole.decisions.of(id.0).0, |g| g.0) != category {
+                    whole.changed.add(tally);
+                }
+            }
         }
+        whole.of = of;
         Ok(whole)
     }
 
-    /// The category of an allocation; [`Category::Other`] for an id of another table. O(1).
+    fn decide(&self, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> (Category, Source) {
+        let given = self.given.by_rule(device, tables, id).or_else(|| self.given.without_rules(device, tables, id));
+        given.unwrap_or_else(|| {
+            let (role, because) = self.decisions.of(id.0);
+            (role, Source::Anatomy(because))
+        })
+    }
+
+    /// The category of an allocation; [`Category::Unknown`] for an id of another table. O(1).
     #[must_use]
     #[inline]
     pub fn of(&self, id: LifetimeId) -> Category {
@@ -225,7 +144,15 @@ impl Categories {
     /// Why an allocation is in its category. Decides again, for this one.
     #[must_use]
     pub fn why(&self, recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> Reason {
-        self.facts.reason(recording, self.facts.decide(device, tables, id))
+        let (category, source) = self.decide(device, tables, id);
+        let told = self.anatomy.telling_frame(tables.lifetimes.stack(device, id));
+        self.given.reason(recording, category, source, told)
+    }
+
+    /// True where the category of an allocation is inferred from its size, its number or its life alone. O(1).
+    #[must_use]
+    pub fn is_probable(&self, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> bool {
+        matches!(self.decide(device, tables, id).1, Source::Anatomy(because) if because.is_probable())
     }
 
     /// What is held after `event` ([`NO_EVENT`](super::NO_EVENT): before the first), by category; pending frees are among it.
@@ -239,10 +166,10 @@ impl Categories {
         sums
     }
 
-    /// True when some allocation is in a category other than [`Category::Other`].
+    /// True when some allocation is in a category other than [`Category::Unknown`].
     #[must_use]
     pub fn says_anything(&self) -> bool {
-        self.handed_out.iter().zip(Category::ALL).any(|(t, c)| c != Category::Other && t.count > 0)
+        self.handed_out.iter().zip(Category::ALL).any(|(t, c)| c != Category::Unknown && t.count > 0)
     }
 }
 

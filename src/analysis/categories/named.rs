@@ -6,13 +6,13 @@ use crate::model::{DeviceRecording, NoteKind, Recording, StrId};
 /// PyTorch's own category names, as its memory timeline writes them.
 pub(super) fn profiler_category(text: &str) -> Option<Category> {
     Some(match text.to_lowercase().as_str() {
-        "parameter" => Category::Parameters,
+        "parameter" => Category::Weights,
         "optimizer_state" => Category::OptimizerState,
         "gradient" => Category::Gradients,
         "activation" => Category::Activations,
         // What the backward pass makes on the way to gradients.
         "temporary" | "autograd_detail" => Category::Temporaries,
-        "input" => Category::Other,
+        "input" => Category::Inputs,
         _ => return None,
     })
 }
@@ -28,17 +28,17 @@ const WORDS: [(&str, Category); 21] = [
     ("gradient", Category::Gradients),
     ("grads", Category::Gradients),
     ("grad", Category::Gradients),
-    ("parameters", Category::Parameters),
-    ("parameter", Category::Parameters),
-    ("params", Category::Parameters),
-    ("weights", Category::Parameters),
+    ("parameters", Category::Weights),
+    ("parameter", Category::Weights),
+    ("params", Category::Weights),
+    ("weights", Category::Weights),
     ("activations", Category::Activations),
     ("activation", Category::Activations),
     ("temporaries", Category::Temporaries),
     ("temporary", Category::Temporaries),
     ("workspaces", Category::Workspaces),
     ("workspace", Category::Workspaces),
-    ("communication", Category::Communication),
+    ("communication", Category::Buckets),
     ("gradients", Category::Gradients),
 ];
 
@@ -118,26 +118,4 @@ pub(super) fn read_annotations(recording: &Recording, device: &DeviceRecording) 
     }
     flat.sort_unstable_by_key(|r| r.0);
     flat
-}
-
-/// The optimizer's steps as annotations tell them: first event, and the one after the last.
-pub(super) fn optimizer_steps(recording: &Recording, device: &DeviceRecording) -> Vec<(u32, u32)> {
-    if !device.events.has_time {
-        return Vec::new();
-    }
-    let times = &device.events.time_us;
-    let mut steps: Vec<(u32, u32)> = device
-        .annotations
-        .iter()
-        .filter(|a| recording.stacks.text(a.name).starts_with("Optimizer.step"))
-        .map(|a| {
-            let from = times.partition_point(|&t| t < a.start_us) as u32;
-            // A step that never ended runs to the end of the trace.
-            let to = a.end_us.map_or(times.len(), |end| times.partition_point(|&t| t <= end)) as u32;
-            (from, to)
-        })
-        .collect();
-    steps.sort_unstable();
-    steps.dedup();
-    steps
 }

@@ -20,7 +20,7 @@ pub struct Rule {
 
 impl Default for Rule {
     fn default() -> Self {
-        Rule { pattern: String::new(), category: Category::Other, is_on: true }
+        Rule { pattern: String::new(), category: Category::Unknown, is_on: true }
     }
 }
 
@@ -76,7 +76,7 @@ impl Rules {
     }
 
     pub(super) fn category(&self, rule: usize) -> Category {
-        self.ready.get(rule).map_or(Category::Other, |r| r.1)
+        self.ready.get(rule).map_or(Category::Unknown, |r| r.1)
     }
 
     pub(super) fn pattern(&self, rule: usize) -> &str {

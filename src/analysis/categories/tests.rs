@@ -92,9 +92,9 @@ fn what_is_recorded_stands_above_what_is_guessed() {
         [
             (Category::Gradients, Trust::Profiler),
             (Category::KvCache, Trust::Metadata),
-            (Category::Parameters, Trust::Annotation),
+            (Category::Weights, Trust::Annotation),
             (Category::Activations, Trust::Stack),
-            (Category::Other, Trust::Nothing),
+            (Category::Unknown, Trust::Nothing),
         ]
     );
 }
@@ -242,7 +242,7 @@ fn words_name_categories_only_when_whole() {
     assert_eq!(category_named("no_grad"), None);
     assert_eq!(category_named("forward"), None);
     for c in Category::ALL {
-        assert!(c == Category::Other || category_named(c.name()) == Some(c), "{c:?}");
+        assert!(c == Category::Unknown || category_named(c.name()) == Some(c), "{c:?}");
         assert_eq!(Category::ALL[c.index()], c);
     }
 }

@@ -16,7 +16,7 @@ fn example() -> (StackTable, Vec<Entry>) {
     let entries = vec![
         entry(s1, Category::Activations, 6, 10, 1),
         entry(s2, Category::Workspaces, 8, 5, 2),
-        entry(StackId::NONE, Category::Other, 0, 7, 1),
+        entry(StackId::NONE, Category::Unknown, 0, 7, 1),
     ];
     (b.finish(), entries)
 }

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::{FEWEST_FREED, MARGIN, floors, freed_at, has_steps, step_of};
+use super::{MARGIN, floors, freed_at, has_steps, step_of};
 use crate::analysis::steps::Steps;
 use crate::analysis::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 use crate::model::{DeviceRecording, StackId};
@@ -33,12 +33,11 @@ impl SawTooth {
 /// Peaks below this are nobody's trouble.
 const LEAST_PEAK: u64 = 64 * MEBIBYTE;
 
-/// Finds a saw-tooth in the floors of a recording's steps, whose highest tooth is a quarter of the peak or more. Inferred steps
-/// have to be many: few may be the layers of a network. Source: rule 6 of the diagnoses. O(steps + lifetimes).
+/// Finds a saw-tooth in the floors of a recording's steps, whose highest tooth is a quarter of the peak or more. Source: rule 6 of the diagnoses. O(steps + lifetimes).
 #[must_use]
 pub fn saw_tooth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) -> Option<SawTooth> {
     let peak = tables.curves.peak(Quantity::Requested).0;
-    if !has_steps(steps) || peak < LEAST_PEAK || (steps.is_inferred() && steps.len() < FEWEST_FREED) {
+    if !has_steps(steps) || peak < LEAST_PEAK {
         return None;
     }
     let mut teeth = teeth(&floors(device, tables, &steps.bounds), peak);

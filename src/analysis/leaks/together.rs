@@ -51,7 +51,7 @@ pub(super) fn mark(found: &mut [Growth], alive: &FxHashMap<StackId, Survival>, f
     let first = stacks.iter().filter_map(|s| left.get(s)).flatten().map(|l| l.0).filter(|&step| step >= start).min();
     let since = if start > looked.within.start { first.unwrap_or(start) } else { 0 };
     let within = since.max(looked.within.start)..end;
-    let looked = Looked { count: n, within, by_steps: true };
+    let looked = Looked { count: n, within };
     for stack in stacks {
         let Some(mut g) = alive.get(&stack).and_then(|s| grown(stack, s, &looked, None)) else { continue };
         g.since = since;

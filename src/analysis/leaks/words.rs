@@ -1,9 +1,7 @@
-//! Growth in words: how often, how much, and why it can not be told.
+//! Growth in words: how often, and how much.
 
-use super::{Blind, Growth, Rhythm, can_tell, has_steps};
-use crate::analysis::steps::Steps;
-use crate::model::DeviceRecording;
-use crate::units::{Bytes, counted};
+use super::{Growth, Rhythm};
+use crate::units::Bytes;
 
 /// Of all these stacks together: the steps in which any of them left something behind, and the steps there are.
 #[must_use]
@@ -74,28 +72,5 @@ pub fn adds(leaks: &[&Growth], step: &str) -> (String, u64) {
     match period(leaks) {
         (bytes, 1) => (format!("a {step} adds"), bytes),
         (bytes, n) => (format!("{n} {step}s add"), bytes),
-    }
-}
-
-/// Why a recording can not tell what grows, in words without an end; `None` where it can. O(events) without steps.
-#[must_use]
-pub fn undecided(device: &DeviceRecording, steps: &Steps) -> Option<String> {
-    if !steps.is_empty() && !has_steps(steps) {
-        // Equal stretches of so few steps each hold another part of one, and hide what every step leaves behind.
-        let steps = counted(steps.len() as u64, "step is", "steps are");
-        return Some(format!("{steps} too few to tell what grows"));
-    }
-    match can_tell(device, steps).err()? {
-        Blind::TooShort if device.events.is_empty() => {
-            Some("the file has no history, only what was live when it was dumped".to_owned())
-        }
-        Blind::TooShort => Some(format!(
-            "{} and {} are too few to tell what grows",
-            counted(device.events.len() as u64, "event", "events"),
-            if steps.is_empty() { "no steps".to_owned() } else { counted(steps.len() as u64, "step", "steps") }
-        )),
-        Blind::OnlyAllocates => {
-            Some("the recording has no steps, and what it takes stays, as where a program loads a model".to_owned())
-        }
     }
 }

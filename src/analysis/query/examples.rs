@@ -70,7 +70,7 @@ pub fn examples(scope: &Scope<'_>, names: &StackNames, progress: &Progress) -> R
     if let Some(categories) = scope.categories {
         let category = categories.of(told.id);
         add(format!("category={}", category.name()), about("category"));
-        if category != Category::Other {
+        if category != Category::Unknown {
             add(format!("category!={}", category.name()), "everything but; -term and not do the same");
         }
     }

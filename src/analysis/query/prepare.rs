@@ -147,7 +147,7 @@ impl Test {
                     || born(scope, id).is_some_and(|e| is_inside(ranges, e))
             }
             Test::BornBefore => lifetimes.born(id) == NO_EVENT,
-            Test::Category(category) => scope.categories.map_or(Category::Other, |c| c.of(id)) == *category,
+            Test::Category(category) => scope.categories.map_or(Category::Unknown, |c| c.of(id)) == *category,
             Test::LiveAt(event) => lifetimes.is_live_at(id, *event),
             Test::Ranges(ranges) => born(scope, id).is_some_and(|e| is_inside(ranges, e)),
             Test::Born(b) => born(scope, id).is_some_and(|e| b.holds(u64::from(e))),

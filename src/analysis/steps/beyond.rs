@@ -1,9 +1,31 @@
 //! Steps beyond those that annotations mark: a call stack that allocates once in every marked step, and goes on doing so.
 
-use super::repeated::births;
+use rustc_hash::FxHashMap;
+
 use super::{FEWEST, StepSource, Steps, percent, unevenness_of};
-use crate::analysis::DeviceTables;
+use crate::analysis::{DeviceTables, LifetimeId, NO_EVENT};
 use crate::model::{DeviceRecording, StackId};
+
+/// More allocations than this by one stack are not one a step.
+const MOST: usize = 20_000;
+
+/// When each stack allocated, for the stacks that may do so once a step. O(lifetimes).
+fn births(device: &DeviceRecording, tables: &DeviceTables) -> FxHashMap<StackId, Vec<u32>> {
+    let mut births: FxHashMap<StackId, Vec<u32>> = FxHashMap::default();
+    for i in 0..tables.lifetimes.len() as u32 {
+        let id = LifetimeId(i);
+        let stack = tables.lifetimes.stack(device, id);
+        let born = tables.lifetimes.born(id);
+        if stack.is_some() && born != NO_EVENT {
+            let list = births.entry(stack).or_default();
+            if list.len() < MOST {
+                list.push(born);
+            }
+        }
+    }
+    births.retain(|_, list| (FEWEST..MOST).contains(&list.len()));
+    births
+}
 
 /// A stretch outside the marked steps is one of them, or part of one, up to this many times the longest.
 const LONGEST: u32 = 2;

@@ -381,15 +381,15 @@ impl Colours {
 #[must_use]
 pub fn category_paint(category: Category) -> Paint {
     match category {
-        Category::Parameters => Paint::Slot(0),
+        Category::Weights => Paint::Slot(0),
         Category::Gradients => Paint::Slot(1),
         Category::Activations => Paint::Slot(2),
         Category::OptimizerState => Paint::Slot(3),
         Category::KvCache => Paint::Slot(4),
         Category::Temporaries => Paint::Slot(5),
-        Category::Communication => Paint::Slot(6),
+        Category::Buckets => Paint::Slot(6),
         Category::Workspaces => Paint::Slot(7),
-        Category::Other => Paint::Other,
+        Category::Unknown => Paint::Other,
     }
 }
 /// `stream 0 (default)`, `stream 1`.

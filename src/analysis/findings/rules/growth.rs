@@ -2,7 +2,7 @@
 
 use super::shared::{self, EVALUATION};
 use crate::analysis::findings::{Class, Evidence, Finding, Patient, Place};
-use crate::analysis::leaks::{Growth, adding, adds, has_steps, how_often, pace};
+use crate::analysis::leaks::{Growth, adding, adds, how_often, pace};
 use crate::analysis::{Quantity, innermost, place_or_function};
 use crate::model::{StackId, StackTable};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
@@ -16,8 +16,7 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
     let first = &grown[0];
     let all: Vec<&Growth> = grown.iter().collect();
     let (blocks, lines): (u64, _) = (grown.iter().map(|g| g.count).sum(), by_line(p, &grown));
-    let by_steps = has_steps(&p.steps);
-    let what = if by_steps { "step" } else { "stretch of the recording" };
+    let what = "step";
     let has_stacks = grown.iter().any(|g| g.stack.is_some() && !p.recording.stacks.frames(g.stack).is_empty());
     // A loss is a number or a few: where such small tensors stay, step after step, their graphs do.
     let is_small = |g: &Growth| g.examples.iter().any(|&id| p.tables.lifetimes.requested(p.device, id) <= LOSS_BYTES);
@@ -25,10 +24,9 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
     let freed: Vec<u32> = grown.iter().filter_map(|g| g.freed).collect();
     let every = how_often(&all, what);
     let (what_adds, slope) = adds(&all, what);
-    let title = match (by_steps, freed.is_empty()) {
-        (false, _) => "Memory grows all through the recording".to_owned(),
-        (true, true) => format!("Memory grows with {every}"),
-        (true, false) => format!("Memory grows with {every}, and is freed at the end"),
+    let title = match freed.is_empty() {
+        true => format!("Memory grows with {every}"),
+        false => format!("Memory grows with {every}, and is freed at the end"),
     };
     // What lives at the end and what was freed before it are two things.
     let fate = match freed.iter().min() {
@@ -52,7 +50,7 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
     let (steady, steps) = adding(&all);
     let fit = grown.iter().map(|g| g.confidence).fold(1.0, f64::min);
     evidence.extend([
-        Evidence::text(if by_steps { "steps that add" } else { "stretches that add" }, format!("{steady} of {steps}")),
+        Evidence::text("steps that add", format!("{steady} of {steps}")),
         Evidence::text("fit of a line", format!("{fit:.3}")),
         Evidence::text("call stacks", count(grown.len() as u64)),
     ]);
@@ -69,7 +67,7 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
             if keeps_losses {
                 "Something keeps them, most often a list of losses or outputs with their graphs."
             } else {
-                "Something keeps them; whether it is meant to, as a cache is, the file does not tell."
+                "They stay alive; this may be intended, as with a cache."
             },
         ),
         evidence,
@@ -98,7 +96,7 @@ const FEWEST_FOR_NUMBERS: usize = 20;
 
 /// Small tensors of which nearly every step leaves one behind, too few bytes to be growth themselves.
 fn kept_numbers(p: &Patient<'_>) -> Vec<Growth> {
-    if !has_steps(&p.steps) || p.steps.len() < FEWEST_FOR_NUMBERS {
+    if p.steps.len() < FEWEST_FOR_NUMBERS {
         return Vec::new();
     }
     let has_stack = |g: &&Growth| g.stack.is_some() && !p.recording.stacks.frames(g.stack).is_empty();
@@ -146,7 +144,7 @@ pub(super) fn numbers(p: &Patient<'_>) -> Vec<Finding> {
 pub(super) fn evaluation(p: &Patient<'_>) -> Vec<Finding> {
     let (grown, bytes) = leaking(p, true);
     let Some(first) = grown.first() else { return Vec::new() };
-    let what = if has_steps(&p.steps) { "step" } else { "stretch of the recording" };
+    let what = "step";
     vec![
         Finding::new("evaluation_growth", Class::Leak, "Evaluation keeps what it makes", bytes)
             .says(format!(

@@ -300,7 +300,7 @@ pub(super) fn optimizer_state(p: &Patient<'_>) -> Vec<Finding> {
     if !p.is_short() || bytes.saturating_mul(4) < peak || bytes < 64 * MEBIBYTE {
         return Vec::new();
     }
-    let (_, parameters) = of_category(p, Category::Parameters);
+    let (_, parameters) = of_category(p, Category::Weights);
     vec![
         Finding::new("optimizer_state", Class::Peak, "Optimizer state takes a large share", bytes)
             .says(format!(

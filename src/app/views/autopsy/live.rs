@@ -211,7 +211,7 @@ pub(super) fn by_category(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: 
             ui.add_space(8.0);
             pane::padded(ui, |ui| label::paragraph(ui, &sentence, Type::Caption, cx.tokens.text3));
         }
-        if rows == [Category::Other] {
+        if rows == [Category::Unknown] {
             let (_, _) = ui.allocate_exact_size(vec2(1.0, 8.0), Sense::hover());
             pane::padded(ui, |ui| {
                 label::paragraph(

@@ -159,7 +159,7 @@ mod tests {
 
     fn group(a: u64, b: u64) -> Group {
         let held = |bytes| Held { bytes, requested: bytes, count: u64::from(bytes > 0) };
-        Group { stack: StackId(0), rows: vec![0], a: held(a), b: held(b), category: Category::Other, purposes: Vec::new() }
+        Group { stack: StackId(0), rows: vec![0], a: held(a), b: held(b), category: Category::Unknown, purposes: Vec::new() }
     }
 
     #[test]
@@ -175,12 +175,12 @@ mod tests {
     fn a_place_of_several_purposes_has_the_colours_of_the_two_largest() {
         let held = |bytes| Held { bytes, requested: bytes, count: 1 };
         let of = |category, a, b| (category, held(a), held(b));
-        let mixed = [of(Category::Activations, 10, 30), of(Category::Parameters, 50, 50), of(Category::Workspaces, 1, 2)];
-        assert_eq!(two_largest(&mixed), Some((Category::Parameters, Category::Activations)));
+        let mixed = [of(Category::Activations, 10, 30), of(Category::Weights, 50, 50), of(Category::Workspaces, 1, 2)];
+        assert_eq!(two_largest(&mixed), Some((Category::Weights, Category::Activations)));
         assert_eq!(two_largest(&mixed[..1]), None);
         let parts = grown_parts(&mixed).expect("none shrank");
         assert_eq!(parts.iter().map(|p| p.1).sum::<u64>(), 21, "the parts are the whole change");
-        assert_eq!(grown_parts(&[of(Category::Activations, 10, 30), of(Category::Parameters, 50, 40)]), None);
+        assert_eq!(grown_parts(&[of(Category::Activations, 10, 30), of(Category::Weights, 50, 40)]), None);
         assert_eq!(grown_parts(&mixed[..1]), None);
     }
 

@@ -329,7 +329,7 @@ impl FlameView {
                 // What ends in a mixed frame has no frame of its own to show its colour.
                 let ends_here = if node.own > 0 { node.mix.as_slice() } else { &[] };
                 for c in node.category.into_iter().chain(ends_here.iter().map(|m| m.0)) {
-                    if c != Category::Other && !seen.contains(&c) {
+                    if c != Category::Unknown && !seen.contains(&c) {
                         seen.push(c);
                     }
                 }
@@ -426,7 +426,7 @@ impl Canvas<'_> {
                 .row("ends here", figure(node.own))
                 .row("allocations", count(node.count))
         };
-        if let Some(category) = node.category.filter(|c| *c != Category::Other) {
+        if let Some(category) = node.category.filter(|c| *c != Category::Unknown) {
             tip = tip.row("for", category.text());
         } else if node.category.is_none() {
             let mut mix = node.mix.clone();

@@ -66,7 +66,7 @@ pub fn say_category(data: &DeviceData, categories: &Categories, id: LifetimeId, 
     let why = categories.why(&data.recording, data.device(), &data.tables, id);
     let mut fact = Fact::new("category", why.category.text());
     fact.hint = Some(why.sentence);
-    if why.category == Category::Other {
+    if why.category == Category::Unknown {
         fact = fact.tone(Tone::Quiet);
     }
     let at = card.facts.iter().position(|f| f.label == "segment" || f.label == "pool").unwrap_or(card.facts.len());

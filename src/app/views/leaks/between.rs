@@ -157,7 +157,7 @@ impl LeaksView {
             if Push::plain("A after the first steps, B at the end").show(ui).clicked() {
                 let last = cx.data.device().events.len().saturating_sub(1) as u32;
                 // The third step is past what warms up; without steps a quarter of the recording is.
-                let warm = self.found.latest().filter(|f| f.has_steps).and_then(|f| f.bounds.get(2).copied());
+                let warm = self.found.latest().filter(|f| f.cannot_tell.is_none()).and_then(|f| f.bounds.get(2).copied());
                 let a = warm.unwrap_or(last / 4);
                 cx.actions.send(Action::SetMarker(0, Some(a)));
                 cx.actions.send(Action::SetMarker(1, Some(last)));

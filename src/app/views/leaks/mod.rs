@@ -11,7 +11,7 @@ use self::between::{Between, BetweenRow};
 use super::stack_cells::StackCells;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::leaks::{
-    Blind, Growth, SawTooth, adding, can_tell, floors, growth, has_steps, how_often, looked_at, pace, saw_tooth, stretches,
+    Growth, SawTooth, adding, cannot_tell, floors, growth, how_often, looked_at, pace, saw_tooth,
     undecided,
 };
 use crate::app::action::Action;
@@ -50,15 +50,13 @@ pub const INFO: ViewInfo = ViewInfo {
     create: || Box::new(LeaksView::default()),
 };
 
-/// What grows, and over which stretches it was looked for.
+/// What grows, and over which steps it was looked for.
 struct Found {
     bounds: Vec<u32>,
-    /// The bounds are steps; otherwise equal stretches.
-    has_steps: bool,
     /// What it was looked for in, in words.
     looked_at: String,
-    /// Whether the recording can tell what grows.
-    can_tell: Result<(), Blind>,
+    /// Why the recording can not tell what grows.
+    cannot_tell: Option<String>,
     floors: Vec<u64>,
     saw: Option<SawTooth>,
     grown: Vec<(Growth, StackCells)>,
@@ -87,7 +85,7 @@ impl View for LeaksView {
             };
         }
         match self.found.latest() {
-            Some(f) if f.can_tell.is_ok() && f.bounds.len() > 1 => {
+            Some(f) if f.cannot_tell.is_none() && f.bounds.len() > 1 => {
                 format!("over {}", f.looked_at)
             }
             _ => String::new(),
@@ -111,15 +109,14 @@ impl View for LeaksView {
         let shown = self.found.get(cx.jobs, "leaks", &cx.data.device().events.len(), move |_| {
             let (device, tables) = (data.device(), &data.tables);
             let steps = data.steps();
-            let bounds = stretches(device, steps).into_owned();
-            let has_steps = has_steps(steps);
+            let bounds = steps.bounds.clone();
             let floors = floors(device, tables, &bounds);
             let saw = saw_tooth(device, tables, steps);
             let stacks = &data.recording.stacks;
             let grown = growth(device, tables, steps);
             let cells = StackCells::of_rows(stacks, &grown.iter().map(|g| g.stack).collect::<Vec<_>>());
             let grown = grown.into_iter().zip(cells).collect();
-            Some(Found { looked_at: looked_at(steps), can_tell: can_tell(device, steps), bounds, has_steps, floors, saw, grown })
+            Some(Found { looked_at: looked_at(steps), cannot_tell: cannot_tell(device, steps), bounds, floors, saw, grown })
         });
         if self.show == 1 {
             self.between_ui(ui, cx);
@@ -129,19 +126,10 @@ impl View for LeaksView {
             pane::progress_line(ui, ui.max_rect(), shown.fraction);
         }
         let Some(found) = shown.value else { return };
-        if let Err(blind) = found.can_tell {
-            let sentence = match blind {
-                Blind::TooShort => format!(
-                    "{}. Record some steps with a longer history, or choose \u{201c}born after A, alive at B\u{201d} above:",
-                    undecided(cx.data.device(), cx.data.steps()).unwrap_or_default()
-                ),
-                Blind::OnlyAllocates => Blind::ONLY_ALLOCATES.to_owned(),
-            };
-            pane::empty_state(
-                ui,
-                &sentence,
-                Some(&cx.words().say("torch.cuda.memory._record_memory_history(max_entries=1_000_000)")),
-            );
+        if let Some(why) = &found.cannot_tell {
+            let sentence = format!("{why} Or choose \u{201c}born after A, alive at B\u{201d} above. A longer history:");
+            let line = cx.words().say("torch.cuda.memory._record_memory_history(max_entries=1_000_000)");
+            pane::empty_state(ui, &sentence, Some(&line));
             return;
         }
         self.verdict(ui, cx, &found);
@@ -155,7 +143,7 @@ impl LeaksView {
     fn verdict(&self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
         let t = cx.tokens;
         let leaks: Vec<&Growth> = found.grown.iter().map(|g| &g.0).filter(|g| g.is_leak()).collect();
-        let (step, steps) = if found.has_steps { ("step", "steps") } else { ("stretch", "stretches") };
+        let (step, steps) = ("step", "steps");
         let (title, ink, sentence) = if let Some(first) = leaks.first() {
             let bytes: u64 = leaks.iter().map(|g| g.bytes).sum();
             let title = format!("+{}", pace(&leaks, step));
@@ -208,7 +196,7 @@ impl LeaksView {
                 ),
                 None => String::new(),
             };
-            ("No leak".to_owned(), t.text1, format!("Nothing grows steadily from {step} to {step}.{rest}"))
+            ("No leak".to_owned(), t.text1, format!("Nothing grows steadily over {}.{rest}", found.looked_at))
         };
         ui.add_space(10.0);
         let inner =
@@ -254,7 +242,7 @@ impl LeaksView {
         axis(most as f64, y(most) + 4.0);
         axis(low, plot.bottom() - 4.0);
         let under = Rect::from_min_max(pos2(plot.left(), plot.bottom() + 2.0), pos2(plot.right(), plot.bottom() + 20.0));
-        let what = if found.has_steps { "step · least in use in each" } else { "least in use in each twelfth of the recording" };
+        let what = "step · least in use in each";
         label::text(&p, under.right_bottom(), egui::Align2::RIGHT_TOP, what, Type::Caption, t.text3);
         // Each bar's number, as many as there is room for; what they count stands under them.
         let number = |at: usize| at.to_string();
@@ -266,7 +254,7 @@ impl LeaksView {
         }
         if let Some(at) = response.hover_pos().filter(|at| plot.contains(*at)) {
             let step = (((at.x - plot.left()) / plot.width() * n as f32) as usize).min(n - 1);
-            let name = if found.has_steps { format!("Step {step}") } else { format!("Stretch {step}") };
+            let name = format!("Step {step}");
             Tip::new(name).row("least in use", Bytes(found.floors.get(step).copied().unwrap_or(0)).to_string()).show_at(
                 &response,
                 response.id.with("tip"),
@@ -285,7 +273,7 @@ impl LeaksView {
     fn growth_table(&self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
         let t = cx.tokens;
         if found.grown.is_empty() {
-            let (step, steps) = if found.has_steps { ("step", "steps") } else { ("stretch", "stretches") };
+            let (step, steps) = ("step", "steps");
             // It belongs to the picture above, not to the middle of what is left of the pane.
             ui.add_space(10.0);
             pane::padded(ui, |ui| {

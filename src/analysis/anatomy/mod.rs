@@ -1,0 +1,85 @@
+//! The anatomy of a recording: what the program was doing, found once and asked by everything else.
+//!
+//! [`Phases`] are runs of allocations in one part of the program, by the names in their call stacks. [`Steps`] are the iterations of
+//! its own loop. [`Role`]s say what each block is for, also of those older than the history: by phases, steps, sizes and lives. What is
+//! inferred from sizes and lives alone is marked as such, and told with "probably".
+//!
+//! Source of the rules: 210 recordings that others published, and programs whose tensors were asked for their addresses; how often each
+//! is right stands in `docs/FINDINGS.md`.
+
+mod blind;
+mod cache;
+mod forward;
+mod frame;
+mod loops;
+mod older;
+mod period;
+mod phases;
+mod role;
+mod roles;
+mod sense;
+#[cfg(test)]
+mod tests;
+
+pub use phases::{Phase, Phases, Run};
+pub use role::Role;
+pub(crate) use role::Because;
+pub use sense::Part;
+
+use super::DeviceTables;
+use super::steps::Steps;
+use crate::model::{DeviceRecording, Recording, StackId};
+
+/// What a program was doing on one device.
+#[derive(Debug, Default)]
+pub struct Anatomy {
+    /// Its phases.
+    pub phases: Phases,
+    /// Its steps.
+    pub steps: Steps,
+}
+
+/// What each block is for, and why.
+#[derive(Debug, Default)]
+pub(super) struct Decisions {
+    of: Vec<(Role, Because)>,
+}
+
+impl Decisions {
+    /// The role of a block and why it has it; unknown for a row of another table.
+    pub(super) fn of(&self, row: u32) -> (Role, Because) {
+        self.of.get(row as usize).copied().unwrap_or_default()
+    }
+}
+
+impl Anatomy {
+    /// Reads the anatomy of a device. O(frames of all stacks + lifetimes + annotations).
+    #[must_use]
+    pub fn read(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Self {
+        let phases = Phases::read(&recording.stacks, device, tables);
+        let steps = super::steps::annotated(recording, device, tables)
+            .unwrap_or_else(|| loops::find(&recording.stacks, device, tables, &phases));
+        Anatomy { phases, steps }
+    }
+
+    /// Decides what every block is for. O(lifetimes).
+    pub(super) fn decide(&self, device: &DeviceRecording, tables: &DeviceTables) -> Decisions {
+        let case = roles::Case { device, tables, phases: &self.phases, steps: &self.steps };
+        Decisions { of: roles::decide(&case) }
+    }
+
+    /// What the program did at an event, in words after "at the peak, ": `in the backward pass of step 2`. Empty where nothing tells.
+    #[must_use]
+    pub fn words_at(&self, event: u32) -> String {
+        let Some(phase) = self.phases.at(event) else { return String::new() };
+        match self.steps.of(event) {
+            Some(step) if self.steps.len() > 1 => format!("{} of step {}", phase.in_words(), step + 1),
+            _ => phase.in_words().to_owned(),
+        }
+    }
+
+    /// The frame of a stack that told its part, for reasons.
+    pub(super) fn telling_frame(&self, stack: StackId) -> Option<crate::model::FrameId> {
+        self.phases.sense(stack).frame
+    }
+}

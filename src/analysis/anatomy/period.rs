@@ -1,0 +1,94 @@
+//! A loop seen in sizes alone: the same requests, again and again in the same order.
+
+use rustc_hash::FxHashMap;
+
+/// Fewest repetitions that make a loop.
+const FEWEST: usize = 3;
+/// A period is longer than this many requests.
+const LEAST: usize = 3;
+/// Of the requests within the loop one in so many may differ from the one a period before.
+const ODD: usize = 50;
+/// On average over the kinds of requests, so much of each comes again a period later.
+const ALIKE: f64 = 0.95;
+
+/// Where each repetition begins, and where the last one ends; empty where nothing repeats over half of the sequence or more. Each kind of
+/// request counts alike, however often it comes: layers repeat within a step, but what comes once a step does not come once a layer.
+/// O(n) a candidate, of which there are at most 200.
+pub(super) fn periods(kinds: &[u64]) -> Vec<usize> {
+    let mut places: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
+    for (i, &kind) in kinds.iter().enumerate() {
+        places.entry(kind).or_default().push(i);
+    }
+    // Rare kinds tell steps, not layers.
+    let mut rare: Vec<&Vec<usize>> = places.values().filter(|p| p.len() >= FEWEST).collect();
+    rare.sort_by_key(|p| (p.len(), p[0]));
+    let mut votes: FxHashMap<usize, usize> = FxHashMap::default();
+    for distance in rare.iter().take(32).flat_map(|p| p.windows(2)).map(|w| w[1] - w[0]) {
+        *votes.entry(distance).or_default() += 1;
+    }
+    let mut lags: Vec<usize> = votes.into_iter().filter(|&(lag, n)| n + 1 >= FEWEST && lag >= LEAST).map(|v| v.0).collect();
+    lags.sort_unstable();
+    for lag in lags.into_iter().take(200) {
+        let (from, to) = longest_stretch(kinds, lag);
+        if to - from < FEWEST * lag || (to - from) * 2 < kinds.len() || likeness(&kinds[from..to], lag) < ALIKE {
+            continue;
+        }
+        return (from..=to).step_by(lag).collect();
+    }
+    Vec::new()
+}
+
+/// The longest stretch in which nearly everything comes again after `lag`.
+fn longest_stretch(kinds: &[u64], lag: usize) -> (usize, usize) {
+    let (mut best, mut from, mut odd) = ((0, 0), 0, 0);
+    let end = kinds.len().saturating_sub(lag);
+    for i in 0..end {
+        if kinds[i] != kinds[i + lag] {
+            odd += 1;
+            if odd * ODD > i - from + ODD {
+                if i - from > best.1 - best.0 {
+                    best = (from, i);
+                }
+                (from, odd) = (i + 1, 0);
+            }
+        }
+    }
+    if end.saturating_sub(from) > best.1 - best.0 {
+        best = (from, end);
+    }
+    (best.0, (best.1 + lag).min(kinds.len()))
+}
+
+/// Of each kind the share that comes again after `lag`, and the mean of those shares.
+fn likeness(kinds: &[u64], lag: usize) -> f64 {
+    let mut alike: FxHashMap<u64, (u32, u32)> = FxHashMap::default();
+    for (a, b) in kinds.iter().zip(&kinds[lag..]) {
+        let (same, all) = alike.entry(*a).or_default();
+        *all += 1;
+        *same += u32::from(a == b);
+    }
+    alike.values().map(|(same, all)| f64::from(*same) / f64::from(*all)).sum::<f64>() / alike.len().max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A model of `layers` layers: an embedding, three requests a layer, a head.
+    fn steps(count: usize, layers: u64) -> Vec<u64> {
+        let step: Vec<u64> = [900].into_iter().chain((0..layers).flat_map(|_| [10, 20, 30])).chain([901, 902]).collect();
+        std::iter::repeat_n(step, count).flatten().collect()
+    }
+
+    #[test]
+    fn steps_are_found_and_layers_are_none() {
+        let load = [7, 8, 9, 11, 12];
+        let kinds: Vec<u64> = load.into_iter().chain(steps(6, 40)).collect();
+        let found = periods(&kinds);
+        assert_eq!(found.len(), 7, "{found:?}");
+        assert_eq!((found[0], found[1] - found[0]), (5, 123));
+        assert!(periods(&steps(1, 40)).is_empty(), "the layers of one step");
+        let ever_new: Vec<u64> = (0..600).collect();
+        assert!(periods(&ever_new).is_empty());
+    }
+}

@@ -1,0 +1,206 @@
+//! [`Phases`]: the parts of the program as runs of allocations, one after the other.
+
+use super::frame::{CAPTURES, EVALUATES, GENERATES};
+use super::sense::{self, Part, Sense};
+use crate::analysis::{DeviceTables, LifetimeId};
+use crate::model::{DeviceRecording, StackId, StackTable};
+
+/// Allocations one after the other in the same part of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The part.
+    pub part: Part,
+    /// Rows of the lifetimes' table: the first, and the one after the last.
+    pub rows: (u32, u32),
+    /// Its first event, and the one after its last: what is freed after its last allocation belongs to it.
+    pub events: (u32, u32),
+    /// The bits of all its stacks.
+    pub(super) bits: u32,
+}
+
+impl Run {
+    /// Its ids.
+    pub(super) fn ids(&self) -> impl Iterator<Item = LifetimeId> + use<> {
+        (self.rows.0..self.rows.1).map(LifetimeId)
+    }
+}
+
+/// What the program was doing, for sentences and lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Phase {
+    /// A model is built or loaded.
+    Load,
+    /// The forward pass.
+    Forward,
+    /// The backward pass.
+    Backward,
+    /// The optimizer.
+    Optimizer,
+    /// A forward pass of an evaluation.
+    Evaluation,
+    /// A loop that makes tokens or images.
+    Generation,
+    /// A CUDA graph is captured.
+    Capture,
+    /// Something else.
+    Between,
+}
+
+impl Phase {
+    /// Its name in sentences, lanes and JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Load => "load",
+            Phase::Forward => "forward",
+            Phase::Backward => "backward",
+            Phase::Optimizer => "optimizer",
+            Phase::Evaluation => "evaluation",
+            Phase::Generation => "generation",
+            Phase::Capture => "capture",
+            Phase::Between => "between",
+        }
+    }
+
+    /// With its article, after "in": "in the backward pass".
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Phase::Load => "while the model is built or loaded",
+            Phase::Forward => "in the forward pass",
+            Phase::Backward => "in the backward pass",
+            Phase::Optimizer => "in the optimizer's step",
+            Phase::Evaluation => "in an evaluation",
+            Phase::Generation => "while it generates",
+            Phase::Capture => "while a CUDA graph is captured",
+            Phase::Between => "between the passes",
+        }
+    }
+}
+
+/// The phases of a device, and what its stacks say.
+#[derive(Debug, Default)]
+pub struct Phases {
+    /// In order; they cover every allocation of the trace.
+    pub runs: Vec<Run>,
+    senses: Vec<Sense>,
+    without_stack: Sense,
+    /// The bits of every frame.
+    pub(super) bits: Vec<u32>,
+    /// The first row that the trace allocates.
+    pub(super) first_row: u32,
+    /// The trace has call stacks.
+    pub(super) has_stacks: bool,
+}
+
+impl Phases {
+    /// Reads the phases of a device. O(frames of all stacks + lifetimes).
+    #[must_use]
+    pub(super) fn read(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables) -> Self {
+        let lifetimes = &tables.lifetimes;
+        let (first, end) = (lifetimes.initial_count() as u32, lifetimes.len() as u32);
+        let has_stacks = (first..end).any(|row| lifetimes.stack(device, LifetimeId(row)).is_some());
+        let (senses, bits) = sense::read(stacks);
+        let without_stack = sense::without_stack(has_stacks);
+        let mut phases = Phases { senses, bits, without_stack, first_row: first, has_stacks, ..Phases::default() };
+        let mut parts: Vec<Part> = (first..end).map(|row| phases.of_row(device, tables, row).part).collect();
+        settle(&mut parts, tables, first);
+        let events = device.events.len() as u32;
+        for (row, part) in (first..end).zip(parts) {
+            let (bits, born) = (phases.of_row(device, tables, row).bits, lifetimes.born(LifetimeId(row)));
+            match phases.runs.last_mut() {
+                Some(run) if run.part == part => {
+                    run.rows.1 = row + 1;
+                    run.bits |= bits;
+                }
+                last => {
+                    if let Some(run) = last {
+                        run.events.1 = born;
+                    }
+                    let from = if phases.runs.is_empty() { 0 } else { born };
+                    phases.runs.push(Run { part, rows: (row, row + 1), events: (from, events), bits });
+                }
+            }
+        }
+        phases
+    }
+
+    /// What a stack says.
+    pub(super) fn sense(&self, stack: StackId) -> &Sense {
+        self.senses.get(stack.0 as usize).unwrap_or(&self.without_stack)
+    }
+
+    pub(super) fn of_row(&self, device: &DeviceRecording, tables: &DeviceTables, row: u32) -> &Sense {
+        self.sense(tables.lifetimes.stack(device, LifetimeId(row)))
+    }
+
+    /// The run that holds an event. O(log runs).
+    #[must_use]
+    pub fn run_at(&self, event: u32) -> Option<usize> {
+        let at = self.runs.partition_point(|r| r.events.0 <= event).checked_sub(1)?;
+        (event < self.runs[at].events.1).then_some(at)
+    }
+
+    /// Some run is of this part.
+    pub(super) fn has(&self, part: Part) -> bool {
+        self.runs.iter().any(|r| r.part == part)
+    }
+
+    /// What the program did in a run.
+    #[must_use]
+    pub fn phase(&self, run: usize) -> Phase {
+        let Some(r) = self.runs.get(run) else { return Phase::Between };
+        let trains = self.runs.get(run + 1..).and_then(|rest| rest.iter().find(|r| r.part != Part::Unknown));
+        let leads_to_backward = trains.is_some_and(|r| r.part == Part::Backward);
+        match r.part {
+            _ if r.bits & CAPTURES != 0 => Phase::Capture,
+            Part::Load => Phase::Load,
+            Part::Forward if r.bits & GENERATES != 0 => Phase::Generation,
+            Part::Forward if r.bits & EVALUATES != 0 && !leads_to_backward => Phase::Evaluation,
+            Part::Forward => Phase::Forward,
+            Part::Backward => Phase::Backward,
+            Part::Optimizer => Phase::Optimizer,
+            Part::Unknown => Phase::Between,
+        }
+    }
+
+    /// What the program did at an event; `None` where no stack tells.
+    #[must_use]
+    pub fn at(&self, event: u32) -> Option<Phase> {
+        let phase = self.phase(self.run_at(event)?);
+        (self.has_stacks && phase != Phase::Between).then_some(phase)
+    }
+}
+
+/// Gives allocations that no frame places to the part around them: a few between two stretches of the forward pass, the loss before
+/// the backward pass, what a function without modules makes and the backward pass then frees.
+fn settle(parts: &mut [Part], tables: &DeviceTables, first: u32) {
+    const A_FEW: usize = 2;
+    const MOST_OF_A_FUNCTION: usize = 4;
+    let id = |at: usize| LifetimeId(first + at as u32);
+    let mut at = 0;
+    while at < parts.len() {
+        if parts[at] != Part::Unknown {
+            at += 1;
+            continue;
+        }
+        let end = at + parts[at..].iter().take_while(|&&p| p == Part::Unknown).count();
+        let before = at.checked_sub(1).map_or(Part::Unknown, |i| parts[i]);
+        let after = parts.get(end).copied().unwrap_or_default();
+        let feeds_backward = || {
+            let begin = tables.lifetimes.born(id(end));
+            let kept = (at..end).filter(|&i| tables.lifetimes.gone(id(i)) > begin).count();
+            end - at >= MOST_OF_A_FUNCTION && kept * 4 >= end - at
+        };
+        let part = match (before, after) {
+            (Part::Forward, Part::Forward) if end - at <= A_FEW => Part::Forward,
+            (Part::Forward, Part::Forward) => Part::Unknown,
+            (a, b) if a == b => a,
+            (Part::Forward, Part::Backward) => Part::Forward,
+            (_, Part::Backward) if feeds_backward() => Part::Forward,
+            _ => Part::Unknown,
+        };
+        parts[at..end].fill(part);
+        at = end;
+    }
+}

@@ -1,0 +1,250 @@
+//! [`Role`]: what a block is for.
+
+/// What a block is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[repr(u8)]
+pub enum Role {
+    /// Weights and buffers of the model.
+    #[serde(alias = "Parameters")]
+    Weights,
+    /// Gradients of weights: made in the backward pass, alive after it.
+    Gradients,
+    /// What the optimizer keeps between steps.
+    OptimizerState,
+    /// What the forward pass keeps for the backward pass.
+    Activations,
+    /// Copies of weights in a smaller type, which autocast keeps until its context ends.
+    AutocastCopies,
+    /// What a step is given: batches, masks, noise.
+    Inputs,
+    /// Made and gone within a pass.
+    Temporaries,
+    /// Scratch memory of cuBLAS, cuDNN and other libraries.
+    Workspaces,
+    /// Buffers of collectives: DDP's buckets, FSDP's gathered weights.
+    #[serde(alias = "Communication")]
+    Buckets,
+    /// Key-value caches of inference.
+    KvCache,
+    /// Nothing tells.
+    #[default]
+    #[serde(alias = "Other")]
+    Unknown,
+}
+
+impl Role {
+    /// Every role, in the order of legends and tables.
+    pub const ALL: [Role; 11] = [
+        Role::Weights,
+        Role::Gradients,
+        Role::OptimizerState,
+        Role::Activations,
+        Role::AutocastCopies,
+        Role::Inputs,
+        Role::Temporaries,
+        Role::Workspaces,
+        Role::Buckets,
+        Role::KvCache,
+        Role::Unknown,
+    ];
+
+    /// Its place in [`ALL`](Self::ALL).
+    #[must_use]
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Its name inside a sentence and in a legend.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Role::Weights => "weights",
+            Role::Gradients => "gradients",
+            Role::OptimizerState => "optimizer state",
+            Role::Activations => "activations",
+            Role::AutocastCopies => "autocast copies",
+            Role::Inputs => "inputs",
+            Role::Temporaries => "temporaries",
+            Role::Workspaces => "workspaces",
+            Role::Buckets => "buckets",
+            Role::KvCache => "KV cache",
+            Role::Unknown => "unknown",
+        }
+    }
+
+    /// Its stable name: JSON, queries (`role=optimizer_state`), settings.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::OptimizerState => "optimizer_state",
+            Role::AutocastCopies => "autocast_copies",
+            Role::KvCache => "kv_cache",
+            other => other.text(),
+        }
+    }
+
+    /// The role of this stable name, or of one that older versions wrote.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let older = match name {
+            "parameters" => Some(Role::Weights),
+            "communication" => Some(Role::Buckets),
+            "other" => Some(Role::Unknown),
+            _ => None,
+        };
+        older.or_else(|| Role::ALL.into_iter().find(|r| r.name() == name || r.text() == name))
+    }
+
+    /// One sentence for hover.
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        match self {
+            Role::Weights => "Weights and buffers of the model.",
+            Role::Gradients => "Gradients of weights: made in the backward pass, alive until zero_grad.",
+            Role::OptimizerState => "What the optimizer keeps between steps, such as Adam's two moments.",
+            Role::Activations => "What the forward pass keeps for the backward pass.",
+            Role::AutocastCopies => "Copies of weights in a smaller type. Autocast keeps them until its context ends.",
+            Role::Inputs => "What a step is given: batches, masks, noise.",
+            Role::Temporaries => "Made and gone within a pass.",
+            Role::Workspaces => "Scratch memory of cuBLAS, cuDNN and other libraries.",
+            Role::Buckets => "Buffers of collectives: DDP's buckets, FSDP's gathered weights.",
+            Role::KvCache => "Key-value caches of inference.",
+            Role::Unknown => "Nothing in the recording tells. Your own rules can name it.",
+        }
+    }
+}
+
+/// Why a block has its role. One byte a block; the sentence is made when it is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Because {
+    /// Nothing tells.
+    #[default]
+    Nothing,
+    /// Made where a model is built or loaded, and kept.
+    Loaded,
+    /// The same by a weak name: a constructor of the user's.
+    Built,
+    /// Gone before the program went on from loading.
+    GoneAfterLoading,
+    /// Older than the history, and never freed.
+    OlderAndStays,
+    /// Older than the history; there are as many of its size as of weights, gradients and state together.
+    OlderByCount,
+    /// Older than the history, freed by `zero_grad`.
+    OlderFreedByZeroGrad,
+    /// Older than the history, and the optimizer replaced it.
+    OlderReplaced,
+    /// Older than the history, freed in the backward pass.
+    OlderFreedInBackward,
+    /// Older than the history, left from the iteration before.
+    OlderLeftover,
+    /// Made in backward, alive after it.
+    OutlivesBackward,
+    /// Made and gone in backward.
+    DiesInBackward,
+    /// Forward code that backward ran again.
+    Recomputed,
+    /// Made by the optimizer and kept.
+    OutlivesOptimizer,
+    /// Made and gone in the optimizer.
+    DiesInOptimizer,
+    /// As large as a weight, made after backward by code that is no optimizer PyTorch knows, and kept.
+    StepsByHand,
+    /// Made in forward, alive when backward begins.
+    LivesToBackward,
+    /// Made in forward and kept by a graph that no backward pass uses.
+    KeptByGraph,
+    /// Made and gone in forward.
+    DiesInForward,
+    /// Half as large as a weight, made beside the result of the operator that uses it, kept to the end of forward.
+    HalfOfWeight,
+    /// A library's frame.
+    LibraryFrame,
+    /// As large as a library's workspace, made once, kept.
+    LibrarySize,
+    /// A frame of a collective.
+    CollectiveFrame,
+    /// A frame of a key-value cache.
+    CacheFrame,
+    /// The user's own function is named after a cache, and each block takes the place of a smaller one that was copied into it.
+    GrowsByCopy,
+    /// Copied into such a block, and freed right after.
+    CopiedIntoCache,
+    /// Kernels are tuned.
+    TuningFrame,
+    /// Made between the passes, alive in the next.
+    LivesIntoForward,
+    /// Made and gone between the passes.
+    DiesBetween,
+    /// Made by the program's own code before the first pass, as large as a gradient, never freed.
+    AsLargeAsGradient,
+    /// No stacks: by its size and life beside steps that repeat.
+    ByRhythm,
+}
+
+impl Because {
+    /// True where the role is inferred from sizes, counts or lives alone.
+    pub(crate) fn is_probable(self) -> bool {
+        use Because as B;
+        matches!(
+            self,
+            B::Built
+                | B::OlderAndStays
+                | B::OlderByCount
+                | B::OlderFreedByZeroGrad
+                | B::OlderReplaced
+                | B::OlderFreedInBackward
+                | B::OlderLeftover
+                | B::StepsByHand
+                | B::KeptByGraph
+                | B::HalfOfWeight
+                | B::LibrarySize
+                | B::LivesIntoForward
+                | B::AsLargeAsGradient
+                | B::GrowsByCopy
+                | B::CopiedIntoCache
+                | B::ByRhythm
+        )
+    }
+
+    /// The reason as a sentence without its subject, which is the block.
+    pub(crate) fn sentence(self) -> &'static str {
+        use Because as B;
+        match self {
+            B::Nothing => "Nothing in its stack or its life tells what it is for.",
+            B::Loaded => "It was made where a model is built, moved or loaded, and kept.",
+            B::Built => "It was made by a constructor or loader of yours, and kept.",
+            B::GoneAfterLoading => "It was made while the model was loaded, and was gone before the first pass.",
+            B::OlderAndStays => "It is older than the history and was never freed.",
+            B::OlderByCount => {
+                "It is older than the history. Its size occurs once for the weight, and again for what the optimizer keeps for it."
+            }
+            B::OlderFreedByZeroGrad => "It is older than the history, is as large as a weight, and was freed before the next backward pass.",
+            B::OlderReplaced => "It is older than the history, and the optimizer replaced it by a block of the same size.",
+            B::OlderFreedInBackward => "It is older than the history, and the backward pass freed it.",
+            B::OlderLeftover => "It is older than the history: left from the iteration before.",
+            B::OutlivesBackward => "It was made in the backward pass and lived past it.",
+            B::DiesInBackward => "It was made in the backward pass and was gone when that ended.",
+            B::Recomputed => "The backward pass computed it again: its layer is checkpointed.",
+            B::OutlivesOptimizer => "The optimizer made it and kept it after its step.",
+            B::DiesInOptimizer => "It was made in the optimizer's step and was gone when that ended.",
+            B::StepsByHand => "It is as large as a weight, was made right after a backward pass, and was kept.",
+            B::LivesToBackward => "It was made in the forward pass and was still held when the backward pass began.",
+            B::KeptByGraph => "The forward pass kept it, with what the other layers made, and no backward pass used it.",
+            B::DiesInForward => "It was made in the forward pass and was gone before the end of it.",
+            B::HalfOfWeight => "It is half as large as a weight, was made beside the result that it was used for, and lived to the end of the forward pass.",
+            B::LibraryFrame => "A library made it for its own use.",
+            B::LibrarySize => "It is as large as a cuBLAS workspace, was made once, and was kept.",
+            B::CollectiveFrame => "A collective made it.",
+            B::CacheFrame => "Code of a key-value cache made it.",
+            B::GrowsByCopy => "It was made by a function named after a cache, and took the place of a smaller block that was copied into it.",
+            B::CopiedIntoCache => "It was copied into a larger block of a cache, and freed right after.",
+            B::TuningFrame => "It was made while kernels were tuned.",
+            B::LivesIntoForward => "It was made before a forward pass, by no module, and was held in it.",
+            B::DiesBetween => "It was made and gone within a short time, outside of the passes.",
+            B::AsLargeAsGradient => "It was made before the first pass, is as large as a gradient, and was never freed.",
+            B::ByRhythm => "The recording has no stacks: its size and its life beside the steps tell.",
+        }
+    }
+}

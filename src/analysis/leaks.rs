@@ -116,10 +116,7 @@ pub fn cannot_tell(device: &DeviceRecording, steps: &Steps) -> Option<String> {
         _ if has_steps(steps) => None,
         0 if device.events.is_empty() => Some("The file has no history, only what was live when it was dumped.".to_owned()),
         0 => Some(format!("No steps were found, so nothing tells what grows. Record {needed} steps or more.")),
-        n => Some(format!(
-            "{} too few to tell what grows. Record {needed} or more.",
-            counted(n as u64, "step is", "steps are")
-        )),
+        n => Some(format!("{} too few to tell what grows. Record {needed} or more.", counted(n as u64, "step is", "steps are"))),
     }
 }
 

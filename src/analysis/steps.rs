@@ -30,7 +30,7 @@ pub enum StepSource {
     Call(String),
     /// Each is one call of `generate`, from here.
     Generation(String),
-    /// There are no stacks: the same requests come again in the same order. Inferred, and to be shown as such.
+    /// The same requests come again in the same order. Inferred, and to be shown as such.
     Period,
 }
 
@@ -73,7 +73,7 @@ impl Steps {
             StepSource::Backward => "each is a forward and a backward pass".to_owned(),
             StepSource::Call(place) => format!("each is one call of the model{}", at(place)),
             StepSource::Generation(place) => format!("each is one call of generate{}", at(place)),
-            StepSource::Period => "inferred: the same requests come again and again; the recording has no stacks".to_owned(),
+            StepSource::Period => "inferred: the same requests come again and again".to_owned(),
         }
     }
 

@@ -89,8 +89,7 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
                     check("no_leaks", None, serde_json::Value::Null, json!(0), sentence);
                 }
                 None => {
-                    let sentence =
-                        format!("{} survive their step and pile up{freed} (vramscope leaks lists them)", Bytes(bytes));
+                    let sentence = format!("{} survive their step and pile up{freed} (vramscope leaks lists them)", Bytes(bytes));
                     check("no_leaks", Some(bytes == 0), json!(bytes), json!(0), sentence);
                 }
             }

@@ -8,9 +8,7 @@ use serde_json::json;
 use super::args::LeaksArgs;
 use super::oom::frames;
 use super::{About, Table, choose_device, open_blocks, print_json, print_of};
-use crate::analysis::leaks::{
-    Growth, between, cannot_tell, growth, how_often, looked_at, pace, saw_tooth,
-};
+use crate::analysis::leaks::{Growth, between, cannot_tell, growth, how_often, looked_at, pace, saw_tooth};
 use crate::analysis::steps::Steps;
 use crate::analysis::{DeviceTables, StackNames, named_by, tell_apart};
 use crate::model::{DeviceRecording, Progress, Recording};

@@ -1,5 +1,6 @@
 //! `vramscope summary FILE…`: what a recording holds and how high it went.
 
+mod doing;
 mod text;
 
 use std::collections::BTreeMap;
@@ -9,6 +10,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+use self::doing::Doing;
 use super::args::SummaryArgs;
 use super::watched::{Watched, watched};
 use super::{open_stats, open_with, print, print_json};
@@ -27,6 +29,9 @@ pub struct Summary {
     format: &'static str,
     load: Load,
     devices: Vec<DeviceSummary>,
+    /// What the program was doing on the device that held most, which is also among `devices`; null where no block is known.
+    #[serde(flatten)]
+    doing: Option<Doing>,
     /// Artefacts of the same run that were added.
     added: Vec<Addition>,
     /// PyTorch's counters held against the snapshot.
@@ -165,6 +170,9 @@ struct DeviceSummary {
     /// Null where the file has rounded sizes and not what was asked for (PyTorch's profiler).
     requested_bytes: Option<Level>,
     ooms: Vec<Oom>,
+    /// Its steps, phases and peak; absent where no block is known.
+    #[serde(flatten)]
+    doing: Option<Doing>,
     /// Live bytes by category, where the source has them (memory timelines).
     bands: Option<Bands>,
     /// What a live session saw.
@@ -311,6 +319,7 @@ pub fn summarise(path: &Path, recording: &Recording, joins: Vec<Join>, stats: &[
                 .chain(contradictions.into_iter().map(contradiction))
                 .collect(),
         },
+        doing: devices.iter().filter_map(|d| d.doing.as_ref()).max_by_key(|d| d.peak.bytes).cloned(),
         devices,
         added: joins.into_iter().map(Addition::from).collect(),
         stats: stats
@@ -363,7 +372,6 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording) -> Result<D
     };
     Ok(DeviceSummary {
         label: device.id.to_string(),
-        contradiction: tables.disagreement,
         index: device.id.index,
         kind: device.id.kind.name(),
         name: device.name.clone(),
@@ -395,8 +403,10 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording) -> Result<D
                 device_free_bytes: events.device_free_told(event),
             })
             .collect(),
+        doing: Doing::of(recording, device, &tables)?,
         bands: bands(device),
         watched: watched(device),
+        contradiction: tables.disagreement,
     })
 }
 

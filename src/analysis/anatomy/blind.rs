@@ -55,7 +55,16 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
         let is_workspace = is_cublas_size(size) || (is_workspace_size(size) && g == 0 && size > 1 << 22);
         for (i, id) in ids.into_iter().enumerate() {
             let is_weight = !trains || g == 0 || i < g;
-            put(id, if is_workspace { Role::Workspaces } else if is_weight { Role::Weights } else { Role::OptimizerState });
+            put(
+                id,
+                if is_workspace {
+                    Role::Workspaces
+                } else if is_weight {
+                    Role::Weights
+                } else {
+                    Role::OptimizerState
+                },
+            );
         }
     }
     if trains {

@@ -150,8 +150,15 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     let in_module = file.ends_with("nn/modules/module.py");
     set(CALL, in_module && named(&["_call_impl", "_wrapped_call_impl", "_slow_forward", "inner", "__call__"]));
     set(FORWARD, named(&["forward", "_conv_forward"]));
-    let backward =
-        ["backward", "_make_grads", "_engine_run_backward", "_post_backward_hook", "_pre_backward_hook", "unpack_hook", "recompute_fn"];
+    let backward = [
+        "backward",
+        "_make_grads",
+        "_engine_run_backward",
+        "_post_backward_hook",
+        "_pre_backward_hook",
+        "unpack_hook",
+        "recompute_fn",
+    ];
     set(BACKWARD, named(&backward));
     let is_optimizer = has(OPTIMIZERS)
         && !has(&["lr_scheduler", "swa_utils"])
@@ -185,7 +192,11 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     set(CAPTURES, has(&["torch/cuda/graphs.py", "cudagraph_trees.py"]));
     set(LOSS, named(&["cross_entropy", "log_softmax", "nll_loss", "ForCausalLMLoss", "fixed_cross_entropy"]));
     let low = name.to_ascii_lowercase();
-    let tests = low.starts_with("eval") || low.starts_with("valid") || low == "test" || low.ends_with("_eval") || low.contains("validation");
+    let tests = low.starts_with("eval")
+        || low.starts_with("valid")
+        || low == "test"
+        || low.ends_with("_eval")
+        || low.contains("validation");
     let loops = has(&["loops/evaluation_loop.py"]) || named(&["validation_step", "evaluation_loop", "test_step", "predict_step"]);
     set(EVALUATES, (tests && !is_library) || loops);
     b

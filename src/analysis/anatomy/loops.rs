@@ -8,7 +8,7 @@ use super::period::periods;
 use super::phases::{Phases, Run};
 use super::sense::Part;
 use crate::analysis::steps::{StepSource, Steps};
-use crate::analysis::{DeviceTables, LifetimeId};
+use crate::analysis::{DeviceTables, LifetimeId, NO_EVENT};
 use crate::model::{DeviceRecording, FrameId, StackId, StackTable};
 
 /// A loop counts from one part in so many of the allocations on.
@@ -37,7 +37,7 @@ pub(super) fn find(stacks: &StackTable, device: &DeviceRecording, tables: &Devic
         // Gradients that are set to zero come once, and nothing tells steps from micro-batches.
         return of_cycles(if fresh.len() * 2 >= full.len() { &fresh } else { &full }, events);
     }
-    by_call(stacks, device, tables, phases).unwrap_or_default()
+    by_call(stacks, device, tables, phases).unwrap_or_else(|| by_period(device, tables, phases))
 }
 
 /// A forward pass and the backward pass after it.
@@ -217,13 +217,7 @@ fn chain(stacks: &StackTable, phases: &Phases, stack: StackId) -> Vec<FrameId> {
 /// The first row of each iteration of one place. The lines of the outermost module that has several come once an iteration, those in
 /// a loop over layers included, since the whole loop is one line; the median leaves out lines that do not. A module of one line
 /// begins anew where something else was allocated in between.
-fn iterations(
-    stacks: &StackTable,
-    device: &DeviceRecording,
-    tables: &DeviceTables,
-    phases: &Phases,
-    rows: &[u32],
-) -> Vec<u32> {
+fn iterations(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases, rows: &[u32]) -> Vec<u32> {
     let stack_of = |row: u32| tables.lifetimes.stack(device, LifetimeId(row));
     let mut chains: FxHashMap<StackId, Vec<FrameId>> = FxHashMap::default();
     for &row in rows {
@@ -267,13 +261,27 @@ fn iterations(
     (0..rows.len()).filter(is_entry).map(|i| rows[i]).collect()
 }
 
-/// Steps of a recording without stacks: requests that come again in the same order.
+/// A period of so few requests, of which so large a share stays, is a model that is loaded layer by layer.
+const REQUESTS_OF_A_LAYER: usize = 40;
+const SHARE_THAT_STAYS: usize = 4;
+
+/// Steps where no stack tells: requests that come again in the same order, by their stacks or, without those, by their sizes.
 fn by_period(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Steps {
     let lifetimes = &tables.lifetimes;
-    let rows = phases.first_row..lifetimes.len() as u32;
-    let sizes: Vec<u64> = rows.map(|row| lifetimes.requested(device, LifetimeId(row))).collect();
-    let born = |at: usize| lifetimes.born(LifetimeId(phases.first_row + at as u32));
+    let id = |at: usize| LifetimeId(phases.first_row + at as u32);
+    let count = lifetimes.len() - phases.first_row as usize;
+    let kind = |id| match phases.has_stacks {
+        true => u64::from(lifetimes.stack(device, id).0),
+        false => lifetimes.requested(device, id),
+    };
+    let kinds: Vec<u64> = (0..count).map(|at| kind(id(at))).collect();
+    let starts = periods(&kinds);
+    let (Some(&from), Some(&to)) = (starts.first(), starts.last()) else { return Steps::default() };
+    let stays = (from..to).filter(|&at| lifetimes.gone(id(at)) == NO_EVENT).count();
+    if starts[1] - from <= REQUESTS_OF_A_LAYER && stays * SHARE_THAT_STAYS >= to - from {
+        return Steps::default();
+    }
     let events = device.events.len() as u32;
-    let bounds = periods(&sizes).into_iter().map(|at| if at < sizes.len() { born(at) } else { events }).collect();
+    let bounds = starts.into_iter().map(|at| if at < count { lifetimes.born(id(at)) } else { events }).collect();
     steps(bounds, StepSource::Period)
 }

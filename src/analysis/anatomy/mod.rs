@@ -9,6 +9,7 @@
 
 mod blind;
 mod cache;
+mod composition;
 mod forward;
 mod frame;
 mod loops;
@@ -21,9 +22,10 @@ mod sense;
 #[cfg(test)]
 mod tests;
 
+pub use composition::{Composition, LineHeld, ModuleHeld, RoleHeld};
 pub use phases::{Phase, Phases, Run};
-pub use role::Role;
 pub(crate) use role::Because;
+pub use role::Role;
 pub use sense::Part;
 
 use super::DeviceTables;

@@ -127,7 +127,8 @@ fn blocks_a_weight(stays: &FxHashMap<u64, Vec<LifetimeId>>, gradients: &Sizes) -
 /// How often the whole model is there, without a gradient to compare with: four times is weights, gradients and Adam's two, three
 /// times the same without gradients. Sizes that come once or twice, as an embedding does, tell copies of a model from its layers.
 fn copies(stays: &FxHashMap<u64, Vec<LifetimeId>>) -> usize {
-    let sizes: Vec<(u64, usize)> = stays.iter().filter(|(size, _)| **size >= LEAST).map(|(s, l)| (*s * l.len() as u64, l.len())).collect();
+    let sizes: Vec<(u64, usize)> =
+        stays.iter().filter(|(size, _)| **size >= LEAST).map(|(s, l)| (*s * l.len() as u64, l.len())).collect();
     let all: u64 = sizes.iter().map(|s| s.0).sum();
     let rarest = sizes.iter().filter(|s| s.0.saturating_mul(200) >= all).map(|s| s.1).min().unwrap_or(1);
     let fits = |n: usize| {

@@ -220,7 +220,9 @@ impl Because {
             B::OlderByCount => {
                 "It is older than the history. Its size occurs once for the weight, and again for what the optimizer keeps for it."
             }
-            B::OlderFreedByZeroGrad => "It is older than the history, is as large as a weight, and was freed before the next backward pass.",
+            B::OlderFreedByZeroGrad => {
+                "It is older than the history, is as large as a weight, and was freed before the next backward pass."
+            }
             B::OlderReplaced => "It is older than the history, and the optimizer replaced it by a block of the same size.",
             B::OlderFreedInBackward => "It is older than the history, and the backward pass freed it.",
             B::OlderLeftover => "It is older than the history: left from the iteration before.",
@@ -233,12 +235,16 @@ impl Because {
             B::LivesToBackward => "It was made in the forward pass and was still held when the backward pass began.",
             B::KeptByGraph => "The forward pass kept it, with what the other layers made, and no backward pass used it.",
             B::DiesInForward => "It was made in the forward pass and was gone before the end of it.",
-            B::HalfOfWeight => "It is half as large as a weight, was made beside the result that it was used for, and lived to the end of the forward pass.",
+            B::HalfOfWeight => {
+                "It is half as large as a weight, was made beside the result that it was used for, and lived to the end of the forward pass."
+            }
             B::LibraryFrame => "A library made it for its own use.",
             B::LibrarySize => "It is as large as a cuBLAS workspace, was made once, and was kept.",
             B::CollectiveFrame => "A collective made it.",
             B::CacheFrame => "Code of a key-value cache made it.",
-            B::GrowsByCopy => "It was made by a function named after a cache, and took the place of a smaller block that was copied into it.",
+            B::GrowsByCopy => {
+                "It was made by a function named after a cache, and took the place of a smaller block that was copied into it."
+            }
             B::CopiedIntoCache => "It was copied into a larger block of a cache, and freed right after.",
             B::TuningFrame => "It was made while kernels were tuned.",
             B::LivesIntoForward => "It was made before a forward pass, by no module, and was held in it.",

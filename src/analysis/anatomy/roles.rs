@@ -129,11 +129,7 @@ fn in_run(case: &Case<'_>, id: LifetimeId, run: &Run, next: Option<&Run>, weight
     }
     if sense.bits & COLLECTIVE != 0 {
         let reduced = outlives && run.part == Part::Backward && sense.bits & REDUCES != 0;
-        return if reduced {
-            (Role::Gradients, Because::OutlivesBackward)
-        } else {
-            (Role::Buckets, Because::CollectiveFrame)
-        };
+        return if reduced { (Role::Gradients, Because::OutlivesBackward) } else { (Role::Buckets, Because::CollectiveFrame) };
     }
     if sense.bits & TUNING != 0 {
         return (Role::Temporaries, Because::TuningFrame);

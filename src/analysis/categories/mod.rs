@@ -113,7 +113,9 @@ impl Categories {
             let id = LifetimeId(i as u32);
             let tally = tally(device, tables, id);
             whole.handed_out[category.index()].add(tally);
-            if !rules.is_empty() && let (_, Source::Rule(rule, _)) = whole.decide(device, tables, id) {
+            if !rules.is_empty()
+                && let (_, Source::Rule(rule, _)) = whole.decide(device, tables, id)
+            {
                 if let Some(sum) = whole.by_rule.get_mut(usize::from(rule)) {
                     sum.add(tally);
                 }

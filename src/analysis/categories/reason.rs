@@ -75,7 +75,9 @@ impl Given {
             }
             Source::Anatomy(because) if category == Category::Unknown => (Trust::Nothing, None, because.sentence().to_owned()),
             Source::Anatomy(because) => match told.filter(|_| !because.is_probable()) {
-                Some(frame) => (Trust::Stack, Some(frame), format!("{} Its stack goes through {}.", because.sentence(), place(frame))),
+                Some(frame) => {
+                    (Trust::Stack, Some(frame), format!("{} Its stack goes through {}.", because.sentence(), place(frame)))
+                }
                 None => (Trust::Lifetime, None, because.sentence().to_owned()),
             },
         };

@@ -126,9 +126,9 @@ fn the_innermost_telling_frame_decides() {
     assert_eq!(
         found,
         [
-            C::Parameters,
+            C::Weights,
             C::KvCache,
-            C::Communication,
+            C::Buckets,
             C::Temporaries,
             C::Temporaries,
             C::Activations,
@@ -179,7 +179,7 @@ fn training(with_stacks: bool, with_ranges: bool) -> Vec<Category> {
 #[test]
 fn lifetimes_beside_the_optimizers_steps_tell_the_rest() {
     use Category as C;
-    let first = [C::Parameters, C::Activations, C::Gradients, C::Temporaries, C::OptimizerState, C::Temporaries];
+    let first = [C::Weights, C::Activations, C::Gradients, C::Temporaries, C::OptimizerState, C::Temporaries];
     let second = [C::Activations, C::Gradients, C::Temporaries, C::Temporaries];
     let expected = [first.as_slice(), second.as_slice()].concat();
     assert_eq!(training(true, true), expected);
@@ -188,7 +188,7 @@ fn lifetimes_beside_the_optimizers_steps_tell_the_rest() {
     // Without stacks, what lives and dies within a step is told from nothing else.
     without.iter_mut().zip(&expected).filter(|(f, e)| **f == C::Activations && **e == C::Temporaries).for_each(|(f, e)| *f = *e);
     assert_eq!(without, expected);
-    assert_eq!(training(false, false), vec![C::Other; expected.len()], "nothing is known, and nothing is made up");
+    assert_eq!(training(false, false), vec![C::Unknown; expected.len()], "nothing is known, and nothing is made up");
 }
 
 /// Layers built at the start, and requests of which each keeps a block that grows by copies: no optimizer, no library.
@@ -218,12 +218,12 @@ fn serving(name: &str, replaces: bool) -> Vec<(Category, Trust)> {
 fn a_cache_of_ones_own_that_grows_by_copies_is_a_cache_and_what_is_built_and_kept_is_parameters() {
     use Category as C;
     let found = serving("grow_cache", true);
-    assert_eq!(found[..3], [(C::Parameters, Trust::Stack), (C::Other, Trust::Nothing), (C::KvCache, Trust::Lifetime)]);
+    assert_eq!(found[..3], [(C::Weights, Trust::Stack), (C::Unknown, Trust::Nothing), (C::KvCache, Trust::Lifetime)]);
     assert!(found[3..].iter().all(|&f| f == (C::KvCache, Trust::Stack)), "{found:?}");
     // Neither a name alone nor copies alone are enough.
     for (name, replaces) in [("grow_cache", false), ("grow_buffer", true)] {
         let found = serving(name, replaces);
-        assert!(found[2..].iter().all(|&f| f == (C::Other, Trust::Nothing)), "{name}: {found:?}");
+        assert!(found[2..].iter().all(|&f| f == (C::Unknown, Trust::Nothing)), "{name}: {found:?}");
     }
     // A constructor that goes on allocating builds no model.
     let mut s = Script::default();
@@ -231,7 +231,7 @@ fn a_cache_of_ones_own_that_grows_by_copies_is_a_cache_and_what_is_built_and_kep
     for i in 1..40 {
         s.alloc(0x1000 * i, 512, request);
     }
-    assert!(s.read().iter().all(|&f| f == (C::Other, Trust::Nothing)));
+    assert!(s.read().iter().all(|&f| f == (C::Unknown, Trust::Nothing)));
 }
 
 #[test]

@@ -385,10 +385,11 @@ pub fn category_paint(category: Category) -> Paint {
         Category::Gradients => Paint::Slot(1),
         Category::Activations => Paint::Slot(2),
         Category::OptimizerState => Paint::Slot(3),
-        Category::KvCache => Paint::Slot(4),
+        Category::Inputs => Paint::Slot(4),
         Category::Temporaries => Paint::Slot(5),
-        Category::Buckets => Paint::Slot(6),
-        Category::Workspaces => Paint::Slot(7),
+        Category::AutocastCopies => Paint::Slot(6),
+        // A program has one of these at a time that matters; they are told by name.
+        Category::Workspaces | Category::Buckets | Category::KvCache => Paint::Slot(7),
         Category::Unknown => Paint::Other,
     }
 }

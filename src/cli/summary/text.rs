@@ -17,6 +17,7 @@ pub(super) fn of(s: &Summary) -> String {
     if s.counters.is_empty() {
         for device in &s.devices {
             out += &device_text(device);
+            out += &device.doing.as_ref().map(super::Doing::text).unwrap_or_default();
         }
     }
     for (device, counted) in s.devices.iter().zip(&s.counters) {

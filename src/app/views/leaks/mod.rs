@@ -10,10 +10,7 @@ use egui::{Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 use self::between::{Between, BetweenRow};
 use super::stack_cells::StackCells;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::leaks::{
-    Growth, SawTooth, adding, cannot_tell, floors, growth, how_often, looked_at, pace, saw_tooth,
-    undecided,
-};
+use crate::analysis::leaks::{Growth, SawTooth, adding, cannot_tell, floors, growth, how_often, looked_at, pace, saw_tooth};
 use crate::app::action::Action;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;

@@ -87,7 +87,7 @@ impl View for StepsView {
             let steps = data.steps().clone();
             let figures = figures(data.device(), &data.tables, &steps, progress).ok()?;
             let caveat = steps.caveat(&data.names, data.device().events.len());
-            Some(Found { how: steps.how(&data.names), caveat, steps, figures })
+            Some(Found { how: steps.how(), caveat, steps, figures })
         });
         if !shown.is_fresh {
             pane::progress_line(ui, ui.max_rect(), shown.fraction);

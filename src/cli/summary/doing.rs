@@ -1,0 +1,138 @@
+//! What the program was doing: its steps, its phases, and what made its peak.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::analysis::anatomy::{Composition, LineHeld, ModuleHeld, Phase};
+use crate::analysis::categories::{Categories, Rules};
+use crate::analysis::{DeviceTables, Quantity, StackNames};
+use crate::model::{DeviceRecording, Progress, Recording};
+use crate::units::{Bytes, counted};
+
+/// Lines and modules listed at most.
+const LISTED: usize = 20;
+/// Phases listed at most: a long recording has thousands.
+const PHASES: usize = 2000;
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Doing {
+    steps: StepsFound,
+    /// In order; where there are more than 2,000 the first of them.
+    phases: Vec<PhaseFound>,
+    pub(super) peak: Peak,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct StepsFound {
+    count: usize,
+    /// How they are known, in words.
+    how: String,
+    inferred: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct PhaseFound {
+    name: &'static str,
+    first_event: u32,
+    last_event: u32,
+}
+
+/// The highest `active_bytes`.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Peak {
+    pub(super) bytes: u64,
+    event: Option<u32>,
+    /// What the program was doing; null where nothing tells.
+    phase: Option<&'static str>,
+    /// Bytes by role; they add up to `bytes`.
+    by_role: BTreeMap<&'static str, u64>,
+    /// Of those the bytes whose role is inferred from sizes, numbers and lives alone.
+    probably: BTreeMap<&'static str, u64>,
+    by_line: Vec<Held>,
+    by_module: Vec<Held>,
+    /// The same in a sentence.
+    sentence: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Held {
+    name: String,
+    bytes: u64,
+    count: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<Held>,
+}
+
+impl From<&LineHeld> for Held {
+    fn from(l: &LineHeld) -> Self {
+        Held { name: l.place.clone(), bytes: l.bytes, count: l.count, role: Some(l.role.name()), parts: Vec::new() }
+    }
+}
+
+impl From<&ModuleHeld> for Held {
+    fn from(m: &ModuleHeld) -> Self {
+        let parts = m.parts.iter().take(LISTED).map(Held::from).collect();
+        Held { name: m.title(), bytes: m.bytes, count: m.count, role: None, parts }
+    }
+}
+
+impl Doing {
+    /// What a program did on one device; `None` where no block is known. O(lifetimes).
+    pub(super) fn of(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Result<Option<Self>, String> {
+        let (bytes, event) = tables.curves.peak(Quantity::Active);
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let categories =
+            Categories::build(recording, device, tables, &Rules::default(), &Progress::new()).map_err(|e| e.to_string())?;
+        let anatomy = &categories.anatomy;
+        let held = Composition::at(recording, device, tables, &StackNames::of(&recording.stacks), &categories, event);
+        let roles = |of: fn(&crate::analysis::anatomy::RoleHeld) -> u64| {
+            held.roles.iter().map(|r| (r.role.name(), of(r))).filter(|r| r.1 > 0).collect::<BTreeMap<_, _>>()
+        };
+        let runs = anatomy.phases.runs.iter().enumerate().take(PHASES);
+        let phases = runs.map(|(i, r)| PhaseFound {
+            name: anatomy.phases.phase(i).name(),
+            first_event: r.events.0,
+            last_event: r.events.1.saturating_sub(1),
+        });
+        Ok(Some(Doing {
+            steps: StepsFound { count: anatomy.steps.len(), how: anatomy.steps.how(), inferred: anatomy.steps.is_inferred() },
+            phases: phases.collect(),
+            peak: Peak {
+                bytes: held.bytes,
+                event: super::some_event(event),
+                phase: anatomy.phases.at(event).map(Phase::name),
+                by_role: roles(|r| r.bytes),
+                probably: roles(|r| r.probable),
+                by_line: held.lines.iter().take(LISTED).map(Held::from).collect(),
+                by_module: held.modules.iter().take(LISTED).map(Held::from).collect(),
+                sentence: sentence(&held, &anatomy.words_at(event)),
+            },
+        }))
+    }
+
+    /// Lines under the headline.
+    pub(super) fn text(&self) -> String {
+        let steps = match self.steps.count {
+            0 => String::new(),
+            n => format!("  {}: {}\n", counted(n as u64, "step", "steps"), self.steps.how),
+        };
+        format!("  {}\n{steps}", self.peak.sentence)
+    }
+}
+
+/// `5.68 GiB at the peak, in the backward pass of step 2: activations 2.81 GiB, temporaries 1.54 GiB, weights 371 MiB.`
+fn sentence(held: &Composition, phase: &str) -> String {
+    const NAMED: usize = 5;
+    let named = held.roles.iter().filter(|r| r.bytes * 200 >= held.bytes).take(NAMED).map(|r| {
+        let probably = if r.probable * 2 > r.bytes { "probably " } else { "" };
+        format!("{probably}{} {}", r.role.text(), Bytes(r.bytes))
+    });
+    let named: Vec<String> = named.collect();
+    let phase = if phase.is_empty() { String::new() } else { format!(", {phase}") };
+    format!("{} at the peak{phase}: {}.", Bytes(held.bytes), named.join(", "))
+}

@@ -437,3 +437,19 @@ fn no_cache_of_the_window_is_keyed_by_an_address() {
     }
     assert!(found.is_empty(), "use app::identity::Identity:\n{}", found.join("\n"));
 }
+
+/// A promise without a test is none: every test that the page names is there.
+#[test]
+fn every_promise_names_tests_that_are_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    sources(&root.join("src"), &mut files);
+    sources(&root.join("tests"), &mut files);
+    let code: String = files.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    let page = std::fs::read_to_string(root.join("docs/TRUST.md")).unwrap();
+    let is_name = |text: &&str| text.len() > 20 && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    let named: Vec<&str> = page.split('`').skip(1).step_by(2).filter(is_name).collect();
+    assert!(named.len() > 20, "{named:?}");
+    let missing: Vec<&&str> = named.iter().filter(|name| !code.contains(&format!("fn {name}("))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}

@@ -8,6 +8,7 @@ use vramscope::allocator::{CapFrom, Caps};
 use vramscope::analysis::categories::Rules;
 use vramscope::analysis::findings::{EXAMINED, diagnose};
 use vramscope::analysis::oom::{Autopsy, RoomFrom, Verdict, advice, closest, closest_under, examine};
+use vramscope::analysis::vendor::CUDA;
 use vramscope::analysis::{DeviceTables, NO_EVENT, Quantity, StackNames};
 use vramscope::formats;
 use vramscope::model::{Action, DeviceKind, DeviceRecording, EventTable, Progress, Recording, Sample, StackId};
@@ -81,7 +82,7 @@ fn a_way_out_is_told_for_both_ends_of_the_cap() {
     assert_eq!((way.blocks.len(), way.least_cap), (18, Some(1600 * MIB)));
     let more = way.with_more.unwrap();
     assert_eq!((more.blocks, more.bytes, more.is_optimal), (8, 216 * MIB, true));
-    let said = way.sentence().replace(NBSP, " ");
+    let said = way.sentence(&CUDA).replace(NBSP, " ");
     for part in ["18 live blocks", "no more than 1,600 MiB", "under that cap", "1,700 MiB or more, 8 blocks (216 MiB) are enough"]
     {
         assert!(said.contains(part), "no \"{part}\" in: {said}");
@@ -90,7 +91,7 @@ fn a_way_out_is_told_for_both_ends_of_the_cap() {
     for (cap, bytes) in [(1600 * MIB, way.bytes), (more.cap, more.bytes), (1760 * MIB, more.bytes)] {
         let named = autopsy(&recording, Some(cap)).way_out.unwrap();
         assert_eq!((named.bytes, named.with_more, named.least_cap), (bytes, None, None), "{cap}");
-        assert!(named.sentence().ends_with("No smaller set does."), "{}", named.sentence());
+        assert!(named.sentence(&CUDA).ends_with("No smaller set does."), "{}", named.sentence(&CUDA));
     }
     let below = autopsy(&recording, Some(more.cap - 2 * MIB)).way_out.unwrap();
     assert!(below.bytes > more.bytes, "2 MiB less is not enough for them");

@@ -3,6 +3,7 @@
 // A panic is how a test says no, also in its helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod anatomy;
 mod autopsy_text;
 mod categories;
 #[path = "../formats/corpus.rs"]

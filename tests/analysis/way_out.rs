@@ -7,6 +7,7 @@ use std::path::Path;
 use vramscope::allocator::{CachingAllocator, Caps, Placement, SimulatedMemory};
 use vramscope::analysis::fragmentation::Way;
 use vramscope::analysis::oom::{Autopsy, examine};
+use vramscope::analysis::vendor::CUDA;
 use vramscope::analysis::{DeviceTables, LifetimeId, State};
 use vramscope::formats;
 use vramscope::model::{Action, DeviceRecording, Progress, Recording, TorchVersion};
@@ -89,7 +90,7 @@ fn a_way_out_by_pages_is_told_for_both_ends_of_the_cap() {
     assert_eq!((way.name(), way.by(), way.least_cap), ("Cheapest way out", "pages", Some(1680 * MIB)));
     let more = way.with_more.unwrap();
     assert_eq!((more.cap, more.blocks, more.bytes, more.is_optimal), (2320 * MIB, 1, 24 * MIB, true));
-    let said = way.sentence().replace(NBSP, " ");
+    let said = way.sentence(&CUDA).replace(NBSP, " ");
     for part in ["19 live blocks (492 MiB)", "34 pages of expandable segments (680 MiB in all)", "no more than 1,680 MiB"] {
         assert!(said.contains(part), "no \"{part}\" in: {said}");
     }

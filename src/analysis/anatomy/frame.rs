@@ -40,8 +40,6 @@ pub(super) const CAPTURES: u32 = 1 << 14;
 pub(super) const CLIPS: u32 = 1 << 15;
 /// Autocast's cast of a weight, which only frames of C++ name.
 pub(super) const CASTS: u32 = 1 << 16;
-/// A loss over classes.
-pub(super) const LOSS: u32 = 1 << 17;
 /// A collective that reduces gradients.
 pub(super) const REDUCES: u32 = 1 << 18;
 /// `step` in a file that is named after an optimizer.
@@ -54,6 +52,8 @@ pub(super) const CLOSURE: u32 = 1 << 21;
 pub(super) const ADAM: u32 = 1 << 22;
 /// The user's own function, named after a cache.
 pub(super) const NAMED_CACHE: u32 = 1 << 23;
+/// Attention written out in Python, outside PyTorch's own fused function.
+pub(super) const ATTENDS: u32 = 1 << 24;
 
 /// Functions that make or load weights.
 const LOADERS: &[&str] = &[
@@ -190,8 +190,9 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     set(TUNING, has(&tuners) || named(&["do_bench", "autotune"]));
     set(GENERATES, has(&["transformers/generation/"]) || named(&["generate", "_sample", "p_sample_loop", "ddim_sample"]));
     set(CAPTURES, has(&["torch/cuda/graphs.py", "cudagraph_trees.py"]));
-    set(LOSS, named(&["cross_entropy", "log_softmax", "nll_loss", "ForCausalLMLoss", "fixed_cross_entropy"]));
     let low = name.to_ascii_lowercase();
+    let attends = low.contains("attention") || low.contains("attn") || (name == "forward" && short.contains("attention"));
+    set(ATTENDS, attends && !file.contains("torch/nn/functional.py"));
     let tests = low.starts_with("eval")
         || low.starts_with("valid")
         || low == "test"

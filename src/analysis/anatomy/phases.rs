@@ -1,6 +1,6 @@
 //! [`Phases`]: the parts of the program as runs of allocations, one after the other.
 
-use super::frame::{CAPTURES, EVALUATES, GENERATES};
+use super::frame::{ATTENDS, CAPTURES, EVALUATES, GENERATES};
 use super::sense::{self, Part, Sense};
 use crate::analysis::{DeviceTables, LifetimeId};
 use crate::model::{DeviceRecording, StackId, StackTable};
@@ -139,6 +139,18 @@ impl Phases {
     pub fn run_at(&self, event: u32) -> Option<usize> {
         let at = self.runs.partition_point(|r| r.events.0 <= event).checked_sub(1)?;
         (event < self.runs[at].events.1).then_some(at)
+    }
+
+    /// The stack stands in the capture of a CUDA graph.
+    #[must_use]
+    pub fn captures(&self, stack: StackId) -> bool {
+        self.sense(stack).bits & CAPTURES != 0
+    }
+
+    /// The stack stands in attention that is written out in Python.
+    #[must_use]
+    pub fn is_attention(&self, stack: StackId) -> bool {
+        self.sense(stack).bits & ATTENDS != 0
     }
 
     /// Some run is of this part.

@@ -6,7 +6,7 @@
 
 use rayon::prelude::*;
 
-use super::anatomy::{Anatomy, Decisions};
+use super::anatomy::{Anatomy, Because, Decisions};
 use super::{DeviceTables, LifetimeId};
 use crate::model::{Cancelled, DeviceRecording, Progress, Recording};
 use crate::units::{Bytes, counted};
@@ -155,6 +155,12 @@ impl Categories {
     #[must_use]
     pub fn is_probable(&self, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> bool {
         matches!(self.decide(device, tables, id).1, Source::Anatomy(because) if because.is_probable())
+    }
+
+    /// True for what a forward pass keeps in a graph that no backward pass uses. O(1).
+    #[must_use]
+    pub fn is_kept_by_graph(&self, id: LifetimeId) -> bool {
+        self.decisions.of(id.0).1 == Because::KeptByGraph
     }
 
     /// What is held after `event` ([`NO_EVENT`](super::NO_EVENT): before the first), by category; pending frees are among it.

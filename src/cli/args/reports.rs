@@ -197,7 +197,8 @@ pub enum FlameBy {
     File,
     /// Modules: forward functions
     Module,
-    /// What the memory is for, then functions
+    /// What the memory is for (also `role`), then functions
+    #[value(alias = "role")]
     Category,
 }
 

@@ -379,7 +379,7 @@ mod tests {
             .collect();
         assert_eq!(find_all(&log).len(), 20_000);
         let parts = "failed to alloc ".repeat(100_000);
-        find_all(&parts);
+        assert!(find_all(&parts).len() <= parts.len());
         assert!(since.elapsed().as_secs() < 30, "{:?}", since.elapsed());
     }
 }

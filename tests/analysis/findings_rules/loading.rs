@@ -100,7 +100,6 @@ fn loading_alone_has_no_steps_and_no_leak() {
                 let recording = t.finish();
                 let found = steps(&recording);
                 assert_eq!((found.len(), &found.source), (0, &StepSource::None), "{way:?} {layers}: {found:?}");
-                assert_eq!(found.loaded as usize, recording.devices[0].events.len(), "{way:?} {layers}");
                 silent(&recording, "leak");
                 silent(&recording, "kept_numbers");
             }

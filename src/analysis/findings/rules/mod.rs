@@ -6,6 +6,7 @@
 mod beside;
 mod growth;
 mod hygiene;
+mod kept;
 mod oom;
 mod peak;
 mod samples;
@@ -161,7 +162,7 @@ pub const RULES: &[Rule] = &[
         name: "preallocated_cache",
         class: Class::Structure,
         finds: "A KV cache taken at the start, by design",
-        when: "2 to 200 equal blocks ≥ 64 MiB, taken within 5 s, never freed, live ≥ 80 % of the recording: ≥ 2 GiB and ≥ 60 % of the peak",
+        when: "2 to 200 equal blocks ≥ 64 MiB of code of a cache, taken within 5 s, never freed, live ≥ 80 % of the recording: ≥ 2 GiB and ≥ 60 % of the peak",
         source: "row 26",
         shown_by: "generated: 32 equal blocks",
         run: structure::preallocated,
@@ -309,6 +310,33 @@ pub const RULES: &[Rule] = &[
         source: "row 16",
         shown_by: "generated: buckets beside gradients",
         run: peak::gradient_buckets,
+    },
+    Rule {
+        name: "unused_graph",
+        class: Class::Peak,
+        finds: "A graph that autograd keeps and no backward pass uses",
+        when: "a forward pass without a backward pass keeps blocks of ≥ 5 stacks, ≥ 1/5 of what it makes: ≥ 64 MiB and ≥ 10 % of the peak; nothing failed",
+        source: "measured: 42 of 210 published recordings",
+        shown_by: "generated: layers under `forward` that stay",
+        run: kept::unused_graph,
+    },
+    Rule {
+        name: "autocast_copies",
+        class: Class::Peak,
+        finds: "Half-precision copies of the weights",
+        when: "blocks half as large as weights, made beside the result they serve, kept to the end of forward: ≥ 1/8 of the weights' bytes, ≥ 64 MiB and ≥ 10 % of the peak",
+        source: "measured: 32 of 210 published recordings",
+        shown_by: "generated: a cast beside the result of each layer",
+        run: kept::autocast_copies,
+    },
+    Rule {
+        name: "attention_scores",
+        class: Class::Peak,
+        finds: "Attention scores that fused attention would not keep",
+        when: "blocks at the peak from a function named after attention, ≥ 2 lines of one size ≥ 1 MiB: ≥ 64 MiB and ≥ 10 % of the peak",
+        source: "measured on published recordings",
+        shown_by: "generated: three blocks of one size in `attention`",
+        run: kept::attention_scores,
     },
     Rule {
         name: "optimizer_state",

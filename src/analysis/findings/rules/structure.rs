@@ -1,5 +1,6 @@
 //! How memory is held: cache, pools, segments that can not be given back, memory of the host.
 
+use crate::analysis::categories::Category;
 use crate::analysis::findings::{Class, Evidence, Finding, Patient, Place};
 use crate::analysis::{LifetimeId, NO_EVENT, Quantity, SegmentAt};
 use crate::model::{Action, BlockState, DeviceKind};
@@ -233,12 +234,13 @@ pub(super) fn pending(p: &Patient<'_>) -> Vec<Finding> {
 /// The cache thrown away and built again, over and over.
 pub(super) fn retries(p: &Patient<'_>) -> Vec<Finding> {
     let events = &p.device.events;
-    let (mut bursts, mut bytes, mut last, mut first_event) = (0u64, 0u64, None::<usize>, 0u32);
+    let (mut bursts, mut captured, mut bytes, mut last, mut first_event) = (0u64, 0u64, 0u64, None::<usize>, 0u32);
     for i in 0..events.len() {
         if events.action[i].shrinks_reserved() {
             bytes += events.size[i];
             if last.is_none_or(|l| i - l > 8) {
                 bursts += 1;
+                captured += u64::from(super::kept::is_capture(p, i as u32));
                 if bursts == 1 {
                     first_event = i as u32;
                 }
@@ -250,13 +252,18 @@ pub(super) fn retries(p: &Patient<'_>) -> Vec<Finding> {
     if bursts < 5 || (steps > 0 && bursts * 2 < steps) {
         return Vec::new();
     }
+    let is_capture = captured * 2 > bursts;
+    let (title, why) = match is_capture {
+        true => ("CUDA graph capture empties the cache", "torch.cuda.graph empties the cache as each capture begins"),
+        false => ("The cache is emptied again and again", "each time stops the GPU"),
+    };
     vec![Finding {
         rule: "cache_flushes",
-        class: Class::Structure,
-        title: "The cache is emptied again and again".to_owned(),
+        class: if is_capture { Class::Hygiene } else { Class::Structure },
+        title: title.to_owned(),
         bytes,
         sentence: format!(
-            "Segments went back to the device in {} bursts, {} in all, and were taken again: each one stops the GPU.",
+            "Segments went back to the device in {} bursts, {} in all, and were taken again: {why}.",
             count(bursts),
             Bytes(bytes)
         ),
@@ -265,9 +272,11 @@ pub(super) fn retries(p: &Patient<'_>) -> Vec<Finding> {
         remedy: None,
         advice: p
             .words
-            .say(
-                "Leave a tenth of the device free (a smaller batch), and remove calls of torch.cuda.empty_cache() from the loop.",
-            )
+            .say(if is_capture {
+                "That is by design and costs time only while graphs are captured. Capture fewer of them, or capture once before the loop."
+            } else {
+                "Leave a tenth of the device free (a smaller batch), and remove calls of torch.cuda.empty_cache() from the loop."
+            })
             .into_owned(),
         verify: "No segment_free after warm-up; steps are faster.".to_owned(),
     }]
@@ -316,7 +325,9 @@ pub(super) fn preallocated(p: &Patient<'_>) -> Vec<Finding> {
         let gone = lifetimes.gone(block.lifetime);
         let born = lifetimes.born(block.lifetime);
         let held = if born == NO_EVENT { n } else { gone.min(n) - born };
-        if gone == NO_EVENT && u64::from(held) * 10 >= u64::from(n) * 8 {
+        // Equal blocks that stay are most often weights: only code of a cache tells one.
+        let is_cache = p.categories.of(block.lifetime) == Category::KvCache;
+        if is_cache && gone == NO_EVENT && u64::from(held) * 10 >= u64::from(n) * 8 {
             by_size.entry(block.requested).or_default().push(block.lifetime);
         }
     }

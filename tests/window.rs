@@ -172,8 +172,8 @@ const SAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots");
 
 #[test]
 fn text_goes_to_other_programs_and_comes_from_them() {
-    let Some(window) = Window::open(&format!("{SAMPLES}/kv_decode_oom.pickle.gz")) else { return };
-    window.wait_for_event("the recording", |e| e == 27_908);
+    let Some(window) = Window::open(&format!("{SAMPLES}/serve_oom.pickle.gz")) else { return };
+    window.wait_for_event("the recording", |e| e == 32_143);
     window.press("o");
     window.press("ctrl+shift+c");
     wait_for("the stack on the clipboard", || {

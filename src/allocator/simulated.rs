@@ -178,16 +178,17 @@ impl SimulatedMemory {
         for (&address, &bytes) in &self.live {
             let piece_start = address / PIECE * PIECE;
             let gap_start = piece_start.max(behind);
-            if address - gap_start >= size {
+            // Recorded segments of a damaged file may lie over each other.
+            if address.saturating_sub(gap_start) >= size {
                 return gap_start;
             }
             let end = address + bytes;
             let piece_end = end.next_multiple_of(PIECE);
             let next = self.live.range(end..).next().map_or(u64::MAX, |(&a, _)| a);
-            if piece_end.min(next) - end >= size {
+            if piece_end.min(next).saturating_sub(end) >= size {
                 return end;
             }
-            behind = end;
+            behind = behind.max(end);
         }
         // Whole pieces given back, highest first.
         let pieces = size.div_ceil(PIECE);

@@ -73,6 +73,12 @@ impl Failure {
 /// # Errors
 /// [`Failure`].
 pub fn run(command: Command) -> Result<(), Failure> {
+    if let Command::Probe(args) = &command
+        && args.speaks_to_a_program()
+    {
+        // What a probe's process tells its parent is no text.
+        return probe::run(args, &mut terminal::wire());
+    }
     let mut out = Output { inner: terminal::stdout(), is_closed: false };
     let result = run_on(command, &mut out);
     let flushed = out.flush();

@@ -37,6 +37,11 @@ pub fn stdout() -> Shown<io::BufWriter<io::StdoutLock<'static>>> {
     Shown::new(io::BufWriter::new(io::stdout().lock()))
 }
 
+/// Standard output as it is, for what another process of ours reads.
+pub fn wire() -> impl Write {
+    io::BufWriter::new(io::stdout().lock())
+}
+
 /// Standard error, for text.
 #[must_use]
 pub fn stderr() -> Shown<io::Stderr> {

@@ -9,7 +9,7 @@ use crate::cli::stderr;
 
 const COMMANDS: [&[&str]; 9] = [
     &["summary"],
-    &["state"],
+    &["state", "--end"],
     &["oom"],
     &["findings"],
     &["whatif", "--conf", "expandable_segments:True"],

@@ -189,7 +189,7 @@ fn state_groups_what_is_live_by_category() {
     let file = sample("gpt_train.pickle");
     let s = json(&["state", &file, "--peak", "--json"]);
     let rows = s["by_category"].as_array().unwrap();
-    assert_eq!(rows.len(), 9, "every category stands there, also without bytes");
+    assert_eq!(rows.len(), 11, "every category stands there, also without bytes");
     let sum: u64 = rows.iter().map(|r| r["requested_bytes"].as_u64().unwrap()).sum();
     assert_eq!(s["totals"]["requested_bytes"], sum, "categories add up to the byte");
     let text = stdout(&run(&["state", &file, "--peak", "--by", "category"]));

@@ -39,7 +39,9 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
         *gradients.entry(case.size(id)).or_default() += 1;
     }
     let bytes = |ids: &[LifetimeId]| ids.iter().map(|&id| case.size(id)).sum::<u64>();
-    let trains = gradients.len() > 1 && bytes(&late[late.len() / 2]).saturating_mul(LEAST_GRADIENTS) >= bytes(&model);
+    let trains = gradients.len() >= sizes.len().min(2)
+        && !gradients.is_empty()
+        && bytes(&late[late.len() / 2]).saturating_mul(LEAST_GRADIENTS) >= bytes(&model);
     let mut put = |id: LifetimeId, role: Role| {
         let decided = &mut of[id.0 as usize];
         if decided.0 == Role::Unknown {

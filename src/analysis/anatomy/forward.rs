@@ -87,7 +87,8 @@ fn copies_of_weights(case: &Case<'_>, kept: &[LifetimeId], weights: &Sizes) -> F
         let next = LifetimeId(id.0 + 1);
         let line = |id| (lifetimes.stack(case.device, id), case.sense(id).python);
         let (a, b) = (line(id), line(next));
-        next.0 < case.rows() && (a.0 == b.0 || (a.1 == b.1 && a.1 != 0))
+        // The result of a function of one argument is as large as that.
+        next.0 < case.rows() && case.size(next) != case.size(id) && (a.0 == b.0 || (a.1 == b.1 && a.1 != 0))
     };
     let mut of_size: FxHashMap<u64, Vec<LifetimeId>> = FxHashMap::default();
     for &id in kept {

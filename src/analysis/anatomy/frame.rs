@@ -186,6 +186,7 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     let in_ddp = has(&["nn/parallel/distributed.py"]) && !named(&["forward", "_run_ddp_forward"]);
     set(COLLECTIVE, has(COLLECTIVES) || has(FSDP) || in_ddp);
     set(REDUCES, named(&["foreach_reduce", "_reduce_grad", "post_backward"]) || name.contains("reduce_scatter"));
+    set(WORKSPACE, name.contains("workspace"));
     let tuners = ["triton_heuristics.py", "runtime/benchmarking.py", "autotune_process.py", "triton/testing.py"];
     set(TUNING, has(&tuners) || named(&["do_bench", "autotune"]));
     set(GENERATES, has(&["transformers/generation/"]) || named(&["generate", "_sample", "p_sample_loop", "ddim_sample"]));

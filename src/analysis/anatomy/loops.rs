@@ -261,9 +261,14 @@ fn iterations(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTabl
     (0..rows.len()).filter(is_entry).map(|i| rows[i]).collect()
 }
 
+/// The shortest period in requests: stacks tell one line from another, sizes do not tell a step from the layers of one.
+const SHORTEST: usize = 3;
+const SHORTEST_OF_SIZES: usize = 32;
 /// A period of so few requests, of which so large a share stays, is a model that is loaded layer by layer.
 const REQUESTS_OF_A_LAYER: usize = 40;
 const SHARE_THAT_STAYS: usize = 4;
+/// Loading reads in at most so many times the bytes that it keeps: four bytes a weight for half a byte.
+const MOST_TEMPORARY: u64 = 8;
 
 /// Steps where no stack tells: requests that come again in the same order, by their stacks or, without those, by their sizes.
 fn by_period(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Steps {
@@ -275,10 +280,13 @@ fn by_period(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -
         false => lifetimes.requested(device, id),
     };
     let kinds: Vec<u64> = (0..count).map(|at| kind(id(at))).collect();
-    let starts = periods(&kinds);
+    let starts = periods(&kinds, if phases.has_stacks { SHORTEST } else { SHORTEST_OF_SIZES });
     let (Some(&from), Some(&to)) = (starts.first(), starts.last()) else { return Steps::default() };
-    let stays = (from..to).filter(|&at| lifetimes.gone(id(at)) == NO_EVENT).count();
-    if starts[1] - from <= REQUESTS_OF_A_LAYER && stays * SHARE_THAT_STAYS >= to - from {
+    let bytes = |at: &usize| lifetimes.requested(device, id(*at));
+    let (stays, goes): (Vec<usize>, Vec<usize>) = (from..to).partition(|&at| lifetimes.gone(id(at)) == NO_EVENT);
+    let is_mostly_kept = stays.len() * SHARE_THAT_STAYS >= to - from
+        && goes.iter().map(bytes).sum::<u64>() <= stays.iter().map(bytes).sum::<u64>().saturating_mul(MOST_TEMPORARY);
+    if starts[1] - from <= REQUESTS_OF_A_LAYER && is_mostly_kept {
         return Steps::default();
     }
     let events = device.events.len() as u32;

@@ -29,7 +29,7 @@ pub use role::Role;
 pub use sense::Part;
 
 use super::DeviceTables;
-use super::steps::Steps;
+use super::steps::{StepSource, Steps};
 use crate::model::{DeviceRecording, Recording, StackId};
 
 /// What a program was doing on one device.
@@ -59,8 +59,17 @@ impl Anatomy {
     #[must_use]
     pub fn read(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Self {
         let phases = Phases::read(&recording.stacks, device, tables);
-        let steps = super::steps::annotated(recording, device, tables)
-            .unwrap_or_else(|| loops::find(&recording.stacks, device, tables, &phases));
+        let annotated = super::steps::annotated(recording, device, tables);
+        let by_stacks = || loops::find(&recording.stacks, device, tables, &phases);
+        let steps = match annotated {
+            // Two optimizers step twice in one iteration, and their annotations do not tell them apart.
+            Some(found) if found.source.is_optimizer() && phases.has_stacks => {
+                let is_as_good = |s: &Steps| matches!(s.source, StepSource::Optimizer(_)) && s.len() * 3 >= found.len();
+                Some(by_stacks()).filter(is_as_good).unwrap_or(found)
+            }
+            Some(found) => found,
+            None => by_stacks(),
+        };
         Anatomy { phases, steps }
     }
 

@@ -4,17 +4,16 @@ use rustc_hash::FxHashMap;
 
 /// Fewest repetitions that make a loop.
 const FEWEST: usize = 3;
-/// A period is longer than this many requests.
-const LEAST: usize = 3;
 /// Of the requests within the loop one in so many may differ from the one a period before.
 const ODD: usize = 50;
 /// On average over the kinds of requests, so much of each comes again a period later.
 const ALIKE: f64 = 0.95;
 
 /// Where each repetition begins, and where the last one ends; empty where nothing repeats over half of the sequence or more. Each kind of
-/// request counts alike, however often it comes: layers repeat within a step, but what comes once a step does not come once a layer.
+/// request counts alike, however often it comes: layers repeat within a step, but what comes once a step does not come once a layer. `least` is the
+/// shortest period, in requests.
 /// O(n) a candidate, of which there are at most 200.
-pub(super) fn periods(kinds: &[u64]) -> Vec<usize> {
+pub(super) fn periods(kinds: &[u64], least: usize) -> Vec<usize> {
     let mut places: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
     for (i, &kind) in kinds.iter().enumerate() {
         places.entry(kind).or_default().push(i);
@@ -26,7 +25,7 @@ pub(super) fn periods(kinds: &[u64]) -> Vec<usize> {
     for distance in rare.iter().take(32).flat_map(|p| p.windows(2)).map(|w| w[1] - w[0]) {
         *votes.entry(distance).or_default() += 1;
     }
-    let mut lags: Vec<usize> = votes.into_iter().filter(|&(lag, n)| n + 1 >= FEWEST && lag >= LEAST).map(|v| v.0).collect();
+    let mut lags: Vec<usize> = votes.into_iter().filter(|&(lag, n)| n + 1 >= FEWEST && lag >= least).map(|v| v.0).collect();
     lags.sort_unstable();
     for lag in lags.into_iter().take(200) {
         let (from, to) = longest_stretch(kinds, lag);
@@ -45,7 +44,8 @@ fn longest_stretch(kinds: &[u64], lag: usize) -> (usize, usize) {
     for i in 0..end {
         if kinds[i] != kinds[i + lag] {
             odd += 1;
-            if odd * ODD > i - from + ODD {
+            // A stretch begins with what comes again.
+            if i == from || odd * ODD > i - from + ODD {
                 if i - from > best.1 - best.0 {
                     best = (from, i);
                 }
@@ -84,11 +84,11 @@ mod tests {
     fn steps_are_found_and_layers_are_none() {
         let load = [7, 8, 9, 11, 12];
         let kinds: Vec<u64> = load.into_iter().chain(steps(6, 40)).collect();
-        let found = periods(&kinds);
+        let found = periods(&kinds, 64);
         assert_eq!(found.len(), 7, "{found:?}");
-        assert_eq!((found[0], found[1] - found[0]), (5, 123));
-        assert!(periods(&steps(1, 40)).is_empty(), "the layers of one step");
+        assert_eq!((found[0], found[1] - found[0]), (5, 123), "{found:?}");
+        assert!(periods(&steps(1, 40), 64).is_empty(), "the layers of one step");
         let ever_new: Vec<u64> = (0..600).collect();
-        assert!(periods(&ever_new).is_empty());
+        assert!(periods(&ever_new, 3).is_empty());
     }
 }

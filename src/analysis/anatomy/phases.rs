@@ -2,7 +2,7 @@
 
 use super::frame::{ATTENDS, CAPTURES, EVALUATES, GENERATES};
 use super::sense::{self, Part, Sense};
-use crate::analysis::{DeviceTables, LifetimeId};
+use crate::analysis::{DeviceTables, LifetimeId, NO_EVENT};
 use crate::model::{DeviceRecording, StackId, StackTable};
 
 /// Allocations one after the other in the same part of the program.
@@ -101,7 +101,9 @@ impl Phases {
         let (first, end) = (lifetimes.initial_count() as u32, lifetimes.len() as u32);
         let has_stacks = (first..end).any(|row| lifetimes.stack(device, LifetimeId(row)).is_some());
         let (senses, bits) = sense::read(stacks);
-        let without_stack = sense::without_stack(has_stacks);
+        // Where no stack is of a pass, none is missing from one.
+        let has_passes = senses.iter().any(|s| matches!(s.part, Part::Forward | Part::Backward | Part::Optimizer));
+        let without_stack = sense::without_stack(has_stacks && has_passes);
         let mut phases = Phases { senses, bits, without_stack, first_row: first, has_stacks, ..Phases::default() };
         let mut parts: Vec<Part> = (first..end).map(|row| phases.of_row(device, tables, row).part).collect();
         settle(&mut parts, tables, first);
@@ -199,20 +201,30 @@ fn settle(parts: &mut [Part], tables: &DeviceTables, first: u32) {
         let end = at + parts[at..].iter().take_while(|&&p| p == Part::Unknown).count();
         let before = at.checked_sub(1).map_or(Part::Unknown, |i| parts[i]);
         let after = parts.get(end).copied().unwrap_or_default();
+        // What backward frees, and what comes after the first of that.
+        let feeds = |i: usize| {
+            let gone = tables.lifetimes.gone(id(i));
+            gone != NO_EVENT && gone > tables.lifetimes.born(id(end))
+        };
+        let fed = (after == Part::Backward).then(|| (at..end).find(|&i| feeds(i)).unwrap_or(end)).unwrap_or(end);
         let feeds_backward = || {
-            let begin = tables.lifetimes.born(id(end));
-            let kept = (at..end).filter(|&i| tables.lifetimes.gone(id(i)) > begin).count();
-            end - at >= MOST_OF_A_FUNCTION && kept * 4 >= end - at
+            let kept = (fed..end).filter(|&i| feeds(i)).count();
+            end - fed >= MOST_OF_A_FUNCTION && kept * 4 >= end - fed
         };
         let part = match (before, after) {
             (Part::Forward, Part::Forward) if end - at <= A_FEW => Part::Forward,
             (Part::Forward, Part::Forward) => Part::Unknown,
-            (a, b) if a == b => a,
             (Part::Forward, Part::Backward) => Part::Forward,
-            (_, Part::Backward) if feeds_backward() => Part::Forward,
+            (_, Part::Backward) if feeds_backward() => {
+                parts[fed..end].fill(Part::Forward);
+                Part::Unknown
+            }
+            (a, b) if a == b => a,
             _ => Part::Unknown,
         };
-        parts[at..end].fill(part);
+        if part != Part::Unknown {
+            parts[at..end].fill(part);
+        }
         at = end;
     }
 }

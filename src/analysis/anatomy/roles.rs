@@ -9,13 +9,18 @@ use super::sense::{Part, Sense};
 use super::{blind, cache, forward, older};
 use crate::analysis::steps::Steps;
 use crate::analysis::{DeviceTables, LifetimeId, NO_EVENT};
-use crate::model::DeviceRecording;
+use crate::model::{DeviceRecording, StackId, StreamId};
+
+/// Fewer blocks of the gradients' sizes are no optimizer written by hand.
+const FEWEST_BY_HAND: u32 = 4;
 
 /// How many blocks there are of each requested size.
 pub(super) type Sizes = FxHashMap<u64, u32>;
 
 /// Requested bytes of cuBLAS workspaces: `:4096:2:16:8` (8,320 KiB), 4 MiB, Hopper's 32 MiB, and cuBLASLt's 1 MiB.
 const WORKSPACES: [u64; 4] = [CUBLAS_WORKSPACE, 4_194_304, 33_554_432, 1_048_576];
+/// The start of a recording: one part in so many of its events.
+const START_SHARE: u32 = 10;
 /// PyTorch's default for cuBLAS: no power of two, so that no weight has it.
 const CUBLAS_WORKSPACE: u64 = 8_519_680;
 
@@ -101,7 +106,7 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
             }
             *decided = if workspaces.contains(&id) {
                 (Role::Workspaces, Because::LibrarySize)
-            } else if by_hand {
+            } else if by_hand && case.sense(id).bits & (CACHE | WORKSPACE | COLLECTIVE | TUNING) == 0 {
                 match case.outlives(id, run) {
                     true => (Role::OptimizerState, Because::StepsByHand),
                     false => (Role::Temporaries, Because::DiesInOptimizer),
@@ -140,10 +145,10 @@ fn in_run(case: &Case<'_>, id: LifetimeId, run: &Run, next: Option<&Run>, weight
         Part::Backward => {
             let size = case.size(id);
             let is_late = case.gone(id) > case.last_birth(run) && gradients.contains_key(&size);
-            if (outlives || is_late) && (weights.is_empty() || weights.contains_key(&size)) {
-                (Role::Gradients, Because::OutlivesBackward)
-            } else if sense.is_recomputed {
+            if sense.is_recomputed {
                 (Role::Activations, Because::Recomputed)
+            } else if (outlives || is_late) && (weights.is_empty() || weights.contains_key(&size)) {
+                (Role::Gradients, Because::OutlivesBackward)
             } else {
                 (Role::Temporaries, Because::DiesInBackward)
             }
@@ -172,6 +177,11 @@ fn short(case: &Case<'_>) -> u64 {
 fn loaded(case: &Case<'_>, of: &mut [Decided]) -> Sizes {
     let mut weights = Sizes::default();
     let works = |run: &&Run| matches!(run.part, Part::Forward | Part::Backward | Part::Optimizer);
+    let start = case.device.events.len() as u32 / START_SHARE;
+    let mut last: FxHashMap<StackId, u32> = FxHashMap::default();
+    for id in case.phases.runs.iter().filter(|r| r.part == Part::Load).flat_map(Run::ids) {
+        last.insert(case.tables.lifetimes.stack(case.device, id), case.born(id));
+    }
     for run in &case.phases.runs {
         for id in run.ids() {
             let sense = case.sense(id);
@@ -181,6 +191,11 @@ fn loaded(case: &Case<'_>, of: &mut [Decided]) -> Sizes {
             let (born, gone) = (case.born(id), case.gone(id));
             let at = case.phases.runs.partition_point(|r| r.events.0 <= born);
             let next = case.phases.runs[at..].iter().find(works);
+            // A constructor that goes on allocating builds no model.
+            let stack = case.tables.lifetimes.stack(case.device, id);
+            if !sense.makes_weights && next.is_none() && last.get(&stack).is_some_and(|&l| l >= start) {
+                continue;
+            }
             if gone == NO_EVENT || next.is_some_and(|r| gone > r.events.0) {
                 let because = if sense.makes_weights { Because::Loaded } else { Because::Built };
                 of[id.0 as usize] = (Role::Weights, because);
@@ -204,7 +219,10 @@ fn gradients(case: &Case<'_>, weights: &Sizes) -> Sizes {
             let (size, gone) = (case.size(id), case.gone(id));
             // Where the trace ends in backward, what is held is no gradient for that alone.
             let is_cut = gone == NO_EVENT && run.events.1 == end;
-            if gone <= case.last_birth(run) || (is_cut && !weights.is_empty() && !weights.contains_key(&size)) {
+            if case.sense(id).is_recomputed
+                || gone <= case.last_birth(run)
+                || (is_cut && !weights.is_empty() && !weights.contains_key(&size))
+            {
                 continue;
             }
             *late.0.entry(size).or_default() += 1;
@@ -240,7 +258,7 @@ fn made_by_script(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &
 /// gradients.
 fn is_optimizer_by_hand(case: &Case<'_>, run: &Run, gradients: &Sizes) -> bool {
     let all: u32 = gradients.values().sum();
-    all > 0 && run.ids().filter(|&id| gradients.contains_key(&case.size(id))).count() as u32 >= all
+    all >= FEWEST_BY_HAND && run.ids().filter(|&id| gradients.contains_key(&case.size(id))).count() as u32 >= all
 }
 
 /// True for the size of a library's workspace.
@@ -253,20 +271,19 @@ pub(super) fn is_cublas_size(size: u64) -> bool {
     size == CUBLAS_WORKSPACE
 }
 
-/// The workspaces that the trace makes: of each size the first in the forward pass and the first in the backward pass, which have
+/// The workspaces that the trace makes: of each size the first on each stream in the forward pass and in the backward pass, which have
 /// threads of their own, where the history has none that is older.
 fn workspaces(case: &Case<'_>, weights: &Sizes) -> FxHashSet<LifetimeId> {
     let older = (0..case.phases.first_row).map(LifetimeId).filter(|&id| case.stays(id)).map(|id| case.size(id));
-    let mut known: FxHashSet<(u64, Part)> = FxHashSet::default();
-    for size in older.filter(|&s| is_workspace_size(s)) {
-        known.extend([(size, Part::Forward), (size, Part::Backward), (size, Part::Unknown)]);
-    }
+    let older: FxHashSet<u64> = older.filter(|&s| is_workspace_size(s)).collect();
+    let mut known: FxHashSet<(u64, Part, StreamId)> = FxHashSet::default();
     let mut found = FxHashSet::default();
     for run in &case.phases.runs {
         for id in run.ids() {
             let size = case.size(id);
             let is_one = is_cublas_size(size) || (is_workspace_size(size) && !weights.contains_key(&size));
-            if is_one && case.stays(id) && known.insert((size, run.part)) {
+            let stream = || case.device.events.stream.get(case.born(id) as usize).copied().unwrap_or(StreamId(0));
+            if is_one && case.stays(id) && !older.contains(&size) && known.insert((size, run.part, stream())) {
                 found.insert(id);
             }
         }

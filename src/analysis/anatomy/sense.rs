@@ -45,9 +45,9 @@ pub(super) struct Sense {
     pub(super) python: u64,
 }
 
-/// What the absence of a stack says where others have one: the threads of the backward pass run no Python.
-pub(super) fn without_stack(others_have: bool) -> Sense {
-    Sense { part: if others_have { Part::Backward } else { Part::Unknown }, ..Sense::default() }
+/// What the absence of a stack says where others stand in a pass: the threads of the backward pass run no Python.
+pub(super) fn without_stack(others_tell: bool) -> Sense {
+    Sense { part: if others_tell { Part::Backward } else { Part::Unknown }, ..Sense::default() }
 }
 
 /// What every stack says, and the bits of every frame. O(frames of all stacks).
@@ -85,7 +85,9 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
     s.part = if first & (OPTIMIZER | CLIPS) != 0 || (s.bits & STEP != 0 && !in_module && first & BACKWARD == 0) {
         Part::Optimizer
     } else if s.bits & BACKWARD != 0 || begins_in_backward(stacks, frames) {
-        s.is_recomputed = in_module;
+        // A module that is called again stands inside of the backward frame.
+        let first = |bit: u32| frames.iter().position(|&f| of(f) & bit != 0);
+        s.is_recomputed = first(CALL).is_some_and(|call| first(BACKWARD).is_some_and(|backward| call < backward));
         Part::Backward
     } else if s.makes_weights && !in_module {
         Part::Load

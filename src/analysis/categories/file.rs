@@ -48,7 +48,7 @@ pub fn rules_from_text(text: &str) -> Result<Vec<Rule>, String> {
         .enumerate()
         .map(|(i, entry)| {
             let wanted = entry.category.to_lowercase().replace([' ', '-'], "_");
-            let category = Category::ALL.into_iter().find(|c| c.name() == wanted).ok_or_else(|| {
+            let category = Category::from_name(&wanted).ok_or_else(|| {
                 let known: Vec<&str> = Category::ALL.iter().map(|c| c.name()).collect();
                 format!("rule {}: there is no category \"{}\"; there are {}", i + 1, entry.category, known.join(", "))
             })?;
@@ -84,8 +84,8 @@ mod tests {
     fn what_is_wrong_is_said_with_its_place() {
         let by_hand = r#"[{"pattern": "x", "category": "KV cache"}]"#;
         assert_eq!(rules_from_text(by_hand).map(|r| r[0].category), Ok(Category::KvCache));
-        let error = rules_from_text(r#"[{"pattern": "x", "category": "weights"}]"#).unwrap_err();
-        assert!(error.starts_with("rule 1: there is no category \"weights\"; there are parameters, "), "{error}");
+        let error = rules_from_text(r#"[{"pattern": "x", "category": "heights"}]"#).unwrap_err();
+        assert!(error.starts_with("rule 1: there is no category \"heights\"; there are weights, "), "{error}");
         let error = rules_from_text("attention.py").unwrap_err();
         assert!(error.contains("line 1") && error.contains("write a list such as"), "{error}");
     }

@@ -18,7 +18,9 @@ pub(super) fn profiler_category(text: &str) -> Option<Category> {
 }
 
 /// Words that name a category, in metadata and annotations. Longer ones first where one holds another.
-const WORDS: [(&str, Category); 21] = [
+const WORDS: [(&str, Category); 26] = [
+    ("autocast_copies", Category::AutocastCopies),
+    ("autocast copies", Category::AutocastCopies),
     ("optimizer_state", Category::OptimizerState),
     ("optimizer state", Category::OptimizerState),
     ("optim_state", Category::OptimizerState),
@@ -39,6 +41,9 @@ const WORDS: [(&str, Category); 21] = [
     ("workspaces", Category::Workspaces),
     ("workspace", Category::Workspaces),
     ("communication", Category::Buckets),
+    ("buckets", Category::Buckets),
+    ("inputs", Category::Inputs),
+    ("batch", Category::Inputs),
     ("gradients", Category::Gradients),
 ];
 

@@ -304,8 +304,9 @@ fn pages_of_one_block_or_hole_are_one_piece_however_many() {
     let mut s = state(&["1.1"]);
     let segment = &mut s.segments[0];
     segment.is_expandable = true;
-    segment.size = 1 << 47;
-    s.blocks[1].size = (1 << 47) - 2 * MEBIBYTE;
+    // Whole pages, as the driver maps them.
+    segment.size = (1 << 47) / (20 * MEBIBYTE) * (20 * MEBIBYTE);
+    s.blocks[1].size = segment.size - 2 * MEBIBYTE;
     s.blocks[2].address = segment.address + segment.size - MEBIBYTE;
     let device = DeviceRecording::default();
     let since = std::time::Instant::now();

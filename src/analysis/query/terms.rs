@@ -277,7 +277,7 @@ fn pool(value: &str) -> Result<Term, String> {
 
 fn category(value: &str) -> Result<Term, String> {
     let plain = value.replace([' ', '-'], "_");
-    let named = Category::ALL.into_iter().find(|c| c.name() == plain || c.text() == value);
+    let named = Category::from_name(&plain).or_else(|| Category::from_name(value));
     // `param`, `grad`, `opt` while typing: one category begins so.
     let begun = || {
         let mut found = Category::ALL.into_iter().filter(|c| c.name().starts_with(&plain));

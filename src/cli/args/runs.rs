@@ -97,3 +97,11 @@ pub struct ProbeArgs {
     #[arg(long, value_name = "BYTES", hide = true)]
     pub neighbour: Option<u64>,
 }
+
+impl ProbeArgs {
+    /// True where standard output is read by another process of ours, and is no text.
+    #[must_use]
+    pub fn speaks_to_a_program(&self) -> bool {
+        self.child || self.neighbour.is_some()
+    }
+}

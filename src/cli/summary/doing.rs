@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::analysis::anatomy::{Composition, LineHeld, ModuleHeld, Phase};
+use crate::analysis::anatomy::{Composition, LineHeld, ModuleHeld, Phase, Role};
 use crate::analysis::categories::{Categories, Rules};
 use crate::analysis::{DeviceTables, Quantity, StackNames};
 use crate::model::{DeviceRecording, Progress, Recording};
@@ -121,7 +121,10 @@ impl Doing {
             0 => String::new(),
             n => format!("  {}: {}\n", counted(n as u64, "step", "steps"), self.steps.how),
         };
-        format!("  {}\n{steps}", self.peak.sentence)
+        // Where nothing is known the figures below say as much.
+        let is_told = self.peak.by_role.keys().any(|&role| role != Role::Unknown.name());
+        let peak = if is_told { format!("  {}\n", self.peak.sentence) } else { String::new() };
+        format!("{peak}{steps}")
     }
 }
 

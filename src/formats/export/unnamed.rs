@@ -147,6 +147,7 @@ mod tests {
     fn both(folder: &Path) -> Vec<Unnamed> {
         let hidden = free_name(folder);
         let file = File::options().read(true).write(true).create_new(true).open(&hidden).unwrap();
+        file.try_lock().unwrap();
         let named = Unnamed { file, folder: folder.to_owned(), hidden: Some(hidden) };
         vec![named, Unnamed::beside(&folder.join("x")).unwrap()]
     }

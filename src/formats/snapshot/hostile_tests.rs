@@ -208,7 +208,7 @@ fn a_list_of_blocks_that_many_segments_share_is_refused() {
 /// stack with a frame has it written out between fetched ones.
 fn deep_stacks(stacks: usize, depth: usize) -> Vec<u8> {
     let mut out = b"\x80\x04}\x94(\x8c\x08segments\x94]\x94\x8c\x0ddevice_traces\x94]\x94]\x94(".to_vec();
-    let mut stored = 5u32;
+    let mut stored = 6u32;
     let mut texts: rustc_hash::FxHashMap<String, u32> = rustc_hash::FxHashMap::default();
     let fetch = |out: &mut Vec<u8>, id: u32| {
         out.push(b'j');

@@ -3,6 +3,7 @@
 mod beside;
 mod cache;
 mod growth;
+mod kept;
 mod loading;
 mod peaks;
 mod recording;

@@ -25,7 +25,9 @@ struct Pass {
 
 /// Decides what forward blocks are that nothing else has decided. O(lifetimes).
 pub(super) fn decide(case: &Case<'_>, weights: &Sizes, of: &mut [Decided]) {
-    for pass in passes(case) {
+    let passes = passes(case);
+    for (at, pass) in passes.iter().enumerate() {
+        let next = passes.get(at + 1).map_or(u32::MAX, |p| p.kept_after);
         let open: Vec<LifetimeId> =
             (pass.rows.0..pass.rows.1).map(LifetimeId).filter(|id| of[id.0 as usize].0 == Role::Unknown).collect();
         let is_kept = |id: LifetimeId| case.gone(id) > pass.kept_after;
@@ -42,6 +44,8 @@ pub(super) fn decide(case: &Case<'_>, weights: &Sizes, of: &mut [Decided]) {
             } else if is_kept(id) && is_graph {
                 let because = if pass.leads_to_backward { Because::LivesToBackward } else { Because::KeptByGraph };
                 (Role::Activations, because)
+            } else if case.gone(id) > next {
+                (Role::Activations, Because::KeptBeyond)
             } else {
                 (Role::Temporaries, Because::DiesInForward)
             };

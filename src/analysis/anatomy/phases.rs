@@ -206,7 +206,7 @@ fn settle(parts: &mut [Part], tables: &DeviceTables, first: u32) {
             let gone = tables.lifetimes.gone(id(i));
             gone != NO_EVENT && gone > tables.lifetimes.born(id(end))
         };
-        let fed = (after == Part::Backward).then(|| (at..end).find(|&i| feeds(i)).unwrap_or(end)).unwrap_or(end);
+        let fed = if after == Part::Backward { (at..end).find(|&i| feeds(i)).unwrap_or(end) } else { end };
         let feeds_backward = || {
             let kept = (fed..end).filter(|&i| feeds(i)).count();
             end - fed >= MOST_OF_A_FUNCTION && kept * 4 >= end - fed

@@ -155,6 +155,8 @@ pub(crate) enum Because {
     LivesToBackward,
     /// Made in forward and kept by a graph that no backward pass uses.
     KeptByGraph,
+    /// Made in forward, and kept beyond the next forward pass.
+    KeptBeyond,
     /// Made and gone in forward.
     DiesInForward,
     /// Half as large as a weight, made beside the result of the operator that uses it, kept to the end of forward.
@@ -234,7 +236,8 @@ impl Because {
             B::StepsByHand => "It is as large as a weight, was made right after a backward pass, and was kept.",
             B::LivesToBackward => "It was made in the forward pass and was still held when the backward pass began.",
             B::KeptByGraph => "The forward pass kept it, with what the other layers made, and no backward pass used it.",
-            B::DiesInForward => "It was made in the forward pass and was gone before the end of it.",
+            B::KeptBeyond => "It was made in a forward pass and was still held when the next one ended.",
+            B::DiesInForward => "It was made in the forward pass and was gone soon after.",
             B::HalfOfWeight => {
                 "It is half as large as a weight, was made beside the result that it was used for, and lived to the end of the forward pass."
             }

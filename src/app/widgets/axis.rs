@@ -347,11 +347,11 @@ mod tests {
             ticks.paint_across(&painter, Tokens::of_theme(egui::Theme::Dark), &scale, strip, UnitAt::Last);
         });
         out.textures_delta.clear();
-        let last = out.shapes.iter().filter_map(|s| match &s.shape {
+        let mut texts = out.shapes.iter().filter_map(|s| match &s.shape {
             egui::Shape::Text(text) => Some((text.galley.text().replace(NBSP, " "), text.pos.x + text.galley.size().x)),
             _ => None,
         });
-        let last = last.last().unwrap();
+        let last = texts.next_back().unwrap();
         assert_eq!(last.0, "2,000 MiB");
         assert!(last.1 <= end + 1.0, "{last:?}");
     }

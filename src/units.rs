@@ -68,6 +68,15 @@ impl Bytes {
         decimal(self.0 as f64 / (KIB * KIB), 2)
     }
 
+    /// In a headline, in GiB from 1 GiB on: `5.68 GiB`, where a table says `5,817.75 MiB`.
+    #[must_use]
+    pub fn headline(self) -> String {
+        if (GIBIBYTE..10 * GIBIBYTE).contains(&self.0) {
+            return format!("{}{NBSP}GiB", decimal(self.0 as f64 / (KIB * KIB * KIB), 2));
+        }
+        self.to_string()
+    }
+
     /// As it is shown, but with two decimals also where they are zero, for columns in which others have some: `461.00 MiB`.
     #[must_use]
     pub fn with_decimals(self) -> String {

@@ -71,6 +71,8 @@ pub enum Action {
     HoverEvent(Option<u32>),
     /// The thing under the pointer.
     Hover(Option<Item>),
+    /// The class of the legend under the pointer: the others are dimmed while it is there.
+    HoverClass(Option<u8>),
     /// Select something, or nothing.
     Select(Option<Item>),
     /// Choose a range of events that counts and findings follow, or none.

@@ -63,6 +63,8 @@ pub struct Link {
     pub colour_by: ColourBy,
     /// Classes that stay bright; empty means all.
     pub focus_classes: Vec<u8>,
+    /// The class under the pointer in some view: it alone is bright meanwhile.
+    pub hover_class: Option<u8>,
     /// The markers A and B.
     pub markers: [Option<u32>; 2],
     /// What A and B of a comparison are: this device at its markers, unless something else was chosen.
@@ -131,6 +133,7 @@ impl Link {
             range: None,
             colour_by: ColourBy::default(),
             focus_classes: Vec::new(),
+            hover_class: None,
             markers: [None, None],
             compared: Default::default(),
             shows_comparison: false,

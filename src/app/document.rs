@@ -23,7 +23,7 @@ use crate::analysis::matching::Matching;
 use crate::analysis::oom::{Helped, what_would_have_helped};
 use crate::analysis::query::Scope;
 use crate::analysis::steps::Steps;
-use crate::analysis::{Categories, DeviceTables, StackNames, State};
+use crate::analysis::{Categories, Category, DeviceTables, StackNames, State};
 use crate::model::{Cancelled, DeviceRecording, Progress, Recording};
 use crate::units::counted;
 
@@ -71,6 +71,8 @@ pub struct FoundOnce {
     steps: OnceLock<Steps>,
     /// The devices of the recording that ran out of memory.
     failed: OnceLock<Vec<usize>>,
+    /// What most of the memory is for is known.
+    knows_roles: OnceLock<bool>,
 }
 
 impl DeviceData {
@@ -107,6 +109,17 @@ impl DeviceData {
             let devices = self.recording.devices.iter().enumerate();
             devices.filter(|(_, device)| device.events.has_oom()).map(|(i, _)| i).collect()
         })
+    }
+
+    /// True where the role of at least half of the bytes is known, at the last failure or at the peak: the picture would be grey
+    /// otherwise. A timeline's sums by category are what its file was written for. O(live blocks).
+    fn knows_roles(&self, categories: &Categories) -> bool {
+        let (device, tables) = (self.device(), &self.tables);
+        let event = self.last_oom().unwrap_or_else(|| tables.curves.peak(crate::analysis::Quantity::Active).1);
+        let held = categories.live_by_category(device, tables, event);
+        let all: u64 = held.iter().map(|tally| tally.block_bytes).sum();
+        let unknown = held[Category::Unknown.index()].block_bytes;
+        !device.bands.is_empty() || (all > 0 && unknown <= all / 2)
     }
 
     /// The first device other than this one on which a request failed.
@@ -193,6 +206,8 @@ pub struct DeviceView {
     pub settling: Option<Settling>,
     /// Cursor, window, selection.
     pub link: Link,
+    /// Nobody chose what colours mean: roles, if there are any.
+    is_colour_open: bool,
     /// The views of this device, made when first shown.
     pub views: HashMap<ViewKind, Box<dyn View>>,
     /// Views that panicked while they were drawn, and what was said; they stay away until the user tries again.
@@ -273,17 +288,12 @@ impl DeviceView {
             // A recording that never exceeds its start peaks before its first event.
             link.cursor = if peak == crate::analysis::NO_EVENT { 0 } else { peak };
         }
-        // One name for everything says nothing; sizes do.
-        if !data.device().bands.is_empty() {
-            // What the file was written for.
-            link.colour_by = ColourBy::Category;
-        } else if data.names.len() <= 1 {
-            link.colour_by = ColourBy::SizeClass;
-        }
+        link.colour_by = ColourBy::Category;
         DeviceView {
             data,
             settling: None,
             link,
+            is_colour_open: true,
             views: HashMap::new(),
             broken: HashMap::new(),
             comparing: Comparing::default(),
@@ -295,6 +305,20 @@ impl DeviceView {
             categories: Derived::default(),
             matching: Derived::default(),
         }
+    }
+
+    /// Colours by what the user chose before, unless it says nothing here.
+    pub(super) fn colour_as_chosen(&mut self, chosen: Option<ColourBy>) {
+        // A timeline's sums by category are what its file was written for.
+        if let Some(by) = chosen.filter(|_| self.data.device().bands.is_empty()) {
+            self.link.colour_by = if by == ColourBy::Stack { self.without_roles() } else { by };
+            self.is_colour_open = false;
+        }
+    }
+
+    /// What colours mean where no role is known: stacks; sizes where one name is that of everything.
+    fn without_roles(&self) -> ColourBy {
+        if self.data.names.len() <= 1 { ColourBy::SizeClass } else { ColourBy::Stack }
     }
 
     /// True while its views are drawn unseen.
@@ -330,9 +354,18 @@ impl DeviceView {
         let categories = self.categories.get(jobs, "categories", &key, move |progress| {
             // Rules that can not be read match nothing; their editor says why.
             let (rules, _) = Rules::new(&own);
-            Categories::build(&data.recording, data.device(), &data.tables, &rules, progress).ok()
+            let made = Categories::build(&data.recording, data.device(), &data.tables, &rules, progress).ok()?;
+            data.found.knows_roles.get_or_init(|| data.knows_roles(&made));
+            Some(made)
         });
         let categories = categories.value;
+        if let Some(&knows_roles) = self.data.found.knows_roles.get()
+            && std::mem::take(&mut self.is_colour_open)
+            && self.link.colour_by == ColourBy::Category
+            && !knows_roles
+        {
+            self.link.colour_by = self.without_roles();
+        }
         let by = self.link.colour_by;
         let data = Arc::clone(&self.data);
         let known = categories.clone().filter(|_| by == ColourBy::Category);

@@ -10,7 +10,7 @@ use super::views::ViewKind;
 const GAP: f32 = 1.0;
 
 /// Panes that give way, the first first. The timeline stays to the last.
-const GIVES_WAY: [ViewKind; 15] = [
+const GIVES_WAY: [ViewKind; 16] = [
     ViewKind::Contents,
     ViewKind::Accounting,
     ViewKind::Heatmap,
@@ -22,23 +22,18 @@ const GIVES_WAY: [ViewKind; 15] = [
     ViewKind::Allocations,
     ViewKind::Events,
     ViewKind::Findings,
+    ViewKind::Memory,
     ViewKind::Flame,
     ViewKind::WhatIf,
     ViewKind::Live,
     ViewKind::Autopsy,
 ];
 
-/// The height at which the first finding shows all of its buttons. Contents, which says nothing that stands nowhere else, gives
-/// way for it.
-const WHOLE_FINDING: f32 = 392.0;
-/// The height at which it shows its sentence.
-const LEAST_FINDING: f32 = 200.0;
-
-/// The least size a pane says something at, its header included, in points. `finding` is the height that findings ask for.
-fn least_of(kind: ViewKind, finding: f32) -> Vec2 {
+/// The least size a pane says something at, its header included, in points.
+fn least_of(kind: ViewKind) -> Vec2 {
     match kind {
         ViewKind::Timeline => vec2(340.0, 82.0),
-        ViewKind::Findings => vec2(208.0, finding),
+        ViewKind::Findings | ViewKind::Memory => vec2(208.0, 200.0),
         ViewKind::Inspector => vec2(228.0, 160.0),
         ViewKind::SegmentMap => vec2(250.0, 120.0),
         ViewKind::Heatmap => vec2(240.0, 190.0),
@@ -56,34 +51,28 @@ pub struct Fitted {
     hidden: Vec<(TileId, ViewKind)>,
     /// A container, its shares as the user left them, and as they were set.
     shares: Vec<(TileId, Shares, Shares)>,
-    /// The height that findings ask for.
-    finding: f32,
 }
 
 impl Fitted {
     /// Hides panes of a tree, and moves the borders of others, until all have the least room they need in `size`.
     pub fn fit(tree: &mut Tree<ViewKind>, size: Vec2) -> Self {
-        let mut fitted = Fitted { hidden: Vec::new(), shares: Vec::new(), finding: WHOLE_FINDING };
+        let mut fitted = Fitted { hidden: Vec::new(), shares: Vec::new() };
         let Some(root) = tree.root() else { return fitted };
-        fitted.hide(tree, root, size, &[ViewKind::Contents]);
-        if least(&tree.tiles, root, fitted.finding).y > size.y {
-            fitted.finding = LEAST_FINDING;
-        }
-        fitted.hide(tree, root, size, &GIVES_WAY);
+        fitted.hide(tree, root, size);
         fitted.share(&mut tree.tiles, root, size);
         fitted
     }
 
-    /// Hides panes of these kinds, the first first, until the rest has the room it needs.
-    fn hide(&mut self, tree: &mut Tree<ViewKind>, root: TileId, size: Vec2, kinds: &[ViewKind]) {
-        for &kind in kinds {
-            let over = (least(&tree.tiles, root, self.finding) - size).max(Vec2::ZERO);
+    /// Hides panes, in the order in which they give way, until the rest has the room it needs.
+    fn hide(&mut self, tree: &mut Tree<ViewKind>, root: TileId, size: Vec2) {
+        for kind in GIVES_WAY {
+            let over = (least(&tree.tiles, root) - size).max(Vec2::ZERO);
             if over == Vec2::ZERO {
                 break;
             }
             let Some(id) = super::workspace::find(tree, kind).filter(|&id| tree.tiles.is_visible(id)) else { continue };
             tree.tiles.set_visible(id, false);
-            let then = (least(&tree.tiles, root, self.finding) - size).max(Vec2::ZERO);
+            let then = (least(&tree.tiles, root) - size).max(Vec2::ZERO);
             if tree.tiles.is_visible_in_layout(root) && (then.x < over.x || then.y < over.y) {
                 self.hidden.push((id, kind));
             } else {
@@ -119,12 +108,7 @@ impl Fitted {
         let along = usize::from(linear.dir == LinearDir::Vertical);
         let children: Vec<TileId> = linear.children.iter().copied().filter(|&c| tiles.is_visible_in_layout(c)).collect();
         let room = size[along] - GAP * children.len().saturating_sub(1) as f32;
-        // A border that the user moved stays where it was put.
-        let is_moved = |&c: &TileId| {
-            matches!(tiles.get(c), Some(Tile::Pane(ViewKind::Findings))) && linear.shares[c] != super::workspace::FINDINGS_SHARE
-        };
-        let finding = if children.iter().any(is_moved) { LEAST_FINDING } else { self.finding };
-        let needs: Vec<f32> = children.iter().map(|&c| least(tiles, c, finding)[along]).collect();
+        let needs: Vec<f32> = children.iter().map(|&c| least(tiles, c)[along]).collect();
         let wishes = linear.shares.split(&children, room);
         let lengths = divide(&wishes, &needs, room);
         if lengths.iter().zip(&wishes).any(|(a, b)| (a - b).abs() > 0.5) {
@@ -161,16 +145,16 @@ fn divide(wishes: &[f32], needs: &[f32], room: f32) -> Vec<f32> {
 }
 
 /// The least size of a tile and all in it that is visible.
-fn least(tiles: &Tiles<ViewKind>, id: TileId, finding: f32) -> Vec2 {
+fn least(tiles: &Tiles<ViewKind>, id: TileId) -> Vec2 {
     if !tiles.is_visible_in_layout(id) {
         return Vec2::ZERO;
     }
     match tiles.get(id) {
         None => Vec2::ZERO,
-        Some(Tile::Pane(kind)) => least_of(*kind, finding),
+        Some(Tile::Pane(kind)) => least_of(*kind),
         Some(Tile::Container(container)) => {
             let shown = container.children().filter(|&&c| tiles.is_visible_in_layout(c));
-            let all: Vec<Vec2> = shown.map(|&child| least(tiles, child, finding)).collect();
+            let all: Vec<Vec2> = shown.map(|&child| least(tiles, child)).collect();
             let most = all.iter().copied().fold(Vec2::ZERO, Vec2::max);
             let sum = all.iter().copied().fold(Vec2::ZERO, |a, b| a + b) + Vec2::splat(GAP * all.len().saturating_sub(1) as f32);
             match container {
@@ -202,10 +186,10 @@ mod tests {
     fn a_large_window_is_left_alone_and_a_small_one_drops_panes_in_order() {
         assert!(hidden_at(Workspace::Overview, 1600.0, 912.0).is_empty());
         assert_eq!(hidden_at(Workspace::Overview, 1024.0, 552.0), []);
-        assert_eq!(hidden_at(Workspace::Overview, 800.0, 412.0), [ViewKind::Contents, ViewKind::Heatmap]);
-        assert_eq!(hidden_at(Workspace::Overview, 1600.0, 300.0), [ViewKind::Contents], "findings scroll before more gives way");
+        assert_eq!(hidden_at(Workspace::Overview, 800.0, 412.0), [ViewKind::Heatmap]);
+        assert_eq!(hidden_at(Workspace::Overview, 1600.0, 300.0), [], "the column scrolls before anything gives way");
         let tiny = hidden_at(Workspace::Overview, 400.0, 300.0);
-        assert!(tiny.contains(&ViewKind::Inspector) && tiny.contains(&ViewKind::Findings), "{tiny:?}");
+        assert!(tiny.contains(&ViewKind::Inspector) && tiny.contains(&ViewKind::Memory), "{tiny:?}");
         assert!(!tiny.contains(&ViewKind::Timeline));
         for &workspace in Workspace::ALL {
             let _ = hidden_at(workspace, 10.0, 10.0);

@@ -74,16 +74,18 @@ impl App {
             Action::SetAxis(axis) => self.with_link(|link, data| set_axis(link, data, axis)),
             Action::HoverEvent(event) => self.with_link(|link, _| link.hover_event = event),
             Action::Hover(item) => self.with_link(|link, _| link.hovered = item),
+            Action::HoverClass(class) => self.with_link(|link, _| link.hover_class = class),
             Action::Select(item) => self.with_link(|link, _| link.selection.select(item)),
             Action::SetRange(range) => self.with_link(|link, data| {
                 link.range = range.map(|(a, b)| (clamp_event(data, a.min(b)), clamp_event(data, a.max(b))));
             }),
             Action::SetColourBy(by) => {
                 // What the user chose is kept; what a recording without stacks falls back to is not.
-                self.settings.colour_by = by;
+                self.settings.colour_by = Some(by);
                 self.with_link(|link, _| {
                     link.colour_by = by;
                     link.focus_classes.clear();
+                    link.hover_class = None;
                 });
             }
             Action::SetQuery(text) => self.with_link(|link, _| {

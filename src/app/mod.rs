@@ -396,9 +396,7 @@ impl App {
                     let (look, curves_of) = (loading.look, loading.preview.first().map(|p| p.device));
                     let mut view = DeviceView::new(data);
                     view.link.tracks = tracks;
-                    if view.link.colour_by == Default::default() {
-                        view.link.colour_by = colour_by;
-                    }
+                    view.colour_as_chosen(colour_by);
                     if axis == cursor::Axis::Time && view.data.device().events.has_time {
                         view.link.axis = axis;
                         (view.link.from, view.link.to) = cursor::domain(view.data.device(), axis);

@@ -75,8 +75,10 @@ pub struct Settings {
     pub tracks: TrackLayout,
     /// Axis a new document starts with.
     pub axis: Axis,
-    /// What colours mean in a new document.
-    pub colour_by: ColourBy,
+    /// What colours mean in a new document; by role, where roles are known, until something is chosen. Older versions wrote what
+    /// nobody had chosen, under another name.
+    #[serde(rename = "colour_chosen")]
+    pub colour_by: Option<ColourBy>,
     /// Command that opens a source line, as [`super::editor`] reads it; empty leaves it to `$VISUAL` and `$EDITOR`.
     pub editor: String,
     /// Folders of this machine that stand for folders of others, where recordings name source files.

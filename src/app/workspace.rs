@@ -7,9 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::views::ViewKind;
 
-/// The share of their column that findings have until the user moves its border.
-pub(super) const FINDINGS_SHARE: f32 = 0.6;
-
 /// A named arrangement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Workspace {
@@ -86,7 +83,7 @@ impl Workspace {
         use ViewKind as V;
         match self {
             Workspace::Overview => Row(vec![
-                (0.18, Column(vec![(FINDINGS_SHARE, Pane(V::Findings)), (0.4, Pane(V::Contents))])),
+                (0.18, Pane(V::Memory)),
                 (
                     0.62,
                     Column(vec![
@@ -103,7 +100,7 @@ impl Workspace {
             Workspace::Counters => Row(vec![(0.7, Pane(V::Accounting)), (0.3, Pane(V::Contents))]),
             // What happens over time has nothing to show.
             Workspace::State => Row(vec![
-                (0.18, Column(vec![(FINDINGS_SHARE, Pane(V::Findings)), (0.4, Pane(V::Contents))])),
+                (0.18, Pane(V::Memory)),
                 (0.62, Column(vec![(0.6, Pane(V::SegmentMap)), (0.4, Pane(V::Accounting))])),
                 (0.20, Pane(V::Inspector)),
             ]),
@@ -180,9 +177,18 @@ impl Layouts {
         theirs
     }
 
-    /// Puts an arrangement back when saving and loading left it without a pane.
+    /// Puts an arrangement back when saving and loading left it without a pane. One of a version that had findings where memory is
+    /// now, which shows them too, gets it in their place.
     pub fn repair(&mut self) {
         self.trees.retain(|_, tree| tree.tiles.tiles().any(|t| matches!(t, Tile::Pane(_))));
+        for (workspace, tree) in &mut self.trees {
+            if workspace.starts_with(ViewKind::Memory)
+                && find(tree, ViewKind::Memory).is_none()
+                && let Some(id) = find(tree, ViewKind::Findings)
+            {
+                tree.tiles.insert(id, Tile::Pane(ViewKind::Memory));
+            }
+        }
     }
 }
 
@@ -272,6 +278,22 @@ mod tests {
 
     fn seen(tree: &Tree<ViewKind>, view: ViewKind) -> TileId {
         find(tree, view).unwrap()
+    }
+
+    #[test]
+    fn an_arrangement_of_before_gets_memory_where_findings_were() {
+        let mut layouts = Layouts::default();
+        let tree = layouts.tree(Workspace::Overview);
+        let id = seen(tree, ViewKind::Memory);
+        tree.tiles.insert(id, Tile::Pane(ViewKind::Findings));
+        layouts.repair();
+        let tree = layouts.tree(Workspace::Overview);
+        assert_eq!((seen(tree, ViewKind::Memory), find(tree, ViewKind::Findings)), (id, None));
+        // Who opened findings beside it keeps both.
+        show(tree, Workspace::Overview, ViewKind::Findings);
+        layouts.repair();
+        let tree = layouts.tree(Workspace::Overview);
+        assert!(find(tree, ViewKind::Findings).is_some() && find(tree, ViewKind::Memory).is_some());
     }
 
     #[test]

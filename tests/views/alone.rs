@@ -63,7 +63,7 @@ pub fn scaled(
     change(&mut link);
     let colours = Arc::new(Colours::build(&data, link.colour_by));
     let state = Arc::new(data.tables.states.at(data.device(), &data.tables.lifetimes, link.cursor));
-    let findings = (kind == ViewKind::Findings).then(|| {
+    let findings = matches!(kind, ViewKind::Findings | ViewKind::Memory).then(|| {
         let found = diagnose(&data.recording, data.device(), &data.tables, &data.names, &Rules::default(), &Progress::new());
         Arc::new(found.expect("not cancelled"))
     });
@@ -71,7 +71,7 @@ pub fn scaled(
     let jobs = Jobs::synchronous();
     let comparing = Comparing::default();
     // What the other views show of categories has pictures of its own.
-    let categories = matches!(kind, ViewKind::Compare | ViewKind::Flame | ViewKind::Autopsy).then(|| {
+    let categories = matches!(kind, ViewKind::Compare | ViewKind::Flame | ViewKind::Autopsy | ViewKind::Memory).then(|| {
         let (rules, progress) = (Rules::default(), Progress::new());
         Arc::new(Categories::build(&data.recording, data.device(), &data.tables, &rules, &progress).expect("not cancelled"))
     });

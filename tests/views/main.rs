@@ -13,6 +13,7 @@ mod gallery;
 mod heatmap;
 mod leaks;
 mod live;
+mod memory;
 mod menus;
 mod probe;
 mod ranks;

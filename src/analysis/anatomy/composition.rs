@@ -2,12 +2,12 @@
 
 use rustc_hash::FxHashMap;
 
-use super::frame::{CALL, PYTHON};
+use super::frame::{CALL, CONTAINER, PYTHON};
 use super::sense::Part;
 use super::{Anatomy, Role};
 use crate::analysis::categories::Categories;
 use crate::analysis::{DeviceTables, LifetimeId, StackNames};
-use crate::model::{DeviceRecording, FrameId, Recording, StackId, StackTable};
+use crate::model::{DeviceRecording, Frame, FrameId, Recording, StackId, StackTable};
 
 /// What one role holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl Composition {
             held.count += 1;
             held.probable += if categories.is_probable(device, tables, id) { bytes } else { 0 };
             let is_older = (id.0 as usize) < tables.lifetimes.initial_count();
-            let place = place(names, stack, role, is_older);
+            let place = place(&recording.stacks, names, stack, role, is_older);
             let (line, by_role) = lines.entry(place).or_default();
             line.stack = line.stack.or(Some(stack).filter(|s| s.is_some()));
             line.bytes += bytes;
@@ -118,15 +118,17 @@ impl Composition {
                 {
                     modules.clone()
                 }
-                _ => vec![group(role, stack)],
+                _ => {
+                    tree.add(&[group(role, stack)], id, bytes);
+                    continue;
+                }
             };
             tree.add(&path, id, bytes);
             *within.entry((path, stack)).or_default() += 1;
         }
-        for ((path, _), count) in within {
-            tree.repeat(&path, count);
-        }
-        tree.settle();
+        let within: Vec<(&[String], u64)> = within.iter().map(|((path, _), &count)| (path.as_slice(), count)).collect();
+        tree.settle(&within);
+        tree.enter();
         let mut lines: Vec<LineHeld> = lines
             .into_iter()
             .map(|(place, (line, by_role))| {
@@ -177,27 +179,50 @@ impl ModuleHeld {
         self.parts[at].add(rest, id, bytes);
     }
 
-    /// A stack of which several blocks live at once was gone through as often.
-    fn repeat(&mut self, path: &[String], count: u64) {
-        let Some((name, rest)) = path.split_first() else { return };
-        if let Some(part) = self.parts.iter_mut().find(|p| p.name == *name) {
-            part.repeats = part.repeats.max(count);
-            part.repeat(rest, count);
+    /// Largest first; a module with one part that holds all of it gives way to that part, and what repeats does so once. `counts` are
+    /// the live blocks of each stack inside: of a line that eight layers share eight live at once, or a multiple of that.
+    fn settle(&mut self, counts: &[(&[String], u64)]) {
+        for part in &mut self.parts {
+            let inside = counts.iter().filter(|(path, _)| path.first() == Some(&part.name));
+            let inside: Vec<(&[String], u64)> = inside.map(|&(path, count)| (&path[1..], count)).collect();
+            part.settle(&inside);
+            let own = most_frequent(inside.iter().filter(|(path, _)| path.is_empty()).map(|&(_, count)| count));
+            // What is there once, as an embedding beside the layers, is in no loop.
+            let outer = part.parts.iter().map(|p| p.repeats).chain(own).min().unwrap_or(1);
+            part.repeats = outer;
+            // Inside a loop over layers its own parts come as often as the loop.
+            part.parts.iter_mut().for_each(|inner| inner.repeats = (inner.repeats / outer.max(1)).max(1));
+            while part.parts.len() == 1 && part.parts[0].bytes == part.bytes {
+                let only = part.parts.remove(0);
+                *part = ModuleHeld { repeats: part.repeats * only.repeats, ..only };
+            }
         }
+        self.sort();
     }
 
-    /// Largest first; a module with one part that holds all of it gives way to that part, and what repeats does so once.
-    fn settle(&mut self) {
-        for part in &mut self.parts {
-            while part.parts.len() == 1 && part.parts[0].bytes == part.bytes {
-                part.parts = std::mem::take(&mut part.parts[0].parts);
-            }
-            // Inside a loop over layers its own parts come as often as the loop.
-            let outer = part.repeats;
-            part.parts.iter_mut().for_each(|inner| inner.repeats = (inner.repeats / outer.max(1)).max(1));
-            part.settle();
-        }
+    fn sort(&mut self) {
         self.parts.sort_by(|a, b| (b.bytes, &a.name).cmp(&(a.bytes, &b.name)));
+    }
+
+    /// The whole model is one call: its parts stand in its place, and what it holds itself beside them.
+    fn enter(&mut self) {
+        let mut models = self.parts.iter().enumerate().filter(|(_, p)| !p.parts.is_empty());
+        let Some((at, model)) = models.next().filter(|(_, m)| m.repeats == 1) else { return };
+        if models.next().is_some() {
+            return;
+        }
+        let mut rest = ModuleHeld { parts: Vec::new(), ..model.clone() };
+        for part in &model.parts {
+            rest.bytes -= part.bytes;
+            rest.count -= part.count;
+            rest.lifetimes.retain(|id| !part.lifetimes.contains(id));
+        }
+        let model = self.parts.remove(at);
+        self.parts.extend(model.parts);
+        if rest.count > 0 {
+            self.parts.push(rest);
+        }
+        self.sort();
     }
 
     /// `8 × modeling_gpt2.py:608`.
@@ -208,13 +233,36 @@ impl ModuleHeld {
 }
 
 /// Where a block was made, in a table of places.
-fn place(names: &StackNames, stack: StackId, role: Role, is_older: bool) -> String {
+fn place(stacks: &StackTable, names: &StackNames, stack: StackId, role: Role, is_older: bool) -> String {
     match stack.is_some() {
-        true => names.of_stack(stack).to_owned(),
+        true => made_at(stacks, names, stack, role),
         false if is_older => format!("{}, older than the recording", role.text()),
         false if role == Role::Gradients => "gradients (backward, no Python stack)".to_owned(),
         false => "backward (no Python stack)".to_owned(),
     }
+}
+
+/// Where a block of a role was made, `modeling_gpt2.py:240`: the innermost line outside of torch, also in a library, for that is where
+/// an activation is made. Of weights and what the optimizer makes of them the line of the user's own code, which says more.
+#[must_use]
+pub fn made_at(stacks: &StackTable, names: &StackNames, stack: StackId, role: Role) -> String {
+    let is_of_model = !matches!(role, Role::Weights | Role::Gradients | Role::OptimizerState | Role::Buckets);
+    let is_outside = |f: &Frame| {
+        let file = stacks.text(f.file);
+        file.ends_with(".py") && !file.contains("/torch/") && !file.contains("\\torch\\") && !file.starts_with("torch/")
+    };
+    let mut frames = stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f));
+    match frames.find(|f| is_of_model && is_outside(f)) {
+        Some(frame) => stacks.location(frame),
+        None => names.of_stack(stack).to_owned(),
+    }
+}
+
+/// The value that occurs most; of several the smallest.
+fn most_frequent(values: impl Iterator<Item = u64>) -> Option<u64> {
+    let mut times: FxHashMap<u64, u64> = FxHashMap::default();
+    values.for_each(|v| *times.entry(v).or_default() += 1);
+    times.into_iter().max_by_key(|&(value, n)| (n, std::cmp::Reverse(value))).map(|(value, _)| value)
 }
 
 /// What a block without a module is listed under.
@@ -225,7 +273,8 @@ fn group(role: Role, stack: StackId) -> String {
     }
 }
 
-/// The lines of the modules that a forward stack goes through, outermost first.
+/// The lines that call the modules which a forward stack goes through, outermost first. Lines of torch's own containers call what the
+/// user put into them, and those of wrappers call the function they wrap: neither says which module it is.
 fn chain(stacks: &StackTable, anatomy: &Anatomy, stack: StackId) -> Vec<String> {
     let sense = anatomy.phases.sense(stack);
     if !matches!(sense.part, Part::Forward | Part::Backward) {
@@ -233,16 +282,49 @@ fn chain(stacks: &StackTable, anatomy: &Anatomy, stack: StackId) -> Vec<String> 
     }
     let frames = stacks.frames(stack);
     let bits = |f: FrameId| anatomy.phases.bits.get(f.0 as usize).copied().unwrap_or(0);
-    let (mut lines, mut enters) = (Vec::new(), true);
+    // The innermost line is the operator's: it belongs to the module, and is told by the table of lines.
+    let (mut lines, mut last) = (Vec::new(), None);
     for &f in frames[..(sense.inside as usize).min(frames.len())].iter().rev() {
         if bits(f) & CALL != 0 {
-            enters = true;
-        } else if bits(f) & PYTHON != 0 && enters {
-            lines.extend(stacks.frame(f).map(|f| stacks.location(f)));
-            enters = false;
+            lines.extend(last.take().map(|f| stacks.location(f)));
+        } else if bits(f) & (PYTHON | CONTAINER) == PYTHON {
+            last = stacks.frame(f);
         }
     }
-    // The innermost line is the operator's: it belongs to the module, and is told by the table of lines.
-    lines.pop();
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_repeat_and_what_stands_beside_them_does_not() {
+        let path = |lines: &[&str]| -> Vec<String> { lines.iter().map(|&l| l.to_owned()).collect() };
+        // Eight layers; the second line of their feed-forward part keeps two blocks each. An embedding stands beside them.
+        let stacks = [
+            (path(&["model.py:9", "model.py:20", "model.py:30"]), 8),
+            (path(&["model.py:9", "model.py:20", "model.py:30"]), 8),
+            (path(&["model.py:9", "model.py:20", "model.py:31"]), 16),
+            (path(&["model.py:9", "model.py:20", "model.py:31"]), 8),
+            (path(&["model.py:9", "model.py:12"]), 1),
+        ];
+        let mut tree = ModuleHeld::default();
+        let mut id = 0;
+        for (path, count) in &stacks {
+            for _ in 0..*count {
+                tree.add(path, LifetimeId(id), 512);
+                id += 1;
+            }
+        }
+        tree.add(&[group(Role::Weights, StackId::NONE)], LifetimeId(id), 4096);
+        let counts: Vec<(&[String], u64)> = stacks.iter().map(|(path, count)| (path.as_slice(), *count)).collect();
+        tree.settle(&counts);
+        tree.enter();
+        let titles: Vec<String> = tree.parts.iter().map(ModuleHeld::title).collect();
+        assert_eq!(titles, ["8 \u{d7} model.py:20", "weights", "model.py:12"]);
+        let inside: Vec<String> = tree.parts[0].parts.iter().map(ModuleHeld::title).collect();
+        assert_eq!(inside, ["model.py:31", "model.py:30"]);
+        assert_eq!(tree.parts.iter().map(|p| p.bytes).sum::<u64>(), tree.bytes, "nothing is lost");
+    }
 }

@@ -38,7 +38,8 @@ impl Focus {
             Some(Item::Stack(stack)) => Some(stack),
             _ => None,
         };
-        Focus { stack, matching: matching.cloned(), ..Focus::classes(&link.focus_classes) }
+        let classes = link.hover_class.as_ref().map_or(link.focus_classes.as_slice(), std::slice::from_ref);
+        Focus { stack, matching: matching.cloned(), ..Focus::classes(classes) }
     }
 
     /// These classes of the legend.

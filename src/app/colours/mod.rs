@@ -54,7 +54,7 @@ impl ColourBy {
     pub fn text(self) -> &'static str {
         match self {
             ColourBy::Stack => "stack",
-            ColourBy::Category => "category",
+            ColourBy::Category => "role",
             ColourBy::SizeClass => "size class",
             ColourBy::Age => "age",
             ColourBy::Stream => "stream",

@@ -112,6 +112,10 @@ fn workspace_ui(
         None => find(tree, kind).is_some_and(|id| tree.tiles.is_visible_in_layout(id)),
     };
     view.link.shows_comparison = is_seen(ViewKind::Compare) || is_seen(ViewKind::Flame);
+    if !is_seen(ViewKind::Memory) {
+        // It can not say any more that the pointer left it.
+        view.link.hover_class = None;
+    }
     // What pages and dialogs asked for is none of the panes' business.
     drop(jobs.take_asked_in_vain());
     let fresh = view.refresh(jobs, rules);
@@ -308,7 +312,10 @@ fn without(recording: &Recording, device: &DeviceRecording, kind: ViewKind) -> O
     if device.live.is_some() && has_only_samples(device) {
         let sentence = "A watch knows how much memory is in use and whose it is, but no single allocation. A snapshot of the program has \
                         them: choose the program in Live, then Snapshot now. Or in the program:";
-        let shows = matches!(kind, V::Live | V::Timeline | V::Findings | V::Contents | V::Accounting | V::Inspector | V::Compare);
+        let shows = matches!(
+            kind,
+            V::Live | V::Timeline | V::Memory | V::Findings | V::Contents | V::Accounting | V::Inspector | V::Compare
+        );
         return (!shows).then_some((sentence, Some("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")));
     }
     None

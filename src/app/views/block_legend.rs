@@ -15,7 +15,7 @@ use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
 use crate::app::widgets::term::{Figures, Term};
 use crate::app::widgets::tooltip::Tip;
-use crate::units::{Bytes, NBSP, count};
+use crate::units::{Bytes, MEBIBYTE, NBSP, count};
 
 /// Height of the row.
 pub(super) const HEIGHT: f32 = 24.0;
@@ -47,18 +47,27 @@ impl BlockLegend {
         let figures = counts.as_ref().map(|c| c.figures);
         let counts = counts.as_ref().map(|c| &c.counts).filter(|c| c.blocks.len() == cx.colours.classes.len());
         let focus = &cx.link.focus_classes;
+        let bright = cx.link.hover_class.as_ref().map_or(focus.as_slice(), std::slice::from_ref);
         let names: Vec<&str> = cx.colours.classes.iter().map(|c| c.name.as_str()).collect();
         let (unit, names) = without_unit(&names, cx.link.colour_by);
         let order = legend_order(&cx.colours.classes, counts.map(|c| c.bytes.as_slice()), cx.link.colour_by);
+        let sums = counts.map(|c| Sums::of(c, &unit)).unwrap_or_default();
+        // A role that holds next to nothing takes the room of those that matter.
+        let is_shown = |i: &usize| {
+            cx.link.colour_by != ColourBy::Category
+                || sums != Sums::Mebibytes
+                || focus.contains(&(*i as u8))
+                || counts.is_none_or(|c| c.bytes[*i] >= MEBIBYTE / 2)
+        };
+        let order: Vec<usize> = order.into_iter().filter(is_shown).collect();
         let mut entries: Vec<LegendEntry> = order
             .iter()
             .filter_map(|&i| Some((i, cx.colours.classes.get(i)?)))
             .map(|(i, class)| {
-                let is_dim = !focus.is_empty() && !focus.contains(&(i as u8));
+                let is_dim = !bright.is_empty() && !bright.contains(&(i as u8));
                 let blocks = counts.map(|c| count(c.blocks[i])).unwrap_or_default();
                 let bytes = counts.map(|c| Bytes(c.bytes[i]).to_string()).unwrap_or_default();
-                // There are few categories, and how much each holds is what is asked of them.
-                let value = if cx.link.colour_by == ColourBy::Category { bytes.clone() } else { blocks.clone() };
+                let value = counts.map(|c| sums.text(c.bytes[i])).unwrap_or_default();
                 let name = middle_cut(&names[i]);
                 let entry = LegendEntry::new(Swatch::Fill(class.paint.colour(cx.tokens)), name).dimmed(is_dim);
                 let entry = if class.paint == Paint::Other { entry } else { entry.mono() };
@@ -75,7 +84,7 @@ impl BlockLegend {
         let is_ramp = matches!(cx.link.colour_by, ColourBy::SizeClass | ColourBy::Age);
         let shown = if is_ramp { classes.len() } else { classes.iter().take_while(|c| is_there(c)).count() };
         let has_segments = cx.data.tables.curves.peak(Quantity::Reserved).0 > 0;
-        let free = counts.map(|c| Bytes(c.free).to_string()).unwrap_or_default();
+        let free = counts.map(|c| sums.text(c.free)).unwrap_or_default();
         if has_segments {
             let tip = figures.map(|figures| Term::Inactive.tip(&figures, cx.words()));
             let entry = LegendEntry::new(Swatch::Free, "free").value(free);
@@ -89,7 +98,7 @@ impl BlockLegend {
         }
         let name = match cx.link.colour_by {
             ColourBy::Stack => "Stack",
-            ColourBy::Category => "Category",
+            ColourBy::Category => "Role",
             ColourBy::SizeClass if !unit.is_empty() => "Size",
             ColourBy::SizeClass => "Block size",
             ColourBy::Age => "Age",
@@ -97,13 +106,13 @@ impl BlockLegend {
             ColourBy::Pool => "Pool",
             ColourBy::Segment => "Segment",
         };
+        let unit = if sums == Sums::Mebibytes { "MiB" } else { unit };
         let name = if unit.is_empty() { name.to_owned() } else { format!("{name}, {unit}") };
         let mut row = ui.new_child(UiBuilder::new().max_rect(rect).id_salt("legend"));
         let trailing = match cx.link.colour_by {
             _ if rect.width() <= 620.0 => "",
             _ if cx.data.device().events.is_empty() => "at the end",
-            ColourBy::Category => "bytes at the cursor",
-            _ => "counts at the cursor",
+            _ => "at the cursor",
         };
         if let Some(click) = legend_row(&mut row, &name, start, &entries, trailing)
             && let Some(&class) = classes.get(click.entry).filter(|&&c| c != usize::MAX)
@@ -140,6 +149,32 @@ impl ClassCounts {
             }
         }
         counts
+    }
+}
+
+/// How the legend writes bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Sums {
+    /// Each with its unit.
+    #[default]
+    Sized,
+    /// In whole MiB; the unit stands once, before them.
+    Mebibytes,
+}
+
+impl Sums {
+    /// Where some are large enough that their MiB say it, and the names of the classes have no other unit.
+    fn of(counts: &ClassCounts, unit_of_names: &str) -> Self {
+        let is_large = counts.bytes.iter().chain([&counts.free]).any(|&n| n >= 10 * MEBIBYTE);
+        if is_large && matches!(unit_of_names, "" | "MiB") { Sums::Mebibytes } else { Sums::Sized }
+    }
+
+    fn text(self, bytes: u64) -> String {
+        match self {
+            Sums::Sized => Bytes(bytes).to_string(),
+            Sums::Mebibytes if (1..MEBIBYTE / 2).contains(&bytes) => "<1".to_owned(),
+            Sums::Mebibytes => count((bytes + MEBIBYTE / 2) / MEBIBYTE),
+        }
     }
 }
 
@@ -197,6 +232,15 @@ fn toggled(focus: &[u8], class: u8, several: bool) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_in_whole_mebibytes_where_some_are_large() {
+        let counts = |bytes: &[u64]| ClassCounts { bytes: bytes.to_vec(), ..ClassCounts::default() };
+        let large = Sums::of(&counts(&[2878 * MEBIBYTE, 300, 0]), "");
+        assert_eq!([2878 * MEBIBYTE, 300, 0].map(|n| large.text(n)), ["2,878", "<1", "0"]);
+        assert_eq!(Sums::of(&counts(&[2878 * MEBIBYTE]), "KiB"), Sums::Sized);
+        assert_eq!(Sums::of(&counts(&[9 * MEBIBYTE]), "").text(512), "512\u{a0}B");
+    }
 
     #[test]
     fn the_legend_leads_with_what_is_there() {

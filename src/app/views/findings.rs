@@ -7,7 +7,7 @@ use egui::{Align, Layout, ScrollArea, Sense, Ui, UiBuilder, vec2};
 use super::live::told::{has_only_samples, summary};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::categories::Category;
-use crate::analysis::findings::{Class, Finding};
+use crate::analysis::findings::{Class, Finding, Findings};
 use crate::analysis::oom::{Helped, TRIED_UNASKED, Verdict, advice, best_advice, can_be_served_again, has_segments};
 use crate::analysis::told::allocator_name;
 use crate::analysis::watched::{Watched, watched};
@@ -42,9 +42,11 @@ pub const INFO: ViewInfo = ViewInfo {
 };
 
 #[derive(Default)]
-struct FindingsView {
-    /// The finding whose evidence is shown.
-    open: usize,
+pub(super) struct FindingsView {
+    /// The finding whose evidence is shown; past the last for none.
+    pub(super) open: usize,
+    /// A click on the open one closes it, and a failure says in short where to go on.
+    pub(super) folds: bool,
     /// The order: most serious first, or most bytes first.
     order: usize,
     helped: Derived<(), Helped>,
@@ -62,69 +64,96 @@ impl View for FindingsView {
     }
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        let t = cx.tokens;
-        let Some(found) = cx.findings else {
-            ui.add_space(12.0);
-            ui.horizontal(|ui| {
-                ui.add_space(12.0);
-                ui.label(text::body("Looking for what is wrong…").color(t.text3));
-            });
-            return;
-        };
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
-            let is_watch = has_only_samples(cx.data.device());
             failed_elsewhere(ui, cx);
-            if found.findings.is_empty() && !is_watch {
-                healthy(ui, cx);
-            }
-            let mut order: Vec<usize> = (0..found.findings.len()).collect();
-            if self.order == 1 {
-                order.sort_by_key(|&i| std::cmp::Reverse(found.findings[i].bytes));
-            }
-            // Settings are tried once something is looked at that they may mend.
-            let wants = |f: &Finding| f.class == Class::OutOfMemory || f.depends_on_settings();
-            let is_wanted = found.findings.get(self.open).is_some_and(wants);
-            let is_short = cx.data.device().events.len() <= TRIED_UNASKED;
-            let helped = if is_wanted && is_short && can_be_served_again(cx.data.device()) {
-                let data = Arc::clone(cx.data);
-                let work = move |progress: &Progress| data.helped(progress).ok().map(|h| Helped::clone(&h));
-                let shown = self.helped.get(cx.jobs, "what would have helped", &(), work);
-                if !shown.is_fresh {
-                    ui.request_repaint_after(std::time::Duration::from_millis(100));
-                }
-                Some(shown.value)
-            } else {
-                None
-            };
-            // Where none was examined, that is the first thing said.
-            if found.ooms_left_out > 0 && !(found.ooms.is_empty() && found.findings.is_empty()) {
-                padded(ui, |ui| {
-                    for sentence in found.left_out() {
-                        label::paragraph(ui, &sentence, Type::Caption, t.text3);
-                    }
-                });
-            }
-            if let Some(sentence) = found.rules_sentence() {
-                padded(ui, |ui| {
-                    label::paragraph(ui, &sentence, Type::Caption, t.text3);
-                });
-            }
-            for i in order {
-                let finding = &found.findings[i];
-                if finding_ui(ui, cx, finding, i, self.open == i, &helped) {
-                    self.open = i;
-                    take_there(cx, finding);
-                }
-            }
-            if is_watch {
-                self.watched(ui, cx);
-            }
+            self.list(ui, cx, None);
         });
     }
 }
 
 impl FindingsView {
+    /// What ran out of memory, where something did: it comes before all else.
+    pub(super) fn failure(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        failed_elsewhere(ui, cx);
+        if let (Some(found), Some(first)) = (cx.findings, cx.findings.and_then(first_failure)) {
+            self.those(ui, cx, found, &[first]);
+        }
+    }
+
+    /// All findings but the failure that stands first.
+    pub(super) fn others(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        self.list(ui, cx, cx.findings.and_then(first_failure));
+    }
+
+    /// All findings but one.
+    fn list(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, but: Option<usize>) {
+        let t = cx.tokens;
+        let Some(found) = cx.findings else {
+            padded(ui, |ui| {
+                ui.label(text::body("Looking for what is wrong…").color(t.text3));
+            });
+            return;
+        };
+        let is_watch = has_only_samples(cx.data.device());
+        if found.findings.is_empty() && !is_watch {
+            healthy(ui, cx);
+        }
+        // Where none was examined, that is the first thing said.
+        if found.ooms_left_out > 0 && !(found.ooms.is_empty() && found.findings.is_empty()) {
+            padded(ui, |ui| {
+                for sentence in found.left_out() {
+                    label::paragraph(ui, &sentence, Type::Caption, t.text3);
+                }
+            });
+        }
+        if let Some(sentence) = found.rules_sentence() {
+            padded(ui, |ui| {
+                label::paragraph(ui, &sentence, Type::Caption, t.text3);
+            });
+        }
+        let mut order: Vec<usize> = (0..found.findings.len()).filter(|&i| Some(i) != but).collect();
+        if self.order == 1 {
+            order.sort_by_key(|&i| std::cmp::Reverse(found.findings[i].bytes));
+        }
+        self.those(ui, cx, found, &order);
+        if is_watch {
+            self.watched(ui, cx);
+        }
+    }
+
+    /// Findings, one under the other.
+    fn those(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Findings, order: &[usize]) {
+        // Settings are tried once something is looked at that they may mend.
+        let wants = |f: &Finding| f.class == Class::OutOfMemory || f.depends_on_settings();
+        let is_wanted = found.findings.get(self.open).is_some_and(wants);
+        let is_short = cx.data.device().events.len() <= TRIED_UNASKED;
+        let helped = if is_wanted && is_short && can_be_served_again(cx.data.device()) {
+            let data = Arc::clone(cx.data);
+            let work = move |progress: &Progress| data.helped(progress).ok().map(|h| Helped::clone(&h));
+            let shown = self.helped.get(cx.jobs, "what would have helped", &(), work);
+            if !shown.is_fresh {
+                ui.request_repaint_after(std::time::Duration::from_millis(100));
+            }
+            Some(shown.value)
+        } else {
+            None
+        };
+        for &i in order {
+            let finding = &found.findings[i];
+            let is_open = self.open == i;
+            let is_brief = self.folds && !is_open && finding.class == Class::OutOfMemory;
+            if finding_ui(ui, cx, finding, i, is_open, is_brief, &helped) {
+                if self.folds && is_open {
+                    self.open = usize::MAX;
+                    continue;
+                }
+                self.open = i;
+                take_there(cx, finding);
+            }
+        }
+    }
+
     /// What samples tell where there are no events.
     fn watched(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let data = Arc::clone(cx.data);
@@ -134,6 +163,11 @@ impl FindingsView {
             summary(ui, cx, &told);
         }
     }
+}
+
+/// The finding of a failure that stands first.
+fn first_failure(found: &Arc<Findings>) -> Option<usize> {
+    found.findings.iter().position(|f| f.class == Class::OutOfMemory)
 }
 
 /// Other devices that ran out of memory: what is wrong with the recording may not be on the one in front.
@@ -221,7 +255,15 @@ fn in_use(active: u64, reserved: u64, has_segments: bool, allocator: &str) -> St
 }
 
 /// Draws a finding; true when it was clicked.
-fn finding_ui(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, is_open: bool, helped: &Tried) -> bool {
+fn finding_ui(
+    ui: &mut Ui,
+    cx: &ViewContext<'_>,
+    f: &Finding,
+    index: usize,
+    is_open: bool,
+    is_brief: bool,
+    helped: &Tried,
+) -> bool {
     let t = cx.tokens;
     let top = ui.cursor().min;
     let width = ui.available_width();
@@ -255,6 +297,8 @@ fn finding_ui(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, is_o
             head_clicked |= body.interact(Sense::click()).clicked();
             if is_open {
                 evidence(ui, cx, f, index, helped);
+            } else if is_brief {
+                head_clicked |= ways_on(ui, cx, f, index);
             }
         });
     });
@@ -269,6 +313,22 @@ fn finding_ui(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, is_o
     }
     ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
     head_clicked
+}
+
+/// Where to go on from a failure whose evidence is not shown; true when that is asked for.
+fn ways_on(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize) -> bool {
+    ui.add_space(8.0);
+    let row = ui.scope_builder(UiBuilder::new().id_salt(("ways on", index)), |ui| {
+        ui.with_layout(Layout::left_to_right(Align::Min).with_main_wrap(true), |ui| {
+            ui.spacing_mut().item_spacing = vec2(8.0, 6.0);
+            if Push::primary("Open autopsy").show(ui).clicked() {
+                take_there(cx, f);
+                cx.actions.run(Command::Workspace(Workspace::Autopsy));
+            }
+            Push::outlined("What helps").show(ui).clicked()
+        })
+    });
+    row.inner.inner
 }
 
 fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped: &Tried) {

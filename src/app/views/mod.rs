@@ -22,6 +22,7 @@ pub mod accounting;
 pub mod allocations;
 pub mod autopsy;
 mod block_legend;
+mod block_name;
 pub mod compare;
 pub mod contents;
 pub mod events;
@@ -31,6 +32,7 @@ pub mod heatmap;
 pub mod inspector;
 pub mod leaks;
 pub mod live;
+pub mod memory;
 pub mod probe;
 mod query_field;
 mod query_help;
@@ -54,6 +56,8 @@ pub enum ViewKind {
     Leaks,
     /// Peak and growth by training step.
     Steps,
+    /// Where the memory is, and what is wrong.
+    Memory,
     /// What is wrong, ranked.
     Findings,
     /// Why a request failed.
@@ -96,6 +100,7 @@ pub struct ViewInfo {
 
 /// Every view there is, in menu order.
 pub const REGISTRY: &[ViewInfo] = &[
+    memory::INFO,
     findings::INFO,
     timeline::INFO,
     segment_map::INFO,

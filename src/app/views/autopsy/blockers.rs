@@ -10,6 +10,7 @@ use crate::app::action::Action;
 use crate::app::selection::Item;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
+use crate::app::views::block_name::block_name;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::term::{self, Term};
@@ -74,8 +75,8 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     let (size, widths) = figures(case);
     let columns = Columns::of(width, widths);
     let (head, _) = ui.allocate_exact_size(vec2(width, 24.0), Sense::hover());
-    let names = ["#", "block", "size", "between", "strands", "if freed", "age", "allocated at"];
-    columns.paint(ui, head, names, Type::Caption, [t.text3; 8]);
+    let names = ["#", "allocated at", "size", "between", "strands", "if freed", "age"];
+    columns.paint(ui, head, names, Type::Caption, [t.text3; 7]);
     for (i, name) in names.into_iter().enumerate() {
         let term = if name == "allocated at" { Some(Term::Stack) } else { Term::of(name) };
         if let Some(term) = term.filter(|_| columns.at[i].1 > 0.0) {
@@ -100,7 +101,8 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
             let block = &state.blocks[b.block];
             let selected = cx.link.selected() == Some(Item::Lifetime(block.lifetime));
             let address = Address(block.address).to_string();
-            let response = ListRow::new(&address).selected(selected).show_painted(ui);
+            let name = block_name(cx.data, cx.categories.map(AsRef::as_ref), block.lifetime).unwrap_or_else(|| address.clone());
+            let response = ListRow::new(&name).selected(selected).show_painted(ui);
             let rect = response.rect;
             let stack = cx.data.tables.lifetimes.stack(cx.data.device(), block.lifetime);
             let enough = case.request().is_some_and(|request| b.serves && b.hole_if_freed() >= request)
@@ -108,21 +110,20 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
             let age = age(cx.data.device(), &cx.data.tables.lifetimes, block.lifetime, state.event);
             let texts = [
                 rank.map_or(String::new(), |rank| count(rank as u64 + 1)),
-                address.clone(),
+                name.clone(),
                 size.sized(b.size),
                 String::new(),
                 size.sized(b.strands()),
                 size.sized(b.appears()),
                 age.to_string(),
-                cx.data.names.of_stack(stack).to_owned(),
             ];
-            let place = if stack.is_some() { t.accent } else { t.text3 };
-            let inks = [t.text3, t.text1, t.text1, t.text1, t.text1, if enough { t.text1 } else { t.text2 }, t.text2, place];
+            let place = if stack.is_some() { t.accent } else { t.text1 };
+            let inks = [t.text3, place, t.text1, t.text1, t.text1, if enough { t.text1 } else { t.text2 }, t.text2];
             columns.paint(ui, rect, texts.each_ref().map(String::as_str), Type::Mono, inks);
             if let Some(whose) = whose {
                 // Behind the place, where there is room.
-                let room = columns.rect(rect, 7);
-                let left = room.left() + label::width(ui.painter(), &texts[7], Type::Mono) + 12.0;
+                let room = columns.rect(rect, 1);
+                let left = room.left() + label::width(ui.painter(), &texts[1], Type::Mono) + 12.0;
                 if left + label::width(ui.painter(), whose, Type::Caption) <= room.right() {
                     label::text_in(ui.painter(), room.with_min_x(left), whose, Type::Caption, t.text3);
                 }
@@ -167,6 +168,9 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
             }
             batch.paint(ui.painter());
             let mut told = Vec::new();
+            if name != address && cx.data.recording.tells_addresses() {
+                told.push(address);
+            }
             if is_going {
                 told.push("One of the blocks of the way out.".to_owned());
             }
@@ -206,15 +210,17 @@ fn figures(case: &Case) -> (SizeColumn, [f32; 3]) {
 /// Where the columns of the blockers table stand.
 struct Columns {
     /// Left edge and width of each, from the row's left; the width is 0 where there is no room for it.
-    at: [(f32, f32); 8],
+    at: [(f32, f32); 7],
 }
 
-/// Widths of the age and of the place in the code, and the gap after each column.
+/// Widths of the age and, at least, of the place in the code, and the gap after each column.
 const AGE: f32 = 74.0;
 const PLACE: f32 = 112.0;
 const GAP: f32 = 12.0;
 /// The widest the picture of a block between its holes gets.
 const PICTURE: f32 = 240.0;
+/// The widest the place gets: figures stand beside it.
+const WIDEST: f32 = 280.0;
 /// The rows whose pictures are never cut.
 const FIRST: usize = 8;
 /// Width of a letter of the figures.
@@ -236,9 +242,9 @@ pub(super) fn left_out(width: f32, case: &Case) -> &'static str {
 impl Columns {
     fn of(width: f32, [size, strands, freed]: [f32; 3]) -> Self {
         // The number gives way first, then the age, then the picture.
-        let (mut number, mut picture, mut tail) = (20.0, 60.0, [strands, freed, AGE, PLACE]);
-        let sum = |number: f32, picture: f32, tail: &[f32; 4]| {
-            let columns = [number, 100.0, size, picture].into_iter().chain(*tail);
+        let (mut number, mut picture, mut tail) = (20.0, 60.0, [strands, freed, AGE]);
+        let sum = |number: f32, picture: f32, tail: &[f32; 3]| {
+            let columns = [number, PLACE, size, picture].into_iter().chain(*tail);
             columns.map(|w| if w > 0.0 { w + GAP } else { 0.0 }).sum::<f32>() + GAP
         };
         if sum(number, picture, &tail) > width {
@@ -253,15 +259,15 @@ impl Columns {
             // The picture is what tells; the place in the code has its share from then on.
             picture = (picture + width - sum(number, picture, &tail)).clamp(60.0, PICTURE);
         }
-        let mut at = [(0.0, 0.0); 8];
+        // What is left over goes to the place in the code.
+        let place = (PLACE + width - sum(number, picture, &tail)).clamp(40.0, WIDEST);
+        let mut at = [(0.0, 0.0); 7];
         let mut x = GAP;
-        let widths = [number, 100.0, size, picture].into_iter().chain(tail);
+        let widths = [number, place, size, picture].into_iter().chain(tail);
         for (slot, w) in at.iter_mut().zip(widths) {
             *slot = (x, w);
             x += if w > 0.0 { w + GAP } else { 0.0 };
         }
-        // What is left over goes to the place in the code.
-        at[7].1 = (width - at[7].0 - 8.0).max(40.0);
         Columns { at }
     }
 
@@ -270,7 +276,7 @@ impl Columns {
         Rect::from_min_size(pos2(row.left() + x, row.top()), vec2(w, row.height()))
     }
 
-    fn paint(&self, ui: &Ui, row: Rect, texts: [&str; 8], kind: Type, inks: [egui::Color32; 8]) {
+    fn paint(&self, ui: &Ui, row: Rect, texts: [&str; 7], kind: Type, inks: [egui::Color32; 7]) {
         for (i, text) in texts.into_iter().enumerate() {
             let rect = self.rect(row, i);
             if rect.width() <= 0.0 {

@@ -290,6 +290,7 @@ pub fn next_blockers(data: &DeviceData, state: &State, but: Option<LifetimeId>) 
         .map(|b| Line {
             item: Item::Lifetime(state.blocks[b.block].lifetime),
             name: Address(state.blocks[b.block].address).to_string(),
+            tip: String::new(),
             note: Bytes(b.size).to_string(),
             bytes: b.strands(),
         })

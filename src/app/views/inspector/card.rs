@@ -96,8 +96,10 @@ impl Around {
 pub struct Line {
     /// What it is.
     pub item: Item,
-    /// Its name, an address mostly.
+    /// Its name: where it was made, or an address.
     pub name: String,
+    /// What its tooltip says: the address, where the name is another.
+    pub tip: String,
     /// A figure beside the name.
     pub note: String,
     /// The figure the list is ordered by.

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use egui::{Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
+use super::block_name::block_name;
 use super::live::told;
 use super::{View, ViewContext, ViewInfo, ViewKind};
+use crate::analysis::Categories;
 use crate::app::action::Action;
 use crate::app::command::Command;
+use crate::app::document::DeviceData;
 use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
@@ -27,6 +30,7 @@ mod neighbours;
 mod stacks;
 mod things;
 
+pub use card::RECORD_STACKS;
 use card::{Card, Fact, Lead, List, Tone};
 
 /// Registry entry.
@@ -93,6 +97,10 @@ impl View for Inspector {
             if let (Some(Item::Lifetime(id)), Some(categories)) = (selected, &categories) {
                 block::say_category(&data, categories, id, &mut card);
             }
+            // All blocks of a stack have one place: their addresses tell them apart.
+            if !matches!(selected, Some(Item::Stack(_))) {
+                name_blocks(&data, categories.as_deref(), &mut card);
+            }
             Some(card)
         });
         let Some(card) = shown.value else { return };
@@ -127,6 +135,17 @@ impl View for Inspector {
             }
             ui.add_space(16.0);
         });
+    }
+}
+
+/// Calls the blocks of lists by where they were made, or what they are for; their addresses are in their tooltips.
+fn name_blocks(data: &DeviceData, categories: Option<&Categories>, card: &mut Card) {
+    for line in card.lists.iter_mut().flat_map(|list| &mut list.lines) {
+        if let Item::Lifetime(id) = line.item
+            && let Some(name) = block_name(data, categories, id)
+        {
+            line.tip = std::mem::replace(&mut line.name, name);
+        }
     }
 }
 
@@ -293,6 +312,9 @@ fn lines(ui: &mut Ui, cx: &ViewContext<'_>, list: &List) {
         }
         if response.hovered() && cx.link.hovered != Some(line.item) {
             cx.actions.send(Action::Hover(Some(line.item)));
+        }
+        if !line.tip.is_empty() {
+            response.on_hover_text(&line.tip);
         }
     }
 }

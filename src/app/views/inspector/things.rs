@@ -291,6 +291,7 @@ fn largest_blocks(data: &DeviceData, title: &str, mut blocks: Vec<&BlockAt>) -> 
         .map(|b| Line {
             item: Item::Lifetime(b.lifetime),
             name: block_name(data, b.address, b.lifetime),
+            tip: String::new(),
             note: if b.state == BlockState::PendingFree { "pending".to_owned() } else { String::new() },
             bytes: b.size,
         })

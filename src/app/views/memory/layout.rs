@@ -1,0 +1,351 @@
+//! What the memory column says, before it is drawn: figures that add up as printed, rows, the widths of the bar's parts.
+
+use std::collections::HashSet;
+
+use crate::analysis::LifetimeId;
+use crate::analysis::anatomy::{Composition, LineHeld, ModuleHeld, Role};
+use crate::app::selection::Item;
+use crate::units::{Bytes, MEBIBYTE, count};
+
+/// Rows of a table before the rest is folded into one.
+const MOST: usize = 9;
+/// What is narrower is left out of the bar.
+const NARROWEST: f32 = 2.0;
+
+/// Shares `units` among parts by their size, so that what is printed adds up: the largest remainders get what rounding down leaves.
+pub fn apportion(parts: &[u64], units: u64) -> Vec<u64> {
+    let sum: u128 = parts.iter().map(|&p| u128::from(p)).sum();
+    if sum == 0 {
+        return vec![0; parts.len()];
+    }
+    let quota = |p: u64| u128::from(p) * u128::from(units);
+    let mut shares: Vec<u64> = parts.iter().map(|&p| (quota(p) / sum) as u64).collect();
+    let left = units - shares.iter().sum::<u64>();
+    let mut order: Vec<usize> = (0..parts.len()).collect();
+    order.sort_by_key(|&i| (std::cmp::Reverse(quota(parts[i]) % sum), i));
+    order.into_iter().take(left as usize).for_each(|i| shares[i] += 1);
+    shares
+}
+
+/// Hundredths of a MiB, to the nearest.
+pub fn hundredths(bytes: u64) -> u64 {
+    ((u128::from(bytes) * 100 + u128::from(MEBIBYTE) / 2) / u128::from(MEBIBYTE)) as u64
+}
+
+/// Hundredths of a MiB as a figure of a column: `1,572.00`.
+fn mebibytes(hundredths: u64, bytes: u64) -> String {
+    match (hundredths, bytes) {
+        (0, 0) => "0".to_owned(),
+        (0, _) => "<0.01".to_owned(),
+        (n, _) => format!("{}.{:02}", count(n / 100), n % 100),
+    }
+}
+
+/// Tenths of a percent as a figure of a column: `49.5`.
+fn percent(tenths: u64, bytes: u64) -> String {
+    match (tenths, bytes) {
+        (0, 0) => "0".to_owned(),
+        (0, _) => "< 0.1".to_owned(),
+        (n, _) => format!("{}.{}", n / 10, n % 10),
+    }
+}
+
+/// A row of the table by role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoleRow {
+    /// The role.
+    pub role: Role,
+    /// Bytes of whole blocks.
+    pub bytes: u64,
+    /// Blocks.
+    pub count: u64,
+    /// Most of it is inferred.
+    pub is_probable: bool,
+    /// Its share in percent.
+    pub share: String,
+    /// Its MiB.
+    pub mebibytes: String,
+}
+
+/// The table by role, most bytes first, what is not known after what is, and last the roles that hold something only at other times.
+pub fn role_rows(held: &Composition, elsewhere: &[Role]) -> Vec<RoleRow> {
+    let absent = elsewhere.iter().filter(|&&role| role != Role::Unknown && held.role(role).count == 0);
+    let mut all: Vec<_> = held.roles.iter().copied().chain(absent.map(|&role| held.role(role))).collect();
+    all.sort_by_key(|r| (r.count == 0, r.role == Role::Unknown, std::cmp::Reverse(r.bytes), r.role));
+    let bytes: Vec<u64> = all.iter().map(|r| r.bytes).collect();
+    let (sizes, shares) = (apportion(&bytes, hundredths(held.bytes)), apportion(&bytes, 1000));
+    let rows = all.iter().zip(sizes).zip(shares);
+    rows.map(|((r, size), share)| RoleRow {
+        role: r.role,
+        bytes: r.bytes,
+        count: r.count,
+        is_probable: r.probable * 2 > r.bytes,
+        share: percent(share, r.bytes),
+        mebibytes: mebibytes(size, r.bytes),
+    })
+    .collect()
+}
+
+/// The table's last line: all bytes in MiB.
+pub fn whole(held: &Composition) -> String {
+    mebibytes(hundredths(held.bytes), held.bytes)
+}
+
+/// Where the parts of a bar of this width begin and end; `None` for those too narrow to be seen.
+pub fn bar(parts: &[u64], width: f32) -> Vec<Option<(f32, f32)>> {
+    let sum = parts.iter().sum::<u64>().max(1) as f64;
+    let mut before = 0u64;
+    let spans = parts.iter().map(|&part| {
+        let x = |bytes: u64| (bytes as f64 / sum * f64::from(width)) as f32;
+        let (from, to) = (x(before), x(before + part));
+        before += part;
+        (to - from >= NARROWEST).then_some((from, to))
+    });
+    spans.collect()
+}
+
+/// A row of the tables of modules, lines and sizes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    /// What tells it from all others, also after the figures changed.
+    pub key: String,
+    /// How deep it stands inside other modules.
+    pub depth: usize,
+    /// Its name.
+    pub name: String,
+    /// The name is a place in the code.
+    pub is_place: bool,
+    /// The role of most of it, where it has one.
+    pub role: Option<Role>,
+    /// Bytes of whole blocks.
+    pub bytes: u64,
+    /// Blocks.
+    pub count: u64,
+    /// Its MiB.
+    pub mebibytes: String,
+    /// Whether it is open; `None` where there is nothing inside.
+    pub is_open: Option<bool>,
+    /// What a click selects.
+    pub item: Option<Item>,
+    /// Its largest block.
+    pub largest: Option<LifetimeId>,
+}
+
+/// The key of the row that stands for what is folded.
+fn folded(prefix: &str) -> String {
+    format!("{prefix}/\u{2026}")
+}
+
+/// Rows of one level, one for what is folded, and one for the `own` bytes and blocks of their module that are in none of them; with
+/// the hundredths of a MiB of each, which add up to `units`. `open` has the keys of the rows that are open.
+fn level(all: Vec<Row>, own: (u64, u64), units: u64, (depth, prefix): (usize, &str), open: &HashSet<String>) -> Vec<(Row, u64)> {
+    let rest_key = folded(prefix);
+    let is_folded = all.len() > MOST + 1 && !open.contains(&rest_key);
+    let shown = if is_folded { MOST } else { all.len() };
+    let (bytes, blocks) = all[shown..].iter().fold((0, 0), |(bytes, blocks), r| (bytes + r.bytes, blocks + r.count));
+    let more = all.len() - shown;
+    let mut rows: Vec<Row> = all.into_iter().take(shown).collect();
+    if more > 0 {
+        let name = format!("{} more", count(more as u64));
+        rows.push(Row { key: rest_key, depth, name, bytes, count: blocks, is_open: Some(false), ..Row::default() });
+    }
+    if own.0 > 0 {
+        let key = format!("{prefix}/");
+        rows.push(Row { key, depth, name: "in none of these".to_owned(), bytes: own.0, count: own.1, ..Row::default() });
+    }
+    let shares = apportion(&rows.iter().map(|r| r.bytes).collect::<Vec<_>>(), units);
+    rows.into_iter().zip(shares).map(|(row, share)| (Row { mebibytes: mebibytes(share, row.bytes), ..row }, share)).collect()
+}
+
+/// The rows of modules, with those inside the open ones.
+pub fn module_rows(held: &Composition, open: &HashSet<String>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    within(&held.modules, (0, 0), hundredths(held.bytes), (0, ""), open, &mut rows);
+    rows
+}
+
+fn within(
+    parts: &[ModuleHeld],
+    own: (u64, u64),
+    units: u64,
+    (depth, prefix): (usize, &str),
+    open: &HashSet<String>,
+    rows: &mut Vec<Row>,
+) {
+    let all = parts.iter().map(|m| {
+        let key = format!("{prefix}/{}", m.name);
+        Row {
+            depth,
+            name: m.title(),
+            is_place: is_place(&m.name),
+            bytes: m.bytes,
+            count: m.count,
+            is_open: (!m.parts.is_empty()).then(|| open.contains(&key)),
+            largest: m.lifetimes.first().copied(),
+            item: m.lifetimes.first().map(|&id| Item::Lifetime(id)),
+            key,
+            ..Row::default()
+        }
+    });
+    for (i, (row, units)) in level(all.collect(), own, units, (depth, prefix), open).into_iter().enumerate() {
+        let (is_open, key) = (row.is_open == Some(true), row.key.clone());
+        rows.push(row);
+        if is_open && let Some(module) = parts.get(i) {
+            let inside = module.parts.iter().fold((0, 0), |(bytes, count), p| (bytes + p.bytes, count + p.count));
+            let own = (module.bytes.saturating_sub(inside.0), module.count.saturating_sub(inside.1));
+            within(&module.parts, own, units, (depth + 1, &key), open, rows);
+        }
+    }
+}
+
+/// The rows of lines, or of sizes where there are no lines.
+pub fn line_rows(lines: &[LineHeld], bytes: u64, open: &HashSet<String>) -> Vec<Row> {
+    let all = lines.iter().map(|l| Row {
+        key: l.place.clone(),
+        name: l.place.clone(),
+        is_place: l.stack.is_some() && is_place(&l.place),
+        role: Some(l.role),
+        bytes: l.bytes,
+        count: l.count,
+        largest: l.lifetimes.first().copied(),
+        item: l.stack.map(Item::Stack).or(l.lifetimes.first().map(|&id| Item::Lifetime(id))),
+        ..Row::default()
+    });
+    level(all.collect(), (0, 0), hundredths(bytes), (0, "lines"), open).into_iter().map(|(row, _)| row).collect()
+}
+
+/// `model.py:41` and not a group in words.
+fn is_place(name: &str) -> bool {
+    name.rsplit_once(':').is_some_and(|(_, line)| !line.is_empty() && line.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// That memory does not grow, from what is in use at the end of each step; `None` where it does, or where there are too few steps.
+pub fn no_growth(ends: &[u64]) -> Option<String> {
+    let steady = |ends: &[u64]| match (ends.iter().min(), ends.iter().max()) {
+        // What a log or a counter keeps is less than a thousandth.
+        (Some(&low), Some(&high)) => high - low <= high / 1000,
+        _ => false,
+    };
+    let last = ends.last().copied()?;
+    let end = Bytes(last).headline();
+    match ends {
+        [_, _, ..] if steady(ends) => Some(format!("No growth: all {} steps end with {end}", count(ends.len() as u64))),
+        // The first step of a run makes what the others find there.
+        [_, rest @ ..] if rest.len() > 1 && steady(rest) => {
+            Some(format!("No growth: all {} steps but the first end with {end}", count(ends.len() as u64)))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::anatomy::RoleHeld;
+
+    const M: u64 = MEBIBYTE;
+
+    fn module(name: &str, bytes: u64, parts: Vec<ModuleHeld>) -> ModuleHeld {
+        ModuleHeld { name: name.to_owned(), repeats: 1, bytes, count: 2, parts, lifetimes: vec![LifetimeId(bytes as u32 % 97)] }
+    }
+
+    fn printed(text: &str) -> u64 {
+        text.replace([',', '.'], "").parse().unwrap()
+    }
+
+    #[test]
+    fn what_is_printed_adds_up() {
+        assert_eq!(apportion(&[1, 1, 1], 100), [34, 33, 33]);
+        assert_eq!(apportion(&[], 100), Vec::<u64>::new());
+        assert_eq!(apportion(&[0, 0], 100), [0, 0]);
+        assert_eq!(apportion(&[u64::MAX / 2, u64::MAX / 2, 1], 1000), [500, 500, 0]);
+        let role = |role, bytes| RoleHeld { role, bytes, count: 1, probable: 0 };
+        // Each would be rounded down alone, and 0.01 MiB would be missing.
+        let part = M / 3 + 1234;
+        let roles = vec![role(Role::Activations, part), role(Role::Weights, part), role(Role::Unknown, part)];
+        let held = Composition { bytes: 3 * part, count: 3, roles, ..Composition::default() };
+        let rows = role_rows(&held, &[]);
+        assert_eq!(rows.iter().map(|r| printed(&r.mebibytes)).sum::<u64>(), printed(&whole(&held)));
+        assert_eq!(rows.iter().map(|r| printed(&r.share)).sum::<u64>(), 1000);
+    }
+
+    #[test]
+    fn the_unknown_comes_after_what_is_known_and_what_holds_nothing_here_last() {
+        let role = |role, bytes, probable| RoleHeld { role, bytes, count: 1, probable };
+        let roles = vec![role(Role::Unknown, 90 * M, 0), role(Role::Weights, 10 * M, 6 * M), role(Role::Inputs, 100, 0)];
+        let held = Composition { bytes: 100 * M + 100, count: 3, roles, ..Composition::default() };
+        let rows = role_rows(&held, &[Role::Gradients, Role::Weights, Role::Unknown]);
+        let told: Vec<_> = rows.iter().map(|r| (r.role, r.share.as_str(), r.mebibytes.as_str(), r.is_probable)).collect();
+        assert_eq!(
+            told,
+            [
+                (Role::Weights, "10.0", "10.00", true),
+                (Role::Inputs, "< 0.1", "<0.01", false),
+                (Role::Unknown, "90.0", "90.00", false),
+                (Role::Gradients, "0", "0", false),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_bar_leaves_out_what_can_not_be_seen() {
+        assert_eq!(bar(&[75, 25], 200.0), [Some((0.0, 150.0)), Some((150.0, 200.0))]);
+        assert_eq!(bar(&[995, 5], 200.0), [Some((0.0, 199.0)), None]);
+        assert_eq!(bar(&[0], 200.0), [None]);
+    }
+
+    #[test]
+    fn modules_open_and_what_does_not_fit_is_counted() {
+        let blocks = module(
+            "model.py:8",
+            60 * M,
+            vec![module("model.py:20", 40 * M, Vec::new()), module("model.py:21", 5 * M, Vec::new())],
+        );
+        let mut modules = vec![blocks];
+        modules.extend((0..12).map(|i| module(&format!("part {i:02}"), M + i, Vec::new())));
+        let bytes = modules.iter().map(|m| m.bytes).sum();
+        let held = Composition { bytes, modules, ..Composition::default() };
+        let mut open = HashSet::new();
+        let rows = module_rows(&held, &open);
+        assert_eq!(rows.len(), 10);
+        assert_eq!((rows[0].is_open, rows[0].is_place, rows[1].is_place), (Some(false), true, false));
+        assert_eq!((rows[9].name.as_str(), rows[9].count), ("4 more", 8));
+        assert_eq!(rows.iter().map(|r| printed(&r.mebibytes)).sum::<u64>(), hundredths(bytes));
+        open.insert(rows[0].key.clone());
+        open.insert(rows[9].key.clone());
+        let rows = module_rows(&held, &open);
+        let inside: Vec<_> = rows.iter().filter(|r| r.depth == 1).map(|r| (r.name.as_str(), r.mebibytes.as_str())).collect();
+        assert_eq!(inside, [("model.py:20", "40.00"), ("model.py:21", "5.00"), ("in none of these", "15.00")]);
+        assert_eq!(rows.len(), 13 + 3);
+    }
+
+    #[test]
+    fn a_line_with_a_stack_selects_it_and_one_without_its_largest_block() {
+        let line = |place: &str, stack| LineHeld {
+            place: place.to_owned(),
+            stack,
+            bytes: M,
+            count: 1,
+            lifetimes: vec![LifetimeId(7)],
+            ..LineHeld::default()
+        };
+        let rows = line_rows(
+            &[line("train.py:3", Some(crate::model::StackId(4))), line("backward (no Python stack)", None)],
+            2 * M,
+            &HashSet::new(),
+        );
+        assert_eq!(rows[0].item, Some(Item::Stack(crate::model::StackId(4))));
+        assert_eq!(rows[1].item, Some(Item::Lifetime(LifetimeId(7))));
+        assert_eq!((rows[0].is_place, rows[1].is_place), (true, false));
+    }
+
+    #[test]
+    fn steps_that_end_alike_do_not_grow() {
+        let plain = |ends: &[u64]| no_growth(ends).map(|s| s.replace('\u{a0}', " "));
+        assert_eq!(plain(&[1178 * M, 1178 * M, 1178 * M]).as_deref(), Some("No growth: all 3 steps end with 1.15 GiB"));
+        assert_eq!(plain(&[100 * M, 300 * M, 300 * M]).as_deref(), Some("No growth: all 3 steps but the first end with 300 MiB"));
+        assert_eq!(plain(&[100 * M, 110 * M, 120 * M]), None);
+        assert_eq!(plain(&[100 * M]), None);
+        assert_eq!(plain(&[]), None);
+    }
+}

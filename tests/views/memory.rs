@@ -1,0 +1,143 @@
+//! The memory column: in pictures, and under the pointer.
+
+use std::collections::HashMap;
+
+use crate::alone::{alone, has_adapter, sample};
+use crate::whole::{Whole, click, link, move_to, only, opened, send};
+use egui::accesskit::Role;
+use egui::{Theme, pos2};
+use egui_kittest::SnapshotResults;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use vramscope::analysis::Quantity;
+use vramscope::analysis::categories::Category;
+use vramscope::app::action::Action;
+use vramscope::app::colours::ColourBy;
+use vramscope::app::selection::Item;
+use vramscope::app::views::ViewKind;
+use vramscope::model::Action as EventAction;
+
+#[test]
+fn pictures_in_both_themes() {
+    if !has_adapter() {
+        return;
+    }
+    let mut results = SnapshotResults::new();
+    let (train, serve, fragment) = (sample("gpt_train.pickle"), sample("serve_oom.pickle.gz"), sample("fragment_oom.pickle"));
+    let mut picture = |name: &str, data, theme, size| {
+        let mut h = alone(data, ViewKind::Memory, theme, size, true, |link| link.colour_by = ColourBy::Category);
+        h.snapshot(name);
+        results.extend_harness(&mut h);
+    };
+    picture("memory_dark", &train, Theme::Dark, [288.0, 912.0]);
+    picture("memory_light", &train, Theme::Light, [288.0, 912.0]);
+    picture("memory_oom_dark", &serve, Theme::Dark, [288.0, 1100.0]);
+    picture("memory_without_stacks_light", &fragment, Theme::Light, [288.0, 1100.0]);
+    picture("memory_wide_dark", &train, Theme::Dark, [480.0, 700.0]);
+    picture("memory_narrow_light", &train, Theme::Light, [208.0, 420.0]);
+}
+
+/// The rows of a kind that are on screen, by what they begin with, up to the colon.
+fn rows(h: &Whole) -> HashMap<String, egui::Rect> {
+    let named = h.get_all_by_role(Role::ListItem).filter_map(|n| {
+        let label = n.accesskit_node().label().unwrap_or_default();
+        Some((label.split_once(": ")?.0.to_owned(), n.rect()))
+    });
+    named.collect()
+}
+
+#[test]
+fn a_recording_opens_at_its_peak_in_the_colours_of_roles() {
+    let data = sample("gpt_train.pickle");
+    let h = opened(&data, Theme::Dark, [1600.0, 1000.0]);
+    let peak = data.tables.curves.peak(Quantity::Active).1;
+    assert_eq!((link(&h).cursor, link(&h).colour_by), (peak, ColourBy::Category));
+    assert!(h.query_by_label("Memory by role").is_some());
+    assert!(h.query_by_label_contains("at the peak, in the").is_some(), "what the program did");
+    // Nothing tells what these are for: all would be grey.
+    let h = opened(&sample("fragment_oom.pickle"), Theme::Dark, [1600.0, 1000.0]);
+    assert_eq!(link(&h).colour_by, ColourBy::SizeClass);
+}
+
+#[test]
+fn a_click_on_a_role_dims_the_others_and_a_second_brings_them_back() {
+    let mut h = opened(&sample("gpt_train.pickle"), Theme::Dark, [1600.0, 1000.0]);
+    send(&mut h, Action::SetColourBy(ColourBy::Stack));
+    let activations = rows(&h)["activations"];
+    click(&mut h, activations.center());
+    let class = Category::Activations.index() as u8;
+    assert_eq!((link(&h).colour_by, link(&h).focus_classes.as_slice()), (ColourBy::Category, &[class][..]));
+    click(&mut h, activations.center());
+    assert!(link(&h).focus_classes.is_empty());
+    // The pointer alone dims them too, and only while it is there.
+    assert_eq!(link(&h).hover_class, Some(class));
+    move_to(&mut h, pos2(800.0, 300.0));
+    h.run_steps(2);
+    assert_eq!(link(&h).hover_class, None);
+}
+
+#[test]
+fn rows_of_lines_select_their_stack_and_modules_open() {
+    let data = sample("gpt_train.pickle");
+    let mut h = only(&data, ViewKind::Memory, [320.0, 1000.0]);
+    h.get_by_role_and_label(Role::RadioButton, "Lines").click();
+    h.run_steps(4);
+    let (name, place) = rows(&h).into_iter().find(|(name, _)| name.contains(".py:")).expect("a line");
+    click(&mut h, place.center());
+    let Some(Item::Stack(stack)) = link(&h).selected() else { panic!("{name}: {:?}", link(&h).selected()) };
+    assert_eq!(data.names.of_stack(stack), name);
+    h.get_by_role_and_label(Role::RadioButton, "Modules").click();
+    h.run_steps(4);
+    let before = rows(&h).len();
+    let (_, module) = rows(&h).into_iter().find(|(name, _)| name.contains(".py:")).expect("a module");
+    click(&mut h, module.center());
+    assert!(rows(&h).len() > before, "what is inside it");
+    assert!(matches!(link(&h).selected(), Some(Item::Lifetime(_))));
+}
+
+#[test]
+fn the_instant_can_be_the_cursor() {
+    let data = sample("gpt_train.pickle");
+    let mut h = only(&data, ViewKind::Memory, [320.0, 1000.0]);
+    send(&mut h, Action::SetCursor(1234));
+    assert!(h.query_by_label_contains("at event 1,234").is_none(), "the peak stays");
+    h.get_by_role_and_label(Role::ComboBox, "at").click();
+    h.run_steps(4);
+    h.get_by_role_and_label(Role::MenuItem, "cursor").click();
+    h.run_steps(4);
+    assert!(h.query_by_label_contains("at event 1,234").is_some());
+}
+
+#[test]
+fn a_failure_comes_first_and_the_sentence_is_about_it() {
+    let data = sample("serve_oom.pickle.gz");
+    assert!(data.device().events.action.contains(&EventAction::Oom));
+    let h = opened(&data, Theme::Dark, [1600.0, 1000.0]);
+    let top = |label: &str| h.get_all_by_label_contains(label).map(|n| n.rect().top()).fold(f32::MAX, f32::min);
+    assert!(top("Open autopsy") < top("at the failure"), "the finding stands above");
+}
+
+#[test]
+fn the_other_views_are_one_click_away() {
+    for (name, kind) in [
+        ("Accounting", ViewKind::Accounting),
+        ("Leaks", ViewKind::Leaks),
+        ("Steps", ViewKind::Steps),
+        ("Allocations", ViewKind::Allocations),
+        ("Events", ViewKind::Events),
+    ] {
+        let mut h = opened(&sample("leak.pickle"), Theme::Dark, [1600.0, 1000.0]);
+        assert!(h.query_by_label(&format!("Explain {name}")).is_none());
+        h.get_by_role_and_label(Role::Link, name).click();
+        h.run_steps(6);
+        assert!(h.query_by_label(&format!("Explain {name}")).is_some(), "{kind:?}");
+    }
+}
+
+#[test]
+fn blocks_are_called_by_where_they_were_made() {
+    let data = sample("leak.pickle");
+    let mut h = only(&data, ViewKind::Inspector, [340.0, 900.0]);
+    send(&mut h, Action::Select(None));
+    assert!(h.query_all_by_label_contains("workloads.py:").count() > 3, "the largest live blocks");
+    assert_eq!(h.query_all_by_label_contains("0x7").count(), 0, "addresses are in their tooltips");
+}

@@ -40,7 +40,9 @@ fn pictures_in_both_themes() {
 fn rows(h: &Whole) -> HashMap<String, egui::Rect> {
     let named = h.get_all_by_role(Role::ListItem).filter_map(|n| {
         let label = n.accesskit_node().label().unwrap_or_default();
-        Some((label.split_once(": ")?.0.to_owned(), n.rect()))
+        // Roles say their share, and the table below has groups of the same names.
+        let (name, said) = label.split_once(": ")?;
+        Some((if said.ends_with('%') { format!("role {name}") } else { name.to_owned() }, n.rect()))
     });
     named.collect()
 }
@@ -62,7 +64,7 @@ fn a_recording_opens_at_its_peak_in_the_colours_of_roles() {
 fn a_click_on_a_role_dims_the_others_and_a_second_brings_them_back() {
     let mut h = opened(&sample("gpt_train.pickle"), Theme::Dark, [1600.0, 1000.0]);
     send(&mut h, Action::SetColourBy(ColourBy::Stack));
-    let activations = rows(&h)["activations"];
+    let activations = rows(&h)["role activations"];
     click(&mut h, activations.center());
     let class = Category::Activations.index() as u8;
     assert_eq!((link(&h).colour_by, link(&h).focus_classes.as_slice()), (ColourBy::Category, &[class][..]));
@@ -76,7 +78,7 @@ fn a_click_on_a_role_dims_the_others_and_a_second_brings_them_back() {
 }
 
 #[test]
-fn rows_of_lines_select_their_stack_and_modules_open() {
+fn rows_of_lines_select_their_stack_and_what_is_folded_opens() {
     let data = sample("gpt_train.pickle");
     let mut h = only(&data, ViewKind::Memory, [320.0, 1000.0]);
     h.get_by_role_and_label(Role::RadioButton, "Lines").click();
@@ -87,11 +89,13 @@ fn rows_of_lines_select_their_stack_and_modules_open() {
     assert_eq!(data.names.of_stack(stack), name);
     h.get_by_role_and_label(Role::RadioButton, "Modules").click();
     h.run_steps(4);
-    let before = rows(&h).len();
     let (_, module) = rows(&h).into_iter().find(|(name, _)| name.contains(".py:")).expect("a module");
     click(&mut h, module.center());
-    assert!(rows(&h).len() > before, "what is inside it");
     assert!(matches!(link(&h).selected(), Some(Item::Lifetime(_))));
+    let before = rows(&h).len();
+    let (_, folded) = rows(&h).into_iter().find(|(name, _)| name.ends_with(" more")).expect("what has no room");
+    click(&mut h, folded.center());
+    assert!(rows(&h).len() > before, "what was folded");
 }
 
 #[test]

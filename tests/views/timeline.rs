@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::alone::{Alone, has_adapter, sample, scaled};
 use crate::whole::{Whole, app, begin_box, button, click, drag, link, move_to, opened, second_button, send, wheel};
+use egui::accesskit::Role;
 use egui::{Event, Modifiers, Rect, Theme, pos2, vec2};
-use egui_kittest::kittest::Queryable as _;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use egui_kittest::{Harness, SnapshotResults};
 use vramscope::analysis::{LifetimeId, NO_EVENT, Quantity};
 use vramscope::app::action::Action;
@@ -255,7 +256,11 @@ fn the_legend_dims_the_other_classes_and_the_axis_switches_to_time() {
     let data = sample("gpt_train.pickle");
     let mut h = opened(&data, Theme::Dark, [1600.0, 1000.0]);
     send(&mut h, Action::SetColourBy(ColourBy::SizeClass));
-    let first = h.get_all_by_label_contains("<").map(|n| n.rect()).next().expect("a class of small blocks");
+    let first = h
+        .get_all_by_role(Role::Button)
+        .find(|n| n.accesskit_node().label().is_some_and(|l| l.contains("< ")))
+        .map(|n| n.rect())
+        .expect("a class of small blocks");
     click(&mut h, first.center());
     assert_eq!(link(&h).focus_classes, vec![0]);
     let place = link(&h).event_at(data.device(), (link(&h).from + link(&h).to) / 2.0);

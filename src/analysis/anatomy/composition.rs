@@ -249,7 +249,13 @@ pub fn made_at(stacks: &StackTable, names: &StackNames, stack: StackId, role: Ro
     let is_of_model = !matches!(role, Role::Weights | Role::Gradients | Role::OptimizerState | Role::Buckets);
     let is_outside = |f: &Frame| {
         let file = stacks.text(f.file);
-        file.ends_with(".py") && !file.contains("/torch/") && !file.contains("\\torch\\") && !file.starts_with("torch/")
+        // A virtual environment may lie in a folder called torch.
+        let within = file.rsplit_once("-packages").map(|(_, rest)| rest.trim_start_matches(['/', '\\']));
+        let is_torch = match within {
+            Some(rest) => rest.starts_with("torch/") || rest.starts_with("torch\\"),
+            None => file.starts_with("torch/") || file.contains("/torch/"),
+        };
+        file.ends_with(".py") && !is_torch
     };
     let mut frames = stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f));
     match frames.find(|f| is_of_model && is_outside(f)) {

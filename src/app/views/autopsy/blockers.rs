@@ -75,7 +75,8 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     let (size, widths) = figures(case);
     let columns = Columns::of(width, widths);
     let (head, _) = ui.allocate_exact_size(vec2(width, 24.0), Sense::hover());
-    let names = ["#", "allocated at", "size", "between", "strands", "if freed", "age"];
+    let place = if cx.data.names.is_empty() { "block" } else { "allocated at" };
+    let names = ["#", place, "size", "between", "strands", "if freed", "age"];
     columns.paint(ui, head, names, Type::Caption, [t.text3; 7]);
     for (i, name) in names.into_iter().enumerate() {
         let term = if name == "allocated at" { Some(Term::Stack) } else { Term::of(name) };

@@ -30,8 +30,8 @@ mod neighbours;
 mod stacks;
 mod things;
 
-pub use card::RECORD_STACKS;
 use card::{Card, Fact, Lead, List, Tone};
+pub use card::{RECORD_STACKS, RECORD_TRACE};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {

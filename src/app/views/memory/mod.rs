@@ -9,7 +9,7 @@ mod found;
 mod layout;
 
 use super::findings::FindingsView;
-use super::inspector::RECORD_STACKS;
+use super::inspector::{RECORD_STACKS, RECORD_TRACE};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::Quantity;
 use crate::app::action::Action;
@@ -406,8 +406,9 @@ fn roles(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, rows: &[RoleRow]) -> 
     response.widget_info(|| WidgetInfo::labeled(egui::Role::Label, true, format!("{} MiB in all", layout::whole(&found.held))));
     let columns = Columns::of(last);
     ui.painter().hline(columns.inner.x_range(), last.top() + 0.5, egui::Stroke::new(1.0, t.line));
-    label::text_in(ui.painter(), columns.inner, &counted(found.held.count, "live block", "live blocks"), Type::Body, t.text2);
-    label::text_in_right(ui.painter(), columns.at(1), "100.0", Type::Mono, t.text3);
+    let share = label::text_in_right(ui.painter(), columns.at(1), "100.0", Type::Mono, t.text3);
+    let room = columns.inner.with_max_x(share.left() - 4.0);
+    label::text_in(ui.painter(), room, &counted(found.held.count, "live block", "live blocks"), Type::Body, t.text2);
     label::text_in_right(ui.painter(), columns.at(0), &layout::whole(&found.held), Type::Mono, t.text1);
     hovered
 }
@@ -474,6 +475,10 @@ fn recording(ui: &mut Ui, cx: &ViewContext<'_>, (found, _): &(Arc<Found>, String
         ui.add_space(2.0);
         let is_lost = cx.data.recording.report.warnings.iter().any(|w| w.kind == WarningKind::StartMissing);
         label::paragraph(ui, &found.complete(is_lost), Type::Caption, t.text2);
+        if cx.data.device().events.is_empty() {
+            ui.add_space(4.0);
+            CodeWell::new(&cx.words().say(RECORD_TRACE)).broken(true).copy(true).show(ui);
+        }
         if let Some(said) = found.without_stacks() {
             label::paragraph(ui, &said, Type::Caption, t.text2);
         }

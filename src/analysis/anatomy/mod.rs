@@ -84,7 +84,7 @@ impl Anatomy {
     pub fn words_at(&self, event: u32) -> String {
         let Some(phase) = self.phases.at(event) else { return String::new() };
         match self.steps.of(event) {
-            Some(step) if self.steps.len() > 1 => format!("{} of step {}", phase.in_words(), step + 1),
+            Some(step) if self.steps.len() > 1 => format!("{} of step {step}", phase.in_words()),
             _ => phase.in_words().to_owned(),
         }
     }

@@ -564,12 +564,13 @@ def mark(text):
 
 
 if os.environ.get("VRAMSCOPE_HELPER") != "off":
-    if start() is not None:
-        try:
-            atexit.register(_stop)
+    try:
+        # Before the socket is there: a signal right after it would leave it behind.
+        atexit.register(_stop)
+        if start() is not None:
             os.register_at_fork(after_in_child=_after_fork)
-        except KeyboardInterrupt:
-            _stop()
-            raise
-        except BaseException:
-            pass
+    except KeyboardInterrupt:
+        _stop()
+        raise
+    except BaseException:
+        pass

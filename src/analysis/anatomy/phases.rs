@@ -69,7 +69,7 @@ impl Phase {
             Phase::Load => "while the model is built or loaded",
             Phase::Forward => "in the forward pass",
             Phase::Backward => "in the backward pass",
-            Phase::Optimizer => "in the optimizer's step",
+            Phase::Optimizer => "in optimizer.step()",
             Phase::Evaluation => "in an evaluation",
             Phase::Generation => "while it generates",
             Phase::Capture => "while a CUDA graph is captured",

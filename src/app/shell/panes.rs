@@ -430,7 +430,7 @@ mod tests {
         }
     }
 
-    /// Draws the window a while with a broken view in the place of Contents; the texts it shows then, and its notices.
+    /// Draws the window a while with a broken view in the place of the Inspector; the texts it shows then, and its notices.
     fn drawn(computes: bool) -> (Vec<String>, Vec<String>) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
         let recording = Arc::new(crate::formats::open(&path, &Progress::new()).unwrap());
@@ -439,7 +439,7 @@ mod tests {
         let mut app = App::new(&ctx, Settings::default(), Jobs::new(ctx.clone()));
         app.open_recording("sample", data);
         let view = app.active_document_mut().and_then(Document::view_mut).unwrap();
-        view.views.insert(ViewKind::Contents, Box::new(Broken { computes, ..Broken::default() }));
+        view.views.insert(ViewKind::Inspector, Box::new(Broken { computes, ..Broken::default() }));
         let start = Instant::now();
         let mut texts = Vec::new();
         let mut calm = 0;

@@ -232,8 +232,10 @@ fn a_signal_ends_the_program_as_it_would_without_us_and_the_socket_goes_with_it(
     if !has_python() {
         return;
     }
-    let mut job = Job::start("import sys\nsys.stdin.read()\n", &[]);
+    let mut job = Job::start("import sys\nprint('runs', flush=True)\nsys.stdin.read()\n", &[]);
     let socket = job.wait_for_socket();
+    // Until Python has started up, a signal ends it without asking any module.
+    job.child.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
     let pid = rustix::process::Pid::from_raw(job.child.id() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let status = job.child.wait().unwrap();

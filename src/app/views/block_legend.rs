@@ -51,7 +51,7 @@ impl BlockLegend {
         let names: Vec<&str> = cx.colours.classes.iter().map(|c| c.name.as_str()).collect();
         let (unit, names) = without_unit(&names, cx.link.colour_by);
         let order = legend_order(&cx.colours.classes, counts.map(|c| c.bytes.as_slice()), cx.link.colour_by);
-        let sums = counts.map(|c| Sums::of(c, &unit)).unwrap_or_default();
+        let sums = counts.map(|c| Sums::of(c, unit)).unwrap_or_default();
         // A role that holds next to nothing takes the room of those that matter.
         let is_shown = |i: &usize| {
             cx.link.colour_by != ColourBy::Category

@@ -36,7 +36,7 @@ impl Found {
     pub fn at(data: &DeviceData, categories: &Categories, event: u32) -> Self {
         let (device, tables) = (data.device(), &data.tables);
         let held = Composition::at(&data.recording, device, tables, &data.names, categories, event);
-        let has_stacks = data.names.len() > 0;
+        let has_stacks = !data.names.is_empty();
         let lifetimes = &tables.lifetimes;
         let first = lifetimes.initial_count();
         let mut older = (0, 0);

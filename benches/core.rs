@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use vramscope::analysis::categories::{Categories, Rules};
+use vramscope::analysis::roles::{Roles, Rules};
 use vramscope::analysis::heatmap::{HeatmapSpec, Shade, heatmap};
 use vramscope::analysis::matching::Matching;
 use vramscope::analysis::ordering::Order;
@@ -154,7 +154,7 @@ fn asked() {
     let ((dev, t), recording) = whole();
     let progress = Progress::new();
     let from = Instant::now();
-    let categories = Categories::build(recording, dev, t, &Rules::default(), &progress).expect("not cancelled");
+    let categories = Roles::build(recording, dev, t, &Rules::default(), &progress).expect("not cancelled");
     println!("categories of all allocations in {:?}", from.elapsed());
     let from = Instant::now();
     let steps = Steps::find(recording, dev, t);

@@ -1,9 +1,9 @@
 //! Comparing live memory: two instants, two recordings, two ranks, or a recording and a simulation of it. By call stack, by
-//! category, and, within one recording, by which very blocks.
+//! role, and, within one recording, by which very blocks.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::categories::{Categories, Category};
+use super::roles::{Roles, Role};
 use super::{DeviceTables, LifetimeId, Totals};
 use crate::model::{DeviceRecording, Frame, FrameId, Recording, StackId, StackTable, StackTableBuilder};
 use crate::units::Bytes;
@@ -22,7 +22,7 @@ pub struct Instant<'a> {
     /// The device's tables.
     pub tables: &'a DeviceTables,
     /// What its allocations are for, when that is known.
-    pub categories: Option<&'a Categories>,
+    pub roles: Option<&'a Roles>,
     /// The state after this event.
     pub event: u32,
 }
@@ -61,13 +61,13 @@ pub struct Row {
     /// Live in B.
     pub b: Held,
     /// What most of its bytes are for.
-    pub category: Category,
-    /// Each purpose of its bytes, in A and in B, in the order of [`Category::ALL`]: one line may make several kinds of tensor.
+    pub role: Role,
+    /// Each purpose of its bytes, in A and in B, in the order of [`Role::ALL`]: one line may make several kinds of tensor.
     pub purposes: Vec<Purpose>,
 }
 
 /// What is live for one purpose, in A and in B.
-pub type Purpose = (Category, Held, Held);
+pub type Purpose = (Role, Held, Held);
 
 /// `activations`; where there are several purposes, each with the larger of its two sides: `activations 180 MiB, workspaces 33 MiB`.
 #[must_use]
@@ -129,18 +129,18 @@ pub struct Comparison {
     pub a: Held,
     /// All that is live in B.
     pub b: Held,
-    /// By category, in the order of [`Category::ALL`]: A, B.
-    pub categories: Vec<(Category, Held, Held)>,
+    /// By role, in the order of [`Role::ALL`]: A, B.
+    pub roles: Vec<(Role, Held, Held)>,
     /// Segments of A.
     pub reserve_a: Reserve,
     /// Segments of B.
     pub reserve_b: Reserve,
     /// Which blocks, when both are instants of one device of one recording.
     pub blocks: Option<Blocks>,
-    /// Of two recordings, the blocks without a stack that are on both sides, by category: all of them where each size is there as
+    /// Of two recordings, the blocks without a stack that are on both sides, by role: all of them where each size is there as
     /// often in A as in B, and else none, for an equal sum says nothing. Within one recording they are compared as any stack is,
     /// and [`Self::blocks`] tells which are the same.
-    pub untold: Vec<(Category, Held)>,
+    pub untold: Vec<(Role, Held)>,
     /// The stacks of both recordings in one table; `None` when both share theirs.
     merged: Option<StackTable>,
 }
@@ -185,7 +185,7 @@ pub struct Group {
     /// Live in B.
     pub b: Held,
     /// What most of its bytes are for.
-    pub category: Category,
+    pub role: Role,
     /// Each purpose of its bytes.
     pub purposes: Vec<Purpose>,
 }
@@ -212,20 +212,20 @@ impl Comparison {
                 rows: Vec::new(),
                 a: Held::default(),
                 b: Held::default(),
-                category: row.category,
+                role: row.role,
                 purposes: Vec::new(),
             });
             let weight = |r: &Row| r.a.bytes.max(r.b.bytes);
             if group.rows.iter().all(|&other| weight(&self.rows[other as usize]) < weight(row)) {
                 group.stack = row.stack;
             }
-            for &(category, a, b) in &row.purposes {
-                match group.purposes.iter_mut().find(|p| p.0 == category) {
+            for &(role, a, b) in &row.purposes {
+                match group.purposes.iter_mut().find(|p| p.0 == role) {
                     Some(known) => {
                         known.1.add(a);
                         known.2.add(b);
                     }
-                    None => group.purposes.push((category, a, b)),
+                    None => group.purposes.push((role, a, b)),
                 }
             }
             group.rows.push(i as u32);
@@ -235,7 +235,7 @@ impl Comparison {
         let mut groups: Vec<Group> = groups.into_values().collect();
         for group in &mut groups {
             group.purposes.sort_by_key(|p| p.0.index());
-            group.category = most(&group.purposes);
+            group.role = most(&group.purposes);
         }
         groups.sort_by_key(|g| (std::cmp::Reverse(g.change().unsigned_abs()), std::cmp::Reverse(g.b.bytes), g.stack));
         groups
@@ -243,20 +243,20 @@ impl Comparison {
 }
 
 /// The purpose of most bytes; of equal ones the first.
-fn most(purposes: &[Purpose]) -> Category {
+fn most(purposes: &[Purpose]) -> Role {
     let heaviest = purposes.iter().max_by_key(|p| (p.1.bytes + p.2.bytes, std::cmp::Reverse(p.0.index())));
-    heaviest.map_or(Category::Unknown, |p| p.0)
+    heaviest.map_or(Role::Unknown, |p| p.0)
 }
 
-/// What is live at an instant: by stack and category.
-fn live(at: &Instant<'_>) -> (Vec<LifetimeId>, FxHashMap<StackId, [Held; Category::ALL.len()]>) {
+/// What is live at an instant: by stack and role.
+fn live(at: &Instant<'_>) -> (Vec<LifetimeId>, FxHashMap<StackId, [Held; Role::ALL.len()]>) {
     let lifetimes = &at.tables.lifetimes;
     let ids = at.tables.states.live_at(lifetimes, at.event);
-    let mut by_stack: FxHashMap<StackId, [Held; Category::ALL.len()]> = FxHashMap::default();
+    let mut by_stack: FxHashMap<StackId, [Held; Role::ALL.len()]> = FxHashMap::default();
     for &id in &ids {
-        let category = at.categories.map_or(Category::Unknown, |c| c.of(id));
+        let role = at.roles.map_or(Role::Unknown, |c| c.of(id));
         let held = held(at, id);
-        by_stack.entry(lifetimes.stack(at.device, id)).or_default()[category.index()].add(held);
+        by_stack.entry(lifetimes.stack(at.device, id)).or_default()[role.index()].add(held);
     }
     (ids, by_stack)
 }
@@ -272,14 +272,14 @@ pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
     let ((ids_a, live_a), (ids_b, live_b)) = (live(a), live(b));
     let shares_stacks = std::ptr::eq(a.recording, b.recording);
     let mut merging = (!shares_stacks).then(StackTableBuilder::new);
-    let mut rows: FxHashMap<StackId, (Row, [(Held, Held); Category::ALL.len()])> = FxHashMap::default();
-    let mut categories: Vec<(Category, Held, Held)> =
-        Category::ALL.iter().map(|&c| (c, Held::default(), Held::default())).collect();
+    let mut rows: FxHashMap<StackId, (Row, [(Held, Held); Role::ALL.len()])> = FxHashMap::default();
+    let mut roles: Vec<(Role, Held, Held)> =
+        Role::ALL.iter().map(|&c| (c, Held::default(), Held::default())).collect();
     for (side, at, live) in [(0, a, &live_a), (1, b, &live_b)] {
         let mut memo = FxHashMap::default();
         let mut order: Vec<_> = live.iter().collect();
         order.sort_unstable_by_key(|(id, _)| **id);
-        for (&own, by_category) in order {
+        for (&own, by_role) in order {
             let stack = match &mut merging {
                 // Two recordings number their stacks differently; functions, files and lines are what they share.
                 Some(builder) => intern(builder, &at.recording.stacks, at.recording.stacks.frames(own), &mut memo),
@@ -292,17 +292,17 @@ pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
                     in_b: None,
                     a: Held::default(),
                     b: Held::default(),
-                    category: Category::Unknown,
+                    role: Role::Unknown,
                     purposes: Vec::new(),
                 };
                 (row, Default::default())
             });
             let place = if side == 0 { (&mut row.in_a, &mut row.a) } else { (&mut row.in_b, &mut row.b) };
             place.0.get_or_insert(own);
-            for (i, held) in by_category.iter().enumerate() {
+            for (i, held) in by_role.iter().enumerate() {
                 place.1.add(*held);
                 (if side == 0 { &mut weights[i].0 } else { &mut weights[i].1 }).add(*held);
-                let sums = &mut categories[i];
+                let sums = &mut roles[i];
                 (if side == 0 { &mut sums.1 } else { &mut sums.2 }).add(*held);
             }
         }
@@ -319,9 +319,9 @@ pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
     comparison.rows = rows
         .into_values()
         .map(|(mut row, weights)| {
-            let all = Category::ALL.iter().zip(weights).map(|(&c, (a, b))| (c, a, b));
+            let all = Role::ALL.iter().zip(weights).map(|(&c, (a, b))| (c, a, b));
             row.purposes = all.filter(|p| p.1.count + p.2.count > 0).collect();
-            row.category = most(&row.purposes);
+            row.role = most(&row.purposes);
             row
         })
         .collect();
@@ -330,7 +330,7 @@ pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
         comparison.b.add(row.b);
     }
     comparison.rows.sort_by_key(|r| (std::cmp::Reverse(r.change().unsigned_abs()), std::cmp::Reverse(r.b.bytes), r.stack));
-    comparison.categories = categories.into_iter().filter(|c| c.1.count + c.2.count > 0).collect();
+    comparison.roles = roles.into_iter().filter(|c| c.1.count + c.2.count > 0).collect();
     comparison
 }
 
@@ -355,7 +355,7 @@ fn intern(
 }
 
 /// Of the blocks without a stack those that are on both sides, as [`Comparison::untold`] has them.
-fn alike_untold(a: &Instant<'_>, ids_a: &[LifetimeId], b: &Instant<'_>, ids_b: &[LifetimeId]) -> Vec<(Category, Held)> {
+fn alike_untold(a: &Instant<'_>, ids_a: &[LifetimeId], b: &Instant<'_>, ids_b: &[LifetimeId]) -> Vec<(Role, Held)> {
     let untold = |at: &Instant<'_>, ids: &[LifetimeId]| -> Vec<LifetimeId> {
         ids.iter()
             .copied()
@@ -369,11 +369,11 @@ fn alike_untold(a: &Instant<'_>, ids_a: &[LifetimeId], b: &Instant<'_>, ids_b: &
         sizes
     };
     let alike = if sizes(a, &of_a) == sizes(b, &of_b) { of_b } else { Vec::new() };
-    let mut sums = [Held::default(); Category::ALL.len()];
+    let mut sums = [Held::default(); Role::ALL.len()];
     for id in alike {
-        sums[b.categories.map_or(Category::Unknown, |c| c.of(id)).index()].add(held(b, id));
+        sums[b.roles.map_or(Role::Unknown, |c| c.of(id)).index()].add(held(b, id));
     }
-    Category::ALL.into_iter().zip(sums).filter(|s| s.1.count > 0).collect()
+    Role::ALL.into_iter().zip(sums).filter(|s| s.1.count > 0).collect()
 }
 
 fn same_blocks(a: &Instant<'_>, ids_a: &[LifetimeId], b: &Instant<'_>, ids_b: &[LifetimeId]) -> Blocks {
@@ -421,7 +421,7 @@ mod tests {
     }
 
     fn at<'a>(of: &'a (Recording, DeviceTables), event: u32) -> Instant<'a> {
-        Instant { recording: &of.0, device: &of.0.devices[0], tables: &of.1, categories: None, event }
+        Instant { recording: &of.0, device: &of.0.devices[0], tables: &of.1, roles: None, event }
     }
 
     fn names(c: &Comparison, own: &StackTable) -> Vec<(String, i64)> {
@@ -500,25 +500,25 @@ mod tests {
     #[test]
     fn a_line_that_makes_several_kinds_of_tensor_says_how_much_of_each() {
         let held = |bytes| Held { bytes, requested: bytes, count: 1 };
-        let activations = (Category::Activations, held(9 << 20), held(180 << 20));
-        let workspaces = (Category::Workspaces, held(33 << 20), held(33 << 20));
+        let activations = (Role::Activations, held(9 << 20), held(180 << 20));
+        let workspaces = (Role::Workspaces, held(33 << 20), held(33 << 20));
         let text = purposes_text(&[workspaces, activations]).replace('\u{a0}', " ");
         assert_eq!(text, "activations 180 MiB, workspaces 33 MiB");
         assert_eq!(purposes_text(&[activations]), "activations");
-        assert_eq!(most(&[workspaces, activations]), Category::Activations);
+        assert_eq!(most(&[workspaces, activations]), Role::Activations);
         let row = Row {
             stack: StackId(0),
             in_a: None,
             in_b: None,
             a: held(42 << 20),
             b: held(213 << 20),
-            category: Category::Activations,
+            role: Role::Activations,
             purposes: vec![activations, workspaces],
         };
         let c = Comparison { rows: vec![row], ..Comparison::default() };
-        let weights: Vec<(Category, u64)> =
-            super::super::flame::entries_of(&c).iter().map(|e| (e.category, e.weight >> 20)).collect();
-        assert_eq!(weights, [(Category::Activations, 180), (Category::Workspaces, 33)]);
+        let weights: Vec<(Role, u64)> =
+            super::super::flame::entries_of(&c).iter().map(|e| (e.role, e.weight >> 20)).collect();
+        assert_eq!(weights, [(Role::Activations, 180), (Role::Workspaces, 33)]);
     }
 
     #[test]

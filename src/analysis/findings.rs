@@ -6,7 +6,7 @@ mod rules;
 
 use std::sync::Arc;
 
-use super::categories::{Categories, Rules, Tally};
+use super::roles::{Roles, Rules, Tally};
 use super::leaks::{Growth, growth};
 use super::oom::{Autopsy, Helped, closest, examine};
 use super::steps::Steps;
@@ -117,7 +117,7 @@ pub struct Patient<'a> {
     /// The autopsies of its out-of-memory events.
     pub ooms: Vec<Autopsy>,
     /// What each allocation is for.
-    pub categories: Categories,
+    pub roles: Roles,
     /// What grows, by stack, most bytes first.
     pub growth: Vec<Growth>,
     /// Marks of each stack.
@@ -166,14 +166,14 @@ pub struct Findings {
     pub ooms_untold: usize,
     /// The steps the rules used.
     pub steps: Steps,
-    /// Allocations that the user's own rules put into another category.
+    /// Allocations that the user's own rules put into another role.
     pub changed_by_rules: Tally,
 }
 
 /// Failures examined at most; a program that fails that often fails for the same reasons.
 pub const EXAMINED: usize = 256;
 
-/// Runs every rule. `rules` are the user's own rules for categories. O(lifetimes).
+/// Runs every rule. `rules` are the user's own rules for roles. O(lifetimes).
 ///
 /// # Errors
 /// When cancelled.
@@ -197,14 +197,14 @@ pub fn diagnose(
     let ooms_left_out = failures.len() - ooms.len();
     let ooms_untold = failures.len().min(EXAMINED) - ooms.len();
     progress.check()?;
-    let categories = Categories::build(recording, device, tables, rules, progress)?;
-    let steps = categories.anatomy.steps.clone();
+    let roles = Roles::build(recording, device, tables, rules, progress)?;
+    let steps = roles.anatomy.steps.clone();
     let marks = self::rules::marks(&recording.stacks);
     progress.check()?;
     let growth = growth(device, tables, &steps);
     let words = Words::of(device);
     let patient =
-        Patient { recording, device, words, tables, names, steps, at_peak, peak_event, ooms, categories, growth, marks };
+        Patient { recording, device, words, tables, names, steps, at_peak, peak_event, ooms, roles, growth, marks };
     let mut findings = Vec::new();
     for rule in RULES {
         progress.check()?;
@@ -223,7 +223,7 @@ pub fn diagnose(
         ooms_left_out,
         ooms_untold,
         steps: patient.steps,
-        changed_by_rules: patient.categories.changed,
+        changed_by_rules: patient.roles.changed,
     })
 }
 
@@ -253,7 +253,7 @@ impl Findings {
         told
     }
 
-    /// What the user's own rules changed; `None` when nothing is in another category because of them.
+    /// What the user's own rules changed; `None` when nothing is in another role because of them.
     #[must_use]
     pub fn rules_sentence(&self) -> Option<String> {
         self.changed_by_rules.rules_sentence()

@@ -1,11 +1,12 @@
-//! Flame graphs: bytes by call stack, file, module or category, as a tree; and two of them held against each other.
+//! Flame graphs: bytes by call stack, file, module, role or phase, as a tree; and two of them held against each other.
 
 use rustc_hash::FxHashMap;
 
-use super::categories::{Categories, Category};
+use super::anatomy::Phase;
 use super::diff::{Comparison, Held, Instant, Row};
 use super::matching::Matching;
 use super::naming::{function_label, innermost, is_framework};
+use super::roles::{Role, Roles};
 use super::{DeviceTables, LifetimeId, NO_EVENT};
 use crate::model::{DeviceRecording, FrameId, StackId, StackTable, StrId};
 
@@ -32,13 +33,15 @@ pub enum Size {
     Requested,
 }
 
-/// What one stack, or one category of a stack's allocations, weighs.
+/// What the allocations of one stack, role and phase weigh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The stack.
     pub stack: StackId,
-    /// What the allocations are for; [`Category::Unknown`] where nobody said.
-    pub category: Category,
+    /// What the allocations are for; [`Role::Unknown`] where nobody said.
+    pub role: Role,
+    /// What the program was doing when it made them; `None` where nothing tells, as of what is older than the recording.
+    pub phase: Option<Phase>,
     /// Its weight.
     pub weight: u64,
     /// What it weighed before, when two instants are held against each other.
@@ -47,16 +50,16 @@ pub struct Entry {
     pub count: u64,
 }
 
-/// What stacks weigh, in order of stack and category. O(lifetimes), or O(live) for [`Measure::LiveAt`].
+/// What stacks weigh, in order of stack, role and phase; without `roles` neither is known. O(lifetimes), or O(live) for [`Measure::LiveAt`].
 #[must_use]
 pub fn weigh(
     device: &DeviceRecording,
     tables: &DeviceTables,
-    categories: Option<&Categories>,
+    roles: Option<&Roles>,
     measure: Measure,
     size: Size,
 ) -> Vec<Entry> {
-    weigh_some(device, tables, categories, measure, size, None)
+    weigh_some(device, tables, roles, measure, size, None)
 }
 
 /// As [`weigh`], of the allocations in a set alone.
@@ -64,7 +67,7 @@ pub fn weigh(
 pub fn weigh_some(
     device: &DeviceRecording,
     tables: &DeviceTables,
-    categories: Option<&Categories>,
+    roles: Option<&Roles>,
     measure: Measure,
     size: Size,
     only: Option<&Matching>,
@@ -74,13 +77,14 @@ pub fn weigh_some(
         Size::Block => lifetimes.block_size(id),
         Size::Requested => lifetimes.requested(device, id),
     };
-    let mut sums: FxHashMap<(StackId, Category), (u64, u64)> = FxHashMap::default();
+    let mut sums: FxHashMap<(StackId, Role, Option<Phase>), (u64, u64)> = FxHashMap::default();
     let mut add = |id: LifetimeId, weight: u64| {
         if only.is_some_and(|only| !only.contains(id)) {
             return;
         }
-        let category = categories.map_or(Category::Unknown, |c| c.of(id));
-        let entry = sums.entry((lifetimes.stack(device, id), category)).or_default();
+        let role = roles.map_or(Role::Unknown, |c| c.of(id));
+        let phase = roles.and_then(|r| r.anatomy.phases.of(id));
+        let entry = sums.entry((lifetimes.stack(device, id), role, phase)).or_default();
         entry.0 = entry.0.saturating_add(weight);
         entry.1 += 1;
     };
@@ -113,9 +117,9 @@ pub fn weigh_some(
     }
     let mut entries: Vec<Entry> = sums
         .into_iter()
-        .map(|((stack, category), (weight, count))| Entry { stack, category, weight, before: 0, count })
+        .map(|((stack, role, phase), (weight, count))| Entry { stack, role, phase, weight, before: 0, count })
         .collect();
-    entries.sort_unstable_by_key(|e| (e.stack, e.category));
+    entries.sort_unstable_by_key(|e| (e.stack, e.role, e.phase));
     entries
 }
 
@@ -123,7 +127,7 @@ pub fn weigh_some(
 #[must_use]
 pub fn entries_of(comparison: &Comparison) -> Vec<Entry> {
     let mut entries: Vec<Entry> = comparison.rows.iter().flat_map(|r| of_purposes(comparison, r)).collect();
-    entries.sort_unstable_by_key(|e| (e.stack, e.category));
+    entries.sort_unstable_by_key(|e| (e.stack, e.role));
     entries
 }
 
@@ -140,30 +144,30 @@ pub fn entries_of_some(comparison: &Comparison, held: [&FxHashMap<StackId, u64>;
                 return of_purposes(comparison, r);
             }
             // The sums by stack do not tell which of its purposes pass.
-            vec![Entry { stack: r.stack, category: r.category, weight, before, count: r.b.count }]
+            vec![Entry { stack: r.stack, role: r.role, phase: None, weight, before, count: r.b.count }]
         })
         .filter(|e| e.weight > 0 || e.before > 0)
         .collect();
-    entries.sort_unstable_by_key(|e| (e.stack, e.category));
+    entries.sort_unstable_by_key(|e| (e.stack, e.role));
     entries
 }
 
 /// An entry for each purpose of a row. Of two recordings, blocks without a stack that nothing tells to be alike are not set against each other: those
 /// of A and those of B are entries of their own.
 fn of_purposes(comparison: &Comparison, row: &Row) -> Vec<Entry> {
-    let entry = |category, weight, before, count| Entry { stack: row.stack, category, weight, before, count };
+    let entry = |role, weight, before, count| Entry { stack: row.stack, role, phase: None, weight, before, count };
     let mut entries = Vec::with_capacity(row.purposes.len());
-    for &(category, a, b) in &row.purposes {
+    for &(role, a, b) in &row.purposes {
         if comparison.is_told(row) {
-            entries.push(entry(category, b.bytes, a.bytes, b.count));
+            entries.push(entry(role, b.bytes, a.bytes, b.count));
             continue;
         }
-        let alike = comparison.untold.iter().find(|u| u.0 == category).map_or_else(Held::default, |u| u.1);
+        let alike = comparison.untold.iter().find(|u| u.0 == role).map_or_else(Held::default, |u| u.1);
         let both = alike.bytes.min(a.bytes).min(b.bytes);
         let parts = [
-            entry(category, both, both, alike.count.min(b.count)),
-            entry(category, 0, a.bytes - both, 0),
-            entry(category, b.bytes - both, 0, b.count - alike.count.min(b.count)),
+            entry(role, both, both, alike.count.min(b.count)),
+            entry(role, 0, a.bytes - both, 0),
+            entry(role, b.bytes - both, 0, b.count - alike.count.min(b.count)),
         ];
         entries.extend(parts.into_iter().filter(|e| e.weight > 0 || e.before > 0));
     }
@@ -209,12 +213,14 @@ pub enum By {
     /// Modules: the `forward` functions, and the `nn.Module: …` frames of profiler traces; the rest is left out.
     Module,
     /// What the memory is for, then functions.
-    Category,
+    Role,
+    /// What the program was doing when it allocated, then functions.
+    Phase,
 }
 
 impl By {
     /// Every choice, in menu order.
-    pub const ALL: [By; 4] = [By::Stack, By::File, By::Module, By::Category];
+    pub const ALL: [By; 5] = [By::Stack, By::File, By::Module, By::Role, By::Phase];
 
     /// Its name, in menus and on the command line.
     #[must_use]
@@ -223,7 +229,8 @@ impl By {
             By::Stack => "stack",
             By::File => "file",
             By::Module => "module",
-            By::Category => "category",
+            By::Role => "role",
+            By::Phase => "phase",
         }
     }
 }
@@ -252,8 +259,10 @@ pub enum What {
     File(StrId),
     /// No module's `forward` was running.
     NoModule,
-    /// A category.
-    Category(Category),
+    /// A role.
+    Role(Role),
+    /// What the program was doing; `None` where nothing tells.
+    Phase(Option<Phase>),
 }
 
 /// One frame of the graph.
@@ -282,9 +291,9 @@ pub struct Node {
     /// A stack that passes through here, for the inspector: the heaviest.
     pub stack: StackId,
     /// What everything through here is for; `None` when it differs.
-    pub category: Option<Category>,
+    pub role: Option<Role>,
     /// The weight of each purpose of what goes through here, in the order they came.
-    pub mix: Vec<(Category, u64)>,
+    pub mix: Vec<(Role, u64)>,
 }
 
 impl Node {
@@ -301,7 +310,7 @@ impl Node {
             common: 0,
             children: Vec::new(),
             stack: StackId::NONE,
-            category: None,
+            role: None,
             mix: Vec::new(),
         }
     }
@@ -346,10 +355,10 @@ impl Flame {
                     };
                 }
                 let node = &mut nodes[at as usize];
-                node.category = if node.total == 0 || node.category == Some(e.category) { Some(e.category) } else { None };
-                match node.mix.iter_mut().find(|m| m.0 == e.category) {
+                node.role = if node.total == 0 || node.role == Some(e.role) { Some(e.role) } else { None };
+                match node.mix.iter_mut().find(|m| m.0 == e.role) {
                     Some(known) => known.1 = known.1.saturating_add(weight),
-                    None => node.mix.push((e.category, weight)),
+                    None => node.mix.push((e.role, weight)),
                 }
                 node.total = node.total.saturating_add(weight);
                 node.before = node.before.saturating_add(e.before);
@@ -373,12 +382,12 @@ impl Flame {
     /// The frame where a stack ends, when it is in the graph. O(depth × children).
     #[must_use]
     pub fn leaf_of(&self, stacks: &StackTable, stack: StackId, shape: Shape) -> Option<u32> {
-        let entry = Entry { stack, category: Category::Unknown, weight: 0, before: 0, count: 0 };
+        let entry = Entry { stack, role: Role::Unknown, phase: None, weight: 0, before: 0, count: 0 };
         let mut path = path(stacks, &entry, shape).0;
         let mut tops = vec![0u32];
-        if shape.by == By::Category {
+        if matches!(shape.by, By::Role | By::Phase) {
             path.remove(0);
-            // The stack may be under any category; the heaviest that has it is meant.
+            // The stack may be under any role or phase; the heaviest that has it is meant.
             tops = self.nodes.first()?.children.clone();
         }
         tops.into_iter().find_map(|top| {
@@ -477,7 +486,7 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
         folded = (frames.len() - kept.len()) as u64;
     }
     let mut path: Vec<What> = match shape.by {
-        By::Stack | By::Category => kept.into_iter().map(What::Frame).collect(),
+        By::Stack | By::Role | By::Phase => kept.into_iter().map(What::Frame).collect(),
         By::File => {
             let mut files: Vec<What> = kept.iter().filter_map(|&f| stacks.frame(f)).map(|f| What::File(f.file)).collect();
             files.dedup();
@@ -498,8 +507,10 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
     if shape.root == Root::Outermost {
         path.reverse();
     }
-    if shape.by == By::Category {
-        path.insert(0, What::Category(entry.category));
+    match shape.by {
+        By::Role => path.insert(0, What::Role(entry.role)),
+        By::Phase => path.insert(0, What::Phase(entry.phase)),
+        By::Stack | By::File | By::Module => {}
     }
     (path, folded)
 }
@@ -511,7 +522,8 @@ pub fn node_text(stacks: &StackTable, what: What) -> (String, String) {
         What::All => ("all".to_owned(), String::new()),
         What::NoStack => (super::NO_STACK.to_owned(), String::new()),
         What::NoModule => ("outside modules".to_owned(), String::new()),
-        What::Category(category) => (category.text().to_owned(), String::new()),
+        What::Role(role) => (role.text().to_owned(), String::new()),
+        What::Phase(phase) => (phase.map_or("phase unknown", Phase::name).to_owned(), String::new()),
         What::File(file) => {
             let path = stacks.text(file);
             (path.rsplit(['/', '\\']).next().unwrap_or(path).to_owned(), String::new())

@@ -6,7 +6,7 @@
 pub mod accounting;
 mod agreement;
 pub mod anatomy;
-pub mod categories;
+pub mod roles;
 pub mod counted;
 pub mod curves;
 pub mod diff;
@@ -45,7 +45,7 @@ mod toy;
 pub mod vendor;
 pub mod watched;
 
-pub use categories::{Categories, Category};
+pub use roles::{Roles, Role};
 pub use curves::{Cell, Curves, Quantity};
 pub use lifetimes::{Lifetime, LifetimeId, Lifetimes, NO_EVENT};
 pub use naming::{

@@ -25,7 +25,7 @@ pub enum Order {
     /// Name of its stack.
     Stack,
     /// What it is for.
-    Category,
+    Role,
     /// Stream, as the recording counts them.
     Stream,
     /// Pool, as the recording counts them.
@@ -42,7 +42,7 @@ impl Order {
         Order::Gone,
         Order::Age,
         Order::Stack,
-        Order::Category,
+        Order::Role,
         Order::Stream,
         Order::Pool,
     ];
@@ -58,7 +58,7 @@ impl Order {
             Order::Age => "age",
             Order::Address => "address",
             Order::Stack => "stack",
-            Order::Category => "category",
+            Order::Role => "role",
             Order::Stream => "stream",
             Order::Pool => "pool",
         }
@@ -118,7 +118,7 @@ impl Order {
                 let name = names.index(lifetimes.stack(device, id));
                 name.and_then(|i| rank.get(i)).map_or(u64::from(u32::MAX), |&r| u64::from(r))
             }
-            Order::Category => scope.categories.map_or(0, |c| c.of(id).index() as u64),
+            Order::Role => scope.roles.map_or(0, |c| c.of(id).index() as u64),
             Order::Stream => lifetimes.get(device, id).map_or(u64::MAX, |l| u64::from(l.stream.0)),
             Order::Pool => lifetimes.get(device, id).map_or(u64::MAX, |l| u64::from(l.pool.0) << 1 | u64::from(l.class as u8)),
         }

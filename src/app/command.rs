@@ -53,8 +53,8 @@ pub enum Command {
     Help,
     /// The window's settings.
     Settings,
-    /// Edit the user's own rules for categories.
-    CategoryRules,
+    /// Edit the user's own rules for roles.
+    RoleRules,
     /// Show the whole recording.
     ZoomFit,
     /// Halve the visible range about the cursor.
@@ -161,7 +161,7 @@ impl Command {
             C::ToggleTheme,
             C::Help,
             C::Settings,
-            C::CategoryRules,
+            C::RoleRules,
             C::OutOfMemory,
             C::Peak,
             C::PreviousPeak,
@@ -223,7 +223,7 @@ impl Command {
             Command::ToggleTheme => "Switch between light and dark".into(),
             Command::Help => "Shortcuts and gestures".into(),
             Command::Settings => "Settings…".into(),
-            Command::CategoryRules => "Category rules…".into(),
+            Command::RoleRules => "Role rules…".into(),
             Command::ZoomFit => "Show the whole recording".into(),
             Command::ZoomIn => "Zoom in".into(),
             Command::ZoomOut => "Zoom out".into(),
@@ -359,7 +359,7 @@ impl Command {
             | Command::SavePicture
             | Command::WatchMachine
             | Command::Welcome
-            | Command::CategoryRules
+            | Command::RoleRules
             | Command::ToggleTheme
             | Command::Colour(_)
             | Command::ResetLayout
@@ -420,7 +420,7 @@ impl Command {
             | Command::ToggleTheme
             | Command::Help
             | Command::Settings
-            | Command::CategoryRules => Needs::Nothing,
+            | Command::RoleRules => Needs::Nothing,
             Command::OutOfMemory => Needs::OutOfMemory,
             Command::SaveRecording => Needs::Saveable,
             Command::PreviousSameStack

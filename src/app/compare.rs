@@ -14,7 +14,7 @@ use super::jobs::Derived;
 use super::loader::prepare;
 use super::views::ViewContext;
 use crate::allocator::Question;
-use crate::analysis::categories::{Categories, Rule, Rules};
+use crate::analysis::roles::{Roles, Rule, Rules};
 use crate::analysis::diff::{Comparison, Group, Instant, Parts, Places, Row, compare};
 use crate::analysis::flame::{Entry, held_by_stack, of_row};
 use crate::analysis::matching::Matching;
@@ -145,7 +145,7 @@ pub struct Compared {
     /// The places of two programs that share few whole stacks.
     pub places: Option<Places>,
     /// What each side's allocations are for. Kept too so that their addresses, which are in the key, are not used again.
-    categories: [Option<Arc<Categories>>; 2],
+    roles: [Option<Arc<Roles>>; 2],
 }
 
 impl Compared {
@@ -195,7 +195,7 @@ impl Compared {
             recording: &data.recording,
             device: data.device(),
             tables: &data.tables,
-            categories: self.categories[which].as_deref(),
+            roles: self.roles[which].as_deref(),
             event: *event,
         }
     }
@@ -225,7 +225,7 @@ impl Asked {
                 return held_by_stack(&at, |id| matching.contains(id));
             }
             let scope = Scope {
-                categories: at.categories,
+                roles: at.roles,
                 steps: query.needs_steps().then(|| side.data.steps()),
                 ..Scope::new(at.recording, at.device, at.tables)
             };
@@ -273,14 +273,14 @@ pub enum Outcome {
 /// A device read for comparison, and what its allocations are for.
 struct Loaded {
     data: Arc<DeviceData>,
-    categories: Arc<Categories>,
+    roles: Arc<Roles>,
     name: String,
 }
 
 /// A side with what its comparison needs, and what tells it from another.
 struct Part {
     side: Side,
-    categories: Option<Arc<Categories>>,
+    roles: Option<Arc<Roles>>,
     other: Option<Other>,
 }
 
@@ -291,7 +291,7 @@ impl Part {
             recording: &data.recording,
             device: data.device(),
             tables: &data.tables,
-            categories: self.categories.as_deref(),
+            roles: self.roles.as_deref(),
             event: self.side.event,
         }
     }
@@ -300,7 +300,7 @@ impl Part {
 /// The index of the device goes with the key: the device that another tab shows can change.
 type Loading = Derived<(Other, usize, Vec<Rule>), Result<Loaded, String>>;
 
-/// What a side is, for the key of a comparison: its source, its device, its instant, its categories.
+/// What a side is, for the key of a comparison: its source, its device, its instant, its roles.
 type Which = (Option<Other>, usize, u32, Option<Identity>);
 
 #[derive(Default)]
@@ -327,7 +327,7 @@ impl Comparing {
         self.inner.borrow_mut().open = open;
     }
 
-    /// Says which rules of the user's sort allocations into categories.
+    /// Says which rules of the user's sort allocations into roles.
     pub fn set_rules(&self, rules: &[Rule]) {
         let mut inner = self.inner.borrow_mut();
         if inner.rules != rules {
@@ -351,14 +351,14 @@ impl Comparing {
             }
         }
         let Ok([a, b]) = <[Part; 2]>::try_from(parts) else { return Outcome::NotChosen };
-        let categories = |p: &Part| p.categories.as_ref().map(Identity::of);
-        let key = [&a, &b].map(|p| (p.other.clone(), p.side.data.index, p.side.event, categories(p)));
+        let roles = |p: &Part| p.roles.as_ref().map(Identity::of);
+        let key = [&a, &b].map(|p| (p.other.clone(), p.side.data.index, p.side.event, roles(p)));
         let shown = inner.result.get(cx.jobs, "compare", &key, move |_| {
             let diff = compare(&a.instant(), &b.instant());
             let own = &b.side.data.recording.stacks;
             let groups = diff.by_place(own);
             let (parts, places) = (diff.parts(&groups), Places::of(&diff, own, &groups));
-            Some(Compared { sides: [a.side, b.side], diff, groups, parts, places, categories: [a.categories, b.categories] })
+            Some(Compared { sides: [a.side, b.side], diff, groups, parts, places, roles: [a.roles, b.roles] })
         });
         match shown.value {
             Some(compared) => Outcome::Ready(compared, shown.is_fresh),
@@ -400,7 +400,7 @@ impl Inner {
                 let title = title_beside(&cx.link.compared[1 - which], cx.data, event)
                     .unwrap_or_else(|| format!("event {}", count(u64::from(event))));
                 let side = Side { data: Arc::clone(cx.data), event, is_here: true, title };
-                Ok(Part { side, categories: cx.categories.cloned(), other: None })
+                Ok(Part { side, roles: cx.roles.cloned(), other: None })
             }
             Source::Other(other, moment) => {
                 let open = match other {
@@ -421,14 +421,14 @@ impl Inner {
                 let l = loaded.as_ref().as_ref().map_err(|sentence| Outcome::Failed(sentence.clone()))?;
                 let title = format!("{} {}", l.name, moment.text());
                 let side = Side { data: Arc::clone(&l.data), event: moment.event(&l.data), is_here: false, title };
-                Ok(Part { side, categories: Some(Arc::clone(&l.categories)), other: Some(other.clone()) })
+                Ok(Part { side, roles: Some(Arc::clone(&l.roles)), other: Some(other.clone()) })
             }
         }
     }
 }
 
-fn categories_of(data: &DeviceData, rules: &[Rule], progress: &Progress) -> Option<Arc<Categories>> {
-    Categories::build(&data.recording, data.device(), &data.tables, &Rules::new(rules).0, progress).ok().map(Arc::new)
+fn roles_of(data: &DeviceData, rules: &[Rule], progress: &Progress) -> Option<Arc<Roles>> {
+    Roles::build(&data.recording, data.device(), &data.tables, &Rules::new(rules).0, progress).ok().map(Arc::new)
 }
 
 /// Reads or simulates the other side; `None` when cancelled.
@@ -464,8 +464,8 @@ fn load(
     match data {
         Err(sentence) => Some(Err(sentence)),
         Ok((data, name)) => {
-            let categories = categories_of(&data, rules, progress)?;
-            Some(Ok(Loaded { data, categories, name }))
+            let roles = roles_of(&data, rules, progress)?;
+            Some(Ok(Loaded { data, roles, name }))
         }
     }
 }

@@ -36,7 +36,7 @@ pub struct TrackLayout {
     pub fold_ops: bool,
     /// The whole card by samples: folded to its name.
     pub fold_card: bool,
-    /// Bytes by category: what the user chose; folded where a snapshot has better when `None`.
+    /// Bytes by role: what the user chose; folded where a snapshot has better when `None`.
     pub fold_bands: Option<bool>,
 }
 

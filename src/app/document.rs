@@ -17,13 +17,13 @@ use super::views::probe::ProbePage;
 use super::views::{View, ViewKind};
 use super::workspace::{Layouts, Workspace};
 use crate::allocator::{Caps, Prepared, WhatIf};
-use crate::analysis::categories::{Rule, Rules};
+use crate::analysis::roles::{Rule, Rules};
 use crate::analysis::findings::{Findings, diagnose};
 use crate::analysis::matching::Matching;
 use crate::analysis::oom::{Helped, what_would_have_helped};
 use crate::analysis::query::Scope;
 use crate::analysis::steps::Steps;
-use crate::analysis::{Categories, Category, DeviceTables, StackNames, State};
+use crate::analysis::{Roles, Role, DeviceTables, StackNames, State};
 use crate::model::{Cancelled, DeviceRecording, Progress, Recording};
 use crate::units::counted;
 
@@ -113,12 +113,12 @@ impl DeviceData {
 
     /// True where the role of at least half of the bytes is known, at the last failure or at the peak: the picture would be grey
     /// otherwise. A timeline's sums by category are what its file was written for. O(live blocks).
-    fn knows_roles(&self, categories: &Categories) -> bool {
+    fn knows_roles(&self, roles: &Roles) -> bool {
         let (device, tables) = (self.device(), &self.tables);
         let event = self.last_oom().unwrap_or_else(|| tables.curves.peak(crate::analysis::Quantity::Active).1);
-        let held = categories.live_by_category(device, tables, event);
+        let held = roles.live_by_role(device, tables, event);
         let all: u64 = held.iter().map(|tally| tally.block_bytes).sum();
-        let unknown = held[Category::Unknown.index()].block_bytes;
+        let unknown = held[Role::Unknown.index()].block_bytes;
         !device.bands.is_empty() || (all > 0 && unknown <= all / 2)
     }
 
@@ -221,9 +221,9 @@ pub struct DeviceView {
     findings_wanted: (u32, Instant),
     /// The newest; until the first are made always the same empty ones: others in each frame would be drawn anew.
     colours: Arc<Colours>,
-    /// Keyed by the categories too, where they matter.
+    /// Keyed by the roles too, where they matter.
     making_colours: Derived<(ColourBy, Option<Identity>), Colours>,
-    categories: Derived<Vec<Rule>, Categories>,
+    roles: Derived<Vec<Rule>, Roles>,
     matching: Derived<MatchKey, Matching>,
 }
 
@@ -272,7 +272,7 @@ pub struct Fresh {
     /// What the rules found.
     pub findings: Option<Arc<Findings>>,
     /// What each allocation is for.
-    pub categories: Option<Arc<Categories>>,
+    pub roles: Option<Arc<Roles>>,
     /// The allocations a query holds for, while one is in force.
     pub matching: Option<Arc<Matching>>,
 }
@@ -288,7 +288,7 @@ impl DeviceView {
             // A recording that never exceeds its start peaks before its first event.
             link.cursor = if peak == crate::analysis::NO_EVENT { 0 } else { peak };
         }
-        link.colour_by = ColourBy::Category;
+        link.colour_by = ColourBy::Role;
         DeviceView {
             data,
             settling: None,
@@ -302,7 +302,7 @@ impl DeviceView {
             findings_wanted: (0, Instant::now()),
             colours: Arc::default(),
             making_colours: Derived::default(),
-            categories: Derived::default(),
+            roles: Derived::default(),
             matching: Derived::default(),
         }
     }
@@ -332,7 +332,7 @@ impl DeviceView {
         let (old, new) = (self.data.device(), data.device());
         if old.segments != new.segments || old.blocks.len() != new.blocks.len() {
             (self.state, self.colours, self.making_colours) = (Derived::default(), Arc::default(), Derived::default());
-            (self.categories, self.matching) = (Derived::default(), Derived::default());
+            (self.roles, self.matching) = (Derived::default(), Derived::default());
         }
         if self.findings_wanted.1.elapsed() > FINDINGS_AGAIN {
             self.findings_wanted = (self.findings_wanted.0.wrapping_add(1), Instant::now());
@@ -340,8 +340,8 @@ impl DeviceView {
         self.data = data;
     }
 
-    /// Brings the state at the cursor, the colours, the categories and the query's answer up to date; gives the newest there
-    /// are. `rules` are the user's own rules for categories.
+    /// Brings the state at the cursor, the colours, the roles and the query's answer up to date; gives the newest there
+    /// are. `rules` are the user's own rules for roles.
     pub fn refresh(&mut self, jobs: &Jobs, rules: &[Rule]) -> Fresh {
         let data = Arc::clone(&self.data);
         let cursor = self.link.cursor;
@@ -351,29 +351,29 @@ impl DeviceView {
         let data = Arc::clone(&self.data);
         let key = rules.to_vec();
         let own = rules.to_vec();
-        let categories = self.categories.get(jobs, "categories", &key, move |progress| {
+        let roles = self.roles.get(jobs, "roles", &key, move |progress| {
             // Rules that can not be read match nothing; their editor says why.
             let (rules, _) = Rules::new(&own);
-            let made = Categories::build(&data.recording, data.device(), &data.tables, &rules, progress).ok()?;
+            let made = Roles::build(&data.recording, data.device(), &data.tables, &rules, progress).ok()?;
             data.found.knows_roles.get_or_init(|| data.knows_roles(&made));
             Some(made)
         });
-        let categories = categories.value;
+        let roles = roles.value;
         if let Some(&knows_roles) = self.data.found.knows_roles.get()
             && std::mem::take(&mut self.is_colour_open)
-            && self.link.colour_by == ColourBy::Category
+            && self.link.colour_by == ColourBy::Role
             && !knows_roles
         {
             self.link.colour_by = self.without_roles();
         }
         let by = self.link.colour_by;
         let data = Arc::clone(&self.data);
-        let known = categories.clone().filter(|_| by == ColourBy::Category);
-        // Colours by category wait for the categories.
-        if by != ColourBy::Category || known.is_some() {
+        let known = roles.clone().filter(|_| by == ColourBy::Role);
+        // Colours by role wait for the roles.
+        if by != ColourBy::Role || known.is_some() {
             let key = (by, known.as_ref().map(Identity::of));
             let colours = self.making_colours.get(jobs, "colours", &key, move |_| {
-                Some(known.map_or_else(|| Colours::build(&data, by), Colours::of_categories))
+                Some(known.map_or_else(|| Colours::build(&data, by), Colours::of_roles))
             });
             if let Some(colours) = colours.value {
                 self.colours = colours;
@@ -384,27 +384,27 @@ impl DeviceView {
         let findings = self.findings.get(jobs, "findings", &(self.findings_wanted.0, rules.to_vec()), move |progress| {
             diagnose(&data.recording, data.device(), &data.tables, &data.names, &Rules::new(&own).0, progress).ok()
         });
-        let matching = self.matching(jobs, categories.clone());
-        Fresh { state: state.value, colours: Arc::clone(&self.colours), findings: findings.value, categories, matching }
+        let matching = self.matching(jobs, roles.clone());
+        Fresh { state: state.value, colours: Arc::clone(&self.colours), findings: findings.value, roles, matching }
     }
 
-    /// The newest categories, when these rules made them.
+    /// The newest roles, when these rules made them.
     #[must_use]
-    pub fn categories_by(&self, rules: &[Rule]) -> Option<&Arc<Categories>> {
-        self.categories.latest_for(rules)
+    pub fn roles_by(&self, rules: &[Rule]) -> Option<&Arc<Roles>> {
+        self.roles.latest_for(rules)
     }
 
     /// The allocations the query in force holds for; the newest answer while a newer one is being found.
-    fn matching(&mut self, jobs: &Jobs, categories: Option<Arc<Categories>>) -> Option<Arc<Matching>> {
+    fn matching(&mut self, jobs: &Jobs, roles: Option<Arc<Roles>>) -> Option<Arc<Matching>> {
         let query = Arc::clone(self.link.query.as_ref()?);
-        let needs = query.query.needs_categories();
-        if needs && categories.is_none() {
+        let needs = query.query.needs_roles();
+        if needs && roles.is_none() {
             return None;
         }
         let link = &self.link;
         let key = MatchKey {
             text: query.text.clone(),
-            categories: categories.as_ref().filter(|_| needs).map(Identity::of),
+            roles: roles.as_ref().filter(|_| needs).map(Identity::of),
             cursor: query.query.follows_cursor().then_some(link.cursor),
             markers: if query.query.follows_markers() { link.flags() } else { [None; 2] },
         };
@@ -412,7 +412,7 @@ impl DeviceView {
         let (cursor, markers) = (Some(link.cursor), link.flags());
         let answer = self.matching.get(jobs, "query", &key, move |progress| {
             let scope = Scope {
-                categories: categories.as_deref(),
+                roles: roles.as_deref(),
                 steps: query.query.needs_steps().then(|| data.steps()),
                 cursor,
                 markers,
@@ -429,8 +429,8 @@ impl DeviceView {
 #[derive(Clone, Debug, PartialEq)]
 struct MatchKey {
     text: String,
-    /// The categories, when the query asks for one.
-    categories: Option<Identity>,
+    /// The roles, when the query asks for one.
+    roles: Option<Identity>,
     cursor: Option<u32>,
     markers: [Option<u32>; 2],
 }

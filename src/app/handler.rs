@@ -194,7 +194,7 @@ impl App {
             Command::FindInView => field::ask_for_focus(ctx),
             Command::Help => self.overlay = Overlay::Help,
             Command::Settings => self.overlay = Overlay::Settings,
-            Command::CategoryRules => self.overlay = Overlay::Rules,
+            Command::RoleRules => self.overlay = Overlay::Rules,
             Command::ToggleTheme => {
                 let dark = ctx.global_style().visuals.dark_mode;
                 self.settings.theme = if dark { ThemeChoice::Light } else { ThemeChoice::Dark };

@@ -55,7 +55,7 @@ use std::sync::mpsc::Receiver;
 
 use egui::{Context, Ui};
 
-use crate::analysis::categories::Rule;
+use crate::analysis::roles::Rule;
 use action::{Action, Actions};
 use command::Command;
 use document::{Content, DeviceView, Document, DocumentId, Settling};
@@ -98,7 +98,7 @@ pub struct App {
     overlay: Overlay,
     /// The settings are written with the next frame: what was decided in a dialog must outlive a crash.
     wants_save: bool,
-    /// The category rules as they stand in their file.
+    /// The role rules as they stand in their file.
     written_rules: Vec<Rule>,
     /// The view that fills the workspace for now.
     maximised: Option<ViewKind>,

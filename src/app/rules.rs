@@ -1,4 +1,4 @@
-//! The dialog for the user's own rules: which frames mean which category.
+//! The dialog for the user's own rules: which frames mean which role.
 
 use egui::{Align, Id, Layout, Modal, Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
@@ -9,7 +9,7 @@ use super::widgets::field::Field;
 use super::widgets::icons::Icon;
 use super::widgets::label;
 use super::{App, Overlay, overlays};
-use crate::analysis::categories::{Category, Rule, RuleError, Rules, Tally};
+use crate::analysis::roles::{Role, Rule, RuleError, Rules, Tally};
 use crate::units::{Bytes, counted};
 
 /// What was done to a rule in a frame.
@@ -22,9 +22,9 @@ enum Change {
 pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let tallies = tallies(app);
     let (_, errors) = Rules::new(&app.settings.category_rules);
-    let modal = Modal::new(Id::unique("category rules")).frame(overlays::dialog_frame(tokens)).show(ui, |ui| {
+    let modal = Modal::new(Id::unique("role rules")).frame(overlays::dialog_frame(tokens)).show(ui, |ui| {
         ui.set_width(760.0);
-        let (_, is_closed) = overlays::dialog_title(ui, tokens, "Category rules");
+        let (_, is_closed) = overlays::dialog_title(ui, tokens, "Role rules");
         ui.add_space(6.0);
         label::paragraph(
             ui,
@@ -69,7 +69,7 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         ui.horizontal(|ui| {
             if Push::outlined("Add a rule").icon(Icon::Plus).show(ui).clicked() {
                 ui.data_mut(|d| d.insert_temp(added, rules.len()));
-                rules.push(Rule { category: Category::Activations, ..Rule::default() });
+                rules.push(Rule { role: Role::Activations, ..Rule::default() });
             }
             let done = ui.with_layout(Layout::right_to_left(Align::Center), |ui| Push::primary("Done").show(ui).clicked()).inner;
             done || is_closed
@@ -85,8 +85,8 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
 /// What each rule decided in the recording in front; `None` while that is being found, or without a recording.
 fn tallies(app: &App) -> Option<Vec<Tally>> {
     let view = app.active_document().and_then(Document::view)?;
-    let categories = view.categories_by(&app.settings.category_rules)?;
-    Some(categories.by_rule.clone())
+    let roles = view.roles_by(&app.settings.category_rules)?;
+    Some(roles.by_rule.clone())
 }
 
 fn row(
@@ -113,9 +113,9 @@ fn row(
                 response.request_focus();
                 response.scroll_to_me(None);
             }
-            let mut chosen = rule.category.index();
-            if selector(ui, "is", &mut chosen, &Category::ALL.map(Category::text)) {
-                rule.category = Category::ALL[chosen];
+            let mut chosen = rule.role.index();
+            if selector(ui, "is", &mut chosen, &Role::ALL.map(Role::text)) {
+                rule.role = Role::ALL[chosen];
             }
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 if icon_button(ui, Icon::Close, &format!("Remove rule {}", i + 1)).clicked() {

@@ -11,7 +11,7 @@ use super::colours::ColourBy;
 use super::cursor::{Axis, TrackLayout};
 use super::editor::place::PathPrefix;
 use super::workspace::Layouts;
-use crate::analysis::categories::{Rule, rules_from_text, rules_path, rules_to_text};
+use crate::analysis::roles::{Rule, rules_from_text, rules_path, rules_to_text};
 
 /// Dark, light, or what the system says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,7 +83,7 @@ pub struct Settings {
     pub editor: String,
     /// Folders of this machine that stand for folders of others, where recordings name source files.
     pub source_folders: Vec<PathPrefix>,
-    /// The user's own rules for categories, first ones first.
+    /// The user's own rules for roles, first ones first.
     pub category_rules: Vec<Rule>,
 }
 
@@ -105,11 +105,11 @@ impl Settings {
             // Without it the rules still stand in the settings; only the command line does not see the change.
             let written = path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(&path, text));
             if let Err(error) = written {
-                tracing::warn!("{}: the category rules were not written for the command line: {error}", path.display());
+                tracing::warn!("{}: the role rules were not written for the command line: {error}", path.display());
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("category rules".to_owned()).spawn(write) {
-            tracing::warn!("no thread to write the category rules: {error}");
+        if let Err(error) = std::thread::Builder::new().name("role rules".to_owned()).spawn(write) {
+            tracing::warn!("no thread to write the role rules: {error}");
         }
     }
 

@@ -10,7 +10,7 @@ use super::args::values::parse_rows;
 use super::oom::frames;
 use super::rules::RulesArgs;
 use super::{About, Table, choose_device, open_blocks, print_json, print_of};
-use crate::analysis::categories::Categories;
+use crate::analysis::roles::Roles;
 use crate::analysis::matching::Matching;
 use crate::analysis::ordering::Order;
 use crate::analysis::query::{Asked, Query, Scope, of_text, reference};
@@ -32,7 +32,7 @@ pub struct AllocationsArgs {
     /// What comes first
     #[arg(long, value_name = "COLUMN", default_value = "size")]
     pub sort: SortBy,
-    /// What categories mean
+    /// What roles mean
     #[command(flatten)]
     pub rules: RulesArgs,
     /// Rows shown
@@ -76,8 +76,9 @@ pub enum SortBy {
     Address,
     /// By name of the stack
     Stack,
-    /// By category
-    Category,
+    /// By role
+    #[value(alias = "category")]
+    Role,
 }
 
 impl From<SortBy> for Order {
@@ -90,7 +91,7 @@ impl From<SortBy> for Order {
             SortBy::Age => Order::Age,
             SortBy::Address => Order::Address,
             SortBy::Stack => Order::Stack,
-            SortBy::Category => Order::Category,
+            SortBy::Role => Order::Role,
         }
     }
 }
@@ -106,9 +107,9 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
     let progress = Progress::new();
     let cancelled = |e: crate::model::Cancelled| e.to_string();
     let tables = DeviceTables::build(device, &progress).map_err(cancelled)?;
-    let categories = Categories::build(&recording, device, &tables, &args.rules.read()?, &progress).map_err(cancelled)?;
+    let roles = Roles::build(&recording, device, &tables, &args.rules.read()?, &progress).map_err(cancelled)?;
     let steps = Steps::find(&recording, device, &tables);
-    let scope = Scope { categories: Some(&categories), steps: Some(&steps), ..Scope::new(&recording, device, &tables) };
+    let scope = Scope { roles: Some(&roles), steps: Some(&steps), ..Scope::new(&recording, device, &tables) };
     let rows = query.allocations(&scope, &progress).map_err(cancelled)?;
     let matching = Matching::of(device, &tables, rows, &progress).map_err(cancelled)?;
     // What it names in vain is said also where another choice holds for something.
@@ -154,7 +155,7 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
     }
     answer += "\n\n";
     let mut table = Table::new("lrrrrll");
-    table.row(["  address", "size", "block", "born", "gone", "category", "allocated at"]);
+    table.row(["  address", "size", "block", "born", "gone", "role", "allocated at"]);
     for l in &listed {
         let at = |e: u32, none: &str| event(e).map_or_else(|| none.to_owned(), |e| count(u64::from(e)));
         table.row([
@@ -167,7 +168,7 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
             Bytes(l.block).to_string(),
             at(l.born, "before"),
             at(l.gone, "kept"),
-            categories.of(l.id).text().to_owned(),
+            roles.of(l.id).text().to_owned(),
             names.of_stack(l.stack).to_owned(),
         ]);
     }
@@ -193,7 +194,7 @@ fn row_json(recording: &Recording, scope: &Scope<'_>, l: &Lifetime) -> Value {
     let event = |e: u32| (e != NO_EVENT).then_some(e);
     let time =
         |e: u32| event(e).filter(|_| scope.device.events.has_time).and_then(|e| scope.device.events.time_us.get(e as usize));
-    let why = scope.categories.map(|c| c.why(recording, scope.device, scope.tables, l.id));
+    let why = scope.roles.map(|c| c.why(recording, scope.device, scope.tables, l.id));
     json!({
         "id": l.id.0, "address": recording.tells_addresses().then_some(l.address),
         "generation": recording.tells_addresses().then(|| scope.tables.lifetimes.generation(scope.device, l.id)),
@@ -202,7 +203,7 @@ fn row_json(recording: &Recording, scope: &Scope<'_>, l: &Lifetime) -> Value {
         "born_us": time(l.born), "gone_us": time(l.gone),
         "stream": scope.device.streams.get(usize::from(l.stream.0)), "pool": scope.device.pool_key(l.pool).map(|(a, b)| [a, b]),
         "class": l.class.name(), "step": event(l.born).and_then(|e| scope.steps.and_then(|s| s.of(e))),
-        "category": why.as_ref().map(|w| w.category.name()),
+        "category": why.as_ref().map(|w| w.role.name()),
         "category_from": why.as_ref().map(|w| w.trust.name()), "why": why.map(|w| w.sentence),
         "stack": frames(recording, l.stack),
     })

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::args::DiffArgs;
 use super::{About, Table, choose_device, open_blocks, print_json, print_of};
-use crate::analysis::categories::Categories;
+use crate::analysis::roles::Roles;
 use crate::analysis::diff::{Held, Instant, Reserve, Row, compare, purposes_text};
 use crate::analysis::{DeviceTables, NO_EVENT, NO_STACK, Quantity, frame_text, innermost, stack_text};
 use crate::model::{DeviceRecording, Progress, Recording, StackId, StackTable};
@@ -39,7 +39,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
             .iter()
             .map(|r| {
                 json!({
-                    "stack": text_of(r).lines().collect::<Vec<_>>(), "category": r.category.name(),
+                    "stack": text_of(r).lines().collect::<Vec<_>>(), "category": r.role.name(),
                     "a_bytes": r.a.bytes, "b_bytes": r.b.bytes, "a_requested_bytes": r.a.requested, "b_requested_bytes": r.b.requested,
                     "a_count": r.a.count, "b_count": r.b.count, "change_bytes": r.change(),
                     "by_category": r.purposes.iter().map(|(c, a, b)| json!({"category": c.name(), "a_bytes": a.bytes, "b_bytes": b.bytes})).collect::<Vec<_>>(),
@@ -47,9 +47,9 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
             })
             .collect();
         let by_category: Vec<_> = c
-            .categories
+            .roles
             .iter()
-            .map(|(category, a, b)| json!({"category": category.name(), "a_bytes": a.bytes, "b_bytes": b.bytes, "a_count": a.count, "b_count": b.count}))
+            .map(|(role, a, b)| json!({"category": role.name(), "a_bytes": a.bytes, "b_bytes": b.bytes, "a_count": a.count, "b_count": b.count}))
             .collect();
         let held = |h: Held| json!({"bytes": h.bytes, "count": h.count});
         let blocks = c.blocks.map(|x| json!({"only_a": held(x.only_a), "both": held(x.both), "only_b": held(x.only_b)}));
@@ -64,7 +64,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
             .iter()
             .map(|g| {
                 json!({
-                    "place": place(stacks, g.stack), "category": g.category.name(), "a_bytes": g.a.bytes, "b_bytes": g.b.bytes,
+                    "place": place(stacks, g.stack), "category": g.role.name(), "a_bytes": g.a.bytes, "b_bytes": g.b.bytes,
                     "a_count": g.a.count, "b_count": g.b.count, "change_bytes": g.change(), "common_bytes": c.alike_in(g),
                 })
             })
@@ -112,7 +112,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
         Bytes(c.reserve_b.free)
     );
     let mut table = Table::new("rrrrrll");
-    table.row(["change", "A", "B", "blocks A", "blocks B", "category", "allocated at"]);
+    table.row(["change", "A", "B", "blocks A", "blocks B", "role", "allocated at"]);
     for r in groups.iter().take(LISTED) {
         table.row([
             signed(r.change()),
@@ -151,7 +151,7 @@ struct Side {
     recording: Recording,
     index: usize,
     tables: DeviceTables,
-    categories: Categories,
+    roles: Roles,
 }
 
 impl Side {
@@ -160,14 +160,14 @@ impl Side {
         let index = choose_device(&recording, args.device)?;
         let device = &recording.devices[index];
         let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;
-        let categories =
-            Categories::build(&recording, device, &tables, &args.rules.read()?, progress).map_err(|e| e.to_string())?;
-        Ok(Side { recording, index, tables, categories })
+        let roles =
+            Roles::build(&recording, device, &tables, &args.rules.read()?, progress).map_err(|e| e.to_string())?;
+        Ok(Side { recording, index, tables, roles })
     }
 
     fn at(&self, event: u32) -> Instant<'_> {
         let device = &self.recording.devices[self.index];
-        Instant { recording: &self.recording, device, tables: &self.tables, categories: Some(&self.categories), event }
+        Instant { recording: &self.recording, device, tables: &self.tables, roles: Some(&self.roles), event }
     }
 
     fn device(&self) -> &DeviceRecording {

@@ -1,4 +1,4 @@
-//! `vramscope flame FILE`: bytes by call stack, file, module or category, as collapsed stacks or a JSON tree.
+//! `vramscope flame FILE`: bytes by call stack, file, module, role or phase, as collapsed stacks or a JSON tree.
 
 use std::io::Write;
 
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::args::{FlameArgs, FlameBy};
 use super::terminal::say;
 use super::{choose_device, cut_note, open_blocks, print, print_json};
-use crate::analysis::categories::Categories;
 use crate::analysis::flame::{By, Flame, Measure, Root, Shape, Size, node_name, weigh};
+use crate::analysis::roles::Roles;
 use crate::analysis::{DeviceTables, NO_EVENT, Quantity};
 use crate::model::{Progress, StackTable};
 
@@ -49,16 +49,17 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
         FlameBy::Stack => By::Stack,
         FlameBy::File => By::File,
         FlameBy::Module => By::Module,
-        FlameBy::Category => By::Category,
+        FlameBy::Role => By::Role,
+        FlameBy::Phase => By::Phase,
     };
-    let categories = match by {
-        By::Category => Some(
-            Categories::build(&recording, device, &tables, &args.rules.read()?, &Progress::new()).map_err(|e| e.to_string())?,
+    let roles = match by {
+        By::Role | By::Phase => Some(
+            Roles::build(&recording, device, &tables, &args.rules.read()?, &Progress::new()).map_err(|e| e.to_string())?,
         ),
         _ => None,
     };
     let size = if args.requested { Size::Requested } else { Size::Block };
-    let entries = weigh(device, &tables, categories.as_ref(), measure, size);
+    let entries = weigh(device, &tables, roles.as_ref(), measure, size);
     let root = if args.inverted { Root::Innermost } else { Root::Outermost };
     if entries.is_empty() && !args.json {
         let what = match measure {
@@ -76,11 +77,11 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
         if let Some(contradiction) = &tables.disagreement {
             say(&format!("{}: {contradiction}", recording.source.name));
         }
-        if let Some(sentence) = categories.as_ref().and_then(|c| c.changed.rules_sentence()) {
+        if let Some(sentence) = roles.as_ref().and_then(|c| c.changed.rules_sentence()) {
             say(&sentence);
         }
-        if by != By::Category && entries.iter().all(|e| !e.stack.is_some()) {
-            say("no call stack is in this file, so all is one line; --by category tells what it is for");
+        if !matches!(by, By::Role | By::Phase) && entries.iter().all(|e| !e.stack.is_some()) {
+            say("no call stack is in this file, so all is one line; --by role tells what it is for");
         }
         return print(out, &flame.collapsed(&recording.stacks));
     }
@@ -91,7 +92,7 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
     let report = json!({
         "file": recording.source.name, "device": device.id.index, "measure": name, "event": event,
         "by": by.name(), "size": if args.requested { "requested" } else { "block" },
-        "changed_by_rules": categories.as_ref().map(|c| c.changed.count),
+        "changed_by_rules": roles.as_ref().map(|c| c.changed.count),
         "truncated": recording.report.truncated().is_some(), "contradiction": tables.disagreement,
         "total_bytes": flame.nodes[0].total, "folded_frames": flame.folded_frames, "tree": tree(&recording.stacks, &flame),
     });

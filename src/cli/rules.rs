@@ -1,15 +1,15 @@
-//! The user's own rules for categories, on the command line: `--rules FILE`, else those of the window.
+//! The user's own rules for roles, on the command line: `--rules FILE`, else those of the window.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::analysis::categories::{Rules, rules_from_text, rules_path};
+use crate::analysis::roles::{Rules, rules_from_text, rules_path};
 
-/// The option of every subcommand that speaks of categories.
+/// The option of every subcommand that speaks of roles.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RulesArgs {
-    /// Your own rules for categories, as JSON; those of the window's dialog when absent, "none" for none
+    /// Your own rules for roles, as JSON; those of the window's dialog when absent, "none" for none
     #[arg(long, value_name = "FILE")]
     pub rules: Option<PathBuf>,
 }

@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use super::args::{InstantArgs, LiveBy, StateArgs};
 use super::{About, Table, choose_device, oom, open_blocks, print_json, print_of};
-use crate::analysis::categories::{Rules, Tally};
+use crate::analysis::roles::{Rules, Tally};
 use crate::analysis::oom as oom_facts;
 use crate::analysis::told::clock_time;
 use crate::analysis::{
-    BlockAt, Categories, Category, DeviceTables, NO_EVENT, Quantity, SegmentAt, StackNames, State, frame_text, function_label,
+    BlockAt, Roles, Role, DeviceTables, NO_EVENT, Quantity, SegmentAt, StackNames, State, frame_text, function_label,
     innermost, own_frame,
 };
 use crate::model::{BlockState, Clock, DeviceRecording, FrameId, PoolId, Progress, Recording, StackId, StackTable, StreamId};
@@ -46,18 +46,18 @@ struct Report {
     live: Vec<LiveRow>,
     /// What it freed and another stream may still use: active, but not live.
     pending_free: Vec<LiveRow>,
-    /// The live set by what it is for; every category stands here, also without bytes.
-    by_category: Vec<CategoryRow>,
+    /// The live set by what it is for; every role stands here, also without bytes.
+    by_category: Vec<RoleRow>,
     #[serde(skip)]
-    shows_categories: bool,
+    shows_roles: bool,
     /// Of the times.
     #[serde(skip)]
     clock: Clock,
 }
 
-/// Live allocations of one category.
+/// Live allocations of one role.
 #[derive(Debug, Serialize)]
-struct CategoryRow {
+struct RoleRow {
     category: &'static str,
     /// Whole blocks.
     bytes: u64,
@@ -152,9 +152,9 @@ pub fn run(args: &StateArgs, out: &mut dyn Write) -> Result<(), String> {
     let event = find_event(&recording, device, &tables, &args.instant)?;
     let state = tables.states.at(device, &tables.lifetimes, event);
     let mut report = report(&recording, device, &tables, &state, args.file.display().to_string());
-    report.shows_categories = args.by == LiveBy::Category;
-    if args.json || report.shows_categories {
-        report.by_category = live_by_category(&recording, device, &tables, &state, &args.rules.read()?)?;
+    report.shows_roles = args.by == LiveBy::Role;
+    if args.json || report.shows_roles {
+        report.by_category = live_by_role(&recording, device, &tables, &state, &args.rules.read()?)?;
     }
     if args.json { print_json(out, &report) } else { print_of(out, &[About::by(&recording, &tables)], &text(&report)) }
 }
@@ -244,29 +244,29 @@ fn report(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables
         live: by_stack(recording, device, tables, state, BlockState::Active, &names),
         pending_free: by_stack(recording, device, tables, state, BlockState::PendingFree, &names),
         by_category: Vec::new(),
-        shows_categories: false,
+        shows_roles: false,
         clock: recording.clock(),
     }
 }
 
-fn live_by_category(
+fn live_by_role(
     recording: &Recording,
     device: &DeviceRecording,
     tables: &DeviceTables,
     state: &State,
     rules: &Rules,
-) -> Result<Vec<CategoryRow>, String> {
-    let categories = Categories::build(recording, device, tables, rules, &Progress::new()).map_err(|e| e.to_string())?;
-    let mut live = [Tally::default(); Category::ALL.len()];
+) -> Result<Vec<RoleRow>, String> {
+    let roles = Roles::build(recording, device, tables, rules, &Progress::new()).map_err(|e| e.to_string())?;
+    let mut live = [Tally::default(); Role::ALL.len()];
     for block in state.blocks.iter().filter(|b| b.state == BlockState::Active) {
-        let tally = &mut live[categories.of(block.lifetime).index()];
+        let tally = &mut live[roles.of(block.lifetime).index()];
         tally.count += 1;
         tally.bytes += block.requested;
         tally.block_bytes += block.size;
     }
-    let row = |c: Category| {
+    let row = |c: Role| {
         let tally = live[c.index()];
-        CategoryRow {
+        RoleRow {
             category: c.name(),
             bytes: tally.block_bytes,
             requested_bytes: recording.tells_requested(device).then_some(tally.bytes),
@@ -274,7 +274,7 @@ fn live_by_category(
             text: c.text(),
         }
     };
-    Ok(Category::ALL.into_iter().map(row).collect())
+    Ok(Role::ALL.into_iter().map(row).collect())
 }
 
 fn segment_row(device: &DeviceRecording, state: &State, s: &SegmentAt, block_row: &dyn Fn(&BlockAt) -> BlockRow) -> SegmentRow {
@@ -381,12 +381,12 @@ fn text(r: &Report) -> String {
     if !t.exact {
         out += "  the file does not tell the size of every block: active and allocated are partly estimated\n";
     }
-    if r.shows_categories {
-        categories_text(r, &mut out);
+    if r.shows_roles {
+        roles_text(r, &mut out);
     } else {
         live_text(r, &r.live, ["  live", "allocated at"], &mut out);
     }
-    if r.live.is_empty() && !r.shows_categories {
+    if r.live.is_empty() && !r.shows_roles {
         out += "\n  nothing is live\n";
     }
     live_text(r, &r.pending_free, ["  pending", "allocated at; freed, but another stream may still use it"], &mut out);
@@ -394,10 +394,10 @@ fn text(r: &Report) -> String {
     out
 }
 
-fn categories_text(r: &Report, out: &mut String) {
+fn roles_text(r: &Report, out: &mut String) {
     let mut table = Table::new("rrrrl");
-    table.row(["  live", "requested", "share", "blocks", "category"]);
-    let mut rows: Vec<&CategoryRow> = r.by_category.iter().filter(|row| row.count > 0).collect();
+    table.row(["  live", "requested", "share", "blocks", "role"]);
+    let mut rows: Vec<&RoleRow> = r.by_category.iter().filter(|row| row.count > 0).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
     for row in &rows {
         let share = format!("{:.1}%", 100.0 * row.bytes as f64 / r.totals.active_bytes.max(1) as f64);

@@ -1,6 +1,6 @@
 //! [`diagnosis`]: what Findings says of a recording first.
 
-use crate::analysis::categories::Rules;
+use crate::analysis::roles::Rules;
 use crate::analysis::findings::diagnose;
 use crate::analysis::{DeviceTables, StackNames};
 use crate::model::{Cancelled, Progress, Recording};

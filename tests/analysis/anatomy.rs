@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use vramscope::analysis::anatomy::Role;
-use vramscope::analysis::categories::{Categories, Rules};
+use vramscope::analysis::roles::{Roles, Rules};
 use vramscope::analysis::leaks::{cannot_tell, growth};
 use vramscope::analysis::{DeviceTables, NO_EVENT};
 use vramscope::formats;
@@ -29,7 +29,7 @@ fn truth(accepts: impl Fn(&str) -> bool) -> Vec<(String, Value)> {
 struct Read {
     recording: Recording,
     tables: DeviceTables,
-    categories: Categories,
+    roles: Roles,
 }
 
 impl Read {
@@ -38,9 +38,9 @@ impl Read {
         let device = recording.busiest_device().unwrap();
         let tables = DeviceTables::build(&recording.devices[device], &Progress::new()).unwrap();
         let progress = Progress::new();
-        let categories =
-            Categories::build(&recording, &recording.devices[device], &tables, &Rules::default(), &progress).unwrap();
-        Read { recording, tables, categories }
+        let roles =
+            Roles::build(&recording, &recording.devices[device], &tables, &Rules::default(), &progress).unwrap();
+        Read { recording, tables, roles }
     }
 
     fn device(&self) -> &DeviceRecording {
@@ -52,7 +52,7 @@ impl Read {
         let at = (event as u32).checked_sub(1).unwrap_or(NO_EVENT);
         let mut sums = BTreeMap::new();
         for id in self.tables.states.live_at(&self.tables.lifetimes, at) {
-            *sums.entry(self.categories.of(id).name()).or_insert(0) += self.tables.lifetimes.requested(self.device(), id);
+            *sums.entry(self.roles.of(id).name()).or_insert(0) += self.tables.lifetimes.requested(self.device(), id);
         }
         sums
     }
@@ -90,7 +90,7 @@ fn steps_are_those_of_the_programs_own_loop() {
     let all = truth(|name| name.ends_with("python"));
     for (name, row) in &all {
         let Some(steps) = row["steps"].as_u64() else { continue };
-        let found = Read::of(name).categories.anatomy.steps;
+        let found = Read::of(name).roles.anatomy.steps;
         if found.len() as u64 != steps {
             odd.push(format!("{name}: {} and not {steps}: {}", found.len(), found.how()));
         }
@@ -145,7 +145,7 @@ fn every_seeded_leak_is_found_and_none_is_invented() {
     let (mut missed, mut invented) = (Vec::new(), Vec::new());
     for (name, row) in truth(|name| name.starts_with("leak_")) {
         let read = Read::of(&name);
-        let steps = &read.categories.anatomy.steps;
+        let steps = &read.roles.anatomy.steps;
         let leaks = growth(read.device(), &read.tables, steps).iter().any(|g| g.is_leak());
         match (row["leaks"].as_bool().unwrap(), leaks) {
             (true, false) => missed.push((name, steps.len(), cannot_tell(read.device(), steps))),

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::corpus::corpus;
-use vramscope::analysis::categories::{ByCategory, Categories, Category, Rule, Rules, Tally, Trust};
+use vramscope::analysis::roles::{ByRole, Roles, Role, Rule, Rules, Tally, Trust};
 use vramscope::analysis::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 use vramscope::formats;
 use vramscope::model::{Annotation, CATEGORIES, DeviceRecording, Progress, Recording};
@@ -14,7 +14,7 @@ struct Opened {
     recording: Recording,
     device: usize,
     tables: DeviceTables,
-    categories: Categories,
+    roles: Roles,
 }
 
 fn open(path: &Path, rules: &[Rule]) -> Opened {
@@ -23,8 +23,8 @@ fn open(path: &Path, rules: &[Rule]) -> Opened {
     let tables = DeviceTables::build(&recording.devices[device], &Progress::new()).unwrap();
     let (rules, errors) = Rules::new(rules);
     assert!(errors.is_empty(), "{errors:?}");
-    let categories = Categories::build(&recording, &recording.devices[device], &tables, &rules, &Progress::new()).unwrap();
-    Opened { recording, device, tables, categories }
+    let roles = Roles::build(&recording, &recording.devices[device], &tables, &rules, &Progress::new()).unwrap();
+    Opened { recording, device, tables, roles }
 }
 
 impl Opened {
@@ -32,13 +32,13 @@ impl Opened {
         &self.recording.devices[self.device]
     }
 
-    /// What is live after an event, by category.
-    fn live(&self, event: u32) -> ByCategory {
-        self.categories.live_by_category(self.device(), &self.tables, event)
+    /// What is live after an event, by role.
+    fn live(&self, event: u32) -> ByRole {
+        self.roles.live_by_role(self.device(), &self.tables, event)
     }
 
-    fn held(&self, event: u32, category: Category) -> (u64, u64) {
-        let tally = self.live(event)[category.index()];
+    fn held(&self, event: u32, role: Role) -> (u64, u64) {
+        let tally = self.live(event)[role.index()];
         (tally.count, tally.bytes)
     }
 
@@ -56,9 +56,9 @@ impl Opened {
         let steps = self.optimizer_steps();
         assert!(!steps.is_empty());
         for step in steps {
-            assert_eq!(self.held(step, Category::Weights), (count, bytes), "parameters at {step}");
-            assert_eq!(self.held(step, Category::Gradients), (count, bytes), "gradients at {step}");
-            assert_eq!(self.held(step, Category::OptimizerState), (2 * count, 2 * bytes), "optimizer state at {step}");
+            assert_eq!(self.held(step, Role::Weights), (count, bytes), "parameters at {step}");
+            assert_eq!(self.held(step, Role::Gradients), (count, bytes), "gradients at {step}");
+            assert_eq!(self.held(step, Role::OptimizerState), (2 * count, 2 * bytes), "optimizer state at {step}");
         }
     }
 
@@ -67,7 +67,7 @@ impl Opened {
         let (_, peak) = self.tables.curves.peak(Quantity::Requested);
         let live = self.live(peak);
         let all: u64 = live.iter().map(|t| t.bytes).sum();
-        live[Category::Unknown.index()].bytes as f64 / all as f64
+        live[Role::Unknown.index()].bytes as f64 / all as f64
     }
 }
 
@@ -78,18 +78,18 @@ fn sample(name: &str) -> PathBuf {
 #[test]
 fn a_model_trained_with_adam_is_told_apart_to_the_byte() {
     let o = open(&sample("gpt_train.pickle"), &[]);
-    let (count, bytes) = o.held(o.optimizer_steps()[0], Category::Weights);
+    let (count, bytes) = o.held(o.optimizer_steps()[0], Role::Weights);
     assert!(count > 10);
     o.trains_with_adam(count, bytes);
     assert!(o.unexplained() < 0.001, "{}", o.unexplained());
     // Every allocation can say why.
     for i in 0..o.tables.lifetimes.len() as u32 {
-        let why = o.categories.why(&o.recording, o.device(), &o.tables, LifetimeId(i));
-        assert_eq!(why.category, o.categories.of(LifetimeId(i)));
+        let why = o.roles.why(&o.recording, o.device(), &o.tables, LifetimeId(i));
+        assert_eq!(why.role, o.roles.of(LifetimeId(i)));
         assert!(why.sentence.ends_with('.') && why.sentence.len() > 20, "{why:?}");
-        assert_eq!(why.trust == Trust::Nothing, why.category == Category::Unknown, "{why:?}");
+        assert_eq!(why.trust == Trust::Nothing, why.role == Role::Unknown, "{why:?}");
     }
-    let all: u64 = o.categories.handed_out.iter().map(|t| t.count).sum();
+    let all: u64 = o.roles.handed_out.iter().map(|t| t.count).sum();
     assert_eq!(all, o.tables.lifetimes.len() as u64);
 }
 
@@ -99,35 +99,35 @@ fn a_server_without_a_library_is_told_apart() {
     let o = open(&sample("serve_oom.pickle.gz"), &[]);
     assert!(o.unexplained() < 0.001, "{}", o.unexplained());
     let event = o.device().events.ooms()[0];
-    assert_eq!(o.held(event, Category::Weights), (12, 88 << 20));
-    assert_eq!(o.held(event, Category::KvCache).0, 80);
+    assert_eq!(o.held(event, Role::Weights), (12, 88 << 20));
+    assert_eq!(o.held(event, Role::KvCache).0, 80);
 }
 
 #[test]
 fn the_users_own_rules_come_first() {
-    let rule = |pattern: &str, category, is_on| Rule { pattern: pattern.to_owned(), category, is_on };
+    let rule = |pattern: &str, role, is_on| Rule { pattern: pattern.to_owned(), role, is_on };
     let rules = [
-        rule("workloads\\.py", Category::Buckets, false),
-        rule("FUNCTIONAL.py:.*layer_norm", Category::KvCache, true),
-        rule("layer_norm", Category::Workspaces, true),
-        rule("", Category::Unknown, true),
+        rule("workloads\\.py", Role::Buckets, false),
+        rule("FUNCTIONAL.py:.*layer_norm", Role::KvCache, true),
+        rule("layer_norm", Role::Workspaces, true),
+        rule("", Role::Unknown, true),
     ];
     let (plain, ruled) = (open(&sample("gpt_train.pickle"), &[]), open(&sample("gpt_train.pickle"), &rules));
-    let [off, first, second, empty] = ruled.categories.by_rule.clone().try_into().unwrap();
+    let [off, first, second, empty] = ruled.roles.by_rule.clone().try_into().unwrap();
     assert!(first.count > 0 && first.bytes > 0);
     assert_eq!([off, second, empty], [Tally::default(); 3], "the first rule takes what the second matches too");
-    assert_eq!(ruled.categories.handed_out[Category::KvCache.index()], first);
-    assert_eq!(plain.categories.handed_out[Category::KvCache.index()].count, 0);
-    let is_ruled = |&i: &u32| ruled.categories.of(LifetimeId(i)) == Category::KvCache;
+    assert_eq!(ruled.roles.handed_out[Role::KvCache.index()], first);
+    assert_eq!(plain.roles.handed_out[Role::KvCache.index()].count, 0);
+    let is_ruled = |&i: &u32| ruled.roles.of(LifetimeId(i)) == Role::KvCache;
     let id = LifetimeId((0..ruled.tables.lifetimes.len() as u32).find(is_ruled).unwrap());
-    let why = ruled.categories.why(&ruled.recording, ruled.device(), &ruled.tables, id);
+    let why = ruled.roles.why(&ruled.recording, ruled.device(), &ruled.tables, id);
     assert_eq!(why.trust, Trust::UserRule);
     assert!(why.sentence.contains("Your rule 2") && why.sentence.contains("layer_norm"), "{}", why.sentence);
 }
 
 #[test]
 fn a_rule_that_can_not_be_read_says_why() {
-    let bad = Rule { pattern: "attention(".to_owned(), category: Category::Activations, is_on: true };
+    let bad = Rule { pattern: "attention(".to_owned(), role: Role::Activations, is_on: true };
     let (rules, errors) = Rules::new(&[Rule::default(), bad]);
     assert_eq!((rules.len(), errors.len(), errors[0].number), (2, 1, 2));
     assert!(errors[0].to_string().starts_with("Rule 2 can not be used: \"attention(\""), "{}", errors[0]);
@@ -147,15 +147,15 @@ fn known_programs_are_told_apart() {
     open(&corpus.join("multi/ddp_rank0.pickle"), &[]).trains_with_adam(101, 280_295_424);
     let fsdp = open(&corpus.join("multi/fsdp_rank0.pickle"), &[]);
     for step in fsdp.optimizer_steps() {
-        assert_eq!(fsdp.held(step, Category::Weights), (101, 280_295_424 / 2));
-        assert_eq!(fsdp.held(step, Category::OptimizerState), (202, 280_295_424));
-        assert_eq!(fsdp.held(step, Category::Gradients).1, 280_295_424 / 2);
+        assert_eq!(fsdp.held(step, Role::Weights), (101, 280_295_424 / 2));
+        assert_eq!(fsdp.held(step, Role::OptimizerState), (202, 280_295_424));
+        assert_eq!(fsdp.held(step, Role::Gradients).1, 280_295_424 / 2);
     }
     for (name, most) in
         [("gpt_varlen.default", 0.001), ("resnet.default", 0.01), ("resnet.cppstacks", 0.01), ("compiled.default", 0.001)]
     {
         let part = open(&corpus.join(format!("demo/{name}.pickle")), &[]).unexplained();
-        println!("{name}: {:.3} % of the peak is in no category", part * 100.0);
+        println!("{name}: {:.3} % of the peak is in no role", part * 100.0);
         assert!(part < most, "{name}: {part}");
     }
 }
@@ -175,11 +175,11 @@ fn stacks_and_lifetimes_agree_with_the_profiler() {
             let at = times.partition_point(|&t| t <= bands.time_us[row]) as u32;
             let live = ours.live(at.checked_sub(1).unwrap_or(NO_EVENT));
             let pairs = [
-                (Category::Weights, "parameter"),
-                (Category::OptimizerState, "optimizer_state"),
-                (Category::Gradients, "gradient"),
+                (Role::Weights, "parameter"),
+                (Role::OptimizerState, "optimizer_state"),
+                (Role::Gradients, "gradient"),
             ];
-            for (i, (category, name)) in pairs.into_iter().enumerate() {
+            for (i, (role, name)) in pairs.into_iter().enumerate() {
                 let column = CATEGORIES.iter().position(|&c| c == name).unwrap();
                 off[i] += live[category.index()].bytes.abs_diff(bands.bytes[row][column]);
                 sum[i] += bands.bytes[row][column];

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use vramscope::analysis::categories::Rules;
+use vramscope::analysis::roles::Rules;
 use vramscope::analysis::findings::{Findings, diagnose};
 use vramscope::analysis::{DeviceTables, StackNames};
 use vramscope::formats;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::tape::{GIB, MIB, Tape};
 use vramscope::allocator::{CapFrom, Caps};
-use vramscope::analysis::categories::Rules;
+use vramscope::analysis::roles::Rules;
 use vramscope::analysis::findings::{EXAMINED, diagnose};
 use vramscope::analysis::oom::{Autopsy, RoomFrom, Verdict, advice, closest, closest_under, examine};
 use vramscope::analysis::vendor::CUDA;

@@ -5,7 +5,7 @@
 
 mod anatomy;
 mod autopsy_text;
-mod categories;
+mod roles;
 #[path = "../formats/corpus.rs"]
 mod corpus;
 mod findings;

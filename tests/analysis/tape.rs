@@ -162,7 +162,7 @@ impl Tape {
     }
 
     /// Says of the latest event what PyTorch's profiler would: `gradient`, `activation`, `optimizer_state`.
-    pub fn category(&mut self, text: &str) {
+    pub fn role(&mut self, text: &str) {
         let text = self.stacks.string(text);
         let event = self.last();
         self.device.events.notes.push(Note { event, kind: NoteKind::Category, text });

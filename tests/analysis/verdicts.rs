@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use vramscope::allocator::Caps;
-use vramscope::analysis::categories::Rules;
+use vramscope::analysis::roles::Rules;
 use vramscope::analysis::findings::{Class, diagnose};
 use vramscope::analysis::oom::{Autopsy, Verdict, examine};
 use vramscope::analysis::{DeviceTables, StackNames};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use egui::{Pos2, Rect, Theme};
 use egui_kittest::{Harness, SnapshotOptions};
-use vramscope::analysis::categories::{Categories, Rules};
+use vramscope::analysis::roles::{Roles, Rules};
 use vramscope::analysis::findings::diagnose;
 use vramscope::app::action::{Action, Actions};
 use vramscope::app::colours::Colours;
@@ -70,10 +70,10 @@ pub fn scaled(
     let (actions, inbox) = Actions::channel();
     let jobs = Jobs::synchronous();
     let comparing = Comparing::default();
-    // What the other views show of categories has pictures of its own.
-    let categories = matches!(kind, ViewKind::Compare | ViewKind::Flame | ViewKind::Autopsy | ViewKind::Memory).then(|| {
+    // What the other views show of roles has pictures of its own.
+    let roles = matches!(kind, ViewKind::Compare | ViewKind::Flame | ViewKind::Autopsy | ViewKind::Memory).then(|| {
         let (rules, progress) = (Rules::default(), Progress::new());
-        Arc::new(Categories::build(&data.recording, data.device(), &data.tables, &rules, &progress).expect("not cancelled"))
+        Arc::new(Roles::build(&data.recording, data.device(), &data.tables, &rules, &progress).expect("not cancelled"))
     });
     let draw = move |ui: &mut egui::Ui, alone: &mut Alone| {
         let tokens = Tokens::of_theme(theme);
@@ -82,7 +82,7 @@ pub fn scaled(
             link: &link,
             state: Some(&state),
             findings: findings.as_ref(),
-            categories: categories.as_ref(),
+            roles: roles.as_ref(),
             matching: None,
             colours: &colours,
             comparing: &comparing,

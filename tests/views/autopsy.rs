@@ -71,7 +71,7 @@ fn a_cap_that_the_user_knows_changes_the_way_out() {
     assert!(way_out(&h, "8"), "the way out follows the cap");
     h.get_by_label("By stack").click();
     h.run_steps(2);
-    h.get_by_label("By category").click();
+    h.get_by_label("By role").click();
     h.run_steps(2);
     assert!(h.query_all_by_label("unknown").next().is_some(), "no stacks: everything is unknown");
 }
@@ -104,7 +104,7 @@ fn a_request_that_is_too_large_shows_what_was_live_twice() {
     let whole = sample("fragment_oom.pickle");
     let data = too_large(&whole);
     let h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], false, |_| {});
-    assert!(h.query_all_by_label("unknown").next().is_some(), "live memory by category");
+    assert!(h.query_all_by_label("unknown").next().is_some(), "live memory by role");
     assert!(h.query_all_by_label_contains("no setting serves it").next().is_some(), "and why no setting is told of");
     assert!(h.query_by_label("Copy PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True").is_none());
     // A tebibyte on a card that had 137.72 GiB free beside 1,600 MiB of this process: halves to sevenths do not fit, eighths do.

@@ -131,7 +131,7 @@ fn another_source_is_held_against_the_same_phase() {
 }
 
 fn at<'a>(recording: &'a Recording, tables: &'a DeviceTables, event: u32) -> Instant<'a> {
-    Instant { recording, device: &recording.devices[0], tables, categories: None, event }
+    Instant { recording, device: &recording.devices[0], tables, roles: None, event }
 }
 
 /// What must hold of every comparison.

@@ -190,7 +190,7 @@ fn a_search_says_how_much_matches_and_a_hidden_frame_what_is_gone() {
     assert!(!is_there(&h, "hidden with"));
 }
 
-/// Every measure, from either end, by stack, file, module and category: the root in the tree is what the measure weighs.
+/// Every measure, from either end, by stack, file, module and role: the root in the tree is what the measure weighs.
 #[test]
 fn each_measure_from_either_end_by_everything_counts_the_same_bytes() {
     let data = sample("gpt_train.pickle");

@@ -312,7 +312,7 @@ fn right(ui: &mut Ui) {
             ui.set_max_width(180.0);
             button::menu_item(ui, "size class", Some(true), None, true);
             button::menu_item(ui, "call stack", Some(false), None, true);
-            button::menu_item(ui, "category", Some(false), Some("Ctrl+C"), false);
+            button::menu_item(ui, "role", Some(false), Some("Ctrl+C"), false);
         });
         ui.add_space(12.0);
         vramscope::app::widgets::tooltip::frame(ui).show(ui, |ui| {

@@ -9,7 +9,7 @@ use egui::{Theme, pos2};
 use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use vramscope::analysis::Quantity;
-use vramscope::analysis::categories::Category;
+use vramscope::analysis::roles::Role;
 use vramscope::app::action::Action;
 use vramscope::app::colours::ColourBy;
 use vramscope::app::selection::Item;
@@ -24,7 +24,7 @@ fn pictures_in_both_themes() {
     let mut results = SnapshotResults::new();
     let (train, serve, fragment) = (sample("gpt_train.pickle"), sample("serve_oom.pickle.gz"), sample("fragment_oom.pickle"));
     let mut picture = |name: &str, data, theme, size| {
-        let mut h = alone(data, ViewKind::Memory, theme, size, true, |link| link.colour_by = ColourBy::Category);
+        let mut h = alone(data, ViewKind::Memory, theme, size, true, |link| link.colour_by = ColourBy::Role);
         h.snapshot(name);
         results.extend_harness(&mut h);
     };
@@ -52,7 +52,7 @@ fn a_recording_opens_at_its_peak_in_the_colours_of_roles() {
     let data = sample("gpt_train.pickle");
     let h = opened(&data, Theme::Dark, [1600.0, 1000.0]);
     let peak = data.tables.curves.peak(Quantity::Active).1;
-    assert_eq!((link(&h).cursor, link(&h).colour_by), (peak, ColourBy::Category));
+    assert_eq!((link(&h).cursor, link(&h).colour_by), (peak, ColourBy::Role));
     assert!(h.query_by_label("Memory by role").is_some());
     assert!(h.query_by_label_contains("at the peak, in the").is_some(), "what the program did");
     // Nothing tells what these are for: all would be grey.
@@ -66,8 +66,8 @@ fn a_click_on_a_role_dims_the_others_and_a_second_brings_them_back() {
     send(&mut h, Action::SetColourBy(ColourBy::Stack));
     let activations = rows(&h)["role activations"];
     click(&mut h, activations.center());
-    let class = Category::Activations.index() as u8;
-    assert_eq!((link(&h).colour_by, link(&h).focus_classes.as_slice()), (ColourBy::Category, &[class][..]));
+    let class = Role::Activations.index() as u8;
+    assert_eq!((link(&h).colour_by, link(&h).focus_classes.as_slice()), (ColourBy::Role, &[class][..]));
     click(&mut h, activations.center());
     assert!(link(&h).focus_classes.is_empty());
     // The pointer alone dims them too, and only while it is there.

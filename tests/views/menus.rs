@@ -131,7 +131,7 @@ fn one_escape_or_the_button_closes_every_dialog() {
         (Command::Settings, "Settings"),
         (Command::Palette, "Find"),
         (Command::Help, "Shortcuts and gestures"),
-        (Command::CategoryRules, "Category rules"),
+        (Command::RoleRules, "Role rules"),
     ];
     for (start, mut h) in [("fresh", fresh()), ("with a recording", two_devices())] {
         let before = selected(&h);
@@ -147,7 +147,7 @@ fn one_escape_or_the_button_closes_every_dialog() {
             // Again from a text field with something in it.
             open(&mut h);
             let field = [Role::MultilineTextInput, Role::TextInput].into_iter().find_map(|r| h.query_all_by_role(r).last());
-            if let Some(field) = field.filter(|_| command != Command::CategoryRules) {
+            if let Some(field) = field.filter(|_| command != Command::RoleRules) {
                 field.focus();
                 field.type_text("abc");
             }

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::frame::{CALL, CONTAINER, PYTHON};
 use super::sense::Part;
 use super::{Anatomy, Role};
-use crate::analysis::categories::Categories;
+use crate::analysis::roles::Roles;
 use crate::analysis::{DeviceTables, LifetimeId, StackNames};
 use crate::model::{DeviceRecording, Frame, FrameId, Recording, StackId, StackTable};
 
@@ -84,7 +84,7 @@ impl Composition {
         device: &DeviceRecording,
         tables: &DeviceTables,
         names: &StackNames,
-        categories: &Categories,
+        roles: &Roles,
         event: u32,
     ) -> Self {
         let mut ids = tables.states.live_at(&tables.lifetimes, event);
@@ -96,11 +96,11 @@ impl Composition {
         let mut chains: FxHashMap<StackId, Vec<String>> = FxHashMap::default();
         for &id in &ids {
             let (bytes, stack) = (tables.lifetimes.block_size(id), tables.lifetimes.stack(device, id));
-            let role = categories.of(id);
+            let role = roles.of(id);
             let held = &mut roles[role.index()];
             held.bytes += bytes;
             held.count += 1;
-            held.probable += if categories.is_probable(device, tables, id) { bytes } else { 0 };
+            held.probable += if roles.is_probable(device, tables, id) { bytes } else { 0 };
             let is_older = (id.0 as usize) < tables.lifetimes.initial_count();
             let place = place(&recording.stacks, names, stack, role, is_older);
             let (line, by_role) = lines.entry(place).or_default();
@@ -111,7 +111,7 @@ impl Composition {
             if line.lifetimes.len() < LISTED {
                 line.lifetimes.push(id);
             }
-            let modules = chains.entry(stack).or_insert_with(|| chain(&recording.stacks, &categories.anatomy, stack));
+            let modules = chains.entry(stack).or_insert_with(|| chain(&recording.stacks, &roles.anatomy, stack));
             let path = match role {
                 Role::Activations | Role::Temporaries | Role::AutocastCopies | Role::KvCache | Role::Unknown
                     if !modules.is_empty() =>

@@ -10,6 +10,8 @@ use crate::model::{DeviceRecording, StackId, StackTable};
 pub struct Run {
     /// The part.
     pub part: Part,
+    /// What the program did in it.
+    pub phase: Phase,
     /// Rows of the lifetimes' table: the first, and the one after the last.
     pub rows: (u32, u32),
     /// Its first event, and the one after its last: what is freed after its last allocation belongs to it.
@@ -120,9 +122,12 @@ impl Phases {
                         run.events.1 = born;
                     }
                     let from = if phases.runs.is_empty() { 0 } else { born };
-                    phases.runs.push(Run { part, rows: (row, row + 1), events: (from, events), bits });
+                    phases.runs.push(Run { part, phase: Phase::Between, rows: (row, row + 1), events: (from, events), bits });
                 }
             }
+        }
+        for run in 0..phases.runs.len() {
+            phases.runs[run].phase = phases.decide(run);
         }
         phases
     }
@@ -160,10 +165,9 @@ impl Phases {
         self.runs.iter().any(|r| r.part == part)
     }
 
-    /// What the program did in a run.
-    #[must_use]
-    pub fn phase(&self, run: usize) -> Phase {
-        let Some(r) = self.runs.get(run) else { return Phase::Between };
+    /// What the program did in a run, from its own stacks and the part that follows.
+    fn decide(&self, run: usize) -> Phase {
+        let r = &self.runs[run];
         let trains = self.runs.get(run + 1..).and_then(|rest| rest.iter().find(|r| r.part != Part::Unknown));
         let leads_to_backward = trains.is_some_and(|r| r.part == Part::Backward);
         match r.part {
@@ -178,10 +182,18 @@ impl Phases {
         }
     }
 
+    /// What the program did when it made an allocation; `None` where the allocation is older than the trace or no stack tells. O(log runs).
+    #[must_use]
+    pub fn of(&self, id: LifetimeId) -> Option<Phase> {
+        let at = self.runs.partition_point(|r| r.rows.0 <= id.0).checked_sub(1)?;
+        let run = self.runs[at];
+        (id.0 < run.rows.1 && self.has_stacks && run.phase != Phase::Between).then_some(run.phase)
+    }
+
     /// What the program did at an event; `None` where no stack tells.
     #[must_use]
     pub fn at(&self, event: u32) -> Option<Phase> {
-        let phase = self.phase(self.run_at(event)?);
+        let phase = self.runs[self.run_at(event)?].phase;
         (self.has_stacks && phase != Phase::Between).then_some(phase)
     }
 }

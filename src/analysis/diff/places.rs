@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{Comparison, Group, Held, intern};
-use crate::analysis::categories::Category;
+use crate::analysis::roles::Role;
 use crate::analysis::flame::Entry;
 use crate::analysis::own_frame;
 use crate::model::{StackId, StackTable, StackTableBuilder};
@@ -114,23 +114,23 @@ impl Places {
         self.of.get(&row).copied()
     }
 
-    /// Entries by whole stack to entries by place: those of one place and category together. O(entries).
+    /// Entries by whole stack to entries by place: those of one place and role together. O(entries).
     #[must_use]
     pub fn gather(&self, entries: Vec<Entry>) -> Vec<Entry> {
-        let (mut out, mut sums): (Vec<Entry>, FxHashMap<(StackId, Category), Entry>) = Default::default();
+        let (mut out, mut sums): (Vec<Entry>, FxHashMap<(StackId, Role), Entry>) = Default::default();
         for entry in entries {
             let Some(stack) = self.stack_of(entry.stack).filter(|_| entry.stack.is_some()) else {
                 // Both sides of what has no stack are entries of their own.
                 out.push(entry);
                 continue;
             };
-            let sum = sums.entry((stack, entry.category)).or_insert(Entry { stack, weight: 0, before: 0, count: 0, ..entry });
+            let sum = sums.entry((stack, entry.role)).or_insert(Entry { stack, weight: 0, before: 0, count: 0, ..entry });
             sum.weight += entry.weight;
             sum.before += entry.before;
             sum.count += entry.count;
         }
         out.extend(sums.into_values());
-        out.sort_by_key(|e| (e.stack, e.category));
+        out.sort_by_key(|e| (e.stack, e.role));
         out
     }
 }

@@ -12,11 +12,11 @@ fn example() -> (StackTable, Vec<Entry>) {
     let g = frame("linear", "/venv/lib/python3.12/site-packages/torch/nn/functional.py");
     let s1 = b.stack(&[f, main]);
     let s2 = b.stack(&[g, f, main]);
-    let entry = |stack, category, before, weight, count| Entry { stack, category, weight, before, count };
+    let entry = |stack, role, phase, before, weight, count| Entry { stack, role, phase, weight, before, count };
     let entries = vec![
-        entry(s1, Category::Activations, 6, 10, 1),
-        entry(s2, Category::Workspaces, 8, 5, 2),
-        entry(StackId::NONE, Category::Unknown, 0, 7, 1),
+        entry(s1, Role::Activations, Some(Phase::Forward), 6, 10, 1),
+        entry(s2, Role::Workspaces, Some(Phase::Backward), 8, 5, 2),
+        entry(StackId::NONE, Role::Unknown, None, 0, 7, 1),
     ];
     (b.finish(), entries)
 }
@@ -51,13 +51,13 @@ fn totals_add_up_from_either_end_whatever_the_frames_are() {
     }
     let entries = example().1;
     let all = Flame::build(&table, &entries, Shape::default());
-    assert_eq!((all.nodes[0].before, all.nodes[0].common, all.nodes[0].category), (14, 11, None));
+    assert_eq!((all.nodes[0].before, all.nodes[0].common, all.nodes[0].role), (14, 11, None));
     let text = Flame::build(&table, &entries[..1], Shape::default()).collapsed(&table);
     assert_eq!(text, "main (a.py:1);forward (a.py:1) 10\n");
 }
 
 #[test]
-fn frames_are_files_modules_or_categories_when_asked() {
+fn frames_are_files_modules_roles_or_phases_when_asked() {
     let (table, entries) = example();
     let names = |by, folds_framework| {
         let flame = Flame::build(&table, &entries, Shape { by, folds_framework, ..Shape::default() });
@@ -68,7 +68,10 @@ fn frames_are_files_modules_or_categories_when_asked() {
     assert_eq!(names(By::File, false), ["a.py", "functional.py", "no Python stack"]);
     assert_eq!(names(By::File, true), ["a.py", "functional.py", "no Python stack"], "what allocates stays");
     assert_eq!(names(By::Module, false), ["forward (a.py:1)", "no Python stack"]);
-    assert!(names(By::Category, true).contains(&"activations".to_owned()));
+    assert!(names(By::Role, true).contains(&"activations".to_owned()));
+    for phase in ["forward", "backward", "phase unknown"] {
+        assert!(names(By::Phase, true).contains(&phase.to_owned()), "{phase}");
+    }
     let flame = Flame::build(&table, &entries, Shape { folds_framework: true, ..Shape::default() });
     assert_eq!(flame.folded_frames, 0);
     let keys: std::collections::HashSet<u64> = flame.keys().into_iter().collect();

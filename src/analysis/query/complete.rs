@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::reference::{GRAMMAR, about};
 use super::words::words;
-use crate::analysis::categories::Category;
+use crate::analysis::roles::Role;
 
 /// Something that can be typed at a place in a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ const TERMS: [&str; 28] = [
     "module~",
     "file~",
     "function~",
-    "category=",
+    "role=",
     "live@",
     "pool=",
     "stream=",
@@ -120,8 +120,8 @@ pub fn complete(text: &str, byte: usize, known: Vocabulary<'_>) -> Vec<Completio
     if typed.starts_with("pool=") {
         return values("pool=", &POOLS);
     }
-    if typed.starts_with("category=") {
-        return values("category=", &Category::ALL.map(|c| (c.name(), c.about())));
+    if typed.starts_with("role=") {
+        return values("role=", &Role::ALL.map(|c| (c.name(), c.about())));
     }
     if typed.starts_with("gone=") || typed.starts_with("freed=") {
         let prefix = if typed.starts_with("gone=") { "gone=" } else { "freed=" };

@@ -2,7 +2,7 @@
 
 use super::reference::{GRAMMAR, about};
 use super::{Query, Scope};
-use crate::analysis::categories::Category;
+use crate::analysis::roles::Role;
 use crate::analysis::{Lifetime, LifetimeId, NO_EVENT, Quantity, StackNames, innermost};
 use crate::model::{Cancelled, Progress};
 use crate::units::Address;
@@ -67,11 +67,11 @@ pub fn examples(scope: &Scope<'_>, names: &StackNames, progress: &Progress) -> R
             add(format!("module~{}", quoted(&module)), about("module"));
         }
     }
-    if let Some(categories) = scope.categories {
-        let category = categories.of(told.id);
-        add(format!("category={}", category.name()), about("category"));
-        if category != Category::Unknown {
-            add(format!("category!={}", category.name()), "everything but; -term and not do the same");
+    if let Some(roles) = scope.roles {
+        let role = roles.of(told.id);
+        add(format!("role={}", role.name()), about("role"));
+        if role != Role::Unknown {
+            add(format!("role!={}", role.name()), "everything but; -term and not do the same");
         }
     }
     add("live@peak".to_owned(), "held where memory peaks");

@@ -13,7 +13,7 @@
 //! | `file~train.py`, `function~forward` | with a frame whose file, or function, contains the text | the same |
 //! | `module~attention` | under a module so named: its `forward`, a profiler's `nn.Module:` frame, or an annotation | the same |
 //! | `train.py`, `"two words"` | with the text in its stack or its notes | the same |
-//! | `category=gradients` | of an allocation of this category | of this category |
+//! | `role=gradients` | of an allocation of this role | of this role |
 //! | `stream=1`, `stream=0x55…` | of this stream, by index or handle | the same |
 //! | `pool=private`, `pool=default`, `pool=small`, `pool=large`, `pool=0.7` | of such a pool | the same |
 //! | `step=3`, `step=3..5`, `during~forward` | inside a step, or an annotation so named | born there |
@@ -31,7 +31,7 @@
 
 use std::ops::Range;
 
-use super::categories::{Categories, Category};
+use super::roles::{Roles, Role};
 use super::steps::Steps;
 use super::{DeviceTables, Quantity};
 use crate::model::{Action, Cancelled, DeviceRecording, PoolKey, Progress, Recording, SizeClass};
@@ -142,8 +142,8 @@ pub enum Term {
     Stack(String),
     /// Exactly this stack, by its number in the recording.
     StackIs(u32),
-    /// A category.
-    Category(Category),
+    /// A role.
+    Role(Role),
     /// An annotation whose name contains the text, lower case.
     During(String),
     /// Steps of these numbers: annotations of steps that end with them, else steps as the Steps lane counts them.
@@ -200,8 +200,8 @@ pub struct Scope<'a> {
     pub device: &'a DeviceRecording,
     /// The device's tables.
     pub tables: &'a DeviceTables,
-    /// What allocations are for; without them `category=` holds for nothing but `category=other`.
-    pub categories: Option<&'a Categories>,
+    /// What allocations are for; without them `role=` holds for nothing but `role=other`.
+    pub roles: Option<&'a Roles>,
     /// The device's steps, where they are known.
     pub steps: Option<&'a Steps>,
     /// The window's cursor.
@@ -211,10 +211,10 @@ pub struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// A device by itself: no categories, steps or cursor.
+    /// A device by itself: no roles, steps or cursor.
     #[must_use]
     pub fn new(recording: &'a Recording, device: &'a DeviceRecording, tables: &'a DeviceTables) -> Self {
-        Scope { recording, device, tables, categories: None, steps: None, cursor: None, markers: [None; 2] }
+        Scope { recording, device, tables, roles: None, steps: None, cursor: None, markers: [None; 2] }
     }
 
     /// The event an instant stands for; `None` where the recording, or the window, has none, and for a number past the last.
@@ -315,10 +315,10 @@ impl Query {
         })
     }
 
-    /// True when its answer needs [`Scope::categories`].
+    /// True when its answer needs [`Scope::roles`].
     #[must_use]
-    pub fn needs_categories(&self) -> bool {
-        self.any.iter().flatten().any(|(term, _)| matches!(term, Term::Category(_)))
+    pub fn needs_roles(&self) -> bool {
+        self.any.iter().flatten().any(|(term, _)| matches!(term, Term::Role(_)))
     }
 
     /// True when its answer needs [`Scope::steps`].

@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::needle::Needle;
 use super::{Between, Instant, Moment, Query, Scope, Term, terms};
-use crate::analysis::categories::Category;
+use crate::analysis::roles::Role;
 use crate::analysis::{LifetimeId, NO_EVENT};
 use crate::model::{Action, Frame, FrameId, PoolId, PoolKey, SizeClass, StackId, StackTable, StrId};
 
@@ -22,7 +22,7 @@ pub(super) enum Test {
     /// By stack: true below such a module; and ranges of events.
     Module(Vec<bool>, Vec<(u32, u32)>),
     BornBefore,
-    Category(Category),
+    Role(Role),
     /// Ranges of events, ascending and apart.
     Ranges(Vec<(u32, u32)>),
     LiveAt(u32),
@@ -80,7 +80,7 @@ impl Test {
                 let rows = events.iter().map(|&e| scope.tables.lifetimes.of_event(e).0).filter(|&r| r != NO_EVENT).collect();
                 Test::Stacks(stacks_with(stacks, text), events, rows)
             }
-            Term::Category(category) => Test::Category(*category),
+            Term::Role(role) => Test::Role(*role),
             Term::During(text) => Test::Ranges(ranges(scope, |name| name.contains(text.as_str()))),
             Term::Step(numbers) => Test::Ranges(ranges_of_steps(scope, *numbers)),
             Term::File(text) => Test::Stacks(
@@ -147,7 +147,7 @@ impl Test {
                     || born(scope, id).is_some_and(|e| is_inside(ranges, e))
             }
             Test::BornBefore => lifetimes.born(id) == NO_EVENT,
-            Test::Category(category) => scope.categories.map_or(Category::Unknown, |c| c.of(id)) == *category,
+            Test::Role(role) => scope.roles.map_or(Role::Unknown, |c| c.of(id)) == *role,
             Test::LiveAt(event) => lifetimes.is_live_at(id, *event),
             Test::Ranges(ranges) => born(scope, id).is_some_and(|e| is_inside(ranges, e)),
             Test::Born(b) => born(scope, id).is_some_and(|e| b.holds(u64::from(e))),

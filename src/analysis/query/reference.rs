@@ -34,7 +34,7 @@ pub(super) const ENTRIES: [Entry; 24] = [
     entry("module", &[], &["module~attention"], "below such a module's forward, or an annotation so named"),
     entry("", &[], &["stack~/attn|mlp/", "file~/…/", "function~/…/"], "a regular expression between slashes finds it"),
     entry("", &[], &["train.py:71", "\"two words\""], "in the stack or a note; quotes keep spaces"),
-    entry("category", &["cat"], &["category=gradients"], "what it is for; the inspector says why"),
+    entry("role", &["category", "cat"], &["role=gradients"], "what it is for; the inspector says why"),
     entry("live", &[], &["live@peak", "live@oom", "live@end", "live@1200"], "held at that instant, or after that event"),
     entry("", &[], &["live@cursor", "live@a", "live@b"], "held where the window's cursor or marker stands"),
     entry("step", &[], &["step=3", "step=3..5"], "born in this step"),

@@ -2,7 +2,7 @@
 
 use super::reference::{ENTRIES, Entry};
 use super::{Between, Instant, Moment, Operator, Term};
-use crate::analysis::categories::{Category, category_named};
+use crate::analysis::roles::{Role, role_named};
 use crate::model::{Action, SizeClass};
 use crate::units::{Address, Bytes};
 
@@ -165,7 +165,7 @@ fn alone(word: &str, lower: &str) -> Result<Term, String> {
         "kept" | "leaked" => return Ok(Term::IsGone(false)),
         "live" => return Ok(Term::LiveAt(Instant::Cursor)),
         // Half typed: as a text it would hold for nothing and blank every view for a moment.
-        "size" | "stack" | "category" | "addr" | "stream" | "pool" | "born" | "age" | "during" | "step" | "module" => {
+        "size" | "stack" | "role" | "category" | "addr" | "stream" | "pool" | "born" | "age" | "during" | "step" | "module" => {
             return Err(format!("\"{word}\" has no value: write for example {}, or put quotes around the text", example(lower)));
         }
         _ => {}
@@ -240,7 +240,7 @@ fn compared(word: &str, name: &str, operator: &str, value: &str) -> Result<Term,
             read.map(Term::Stream).ok_or_else(|| format!("\"{value}\" is not a stream: write its index (stream=1) or its handle"))
         }
         "pool" => pool(value),
-        "category" | "cat" => category(value),
+        "role" | "category" | "cat" => role(value),
         "step" => {
             numbers(&|v: &str| v.parse().map_err(|_| format!("\"{v}\" is not the number of a step: write step=3 or step=3..5")))
                 .map(Term::Step)
@@ -275,20 +275,20 @@ fn pool(value: &str) -> Result<Term, String> {
         .ok_or_else(|| format!("\"{value}\" is not a pool: write pool=private, default, small or large, or its key, as pool=0.7"))
 }
 
-fn category(value: &str) -> Result<Term, String> {
+fn role(value: &str) -> Result<Term, String> {
     let plain = value.replace([' ', '-'], "_");
-    let named = Category::from_name(&plain).or_else(|| Category::from_name(value));
-    // `param`, `grad`, `opt` while typing: one category begins so.
+    let named = Role::from_name(&plain).or_else(|| Role::from_name(value));
+    // `param`, `grad`, `opt` while typing: one role begins so.
     let begun = || {
-        let mut found = Category::ALL.into_iter().filter(|c| c.name().starts_with(&plain));
+        let mut found = Role::ALL.into_iter().filter(|c| c.name().starts_with(&plain));
         found.next().filter(|_| found.next().is_none())
     };
-    named.or_else(|| category_named(value)).or_else(begun).map(Term::Category).ok_or_else(|| {
-        let names: Vec<&str> = Category::ALL.iter().map(|c| c.name()).collect();
+    named.or_else(|| role_named(value)).or_else(begun).map(Term::Role).ok_or_else(|| {
+        let names: Vec<&str> = Role::ALL.iter().map(|c| c.name()).collect();
         if let Some(meant) = nearest(&plain, names.iter().copied()) {
-            return format!("\"{value}\" is not a category: did you mean {meant}?");
+            return format!("\"{value}\" is not a role: did you mean {meant}?");
         }
-        format!("\"{value}\" is not a category: use {}", names.join(", "))
+        format!("\"{value}\" is not a role: use {}", names.join(", "))
     })
 }
 

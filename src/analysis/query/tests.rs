@@ -130,8 +130,8 @@ fn allocations_are_found_by_what_they_are_and_when_they_lived() {
     assert_eq!(rows("0x7f1d00200010"), [1]);
     assert_eq!(rows("size>1MiB or stream=1"), both);
     assert_eq!(rows("size>1MiB stream=1 or kept"), [1]);
-    assert_eq!(rows("category=other"), both);
-    assert_eq!(rows("-category=grad and kept"), [1]);
+    assert_eq!(rows("role=other"), both);
+    assert_eq!(rows("-role=grad and kept"), [1]);
 }
 
 /// What people type, and what it holds for in the recording above.
@@ -156,8 +156,8 @@ fn queries_are_read_as_they_are_typed() {
         ("stream=default", &vec![0]),
         ("stream!=0", &vec![1]),
         ("module~layer.3", &none),
-        ("category=activations", &none),
-        ("category!=activations", &both),
+        ("role=activations", &none),
+        ("role!=activations", &both),
         ("function~attention", &vec![0]),
         ("file~train.py", &vec![0]),
         ("file~attention", &none),
@@ -298,8 +298,8 @@ fn a_slip_of_the_finger_is_answered_with_what_was_meant() {
         ("sise>1MiB", "size"),
         ("stck~attention", "stack"),
         ("stram=1", "stream"),
-        ("category=activaton", "activations"),
-        ("categry=other", "category"),
+        ("role=activaton", "activations"),
+        ("roel=other", "role"),
         ("live@peek", "peak"),
         ("born>eend", "end"),
         ("freed=nevr", "never"),
@@ -343,7 +343,7 @@ fn an_error_points_at_its_term() {
     assert_eq!(place("kept not"), "not");
     assert_eq!(place("sise>1MiB"), "sise>1MiB");
     assert_eq!(place("age>peak"), "age>peak");
-    assert_eq!(place("category=xyz"), "category=xyz");
+    assert_eq!(place("role=xyz"), "role=xyz");
     assert_eq!(place("(kept or size>1)"), "(kept");
     assert!(Query::parse("age>peak").unwrap_err().sentence.contains("age>5000"));
 }
@@ -364,9 +364,9 @@ fn completions_stand_in_for_the_word_being_typed() {
     assert_eq!(offered("stream=", 7), ["stream=0", "stream=1"]);
     assert_eq!(offered("freed=", 6), ["freed=never"]);
     assert_eq!(offered("mod", 3), ["module~"]);
-    assert_eq!(offered("cat", 3), ["category="]);
-    assert_eq!(offered("kept -cat", 9), ["-category="]);
-    assert!(offered("category=", 9).contains(&"category=kv_cache".to_owned()));
+    assert_eq!(offered("rol", 3), ["role="]);
+    assert_eq!(offered("kept -rol", 9), ["-role="]);
+    assert!(offered("role=", 9).contains(&"role=kv_cache".to_owned()));
     assert_eq!(offered("live@p", 6), ["live@peak"]);
     assert_eq!(offered("stack~two", 9), ["stack~\"two words.py:3\""]);
     assert_eq!(offered("born>o", 6), ["born>oom"]);
@@ -375,7 +375,7 @@ fn completions_stand_in_for_the_word_being_typed() {
     let c = &complete("kept cat gone", 8, none)[0];
     assert_eq!(c.at, 5..8);
     // Whatever is offered can be read, once it has a value.
-    for c in complete("", 0, none).into_iter().chain(complete("category=", 9, none)).chain(complete("pool=", 5, none)) {
+    for c in complete("", 0, none).into_iter().chain(complete("role=", 9, none)).chain(complete("pool=", 5, none)) {
         let needs_value = c.word.ends_with(['>', '<', '=', '~', '@']) || c.word == "not" || c.word == "or";
         assert!(needs_value || Query::parse(&c.word).is_ok(), "{}", c.word);
     }

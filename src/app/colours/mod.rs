@@ -1,4 +1,4 @@
-//! What the colour of a block means: classes by stack, category, size, age, stream, pool or segment, with a legend that tells all.
+//! What the colour of a block means: classes by stack, role, size, age, stream, pool or segment, with a legend that tells all.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::document::DeviceData;
 use super::theme::Tokens;
-use crate::analysis::{Categories, Category, Lifetime, LifetimeId, NO_EVENT};
+use crate::analysis::{Roles, Role, Lifetime, LifetimeId, NO_EVENT};
 use crate::model::SizeClass;
 use crate::units::{Bytes, count};
 
@@ -24,7 +24,7 @@ pub enum ColourBy {
     #[default]
     Stack,
     /// What it is for: parameters, gradients, activations and so on.
-    Category,
+    Role,
     /// Block size, in eight steps that each hold a fair share of the bytes at the peak.
     SizeClass,
     /// Events since the allocation, in octaves that span the recording.
@@ -41,7 +41,7 @@ impl ColourBy {
     /// Every choice, in menu order.
     pub const ALL: [ColourBy; 7] = [
         ColourBy::Stack,
-        ColourBy::Category,
+        ColourBy::Role,
         ColourBy::SizeClass,
         ColourBy::Age,
         ColourBy::Stream,
@@ -54,7 +54,7 @@ impl ColourBy {
     pub fn text(self) -> &'static str {
         match self {
             ColourBy::Stack => "stack",
-            ColourBy::Category => "role",
+            ColourBy::Role => "role",
             ColourBy::SizeClass => "size class",
             ColourBy::Age => "age",
             ColourBy::Stream => "stream",
@@ -112,7 +112,7 @@ pub struct Colours {
     ranges: Vec<(u64, u64, u8)>,
     class_of_stream: Vec<u8>,
     class_of_pool: Vec<[u8; 2]>,
-    categories: Option<Arc<Categories>>,
+    roles: Option<Arc<Roles>>,
 }
 
 /// Names with a colour of their own; the rest is "other".
@@ -177,19 +177,19 @@ fn weigh(data: &DeviceData, live: &[LifetimeId], names: usize, name_of: impl Fn(
 }
 
 impl Colours {
-    /// A class for each category, always with the same colour.
+    /// A class for each role, always with the same colour.
     #[must_use]
-    pub fn of_categories(categories: Arc<Categories>) -> Self {
-        let classes = Category::ALL
+    pub fn of_roles(roles: Arc<Roles>) -> Self {
+        let classes = Role::ALL
             .iter()
-            .map(|category| Class { name: category.text().to_owned(), paint: category_paint(*category) })
+            .map(|role| Class { name: role.text().to_owned(), paint: role_paint(*role) })
             .collect();
-        Colours { by: ColourBy::Category, classes, categories: Some(categories), ..Colours::default() }
+        Colours { by: ColourBy::Role, classes, roles: Some(roles), ..Colours::default() }
     }
 
     /// The classes of a device. Slots go to the names that weigh most over the whole recording, the first to the one with most bytes at
     /// the peak of requested memory. For
-    /// [`ColourBy::Category`] see [`of_categories`](Self::of_categories); here everything is of one class then.
+    /// [`ColourBy::Role`] see [`of_roles`](Self::of_roles); here everything is of one class then.
     #[must_use]
     pub fn build(data: &DeviceData, by: ColourBy) -> Self {
         let mut colours = Colours { by, ..Colours::default() };
@@ -198,7 +198,7 @@ impl Colours {
         let (_, peak) = tables.curves.peak(crate::analysis::Quantity::Requested);
         let live = tables.states.live_at(&tables.lifetimes, peak);
         match by {
-            ColourBy::Category => {}
+            ColourBy::Role => {}
             ColourBy::Stack => {
                 let names = &data.names;
                 let weights = weigh(data, &live, names.len() + 1, |id| {
@@ -325,7 +325,7 @@ impl Colours {
         let device = data.device();
         let lifetimes = &data.tables.lifetimes;
         match self.by {
-            ColourBy::Category => self.categories.as_ref().map_or(0, |c| c.of(id).index() as u8),
+            ColourBy::Role => self.roles.as_ref().map_or(0, |c| c.of(id).index() as u8),
             ColourBy::Stack => match data.names.index(lifetimes.stack(device, id)) {
                 Some(name) => self.class_of_name.get(name).copied().unwrap_or(0),
                 None => self.class_of_no_stack,
@@ -377,20 +377,20 @@ impl Colours {
     }
 }
 
-/// How a category is painted: the same everywhere, by the fixed slots of the palette.
+/// How a role is painted: the same everywhere, by the fixed slots of the palette.
 #[must_use]
-pub fn category_paint(category: Category) -> Paint {
-    match category {
-        Category::Weights => Paint::Slot(0),
-        Category::Gradients => Paint::Slot(1),
-        Category::Activations => Paint::Slot(2),
-        Category::OptimizerState => Paint::Slot(3),
-        Category::Inputs => Paint::Slot(4),
-        Category::Temporaries => Paint::Slot(5),
-        Category::AutocastCopies => Paint::Slot(6),
+pub fn role_paint(role: Role) -> Paint {
+    match role {
+        Role::Weights => Paint::Slot(0),
+        Role::Gradients => Paint::Slot(1),
+        Role::Activations => Paint::Slot(2),
+        Role::OptimizerState => Paint::Slot(3),
+        Role::Inputs => Paint::Slot(4),
+        Role::Temporaries => Paint::Slot(5),
+        Role::AutocastCopies => Paint::Slot(6),
         // A program has one of these at a time that matters; they are told by name.
-        Category::Workspaces | Category::Buckets | Category::KvCache => Paint::Slot(7),
-        Category::Unknown => Paint::Other,
+        Role::Workspaces | Role::Buckets | Role::KvCache => Paint::Slot(7),
+        Role::Unknown => Paint::Other,
     }
 }
 /// `stream 0 (default)`, `stream 1`.
@@ -452,7 +452,7 @@ mod tests {
             };
             sizes.sort_unstable();
             sizes.dedup();
-            for by in ColourBy::ALL.into_iter().filter(|by| *by != ColourBy::Category) {
+            for by in ColourBy::ALL.into_iter().filter(|by| *by != ColourBy::Role) {
                 let told = told(&data, by);
                 println!("{} {}: {told:?}", file.display(), by.text());
                 assert!(told.len() <= 16 && told.iter().all(|(name, _)| !name.is_empty()), "{told:?}");

@@ -103,7 +103,7 @@ fn menus(app: &mut App, ui: &mut Ui) {
             });
         }
         ui.separator();
-        entry(app, ui, Command::CategoryRules);
+        entry(app, ui, Command::RoleRules);
         entry(app, ui, Command::Settings);
         entry(app, ui, Command::Welcome);
         entry(app, ui, Command::Close);

@@ -1,6 +1,6 @@
 //! The panes of a workspace: the tile tree, each pane's header with its legend, and the view under it.
 
-use crate::analysis::categories::Rule;
+use crate::analysis::roles::Rule;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -136,7 +136,7 @@ fn workspace_ui(
             state: fresh.state.as_ref(),
             findings: fresh.findings.as_ref(),
             colours: &fresh.colours,
-            categories: fresh.categories.as_ref(),
+            roles: fresh.roles.as_ref(),
             matching: fresh.matching.as_ref(),
             comparing: &view.comparing,
             tokens,

@@ -147,7 +147,7 @@ fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
         return;
     }
     if view.data.has_only_sums() {
-        items.add(&[("no events: bytes by category over time", false)]);
+        items.add(&[("no events: bytes by role over time", false)]);
         return;
     }
     if n == 0 {

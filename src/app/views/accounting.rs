@@ -9,14 +9,14 @@ mod layout;
 
 use super::live::told::{card_rows, has_only_samples, shown};
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::Category;
+use crate::analysis::Role;
 use crate::analysis::accounting::{Part, Waterfall, account};
-use crate::analysis::categories::ByCategory;
+use crate::analysis::roles::ByRole;
 use crate::analysis::counted::{account_counters, counted_sentence};
 use crate::analysis::oom::has_segments;
 use crate::analysis::told::allocator_name;
 use crate::analysis::vendor::Words;
-use crate::app::colours::category_paint;
+use crate::app::colours::role_paint;
 use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
@@ -40,7 +40,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("hatched", "free inside what PyTorch reserved"),
         ("not in this file", "an allocator snapshot does not hold it; nvidia-smi does"),
         ("counters", "what memory_stats() counted; amber where the snapshot tells otherwise"),
-        ("by category", "what the live tensors are for; select one and the inspector says why it is counted there"),
+        ("by role", "what the live tensors are for; select one and the inspector says why it is counted there"),
     ],
     create: || Box::new(Accounting::default()),
 };
@@ -52,8 +52,8 @@ const NAMES: f32 = 310.0;
 
 #[derive(Default)]
 struct Accounting {
-    /// Keyed by the instant and where the categories lie in memory.
-    live: Derived<(u32, Identity), ByCategory>,
+    /// Keyed by the instant and where the roles lie in memory.
+    live: Derived<(u32, Identity), ByRole>,
     counters: counters::Counters,
 }
 
@@ -107,7 +107,7 @@ impl View for Accounting {
             ui.add_space(8.0);
             let roomy = row_height(ui, waterfall.rows.len());
             bars(ui, cx.words(), &waterfall, roomy);
-            self.by_category(ui, cx, state.event, &waterfall, roomy);
+            self.by_role(ui, cx, state.event, &waterfall, roomy);
             if let Some(untold) = waterfall.untold() {
                 ui.add_space(6.0);
                 padded(ui, |ui| {
@@ -121,7 +121,7 @@ impl View for Accounting {
     }
 }
 
-/// The height of a row: more where the pane has room to spare for these rows and about as many categories.
+/// The height of a row: more where the pane has room to spare for these rows and about as many roles.
 fn row_height(ui: &Ui, rows: usize) -> f32 {
     ((ui.available_height() - 220.0) / (rows + 8) as f32).floor().clamp(24.0, 36.0)
 }
@@ -207,7 +207,7 @@ fn part_ink(t: &Tokens, part: Part) -> Option<egui::Color32> {
         Part::Driver | Part::OtherProcesses => Some(t.other),
         Part::OutsidePytorch => Some(t.slot(1)),
         Part::PendingFree => Some(t.slot(3)),
-        // Neither of the reds, nor a hue of a category beside it.
+        // Neither of the reds, nor a hue of a role beside it.
         Part::Rounding => Some(t.text2),
         Part::Requested => Some(t.slot(0)),
     }
@@ -273,30 +273,30 @@ fn by_counters(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &MemoryStat
 }
 
 impl Accounting {
-    /// What live tensors asked for, by category, on the scale of the bars above, each beginning where the one before it ends: they
+    /// What live tensors asked for, by role, on the scale of the bars above, each beginning where the one before it ends: they
     /// add up to the last row above and what waits for a stream.
-    fn by_category(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, event: u32, waterfall: &Waterfall, height: f32) {
+    fn by_role(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, event: u32, waterfall: &Waterfall, height: f32) {
         let t = cx.tokens;
-        let Some(categories) = cx.categories.filter(|c| c.says_anything()) else { return };
-        let (data, held) = (Arc::clone(cx.data), Arc::clone(categories));
-        let key = (event, Identity::of(categories));
-        let live = self.live.get(cx.jobs, "categories at the cursor", &key, move |_| {
-            Some(held.live_by_category(data.device(), &data.tables, event))
+        let Some(roles) = cx.roles.filter(|c| c.says_anything()) else { return };
+        let (data, held) = (Arc::clone(cx.data), Arc::clone(roles));
+        let key = (event, Identity::of(roles));
+        let live = self.live.get(cx.jobs, "roles at the cursor", &key, move |_| {
+            Some(held.live_by_role(data.device(), &data.tables, event))
         });
         let Some(live) = live.value else { return };
         ui.add_space(10.0);
-        section(ui, "Tensors by category", "requested, at the cursor, on the scale above", false);
+        section(ui, "Tensors by role", "requested, at the cursor, on the scale above", false);
         let whole: u64 = live.iter().map(|tally| tally.bytes).sum();
         let a_byte = layout::share_of_a_byte(waterfall);
         let mut at = (1.0 - whole as f64 * a_byte).max(0.0);
-        for category in Category::ALL.into_iter().filter(|c| live[c.index()].count > 0) {
-            let tally = live[category.index()];
+        for role in Role::ALL.into_iter().filter(|c| live[c.index()].count > 0) {
+            let tally = live[role.index()];
             let figure = Bytes(tally.bytes).to_string();
-            let name = format!("{}: {figure} in {}", category.text(), counted(tally.count, "allocation", "allocations"));
-            let ink = category_paint(category).colour(t);
+            let name = format!("{}: {figure} in {}", role.text(), counted(tally.count, "allocation", "allocations"));
+            let ink = role_paint(role).colour(t);
             let (from, to) = (at, (at + tally.bytes as f64 * a_byte).min(1.0));
             at = to;
-            let response = line(ui, category.text(), &figure, Type::Body, height, |p, bar| {
+            let response = line(ui, role.text(), &figure, Type::Body, height, |p, bar| {
                 let x = |share: f64| bar.left() + (share * f64::from(bar.width())) as f32;
                 let mut batch = Batch::new(p);
                 let y = half_of(bar);
@@ -305,7 +305,7 @@ impl Accounting {
                 batch.paint(p);
             });
             response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &name));
-            response.on_hover_text(format!("{name}. {}", category.about()));
+            response.on_hover_text(format!("{name}. {}", role.about()));
         }
     }
 }

@@ -54,7 +54,7 @@ impl BlockLegend {
         let sums = counts.map(|c| Sums::of(c, unit)).unwrap_or_default();
         // A role that holds next to nothing takes the room of those that matter.
         let is_shown = |i: &usize| {
-            cx.link.colour_by != ColourBy::Category
+            cx.link.colour_by != ColourBy::Role
                 || sums != Sums::Mebibytes
                 || focus.contains(&(*i as u8))
                 || counts.is_none_or(|c| c.bytes[*i] >= MEBIBYTE / 2)
@@ -98,7 +98,7 @@ impl BlockLegend {
         }
         let name = match cx.link.colour_by {
             ColourBy::Stack => "Stack",
-            ColourBy::Category => "Role",
+            ColourBy::Role => "Role",
             ColourBy::SizeClass if !unit.is_empty() => "Size",
             ColourBy::SizeClass => "Block size",
             ColourBy::Age => "Age",

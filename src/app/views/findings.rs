@@ -6,7 +6,7 @@ use egui::{Align, Layout, ScrollArea, Sense, Ui, UiBuilder, vec2};
 
 use super::live::told::{has_only_samples, summary};
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::categories::Category;
+use crate::analysis::roles::Role;
 use crate::analysis::findings::{Class, Finding, Findings};
 use crate::analysis::oom::{Helped, TRIED_UNASKED, Verdict, advice, best_advice, can_be_served_again, has_segments};
 use crate::analysis::told::allocator_name;
@@ -350,9 +350,9 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped
         let top = if fits { rect.center().y - value.size().y / 2.0 } else { rect.top() + 18.0 };
         ui.painter().galley(egui::pos2(rect.right(), top), value, ink);
         if !term::explain_label(&response, &e.label)
-            && let Some(category) = Category::ALL.into_iter().find(|c| c.text() == e.label)
+            && let Some(role) = Role::ALL.into_iter().find(|c| c.text() == e.label)
         {
-            response.on_hover_text(category.about());
+            response.on_hover_text(role.about());
         }
     }
     let replayed = helped.as_ref().and_then(|h| f.by_settings(h.as_ref()?));

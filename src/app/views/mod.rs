@@ -16,7 +16,7 @@ use super::theme::Tokens;
 use crate::analysis::findings::Findings;
 use crate::analysis::matching::Matching;
 use crate::analysis::vendor::Words;
-use crate::analysis::{Categories, State};
+use crate::analysis::{Roles, State};
 
 pub mod accounting;
 pub mod allocations;
@@ -164,7 +164,7 @@ pub struct ViewContext<'a> {
     /// What block colours mean.
     pub colours: &'a Arc<Colours>,
     /// What each allocation is for; `None` until it is known.
-    pub categories: Option<&'a Arc<Categories>>,
+    pub roles: Option<&'a Arc<Roles>>,
     /// The allocations a query holds for, while one is in force: views dim the others.
     pub matching: Option<&'a Arc<Matching>>,
     /// The comparison of A and B.

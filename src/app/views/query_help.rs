@@ -21,7 +21,7 @@ const NAMES: usize = 2000;
 /// The words of a recording, found once.
 #[derive(Default)]
 pub struct QueryWords {
-    /// Keyed by where the categories lie in memory.
+    /// Keyed by where the roles lie in memory.
     examples: Derived<Option<Identity>, Vec<Example>>,
     /// Names of annotations, numbers left off, each once.
     annotations: Derived<usize, Vec<String>>,
@@ -64,7 +64,7 @@ impl QueryWords {
 
     /// Why a query holds for nothing, once that is known; until then nothing.
     pub fn why_none(&mut self, cx: &ViewContext<'_>, query: &Query, asked: Asked) -> String {
-        let (data, query, categories) = (Arc::clone(cx.data), query.clone(), cx.categories.cloned());
+        let (data, query, roles) = (Arc::clone(cx.data), query.clone(), cx.roles.cloned());
         let (cursor, markers) = (Some(cx.link.cursor), cx.link.flags());
         let key = (
             query.clone(),
@@ -74,7 +74,7 @@ impl QueryWords {
         );
         let shown = self.why.get(cx.jobs, "why a query holds for nothing", &key, move |progress| {
             let scope = Scope {
-                categories: categories.as_deref(),
+                roles: roles.as_deref(),
                 steps: query.needs_steps().then(|| data.steps()),
                 cursor,
                 markers,
@@ -86,12 +86,12 @@ impl QueryWords {
     }
 
     fn examples(&mut self, cx: &ViewContext<'_>) -> Option<Arc<Vec<Example>>> {
-        let categories = cx.categories.cloned();
-        let key = categories.as_ref().map(Identity::of);
+        let roles = cx.roles.cloned();
+        let key = roles.as_ref().map(Identity::of);
         let (data, cursor) = (Arc::clone(cx.data), Some(cx.link.cursor));
         let shown = self.examples.get(cx.jobs, "examples of queries", &key, move |progress| {
             let scope = Scope {
-                categories: categories.as_deref(),
+                roles: roles.as_deref(),
                 steps: Some(data.steps()),
                 cursor,
                 ..Scope::new(&data.recording, data.device(), &data.tables)

@@ -24,7 +24,7 @@ pub struct OomArgs {
     /// What the process could reserve at most, where you know it: files do not tell
     #[arg(long, value_name = "BYTES", value_parser = parse_limit, allow_hyphen_values = true)]
     pub limit: Option<u64>,
-    /// What categories mean
+    /// What roles mean
     #[command(flatten)]
     pub rules: RulesArgs,
     /// Print one JSON object

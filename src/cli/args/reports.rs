@@ -13,7 +13,7 @@ use crate::cli::rules::RulesArgs;
 pub struct FindingsArgs {
     /// The recording
     pub file: PathBuf,
-    /// What categories mean
+    /// What roles mean
     #[command(flatten)]
     pub rules: RulesArgs,
     /// Print one JSON object
@@ -40,7 +40,7 @@ pub struct SummaryArgs {
     /// The recordings
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// A profiler trace or memory timeline of the same run, laid over the snapshot: its operators, modules and categories
+    /// A profiler trace or memory timeline of the same run, laid over the snapshot: its operators, modules and roles
     #[arg(long, value_name = "FILE")]
     pub with: Vec<PathBuf>,
     /// What memory_stats(), memory_summary() or host_memory_stats() gave, to be held against the snapshot
@@ -62,7 +62,7 @@ pub struct StateArgs {
     /// The device, by the number the process knew it by; the busiest when absent
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
-    /// What categories mean
+    /// What roles mean
     #[command(flatten)]
     pub rules: RulesArgs,
     /// How the text groups what is live
@@ -78,8 +78,9 @@ pub struct StateArgs {
 pub enum LiveBy {
     /// By where they were allocated
     Stack,
-    /// By what they are for: parameters, gradients, activations, …
-    Category,
+    /// By what they are for: weights, gradients, activations, …
+    #[value(alias = "category")]
+    Role,
 }
 
 /// Exactly one instant.
@@ -176,7 +177,7 @@ pub struct FlameArgs {
     /// Leave out frames of PyTorch, Python and installed packages, but for the one that allocates
     #[arg(long)]
     pub fold_framework: bool,
-    /// What categories mean
+    /// What roles mean
     #[command(flatten)]
     pub rules: RulesArgs,
     /// The device, by the number the process knew it by; the busiest when absent
@@ -197,9 +198,11 @@ pub enum FlameBy {
     File,
     /// Modules: forward functions
     Module,
-    /// What the memory is for (also `role`), then functions
-    #[value(alias = "role")]
-    Category,
+    /// What the memory is for, then functions
+    #[value(alias = "category")]
+    Role,
+    /// What the program was doing when it allocated, then functions
+    Phase,
 }
 
 /// Arguments of `diff`.
@@ -215,7 +218,7 @@ pub struct DiffArgs {
     /// The instant in B
     #[arg(long, value_name = "N")]
     pub b_event: Option<u32>,
-    /// What categories mean
+    /// What roles mean
     #[command(flatten)]
     pub rules: RulesArgs,
     /// Compare the ends instead of the peaks

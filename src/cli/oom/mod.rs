@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::args::OomArgs;
 use crate::allocator::{Caps, Horizon, Needed, Remedy, WhatIf};
-use crate::analysis::categories::{ByCategory, Categories, Category, Rules};
+use crate::analysis::roles::{ByRole, Roles, Role, Rules};
 use crate::analysis::fragmentation::{Blocker, Servers, WayOut};
 use crate::analysis::oom::{
     Advice, Autopsy, Closest, Helped, LiveByStack, RoomFrom, TRIED_UNASKED, Verdict, advice, age, can_be_served_again, closest,
@@ -39,7 +39,7 @@ pub struct OomReport {
     pub whatif: Vec<WhatIfEntry>,
     /// Why none were tried on the others; `null` when there is nothing to say.
     pub whatif_left_out: Option<String>,
-    /// Allocations that the user's own rules put into another category.
+    /// Allocations that the user's own rules put into another role.
     pub changed_by_rules: u64,
     #[serde(skip)]
     rules_sentences: Vec<String>,
@@ -104,7 +104,7 @@ pub struct PeakEntry {
     blockers_total: usize,
     top_live: Vec<LiveEntry>,
     stacks_total: usize,
-    live_by_category: Vec<CategoryEntry>,
+    live_by_category: Vec<RoleEntry>,
 }
 
 /// One failed request. Bytes are integers.
@@ -151,7 +151,7 @@ pub struct OomEntry {
     way_out_sentence: String,
     top_live: Vec<LiveEntry>,
     stacks_total: usize,
-    live_by_category: Vec<CategoryEntry>,
+    live_by_category: Vec<RoleEntry>,
     /// What to do: only what a simulation or these figures support.
     remedies: Vec<Advice>,
     /// The cap that this failure rules out, with every larger one.
@@ -193,7 +193,7 @@ struct BlockEntry {
 }
 
 #[derive(Debug, Serialize)]
-struct CategoryEntry {
+struct RoleEntry {
     category: &'static str,
     bytes: u64,
     count: u64,
@@ -274,7 +274,7 @@ pub fn run(args: &OomArgs) -> Result<String, String> {
 }
 
 /// The autopsy of every out-of-memory event of every device, and the peak of the devices without one. Other settings are tried
-/// where something failed and the recording is short, or always with `try_settings`. `rules` are the user's own for categories.
+/// where something failed and the recording is short, or always with `try_settings`. `rules` are the user's own for roles.
 ///
 /// # Errors
 /// When cancelled.
@@ -296,9 +296,9 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
         let failures = device.events.action.iter().filter(|&&a| a == Action::Oom).count();
         let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;
         report.contradictions.extend(tables.disagreement.clone());
-        let categories = Categories::build(recording, device, &tables, rules, progress).map_err(|e| e.to_string())?;
-        report.changed_by_rules += categories.changed.count;
-        report.rules_sentences.extend(categories.changed.rules_sentence());
+        let roles = Roles::build(recording, device, &tables, rules, progress).map_err(|e| e.to_string())?;
+        report.changed_by_rules += roles.changed.count;
+        report.rules_sentences.extend(roles.changed.rules_sentence());
         let caps = Caps::of(device, None, progress).map_err(|e| e.to_string())?;
         let autopsies: Vec<Autopsy> = events
             .into_iter()
@@ -320,7 +320,7 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
         for autopsy in &autopsies {
             let state = tables.states.at(device, &tables.lifetimes, autopsy.event);
             let mut found = entry(recording, device, &tables, &state, autopsy, helped.as_ref());
-            found.live_by_category = by_category(&categories.live_by_category(device, &tables, autopsy.event));
+            found.live_by_category = by_role(&roles.live_by_role(device, &tables, autopsy.event));
             report.ooms.push(found);
         }
         report.ooms_without_figures += failures - autopsies.len();
@@ -328,7 +328,7 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
             && let Some(found) = closest(device, &tables)
         {
             let mut entry = peak(recording, device, &tables, &found);
-            entry.live_by_category = by_category(&categories.live_by_category(device, &tables, found.event));
+            entry.live_by_category = by_role(&roles.live_by_role(device, &tables, found.event));
             report.peaks.push(entry);
         }
         report.whatif.extend(helped.map(|h| whatif(device, h)));
@@ -459,11 +459,11 @@ impl At<'_> {
     }
 }
 
-/// Categories that hold something, most bytes first.
-fn by_category(sums: &ByCategory) -> Vec<CategoryEntry> {
-    let mut held: Vec<CategoryEntry> = Category::ALL
+/// Roles that hold something, most bytes first.
+fn by_role(sums: &ByRole) -> Vec<RoleEntry> {
+    let mut held: Vec<RoleEntry> = Role::ALL
         .iter()
-        .map(|c| CategoryEntry { category: c.name(), bytes: sums[c.index()].bytes, count: sums[c.index()].count })
+        .map(|c| RoleEntry { category: c.name(), bytes: sums[c.index()].bytes, count: sums[c.index()].count })
         .filter(|c| c.count > 0)
         .collect();
     held.sort_by_key(|c| std::cmp::Reverse(c.bytes));

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{BlockEntry, BlockerEntry, CategoryEntry, LiveEntry, OomEntry, OomReport, PeakEntry, WhatIfEntry};
+use super::{BlockEntry, BlockerEntry, RoleEntry, LiveEntry, OomEntry, OomReport, PeakEntry, WhatIfEntry};
 use crate::allocator::CapRange;
 use crate::analysis::oom::Support;
 use crate::cli::Table;
@@ -130,7 +130,7 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
     }
     blockers(out, &o.blockers, o.blockers_total);
     live(out, &o.top_live, o.stacks_total);
-    categories(out, &o.live_by_category);
+    roles(out, &o.live_by_category);
 }
 
 /// A line for each kind of the failures before the last: one verdict and one place, or one size where no stack is recorded.
@@ -206,7 +206,7 @@ fn peak(out: &mut String, p: &PeakEntry, name_device: bool) {
     }
     blockers(out, &p.blockers, p.blockers_total);
     live(out, &p.top_live, p.stacks_total);
-    categories(out, &p.live_by_category);
+    roles(out, &p.live_by_category);
 }
 
 fn blockers(out: &mut String, listed: &[BlockerEntry], total: usize) {
@@ -253,12 +253,12 @@ fn live(out: &mut String, listed: &[LiveEntry], total: usize) {
     }
 }
 
-fn categories(out: &mut String, held: &[CategoryEntry]) {
-    // One category alone, or none known, says nothing.
+fn roles(out: &mut String, held: &[RoleEntry]) {
+    // One role alone, or none known, says nothing.
     if held.len() < 2 {
         return;
     }
-    let _ = writeln!(out, "  live by category");
+    let _ = writeln!(out, "  live by role");
     for c in held {
         let _ = writeln!(out, "    {:>12}  {:>7} ×  {}", Bytes(c.bytes).to_string(), c.count, c.category.replace('_', " "));
     }

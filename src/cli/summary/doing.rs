@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::analysis::anatomy::{Composition, LineHeld, ModuleHeld, Phase, Role};
-use crate::analysis::categories::{Categories, Rules};
+use crate::analysis::roles::{Roles, Rules};
 use crate::analysis::{DeviceTables, Quantity, StackNames};
 use crate::model::{DeviceRecording, Progress, Recording};
 use crate::units::{Bytes, counted};
@@ -86,16 +86,16 @@ impl Doing {
         if bytes == 0 {
             return Ok(None);
         }
-        let categories =
-            Categories::build(recording, device, tables, &Rules::default(), &Progress::new()).map_err(|e| e.to_string())?;
-        let anatomy = &categories.anatomy;
-        let held = Composition::at(recording, device, tables, &StackNames::of(&recording.stacks), &categories, event);
+        let roles =
+            Roles::build(recording, device, tables, &Rules::default(), &Progress::new()).map_err(|e| e.to_string())?;
+        let anatomy = &roles.anatomy;
+        let held = Composition::at(recording, device, tables, &StackNames::of(&recording.stacks), &roles, event);
         let roles = |of: fn(&crate::analysis::anatomy::RoleHeld) -> u64| {
             held.roles.iter().map(|r| (r.role.name(), of(r))).filter(|r| r.1 > 0).collect::<BTreeMap<_, _>>()
         };
-        let runs = anatomy.phases.runs.iter().enumerate().take(PHASES);
-        let phases = runs.map(|(i, r)| PhaseFound {
-            name: anatomy.phases.phase(i).name(),
+        let runs = anatomy.phases.runs.iter().take(PHASES);
+        let phases = runs.map(|r| PhaseFound {
+            name: r.phase.name(),
             first_event: r.events.0,
             last_event: r.events.1.saturating_sub(1),
         });

@@ -103,7 +103,7 @@ fn gradients_beside_the_buckets_they_are_copied_to() {
         if has_gradients {
             for _ in 0..12 {
                 t.alloc(26 * MIB, StackId::NONE);
-                t.category("GRADIENT");
+                t.role("GRADIENT");
             }
         }
         let work = t.stack(&[("/home/me/model.py", "forward")]);
@@ -114,13 +114,13 @@ fn gradients_beside_the_buckets_they_are_copied_to() {
     silent(&run(false), "gradient_buckets");
 }
 
-/// Memory of one category, and a request that fails or does not.
-fn filled_with(category: &str, fails: bool) -> Recording {
+/// Memory of one role, and a request that fails or does not.
+fn filled_with(role: &str, fails: bool) -> Recording {
     let mut t = Tape::new();
     let work = t.stack(&[("/home/me/train.py", "main")]);
     for _ in 0..10 {
         t.alloc(100 * MIB, work);
-        t.category(category);
+        t.role(role);
     }
     t.alloc(200 * MIB, work);
     if fails {
@@ -151,8 +151,8 @@ fn activations_that_fill_the_device() {
 }
 
 /// The same without a failure, under a cap.
-fn under(category: &str, limit: u64) -> Recording {
-    let mut recording = filled_with(category, false);
+fn under(role: &str, limit: u64) -> Recording {
+    let mut recording = filled_with(role, false);
     recording.devices[0].limit = Some(limit);
     recording
 }

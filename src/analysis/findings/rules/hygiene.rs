@@ -95,7 +95,7 @@ pub(super) fn workspaces(p: &Patient<'_>) -> Vec<Finding> {
     let mut ids: Vec<LifetimeId> = Vec::new();
     let mut bytes = 0;
     for b in p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive && WORKSPACES.contains(&b.requested)) {
-        if p.categories.of(b.lifetime) == crate::analysis::categories::Category::Workspaces {
+        if p.roles.of(b.lifetime) == crate::analysis::roles::Role::Workspaces {
             bytes += b.size;
             ids.push(b.lifetime);
         }

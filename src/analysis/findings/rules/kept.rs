@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::analysis::anatomy::Phase;
-use crate::analysis::categories::Category;
+use crate::analysis::roles::Role;
 use crate::analysis::findings::{Class, Finding, Patient, Place};
 use crate::analysis::{BlockAt, NO_EVENT, Quantity};
 use crate::model::{BlockState, StackId};
@@ -54,7 +54,7 @@ pub(super) fn unused_graph(p: &Patient<'_>) -> Vec<Finding> {
     if !p.ooms.is_empty() {
         return Vec::new();
     }
-    let Some((blocks, bytes)) = held(p, |b| p.categories.is_kept_by_graph(b.lifetime)) else { return Vec::new() };
+    let Some((blocks, bytes)) = held(p, |b| p.roles.is_kept_by_graph(b.lifetime)) else { return Vec::new() };
     // A recording that ends right after the forward pass does not tell what came next.
     let is_freed = blocks.iter().any(|b| p.tables.lifetimes.gone(b.lifetime) != NO_EVENT);
     let sentence = format!(
@@ -79,7 +79,7 @@ pub(super) fn unused_graph(p: &Patient<'_>) -> Vec<Finding> {
 
 /// Copies of weights that autocast keeps until its context ends.
 pub(super) fn autocast_copies(p: &Patient<'_>) -> Vec<Finding> {
-    let Some((blocks, bytes)) = held(p, |b| p.categories.of(b.lifetime) == Category::AutocastCopies) else { return Vec::new() };
+    let Some((blocks, bytes)) = held(p, |b| p.roles.of(b.lifetime) == Role::AutocastCopies) else { return Vec::new() };
     vec![
         Finding::new("autocast_copies", Class::Peak, "Autocast keeps a second copy of the weights", bytes)
             .says(format!(
@@ -101,8 +101,8 @@ pub(super) fn attention_scores(p: &Patient<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let stack_of = |b: &BlockAt| lifetimes.stack(p.device, b.lifetime);
     let is_attention = |b: &BlockAt| {
-        matches!(p.categories.of(b.lifetime), Category::Activations | Category::Temporaries)
-            && p.categories.anatomy.phases.is_attention(stack_of(b))
+        matches!(p.roles.of(b.lifetime), Role::Activations | Role::Temporaries)
+            && p.roles.anatomy.phases.is_attention(stack_of(b))
     };
     // Scores, mask, softmax and dropout are of one size: other tensors of an attention layer come in many.
     let mut stacks_of: FxHashMap<u64, Vec<StackId>> = FxHashMap::default();
@@ -133,7 +133,7 @@ pub(super) fn attention_scores(p: &Patient<'_>) -> Vec<Finding> {
 
 /// True where segments went back while a CUDA graph was captured: `torch.cuda.graph` empties the cache as it begins.
 pub(super) fn is_capture(p: &Patient<'_>, event: u32) -> bool {
-    let phases = &p.categories.anatomy.phases;
+    let phases = &p.roles.anatomy.phases;
     let stack = p.device.events.stack.get(event as usize).copied().unwrap_or(StackId::NONE);
     phases.captures(stack) || phases.at(event) == Some(Phase::Capture)
 }

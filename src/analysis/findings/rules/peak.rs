@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::shared::{FOREACH, LOSS, REDUCER, VAE};
-use crate::analysis::categories::Category;
+use crate::analysis::roles::Role;
 use crate::analysis::findings::{Class, Evidence, Finding, Patient, Place};
 use crate::analysis::{BlockAt, LifetimeId, NO_EVENT, Quantity, own_frame};
 use crate::model::{BlockState, StackId};
@@ -259,7 +259,7 @@ pub(super) fn gradient_buckets(p: &Patient<'_>) -> Vec<Finding> {
     let (blocks, bytes) = marked(p, REDUCER);
     let gradients: u64 = {
         let held = p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive);
-        held.filter(|b| p.categories.of(b.lifetime) == Category::Gradients).map(|b| b.size).sum()
+        held.filter(|b| p.roles.of(b.lifetime) == Role::Gradients).map(|b| b.size).sum()
     };
     if bytes < 256 * MEBIBYTE || bytes.saturating_mul(20) < peak || gradients.saturating_mul(2) < bytes {
         return Vec::new();
@@ -282,9 +282,9 @@ pub(super) fn gradient_buckets(p: &Patient<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Bytes of a category at the peak.
-fn of_category(p: &Patient<'_>, category: Category) -> (Vec<LifetimeId>, u64) {
-    let held = p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive && p.categories.of(b.lifetime) == category);
+/// Bytes of a role at the peak.
+fn of_role(p: &Patient<'_>, role: Role) -> (Vec<LifetimeId>, u64) {
+    let held = p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive && p.roles.of(b.lifetime) == role);
     let mut bytes = 0;
     let ids = held.map(|b| {
         bytes += b.size;
@@ -296,11 +296,11 @@ fn of_category(p: &Patient<'_>, category: Category) -> (Vec<LifetimeId>, u64) {
 /// What the optimizer keeps, where memory is short.
 pub(super) fn optimizer_state(p: &Patient<'_>) -> Vec<Finding> {
     let peak = p.tables.curves.peak(Quantity::Active).0;
-    let (ids, bytes) = of_category(p, Category::OptimizerState);
+    let (ids, bytes) = of_role(p, Role::OptimizerState);
     if !p.is_short() || bytes.saturating_mul(4) < peak || bytes < 64 * MEBIBYTE {
         return Vec::new();
     }
-    let (_, parameters) = of_category(p, Category::Weights);
+    let (_, parameters) = of_role(p, Role::Weights);
     vec![
         Finding::new("optimizer_state", Class::Peak, "Optimizer state takes a large share", bytes)
             .says(format!(
@@ -326,7 +326,7 @@ pub(super) fn optimizer_state(p: &Patient<'_>) -> Vec<Finding> {
 /// Activations kept for the backward pass, where memory is short.
 pub(super) fn activations(p: &Patient<'_>) -> Vec<Finding> {
     let peak = p.tables.curves.peak(Quantity::Active).0;
-    let (ids, bytes) = of_category(p, Category::Activations);
+    let (ids, bytes) = of_role(p, Role::Activations);
     if !p.is_short() || bytes.saturating_mul(2) < peak || bytes < 64 * MEBIBYTE {
         return Vec::new();
     }

@@ -1,6 +1,6 @@
 //! How memory is held: cache, pools, segments that can not be given back, memory of the host.
 
-use crate::analysis::categories::Category;
+use crate::analysis::roles::Role;
 use crate::analysis::findings::{Class, Evidence, Finding, Patient, Place};
 use crate::analysis::{LifetimeId, NO_EVENT, Quantity, SegmentAt};
 use crate::model::{Action, BlockState, DeviceKind};
@@ -326,7 +326,7 @@ pub(super) fn preallocated(p: &Patient<'_>) -> Vec<Finding> {
         let born = lifetimes.born(block.lifetime);
         let held = if born == NO_EVENT { n } else { gone.min(n) - born };
         // Equal blocks that stay are most often weights: only code of a cache tells one.
-        let is_cache = p.categories.of(block.lifetime) == Category::KvCache;
+        let is_cache = p.roles.of(block.lifetime) == Role::KvCache;
         if is_cache && gone == NO_EVENT && u64::from(held) * 10 >= u64::from(n) * 8 {
             by_size.entry(block.requested).or_default().push(block.lifetime);
         }

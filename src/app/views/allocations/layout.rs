@@ -20,7 +20,7 @@ pub enum Column {
     /// Time it lived.
     Lived,
     /// What it is for.
-    Category,
+    Role,
     /// Where it was allocated.
     Stack,
     /// Index of its stream.
@@ -43,7 +43,7 @@ impl Column {
             Column::Gone => "gone",
             Column::Age => "age, events",
             Column::Lived => "age",
-            Column::Category => "category",
+            Column::Role => "role",
             Column::Stack => "allocated at",
             Column::Stream => "stream",
             Column::Pool => "pool",
@@ -62,7 +62,7 @@ impl Column {
             Column::Born | Column::Step => Order::Born,
             Column::Gone => Order::Gone,
             Column::Age | Column::Lived => Order::Age,
-            Column::Category => Order::Category,
+            Column::Role => Order::Role,
             Column::Stack => Order::Stack,
             Column::Stream => Order::Stream,
             Column::Pool => Order::Pool,
@@ -72,7 +72,7 @@ impl Column {
     /// True for figures: they stand right aligned.
     #[must_use]
     pub fn is_figure(self) -> bool {
-        !matches!(self, Column::Address | Column::Category | Column::Stack | Column::Pool)
+        !matches!(self, Column::Address | Column::Role | Column::Stack | Column::Pool)
     }
 
     fn width(self, events: usize) -> f32 {
@@ -84,7 +84,7 @@ impl Column {
             Column::Born | Column::Gone => number,
             Column::Age => number.max(74.0),
             Column::Lived => 66.0,
-            Column::Category => 98.0,
+            Column::Role => 98.0,
             Column::Stack => 120.0,
             Column::Stream => 42.0,
             Column::Pool => 66.0,
@@ -120,7 +120,7 @@ pub fn columns(width: f32, known: Known) -> Vec<(Column, f32, f32)> {
         C::Address,
         C::Size,
         C::Block,
-        C::Category,
+        C::Role,
         C::Stack,
         C::Born,
         C::Gone,
@@ -139,7 +139,7 @@ pub fn columns(width: f32, known: Known) -> Vec<(Column, f32, f32)> {
         _ => true,
     });
     let needed = |shown: &[C]| shown.iter().map(|c| c.width(known.events) + GAP).sum::<f32>() - GAP + 2.0 * PAD;
-    for column in [C::Stream, C::Pool, C::Age, C::Block, C::Step, C::Lived, C::Gone, C::Category, C::Born, C::Stack] {
+    for column in [C::Stream, C::Pool, C::Age, C::Block, C::Step, C::Lived, C::Gone, C::Role, C::Born, C::Stack] {
         if needed(&shown) <= width {
             break;
         }

@@ -57,7 +57,7 @@ const SUMMARY: f32 = 24.0;
 #[derive(Clone, Debug, PartialEq)]
 struct SortKey {
     matching: Option<Identity>,
-    categories: Option<Identity>,
+    roles: Option<Identity>,
     order: Order,
     descending: bool,
 }
@@ -157,19 +157,19 @@ impl Allocations {
             progress_line(ui, whole, None);
             return None;
         }
-        let by_category = self.order == Order::Category;
+        let by_role = self.order == Order::Role;
         let key = SortKey {
             matching: cx.matching.map(Identity::of),
-            categories: cx.categories.filter(|_| by_category).map(Identity::of),
+            roles: cx.roles.filter(|_| by_role).map(Identity::of),
             order: self.order,
             descending: self.descending,
         };
-        let (data, matching, categories) = (Arc::clone(cx.data), cx.matching.cloned(), cx.categories.cloned());
+        let (data, matching, roles) = (Arc::clone(cx.data), cx.matching.cloned(), cx.roles.cloned());
         let (by, descending) = (self.order, self.descending);
         let shown = self.sorted.get(cx.jobs, "sort allocations", &key, move |progress| {
             let all = || (0..data.tables.lifetimes.len() as u32).collect();
             let rows = matching.as_ref().map_or_else(all, |m| m.rows().to_vec());
-            let scope = Scope { categories: categories.as_deref(), ..Scope::new(&data.recording, data.device(), &data.tables) };
+            let scope = Scope { roles: roles.as_deref(), ..Scope::new(&data.recording, data.device(), &data.tables) };
             by.sort(descending, rows, &scope, &data.names, progress).ok()
         });
         if !shown.is_fresh {
@@ -201,7 +201,7 @@ impl Allocations {
             None => {
                 let now = tables.curves.at(device, &tables.lifetimes, Quantity::Active, cx.link.cursor);
                 let (peak, _) = tables.curves.peak(Quantity::Active);
-                let churn = cx.categories.map(|c| c.handed_out.iter().map(|t| t.bytes).sum());
+                let churn = cx.roles.map(|c| c.handed_out.iter().map(|t| t.bytes).sum());
                 let mut figures = vec![
                     (count(all as u64), "allocations"),
                     (Bytes(now).to_string(), "now"),
@@ -466,10 +466,10 @@ impl Allocations {
             if entry("Only this stack", true) {
                 query = Some(if life.stack.is_some() { format!("stack={}", life.stack.0) } else { "stack=none".to_owned() });
             }
-            if let Some(categories) = cx.categories
-                && entry("Only this category", true)
+            if let Some(roles) = cx.roles
+                && entry("Only this role", true)
             {
-                query = Some(format!("category={}", categories.of(id).name()));
+                query = Some(format!("role={}", roles.of(id).name()));
             }
             if entry("Only this size", true) {
                 query = Some(format!("size={}", life.requested));

@@ -86,9 +86,9 @@ impl Cells<'_> {
                 Column::Lived => {
                     figure(&time_lived(cx, life), t.text2);
                 }
-                Column::Category => {
-                    if let Some(categories) = cx.categories {
-                        label::text_in(painter, cell, categories.of(life.id).text(), Type::Body, t.text2);
+                Column::Role => {
+                    if let Some(roles) = cx.roles {
+                        label::text_in(painter, cell, roles.of(life.id).text(), Type::Body, t.text2);
                     }
                 }
                 Column::Stack => {

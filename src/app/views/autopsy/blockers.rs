@@ -102,7 +102,7 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
             let block = &state.blocks[b.block];
             let selected = cx.link.selected() == Some(Item::Lifetime(block.lifetime));
             let address = Address(block.address).to_string();
-            let name = block_name(cx.data, cx.categories.map(AsRef::as_ref), block.lifetime).unwrap_or_else(|| address.clone());
+            let name = block_name(cx.data, cx.roles.map(AsRef::as_ref), block.lifetime).unwrap_or_else(|| address.clone());
             let response = ListRow::new(&name).selected(selected).show_painted(ui);
             let rect = response.rect;
             let stack = cx.data.tables.lifetimes.stack(cx.data.device(), block.lifetime);

@@ -1,4 +1,4 @@
-//! What was live at that instant, by call stack and by category.
+//! What was live at that instant, by call stack and by role.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use egui::{ScrollArea, Sense, Ui, vec2};
 
 use super::Case;
 use crate::analysis::State;
-use crate::analysis::categories::{ByCategory, Category};
+use crate::analysis::roles::{ByRole, Role};
 use crate::analysis::oom::age;
 use crate::app::action::Action;
-use crate::app::colours::category_paint;
+use crate::app::colours::role_paint;
 use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
@@ -179,13 +179,13 @@ fn blocks(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
 }
 
 /// Live memory by what it is for.
-pub(super) fn by_category(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: &mut Derived<(u32, Identity), ByCategory>) {
-    // The categories of the whole window, so that the user's own rules count here too.
-    let shown = cx.categories.map(|categories| {
-        let (data, categories, event) = (Arc::clone(cx.data), Arc::clone(categories), case.state.event);
-        let key = (event, Identity::of(&categories));
-        held.get(cx.jobs, "live by category", &key, move |_| {
-            Some(categories.live_by_category(data.device(), &data.tables, event))
+pub(super) fn by_role(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: &mut Derived<(u32, Identity), ByRole>) {
+    // The roles of the whole window, so that the user's own rules count here too.
+    let shown = cx.roles.map(|roles| {
+        let (data, roles, event) = (Arc::clone(cx.data), Arc::clone(roles), case.state.event);
+        let key = (event, Identity::of(&roles));
+        held.get(cx.jobs, "live by role", &key, move |_| {
+            Some(roles.live_by_role(data.device(), &data.tables, event))
         })
     });
     let Some(held) = shown.and_then(|s| s.value) else {
@@ -193,25 +193,25 @@ pub(super) fn by_category(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: 
         return;
     };
     let total: u64 = held.iter().map(|c| c.bytes).sum();
-    let mut rows: Vec<Category> = Category::ALL.into_iter().filter(|c| held[c.index()].count > 0).collect();
+    let mut rows: Vec<Role> = Role::ALL.into_iter().filter(|c| held[c.index()].count > 0).collect();
     rows.sort_by_key(|c| std::cmp::Reverse(held[c.index()].bytes));
     if rows.is_empty() {
         pane::empty_state(ui, "Nothing was live at that instant.", None);
         return;
     }
     let greatest = held[rows[0].index()].bytes;
-    head(ui, cx, "category");
-    ScrollArea::vertical().id_salt("live by category").auto_shrink([false, true]).show(ui, |ui| {
-        for category in &rows {
-            let c = held[category.index()];
-            let colour = category_paint(*category).colour(cx.tokens);
-            row(ui, cx, category.text(), colour, c.bytes, c.count, total, greatest).on_hover_text(category.about());
+    head(ui, cx, "role");
+    ScrollArea::vertical().id_salt("live by role").auto_shrink([false, true]).show(ui, |ui| {
+        for role in &rows {
+            let c = held[role.index()];
+            let colour = role_paint(*role).colour(cx.tokens);
+            row(ui, cx, role.text(), colour, c.bytes, c.count, total, greatest).on_hover_text(role.about());
         }
-        if let Some(sentence) = cx.categories.and_then(|c| c.changed.rules_sentence()) {
+        if let Some(sentence) = cx.roles.and_then(|c| c.changed.rules_sentence()) {
             ui.add_space(8.0);
             pane::padded(ui, |ui| label::paragraph(ui, &sentence, Type::Caption, cx.tokens.text3));
         }
-        if rows == [Category::Unknown] {
+        if rows == [Role::Unknown] {
             let (_, _) = ui.allocate_exact_size(vec2(1.0, 8.0), Sense::hover());
             pane::padded(ui, |ui| {
                 label::paragraph(

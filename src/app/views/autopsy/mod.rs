@@ -19,7 +19,7 @@ use egui::{Rect, ScrollArea, Ui, UiBuilder};
 use self::blockers::Listed;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::allocator::{Caps, WhatIf};
-use crate::analysis::categories::ByCategory;
+use crate::analysis::roles::ByRole;
 use crate::analysis::fragmentation::{Blocker, Holes, Servers, WayOut};
 use crate::analysis::oom::{
     Autopsy, Closest, Helped, LiveByStack, TRIED_UNASKED, Verdict, can_be_served_again, closest_under, examine, free_at,
@@ -76,8 +76,8 @@ struct AutopsyView {
     /// The classes of colour in the segments drawn, those with most bytes first, and the instant and colours they are of. These are
     /// kept, so that none later made can be taken for them.
     classes: Option<(u32, Arc<Colours>, Vec<u8>)>,
-    /// Keyed by the instant and where the categories lie in memory.
-    by_category: Derived<(u32, Identity), ByCategory>,
+    /// Keyed by the instant and where the roles lie in memory.
+    by_role: Derived<(u32, Identity), ByRole>,
 }
 
 /// What is looked at.
@@ -346,7 +346,7 @@ impl AutopsyView {
             pane::padded(ui, |ui| label::paragraph(ui, why, Type::Body, cx.tokens.text2));
             ui.add_space(6.0);
         }
-        live::by_category(ui, cx, case, &mut self.by_category);
+        live::by_role(ui, cx, case, &mut self.by_role);
         if let Kind::Failure(a) = &case.kind {
             parts::parts(ui, cx, a);
         }
@@ -380,12 +380,12 @@ impl AutopsyView {
         });
     }
 
-    /// Blockers, and what was live, one at a time; `is_settled` where the pane beside shows the latter by category.
+    /// Blockers, and what was live, one at a time; `is_settled` where the pane beside shows the latter by role.
     fn tables(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, is_settled: bool) {
         let tables: &[&str] = match (case.has_segments(), is_settled) {
-            (true, false) => &["Blockers", "By stack", "By category"],
+            (true, false) => &["Blockers", "By stack", "By role"],
             (true, true) => &["Blockers", "By stack"],
-            (false, false) => &["By stack", "By category"],
+            (false, false) => &["By stack", "By role"],
             (false, true) => &["By stack"],
         };
         // Until the user chooses: the blockers, where there are any.
@@ -406,7 +406,7 @@ impl AutopsyView {
             "Blockers" => blockers::blockers(ui, cx, case),
             "By stack" if is_settled => live::by_stack_and_block(ui, cx, case),
             "By stack" => live::by_stack(ui, cx, case),
-            _ => live::by_category(ui, cx, case, &mut self.by_category),
+            _ => live::by_role(ui, cx, case, &mut self.by_role),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use egui::{Rect, pos2};
 
-use crate::analysis::categories::Category;
+use crate::analysis::roles::Role;
 use crate::analysis::diff::{Comparison, Group, Held, Parts, Purpose, Row};
 use crate::units::{Bytes, NBSP, SizeColumn, count, counted};
 
@@ -139,7 +139,7 @@ pub(super) fn by_weight(purposes: &[Purpose]) -> Vec<Purpose> {
 }
 
 /// The two largest purposes of a place, where it has several.
-pub(super) fn two_largest(purposes: &[Purpose]) -> Option<(Category, Category)> {
+pub(super) fn two_largest(purposes: &[Purpose]) -> Option<(Role, Role)> {
     match by_weight(purposes).as_slice() {
         [first, second, ..] => Some((first.0, second.0)),
         _ => None,
@@ -147,7 +147,7 @@ pub(super) fn two_largest(purposes: &[Purpose]) -> Option<(Category, Category)> 
 }
 
 /// What each purpose of a place grew by, where there are several and none shrank: together they are its change.
-pub(super) fn grown_parts(purposes: &[Purpose]) -> Option<Vec<(Category, u64)>> {
+pub(super) fn grown_parts(purposes: &[Purpose]) -> Option<Vec<(Role, u64)>> {
     let grown = |p: &Purpose| Some((p.0, p.2.bytes.checked_sub(p.1.bytes)?));
     if purposes.len() > 1 { by_weight(purposes).iter().map(grown).collect() } else { None }
 }
@@ -159,7 +159,7 @@ mod tests {
 
     fn group(a: u64, b: u64) -> Group {
         let held = |bytes| Held { bytes, requested: bytes, count: u64::from(bytes > 0) };
-        Group { stack: StackId(0), rows: vec![0], a: held(a), b: held(b), category: Category::Unknown, purposes: Vec::new() }
+        Group { stack: StackId(0), rows: vec![0], a: held(a), b: held(b), role: Role::Unknown, purposes: Vec::new() }
     }
 
     #[test]
@@ -174,13 +174,13 @@ mod tests {
     #[test]
     fn a_place_of_several_purposes_has_the_colours_of_the_two_largest() {
         let held = |bytes| Held { bytes, requested: bytes, count: 1 };
-        let of = |category, a, b| (category, held(a), held(b));
-        let mixed = [of(Category::Activations, 10, 30), of(Category::Weights, 50, 50), of(Category::Workspaces, 1, 2)];
-        assert_eq!(two_largest(&mixed), Some((Category::Weights, Category::Activations)));
+        let of = |role, a, b| (role, held(a), held(b));
+        let mixed = [of(Role::Activations, 10, 30), of(Role::Weights, 50, 50), of(Role::Workspaces, 1, 2)];
+        assert_eq!(two_largest(&mixed), Some((Role::Weights, Role::Activations)));
         assert_eq!(two_largest(&mixed[..1]), None);
         let parts = grown_parts(&mixed).expect("none shrank");
         assert_eq!(parts.iter().map(|p| p.1).sum::<u64>(), 21, "the parts are the whole change");
-        assert_eq!(grown_parts(&[of(Category::Activations, 10, 30), of(Category::Weights, 50, 40)]), None);
+        assert_eq!(grown_parts(&[of(Role::Activations, 10, 30), of(Role::Weights, 50, 40)]), None);
         assert_eq!(grown_parts(&mixed[..1]), None);
     }
 

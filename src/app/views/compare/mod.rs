@@ -1,4 +1,4 @@
-//! Compare: two instants, two recordings, two ranks, or a recording and a simulation of it, by stack, category and block.
+//! Compare: two instants, two recordings, two ranks, or a recording and a simulation of it, by stack, role and block.
 
 mod curves;
 mod layout;

@@ -6,7 +6,7 @@ use egui::{Color32, Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::layout;
 use crate::analysis::diff::Held;
-use crate::app::colours::category_paint;
+use crate::app::colours::role_paint;
 use crate::app::compare::Compared;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
@@ -25,7 +25,7 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, 
         ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
         headline(ui, cx.tokens, compared);
         asked(ui, cx, compared);
-        by_category(ui, cx.tokens, compared);
+        by_role(ui, cx.tokens, compared);
         if let Some(blocks) = compared.diff.blocks {
             pane::section(ui, "Which blocks", "", false);
             which_blocks(ui, cx.tokens, [blocks.only_a, blocks.both, blocks.only_b]);
@@ -81,11 +81,11 @@ fn headline(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     ui.add_space(6.0);
 }
 
-/// A and B as bars by category, then each category's figures.
-fn by_category(ui: &mut Ui, t: &Tokens, compared: &Compared) {
+/// A and B as bars by role, then each role's figures.
+fn by_role(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     let c = &compared.diff;
     let greatest = c.a.bytes.max(c.b.bytes) as f64;
-    let mut order: Vec<_> = c.categories.iter().collect();
+    let mut order: Vec<_> = c.roles.iter().collect();
     order.sort_by_key(|x| std::cmp::Reverse(x.1.bytes.max(x.2.bytes)));
     for (which, name) in ["A", "B"].into_iter().enumerate() {
         let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 24.0), Sense::hover());
@@ -96,7 +96,7 @@ fn by_category(ui: &mut Ui, t: &Tokens, compared: &Compared) {
         let mut bar = Bar::new(greatest).thickness(19.0);
         for x in &order {
             let bytes = if which == 0 { x.1.bytes } else { x.2.bytes };
-            bar = bar.part(bytes as f64, category_paint(x.0).colour(t));
+            bar = bar.part(bytes as f64, role_paint(x.0).colour(t));
         }
         bar.paint(ui.painter(), t, Rect::from_min_max(pos2(inner.left() + 24.0, inner.top()), inner.max));
         response.on_hover_text(format!("{name} is {title}: {}", Bytes(if which == 0 { c.a.bytes } else { c.b.bytes })));
@@ -105,13 +105,13 @@ fn by_category(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     figures(ui, t, None, "", ["A, MiB", "B, MiB", "change"], [t.text3; 3], Type::Column);
     let size = SizeColumn::of(order.iter().flat_map(|x| [x.1.bytes, x.2.bytes]));
     for x in order {
-        let (category, a, b) = (x.0, x.1.bytes, x.2.bytes);
+        let (role, a, b) = (x.0, x.1.bytes, x.2.bytes);
         let change = b as i64 - a as i64;
         let ink = if change == 0 { t.text3 } else { t.text1 };
         let texts = [size.mebibytes(a), size.mebibytes(b), layout::signed_mib(change, size)];
-        let colour = category_paint(category).colour(t);
+        let colour = role_paint(role).colour(t);
         let texts = [texts[0].as_str(), &texts[1], &texts[2]];
-        figures(ui, t, Some(Swatch::Fill(colour)), category.text(), texts, [t.text2, t.text1, ink], Type::Mono);
+        figures(ui, t, Some(Swatch::Fill(colour)), role.text(), texts, [t.text2, t.text1, ink], Type::Mono);
     }
 }
 

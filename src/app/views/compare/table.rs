@@ -8,7 +8,7 @@ use super::CompareView;
 use super::layout::{self, Order};
 use crate::analysis::diff::{Group, Held, purposes_text};
 use crate::app::action::Action;
-use crate::app::colours::category_paint;
+use crate::app::colours::role_paint;
 use crate::app::compare::Compared;
 use crate::app::identity::Identity;
 use crate::app::selection::Item;
@@ -113,7 +113,7 @@ impl CompareView {
                     let g = &compared.groups[rows[row]];
                     let names = StackCells::of(stacks, g.stack);
                     let (a, b, change) = (g.a.bytes, g.b.bytes, g.change());
-                    let colour = category_paint(g.category).colour(t);
+                    let colour = role_paint(g.role).colour(t);
                     let is_lit = is_lit(g);
                     let quiet = if !is_lit {
                         t.text3
@@ -154,7 +154,7 @@ impl CompareView {
                                 let amount = change.unsigned_abs() as f64;
                                 if let Some(parts) = layout::grown_parts(&g.purposes) {
                                     // Every kind of memory of the place grew: the bar is made of them.
-                                    let ink = |c| category_paint(c).colour(t);
+                                    let ink = |c| role_paint(c).colour(t);
                                     let dimmed = |c| if is_lit { ink(c) } else { Tokens::over(ink(c), t.s1, 0.3) };
                                     let bar = parts.iter().fold(bar, |bar, &(c, grown)| bar.part(grown as f64, dimmed(c)));
                                     bar.paint(p, t, cell);
@@ -223,20 +223,20 @@ impl CompareView {
 
 /// The colour of a place: of what its bytes are for. Two colours where they are for several things, those of the two largest.
 fn swatch(g: &Group, t: &Tokens, is_lit: bool) -> Swatch {
-    let ink = |category| {
-        let colour = category_paint(category).colour(t);
+    let ink = |role| {
+        let colour = role_paint(role).colour(t);
         if is_lit { colour } else { Tokens::over(colour, t.s1, 0.3) }
     };
     match layout::two_largest(&g.purposes) {
         Some((first, second)) => Swatch::Split(ink(first), ink(second)),
-        None => Swatch::Fill(ink(g.category)),
+        None => Swatch::Fill(ink(g.role)),
     }
 }
 
 /// What a row is made of: each kind of memory it holds, at A and at B.
 fn tip(g: &Group, stacks: &StackTable, t: &Tokens) -> Tip {
     let names = StackCells::of(stacks, g.stack);
-    let mut tip = Tip::new(names.allocated_in.line()).swatch(category_paint(g.category).colour(t)).width(340.0);
+    let mut tip = Tip::new(names.allocated_in.line()).swatch(role_paint(g.role).colour(t)).width(340.0);
     let sides = |a: &Held, b: &Held| format!("{} → {}", Bytes(a.bytes), Bytes(b.bytes));
     tip = tip.row("in use, A → B", sides(&g.a, &g.b));
     tip = tip.row("blocks, A → B", format!("{} → {}", count(g.a.count), count(g.b.count)));
@@ -244,8 +244,8 @@ fn tip(g: &Group, stacks: &StackTable, t: &Tokens) -> Tip {
     match purposes.as_slice() {
         [one] => tip = tip.row("for", one.0.text()),
         several => {
-            for (category, a, b) in several {
-                tip = tip.row(format!("of it {}", category.text()), sides(a, b));
+            for (role, a, b) in several {
+                tip = tip.row(format!("of it {}", role.text()), sides(a, b));
             }
         }
     }

@@ -184,17 +184,17 @@ impl Events {
             return Some(Rows::All(cx.data.device().events.len()));
         }
         let (data, query) = (Arc::clone(cx.data), self.query.clone());
-        let categories = cx.categories.cloned();
+        let roles = cx.roles.cloned();
         let (cursor, markers) = (Some(cx.link.cursor), cx.link.flags());
         let key = (
             query.clone(),
-            categories.as_ref().filter(|_| query.needs_categories()).map(Identity::of),
+            roles.as_ref().filter(|_| query.needs_roles()).map(Identity::of),
             if query.follows_cursor() { cursor } else { None },
             if query.follows_markers() { markers } else { [None; 2] },
         );
         let shown = self.left.get(cx.jobs, "filter events", &key, move |progress| {
             let scope = Scope {
-                categories: categories.as_deref(),
+                roles: roles.as_deref(),
                 steps: query.needs_steps().then(|| data.steps()),
                 cursor,
                 markers,

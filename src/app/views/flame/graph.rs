@@ -6,11 +6,11 @@ use egui::{Color32, Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::layout::{self, Cell, Layout};
 use super::{Built, FlameView, Found};
-use crate::analysis::categories::Category;
+use crate::analysis::roles::Role;
 use crate::analysis::flame::{Node, What, node_name, node_text};
 use crate::analysis::{is_framework, stack_text};
 use crate::app::action::Action;
-use crate::app::colours::category_paint;
+use crate::app::colours::role_paint;
 use crate::app::selection::Item;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
@@ -57,7 +57,7 @@ impl FlameView {
                     origin: rect.min + vec2(12.0, 8.0),
                     width,
                     seen: egui::Rangef::new(rect.top() + view.top(), rect.top() + view.bottom()),
-                    by_category: self.colour == 0,
+                    by_role: self.colour == 0,
                 };
                 self.frames(ui, cx, &canvas, &laid, found);
                 self.pointer(ui, cx, &canvas, &laid, &response);
@@ -323,20 +323,20 @@ impl FlameView {
         }
         if self.colour == 0 {
             put(Swatch::Fill(t.other), "mixed, or no stack");
-            let mut seen: Vec<Category> = Vec::new();
+            let mut seen: Vec<Role> = Vec::new();
             for cell in &laid.cells {
                 let node = &built.flame.nodes[cell.node as usize];
                 // What ends in a mixed frame has no frame of its own to show its colour.
                 let ends_here = if node.own > 0 { node.mix.as_slice() } else { &[] };
-                for c in node.category.into_iter().chain(ends_here.iter().map(|m| m.0)) {
-                    if c != Category::Unknown && !seen.contains(&c) {
+                for c in node.role.into_iter().chain(ends_here.iter().map(|m| m.0)) {
+                    if c != Role::Unknown && !seen.contains(&c) {
                         seen.push(c);
                     }
                 }
             }
             seen.sort_by_key(|c| std::cmp::Reverse(c.index()));
-            for category in seen {
-                put(Swatch::Fill(category_paint(category).colour(t)), category.text());
+            for role in seen {
+                put(Swatch::Fill(role_paint(role).colour(t)), role.text());
             }
         }
     }
@@ -351,7 +351,7 @@ pub(super) struct Canvas<'a> {
     pub width: f32,
     /// What of the graph can be seen.
     pub seen: egui::Rangef,
-    pub by_category: bool,
+    pub by_role: bool,
 }
 
 impl Canvas<'_> {
@@ -366,9 +366,9 @@ impl Canvas<'_> {
         if layout::is_neutral(node.what) {
             return self.t.other;
         }
-        if self.by_category {
+        if self.by_role {
             let most = || node.mix.iter().max_by_key(|m| m.1).filter(|_| node.own == node.total).map(|m| m.0);
-            return node.category.or_else(most).map_or(self.t.other, |c| category_paint(c).colour(self.t));
+            return node.role.or_else(most).map_or(self.t.other, |c| role_paint(c).colour(self.t));
         }
         match node.what {
             What::Frame(f) => match self.stacks.frame(f) {
@@ -376,7 +376,7 @@ impl Canvas<'_> {
                 _ => self.t.other,
             },
             What::File(file) => self.t.slot(slot(self.stacks.text(file))),
-            What::Category(c) => category_paint(c).colour(self.t),
+            What::Role(c) => role_paint(c).colour(self.t),
             _ => self.t.other,
         }
     }
@@ -384,16 +384,16 @@ impl Canvas<'_> {
     /// What a frame that ends in several purposes is for: its parts along its lower edge, largest first. Its own colour is that
     /// of most of it.
     fn mix(&self, batch: &mut Batch, node: &Node, rect: Rect, strength: f32) {
-        if !self.by_category || node.category.is_some() || node.own != node.total || node.total == 0 || rect.width() < 8.0 {
+        if !self.by_role || node.role.is_some() || node.own != node.total || node.total == 0 || rect.width() < 8.0 {
             return;
         }
         let mut mix = node.mix.clone();
         mix.sort_by_key(|m| std::cmp::Reverse(m.1));
         let mut left = rect.left();
-        for (category, weight) in mix {
+        for (role, weight) in mix {
             let right = (left + (weight as f64 / node.total as f64) as f32 * rect.width()).min(rect.right());
             let part = Rect::from_min_max(pos2(left, rect.bottom() - 4.0), pos2(right, rect.bottom()));
-            batch.rect(part, Tokens::over(category_paint(category).colour(self.t), self.t.s1, strength));
+            batch.rect(part, Tokens::over(role_paint(role).colour(self.t), self.t.s1, strength));
             left = right;
         }
     }
@@ -426,17 +426,17 @@ impl Canvas<'_> {
                 .row("ends here", figure(node.own))
                 .row("allocations", count(node.count))
         };
-        if let Some(category) = node.category.filter(|c| *c != Category::Unknown) {
-            tip = tip.row("for", category.text());
-        } else if node.category.is_none() {
+        if let Some(role) = node.role.filter(|c| *c != Role::Unknown) {
+            tip = tip.row("for", role.text());
+        } else if node.role.is_none() {
             let mut mix = node.mix.clone();
             mix.sort_by_key(|m| std::cmp::Reverse(m.1));
-            for (category, weight) in mix.iter().take(4) {
-                tip = tip.row(format!("of it {}", category.text()), figure(*weight));
+            for (role, weight) in mix.iter().take(4) {
+                tip = tip.row(format!("of it {}", role.text()), figure(*weight));
             }
             if mix.len() > 4 {
                 let rest = mix[4..].iter().fold(0u64, |sum, m| sum.saturating_add(m.1));
-                tip = tip.row(format!("of it {} other categories", mix.len() - 4), figure(rest));
+                tip = tip.row(format!("of it {} other roles", mix.len() - 4), figure(rest));
             }
         }
         if node.what == What::NoStack {

@@ -175,7 +175,7 @@ pub fn tree_rows(flame: &Flame, zoom: u32, keys: &[u64], toggled: &HashSet<u64>,
 /// True when a frame's colour should be quiet: it holds different things, or nobody's stack.
 #[must_use]
 pub fn is_neutral(what: What) -> bool {
-    matches!(what, What::All | What::NoStack | What::NoModule)
+    matches!(what, What::All | What::NoStack | What::NoModule | What::Phase(None))
 }
 
 #[cfg(test)]
@@ -197,7 +197,7 @@ mod tests {
             common: 0,
             children: children.to_vec(),
             stack: StackId::NONE,
-            category: None,
+            role: None,
             mix: Vec::new(),
         }
     }

@@ -1,4 +1,4 @@
-//! Flame graph: bytes by call stack, file, module or category, from either end, zoomable, with its tree as a table; and A against B.
+//! Flame graph: bytes by call stack, file, module or role, from either end, zoomable, with its tree as a table; and A against B.
 
 mod graph;
 mod layout;
@@ -56,7 +56,7 @@ struct Key {
     /// `None`: the comparison.
     measure: Option<Measure>,
     compared: Option<Identity>,
-    categories: Option<Identity>,
+    roles: Option<Identity>,
     shape: Shape,
 }
 
@@ -71,7 +71,7 @@ struct Built {
     /// What it compares; `None` for one instant or range.
     compared: Option<Arc<Compared>>,
     /// What allocations were for when it was built.
-    categories: Option<Arc<crate::analysis::Categories>>,
+    roles: Option<Arc<crate::analysis::Roles>>,
 }
 
 impl Built {
@@ -107,7 +107,7 @@ struct FlameView {
     by: usize,
     root: usize,
     shows_internals: bool,
-    /// 0: by category. 1: by function.
+    /// 0: by role. 1: by function.
     colour: usize,
     shows_tree: bool,
     /// Key of the frame that fills the width; `None` is everything.
@@ -195,7 +195,7 @@ impl FlameView {
         };
         Key {
             compared: compared.filter(|_| measure.is_none()).map(Identity::of),
-            categories: cx.categories.filter(|_| measure.is_some()).map(Identity::of),
+            roles: cx.roles.filter(|_| measure.is_some()).map(Identity::of),
             measure,
             shape,
         }
@@ -210,18 +210,18 @@ impl FlameView {
     fn build(&mut self, cx: &ViewContext<'_>) -> (Option<Arc<Built>>, bool) {
         let compared = compared(cx);
         let key = self.key(cx, compared.as_ref());
-        let (data, categories, wanted) = (Arc::clone(cx.data), cx.categories.cloned(), key.clone());
+        let (data, roles, wanted) = (Arc::clone(cx.data), cx.roles.cloned(), key.clone());
         let shown = self.built.get(cx.jobs, "flame", &key, move |_| {
             let (flame, compared) = match (wanted.measure, compared) {
                 (None, Some(c)) => (Flame::build(c.flame_stacks(), &c.flame_entries(entries_of(&c.diff)), wanted.shape), Some(c)),
                 (measure, _) => {
                     let measure = measure.unwrap_or(Measure::LiveAt(0));
-                    let entries = weigh(data.device(), &data.tables, categories.as_deref(), measure, Size::Block);
+                    let entries = weigh(data.device(), &data.tables, roles.as_deref(), measure, Size::Block);
                     (Flame::build(&data.recording.stacks, &entries, wanted.shape), None)
                 }
             };
             let measure = wanted.measure.filter(|_| compared.is_none());
-            Some(Built { keys: flame.keys(), flame, shape: wanted.shape, measure, compared, categories })
+            Some(Built { keys: flame.keys(), flame, shape: wanted.shape, measure, compared, roles })
         });
         (shown.value, shown.is_fresh)
     }
@@ -260,12 +260,12 @@ impl FlameView {
         };
         let answer = asked.as_ref().map_or_else(|| Identity::of(&matching), Identity::of);
         let key = (Identity::of(built), answer);
-        let (data, built, categories) = (Arc::clone(cx.data), Arc::clone(built), built.categories.clone());
+        let (data, built, roles) = (Arc::clone(cx.data), Arc::clone(built), built.roles.clone());
         let shown = self.asked.get(cx.jobs, "frames of the query", &key, move |_| {
             let entries = match (&built.compared, &asked, built.measure) {
                 (Some(compared), Some(asked), _) => compared.flame_entries(entries_of_some(&compared.diff, asked.by_stack())),
                 (_, _, Some(measure)) => {
-                    weigh_some(data.device(), &data.tables, categories.as_deref(), measure, Size::Block, Some(&matching))
+                    weigh_some(data.device(), &data.tables, roles.as_deref(), measure, Size::Block, Some(&matching))
                 }
                 _ => Vec::new(),
             };
@@ -308,9 +308,12 @@ impl View for FlameView {
         let room = ui.available_width();
         check(ui, "tree", &mut self.shows_tree);
         if room > 560.0 {
-            selector(ui, "colour", &mut self.colour, &["category", "function"]);
+            selector(ui, "colour", &mut self.colour, &["role", "function"]);
         }
-        selector(ui, "by", &mut self.by, &By::ALL.map(By::name));
+        // A comparison holds sums by stack and role; it does not know the phases of two programs.
+        let choices = By::ALL.map(By::name);
+        let choices = &choices[..choices.len() - usize::from(compared(cx).is_some())];
+        selector(ui, "by", &mut self.by, choices);
         selector(ui, "root", &mut self.root, &["top", "leaf"]);
         let mut hides = !self.shows_internals;
         if check(ui, "hide torch internals", &mut hides) {

@@ -126,7 +126,7 @@ impl FlameView {
             origin: ui.max_rect().min,
             width: wide,
             seen: ui.max_rect().y_range(),
-            by_category: self.colour == 0,
+            by_role: self.colour == 0,
         };
         let chosen = self.chosen(cx, &canvas);
         let selected = rows.iter().position(|r| Some(r.node) == chosen);

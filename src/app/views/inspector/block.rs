@@ -6,7 +6,7 @@ use super::card::{
 use crate::analysis::fragmentation::{Servers, blockers};
 use crate::analysis::modules::{module_of, phase};
 use crate::analysis::told::{NO_ADDRESSES, why_no_requested};
-use crate::analysis::{Categories, Category, Lifetime, LifetimeId, NO_EVENT, State};
+use crate::analysis::{Roles, Role, Lifetime, LifetimeId, NO_EVENT, State};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
 use crate::model::{Action, BlockState, NoteKind, StackId};
@@ -62,11 +62,11 @@ fn sizes(data: &DeviceData, l: &Lifetime) -> Vec<Fact> {
 }
 
 /// Says what the allocation is for, and why, below its sizes.
-pub fn say_category(data: &DeviceData, categories: &Categories, id: LifetimeId, card: &mut Card) {
-    let why = categories.why(&data.recording, data.device(), &data.tables, id);
-    let mut fact = Fact::new("category", why.category.text());
+pub fn say_role(data: &DeviceData, roles: &Roles, id: LifetimeId, card: &mut Card) {
+    let why = roles.why(&data.recording, data.device(), &data.tables, id);
+    let mut fact = Fact::new("role", why.role.text());
     fact.hint = Some(why.sentence);
-    if why.category == Category::Unknown {
+    if why.role == Role::Unknown {
         fact = fact.tone(Tone::Quiet);
     }
     let at = card.facts.iter().position(|f| f.label == "segment" || f.label == "pool").unwrap_or(card.facts.len());
@@ -171,7 +171,7 @@ fn step_and_annotation(data: &DeviceData, event: u32) -> Vec<Fact> {
     step.into_iter().chain(during).collect()
 }
 
-/// What the program was doing at an allocation, as a profiler trace tells it: operator, shapes, module, phase. Categories stand
+/// What the program was doing at an allocation, as a profiler trace tells it: operator, shapes, module, phase. Roles stand
 /// elsewhere, with their reasons.
 fn program(data: &DeviceData, born: u32) -> Vec<Fact> {
     let (device, stacks) = (data.device(), &data.recording.stacks);

@@ -7,7 +7,7 @@ use egui::{Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 use super::block_name::block_name;
 use super::live::told;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::Categories;
+use crate::analysis::Roles;
 use crate::app::action::Action;
 use crate::app::command::Command;
 use crate::app::document::DeviceData;
@@ -54,7 +54,7 @@ const VALUES: f32 = 104.0;
 
 #[derive(Default)]
 struct Inspector {
-    /// Keyed by the selection, the instant, and where the categories lie in memory.
+    /// Keyed by the selection, the instant, and where the roles lie in memory.
     card: Derived<(Option<Item>, u32, Option<Identity>), Card>,
     stacks: stacks::Stacks,
 }
@@ -90,16 +90,16 @@ impl View for Inspector {
         let Some(state) = cx.state else { return };
         let selected = cx.link.selected();
         let (data, at) = (Arc::clone(cx.data), Arc::clone(state));
-        let categories = cx.categories.cloned();
-        let key = (selected, state.event, categories.as_ref().map(Identity::of));
+        let roles = cx.roles.cloned();
+        let key = (selected, state.event, roles.as_ref().map(Identity::of));
         let shown = self.card.get(cx.jobs, "inspector", &key, move |_| {
             let mut card = things::card(&data, &at, selected);
-            if let (Some(Item::Lifetime(id)), Some(categories)) = (selected, &categories) {
-                block::say_category(&data, categories, id, &mut card);
+            if let (Some(Item::Lifetime(id)), Some(roles)) = (selected, &roles) {
+                block::say_role(&data, roles, id, &mut card);
             }
             // All blocks of a stack have one place: their addresses tell them apart.
             if !matches!(selected, Some(Item::Stack(_))) {
-                name_blocks(&data, categories.as_deref(), &mut card);
+                name_blocks(&data, roles.as_deref(), &mut card);
             }
             Some(card)
         });
@@ -139,10 +139,10 @@ impl View for Inspector {
 }
 
 /// Calls the blocks of lists by where they were made, or what they are for; their addresses are in their tooltips.
-fn name_blocks(data: &DeviceData, categories: Option<&Categories>, card: &mut Card) {
+fn name_blocks(data: &DeviceData, roles: Option<&Roles>, card: &mut Card) {
     for line in card.lists.iter_mut().flat_map(|list| &mut list.lines) {
         if let Item::Lifetime(id) = line.item
-            && let Some(name) = block_name(data, categories, id)
+            && let Some(name) = block_name(data, roles, id)
         {
             line.tip = std::mem::replace(&mut line.name, name);
         }

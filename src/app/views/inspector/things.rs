@@ -255,7 +255,7 @@ pub(super) fn note_label(kind: NoteKind) -> &'static str {
         NoteKind::Shapes => "shapes",
         NoteKind::Module => "module",
         NoteKind::Phase => "phase",
-        NoteKind::Category => "category",
+        NoteKind::Category => "role",
         NoteKind::Internal => "internal",
     }
 }
@@ -369,7 +369,7 @@ fn categories(bands: &CategoryBands) -> Option<Card> {
     })
 }
 
-/// A category's name as people write it.
+/// A role's name as people write it.
 fn category_label(name: &'static str) -> &'static str {
     match name {
         "optimizer_state" => "optimizer state",

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::layout;
 use crate::analysis::anatomy::{Composition, LineHeld, Role};
-use crate::analysis::{Categories, NO_EVENT, Quantity};
+use crate::analysis::{Roles, NO_EVENT, Quantity};
 use crate::app::document::DeviceData;
 use crate::model::WarningKind;
 use crate::units::{Bytes, count, counted};
@@ -33,9 +33,9 @@ pub struct Found {
 
 impl Found {
     /// At an event. O(lifetimes): who counts those without stacks looks at all.
-    pub fn at(data: &DeviceData, categories: &Categories, event: u32) -> Self {
+    pub fn at(data: &DeviceData, roles: &Roles, event: u32) -> Self {
         let (device, tables) = (data.device(), &data.tables);
-        let held = Composition::at(&data.recording, device, tables, &data.names, categories, event);
+        let held = Composition::at(&data.recording, device, tables, &data.names, roles, event);
         let has_stacks = !data.names.is_empty();
         let lifetimes = &tables.lifetimes;
         let first = lifetimes.initial_count();
@@ -45,7 +45,7 @@ impl Found {
         }
         let rows = (first as u32..lifetimes.len() as u32).map(crate::analysis::LifetimeId);
         let bare = rows.filter(|&id| !lifetimes.stack(device, id).is_some()).count() as u64;
-        let steps = &categories.anatomy.steps;
+        let steps = &roles.anatomy.steps;
         let ends: Vec<u64> = match steps.is_empty() {
             true => Vec::new(),
             false => tables.curves.columns(device, lifetimes, Quantity::Active, &steps.bounds).iter().map(|c| c.last).collect(),
@@ -54,8 +54,8 @@ impl Found {
         Found {
             lines: if has_stacks { held.lines.clone() } else { sizes(data, event) },
             has_stacks,
-            doing: if event == NO_EVENT { String::new() } else { categories.anatomy.words_at(event) },
-            elsewhere: Role::ALL.into_iter().filter(|role| categories.handed_out[role.index()].count > 0).collect(),
+            doing: if event == NO_EVENT { String::new() } else { roles.anatomy.words_at(event) },
+            elsewhere: Role::ALL.into_iter().filter(|role| roles.handed_out[role.index()].count > 0).collect(),
             health: layout::no_growth(&ends),
             lost: (is_lost && older.0 > 0)
                 .then(|| format!("The beginning is missing: {} of it is older than the recording.", Bytes(older.1))),

@@ -13,7 +13,7 @@ use super::inspector::{RECORD_STACKS, RECORD_TRACE};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::Quantity;
 use crate::app::action::Action;
-use crate::app::colours::{ColourBy, category_paint};
+use crate::app::colours::{ColourBy, role_paint};
 use crate::app::command::Command;
 use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
@@ -72,7 +72,7 @@ struct Memory {
     open: HashSet<String>,
     /// The row that was clicked last.
     chosen: String,
-    /// Keyed by the instant and the categories.
+    /// Keyed by the instant and the roles.
     found: Derived<(u32, Identity), Found>,
     findings: FindingsView,
     /// Which finding's evidence is shown was decided.
@@ -159,9 +159,9 @@ impl Memory {
     /// What is held; says meanwhile that it is being found.
     fn find(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) -> Option<(Arc<Found>, String)> {
         let (event, when) = self.instant(cx);
-        let found = cx.categories.and_then(|categories| {
-            let (data, held) = (Arc::clone(cx.data), Arc::clone(categories));
-            let key = (event, Identity::of(categories));
+        let found = cx.roles.and_then(|roles| {
+            let (data, held) = (Arc::clone(cx.data), Arc::clone(roles));
+            let key = (event, Identity::of(roles));
             self.found.get(cx.jobs, "memory by role", &key, move |_| Some(Found::at(&data, &held, event))).value
         });
         if found.is_none() {
@@ -178,7 +178,7 @@ impl Memory {
         sentence(ui, cx, found, when);
         let rows = layout::role_rows(&found.held, &found.elsewhere);
         let hovered = roles(ui, cx, found, &rows);
-        if cx.link.colour_by == ColourBy::Category && cx.link.hover_class != hovered {
+        if cx.link.colour_by == ColourBy::Role && cx.link.hover_class != hovered {
             cx.actions.send(Action::HoverClass(hovered));
         }
         ui.add_space(8.0);
@@ -235,7 +235,7 @@ impl Memory {
                 let icon = if is_open { Icon::ChevronDown } else { Icon::ChevronRight };
                 icon.paint(p, chevron, 14.0, t.text3);
             }
-            (None, Some(role)) => square(p, chevron, category_paint(role).colour(t)),
+            (None, Some(role)) => square(p, chevron, role_paint(role).colour(t)),
             _ => {}
         }
         let ink = if row.depth > 0 { t.text2 } else { t.text1 };
@@ -351,7 +351,7 @@ fn roles(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, rows: &[RoleRow]) -> 
     response.widget_info(|| WidgetInfo::labeled(egui::Role::Image, true, "Memory by role"));
     let bar = Rect::from_min_max(pos2(bar.left() + PAD_PANE, bar.top()), pos2(bar.right() - PAD_ROW, bar.bottom()));
     let spans = layout::bar(&rows.iter().map(|r| r.bytes).collect::<Vec<_>>(), bar.width());
-    let by_role = cx.link.colour_by == ColourBy::Category;
+    let by_role = cx.link.colour_by == ColourBy::Role;
     let focus = if by_role { cx.link.focus_classes.as_slice() } else { &[] };
     let mut hovered = None;
     ui.add_space(8.0);
@@ -375,7 +375,7 @@ fn roles(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, rows: &[RoleRow]) -> 
             hovered = Some(class);
         }
         let is_dim = hovered_or(cx, by_role).map_or(!focus.is_empty() && !focus.contains(&class), |over| over != class);
-        let ink = category_paint(row.role).colour(t);
+        let ink = role_paint(row.role).colour(t);
         let ink = if row.count == 0 || is_dim { Tokens::at(ink, if row.count == 0 { 0.4 } else { 0.25 }) } else { ink };
         if let Some((place, _)) = &part {
             let mut batch = Batch::new(ui.painter());
@@ -384,7 +384,7 @@ fn roles(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, rows: &[RoleRow]) -> 
         }
         role_row(ui, response.rect, row, ink);
         let tip = Tip::new(row.role.text())
-            .swatch(category_paint(row.role).colour(t))
+            .swatch(role_paint(row.role).colour(t))
             .row("bytes", Bytes(row.bytes).to_string())
             .row("share", format!("{} %", row.share))
             .row("blocks", count(row.count))
@@ -397,7 +397,7 @@ fn roles(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, rows: &[RoleRow]) -> 
         }
         if is_clicked {
             if !by_role {
-                cx.actions.send(Action::SetColourBy(ColourBy::Category));
+                cx.actions.send(Action::SetColourBy(ColourBy::Role));
             }
             cx.actions.send(Action::SetFocusClasses(if is_chosen { Vec::new() } else { vec![class] }));
         }

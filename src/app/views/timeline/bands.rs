@@ -8,7 +8,7 @@ use super::lanes::BandsPicture;
 use super::layout::{NAMES, Tracks};
 use super::paint::Canvas;
 use super::picture::Window;
-use crate::analysis::categories::Category;
+use crate::analysis::roles::Role;
 use crate::app::cursor::Axis;
 use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
@@ -31,7 +31,7 @@ fn colour(t: &Tokens, category: usize) -> Color32 {
 /// What a category is called: as everywhere in the window, where PyTorch's file has the singular.
 fn name(category: usize) -> String {
     match CATEGORIES.get(category) {
-        Some(&"temporary") => Category::Temporaries.text().to_owned(),
+        Some(&"temporary") => Role::Temporaries.text().to_owned(),
         Some(&one @ ("parameter" | "input" | "activation" | "gradient")) => format!("{one}s"),
         Some(other) => other.replace('_', " "),
         None => String::new(),

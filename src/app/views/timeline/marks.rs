@@ -269,7 +269,7 @@ mod tests {
     /// One cap, told in four places: autopsy, findings, what-if and here.
     #[test]
     fn every_view_tells_the_same_cap() {
-        use crate::analysis::categories::Rules;
+        use crate::analysis::roles::Rules;
         use crate::analysis::findings::diagnose;
         use crate::analysis::{DeviceTables, StackNames};
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots");

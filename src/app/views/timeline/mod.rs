@@ -420,7 +420,7 @@ impl Timeline {
         self.op_rows.get(cx.jobs, "operators", &(), move |_| Some(OpRows::build(&data.recording.ops))).value
     }
 
-    /// Computes and draws the lanes of operators and categories.
+    /// Computes and draws the lanes of operators and roles.
     fn lanes(
         &mut self,
         cx: &ViewContext<'_>,

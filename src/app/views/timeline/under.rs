@@ -32,7 +32,7 @@ pub(super) enum Under {
     Calls(Cluster<DeviceCall>),
     /// An operator, call or kernel, or several.
     Op(OpBox),
-    /// Bytes by category of a column, and the category pointed at.
+    /// Bytes by role of a column, and the role pointed at.
     Band(Option<usize>, [u64; CATEGORIES.len()]),
     /// The whole card at the instant of a column, and the band pointed at.
     Card(Option<Band>, Bands, i64),
@@ -138,7 +138,7 @@ impl Scene<'_> {
             return picture.hit(line, picture.window.place(c.x.value(p.x))).map(Under::Op);
         }
         if let (Some(rect), Some(picture)) = (c.tracks.bands.filter(|r| r.contains(p)), self.bands) {
-            return c.band_at(rect, picture, p).map(|(category, row)| Under::Band(category, row));
+            return c.band_at(rect, picture, p).map(|(role, row)| Under::Band(role, row));
         }
         if let (Some(rect), Some(picture)) = (c.tracks.card.filter(|r| r.contains(p)), self.whole_card) {
             return c.card_at(rect, picture, p).map(|(band, bands, at)| Under::Card(band, bands, at));

@@ -1,9 +1,9 @@
-//! [`Rules`]: the user's own regular expressions over frames, each with a category.
+//! [`Rules`]: the user's own regular expressions over frames, each with a role.
 
 use regex_lite::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 
-use super::Category;
+use super::Role;
 use crate::model::{Frame, StackTable};
 
 /// One rule as the user wrote it.
@@ -13,14 +13,14 @@ pub struct Rule {
     /// A regular expression, looked for in each frame's `path/file.py:71 function`. Letters match without regard to case.
     pub pattern: String,
     /// What allocations with such a frame are.
-    pub category: Category,
+    pub role: Role,
     /// Rules that are off are kept and not used.
     pub is_on: bool,
 }
 
 impl Default for Rule {
     fn default() -> Self {
-        Rule { pattern: String::new(), category: Category::Unknown, is_on: true }
+        Rule { pattern: String::new(), role: Role::Unknown, is_on: true }
     }
 }
 
@@ -37,7 +37,7 @@ pub struct RuleError {
 /// Rules made ready. The first that matches a stack decides.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    ready: Vec<(Option<Regex>, Category, String)>,
+    ready: Vec<(Option<Regex>, Role, String)>,
 }
 
 impl Rules {
@@ -53,7 +53,7 @@ impl Rules {
                 let regex = is_used
                     .then(|| read(&rule.pattern))
                     .and_then(|read| read.map_err(|text| errors.push(RuleError { number: i + 1, text })).ok());
-                (regex, rule.category, rule.pattern.clone())
+                (regex, rule.role, rule.pattern.clone())
             })
             .collect();
         (Rules { ready }, errors)
@@ -75,8 +75,8 @@ impl Rules {
         self.ready.get(rule).and_then(|r| r.0.as_ref()).is_some_and(|regex| regex.is_match(text))
     }
 
-    pub(super) fn category(&self, rule: usize) -> Category {
-        self.ready.get(rule).map_or(Category::Unknown, |r| r.1)
+    pub(super) fn role(&self, rule: usize) -> Role {
+        self.ready.get(rule).map_or(Role::Unknown, |r| r.1)
     }
 
     pub(super) fn pattern(&self, rule: usize) -> &str {

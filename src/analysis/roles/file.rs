@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Category, Rule};
+use super::{Role, Rule};
 
 /// A rule as it stands in the file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
     pattern: String,
-    category: String,
+    role: String,
     #[serde(default = "on", skip_serializing_if = "is_on")]
     is_on: bool,
 }
@@ -30,7 +30,7 @@ fn is_on(is_on: &bool) -> bool {
 pub fn rules_to_text(rules: &[Rule]) -> String {
     let entries: Vec<Entry> = rules
         .iter()
-        .map(|r| Entry { pattern: r.pattern.clone(), category: r.category.name().to_owned(), is_on: r.is_on })
+        .map(|r| Entry { pattern: r.pattern.clone(), role: r.role.name().to_owned(), is_on: r.is_on })
         .collect();
     // Strings and booleans can always be written.
     serde_json::to_string_pretty(&entries).unwrap_or_default() + "\n"
@@ -42,17 +42,17 @@ pub fn rules_to_text(rules: &[Rule]) -> String {
 /// One sentence, without the name of the file: the place and what is wrong there.
 pub fn rules_from_text(text: &str) -> Result<Vec<Rule>, String> {
     let example = "write a list such as [{\"pattern\": \"attention\\\\.py\", \"category\": \"activations\"}]";
-    let entries: Vec<Entry> = serde_json::from_str(text).map_err(|e| format!("these are not category rules ({e}); {example}"))?;
+    let entries: Vec<Entry> = serde_json::from_str(text).map_err(|e| format!("these are not role rules ({e}); {example}"))?;
     entries
         .into_iter()
         .enumerate()
         .map(|(i, entry)| {
-            let wanted = entry.category.to_lowercase().replace([' ', '-'], "_");
-            let category = Category::from_name(&wanted).ok_or_else(|| {
-                let known: Vec<&str> = Category::ALL.iter().map(|c| c.name()).collect();
-                format!("rule {}: there is no category \"{}\"; there are {}", i + 1, entry.category, known.join(", "))
+            let wanted = entry.role.to_lowercase().replace([' ', '-'], "_");
+            let role = Role::from_name(&wanted).ok_or_else(|| {
+                let known: Vec<&str> = Role::ALL.iter().map(|c| c.name()).collect();
+                format!("rule {}: there is no role \"{}\"; there are {}", i + 1, entry.role, known.join(", "))
             })?;
-            Ok(Rule { pattern: entry.pattern, category, is_on: entry.is_on })
+            Ok(Rule { pattern: entry.pattern, role, is_on: entry.is_on })
         })
         .collect()
 }
@@ -74,8 +74,8 @@ mod tests {
     #[test]
     fn rules_come_back_as_they_were_written() {
         let rules = vec![
-            Rule { pattern: r"attention\.py".to_owned(), category: Category::KvCache, is_on: true },
-            Rule { pattern: "\"quoted\"".to_owned(), category: Category::Unknown, is_on: false },
+            Rule { pattern: r"attention\.py".to_owned(), role: Role::KvCache, is_on: true },
+            Rule { pattern: "\"quoted\"".to_owned(), role: Role::Unknown, is_on: false },
         ];
         assert_eq!(rules_from_text(&rules_to_text(&rules)), Ok(rules));
     }
@@ -83,9 +83,9 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_its_place() {
         let by_hand = r#"[{"pattern": "x", "category": "KV cache"}]"#;
-        assert_eq!(rules_from_text(by_hand).map(|r| r[0].category), Ok(Category::KvCache));
+        assert_eq!(rules_from_text(by_hand).map(|r| r[0].role), Ok(Role::KvCache));
         let error = rules_from_text(r#"[{"pattern": "x", "category": "heights"}]"#).unwrap_err();
-        assert!(error.starts_with("rule 1: there is no category \"heights\"; there are weights, "), "{error}");
+        assert!(error.starts_with("rule 1: there is no role \"heights\"; there are weights, "), "{error}");
         let error = rules_from_text("attention.py").unwrap_err();
         assert!(error.contains("line 1") && error.contains("write a list such as"), "{error}");
     }

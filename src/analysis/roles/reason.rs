@@ -1,11 +1,11 @@
-//! [`Reason`]: why an allocation is in its category, in a sentence.
+//! [`Reason`]: why an allocation is in its role, in a sentence.
 
-use super::Category;
+use super::Role;
 use super::given::{Given, Source};
 use crate::analysis::frame_text;
 use crate::model::{FrameId, Recording};
 
-/// What a category rests on, most trusted first.
+/// What a role rests on, most trusted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trust {
     /// A rule of the user's.
@@ -40,24 +40,24 @@ impl Trust {
     }
 }
 
-/// Why an allocation is in its category.
+/// Why an allocation is in its role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// The category.
-    pub category: Category,
+    /// The role.
+    pub role: Role,
     /// What it rests on.
     pub trust: Trust,
     /// The frame that decided, when one did.
     pub frame: Option<FrameId>,
     /// True where it is inferred from sizes, numbers and lives alone.
     pub is_probable: bool,
-    /// Without the name of the category: "adam.py:143 _init_group is part of an optimizer, and it was kept after the step".
+    /// Without the name of the role: "adam.py:143 _init_group is part of an optimizer, and it was kept after the step".
     pub sentence: String,
 }
 
 impl Given {
     /// The reason in words. `told`: the frame of its stack that tells the part of the program.
-    pub(super) fn reason(&self, recording: &Recording, category: Category, source: Source, told: Option<FrameId>) -> Reason {
+    pub(super) fn reason(&self, recording: &Recording, role: Role, source: Source, told: Option<FrameId>) -> Reason {
         let stacks = &recording.stacks;
         let place = |frame: FrameId| stacks.frame(frame).map_or_else(String::new, |frame| frame_text(stacks, frame));
         let (trust, frame, sentence) = match source {
@@ -73,7 +73,7 @@ impl Given {
             Source::Annotation(name) => {
                 (Trust::Annotation, None, format!("It was allocated inside the range \"{}\".", stacks.text(name)))
             }
-            Source::Anatomy(because) if category == Category::Unknown => (Trust::Nothing, None, because.sentence().to_owned()),
+            Source::Anatomy(because) if role == Role::Unknown => (Trust::Nothing, None, because.sentence().to_owned()),
             Source::Anatomy(because) => match told.filter(|_| !because.is_probable()) {
                 Some(frame) => {
                     (Trust::Stack, Some(frame), format!("{} Its stack goes through {}.", because.sentence(), place(frame)))
@@ -82,6 +82,6 @@ impl Given {
             },
         };
         let is_probable = matches!(source, Source::Anatomy(because) if because.is_probable());
-        Reason { category, trust, frame, sentence, is_probable }
+        Reason { role, trust, frame, sentence, is_probable }
     }
 }

@@ -1,4 +1,4 @@
-//! Each source of a category, on recordings made by hand.
+//! Each source of a role, on recordings made by hand.
 
 use super::*;
 use crate::analysis::NO_EVENT;
@@ -50,20 +50,20 @@ impl Script {
         self.device.annotations.push(Annotation { name, start_us: i64::from(from), end_us: Some(i64::from(to)), depth });
     }
 
-    /// Category and trust of each allocation, in order of birth.
-    fn read(self) -> Vec<(Category, Trust)> {
+    /// Role and trust of each allocation, in order of birth.
+    fn read(self) -> Vec<(Role, Trust)> {
         let recording = Recording { devices: vec![self.device], stacks: self.stacks.finish(), ..Recording::default() };
         let device = &recording.devices[0];
         let progress = Progress::new();
         let tables = DeviceTables::build(device, &progress).unwrap();
-        let categories = Categories::build(&recording, device, &tables, &Rules::default(), &progress).unwrap();
-        let end = categories.live_by_category(device, &tables, device.events.len() as u32 - 1);
+        let roles = Roles::build(&recording, device, &tables, &Rules::default(), &progress).unwrap();
+        let end = roles.live_by_role(device, &tables, device.events.len() as u32 - 1);
         let live = (0..tables.lifetimes.len() as u32).filter(|&i| tables.lifetimes.gone(LifetimeId(i)) == NO_EVENT).count();
         assert_eq!(end.iter().map(|t| t.count).sum::<u64>(), live as u64);
         (0..tables.lifetimes.len() as u32)
             .map(|i| {
-                let why = categories.why(&recording, device, &tables, LifetimeId(i));
-                (why.category, why.trust)
+                let why = roles.why(&recording, device, &tables, LifetimeId(i));
+                (why.role, why.trust)
             })
             .collect()
     }
@@ -90,11 +90,11 @@ fn what_is_recorded_stands_above_what_is_guessed() {
     assert_eq!(
         s.read(),
         [
-            (Category::Gradients, Trust::Profiler),
-            (Category::KvCache, Trust::Metadata),
-            (Category::Weights, Trust::Annotation),
-            (Category::Temporaries, Trust::Stack),
-            (Category::Unknown, Trust::Nothing),
+            (Role::Gradients, Trust::Profiler),
+            (Role::KvCache, Trust::Metadata),
+            (Role::Weights, Trust::Annotation),
+            (Role::Temporaries, Trust::Stack),
+            (Role::Unknown, Trust::Nothing),
         ]
     );
 }
@@ -121,8 +121,8 @@ fn the_innermost_telling_frame_decides() {
         let address = 0x1000 * (i as u64 + 1);
         s.alloc(address, 512, stack);
     }
-    let found: Vec<Category> = s.read().into_iter().map(|(c, _)| c).collect();
-    use Category as C;
+    let found: Vec<Role> = s.read().into_iter().map(|(c, _)| c).collect();
+    use Role as C;
     assert_eq!(
         found,
         [
@@ -143,7 +143,7 @@ fn the_innermost_telling_frame_decides() {
 }
 
 /// Two training steps; with `stacks`, as PyTorch records them, and without.
-fn training(with_stacks: bool, with_ranges: bool) -> Vec<Category> {
+fn training(with_stacks: bool, with_ranges: bool) -> Vec<Role> {
     let mut s = Script::default();
     let mut stack = |frames: &[(&str, &str)]| {
         let id = s.stack(frames);
@@ -179,7 +179,7 @@ fn training(with_stacks: bool, with_ranges: bool) -> Vec<Category> {
 
 #[test]
 fn lifetimes_beside_the_optimizers_steps_tell_the_rest() {
-    use Category as C;
+    use Role as C;
     let first = [C::Weights, C::Activations, C::Gradients, C::Temporaries, C::OptimizerState, C::Temporaries];
     let second = [C::Activations, C::Gradients, C::Temporaries, C::Temporaries];
     let expected = [first.as_slice(), second.as_slice()].concat();
@@ -193,7 +193,7 @@ fn lifetimes_beside_the_optimizers_steps_tell_the_rest() {
 }
 
 /// Layers built at the start, and requests of which each keeps a block that grows by copies: no optimizer, no library.
-fn serving(name: &str, replaces: bool) -> Vec<(Category, Trust)> {
+fn serving(name: &str, replaces: bool) -> Vec<(Role, Trust)> {
     let mut s = Script::default();
     let layer = s.stack(&[("serve.py", "__init__"), ("serve.py", "main")]);
     let request = s.stack(&[("serve.py", "admit"), ("serve.py", "main")]);
@@ -217,7 +217,7 @@ fn serving(name: &str, replaces: bool) -> Vec<(Category, Trust)> {
 
 #[test]
 fn a_cache_of_ones_own_that_grows_by_copies_is_a_cache_and_what_is_built_and_kept_is_parameters() {
-    use Category as C;
+    use Role as C;
     let found = serving("grow_cache", true);
     assert_eq!(found[..3], [(C::Weights, Trust::Lifetime), (C::Temporaries, Trust::Stack), (C::KvCache, Trust::Lifetime)]);
     assert!(found[3..].iter().all(|&f| f == (C::KvCache, Trust::Lifetime)), "{found:?}");
@@ -236,14 +236,14 @@ fn a_cache_of_ones_own_that_grows_by_copies_is_a_cache_and_what_is_built_and_kep
 }
 
 #[test]
-fn words_name_categories_only_when_whole() {
-    assert_eq!(category_named("KV cache of layer 3"), Some(Category::KvCache));
-    assert_eq!(category_named("optimizer_state"), Some(Category::OptimizerState));
-    assert_eq!(category_named("grads: bucket 2"), Some(Category::Gradients));
-    assert_eq!(category_named("no_grad"), None);
-    assert_eq!(category_named("forward"), None);
-    for c in Category::ALL {
-        assert!(c == Category::Unknown || category_named(c.name()) == Some(c), "{c:?}");
-        assert_eq!(Category::ALL[c.index()], c);
+fn words_name_roles_only_when_whole() {
+    assert_eq!(role_named("KV cache of layer 3"), Some(Role::KvCache));
+    assert_eq!(role_named("optimizer_state"), Some(Role::OptimizerState));
+    assert_eq!(role_named("grads: bucket 2"), Some(Role::Gradients));
+    assert_eq!(role_named("no_grad"), None);
+    assert_eq!(role_named("forward"), None);
+    for c in Role::ALL {
+        assert!(c == Role::Unknown || role_named(c.name()) == Some(c), "{c:?}");
+        assert_eq!(Role::ALL[c.index()], c);
     }
 }

@@ -1,8 +1,8 @@
 //! What each allocation is for, with what the user and the profiler say above what the recording's [anatomy](super::anatomy) tells.
 //!
 //! The sources, in the order they are believed: the user's own rules, the profiler's categories, the user's metadata, annotations that
-//! name a role, and last the anatomy: stacks, sizes and lives. [`Categories`] holds two bytes a lifetime; the reason is put into words
-//! when it is asked for ([`Categories::why`]).
+//! name a role, and last the anatomy: stacks, sizes and lives. [`Roles`] holds two bytes a lifetime; the reason is put into words
+//! when it is asked for ([`Roles::why`]).
 
 use rayon::prelude::*;
 
@@ -19,10 +19,10 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use super::anatomy::Role as Category;
+pub use super::anatomy::Role;
 pub use file::{rules_from_text, rules_path, rules_to_text};
 use given::{Given, Source};
-pub use named::category_named;
+pub use named::role_named;
 pub use reason::{Reason, Trust};
 pub use rules::{Rule, RuleError, Rules};
 
@@ -44,7 +44,7 @@ impl Tally {
         let is = if self.count == 1 { "is" } else { "are" };
         (self.count > 0).then(|| {
             format!(
-                "{} ({}) {is} in another category because of your own rules.",
+                "{} ({}) {is} in another role because of your own rules.",
                 counted(self.count, "allocation", "allocations"),
                 Bytes(self.bytes)
             )
@@ -58,26 +58,26 @@ impl Tally {
     }
 }
 
-/// A tally for each of [`Category::ALL`], in that order.
-pub type ByCategory = [Tally; Category::ALL.len()];
+/// A tally for each of [`Role::ALL`], in that order.
+pub type ByRole = [Tally; Role::ALL.len()];
 
 /// What every allocation of a device is for.
 #[derive(Debug)]
-pub struct Categories {
-    of: Vec<Category>,
+pub struct Roles {
+    of: Vec<Role>,
     given: Given,
     decisions: Decisions,
     /// What the program was doing.
     pub anatomy: Anatomy,
-    /// Every allocation of the recording, by category: bytes handed out, not bytes held at once.
-    pub handed_out: ByCategory,
+    /// Every allocation of the recording, by role: bytes handed out, not bytes held at once.
+    pub handed_out: ByRole,
     /// What each of the user's rules decided, in the order of the rules given.
     pub by_rule: Vec<Tally>,
-    /// Allocations that are in another category because of those rules.
+    /// Allocations that are in another role because of those rules.
     pub changed: Tally,
 }
 
-impl Categories {
+impl Roles {
     /// Decides what every allocation of a device is for. O(frames + lifetimes): about 100 ns a lifetime.
     ///
     /// # Errors
@@ -95,13 +95,13 @@ impl Categories {
         let decisions = anatomy.decide(device, tables);
         progress.check()?;
         let given = Given::read(recording, device, tables, rules);
-        let mut of = vec![Category::default(); tables.lifetimes.len()];
-        let mut whole = Categories {
+        let mut of = vec![Role::default(); tables.lifetimes.len()];
+        let mut whole = Roles {
             of: Vec::new(),
             given,
             decisions,
             anatomy,
-            handed_out: ByCategory::default(),
+            handed_out: ByRole::default(),
             by_rule: vec![Tally::default(); rules.len()],
             changed: Tally::default(),
         };
@@ -109,17 +109,17 @@ impl Categories {
             *of = whole.decide(device, tables, LifetimeId(i as u32)).0;
         });
         progress.check()?;
-        for (i, &category) in of.iter().enumerate() {
+        for (i, &role) in of.iter().enumerate() {
             let id = LifetimeId(i as u32);
             let tally = tally(device, tables, id);
-            whole.handed_out[category.index()].add(tally);
+            whole.handed_out[role.index()].add(tally);
             if !rules.is_empty()
                 && let (_, Source::Rule(rule, _)) = whole.decide(device, tables, id)
             {
                 if let Some(sum) = whole.by_rule.get_mut(usize::from(rule)) {
                     sum.add(tally);
                 }
-                if whole.given.without_rules(device, tables, id).map_or(whole.decisions.of(id.0).0, |g| g.0) != category {
+                if whole.given.without_rules(device, tables, id).map_or(whole.decisions.of(id.0).0, |g| g.0) != role {
                     whole.changed.add(tally);
                 }
             }
@@ -128,7 +128,7 @@ impl Categories {
         Ok(whole)
     }
 
-    fn decide(&self, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> (Category, Source) {
+    fn decide(&self, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> (Role, Source) {
         let given = self.given.by_rule(device, tables, id).or_else(|| self.given.without_rules(device, tables, id));
         given.unwrap_or_else(|| {
             let (role, because) = self.decisions.of(id.0);
@@ -136,22 +136,22 @@ impl Categories {
         })
     }
 
-    /// The category of an allocation; [`Category::Unknown`] for an id of another table. O(1).
+    /// The role of an allocation; [`Role::Unknown`] for an id of another table. O(1).
     #[must_use]
     #[inline]
-    pub fn of(&self, id: LifetimeId) -> Category {
+    pub fn of(&self, id: LifetimeId) -> Role {
         self.of.get(id.0 as usize).copied().unwrap_or_default()
     }
 
-    /// Why an allocation is in its category. Decides again, for this one.
+    /// Why an allocation is in its role. Decides again, for this one.
     #[must_use]
     pub fn why(&self, recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> Reason {
-        let (category, source) = self.decide(device, tables, id);
+        let (role, source) = self.decide(device, tables, id);
         let told = self.anatomy.telling_frame(tables.lifetimes.stack(device, id));
-        self.given.reason(recording, category, source, told)
+        self.given.reason(recording, role, source, told)
     }
 
-    /// True where the category of an allocation is inferred from its size, its number or its life alone. O(1).
+    /// True where the role of an allocation is inferred from its size, its number or its life alone. O(1).
     #[must_use]
     pub fn is_probable(&self, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> bool {
         matches!(self.decide(device, tables, id).1, Source::Anatomy(because) if because.is_probable())
@@ -163,21 +163,21 @@ impl Categories {
         self.decisions.of(id.0).1 == Because::KeptByGraph
     }
 
-    /// What is held after `event` ([`NO_EVENT`](super::NO_EVENT): before the first), by category; pending frees are among it.
+    /// What is held after `event` ([`NO_EVENT`](super::NO_EVENT): before the first), by role; pending frees are among it.
     /// Cost: the live set.
     #[must_use]
-    pub fn live_by_category(&self, device: &DeviceRecording, tables: &DeviceTables, event: u32) -> ByCategory {
-        let mut sums = ByCategory::default();
+    pub fn live_by_role(&self, device: &DeviceRecording, tables: &DeviceTables, event: u32) -> ByRole {
+        let mut sums = ByRole::default();
         for id in tables.states.live_at(&tables.lifetimes, event) {
             sums[self.of(id).index()].add(tally(device, tables, id));
         }
         sums
     }
 
-    /// True when some allocation is in a category other than [`Category::Unknown`].
+    /// True when some allocation is in a role other than [`Role::Unknown`].
     #[must_use]
     pub fn says_anything(&self) -> bool {
-        self.handed_out.iter().zip(Category::ALL).any(|(t, c)| c != Category::Unknown && t.count > 0)
+        self.handed_out.iter().zip(Role::ALL).any(|(t, c)| c != Role::Unknown && t.count > 0)
     }
 }
 

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::Category;
+use super::Role;
 use super::named::{Noted, read_annotations, read_notes};
 use super::rules::{Rules, frame_text};
 use crate::analysis::anatomy::Because;
@@ -34,7 +34,7 @@ pub(super) struct Given {
     /// By lifetime, for the few that have one: what a note says.
     noted: FxHashMap<u32, Noted>,
     /// First event, the one after the last, and what a range names.
-    annotated: Vec<(u32, u32, Category, StrId)>,
+    annotated: Vec<(u32, u32, Role, StrId)>,
 }
 
 impl Given {
@@ -52,25 +52,25 @@ impl Given {
     }
 
     /// What the user's rules say of an allocation.
-    pub(super) fn by_rule(&self, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> Option<(Category, Source)> {
+    pub(super) fn by_rule(&self, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> Option<(Role, Source)> {
         let stack = tables.lifetimes.stack(device, id);
         let (rule, frame) = self.by_stack.get(stack.0 as usize).copied().flatten()?;
-        Some((self.rules.category(usize::from(rule)), Source::Rule(rule, frame)))
+        Some((self.rules.role(usize::from(rule)), Source::Rule(rule, frame)))
     }
 
     /// What everything but the rules says of it.
-    pub(super) fn without_rules(&self, _: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> Option<(Category, Source)> {
+    pub(super) fn without_rules(&self, _: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> Option<(Role, Source)> {
         if let Some(note) = self.noted.get(&id.0) {
             let source = if note.is_profiler { Source::Profiler(note.text) } else { Source::Metadata(note.text) };
-            return Some((note.category, source));
+            return Some((note.role, source));
         }
         let born = tables.lifetimes.born(id);
         if born == NO_EVENT {
             return None;
         }
         let at = self.annotated.partition_point(|r| r.0 <= born).checked_sub(1)?;
-        let &(_, end, category, name) = self.annotated.get(at)?;
-        (born < end).then_some((category, Source::Annotation(name)))
+        let &(_, end, role, name) = self.annotated.get(at)?;
+        (born < end).then_some((role, Source::Annotation(name)))
     }
 }
 

@@ -10,11 +10,11 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use vramscope::analysis::roles::{Roles, Rules};
 use vramscope::analysis::heatmap::{HeatmapSpec, Shade, heatmap};
 use vramscope::analysis::matching::Matching;
 use vramscope::analysis::ordering::Order;
 use vramscope::analysis::query::{Query, Scope};
+use vramscope::analysis::roles::{Roles, Rules};
 use vramscope::analysis::steps::Steps;
 use vramscope::analysis::{DeviceTables, Quantity, StackNames, strata};
 use vramscope::formats;

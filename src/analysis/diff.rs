@@ -3,7 +3,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::roles::{Roles, Role};
+use super::roles::{Role, Roles};
 use super::{DeviceTables, LifetimeId, Totals};
 use crate::model::{DeviceRecording, Frame, FrameId, Recording, StackId, StackTable, StackTableBuilder};
 use crate::units::Bytes;
@@ -273,8 +273,7 @@ pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
     let shares_stacks = std::ptr::eq(a.recording, b.recording);
     let mut merging = (!shares_stacks).then(StackTableBuilder::new);
     let mut rows: FxHashMap<StackId, (Row, [(Held, Held); Role::ALL.len()])> = FxHashMap::default();
-    let mut roles: Vec<(Role, Held, Held)> =
-        Role::ALL.iter().map(|&c| (c, Held::default(), Held::default())).collect();
+    let mut roles: Vec<(Role, Held, Held)> = Role::ALL.iter().map(|&c| (c, Held::default(), Held::default())).collect();
     for (side, at, live) in [(0, a, &live_a), (1, b, &live_b)] {
         let mut memo = FxHashMap::default();
         let mut order: Vec<_> = live.iter().collect();
@@ -516,8 +515,7 @@ mod tests {
             purposes: vec![activations, workspaces],
         };
         let c = Comparison { rows: vec![row], ..Comparison::default() };
-        let weights: Vec<(Role, u64)> =
-            super::super::flame::entries_of(&c).iter().map(|e| (e.role, e.weight >> 20)).collect();
+        let weights: Vec<(Role, u64)> = super::super::flame::entries_of(&c).iter().map(|e| (e.role, e.weight >> 20)).collect();
         assert_eq!(weights, [(Role::Activations, 180), (Role::Workspaces, 33)]);
     }
 

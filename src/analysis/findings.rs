@@ -6,9 +6,9 @@ mod rules;
 
 use std::sync::Arc;
 
-use super::roles::{Roles, Rules, Tally};
 use super::leaks::{Growth, growth};
 use super::oom::{Autopsy, Helped, closest, examine};
+use super::roles::{Roles, Rules, Tally};
 use super::steps::Steps;
 use super::{DeviceTables, LifetimeId, Quantity, StackNames, State};
 use crate::allocator::Caps;
@@ -203,8 +203,7 @@ pub fn diagnose(
     progress.check()?;
     let growth = growth(device, tables, &steps);
     let words = Words::of(device);
-    let patient =
-        Patient { recording, device, words, tables, names, steps, at_peak, peak_event, ooms, roles, growth, marks };
+    let patient = Patient { recording, device, words, tables, names, steps, at_peak, peak_event, ooms, roles, growth, marks };
     let mut findings = Vec::new();
     for rule in RULES {
         progress.check()?;
@@ -217,14 +216,7 @@ pub fn diagnose(
         (f.rule != self::rules::TRUNCATED, rank(f, &patient), !is_last(f), bytes, f.rule)
     });
     let ooms = patient.ooms.into_iter().map(Arc::new).collect();
-    Ok(Findings {
-        findings,
-        ooms,
-        ooms_left_out,
-        ooms_untold,
-        steps: patient.steps,
-        changed_by_rules: patient.roles.changed,
-    })
+    Ok(Findings { findings, ooms, ooms_left_out, ooms_untold, steps: patient.steps, changed_by_rules: patient.roles.changed })
 }
 
 /// The class a finding ranks with: a failure that the program survived, and that is not its last, ranks by its bytes.

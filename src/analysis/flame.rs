@@ -52,13 +52,7 @@ pub struct Entry {
 
 /// What stacks weigh, in order of stack, role and phase; without `roles` neither is known. O(lifetimes), or O(live) for [`Measure::LiveAt`].
 #[must_use]
-pub fn weigh(
-    device: &DeviceRecording,
-    tables: &DeviceTables,
-    roles: Option<&Roles>,
-    measure: Measure,
-    size: Size,
-) -> Vec<Entry> {
+pub fn weigh(device: &DeviceRecording, tables: &DeviceTables, roles: Option<&Roles>, measure: Measure, size: Size) -> Vec<Entry> {
     weigh_some(device, tables, roles, measure, size, None)
 }
 

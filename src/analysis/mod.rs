@@ -6,7 +6,6 @@
 pub mod accounting;
 mod agreement;
 pub mod anatomy;
-pub mod roles;
 pub mod counted;
 pub mod curves;
 pub mod diff;
@@ -30,6 +29,7 @@ mod placement;
 mod pyramid;
 pub mod query;
 pub mod ranks;
+pub mod roles;
 mod runs;
 pub mod state;
 pub mod stats_check;
@@ -45,13 +45,13 @@ mod toy;
 pub mod vendor;
 pub mod watched;
 
-pub use roles::{Roles, Role};
 pub use curves::{Cell, Curves, Quantity};
 pub use lifetimes::{Lifetime, LifetimeId, Lifetimes, NO_EVENT};
 pub use naming::{
     Apart, NO_STACK, StackNames, frame_text, function_label, innermost, is_framework, named_by, own_frame, place_or_function,
     stack_text, tell_apart, told_frames, told_place,
 };
+pub use roles::{Role, Roles};
 pub use state::{BlockAt, SegmentAt, SegmentLife, State, StateIndex, Totals, expandable_reach};
 pub use strata::{Strata, StrataColumn, StrataRun, strata};
 pub use tables::DeviceTables;

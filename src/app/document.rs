@@ -17,13 +17,13 @@ use super::views::probe::ProbePage;
 use super::views::{View, ViewKind};
 use super::workspace::{Layouts, Workspace};
 use crate::allocator::{Caps, Prepared, WhatIf};
-use crate::analysis::roles::{Rule, Rules};
 use crate::analysis::findings::{Findings, diagnose};
 use crate::analysis::matching::Matching;
 use crate::analysis::oom::{Helped, what_would_have_helped};
 use crate::analysis::query::Scope;
+use crate::analysis::roles::{Rule, Rules};
 use crate::analysis::steps::Steps;
-use crate::analysis::{Roles, Role, DeviceTables, StackNames, State};
+use crate::analysis::{DeviceTables, Role, Roles, StackNames, State};
 use crate::model::{Cancelled, DeviceRecording, Progress, Recording};
 use crate::units::counted;
 
@@ -372,9 +372,9 @@ impl DeviceView {
         // Colours by role wait for the roles.
         if by != ColourBy::Role || known.is_some() {
             let key = (by, known.as_ref().map(Identity::of));
-            let colours = self.making_colours.get(jobs, "colours", &key, move |_| {
-                Some(known.map_or_else(|| Colours::build(&data, by), Colours::of_roles))
-            });
+            let colours = self
+                .making_colours
+                .get(jobs, "colours", &key, move |_| Some(known.map_or_else(|| Colours::build(&data, by), Colours::of_roles)));
             if let Some(colours) = colours.value {
                 self.colours = colours;
             }

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::args::DiffArgs;
 use super::{About, Table, choose_device, open_blocks, print_json, print_of};
-use crate::analysis::roles::Roles;
 use crate::analysis::diff::{Held, Instant, Reserve, Row, compare, purposes_text};
+use crate::analysis::roles::Roles;
 use crate::analysis::{DeviceTables, NO_EVENT, NO_STACK, Quantity, frame_text, innermost, stack_text};
 use crate::model::{DeviceRecording, Progress, Recording, StackId, StackTable};
 use crate::units::{Bytes, count, counted};
@@ -160,8 +160,7 @@ impl Side {
         let index = choose_device(&recording, args.device)?;
         let device = &recording.devices[index];
         let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;
-        let roles =
-            Roles::build(&recording, device, &tables, &args.rules.read()?, progress).map_err(|e| e.to_string())?;
+        let roles = Roles::build(&recording, device, &tables, &args.rules.read()?, progress).map_err(|e| e.to_string())?;
         Ok(Side { recording, index, tables, roles })
     }
 

@@ -53,9 +53,9 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
         FlameBy::Phase => By::Phase,
     };
     let roles = match by {
-        By::Role | By::Phase => Some(
-            Roles::build(&recording, device, &tables, &args.rules.read()?, &Progress::new()).map_err(|e| e.to_string())?,
-        ),
+        By::Role | By::Phase => {
+            Some(Roles::build(&recording, device, &tables, &args.rules.read()?, &Progress::new()).map_err(|e| e.to_string())?)
+        }
         _ => None,
     };
     let size = if args.requested { Size::Requested } else { Size::Block };

@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use super::args::{InstantArgs, LiveBy, StateArgs};
 use super::{About, Table, choose_device, oom, open_blocks, print_json, print_of};
-use crate::analysis::roles::{Rules, Tally};
 use crate::analysis::oom as oom_facts;
+use crate::analysis::roles::{Rules, Tally};
 use crate::analysis::told::clock_time;
 use crate::analysis::{
-    BlockAt, Roles, Role, DeviceTables, NO_EVENT, Quantity, SegmentAt, StackNames, State, frame_text, function_label,
-    innermost, own_frame,
+    BlockAt, DeviceTables, NO_EVENT, Quantity, Role, Roles, SegmentAt, StackNames, State, frame_text, function_label, innermost,
+    own_frame,
 };
 use crate::model::{BlockState, Clock, DeviceRecording, FrameId, PoolId, Progress, Recording, StackId, StackTable, StreamId};
 use crate::units::{Address, Bytes, count, counted};

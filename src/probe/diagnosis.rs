@@ -1,7 +1,7 @@
 //! [`diagnosis`]: what Findings says of a recording first.
 
-use crate::analysis::roles::Rules;
 use crate::analysis::findings::diagnose;
+use crate::analysis::roles::Rules;
 use crate::analysis::{DeviceTables, StackNames};
 use crate::model::{Cancelled, Progress, Recording};
 

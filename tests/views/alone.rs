@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use egui::{Pos2, Rect, Theme};
 use egui_kittest::{Harness, SnapshotOptions};
-use vramscope::analysis::roles::{Roles, Rules};
 use vramscope::analysis::findings::diagnose;
+use vramscope::analysis::roles::{Roles, Rules};
 use vramscope::app::action::{Action, Actions};
 use vramscope::app::colours::Colours;
 use vramscope::app::compare::Comparing;

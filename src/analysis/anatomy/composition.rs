@@ -89,7 +89,7 @@ impl Composition {
     ) -> Self {
         let mut ids = tables.states.live_at(&tables.lifetimes, event);
         ids.sort_by_key(|&id| (std::cmp::Reverse(tables.lifetimes.block_size(id)), id));
-        let mut roles = Role::ALL.map(|role| RoleHeld { role, ..RoleHeld::default() });
+        let mut by_role = Role::ALL.map(|role| RoleHeld { role, ..RoleHeld::default() });
         let mut lines: FxHashMap<String, (LineHeld, [u64; Role::ALL.len()])> = FxHashMap::default();
         let mut tree = ModuleHeld::default();
         let mut within: FxHashMap<(Vec<String>, StackId), u64> = FxHashMap::default();
@@ -97,17 +97,17 @@ impl Composition {
         for &id in &ids {
             let (bytes, stack) = (tables.lifetimes.block_size(id), tables.lifetimes.stack(device, id));
             let role = roles.of(id);
-            let held = &mut roles[role.index()];
+            let held = &mut by_role[role.index()];
             held.bytes += bytes;
             held.count += 1;
             held.probable += if roles.is_probable(device, tables, id) { bytes } else { 0 };
             let is_older = (id.0 as usize) < tables.lifetimes.initial_count();
             let place = place(&recording.stacks, names, stack, role, is_older);
-            let (line, by_role) = lines.entry(place).or_default();
+            let (line, of_line) = lines.entry(place).or_default();
             line.stack = line.stack.or(Some(stack).filter(|s| s.is_some()));
             line.bytes += bytes;
             line.count += 1;
-            by_role[role.index()] += bytes;
+            of_line[role.index()] += bytes;
             if line.lifetimes.len() < LISTED {
                 line.lifetimes.push(id);
             }
@@ -131,13 +131,13 @@ impl Composition {
         tree.enter();
         let mut lines: Vec<LineHeld> = lines
             .into_iter()
-            .map(|(place, (line, by_role))| {
-                let most = (0..by_role.len()).max_by_key(|&i| by_role[i]).unwrap_or(0);
+            .map(|(place, (line, of_line))| {
+                let most = (0..of_line.len()).max_by_key(|&i| of_line[i]).unwrap_or(0);
                 LineHeld { place, role: Role::ALL[most], ..line }
             })
             .collect();
         lines.sort_by(|a, b| (b.bytes, &a.place).cmp(&(a.bytes, &b.place)));
-        let mut roles: Vec<RoleHeld> = roles.into_iter().filter(|r| r.count > 0).collect();
+        let mut roles: Vec<RoleHeld> = by_role.into_iter().filter(|r| r.count > 0).collect();
         roles.sort_by_key(|r| (std::cmp::Reverse(r.bytes), r.role));
         let bytes = ids.iter().map(|&id| tables.lifetimes.block_size(id)).sum();
         Composition { event, bytes, count: ids.len() as u64, roles, lines, modules: tree.parts }

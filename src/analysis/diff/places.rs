@@ -4,9 +4,9 @@
 use rustc_hash::FxHashMap;
 
 use super::{Comparison, Group, Held, intern};
-use crate::analysis::roles::Role;
 use crate::analysis::flame::Entry;
 use crate::analysis::own_frame;
+use crate::analysis::roles::Role;
 use crate::model::{StackId, StackTable, StackTableBuilder};
 
 /// What is live on both sides, matched one way.

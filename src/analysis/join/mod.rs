@@ -41,8 +41,8 @@ pub struct Join {
     pub operators: u64,
     /// Allocations that gained a module.
     pub modules: u64,
-    /// Allocations that gained a role.
-    pub roles: u64,
+    /// Allocations that gained a category.
+    pub categories: u64,
     /// Allocations without a call stack that gained one.
     pub stacks: u64,
     /// Operators, runtime calls and kernels on the recording's clock.
@@ -85,7 +85,7 @@ impl Join {
         [
             of(self.operators, "operators"),
             of(self.modules, "modules"),
-            of(self.roles, "roles"),
+            of(self.categories, "categories"),
             of(self.stacks, "call stacks"),
             (self.ops > 0).then(|| counted(self.ops, "operator, call or kernel", "operators, calls and kernels")),
             (self.annotations > 0).then(|| counted(self.annotations, "range", "ranges")),
@@ -160,7 +160,7 @@ pub fn join(mut base: Recording, extra: &Recording, progress: &Progress) -> Resu
         widest_us: matches.iter().map(|m| m.fit.widest_us).max().unwrap_or(0),
         operators: 0,
         modules: 0,
-        roles: 0,
+        categories: 0,
         stacks: 0,
         ops: 0,
         annotations: 0,
@@ -374,7 +374,7 @@ impl<'a> Texts<'a> {
 
 /// Gives the allocations of `device` what `other` knows of them.
 fn attach(device: &mut DeviceRecording, other: &DeviceRecording, fit: &Fit, texts: &mut Texts<'_>, join: &mut Join) {
-    let roles = last_categories(other, texts.from);
+    let categories = last_categories(other, texts.from);
     let mut notes: Vec<Note> = Vec::new();
     for &(from, to) in &fit.pairs {
         if device.events.action.get(to as usize) != Some(&Action::Alloc) {
@@ -407,8 +407,8 @@ fn attach(device: &mut DeviceRecording, other: &DeviceRecording, fit: &Fit, text
         if let Some(phase) = phase {
             add(NoteKind::Phase, phase);
         }
-        if let Some(&role) = roles.get(&from) {
-            join.roles += u64::from(add(NoteKind::Category, texts.string(role)));
+        if let Some(&category) = categories.get(&from) {
+            join.categories += u64::from(add(NoteKind::Category, texts.string(category)));
         }
         if stack.is_some() && !device.events.stack[to as usize].is_some() {
             device.events.stack[to as usize] = texts.stack(stack);
@@ -432,7 +432,7 @@ fn slot_of(kind: NoteKind) -> Option<usize> {
     }
 }
 
-/// The role each allocation ended in, by its event: the profiler changes its mind as it learns what a tensor is used for,
+/// The category each allocation ended in, by its event: the profiler changes its mind as it learns what a tensor is used for,
 /// and what it learned last is what it is.
 fn last_categories(device: &DeviceRecording, texts: &StackTable) -> FxHashMap<u32, StrId> {
     let e = &device.events;

@@ -120,12 +120,12 @@ fn a_timeline_brings_categories() {
     timeline.devices.push(d);
     timeline.stacks = b.finish();
     let (r, found) = joined(snapshot(), &timeline).unwrap();
-    assert_eq!((found.roles, found.offset_us), (2, -40));
-    let role = |event| {
+    assert_eq!((found.categories, found.offset_us), (2, -40));
+    let category = |event| {
         let note = r.devices[0].events.notes_of(event).iter().find(|n| n.kind == NoteKind::Category);
         note.map(|n| r.stacks.text(n.text).to_owned())
     };
-    assert_eq!((role(0).as_deref(), role(3).as_deref()), (Some("unknown"), Some("gradient")));
+    assert_eq!((category(0).as_deref(), category(3).as_deref()), (Some("unknown"), Some("gradient")));
 }
 
 #[test]

@@ -31,7 +31,7 @@
 
 use std::ops::Range;
 
-use super::roles::{Roles, Role};
+use super::roles::{Role, Roles};
 use super::steps::Steps;
 use super::{DeviceTables, Quantity};
 use crate::model::{Action, Cancelled, DeviceRecording, PoolKey, Progress, Recording, SizeClass};

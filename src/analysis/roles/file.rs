@@ -28,10 +28,8 @@ fn is_on(is_on: &bool) -> bool {
 /// The rules as text: a JSON list of `{"pattern": …, "category": …}`, first ones first.
 #[must_use]
 pub fn rules_to_text(rules: &[Rule]) -> String {
-    let entries: Vec<Entry> = rules
-        .iter()
-        .map(|r| Entry { pattern: r.pattern.clone(), role: r.role.name().to_owned(), is_on: r.is_on })
-        .collect();
+    let entries: Vec<Entry> =
+        rules.iter().map(|r| Entry { pattern: r.pattern.clone(), role: r.role.name().to_owned(), is_on: r.is_on }).collect();
     // Strings and booleans can always be written.
     serde_json::to_string_pretty(&entries).unwrap_or_default() + "\n"
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::document::DeviceData;
 use super::theme::Tokens;
-use crate::analysis::{Roles, Role, Lifetime, LifetimeId, NO_EVENT};
+use crate::analysis::{Lifetime, LifetimeId, NO_EVENT, Role, Roles};
 use crate::model::SizeClass;
 use crate::units::{Bytes, count};
 
@@ -180,10 +180,7 @@ impl Colours {
     /// A class for each role, always with the same colour.
     #[must_use]
     pub fn of_roles(roles: Arc<Roles>) -> Self {
-        let classes = Role::ALL
-            .iter()
-            .map(|role| Class { name: role.text().to_owned(), paint: role_paint(*role) })
-            .collect();
+        let classes = Role::ALL.iter().map(|role| Class { name: role.text().to_owned(), paint: role_paint(*role) }).collect();
         Colours { by: ColourBy::Role, classes, roles: Some(roles), ..Colours::default() }
     }
 

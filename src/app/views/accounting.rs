@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Role, ScrollArea, Sense, Ui, WidgetInfo, vec2};
+use egui::{ScrollArea, Sense, Ui, WidgetInfo, vec2};
 
 mod counters;
 mod layout;
@@ -11,9 +11,9 @@ use super::live::told::{card_rows, has_only_samples, shown};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::Role;
 use crate::analysis::accounting::{Part, Waterfall, account};
-use crate::analysis::roles::ByRole;
 use crate::analysis::counted::{account_counters, counted_sentence};
 use crate::analysis::oom::has_segments;
+use crate::analysis::roles::ByRole;
 use crate::analysis::told::allocator_name;
 use crate::analysis::vendor::Words;
 use crate::app::colours::role_paint;
@@ -280,9 +280,9 @@ impl Accounting {
         let Some(roles) = cx.roles.filter(|c| c.says_anything()) else { return };
         let (data, held) = (Arc::clone(cx.data), Arc::clone(roles));
         let key = (event, Identity::of(roles));
-        let live = self.live.get(cx.jobs, "roles at the cursor", &key, move |_| {
-            Some(held.live_by_role(data.device(), &data.tables, event))
-        });
+        let live = self
+            .live
+            .get(cx.jobs, "roles at the cursor", &key, move |_| Some(held.live_by_role(data.device(), &data.tables, event)));
         let Some(live) = live.value else { return };
         ui.add_space(10.0);
         section(ui, "Tensors by role", "requested, at the cursor, on the scale above", false);
@@ -304,7 +304,7 @@ impl Accounting {
                 batch.dashed_vline(x(to), egui::Rangef::new(y.max, bar.bottom() + 7.0), 1.0, (2.0, 2.0), t.line2);
                 batch.paint(p);
             });
-            response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &name));
+            response.widget_info(|| WidgetInfo::labeled(egui::Role::Label, true, &name));
             response.on_hover_text(format!("{name}. {}", role.about()));
         }
     }

@@ -1,7 +1,7 @@
 //! What a block is called: the place that made it, or what it is for. An address says nothing to who wrote the program.
 
 use crate::analysis::anatomy::made_at;
-use crate::analysis::{Roles, Role, LifetimeId};
+use crate::analysis::{LifetimeId, Role, Roles};
 use crate::app::document::DeviceData;
 
 /// `model.py:41`; where no stack was recorded the role in words, as `gradients`; `None` where neither is known.

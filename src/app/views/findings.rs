@@ -6,9 +6,9 @@ use egui::{Align, Layout, ScrollArea, Sense, Ui, UiBuilder, vec2};
 
 use super::live::told::{has_only_samples, summary};
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::roles::Role;
 use crate::analysis::findings::{Class, Finding, Findings};
 use crate::analysis::oom::{Helped, TRIED_UNASKED, Verdict, advice, best_advice, can_be_served_again, has_segments};
+use crate::analysis::roles::Role;
 use crate::analysis::told::allocator_name;
 use crate::analysis::watched::{Watched, watched};
 use crate::app::action::Action;

@@ -8,12 +8,12 @@ use serde::Serialize;
 
 use super::args::OomArgs;
 use crate::allocator::{Caps, Horizon, Needed, Remedy, WhatIf};
-use crate::analysis::roles::{ByRole, Roles, Role, Rules};
 use crate::analysis::fragmentation::{Blocker, Servers, WayOut};
 use crate::analysis::oom::{
     Advice, Autopsy, Closest, Helped, LiveByStack, RoomFrom, TRIED_UNASKED, Verdict, advice, age, can_be_served_again, closest,
     examine, what_would_have_helped,
 };
+use crate::analysis::roles::{ByRole, Role, Roles, Rules};
 use crate::analysis::{DeviceTables, NO_EVENT, Quantity, State, named_by, tell_apart, told_frames, told_place};
 use crate::model::{Action, BlockState, DeviceRecording, Progress, Recording, StackId, StreamId};
 

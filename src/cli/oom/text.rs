@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{BlockEntry, BlockerEntry, RoleEntry, LiveEntry, OomEntry, OomReport, PeakEntry, WhatIfEntry};
+use super::{BlockEntry, BlockerEntry, LiveEntry, OomEntry, OomReport, PeakEntry, RoleEntry, WhatIfEntry};
 use crate::allocator::CapRange;
 use crate::analysis::oom::Support;
 use crate::cli::Table;

@@ -86,19 +86,15 @@ impl Doing {
         if bytes == 0 {
             return Ok(None);
         }
-        let roles =
-            Roles::build(recording, device, tables, &Rules::default(), &Progress::new()).map_err(|e| e.to_string())?;
+        let roles = Roles::build(recording, device, tables, &Rules::default(), &Progress::new()).map_err(|e| e.to_string())?;
         let anatomy = &roles.anatomy;
         let held = Composition::at(recording, device, tables, &StackNames::of(&recording.stacks), &roles, event);
         let roles = |of: fn(&crate::analysis::anatomy::RoleHeld) -> u64| {
             held.roles.iter().map(|r| (r.role.name(), of(r))).filter(|r| r.1 > 0).collect::<BTreeMap<_, _>>()
         };
         let runs = anatomy.phases.runs.iter().take(PHASES);
-        let phases = runs.map(|r| PhaseFound {
-            name: r.phase.name(),
-            first_event: r.events.0,
-            last_event: r.events.1.saturating_sub(1),
-        });
+        let phases =
+            runs.map(|r| PhaseFound { name: r.phase.name(), first_event: r.events.0, last_event: r.events.1.saturating_sub(1) });
         Ok(Some(Doing {
             steps: StepsFound { count: anatomy.steps.len(), how: anatomy.steps.how(), inferred: anatomy.steps.is_inferred() },
             phases: phases.collect(),

@@ -3,8 +3,8 @@
 use rustc_hash::FxHashMap;
 
 use crate::analysis::anatomy::Phase;
-use crate::analysis::roles::Role;
 use crate::analysis::findings::{Class, Finding, Patient, Place};
+use crate::analysis::roles::Role;
 use crate::analysis::{BlockAt, NO_EVENT, Quantity};
 use crate::model::{BlockState, StackId};
 use crate::units::{Bytes, MEBIBYTE, counted};

@@ -3,8 +3,8 @@
 use rustc_hash::FxHashMap;
 
 use super::shared::{FOREACH, LOSS, REDUCER, VAE};
-use crate::analysis::roles::Role;
 use crate::analysis::findings::{Class, Evidence, Finding, Patient, Place};
+use crate::analysis::roles::Role;
 use crate::analysis::{BlockAt, LifetimeId, NO_EVENT, Quantity, own_frame};
 use crate::model::{BlockState, StackId};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};

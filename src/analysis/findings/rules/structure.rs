@@ -1,7 +1,7 @@
 //! How memory is held: cache, pools, segments that can not be given back, memory of the host.
 
-use crate::analysis::roles::Role;
 use crate::analysis::findings::{Class, Evidence, Finding, Patient, Place};
+use crate::analysis::roles::Role;
 use crate::analysis::{LifetimeId, NO_EVENT, Quantity, SegmentAt};
 use crate::model::{Action, BlockState, DeviceKind};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};

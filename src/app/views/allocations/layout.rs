@@ -116,20 +116,8 @@ const PAD: f32 = 12.0;
 #[must_use]
 pub fn columns(width: f32, known: Known) -> Vec<(Column, f32, f32)> {
     use Column as C;
-    let mut shown = vec![
-        C::Address,
-        C::Size,
-        C::Block,
-        C::Role,
-        C::Stack,
-        C::Born,
-        C::Gone,
-        C::Age,
-        C::Lived,
-        C::Step,
-        C::Pool,
-        C::Stream,
-    ];
+    let mut shown =
+        vec![C::Address, C::Size, C::Block, C::Role, C::Stack, C::Born, C::Gone, C::Age, C::Lived, C::Step, C::Pool, C::Stream];
     shown.retain(|c| match c {
         C::Lived => known.times,
         C::Step => known.steps,

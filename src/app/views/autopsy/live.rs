@@ -6,8 +6,8 @@ use egui::{ScrollArea, Sense, Ui, vec2};
 
 use super::Case;
 use crate::analysis::State;
-use crate::analysis::roles::{ByRole, Role};
 use crate::analysis::oom::age;
+use crate::analysis::roles::{ByRole, Role};
 use crate::app::action::Action;
 use crate::app::colours::role_paint;
 use crate::app::identity::Identity;
@@ -184,9 +184,7 @@ pub(super) fn by_role(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: &mut
     let shown = cx.roles.map(|roles| {
         let (data, roles, event) = (Arc::clone(cx.data), Arc::clone(roles), case.state.event);
         let key = (event, Identity::of(&roles));
-        held.get(cx.jobs, "live by role", &key, move |_| {
-            Some(roles.live_by_role(data.device(), &data.tables, event))
-        })
+        held.get(cx.jobs, "live by role", &key, move |_| Some(roles.live_by_role(data.device(), &data.tables, event)))
     });
     let Some(held) = shown.and_then(|s| s.value) else {
         pane::progress_line(ui, ui.max_rect(), None);

@@ -19,12 +19,12 @@ use egui::{Rect, ScrollArea, Ui, UiBuilder};
 use self::blockers::Listed;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::allocator::{Caps, WhatIf};
-use crate::analysis::roles::ByRole;
 use crate::analysis::fragmentation::{Blocker, Holes, Servers, WayOut};
 use crate::analysis::oom::{
     Autopsy, Closest, Helped, LiveByStack, TRIED_UNASKED, Verdict, can_be_served_again, closest_under, examine, free_at,
     what_would_have_helped,
 };
+use crate::analysis::roles::ByRole;
 use crate::analysis::{State, named_by, tell_apart};
 use crate::app::colours::Colours;
 use crate::app::document::DeviceData;

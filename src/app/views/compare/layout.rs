@@ -2,8 +2,8 @@
 
 use egui::{Rect, pos2};
 
-use crate::analysis::roles::Role;
 use crate::analysis::diff::{Comparison, Group, Held, Parts, Purpose, Row};
+use crate::analysis::roles::Role;
 use crate::units::{Bytes, NBSP, SizeColumn, count, counted};
 
 /// What the groups can be sorted by.

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use egui::{Color32, Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{Color32, Rect, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::layout::{self, Cell, Layout};
 use super::{Built, FlameView, Found};
-use crate::analysis::roles::Role;
 use crate::analysis::flame::{Node, What, node_name, node_text};
+use crate::analysis::roles::Role;
 use crate::analysis::{is_framework, stack_text};
 use crate::app::action::Action;
 use crate::app::colours::role_paint;
@@ -49,7 +49,7 @@ impl FlameView {
                 let height = laid.rows as f32 * PITCH + 12.0;
                 let (rect, response) =
                     ui.allocate_exact_size(vec2(ui.available_width(), height.max(view.height())), Sense::click());
-                response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "Flame graph"));
+                response.widget_info(|| WidgetInfo::labeled(egui::Role::Canvas, true, "Flame graph"));
                 let canvas = Canvas {
                     t: cx.tokens,
                     stacks: built.stacks(cx),
@@ -300,7 +300,7 @@ impl FlameView {
         }
         let notes = notes.join(" · ");
         let response = ui.interact(rect, ui.scope_id().with("notes"), Sense::hover());
-        response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &notes));
+        response.widget_info(|| WidgetInfo::labeled(egui::Role::Label, true, &notes));
         let is_two = rect.height() > 30.0;
         let (first, inner) = if is_two { inner.split_top_bottom_at_fraction(0.5) } else { (inner, inner) };
         let noted = label::text_in(painter, first, &notes, Type::Caption, t.text3);

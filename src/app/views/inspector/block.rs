@@ -6,7 +6,7 @@ use super::card::{
 use crate::analysis::fragmentation::{Servers, blockers};
 use crate::analysis::modules::{module_of, phase};
 use crate::analysis::told::{NO_ADDRESSES, why_no_requested};
-use crate::analysis::{Roles, Role, Lifetime, LifetimeId, NO_EVENT, State};
+use crate::analysis::{Lifetime, LifetimeId, NO_EVENT, Role, Roles, State};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
 use crate::model::{Action, BlockState, NoteKind, StackId};

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::layout;
 use crate::analysis::anatomy::{Composition, LineHeld, Role};
-use crate::analysis::{Roles, NO_EVENT, Quantity};
+use crate::analysis::{NO_EVENT, Quantity, Roles};
 use crate::app::document::DeviceData;
 use crate::model::WarningKind;
 use crate::units::{Bytes, count, counted};

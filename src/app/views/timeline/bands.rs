@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Align2, Color32, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{Align2, Color32, Rect, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::lanes::BandsPicture;
 use super::layout::{NAMES, Tracks};
@@ -156,7 +156,7 @@ impl BandsAlone {
         let axis = Rect::from_min_max(pos2(x.min, pane.top() + 8.0), pos2(x.max, pane.top() + 28.0));
         let rect = Rect::from_min_max(pos2(x.min, axis.bottom() + 4.0), pos2(x.max, pane.bottom() - 14.0));
         let response = ui.interact(rect, ui.scope_id().with("bands"), Sense::click_and_drag());
-        response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "Bytes by category over time"));
+        response.widget_info(|| WidgetInfo::labeled(egui::Role::Canvas, true, "Bytes by category over time"));
         let gesture = Gesture::read(&response);
         let (from, to) = range.visible();
         if let Some(intent) = gesture.intent {

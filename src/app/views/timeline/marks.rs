@@ -269,8 +269,8 @@ mod tests {
     /// One cap, told in four places: autopsy, findings, what-if and here.
     #[test]
     fn every_view_tells_the_same_cap() {
-        use crate::analysis::roles::Rules;
         use crate::analysis::findings::diagnose;
+        use crate::analysis::roles::Rules;
         use crate::analysis::{DeviceTables, StackNames};
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots");
         let progress = Progress::new();

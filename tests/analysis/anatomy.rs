@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use vramscope::analysis::anatomy::Role;
-use vramscope::analysis::roles::{Roles, Rules};
 use vramscope::analysis::leaks::{cannot_tell, growth};
+use vramscope::analysis::roles::{Roles, Rules};
 use vramscope::analysis::{DeviceTables, NO_EVENT};
 use vramscope::formats;
 use vramscope::model::{DeviceRecording, Progress, Recording};
@@ -38,8 +38,7 @@ impl Read {
         let device = recording.busiest_device().unwrap();
         let tables = DeviceTables::build(&recording.devices[device], &Progress::new()).unwrap();
         let progress = Progress::new();
-        let roles =
-            Roles::build(&recording, &recording.devices[device], &tables, &Rules::default(), &progress).unwrap();
+        let roles = Roles::build(&recording, &recording.devices[device], &tables, &Rules::default(), &progress).unwrap();
         Read { recording, tables, roles }
     }
 

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use vramscope::analysis::roles::Rules;
 use vramscope::analysis::findings::{Findings, diagnose};
+use vramscope::analysis::roles::Rules;
 use vramscope::analysis::{DeviceTables, StackNames};
 use vramscope::formats;
 use vramscope::model::Progress;

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use crate::tape::{GIB, MIB, Tape};
 use vramscope::allocator::{CapFrom, Caps};
-use vramscope::analysis::roles::Rules;
 use vramscope::analysis::findings::{EXAMINED, diagnose};
 use vramscope::analysis::oom::{Autopsy, RoomFrom, Verdict, advice, closest, closest_under, examine};
+use vramscope::analysis::roles::Rules;
 use vramscope::analysis::vendor::CUDA;
 use vramscope::analysis::{DeviceTables, NO_EVENT, Quantity, StackNames};
 use vramscope::formats;

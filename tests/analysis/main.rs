@@ -5,7 +5,6 @@
 
 mod anatomy;
 mod autopsy_text;
-mod roles;
 #[path = "../formats/corpus.rs"]
 mod corpus;
 mod findings;
@@ -13,6 +12,7 @@ mod findings_rules;
 mod instants;
 mod messages;
 mod oom;
+mod roles;
 mod tape;
 mod vendors;
 mod verdicts;

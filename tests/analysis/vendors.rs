@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use vramscope::analysis::roles::Rules;
 use vramscope::analysis::findings::diagnose;
+use vramscope::analysis::roles::Rules;
 use vramscope::analysis::{DeviceTables, StackNames};
 use vramscope::formats;
 use vramscope::model::{DeviceKind, Progress};

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use vramscope::allocator::Caps;
-use vramscope::analysis::roles::Rules;
 use vramscope::analysis::findings::{Class, diagnose};
 use vramscope::analysis::oom::{Autopsy, Verdict, examine};
+use vramscope::analysis::roles::Rules;
 use vramscope::analysis::{DeviceTables, StackNames};
 use vramscope::formats;
 use vramscope::model::{BlockState, DeviceRecording, Progress, Recording};

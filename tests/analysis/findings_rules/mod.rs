@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::tape::{MIB, Tape};
-use vramscope::analysis::roles::Rules;
 use vramscope::analysis::findings::{Finding, RULES, as_table, diagnose};
+use vramscope::analysis::roles::Rules;
 use vramscope::analysis::{DeviceTables, StackNames};
 use vramscope::formats;
 use vramscope::model::{DeviceRecording, Progress, Recording};

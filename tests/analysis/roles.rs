@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::corpus::corpus;
-use vramscope::analysis::roles::{ByRole, Roles, Role, Rule, Rules, Tally, Trust};
+use vramscope::analysis::roles::{ByRole, Role, Roles, Rule, Rules, Tally, Trust};
 use vramscope::analysis::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 use vramscope::formats;
 use vramscope::model::{Annotation, CATEGORIES, DeviceRecording, Progress, Recording};
@@ -174,11 +174,7 @@ fn stacks_and_lifetimes_agree_with_the_profiler() {
         for row in (0..bands.len()).step_by((bands.len() / 200).max(1)) {
             let at = times.partition_point(|&t| t <= bands.time_us[row]) as u32;
             let live = ours.live(at.checked_sub(1).unwrap_or(NO_EVENT));
-            let pairs = [
-                (Role::Weights, "parameter"),
-                (Role::OptimizerState, "optimizer_state"),
-                (Role::Gradients, "gradient"),
-            ];
+            let pairs = [(Role::Weights, "parameter"), (Role::OptimizerState, "optimizer_state"), (Role::Gradients, "gradient")];
             for (i, (role, name)) in pairs.into_iter().enumerate() {
                 let column = CATEGORIES.iter().position(|&c| c == name).unwrap();
                 off[i] += live[category.index()].bytes.abs_diff(bands.bytes[row][column]);

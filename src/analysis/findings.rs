@@ -1,11 +1,12 @@
 //! The diagnosis rules: what is wrong with a recording, each with its numbers, its place, its remedy and how to check it.
 //!
-//! A rule fires on numbers alone; a healthy recording triggers none. Classes rank findings, bytes rank within a class.
+//! A rule fires on numbers alone. Failures stand first and leaks second; the rest goes by what acting on it would take off the peak.
 
 mod rules;
 
 use std::sync::Arc;
 
+use super::counterfactual::Saving;
 use super::leaks::{Growth, growth};
 use super::oom::{Autopsy, Helped, closest, examine};
 use super::roles::{Roles, Rules, Tally};
@@ -18,7 +19,7 @@ use crate::units::{Bytes, counted};
 
 pub use self::rules::{RULES, Rule, as_table};
 
-/// How much a finding matters; the order of the list.
+/// What kind of trouble a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// A request failed.
@@ -80,8 +81,10 @@ pub struct Finding {
     pub class: Class,
     /// A few words.
     pub title: String,
-    /// Bytes at stake.
+    /// The bytes it speaks of.
     pub bytes: u64,
+    /// What its remedy would do to the peak of active bytes, where the recorded events tell.
+    pub saving: Option<Saving>,
     /// One or two sentences with numbers.
     pub sentence: String,
     /// The numbers behind it.
@@ -212,18 +215,23 @@ pub fn diagnose(
     // Of failures the last stands first: it is the one that a program printed as it ended.
     let is_last = |f: &Finding| f.rule == "out_of_memory" && f.place.event.is_some() && f.place.event == failures.last().copied();
     findings.sort_by_key(|f| {
-        let bytes = std::cmp::Reverse(f.bytes);
-        (f.rule != self::rules::TRUNCATED, rank(f, &patient), !is_last(f), bytes, f.rule)
+        let saved = std::cmp::Reverse((f.at_stake(), f.bytes));
+        (f.rule != self::rules::TRUNCATED, rank(f, &patient), !is_last(f), saved, f.rule)
     });
     let ooms = patient.ooms.into_iter().map(Arc::new).collect();
     Ok(Findings { findings, ooms, ooms_left_out, ooms_untold, steps: patient.steps, changed_by_rules: patient.roles.changed })
 }
 
-/// The class a finding ranks with: a failure that the program survived, and that is not its last, ranks by its bytes.
+/// The class a finding ranks with: what holds memory and what makes the peak are one list, and so is a failure that the program
+/// survived and that is not its last.
 fn rank(finding: &Finding, patient: &Patient<'_>) -> Class {
     let last = patient.ooms.last().map(|a| a.event);
-    let is_survived = patient.ooms.iter().any(|a| a.survived && Some(a.event) == finding.place.event && Some(a.event) != last);
-    if is_survived && finding.class == Class::OutOfMemory { Class::Structure } else { finding.class }
+    let is_survived = || patient.ooms.iter().any(|a| a.survived && Some(a.event) == finding.place.event && Some(a.event) != last);
+    match finding.class {
+        Class::Peak => Class::Structure,
+        Class::OutOfMemory if is_survived() => Class::Structure,
+        class => class,
+    }
 }
 
 impl Findings {
@@ -276,6 +284,13 @@ impl Findings {
 }
 
 impl Finding {
+    /// The bytes that acting on it would free at the peak: of allocated memory where a replay of the events tells, else all that it
+    /// speaks of.
+    #[must_use]
+    pub fn at_stake(&self) -> u64 {
+        self.saving.map_or(self.bytes, |s| if s.is_nothing() { 0 } else { s.bytes() })
+    }
+
     /// True where other settings may help and only a replay tells which.
     #[must_use]
     pub fn depends_on_settings(&self) -> bool {
@@ -298,6 +313,7 @@ impl Finding {
             class,
             title: title.to_owned(),
             bytes,
+            saving: None,
             sentence: String::new(),
             evidence: Vec::new(),
             place: Place::default(),
@@ -309,6 +325,18 @@ impl Finding {
 
     fn says(mut self, sentence: String) -> Self {
         self.sentence = sentence;
+        self
+    }
+
+    /// Adds what a change, told in a few words ("In 8 chunks"), would do to the peak.
+    fn saves(mut self, change: &str, saving: Saving) -> Self {
+        self.sentence.push(' ');
+        self.sentence.push_str(&if saving.is_nothing() {
+            format!("{change} the peak stays at {}: another moment is as high.", Bytes(saving.before))
+        } else {
+            format!("{change} the peak falls from {} to about {}.", Bytes(saving.before), Bytes(saving.after))
+        });
+        self.saving = Some(saving);
         self
     }
 

@@ -7,6 +7,7 @@ pub mod accounting;
 mod agreement;
 pub mod anatomy;
 pub mod counted;
+pub mod counterfactual;
 pub mod curves;
 pub mod diff;
 pub mod explain;

@@ -49,6 +49,7 @@ pub fn run(args: &FindingsArgs) -> Result<String, String> {
             entries.push(json!({
                 "device": device.id.index, "rule": f.rule, "class": class, "title": f.title, "bytes": f.bytes, "sentence": f.sentence,
                 "evidence": f.evidence.iter().map(|e| json!({"label": e.label, "value": e.value})).collect::<Vec<_>>(),
+                "saves_bytes": f.saving.map(|s| s.bytes()), "peak_after_bytes": f.saving.map(|s| s.after),
                 "event": f.place.event, "remedy": f.remedy, "advice": f.advice, "verify": f.verify,
             }));
             let _ = writeln!(out, "{} ({}, {})", f.title, device.id, Bytes(f.bytes));

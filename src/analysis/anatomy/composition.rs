@@ -247,7 +247,16 @@ fn place(stacks: &StackTable, names: &StackNames, stack: StackId, role: Role, is
 #[must_use]
 pub fn made_at(stacks: &StackTable, names: &StackNames, stack: StackId, role: Role) -> String {
     let is_of_model = !matches!(role, Role::Weights | Role::Gradients | Role::OptimizerState | Role::Buckets);
-    let is_outside = |f: &Frame| {
+    match line_of(stacks, stack).filter(|_| is_of_model).and_then(|f| stacks.frame(f)) {
+        Some(frame) => stacks.location(frame),
+        None => names.of_stack(stack).to_owned(),
+    }
+}
+
+/// The innermost Python line outside of torch; `None` where a stack has none, as in the backward pass. O(depth).
+#[must_use]
+pub fn line_of(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
+    let is_outside = |f: Frame| {
         let file = stacks.text(f.file);
         // A virtual environment may lie in a folder called torch.
         let within = file.rsplit_once("-packages").map(|(_, rest)| rest.trim_start_matches(['/', '\\']));
@@ -257,11 +266,7 @@ pub fn made_at(stacks: &StackTable, names: &StackNames, stack: StackId, role: Ro
         };
         file.ends_with(".py") && !is_torch
     };
-    let mut frames = stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f));
-    match frames.find(|f| is_of_model && is_outside(f)) {
-        Some(frame) => stacks.location(frame),
-        None => names.of_stack(stack).to_owned(),
-    }
+    stacks.frames(stack).iter().copied().find(|&f| stacks.frame(f).is_some_and(is_outside))
 }
 
 /// The value that occurs most; of several the smallest.

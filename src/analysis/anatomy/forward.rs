@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::phases::Run;
 use super::role::{Because, Role};
-use super::roles::{Case, Decided, Sizes};
+use super::roles::{Case, Decided, Sizes, is_workspace_size};
 use super::sense::Part;
 use crate::analysis::LifetimeId;
 use crate::model::StackId;
@@ -84,15 +84,25 @@ fn pass(case: &Case<'_>, rows: (u32, u32), run: &Run, backward: &[u32]) -> Pass 
 }
 
 /// Of what a pass keeps, the copies that autocast makes of weights: half as large as one, no more of a size than there are weights of
-/// twice the size, and followed by the result of the operator that wanted the copy, from the same line.
+/// twice the size, and followed by the result of the operator that wanted the copy, from the same line: a block of another size that
+/// outlives the line.
 fn copies_of_weights(case: &Case<'_>, kept: &[LifetimeId], weights: &Sizes) -> FxHashSet<LifetimeId> {
     let lifetimes = &case.tables.lifetimes;
+    let line = |id| (lifetimes.stack(case.device, id), case.sense(id).python);
+    let is_of_line = |a: LifetimeId, b: LifetimeId| {
+        let (a, b) = (line(a), line(b));
+        a.0 == b.0 || (a.1 == b.1 && a.1 != 0)
+    };
+    // The result of a function of one argument is as large as that. What is gone before another line allocates is a workspace.
     let is_followed = |id: LifetimeId| {
+        let later = || (id.0 + 1..case.rows()).map(LifetimeId);
+        let next_line = later().find(|&other| !is_of_line(id, other)).map_or(u32::MAX, |other| case.born(other));
         let next = LifetimeId(id.0 + 1);
-        let line = |id| (lifetimes.stack(case.device, id), case.sense(id).python);
-        let (a, b) = (line(id), line(next));
-        // The result of a function of one argument is as large as that.
-        next.0 < case.rows() && case.size(next) != case.size(id) && (a.0 == b.0 || (a.1 == b.1 && a.1 != 0))
+        next.0 < case.rows()
+            && is_of_line(id, next)
+            && later()
+                .take_while(|&other| is_of_line(id, other))
+                .any(|other| case.size(other) != case.size(id) && !is_workspace_size(case.size(other)) && case.gone(other) > next_line)
     };
     let mut of_size: FxHashMap<u64, Vec<LifetimeId>> = FxHashMap::default();
     for &id in kept {

@@ -22,7 +22,7 @@ mod sense;
 #[cfg(test)]
 mod tests;
 
-pub use composition::{Composition, LineHeld, ModuleHeld, RoleHeld, made_at};
+pub use composition::{Composition, LineHeld, ModuleHeld, RoleHeld, line_of, made_at};
 pub use phases::{Phase, Phases, Run};
 pub(crate) use role::Because;
 pub use role::Role;

@@ -32,10 +32,10 @@ pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Findings,
     title: "Findings",
     name: "findings",
-    about: "What is wrong with this recording, most serious first. A click takes all views to the evidence.",
+    about: "What is wrong with this recording and what would save memory. A click takes all views to the evidence.",
     legend: &[
-        ("order", "out of memory, leaks, structure, peak, hygiene; by bytes within each"),
-        ("figure", "the bytes at stake"),
+        ("order", "out of memory first, then leaks, then what saves most at the peak"),
+        ("figure", "by how much the peak falls, from the recorded events; without a minus the bytes that the finding speaks of"),
         ("nothing listed", "no rule found anything: every rule needs numbers to speak"),
     ],
     create: || Box::new(FindingsView::default()),
@@ -47,7 +47,7 @@ pub(super) struct FindingsView {
     pub(super) open: usize,
     /// A click on the open one closes it, and a failure says in short where to go on.
     pub(super) folds: bool,
-    /// The order: most serious first, or most bytes first.
+    /// The order: as the rules rank them, by what they save, or most bytes first.
     order: usize,
     helped: Derived<(), Helped>,
     /// What samples alone tell; keyed by the second they reach to.
@@ -60,7 +60,7 @@ impl View for FindingsView {
     }
 
     fn header_ui(&mut self, ui: &mut Ui, _: &ViewContext<'_>) {
-        selector(ui, "by", &mut self.order, &["class", "bytes"]);
+        selector(ui, "by", &mut self.order, &["saving", "bytes"]);
     }
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
@@ -272,7 +272,11 @@ fn finding_ui(
     let mut head_clicked = false;
     let inner = ui.scope_builder(UiBuilder::new().id_salt(("finding", index)), |ui| {
         padded(ui, |ui| {
-            let figure = Bytes(f.bytes).to_string();
+            let (figure, ink) = match f.saving {
+                Some(saving) if saving.is_nothing() => ("peak stays".to_owned(), t.text2),
+                Some(saving) => (format!("\u{2212}{}", Bytes(saving.bytes())), t.text1),
+                None => (Bytes(f.bytes).to_string(), t.text1),
+            };
             let widths = [(f.title.as_str(), Type::Title), (&figure, Type::Mono)].map(|(s, k)| label::width(ui.painter(), s, k));
             // In a narrow pane the figure stands under the title, and the title takes the lines it needs: neither is worth cutting.
             let fits = widths[0] + widths[1] + 8.0 <= ui.available_width();
@@ -287,9 +291,9 @@ fn finding_ui(
             ui.painter().galley(rect.min + vec2(0.0, above), title, t.text1);
             let last = rect.with_min_y(rect.bottom() - 16.0);
             if fits {
-                label::text_in_right(ui.painter(), last, &figure, Type::Mono, t.text1);
+                label::text_in_right(ui.painter(), last, &figure, Type::Mono, ink);
             } else {
-                label::text_in(ui.painter(), last, &figure, Type::Mono, t.text1);
+                label::text_in(ui.painter(), last, &figure, Type::Mono, ink);
             }
             head_clicked = response.clicked();
             ui.add_space(4.0);

@@ -18,6 +18,7 @@ pub(super) fn saw_tooth(p: &Patient<'_>) -> Vec<Finding> {
         class: Class::Peak,
         title: "Memory grows for steps and falls at once".to_owned(),
         bytes: height,
+        saving: None,
         sentence: format!(
             "{} is given back at once, {}, about every {}: objects in reference cycles live until Python's collector runs.",
             Bytes(height),
@@ -53,6 +54,7 @@ pub(super) fn pool_retention(p: &Patient<'_>) -> Vec<Finding> {
         class: Class::Structure,
         title: "The driver's pool keeps what was freed".to_owned(),
         bytes: kept,
+        saving: None,
         sentence: format!(
             "{} of the {} in the driver's pool is free at the end; other processes can not use it until it is trimmed.",
             Bytes(kept),
@@ -86,6 +88,7 @@ pub(super) fn pinned_host(p: &Patient<'_>) -> Vec<Finding> {
         class: Class::Structure,
         title: "Pinned host memory".to_owned(),
         bytes: held,
+        saving: None,
         sentence: format!(
             "{} of host memory is pinned for at most {} in use: requests are rounded up to powers of two, and what is freed stays pinned.",
             Bytes(held),
@@ -137,6 +140,7 @@ pub(super) fn context(p: &Patient<'_>) -> Vec<Finding> {
         class: Class::Hygiene,
         title: "The context is larger than the tensors".to_owned(),
         bytes,
+        saving: None,
         sentence: format!(
             "This process takes {} of the card outside PyTorch, and PyTorch never reserved more than {}: {} shows the sum.",
             Bytes(bytes),

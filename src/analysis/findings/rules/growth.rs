@@ -59,6 +59,7 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
         class: Class::Leak,
         title,
         bytes,
+        saving: None,
         sentence: format!(
             "{} {} {fate}: {}. {}",
             counted(blocks, "block", "blocks"),

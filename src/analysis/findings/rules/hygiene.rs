@@ -44,6 +44,7 @@ pub(super) fn rounding(p: &Patient<'_>) -> Vec<Finding> {
         class: Class::Hygiene,
         title: "Rounded up, never used".to_owned(),
         bytes: lost,
+        saving: None,
         sentence: format!(
             "{:.1} % of the {} in {} at the peak was never asked for: {cause}.",
             share * 100.0,
@@ -73,6 +74,7 @@ pub(super) fn no_history(p: &Patient<'_>) -> Vec<Finding> {
         class: Class::Hygiene,
         title: "No history was recorded".to_owned(),
         bytes: p.device.final_reserved(),
+        saving: None,
         sentence: format!(
             "The file holds {} in {} at the end and no events, so nothing can be said about how it came about.",
             Bytes(p.device.final_reserved()),

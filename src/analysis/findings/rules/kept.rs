@@ -1,51 +1,22 @@
 //! What a pass keeps that it need not: a graph that nothing uses, autocast's copies, attention scores.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::analysis::anatomy::Phase;
-use crate::analysis::findings::{Class, Finding, Patient, Place};
+use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, saving};
+use super::shared::LOSS;
+use crate::analysis::anatomy::{Phase, line_of};
+use crate::analysis::findings::{Class, Finding, Patient};
 use crate::analysis::roles::Role;
-use crate::analysis::{BlockAt, NO_EVENT, Quantity};
-use crate::model::{BlockState, StackId};
+use crate::analysis::{BlockAt, LifetimeId, NO_EVENT};
+use crate::model::{FrameId, StackId};
 use crate::units::{Bytes, MEBIBYTE, counted};
 
-/// Below this many bytes nothing here is worth a word.
-const LEAST: u64 = 64 * MEBIBYTE;
-/// And below one part in so many of the peak.
+/// Below one part in so many of the peak nothing here is worth a word.
 const SHARE: u64 = 10;
 
-/// The blocks at the peak for which a test holds, largest first, and their bytes; `None` where they are too little to matter.
-fn held<'a>(p: &'a Patient<'_>, is_one: impl Fn(&BlockAt) -> bool) -> Option<(Vec<&'a BlockAt>, u64)> {
-    let mut blocks: Vec<&BlockAt> = p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive && is_one(b)).collect();
-    blocks.sort_by_key(|b| (std::cmp::Reverse(b.size), b.lifetime));
-    let bytes: u64 = blocks.iter().map(|b| b.size).sum();
-    let peak = p.tables.curves.peak(Quantity::Active).0;
-    (bytes >= LEAST && bytes.saturating_mul(SHARE) >= peak).then_some((blocks, bytes))
-}
-
-fn place(p: &Patient<'_>, blocks: &[&BlockAt]) -> Place {
-    Place {
-        event: (p.peak_event != NO_EVENT).then_some(p.peak_event),
-        stack: blocks.first().and_then(|b| p.stack_of(b.lifetime)),
-        lifetimes: blocks.iter().take(1000).map(|b| b.lifetime).collect(),
-        range: None,
-    }
-}
-
-/// The lines that hold most of some blocks, at most three: `model.py:41, model.py:527 and model.py:105`.
-fn lines(p: &Patient<'_>, blocks: &[&BlockAt]) -> String {
-    let mut by_name: FxHashMap<&str, u64> = FxHashMap::default();
-    for b in blocks {
-        *by_name.entry(p.names.of_stack(p.tables.lifetimes.stack(p.device, b.lifetime))).or_default() += b.size;
-    }
-    let mut names: Vec<(&str, u64)> = by_name.into_iter().collect();
-    names.sort_by_key(|&(name, bytes)| (std::cmp::Reverse(bytes), name));
-    let names: Vec<&str> = names.into_iter().take(3).map(|n| n.0).collect();
-    match names.as_slice() {
-        [] => String::new(),
-        [one] => (*one).to_owned(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    }
+/// What is held at the peak and is worth a word.
+fn much<'a>(p: &'a Patient<'_>, is_one: impl Fn(&BlockAt) -> bool) -> Option<(Vec<&'a BlockAt>, u64)> {
+    Some(held(p, is_one)).filter(|(_, bytes)| *bytes >= LEAST && bytes.saturating_mul(SHARE) >= peak(p))
 }
 
 /// Autograd recorded a graph, and no backward pass used it.
@@ -54,7 +25,7 @@ pub(super) fn unused_graph(p: &Patient<'_>) -> Vec<Finding> {
     if !p.ooms.is_empty() {
         return Vec::new();
     }
-    let Some((blocks, bytes)) = held(p, |b| p.roles.is_kept_by_graph(b.lifetime)) else { return Vec::new() };
+    let Some((blocks, bytes)) = much(p, |b| p.roles.is_kept_by_graph(b.lifetime)) else { return Vec::new() };
     // A recording that ends right after the forward pass does not tell what came next.
     let is_freed = blocks.iter().any(|b| p.tables.lifetimes.gone(b.lifetime) != NO_EVENT);
     let sentence = format!(
@@ -64,12 +35,24 @@ pub(super) fn unused_graph(p: &Patient<'_>) -> Vec<Finding> {
         lines(p, &blocks),
         if is_freed { "they are freed without one" } else { "the recording has none" }
     );
+    let layers = Layers::of(p, &blocks);
     let if_none = if is_freed { "" } else { "If no backward pass follows: " };
+    let finding = Finding::new("unused_graph", Class::Peak, "Autograd keeps a graph that nothing uses", bytes).says(sentence);
+    // Without a graph each layer's tensors go before the next layer's come.
+    let finding = match &layers {
+        Some(layers) => finding.saves(
+            "Without the graph",
+            saving(p, |id, size| match p.roles.is_kept_by_graph(id) {
+                true => size / layers.runs(p.tables.lifetimes.stack(p.device, id)),
+                false => size,
+            }),
+        ),
+        None => finding,
+    };
     vec![
-        Finding::new("unused_graph", Class::Peak, "Autograd keeps a graph that nothing uses", bytes)
-            .says(sentence)
+        finding
             .bytes_of("kept for backward", bytes)
-            .bytes_of("peak", p.tables.curves.peak(Quantity::Active).0)
+            .bytes_of("peak", peak(p))
             .at(place(p, &blocks))
             .remedy("with torch.inference_mode():")
             .advice(&format!("{if_none}run evaluation and generation under torch.no_grad() or torch.inference_mode(); no graph is then recorded."))
@@ -79,7 +62,7 @@ pub(super) fn unused_graph(p: &Patient<'_>) -> Vec<Finding> {
 
 /// Copies of weights that autocast keeps until its context ends.
 pub(super) fn autocast_copies(p: &Patient<'_>) -> Vec<Finding> {
-    let Some((blocks, bytes)) = held(p, |b| p.roles.of(b.lifetime) == Role::AutocastCopies) else { return Vec::new() };
+    let Some((blocks, bytes)) = much(p, |b| p.roles.of(b.lifetime) == Role::AutocastCopies) else { return Vec::new() };
     vec![
         Finding::new("autocast_copies", Class::Peak, "Autocast keeps a second copy of the weights", bytes)
             .says(format!(
@@ -87,8 +70,9 @@ pub(super) fn autocast_copies(p: &Patient<'_>) -> Vec<Finding> {
                 Bytes(bytes),
                 counted(blocks.len() as u64, "weight", "weights"),
             ))
+            .saves("Without them", saving(p, |id, size| if p.roles.of(id) == Role::AutocastCopies { 0 } else { size }))
             .bytes_of("copies", bytes)
-            .bytes_of("peak", p.tables.curves.peak(Quantity::Active).0)
+            .bytes_of("peak", peak(p))
             .at(place(p, &blocks))
             .remedy("torch.autocast(\"cuda\", dtype=torch.bfloat16, cache_enabled=False)")
             .advice("For inference convert the model once: model.to(torch.bfloat16), without autocast. In training cache_enabled=False casts each weight at each use instead of keeping the copy.")
@@ -99,21 +83,18 @@ pub(super) fn autocast_copies(p: &Patient<'_>) -> Vec<Finding> {
 /// Scores of attention, batch times heads times length squared, which fused attention never makes.
 pub(super) fn attention_scores(p: &Patient<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
-    let stack_of = |b: &BlockAt| lifetimes.stack(p.device, b.lifetime);
-    let is_attention = |b: &BlockAt| {
-        matches!(p.roles.of(b.lifetime), Role::Activations | Role::Temporaries)
-            && p.roles.anatomy.phases.is_attention(stack_of(b))
+    let stack_of = |id: LifetimeId| lifetimes.stack(p.device, id);
+    let is_attention = |id: LifetimeId| {
+        matches!(p.roles.of(id), Role::Activations | Role::Temporaries) && p.roles.anatomy.phases.is_attention(stack_of(id))
     };
     // Scores, mask, softmax and dropout are of one size: other tensors of an attention layer come in many.
-    let mut stacks_of: FxHashMap<u64, Vec<StackId>> = FxHashMap::default();
-    for b in p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive && b.requested >= MEBIBYTE && is_attention(b)) {
-        let stacks = stacks_of.entry(b.requested).or_default();
-        if !stacks.contains(&stack_of(b)) {
-            stacks.push(stack_of(b));
-        }
+    let mut stacks_of: FxHashMap<u64, FxHashSet<StackId>> = FxHashMap::default();
+    for b in held(p, |b| b.requested >= MEBIBYTE && is_attention(b.lifetime)).0 {
+        stacks_of.entry(b.requested).or_default().insert(stack_of(b.lifetime));
     }
     let Some(size) = stacks_of.into_iter().filter(|(_, stacks)| stacks.len() >= 2).map(|s| s.0).max() else { return Vec::new() };
-    let Some((blocks, bytes)) = held(p, |b| b.requested == size && is_attention(b)) else { return Vec::new() };
+    let is_score = |id: LifetimeId| lifetimes.requested(p.device, id) == size && is_attention(id);
+    let Some((blocks, bytes)) = much(p, |b| is_score(b.lifetime)) else { return Vec::new() };
     vec![
         Finding::new("attention_scores", Class::Peak, "Attention scores are kept whole", bytes)
             .says(format!(
@@ -122,12 +103,55 @@ pub(super) fn attention_scores(p: &Patient<'_>) -> Vec<Finding> {
                 Bytes(size),
                 lines(p, &blocks),
             ))
+            .saves("Without them", saving(p, |id, bytes| if is_score(id) { 0 } else { bytes }))
             .bytes_of("scores and copies of them", bytes)
-            .bytes_of("peak", p.tables.curves.peak(Quantity::Active).0)
+            .bytes_of("peak", peak(p))
             .at(place(p, &blocks))
             .remedy("torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)")
             .advice("Fused attention (scaled_dot_product_attention, FlashAttention, attn_implementation=\"sdpa\" in Transformers) computes the same without them.")
             .check("No block grows with the square of the length."),
+    ]
+}
+
+/// One line of an elementwise formula that keeps several tensors of one size in each layer, as a GELU written out in Python does.
+pub(super) fn written_out(p: &Patient<'_>) -> Vec<Finding> {
+    let lifetimes = &p.tables.lifetimes;
+    let (activations, _) = of_role(p, Role::Activations);
+    let Some(layers) = Layers::of(p, &activations) else { return Vec::new() };
+    let stack_of = |id: LifetimeId| lifetimes.stack(p.device, id);
+    // Attention and the loss have rules of their own.
+    let line = |stack: StackId| {
+        let has_rule = p.roles.anatomy.phases.is_attention(stack) || p.flags(stack) & LOSS != 0;
+        if has_rule { None } else { line_of(&p.recording.stacks, stack) }
+    };
+    let mut by_line: FxHashMap<(FrameId, u64), (u64, u64)> = FxHashMap::default();
+    for b in &activations {
+        let stack = stack_of(b.lifetime);
+        if let Some(line) = line(stack).filter(|_| layers.runs(stack) == layers.number) {
+            let held = by_line.entry((line, b.size)).or_default();
+            *held = (held.0 + 1, held.1 + b.size);
+        }
+    }
+    let most = by_line.into_iter().filter(|(_, (n, _))| n / layers.number >= 3).max_by_key(|&((line, _), (_, bytes))| (bytes, line));
+    let Some(((frame, size), (n, _))) = most else { return Vec::new() };
+    let tensors = n / layers.number;
+    let is_its = |id: LifetimeId, bytes: u64| bytes == size && p.roles.of(id) == Role::Activations && line(stack_of(id)) == Some(frame);
+    let Some((blocks, bytes)) = much(p, |b| is_its(b.lifetime, b.size)) else { return Vec::new() };
+    vec![
+        Finding::new("written_out", Class::Peak, &format!("One line keeps {tensors} tensors a layer"), bytes)
+            .says(format!(
+                "{} keeps {} for the backward pass: {tensors} tensors of {} in each of {} layers.",
+                made_at(p, blocks[0].lifetime),
+                Bytes(bytes),
+                Bytes(size),
+                layers.number,
+            ))
+            .saves("With one fused operation", saving(p, |id, bytes| if is_its(id, bytes) { bytes / tensors } else { bytes }))
+            .bytes_of("kept by the line", bytes)
+            .bytes_of("peak", peak(p))
+            .at(place(p, &blocks))
+            .advice("A formula in Python keeps a tensor for each of its operations. Use the operation PyTorch has for it (for a GELU: activation_function=\"gelu_pytorch_tanh\" in Transformers, torch.nn.functional.gelu), or torch.compile.")
+            .check("The line keeps one tensor a layer."),
     ]
 }
 

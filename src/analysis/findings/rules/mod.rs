@@ -3,6 +3,7 @@
 //! Sources are rows of the diagnoses this project collected from public issues, documentation and PyTorch's source; formulas and
 //! thresholds are as tested on real recordings.
 
+mod at_peak;
 mod beside;
 mod growth;
 mod hygiene;
@@ -296,8 +297,8 @@ pub const RULES: &[Rule] = &[
     Rule {
         name: "foreach_optimizer",
         class: Class::Peak,
-        finds: "Temporaries of the optimizer make the peak",
-        when: "blocks at the peak with a frame `_multi_tensor_*` or `_foreach_*`, live for less than a step: ≥ 256 MiB and ≥ 10 % of it",
+        finds: "Temporaries of optimizer.step(), at the peak or not",
+        when: "blocks with a frame `_multi_tensor_*` or `_foreach_*`, live for less than a step: at once ≥ 256 MiB and ≥ 5 % of the peak",
         source: "row 15",
         shown_by: "generated: 1 GiB under `_multi_tensor_adam`",
         run: peak::foreach_optimizer,
@@ -339,10 +340,19 @@ pub const RULES: &[Rule] = &[
         run: kept::attention_scores,
     },
     Rule {
+        name: "written_out",
+        class: Class::Peak,
+        finds: "A formula in Python that keeps several tensors a layer",
+        when: "one line outside attention and the loss has ≥ 3 activations of one size in each of ≥ 2 like layers: ≥ 64 MiB and ≥ 10 % of the peak",
+        source: "measured on published recordings; a GELU written out in Transformers",
+        shown_by: "generated: four blocks a layer from one line",
+        run: kept::written_out,
+    },
+    Rule {
         name: "optimizer_state",
         class: Class::Peak,
-        finds: "What the optimizer keeps, where memory is short",
-        when: "optimizer state ≥ 25 % of the peak active and ≥ 64 MiB; a request failed, or < 10 % of cap or device was left",
+        finds: "What the optimizer keeps, and what a smaller state would save",
+        when: "optimizer state ≥ 25 % of the peak active and ≥ 64 MiB; and a quarter of it lowers the peak by ≥ 10 %, a request failed, or < 10 % of cap or device was left",
         source: "row 14",
         shown_by: "generated: a failure beside Adam's state",
         run: peak::optimizer_state,
@@ -350,8 +360,8 @@ pub const RULES: &[Rule] = &[
     Rule {
         name: "activations",
         class: Class::Peak,
-        finds: "Activations kept for the backward pass, where memory is short",
-        when: "activations ≥ 50 % of the peak active and ≥ 64 MiB; a request failed, or < 10 % of cap or device was left",
+        finds: "Activations kept for the backward pass, and what checkpointing would save",
+        when: "activations ≥ 50 % of the peak active and ≥ 64 MiB; and checkpointing lowers the peak by ≥ 20 %, a request failed, or < 10 % of cap or device was left",
         source: "row 21",
         shown_by: "generated: a failure beside activations",
         run: peak::activations,

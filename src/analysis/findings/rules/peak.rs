@@ -1,11 +1,14 @@
 //! What makes the peak.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, saving};
 use super::shared::{FOREACH, LOSS, REDUCER, VAE};
+use crate::analysis::anatomy::Phase;
+use crate::analysis::counterfactual::peak_with;
 use crate::analysis::findings::{Class, Evidence, Finding, Patient, Place};
 use crate::analysis::roles::Role;
-use crate::analysis::{BlockAt, LifetimeId, NO_EVENT, Quantity, own_frame};
+use crate::analysis::{LifetimeId, NO_EVENT, Quantity, own_frame};
 use crate::model::{BlockState, StackId};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
 
@@ -65,6 +68,7 @@ pub(super) fn copies(p: &Patient<'_>) -> Vec<Finding> {
         class: Class::Peak,
         title: "Every step copies to grow".to_owned(),
         bytes: copy,
+        saving: None,
         sentence: format!(
             "{} allocated {} times in {} sizes, {} in all for a peak of {}: {} of these are a copy of a smaller block from there that goes next. Preallocate the buffer and write into it; the peak then loses one copy, up to {}.",
             p.names.of_stack(top.stack),
@@ -130,6 +134,7 @@ pub(super) fn spike(p: &Patient<'_>) -> Vec<Finding> {
         class: Class::Peak,
         title: "One block makes the peak".to_owned(),
         bytes: block.size,
+        saving: None,
         sentence: format!(
             "{} of the {} at the peak is one block from {}, live for {} only.",
             Bytes(block.size),
@@ -150,43 +155,34 @@ pub(super) fn spike(p: &Patient<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Blocks at the peak whose stack has one of these marks, largest first, and their bytes.
-fn marked<'a>(p: &'a Patient<'_>, mark: u8) -> (Vec<&'a BlockAt>, u64) {
-    let held = p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive);
-    let mut found: Vec<&BlockAt> = held.filter(|b| p.flags_of(b.lifetime) & mark != 0).collect();
-    found.sort_by_key(|b| std::cmp::Reverse((b.size, b.address)));
-    let bytes = found.iter().map(|b| b.size).sum();
-    (found, bytes)
-}
-
-fn there(p: &Patient<'_>, blocks: &[&BlockAt]) -> Place {
-    Place {
-        event: (p.peak_event != NO_EVENT).then_some(p.peak_event),
-        stack: blocks.first().and_then(|b| p.stack_of(b.lifetime)),
-        lifetimes: blocks.iter().take(1000).map(|b| b.lifetime).collect(),
-        range: None,
-    }
-}
-
 /// The loss over a large vocabulary: logits, their copy in single precision, and the softmax of it.
 pub(super) fn logits(p: &Patient<'_>) -> Vec<Finding> {
-    let peak = p.tables.curves.peak(Quantity::Active).0;
-    let (blocks, bytes) = marked(p, LOSS);
-    if bytes < 512 * MEBIBYTE || bytes.saturating_mul(5) < peak {
+    const CHUNKS: u64 = 8;
+    let (named, of_named) = held(p, |b| p.flags_of(b.lifetime) & LOSS != 0);
+    let Some(largest) = named.first().map(|b| b.size) else { return Vec::new() };
+    // Its backward pass makes blocks of the same sizes, without a Python stack.
+    let sizes: FxHashSet<u64> = named.iter().map(|b| b.size).filter(|&size| size * 2 >= largest).collect();
+    let is_its = |id: LifetimeId, size: u64| {
+        p.flags_of(id) & LOSS != 0 || (sizes.contains(&size) && p.roles.anatomy.phases.of(id) == Some(Phase::Backward))
+    };
+    let (blocks, bytes) = held(p, |b| is_its(b.lifetime, b.size));
+    let peak = peak(p);
+    if of_named < 512 * MEBIBYTE || bytes.saturating_mul(5) < peak {
         return Vec::new();
     }
     vec![
         Finding::new("logits", Class::Peak, "The loss makes the peak", bytes)
             .says(format!(
-                "{} of the {} at the peak were made computing the loss at {}: batch times sequence times vocabulary, more than once.",
+                "{} of the {} at the peak were made computing the loss at {}, and in its backward pass: batch times sequence times vocabulary, more than once.",
                 Bytes(bytes),
                 Bytes(peak),
-                p.names.of_stack(p.tables.lifetimes.stack(p.device, blocks[0].lifetime))
+                made_at(p, named[0].lifetime)
             ))
+            .saves(&format!("In {CHUNKS} chunks"), saving(p, |id, size| if is_its(id, size) { size / CHUNKS } else { size }))
             .bytes_of("made by the loss", bytes)
-            .bytes_of("largest of them", blocks[0].size)
+            .bytes_of("largest of them", largest)
             .bytes_of("peak", peak)
-            .at(there(p, &blocks))
+            .at(place(p, &blocks))
             .advice("Use a fused linear cross entropy (Liger, Cut Cross Entropy), compute the loss in chunks, keep logits only where they are needed (logits_to_keep), and do not call .float() on all of them.")
             .check("The peak falls by one to three times the largest block."),
     ]
@@ -194,59 +190,67 @@ pub(super) fn logits(p: &Patient<'_>) -> Vec<Finding> {
 
 /// The decoder of an image model, on the whole image at once.
 pub(super) fn image_decoder(p: &Patient<'_>) -> Vec<Finding> {
-    let (blocks, bytes) = marked(p, VAE);
+    let (blocks, bytes) = held(p, |b| p.flags_of(b.lifetime) & VAE != 0);
     if blocks.first().is_none_or(|b| b.size < GIBIBYTE) {
         return Vec::new();
     }
-    let peak = p.tables.curves.peak(Quantity::Active).0;
     vec![
         Finding::new("image_decoder", Class::Peak, "Decoding the image makes the peak", bytes)
             .says(format!(
                 "{} of the {} at the peak are held by the decoder that turns latents into the image, the largest block {}.",
                 Bytes(bytes),
-                Bytes(peak),
+                Bytes(peak(p)),
                 Bytes(blocks[0].size)
             ))
             .bytes_of("held by the decoder", bytes)
             .bytes_of("largest block", blocks[0].size)
-            .bytes_of("peak", peak)
-            .at(there(p, &blocks))
+            .bytes_of("peak", peak(p))
+            .at(place(p, &blocks))
             .remedy("pipe.enable_vae_tiling()")
             .advice("Decode in tiles, and one image at a time: enable_vae_slicing(). In ComfyUI use VAE Decode (Tiled).")
             .check("The peak falls to that of the denoising steps."),
     ]
 }
 
-/// Temporaries as large as the parameters, inside the optimizer's step.
+/// Temporaries as large as the weights, inside the optimizer's step; at the peak of the recording or not.
 pub(super) fn foreach_optimizer(p: &Patient<'_>) -> Vec<Finding> {
-    let peak = p.tables.curves.peak(Quantity::Active).0;
-    let (blocks, _) = marked(p, FOREACH);
+    let lifetimes = &p.tables.lifetimes;
     // State that stays is not the spike.
     let steps = p.steps.len() as u32;
     let n = p.device.events.len() as u32;
     let step = n.checked_div(steps).unwrap_or(n / 4);
-    let blocks: Vec<&BlockAt> = blocks
-        .into_iter()
-        .filter(|b| {
-            let (born, gone) = (p.tables.lifetimes.born(b.lifetime), p.tables.lifetimes.gone(b.lifetime));
-            born != NO_EVENT && gone != NO_EVENT && gone - born < step
-        })
-        .collect();
-    let bytes: u64 = blocks.iter().map(|b| b.size).sum();
-    if bytes < 256 * MEBIBYTE || bytes.saturating_mul(10) < peak {
+    let is_temporary = |id: LifetimeId| {
+        let (born, gone) = (lifetimes.born(id), lifetimes.gone(id));
+        p.flags_of(id) & FOREACH != 0 && born != NO_EVENT && gone != NO_EVENT && gone - born < step
+    };
+    let bytes = peak_with(p.device, p.tables, |id, size| if is_temporary(id) { size } else { 0 });
+    let peak = peak(p);
+    if bytes < 256 * MEBIBYTE || bytes.saturating_mul(20) < peak {
         return Vec::new();
     }
+    let saving = saving(p, |id, size| if is_temporary(id) { 0 } else { size });
+    let (blocks, _) = held(p, |b| is_temporary(b.lifetime));
+    let any = || (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_temporary(id)).max_by_key(|&id| lifetimes.block_size(id));
+    let place = match (blocks.is_empty(), any()) {
+        (true, Some(id)) => {
+            Place { event: Some(lifetimes.born(id)), stack: p.stack_of(id), lifetimes: vec![id], range: None }
+        }
+        _ => place(p, &blocks),
+    };
+    let (class, title) = match saving.is_nothing() {
+        true => (Class::Hygiene, "The optimizer's step needs room for temporaries"),
+        false => (Class::Peak, "The optimizer's step makes the peak"),
+    };
     vec![
-        Finding::new("foreach_optimizer", Class::Peak, "The optimizer's step makes the peak", bytes)
+        Finding::new("foreach_optimizer", class, title, bytes)
             .says(format!(
-                "{} of the {} at the peak are temporaries of the optimizer, which works on all parameters at once and is done with them within the step.",
+                "optimizer.step() makes up to {} of temporaries at once, because it works on all weights together.",
                 Bytes(bytes),
-                Bytes(peak)
             ))
+            .saves("With fused=True", saving)
             .bytes_of("temporaries", bytes)
-            .shows("blocks", count(blocks.len() as u64))
             .bytes_of("peak", peak)
-            .at(there(p, &blocks))
+            .at(place)
             .remedy("torch.optim.AdamW(model.parameters(), fused=True)")
             .advice("fused=True updates in one kernel, foreach=False one parameter after the other: neither needs the temporaries.")
             .check("The spike inside each optimizer step is gone."),
@@ -255,12 +259,10 @@ pub(super) fn foreach_optimizer(p: &Patient<'_>) -> Vec<Finding> {
 
 /// DDP's buckets beside the gradients they are copied from.
 pub(super) fn gradient_buckets(p: &Patient<'_>) -> Vec<Finding> {
-    let peak = p.tables.curves.peak(Quantity::Active).0;
-    let (blocks, bytes) = marked(p, REDUCER);
-    let gradients: u64 = {
-        let held = p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive);
-        held.filter(|b| p.roles.of(b.lifetime) == Role::Gradients).map(|b| b.size).sum()
-    };
+    let is_bucket = |id: LifetimeId| p.flags_of(id) & REDUCER != 0;
+    let (blocks, bytes) = held(p, |b| is_bucket(b.lifetime));
+    let (_, gradients) = of_role(p, Role::Gradients);
+    let peak = peak(p);
     if bytes < 256 * MEBIBYTE || bytes.saturating_mul(20) < peak || gradients.saturating_mul(2) < bytes {
         return Vec::new();
     }
@@ -272,92 +274,86 @@ pub(super) fn gradient_buckets(p: &Patient<'_>) -> Vec<Finding> {
                 Bytes(bytes),
                 Bytes(gradients)
             ))
+            .saves("With gradient_as_bucket_view=True", saving(p, |id, size| if is_bucket(id) { 0 } else { size }))
             .bytes_of("in buckets", bytes)
             .bytes_of("in gradients", gradients)
             .bytes_of("peak", peak)
-            .at(there(p, &blocks))
+            .at(place(p, &blocks))
             .remedy("DistributedDataParallel(model, gradient_as_bucket_view=True)")
             .advice("Gradients are then views of the buckets. Call zero_grad(set_to_none=True), the default.")
             .check("After the first iteration the peak falls by the size of the gradients."),
     ]
 }
 
-/// Bytes of a role at the peak.
-fn of_role(p: &Patient<'_>, role: Role) -> (Vec<LifetimeId>, u64) {
-    let held = p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive && p.roles.of(b.lifetime) == role);
-    let mut bytes = 0;
-    let ids = held.map(|b| {
-        bytes += b.size;
-        b.lifetime
-    });
-    (ids.collect(), bytes)
-}
-
-/// What the optimizer keeps, where memory is short.
+/// What the optimizer keeps: a quarter of the peak, where a smaller state would lower it or memory is short.
 pub(super) fn optimizer_state(p: &Patient<'_>) -> Vec<Finding> {
-    let peak = p.tables.curves.peak(Quantity::Active).0;
-    let (ids, bytes) = of_role(p, Role::OptimizerState);
-    if !p.is_short() || bytes.saturating_mul(4) < peak || bytes < 64 * MEBIBYTE {
+    let (blocks, bytes) = of_role(p, Role::OptimizerState);
+    let peak = peak(p);
+    if bytes.saturating_mul(4) < peak || bytes < LEAST {
         return Vec::new();
     }
-    let (_, parameters) = of_role(p, Role::Weights);
+    let saving = saving(p, |id, size| if p.roles.of(id) == Role::OptimizerState { size / 4 } else { size });
+    if !p.is_short() && saving.bytes().saturating_mul(10) < peak {
+        return Vec::new();
+    }
+    let (_, weights) = of_role(p, Role::Weights);
     vec![
         Finding::new("optimizer_state", Class::Peak, "Optimizer state takes a large share", bytes)
             .says(format!(
-                "{} of the {} at the peak is what the optimizer keeps between steps, beside {} of parameters. It comes with the first step and stays: that is normal, and can be made smaller.",
+                "{} of the {} at the peak is what the optimizer keeps between steps, beside {} of weights. That is normal, and can be made smaller.",
                 Bytes(bytes),
                 Bytes(peak),
-                Bytes(parameters)
+                Bytes(weights)
             ))
+            .saves("With 8-bit state instead of fp32", saving)
             .bytes_of("optimizer state", bytes)
-            .bytes_of("parameters", parameters)
+            .bytes_of("weights", weights)
             .bytes_of("peak", peak)
-            .at(Place {
-                event: (p.peak_event != NO_EVENT).then_some(p.peak_event),
-                stack: ids.first().and_then(|&id| p.stack_of(id)),
-                lifetimes: ids.into_iter().take(1000).collect(),
-                range: None,
-            })
+            .at(place(p, &blocks))
             .advice("An 8-bit Adam keeps a quarter; ZeRO-1 or FSDP divide it by the number of GPUs. foreach and fused do not change it.")
             .check("Optimizer state falls by that factor."),
     ]
 }
 
-/// Activations kept for the backward pass, where memory is short.
+/// Activations kept for the backward pass: half of the peak, where checkpointing would lower it or memory is short.
 pub(super) fn activations(p: &Patient<'_>) -> Vec<Finding> {
-    let peak = p.tables.curves.peak(Quantity::Active).0;
-    let (ids, bytes) = of_role(p, Role::Activations);
-    if !p.is_short() || bytes.saturating_mul(2) < peak || bytes < 64 * MEBIBYTE {
+    let lifetimes = &p.tables.lifetimes;
+    let (blocks, bytes) = of_role(p, Role::Activations);
+    let peak = peak(p);
+    // A graph that nothing uses has a rule of its own: it is not to be checkpointed but not to be made.
+    let (_, unused) = held(p, |b| p.roles.is_kept_by_graph(b.lifetime));
+    if bytes.saturating_mul(2) < peak || bytes < LEAST || unused.saturating_mul(2) > bytes {
         return Vec::new();
     }
-    let mut by_stack: FxHashMap<StackId, u64> = FxHashMap::default();
-    for &id in &ids {
-        *by_stack.entry(p.tables.lifetimes.stack(p.device, id)).or_default() += p.tables.lifetimes.block_size(id);
+    let layers = Layers::of(p, &blocks);
+    // The backward pass holds one layer at a time. What each layer begins with stays: one block of the most frequent size.
+    let saving = layers.as_ref().map(|layers| {
+        let input = layers.input(p, &blocks);
+        saving(p, |id, size| match p.roles.of(id) {
+            Role::Activations if p.stack_of(id) != input => size / layers.runs(lifetimes.stack(p.device, id)),
+            _ => size,
+        })
+    });
+    if !p.is_short() && saving.is_none_or(|s| s.bytes().saturating_mul(5) < peak) {
+        return Vec::new();
     }
-    let most = by_stack.into_iter().max_by_key(|&(stack, bytes)| (bytes, stack));
-    let (stack, most) = most.unwrap_or((StackId::NONE, 0));
-    let part = if most == bytes { "all of them".to_owned() } else { format!("most of them, {},", Bytes(most)) };
-    let origin = if stack.is_some() {
-        format!(", {part} from {}", p.names.of_stack(stack))
-    } else {
-        "; their call stacks were not recorded".to_owned()
+    let from = lines(p, &blocks);
+    let origin = if from.is_empty() { "; their call stacks were not recorded".to_owned() } else { format!(", most of them from {from}") };
+    let finding = Finding::new("activations", Class::Peak, "Activations make the peak", bytes).says(format!(
+        "{} of the {} at the peak are activations kept for the backward pass{origin}.",
+        Bytes(bytes),
+        Bytes(peak),
+    ));
+    let finding = match (layers, saving) {
+        (Some(layers), Some(saving)) => finding.saves(&format!("With the {} like layers checkpointed", layers.number), saving),
+        _ => finding,
     };
     vec![
-        Finding::new("activations", Class::Peak, "Activations make the peak", bytes)
-            .says(format!(
-                "{} of the {} at the peak are activations kept for the backward pass{origin}.",
-                Bytes(bytes),
-                Bytes(peak),
-            ))
+        finding
             .bytes_of("activations", bytes)
             .shows("of the peak", format!("{:.0} %", bytes as f64 / peak.max(1) as f64 * 100.0))
             .bytes_of("peak", peak)
-            .at(Place {
-                event: (p.peak_event != NO_EVENT).then_some(p.peak_event),
-                stack: stack.is_some().then_some(stack),
-                lifetimes: ids.into_iter().take(1000).collect(),
-                range: None,
-            })
+            .at(place(p, &blocks))
             .remedy("torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)")
             .advice("Checkpoint the layers that hold most (gradient_checkpointing_enable() with use_cache=False in Transformers), or a smaller micro-batch with accumulation.")
             .check("The peak falls by most of the activations; a step takes about a third longer."),

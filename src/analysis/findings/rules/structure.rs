@@ -65,6 +65,7 @@ pub(super) fn variable_sizes(p: &Patient<'_>) -> Vec<Finding> {
         class: Class::Structure,
         title: "Reserved and never used".to_owned(),
         bytes: unused,
+        saving: None,
         sentence: format!(
             "{} is reserved at the peak and at most {} was ever in use: requests came in {} sizes over 1 MiB{why}.",
             Bytes(reserved),
@@ -118,6 +119,7 @@ pub(super) fn slivers(p: &Patient<'_>) -> Vec<Finding> {
         class: Class::Structure,
         title: "Slivers pin large segments".to_owned(),
         bytes: pinned,
+        saving: None,
         sentence: format!(
             "{} of live blocks keep {} from being given back: {} less than a fifth full.",
             Bytes(live),
@@ -219,6 +221,7 @@ pub(super) fn pending(p: &Patient<'_>) -> Vec<Finding> {
         class: Class::Structure,
         title: "Freed, but waiting for a stream".to_owned(),
         bytes: waiting,
+        saving: None,
         sentence: format!(
             "{} had been freed by the program and could not be reused yet, because another stream might still read it (record_stream).",
             Bytes(waiting)
@@ -262,6 +265,7 @@ pub(super) fn retries(p: &Patient<'_>) -> Vec<Finding> {
         class: if is_capture { Class::Hygiene } else { Class::Structure },
         title: title.to_owned(),
         bytes,
+        saving: None,
         sentence: format!(
             "Segments went back to the device in {} bursts, {} in all, and were taken again: {why}.",
             count(bursts),

@@ -1,0 +1,121 @@
+//! What is held at the peak: the blocks that a rule speaks of, the lines that made them, and what the peak would be without them.
+
+use rustc_hash::FxHashMap;
+
+use crate::analysis::counterfactual::{Saving, peak_with};
+use crate::analysis::findings::{Patient, Place};
+use crate::analysis::roles::Role;
+use crate::analysis::{BlockAt, LifetimeId, NO_EVENT, Quantity};
+use crate::model::{BlockState, StackId};
+use crate::units::MEBIBYTE;
+
+/// Below this many bytes nothing at the peak is worth a word.
+pub(super) const LEAST: u64 = 64 * MEBIBYTE;
+
+/// The peak of active bytes.
+pub(super) fn peak(p: &Patient<'_>) -> u64 {
+    p.tables.curves.peak(Quantity::Active).0
+}
+
+/// The live blocks at the peak for which a test holds, largest first, and their bytes.
+pub(super) fn held<'a>(p: &'a Patient<'_>, is_one: impl Fn(&BlockAt) -> bool) -> (Vec<&'a BlockAt>, u64) {
+    let mut blocks: Vec<&BlockAt> = p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive && is_one(b)).collect();
+    blocks.sort_by_key(|b| (std::cmp::Reverse(b.size), b.lifetime));
+    let bytes = blocks.iter().map(|b| b.size).sum();
+    (blocks, bytes)
+}
+
+/// As [`held`], of one role.
+pub(super) fn of_role<'a>(p: &'a Patient<'_>, role: Role) -> (Vec<&'a BlockAt>, u64) {
+    held(p, |b| p.roles.of(b.lifetime) == role)
+}
+
+/// Some blocks at the peak, and where the first of them was made.
+pub(super) fn place(p: &Patient<'_>, blocks: &[&BlockAt]) -> Place {
+    Place {
+        event: (p.peak_event != NO_EVENT).then_some(p.peak_event),
+        stack: blocks.first().and_then(|b| p.stack_of(b.lifetime)),
+        lifetimes: blocks.iter().take(1000).map(|b| b.lifetime).collect(),
+        range: None,
+    }
+}
+
+/// The line that made a block, as the Memory view names it.
+pub(super) fn made_at(p: &Patient<'_>, id: LifetimeId) -> String {
+    let stack = p.tables.lifetimes.stack(p.device, id);
+    crate::analysis::anatomy::made_at(&p.recording.stacks, p.names, stack, p.roles.of(id))
+}
+
+/// The lines that hold most of some blocks, at most three: `model.py:41, model.py:527 and model.py:105`.
+pub(super) fn lines(p: &Patient<'_>, blocks: &[&BlockAt]) -> String {
+    let mut by_name: FxHashMap<String, u64> = FxHashMap::default();
+    for b in blocks.iter().filter(|b| p.stack_of(b.lifetime).is_some()) {
+        *by_name.entry(made_at(p, b.lifetime)).or_default() += b.size;
+    }
+    let mut names: Vec<(String, u64)> = by_name.into_iter().collect();
+    names.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    let names: Vec<String> = names.into_iter().take(3).map(|n| n.0).collect();
+    match names.as_slice() {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// What the peak would be, had each allocation of the recording the size that `keeps` gives for it. O(events).
+pub(super) fn saving(p: &Patient<'_>, keeps: impl Fn(LifetimeId, u64) -> u64) -> Saving {
+    Saving { before: peak(p), after: peak_with(p.device, p.tables, keeps) }
+}
+
+/// The layers of a model that are alike: one line of code runs once in each of them, so its blocks come in their number.
+pub(super) struct Layers {
+    /// How many there are.
+    pub number: u64,
+    /// Blocks at the peak of each stack that runs in layers.
+    blocks: FxHashMap<StackId, u64>,
+}
+
+impl Layers {
+    /// From the stacks of some blocks; `None` where no two blocks share one. Their number is what most stacks have.
+    pub(super) fn of(p: &Patient<'_>, blocks: &[&BlockAt]) -> Option<Self> {
+        let mut by_stack: FxHashMap<StackId, u64> = FxHashMap::default();
+        for b in blocks {
+            if let Some(stack) = p.stack_of(b.lifetime) {
+                *by_stack.entry(stack).or_default() += 1;
+            }
+        }
+        by_stack.retain(|_, &mut n| n >= 2);
+        let mut votes: FxHashMap<u64, u64> = FxHashMap::default();
+        for &n in by_stack.values() {
+            *votes.entry(n).or_default() += 1;
+        }
+        let (number, _) = votes.into_iter().max_by_key(|&(n, votes)| (votes, std::cmp::Reverse(n)))?;
+        Some(Layers { number, blocks: by_stack })
+    }
+
+    /// The stack whose blocks are most likely what each layer begins with, which checkpointing keeps: one block a layer, of the size that
+    /// most blocks have.
+    pub(super) fn input(&self, p: &Patient<'_>, blocks: &[&BlockAt]) -> Option<StackId> {
+        let mut sizes: FxHashMap<u64, u64> = FxHashMap::default();
+        let in_layers = || blocks.iter().filter_map(|b| Some((b, p.stack_of(b.lifetime)?))).filter(|(_, s)| self.blocks.contains_key(s));
+        for (b, _) in in_layers() {
+            *sizes.entry(b.size).or_default() += 1;
+        }
+        let (size, _) = sizes.into_iter().max_by_key(|&(size, n)| (n, size))?;
+        in_layers().find(|(b, stack)| b.size == size && self.in_each(*stack) == 1).map(|(_, stack)| stack)
+    }
+
+    /// In how many layers a stack runs: all of them, or as often as it has blocks where that is no multiple; 1 outside layers.
+    pub(super) fn runs(&self, stack: StackId) -> u64 {
+        match self.blocks.get(&stack) {
+            Some(&n) if n % self.number == 0 => self.number,
+            Some(&n) => n,
+            None => 1,
+        }
+    }
+
+    /// Blocks of a stack in each layer.
+    pub(super) fn in_each(&self, stack: StackId) -> u64 {
+        self.blocks.get(&stack).map_or(1, |&n| n / self.runs(stack))
+    }
+}

@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::phases::Run;
 use super::role::{Because, Role};
-use super::roles::{Case, Decided, Sizes, is_workspace_size};
+use super::roles::{Case, Decided, Sizes};
 use super::sense::Part;
 use crate::analysis::LifetimeId;
 use crate::model::StackId;
@@ -13,6 +13,8 @@ use crate::model::StackId;
 const STACKS_OF_A_GRAPH: usize = 5;
 /// And of the pass's blocks at least one in so many.
 const SHARE_OF_A_GRAPH: usize = 5;
+/// Blocks that one operator makes at most: copies of its arguments, a workspace, its result.
+const OF_ONE_LINE: u32 = 8;
 /// Smaller sizes are not looked at as copies of weights: too much has them.
 const LEAST_COPY: u64 = 1024;
 
@@ -27,12 +29,13 @@ struct Pass {
 pub(super) fn decide(case: &Case<'_>, weights: &Sizes, of: &mut [Decided]) {
     let passes = passes(case);
     for (at, pass) in passes.iter().enumerate() {
-        let next = passes.get(at + 1).map_or(u32::MAX, |p| p.kept_after);
+        // What a variable holds until the next pass gives it a new value goes right after that pass.
+        let replaced = passes.get(at + 2).map_or(u32::MAX, |p| case.born(LifetimeId(p.rows.0)));
         let open: Vec<LifetimeId> =
             (pass.rows.0..pass.rows.1).map(LifetimeId).filter(|id| of[id.0 as usize].0 == Role::Unknown).collect();
         let is_kept = |id: LifetimeId| case.gone(id) > pass.kept_after;
         let kept: Vec<LifetimeId> = open.iter().copied().filter(|&id| is_kept(id)).collect();
-        let copies = copies_of_weights(case, &kept, weights);
+        let copies = copies_of_weights(case, &kept, weights, of);
         let is_graph = pass.leads_to_backward || {
             let rest = || kept.iter().filter(|id| !copies.contains(id));
             let stacks: FxHashSet<StackId> = rest().map(|&id| case.tables.lifetimes.stack(case.device, id)).collect();
@@ -44,7 +47,7 @@ pub(super) fn decide(case: &Case<'_>, weights: &Sizes, of: &mut [Decided]) {
             } else if is_kept(id) && is_graph {
                 let because = if pass.leads_to_backward { Because::LivesToBackward } else { Because::KeptByGraph };
                 (Role::Activations, because)
-            } else if case.gone(id) > next {
+            } else if case.gone(id) > replaced {
                 (Role::Activations, Because::KeptBeyond)
             } else {
                 (Role::Temporaries, Because::DiesInForward)
@@ -86,7 +89,7 @@ fn pass(case: &Case<'_>, rows: (u32, u32), run: &Run, backward: &[u32]) -> Pass 
 /// Of what a pass keeps, the copies that autocast makes of weights: half as large as one, no more of a size than there are weights of
 /// twice the size, and followed by the result of the operator that wanted the copy, from the same line: a block of another size that
 /// outlives the line.
-fn copies_of_weights(case: &Case<'_>, kept: &[LifetimeId], weights: &Sizes) -> FxHashSet<LifetimeId> {
+fn copies_of_weights(case: &Case<'_>, kept: &[LifetimeId], weights: &Sizes, of: &[Decided]) -> FxHashSet<LifetimeId> {
     let lifetimes = &case.tables.lifetimes;
     let line = |id| (lifetimes.stack(case.device, id), case.sense(id).python);
     let is_of_line = |a: LifetimeId, b: LifetimeId| {
@@ -95,14 +98,12 @@ fn copies_of_weights(case: &Case<'_>, kept: &[LifetimeId], weights: &Sizes) -> F
     };
     // The result of a function of one argument is as large as that. What is gone before another line allocates is a workspace.
     let is_followed = |id: LifetimeId| {
-        let later = || (id.0 + 1..case.rows()).map(LifetimeId);
-        let next_line = later().find(|&other| !is_of_line(id, other)).map_or(u32::MAX, |other| case.born(other));
-        let next = LifetimeId(id.0 + 1);
-        next.0 < case.rows()
-            && is_of_line(id, next)
-            && later()
-                .take_while(|&other| is_of_line(id, other))
-                .any(|other| case.size(other) != case.size(id) && !is_workspace_size(case.size(other)) && case.gone(other) > next_line)
+        let later = || (id.0 + 1..case.rows().min(id.0 + 1 + OF_ONE_LINE)).map(LifetimeId);
+        let Some(end) = later().find(|&other| !is_of_line(id, other)).or(later().last()) else { return false };
+        later().take_while(|&other| is_of_line(id, other)).any(|other| {
+            let is_workspace = of[other.0 as usize].0 == Role::Workspaces;
+            case.size(other) != case.size(id) && !is_workspace && case.gone(other) > case.born(end)
+        })
     };
     let mut of_size: FxHashMap<u64, Vec<LifetimeId>> = FxHashMap::default();
     for &id in kept {

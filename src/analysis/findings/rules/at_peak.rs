@@ -97,7 +97,8 @@ impl Layers {
     /// most blocks have.
     pub(super) fn input(&self, p: &Patient<'_>, blocks: &[&BlockAt]) -> Option<StackId> {
         let mut sizes: FxHashMap<u64, u64> = FxHashMap::default();
-        let in_layers = || blocks.iter().filter_map(|b| Some((b, p.stack_of(b.lifetime)?))).filter(|(_, s)| self.blocks.contains_key(s));
+        let in_layers =
+            || blocks.iter().filter_map(|b| Some((b, p.stack_of(b.lifetime)?))).filter(|(_, s)| self.blocks.contains_key(s));
         for (b, _) in in_layers() {
             *sizes.entry(b.size).or_default() += 1;
         }

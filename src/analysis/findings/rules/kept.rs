@@ -132,10 +132,12 @@ pub(super) fn written_out(p: &Patient<'_>) -> Vec<Finding> {
             *held = (held.0 + 1, held.1 + b.size);
         }
     }
-    let most = by_line.into_iter().filter(|(_, (n, _))| n / layers.number >= 3).max_by_key(|&((line, _), (_, bytes))| (bytes, line));
+    let most =
+        by_line.into_iter().filter(|(_, (n, _))| n / layers.number >= 3).max_by_key(|&((line, _), (_, bytes))| (bytes, line));
     let Some(((frame, size), (n, _))) = most else { return Vec::new() };
     let tensors = n / layers.number;
-    let is_its = |id: LifetimeId, bytes: u64| bytes == size && p.roles.of(id) == Role::Activations && line(stack_of(id)) == Some(frame);
+    let is_its =
+        |id: LifetimeId, bytes: u64| bytes == size && p.roles.of(id) == Role::Activations && line(stack_of(id)) == Some(frame);
     let Some((blocks, bytes)) = much(p, |b| is_its(b.lifetime, b.size)) else { return Vec::new() };
     vec![
         Finding::new("written_out", Class::Peak, &format!("One line keeps {tensors} tensors a layer"), bytes)

@@ -230,11 +230,10 @@ pub(super) fn foreach_optimizer(p: &Patient<'_>) -> Vec<Finding> {
     }
     let saving = saving(p, |id, size| if is_temporary(id) { 0 } else { size });
     let (blocks, _) = held(p, |b| is_temporary(b.lifetime));
-    let any = || (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_temporary(id)).max_by_key(|&id| lifetimes.block_size(id));
+    let any =
+        || (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_temporary(id)).max_by_key(|&id| lifetimes.block_size(id));
     let place = match (blocks.is_empty(), any()) {
-        (true, Some(id)) => {
-            Place { event: Some(lifetimes.born(id)), stack: p.stack_of(id), lifetimes: vec![id], range: None }
-        }
+        (true, Some(id)) => Place { event: Some(lifetimes.born(id)), stack: p.stack_of(id), lifetimes: vec![id], range: None },
         _ => place(p, &blocks),
     };
     let (class, title) = match saving.is_nothing() {
@@ -252,7 +251,9 @@ pub(super) fn foreach_optimizer(p: &Patient<'_>) -> Vec<Finding> {
             .bytes_of("peak", peak)
             .at(place)
             .remedy("torch.optim.AdamW(model.parameters(), fused=True)")
-            .advice("fused=True updates in one kernel, foreach=False one parameter after the other: neither needs the temporaries.")
+            .advice(
+                "fused=True updates in one kernel, foreach=False one parameter after the other: neither needs the temporaries.",
+            )
             .check("The spike inside each optimizer step is gone."),
     ]
 }
@@ -338,7 +339,8 @@ pub(super) fn activations(p: &Patient<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let from = lines(p, &blocks);
-    let origin = if from.is_empty() { "; their call stacks were not recorded".to_owned() } else { format!(", most of them from {from}") };
+    let origin =
+        if from.is_empty() { "; their call stacks were not recorded".to_owned() } else { format!(", most of them from {from}") };
     let finding = Finding::new("activations", Class::Peak, "Activations make the peak", bytes).says(format!(
         "{} of the {} at the peak are activations kept for the backward pass{origin}.",
         Bytes(bytes),

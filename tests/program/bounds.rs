@@ -71,3 +71,14 @@ fn a_segment_that_claims_more_than_any_device_has_takes_no_time() {
         );
     }
 }
+
+#[test]
+fn a_request_larger_than_all_addresses_below_the_recording_is_answered() {
+    let events = [
+        event("segment_alloc", ADDRESS, 2 << 20, 0),
+        event("alloc", ADDRESS, 512, 1),
+        event("oom", 0, ADDRESS, 2),
+        event("oom", 0, 4 << 30, 3),
+    ];
+    try_all("low_addresses.json", &json!({"segments": [segment(2 << 20, false)], "device_traces": [events]}));
+}

@@ -245,12 +245,12 @@ impl Wayland {
             .arg(folder.path().join("config"));
         sway.env("WLR_BACKENDS", "headless").env("WLR_LIBINPUT_NO_DEVICES", "1").env("WLR_RENDERER", "pixman");
         let mut sway = Guard(sway.spawn().unwrap());
-        let named = |start: &str, end: &str| {
+        let named = |start: &str, is_wanted: fn(&str) -> bool| {
             let names = std::fs::read_dir(folder.path()).unwrap().flatten().map(|e| e.file_name().to_string_lossy().into_owned());
-            names.into_iter().find(|name| name.starts_with(start) && name.ends_with(end))
+            names.into_iter().find(|name| name.starts_with(start) && is_wanted(name))
         };
         let found = wait_for("the compositor", || {
-            let both = named("wayland-", "").filter(|name| !name.ends_with(".lock")).zip(named("sway-ipc", ".sock"));
+            let both = named("wayland-", |name| !name.ends_with(".lock")).zip(named("sway-ipc", |_| true));
             both.map(Some).or_else(|| sway.0.try_wait().unwrap().map(|_| None))
         });
         let Some((display, control)) = found else {

@@ -366,7 +366,7 @@ fn completions_stand_in_for_the_word_being_typed() {
     assert_eq!(offered("mod", 3), ["module~"]);
     assert_eq!(offered("rol", 3), ["role="]);
     assert_eq!(offered("kept -rol", 9), ["-role="]);
-    assert!(offered("role=", 9).contains(&"role=kv_cache".to_owned()));
+    assert!(offered("role=", 5).contains(&"role=kv_cache".to_owned()));
     assert_eq!(offered("live@p", 6), ["live@peak"]);
     assert_eq!(offered("stack~two", 9), ["stack~\"two words.py:3\""]);
     assert_eq!(offered("born>o", 6), ["born>oom"]);

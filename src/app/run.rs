@@ -99,7 +99,7 @@ fn has_display() -> bool {
 fn has_wayland_egl() -> bool {
     [c"libwayland-egl.so.1", c"libwayland-egl.so"].iter().any(|name| {
         // SAFETY: the name ends in a zero byte, and loading this library runs nothing that could matter here.
-        let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY) };
+        let library = unsafe { libc::dlopen(std::ptr::from_ref::<std::ffi::CStr>(name).cast(), libc::RTLD_LAZY) };
         !library.is_null()
     })
 }

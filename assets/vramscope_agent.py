@@ -60,6 +60,7 @@ class _State:
         # Who wants a snapshot at the next out-of-memory error.
         self.at_oom = []
         self.has_observer = False
+        self.is_over = False
 
 
 _state = None
@@ -445,22 +446,36 @@ def _stop(state=None):
     state = state or _state
     if state is None:
         return
-    for client in list(state.clients) if state.pid == os.getpid() else ():
-        try:
-            # Marks of the last moment.
-            client.push()
-        except BaseException:
-            pass
-    try:
-        if state.listener is not None:
-            state.listener.close()
-        # A forked child must not take away its parent's socket.
-        if state.path and state.pid == os.getpid():
-            os.unlink(state.path)
-    except BaseException:
-        pass
+    # A forked child must not take away its parent's socket.
+    if state.pid == os.getpid():
+        for client in list(state.clients):
+            try:
+                # Marks of the last moment.
+                client.push()
+            except BaseException:
+                pass
+        _remove(state)
     if state is _state:
         _state = None
+
+
+def _remove(state):
+    """Takes the socket away, also when Ctrl+C comes once more meanwhile."""
+    for _ in range(3):
+        try:
+            state.is_over = True
+            # Whoever binds it is done with that.
+            if state.lock.acquire(timeout=1.0):
+                state.lock.release()
+            if state.listener is not None:
+                state.listener.close()
+            if state.path:
+                os.unlink(state.path)
+            return
+        except OSError:
+            return
+        except BaseException:
+            pass
 
 
 def _after_fork():
@@ -469,7 +484,8 @@ def _after_fork():
     try:
         old, _state = _state, None
         if old is not None:
-            old.listener.close()
+            if old.listener is not None:
+                old.listener.close()
             for client in old.clients:
                 client.connection.close()
             start()
@@ -519,36 +535,90 @@ def _sweep_parts(place):
             pass
 
 
-def start():
-    """Begins to listen; returns the socket's path, or None when that is not possible. Calling it again changes nothing."""
-    global _state
-    state = None
-    try:
-        if _state is not None and _state.pid == os.getpid():
-            return _state.path
-        state = _State()
-        place = _private_folder(folder())
-        _sweep(place)
-        path = os.path.join(place, "%d.sock" % state.pid)
+def _outermost(frame):
+    while frame is not None and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def _startup():
+    """The outermost frame of Python's own start, when it is what imports the helper: through a .pth file or sitecustomize."""
+    frame = sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__") != "site":
+        frame = frame.f_back
+    return _outermost(frame) if threading.current_thread() is threading.main_thread() else None
+
+
+def _wait_for_program(startup):
+    """Waits until the program runs. Ctrl+C before that ends Python without any of the cleanup that modules registered."""
+    main, over = threading.main_thread().ident, None
+    while over is None or time.monotonic() - over < 1.0:
+        frame = _outermost(sys._current_frames().get(main))
+        if frame is startup:
+            over = None
+        elif frame is not None and frame.f_globals.get("__name__") in ("__main__", "runpy"):
+            return
+        else:
+            over = over or time.monotonic()
+        time.sleep(0.005)
+
+
+def _bind(state):
+    """Begins to listen, unless that is done or the program ends."""
+    with state.lock:
+        if state.listener is not None or state.is_over:
+            return False
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.set_inheritable(False)
         try:
-            os.unlink(path)
+            os.unlink(state.path)
         except OSError:
             pass
-        state.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        state.listener.set_inheritable(False)
-        state.path = path
-        state.listener.bind(path)
-        os.chmod(path, 0o600)
-        state.listener.listen(MOST_CLIENTS)
-        _state = state
-        threading.Thread(target=_listen, args=(state,), name="vramscope-agent", daemon=True).start()
-        return path
+        listener.bind(state.path)
+        os.chmod(state.path, 0o600)
+        listener.listen(MOST_CLIENTS)
+        state.listener = listener
+    return True
+
+
+def _bind_later(state, startup):
+    try:
+        _wait_for_program(startup)
+        if _bind(state):
+            _listen(state)
+    except BaseException:
+        pass
+
+
+def start():
+    """Begins to listen; returns the socket's path, or None when that is not possible. While Python itself starts, the socket comes
+    with the program. Calling it again changes nothing."""
+    global _state
+    state, made = _state, None
+    try:
+        startup = _startup()
+        if state is None or state.pid != os.getpid():
+            state = made = _State()
+            place = _private_folder(folder())
+            _sweep(place)
+            state.path = os.path.join(place, "%d.sock" % state.pid)
+            _state = state
+        if startup is not None:
+            work, words = _bind_later, (state, startup)
+        elif _bind(state):
+            work, words = _listen, (state,)
+        else:
+            return state.path
+        threading.Thread(target=work, args=words, name="vramscope-agent", daemon=True).start()
+        return state.path
     except KeyboardInterrupt:
         # Meant for the program, which has not begun yet: it ends as it would without us.
-        if state is not None and state.path:
-            _stop(state)
+        if made is not None:
+            _stop(made)
         raise
     except BaseException:
+        if made is not None:
+            _stop(made)
         return None
 
 

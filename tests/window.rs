@@ -210,6 +210,107 @@ fn without_a_desktop_files_are_listed_and_chosen_by_keys() {
     wait_for("the recording", || window.title().starts_with("leak.pickle").then_some(()));
 }
 
+/// A Wayland compositor without a screen, and the program in it. As root it runs as another user of its own, since it refuses root.
+#[cfg(target_os = "linux")]
+struct Wayland {
+    folder: tempfile::TempDir,
+    display: String,
+    control: String,
+    _keyboard: Guard,
+    _app: Guard,
+    _sway: Guard,
+}
+
+#[cfg(target_os = "linux")]
+impl Wayland {
+    fn open(file: &str) -> Option<Self> {
+        let needed = ["sway", "swaymsg", "wl-copy", "wl-paste", "wtype", "unshare"];
+        if let Some(missing) = needed.into_iter().find(|p| !has(p)) {
+            println!("skipped: {missing} is not installed");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("config"), "output * resolution 1600x1000\ndefault_border none\n").unwrap();
+        let command = |program: &str| {
+            let mut command = Command::new(program);
+            command.env("XDG_RUNTIME_DIR", folder.path()).env("HOME", folder.path()).env("XDG_DATA_HOME", folder.path());
+            command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").env_remove("WAYLAND_SOCKET");
+            command.env_remove("DBUS_SESSION_BUS_ADDRESS").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            command
+        };
+        let is_root = rustix::process::geteuid().is_root();
+        let mut sway = command(if is_root { "unshare" } else { "sway" });
+        sway.args(if is_root { &["--user", "--map-user=1000", "sway"][..] } else { &[] })
+            .arg("-c")
+            .arg(folder.path().join("config"));
+        sway.env("WLR_BACKENDS", "headless").env("WLR_LIBINPUT_NO_DEVICES", "1").env("WLR_RENDERER", "pixman");
+        let mut sway = Guard(sway.spawn().unwrap());
+        let named = |start: &str, is_wanted: fn(&str) -> bool| {
+            let names = std::fs::read_dir(folder.path()).unwrap().flatten().map(|e| e.file_name().to_string_lossy().into_owned());
+            names.into_iter().find(|name| name.starts_with(start) && is_wanted(name))
+        };
+        let found = wait_for("the compositor", || {
+            let both = named("wayland-", |name| !name.ends_with(".lock")).zip(named("sway-ipc", |_| true));
+            both.map(Some).or_else(|| sway.0.try_wait().unwrap().map(|_| None))
+        });
+        let Some((display, control)) = found else {
+            println!("skipped: sway does not start here");
+            return None;
+        };
+        let inside = |program: &str| {
+            let mut command = command(program);
+            command.env("WAYLAND_DISPLAY", &display);
+            command
+        };
+        let app = Guard(inside(env!("CARGO_BIN_EXE_vramscope")).arg(file).spawn().unwrap());
+        // A keyboard that stays: without one no window has the focus.
+        let keyboard = Guard(inside("wtype").args(["-s", "600000"]).spawn().unwrap());
+        let control = folder.path().join(control).display().to_string();
+        Some(Wayland { display, control, _keyboard: keyboard, _app: app, _sway: sway, folder })
+    }
+
+    fn run(&self, program: &str, args: &[&str]) -> String {
+        let out = Command::new(program)
+            .args(args)
+            .env("XDG_RUNTIME_DIR", self.folder.path())
+            .env("WAYLAND_DISPLAY", &self.display)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    }
+
+    /// What the title bars say.
+    fn titles(&self) -> String {
+        self.run("swaymsg", &["-s", &self.control, "-r", "-t", "get_tree"])
+    }
+
+    /// Presses a key with modifiers as a keyboard does.
+    fn press(&self, modifiers: &[&str], key: &str) {
+        let mut args: Vec<&str> = modifiers.iter().flat_map(|m| ["-M", *m]).collect();
+        args.extend(["-s", "100", "-k", key, "-s", "300"]);
+        self.run("wtype", &args);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn text_goes_to_other_programs_of_wayland_and_comes_from_them() {
+    let Some(window) = Wayland::open(&format!("{SAMPLES}/serve_oom.pickle.gz")) else { return };
+    wait_for("the recording", || window.titles().contains("event 32,143").then_some(()));
+    window.press(&[], "o");
+    wait_for("the stack on the clipboard", || {
+        window.press(&["ctrl", "shift"], "c");
+        window.run("wl-paste", &["--no-newline"]).contains(".py:").then_some(())
+    });
+    window.run("wl-copy", &[&format!("{SAMPLES}/leak.pickle")]);
+    window.press(&["ctrl", "shift"], "o");
+    window.press(&["ctrl"], "v");
+    window.press(&[], "Return");
+    wait_for("the recording whose path was pasted", || window.titles().contains("\"leak.pickle").then_some(()));
+}
+
 /// A recording whose stack names a file to be opened and one whose name is a command to an editor, in this order.
 fn recording_with_frames(folder: &Path, file: &Path) -> bool {
     let script = r#"

@@ -157,7 +157,7 @@ impl SimulatedMemory {
         match self.placement {
             Placement::Ascending => self.up,
             Placement::Alternating if !is_odd => self.up,
-            Placement::Descending | Placement::Alternating => self.down - size,
+            Placement::Descending | Placement::Alternating => self.below(size, 1),
             Placement::Driver => self.place_like_driver(size),
             Placement::Random(_) => loop {
                 // xorshift: plain, and the same everywhere.
@@ -204,7 +204,12 @@ impl SimulatedMemory {
                 top = below.map_or(first, |(a, _)| a / PIECE).min(top - 1);
             }
         }
-        (self.down - size) / PIECE * PIECE
+        self.below(size, PIECE)
+    }
+
+    /// A place below everything, at a multiple of `step`; above everything where a recording used the lowest addresses there are.
+    fn below(&self, size: u64, step: u64) -> u64 {
+        self.down.checked_sub(size).map_or(self.up, |address| address / step * step)
     }
 
     /// The recorded address for a growth of this kind, while the recording is followed.
@@ -246,6 +251,9 @@ impl DeviceMemory for SimulatedMemory {
                 self.place(size)
             }
         };
+        if address.checked_add(size).and_then(|end| end.checked_add(PIECE)).is_none() {
+            return Err(DeviceError::OutOfMemory);
+        }
         self.calls += 1;
         self.used += size;
         self.note(address, size);
@@ -364,6 +372,24 @@ mod tests {
             }
             let whole: BTreeSet<u64> = memory.touched.iter().flat_map(|(&from, &to)| from..to).collect();
             assert_eq!(whole, touched);
+        }
+    }
+
+    #[test]
+    fn a_recording_at_the_end_of_the_addresses_leaves_room_or_is_full() {
+        for placement in [Placement::Driver, Placement::Ascending, Placement::Descending, Placement::Alternating] {
+            for base in [0, 2 * MEBIBYTE, PIECE, u64::MAX - (2 << 30)] {
+                let mut memory = SimulatedMemory::new(1 << 50, placement);
+                memory.adopt(base, 2 * MEBIBYTE);
+                for _ in 0..4 {
+                    if let Ok(address) = memory.malloc(1 << 30, 0) {
+                        assert!(
+                            address >= base + 2 * MEBIBYTE || address + (1 << 30) <= base,
+                            "{placement:?}, {base:#x}: {address:#x}"
+                        );
+                    }
+                }
+            }
         }
     }
 

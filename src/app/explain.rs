@@ -17,7 +17,7 @@ use super::widgets::pane::section;
 use super::widgets::row::ListRow;
 use super::{App, Overlay, overlays};
 use crate::analysis::explain::{Explanation, Verdict, explain};
-use crate::formats::{oom_message, why};
+use crate::formats::{oom_message, open_regular, why};
 
 /// The text pasted so far, and what it means.
 #[derive(Default)]
@@ -65,7 +65,7 @@ impl App {
         // The answer comes as an action.
         let _ = self.jobs.spawn("log", move || {
             let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-            actions.send(match (messages_of(&path), std::fs::File::open(&path)) {
+            actions.send(match (messages_of(&path), open_regular(&path)) {
                 (Some(log), _) => Action::Explain(log),
                 (None, Err(error)) => Action::NothingToExplain(format!("{name} can not be read: {}.", why(&error))),
                 (None, Ok(_)) => Action::NothingToExplain(format!("{name} holds no out-of-memory message.")),

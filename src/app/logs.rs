@@ -1,12 +1,11 @@
 //! Logs: what is added to those of a watched folder, or all of one that is opened, is searched for out-of-memory errors.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::watch::{News, Stamp};
-use crate::formats::{oom_message, unpacked_log};
+use crate::formats::{oom_message, open_regular, unpacked_log};
 
 /// At most this much of what was added since the last listing is read: a log that grows faster tells more than anybody reads.
 const MOST_READ: u64 = 16 << 20;
@@ -76,7 +75,7 @@ impl Logs {
 /// holds messages. When the file may still be growing (not `is_still`), a message near its end is left for the next time.
 fn search(path: &Path, from: u64, to: u64, most: u64, is_still: bool) -> io::Result<(u64, Option<Excerpt>)> {
     let from = from.max(to.saturating_sub(most));
-    let mut file = File::open(path)?;
+    let mut file = open_regular(path)?;
     file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();
     file.take(to - from).read_to_end(&mut bytes)?;
@@ -114,7 +113,7 @@ fn search(path: &Path, from: u64, to: u64, most: u64, is_still: bool) -> io::Res
 
 /// Lines that end before a place of a file: at most as many as can be read.
 fn lines_before(path: &Path, place: u64) -> u64 {
-    let Ok(file) = File::open(path) else { return 0 };
+    let Ok(file) = open_regular(path) else { return 0 };
     let mut rest = io::BufReader::with_capacity(1 << 16, file.take(place));
     let mut lines = 0;
     while let Ok(bytes) = rest.fill_buf()

@@ -79,9 +79,34 @@ const WATCHED_SAMPLES: usize = 30;
 const NO_DISPLAY: &str = "there is no display: neither WAYLAND_DISPLAY nor DISPLAY is set. On a machine without one use the text commands \
 (vramscope summary FILE, vramscope state FILE, vramscope --help), or start a virtual display: xvfb-run -a vramscope FILE";
 
+const NO_WAYLAND_EGL: &str = "the window can not be opened: OpenGL under Wayland needs libwayland-egl.so.1, which is not installed (Debian and Ubuntu: \
+libwayland-egl1; Fedora: libwayland-egl). To use X11 instead start vramscope with WAYLAND_DISPLAY= in front";
+
+fn is_set(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|v| !v.is_empty())
+}
+
+fn is_wayland() -> bool {
+    cfg!(all(unix, not(target_os = "macos"))) && (is_set("WAYLAND_DISPLAY") || is_set("WAYLAND_SOCKET"))
+}
+
 fn has_display() -> bool {
-    let set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty());
-    !cfg!(all(unix, not(target_os = "macos"))) || set("DISPLAY") || set("WAYLAND_DISPLAY") || set("WAYLAND_SOCKET")
+    !cfg!(all(unix, not(target_os = "macos"))) || is_set("DISPLAY") || is_wayland()
+}
+
+/// The library that OpenGL needs under Wayland is there. Asked first: the window's own library panics without it.
+#[cfg(unix)]
+fn has_wayland_egl() -> bool {
+    [c"libwayland-egl.so.1", c"libwayland-egl.so"].iter().any(|name| {
+        // SAFETY: the name ends in a zero byte, and loading this library runs nothing that could matter here.
+        let library = unsafe { libc::dlopen(std::ptr::from_ref::<std::ffi::CStr>(name).cast(), libc::RTLD_LAZY) };
+        !library.is_null()
+    })
+}
+
+#[cfg(not(unix))]
+fn has_wayland_egl() -> bool {
+    true
 }
 
 fn native_options(size: [f32; 2]) -> eframe::NativeOptions {
@@ -104,6 +129,9 @@ fn start(
 ) -> Result<(), String> {
     if !has_display() {
         return Err(NO_DISPLAY.to_owned());
+    }
+    if is_wayland() && !has_wayland_egl() {
+        return Err(NO_WAYLAND_EGL.to_owned());
     }
     let renderers: &[eframe::Renderer] = &[
         eframe::Renderer::Glow,

@@ -258,6 +258,9 @@ fn ask_folder(ui: &mut Ui, t: &Tokens, none: &str, is_looking: bool, answer: &mu
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 8.0;
         let choose = Push::primary("Choose the folder…").enabled(!is_looking).show(ui);
+        if ui.memory(|m| m.focused().is_none()) {
+            choose.request_focus();
+        }
         if choose.clicked() && !is_looking {
             *answer = Some(Answer::OtherFolder);
         }

@@ -122,6 +122,13 @@ impl App {
                         Action::Explain(log),
                     );
                 }
+                News::Begun => {
+                    self.notices.say(format!("Watching {}: each new recording is opened or offered.", watched.display()));
+                }
+                News::Failed(sentence) => {
+                    self.watch = None;
+                    self.notices.complain(sentence);
+                }
                 News::Trouble(sentence) => self.notices.complain(sentence),
                 News::Back(sentence) => self.notices.say(sentence),
             }
@@ -148,10 +155,7 @@ impl App {
         self.watch = None;
         let Some(folder) = folder else { return };
         match Watch::start(std::path::absolute(&folder).unwrap_or(folder), &self.jobs) {
-            Ok(watch) => {
-                self.notices.say(format!("Watching {}: each new recording is opened or offered.", watch.folder.display()));
-                self.watch = Some(watch);
-            }
+            Ok(watch) => self.watch = Some(watch),
             Err(sentence) => self.notices.complain(sentence),
         }
     }

@@ -1,8 +1,9 @@
 //! Watching a folder for new recordings (trainers that write a snapshot when they run out of memory) and for logs that gain an
 //! out-of-memory error.
 //!
-//! The folder and those in it (trainers write a folder a step) are listed once a second on a thread of its own. That works on every file system, network ones included, where change
-//! notices do not; a listing of a thousand names costs less than a millisecond there.
+//! The folder and those in it (trainers write a folder a step) are listed once a second on a thread of its own, also the first time.
+//! That works on every file system, network ones included, where change notices do not; a listing of a thousand names costs less
+//! than a millisecond on a local one.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,10 @@ pub(super) type Stamp = (u64, Option<SystemTime>);
 /// What happened in a watched folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
+    /// It was listed: what comes from now on is new.
+    Begun,
+    /// It can not be listed at all and is not watched, in one sentence.
+    Failed(String),
     /// A recording appeared or was written again, and is whole.
     Recording(PathBuf),
     /// A recording whose end did not come within a minute.
@@ -66,17 +71,28 @@ impl Drop for Watch {
 }
 
 impl Watch {
-    /// Watches a folder from now on; what is in it already is not new.
+    /// Watches a folder from its first listing on; what is in it already is not new.
     ///
     /// # Errors
-    /// One sentence when the folder can not be listed or no thread starts.
+    /// One sentence when no thread starts.
     pub fn start(folder: PathBuf, jobs: &Jobs) -> Result<Self, String> {
-        let (recordings, texts) = list(&folder)?;
-        let (mut known, mut logs) = (Known::new(recordings), Logs::new(texts));
         let (sender, found) = sync_channel(64);
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, path, wake) = (Arc::clone(&stop), folder.clone(), jobs.clone());
         let watch = move || {
+            let tell = |news| {
+                let is_wanted = sender.send(news).is_ok();
+                wake.wake();
+                is_wanted
+            };
+            let (mut known, mut logs) = match list(&path) {
+                Ok((recordings, texts)) if tell(News::Begun) => (Known::new(recordings), Logs::new(texts)),
+                Ok(_) => return,
+                Err(sentence) => {
+                    tell(News::Failed(sentence));
+                    return;
+                }
+            };
             let mut was_lost = false;
             while !stopped.load(Ordering::Acquire) {
                 std::thread::sleep(EVERY);
@@ -97,11 +113,8 @@ impl Watch {
                     }
                     Err(_) => Vec::new(),
                 };
-                for answer in answers {
-                    if sender.send(answer).is_err() {
-                        return;
-                    }
-                    wake.wake();
+                if !answers.into_iter().all(&tell) {
+                    return;
                 }
             }
         };
@@ -211,7 +224,7 @@ impl News {
     fn path(&self) -> Option<&Path> {
         match self {
             News::Recording(path) | News::CutShort(path) | News::Counters(path) | News::Message { path, .. } => Some(path),
-            News::Trouble(_) | News::Back(_) => None,
+            News::Begun | News::Failed(_) | News::Trouble(_) | News::Back(_) => None,
         }
     }
 }
@@ -302,6 +315,7 @@ mod tests {
         std::fs::write(file("before.pickle"), b"x").unwrap();
         std::fs::write(file("train.log"), b"CUDA out of memory. Tried to allocate 1.00 GiB (long ago)\n").unwrap();
         let watch = Watch::start(folder.path().to_path_buf(), &Jobs::default()).unwrap();
+        assert_eq!(wait_for_one(&watch), News::Begun);
         std::fs::write(file("notes.md"), b"x").unwrap();
         std::fs::create_dir(file("step10")).unwrap();
         std::fs::copy(&sample, file("step10").join("rank0.pickle")).unwrap();
@@ -334,6 +348,7 @@ mod tests {
         );
         std::fs::rename(&gone, folder.path()).unwrap();
         assert!(matches!(wait_for_one(&watch), News::Back(_)));
-        assert!(Watch::start(file("none"), &Jobs::default()).is_err_and(|e| e.contains("can not be watched")));
+        let none = Watch::start(file("none"), &Jobs::default()).unwrap();
+        assert!(matches!(wait_for_one(&none), News::Failed(sentence) if sentence.contains("can not be watched")));
     }
 }

@@ -5,7 +5,7 @@
 
 use std::fs::{File, Metadata};
 use std::mem::MaybeUninit;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -16,6 +16,25 @@ use crate::units::Bytes;
 
 /// What one call of the system reads. Several threads read at once.
 const CHUNK: usize = 4 << 20;
+
+/// Opens a regular file for reading, and nothing else: a pipe would be waited for, and a device may never end.
+///
+/// # Errors
+/// When it can not be opened; for what is no regular file, a sentence of what to open instead.
+pub(crate) fn open_regular(path: &Path) -> std::io::Result<File> {
+    let check = |meta: &Metadata| match meta.file_type() {
+        kind if kind.is_file() => Ok(()),
+        kind if kind.is_dir() => Err(std::io::Error::other("this is a folder; open a file in it")),
+        _ => {
+            Err(std::io::Error::other("this is a pipe or a device and not a file; save what it gives into a file and open that"))
+        }
+    };
+    // Before it is opened, which some devices act on; and after, because the name may lead to something else by then.
+    check(&std::fs::metadata(path)?)?;
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    check(&file.metadata()?)?;
+    Ok(file)
+}
 
 /// What a file held.
 pub(super) struct Contents {
@@ -46,17 +65,7 @@ impl Contents {
     pub(super) fn read(path: &Path, progress: &Progress) -> Result<Self, FormatError> {
         let failed = |what: String| FormatError::Io { name: path.display().to_string(), what };
         let io = |error: std::io::Error| failed(why(&error));
-        // Before it is opened: opening a pipe waits for somebody who writes into it.
-        let meta = std::fs::metadata(path).map_err(io)?;
-        if !meta.is_file() {
-            let what = if meta.is_dir() {
-                "this is a folder; open a file in it"
-            } else {
-                "this is a pipe or a device and not a file; save what it gives into a file and open that"
-            };
-            return Err(failed(what.to_owned()));
-        }
-        let file = File::open(path).map_err(io)?;
+        let file = open_regular(path).map_err(io)?;
         let before = Version::of(&file.metadata().map_err(io)?);
         let available = available();
         let mut bytes = Vec::new();

@@ -1,10 +1,9 @@
 //! A first look at a file: what it seems to be, and whether its writer has finished, without reading it.
 
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use super::{Kind, oom_message, sniff, stats, trim_start};
+use super::{Kind, oom_message, open_regular, sniff, stats, trim_start};
 
 /// What a file seems to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +35,7 @@ pub(super) const LOG_TAIL: u64 = 64 << 20;
 /// # Errors
 /// When the file can not be read.
 pub fn look(path: &Path) -> io::Result<Seen> {
-    let mut file = File::open(path)?;
+    let mut file = open_regular(path)?;
     let length = file.metadata()?.len();
     let mut head = Vec::new();
     file.by_ref().take(HEAD).read_to_end(&mut head)?;

@@ -24,6 +24,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use contents::Contents;
+pub(crate) use contents::open_regular;
 pub use error::FormatError;
 pub use look::{Seen, look};
 use unwrap::Layers;

@@ -1,10 +1,9 @@
 //! Containers around an artefact: gzip, zstd, and the zip that `torch.save` writes.
 
-use std::fs::File;
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use super::FormatError;
+use super::{FormatError, open_regular};
 use crate::model::{Cancelled, Progress};
 use crate::units::Bytes;
 
@@ -47,7 +46,7 @@ const USUAL_RATIO: u64 = 16;
 pub fn unpacked_bytes(path: &Path) -> u64 {
     let packed = std::fs::metadata(path).map_or(0, |m| m.len());
     let told = || -> std::io::Result<Option<u64>> {
-        let mut file = File::open(path)?;
+        let mut file = open_regular(path)?;
         let mut head = Vec::new();
         // The longest header of a zstd frame.
         (&mut file).take(18).read_to_end(&mut head)?;

@@ -246,6 +246,54 @@ fn a_signal_ends_the_program_as_it_would_without_us_and_the_socket_goes_with_it(
 }
 
 #[test]
+fn ctrl_c_while_python_starts_leaves_no_socket_behind() {
+    if !has_python() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let sockets = folder.path().join("private");
+    // Ours hands on to this one, and a signal in it ends Python before any cleanup that modules registered.
+    let after = folder.path().join("after");
+    std::fs::create_dir(&after).unwrap();
+    std::fs::write(after.join("sitecustomize.py"), "import time\nprint('starting', flush=True)\ntime.sleep(0.2)\n").unwrap();
+    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets");
+    let path = std::env::join_paths([&assets, &after]).unwrap();
+    let start = || {
+        Command::new("env")
+            .args(["--default-signal=INT", "python3", "-c", "import sys; print('runs', flush=True); sys.stdin.read()"])
+            .env("VRAMSCOPE_DIR", &sockets)
+            .env("PYTHONPATH", &path)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let left = || std::fs::read_dir(&sockets).unwrap().count();
+    for try_ in 0..24 {
+        let mut job = start();
+        // While the other one still sleeps, around the end of the startup, and in the program.
+        job.stdout.as_mut().unwrap().read_exact(&mut [0; 9]).unwrap();
+        std::thread::sleep(Duration::from_millis(14 * try_));
+        let pid = rustix::process::Pid::from_raw(job.id() as i32).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let out = job.wait_with_output().unwrap();
+        assert!(!out.status.success() && String::from_utf8_lossy(&out.stderr).contains("KeyboardInterrupt"), "{out:?}");
+        assert_eq!(left(), 0, "try {try_}: {}", String::from_utf8_lossy(&out.stderr));
+    }
+    let mut job = start();
+    let since = Instant::now();
+    while left() == 0 {
+        assert!(since.elapsed() < Duration::from_secs(20), "the program runs, and no helper answers");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(job.stdin.take());
+    assert!(job.wait_with_output().unwrap().status.success());
+    assert_eq!(left(), 0);
+}
+
+#[test]
 fn the_socket_is_the_users_alone_and_odd_requests_change_nothing() {
     if !has_python() {
         return;
@@ -295,7 +343,7 @@ fn a_program_without_torch_and_a_forked_child_are_left_in_peace() {
     }
     let program = "import os, sys\nassert 'torch' not in sys.modules\nr, w = os.pipe()\npid = os.fork()\nif pid == 0:\n    \
         import vramscope_agent\n    s = vramscope_agent._state\n    os.write(w, str(s.pid == os.getpid() and os.path.exists(s.path)).encode())\n    os._exit(0)\n\
-        print(os.read(r, 100).decode()); os.waitpid(pid, 0)\nimport vramscope_agent\nprint(os.path.exists(vramscope_agent._state.path))\nprint('torch' in sys.modules)\n";
+        print(os.read(r, 100).decode()); os.waitpid(pid, 0)\nimport vramscope_agent\nprint(os.path.exists(vramscope_agent.start()))\nprint('torch' in sys.modules)\n";
     let (code, out, errors) = Job::start(program, &[]).finish();
     assert_eq!((code, out.as_str(), errors.as_str()), (Some(0), "True\nTrue\nFalse\n", ""));
 }

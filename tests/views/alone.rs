@@ -89,6 +89,7 @@ pub fn scaled(
             tokens,
             actions: &actions,
             jobs: &jobs,
+            source_folders: &[],
         };
         let area = Rect::from_min_size(Pos2::ZERO, size.into());
         ui.painter().rect_filled(area, 0, tokens.s1);

@@ -2,9 +2,12 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+use crate::formats::open_regular;
 
 /// What paths of a recording begin with on the machine it was made on, and the folder that stands for it here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +91,29 @@ pub fn locate(recorded: &str, prefixes: &[PathPrefix]) -> Result<String, Missing
         return refused("it lies on another machine. In Settings, name the folder on this machine that stands for it.");
     }
     Err(Missing::NotHere)
+}
+
+/// Largest source file that is read for a line of it.
+const LARGEST_SOURCE: u64 = 4 << 20;
+/// Letters of a line that are shown.
+const LONGEST_LINE: usize = 200;
+
+/// A line of a recorded file without its indentation, of the file that a click on it opens. `None` where there is no such file or
+/// line. A relative path may mean any file of that name: only the user's own table says which.
+#[must_use]
+pub fn line_of(recorded: &str, line: u32, prefixes: &[PathPrefix]) -> Option<String> {
+    let is_known = Path::new(recorded).is_absolute() || prefixes.iter().any(|p| under(recorded, p).is_some());
+    let path = is_known.then(|| locate(recorded, prefixes).ok()).flatten()?;
+    let file = open_regular(Path::new(&path)).ok()?;
+    // The system's own files have no size, and some never end.
+    let size = file.metadata().ok()?.len();
+    let mut text = Vec::new();
+    if size > LARGEST_SOURCE || file.take(size).read_to_end(&mut text).is_err() {
+        return None;
+    }
+    let text = String::from_utf8_lossy(&text);
+    let found = text.lines().nth((line as usize).checked_sub(1)?)?.trim();
+    (!found.is_empty()).then(|| found.chars().take(LONGEST_LINE).collect())
 }
 
 /// The parts of a recorded path. A path of Windows has its own way to part them.
@@ -217,6 +243,34 @@ mod tests {
             assert!(refusal(&path("zero.py")).contains("no regular file"));
             assert!(refusal(&path("pipe.py")).contains("no regular file"), "a pipe would be waited for");
             assert!(refusal(&path("odd.py")).contains("control characters"));
+        }
+    }
+
+    #[test]
+    fn a_source_line_is_read_only_from_a_file_that_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let train = file(&root, "train.py");
+        std::fs::write(&train, "import torch\n    x = torch.zeros(1)\n").unwrap();
+        let read = |name: &str, line: u32| line_of(root.join(name).to_str().unwrap(), line, &[]);
+        assert_eq!(read("train.py", 2).as_deref(), Some("x = torch.zeros(1)"));
+        assert_eq!((read("train.py", 3), read("train.py", 0), read("gone.py", 1)), (None, None, None));
+        let moved = PathPrefix { theirs: "/workspace".into(), ours: root.to_str().unwrap().into() };
+        assert_eq!(line_of("/workspace/train.py", 1, std::slice::from_ref(&moved)).as_deref(), Some("import torch"));
+        let here = PathPrefix { theirs: String::new(), ..moved };
+        assert_eq!(line_of("train.py", 1, &[here]).as_deref(), Some("import torch"));
+        assert_eq!(line_of("Cargo.toml", 1, &[]), None, "of whatever folder the program was started in");
+        // Gigabytes, on a disk that does not hold them.
+        std::fs::File::create(root.join("huge.py")).unwrap().set_len(8 << 30).unwrap();
+        std::process::Command::new("mkfifo").arg(root.join("pipe.py")).status().unwrap();
+        std::os::unix::fs::symlink("/dev/zero", root.join("zero.py")).unwrap();
+        std::os::unix::fs::symlink("/proc/self/maps", root.join("maps.py")).unwrap();
+        let (sent, answers) = std::sync::mpsc::channel();
+        let names = ["huge.py", "pipe.py", "zero.py", "maps.py"].map(|name| root.join(name).to_str().unwrap().to_owned());
+        std::thread::spawn(move || names.iter().try_for_each(|name| sent.send(line_of(name, 1, &[]))));
+        for _ in 0..4 {
+            // Waiting for ever would be the fault.
+            assert_eq!(answers.recv_timeout(std::time::Duration::from_secs(20)), Ok(None));
         }
     }
 

@@ -7,7 +7,7 @@ use crate::app::editor::place::PathPrefix;
 use crate::app::editor::{ThisMachine, found, of_environment};
 use crate::app::overlays::{dialog_frame, dialog_title};
 use crate::app::theme::{Tokens, Type, text};
-use crate::app::widgets::button::{Push, icon_button};
+use crate::app::widgets::button::{Push, icon_button, segmented};
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
@@ -22,17 +22,14 @@ pub(in crate::app) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         ui.set_width(WIDTH);
         let (_, is_closed) = dialog_title(ui, tokens, "Settings");
         ui.add_space(12.0);
-        ui.horizontal(|ui| {
-            ui.label(text::body("Theme").color(tokens.text2));
-            for (choice, name) in
-                [(ThemeChoice::System, "As the system"), (ThemeChoice::Dark, "Dark"), (ThemeChoice::Light, "Light")]
-            {
-                if ui.selectable_label(app.settings.theme == choice, name).clicked() {
-                    app.settings.theme = choice;
-                    ui.ctx().set_theme(choice.preference());
-                }
-            }
-        });
+        ui.label(text::body("Theme").color(tokens.text2));
+        ui.add_space(4.0);
+        let themes = [ThemeChoice::System, ThemeChoice::Dark, ThemeChoice::Light];
+        let mut chosen = themes.iter().position(|theme| *theme == app.settings.theme).unwrap_or(0);
+        if segmented(ui, "Theme", &mut chosen, &["As the system", "Dark", "Light"]) {
+            app.settings.theme = themes[chosen];
+            ui.ctx().set_theme(themes[chosen].preference());
+        }
         ui.add_space(16.0);
         ui.label(text::body("Command that opens a source line").color(tokens.text2));
         ui.add_space(4.0);
@@ -77,7 +74,7 @@ fn folders(ui: &mut Ui, t: &Tokens, folders: &mut Vec<PathPrefix>) {
     } else {
         ui.horizontal(|ui| {
             ui.spacing_mut().item_spacing.x = 8.0;
-            for name in ["Paths that begin with", "are here in"] {
+            for name in ["Folder in the recording", "Folder on this machine"] {
                 ui.allocate_ui(egui::vec2(width, 16.0), |ui| {
                     ui.set_width(width);
                     ui.label(text::caption(name).color(t.text3));

@@ -1,6 +1,5 @@
 //! The panes of a workspace: the tile tree, each pane's header with its legend, and the view under it.
 
-use crate::analysis::roles::Rule;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -15,6 +14,7 @@ use crate::app::document::{Content, Document};
 use crate::app::fitting::Fitted;
 use crate::app::jobs::Jobs;
 use crate::app::ranks::page_ui;
+use crate::app::settings::Settings;
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::views::live::told::has_only_samples;
 use crate::app::views::probe::page_ui as probe_ui;
@@ -33,7 +33,7 @@ pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
     };
     let actions = app.actions.clone();
     let jobs = app.jobs.clone();
-    let rules = app.settings.category_rules.clone();
+    let settings = &app.settings;
     let mut maximised = app.maximised;
     app.hidden.clear();
     let open = app
@@ -62,7 +62,7 @@ pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
                 }
                 ui.ctx().request_repaint();
             }
-            app.hidden = workspace_ui(document, ui, tokens, &actions, &jobs, &rules, &mut maximised);
+            app.hidden = workspace_ui(document, ui, tokens, &actions, &jobs, settings, &mut maximised);
             app.maximised = maximised;
             if let Some(view) = app.documents.get_mut(at).and_then(Document::view_mut) {
                 view.settling = view.settling.take().and_then(|settling| settling.next(&jobs));
@@ -77,15 +77,15 @@ pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
 }
 
 pub(super) fn draw_single(app: &mut App, ui: &mut Ui, tokens: &'static Tokens, only: ViewKind) {
-    let (actions, jobs, rules) = (app.actions.clone(), app.jobs.clone(), app.settings.category_rules.clone());
-    let Some(document) = app.active_document_mut() else { return };
+    let (actions, jobs, settings) = (app.actions.clone(), app.jobs.clone(), &app.settings);
+    let Some(document) = app.active.and_then(|at| app.documents.get_mut(at)) else { return };
     egui::CentralPanel::no_frame().frame(Frame::new().fill(tokens.s1)).show(ui, |ui| {
         let mut maximised = Some(only);
         // A picture of one view is taken once it is complete: nothing has to appear together.
         if let Content::Ready(view) = &mut document.content {
             view.settling = None;
         }
-        let _ = workspace_ui(document, ui, tokens, &actions, &jobs, &rules, &mut maximised);
+        let _ = workspace_ui(document, ui, tokens, &actions, &jobs, settings, &mut maximised);
     });
 }
 
@@ -96,7 +96,7 @@ fn workspace_ui(
     tokens: &'static Tokens,
     actions: &Actions,
     jobs: &Jobs,
-    rules: &[Rule],
+    settings: &Settings,
     maximised: &mut Option<ViewKind>,
 ) -> Vec<ViewKind> {
     let workspace = document.arrangement();
@@ -118,9 +118,9 @@ fn workspace_ui(
     }
     // What pages and dialogs asked for is none of the panes' business.
     drop(jobs.take_asked_in_vain());
-    let fresh = view.refresh(jobs, rules);
+    let fresh = view.refresh(jobs, &settings.category_rules);
     let in_vain = jobs.take_asked_in_vain();
-    view.comparing.set_rules(rules);
+    view.comparing.set_rules(&settings.category_rules);
     let data = Arc::clone(&view.data);
     let is_unseen = view.settling.is_some();
     if is_unseen {
@@ -142,6 +142,7 @@ fn workspace_ui(
             tokens,
             actions,
             jobs,
+            source_folders: &settings.source_folders,
         },
         maximised,
         is_single: false,

@@ -10,6 +10,7 @@ use super::colours::Colours;
 use super::compare::Comparing;
 use super::cursor::Link;
 use super::document::DeviceData;
+use super::editor::place::PathPrefix;
 use super::jobs::Jobs;
 use super::selection::Item;
 use super::theme::Tokens;
@@ -175,6 +176,8 @@ pub struct ViewContext<'a> {
     pub actions: &'a Actions,
     /// Threads for what takes long.
     pub jobs: &'a Jobs,
+    /// Folders of this machine that stand for those that recordings name.
+    pub source_folders: &'a [PathPrefix],
 }
 
 impl ViewContext<'_> {

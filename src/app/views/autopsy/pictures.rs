@@ -311,6 +311,8 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
             pos2(before, off)
         } else if fits(line + 8.0) {
             pos2(line + 8.0, off)
+        } else if fits(beside[0]) {
+            pos2(beside[0], y)
         } else {
             pos2((figure - width).max(plot.left()), off)
         };

@@ -8,6 +8,7 @@ use super::card::RECORD_STACKS;
 use crate::analysis::told::records_stacks;
 use crate::analysis::{function_label, innermost, is_framework, stack_text};
 use crate::app::action::Action;
+use crate::app::editor::place::{PathPrefix, line_of};
 use crate::app::jobs::Derived;
 use crate::app::theme::Type;
 use crate::app::theme::visuals::PAD_PANE;
@@ -52,7 +53,7 @@ pub struct Stacks {
     chosen: usize,
     /// Show framework frames one by one.
     shows_framework: bool,
-    source: Derived<StackId, Vec<Option<String>>>,
+    source: Derived<(StackId, Vec<PathPrefix>), Vec<Option<String>>>,
 }
 
 impl Stacks {
@@ -132,31 +133,16 @@ impl Stacks {
     /// Source lines of own frames whose file is on this machine; read off the UI thread.
     fn source(&mut self, cx: &ViewContext<'_>, stack: StackId, frames: &[Frame]) -> Option<Arc<Vec<Option<String>>>> {
         let recording = Arc::clone(&cx.data.recording);
-        let frames = frames.to_vec();
-        let shown = self.source.get(cx.jobs, "source lines", &stack, move |_| {
+        let (frames, folders) = (frames.to_vec(), cx.source_folders.to_vec());
+        let shown = self.source.get(cx.jobs, "source lines", &(stack, folders.clone()), move |_| {
             let table = &recording.stacks;
-            let line =
-                |frame: &Frame| (!is_framework(table, *frame)).then(|| source_line(table.text(frame.file), frame.line)).flatten();
+            let line = |frame: &Frame| {
+                (!is_framework(table, *frame)).then(|| line_of(table.text(frame.file), frame.line, &folders)).flatten()
+            };
             Some(frames.iter().map(line).collect())
         });
         shown.value.filter(|_| shown.is_fresh)
     }
-}
-
-/// Largest source file that is read for a line of it.
-const LARGEST_SOURCE: u64 = 4 << 20;
-
-/// One line of a file, without its indentation; `None` when the file is not on this machine or shorter.
-fn source_line(file: &str, line: u32) -> Option<String> {
-    let path = std::path::Path::new(file);
-    let size = std::fs::metadata(path).ok().filter(|m| m.is_file())?.len();
-    if !path.is_absolute() || size > LARGEST_SOURCE {
-        return None;
-    }
-    let text = std::fs::read(path).ok()?;
-    let text = String::from_utf8_lossy(&text);
-    let found = text.lines().nth((line as usize).checked_sub(1)?)?.trim();
-    (!found.is_empty()).then(|| found.chars().take(200).collect())
 }
 
 /// Number, function, location.
@@ -224,17 +210,5 @@ mod tests {
         let own = frame("/home/me/train.py");
         let frames = [torch, torch, own, torch, own];
         assert_eq!(parts(b.table(), &frames), [Part::Framework(0, 2), Part::Own(2), Part::Framework(3, 4), Part::Own(4)]);
-    }
-
-    #[test]
-    fn a_source_line_is_read_only_where_it_is() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("train.py");
-        std::fs::write(&path, "import torch\n    x = torch.zeros(1)\n").unwrap();
-        let path = path.to_string_lossy();
-        assert_eq!(source_line(&path, 2).as_deref(), Some("x = torch.zeros(1)"));
-        assert_eq!(source_line(&path, 3), None);
-        assert_eq!(source_line(&path, 0), None);
-        assert_eq!(source_line("/nowhere/train.py", 1), None);
     }
 }

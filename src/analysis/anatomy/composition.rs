@@ -3,9 +3,10 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Role;
-use super::places::{Call, Kind, Places, Which, group, made_in};
+use super::places::{Call, Kind, Places, Which, made_in};
+use super::sense::Part;
 use crate::analysis::roles::Roles;
-use crate::analysis::{DeviceTables, LifetimeId, StackNames};
+use crate::analysis::{DeviceTables, LifetimeId, NO_EVENT, StackNames};
 use crate::model::{DeviceRecording, FrameId, Recording, StackId};
 
 /// What one role holds.
@@ -64,6 +65,10 @@ pub struct ModuleHeld {
     pub parts: Vec<ModuleHeld>,
     /// Its largest blocks, largest first, at most a hundred.
     pub lifetimes: Vec<LifetimeId>,
+    /// It is a module, and no group.
+    pub is_module: bool,
+    /// It is a container, which calls what it holds one after the other.
+    loops: bool,
     /// The modules of its class, where they have names of their own.
     instances: FxHashSet<FrameId>,
 }
@@ -122,13 +127,21 @@ impl Composition {
         let places = Places { stacks: &recording.stacks, names, anatomy: &roles.anatomy };
         let kinds: Vec<(LifetimeId, Kind)> = ids.into_iter().map(|id| (id, Kind::of(device, tables, roles, id))).collect();
         let mut of_kind: FxHashMap<Kind, (String, Vec<Call>)> = FxHashMap::default();
-        for &(_, kind) in &kinds {
+        // How often a module is there is told by a whole forward pass: at the peak a part of it may be gone already.
+        let counted: Vec<Kind> = match whole_forward(tables, roles, event) {
+            Some(rows) => rows.map(|row| Kind::of(device, tables, roles, LifetimeId(row))).collect(),
+            None => kinds.iter().map(|&(_, kind)| kind).collect(),
+        };
+        for &kind in kinds.iter().map(|(_, kind)| kind).chain(&counted) {
             of_kind.entry(kind).or_insert_with(|| (places.line(kind), places.modules(kind)));
+        }
+        for kind in &counted {
+            if let Some((_, path)) = of_kind.get(kind).filter(|(_, path)| path.iter().all(|call| call.is_module)) {
+                *counts.entry((path, kind.stack)).or_default() += 1;
+            }
         }
         for &(id, kind) in &kinds {
             let Some((place, path)) = of_kind.get(&kind) else { continue };
-            // How often a module is there does not depend on what is looked at.
-            *counts.entry((path, kind.stack)).or_default() += 1;
             let (role, bytes) = (kind.role, tables.lifetimes.block_size(id));
             if !only.is_empty() && !only.contains(&role) {
                 continue;
@@ -148,10 +161,7 @@ impl Composition {
             if line.lifetimes.len() < LISTED {
                 line.lifetimes.push(id);
             }
-            match path.is_empty() {
-                true => tree.add(&[Call { name: group(kind), instance: None, line: None }], id, bytes),
-                false => tree.add(path, id, bytes),
-            }
+            tree.add(path, id, bytes);
         }
         let counts: Vec<(&[Call], u64)> = counts.into_iter().map(|((path, _), count)| (path, count)).collect();
         tree.settle(&counts);
@@ -208,7 +218,8 @@ impl ModuleHeld {
         let Some((call, inside)) = calls.split_first() else { return };
         let at = self.parts.iter().position(|p| p.name == call.name).unwrap_or_else(|| {
             let path = self.path.iter().chain([&call.name]).cloned().collect();
-            self.parts.push(ModuleHeld { name: call.name.clone(), path, line: call.line, repeats: 1, ..ModuleHeld::default() });
+            let (name, line, is_module, loops) = (call.name.clone(), call.line, call.is_module, call.loops);
+            self.parts.push(ModuleHeld { name, path, line, is_module, loops, repeats: 1, ..ModuleHeld::default() });
             self.parts.len() - 1
         });
         self.parts[at].instances.extend(call.instance);
@@ -216,18 +227,21 @@ impl ModuleHeld {
     }
 
     /// Largest first; a module with one part that holds all of it gives way to that part, and what repeats does so once. `counts` are
-    /// the live blocks of each stack inside: of a line that eight layers share eight live at once, or a multiple of that.
+    /// the blocks that each stack inside makes in one pass: a line that eight layers share makes eight, or a multiple of that.
     fn settle(&mut self, counts: &[(&[Call], u64)]) {
         for part in &mut self.parts {
             let inside = counts.iter().filter_map(|&(path, count)| Some((path.split_first()?, count)));
             let inside: Vec<(&[Call], u64)> =
                 inside.filter(|((call, _), _)| call.name == part.name).map(|((_, inner), count)| (inner, count)).collect();
             part.settle(&inside);
-            let own = most_frequent(inside.iter().filter(|(path, _)| path.is_empty()).map(|&(_, count)| count));
-            // What is there once, as an embedding beside the layers, is in no loop.
-            let outer = match part.instances.len() as u64 {
-                0 => part.parts.iter().map(|p| p.repeats).chain(own).min().unwrap_or(1),
-                named => named,
+            let made: Vec<u64> = inside.iter().map(|&(_, count)| count).collect();
+            let outer = match (part.instances.len() as u64, made.len()) {
+                // What one stack makes several of may be several tensors of one call.
+                (0, 0 | 1) => 1,
+                (0, _) if part.loops => most_frequent(&made),
+                // What is there once, as an embedding beside the layers, is in no loop.
+                (0, _) => made.iter().copied().fold(0, greatest_common_divisor),
+                (named, _) => named,
             };
             part.repeats = outer;
             // Inside a loop over layers its own parts come as often as the loop.
@@ -278,22 +292,45 @@ impl ModuleHeld {
     }
 }
 
-/// The value that occurs most; of several the smallest.
-fn most_frequent(values: impl Iterator<Item = u64>) -> Option<u64> {
-    let mut times: FxHashMap<u64, u64> = FxHashMap::default();
-    values.for_each(|v| *times.entry(v).or_default() += 1);
-    times.into_iter().max_by_key(|&(value, n)| (n, std::cmp::Reverse(value))).map(|(value, _)| value)
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+/// The number that occurs most, of several the smallest: of the layers in a container one may have more than the others, as a projection
+/// of its input, and some of their lines make several tensors.
+fn most_frequent(counts: &[u64]) -> u64 {
+    let times = |n: u64| counts.iter().filter(|&&m| m == n).count();
+    counts.iter().copied().max_by_key(|&n| (times(n), std::cmp::Reverse(n))).unwrap_or(1)
+}
+
+/// The allocations of one forward pass, the last whole one before an event; `None` where nothing tells one pass from the next.
+fn whole_forward(tables: &DeviceTables, roles: &Roles, event: u32) -> Option<std::ops::Range<u32>> {
+    /// Passes that are looked at: an evaluation between them may be shorter.
+    const LAST: usize = 4;
+    let (phases, steps) = (&roles.anatomy.phases, &roles.anatomy.steps);
+    if !phases.has(Part::Backward) && steps.is_empty() {
+        return None;
+    }
+    let forward = || phases.runs.iter().filter(|run| run.part == Part::Forward);
+    let before = forward().rev().filter(|run| event == NO_EVENT || run.events.1 <= event).take(LAST);
+    let run = before.max_by_key(|run| run.rows.1 - run.rows.0).or_else(|| forward().next())?;
+    let end = steps.of(run.events.0).and_then(|step| steps.bounds.get(step + 1)).copied().unwrap_or(u32::MAX);
+    let born = |row: &u32| tables.lifetimes.born(LifetimeId(*row));
+    let rows = (run.rows.0..run.rows.1).take_while(|row| born(row) < end).count();
+    Some(run.rows.0..run.rows.0 + rows as u32)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn call(name: &str, instance: Option<u32>) -> Call {
+        Call { name: name.to_owned(), instance: instance.map(FrameId), line: None, is_module: true, loops: false }
+    }
+
     #[test]
     fn layers_repeat_and_what_stands_beside_them_does_not() {
-        let path = |lines: &[&str]| -> Vec<Call> {
-            lines.iter().map(|&l| Call { name: l.to_owned(), instance: None, line: None }).collect()
-        };
+        let path = |lines: &[&str]| -> Vec<Call> { lines.iter().map(|&l| call(l, None)).collect() };
         // Eight layers; the second line of their feed-forward part keeps two blocks each. An embedding stands beside them.
         let stacks = [
             (path(&["model.py:9", "model.py:20", "model.py:30"]), 8),
@@ -322,8 +359,16 @@ mod tests {
     }
 
     #[test]
+    fn a_container_counts_what_most_of_its_lines_make() {
+        // Four blocks of a ResNet's stage, three tensors of each norm; the first block projects its input.
+        assert_eq!(most_frequent(&[12, 4, 12, 4, 12, 4, 3, 1]), 4);
+        assert_eq!(most_frequent(&[9, 3, 3, 9, 9, 3, 1]), 3);
+        assert_eq!(most_frequent(&[]), 1);
+    }
+
+    #[test]
     fn layers_that_have_names_are_counted_by_them() {
-        let call = |name: &str, instance| Call { name: name.to_owned(), instance: Some(FrameId(instance)), line: None };
+        let call = |name: &str, instance| call(name, Some(instance));
         let mut tree = ModuleHeld::default();
         for layer in 0..3 {
             // Two projections of each layer keep a block; the feed-forward part two.

@@ -35,6 +35,16 @@ pub(super) struct Call {
     pub(super) instance: Option<FrameId>,
     /// The line that calls it.
     pub(super) line: Option<FrameId>,
+    /// It is a module, and no group.
+    pub(super) is_module: bool,
+    /// It is a container, which calls what it holds one after the other.
+    pub(super) loops: bool,
+}
+
+impl Call {
+    fn new(name: String, line: Option<FrameId>) -> Self {
+        Call { name, line, instance: None, is_module: false, loops: false }
+    }
 }
 
 /// Names the places of blocks.
@@ -56,22 +66,23 @@ impl Places<'_> {
         }
     }
 
-    /// The modules around it, outermost first; none for what is listed under its role instead.
+    /// The modules around it, outermost first; where there is none what it is listed under instead: its line, as of a loss, or its role.
     pub(super) fn modules(&self, kind: Kind) -> Vec<Call> {
+        let by_role = || vec![Call::new(kind.role.text().to_owned(), None)];
         match kind.role {
-            Role::Activations | Role::Temporaries | Role::AutocastCopies | Role::KvCache | Role::Unknown => {
-                chain(self.stacks, self.anatomy, kind.stack)
-            }
-            _ => Vec::new(),
+            Role::Activations | Role::Temporaries | Role::AutocastCopies | Role::KvCache | Role::Unknown => {}
+            _ => return by_role(),
         }
-    }
-}
-
-/// What a block without a module is listed under.
-pub(super) fn group(kind: Kind) -> String {
-    match kind.role {
-        Role::Temporaries if !kind.stack.is_some() => "backward, no Python stack".to_owned(),
-        other => other.text().to_owned(),
+        if !kind.stack.is_some() {
+            let is_backward = kind.role == Role::Temporaries && !kind.is_older;
+            return if is_backward { vec![Call::new("backward, no Python stack".to_owned(), None)] } else { by_role() };
+        }
+        let calls = chain(self.stacks, self.anatomy, kind.stack);
+        match made_in(self.stacks, self.names, kind.stack, kind.role) {
+            Some(line) if calls.is_empty() => vec![Call::new(self.line(kind), Some(line))],
+            _ if calls.is_empty() => by_role(),
+            _ => calls,
+        }
     }
 }
 
@@ -151,10 +162,7 @@ impl std::fmt::Debug for OwnBlocks {
 }
 
 fn is_within(places: &Places<'_>, which: &Which, kind: Kind) -> bool {
-    let path = || match places.modules(kind) {
-        calls if calls.is_empty() => vec![group(kind)],
-        calls => calls.into_iter().map(|call| call.name).collect(),
-    };
+    let path = || -> Vec<String> { places.modules(kind).into_iter().map(|call| call.name).collect() };
     match which {
         Which::Line(line) => places.line(kind) == *line,
         Which::Module(of) => path().starts_with(of),
@@ -206,16 +214,23 @@ fn chain(stacks: &StackTable, anatomy: &Anatomy, stack: StackId) -> Vec<Call> {
     }
     let frames = stacks.frames(stack);
     let bits = |f: FrameId| anatomy.phases.bits.get(f.0 as usize).copied().unwrap_or(0);
+    // A layer's own `__call__` around the module's, and checkpointing, only hand on what the line outside of them calls.
+    let wraps = |f: FrameId| {
+        let hands_on = |file: &str| file.contains("torch/utils/") || file.contains("torch/_dynamo/");
+        stacks.frame(f).is_some_and(|f| stacks.text(f.name) == "__call__" || hands_on(stacks.text(f.file)))
+    };
     // The innermost line is the operator's: it belongs to the module, and is told by the table of lines.
     let (mut calls, mut last): (Vec<Call>, Option<FrameId>) = (Vec::new(), None);
     for &f in frames[..(sense.inside as usize).min(frames.len())].iter().rev() {
         if let Some(class) = stacks.frame(f).and_then(|f| module_class(stacks, f)) {
-            calls.push(Call { name: class.to_owned(), instance: Some(f), line: last.take() });
+            calls.push(Call { instance: Some(f), is_module: true, ..Call::new(class.to_owned(), last.take()) });
         } else if bits(f) & CALL != 0 {
             if let Some((line, frame)) = last.take().and_then(|f| Some((f, stacks.frame(f)?))) {
-                calls.push(Call { name: stacks.location(frame), instance: None, line: Some(line) });
+                calls.push(Call { is_module: true, ..Call::new(stacks.location(frame), Some(line)) });
             }
-        } else if bits(f) & (PYTHON | CONTAINER) == PYTHON {
+        } else if bits(f) & CONTAINER != 0 {
+            calls.iter_mut().rev().take(1).for_each(|call| call.loops = true);
+        } else if bits(f) & PYTHON != 0 && (last.is_none() || !wraps(f)) {
             last = Some(f);
         }
     }

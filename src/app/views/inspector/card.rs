@@ -120,7 +120,7 @@ pub struct List {
 /// The peak of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peak {
-    /// Its number, from 1.
+    /// Its number, as the timeline has it.
     pub step: u64,
     /// How many steps there are.
     pub of: u64,

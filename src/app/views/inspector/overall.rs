@@ -121,7 +121,7 @@ fn peaks(data: &DeviceData, roles: &Roles) -> Vec<Peak> {
         let (from, to) = (*ends.first()?, *ends.last()?);
         let (bytes, event) = curves.peak_in(data.device(), &data.tables.lifetimes, Quantity::Active, from, to)?;
         let phase = roles.anatomy.phases.at(event).map_or("", |phase| phase.name());
-        Some(Peak { step: i as u64 + 1, of: steps.len() as u64, phase, bytes, event })
+        Some(Peak { step: i as u64, of: steps.len() as u64, phase, bytes, event })
     };
     let mut peaks: Vec<Peak> = steps.bounds.windows(2).enumerate().filter_map(of_step).collect();
     peaks.sort_by_key(|p| (std::cmp::Reverse(p.bytes), p.step));

@@ -27,11 +27,8 @@ impl Whole {
         let first = lifetimes.initial_count();
         let rows = (first as u32..lifetimes.len() as u32).map(LifetimeId);
         let bare = rows.filter(|&id| !lifetimes.stack(device, id).is_some()).count() as u64;
-        let steps = &roles.anatomy.steps;
-        let ends: Vec<u64> = match steps.is_empty() {
-            true => Vec::new(),
-            false => tables.curves.columns(device, lifetimes, Quantity::Active, &steps.bounds).iter().map(|c| c.last).collect(),
-        };
+        let bounds = step_ends(&roles.anatomy.steps.bounds);
+        let ends = tables.curves.columns(device, lifetimes, Quantity::Active, &bounds).iter().map(|c| c.last).collect::<Vec<_>>();
         Whole {
             elsewhere: Role::ALL.into_iter().filter(|role| roles.handed_out[role.index()].count > 0).collect(),
             health: layout::no_growth(&ends),
@@ -112,8 +109,17 @@ impl Found {
 
     /// Some module is known: the table of modules says more than that of roles.
     pub fn has_modules(&self) -> bool {
-        self.held.modules.iter().any(|m| m.line.is_some())
+        self.held.modules.iter().any(|m| m.is_module)
     }
+}
+
+/// The bounds of steps, the last of them no longer than the one before it: what the program frees when it ends is none of its step.
+fn step_ends(bounds: &[u32]) -> Vec<u32> {
+    let mut bounds = bounds.to_vec();
+    if let [.., before, from, to] = &mut bounds[..] {
+        *to = (*to).min(*from + (*from - *before));
+    }
+    bounds
 }
 
 /// Blocks by their size, most bytes first.
@@ -131,4 +137,16 @@ fn sizes(data: &DeviceData, live: impl Iterator<Item = LifetimeId>) -> Vec<LineH
     let mut all: Vec<LineHeld> = of_size.into_iter().map(of).collect();
     all.sort_by_key(|l| (std::cmp::Reverse(l.bytes), l.lifetimes.first().copied()));
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_step_ends_before_the_program_does() {
+        assert_eq!(step_ends(&[10, 400, 700, 1200]), [10, 400, 700, 1000]);
+        assert_eq!(step_ends(&[10, 400, 700]), [10, 400, 700]);
+        assert_eq!(step_ends(&[]), Vec::<u32>::new());
+    }
 }

@@ -124,14 +124,12 @@ impl Composition {
         let mut lines: FxHashMap<&str, (LineHeld, [u64; Role::ALL.len()])> = FxHashMap::default();
         let mut tree = ModuleHeld::default();
         let mut counts: FxHashMap<(&[Call], StackId), u64> = FxHashMap::default();
-        let places = Places { stacks: &recording.stacks, names, anatomy: &roles.anatomy };
+        let places = Places::of(recording, device, names, roles);
         let kinds: Vec<(LifetimeId, Kind)> = ids.into_iter().map(|id| (id, Kind::of(device, tables, roles, id))).collect();
         let mut of_kind: FxHashMap<Kind, (String, Vec<Call>)> = FxHashMap::default();
         // How often a module is there is told by a whole forward pass: at the peak a part of it may be gone already.
-        let counted: Vec<Kind> = match whole_forward(tables, roles, event) {
-            Some(rows) => rows.map(|row| Kind::of(device, tables, roles, LifetimeId(row))).collect(),
-            None => kinds.iter().map(|&(_, kind)| kind).collect(),
-        };
+        let counted = whole_forward(tables, roles, event).unwrap_or_default();
+        let counted: Vec<Kind> = counted.map(|row| Kind::of(device, tables, roles, LifetimeId(row))).collect();
         for &kind in kinds.iter().map(|(_, kind)| kind).chain(&counted) {
             of_kind.entry(kind).or_insert_with(|| (places.line(kind), places.modules(kind)));
         }
@@ -243,6 +241,8 @@ impl ModuleHeld {
                 (0, _) => made.iter().copied().fold(0, greatest_common_divisor),
                 (named, _) => named,
             };
+            // What a layer holds only while it runs is not held by all of them.
+            let outer = if part.count < outer { 1 } else { outer };
             part.repeats = outer;
             // Inside a loop over layers its own parts come as often as the loop.
             part.parts.iter_mut().for_each(|inner| inner.repeats = (inner.repeats / outer.max(1)).max(1));

@@ -50,17 +50,24 @@ impl Call {
 /// Names the places of blocks.
 #[derive(Clone, Copy)]
 pub(super) struct Places<'a> {
-    pub(super) stacks: &'a StackTable,
-    pub(super) names: &'a StackNames,
-    pub(super) anatomy: &'a Anatomy,
+    stacks: &'a StackTable,
+    names: &'a StackNames,
+    anatomy: &'a Anatomy,
+    has_history: bool,
 }
 
-impl Places<'_> {
+impl<'a> Places<'a> {
+    pub(super) fn of(recording: &'a Recording, device: &DeviceRecording, names: &'a StackNames, roles: &'a Roles) -> Self {
+        Places { stacks: &recording.stacks, names, anatomy: &roles.anatomy, has_history: !device.events.is_empty() }
+    }
+
     /// Its row in a table of lines.
     pub(super) fn line(&self, kind: Kind) -> String {
         match (kind.stack.is_some(), kind.role) {
             (true, role) => made_at(self.stacks, self.names, kind.stack, role),
-            (false, role) if kind.is_older => format!("{}, older than the history", role.text()),
+            (false, role) if !self.has_history => format!("{}, no stack", role.text()),
+            (false, Role::Unknown) if kind.is_older => "older, role unknown".to_owned(),
+            (false, role) if kind.is_older => format!("older {}", role.text()),
             (false, Role::Gradients) => "gradients (backward, no Python stack)".to_owned(),
             (false, _) => "backward (no Python stack)".to_owned(),
         }
@@ -121,7 +128,7 @@ impl OwnBlocks {
         roles: &Arc<Roles>,
         which: Which,
     ) -> Self {
-        let places = Places { stacks: &recording.stacks, names, anatomy: &roles.anatomy };
+        let places = Places::of(recording, device, names, roles);
         let mut kinds: FxHashMap<Kind, bool> = FxHashMap::default();
         if !matches!(which, Which::Role(_) | Which::Size(_)) {
             for id in (0..tables.lifetimes.len() as u32).map(LifetimeId) {

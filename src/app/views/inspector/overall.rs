@@ -80,7 +80,8 @@ fn facts(data: &DeviceData, state: &State, roles: Option<&Roles>, request: Optio
         facts.push(Fact::new("event", event).lead(Lead::Item(Item::Event(state.event))));
         let doing = roles.map(|roles| roles.anatomy.words_at(state.event)).unwrap_or_default();
         if !doing.is_empty() {
-            facts.push(Fact::new("phase", doing.strip_prefix("in the ").unwrap_or(&doing).to_owned()));
+            let doing = doing.strip_prefix("in the ").or(doing.strip_prefix("in ")).unwrap_or(&doing);
+            facts.push(Fact::new("phase", doing));
         }
     }
     if data.recording.tells_requested(device) {
@@ -157,7 +158,8 @@ fn largest_held(data: &DeviceData, state: &State, roles: Option<&Roles>, only: &
     let row = |((size, role, frame, _, is_older), mut blocks): (_, Vec<(u64, LifetimeId)>)| {
         blocks.sort_unstable();
         let (address, id) = blocks.first().copied()?;
-        let unnamed = || if is_older { "older than the history" } else { "no stack recorded" }.to_owned();
+        let has_history = !device.events.is_empty();
+        let unnamed = || if is_older && has_history { "older than the history" } else { "no stack recorded" }.to_owned();
         let name = block_name(data, roles, id).unwrap_or_else(unnamed);
         let is_probable = roles.is_some_and(|roles| roles.is_probable(device, &data.tables, id));
         let tip = if data.recording.tells_addresses() { Address(address).to_string() } else { String::new() };

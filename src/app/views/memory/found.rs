@@ -107,9 +107,10 @@ impl Found {
         if said.is_empty() { "Nothing in the recording tells what most of it is for.".to_owned() } else { said }
     }
 
-    /// Some module is known: the table of modules says more than that of roles.
-    pub fn has_modules(&self) -> bool {
-        self.held.modules.iter().any(|m| m.is_module)
+    /// The table of modules says more than that of roles, and than that of lines.
+    pub fn is_by_modules(&self, has_history: bool) -> bool {
+        let is_known = has_history || self.held.role(Role::Unknown).bytes * 2 < self.held.bytes;
+        is_known && self.held.modules.iter().any(|m| m.is_module)
     }
 }
 

@@ -181,7 +181,8 @@ fn within(
     rows: &mut Vec<Row>,
 ) {
     let all = parts.iter().map(|m| {
-        let key = format!("{prefix}/{}", m.name);
+        // Two modules may have collapsed into parts of one name: their paths differ.
+        let key = format!("{prefix}/{}{}", m.path.join("/"), if m.is_rest { "/" } else { "" });
         Row {
             depth,
             name: m.title(),

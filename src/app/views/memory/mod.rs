@@ -52,7 +52,7 @@ pub const INFO: ViewInfo = ViewInfo {
 /// Height of the bar.
 const BAR: f32 = 16.0;
 /// Where the column of shares, or of blocks, ends: this far from the right edge.
-const SECOND: f32 = 66.0;
+const SECOND: f32 = 72.0;
 /// From this width on modules and lines say their share too.
 const WIDE: f32 = 340.0;
 /// Below it they have no room for the number of blocks.
@@ -254,7 +254,7 @@ impl Memory {
     fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) -> Option<Which> {
         let t = cx.tokens;
         let names: &[&str] = if found.has_stacks { &["Modules", "Lines"] } else { &["Sizes"] };
-        let mut by = self.by.unwrap_or(usize::from(!found.has_modules()));
+        let mut by = self.by.unwrap_or(usize::from(!found.is_by_modules(!cx.data.device().events.is_empty())));
         let head = Rect::from_min_size(ui.cursor().min, vec2(ui.available_width(), 22.0));
         ui.horizontal(|ui| {
             ui.add_space(PAD_PANE);

@@ -21,14 +21,22 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
     padded(ui, |ui| {
         let mut job = egui::text::LayoutJob::default();
         job.wrap.max_width = ui.available_width();
-        let said = if found.doing.is_empty() { when.to_owned() } else { format!("{when}, {}", found.doing) };
+        let amount = Bytes(found.held.bytes).headline();
+        let wide = |text: &str, kind| label::width(ui.painter(), text, kind);
+        let one_line = format!("{when}, {}", found.doing);
+        let fits = wide(&amount, Type::Display) + 9.0 + wide(&one_line, Type::Body) <= ui.available_width();
+        let said = match (found.doing.is_empty(), fits) {
+            (true, _) => when.to_owned(),
+            (false, true) => one_line,
+            (false, false) => format!("{when},\n{}", found.doing),
+        };
         let format = egui::TextFormat { valign: egui::Align::Max, ..label::format(Type::Body, t.text2) };
-        job.append(&Bytes(found.held.bytes).headline(), 0.0, label::format(Type::Display, t.text1));
+        job.append(&amount, 0.0, label::format(Type::Display, t.text1));
         // Who hears it needs the space between the words.
         job.append(&format!(" {said}"), 5.0, format);
         ui.add(egui::Label::new(job).wrap());
         if let Some(limit) = &found.limit {
-            ui.add_space(2.0);
+            ui.add_space(4.0);
             label::paragraph(ui, &limit.sentence, Type::Body, t.amber);
             if let Some(line) = limit.line {
                 ui.add_space(6.0);
@@ -60,26 +68,26 @@ pub(super) fn health(ui: &mut Ui, cx: &ViewContext<'_>, whole: &Whole) {
 /// What the recording lacks, and the setting that records it.
 pub(super) fn recording(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, whole: &Whole) {
     let t = cx.tokens;
+    let is_state = cx.data.device().events.is_empty() && found.limit.is_none();
+    let said: Vec<String> = [whole.complete(found), whole.without_stacks(found)].into_iter().flatten().collect();
+    if said.is_empty() && !is_state {
+        return;
+    }
     egui::Frame::NONE.inner_margin(egui::Margin { left: 16, right: 12, top: 7, bottom: 8 }).show(ui, |ui| {
-        let head = Rect::from_min_size(ui.cursor().min, vec2(ui.available_width(), 16.0));
+        let (head, _) = ui.allocate_exact_size(vec2(ui.available_width(), 16.0), Sense::hover());
         label::text_in(ui.painter(), head, "Recording", Type::Caption, t.text3);
-        ui.horizontal(|ui| {
-            ui.spacing_mut().interact_size.y = 16.0;
-            ui.add_space((ui.available_width() - label::width(ui.painter(), "Contents", Type::Caption)).max(0.0));
-            if link_with(ui, "Contents", Type::Caption, None).clicked() {
-                cx.actions.run(Command::Show(ViewKind::Contents));
-            }
-        });
-        ui.add_space(2.0);
-        if let Some(said) = whole.complete(found) {
-            label::paragraph(ui, &said, Type::Caption, t.text2);
+        let right = egui::Layout::right_to_left(egui::Align::Center);
+        let mut beside = ui.new_child(egui::UiBuilder::new().max_rect(head).layout(right).id_salt("contents"));
+        if link_with(&mut beside, "Contents", Type::Caption, None).clicked() {
+            cx.actions.run(Command::Show(ViewKind::Contents));
         }
-        if cx.data.device().events.is_empty() && found.limit.is_none() {
+        ui.add_space(2.0);
+        for sentence in said {
+            label::paragraph(ui, &sentence, Type::Caption, t.text2);
+        }
+        if is_state {
             ui.add_space(4.0);
             CodeWell::new(&cx.words().say(RECORD_TRACE)).broken(true).copy(true).show(ui);
-        }
-        if let Some(said) = whole.without_stacks(found) {
-            label::paragraph(ui, &said, Type::Caption, t.text2);
         }
     });
 }

@@ -38,9 +38,12 @@ impl Limit {
         let is_snapshot = matches!(recording.source.format, Format::SnapshotPickle | Format::SnapshotJson | Format::SnapshotHtml);
         let line = is_snapshot.then_some(RECORD);
         if device.events.is_empty() {
-            let what = match bare < all {
-                true => "The file has no history: it says what was live when it was written, and which line made it.",
-                false => "The file has no history and no stacks: it has only the sizes of what was live when it was written.",
+            let what = match bare {
+                0 => "The file has no history: it says what was live when it was written, and which line made it.",
+                _ if bare == all => {
+                    "The file has no history and no stacks: it has only the sizes of what was live when it was written."
+                }
+                _ => "The file has no history: it says what was live when it was written, and of some which line made it.",
             };
             return Some(Limit { sentence: format!("{what}{}", record(line, "Record from the start to see the rest")), line });
         }
@@ -67,4 +70,62 @@ impl Limit {
 /// What to do, before the line that does it; nothing without one.
 fn record(line: Option<&str>, what: &str) -> String {
     if line.is_some() { format!(" {what}:") } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Block, BlockState, PoolId, Progress, Segment, SizeClass, StackId, StreamId};
+    use crate::units::MEBIBYTE;
+
+    /// Blocks that are there before the first event, and as many made by a stack.
+    fn limit(older: u64, made: u64, events: usize) -> Option<Limit> {
+        use crate::model::Action;
+        let mut device = DeviceRecording { has_final_state: true, ..DeviceRecording::default() };
+        let mut at = 0x7f00_0000_0000u64;
+        for i in 0..older + made {
+            let (stack, state) = (StackId::NONE, BlockState::Active);
+            device.blocks.push(Block { address: at, size: MEBIBYTE, requested: MEBIBYTE, state, stack });
+            if i >= older {
+                device.events.push(i as i64, Action::Alloc, at, MEBIBYTE, StreamId(0), PoolId(0), StackId(0));
+            }
+            at += MEBIBYTE;
+        }
+        while device.events.len() < events {
+            device.events.push(0, Action::Snapshot, 0, 0, StreamId(0), PoolId(0), StackId::NONE);
+        }
+        let size = (older + made) * MEBIBYTE;
+        device.segments.push(Segment {
+            address: 0x7f00_0000_0000,
+            size,
+            stream: StreamId(0),
+            pool: PoolId(0),
+            class: SizeClass::Large,
+            is_expandable: false,
+            stack: StackId::NONE,
+            blocks: 0..(older + made) as u32,
+        });
+        let mut recording = Recording::default();
+        recording.source.format = Format::SnapshotPickle;
+        let tables = DeviceTables::build(&device, &Progress::new()).unwrap();
+        Limit::of(&recording, &device, &tables, tables.curves.peak(crate::analysis::Quantity::Active).1)
+    }
+
+    #[test]
+    fn what_is_older_is_told_first_where_it_is_more_than_a_third() {
+        let said = |limit: Option<Limit>| limit.map(|l| (l.sentence.replace('\u{a0}', " "), l.line));
+        assert_eq!(
+            said(limit(4, 6, 0)),
+            Some((
+                "4 MiB are older than the history and have no stack. Record from the start to see them:".to_owned(),
+                Some(RECORD)
+            ))
+        );
+        assert_eq!(said(limit(3, 7, 0)), None);
+        let (full, _) = said(limit(9, 1, 20_000)).unwrap();
+        assert!(full.starts_with("The history is full and keeps only the last 20,000 events. 9 MiB are older"), "{full}");
+        let (state, line) = said(limit(5, 0, 0)).unwrap();
+        assert!(state.starts_with("The file has no history and no stacks:") && line.is_some(), "{state}");
+        assert_eq!(said(limit(0, 0, 0)), None);
+    }
 }

@@ -26,7 +26,7 @@ use crate::app::widgets::pane::{empty_state, padded, section};
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::term;
 use crate::app::widgets::tooltip::Tip;
-use crate::units::{Bytes, MEBIBYTE, count};
+use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count};
 
 mod block;
 mod card;
@@ -290,22 +290,35 @@ fn same_stack_buttons(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
     });
 }
 
+/// Bytes in a unit that stands elsewhere, with two decimals: `1,572.00`.
+fn in_hundredths(bytes: u64, unit: u64) -> String {
+    let n = ((u128::from(bytes) * 100 + u128::from(unit) / 2) / u128::from(unit)) as u64;
+    format!("{}.{:02}", count(n / 100), n % 100)
+}
+
 /// The peak of each step as a bar, all to one scale.
 fn peaks(ui: &mut Ui, cx: &ViewContext<'_>, peaks: &[Peak]) {
     let t = cx.tokens;
     let of = peaks.first().map_or(0, |p| p.of);
-    let trailing = if of > peaks.len() as u64 { format!("the {} highest of {}", peaks.len(), count(of)) } else { String::new() };
-    section(ui, "Peak of each step", &trailing, false);
-    let most = peaks.iter().map(|p| p.bytes).max().unwrap_or(1).max(1) as f32;
+    let most = peaks.iter().map(|p| p.bytes).max().unwrap_or(1).max(1);
+    // One unit for all.
+    let (unit, name) = if most >= GIBIBYTE { (GIBIBYTE, "GiB") } else { (MEBIBYTE, "MiB") };
+    let figure = |p: &Peak| in_hundredths(p.bytes, unit);
+    let most = most as f32;
+    let title = match of > peaks.len() as u64 {
+        true => format!("The {} highest of {} steps", peaks.len(), count(of)),
+        false => "Peak of each step".to_owned(),
+    };
+    section(ui, &title, name, false);
     let wide = |texts: &mut dyn Iterator<Item = String>, kind| {
         texts.map(|text| label::width(ui.painter(), &text, kind)).fold(0.0, f32::max).ceil()
     };
     let numbers = wide(&mut peaks.iter().map(|p| count(p.step)), Type::Mono);
     let phases = wide(&mut peaks.iter().map(|p| p.phase.to_owned()), Type::Body);
-    let figures = wide(&mut peaks.iter().map(|p| Bytes(p.bytes).headline()), Type::Mono);
+    let figures = wide(&mut peaks.iter().map(figure), Type::Mono);
     for peak in peaks {
-        let figure = Bytes(peak.bytes).headline();
-        let name = format!("Step {}: {} {figure}", count(peak.step), peak.phase);
+        let figure = figure(peak);
+        let name = format!("Step {}: {} {figure} {name}", count(peak.step), peak.phase);
         let response = ui.push_id(("peak of step", peak.step), |ui| ListRow::new(&name).height(20.0).show_painted(ui)).inner;
         let p = ui.painter();
         let inner = response.rect.shrink2(vec2(PAD_PANE, 0.0));
@@ -335,10 +348,7 @@ fn held(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
     let figure = |h: &Held| match (in_mebibytes, h.each) {
         (false, each) => Bytes(each).to_string(),
         (true, each) if each < MEBIBYTE / 200 => "<0.01".to_owned(),
-        (true, each) => {
-            let hundredths = ((u128::from(each) * 100 + u128::from(MEBIBYTE) / 2) / u128::from(MEBIBYTE)) as u64;
-            format!("{}.{:02}", count(hundredths / 100), hundredths % 100)
-        }
+        (true, each) => in_hundredths(each, MEBIBYTE),
     };
     let figures = card.held.iter().map(|h| label::width(ui.painter(), &figure(h), Type::Mono)).fold(48.0, f32::max).ceil();
     let head = ui.min_rect().right() - PAD_PANE - figures - 12.0;

@@ -257,7 +257,11 @@ mod tests {
     fn module(name: &str, bytes: u64, parts: Vec<ModuleHeld>) -> ModuleHeld {
         let lifetimes = vec![LifetimeId(bytes as u32 % 97)];
         let line = name.contains(':').then_some(FrameId(1));
-        ModuleHeld { name: name.to_owned(), line, repeats: 1, bytes, count: 2, parts, lifetimes, ..ModuleHeld::default() }
+        let mut held = ModuleHeld::default();
+        (held.name, held.path) = (name.to_owned(), vec![name.to_owned()]);
+        (held.line, held.repeats, held.bytes, held.count) = (line, 1, bytes, 2);
+        (held.parts, held.lifetimes) = (parts, lifetimes);
+        held
     }
 
     fn printed(text: &str) -> u64 {

@@ -236,7 +236,8 @@ impl Memory {
         rule(ui);
         ui.add_space(6.0);
         let part = self.part(cx, found.held.event);
-        let of_row = self.table(ui, cx, part.as_deref().unwrap_or(found));
+        let by = self.by.unwrap_or(usize::from(!found.is_by_modules(!cx.data.device().events.is_empty())));
+        let of_row = self.table(ui, cx, part.as_deref().unwrap_or(found), by);
         self.say_own(cx, role.filter(|_| !by_role).map(Which::Role).or(of_row));
         ui.add_space(8.0);
     }
@@ -251,10 +252,9 @@ impl Memory {
     }
 
     /// Modules, lines or sizes; gives the row under the pointer.
-    fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) -> Option<Which> {
+    fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, mut by: usize) -> Option<Which> {
         let t = cx.tokens;
         let names: &[&str] = if found.has_stacks { &["Modules", "Lines"] } else { &["Sizes"] };
-        let mut by = self.by.unwrap_or(usize::from(!found.is_by_modules(!cx.data.device().events.is_empty())));
         let head = Rect::from_min_size(ui.cursor().min, vec2(ui.available_width(), 22.0));
         ui.horizontal(|ui| {
             ui.add_space(PAD_PANE);

@@ -25,7 +25,7 @@ mod tests;
 
 pub use composition::{Composition, LineHeld, ModuleHeld, RoleHeld};
 pub use phases::{Phase, Phases, Run};
-pub use places::{OwnBlocks, Which, made_at, made_in};
+pub use places::{OwnBlocks, Which, line_of, made_at, made_in};
 pub(crate) use role::Because;
 pub use role::Role;
 pub use sense::Part;

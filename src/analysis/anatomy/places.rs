@@ -195,9 +195,13 @@ pub fn made_in(stacks: &StackTable, names: &StackNames, stack: StackId, role: Ro
 }
 
 fn outside_torch(stacks: &StackTable, stack: StackId, role: Role) -> Option<FrameId> {
-    if matches!(role, Role::Weights | Role::Gradients | Role::OptimizerState | Role::Buckets) {
-        return None;
-    }
+    let is_of_model = !matches!(role, Role::Weights | Role::Gradients | Role::OptimizerState | Role::Buckets);
+    line_of(stacks, stack).filter(|_| is_of_model)
+}
+
+/// The innermost Python line outside of torch; `None` where a stack has none, as in the backward pass. O(depth).
+#[must_use]
+pub fn line_of(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
     let is_outside = |f: Frame| {
         let file = stacks.text(f.file);
         // A virtual environment may lie in a folder called torch.

@@ -20,6 +20,7 @@ mod initial;
 pub mod join;
 pub mod leaks;
 pub mod lifetimes;
+pub mod limits;
 pub mod matching;
 pub mod modules;
 pub mod naming;

@@ -2,7 +2,7 @@
 //! from the notes that joining a trace to a snapshot left.
 
 use crate::formats::kineto::{FORWARD_MARK, MODULE_FILE, OPERATOR_FILE};
-use crate::model::{DeviceRecording, EventId, NoteKind, StackId, StackTable};
+use crate::model::{DeviceRecording, EventId, Frame, NoteKind, StackId, StackTable};
 
 /// What the profiler puts before a module's name.
 const MODULE_PREFIX: &str = "nn.Module: ";
@@ -46,6 +46,19 @@ pub fn module_path(stacks: &StackTable, stack: StackId) -> Option<String> {
     }
     names.reverse();
     (!names.is_empty()).then(|| names.join("."))
+}
+
+/// The class of a module that a profiler's frame names, `GPT2Block` of `nn.Module: GPT2Block_3`; `None` for other frames.
+#[must_use]
+pub fn module_class(stacks: &StackTable, frame: Frame) -> Option<&str> {
+    if stacks.text(frame.file) != MODULE_FILE {
+        return None;
+    }
+    let name = stacks.text(frame.name).strip_prefix(MODULE_PREFIX)?;
+    match name.rsplit_once('_') {
+        Some((class, number)) if !class.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => Some(class),
+        _ => Some(name),
+    }
 }
 
 /// The phase of a profiler's stack; `None` where it does not tell. O(depth).

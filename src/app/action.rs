@@ -1,6 +1,7 @@
 //! [`Action`]: every change of state. Views send them; `handler` alone applies them.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::choosing::Choosing;
@@ -13,6 +14,7 @@ pub use super::live::LiveAction;
 use super::logs::Excerpt;
 use super::selection::Item;
 use super::views::ViewKind;
+use crate::analysis::anatomy::OwnBlocks;
 
 /// One change of state.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,6 +85,10 @@ pub enum Action {
     SetQuery(String),
     /// Dim all classes but these; empty shows all.
     SetFocusClasses(Vec<u8>),
+    /// The blocks of the row under the pointer: the others are dimmed while it is there.
+    HoverOwn(Option<Arc<OwnBlocks>>),
+    /// Dim all blocks but these, until something is selected; `None` shows all.
+    KeepOwn(Option<Arc<OwnBlocks>>),
     /// Set the marker A (0) or B (1) at an event.
     SetMarker(usize, Option<u32>),
     /// Bring What-if to the front with these settings (of `PYTORCH_CUDA_ALLOC_CONF`) among those it runs, and selected.

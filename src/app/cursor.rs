@@ -9,6 +9,7 @@ use super::colours::ColourBy;
 use super::compare::Source;
 use super::live::LiveStatus;
 use super::selection::{Item, Selection};
+use crate::analysis::anatomy::OwnBlocks;
 use crate::analysis::query::Query;
 use crate::model::DeviceRecording;
 
@@ -65,6 +66,10 @@ pub struct Link {
     pub focus_classes: Vec<u8>,
     /// The class under the pointer in some view: it alone is bright meanwhile.
     pub hover_class: Option<u8>,
+    /// The blocks of a row of the memory column that was clicked: they alone stay bright.
+    pub own: Option<Arc<OwnBlocks>>,
+    /// Those of the row under the pointer, meanwhile.
+    pub hover_own: Option<Arc<OwnBlocks>>,
     /// The markers A and B.
     pub markers: [Option<u32>; 2],
     /// What A and B of a comparison are: this device at its markers, unless something else was chosen.
@@ -134,6 +139,8 @@ impl Link {
             colour_by: ColourBy::default(),
             focus_classes: Vec::new(),
             hover_class: None,
+            own: None,
+            hover_own: None,
             markers: [None, None],
             compared: Default::default(),
             shows_comparison: false,

@@ -75,7 +75,12 @@ impl App {
             Action::HoverEvent(event) => self.with_link(|link, _| link.hover_event = event),
             Action::Hover(item) => self.with_link(|link, _| link.hovered = item),
             Action::HoverClass(class) => self.with_link(|link, _| link.hover_class = class),
-            Action::Select(item) => self.with_link(|link, _| link.selection.select(item)),
+            Action::HoverOwn(own) => self.with_link(|link, _| link.hover_own = own),
+            Action::KeepOwn(own) => self.with_link(|link, _| link.own = own),
+            Action::Select(item) => self.with_link(|link, _| {
+                link.selection.select(item);
+                link.own = None;
+            }),
             Action::SetRange(range) => self.with_link(|link, data| {
                 link.range = range.map(|(a, b)| (clamp_event(data, a.min(b)), clamp_event(data, a.max(b))));
             }),
@@ -366,9 +371,10 @@ impl App {
                 link.focus_classes.clear();
             } else if link.query.is_some() {
                 link.query = None;
-            } else if link.selected().is_some() {
+            } else if link.selected().is_some() || link.own.is_some() {
                 // The window stays: whoever zoomed in and let everything go has not asked to lose the place.
                 link.selection.select(None);
+                link.own = None;
             } else {
                 link.fitted = link.fitted.wrapping_add(1);
             }

@@ -9,11 +9,14 @@ use egui::{Theme, pos2};
 use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use vramscope::analysis::Quantity;
+use vramscope::analysis::anatomy::Which;
+use vramscope::analysis::roles::Role as For;
 use vramscope::app::action::Action;
 use vramscope::app::colours::ColourBy;
 use vramscope::app::selection::Item;
 use vramscope::app::views::ViewKind;
 use vramscope::model::Action as EventAction;
+use vramscope::units::counted;
 
 #[test]
 fn pictures_in_both_themes() {
@@ -53,7 +56,8 @@ fn a_recording_opens_at_its_peak_in_the_colours_of_roles() {
     let peak = data.tables.curves.peak(Quantity::Active).1;
     assert_eq!((link(&h).cursor, link(&h).colour_by), (peak, ColourBy::Role));
     assert!(h.query_by_label("Memory by role").is_some());
-    assert!(h.query_by_label_contains("at the peak, in the").is_some(), "what the program did");
+    let said = h.get_by_label_contains("at the peak,").accesskit_node().value().unwrap_or_default();
+    assert!(said.contains(" at the peak,") && said.contains("in the "), "what the program did: {said}");
     // Nothing tells what these are for: all would be grey.
     let h = opened(&sample("fragment_oom.pickle"), Theme::Dark, [1600.0, 1000.0]);
     assert_eq!(link(&h).colour_by, ColourBy::SizeClass);
@@ -65,7 +69,7 @@ fn a_click_on_a_role_dims_the_others_and_a_second_brings_them_back() {
     send(&mut h, Action::SetColourBy(ColourBy::Stack));
     let activations = rows(&h)["role activations"];
     click(&mut h, activations.center());
-    let class = vramscope::analysis::roles::Role::Activations.index() as u8;
+    let class = For::Activations.index() as u8;
     assert_eq!((link(&h).colour_by, link(&h).focus_classes.as_slice()), (ColourBy::Role, &[class][..]));
     click(&mut h, activations.center());
     assert!(link(&h).focus_classes.is_empty());
@@ -83,18 +87,96 @@ fn rows_of_lines_select_their_stack_and_what_is_folded_opens() {
     h.get_by_role_and_label(Role::RadioButton, "Lines").click();
     h.run_steps(4);
     let (name, place) = rows(&h).into_iter().find(|(name, _)| name.contains(".py:")).expect("a line");
-    click(&mut h, place.center());
+    click(&mut h, beside(place));
     let Some(Item::Stack(stack)) = link(&h).selected() else { panic!("{name}: {:?}", link(&h).selected()) };
     assert_eq!(data.names.of_stack(stack), name);
     h.get_by_role_and_label(Role::RadioButton, "Modules").click();
     h.run_steps(4);
     let (_, module) = rows(&h).into_iter().find(|(name, _)| name.contains(".py:")).expect("a module");
-    click(&mut h, module.center());
+    click(&mut h, beside(module));
     assert!(matches!(link(&h).selected(), Some(Item::Lifetime(_))));
     let before = rows(&h).len();
     let (_, folded) = rows(&h).into_iter().find(|(name, _)| name.ends_with(" more")).expect("what has no room");
     click(&mut h, folded.center());
     assert!(rows(&h).len() > before, "what was folded");
+}
+
+/// A place in a row beside its name, which is a link of its own.
+fn beside(row: egui::Rect) -> egui::Pos2 {
+    pos2(row.right() - 20.0, row.center().y)
+}
+
+#[test]
+fn the_pointer_on_a_row_dims_all_blocks_that_are_not_its_own_and_a_click_keeps_that() {
+    let data = sample("gpt_train.pickle");
+    let (device, tables) = (data.device(), &data.tables);
+    let mut h = opened(&data, Theme::Dark, [1600.0, 1000.0]);
+    let (name, module) = rows(&h).into_iter().find(|(name, _)| name.contains(" \u{d7} ")).expect("layers");
+    move_to(&mut h, beside(module));
+    h.run_steps(2);
+    let own = link(&h).hover_own.clone().expect("the blocks of the row");
+    let held = tables.states.live_at(&tables.lifetimes, link(&h).cursor);
+    let blocks = held.iter().filter(|&&id| own.contains(device, tables, id)).count();
+    assert!(h.query_by_label_contains(&format!("{name}: ")).is_some());
+    assert!(h.query_all_by_label_contains(&counted(blocks as u64, "block", "blocks")).count() > 0, "{blocks} of {name}");
+    assert!(blocks < held.len());
+    click(&mut h, beside(module));
+    assert_eq!(link(&h).own.as_ref(), Some(&own));
+    // The pointer leaves, the click stays; Escape brings all back.
+    move_to(&mut h, pos2(800.0, 300.0));
+    h.run_steps(2);
+    assert_eq!((link(&h).hover_own.is_some(), link(&h).own.is_some()), (false, true));
+    send(&mut h, Action::Run(vramscope::app::command::Command::Clear));
+    assert_eq!((link(&h).own.is_some(), link(&h).selected()), (false, None));
+    // A role under the pointer does so in other colours too.
+    send(&mut h, Action::SetColourBy(ColourBy::Stack));
+    let activations = rows(&h)["role activations"];
+    move_to(&mut h, activations.center());
+    h.run_steps(2);
+    assert_eq!(link(&h).hover_own.as_ref().map(|own| own.which.clone()), Some(Which::Role(For::Activations)));
+}
+
+#[test]
+fn modules_and_lines_count_the_role_that_was_clicked() {
+    let data = sample("gpt_train.pickle");
+    let mut h = opened(&data, Theme::Dark, [1600.0, 1000.0]);
+    assert!(rows(&h).contains_key("weights"), "a group of the modules");
+    let state = rows(&h)["role optimizer state"];
+    click(&mut h, state.center());
+    assert!(h.query_by_label("Only optimizer state").is_some());
+    let groups = rows(&h);
+    assert!(groups.contains_key("optimizer state") && !groups.contains_key("weights"), "{groups:?}");
+    h.get_by_role_and_label(Role::Link, "Show all").click();
+    h.run_steps(4);
+    assert!(link(&h).focus_classes.is_empty() && rows(&h).contains_key("weights"));
+}
+
+#[test]
+fn a_chosen_range_is_looked_at_by_its_own_peak() {
+    let data = sample("gpt_train.pickle");
+    let mut h = only(&data, ViewKind::Memory, [320.0, 1000.0]);
+    send(&mut h, Action::SetRange(Some((0, 200))));
+    h.run_steps(4);
+    let (device, tables) = (data.device(), &data.tables);
+    let (peak, _) = tables.curves.peak_in(device, &tables.lifetimes, Quantity::Active, 0, 201).expect("events");
+    let said = format!("{} at the peak of the range", vramscope::units::Bytes(peak).headline());
+    assert!(h.query_by_label_contains(&said).is_some(), "with a space between the words");
+    send(&mut h, Action::SetRange(None));
+    h.run_steps(4);
+    assert!(h.query_by_label_contains("of the range").is_none());
+}
+
+#[test]
+fn a_place_opens_its_source_and_selects_nothing() {
+    let data = sample("gpt_train.pickle");
+    let mut h = only(&data, ViewKind::Memory, [320.0, 1000.0]);
+    h.get_by_role_and_label(Role::RadioButton, "Lines").click();
+    h.run_steps(4);
+    let first = h.get_all_by_role(Role::Link).find(|n| n.accesskit_node().label().is_some_and(|l| l.starts_with("Open ")));
+    let place = first.expect("a line").rect().center();
+    click(&mut h, place);
+    assert_eq!(link(&h).selected(), None);
+    assert!(link(&h).own.is_none());
 }
 
 #[test]
@@ -116,7 +198,7 @@ fn a_failure_comes_first_and_the_sentence_is_about_it() {
     assert!(data.device().events.action.contains(&EventAction::Oom));
     let h = opened(&data, Theme::Dark, [1600.0, 1000.0]);
     let top = |label: &str| h.get_all_by_label_contains(label).map(|n| n.rect().top()).fold(f32::MAX, f32::min);
-    assert!(top("Open autopsy") < top("at the failure"), "the finding stands above");
+    assert!(top("Open autopsy") < top("at the OOM"), "the finding stands above");
 }
 
 #[test]

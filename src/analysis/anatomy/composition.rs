@@ -1,13 +1,13 @@
 //! [`Composition`]: what is held at an instant, by role, by line and by module.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::frame::{CALL, CONTAINER, PYTHON};
+use super::Role;
+use super::places::{Call, Kind, Places, Which, made_in};
 use super::sense::Part;
-use super::{Anatomy, Role};
 use crate::analysis::roles::Roles;
-use crate::analysis::{DeviceTables, LifetimeId, StackNames};
-use crate::model::{DeviceRecording, Frame, FrameId, Recording, StackId, StackTable};
+use crate::analysis::{DeviceTables, LifetimeId, NO_EVENT, StackNames};
+use crate::model::{DeviceRecording, FrameId, Recording, StackId};
 
 /// What one role holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +29,10 @@ pub struct LineHeld {
     pub place: String,
     /// One of its stacks; none where no line is known.
     pub stack: Option<StackId>,
+    /// The frame of the line, where one is known.
+    pub frame: Option<FrameId>,
+    /// It stands for all blocks of this size, where no stacks were recorded.
+    pub size: Option<u64>,
     /// The role of most of its bytes.
     pub role: Role,
     /// Bytes of whole blocks.
@@ -42,8 +46,15 @@ pub struct LineHeld {
 /// What one module holds, with the modules inside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModuleHeld {
-    /// The line that calls it, `modeling_gpt2.py:608`, or a group in words: `weights`, `backward, no Python stack`.
+    /// `GPT2Block` where the recording names modules; else the line that calls it, `modeling_gpt2.py:608`, or a group in words:
+    /// `weights`, `backward, no Python stack`.
     pub name: String,
+    /// The names around it, outermost first, its own last.
+    pub path: Vec<String>,
+    /// The line that calls it; none for a group.
+    pub line: Option<FrameId>,
+    /// It stands beside its own parts, and holds what is in none of them.
+    pub is_rest: bool,
     /// How often it is there: the layers that one line of a loop calls.
     pub repeats: u64,
     /// Bytes of whole blocks, those of its parts included.
@@ -54,6 +65,12 @@ pub struct ModuleHeld {
     pub parts: Vec<ModuleHeld>,
     /// Its largest blocks, largest first, at most a hundred.
     pub lifetimes: Vec<LifetimeId>,
+    /// It is a module, and no group.
+    pub is_module: bool,
+    /// It is a container, which calls what it holds one after the other.
+    loops: bool,
+    /// The modules of its class, where they have names of their own.
+    instances: FxHashSet<FrameId>,
 }
 
 /// What is held after an event.
@@ -87,60 +104,77 @@ impl Composition {
         roles: &Roles,
         event: u32,
     ) -> Self {
+        Self::of_roles(recording, device, tables, names, roles, event, &[])
+    }
+
+    /// What blocks of some roles hold after an event; of all where none is named.
+    #[must_use]
+    pub fn of_roles(
+        recording: &Recording,
+        device: &DeviceRecording,
+        tables: &DeviceTables,
+        names: &StackNames,
+        roles: &Roles,
+        event: u32,
+        only: &[Role],
+    ) -> Self {
         let mut ids = tables.states.live_at(&tables.lifetimes, event);
         ids.sort_by_key(|&id| (std::cmp::Reverse(tables.lifetimes.block_size(id)), id));
         let mut by_role = Role::ALL.map(|role| RoleHeld { role, ..RoleHeld::default() });
-        let mut lines: FxHashMap<String, (LineHeld, [u64; Role::ALL.len()])> = FxHashMap::default();
+        let mut lines: FxHashMap<&str, (LineHeld, [u64; Role::ALL.len()])> = FxHashMap::default();
         let mut tree = ModuleHeld::default();
-        let mut within: FxHashMap<(Vec<String>, StackId), u64> = FxHashMap::default();
-        let mut chains: FxHashMap<StackId, Vec<String>> = FxHashMap::default();
-        for &id in &ids {
-            let (bytes, stack) = (tables.lifetimes.block_size(id), tables.lifetimes.stack(device, id));
-            let role = roles.of(id);
+        let mut counts: FxHashMap<(&[Call], StackId), u64> = FxHashMap::default();
+        let places = Places::of(recording, device, names, roles);
+        let kinds: Vec<(LifetimeId, Kind)> = ids.into_iter().map(|id| (id, Kind::of(device, tables, roles, id))).collect();
+        let mut of_kind: FxHashMap<Kind, (String, Vec<Call>)> = FxHashMap::default();
+        // How often a module is there is told by a whole forward pass: at the peak a part of it may be gone already.
+        let counted = whole_forward(tables, roles, event).unwrap_or_default();
+        let counted: Vec<Kind> = counted.map(|row| Kind::of(device, tables, roles, LifetimeId(row))).collect();
+        for &kind in kinds.iter().map(|(_, kind)| kind).chain(&counted) {
+            of_kind.entry(kind).or_insert_with(|| (places.line(kind), places.modules(kind)));
+        }
+        for kind in &counted {
+            if let Some((_, path)) = of_kind.get(kind).filter(|(_, path)| path.iter().all(|call| call.is_module)) {
+                *counts.entry((path, kind.stack)).or_default() += 1;
+            }
+        }
+        for &(id, kind) in &kinds {
+            let Some((place, path)) = of_kind.get(&kind) else { continue };
+            let (role, bytes) = (kind.role, tables.lifetimes.block_size(id));
+            if !only.is_empty() && !only.contains(&role) {
+                continue;
+            }
             let held = &mut by_role[role.index()];
             held.bytes += bytes;
             held.count += 1;
             held.probable += if roles.is_probable(device, tables, id) { bytes } else { 0 };
-            let is_older = (id.0 as usize) < tables.lifetimes.initial_count();
-            let place = place(&recording.stacks, names, stack, role, is_older);
             let (line, of_line) = lines.entry(place).or_default();
-            line.stack = line.stack.or(Some(stack).filter(|s| s.is_some()));
+            if line.stack.is_none() && kind.stack.is_some() {
+                line.stack = Some(kind.stack);
+                line.frame = made_in(&recording.stacks, names, kind.stack, role);
+            }
             line.bytes += bytes;
             line.count += 1;
             of_line[role.index()] += bytes;
             if line.lifetimes.len() < LISTED {
                 line.lifetimes.push(id);
             }
-            let modules = chains.entry(stack).or_insert_with(|| chain(&recording.stacks, &roles.anatomy, stack));
-            let path = match role {
-                Role::Activations | Role::Temporaries | Role::AutocastCopies | Role::KvCache | Role::Unknown
-                    if !modules.is_empty() =>
-                {
-                    modules.clone()
-                }
-                _ => {
-                    tree.add(&[group(role, stack)], id, bytes);
-                    continue;
-                }
-            };
-            tree.add(&path, id, bytes);
-            *within.entry((path, stack)).or_default() += 1;
+            tree.add(path, id, bytes);
         }
-        let within: Vec<(&[String], u64)> = within.iter().map(|((path, _), &count)| (path.as_slice(), count)).collect();
-        tree.settle(&within);
+        let counts: Vec<(&[Call], u64)> = counts.into_iter().map(|((path, _), count)| (path, count)).collect();
+        tree.settle(&counts);
         tree.enter();
         let mut lines: Vec<LineHeld> = lines
             .into_iter()
             .map(|(place, (line, of_line))| {
                 let most = (0..of_line.len()).max_by_key(|&i| of_line[i]).unwrap_or(0);
-                LineHeld { place, role: Role::ALL[most], ..line }
+                LineHeld { place: place.to_owned(), role: Role::ALL[most], ..line }
             })
             .collect();
         lines.sort_by(|a, b| (b.bytes, &a.place).cmp(&(a.bytes, &b.place)));
         let mut roles: Vec<RoleHeld> = by_role.into_iter().filter(|r| r.count > 0).collect();
         roles.sort_by_key(|r| (std::cmp::Reverse(r.bytes), r.role));
-        let bytes = ids.iter().map(|&id| tables.lifetimes.block_size(id)).sum();
-        Composition { event, bytes, count: ids.len() as u64, roles, lines, modules: tree.parts }
+        Composition { event, bytes: tree.bytes, count: tree.count, roles, lines, modules: tree.parts }
     }
 
     /// What a role holds; nothing where it holds nothing.
@@ -164,31 +198,51 @@ impl Composition {
     }
 }
 
+impl LineHeld {
+    /// Its blocks: of a line, or of a size.
+    #[must_use]
+    pub fn which(&self) -> Which {
+        self.size.map_or_else(|| Which::Line(self.place.clone()), Which::Size)
+    }
+}
+
 impl ModuleHeld {
-    fn add(&mut self, path: &[String], id: LifetimeId, bytes: u64) {
+    fn add(&mut self, calls: &[Call], id: LifetimeId, bytes: u64) {
         self.bytes += bytes;
         self.count += 1;
         if self.lifetimes.len() < LISTED {
             self.lifetimes.push(id);
         }
-        let Some((name, rest)) = path.split_first() else { return };
-        let at = self.parts.iter().position(|p| p.name == *name).unwrap_or_else(|| {
-            self.parts.push(ModuleHeld { name: name.clone(), repeats: 1, ..ModuleHeld::default() });
+        let Some((call, inside)) = calls.split_first() else { return };
+        let at = self.parts.iter().position(|p| p.name == call.name).unwrap_or_else(|| {
+            let path = self.path.iter().chain([&call.name]).cloned().collect();
+            let (name, line, is_module, loops) = (call.name.clone(), call.line, call.is_module, call.loops);
+            self.parts.push(ModuleHeld { name, path, line, is_module, loops, repeats: 1, ..ModuleHeld::default() });
             self.parts.len() - 1
         });
-        self.parts[at].add(rest, id, bytes);
+        self.parts[at].instances.extend(call.instance);
+        self.parts[at].add(inside, id, bytes);
     }
 
     /// Largest first; a module with one part that holds all of it gives way to that part, and what repeats does so once. `counts` are
-    /// the live blocks of each stack inside: of a line that eight layers share eight live at once, or a multiple of that.
-    fn settle(&mut self, counts: &[(&[String], u64)]) {
+    /// the blocks that each stack inside makes in one pass: a line that eight layers share makes eight, or a multiple of that.
+    fn settle(&mut self, counts: &[(&[Call], u64)]) {
         for part in &mut self.parts {
-            let inside = counts.iter().filter(|(path, _)| path.first() == Some(&part.name));
-            let inside: Vec<(&[String], u64)> = inside.map(|&(path, count)| (&path[1..], count)).collect();
+            let inside = counts.iter().filter_map(|&(path, count)| Some((path.split_first()?, count)));
+            let inside: Vec<(&[Call], u64)> =
+                inside.filter(|((call, _), _)| call.name == part.name).map(|((_, inner), count)| (inner, count)).collect();
             part.settle(&inside);
-            let own = most_frequent(inside.iter().filter(|(path, _)| path.is_empty()).map(|&(_, count)| count));
-            // What is there once, as an embedding beside the layers, is in no loop.
-            let outer = part.parts.iter().map(|p| p.repeats).chain(own).min().unwrap_or(1);
+            let made: Vec<u64> = inside.iter().map(|&(_, count)| count).collect();
+            let outer = match (part.instances.len() as u64, made.len()) {
+                // What one stack makes several of may be several tensors of one call.
+                (0, 0 | 1) => 1,
+                (0, _) if part.loops => most_frequent(&made),
+                // What is there once, as an embedding beside the layers, is in no loop.
+                (0, _) => made.iter().copied().fold(0, greatest_common_divisor),
+                (named, _) => named,
+            };
+            // What a layer holds only while it runs is not held by all of them.
+            let outer = if part.count < outer { 1 } else { outer };
             part.repeats = outer;
             // Inside a loop over layers its own parts come as often as the loop.
             part.parts.iter_mut().for_each(|inner| inner.repeats = (inner.repeats / outer.max(1)).max(1));
@@ -211,7 +265,7 @@ impl ModuleHeld {
         if models.next().is_some() {
             return;
         }
-        let mut rest = ModuleHeld { parts: Vec::new(), ..model.clone() };
+        let mut rest = ModuleHeld { parts: Vec::new(), is_rest: true, ..model.clone() };
         for part in &model.parts {
             rest.bytes -= part.bytes;
             rest.count -= part.count;
@@ -225,6 +279,12 @@ impl ModuleHeld {
         self.sort();
     }
 
+    /// Its blocks.
+    #[must_use]
+    pub fn which(&self) -> Which {
+        if self.is_rest { Which::Directly(self.path.clone()) } else { Which::Module(self.path.clone()) }
+    }
+
     /// `8 × modeling_gpt2.py:608`.
     #[must_use]
     pub fn title(&self) -> String {
@@ -232,86 +292,45 @@ impl ModuleHeld {
     }
 }
 
-/// Where a block was made, in a table of places.
-fn place(stacks: &StackTable, names: &StackNames, stack: StackId, role: Role, is_older: bool) -> String {
-    match stack.is_some() {
-        true => made_at(stacks, names, stack, role),
-        false if is_older => format!("{}, older than the recording", role.text()),
-        false if role == Role::Gradients => "gradients (backward, no Python stack)".to_owned(),
-        false => "backward (no Python stack)".to_owned(),
-    }
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// Where a block of a role was made, `modeling_gpt2.py:240`: the innermost line outside of torch, also in a library, for that is where
-/// an activation is made. Of weights and what the optimizer makes of them the line of the user's own code, which says more.
-#[must_use]
-pub fn made_at(stacks: &StackTable, names: &StackNames, stack: StackId, role: Role) -> String {
-    let is_of_model = !matches!(role, Role::Weights | Role::Gradients | Role::OptimizerState | Role::Buckets);
-    match line_of(stacks, stack).filter(|_| is_of_model).and_then(|f| stacks.frame(f)) {
-        Some(frame) => stacks.location(frame),
-        None => names.of_stack(stack).to_owned(),
-    }
+/// The number that occurs most, of several the smallest: of the layers in a container one may have more than the others, as a projection
+/// of its input, and some of their lines make several tensors.
+fn most_frequent(counts: &[u64]) -> u64 {
+    let times = |n: u64| counts.iter().filter(|&&m| m == n).count();
+    counts.iter().copied().max_by_key(|&n| (times(n), std::cmp::Reverse(n))).unwrap_or(1)
 }
 
-/// The innermost Python line outside of torch; `None` where a stack has none, as in the backward pass. O(depth).
-#[must_use]
-pub fn line_of(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
-    let is_outside = |f: Frame| {
-        let file = stacks.text(f.file);
-        // A virtual environment may lie in a folder called torch.
-        let within = file.rsplit_once("-packages").map(|(_, rest)| rest.trim_start_matches(['/', '\\']));
-        let is_torch = match within {
-            Some(rest) => rest.starts_with("torch/") || rest.starts_with("torch\\"),
-            None => file.starts_with("torch/") || file.contains("/torch/"),
-        };
-        file.ends_with(".py") && !is_torch
-    };
-    stacks.frames(stack).iter().copied().find(|&f| stacks.frame(f).is_some_and(is_outside))
-}
-
-/// The value that occurs most; of several the smallest.
-fn most_frequent(values: impl Iterator<Item = u64>) -> Option<u64> {
-    let mut times: FxHashMap<u64, u64> = FxHashMap::default();
-    values.for_each(|v| *times.entry(v).or_default() += 1);
-    times.into_iter().max_by_key(|&(value, n)| (n, std::cmp::Reverse(value))).map(|(value, _)| value)
-}
-
-/// What a block without a module is listed under.
-fn group(role: Role, stack: StackId) -> String {
-    match role {
-        Role::Temporaries if !stack.is_some() => "backward, no Python stack".to_owned(),
-        other => other.text().to_owned(),
+/// The allocations of one forward pass, the last whole one before an event; `None` where nothing tells one pass from the next.
+fn whole_forward(tables: &DeviceTables, roles: &Roles, event: u32) -> Option<std::ops::Range<u32>> {
+    /// Passes that are looked at: an evaluation between them may be shorter.
+    const LAST: usize = 4;
+    let (phases, steps) = (&roles.anatomy.phases, &roles.anatomy.steps);
+    if !phases.has(Part::Backward) && steps.is_empty() {
+        return None;
     }
-}
-
-/// The lines that call the modules which a forward stack goes through, outermost first. Lines of torch's own containers call what the
-/// user put into them, and those of wrappers call the function they wrap: neither says which module it is.
-fn chain(stacks: &StackTable, anatomy: &Anatomy, stack: StackId) -> Vec<String> {
-    let sense = anatomy.phases.sense(stack);
-    if !matches!(sense.part, Part::Forward | Part::Backward) {
-        return Vec::new();
-    }
-    let frames = stacks.frames(stack);
-    let bits = |f: FrameId| anatomy.phases.bits.get(f.0 as usize).copied().unwrap_or(0);
-    // The innermost line is the operator's: it belongs to the module, and is told by the table of lines.
-    let (mut lines, mut last) = (Vec::new(), None);
-    for &f in frames[..(sense.inside as usize).min(frames.len())].iter().rev() {
-        if bits(f) & CALL != 0 {
-            lines.extend(last.take().map(|f| stacks.location(f)));
-        } else if bits(f) & (PYTHON | CONTAINER) == PYTHON {
-            last = stacks.frame(f);
-        }
-    }
-    lines
+    let forward = || phases.runs.iter().filter(|run| run.part == Part::Forward);
+    let before = forward().rev().filter(|run| event == NO_EVENT || run.events.1 <= event).take(LAST);
+    let run = before.max_by_key(|run| run.rows.1 - run.rows.0).or_else(|| forward().next())?;
+    let end = steps.of(run.events.0).and_then(|step| steps.bounds.get(step + 1)).copied().unwrap_or(u32::MAX);
+    let born = |row: &u32| tables.lifetimes.born(LifetimeId(*row));
+    let rows = (run.rows.0..run.rows.1).take_while(|row| born(row) < end).count();
+    Some(run.rows.0..run.rows.0 + rows as u32)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn call(name: &str, instance: Option<u32>) -> Call {
+        Call { name: name.to_owned(), instance: instance.map(FrameId), line: None, is_module: true, loops: false }
+    }
+
     #[test]
     fn layers_repeat_and_what_stands_beside_them_does_not() {
-        let path = |lines: &[&str]| -> Vec<String> { lines.iter().map(|&l| l.to_owned()).collect() };
+        let path = |lines: &[&str]| -> Vec<Call> { lines.iter().map(|&l| call(l, None)).collect() };
         // Eight layers; the second line of their feed-forward part keeps two blocks each. An embedding stands beside them.
         let stacks = [
             (path(&["model.py:9", "model.py:20", "model.py:30"]), 8),
@@ -328,8 +347,8 @@ mod tests {
                 id += 1;
             }
         }
-        tree.add(&[group(Role::Weights, StackId::NONE)], LifetimeId(id), 4096);
-        let counts: Vec<(&[String], u64)> = stacks.iter().map(|(path, count)| (path.as_slice(), *count)).collect();
+        tree.add(&path(&["weights"]), LifetimeId(id), 4096);
+        let counts: Vec<(&[Call], u64)> = stacks.iter().map(|(path, count)| (path.as_slice(), *count)).collect();
         tree.settle(&counts);
         tree.enter();
         let titles: Vec<String> = tree.parts.iter().map(ModuleHeld::title).collect();
@@ -337,5 +356,35 @@ mod tests {
         let inside: Vec<String> = tree.parts[0].parts.iter().map(ModuleHeld::title).collect();
         assert_eq!(inside, ["model.py:31", "model.py:30"]);
         assert_eq!(tree.parts.iter().map(|p| p.bytes).sum::<u64>(), tree.bytes, "nothing is lost");
+    }
+
+    #[test]
+    fn a_container_counts_what_most_of_its_lines_make() {
+        // Four blocks of a ResNet's stage, three tensors of each norm; the first block projects its input.
+        assert_eq!(most_frequent(&[12, 4, 12, 4, 12, 4, 3, 1]), 4);
+        assert_eq!(most_frequent(&[9, 3, 3, 9, 9, 3, 1]), 3);
+        assert_eq!(most_frequent(&[]), 1);
+    }
+
+    #[test]
+    fn layers_that_have_names_are_counted_by_them() {
+        let call = |name: &str, instance| call(name, Some(instance));
+        let mut tree = ModuleHeld::default();
+        for layer in 0..3 {
+            // Two projections of each layer keep a block; the feed-forward part two.
+            let inside = |name, instance| [call("GPT_0", 0), call("Block", 10 + layer), call(name, instance)];
+            for (id, path) in
+                [inside("Linear", 20 + 2 * layer), inside("Linear", 21 + 2 * layer), inside("MLP", 40 + layer)].iter().enumerate()
+            {
+                tree.add(path, LifetimeId(layer * 10 + id as u32), 512);
+            }
+        }
+        tree.add(&[call("GPT_0", 0), call("Embedding", 1)], LifetimeId(90), 512);
+        tree.settle(&[]);
+        tree.enter();
+        let titles = |parts: &[ModuleHeld]| -> Vec<String> { parts.iter().map(ModuleHeld::title).collect() };
+        assert_eq!(titles(&tree.parts), ["3 \u{d7} Block", "Embedding"]);
+        assert_eq!(titles(&tree.parts[0].parts), ["2 \u{d7} Linear", "MLP"]);
+        assert_eq!(tree.parts[0].which(), Which::Module(vec!["GPT_0".to_owned(), "Block".to_owned()]));
     }
 }

@@ -16,14 +16,16 @@ mod loops;
 mod older;
 mod period;
 mod phases;
+mod places;
 mod role;
 mod roles;
 mod sense;
 #[cfg(test)]
 mod tests;
 
-pub use composition::{Composition, LineHeld, ModuleHeld, RoleHeld, line_of, made_at};
+pub use composition::{Composition, LineHeld, ModuleHeld, RoleHeld};
 pub use phases::{Phase, Phases, Run};
+pub use places::{OwnBlocks, Which, line_of, made_at, made_in};
 pub(crate) use role::Because;
 pub use role::Role;
 pub use sense::Part;

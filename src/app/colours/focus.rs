@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::analysis::LifetimeId;
+use crate::analysis::anatomy::OwnBlocks;
 use crate::analysis::matching::Matching;
 use crate::app::cursor::Link;
 use crate::app::document::DeviceData;
@@ -18,6 +19,8 @@ pub struct Focus {
     stack: Option<StackId>,
     /// Allocations that a query holds for.
     matching: Option<Arc<Matching>>,
+    /// The blocks of one row of the memory column.
+    own: Option<Arc<OwnBlocks>>,
 }
 
 impl PartialEq for Focus {
@@ -26,7 +29,7 @@ impl PartialEq for Focus {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             (a, b) => a.is_none() && b.is_none(),
         };
-        is_same && (self.classes, self.stack) == (other.classes, other.stack)
+        is_same && (self.classes, self.stack, &self.own) == (other.classes, other.stack, &other.own)
     }
 }
 
@@ -34,12 +37,14 @@ impl Focus {
     /// What the legend, the selection and the query of a document ask for.
     #[must_use]
     pub fn of(link: &Link, matching: Option<&Arc<Matching>>) -> Self {
+        let own = link.hover_own.as_ref().or(link.own.as_ref());
         let stack = match link.selected() {
-            Some(Item::Stack(stack)) => Some(stack),
+            // A row may hold more than the one stack that stands for it.
+            Some(Item::Stack(stack)) if own.is_none() => Some(stack),
             _ => None,
         };
         let classes = link.hover_class.as_ref().map_or(link.focus_classes.as_slice(), std::slice::from_ref);
-        Focus { stack, matching: matching.cloned(), ..Focus::classes(classes) }
+        Focus { stack, matching: matching.cloned(), own: own.cloned(), ..Focus::classes(classes) }
     }
 
     /// These classes of the legend.
@@ -67,10 +72,10 @@ impl Focus {
         self.classes == 0 && !self.picks_allocations()
     }
 
-    /// Single allocations are picked, by a call stack or a query: what is folded can not be told.
+    /// Single allocations are picked, by a call stack, a query or a row: what is folded can not be told.
     #[must_use]
     pub fn picks_allocations(&self) -> bool {
-        self.stack.is_some() || self.matching.is_some()
+        self.stack.is_some() || self.matching.is_some() || self.own.is_some()
     }
 
     /// A class of the legend is dimmed.
@@ -79,10 +84,11 @@ impl Focus {
         self.classes != 0 && self.classes & 1u64.checked_shl(u32::from(class)).unwrap_or(0) == 0
     }
 
-    /// An allocation is dimmed for its call stack, or because the query does not hold for it.
+    /// An allocation is dimmed for its call stack, because the query does not hold for it, or as one of another row.
     #[must_use]
     pub fn dims(&self, data: &DeviceData, id: LifetimeId) -> bool {
         self.stack.is_some_and(|s| data.tables.lifetimes.stack(data.device(), id) != s)
             || self.matching.as_ref().is_some_and(|m| !m.contains(id))
+            || self.own.as_ref().is_some_and(|own| !own.contains(data.device(), &data.tables, id))
     }
 }

@@ -115,6 +115,7 @@ fn workspace_ui(
     if !is_seen(ViewKind::Memory) {
         // It can not say any more that the pointer left it.
         view.link.hover_class = None;
+        view.link.hover_own = None;
     }
     // What pages and dialogs asked for is none of the panes' business.
     drop(jobs.take_asked_in_vain());

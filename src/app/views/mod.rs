@@ -34,6 +34,7 @@ pub mod inspector;
 pub mod leaks;
 pub mod live;
 pub mod memory;
+mod place_link;
 pub mod probe;
 mod query_field;
 mod query_help;

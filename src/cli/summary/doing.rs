@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::analysis::anatomy::{Composition, LineHeld, ModuleHeld, Phase, Role};
+use crate::analysis::limits::Limit;
 use crate::analysis::roles::{Roles, Rules};
+use crate::analysis::vendor::Words;
 use crate::analysis::{DeviceTables, Quantity, StackNames};
 use crate::model::{DeviceRecording, Progress, Recording};
 use crate::units::{Bytes, counted};
@@ -21,6 +23,15 @@ pub(super) struct Doing {
     /// In order; where there are more than 2,000 the first of them.
     phases: Vec<PhaseFound>,
     pub(super) peak: Peak,
+    /// What the recording lacks, where that decides what can be said of the peak; null where it has all.
+    limit: Option<Lacks>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Lacks {
+    sentence: String,
+    /// The line of code that records it.
+    line: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -108,7 +119,19 @@ impl Doing {
                 by_module: held.modules.iter().take(LISTED).map(Held::from).collect(),
                 sentence: sentence(&held, &anatomy.words_at(event)),
             },
+            limit: Limit::of(recording, device, tables, event).map(|limit| {
+                let line = limit.line.map(|line| Words::of(device).say(line).into_owned());
+                Lacks { sentence: limit.sentence, line }
+            }),
         }))
+    }
+
+    /// What comes before everything else, for it decides how far the rest can be trusted.
+    pub(super) fn limit(&self) -> String {
+        self.limit.as_ref().map_or_else(String::new, |limit| {
+            let line = limit.line.as_ref().map(|line| format!("    {line}\n")).unwrap_or_default();
+            format!("  {}\n{line}", limit.sentence)
+        })
     }
 
     /// Lines under the headline.

@@ -12,6 +12,9 @@ use crate::units::{Bytes, Micros, count, counted};
 pub(super) fn of(s: &Summary) -> String {
     let caveat = s.load.caveat.as_ref().map(|caveat| format!("{caveat}: ")).unwrap_or_default();
     let mut out = format!("{}: {caveat}{}\n", s.file, headline(s));
+    for limit in s.devices.iter().filter_map(|d| d.doing.as_ref()).map(super::Doing::limit) {
+        out += &limit;
+    }
     let read = Micros((s.load.seconds * 1e6) as i64);
     out += &format!("  {}, {}, {}, read in {read}\n", s.format, Bytes(s.load.bytes), counted(s.load.events, "event", "events"));
     if s.counters.is_empty() {

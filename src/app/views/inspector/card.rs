@@ -1,9 +1,9 @@
 //! What the inspector says of a thing: a card of facts, made off the UI thread from the recording alone.
 
-use crate::analysis::{LifetimeId, NO_EVENT, State};
+use crate::analysis::{LifetimeId, NO_EVENT, Role, State};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
-use crate::model::{Annotation, PoolId, SizeClass, StackId, StreamId};
+use crate::model::{Annotation, FrameId, PoolId, SizeClass, StackId, StreamId};
 use crate::units::{Micros, count};
 
 /// How a figure is coloured.
@@ -117,6 +117,42 @@ pub struct List {
     pub lines: Vec<Line>,
 }
 
+/// The peak of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peak {
+    /// Its number, as the timeline has it.
+    pub step: u64,
+    /// How many steps there are.
+    pub of: u64,
+    /// The phase the peak is in; empty where none is known.
+    pub phase: &'static str,
+    /// Its height.
+    pub bytes: u64,
+    /// Its event.
+    pub event: u32,
+}
+
+/// Live blocks of one place, role and size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The first of them.
+    pub item: Item,
+    /// Where they were made, or what they are for.
+    pub name: String,
+    /// The line that made them.
+    pub frame: Option<FrameId>,
+    /// What they are for.
+    pub role: Role,
+    /// That is inferred.
+    pub is_probable: bool,
+    /// How many.
+    pub count: u64,
+    /// Bytes of each.
+    pub each: u64,
+    /// The address of the first.
+    pub tip: String,
+}
+
 /// Everything the inspector says of one thing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Card {
@@ -140,6 +176,12 @@ pub struct Card {
     pub same: Vec<Fact>,
     /// Other things, by figures.
     pub lists: Vec<List>,
+    /// The peak of each step.
+    pub peaks: Vec<Peak>,
+    /// The largest live blocks, in groups.
+    pub held: Vec<Held>,
+    /// How many blocks those are, and of how many.
+    pub shown: (u64, u64),
     /// A sentence at the end: what to do next.
     pub next: String,
 }

@@ -6,9 +6,12 @@ use egui::{Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::block_name::block_name;
 use super::live::told;
+use super::memory::chosen_roles;
+use super::place_link::{openable, place_link};
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::Roles;
+use crate::analysis::{Role as OfMemory, Roles};
 use crate::app::action::Action;
+use crate::app::colours::role_paint;
 use crate::app::command::Command;
 use crate::app::document::DeviceData;
 use crate::app::identity::Identity;
@@ -22,15 +25,17 @@ use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, padded, section};
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::term;
-use crate::units::Bytes;
+use crate::app::widgets::tooltip::Tip;
+use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count};
 
 mod block;
 mod card;
 mod neighbours;
+mod overall;
 mod stacks;
 mod things;
 
-use card::{Card, Fact, Lead, List, Tone};
+use card::{Card, Fact, Held, Lead, List, Peak, Tone};
 pub use card::{RECORD_STACKS, RECORD_TRACE};
 
 /// Registry entry.
@@ -54,8 +59,8 @@ const VALUES: f32 = 104.0;
 
 #[derive(Default)]
 struct Inspector {
-    /// Keyed by the selection, the instant, and where the roles lie in memory.
-    card: Derived<(Option<Item>, u32, Option<Identity>), Card>,
+    /// Keyed by the selection, the instant, where the roles lie in memory, and those of them that were clicked.
+    card: Derived<(Option<Item>, u32, Option<Identity>, Vec<OfMemory>), Card>,
     stacks: stacks::Stacks,
 }
 
@@ -91,9 +96,10 @@ impl View for Inspector {
         let selected = cx.link.selected();
         let (data, at) = (Arc::clone(cx.data), Arc::clone(state));
         let roles = cx.roles.cloned();
-        let key = (selected, state.event, roles.as_ref().map(Identity::of));
+        let only = if selected.is_none() { chosen_roles(cx) } else { Vec::new() };
+        let key = (selected, state.event, roles.as_ref().map(Identity::of), only.clone());
         let shown = self.card.get(cx.jobs, "inspector", &key, move |_| {
-            let mut card = things::card(&data, &at, selected);
+            let mut card = things::card(&data, &at, selected, roles.as_deref(), &only);
             if let (Some(Item::Lifetime(id)), Some(roles)) = (selected, &roles) {
                 block::say_role(&data, roles, id, &mut card);
             }
@@ -128,6 +134,12 @@ impl View for Inspector {
                 section(ui, "Same stack", "", false);
                 facts(ui, cx, &card.same);
                 same_stack_buttons(ui, cx, &card);
+            }
+            if !card.peaks.is_empty() {
+                peaks(ui, cx, &card.peaks);
+            }
+            if !card.held.is_empty() {
+                held(ui, cx, &card);
             }
             for list in &card.lists {
                 section(ui, &list.title, &list.trailing, false);
@@ -276,6 +288,112 @@ fn same_stack_buttons(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
             }
         });
     });
+}
+
+/// Bytes in a unit that stands elsewhere, with two decimals: `1,572.00`.
+fn in_hundredths(bytes: u64, unit: u64) -> String {
+    let n = ((u128::from(bytes) * 100 + u128::from(unit) / 2) / u128::from(unit)) as u64;
+    format!("{}.{:02}", count(n / 100), n % 100)
+}
+
+/// The peak of each step as a bar, all to one scale.
+fn peaks(ui: &mut Ui, cx: &ViewContext<'_>, peaks: &[Peak]) {
+    let t = cx.tokens;
+    let of = peaks.first().map_or(0, |p| p.of);
+    let most = peaks.iter().map(|p| p.bytes).max().unwrap_or(1).max(1);
+    // One unit for all.
+    let (unit, name) = if most >= GIBIBYTE { (GIBIBYTE, "GiB") } else { (MEBIBYTE, "MiB") };
+    let figure = |p: &Peak| in_hundredths(p.bytes, unit);
+    let most = most as f32;
+    let title = match of > peaks.len() as u64 {
+        true => format!("The {} highest of {} steps", peaks.len(), count(of)),
+        false => "Peak of each step".to_owned(),
+    };
+    section(ui, &title, name, false);
+    let wide = |texts: &mut dyn Iterator<Item = String>, kind| {
+        texts.map(|text| label::width(ui.painter(), &text, kind)).fold(0.0, f32::max).ceil()
+    };
+    let numbers = wide(&mut peaks.iter().map(|p| count(p.step)), Type::Mono);
+    let phases = wide(&mut peaks.iter().map(|p| p.phase.to_owned()), Type::Body);
+    let figures = wide(&mut peaks.iter().map(figure), Type::Mono);
+    for peak in peaks {
+        let figure = figure(peak);
+        let name = format!("Step {}: {} {figure} {name}", count(peak.step), peak.phase);
+        let response = ui.push_id(("peak of step", peak.step), |ui| ListRow::new(&name).height(20.0).show_painted(ui)).inner;
+        let p = ui.painter();
+        let inner = response.rect.shrink2(vec2(PAD_PANE, 0.0));
+        label::text_in(p, inner, &count(peak.step), Type::Mono, t.text3);
+        label::text_in_right(p, inner, &figure, Type::Mono, t.text1);
+        let left = inner.left() + numbers + 10.0;
+        label::text_in(p, inner.with_min_x(left), peak.phase, Type::Body, t.text1);
+        let bars = left + phases + if phases > 0.0 { 12.0 } else { 0.0 }..=inner.right() - figures - 12.0;
+        let width = (bars.end() - bars.start()) * peak.bytes as f32 / most;
+        if width > 1.0 {
+            let bar = Rect::from_min_size(pos2(*bars.start(), inner.center().y - 3.0), vec2(width, 6.0));
+            p.rect_filled(bar, 0, t.other);
+        }
+        if response.clicked() {
+            cx.actions.send(Action::GoTo(peak.event));
+        }
+        response.on_hover_text(format!("At event {}. A click goes there.", count(u64::from(peak.event))));
+    }
+}
+
+/// The largest live blocks, those of one place, role and size in a row.
+fn held(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
+    let t = cx.tokens;
+    // Where all are small each says its unit.
+    let in_mebibytes = card.held.iter().any(|h| h.each >= MEBIBYTE);
+    section(ui, "Largest live blocks", if in_mebibytes { "MiB each" } else { "each" }, false);
+    let figure = |h: &Held| match (in_mebibytes, h.each) {
+        (false, each) => Bytes(each).to_string(),
+        (true, each) if each < MEBIBYTE / 200 => "<0.01".to_owned(),
+        (true, each) => in_hundredths(each, MEBIBYTE),
+    };
+    let figures = card.held.iter().map(|h| label::width(ui.painter(), &figure(h), Type::Mono)).fold(48.0, f32::max).ceil();
+    let head = ui.min_rect().right() - PAD_PANE - figures - 12.0;
+    label::text(ui.painter(), pos2(head, ui.cursor().top() - 14.0), egui::Align2::RIGHT_CENTER, "blocks", Type::Caption, t.text3);
+    for (i, h) in card.held.iter().enumerate() {
+        let name = format!("{} \u{d7} {} {} each", count(h.count), h.name, Bytes(h.each));
+        let selected = cx.link.selected() == Some(h.item);
+        let response = ui.push_id(("held", i), |ui| ListRow::new(&name).height(20.0).selected(selected).show_painted(ui)).inner;
+        let p = ui.painter();
+        let inner = response.rect.shrink2(vec2(PAD_PANE, 0.0));
+        let swatch = Rect::from_center_size(pos2(inner.left() + 5.0, inner.center().y), vec2(10.0, 10.0));
+        p.rect_filled(swatch, 0, role_paint(h.role).colour(t));
+        label::text_in_right(p, inner, &figure(h), Type::Mono, t.text1);
+        let counts = inner.with_max_x(inner.right() - figures - 12.0);
+        let counts = label::text_in_right(p, counts, &count(h.count), Type::Mono, t.text3);
+        let room = Rect::from_min_max(pos2(inner.left() + 16.0, inner.top()), pos2(counts.left() - 8.0, inner.bottom()));
+        let named = match openable(cx, h.frame) {
+            Some(frame) => place_link(ui, cx, frame, "", room, ("held", i)),
+            None => label::text_in(p, room, &label::without_middle(p, &h.name, Type::Body, room.width()), Type::Body, t.text1),
+        };
+        let room = room.with_min_x(named.right() + 8.0);
+        if h.is_probable && label::width(p, "probably", Type::Caption) <= room.width() {
+            label::text_in(p, room, "probably", Type::Caption, t.text3);
+        }
+        if response.clicked() {
+            cx.actions.send(Action::Select(Some(h.item)));
+        }
+        if response.contains_pointer() && cx.link.hovered != Some(h.item) {
+            cx.actions.send(Action::Hover(Some(h.item)));
+        }
+        let tip = Tip::new(&h.name)
+            .swatch(role_paint(h.role).colour(t))
+            .row("role", if h.is_probable { format!("probably {}", h.role.text()) } else { h.role.text().to_owned() })
+            .row("each", Bytes(h.each).to_string())
+            .row("together", Bytes(h.each * h.count).to_string());
+        let tip = if h.tip.is_empty() { tip } else { tip.row("the first", h.tip.as_str()) };
+        tip.note("Click selects the first of them.").show(&response);
+    }
+    let (shown, all) = card.shown;
+    if shown < all {
+        ui.add_space(4.0);
+        padded(ui, |ui| {
+            label::paragraph(ui, &format!("{} of {} blocks shown", count(shown), count(all)), Type::Caption, t.text3)
+        });
+    }
 }
 
 /// A list of other things: name, note, bar, figure.

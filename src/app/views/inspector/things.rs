@@ -1,21 +1,19 @@
 //! The cards of everything else: segments, holes, events, stacks, annotations, and the instant itself.
 
 use super::block::{LINES, action_text, next_blockers, same_stack};
-use super::card::{
-    Card, Fact, Lead, Line, List, NO_TIMES, RECORD_TRACE, Tone, moment, pool_text, request_at, stack_name, stream_text,
-};
+use super::card::{Card, Fact, Lead, Line, List, NO_TIMES, Tone, moment, pool_text, stack_name, stream_text};
 use crate::analysis::fragmentation::Servers;
 use crate::analysis::oom::has_segments;
-use crate::analysis::told::{NO_ADDRESSES, clock_time, why_no_requested, why_no_segments};
+use crate::analysis::told::{NO_ADDRESSES, clock_time, why_no_segments};
 use crate::analysis::vendor::Words;
-use crate::analysis::{BlockAt, LifetimeId, NO_EVENT, Quantity, State};
+use crate::analysis::{BlockAt, LifetimeId, NO_EVENT, Quantity, Role, Roles, State};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
-use crate::model::{Action, BlockState, CATEGORIES, CategoryBands, Clock, NoteKind, PoolId, StackId};
+use crate::model::{Action, BlockState, Clock, NoteKind, PoolId, StackId};
 use crate::units::{Address, Bytes, Micros, count, counted};
 
-/// The card of anything, as seen at an instant.
-pub fn card(data: &DeviceData, state: &State, item: Option<Item>) -> Card {
+/// The card of anything, as seen at an instant; of nothing the instant itself, of some roles alone where any are named.
+pub fn card(data: &DeviceData, state: &State, item: Option<Item>, roles: Option<&Roles>, only: &[Role]) -> Card {
     let card = match item {
         Some(Item::Lifetime(id)) => super::block::card(data, state, id),
         Some(Item::Segment(address)) => segment(data, state, address),
@@ -31,7 +29,7 @@ pub fn card(data: &DeviceData, state: &State, item: Option<Item>) -> Card {
         (None, Some(Item::Segment(address))) => gone("Segment", address),
         (None, Some(Item::Hole(address))) => gone("Hole", address),
         (None, Some(Item::Unmapped(address))) => gone("Unmapped range", address),
-        (None, _) => instant(data, state),
+        (None, _) => super::overall::card(data, state, roles, only),
     }
 }
 
@@ -279,7 +277,7 @@ fn stack(data: &DeviceData, state: &State, stack: StackId) -> Card {
     }
 }
 
-fn largest_blocks(data: &DeviceData, title: &str, mut blocks: Vec<&BlockAt>) -> Option<List> {
+pub(super) fn largest_blocks(data: &DeviceData, title: &str, mut blocks: Vec<&BlockAt>) -> Option<List> {
     if blocks.is_empty() {
         return None;
     }
@@ -350,130 +348,5 @@ fn change(before: u64, after: u64) -> String {
         std::cmp::Ordering::Equal => format!("unchanged at {}", Bytes(after)),
         std::cmp::Ordering::Greater => format!("+{}, to {}", Bytes(after - before), Bytes(after)),
         std::cmp::Ordering::Less => format!("-{}, to {}", Bytes(before - after), Bytes(after)),
-    }
-}
-
-/// The peak of a memory timeline that has sums by category and nothing else.
-fn categories(bands: &CategoryBands) -> Option<Card> {
-    let (at, most) = bands.peak()?;
-    let mut parts: Vec<(usize, u64)> = bands.bytes.get(at)?.iter().copied().enumerate().filter(|p| p.1 > 0).collect();
-    parts.sort_by_key(|&(i, bytes)| (std::cmp::Reverse(bytes), i));
-    let label = |i: usize| CATEGORIES.get(i).copied().unwrap_or_default();
-    Some(Card {
-        kind: "At the peak".to_owned(),
-        title: Bytes(most).to_string(),
-        claim: "of tensors".to_owned(),
-        facts: parts.iter().map(|&(i, bytes)| Fact::new(category_label(label(i)), Bytes(bytes).to_string())).collect(),
-        next: "The timeline has no allocations to select. Exported as .raw.json.gz it has them.".to_owned(),
-        ..Card::default()
-    })
-}
-
-/// A role's name as people write it.
-fn category_label(name: &'static str) -> &'static str {
-    match name {
-        "optimizer_state" => "optimizer state",
-        "autograd_detail" => "autograd detail",
-        other => other,
-    }
-}
-
-/// What there is to say of the cursor's instant when nothing is selected.
-fn instant(data: &DeviceData, state: &State) -> Card {
-    let device = data.device();
-    if device.events.is_empty()
-        && let Some(card) = categories(&device.bands)
-    {
-        return card;
-    }
-    let totals = state.totals;
-    let (mut holes, mut free, mut largest) = (0u64, 0u64, 0u64);
-    for hole in state.holes() {
-        (holes, free, largest) = (holes + 1, free + hole.size, largest.max(hole.size));
-    }
-    let request = request_at(data, state);
-    let mut facts = Vec::new();
-    if let Some(request) = request {
-        facts.push(Fact::new("request", Bytes(request).to_string()).tone(Tone::Red).lead(Lead::Item(Item::Event(state.event))));
-        if let Some(free) = device.events.device_free_told(state.event) {
-            facts.push(Fact::new("device free", Bytes(free).to_string()));
-        }
-    }
-    if state.event != NO_EVENT && !device.events.is_empty() {
-        facts.push(Fact::new("instant", moment(data, state.event)));
-        if request.is_none()
-            && let Some(&action) = device.events.action.get(state.event as usize)
-        {
-            let text = format!("{} {}", action_text(action), Bytes(device.events.size[state.event as usize]));
-            facts.push(Fact::new("event", text).lead(Lead::Item(Item::Event(state.event))));
-        }
-    }
-    let has_segments = data.tables.curves.peak(Quantity::Reserved).0 > 0;
-    facts.push(if has_segments || device.has_final_state {
-        Fact::new("reserved", Bytes(totals.reserved).to_string())
-    } else {
-        Fact::missing("reserved", why_no_segments(&data.recording))
-    });
-    facts.push(Fact::new("active", Bytes(totals.active).to_string()));
-    facts.push(Fact::new("allocated", Bytes(totals.allocated).to_string()));
-    facts.push(if data.recording.tells_requested(device) {
-        Fact::new("requested", Bytes(totals.requested).to_string())
-    } else {
-        Fact::missing("requested", why_no_requested(&data.recording))
-    });
-    let (live, pending) = state.live_and_pending();
-    facts.push(Fact::new("live blocks", count(live)));
-    if pending > 0 {
-        facts.push(Fact::new("pending free", counted(pending, "block", "blocks")));
-    }
-    if has_segments || device.has_final_state {
-        facts.push(Fact::new("segments", count(state.segments.len() as u64)));
-        facts.push(Fact::new("free", format!("{} in {}", Bytes(free), counted(holes, "hole", "holes"))));
-        facts.push(Fact::new("largest hole", Bytes(largest).to_string()));
-    }
-    if device.events.is_empty() {
-        facts.push(Fact::missing("events", &Words::of(data.device()).say(RECORD_TRACE)));
-    }
-    Card {
-        kind: if request.is_some() { "At the out-of-memory event" } else { "At the cursor" }.to_owned(),
-        title: Bytes(totals.allocated).to_string(),
-        claim: if has_segments { format!("in use of {}", Bytes(totals.reserved)) } else { "in use".to_owned() },
-        facts,
-        lists: [next_blockers(data, state, None)].into_iter().chain(largest_held(data, state)).flatten().collect(),
-        next:
-            "Nothing is selected. Click a block in the timeline or the segment map to see its life, its stack and its neighbours."
-                .to_owned(),
-        ..Card::default()
-    }
-}
-
-/// What the program holds, and apart from it what it freed and another stream may still use.
-fn largest_held(data: &DeviceData, state: &State) -> [Option<List>; 2] {
-    [("Largest live blocks", BlockState::Active), ("Freed, waiting for a stream", BlockState::PendingFree)]
-        .map(|(title, of)| largest_blocks(data, title, state.blocks.iter().filter(|b| b.state == of).collect()))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::model::Progress;
-
-    #[test]
-    fn what_waits_for_a_stream_is_listed_apart_from_what_is_live() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/fragment_oom.pickle");
-        let recording = Arc::new(crate::formats::open(&path, &Progress::new()).unwrap());
-        let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
-        // Three blocks of 400 MiB are held, a fourth was freed and is pending.
-        let state = data.tables.states.at(data.device(), &data.tables.lifetimes, 8);
-        let told = card(&data, &state, None);
-        let list = |title: &str| told.lists.iter().find(|l| l.title == title).unwrap();
-        assert_eq!(list("Largest live blocks").trailing, "3 of 3");
-        let pending = list("Freed, waiting for a stream");
-        assert_eq!((pending.trailing.as_str(), pending.lines[0].note.as_str()), ("1 of 1", "pending"));
-        let live = told.facts.iter().find(|f| f.label == "live blocks").unwrap();
-        assert_eq!(live.value, "3");
     }
 }

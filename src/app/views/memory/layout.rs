@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use crate::analysis::LifetimeId;
-use crate::analysis::anatomy::{Composition, LineHeld, ModuleHeld, Role};
+use crate::analysis::anatomy::{Composition, LineHeld, ModuleHeld, Role, Which};
 use crate::app::selection::Item;
+use crate::model::FrameId;
 use crate::units::{Bytes, MEBIBYTE, count};
 
 /// Rows of a table before the rest is folded into one.
@@ -113,8 +113,8 @@ pub struct Row {
     pub depth: usize,
     /// Its name.
     pub name: String,
-    /// The name is a place in the code.
-    pub is_place: bool,
+    /// The line in the code that it stands for.
+    pub line: Option<FrameId>,
     /// The role of most of it, where it has one.
     pub role: Option<Role>,
     /// Bytes of whole blocks.
@@ -127,8 +127,8 @@ pub struct Row {
     pub is_open: Option<bool>,
     /// What a click selects.
     pub item: Option<Item>,
-    /// Its largest block.
-    pub largest: Option<LifetimeId>,
+    /// Which blocks are its own.
+    pub which: Option<Which>,
 }
 
 /// The key of the row that stands for what is folded.
@@ -136,9 +136,17 @@ fn folded(prefix: &str) -> String {
     format!("{prefix}/\u{2026}")
 }
 
+/// What a module holds outside of its parts.
+#[derive(Default)]
+struct Own {
+    bytes: u64,
+    count: u64,
+    which: Option<Which>,
+}
+
 /// Rows of one level, one for what is folded, and one for the `own` bytes and blocks of their module that are in none of them; with
 /// the hundredths of a MiB of each, which add up to `units`. `open` has the keys of the rows that are open.
-fn level(all: Vec<Row>, own: (u64, u64), units: u64, (depth, prefix): (usize, &str), open: &HashSet<String>) -> Vec<(Row, u64)> {
+fn level(all: Vec<Row>, own: Own, units: u64, (depth, prefix): (usize, &str), open: &HashSet<String>) -> Vec<(Row, u64)> {
     let rest_key = folded(prefix);
     let is_folded = all.len() > MOST + 1 && !open.contains(&rest_key);
     let shown = if is_folded { MOST } else { all.len() };
@@ -149,9 +157,9 @@ fn level(all: Vec<Row>, own: (u64, u64), units: u64, (depth, prefix): (usize, &s
         let name = format!("{} more", count(more as u64));
         rows.push(Row { key: rest_key, depth, name, bytes, count: blocks, is_open: Some(false), ..Row::default() });
     }
-    if own.0 > 0 {
-        let key = format!("{prefix}/");
-        rows.push(Row { key, depth, name: "in none of these".to_owned(), bytes: own.0, count: own.1, ..Row::default() });
+    if own.bytes > 0 {
+        let (key, name) = (format!("{prefix}/"), "in none of these".to_owned());
+        rows.push(Row { key, depth, name, bytes: own.bytes, count: own.count, which: own.which, ..Row::default() });
     }
     let shares = apportion(&rows.iter().map(|r| r.bytes).collect::<Vec<_>>(), units);
     rows.into_iter().zip(shares).map(|(row, share)| (Row { mebibytes: mebibytes(share, row.bytes), ..row }, share)).collect()
@@ -160,28 +168,29 @@ fn level(all: Vec<Row>, own: (u64, u64), units: u64, (depth, prefix): (usize, &s
 /// The rows of modules, with those inside the open ones.
 pub fn module_rows(held: &Composition, open: &HashSet<String>) -> Vec<Row> {
     let mut rows = Vec::new();
-    within(&held.modules, (0, 0), hundredths(held.bytes), (0, ""), open, &mut rows);
+    within(&held.modules, Own::default(), hundredths(held.bytes), (0, ""), open, &mut rows);
     rows
 }
 
 fn within(
     parts: &[ModuleHeld],
-    own: (u64, u64),
+    own: Own,
     units: u64,
     (depth, prefix): (usize, &str),
     open: &HashSet<String>,
     rows: &mut Vec<Row>,
 ) {
     let all = parts.iter().map(|m| {
-        let key = format!("{prefix}/{}", m.name);
+        // Two modules may have collapsed into parts of one name: their paths differ.
+        let key = format!("{prefix}/{}{}", m.path.join("/"), if m.is_rest { "/" } else { "" });
         Row {
             depth,
             name: m.title(),
-            is_place: is_place(&m.name),
+            line: m.line,
             bytes: m.bytes,
             count: m.count,
             is_open: (!m.parts.is_empty()).then(|| open.contains(&key)),
-            largest: m.lifetimes.first().copied(),
+            which: Some(m.which()),
             item: m.lifetimes.first().map(|&id| Item::Lifetime(id)),
             key,
             ..Row::default()
@@ -192,7 +201,11 @@ fn within(
         rows.push(row);
         if is_open && let Some(module) = parts.get(i) {
             let inside = module.parts.iter().fold((0, 0), |(bytes, count), p| (bytes + p.bytes, count + p.count));
-            let own = (module.bytes.saturating_sub(inside.0), module.count.saturating_sub(inside.1));
+            let own = Own {
+                bytes: module.bytes.saturating_sub(inside.0),
+                count: module.count.saturating_sub(inside.1),
+                which: Some(Which::Directly(module.path.clone())),
+            };
             within(&module.parts, own, units, (depth + 1, &key), open, rows);
         }
     }
@@ -203,20 +216,15 @@ pub fn line_rows(lines: &[LineHeld], bytes: u64, open: &HashSet<String>) -> Vec<
     let all = lines.iter().map(|l| Row {
         key: l.place.clone(),
         name: l.place.clone(),
-        is_place: l.stack.is_some() && is_place(&l.place),
+        line: l.frame,
         role: Some(l.role),
         bytes: l.bytes,
         count: l.count,
-        largest: l.lifetimes.first().copied(),
+        which: Some(l.which()),
         item: l.stack.map(Item::Stack).or(l.lifetimes.first().map(|&id| Item::Lifetime(id))),
         ..Row::default()
     });
-    level(all.collect(), (0, 0), hundredths(bytes), (0, "lines"), open).into_iter().map(|(row, _)| row).collect()
-}
-
-/// `model.py:41` and not a group in words.
-fn is_place(name: &str) -> bool {
-    name.rsplit_once(':').is_some_and(|(_, line)| !line.is_empty() && line.bytes().all(|b| b.is_ascii_digit()))
+    level(all.collect(), Own::default(), hundredths(bytes), (0, "lines"), open).into_iter().map(|(row, _)| row).collect()
 }
 
 /// That memory does not grow, from what is in use at the end of each step; `None` where it does, or where there are too few steps.
@@ -241,12 +249,19 @@ pub fn no_growth(ends: &[u64]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::LifetimeId;
     use crate::analysis::anatomy::RoleHeld;
 
     const M: u64 = MEBIBYTE;
 
     fn module(name: &str, bytes: u64, parts: Vec<ModuleHeld>) -> ModuleHeld {
-        ModuleHeld { name: name.to_owned(), repeats: 1, bytes, count: 2, parts, lifetimes: vec![LifetimeId(bytes as u32 % 97)] }
+        let lifetimes = vec![LifetimeId(bytes as u32 % 97)];
+        let line = name.contains(':').then_some(FrameId(1));
+        let mut held = ModuleHeld::default();
+        (held.name, held.path) = (name.to_owned(), vec![name.to_owned()]);
+        (held.line, held.repeats, held.bytes, held.count) = (line, 1, bytes, 2);
+        (held.parts, held.lifetimes) = (parts, lifetimes);
+        held
     }
 
     fn printed(text: &str) -> u64 {
@@ -308,7 +323,7 @@ mod tests {
         let mut open = HashSet::new();
         let rows = module_rows(&held, &open);
         assert_eq!(rows.len(), 10);
-        assert_eq!((rows[0].is_open, rows[0].is_place, rows[1].is_place), (Some(false), true, false));
+        assert_eq!((rows[0].is_open, rows[0].line, rows[1].line), (Some(false), Some(FrameId(1)), None));
         assert_eq!((rows[9].name.as_str(), rows[9].count), ("4 more", 8));
         assert_eq!(rows.iter().map(|r| printed(&r.mebibytes)).sum::<u64>(), hundredths(bytes));
         open.insert(rows[0].key.clone());
@@ -336,7 +351,7 @@ mod tests {
         );
         assert_eq!(rows[0].item, Some(Item::Stack(crate::model::StackId(4))));
         assert_eq!(rows[1].item, Some(Item::Lifetime(LifetimeId(7))));
-        assert_eq!((rows[0].is_place, rows[1].is_place), (true, false));
+        assert_eq!(rows[0].which, Some(Which::Line("train.py:3".to_owned())));
     }
 
     #[test]

@@ -1,0 +1,245 @@
+//! What there is to say of an instant when nothing is selected: its figures, the peak of each step, the largest live blocks.
+
+use rustc_hash::FxHashMap;
+
+use super::block::next_blockers;
+use super::card::{Card, Fact, Held, Lead, Peak, RECORD_TRACE, Tone, request_at, since_start};
+use super::things::largest_blocks;
+use crate::analysis::anatomy::made_in;
+use crate::analysis::told::{why_no_requested, why_no_segments};
+use crate::analysis::vendor::Words;
+use crate::analysis::{LifetimeId, NO_EVENT, Quantity, Role, Roles, State};
+use crate::app::document::DeviceData;
+use crate::app::selection::Item;
+use crate::app::views::block_name::block_name;
+use crate::model::{BlockState, CATEGORIES, CategoryBands};
+use crate::units::{Address, Bytes, Micros, count, counted};
+
+/// Groups of live blocks that are listed.
+const GROUPS: usize = 14;
+/// Steps that are listed, the highest of more.
+const STEPS: usize = 8;
+
+/// What there is to say of the cursor's instant; of the blocks of some roles alone where any are named.
+pub(super) fn card(data: &DeviceData, state: &State, roles: Option<&Roles>, only: &[Role]) -> Card {
+    let device = data.device();
+    if device.events.is_empty()
+        && let Some(card) = categories(&device.bands)
+    {
+        return card;
+    }
+    let totals = state.totals;
+    let request = request_at(data, state);
+    let is_peak = state.event == data.tables.curves.peak(Quantity::Active).1;
+    let kind = match request {
+        Some(_) => "At the out-of-memory event",
+        None if device.events.is_empty() => "When it was written",
+        None if is_peak => "At the peak",
+        None => "At the cursor",
+    };
+    let has_segments = data.tables.curves.peak(Quantity::Reserved).0 > 0;
+    let claim =
+        if has_segments { format!("in use of {} reserved", Bytes(totals.reserved).headline()) } else { "in use".to_owned() };
+    let blockers = next_blockers(data, state, None).filter(|_| request.is_some());
+    let waiting = state.blocks.iter().filter(|b| b.state == BlockState::PendingFree).collect();
+    let (held, shown) = largest_held(data, state, roles, only);
+    let next = match only {
+        [] => "Nothing is selected. Click a role, a module or a block to see where it was made and how long it lives.".to_owned(),
+        [role] => role.about().to_owned(),
+        _ => String::new(),
+    };
+    Card {
+        kind: kind.to_owned(),
+        title: Bytes(totals.allocated).headline(),
+        claim,
+        facts: facts(data, state, roles, request),
+        peaks: roles.map(|roles| peaks(data, roles)).unwrap_or_default(),
+        held,
+        shown,
+        lists: [blockers, largest_blocks(data, "Freed, waiting for a stream", waiting)].into_iter().flatten().collect(),
+        next,
+        ..Card::default()
+    }
+}
+
+fn facts(data: &DeviceData, state: &State, roles: Option<&Roles>, request: Option<u64>) -> Vec<Fact> {
+    let (device, totals) = (data.device(), state.totals);
+    let mut facts = Vec::new();
+    if let Some(request) = request {
+        facts.push(Fact::new("request", Bytes(request).to_string()).tone(Tone::Red).lead(Lead::Item(Item::Event(state.event))));
+        if let Some(free) = device.events.device_free_told(state.event) {
+            facts.push(Fact::new("device free", Bytes(free).to_string()));
+        }
+    }
+    if state.event != NO_EVENT && !device.events.is_empty() {
+        let event = count(u64::from(state.event));
+        let event = match since_start(data, state.event) {
+            Some(us) => format!("{event} at {}", Micros(us)),
+            None => event,
+        };
+        facts.push(Fact::new("event", event).lead(Lead::Item(Item::Event(state.event))));
+        let doing = roles.map(|roles| roles.anatomy.words_at(state.event)).unwrap_or_default();
+        if !doing.is_empty() {
+            let doing = doing.strip_prefix("in the ").or(doing.strip_prefix("in ")).unwrap_or(&doing);
+            facts.push(Fact::new("phase", doing));
+        }
+    }
+    if data.recording.tells_requested(device) {
+        facts.push(Fact::new("requested", Bytes(totals.requested).to_string()));
+        facts.push(Fact::new("rounding", Bytes(totals.active.saturating_sub(totals.requested)).to_string()));
+    } else {
+        facts.push(Fact::missing("requested", why_no_requested(&data.recording)));
+    }
+    if data.tables.curves.peak(Quantity::Reserved).0 > 0 || device.has_final_state {
+        let (mut holes, mut free, mut largest) = (0u64, 0u64, 0u64);
+        for hole in state.holes() {
+            (holes, free, largest) = (holes + 1, free + hole.size, largest.max(hole.size));
+        }
+        facts.push(Fact::new("free inside", format!("{} in {}", Bytes(free), counted(holes, "hole", "holes"))));
+        facts.push(Fact::new("largest hole", Bytes(largest).to_string()));
+        facts.push(Fact::new("segments", count(state.segments.len() as u64)));
+    } else {
+        facts.push(Fact::missing("reserved", why_no_segments(&data.recording)));
+    }
+    let (live, pending) = state.live_and_pending();
+    facts.push(Fact::new("live blocks", count(live)));
+    if pending > 0 {
+        facts.push(Fact::new("pending free", counted(pending, "block", "blocks")));
+    }
+    if device.events.is_empty() {
+        facts.push(Fact::missing("events", &Words::of(device).say(RECORD_TRACE)));
+    }
+    facts
+}
+
+/// The peak of each step, of many the highest, in their order; none where there is one step or none.
+fn peaks(data: &DeviceData, roles: &Roles) -> Vec<Peak> {
+    let (steps, curves) = (&roles.anatomy.steps, &data.tables.curves);
+    if steps.len() < 2 {
+        return Vec::new();
+    }
+    let of_step = |(i, ends): (usize, &[u32])| {
+        let (from, to) = (*ends.first()?, *ends.last()?);
+        let (bytes, event) = curves.peak_in(data.device(), &data.tables.lifetimes, Quantity::Active, from, to)?;
+        let phase = roles.anatomy.phases.at(event).map_or("", |phase| phase.name());
+        Some(Peak { step: i as u64, of: steps.len() as u64, phase, bytes, event })
+    };
+    let mut peaks: Vec<Peak> = steps.bounds.windows(2).enumerate().filter_map(of_step).collect();
+    peaks.sort_by_key(|p| (std::cmp::Reverse(p.bytes), p.step));
+    peaks.truncate(STEPS);
+    peaks.sort_by_key(|p| p.step);
+    peaks
+}
+
+/// What the program holds: blocks of one place, role and size in a row, largest first; and how many of all blocks that are.
+fn largest_held(data: &DeviceData, state: &State, roles: Option<&Roles>, only: &[Role]) -> (Vec<Held>, (u64, u64)) {
+    let (device, lifetimes, stacks) = (data.device(), &data.tables.lifetimes, &data.recording.stacks);
+    let role_of = |id: LifetimeId| roles.map_or(Role::Unknown, |roles| roles.of(id));
+    let is_older = |id: LifetimeId| (id.0 as usize) < lifetimes.initial_count();
+    let mut groups: FxHashMap<_, Vec<(u64, LifetimeId)>> = FxHashMap::default();
+    let mut all = 0;
+    for block in state.blocks.iter().filter(|b| b.state == BlockState::Active) {
+        let (id, role) = (block.lifetime, role_of(block.lifetime));
+        if !only.is_empty() && !only.contains(&role) {
+            continue;
+        }
+        all += 1;
+        let stack = lifetimes.stack(device, id);
+        // Several stacks may meet in one line.
+        let frame = made_in(stacks, &data.names, stack, role);
+        let stack = if frame.is_some() { None } else { Some(stack) };
+        groups.entry((block.size, role, frame, stack, is_older(id))).or_default().push((block.address, id));
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|((size, role, frame, stack, _), blocks)| {
+        (std::cmp::Reverse(*size), std::cmp::Reverse(blocks.len()), *role, *frame, *stack)
+    });
+    groups.truncate(GROUPS);
+    let row = |((size, role, frame, _, is_older), mut blocks): (_, Vec<(u64, LifetimeId)>)| {
+        blocks.sort_unstable();
+        let (address, id) = blocks.first().copied()?;
+        let has_history = !device.events.is_empty();
+        let unnamed = || if is_older && has_history { "older than the history" } else { "no stack recorded" }.to_owned();
+        let name = block_name(data, roles, id).unwrap_or_else(unnamed);
+        let is_probable = roles.is_some_and(|roles| roles.is_probable(device, &data.tables, id));
+        let tip = if data.recording.tells_addresses() { Address(address).to_string() } else { String::new() };
+        Some(Held { item: Item::Lifetime(id), name, frame, role, is_probable, count: blocks.len() as u64, each: size, tip })
+    };
+    let held: Vec<Held> = groups.into_iter().filter_map(row).collect();
+    let shown = held.iter().map(|h| h.count).sum();
+    (held, (shown, all))
+}
+
+/// The peak of a memory timeline that has sums by category and nothing else.
+fn categories(bands: &CategoryBands) -> Option<Card> {
+    let (at, most) = bands.peak()?;
+    let mut parts: Vec<(usize, u64)> = bands.bytes.get(at)?.iter().copied().enumerate().filter(|p| p.1 > 0).collect();
+    parts.sort_by_key(|&(i, bytes)| (std::cmp::Reverse(bytes), i));
+    let label = |i: usize| CATEGORIES.get(i).copied().unwrap_or_default();
+    Some(Card {
+        kind: "At the peak".to_owned(),
+        title: Bytes(most).to_string(),
+        claim: "of tensors".to_owned(),
+        facts: parts.iter().map(|&(i, bytes)| Fact::new(category_label(label(i)), Bytes(bytes).to_string())).collect(),
+        next: "The timeline has no allocations to select. Exported as .raw.json.gz it has them.".to_owned(),
+        ..Card::default()
+    })
+}
+
+/// A role's name as people write it.
+fn category_label(name: &'static str) -> &'static str {
+    match name {
+        "optimizer_state" => "optimizer state",
+        "autograd_detail" => "autograd detail",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::Progress;
+
+    #[test]
+    fn what_waits_for_a_stream_is_listed_apart_from_what_is_live() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/fragment_oom.pickle");
+        let recording = Arc::new(crate::formats::open(&path, &Progress::new()).unwrap());
+        let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
+        // Three blocks of 400 MiB are held, a fourth was freed and is pending.
+        let state = data.tables.states.at(data.device(), &data.tables.lifetimes, 8);
+        let told = card(&data, &state, None, &[]);
+        let list = |title: &str| told.lists.iter().find(|l| l.title == title).unwrap();
+        let held: Vec<_> = told.held.iter().map(|h| (h.count, h.each, h.name.as_str())).collect();
+        assert_eq!((held, told.shown), (vec![(3, 400 << 20, "no stack recorded")], (3, 3)));
+        let pending = list("Freed, waiting for a stream");
+        assert_eq!((pending.trailing.as_str(), pending.lines[0].note.as_str()), ("1 of 1", "pending"));
+        let live = told.facts.iter().find(|f| f.label == "live blocks").unwrap();
+        assert_eq!(live.value, "3");
+    }
+    #[test]
+    fn blocks_of_one_place_role_and_size_are_one_row() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
+        let recording = Arc::new(crate::formats::open(&path, &Progress::new()).unwrap());
+        let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
+        let (device, tables) = (data.device(), &data.tables);
+        let roles =
+            Roles::build(&recording, device, tables, &crate::analysis::roles::Rules::default(), &Progress::new()).unwrap();
+        let state = tables.states.at(device, &tables.lifetimes, tables.curves.peak(Quantity::Active).1);
+        let told = card(&data, &state, Some(&roles), &[]);
+        assert_eq!(told.kind, "At the peak");
+        assert!(told.held.iter().all(|h| !h.name.contains("0x")), "no address for a name");
+        assert!(told.held.is_sorted_by_key(|h| std::cmp::Reverse(h.each)));
+        let mut seen = std::collections::HashSet::new();
+        assert!(told.held.iter().all(|h| seen.insert((&h.name, h.role, h.each))), "each once");
+        let (live, _) = state.live_and_pending();
+        assert_eq!(told.shown, (told.held.iter().map(|h| h.count).sum(), live));
+        assert!(told.held.iter().any(|h| h.count > 1), "layers");
+        // The peaks of the steps are those of the curve, and the highest is the recording's.
+        assert_eq!(told.peaks.iter().map(|p| p.bytes).max(), Some(tables.curves.peak(Quantity::Active).0));
+        let activations = card(&data, &state, Some(&roles), &[Role::Activations]);
+        assert!(!activations.held.is_empty() && activations.held.iter().all(|h| h.role == Role::Activations));
+    }
+}

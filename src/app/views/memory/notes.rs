@@ -1,0 +1,129 @@
+//! Sentences above and below the tables, and the row of links at the foot.
+
+use egui::{Rect, Sense, Ui, WidgetInfo, pos2, vec2};
+
+use super::found::{Found, Whole};
+use super::{LINKED, LINKS, ViewContext, ViewKind};
+use crate::app::command::Command;
+use crate::app::theme::Type;
+use crate::app::theme::visuals::{PAD_PANE, PAD_ROW};
+use crate::app::views::inspector::RECORD_TRACE;
+use crate::app::widgets::button::{focus_ring, link_with};
+use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::icons::Icon;
+use crate::app::widgets::label;
+use crate::app::widgets::pane::{padded, rule};
+use crate::units::Bytes;
+
+/// How much, when, while doing what; what most of it is; and first of all what the recording lacks where that decides the answer.
+pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &str) {
+    let t = cx.tokens;
+    padded(ui, |ui| {
+        let mut job = egui::text::LayoutJob::default();
+        job.wrap.max_width = ui.available_width();
+        let amount = Bytes(found.held.bytes).headline();
+        let wide = |text: &str, kind| label::width(ui.painter(), text, kind);
+        let one_line = format!("{when}, {}", found.doing);
+        let fits = wide(&amount, Type::Display) + 9.0 + wide(&one_line, Type::Body) <= ui.available_width();
+        let said = match (found.doing.is_empty(), fits) {
+            (true, _) => when.to_owned(),
+            (false, true) => one_line,
+            (false, false) => format!("{when},\n{}", found.doing),
+        };
+        let format = egui::TextFormat { valign: egui::Align::Max, ..label::format(Type::Body, t.text2) };
+        job.append(&amount, 0.0, label::format(Type::Display, t.text1));
+        // Who hears it needs the space between the words.
+        job.append(&format!(" {said}"), 5.0, format);
+        ui.add(egui::Label::new(job).wrap());
+        if let Some(limit) = &found.limit {
+            ui.add_space(4.0);
+            label::paragraph(ui, &limit.sentence, Type::Body, t.amber);
+            if let Some(line) = limit.line {
+                ui.add_space(6.0);
+                CodeWell::new(&cx.words().say(line)).python().copy(true).show(ui);
+                ui.add_space(8.0);
+            }
+        }
+        label::paragraph(ui, &found.lead(), Type::Lead, t.text1);
+    });
+    ui.add_space(8.0);
+}
+
+/// That memory does not grow, where it does not.
+pub(super) fn health(ui: &mut Ui, cx: &ViewContext<'_>, whole: &Whole) {
+    use crate::analysis::findings::Class;
+    let leaks = cx.findings.is_none_or(|f| f.findings.iter().any(|f| f.class == Class::Leak));
+    let Some(said) = whole.health.as_ref().filter(|_| !leaks) else { return };
+    let t = cx.tokens;
+    egui::Frame::NONE.inner_margin(egui::Margin { left: 16, right: 12, top: 7, bottom: 8 }).show(ui, |ui| {
+        ui.horizontal_top(|ui| {
+            let (rect, _) = ui.allocate_exact_size(vec2(20.0, 16.0), Sense::hover());
+            Icon::Check.paint(ui.painter(), rect.left_center() + vec2(6.0, 0.0), 12.0, t.text2);
+            label::paragraph(ui, said, Type::Body, t.text2);
+        });
+    });
+    rule(ui);
+}
+
+/// What the recording lacks, and the setting that records it.
+pub(super) fn recording(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, whole: &Whole) {
+    let t = cx.tokens;
+    let is_state = cx.data.device().events.is_empty() && found.limit.is_none();
+    let said: Vec<String> = [whole.complete(found), whole.without_stacks(found)].into_iter().flatten().collect();
+    if said.is_empty() && !is_state {
+        return;
+    }
+    egui::Frame::NONE.inner_margin(egui::Margin { left: 16, right: 12, top: 7, bottom: 8 }).show(ui, |ui| {
+        let (head, _) = ui.allocate_exact_size(vec2(ui.available_width(), 16.0), Sense::hover());
+        label::text_in(ui.painter(), head, "Recording", Type::Caption, t.text3);
+        let right = egui::Layout::right_to_left(egui::Align::Center);
+        let mut beside = ui.new_child(egui::UiBuilder::new().max_rect(head).layout(right).id_salt("contents"));
+        if link_with(&mut beside, "Contents", Type::Caption, None).clicked() {
+            cx.actions.run(Command::Show(ViewKind::Contents));
+        }
+        ui.add_space(2.0);
+        for sentence in said {
+            label::paragraph(ui, &sentence, Type::Caption, t.text2);
+        }
+        if is_state {
+            ui.add_space(4.0);
+            CodeWell::new(&cx.words().say(RECORD_TRACE)).broken(true).copy(true).show(ui);
+        }
+    });
+}
+
+/// The links in one row, or in two where they do not fit.
+pub(super) fn links(ui: &Ui, width: f32) -> Vec<&'static [ViewKind]> {
+    let needs: f32 = LINKED.iter().map(|kind| label::width(ui.painter(), kind.title(), Type::Caption) + 8.0).sum();
+    match needs <= width - PAD_PANE - PAD_ROW + 8.0 {
+        true => vec![&LINKED],
+        false => vec![&LINKED[..3], &LINKED[3..]],
+    }
+}
+
+pub(super) fn draw_links(ui: &mut Ui, cx: &ViewContext<'_>, foot: Rect, rows: &[&[ViewKind]]) {
+    let t = cx.tokens;
+    ui.painter().rect_filled(foot, 0, t.s2);
+    ui.painter().hline(foot.x_range(), foot.top() + 0.5, egui::Stroke::new(1.0, t.line));
+    let inner = Rect::from_min_max(pos2(foot.left() + PAD_PANE, foot.top()), pos2(foot.right() - PAD_ROW, foot.bottom()));
+    for (i, kinds) in rows.iter().enumerate() {
+        let widths: Vec<f32> = kinds.iter().map(|kind| label::width(ui.painter(), kind.title(), Type::Caption)).collect();
+        let free = inner.width() - widths.iter().sum::<f32>();
+        let gap = (free / (kinds.len().saturating_sub(1).max(1)) as f32).clamp(8.0, 24.0);
+        let mut x = inner.left();
+        for (kind, width) in kinds.iter().zip(widths) {
+            let place = Rect::from_min_size(pos2(x, foot.top() + LINKS * i as f32), vec2(width, LINKS));
+            let response = ui.interact(place, ui.scope_id().with(("open", kind)), Sense::click());
+            response.widget_info(|| WidgetInfo::labeled(egui::Role::Link, true, kind.title()));
+            let covered = label::text_in(ui.painter(), place.expand2(vec2(1.0, 0.0)), kind.title(), Type::Caption, t.accent);
+            if response.hovered() {
+                ui.painter().hline(covered.x_range(), covered.bottom() - 1.0, egui::Stroke::new(1.0, t.accent));
+            }
+            focus_ring(ui, &response, 3);
+            if response.on_hover_cursor(egui::CursorIcon::PointingHand).on_hover_text(kind.info().about).clicked() {
+                cx.actions.run(Command::Show(*kind));
+            }
+            x += width + gap;
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The bar and the table by role.
+
+use egui::{Color32, Rect, Sense, Ui, WidgetInfo, pos2, vec2};
+
+use super::layout::{self, RoleRow};
+use super::tables::{Columns, square};
+use super::{BAR, ViewContext};
+use crate::analysis::anatomy::{Composition, Role, Which};
+use crate::app::action::Action;
+use crate::app::colours::{ColourBy, role_paint};
+use crate::app::theme::visuals::{PAD_PANE, PAD_ROW, ROW_DENSE};
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::label;
+use crate::app::widgets::mesh::Batch;
+use crate::app::widgets::row::ListRow;
+use crate::app::widgets::tooltip::Tip;
+use crate::units::{Bytes, count, counted};
+
+/// The bar and the table by role; gives the role under the pointer.
+pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows: &[RoleRow]) -> Option<Role> {
+    let t = cx.tokens;
+    let width = ui.available_width();
+    let (bar, response) = ui.allocate_exact_size(vec2(width, BAR), Sense::hover());
+    response.widget_info(|| WidgetInfo::labeled(egui::Role::Image, true, "Memory by role"));
+    let bar = Rect::from_min_max(pos2(bar.left() + PAD_PANE, bar.top()), pos2(bar.right() - PAD_ROW, bar.bottom()));
+    let spans = layout::bar(&rows.iter().map(|r| r.bytes).collect::<Vec<_>>(), bar.width());
+    let by_role = cx.link.colour_by == ColourBy::Role;
+    let focus = if by_role { cx.link.focus_classes.as_slice() } else { &[] };
+    let mut hovered = None;
+    ui.add_space(8.0);
+    let (head, _) = ui.allocate_exact_size(vec2(width, 18.0), Sense::hover());
+    let columns = Columns::of(head);
+    label::text_in(ui.painter(), columns.inner, "Role", Type::Column, t.text3);
+    columns.captions(ui, &["MiB", "share, %"]);
+    for (row, span) in rows.iter().zip(&spans) {
+        let class = row.role.index() as u8;
+        let is_chosen = focus == [class];
+        let mut part = None;
+        if let Some((from, to)) = *span {
+            let place = Rect::from_x_y_ranges(bar.left() + from..=bar.left() + to, bar.y_range());
+            let response = ui.interact(place, ui.scope_id().with(("role of the bar", class)), Sense::click());
+            part = Some((place, response));
+        }
+        let name = format!("{}: {} MiB, {} %", row.role.text(), row.mebibytes, row.share);
+        let response = ListRow::new(&name).height(ROW_DENSE).selected(is_chosen).show_painted(ui);
+        let is_over = response.hovered() || part.as_ref().is_some_and(|(_, r)| r.hovered());
+        if is_over {
+            hovered = Some(row.role);
+        }
+        let is_dim = hovered_or(cx, by_role).map_or(!focus.is_empty() && !focus.contains(&class), |over| over != row.role);
+        let ink = role_paint(row.role).colour(t);
+        let ink = if row.count == 0 || is_dim { Tokens::at(ink, if row.count == 0 { 0.4 } else { 0.25 }) } else { ink };
+        if let Some((place, _)) = &part {
+            let mut batch = Batch::new(ui.painter());
+            batch.rect(Rect::from_min_max(place.min, pos2(place.right() - 1.0, place.bottom())), ink);
+            batch.paint(ui.painter());
+        }
+        role_row(ui, response.rect, row, ink);
+        let tip = Tip::new(row.role.text())
+            .swatch(role_paint(row.role).colour(t))
+            .row("bytes", Bytes(row.bytes).to_string())
+            .row("share", format!("{} %", row.share))
+            .row("blocks", count(row.count))
+            .note(about(row));
+        tip.show(&response);
+        let mut is_clicked = response.clicked();
+        if let Some((_, part)) = part {
+            tip.show(&part);
+            is_clicked |= part.clicked();
+        }
+        if is_clicked {
+            if !by_role {
+                cx.actions.send(Action::SetColourBy(ColourBy::Role));
+            }
+            cx.actions.send(Action::SetFocusClasses(if is_chosen { Vec::new() } else { vec![class] }));
+        }
+    }
+    let (last, response) = ui.allocate_exact_size(vec2(width, 22.0), Sense::hover());
+    response.widget_info(|| WidgetInfo::labeled(egui::Role::Label, true, format!("{} MiB in all", layout::whole(held))));
+    let columns = Columns::of(last);
+    ui.painter().hline(columns.inner.x_range(), last.top() + 0.5, egui::Stroke::new(1.0, t.line));
+    let share = label::text_in_right(ui.painter(), columns.at(1), "100.0", Type::Mono, t.text3);
+    let room = columns.inner.with_max_x(share.left() - 4.0);
+    label::text_in(ui.painter(), room, &counted(held.count, "live block", "live blocks"), Type::Body, t.text2);
+    label::text_in_right(ui.painter(), columns.at(0), &layout::whole(held), Type::Mono, t.text1);
+    hovered
+}
+
+/// The role that is under the pointer in any view.
+fn hovered_or(cx: &ViewContext<'_>, by_role: bool) -> Option<Role> {
+    match cx.link.hover_own.as_ref().map(|own| &own.which) {
+        Some(Which::Role(role)) => Some(*role),
+        _ => cx.link.hover_class.filter(|_| by_role).and_then(|class| Role::ALL.get(usize::from(class)).copied()),
+    }
+}
+
+/// What a role is, and how sure it is.
+fn about(row: &RoleRow) -> String {
+    let sure = if row.is_probable { " Most of it is inferred from sizes, counts and lives." } else { "" };
+    format!("{}{sure} Click shows this role alone.", row.role.about())
+}
+
+fn role_row(ui: &Ui, rect: Rect, row: &RoleRow, ink: Color32) {
+    let t = Tokens::of(ui);
+    let columns = Columns::of(rect);
+    let p = ui.painter();
+    square(p, pos2(columns.inner.left() + 5.0, rect.center().y), ink);
+    let is_absent = row.count == 0;
+    let (name, figure) = if is_absent { (t.text3, t.text3) } else { (t.text1, t.text1) };
+    let share = label::text_in_right(p, columns.at(1), &row.share, Type::Mono, t.text3);
+    label::text_in_right(p, columns.at(0), &row.mebibytes, Type::Mono, figure);
+    let room = Rect::from_min_max(pos2(columns.inner.left() + 16.0, rect.top()), pos2(share.left() - 4.0, rect.bottom()));
+    let named = label::text_in(p, room, row.role.text(), Type::Body, name);
+    if row.is_probable {
+        let room = room.with_min_x(named.right() + 8.0);
+        if label::width(p, "probably", Type::Caption) <= room.width() {
+            label::text_in(p, room, "probably", Type::Caption, t.text3);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! A row of the tables of modules, lines and sizes.
+
+use egui::{Color32, Rect, Response, Ui, pos2, vec2};
+
+use super::layout::Row;
+use super::{NARROW, SECOND, ViewContext, WIDE};
+use crate::app::colours::role_paint;
+use crate::app::selection::Item;
+use crate::app::theme::visuals::{PAD_PANE, PAD_ROW, ROW_DENSE};
+use crate::app::theme::{Tokens, Type};
+use crate::app::views::place_link::{openable, place_link};
+use crate::app::widgets::icons::Icon;
+use crate::app::widgets::label;
+use crate::app::widgets::row::ListRow;
+use crate::app::widgets::tooltip::Tip;
+use crate::units::{Bytes, count, counted};
+
+/// True while a click on the row dims the others.
+pub(super) fn is_kept(cx: &ViewContext<'_>, row: &Row) -> bool {
+    cx.link.own.as_ref().is_some_and(|own| Some(&own.which) == row.which.as_ref())
+}
+
+/// A module, a line or a size. A click on its place opens the source; the row is what else was clicked.
+pub(super) fn row(ui: &mut Ui, cx: &ViewContext<'_>, row: &Row, whole: u64) -> Response {
+    let t = cx.tokens;
+    let name = format!("{}: {} MiB in {}", row.name, row.mebibytes, counted(row.count, "block", "blocks"));
+    let response = ListRow::new(&name).height(ROW_DENSE).selected(is_kept(cx, row)).show_painted(ui);
+    let columns = Columns::of(response.rect);
+    let p = ui.painter();
+    let left = response.rect.left() + PAD_PANE + 16.0 * row.depth as f32;
+    let chevron = pos2(left + 5.0, response.rect.center().y);
+    match (row.is_open, row.role) {
+        (Some(is_open), _) => {
+            let icon = if is_open { Icon::ChevronDown } else { Icon::ChevronRight };
+            icon.paint(p, chevron, 14.0, t.text3);
+        }
+        (None, Some(role)) => square(p, chevron, role_paint(role).colour(t)),
+        _ => {}
+    }
+    let share = format!("{:.1}", row.bytes as f64 / whole.max(1) as f64 * 100.0);
+    columns.figures(ui, [&row.mebibytes, &count(row.count), &share], [t.text1, t.text3, t.text3]);
+    let room =
+        Rect::from_min_max(pos2(left + 16.0, response.rect.top()), pos2(columns.names_end(ui, row), response.rect.bottom()));
+    let has_source = named(ui, cx, row, room);
+    let tip = Tip::new(&row.name)
+        .row("bytes", Bytes(row.bytes).to_string())
+        .row("share", format!("{share} %"))
+        .row("blocks", count(row.count));
+    let tip = match row.item {
+        Some(Item::Stack(_)) => tip.note("Click selects its call stack and dims all other blocks."),
+        Some(_) => tip.note("Click selects its largest block and dims all others."),
+        None => tip,
+    };
+    let tip = if has_source { tip.note("Its place opens the source.") } else { tip };
+    tip.show(&response);
+    response
+}
+
+/// The name; where it is a line of code, a link to it. Returns whether it is.
+fn named(ui: &Ui, cx: &ViewContext<'_>, row: &Row, room: Rect) -> bool {
+    let (t, p) = (cx.tokens, ui.painter());
+    // "8 \u{d7} modeling_gpt2.py:608": the place alone is the link.
+    let linked = openable(cx, row.line).and_then(|frame| {
+        let before = row.name.strip_suffix(cx.data.recording.stacks.location(frame).as_str())?;
+        Some((frame, before.trim_end()))
+    });
+    if let Some((frame, before)) = linked {
+        place_link(ui, cx, frame, before, room, &row.key);
+        return true;
+    }
+    let short = label::without_middle(p, &row.name, Type::Body, room.width());
+    label::text_in(p, room, &short, Type::Body, if row.depth > 0 { t.text2 } else { t.text1 });
+    false
+}
+
+/// Where the columns of a row end.
+pub(super) struct Columns {
+    pub(super) inner: Rect,
+    width: f32,
+}
+
+impl Columns {
+    pub(super) fn of(row: Rect) -> Self {
+        let inner = Rect::from_min_max(pos2(row.left() + PAD_PANE, row.top()), pos2(row.right() - PAD_ROW, row.bottom()));
+        Columns { inner, width: row.width() }
+    }
+
+    /// The last column, the one before it, and in a wide pane a third.
+    pub(super) fn at(&self, column: usize) -> Rect {
+        self.inner.with_max_x(self.inner.right() - [0.0, SECOND, SECOND + 44.0][column.min(2)])
+    }
+
+    /// How many columns a row of modules or lines has.
+    pub(super) fn shown(&self) -> usize {
+        match self.width {
+            w if w < NARROW => 1,
+            w if w < WIDE => 2,
+            _ => 3,
+        }
+    }
+
+    pub(super) fn captions(&self, ui: &Ui, texts: &[&str]) {
+        for (i, text) in texts.iter().enumerate() {
+            label::text_in_right(ui.painter(), self.at(i), text, Type::Column, Tokens::of(ui).text3);
+        }
+    }
+
+    fn figures(&self, ui: &Ui, texts: [&str; 3], inks: [Color32; 3]) {
+        for i in 0..self.shown() {
+            label::text_in_right(ui.painter(), self.at(i), texts[i], Type::Mono, inks[i]);
+        }
+    }
+
+    /// Where a name has to end.
+    fn names_end(&self, ui: &Ui, row: &Row) -> f32 {
+        match self.shown() {
+            1 => self.at(0).right() - label::width(ui.painter(), &row.mebibytes, Type::Mono) - 8.0,
+            2 => self.at(1).right() - label::width(ui.painter(), &count(row.count), Type::Mono) - 8.0,
+            _ => self.at(2).right() - 40.0,
+        }
+    }
+}
+
+pub(super) fn square(p: &egui::Painter, centre: egui::Pos2, ink: Color32) {
+    p.rect_filled(Rect::from_center_size(centre, vec2(10.0, 10.0)), 0, ink);
+}

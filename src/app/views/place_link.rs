@@ -1,0 +1,48 @@
+//! A source location in a row that has a click of its own: the accent text opens the file, the rest of the row is the row's.
+
+use std::hash::Hash;
+
+use egui::{CursorIcon, Rect, Sense, Ui, WidgetInfo};
+
+use super::ViewContext;
+use crate::app::action::Action;
+use crate::app::theme::Type;
+use crate::app::widgets::button::focus_ring;
+use crate::app::widgets::label;
+use crate::model::{Frame, FrameId};
+
+/// The frame of a place that a file can be opened for.
+pub(super) fn openable(cx: &ViewContext<'_>, frame: Option<FrameId>) -> Option<Frame> {
+    let stacks = &cx.data.recording.stacks;
+    frame.and_then(|f| stacks.frame(f)).filter(|&f| f.line > 0 && !stacks.frame_is_unresolved(f))
+}
+
+/// Draws `modeling_gpt2.py:240` after `before`, cut in its middle where it does not fit; gives what it covers.
+pub(super) fn place_link(
+    ui: &Ui,
+    cx: &ViewContext<'_>,
+    frame: Frame,
+    before: &str,
+    room: Rect,
+    id: impl Hash + std::fmt::Debug,
+) -> Rect {
+    let (t, p, stacks) = (cx.tokens, ui.painter(), &cx.data.recording.stacks);
+    let before = label::text_in(p, room, before, Type::Body, t.text1);
+    let room = if before.width() > 0.0 { room.with_min_x(before.right() + 4.0) } else { room };
+    let place = stacks.location(frame);
+    let short = label::without_middle(p, &place, Type::Mono, room.width());
+    let covered = label::text_in(p, room, &short, Type::Mono, t.accent);
+    let target = Rect::from_x_y_ranges(covered.x_range(), room.y_range());
+    let link = ui.interact(target, ui.scope_id().with(("source of", id)), Sense::click());
+    link.widget_info(|| WidgetInfo::labeled(egui::Role::Link, true, format!("Open {place}")));
+    if link.hovered() {
+        p.hline(covered.x_range(), covered.bottom() - 1.0, egui::Stroke::new(1.0, t.accent));
+    }
+    focus_ring(ui, &link, 3);
+    let file = stacks.text(frame.file);
+    let link = link.on_hover_cursor(CursorIcon::PointingHand).on_hover_text(format!("Open {file}:{}", frame.line));
+    if link.clicked() {
+        cx.actions.send(Action::OpenSource { file: file.to_owned(), line: frame.line });
+    }
+    covered
+}

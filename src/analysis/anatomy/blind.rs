@@ -34,14 +34,21 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
             late[step].push(id);
         }
     }
+    let bytes = |ids: &[LifetimeId]| ids.iter().map(|&id| case.size(id)).sum::<u64>();
+    // Where steps begin with the optimizer, gradients live across the bound, and what goes just before it are backward's last activations.
+    let across = |step: usize, id: LifetimeId| case.gone(id) >= bounds[step + 1];
+    let middle = late.len() / 2;
+    let crossing: Vec<LifetimeId> = late[middle].iter().copied().filter(|&id| across(middle, id)).collect();
+    if bytes(&crossing) * 2 >= bytes(&late[middle]) {
+        late.iter_mut().enumerate().for_each(|(step, ids)| ids.retain(|&id| across(step, id)));
+    }
     let mut gradients = Sizes::default();
-    for &id in &late[late.len() / 2] {
+    for &id in &late[middle] {
         *gradients.entry(case.size(id)).or_default() += 1;
     }
-    let bytes = |ids: &[LifetimeId]| ids.iter().map(|&id| case.size(id)).sum::<u64>();
     let trains = gradients.len() >= sizes.len().min(2)
         && !gradients.is_empty()
-        && bytes(&late[late.len() / 2]).saturating_mul(LEAST_GRADIENTS) >= bytes(&model);
+        && bytes(&late[middle]).saturating_mul(LEAST_GRADIENTS) >= bytes(&model);
     let mut put = |id: LifetimeId, role: Role| {
         let decided = &mut of[id.0 as usize];
         if decided.0 == Role::Unknown {
@@ -55,11 +62,13 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     for (size, ids) in by_size {
         let g = gradients.get(&size).map_or(0, |&n| n as usize);
         let is_workspace = is_cublas_size(size) || (is_workspace_size(size) && g == 0 && size > 1 << 22);
+        // Weights and state come in multiples of the gradients; one more of a library's size came between the two.
+        let odd_one = (is_workspace_size(size) && g > 0 && ids.len() > g && (ids.len() - 1).is_multiple_of(g)).then_some(g);
         for (i, id) in ids.into_iter().enumerate() {
             let is_weight = !trains || g == 0 || i < g;
             put(
                 id,
-                if is_workspace {
+                if is_workspace || (trains && odd_one == Some(i)) {
                     Role::Workspaces
                 } else if is_weight {
                     Role::Weights

@@ -149,22 +149,22 @@ fn scripted() {
     }
 }
 
-/// Categories, queries over every allocation, and the order of a table of them.
+/// Roles, queries over every allocation, and the order of a table of them.
 fn asked() {
     let ((dev, t), recording) = whole();
     let progress = Progress::new();
     let from = Instant::now();
-    let categories = Roles::build(recording, dev, t, &Rules::default(), &progress).expect("not cancelled");
-    println!("categories of all allocations in {:?}", from.elapsed());
+    let roles = Roles::build(recording, dev, t, &Rules::default(), &progress).expect("not cancelled");
+    println!("roles of all allocations in {:?}", from.elapsed());
     let from = Instant::now();
     let steps = Steps::find(recording, dev, t);
     println!("{} steps found in {:?}", steps.len(), from.elapsed());
-    let scope = Scope { categories: Some(&categories), steps: Some(&steps), ..Scope::new(recording, dev, t) };
+    let scope = Scope { roles: Some(&roles), steps: Some(&steps), ..Scope::new(recording, dev, t) };
     for text in [
         "stream=0 pool=small step=3..900",
         "size>1MiB",
         "size>1MiB stack~attention live@peak",
-        "pool=large -kept age>100 or category=gradients",
+        "pool=large -kept age>100 or role=gradients",
         "kept or gone",
     ] {
         let query = Query::parse(text).expect("a query");

@@ -214,13 +214,14 @@ fn timeline_alone(data: &Arc<DeviceData>) {
                     link: &link,
                     state: Some(&state),
                     findings: None,
-                    categories: None,
+                    roles: None,
                     matching: None,
                     colours: &colours,
                     comparing: &comparing,
                     tokens: Tokens::of(ui.ctx()),
                     actions: &actions,
                     jobs: &jobs,
+                    source_folders: &[],
                 };
                 let area = Rect::from_min_size(pos2(280.0, 92.0), vec2(998.0, 442.0));
                 let mut pane = ui.new_child(egui::UiBuilder::new().max_rect(area));

@@ -177,7 +177,7 @@ fn stacks_and_lifetimes_agree_with_the_profiler() {
             let pairs = [(Role::Weights, "parameter"), (Role::OptimizerState, "optimizer_state"), (Role::Gradients, "gradient")];
             for (i, (role, name)) in pairs.into_iter().enumerate() {
                 let column = CATEGORIES.iter().position(|&c| c == name).unwrap();
-                off[i] += live[category.index()].bytes.abs_diff(bands.bytes[row][column]);
+                off[i] += live[role.index()].bytes.abs_diff(bands.bytes[row][column]);
                 sum[i] += bands.bytes[row][column];
             }
         }

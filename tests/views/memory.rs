@@ -9,7 +9,6 @@ use egui::{Theme, pos2};
 use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use vramscope::analysis::Quantity;
-use vramscope::analysis::roles::Role;
 use vramscope::app::action::Action;
 use vramscope::app::colours::ColourBy;
 use vramscope::app::selection::Item;
@@ -66,7 +65,7 @@ fn a_click_on_a_role_dims_the_others_and_a_second_brings_them_back() {
     send(&mut h, Action::SetColourBy(ColourBy::Stack));
     let activations = rows(&h)["role activations"];
     click(&mut h, activations.center());
-    let class = Role::Activations.index() as u8;
+    let class = vramscope::analysis::roles::Role::Activations.index() as u8;
     assert_eq!((link(&h).colour_by, link(&h).focus_classes.as_slice()), (ColourBy::Role, &[class][..]));
     click(&mut h, activations.center());
     assert!(link(&h).focus_classes.is_empty());

@@ -31,62 +31,110 @@ pub const MEBIBYTE: u64 = 1 << 20;
 /// One gibibyte, in bytes.
 pub const GIBIBYTE: u64 = 1 << 30;
 
-/// A number of bytes, shown in the unit a person would choose: `512 B`, `1.50 KiB`, `133.65 MiB`, `136.5 GiB`.
+/// A number of bytes, in the unit PyTorch prints: `512 B`, `1.50 KiB`, `133.65 MiB`, `4.87 GiB`; GiB from 1 GiB on.
 ///
-/// MiB keep two decimals and group thousands, because allocator figures are compared in MiB; zero decimals are
-/// dropped (`1,080 MiB`).
+/// Two decimals, thousands grouped. Zero decimals are dropped (`1,016 MiB`), from GiB on only where nothing is rounded away:
+/// `24 GiB` is that to the byte, `24.00 GiB` is about that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bytes(pub u64);
 
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let n = self.0;
-        let (value, unit) = if n < KIBIBYTE {
-            return f.pad(&format!("{}{NBSP}B", count(n)));
-        } else if n < MEBIBYTE {
-            (n as f64 / KIB, "KiB")
-        } else if n < 10 * GIBIBYTE {
-            (n as f64 / (KIB * KIB), "MiB")
-        } else if n < 10 * 1024 * GIBIBYTE {
-            (n as f64 / (KIB * KIB * KIB), "GiB")
-        } else {
-            (n as f64 / (KIB * KIB * KIB * KIB), "TiB")
-        };
-        f.pad(&format!("{}{NBSP}{unit}", decimal(value, 2)))
+/// A unit that sizes are shown in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Unit {
+    B,
+    Kib,
+    #[default]
+    Mib,
+    Gib,
+    Tib,
+}
+
+impl Unit {
+    /// The one a size is shown in where it stands alone. What would round up to a whole larger unit is shown in that.
+    fn of(bytes: u64) -> Self {
+        let rounds_to = |unit: Unit| bytes + unit.bytes() / 1024 / 200 >= unit.bytes();
+        if bytes >= 10 * Unit::Tib.bytes() {
+            return Unit::Tib;
+        }
+        [Unit::Gib, Unit::Mib, Unit::Kib].into_iter().find(|&unit| rounds_to(unit)).unwrap_or(Unit::B)
+    }
+
+    fn bytes(self) -> u64 {
+        1 << (10 * self as u32)
+    }
+
+    fn name(self) -> &'static str {
+        ["B", "KiB", "MiB", "GiB", "TiB"][self as usize]
+    }
+
+    fn smaller(self) -> Self {
+        match self {
+            Unit::B | Unit::Kib => Unit::B,
+            Unit::Mib => Unit::Kib,
+            Unit::Gib => Unit::Mib,
+            Unit::Tib => Unit::Gib,
+        }
+    }
+
+    /// The figure alone, as [`Bytes`] shows it.
+    fn figure(self, bytes: u64) -> String {
+        if self == Unit::B {
+            return count(bytes);
+        }
+        let text = decimal(bytes as f64 / self.bytes() as f64, 2);
+        let is_rounded = self >= Unit::Gib && !bytes.is_multiple_of(self.bytes());
+        if is_rounded { two_decimals(text) } else { text }
     }
 }
 
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = Unit::of(self.0);
+        f.pad(&format!("{}{NBSP}{}", unit.figure(self.0), unit.name()))
+    }
+}
+
+/// Sizes that stand in one sentence: what differs reads differently, in a smaller unit where it has to. `2.05 GiB of 2.10 GiB`, but
+/// `2,100 MiB of 2,102 MiB`. Sizes in other units already are left as they are.
+#[must_use]
+pub fn told_apart<const N: usize>(sizes: [u64; N]) -> [String; N] {
+    let at = |unit: Unit| sizes.map(|n| (n, format!("{}{NBSP}{}", unit.figure(n), unit.name())));
+    let is_clear =
+        |texts: &[(u64, String); N]| texts.iter().enumerate().all(|(i, a)| texts[..i].iter().all(|b| a.0 == b.0 || a.1 != b.1));
+    let mut texts = sizes.map(|n| (n, Bytes(n).to_string()));
+    let mut unit = Unit::of(sizes.into_iter().max().unwrap_or(0));
+    while !is_clear(&texts) && unit != Unit::B {
+        unit = unit.smaller();
+        texts = at(unit);
+    }
+    texts.map(|(_, text)| text)
+}
+
 impl Bytes {
-    /// Always in MiB, for columns that hold one unit: `1,080`, `946.35`. No unit is written. What rounds to nothing and is not
-    /// nothing is `<0.01`.
+    /// A limit, as somebody would set it: where two decimals of GiB would change it, in MiB, up to 10 GiB. It is read back by
+    /// [`parse_limit`](Self::parse_limit).
     #[must_use]
-    pub fn mebibytes(self) -> String {
-        // 5242.88 bytes are 0.005 MiB.
-        if (1..5243).contains(&self.0) {
-            return "<0.01".to_owned();
+    pub fn limit(self) -> String {
+        let text = self.to_string();
+        let is_rounded = || Self::parse(&text).is_ok_and(|read| read != self);
+        if (GIBIBYTE..10 * GIBIBYTE).contains(&self.0) && is_rounded() {
+            return format!("{}{NBSP}{}", Unit::Mib.figure(self.0), Unit::Mib.name());
         }
-        decimal(self.0 as f64 / (KIB * KIB), 2)
+        text
     }
 
-    /// In a headline, in GiB from 1 GiB on: `5.68 GiB`, where a table says `5,817.75 MiB`.
+    /// In a headline.
     #[must_use]
     pub fn headline(self) -> String {
-        if (GIBIBYTE..10 * GIBIBYTE).contains(&self.0) {
-            return format!("{}{NBSP}GiB", decimal(self.0 as f64 / (KIB * KIB * KIB), 2));
-        }
         self.to_string()
     }
 
     /// As it is shown, but with two decimals also where they are zero, for columns in which others have some: `461.00 MiB`.
     #[must_use]
     pub fn with_decimals(self) -> String {
-        let text = self.to_string();
-        match text.split_once(NBSP) {
-            Some((number, unit)) if unit != "B" && !number.contains('.') => format!("{number}.00{NBSP}{unit}"),
-            Some((number, unit)) if unit != "B" && number.rsplit('.').next().is_some_and(|d| d.len() == 1) => {
-                format!("{number}0{NBSP}{unit}")
-            }
-            _ => text,
+        match Unit::of(self.0) {
+            Unit::B => self.to_string(),
+            unit => format!("{}{NBSP}{}", two_decimals(unit.figure(self.0)), unit.name()),
         }
     }
 
@@ -158,35 +206,55 @@ impl Bytes {
     }
 }
 
-/// How the sizes of one column are written so that their points line up: all with two decimals where one has some, none where
-/// all are whole.
+/// How the sizes of one column are written: all in one unit, MiB, or GiB where the largest has 10 GiB or more, or KiB where none
+/// has 1 MiB; and all with two decimals where one has some, so that their points line up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeColumn {
+    unit: Unit,
     has_decimals: bool,
 }
 
 impl SizeColumn {
-    /// For these sizes in bytes; stops at the first that is not whole in MiB.
+    /// For these sizes in bytes.
     #[must_use]
     pub fn of(sizes: impl IntoIterator<Item = u64>) -> Self {
-        Self { has_decimals: sizes.into_iter().any(|n| !n.is_multiple_of(MEBIBYTE)) }
+        // The lowest bit of all sizes tells whether they are whole in a unit.
+        let (largest, bits) = sizes.into_iter().fold((0, 0), |(largest, bits), n| (n.max(largest), bits | n));
+        let unit = match largest {
+            0 | MEBIBYTE.. if largest < 10 * GIBIBYTE => Unit::Mib,
+            0..MEBIBYTE => Unit::Kib,
+            _ => Unit::Gib,
+        };
+        Self { unit, has_decimals: bits & (unit.bytes() - 1) != 0 }
     }
 
-    /// A size in MiB without the unit, as [`Bytes::mebibytes`].
+    /// The unit, for the head of the column.
     #[must_use]
-    pub fn mebibytes(self, bytes: u64) -> String {
-        let text = Bytes(bytes).mebibytes();
-        match text.split_once('.').map(|parts| parts.1.len()) {
-            None if self.has_decimals => format!("{text}.00"),
-            Some(1) if self.has_decimals => format!("{text}0"),
-            _ => text,
-        }
+    pub fn unit(self) -> &'static str {
+        self.unit.name()
     }
 
-    /// A size with its unit.
+    /// The head of the column: `peak, MiB`.
+    #[must_use]
+    pub fn head(self, name: &str) -> String {
+        format!("{name}, {}", self.unit())
+    }
+
+    /// A size without the unit. What rounds to nothing and is not nothing is `<0.01`.
+    #[must_use]
+    pub fn figure(self, bytes: u64) -> String {
+        // 0.005 of the unit rounds up.
+        if bytes > 0 && bytes < self.unit.bytes().div_ceil(200) {
+            return "<0.01".to_owned();
+        }
+        let text = decimal(bytes as f64 / self.unit.bytes() as f64, 2);
+        if self.has_decimals { two_decimals(text) } else { text }
+    }
+
+    /// A size with the unit of the column.
     #[must_use]
     pub fn sized(self, bytes: u64) -> String {
-        if self.has_decimals { Bytes(bytes).with_decimals() } else { Bytes(bytes).to_string() }
+        format!("{}{NBSP}{}", self.figure(bytes), self.unit())
     }
 }
 
@@ -280,6 +348,11 @@ pub fn counted(n: u64, singular: &str, plural: &str) -> String {
     format!("{}{NBSP}{}", count(n), if n == 1 { singular } else { plural })
 }
 
+/// A figure with two decimals, also where they are zero.
+fn two_decimals(text: String) -> String {
+    if text.contains('.') { text } else { format!("{text}.00") }
+}
+
 /// A value with up to `places` decimals, ties away from zero, zero decimals dropped, thousands separated.
 fn decimal(value: f64, places: u32) -> String {
     let scale = 10u64.pow(places);
@@ -305,8 +378,36 @@ mod tests {
         assert_eq!(plain(Bytes(1023)), "1,023 B");
         assert_eq!(plain(Bytes(167_936)), "164 KiB");
         assert_eq!(plain(Bytes(5_853_184)), "5.58 MiB");
-        assert_eq!(plain(Bytes(1080 * MEBIBYTE)), "1,080 MiB");
+        assert_eq!(plain(Bytes(1016 * MEBIBYTE)), "1,016 MiB");
         assert_eq!(plain(Bytes(146_550_620_160)), "136.49 GiB");
+    }
+
+    #[test]
+    fn from_one_gibibyte_on_sizes_are_in_gibibytes() {
+        assert_eq!(plain(Bytes(GIBIBYTE - 6000)), "1,023.99 MiB");
+        assert_eq!(plain(Bytes(GIBIBYTE - 512)), "1.00 GiB", "never 1,024 MiB");
+        assert_eq!(plain(Bytes(GIBIBYTE)), "1 GiB", "exactly");
+        assert_eq!(plain(Bytes(GIBIBYTE + 512)), "1.00 GiB");
+        assert_eq!(plain(Bytes(5_223_743_160)), "4.86 GiB");
+        assert_eq!(plain(Bytes(2000 * GIBIBYTE)), "2,000 GiB");
+        assert_eq!(plain(Bytes(20 << 40)), "20 TiB");
+    }
+
+    #[test]
+    fn a_limit_keeps_its_digits() {
+        let limit = |n: u64| plain(Bytes(n).limit());
+        assert_eq!([24 * GIBIBYTE, 3 * GIBIBYTE / 2, 2100 * MEBIBYTE].map(limit), ["24 GiB", "1.50 GiB", "2,100 MiB"]);
+        assert_eq!(Bytes::parse_limit(&Bytes(2100 * MEBIBYTE).limit()), Ok(Bytes(2100 * MEBIBYTE)));
+    }
+
+    #[test]
+    fn sizes_in_one_sentence_are_told_apart() {
+        let apart = |sizes: [u64; 2]| told_apart(sizes).map(plain);
+        assert_eq!(apart([2100 * MEBIBYTE, 3 * GIBIBYTE]), ["2.05 GiB", "3 GiB"]);
+        assert_eq!(apart([2100 * MEBIBYTE, 2102 * MEBIBYTE]), ["2,100 MiB", "2,102 MiB"]);
+        assert_eq!(apart([2 * GIBIBYTE + 512, 2 * GIBIBYTE + 1024]), ["2,097,152.50 KiB", "2,097,153 KiB"]);
+        assert_eq!(apart([GIBIBYTE + 512, GIBIBYTE + 512]), ["1.00 GiB", "1.00 GiB"], "the same is the same");
+        assert_eq!(apart([GIBIBYTE + 1, GIBIBYTE + 2]), ["1,073,741,825 B", "1,073,741,826 B"]);
     }
 
     #[test]
@@ -344,16 +445,29 @@ mod tests {
 
     #[test]
     fn the_points_of_a_column_line_up() {
-        let (whole, mixed) = (SizeColumn::of([461 << 20, 1 << 30]), SizeColumn::of([461 << 20, (1 << 20) + (1 << 19)]));
-        assert_eq!([461 << 20, 1 << 30].map(|n| whole.mebibytes(n)), ["461", "1,024"]);
-        assert_eq!([461 << 20, (1 << 20) + (1 << 19), 0, 1].map(|n| mixed.mebibytes(n)), ["461.00", "1.50", "0.00", "<0.01"]);
-        let sized = [461 << 20, (1 << 20) + (1 << 19), 512, 2048].map(|n| mixed.sized(n).replace(NBSP, " "));
-        assert_eq!(sized, ["461.00 MiB", "1.50 MiB", "512 B", "2.00 KiB"]);
+        let half = (1 << 20) + (1 << 19);
+        let (whole, mixed) = (SizeColumn::of([461 << 20, 1 << 30]), SizeColumn::of([461 << 20, half]));
+        assert_eq!([461 << 20, 1 << 30].map(|n| whole.figure(n)), ["461", "1,024"]);
+        assert_eq!([461 << 20, half, 0, 1].map(|n| mixed.figure(n)), ["461.00", "1.50", "0.00", "<0.01"]);
+        assert_eq!([461 << 20, 512].map(|n| plain(mixed.sized(n))), ["461.00 MiB", "<0.01 MiB"]);
     }
 
     #[test]
-    fn a_little_is_not_nothing_in_a_column_of_mebibytes() {
-        assert_eq!([0, 1, 5242, 5243, 1 << 20].map(|b| Bytes(b).mebibytes()), ["0", "<0.01", "<0.01", "0.01", "1"]);
+    fn a_column_has_one_unit() {
+        let small = SizeColumn::of([9 << 30, 100 << 20]);
+        assert_eq!((small.head("peak"), small.figure(9 << 30)), ("peak, MiB".to_owned(), "9,216".to_owned()));
+        let large = SizeColumn::of([10 << 30, 100 << 20, 1]);
+        assert_eq!(large.head("peak"), "peak, GiB");
+        assert_eq!([10 << 30, 100 << 20, 1].map(|n| large.figure(n)), ["10.00", "0.10", "<0.01"]);
+        assert_eq!(SizeColumn::of([80 << 30, 0]).figure(80 << 30), "80");
+        let little = SizeColumn::of([512, 3072]);
+        assert_eq!((little.head("peak"), little.figure(512)), ("peak, KiB".to_owned(), "0.50".to_owned()));
+        assert_eq!(SizeColumn::of([0, 0]).sized(0).replace(NBSP, " "), "0 MiB");
+    }
+
+    #[test]
+    fn a_little_is_not_nothing_in_a_column() {
+        assert_eq!([0, 1, 5242, 5243, 1 << 20].map(|b| SizeColumn::default().figure(b)), ["0", "<0.01", "<0.01", "0.01", "1"]);
     }
 
     #[test]

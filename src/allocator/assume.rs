@@ -117,7 +117,7 @@ impl fmt::Display for Assumption {
             Assumption::ShareOfUnknown => {
                 write!(
                     f,
-                    "how large the device is the recording does not tell, so the share of it that per_process_memory_fraction allows is no figure; no limit was applied for it"
+                    "the recording does not have the size of the device, so the limit that per_process_memory_fraction sets is unknown and was not applied"
                 )
             }
             Assumption::LaterSetting { name, since } => {

@@ -8,7 +8,7 @@ use std::fmt;
 use super::own::first_reading;
 use super::requests::Requests;
 use crate::model::{Action, Cancelled, DeviceKind, DeviceRecording, Progress};
-use crate::units::Bytes;
+use crate::units::{Bytes, GIBIBYTE, KIBIBYTE, SizeColumn, told_apart};
 
 /// How a cap is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,11 +53,16 @@ impl CapRange {
 impl fmt::Display for CapRange {
     /// `1,760 MiB`, or `1,600 to 2,100 MiB` where only that much is known. The upper end is exclusive then: so much was refused.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (least, most) = (Bytes(self.least).to_string(), Bytes(self.most).to_string());
-        // A range narrower than the figures show is one figure.
-        if least == most {
-            return f.pad(&most);
+        // A range narrower than figures show is one figure.
+        if self.most.saturating_sub(self.least) < 10 * KIBIBYTE {
+            return f.pad(&Bytes(self.most).limit());
         }
+        // Both ends are limits: their digits count.
+        if (GIBIBYTE..10 * GIBIBYTE).contains(&self.most) && self.least > 0 {
+            let figure = |bytes| SizeColumn::default().figure(bytes);
+            return f.pad(&format!("{} to {}", figure(self.least), SizeColumn::default().sized(self.most)));
+        }
+        let [least, most] = told_apart([self.least, self.most]);
         if self.least == 0 {
             return f.pad(&format!("under {most}"));
         }
@@ -221,6 +226,7 @@ mod tests {
     #[test]
     fn a_range_is_written_with_one_unit() {
         assert_eq!(range(1600, 2100).to_string().replace(crate::units::NBSP, " "), "1,600 to 2,100 MiB");
+        assert_eq!(range(2100, 2102).to_string().replace(crate::units::NBSP, " "), "2,100 to 2,102 MiB");
         assert_eq!(CapRange::told(1760 << 20).to_string().replace(crate::units::NBSP, " "), "1,760 MiB");
         let wide = CapRange { least: 512 << 20, most: 64 << 30, ..CapRange::told(0) };
         assert_eq!(range(0, 64).to_string().replace(crate::units::NBSP, " "), "under 64 MiB");

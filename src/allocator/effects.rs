@@ -70,7 +70,7 @@ pub(crate) fn assumed(conf: &AllocConf, version: TorchVersion, requests: &Reques
     }
     let reuses = "graph_capture_record_stream_reuse";
     if is_on(reuses) && requests.assumptions.iter().any(|a| matches!(a, Assumption::PrivatePools { .. })) {
-        let because = "what it lets a captured graph use again depends on the graph, which the trace does not tell";
+        let because = "what a captured graph may use again depends on the graph, which the trace does not record";
         all.push((Assumption::NotModelled { name: reuses, because }, true));
     }
     all

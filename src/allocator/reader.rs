@@ -364,7 +364,9 @@ impl<'a> Reader<'a> {
                 let events = &self.device.events;
                 let segment = self.device.settings.conf.segment_size(events.size[u.request]);
                 let fits_device = self.device.capacity.is_none_or(|whole| u.needed <= whole);
-                if fits_device && (!is_failure || events.address[u.request] >= segment) {
+                // Once the device itself was full, that explains the retries too: they are no sign of a cap.
+                let may_be_cap = if is_failure { events.address[u.request] >= segment } else { self.out.device_room.is_none() };
+                if fits_device && may_be_cap {
                     self.out.bounds.refused_before(u.request as u32, u.needed);
                 }
             }

@@ -108,7 +108,7 @@ fn rank(r: &Row) -> impl Ord + use<> {
     (r.oom, !r.is_verdict_certain(), from, earliest, retries, r.peak_reserved_bytes, settings, r.num_alloc_retries)
 }
 
-/// The best of several rows under one limit, and why: it passes, surely, where the limit is a span under most of it, with the
+/// The best of several rows under one limit, and why: it passes, surely, where the depends on the exact limit under most of it, with the
 /// fewest retries, with the lowest peak, with the fewest settings. `None` when none passes.
 #[must_use]
 pub fn best(rows: &[&Row]) -> Option<(usize, String)> {
@@ -125,7 +125,7 @@ pub fn best(rows: &[&Row]) -> Option<(usize, String)> {
     } else if let Some(from) = best.passes_from_bytes.filter(|_| best.oom_varies) {
         let least = others.iter().all(|r| r.passes_from_bytes.is_none_or(|f| f > from));
         let why = if least { "the least that any of these needs" } else { "and no other needs less" };
-        format!("may pass, and does from a limit of {} on, {why}", crate::units::Bytes(from))
+        format!("may pass, and does with a limit of {} or more, {why}", crate::units::Bytes(from).limit())
     } else if best.oom_varies {
         "may pass, and would fail last if it fails after all".to_owned()
     } else if others.iter().any(|r| r.num_alloc_retries > best.num_alloc_retries) {

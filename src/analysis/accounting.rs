@@ -64,8 +64,8 @@ impl Part {
                  is not told."
             }
             Part::PendingFree => "Freed by the program, but another stream may still use it (record_stream).",
-            Part::Rounding => "The difference between blocks and what was asked for.",
-            Part::Requested => "What live tensors asked for.",
+            Part::Rounding => "The difference between blocks and what was requested.",
+            Part::Requested => "What live tensors requested.",
             Part::DeviceFree => "Nobody uses it.",
         }
     }

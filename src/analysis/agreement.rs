@@ -32,7 +32,7 @@ pub(super) fn disagreement(dev: &DeviceRecording, curves: &Curves) -> Option<Str
     }
     let (most, room) = (curves.peak(Quantity::Requested).0, curves.peak(Quantity::Reserved).0);
     if most > room {
-        said.push(format!("{} asked for at the peak with at most {} reserved", Bytes(most), Bytes(room)));
+        said.push(format!("{} requested at the peak with at most {} reserved", Bytes(most), Bytes(room)));
     }
     (!said.is_empty()).then(|| format!("the trace of {} contradicts its file: {}", dev.id, said.join(", ")))
 }

@@ -155,7 +155,7 @@ fn messages(ui: &mut Ui, t: &Tokens, explainer: &mut Explainer) {
             let name = format!("line {}{whose}: {}", e.line, e.verdict.name().replace('_', " "));
             let response = ListRow::new(&name).height(ROW_DENSE).selected(i == explainer.shown).show_painted(ui);
             let inner = response.rect.shrink2(vec2(16.0, 0.0));
-            let asked = e.printed("requested_bytes").map_or("no figures".to_owned(), |q| format!("{q} asked for"));
+            let asked = e.printed("requested_bytes").map_or("no figures".to_owned(), |q| format!("{q} requested"));
             let figure = label::text_in_right(ui.painter(), inner, &asked, Type::Mono, t.text2);
             let room = Rect::from_min_max(inner.min, pos2(figure.left() - 8.0, inner.bottom()));
             label::text_in(ui.painter(), room, &name, Type::Body, t.text1);
@@ -248,10 +248,10 @@ fn part_of(t: &Tokens, name: &str) -> (&'static str, Swatch) {
         "live" => ("live tensors", Swatch::Fill(t.slot(0))),
         "private_pool_cache" => ("free in private pools", Swatch::Kept),
         "holes" => ("free inside PyTorch", Swatch::Free),
-        "this_process" => ("this process, how much in PyTorch is not told", Swatch::Fill(t.slot(1))),
+        "this_process" => ("this process, PyTorch's share unknown", Swatch::Fill(t.slot(1))),
         "outside_pytorch" => ("this process, outside PyTorch", Swatch::Fill(t.slot(1))),
         "other_processes" => ("other processes", Swatch::Fill(t.other)),
-        "unattributed" => ("in use, whose is not told", Swatch::Fill(t.line2)),
+        "unattributed" => ("in use, owner unknown", Swatch::Fill(t.line2)),
         "room_under_limit" => ("room under the limit", Swatch::Outline(t.line2)),
         _ => ("free on the card", Swatch::Outline(t.line2)),
     }

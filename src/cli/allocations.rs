@@ -164,7 +164,7 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
             } else {
                 "  not told".to_owned()
             },
-            if recording.tells_requested(device) { Bytes(l.requested).to_string() } else { "not told".to_owned() },
+            if recording.tells_requested(device) { Bytes(l.requested).to_string() } else { "not recorded".to_owned() },
             Bytes(l.block).to_string(),
             at(l.born, "before"),
             at(l.gone, "kept"),

@@ -13,7 +13,7 @@ use crate::analysis::stats_check::judge_stats;
 use crate::analysis::steps::Steps;
 use crate::analysis::{DeviceTables, NO_EVENT, Quantity};
 use crate::model::Progress;
-use crate::units::{Bytes, count, counted};
+use crate::units::{Bytes, count, counted, told_apart};
 
 /// Runs the subcommand.
 ///
@@ -59,7 +59,8 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
             }
         }
         if let Some(most) = args.max_peak.filter(|_| is_told) {
-            let sentence = format!("{} was reserved {}, more than {}", Bytes(peak), event(at), Bytes(most));
+            let [reserved, limit] = told_apart([peak, most]);
+            let sentence = format!("{reserved} was reserved {}, more than {limit}", event(at));
             check("max_peak", Some(peak <= most), json!(peak), json!(most), sentence);
         }
         if let Some(most) = args.max_fragmentation.filter(|_| is_told) {
@@ -85,7 +86,7 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
             let was_used = tables.curves.peak(Quantity::Active).0 > 0;
             match cannot_tell(device, &steps).filter(|_| was_used && bytes == 0) {
                 Some(why) => {
-                    let sentence = format!("whether anything leaks can not be told: {}", why.trim_end_matches('.'));
+                    let sentence = format!("whether anything leaks is unknown: {}", why.trim_end_matches('.'));
                     check("no_leaks", None, serde_json::Value::Null, json!(0), sentence);
                 }
                 None => {

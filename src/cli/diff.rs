@@ -10,7 +10,7 @@ use crate::analysis::diff::{Held, Instant, Reserve, Row, compare, purposes_text}
 use crate::analysis::roles::Roles;
 use crate::analysis::{DeviceTables, NO_EVENT, NO_STACK, Quantity, frame_text, innermost, stack_text};
 use crate::model::{DeviceRecording, Progress, Recording, StackId, StackTable};
-use crate::units::{Bytes, count, counted};
+use crate::units::{Bytes, SizeColumn, count, counted, told_apart};
 
 /// Rows listed as text.
 const LISTED: usize = 25;
@@ -78,13 +78,12 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
         });
         return print_json(out, &report);
     }
+    let [live_a, live_b] = told_apart([c.a.bytes, c.b.bytes]);
     let mut text = format!(
-        "{}: {} live in A ({}, {}), {} in B ({}, {}).\nBy place, the line that allocates and yours that calls it: only in A {}, in both {}, only in B {}.\n",
+        "{}: {live_a} live in A ({}, {}), {live_b} in B ({}, {}).\nBy place, the line that allocates and yours that calls it: only in A {}, in both {}, only in B {}.\n",
         signed(c.change()),
-        Bytes(c.a.bytes),
         a.recording.source.name,
         super::place_of(a.device(), a_event),
-        Bytes(c.b.bytes),
         b.recording.source.name,
         super::place_of(b.device(), b_event),
         Bytes(parts.only_a),
@@ -104,20 +103,22 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
             part(x.only_b)
         );
     }
+    let [reserved_a, reserved_b] = told_apart([c.reserve_a.totals[0], c.reserve_b.totals[0]]);
     text += &format!(
-        "Reserved {} in A, {} in B; free inside {} and {}.\n\n",
-        Bytes(c.reserve_a.totals[0]),
-        Bytes(c.reserve_b.totals[0]),
+        "Reserved {reserved_a} in A, {reserved_b} in B; free inside {} and {}.\n\n",
         Bytes(c.reserve_a.free),
         Bytes(c.reserve_b.free)
     );
     let mut table = Table::new("rrrrrll");
     table.row(["change", "A", "B", "blocks A", "blocks B", "role", "allocated at"]);
-    for r in groups.iter().take(LISTED) {
+    let shown = || groups.iter().take(LISTED);
+    let size = SizeColumn::of(shown().flat_map(|r| [r.a.bytes, r.b.bytes]));
+    let changed = SizeColumn::of(shown().map(|r| r.change().unsigned_abs()));
+    for r in shown() {
         table.row([
-            signed(r.change()),
-            Bytes(r.a.bytes).to_string(),
-            Bytes(r.b.bytes).to_string(),
+            format!("{}{}", sign(r.change()), changed.sized(r.change().unsigned_abs())),
+            size.sized(r.a.bytes),
+            size.sized(r.b.bytes),
             count(r.a.count),
             count(r.b.count),
             purposes_text(&r.purposes),
@@ -143,7 +144,11 @@ fn place(stacks: &StackTable, stack: StackId) -> String {
 
 /// With a sign, `+0 B` included.
 fn signed(bytes: i64) -> String {
-    format!("{}{}", if bytes < 0 { "-" } else { "+" }, Bytes(bytes.unsigned_abs()))
+    format!("{}{}", sign(bytes), Bytes(bytes.unsigned_abs()))
+}
+
+fn sign(bytes: i64) -> char {
+    if bytes < 0 { '-' } else { '+' }
 }
 
 /// A recording with its tables.

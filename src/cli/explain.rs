@@ -133,7 +133,7 @@ mod tests {
         let mut text = Vec::new();
         run(Some(&path), false, &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
-        assert!(text.starts_with("fragmentation: 500.00 MiB were asked for"), "{text}");
+        assert!(text.starts_with("fragmentation: 500.00 MiB was requested"), "{text}");
         assert!(text.contains("line 3, rank 1"));
     }
 

@@ -150,7 +150,7 @@ fn export(args: &ExportArgs, source: &Source<'_>, recording: &Recording, out: &m
     let has_samples = recording.devices.iter().any(|d| !d.samples.is_empty() || !d.bands.is_empty());
     if args.to == ExportFormat::Snapshot && has_events && !recording.tells_addresses() {
         return Err(format!(
-            "{}: a snapshot is made of blocks at addresses, and this file tells no addresses; export it as csv, parquet, speedscope or perfetto",
+            "{}: a snapshot is made of blocks at addresses, and this file has no addresses; export it as csv, parquet, speedscope or perfetto",
             source.path.display()
         ));
     }
@@ -376,7 +376,7 @@ fn to_snapshot(args: &ExportArgs, recording: &Recording) -> Result<Written, Stri
     snapshot::write(recording, &parts, args.redact, &mut file).map_err(failed(&args.out))?;
     file.finish()?;
     let stand_in = parts.iter().filter_map(|p| recording.devices.get(p.device)).any(|d| !recording.tells_requested(d));
-    let sizes = if stand_in { "; whole blocks stand in for requested sizes, which the recording does not tell" } else { "" };
+    let sizes = if stand_in { "; whole blocks stand in for requested sizes, which the recording does not have" } else { "" };
     let rest =
         if left_out.is_empty() { String::new() } else { format!(" (a snapshot has no place for {})", left_out.join(", ")) };
     Ok((args.out.clone(), format!("{}{rest}{sizes}", counted(events, "event", "events"))))

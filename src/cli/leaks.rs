@@ -12,7 +12,7 @@ use crate::analysis::leaks::{Growth, between, cannot_tell, growth, how_often, lo
 use crate::analysis::steps::Steps;
 use crate::analysis::{DeviceTables, StackNames, named_by, tell_apart};
 use crate::model::{DeviceRecording, Progress, Recording};
-use crate::units::{Bytes, count};
+use crate::units::{Bytes, SizeColumn, count};
 
 /// Stacks listed as text.
 const LISTED: usize = 15;
@@ -105,8 +105,9 @@ fn over_steps(
     let rows: Vec<_> = grown.iter().take(LISTED).map(|g| (g.stack, names.of_stack(g.stack))).collect();
     let apart = tell_apart(&recording.stacks, &rows);
     table.row(["", "survives", "blocks", "a step", "fit", "allocated at"]);
+    let size = SizeColumn::of(grown.iter().take(LISTED).map(|g| g.bytes));
     for (g, by) in grown.iter().zip(apart) {
-        let (bytes, blocks) = (Bytes(g.bytes).to_string(), count(g.count));
+        let (bytes, blocks) = (size.sized(g.bytes), count(g.count));
         let place = named_by(&recording.stacks, names.of_stack(g.stack), by);
         let kind = match g.freed {
             Some(_) => "leak, freed at the end",
@@ -166,9 +167,10 @@ fn survivors(
     let mut table = Table::new("rrrl");
     table.row(["survives", "blocks", "oldest event", "allocated at"]);
     let rows: Vec<_> = found.iter().take(LISTED).map(|s| (s.stack, names.of_stack(s.stack))).collect();
+    let size = SizeColumn::of(found.iter().take(LISTED).map(|s| s.bytes));
     for (s, by) in found.iter().zip(tell_apart(&recording.stacks, &rows)) {
         let place = named_by(&recording.stacks, names.of_stack(s.stack), by);
-        table.row([Bytes(s.bytes).to_string(), count(s.count), count(u64::from(s.oldest)), place]);
+        table.row([size.sized(s.bytes), count(s.count), count(u64::from(s.oldest)), place]);
     }
     if !found.is_empty() {
         text += &table.to_string();

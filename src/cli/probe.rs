@@ -16,7 +16,7 @@ use crate::probe::{
     ALL, Compared, Conditions, Ending, Job, Report, Run, Scenario, Target, Values, child, handed_over, neighbour, replay_report,
     run_to_end,
 };
-use crate::units::{Bytes, count};
+use crate::units::{Bytes, SizeColumn, count, told_apart};
 
 /// The JSON object of a run.
 #[derive(Debug, Serialize)]
@@ -181,7 +181,7 @@ fn text(whole: &ProbeReport, job: &Job) -> String {
         out += &format!("Settings: {}\n", r.conf);
     }
     if let Some(limit) = r.limit_bytes {
-        out += &format!("Limit: {}\n", Bytes(limit));
+        out += &format!("Limit: {}\n", Bytes(limit).limit());
     }
     if !r.parameters.is_empty() {
         out += &format!("Parameters: {}\n", r.parameters);
@@ -196,9 +196,11 @@ fn text(whole: &ProbeReport, job: &Job) -> String {
     match &whole.compared {
         None => {
             let mut table = Table::new("lr");
-            table.row(["peak reserved".to_owned(), Bytes(r.end.peak_reserved_bytes).to_string()]);
-            table.row(["peak active".to_owned(), Bytes(r.end.peak_active_bytes).to_string()]);
-            table.row(["peak requested".to_owned(), Bytes(r.end.peak_requested_bytes).to_string()]);
+            let peaks = [r.end.peak_reserved_bytes, r.end.peak_active_bytes, r.end.peak_requested_bytes];
+            let size = SizeColumn::of(peaks);
+            for (name, peak) in ["peak reserved", "peak active", "peak requested"].into_iter().zip(peaks) {
+                table.row([name.to_owned(), size.sized(peak)]);
+            }
             table.row(["retries".to_owned(), count(r.end.num_alloc_retries)]);
             table.row(["events".to_owned(), count(r.events)]);
             out += &table.to_string();
@@ -222,20 +224,21 @@ fn text(whole: &ProbeReport, job: &Job) -> String {
 fn comparison(compared: &Compared, depends_on_placement: bool) -> String {
     let mut table = Table::new("lrrr");
     table.row(["", "this run", "model", "recording"]);
+    let is_bytes = |c: &&crate::probe::Comparison| c.what.ends_with("_bytes");
+    let sizes = compared.comparison.iter().filter(is_bytes).flat_map(|c| [c.card, c.model, c.recorded.unwrap_or(0)]);
+    let size = SizeColumn::of(sizes);
     for c in &compared.comparison {
-        let is_bytes = c.what.ends_with("_bytes");
-        let show = |v: u64| if is_bytes { Bytes(v).to_string() } else { count(v) };
+        let is_bytes = is_bytes(&c);
+        let show = |v: u64| if is_bytes { size.sized(v) } else { count(v) };
         let what = c.what.trim_end_matches("_bytes").replace('_', " ");
-        let untold = if is_bytes { "not told" } else { "" };
+        let untold = if is_bytes { "not recorded" } else { "" };
         table.row([what, show(c.card), show(c.model), c.recorded.map_or(untold.to_owned(), show)]);
     }
-    let [low, high] = compared.model_span_bytes;
+    let [low, high] = told_apart(compared.model_span_bytes);
     let verdict = match (compared.agrees_with_model, compared.model_is_certain) {
         (true, true) => "This run and the model agree to the byte.".to_owned(),
         (true, false) => format!(
-            "This run is as the model says, which depends on where the driver puts segments: peak {} to {}.",
-            Bytes(low),
-            Bytes(high)
+            "This run is as the model says, which depends on where the driver puts segments: peak {low} to {high}."
         ),
         (false, _) if depends_on_placement => {
             "This run and the model differ, as they may: equal free blocks were chosen by address, and addresses are the driver's."

@@ -10,7 +10,7 @@ use super::{Table, open, print, print_json};
 use crate::analysis::ranks::{self, Division, Job, Overview, RankRow};
 use crate::formats::{folder, unpacked_bytes};
 use crate::model::Progress;
-use crate::units::{Bytes, count};
+use crate::units::{SizeColumn, count};
 
 /// Runs the subcommand.
 ///
@@ -62,19 +62,20 @@ pub fn run(args: &RanksArgs, out: &mut dyn Write) -> Result<(), String> {
 fn table(job: &Job) -> Table {
     let mut table = Table::new("rlrrrrrrl");
     table.row(["rank", "file", "device", "events", "peak reserved", "peak active", "end reserved", "end active", ""]);
+    let size = SizeColumn::of(job.rows.iter().flat_map(|r| [r.peak_reserved, r.peak_active, r.end_reserved, r.end_active]));
     for (i, r) in job.rows.iter().enumerate() {
         // Beside nothing else of its job a number in the name is hardly a rank.
         let rank = r.rank.filter(|_| job.is_one);
-        let reserved = |bytes: u64| if r.is_reserved_unknown { "not told".to_owned() } else { Bytes(bytes).to_string() };
+        let reserved = |bytes: u64| if r.is_reserved_unknown { "not recorded".to_owned() } else { size.sized(bytes) };
         table.row([
             rank.map_or_else(|| if job.is_one { "?" } else { "" }.to_owned(), |n| n.to_string()),
             r.file.clone(),
             r.device.to_string(),
             count(r.events as u64),
             reserved(r.peak_reserved),
-            Bytes(r.peak_active).to_string(),
+            size.sized(r.peak_active),
             reserved(r.end_reserved),
-            Bytes(r.end_active).to_string(),
+            size.sized(r.end_active),
             remarks(r, i, &job.overview).join(", "),
         ]);
     }

@@ -15,7 +15,7 @@ use crate::analysis::{
     own_frame,
 };
 use crate::model::{BlockState, Clock, DeviceRecording, FrameId, PoolId, Progress, Recording, StackId, StackTable, StreamId};
-use crate::units::{Address, Bytes, count, counted};
+use crate::units::{Address, Bytes, SizeColumn, count, counted, told_apart};
 
 /// Rows of the text output; JSON has every one.
 const STACKS_SHOWN: usize = 16;
@@ -346,14 +346,13 @@ fn text(r: &Report) -> String {
         _ if r.events == 0 => "when it was dumped (the file has no events)".to_owned(),
         _ => "before the first event".to_owned(),
     };
+    let [held, active] = told_apart([t.reserved_bytes.unwrap_or(0), t.active_bytes]);
     let mut out = match t.reserved_bytes {
-        Some(reserved) => format!(
-            "{}: {} {when} held {} in {}: {} active, {} free in {}{}\n\n",
+        Some(_) => format!(
+            "{}: {} {when} held {held} in {}: {active} active, {} free in {}{}\n\n",
             r.file,
             r.device.label,
-            Bytes(reserved),
             counted(r.segments.len() as u64, "segment", "segments"),
-            Bytes(t.active_bytes),
             Bytes(r.holes.bytes),
             counted(r.holes.count, "hole", "holes"),
             if r.holes.count > 1 { format!(", the largest {}", Bytes(r.holes.largest_bytes)) } else { String::new() }
@@ -366,7 +365,9 @@ fn text(r: &Report) -> String {
         ),
     };
     let mut totals = Table::new("lrlrlrlr");
-    let told = |bytes: Option<u64>| bytes.map_or_else(|| "not told".to_owned(), |bytes| Bytes(bytes).to_string());
+    let levels = [t.reserved_bytes, Some(t.active_bytes), Some(t.allocated_bytes), t.requested_bytes];
+    let size = SizeColumn::of(levels.into_iter().flatten());
+    let told = |bytes: Option<u64>| bytes.map_or_else(|| "not recorded".to_owned(), |bytes| size.sized(bytes));
     let cells = |name: &str, bytes: Option<u64>| [format!("  {name}"), told(bytes)];
     totals.row(
         [
@@ -379,7 +380,7 @@ fn text(r: &Report) -> String {
     );
     out += &totals.to_string();
     if !t.exact {
-        out += "  the file does not tell the size of every block: active and allocated are partly estimated\n";
+        out += "  the file does not record the size of every block: active and allocated are partly estimated\n";
     }
     if r.shows_roles {
         roles_text(r, &mut out);
@@ -399,11 +400,12 @@ fn roles_text(r: &Report, out: &mut String) {
     table.row(["  live", "requested", "share", "blocks", "role"]);
     let mut rows: Vec<&RoleRow> = r.by_category.iter().filter(|row| row.count > 0).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
+    let size = SizeColumn::of(rows.iter().flat_map(|row| [row.bytes, row.requested_bytes.unwrap_or(0)]));
     for row in &rows {
         let share = format!("{:.1}%", 100.0 * row.bytes as f64 / r.totals.active_bytes.max(1) as f64);
         let (live, requested) = (
-            format!("  {}", Bytes(row.bytes)),
-            row.requested_bytes.map_or_else(|| "not told".to_owned(), |bytes| Bytes(bytes).to_string()),
+            format!("  {}", size.sized(row.bytes)),
+            row.requested_bytes.map_or_else(|| "not recorded".to_owned(), |bytes| size.sized(bytes)),
         );
         table.row([live, requested, share, count(row.count), row.text.to_owned()]);
     }
@@ -422,13 +424,14 @@ fn live_text(r: &Report, rows: &[LiveRow], [bytes, place]: [&str; 2], out: &mut 
     let mut table = Table::new("rrrl");
     table.row([bytes, "share", "blocks", place]);
     let share = |bytes: u64| format!("{:.1}%", 100.0 * bytes as f64 / r.totals.active_bytes.max(1) as f64);
+    let size = SizeColumn::of(rows.iter().map(|row| row.bytes));
     for row in rows.iter().take(STACKS_SHOWN) {
-        table.row([format!("  {}", Bytes(row.bytes)), share(row.bytes), count(row.count), row.text.clone()]);
+        table.row([format!("  {}", size.sized(row.bytes)), share(row.bytes), count(row.count), row.text.clone()]);
     }
     if let Some(rest) = rows.get(STACKS_SHOWN..).filter(|rest| !rest.is_empty()) {
         let bytes = rest.iter().map(|l| l.bytes).sum();
         table.row([
-            format!("  {}", Bytes(bytes)),
+            format!("  {}", size.sized(bytes)),
             share(bytes),
             count(rest.iter().map(|l| l.count).sum()),
             format!("{} more (--json has them)", counted(rest.len() as u64, "stack", "stacks")),
@@ -462,6 +465,7 @@ fn segments_text(r: &Report, out: &mut String) {
     order.sort_by_key(|s| (std::cmp::Reverse(s.bytes), s.address));
     let mut table = Table::new("lrrrrll");
     table.row(["  segment", "size", "used", "largest hole", "blocks", "pool", "█ used  ▒ partly  · free"]);
+    let size = SizeColumn::of(order.iter().flat_map(|s| [s.bytes, s.used_bytes, s.largest_hole_bytes]));
     for s in order.iter().take(SEGMENTS_SHOWN) {
         let mut pool = s.class.to_owned();
         if s.is_expandable {
@@ -475,9 +479,9 @@ fn segments_text(r: &Report, out: &mut String) {
         }
         table.row([
             format!("  {}", Address(s.address)),
-            Bytes(s.bytes).to_string(),
-            Bytes(s.used_bytes).to_string(),
-            Bytes(s.largest_hole_bytes).to_string(),
+            size.sized(s.bytes),
+            size.sized(s.used_bytes),
+            size.sized(s.largest_hole_bytes),
             count(s.blocks.len() as u64),
             pool,
             bar(s),

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::Table;
 use crate::model::{DeviceRecording, LiveTrack, Sample};
-use crate::units::{Bytes, count, counted, time_of_day};
+use crate::units::{Bytes, SizeColumn, count, counted, time_of_day};
 
 /// What a session saw of a device.
 #[derive(Debug, Serialize)]
@@ -157,10 +157,11 @@ impl Watched {
             ("cached", |p| p.cached_bytes),
             ("free", |p| p.free_bytes),
         ];
+        let size = SizeColumn::of(rows.iter().flat_map(|(_, of)| [of(&self.at_peak), of(&self.at_end)]));
         for (name, of) in rows {
             let (peak, end) = (of(&self.at_peak), of(&self.at_end));
             if peak > 0 || end > 0 {
-                table.row([format!("  {name}"), Bytes(peak).to_string(), Bytes(end).to_string()]);
+                table.row([format!("  {name}"), size.sized(peak), size.sized(end)]);
             }
         }
         let mut out = if self.is_readable { table.to_string() } else { String::new() };
@@ -171,13 +172,14 @@ impl Watched {
         if !self.processes.is_empty() {
             processes.row(["  PID", "peak", "grew by", "command"]);
         }
+        let size = SizeColumn::of(self.processes.iter().take(20).filter_map(|p| p.peak_bytes));
         for p in self.processes.iter().take(20) {
-            let peak = p.peak_bytes.map_or_else(|| "not told".to_owned(), |b| Bytes(b).to_string());
+            let peak = p.peak_bytes.map_or_else(|| "not recorded".to_owned(), |b| size.sized(b));
             let helper = match (p.peak_allocated_bytes, p.peak_reserved_bytes) {
                 (Some(a), Some(r)) => format!(" (PyTorch: at most {} allocated, {} reserved)", Bytes(a), Bytes(r)),
                 _ => String::new(),
             };
-            let grown = if p.peak_bytes.is_some() { Bytes(p.grown_bytes).to_string() } else { String::new() };
+            let grown = if p.peak_bytes.is_some() { size.sized(p.grown_bytes) } else { String::new() };
             processes.row([format!("  {}", p.pid), peak, grown, format!("{}{helper}", p.command)]);
         }
         out += &processes.to_string();

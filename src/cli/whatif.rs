@@ -14,7 +14,7 @@ use crate::analysis::vendor::Words;
 use crate::formats::export::new_file::refusal;
 use crate::formats::export::snapshot;
 use crate::model::{DeviceKind, DeviceRecording, Format, Progress, Recording};
-use crate::units::{Bytes, count};
+use crate::units::{Bytes, SizeColumn, count, told_apart};
 
 /// The JSON object of the command-line contract.
 #[derive(Debug, Serialize)]
@@ -214,19 +214,22 @@ fn text(report: &WhatIfReport) -> String {
         out += &match report.agreement.limit_span_bytes {
             Some([least, most]) if least < most && (least..=most).contains(&limit) => {
                 let range = CapRange { least, ..CapRange::told(most) };
-                format!("Limit: {}; the failed requests say {range}, --limit names it\n", Bytes(limit))
+                format!("Limit: {}; estimated from the failed requests: {range}; set it with --limit\n", Bytes(limit).limit())
             }
             Some([least, most]) if limit < least || limit > most => {
                 let range = CapRange { least, ..CapRange::told(most) };
                 let which = if limit > most { "higher" } else { "lower" };
-                format!("Limit: {}{typed}; the recording's own cap was {range}, so this asks about a {which} one\n", Bytes(limit))
+                format!(
+                    "Limit: {}{typed}; the recording's own cap was {range}, so this asks about a {which} one\n",
+                    Bytes(limit).limit()
+                )
             }
-            _ => format!("Limit: {}{typed}\n", Bytes(limit)),
+            _ => format!("Limit: {}{typed}\n", Bytes(limit).limit()),
         };
     }
     let device = report.runs.first().and_then(|r| r.row.device_bytes);
     if let Some((limit, all)) = report.limit.zip(device).filter(|(limit, all)| limit > all) {
-        out += &format!("The device has {} in all: {} would be another card.\n", Bytes(all), Bytes(limit));
+        out += &format!("The device has {} in all: {} would be another card.\n", Bytes(all).limit(), Bytes(limit).limit());
     }
     match &report.best {
         Some(best) if report.runs.len() > 1 => {
@@ -238,13 +241,14 @@ fn text(report: &WhatIfReport) -> String {
     let mut table = Table::new("lrrrl");
     table.row(["settings", "peak reserved", "beyond allocated", "retries", "outcome"]);
     let mut rows = Vec::new();
+    let size = SizeColumn::of(report.runs.iter().map(|run| run.row.peak_reserved_bytes));
     for run in &report.runs {
         let row = &run.row;
         let beyond = row.peak_reserved_bytes.saturating_sub(row.peak_allocated_bytes);
         rows.push([
             shown(&row.conf).to_owned(),
-            Bytes(row.peak_reserved_bytes).to_string(),
-            Bytes(beyond).to_string(),
+            size.sized(row.peak_reserved_bytes),
+            size.sized(beyond),
             count(row.num_alloc_retries),
             outcome(row),
         ]);
@@ -276,7 +280,7 @@ fn outcome(row: &Row) -> String {
     let mut text = match row.oom_request {
         Some(request) => format!("out of memory at request {}", count(request)),
         None if row.oom_varies => match row.passes_from_bytes {
-            Some(from) => format!("may pass: from a limit of {} on", Bytes(from)),
+            Some(from) => format!("may pass: from a limit of {} on", Bytes(from).limit()),
             None => "may pass".to_owned(),
         },
         None if !row.is_verdict_certain() => "may pass".to_owned(),
@@ -296,7 +300,8 @@ fn outcome(row: &Row) -> String {
     }
     let [low, high] = row.peak_reserved_span;
     if low != high {
-        text += &format!("; peak {} to {}", Bytes(low), Bytes(high));
+        let [low, high] = told_apart([low, high]);
+        text += &format!("; peak {low} to {high}");
     }
     if row.over_limit() > 0 {
         text += &format!("; {} over the limit", Bytes(row.over_limit()));

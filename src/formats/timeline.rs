@@ -225,7 +225,7 @@ fn raw(
         builder.row(time, action, bytes, category, device);
     }
     report.warn_many(WarningKind::NoAddresses, u64::from(!device.events.is_empty()), None, || {
-        "this file tells no addresses; which of several equal allocations a free ends is a guess (the youngest), sums and categories \
+        "this file has no addresses; which of several equal allocations a free ends is a guess (the youngest), sums and categories \
          are exact"
             .to_owned()
     });

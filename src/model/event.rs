@@ -9,7 +9,7 @@ pub type EventId = u32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Action {
-    /// A block was handed out; size is what the program asked for, not the block's.
+    /// A block was handed out; size is what the program requested, not the block's.
     Alloc,
     /// The program let go of a block.
     FreeRequested,

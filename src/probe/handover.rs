@@ -130,7 +130,7 @@ impl<R: Read> Numbers<'_, R> {
             let kind = self.u8()?;
             let slot = if matches!(kind, b'a' | b'f' | b'l' | b'c') { self.u32()? } else { 0 };
             if slot >= slots && kind != b't' && kind != b'e' && kind != b's' {
-                return Err(odd("one names memory that no other asked for"));
+                return Err(odd("one names memory that no other requested"));
             }
             steps.push(match kind {
                 b'a' => {
@@ -204,7 +204,7 @@ mod tests {
     fn a_handle_out_of_range_and_a_step_of_no_trace_are_refused() {
         let mut wrong = plan();
         wrong.program.slots = 1;
-        assert!(ReplayPlan::read(&mut written(&wrong).as_slice()).unwrap_err().contains("no other asked for"));
+        assert!(ReplayPlan::read(&mut written(&wrong).as_slice()).unwrap_err().contains("no other requested"));
         wrong.program.steps.push(Step::Synchronise);
         assert!(wrong.write(&mut Vec::new(), &Progress::new()).is_err());
     }

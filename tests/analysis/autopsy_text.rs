@@ -1,9 +1,10 @@
 //! What the autopsy says of awkward failures, sentence by sentence: each written by hand, event by event.
 
-use vramscope::allocator::Caps;
-use vramscope::analysis::DeviceTables;
-use vramscope::analysis::oom::{Autopsy, Fits, Verdict, advice, closest, examine};
-use vramscope::model::{Action, DeviceId, DeviceKind, PoolId, Progress, Recording, StackId, StreamId};
+use vramscope::allocator::{CapFrom, Caps};
+use vramscope::analysis::anatomy::{Composition, LineHeld, Role, RoleHeld};
+use vramscope::analysis::oom::{Autopsy, Fits, Verdict, advice, closest, examine, what_to_make_smaller};
+use vramscope::analysis::{DeviceTables, folded_frames, frame_text, user_frame};
+use vramscope::model::{Action, DeviceId, DeviceKind, Frame, PoolId, Progress, Recording, StackId, StackTableBuilder, StreamId};
 use vramscope::units::NBSP;
 
 use super::tape::{GIB, MIB, Tape};
@@ -35,15 +36,15 @@ const SAID: [(&str, Verdict, &[&str]); 17] = [
         "first event, too large",
         Verdict::TooLarge,
         &[
-            "A request for 200 GiB can not fit: with every byte of this process given back, 139 GiB would be free on the device.",
-            "nothing was reserved yet, so there is nothing to free.",
+            "A request for 200 GiB cannot fit: if this process freed everything, 139 GiB would be free on the device.",
+            "Nothing was reserved yet, so there is nothing to free.",
         ],
     ),
     (
         "first event, capped",
         Verdict::Cap,
         &[
-            "this process has a cap under 20 GiB, which the file does not name; it had reserved nothing yet.",
+            "this process has a cap under 20.00 GiB (estimated from the failed requests); it had reserved nothing.",
             "to at least 20 GiB",
         ],
     ),
@@ -51,7 +52,7 @@ const SAID: [(&str, Verdict, &[&str]); 17] = [
         "two failures under one cap",
         Verdict::Cap,
         &[
-            "has a cap of 900 to 1,050 MiB, which the file does not name; it held 900 MiB",
+            "has a cap of 900 to 1,050 MiB (estimated from the failed requests); it had reserved 900 MiB",
             "to at least 1,100 MiB for this request",
         ],
     ),
@@ -65,57 +66,52 @@ const SAID: [(&str, Verdict, &[&str]); 17] = [
         Verdict::Capacity,
         &[
             "A request for 300 MiB of a private pool failed because the device is full: 20 MiB is free on it",
-            "(400 MiB more is free there for requests of other sizes, streams or pools); tensors hold 300 MiB.",
-            "Nothing live has to go. A segment without a live block (400 MiB in all) stayed reserved; torch.cuda.empty_cache()",
+            "tensors hold 300 MiB, and nothing is free for this request (400 MiB more is free for requests of other sizes, streams or pools).",
+            "Nothing has to be freed: 400 MiB of reserved memory is unused. torch.cuda.empty_cache() before the request",
         ],
     ),
     ("host", Verdict::Capacity, &["failed because the host is full: 20 MiB is free on it"]),
     (
         "512 B on a full device",
         Verdict::Capacity,
-        &["1 MiB is free on it, less than the 2 MiB of a new segment, and 0 B inside", "a segment of 400 MiB could go back"],
+        &["1 MiB is free on it, less than the 2 MiB of a new segment.", "nothing is free for this request", "Freeing this block"],
     ),
     ("512 B under a cap", Verdict::Cap, &["a cap of 400 to 402 MiB", "to at least 402 MiB for this request"]),
     (
         "device 1 is full",
         Verdict::Capacity,
-        &["tensors hold 800 MiB. 214 MiB of the device's 1,024 MiB are neither free nor PyTorch's."],
+        &["tensors hold 800 MiB", "214 MiB of the device's 1 GiB is held by other processes, or outside PyTorch."],
     ),
-    (
-        "cap raised midway",
-        Verdict::Cap,
-        &["a cap of 800 to 1,100 MiB", "From event 4 on it was another: the program changed it."],
-    ),
-    ("cap raised midway", Verdict::Cap, &["a cap of 2,848 to 6,944 MiB", "it held 2,848 MiB"]),
-    (
-        "expandable",
-        Verdict::Cap,
-        &["a cap of 380 to 650 MiB", "Without 1 live block (100 MiB) there would be one hole of 300 MiB."],
-    ),
-    (
-        "free on another stream",
-        Verdict::Capacity,
-        &["(580 MiB more is free there for requests of other sizes, streams or pools)"],
-    ),
+    ("cap raised midway", Verdict::Cap, &["a cap of 800 to 1,100 MiB", "The program changed its cap at event 4."]),
+    ("cap raised midway", Verdict::Cap, &["a cap of 2,848 to 6,944 MiB", "it had reserved 2.78 GiB"]),
+    ("expandable", Verdict::Cap, &["a cap of 380 to 650 MiB", "Freeing this block (100 MiB) would make room."]),
+    ("free on another stream", Verdict::Capacity, &["(580 MiB more is free for requests of other sizes, streams or pools)"]),
     (
         "without segments",
         Verdict::Unknown,
-        &["failed with 10 GiB free on the device. Segments are not in this file, so it does not tell why", "It is not told"],
+        &[
+            "failed with 10 GiB free on the device. Segments are not in this file, so the reason is unknown",
+            "What to free is unknown",
+        ],
     ),
     (
         "one or several",
         Verdict::Fragmentation,
         &[
             "it is in 3 pieces, and the largest is 20 MiB.",
-            "Without 2 live blocks (4 MiB) there would be one hole of 60 MiB. No smaller set does.",
-            "With the fewest blocks instead of the fewest bytes: one block of 40 MiB is enough alone.",
+            "Freeing these 2 blocks (4 MiB) would make room.",
+            "Freeing one block of 40 MiB instead is also enough.",
         ],
     ),
-    ("one hole", Verdict::Fragmentation, &["with 40 MiB free inside reserved memory: it is one piece, smaller than that."]),
+    (
+        "one hole",
+        Verdict::Fragmentation,
+        &["with 40 MiB free inside reserved memory: it is one piece, smaller than the request."],
+    ),
     (
         "told cap",
         Verdict::Cap,
-        &["this process may reserve at most 500 MiB; it held 400 MiB, with 0 B free inside.", "(500 MiB)"],
+        &["this process may reserve at most 500 MiB; it had reserved 400 MiB, with 0 B free inside.", "(500 MiB)"],
     ),
 ];
 
@@ -175,7 +171,7 @@ fn a_peak_of_several_streams_names_the_one_it_is_about() {
     let found = closest(device, &tables).unwrap();
     let said = found.sentence.replace(NBSP, " ");
     for part in [
-        "1,150 MiB (700 MiB of it on the default stream) of 1,400 MiB reserved",
+        "1.12 GiB (700 MiB of it on the default stream) of 1.37 GiB reserved",
         "There was no hole in the large pool of the default stream",
         "250 MiB more were free in one hole of stream",
         "(0x5555), where requests of the default stream are not served.",
@@ -230,12 +226,66 @@ fn what_waits_for_a_stream_is_told_apart() {
     t.oom(320 * MIB, 300 * MIB, StackId::NONE);
     let (a, said) = autopsies(&t.finish()).remove(0);
     for part in [
-        "tensors hold 400 MiB, and 300 MiB were freed and wait for another stream.",
-        "All of that is freed already and waits for another stream.",
+        "tensors hold 400 MiB, 300 MiB is freed but still used by another stream, and nothing is free for this request.",
+        "All of it is freed already, but another stream still uses it.",
     ] {
         assert!(said.contains(part), "no \"{part}\" in {said}");
     }
     assert_eq!(a.allocated + a.pending + a.all_holes.bytes, a.reserved);
+    let held: Vec<(&str, u64)> = a.holders().into_iter().map(|(name, bytes)| (name, bytes / MIB)).collect();
+    assert_eq!(held, [("tensors", 400), ("freed, another stream still uses it", 300), ("free", 300)]);
+    // What to make smaller: the largest roles, each with its largest line.
+    let role = |role, mib: u64| RoleHeld { role, bytes: mib * MIB, ..RoleHeld::default() };
+    let line = LineHeld {
+        place: "model.py:9".to_owned(),
+        stack: Some(StackId(0)),
+        role: Role::Activations,
+        bytes: 200 * MIB,
+        ..LineHeld::default()
+    };
+    let composition = Composition {
+        bytes: 401 * MIB,
+        roles: vec![role(Role::Activations, 300), role(Role::OptimizerState, 100), role(Role::Inputs, 1)],
+        lines: vec![line],
+        ..Composition::default()
+    };
+    let told = what_to_make_smaller(&a, &composition, &StackTableBuilder::new().finish());
+    let told: Vec<String> = told.iter().map(|advice| advice.sentence.replace(NBSP, " ")).collect();
+    assert_eq!(told.len(), 2, "what holds little is left out: {told:?}");
+    assert!(told[0].starts_with("Activations hold 300 MiB, most from model.py:9 (200 MiB). Checkpoint"), "{told:?}");
+    assert!(told[1].starts_with("Optimizer state holds 100 MiB. An 8-bit optimizer"), "{told:?}");
+}
+
+#[test]
+fn framework_frames_fold_around_the_users_own() {
+    let mut b = StackTableBuilder::new();
+    let mut frame = |file: &str, name: &str, line| {
+        let (file, name) = (b.string(file), b.string(name));
+        b.frame(Frame { name, file, line })
+    };
+    let torch = "/venv/lib/python3.12/site-packages/torch/nn/modules/linear.py";
+    let frames = [
+        frame(torch, "linear", 7),
+        frame(torch, "forward", 134),
+        frame("/home/me/models.py", "update_nodes", 181),
+        frame(torch, "_call_impl", 9),
+        frame("/home/me/train.py", "step", 8),
+    ];
+    let stack = b.stack(&frames);
+    let inside = b.stack(&frames[..2]);
+    let table = b.finish();
+    assert_eq!(user_frame(&table, stack).map(|f| frame_text(&table, f)).as_deref(), Some("models.py:181 update_nodes"));
+    assert_eq!(
+        folded_frames(&table, stack).iter().map(|line| line.replace(NBSP, " ")).collect::<Vec<_>>(),
+        [
+            "2 framework frames, innermost linear",
+            "/home/me/models.py:181 update_nodes",
+            "1 framework frame, innermost _call_impl",
+            "/home/me/train.py:8 step",
+        ]
+    );
+    // With nothing of the user's to fold them behind, all are shown.
+    assert_eq!((user_frame(&table, inside), folded_frames(&table, inside).len()), (None, 2));
 }
 
 /// What is too large whole fits in parts: each is held against what was free, and against all there could be.
@@ -367,4 +417,23 @@ fn cases() -> Vec<(&'static str, Recording)> {
     t.oom(200 * MIB, 100 * GIB, none);
     all.push(("told cap", t.finish()));
     all
+}
+
+/// A request that needed the cache to be emptied says nothing of a cap once the device itself was full.
+#[test]
+fn a_full_device_has_no_invented_cap() {
+    let mut t = Tape::new();
+    t.alloc(400 * MIB, StackId::NONE);
+    let cached = t.alloc(300 * MIB, StackId::NONE);
+    t.free(cached);
+    t.empty_cache();
+    t.alloc(500 * MIB, StackId::NONE);
+    t.oom(400 * MIB, 100 * MIB, StackId::NONE);
+    let recording = t.finish();
+    let caps = Caps::of(&recording.devices[0], None, &Progress::new()).expect("not cancelled");
+    let cap = caps.first().map(|cap| (cap.from, cap.least / MIB, cap.most / MIB));
+    assert_eq!(cap, Some((CapFrom::Device, 1000, 1000)), "what the device had for this process");
+    let (a, said) = autopsies(&recording).remove(0);
+    assert_eq!((a.verdict, a.limit), (Verdict::Capacity, None), "{said}");
+    assert!(!said.contains("If the cap is"), "{said}");
 }

@@ -83,15 +83,15 @@ fn a_way_out_is_told_for_both_ends_of_the_cap() {
     let more = way.with_more.unwrap();
     assert_eq!((more.blocks, more.bytes, more.is_optimal), (8, 216 * MIB, true));
     let said = way.sentence(&CUDA).replace(NBSP, " ");
-    for part in ["18 live blocks", "no more than 1,600 MiB", "under that cap", "1,700 MiB or more, 8 blocks (216 MiB) are enough"]
-    {
+    for part in ["these 18 blocks (444.02 MiB)", "whatever the cap is", "1,700 MiB or more, 8 blocks (216 MiB) are enough"] {
         assert!(said.contains(part), "no \"{part}\" in: {said}");
     }
     // Named, the cap has one answer, and it is the one told for it.
     for (cap, bytes) in [(1600 * MIB, way.bytes), (more.cap, more.bytes), (1760 * MIB, more.bytes)] {
         let named = autopsy(&recording, Some(cap)).way_out.unwrap();
         assert_eq!((named.bytes, named.with_more, named.least_cap), (bytes, None, None), "{cap}");
-        assert!(named.sentence(&CUDA).ends_with("No smaller set does."), "{}", named.sentence(&CUDA));
+        assert!(named.sentence(&CUDA).ends_with("would make room."), "{}", named.sentence(&CUDA));
+        assert!(named.why().contains("No smaller set is enough. "), "{}", named.why());
     }
     let below = autopsy(&recording, Some(more.cap - 2 * MIB)).way_out.unwrap();
     assert!(below.bytes > more.bytes, "2 MiB less is not enough for them");
@@ -141,10 +141,10 @@ fn other_processes_and_memory_outside_pytorch_are_named_with_their_remedy() {
         (a.sentence.replace(NBSP, " "), advice(&a, None)[0].sentence.replace(NBSP, " "))
     };
     let (why, what) = said(&[(0, 6000, 300)]);
-    assert!(why.contains("others hold the device: 200 MiB is free on it while PyTorch reserves 1,024 MiB"), "{why}");
+    assert!(why.contains("other processes hold the device: 200 MiB is free on it, and PyTorch reserved only 1 GiB"), "{why}");
     assert!(what.contains("Free 300 MiB on the device: other processes"), "{what}");
     let (why, what) = said(&[(0, 0, 6000)]);
-    assert!(why.contains("this process holds memory outside PyTorch: 200 MiB is free"), "{why}");
+    assert!(why.contains("this process holds much memory outside PyTorch: 200 MiB is free"), "{why}");
     assert!(what.contains("Free 300 MiB of what this process holds outside PyTorch"), "{what}");
 }
 

@@ -139,7 +139,7 @@ fn a_state_without_a_history_is_told_as_one() {
     };
     for (args, wanted) in [
         (vec!["summary", &path], "GPU 0 had reserved, when it was dumped, 250 MiB, for"),
-        (vec!["oom", &path], "no history was recorded, so whether a request failed is not told"),
+        (vec!["oom", &path], "no history was recorded, so whether a request failed is unknown"),
         (vec!["state", &path, "--end"], "GPU 0 when it was dumped (the file has no events) held 250 MiB"),
         (vec!["leaks", &path], "The file has no history, only what was live when it was dumped."),
         (vec!["whatif", &path], "nothing of GPU 0 can be run again: there is no trace of it, only its state"),

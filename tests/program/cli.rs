@@ -115,7 +115,7 @@ fn summary_text_gives_the_answer_first() {
     let text = stdout(&output);
     let first = text.lines().next().unwrap_or_default();
     assert!(first.contains("GPU 0 ran out of memory at event 176: a request for 500 MiB failed"), "{text}");
-    assert!(text.contains("  requested  984.09 MiB  1,600 MiB         7"), "{text}");
+    assert!(text.contains("  requested    984.09 MiB  1,600.00 MiB         7"), "{text}");
     assert!(text.lines().all(|l| !l.ends_with(' ')), "{text}");
 }
 

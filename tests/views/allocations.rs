@@ -48,15 +48,15 @@ fn a_query_is_sent_once_it_can_be_read() {
     h.get_by_label("Query allocations").type_text("size>");
     h.run_steps(2);
     assert_eq!(sent(&h), Vec::<String>::new(), "half a term asks for nothing");
-    h.get_by_label("Query allocations").type_text("1MiB ca");
+    h.get_by_label("Query allocations").type_text("1MiB ro");
     h.run_steps(2);
-    assert_eq!(sent(&h).last().map(String::as_str), Some("size>1MiB ca"));
+    assert_eq!(sent(&h).last().map(String::as_str), Some("size>1MiB ro"));
     // Tab takes what is offered and stays in the field; what it leaves has no value yet.
     h.key_press(Key::Tab);
     h.run_steps(3);
     h.get_by_label("Query allocations").type_text("grad");
     h.run_steps(2);
-    assert_eq!(sent(&h).last().map(String::as_str), Some("size>1MiB category=grad"));
+    assert_eq!(sent(&h).last().map(String::as_str), Some("size>1MiB role=grad"));
 }
 
 #[test]

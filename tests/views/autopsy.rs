@@ -57,9 +57,9 @@ fn a_cap_that_the_user_knows_changes_the_way_out() {
     let data = sample("fragment_oom.pickle");
     let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], false, |_| {});
     let way_out = |h: &egui_kittest::Harness<'_, crate::alone::Alone>, blocks: &str| {
-        let text = format!("{:?}", h.get_by_label_contains("Cheapest way out"));
+        let text = format!("{:?}", h.get_by_label_contains("What to free"));
         // Figures and their units are kept together.
-        text.replace("\\u{a0}", " ").replace(vramscope::units::NBSP, " ").contains(&format!("Without {blocks} live blocks"))
+        text.replace("\\u{a0}", " ").replace(vramscope::units::NBSP, " ").contains(&format!("Freeing these {blocks} blocks"))
     };
     assert!(way_out(&h, "18"));
     h.get_by_label("Cap of this process").click();
@@ -161,7 +161,7 @@ fn a_small_window_has_one_column() {
     for (width, height) in [(800.0, 384.0), (1024.0, 584.0)] {
         let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [width, height], false, |_| {});
         let way_out = |h: &egui_kittest::Harness<'_, crate::alone::Alone>| {
-            let words = h.get_by_label_contains("Cheapest way out").rect();
+            let words = h.get_by_label_contains("What to free").rect();
             let segments = h.get_by_label("Segments with their holes").rect();
             let table = h.get_by_role_and_label(egui::accesskit::Role::Label, "Blockers").rect();
             assert!(words.left() >= 0.0 && words.right() <= width, "{words:?}");

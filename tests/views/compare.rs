@@ -186,7 +186,7 @@ fn the_designs_figures_are_found_again() {
     let tables = DeviceTables::build(&recording.devices[0], &Progress::new()).expect("not cancelled");
     let c = compare(&at(&recording, &tables, 30_729), &at(&recording, &tables, 32_107));
     adds_up(&c, &recording);
-    let mib = |bytes: u64| vramscope::units::Bytes(bytes).mebibytes();
+    let mib = |bytes: u64| vramscope::units::SizeColumn::default().figure(bytes);
     assert_eq!(
         (mib(c.a.bytes), mib(c.b.bytes), mib(c.change() as u64)),
         ("1,285.93".into(), "3,431.76".into(), "2,145.83".into())

@@ -213,7 +213,7 @@ fn each_measure_from_either_end_by_everything_counts_the_same_bytes() {
         let total = Flame::build(&data.recording.stacks, &entries, Shape::default()).nodes[0].total;
         let unit = if name.starts_with("bytes") { " × events" } else { "" };
         let row = format!("all: {}{unit}", Bytes(total));
-        for by in ["file", "module", "category", "stack"] {
+        for by in ["file", "module", "role", "stack"] {
             pick(&mut h, "by", by);
             for root in ["leaf", "top"] {
                 pick(&mut h, "root", root);

@@ -111,8 +111,8 @@ fn pictures_in_both_themes() {
 #[test]
 fn the_words_have_the_figures_of_the_session() {
     let h = alone(&data(&history(10.0)), ViewKind::Live, Theme::Dark, [1400.0, 820.0], false, |_| {});
-    let spoken = "7,163 MiB of 140.40 GiB in use: driver 615 MiB, other processes 3,590 MiB, unattributed 14 MiB, outside PyTorch \
-        2,732 MiB, allocated 197 MiB, cached 15 MiB";
+    let spoken = "7.00 GiB of 140.40 GiB in use: driver 615 MiB, other processes 3.51 GiB, unattributed 14 MiB, outside PyTorch \
+        2.67 GiB, allocated 197 MiB, cached 15 MiB";
     let all: Vec<String> = h.query_all_by_label_contains("in use:").map(|n| format!("{n:?}").replace("\\u{a0}", " ")).collect();
     assert!(all.iter().any(|n| n.contains(spoken)), "{all:?}");
     assert!(h.query_all_by_label_contains("Process 400 python live_run.py").next().is_some());
@@ -166,17 +166,17 @@ fn a_watch_without_events_is_told_in_every_view() {
         let all: Vec<String> = h.query_all_by_label_contains("").map(|n| format!("{n:?}").replace("\\u{a0}", " ")).collect();
         assert!(all.iter().any(|n| n.contains(text)), "{kind:?} does not say {text}: {all:?}");
     };
-    says(ViewKind::Findings, "At its fullest the card held 9,163 MiB of 140.40 GiB.");
+    says(ViewKind::Findings, "At its fullest the card held 8.95 GiB of 140.40 GiB.");
     says(ViewKind::Findings, "Least was free then: 131.45 GiB.");
     says(ViewKind::Findings, "400 python live_run.py");
-    says(ViewKind::Accounting, "3,568 MiB of 140.40 GiB were in use at the end. PyTorch reserves 212 MiB and has 197 MiB of it");
+    says(ViewKind::Accounting, "3.48 GiB of 140.40 GiB were in use at the end. PyTorch reserves 212 MiB and has 197 MiB of it");
     says(ViewKind::Contents, "samples: 386");
     says(ViewKind::Inspector, "The card at the end");
-    says(ViewKind::Timeline, "Memory of the card over time. 3,568 MiB of 140.40 GiB in use");
+    says(ViewKind::Timeline, "Memory of the card over time. 3.48 GiB of 140.40 GiB in use");
     // Another instant: every view follows.
     let at = |link: &mut vramscope::app::cursor::Link| link.instant_us = Some(START + 5_000_000);
     let h = alone(&data, ViewKind::Accounting, Theme::Dark, [420.0, 900.0], false, at);
-    assert!(h.query_all_by_label_contains("9,163\u{a0}MiB of 140.40\u{a0}GiB were in use 01:55:45").next().is_some());
+    assert!(h.query_all_by_label_contains("8.95\u{a0}GiB of 140.40\u{a0}GiB were in use 01:55:45").next().is_some());
     let mut h = alone(&data, ViewKind::Timeline, Theme::Dark, [800.0, 400.0], false, |_| {});
     h.get_by_label_contains("Memory of the card").click();
     h.run_steps(3);

@@ -6,7 +6,7 @@ use egui_kittest::kittest::Queryable as _;
 use vramscope::allocator::whatif::{Question, WhatIf};
 use vramscope::app::views::ViewKind;
 use vramscope::model::Progress;
-use vramscope::units::Bytes;
+use vramscope::units::SizeColumn;
 
 #[test]
 fn pictures_in_both_themes() {
@@ -38,7 +38,7 @@ fn a_new_setting_is_run_and_shows_the_figures_of_the_model() {
     let whatif = WhatIf::new(data.device(), None, &progress).expect("not cancelled");
     let question = Question::parse(text, None).expect("a setting");
     let answer = whatif.ask(&question, 0, &progress).expect("not cancelled");
-    let peak = Bytes(answer.row.peak_reserved_bytes).mebibytes();
+    let peak = SizeColumn::default().figure(answer.row.peak_reserved_bytes);
     assert!(
         h.query_all_by_label_contains("peak reserved: ").any(|n| format!("{n:?}").contains(&peak)),
         "the selected setting shows {peak}"
@@ -94,7 +94,7 @@ fn what_is_said_of_a_limit_chosen_by_hand_is_true_of_it() {
     assert!(h.query_all_by_label_contains("1,600 to 2,100").next().is_some(), "the recording's own limit");
     enter(&mut h, "Limit", "1412 MiB");
     let has = |part: &str| h.query_all_by_label_contains(part).next().is_some();
-    assert!(has("Fails after 3") && has("The limit of 1,412"), "the limit in force");
+    assert!(has("Fails after 3") && has("You chose a limit of 1,412"), "the limit in force");
     assert!(!has("1,600 to 2,100"), "nothing of the recording's own limit");
     // What is true of the run without a limit is said of that run.
     assert!(has("Served without a limit:") && has("The request of event 176") && !has("Served under"));
@@ -138,6 +138,6 @@ fn the_recording_itself_is_what_settings_are_held_against() {
     let data = sample("fragment_oom.pickle");
     let h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], false, |_| {});
     let peak = data.tables.curves.peak(vramscope::analysis::Quantity::Reserved).0;
-    let shown = format!("peak reserved: {}", Bytes(peak).mebibytes());
+    let shown = format!("peak reserved: {}", SizeColumn::default().figure(peak));
     assert!(h.query_all_by_label_contains(&shown).next().is_some(), "{shown}");
 }

@@ -123,7 +123,7 @@ fn named_cause(c: &mut Case<'_>) -> Told {
         Cause::SegmentReserve => (
             Verdict::Cap,
             format!(
-                "{q} were asked for at once, more than the addresses that one expandable segment reserves: that refused, not a lack of memory."
+                "{q} was requested at once, more than the address space of one expandable segment. Memory is not what ran out."
             ),
         ),
     })
@@ -137,7 +137,7 @@ fn larger_than_the_card(c: &mut Case<'_>) -> Told {
         return None;
     }
     let why =
-        format!("{} were asked for at once, and the whole card has {}: no setting makes that fit.", size(c.q), size(capacity));
+        format!("{} was requested at once, and the whole card has {}. No setting makes that fit.", size(c.q), size(capacity));
     Some((Verdict::TooLarge, why))
 }
 
@@ -161,7 +161,7 @@ fn not_all_read(c: &mut Case<'_>) -> Told {
     }
     let f = &c.m.figures;
     if unread.len() == ALL_FIGURES {
-        let why = format!("{} were asked for; the text has no other figure of the message, so it can not tell why.", size(c.q));
+        let why = format!("{} was requested. The text has no other figure of the message, so the reason is unknown.", size(c.q));
         return Some((Verdict::Unknown, why));
     }
     let has_holes = c.m.unallocated().is_some();
@@ -169,7 +169,7 @@ fn not_all_read(c: &mut Case<'_>) -> Told {
         && !c.at_most(c.q.plus(live), capacity)
     {
         let why =
-            format!("Live tensors take {} of the card's {}, and {} more were asked for.", size(live), size(capacity), size(c.q));
+            format!("Live tensors take {} of the card's {}, and {} more was requested.", size(live), size(capacity), size(c.q));
         return Some((Verdict::Capacity, why));
     }
     c.doubt = None;
@@ -181,23 +181,19 @@ fn not_all_read(c: &mut Case<'_>) -> Told {
         return Some(told);
     }
     c.doubt = None;
-    let free = f.free.map_or(String::new(), |free| format!(" and {} are free", size(free)));
+    let free = f.free.map_or(String::new(), |free| format!(" and {} is free", size(free)));
     let used = match (f.capacity, f.free, c.m.this_process()) {
         _ if f.allocated.is_some() => String::new(),
         (Some(capacity), _, Some(own)) => {
-            format!(
-                "this process has {} of the card's {}, and how much of that PyTorch holds is not told; ",
-                size(own),
-                size(capacity)
-            )
+            format!("this process has {} of the card's {}, PyTorch's share of it unknown; ", size(own), size(capacity))
         }
         (Some(capacity), Some(free), None) => {
-            format!("{} of the card are in use, and by whom is not told; ", pytorch_size(capacity.minus(free).bytes))
+            format!("{} of the card is in use, owner unknown; ", pytorch_size(capacity.minus(free).bytes))
         }
         _ => String::new(),
     };
     let list = listed(&unread);
-    let why = format!("{} were asked for{free}; {used}the text lacks {list}, so it can not tell why.", size(c.q));
+    let why = format!("{} was requested{free}; {used}the text lacks {list}, so the reason is unknown.", size(c.q));
     Some((Verdict::Unknown, why))
 }
 
@@ -217,7 +213,7 @@ fn holes_under_the_limit(c: &mut Case<'_>) -> Told {
     c.at_most(c.q, c.holes);
     let (limit, left) = (c.m.figures.limit?, c.left?);
     let why = format!(
-        "{} were asked for; {} lie in holes of what this process holds, enough in sum, but no piece is large enough. Its limit of {} leaves {}.",
+        "{} was requested. {} is free in holes of what this process holds, but no single hole is large enough. Its limit of {} leaves {}.",
         size(c.q),
         size(c.holes),
         size(limit),
@@ -233,12 +229,12 @@ fn limit(c: &mut Case<'_>) -> Told {
     let (limit, left, reserved) = (c.m.figures.limit?, c.left?, c.reserved?);
     if c.holes.high() >= c.least_tensor() {
         c.doubt =
-            Some("the tensor may be smaller than the segment that was asked for, and then the holes would have held it in sum");
+            Some("the tensor may be smaller than the segment that was requested, and then the holes together would have held it");
     }
     let free = c.m.figures.free.map_or(String::new(), |free| format!(" although the card has {} free", size(free)));
     let with_holes = if c.holes.bytes > 0 && c.q.bytes <= left.plus(c.holes).bytes {
         format!(
-            " With the {} in holes{} it would be enough in sum, but a hole can not be joined with what is not taken yet.",
+            " Together with the {} in holes{} it would be enough, but a hole cannot be joined with memory that PyTorch has not reserved yet.",
             size(c.holes),
             share(c.holes, reserved)
         )
@@ -246,7 +242,7 @@ fn limit(c: &mut Case<'_>) -> Told {
         String::new()
     };
     let why = format!(
-        "This process may hold {}, holds {} and asked for {} more: its limit refused{free}.{with_holes}",
+        "This process may hold {}, holds {} and requested {} more{free}.{with_holes}",
         size(limit),
         size(reserved),
         size(c.q)
@@ -267,20 +263,20 @@ fn free_is_not_told(c: &mut Case<'_>) -> Told {
         && !c.at_most(c.q.plus(reserved), capacity)
     {
         if c.holes.bytes > 0 && c.q.plus(reserved.minus(c.holes)).bytes <= capacity.bytes {
-            c.doubt = Some("how much is free is not told: with the holes it may have been enough in sum");
+            c.doubt = Some("how much is free is unknown: with the holes it may have been enough");
         }
-        let why = format!("PyTorch holds {} of {} and asked for {} more.", size(reserved), size(capacity), size(c.q));
+        let why = format!("PyTorch holds {} of {} and requested {} more.", size(reserved), size(capacity), size(c.q));
         return Some((Verdict::Capacity, why));
     }
     c.doubt = None;
-    Some((Verdict::Unknown, format!("{} were asked for; the message does not say how much was free.", size(c.q))))
+    Some((Verdict::Unknown, format!("{} was requested; the message does not say how much was free.", size(c.q))))
 }
 
 fn something_else_refused(c: &mut Case<'_>) -> Told {
     let free = c.m.figures.free?;
     c.at_most(c.q, free).then(|| {
         let why = format!(
-            "{} were asked for and {} are free on the card, so something else refused: a limit of the system, container or driver, a burst of another process, or the address space.",
+            "{} was requested and {} is free on the card, so something else refused it: a limit of the system, container or driver, a burst of another process, or the address space.",
             size(c.q),
             size(free)
         );
@@ -295,7 +291,7 @@ fn holes_of_a_full_card(c: &mut Case<'_>) -> Told {
     }
     if c.doubt.is_none() && c.holes.low() < c.q.high() {
         // Only what is free in the pool and on the stream of the request can be joined with what the card has.
-        c.doubt = Some("which of these holes the request's pool and stream may use is not told");
+        c.doubt = Some("which of these holes the request's pool and stream may use is unknown");
     }
     let little = match c.reserved {
         Some(r) if (c.holes.bytes as f64) < r.bytes as f64 * FEW_HOLES => {
@@ -305,7 +301,7 @@ fn holes_of_a_full_card(c: &mut Case<'_>) -> Told {
         _ => String::new(),
     };
     let why = format!(
-        "{} were asked for; {} free on the card and {} in holes would do in sum, but no piece is large enough.{little}",
+        "{} was requested. {} free on the card and {} in holes would be enough together, but no single piece is large enough.{little}",
         size(c.q),
         size(free),
         size(c.holes)
@@ -319,7 +315,7 @@ fn other_processes(c: &mut Case<'_>) -> Told {
     let own = c.own(free);
     c.at_most(c.q, own.plus(others)).then(|| {
         let why = format!(
-            "{} were asked for and {} are there, while other processes hold {} of the card's {}: without them it would fit.",
+            "{} was requested and {} is free, while other processes hold {} of the card's {}. Without them it would fit.",
             size(c.q),
             size(own),
             size(others),
@@ -339,7 +335,7 @@ fn this_one_outside(c: &mut Case<'_>) -> Told {
     let own = c.own(free);
     c.at_most(c.q, own.plus(to_win)).then(|| {
         let why = format!(
-            "This process holds {} outside PyTorch's allocator, more than CUDA and its libraries usually need; the {} asked for would fit into the difference.",
+            "This process holds {} outside PyTorch's allocator, more than CUDA and its libraries usually need. The requested {} would fit into the difference.",
             size(outside),
             size(c.q)
         );
@@ -355,7 +351,7 @@ fn nobody_s(c: &mut Case<'_>) -> Told {
         let others = c.m.other_processes().map_or(0, |o| o.bytes);
         let rest = capacity.minus(free.plus(this)).bytes.saturating_sub(others);
         let why = format!(
-            "{} of the card belong to no listed process: a process of another container or user, or one that died and was not cleaned up; without it the {} asked for would fit.",
+            "{} of the card belongs to no listed process: one of another container or user, or one that died and was not cleaned up. Without it the requested {} would fit.",
             pytorch_size(rest),
             size(c.q)
         );
@@ -371,7 +367,7 @@ fn nobody_s(c: &mut Case<'_>) -> Told {
     c.doubt = None;
     let why = if is_pool {
         format!(
-            "{} were asked for and {} are free; {} of the card are neither free nor in tensors, and the message does not say whose: freed \
+            "{} was requested and {} is free; {} of the card is neither free nor in tensors, and the message does not say whose: freed \
              memory that the driver's pool keeps, other processes, or this one's context and libraries.",
             size(c.q),
             size(own),
@@ -379,7 +375,7 @@ fn nobody_s(c: &mut Case<'_>) -> Told {
         )
     } else {
         format!(
-            "{} were asked for and {} are there; {} of the card are held outside PyTorch, by other processes or by this one's libraries: the message does not say which.",
+            "{} was requested and {} is free. {} of the card is held outside PyTorch, by other processes or by libraries of this one: the message does not say which.",
             size(c.q),
             size(own),
             pytorch_size(rest)
@@ -395,7 +391,7 @@ fn full(c: &mut Case<'_>) -> Told {
     let capacity = m.figures.capacity?;
     if c.left.is_some_and(|left| left.bytes < free.bytes) {
         let why = format!(
-            "{} were asked for; {} are free on the card and {} in holes of what this process holds.",
+            "{} was requested; {} is free on the card, and {} in holes of what this process holds.",
             size(c.q),
             size(free),
             size(c.holes)
@@ -404,7 +400,7 @@ fn full(c: &mut Case<'_>) -> Told {
     }
     let Some(live) = m.live().or(c.reserved).map(size) else {
         c.doubt = None;
-        let why = format!("{} were asked for and {} are free; who holds the rest is not told.", size(c.q), size(own));
+        let why = format!("{} was requested and {} is free. Who holds the rest is unknown.", size(c.q), size(own));
         return Some((Verdict::Unknown, why));
     };
     if let Some(outside) = outside_that_decides(m) {
@@ -414,7 +410,7 @@ fn full(c: &mut Case<'_>) -> Told {
             "are outside PyTorch, in other processes or in this one's context and libraries"
         };
         let why = format!(
-            "{} were asked for and only {} are left in sum, holes included: live tensors take {live} of {}, and {} {whose}; without them it would fit.",
+            "{} was requested and only {} is left, holes included. Live tensors take {live} of {}, and {} {whose}; without them it would fit.",
             size(c.q),
             size(own),
             size(capacity),
@@ -423,12 +419,12 @@ fn full(c: &mut Case<'_>) -> Told {
         return Some((Verdict::Capacity, why));
     }
     let left = if m.dialect.writer == Writer::CudaMallocAsync {
-        "are free, beside what the driver's pool keeps, which is not told"
+        "is free, and an unknown part of what the driver's pool keeps"
     } else {
         "are left in sum, holes included"
     };
     let why = format!(
-        "Live tensors fill the card: {live} of {} are in use, {} were asked for, and only {} {left}.",
+        "Live tensors fill the card: {live} of {} is in use, {} was requested, and only {} {left}.",
         size(capacity),
         size(c.q),
         size(own)

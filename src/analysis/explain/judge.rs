@@ -25,7 +25,7 @@ fn rounded_unless(certain: bool) -> Option<&'static str> {
 pub(super) fn judge(m: &OomMessage) -> Judged {
     let of = |verdict, sentence: String| Judged { verdict, doubt: None, sentence };
     if m.is_absurd_request {
-        return of(Verdict::TooLarge, "The program asked for more than 1 EiB: its size was computed wrong (a negative or uninitialised dimension), no card has that.".to_owned());
+        return of(Verdict::TooLarge, "The program requested more than 1 EiB: the size was computed wrong (a negative or uninitialised dimension), no card has that.".to_owned());
     }
     match m.dialect.writer {
         Writer::Cpu => {
@@ -42,7 +42,7 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
     }
     if let (Some(q), Some(most)) = (m.figures.requested, m.figures.largest_block) {
         let sentence = format!(
-            "{} were asked for in one block, and this card's driver hands out no single block above {}: that refused, not a lack of memory.",
+            "{} was requested in one block, and this card's driver allows no single block above {}. Memory is not what ran out.",
             size(q),
             size(most)
         );
@@ -60,7 +60,7 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
         };
         if let Some(figure) = m.reserved().filter(|_| m.dialect.writer == Writer::PyTorch) {
             let words = format!(
-                "PyTorch held {} of the device. This part of the message does not tell how much was asked for, so it can not tell why \
+                "PyTorch held {} of the device. This part of the message does not say how much was requested, so it does not say why \
                  that failed; paste the whole of it.",
                 size(figure)
             );
@@ -68,11 +68,10 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
         }
         if m.has_figures() {
             let free = m.figures.free.map_or(String::new(), |free| format!(" {} were free.", size(free)));
-            let words =
-                format!("{whose}.{free} How much was asked for could not be read, so the message does not tell why it failed.");
+            let words = format!("{whose}.{free} The requested size could not be read, so the reason is unknown.");
             return of(Verdict::Unknown, words);
         }
-        return of(Verdict::Unknown, format!("{whose}; the message has no figures, so it can not tell why."));
+        return of(Verdict::Unknown, format!("{whose}; the message has no figures, so the reason is unknown."));
     };
     if m.is_warning {
         return retried(m, q);
@@ -85,7 +84,7 @@ fn retried(m: &OomMessage, q: Figure) -> Judged {
     let f = &m.figures;
     if let Some(capacity) = f.capacity.filter(|c| q.bytes > c.bytes) {
         let sentence =
-            format!("{} were asked for at once, and the whole card has {}: no setting makes that fit.", size(q), size(capacity));
+            format!("{} was requested at once, and the whole card has {}. No setting makes that fit.", size(q), size(capacity));
         return Judged { verdict: Verdict::TooLarge, doubt: None, sentence };
     }
     let free = match (f.free, f.capacity) {
@@ -102,7 +101,7 @@ fn retried(m: &OomMessage, q: Figure) -> Judged {
 
 /// No verdict follows from figures that can not all be true.
 pub(super) fn contradicted(m: &OomMessage, contradictions: &[String]) -> Judged {
-    let asked = m.figures.requested.map_or(String::new(), |q| format!("{} were asked for. ", size(q)));
+    let asked = m.figures.requested.map_or(String::new(), |q| format!("{} was requested. ", size(q)));
     let first = contradictions.first().map_or("", String::as_str);
     let sentence = format!(
         "{asked}The figures contradict each other, so they do not tell why: {first}. Paste the message as it was printed, and of one failure only."
@@ -120,14 +119,14 @@ fn neighbour(m: &OomMessage) -> Judged {
         return unknown(format!("{name} could not get pinned host memory{asked}: the host's memory ran out, not the GPU's."));
     }
     if m.is_warning {
-        let asked = f.requested.map_or("what it asked for".to_owned(), size);
+        let asked = f.requested.map_or("what it requested".to_owned(), size);
         return unknown(format!(
             "{name} could not get {asked} at once and says that this is no failure: it goes on in another way, which may be slower. \
              If the program stopped, its error stands further down."
         ));
     }
     let Some(q) = f.requested else {
-        return unknown(format!("{name} ran out of memory; the message has no figures, so it can not tell why."));
+        return unknown(format!("{name} ran out of memory; the message has no figures, so the reason is unknown."));
     };
     if let Some(capacity) = f.capacity {
         let (fits, certain) = compare(q, capacity);
@@ -147,12 +146,8 @@ fn neighbour(m: &OomMessage) -> Judged {
     if let (Some(held), Some(limit)) = (f.allocated, f.limit) {
         let (fits, certain) = compare(held.plus(q), limit);
         if !fits {
-            let sentence = format!(
-                "{name}'s pool holds {}, {} more were asked for, and its limit is {}: the limit refused.",
-                size(held),
-                size(q),
-                size(limit)
-            );
+            let sentence =
+                format!("{name}'s pool holds {}, {} more was requested, and its limit is {}.", size(held), size(q), size(limit));
             return Judged { verdict: Verdict::Cap, doubt: rounded_unless(certain), sentence };
         }
     }
@@ -166,10 +161,10 @@ fn neighbour(m: &OomMessage) -> Judged {
     let (fits, certain) = compare(q, free);
     if fits {
         let sentence =
-            format!("{} were asked for and {} are free{held}, but no piece of it is large enough.", size(q), size(free));
+            format!("{} was requested and {} is free{held}, but no single piece is large enough.", size(q), size(free));
         return Judged { verdict: Verdict::Fragmentation, doubt: rounded_unless(certain), sentence };
     }
-    let sentence = format!("{} were asked for and only {} are free on the device{held}.", size(q), size(free));
+    let sentence = format!("{} was requested and only {} is free on the device{held}.", size(q), size(free));
     Judged { verdict: Verdict::Capacity, doubt: rounded_unless(certain), sentence }
 }
 
@@ -194,7 +189,7 @@ fn vllm(m: &OomMessage) -> Judged {
         return Judged { verdict: Verdict::Capacity, doubt: None, sentence: sentence.to_owned() };
     };
     let sentence = format!(
-        "vLLM is to take {} of the card's {}, and {} are free: {} are held by other programs, or by one that did not end cleanly.",
+        "vLLM is to take {} of the card's {}, and {} is free: {} is held by other programs, or by one that did not end cleanly.",
         size(q),
         size(capacity),
         size(free),
@@ -210,13 +205,13 @@ fn mps(m: &OomMessage) -> Judged {
         let held = f.other_allocations.map_or(held, |o| held.plus(o));
         let (fits_alone, certain) = compare(q, limit);
         if !fits_alone {
-            let sentence = format!("{} were asked for, more than the {} this process may ever hold.", size(q), size(limit));
+            let sentence = format!("{} was requested, more than the {} this process may ever hold.", size(q), size(limit));
             return Judged { verdict: Verdict::TooLarge, doubt: rounded_unless(certain), sentence };
         }
         let (fits, certain) = compare(held.plus(q), limit);
         if !fits {
             let sentence = format!(
-                "{} held and {} asked for exceed the high watermark of {}: the limit refused, not the machine.",
+                "The {} held and the {} requested exceed the high watermark of {}. The machine has more memory.",
                 size(held),
                 size(q),
                 size(limit)
@@ -227,6 +222,6 @@ fn mps(m: &OomMessage) -> Judged {
     Judged {
         verdict: Verdict::Unknown,
         doubt: None,
-        sentence: "The figures fit below the limit, so the message does not tell why it failed.".to_owned(),
+        sentence: "The figures fit below the limit, so the message does not say why it failed.".to_owned(),
     }
 }

@@ -244,10 +244,10 @@ fn tensor_size(message: &OomMessage) -> Option<String> {
         return None;
     }
     Some(match q / MIB {
-        2 => "The tensor asked for is at most 1 MiB: PyTorch takes 2 MiB from the device for those.".to_owned(),
-        20 => "The tensor asked for is over 1 MiB and under 10 MiB (PyTorch takes 20 MiB from the device for those), or between 18 and 20 MiB."
+        2 => "The requested tensor is at most 1 MiB: PyTorch takes 2 MiB from the device for those.".to_owned(),
+        20 => "The requested tensor is over 1 MiB and under 10 MiB (PyTorch takes 20 MiB from the device for those), or between 18 and 20 MiB."
             .to_owned(),
-        n if n < 1024 && n > 2 => format!("The tensor asked for is between {} and {n} MiB: PyTorch rounds up to 2 MiB.", n - 2),
+        n if n < 1024 && n > 2 => format!("The requested tensor is between {} and {n} MiB: PyTorch rounds up to 2 MiB.", n - 2),
         _ => return None,
     })
 }

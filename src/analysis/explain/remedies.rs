@@ -222,7 +222,7 @@ fn onnx_runtime(m: &OomMessage) -> Vec<Remedy> {
     vec![
         plain(host),
         set(
-            "Let the arena grow by what is asked for instead of doubling: ",
+            "Let the arena grow by what is requested instead of doubling: ",
             "(\"CUDAExecutionProvider\", {\"arena_extend_strategy\": \"kSameAsRequested\"})",
             " as the session's provider; gpu_mem_limit there bounds it.",
         ),

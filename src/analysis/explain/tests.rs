@@ -217,7 +217,7 @@ fn the_variable_is_the_one_the_message_names() {
 #[test]
 fn figures_keep_the_unit_of_the_message() {
     let e = verdict_of(&modern("1.00 GiB", "23.65 GiB", "1024.00 MiB", &this("22.50 GiB"), "", "0.50 GiB", "21.00 GiB"));
-    assert!(e.sentence.contains("1.00 GiB were asked for and 1024.00 MiB"), "{}", e.sentence);
+    assert!(e.sentence.contains("1.00 GiB was requested and 1024.00 MiB"), "{}", e.sentence);
     assert_eq!(e.printed("live_bytes").as_deref(), Some("0.50 GiB"));
 }
 
@@ -372,7 +372,7 @@ fn a_message_that_breaks_off_tells_nothing_of_who_holds_the_card() {
         "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.02 GiB is free.",
     );
     assert_eq!(e.verdict, Verdict::Unknown);
-    assert!(e.sentence.contains("78.13 GiB of the card are in use, and by whom is not told"), "{}", e.sentence);
+    assert!(e.sentence.contains("78.13 GiB of the card is in use, owner unknown"), "{}", e.sentence);
     assert!(!e.sentence.contains("outside PyTorch") && e.known.iter().any(|k| k.contains("breaks off")), "{:?}", e.known);
 }
 
@@ -433,7 +433,7 @@ fn a_figure_that_was_not_read_is_no_zero() {
     let e = verdict_of(cut);
     assert_eq!((e.verdict, e.certain), (Verdict::Unknown, true));
     assert!(e.sentence.contains("this process has 112.40 GiB"), "{}", e.sentence);
-    assert!(e.sentence.contains("how much of that PyTorch holds is not told"), "{}", e.sentence);
+    assert!(e.sentence.contains("PyTorch's share of it unknown"), "{}", e.sentence);
     assert!(e.parts.iter().any(|p| p.name == "this_process"), "{:?}", e.parts);
     assert!(e.remedies[0].sentence.contains("Paste the whole message"), "{:?}", e.remedies);
     // The only process listed may be the one that failed, under its number outside the container.

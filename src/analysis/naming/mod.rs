@@ -8,6 +8,7 @@ pub use cpp::function_label;
 use rustc_hash::FxHashMap;
 
 use crate::model::{Frame, FrameId, StackId, StackTable};
+use crate::units::counted;
 
 /// A name each stack goes by, shared by stacks that meet in the same place.
 #[derive(Clone, Debug, Default)]
@@ -142,6 +143,32 @@ pub fn told_frames(stacks: &StackTable, stack: StackId) -> Vec<String> {
         frames().filter(|f| !cpp::is_plumbing(stacks.text(f.name))).map(|f| frame_text(stacks, f)).collect();
     functions.dedup();
     functions
+}
+
+/// The innermost frame of the user's own code, if there is one.
+#[must_use]
+pub fn user_frame(stacks: &StackTable, stack: StackId) -> Option<Frame> {
+    stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f)).find(|&f| !is_framework(stacks, f))
+}
+
+/// As [`told_frames`], with each run of framework frames as one line: `7 framework frames, innermost linear`. All of them where no
+/// frame is the user's.
+#[must_use]
+pub fn folded_frames(stacks: &StackTable, stack: StackId) -> Vec<String> {
+    if user_frame(stacks, stack).is_none() {
+        return told_frames(stacks, stack);
+    }
+    let frames: Vec<Frame> = stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f)).collect();
+    let runs = frames.chunk_by(|&a, &b| is_framework(stacks, a) && is_framework(stacks, b));
+    let line = |run: &[Frame]| match run {
+        [own] if !is_framework(stacks, *own) => format!("{}:{} {}", stacks.text(own.file), own.line, stacks.text(own.name)),
+        run => {
+            let plain = |f: &&Frame| !is_compiled(stacks, **f);
+            let inner = run.iter().find(plain).or(run.first()).map_or("", |f| function_label(stacks.text(f.name)));
+            format!("{}, innermost {inner}", counted(run.len() as u64, "framework frame", "framework frames"))
+        }
+    };
+    runs.map(line).collect()
 }
 
 /// Where a stack allocates, in a line: the innermost line of Python, else what its compiled code does.

@@ -4,7 +4,7 @@ use super::{LiveByStack, top_live};
 use crate::analysis::fragmentation::{Blocker, Holes, Servers, blockers_with_segments, holes};
 use crate::analysis::{BlockAt, DeviceTables, NO_EVENT, Quantity, SegmentAt, State};
 use crate::model::{BlockState, DeviceKind, DeviceRecording, PoolId, SizeClass, StreamId};
-use crate::units::{Bytes, count, counted};
+use crate::units::{Bytes, count, counted, told_apart};
 
 /// What tells how much more could have been taken from the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,19 +277,18 @@ fn sentence(c: &Closest, is_state_alone: bool) -> String {
             Bytes(c.active)
         );
     }
+    let [active, reserved] = told_apart([c.active, c.reserved]);
     let start = match &c.stream {
         Some(s) => format!(
-            "{most}: {} ({} of it on {}) of {} reserved.",
-            Bytes(c.active),
+            "{most}: {active} ({} of it on {}) of {reserved} reserved.",
             match Bytes(s.held).to_string() {
                 _ if s.held == c.active => "all".to_owned(),
                 held if held == Bytes(c.active).to_string() => "nearly all".to_owned(),
                 held => held,
             },
             s.name,
-            Bytes(c.reserved)
         ),
-        None => format!("{most}: {} of {} reserved.", Bytes(c.active), Bytes(c.reserved)),
+        None => format!("{most}: {active} of {reserved} reserved."),
     };
     // Pinned memory has no pools of small and large requests.
     let of = c.stream.as_ref().map_or(String::new(), |s| format!(" of {}", s.name));

@@ -137,12 +137,12 @@ impl Helped {
             return String::new();
         }
         match self.limit {
-            _ if !self.remedies.agrees_with_recording => "an estimate: the model does not reproduce this recording".to_owned(),
+            _ if !self.remedies.agrees_with_recording => "the model does not reproduce this recording".to_owned(),
             Some(limit) if !limit.is_known() && remedy.oom_varies => match self.passes_from(remedy) {
-                Some(from) => format!("the cap is {limit}, and this takes {}", Bytes(from)),
+                Some(from) => format!("the cap is {limit}, and this needs {}", Bytes(from).limit()),
                 None => format!("the cap is {limit}, and it may not be enough"),
             },
-            _ if !remedy.oom_varies => "an estimate: the recording does not tell all that this depends on".to_owned(),
+            _ if !remedy.oom_varies => "the recording lacks something that it depends on".to_owned(),
             _ => "it depends on where the driver puts segments".to_owned(),
         }
     }
@@ -174,22 +174,21 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
         // From the start under a higher cap memory lies otherwise at this request, and less may be enough.
         let is_less = needed.is_some_and(|n| n.smallest_limit_bytes < least);
         let whole = needed.map_or(String::new(), |n| {
-            let (whole, reach) = (Bytes(n.smallest_limit_bytes), helped.map_or(String::new(), Helped::reach));
+            let (whole, reach) = (Bytes(n.smallest_limit_bytes).limit(), helped.map_or(String::new(), Helped::reach));
             let warning = helped.map_or(String::new(), Helped::warning);
             if is_less {
                 return format!(
-                    " In force from where the recording begins, {whole} is enough: memory lies otherwise then, and all requests{reach}, this one too, are served again under it with its own settings.{warning}"
+                    " If the cap applies from the start of the recording, {whole} is enough for all requests{reach}.{warning}"
                 );
             }
-            format!(" All requests{reach} need a cap of {whole} with its own settings.{warning}")
+            format!(" With the recorded settings all requests{reach} need a cap of {whole}.{warning}")
         });
-        let premise = if is_less { ", with memory as it lay when it failed" } else { "" };
+        let premise = if is_less { " (with memory as it was at the failure)" } else { "" };
         let fits = a.device_free_told().map_or(String::new(), |free| {
             format!(": {} is free on the device, and a segment of {segment} fits into it", Bytes(free))
         });
-        let raised = cap.ends.map_or(String::new(), |event| {
-            format!(" From event {} on it was another: the program changed it.", count(u64::from(event)))
-        });
+        let raised =
+            cap.ends.map_or(String::new(), |event| format!(" The program changed its cap at event {}.", count(u64::from(event))));
         let wanted = needed.map_or(least, |n| n.smallest_limit_bytes.max(least));
         // Where the card's total is not told, it is at least what was free on it and what this process had of it.
         let at_least = a.device_free_told().map(|free| free.saturating_add(a.reserved));
@@ -203,14 +202,14 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
                 (fraction, share)
             }
             (None, None) => {
-                let share = " How large the card is, the file does not tell: 1.0 is all of it.".to_owned();
+                let share = " The file does not record the size of the card: 1.0 is all of it.".to_owned();
                 ("1.0".to_owned(), share)
             }
         };
         formula(
             format!(
                 "Raise the cap of this process ({cap}) to at least {} for this request{premise}{fits}.{whole}{share}{raised}",
-                Bytes(least),
+                Bytes(least).limit(),
             ),
             Some(&format!("torch.{}.set_per_process_memory_fraction({fraction})", a.words.module)),
         )
@@ -223,11 +222,11 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
     match a.verdict {
         Verdict::TooLarge => all.push(formula(
             format!(
-                "Ask for {} or less at once: split the batch, or the operation along one dimension. No setting makes {} fit.{}",
+                "Request {} or less at once: split the batch, or the operation along one dimension. No setting makes {} fit.{}",
                 Bytes(a.most_free()),
                 Bytes(a.requested),
                 if a.capacity.is_none() && !a.is_host {
-                    a.words.say(" nvidia-smi tells whether other processes hold part of the device.")
+                    a.words.say(" nvidia-smi shows whether other processes hold part of the device.")
                 } else {
                     "".into()
                 }
@@ -252,8 +251,7 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
         _ => {}
     }
     if let Some(way) = &a.way_out {
-        let hold = if way.blocks.is_empty() { "" } else { "Hold less at that instant. " };
-        all.push(formula(format!("{hold}{}", way.sentence(a.words)), None));
+        all.push(formula(way.advice(a.words), None));
     }
     all
 }
@@ -298,15 +296,15 @@ fn simulated(h: &Helped, certain: bool) -> Vec<Advice> {
                 (true, ..) => {
                     let margin = h.margin(r).map_or(String::new(), |m| format!(", {m}"));
                     format!(
-                        "Served again with this setting, all {requests} requests{reach} succeed, with {peak} reserved at the peak{margin}.{warning} {about}"
+                        "In a replay with this setting all {requests} requests{reach} succeed, with {peak} reserved at the peak{margin}.{warning} {about}"
                     )
                 }
                 (false, Some(limit), Some(from)) => format!(
-                    "May help: served again with this setting, all {requests} requests{reach} succeed from a cap of {} on, and the cap is {limit}.{warning} {about}",
-                    Bytes(from)
+                    "May help: in a replay with this setting all {requests} requests{reach} succeed if the cap is {} or more. It is {limit}.{warning} {about}",
+                    Bytes(from).limit()
                 ),
                 (false, ..) => format!(
-                    "May help: served again with this setting, all {requests} requests{reach} succeed with {peak} reserved at the peak, but that is not certain: {}.{warning} {about}",
+                    "May help: in a replay with this setting all {requests} requests{reach} succeed, with {peak} reserved at the peak. This is not certain: {}.{warning} {about}",
                     h.doubt(r)
                 ),
             };
@@ -319,9 +317,9 @@ fn simulated(h: &Helped, certain: bool) -> Vec<Advice> {
         let under = if h.is_of_device() { "in what the device has for this process" } else { "under the same cap" };
         all.push(Advice {
             sentence: format!(
-                "None of {} other settings serves all requests {}: settings alone do not help here.",
+                "None of {} other settings serves all requests {}. Settings alone do not help here.",
                 h.remedies.tried.len(),
-                limit_of(h).map_or(under.to_owned(), |cap| format!("even if the cap is {}", Bytes(cap.most))),
+                limit_of(h).map_or(under.to_owned(), |cap| format!("even if the cap is {}", Bytes(cap.most).limit())),
             ),
             setting: None,
             support: Support::Simulation,

@@ -2,6 +2,7 @@
 //! recording that did not fail, how close it came.
 
 mod closest;
+mod full;
 mod helped;
 mod parts;
 mod verdict;
@@ -9,6 +10,7 @@ mod verdict;
 use rustc_hash::FxHashMap;
 
 pub use self::closest::{Closest, OneOfStreams, Room, RoomFrom, closest, closest_under, has_segments};
+pub use self::full::{what_to_make_smaller, with_what_to_make_smaller};
 pub use self::helped::{
     Advice, Helped, Support, TRIED_UNASKED, advice, best_advice, can_be_served_again, what_would_have_helped,
 };
@@ -63,6 +65,10 @@ pub struct Autopsy {
     pub allocated: u64,
     /// Freed by the program, in blocks that another stream still uses.
     pub pending: u64,
+    /// Of other processes on the device, where a sample near the failure has it.
+    pub others: Option<u64>,
+    /// Of this process outside PyTorch, likewise.
+    pub outside: Option<u64>,
     /// Asked for by the program, live.
     pub live_requested: u64,
     /// The pool that serves the request: small or large.
@@ -132,7 +138,10 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
     let all_holes = holes(state, None);
     let reserved = state.totals.reserved;
     let has_segments = has_segments(tables);
-    let limit = caps.at(event);
+    // Where the device itself has no room, requests that failed at other times say nothing of a cap.
+    let limit = caps.at(event).filter(|cap| cap.from != CapFrom::Refusals || device_free >= segment);
+    let others = sample_near(device, event, |s| s.others);
+    let outside = sample_near(device, event, |s| s.process).map(|p| p.saturating_sub(reserved));
     let room = limit.map(|cap| cap.least.saturating_sub(reserved));
     let (verdict, tests) = classify(&Facts {
         has_segments,
@@ -144,8 +153,8 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
         capacity: device.capacity,
         is_limited: limit.is_some(),
         room: room.unwrap_or(device_free),
-        others: sample_near(device, event, |s| s.others),
-        outside: sample_near(device, event, |s| s.process).map(|p| p.saturating_sub(reserved)),
+        others,
+        outside,
     });
     // Nothing that goes makes room for what the device has not got.
     let is_of_device = limit.is_none_or(|cap| cap.from == CapFrom::Device);
@@ -188,6 +197,8 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
         reserved,
         allocated: state.totals.allocated,
         pending: state.totals.active.saturating_sub(state.totals.allocated),
+        others,
+        outside,
         live_requested: state.totals.requested,
         class: servers.class,
         servers,
@@ -276,7 +287,7 @@ impl Autopsy {
         Some(self.device_free).filter(|&free| free < EventTable::FREE_UNBOUNDED)
     }
 
-    /// With every byte of this process given back, free on the device; all the device has where what was free is not told.
+    /// With every byte of this process given back, free on the device; all the device has where what was free is unknown.
     #[must_use]
     pub fn most_free(&self) -> u64 {
         self.device_free_told().map(|free| free.saturating_add(self.reserved)).or(self.capacity).unwrap_or(self.reserved)
@@ -305,17 +316,17 @@ impl Autopsy {
             return way.sentence(self.words);
         }
         if !self.has_segments {
-            return "It is not told: segments are not in this file.".to_owned();
+            return "What to free is unknown: segments are not in this file.".to_owned();
         }
         if self.reserved == 0 {
-            return "There is none: nothing was reserved yet, so there is nothing to free.".to_owned();
+            return "Nothing was reserved yet, so there is nothing to free.".to_owned();
         }
         if self.verdict == Verdict::TooLarge && self.capacity.is_some() {
-            return "There is none: no block that goes makes the device larger.".to_owned();
+            return "Freeing blocks does not help: the request is larger than the device.".to_owned();
         }
-        let what = if state.segments.iter().any(|s| s.is_expandable) { "all segments and pages" } else { "whole segments" };
+        let what = if state.segments.iter().any(|s| s.is_expandable) { "all segments and pages" } else { "all segments" };
         format!(
-            "There is none: no segment that serves the request is as large as {}, and {what} that could go back are not enough.",
+            "Freeing blocks does not help: no segment for this request is as large as {}, and returning {what} to the device is not enough.",
             Bytes(self.requested)
         )
     }
@@ -328,11 +339,13 @@ impl Autopsy {
     pub fn alone_sentence(&self) -> Option<String> {
         let more = self.way_out.as_ref().is_none_or(|way| way.blocks.len() > 1);
         let least = self.alone.smallest.filter(|_| more)?;
-        let which = match self.alone.count {
-            1 => format!("one block of {} is enough alone", Bytes(least.size)),
-            n => format!("any one of {} blocks is enough alone, the smallest {}", count(n as u64), Bytes(least.size)),
-        };
-        Some(format!("With the fewest blocks instead of the fewest bytes: {which}."))
+        Some(match self.alone.count {
+            1 => format!("Freeing one block of {} instead is also enough.", Bytes(least.size)),
+            n => {
+                let n = count(n as u64);
+                format!("Freeing any one of {n} blocks instead is also enough; the smallest has {}.", Bytes(least.size))
+            }
+        })
     }
 }
 
@@ -340,22 +353,15 @@ impl WithMore {
     /// The other end of the range, as a sentence that goes on after [`WayOut::sentence`]; with the space before it.
     fn sentence(&self) -> String {
         let what = match self.blocks {
-            0 => "no live block has to go".to_owned(),
-            1 => format!("1 block ({}) is enough", Bytes(self.bytes)),
+            0 => "nothing has to be freed".to_owned(),
+            1 => format!("one block ({}) is enough", Bytes(self.bytes)),
             n => format!("{} blocks ({}) are enough", count(n as u64), Bytes(self.bytes)),
         };
-        let proof = if self.is_optimal { ", and no cap it can be needs less" } else { "" };
-        format!(" If the cap is {} or more, {what}{proof}.", Bytes(self.cap))
+        format!(" If the cap is {} or more, {what}.", Bytes(self.cap).limit())
     }
 }
 
 impl WayOut {
-    /// What it may be called: the cheapest only where that is proved.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        if self.is_optimal { "Cheapest way out" } else { "A way out" }
-    }
-
     /// What comes about: `one hole`, `whole segments`, `pages`, `pages and whole segments`.
     #[must_use]
     pub fn by(&self) -> &'static str {
@@ -367,24 +373,12 @@ impl WayOut {
         }
     }
 
-    /// What would have to go, in one sentence.
+    /// What to free, in one sentence.
     #[must_use]
     pub fn sentence(&self, words: &Words) -> String {
-        let blocks = counted(self.blocks.len() as u64, "live block", "live blocks");
-        let proof = match self.is_optimal {
-            true if self.with_more.is_some() => "No smaller set does under that cap.",
-            true => "No smaller set does.",
-            false => "A smaller set may exist.",
-        };
         if self.blocks.is_empty() && self.way == Way::Release {
-            let [what, them] = match (self.pages, self.segments.len()) {
-                (0, 1) => ["A segment without a live block", "it"],
-                (0, _) => ["Segments without a live block", "them"],
-                (1, _) => ["A page that no live block touches", "it"],
-                _ => ["Pages that no live block touches", "them"],
-            };
             return format!(
-                "Nothing live has to go. {what} ({} in all) stayed reserved; torch.{}.empty_cache() beforehand gives {them} back, and the request would fit.",
+                "Nothing has to be freed: {} of reserved memory is unused. torch.{}.empty_cache() before the request gives it back, and the request fits.",
                 Bytes(self.room),
                 words.module
             );
@@ -393,38 +387,52 @@ impl WayOut {
         // What the program has freed already it can not free again.
         let pending = match self.pending {
             0 => String::new(),
-            all if all == self.bytes => " All of that is freed already and waits for another stream.".to_owned(),
-            bytes => format!(" {} of that are freed already and wait for another stream.", Bytes(bytes)),
+            all if all == self.bytes => " All of it is freed already, but another stream still uses it.".to_owned(),
+            bytes => format!(" {} of it is freed already, but another stream still uses it.", Bytes(bytes)),
         };
-        let with_more = format!("{with_more}{pending}");
-        match self.way {
-            Way::Hole => {
-                format!(
-                    "Without {blocks} ({}) there would be one hole of {}. {proof}{with_more}",
-                    Bytes(self.bytes),
-                    Bytes(self.room)
-                )
-            }
-            Way::Release => {
-                let cap = self.least_cap.map_or(String::new(), |cap| format!(" even if the cap is no more than {}", Bytes(cap)));
-                let room = Bytes(self.room);
-                let pages = counted(self.pages as u64, "page", "pages");
-                let whole = self.whole;
-                let (what, fits) = match (self.pages, whole) {
-                    (0, 1) => (format!("a segment of {room}"), "a new segment would fit"),
-                    (0, n) => (format!("{n} segments ({room} in all)"), "a new segment would fit"),
-                    (_, 0) => (format!("{pages} of expandable segments ({room} in all)"), "the request would fit"),
-                    (_, n) => (
-                        format!("{pages} and {} ({room} in all)", counted(n as u64, "whole segment", "whole segments")),
-                        "the request would fit",
-                    ),
-                };
-                format!(
-                    "Without {blocks} ({}) {what} could go back to the device, and {fits}{cap}. {proof}{with_more}",
-                    Bytes(self.bytes)
-                )
-            }
+        let blocks = match self.blocks.len() {
+            1 => "this block".to_owned(),
+            n => format!("these {} blocks", count(n as u64)),
+        };
+        // The least it can be: under a higher one less may do.
+        let cap = if self.least_cap.is_some() { ", whatever the cap is" } else { "" };
+        format!("Freeing {blocks} ({}) would make room{cap}.{with_more}{pending}", Bytes(self.bytes))
+    }
+
+    /// The same where the blocks are not listed beside it.
+    fn advice(&self, words: &Words) -> String {
+        let sentence = self.sentence(words);
+        match self.blocks.len() {
+            0 => sentence,
+            1 => sentence.replacen("Freeing this block", "Hold less at that instant: freeing one block", 1),
+            _ => sentence.replacen("Freeing these ", "Hold less at that instant: freeing ", 1),
         }
+    }
+
+    /// How that makes room, and whether less would: what stands behind "Why?".
+    #[must_use]
+    pub fn why(&self) -> String {
+        let room = Bytes(self.room);
+        let what = match (self.way, self.pages, self.whole) {
+            (Way::Hole, ..) => format!("It leaves one hole of {room}."),
+            (Way::Release, 0, 1) => format!("A segment of {room} can then go back to the device."),
+            (Way::Release, 0, n) => format!("{} segments ({room}) can then go back to the device.", count(n as u64)),
+            (Way::Release, _, 0) => {
+                let pages = counted(self.pages as u64, "page", "pages");
+                format!("{pages} of expandable segments ({room}) can then go back to the device.")
+            }
+            (Way::Release, ..) => {
+                let (pages, whole) = (counted(self.pages as u64, "page", "pages"), self.whole as u64);
+                let whole = counted(whole, "whole segment", "whole segments");
+                format!("{pages} and {whole} ({room}) can then go back to the device.")
+            }
+        };
+        let proof = match self.is_optimal {
+            true if self.with_more.is_some() => "No smaller set is enough under the lowest possible cap.",
+            true => "No smaller set is enough.",
+            false => "A smaller set may exist.",
+        };
+        format!("{what} {proof} {}", self.search())
     }
 
     /// How it was searched, in one sentence: what "no smaller set" rests on.
@@ -432,21 +440,19 @@ impl WayOut {
     pub fn search(&self) -> &'static str {
         match (self.is_optimal, self.has_pages) {
             (true, false) => {
-                "Compared: every run of neighbouring blocks in every segment that serves the request, and every choice of whole \
-                 segments whose going makes room for a new one (a knapsack, solved exactly)."
+                "Compared: every run of neighbouring blocks, and every choice of whole segments to return (a knapsack, solved exactly)."
             }
             (true, true) => {
-                "Compared: every run of neighbouring blocks in every segment that serves the request, and every choice of whole \
-                 segments and of pages that no live block touches then (a knapsack in order of address, solved exactly)."
+                "Compared: every run of neighbouring blocks, and every choice of whole segments and of pages that no live block \
+                 touches then (a knapsack, solved exactly)."
             }
             (false, false) => {
-                "Compared: every run of neighbouring blocks in every segment that serves the request (exact). There are too many \
-                 segments to compare every choice of them: they were chosen by live bytes for each byte that returns."
+                "Compared: every run of neighbouring blocks. There are too many segments to compare every choice: they were chosen \
+                 by live bytes for each byte that returns."
             }
             (false, true) => {
-                "Compared: every run of neighbouring blocks in every segment that serves the request (exact), and choices of whole \
-                 segments and pages that go back. Not proved to be the least: there are too many choices, or what stays mapped may \
-                 serve a part of the request."
+                "Compared: every run of neighbouring blocks, and choices of whole segments and pages. A smaller set may exist: there \
+                 are too many choices, or what stays mapped may serve a part of the request."
             }
         }
     }

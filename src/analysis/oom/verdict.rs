@@ -52,7 +52,7 @@ impl Verdict {
             Verdict::Contention => "Other processes",
             Verdict::NonPytorch => "Outside PyTorch",
             Verdict::TooLarge => "Too large",
-            Verdict::Unknown => "Not told",
+            Verdict::Unknown => "Reason unknown",
         }
     }
 }
@@ -163,13 +163,13 @@ pub(super) fn sentence(a: &Autopsy) -> String {
     let of = if a.is_private { " of a private pool" } else { "" };
     let request = format!("A request for {}{of}", Bytes(a.requested));
     let held = match a.reserved {
-        0 => "it had reserved nothing yet".to_owned(),
-        held => format!("it held {}, with {} free inside", Bytes(held), Bytes(a.holes.bytes)),
+        0 => "it had reserved nothing".to_owned(),
+        held => format!("it had reserved {}, with {} free inside", Bytes(held), Bytes(a.holes.bytes)),
     };
     match a.verdict {
         Verdict::Fragmentation => {
             let pieces = match a.holes.count {
-                1 => "it is one piece, smaller than that".to_owned(),
+                1 => "it is one piece, smaller than the request".to_owned(),
                 n => format!("it is in {} pieces, and the largest is {}", count(n), Bytes(a.holes.largest)),
             };
             // Other pools, sizes and streams have holes that this request can not use.
@@ -182,8 +182,8 @@ pub(super) fn sentence(a: &Autopsy) -> String {
         Verdict::Cap => {
             let cap = match a.limit {
                 Some(cap) if cap.is_known() => format!("may reserve at most {cap}"),
-                Some(cap) if cap.least == 0 => format!("has a cap {cap}, which the file does not name"),
-                Some(cap) => format!("has a cap of {cap}, which the file does not name"),
+                Some(cap) if cap.least == 0 => format!("has a cap {cap} (estimated from the failed requests)"),
+                Some(cap) => format!("has a cap of {cap} (estimated from the failed requests)"),
                 None => "may reserve no more".to_owned(),
             };
             let although = match a.device_free_told() {
@@ -193,75 +193,39 @@ pub(super) fn sentence(a: &Autopsy) -> String {
             format!("{request} failed {although}: this process {cap}; {held}.")
         }
         Verdict::Capacity if !a.has_segments => format!(
-            "{request} failed with {} free on the {place}; tensors hold {}. Segments are not in this file.",
+            "{request} failed because the {place} is full: {} is free on it, and tensors hold {}. Segments are not in this file.",
             Bytes(a.device_free),
             Bytes(a.allocated),
         ),
-        Verdict::Capacity => full(a, &request, place),
+        Verdict::Capacity => super::full::sentence(a, &request, place),
         Verdict::Contention => format!(
-            "{request} failed because others hold the {place}: {} is free on it while PyTorch reserves {}.",
+            "{request} failed because other processes hold the {place}: {} is free on it, and PyTorch reserved only {}.",
             Bytes(a.device_free),
             Bytes(a.reserved),
         ),
         Verdict::NonPytorch => format!(
-            "{request} failed because this process holds memory outside PyTorch: {} is free on the {place} while PyTorch reserves {}.",
+            "{request} failed because this process holds much memory outside PyTorch: {} is free on the {place}, and PyTorch reserved only {}.",
             Bytes(a.device_free),
             Bytes(a.reserved),
         ),
         Verdict::TooLarge => match a.capacity {
-            Some(all) => format!("{request} can not fit on the {place}, which has {} in all.", Bytes(all)),
+            Some(all) => format!("{request} cannot fit on the {place}, which has {} in all.", Bytes(all)),
             None => format!(
-                "{request} can not fit: with every byte of this process given back, {} would be free on the {place}. How large the {place} is, and whether other processes hold the rest, is not in the file.",
+                "{request} cannot fit: if this process freed everything, {} would be free on the {place}. The file does not record the size of the {place}, nor what other processes hold.",
                 Bytes(a.most_free()),
             ),
         },
         Verdict::Unknown if a.has_segments => format!(
-            "{request} failed although {} was free on the {place} and the cap of this process{} left room for it: the figures do not tell why; {held}.",
+            "{request} failed although {} was free on the {place}, and the cap of this process{} left room for it. The reason is unknown; {held}.",
             a.device_free_told().map_or_else(|| "enough".to_owned(), |free| Bytes(free).to_string()),
             a.limit.map_or_else(String::new, |cap| format!(" ({cap})")),
         ),
         Verdict::Unknown => match a.device_free_told() {
             Some(free) => format!(
-                "{request} failed with {} free on the {place}. Segments are not in this file, so it does not tell why: a cap, or holes that are each too small.",
+                "{request} failed with {} free on the {place}. Segments are not in this file, so the reason is unknown: a cap, or holes that are each too small.",
                 Bytes(free)
             ),
-            None => format!("{request} failed, and segments are not in this file, so it does not tell why."),
+            None => format!("{request} failed. Segments are not in this file, so the reason is unknown."),
         },
     }
-}
-
-/// A device without room for another segment: who holds it.
-fn full(a: &Autopsy, request: &str, place: &str) -> String {
-    // Less than a segment is of no use, also where it is more than the request.
-    let segment = if a.device_free >= a.requested {
-        format!(", less than the {} of a new segment", Bytes(a.segment))
-    } else {
-        String::new()
-    };
-    let elsewhere = a.all_holes.bytes.saturating_sub(a.holes.bytes);
-    let inside = match (a.holes.bytes, elsewhere) {
-        (own, 0) => format!("{} inside the {} that PyTorch reserved", Bytes(own), Bytes(a.reserved)),
-        (own, more) => format!(
-            "{} inside the segments that could serve it, of the {} that PyTorch reserved ({} more is free there for requests of other sizes, streams or pools)",
-            Bytes(own),
-            Bytes(a.reserved),
-            Bytes(more)
-        ),
-    };
-    let outside = a.capacity.map(|c| c.saturating_sub(a.reserved).saturating_sub(a.device_free)).filter(|&bytes| bytes > 0);
-    let waits = match a.pending {
-        0 => String::new(),
-        bytes => format!(", and {} were freed and wait for another stream", Bytes(bytes)),
-    };
-    let outside = match (outside, a.capacity) {
-        (Some(bytes), Some(all)) => {
-            format!(" {} of the {place}'s {} are neither free nor PyTorch's.", Bytes(bytes), Bytes(all))
-        }
-        _ => String::new(),
-    };
-    format!(
-        "{request} failed because the {place} is full: {} is free on it{segment}, and {inside}; tensors hold {}{waits}.{outside}",
-        Bytes(a.device_free),
-        Bytes(a.allocated),
-    )
 }

@@ -21,7 +21,7 @@ const fn entry(name: &'static str, also: &'static [&'static str], forms: &'stati
 
 /// Everything that can be written, in the order it is listed.
 pub(super) const ENTRIES: [Entry; 24] = [
-    entry("size", &["bytes", "requested"], &["size>1MiB", "size=1MiB..2MiB", ">1MiB"], "bytes asked for, before rounding"),
+    entry("size", &["bytes", "requested"], &["size>1MiB", "size=1MiB..2MiB", ">1MiB"], "requested bytes, before rounding"),
     entry("block", &[], &["block>=2MiB"], "the whole block, after rounding"),
     entry(
         "stack",

@@ -244,7 +244,7 @@ fn a_query_that_holds_for_nothing_says_why() {
     let scope = Scope { cursor: Some(2), ..Scope::new(&recording, device, &tables) };
     let why = |text: &str, asked| Query::parse(text).unwrap().why_none(&scope, asked, &Progress::new()).unwrap().join(" ");
     for (text, says) in [
-        ("size>1GiB", "allocations asked for 1 MiB to 2 MiB"),
+        ("size>1GiB", "allocations requested 1 MiB to 2 MiB"),
         ("block<4KiB", "blocks have 1 MiB to 2 MiB"),
         ("live@99999999", "There is no event 99,999,999: the last is 5."),
         ("step=99", "no steps were found"),

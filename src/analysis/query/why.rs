@@ -136,7 +136,7 @@ fn none_at_all(scope: &Scope<'_>, term: &Term, not: bool, typed: &str, asked: As
             };
             let (least, most) =
                 (0..lifetimes.len() as u32).map(size).fold((u64::MAX, 0), |(least, most), n| (least.min(n), most.max(n)));
-            let what = if is_block { "blocks have" } else { "allocations asked for" };
+            let what = if is_block { "blocks have" } else { "allocations requested" };
             format!("{typed} holds for none: {what} {} to {}.", Bytes(least.min(most)), Bytes(most))
         }
         _ => format!("{typed} holds for no {}, whatever the rest of the query says.", asked.one()),

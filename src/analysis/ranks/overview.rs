@@ -407,7 +407,7 @@ mod tests {
         assert!(matches!(&o.division, Some(Division::Groups(groups)) if groups.iter().map(Vec::len).eq([31, 31])), "{o:?}");
         assert!(
             said(&peaks(&of)).ends_with(
-                "in two groups: 31 ranks about 3,182 MiB and 31 ranks about 3,504 MiB; rank 40 at 250 MiB and rank 17 at 1,664 MiB are like \
+                "in two groups: 31 ranks about 3.11 GiB and 31 ranks about 3.42 GiB; rank 40 at 250 MiB and rank 17 at 1.63 GiB are like \
                  none of them."
             ),
             "{}",

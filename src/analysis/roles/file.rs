@@ -11,6 +11,7 @@ use super::{Role, Rule};
 #[serde(deny_unknown_fields)]
 struct Entry {
     pattern: String,
+    #[serde(alias = "category")]
     role: String,
     #[serde(default = "on", skip_serializing_if = "is_on")]
     is_on: bool,
@@ -25,7 +26,7 @@ fn is_on(is_on: &bool) -> bool {
     *is_on
 }
 
-/// The rules as text: a JSON list of `{"pattern": …, "category": …}`, first ones first.
+/// The rules as text: a JSON list of `{"pattern": …, "role": …}`, first ones first.
 #[must_use]
 pub fn rules_to_text(rules: &[Rule]) -> String {
     let entries: Vec<Entry> =
@@ -39,7 +40,7 @@ pub fn rules_to_text(rules: &[Rule]) -> String {
 /// # Errors
 /// One sentence, without the name of the file: the place and what is wrong there.
 pub fn rules_from_text(text: &str) -> Result<Vec<Rule>, String> {
-    let example = "write a list such as [{\"pattern\": \"attention\\\\.py\", \"category\": \"activations\"}]";
+    let example = "write a list such as [{\"pattern\": \"attention\\\\.py\", \"role\": \"activations\"}]";
     let entries: Vec<Entry> = serde_json::from_str(text).map_err(|e| format!("these are not role rules ({e}); {example}"))?;
     entries
         .into_iter()

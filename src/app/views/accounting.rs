@@ -39,7 +39,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("grey", "not PyTorch's: driver, other processes, context"),
         ("hatched", "free inside what PyTorch reserved"),
         ("not in this file", "an allocator snapshot does not hold it; nvidia-smi does"),
-        ("counters", "what memory_stats() counted; amber where the snapshot tells otherwise"),
+        ("counters", "what memory_stats() counted; amber where the snapshot disagrees"),
         ("by role", "what the live tensors are for; select one and the inspector says why it is counted there"),
     ],
     create: || Box::new(Accounting::default()),
@@ -96,10 +96,14 @@ impl View for Accounting {
                         Bytes(whole)
                     ),
                     None => format!(
-                        "Live tensors asked for {}. Segments are not in this file, so it does not tell what {} reserved for them{}.",
+                        "Live tensors requested {}. Segments are not in this file, so what {} reserved for them is unknown{}.",
                         Bytes(live),
                         allocator_name(&cx.data.recording),
-                        if allocator_name(&cx.data.recording) == "PyTorch" { cx.words().say(", nor what torch.cuda.empty_cache() would give back") } else { "".into() }
+                        if allocator_name(&cx.data.recording) == "PyTorch" {
+                            cx.words().say(", nor what torch.cuda.empty_cache() would give back")
+                        } else {
+                            "".into()
+                        }
                     ),
                 };
                 label::paragraph(ui, &sentence, Type::Lead, t.text1);
@@ -111,7 +115,7 @@ impl View for Accounting {
             if let Some(untold) = waterfall.untold() {
                 ui.add_space(6.0);
                 padded(ui, |ui| {
-                    let text = format!("{untold} A watched process, or {} beside it, tells them.", cx.words().tool);
+                    let text = format!("{untold} A watched process, or {} beside it, shows them.", cx.words().tool);
                     label::paragraph(ui, &text, Type::Body, t.text3);
                 });
             }

@@ -24,7 +24,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("reserved", "what PyTorch took from the device, in segments"),
         ("active", "whole blocks that hold tensors or wait for another stream"),
         ("allocated", "whole blocks that hold tensors"),
-        ("requested", "what programs asked for, before rounding"),
+        ("requested", "what programs requested, before rounding"),
     ],
     create: || Box::new(Contents),
 };

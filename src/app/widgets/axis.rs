@@ -118,8 +118,7 @@ pub fn event_ticks(start: f64, end: f64, most: usize) -> Ticks {
     Ticks { unit: "", step, ticks: places(start, end, step).map(|v| (v, number(v, 0))).collect() }
 }
 
-/// Ticks for a range of bytes, at most `most` of them, all in one unit: the one its greatest value is shown in
-/// (MiB up to 10 GiB). Up to 64 units the steps are powers of two, above them 1, 2, 2.5 or 5 times a power of ten units.
+/// Ticks for a range of bytes, at most `most` of them, all in one unit: the one its greatest value is shown in. Up to 64 units the steps are powers of two, above them 1, 2, 2.5 or 5 times a power of ten units.
 #[must_use]
 pub fn byte_ticks(start: f64, end: f64, most: usize) -> Ticks {
     let far = start.abs().max(end.abs());
@@ -151,7 +150,7 @@ pub fn byte_unit(greatest: f64) -> (&'static str, f64) {
         ("B", 1.0)
     } else if greatest < mib {
         ("KiB", kib)
-    } else if greatest < 10.0 * gib {
+    } else if greatest < gib {
         ("MiB", mib)
     } else if greatest < 10.0 * 1024.0 * gib {
         ("GiB", gib)
@@ -296,12 +295,14 @@ mod tests {
     #[test]
     fn bytes_have_one_unit_and_round_steps() {
         let mib = MEBIBYTE as f64;
-        let t = byte_ticks(0.0, 1100.0 * mib, 5);
+        let t = byte_ticks(0.0, 1010.0 * mib, 5);
         assert_eq!((t.unit, labels(&t)), ("MiB", vec!["0", "250", "500", "750", "1,000"]));
         let t = byte_ticks(0.0, 20.0 * mib, 5);
         assert_eq!(labels(&t), ["0", "4", "8", "12", "16", "20"]);
-        let t = byte_ticks(380.0 * mib, 1086.0 * mib, 4);
+        let t = byte_ticks(380.0 * mib, 1016.0 * mib, 4);
         assert_eq!(labels(&t), ["400", "600", "800", "1,000"]);
+        let t = byte_ticks(0.0, 1800.0 * mib, 8);
+        assert_eq!((t.unit, labels(&t)[..3].to_vec()), ("GiB", vec!["0.00", "0.25", "0.50"]));
         let t = byte_ticks(0.0, 80.0 * GIBIBYTE as f64, 5);
         assert_eq!((t.unit, labels(&t)), ("GiB", vec!["0", "20", "40", "60", "80"]));
         let t = byte_ticks(0.0, 3.0 * KIBIBYTE as f64, 3);
@@ -352,7 +353,7 @@ mod tests {
             _ => None,
         });
         let last = texts.next_back().unwrap();
-        assert_eq!(last.0, "2,000 MiB");
+        assert_eq!(last.0, "1.5 GiB");
         assert!(last.1 <= end + 1.0, "{last:?}");
     }
 }

@@ -15,10 +15,10 @@ pub(super) fn check(limit: u64, recording: &Recording, report: &OomReport) -> Re
     let refuse = |reserved: u64, device: i32, when: String| {
         Err(format!(
             "--limit {}: that is below the {} that were reserved on {} {when}, so it was not the cap; name {} or more.",
-            Bytes(limit),
-            Bytes(reserved),
+            Bytes(limit).limit(),
+            Bytes(reserved).limit(),
             text::named(device),
-            Bytes(reserved)
+            Bytes(reserved).limit()
         ))
     };
     if let Some(o) = failed {
@@ -28,21 +28,21 @@ pub(super) fn check(limit: u64, recording: &Recording, report: &OomReport) -> Re
     if let Some((device, all)) = above {
         return Err(format!(
             "--limit {}: {} has {} in all, so its cap was not above that; leave --limit out where none was set.",
-            Bytes(limit),
+            Bytes(limit).limit(),
             device.id,
-            Bytes(all)
+            Bytes(all).limit()
         ));
     }
     let failures = report.ooms.iter().filter_map(|o| Some((o, o.cap_below.filter(|&below| below <= limit)?)));
     if let Some((o, below)) = failures.min_by_key(|(_, below)| *below) {
         return Err(format!(
             "--limit {}: the request of event {} failed on {} with {} reserved and room for a segment of {} on the device, so the cap is below {}.",
-            Bytes(limit),
+            Bytes(limit).limit(),
             o.event,
             text::named(o.device),
-            Bytes(o.reserved_bytes),
-            Bytes(o.segment_bytes),
-            Bytes(below)
+            Bytes(o.reserved_bytes).limit(),
+            Bytes(o.segment_bytes).limit(),
+            Bytes(below).limit()
         ));
     }
     match report.peaks.iter().find(|p| p.most_reserved.0 > most) {

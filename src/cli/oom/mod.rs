@@ -8,13 +8,16 @@ use serde::Serialize;
 
 use super::args::OomArgs;
 use crate::allocator::{Caps, Horizon, Needed, Remedy, WhatIf};
+use crate::analysis::anatomy::Composition;
 use crate::analysis::fragmentation::{Blocker, Servers, WayOut};
 use crate::analysis::oom::{
     Advice, Autopsy, Closest, Helped, LiveByStack, RoomFrom, TRIED_UNASKED, Verdict, advice, age, can_be_served_again, closest,
-    examine, what_would_have_helped,
+    examine, what_to_make_smaller, what_would_have_helped, with_what_to_make_smaller,
 };
 use crate::analysis::roles::{ByRole, Role, Roles, Rules};
-use crate::analysis::{DeviceTables, NO_EVENT, Quantity, State, named_by, tell_apart, told_frames, told_place};
+use crate::analysis::{
+    DeviceTables, NO_EVENT, Quantity, StackNames, State, folded_frames, frame_text, named_by, tell_apart, told_place, user_frame,
+};
 use crate::model::{Action, BlockState, DeviceRecording, Progress, Recording, StackId, StreamId};
 
 /// Stacks listed; the rest is counted.
@@ -132,11 +135,15 @@ pub struct OomEntry {
     /// The handle of the stream that asked.
     stream: u64,
     limit_span_bytes: Option<[u64; 2]>,
+    /// Who holds a full device; empty where the device was not full.
+    holders: Vec<HolderEntry>,
     verdict: &'static str,
     /// The answer.
     pub sentence: String,
     stack: Vec<String>,
-    /// The lines of it that say something to a person.
+    /// The user's own line of it, `models.py:181 update_nodes`; null where no frame is the user's.
+    requested_at: Option<String>,
+    /// The user's lines of it, with framework frames counted.
     #[serde(skip)]
     told: Vec<String>,
     blockers: Vec<BlockerEntry>,
@@ -157,6 +164,12 @@ pub struct OomEntry {
     /// The cap that this failure rules out, with every larger one.
     #[serde(skip)]
     cap_below: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct HolderEntry {
+    name: &'static str,
+    bytes: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -214,9 +227,6 @@ struct LiveEntry {
 
 #[derive(Debug, Serialize)]
 struct WayOutEntry {
-    /// `Cheapest way out`, or `A way out` where that is not proved.
-    #[serde(skip)]
-    name: &'static str,
     /// By what: one hole, whole segments, pages.
     by: &'static str,
     sentence: String,
@@ -235,6 +245,9 @@ struct WayOutEntry {
     /// What is enough under a higher cap that is possible too, where that is less.
     with_higher_cap: Option<HigherCapEntry>,
     search: &'static str,
+    /// How it makes room, and whether less would.
+    #[serde(skip)]
+    why: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -280,6 +293,7 @@ pub fn run(args: &OomArgs) -> Result<String, String> {
 /// When cancelled.
 pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress: &Progress) -> Result<OomReport, String> {
     let truncated = recording.report.truncated().is_some();
+    let names = StackNames::of(&recording.stacks);
     let mut report = OomReport {
         truncated,
         contradictions: Vec::new(),
@@ -319,7 +333,10 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
         }
         for autopsy in &autopsies {
             let state = tables.states.at(device, &tables.lifetimes, autopsy.event);
-            let mut found = entry(recording, device, &tables, &state, autopsy, helped.as_ref());
+            let mut found = entry(recording, device, &tables, &state, autopsy);
+            let held = Composition::at(recording, device, &tables, &names, &roles, autopsy.event);
+            let smaller = what_to_make_smaller(autopsy, &held, &recording.stacks);
+            found.remedies = with_what_to_make_smaller(advice(autopsy, helped.as_ref()), smaller);
             found.live_by_category = by_role(&roles.live_by_role(device, &tables, autopsy.event));
             report.ooms.push(found);
         }
@@ -488,14 +505,7 @@ fn live(recording: &Recording, found: &[LiveByStack]) -> Vec<LiveEntry> {
         .collect()
 }
 
-fn entry(
-    recording: &Recording,
-    device: &DeviceRecording,
-    tables: &DeviceTables,
-    state: &State,
-    a: &Autopsy,
-    helped: Option<&Helped>,
-) -> OomEntry {
+fn entry(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, state: &State, a: &Autopsy) -> OomEntry {
     let at = At { recording, device, tables, state, servers: &a.servers };
     OomEntry {
         device: device.id.index,
@@ -516,17 +526,18 @@ fn entry(
         pool: a.class.name(),
         stream: at.handle(a.servers.stream.unwrap_or_default()),
         limit_span_bytes: a.limit.map(|r| [r.least, r.most]),
+        holders: a.holders().into_iter().map(|(name, bytes)| HolderEntry { name, bytes }).collect(),
         verdict: a.verdict.name(),
         sentence: a.sentence.clone(),
         stack: frames(recording, a.stack),
-        told: told_frames(&recording.stacks, a.stack),
+        requested_at: user_frame(&recording.stacks, a.stack).map(|f| frame_text(&recording.stacks, f)),
+        told: folded_frames(&recording.stacks, a.stack),
         blockers: at.blockers(&a.blockers),
         blockers_total: a.blockers.len(),
         enough_alone: a.alone.count,
         smallest_alone_bytes: a.alone.smallest.map(|s| s.size),
         alone_sentence: a.alone_sentence(),
         way_out: a.way_out.as_ref().map(|w| WayOutEntry {
-            name: w.name(),
             by: w.by(),
             sentence: w.sentence(a.words),
             blocks: w.blocks.len(),
@@ -544,12 +555,13 @@ fn entry(
                 is_optimal: more.is_optimal,
             }),
             search: w.search(),
+            why: w.why(),
         }),
         way_out_sentence: a.way_out_sentence(state),
         top_live: live(recording, &a.top_live),
         stacks_total: a.top_live.len(),
         live_by_category: Vec::new(),
-        remedies: advice(a, helped),
+        remedies: Vec::new(),
     }
 }
 
@@ -582,7 +594,7 @@ mod tests {
         assert_eq!((found.ooms.len(), found.ooms_without_figures), (1, 0));
         let oom = &found.ooms[0];
         assert_eq!((oom.verdict, oom.device_free_bytes), ("too_large", None));
-        assert!(oom.sentence.replace('\u{a0}', " ").contains("which has 2,048 MiB in all"), "{}", oom.sentence);
+        assert!(oom.sentence.replace('\u{a0}', " ").contains("which has 2 GiB in all"), "{}", oom.sentence);
         assert!(oom.way_out.is_none() && oom.smallest_alone_bytes.is_none());
         for w in &found.whatif {
             assert!(w.limit_bytes.is_none_or(|limit| limit <= 2 << 30), "{:?}", w.limit_bytes);

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::{BlockEntry, BlockerEntry, LiveEntry, OomEntry, OomReport, PeakEntry, RoleEntry, WhatIfEntry};
+use super::{BlockEntry, BlockerEntry, HolderEntry, LiveEntry, OomEntry, OomReport, PeakEntry, RoleEntry, WhatIfEntry};
 use crate::allocator::CapRange;
 use crate::analysis::oom::Support;
 use crate::cli::Table;
 use crate::model::{EventTable, Format, Recording};
-use crate::units::{Address, Bytes, count, counted};
+use crate::units::{Address, Bytes, SizeColumn, count, counted};
 
 /// Kinds of earlier failures that get a line; the rest is counted.
 const KINDS: usize = 10;
@@ -18,13 +18,13 @@ pub(super) fn text(report: &OomReport, recording: &Recording, in_full: bool) -> 
     if report.ooms.is_empty() {
         let _ = if report.ooms_without_figures == 0 && recording.devices.iter().all(|d| d.events.is_empty()) {
             let name = &recording.source.name;
-            writeln!(out, "{name}: no history was recorded, so whether a request failed is not told; this is its state alone.")
+            writeln!(out, "{name}: no history was recorded, so whether a request failed is unknown; this is the state alone.")
         } else if report.ooms_without_figures == 0 {
             writeln!(out, "{}: no out-of-memory event was recorded.", recording.source.name)
         } else {
             writeln!(
                 out,
-                "{}: {} failed, and the file does not tell what was free, so it can not say why{}.",
+                "{}: {} failed, and the file does not record what was free, so the reason is unknown{}.",
                 recording.source.name,
                 counted(report.ooms_without_figures as u64, "request", "requests"),
                 if recording.source.format == Format::RmmLog { "" } else { "; a snapshot does" }
@@ -32,7 +32,7 @@ pub(super) fn text(report: &OomReport, recording: &Recording, in_full: bool) -> 
         };
     } else if report.ooms_without_figures > 0 {
         let more = counted(report.ooms_without_figures as u64, "more failure is", "more failures are");
-        let _ = writeln!(out, "{more} left out: the file does not tell what was free.");
+        let _ = writeln!(out, "{more} left out: the file does not record what was free.");
     }
     // Of each device the last failure first: it is what the program's own message speaks of.
     let mut rest: &[OomEntry] = &report.ooms;
@@ -80,8 +80,11 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
         let _ = writeln!(out, "  {last}; {fate}.");
     }
     let _ = writeln!(out, "  {}", o.sentence);
-    let name = o.way_out.as_ref().map_or("Cheapest way out".to_owned(), |way| format!("{}, {}", way.name, way.by));
-    let _ = writeln!(out, "  {name}: {}", o.way_out_sentence);
+    if let Some(place) = &o.requested_at {
+        let _ = writeln!(out, "  Requested at {place}");
+    }
+    holders(out, &o.holders);
+    let _ = writeln!(out, "  {}", o.way_out_sentence);
     if let Some(way) = &o.way_out {
         to_free(out, &way.blocks_to_free);
     }
@@ -89,7 +92,7 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
         let _ = writeln!(out, "  {alone}");
     }
     if let Some(way) = &o.way_out {
-        let _ = writeln!(out, "  {}", way.search);
+        let _ = writeln!(out, "  Why: {}", way.why);
     }
     for (label, value, is_told) in [
         ("request", o.requested_bytes, true),
@@ -111,7 +114,9 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
     }
     if !o.remedies.is_empty() {
         let _ = writeln!(out, "  what to do");
-        for r in &o.remedies {
+        // The blocks to free stand above.
+        let is_above = |r: &&crate::analysis::oom::Advice| r.sentence.starts_with("Hold less at that instant");
+        for r in o.remedies.iter().filter(|r| !is_above(r)) {
             let from = match r.support {
                 Support::Simulation => "simulated",
                 Support::Formula => "computed",
@@ -123,14 +128,26 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
         }
     }
     if !o.told.is_empty() {
-        let _ = writeln!(out, "  the request came from");
-        for frame in o.told.iter().take(6) {
+        let _ = writeln!(out, "  the request came from (--json has every frame)");
+        for frame in &o.told {
             let _ = writeln!(out, "    {frame}");
         }
     }
     blockers(out, &o.blockers, o.blockers_total);
     live(out, &o.top_live, o.stacks_total);
     roles(out, &o.live_by_category);
+}
+
+/// Who holds a full device.
+fn holders(out: &mut String, held: &[HolderEntry]) {
+    if held.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "  who holds the device");
+    let size = SizeColumn::of(held.iter().map(|h| h.bytes));
+    for h in held {
+        let _ = writeln!(out, "    {:>14}  {}", size.sized(h.bytes), h.name);
+    }
 }
 
 /// A line for each kind of the failures before the last: one verdict and one place, or one size where no stack is recorded.
@@ -157,9 +174,9 @@ fn earlier(out: &mut String, before: &[OomEntry]) {
         format!("({} were survived: allocations went on)", count(survived as u64))
     };
     let failures = counted(before.len() as u64, "request failed", "requests failed");
-    let _ = writeln!(out, "Before that {failures} {fate} (--all tells each in full):");
+    let _ = writeln!(out, "Before that {failures} {fate} (--all shows each in full):");
     let mut table = Table::new("rrlrl");
-    table.row(["", "request", "why", "event", "asked at"]);
+    table.row(["", "request", "why", "event", "requested at"]);
     for kind in kinds.iter().take(KINDS) {
         let sizes = kind.iter().map(|o| o.requested_bytes);
         let (least, most) = (sizes.clone().min().unwrap_or(0), sizes.max().unwrap_or(0));
@@ -167,7 +184,7 @@ fn earlier(out: &mut String, before: &[OomEntry]) {
         let events = kind.iter().map(|o| u64::from(o.event));
         let (first, last) = (events.clone().min().unwrap_or(0), events.max().unwrap_or(0));
         let event = if first == last { count(last) } else { format!("{} to {}", count(first), count(last)) };
-        let at = kind.first().and_then(|o| o.told.first()).map_or("no stack recorded", String::as_str);
+        let at = kind.first().and_then(|o| o.requested_at.as_deref()).unwrap_or("no stack recorded");
         let why = kind.first().map_or("", |o| o.verdict).replace('_', " ");
         table.row([format!("  {} ×", count(kind.len() as u64)), size, why, event, at.to_owned()]);
     }
@@ -216,13 +233,15 @@ fn blockers(out: &mut String, listed: &[BlockerEntry], total: usize) {
     let _ = writeln!(out, "  blockers, {} of {}", listed.len().min(8), counted(total as u64, "block", "blocks"));
     for b in listed.iter().take(8) {
         let (size, strands) = (Bytes(b.block.bytes).to_string(), Bytes(b.strands_bytes).to_string());
-        let returns = b.block.whose.as_ref().map_or(String::new(), |whose| {
-            format!("; {whose}: without it {} could go back to the device", Bytes(b.returns_bytes))
-        });
+        let returns = b
+            .block
+            .whose
+            .as_ref()
+            .map_or(String::new(), |whose| format!("; {whose}: freeing it returns {} to the device", Bytes(b.returns_bytes)));
         let BlockEntry { address, age, .. } = &b.block;
         let _ = writeln!(
             out,
-            "    {}  {size:>12}  strands {strands:>12}  age {age:>12}  {}{returns}",
+            "    {}  {size:>12}  wastes {strands:>12} beside it  age {age:>12}  {}{returns}",
             Address(*address),
             b.block.place
         );
@@ -235,7 +254,7 @@ fn to_free(out: &mut String, blocks: &[BlockEntry]) {
     const FEW: usize = 5;
     for b in blocks.iter().take(FEW) {
         let whose = b.whose.as_ref().map_or(String::new(), |whose| format!("; {whose}"));
-        let whose = if b.pending_free { format!("{whose}; freed, waits for another stream") } else { whose };
+        let whose = if b.pending_free { format!("{whose}; freed, another stream still uses it") } else { whose };
         let size = Bytes(b.bytes).to_string();
         let _ = writeln!(out, "    {}  {size:>12}  age {:>12}  {}{whose}", Address(b.address), b.age, b.place);
     }
@@ -247,9 +266,10 @@ fn to_free(out: &mut String, blocks: &[BlockEntry]) {
 
 fn live(out: &mut String, listed: &[LiveEntry], total: usize) {
     let _ = writeln!(out, "  live at that instant, {} of {}", listed.len().min(8), counted(total as u64, "stack", "stacks"));
+    let size = SizeColumn::of(listed.iter().take(8).map(|l| l.bytes));
     for l in listed.iter().take(8) {
         let at = l.by.as_ref().map_or_else(|| l.place.clone(), |by| format!("{}, by {by}", l.place));
-        let _ = writeln!(out, "    {:>12}  {:>7} ×  {at}", Bytes(l.bytes).to_string(), l.count);
+        let _ = writeln!(out, "    {:>12}  {:>7} ×  {at}", size.sized(l.bytes), l.count);
     }
 }
 
@@ -259,8 +279,9 @@ fn roles(out: &mut String, held: &[RoleEntry]) {
         return;
     }
     let _ = writeln!(out, "  live by role");
+    let size = SizeColumn::of(held.iter().map(|c| c.bytes));
     for c in held {
-        let _ = writeln!(out, "    {:>12}  {:>7} ×  {}", Bytes(c.bytes).to_string(), c.count, c.category.replace('_', " "));
+        let _ = writeln!(out, "    {:>12}  {:>7} ×  {}", size.sized(c.bytes), c.count, c.category.replace('_', " "));
     }
 }
 
@@ -271,12 +292,12 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
         Some(bytes) if w.is_of_device => {
             format!("in the {} that the full device had for this process (no cap is known)", Bytes(bytes))
         }
-        Some(bytes) => format!("under a cap of {}", Bytes(bytes)),
+        Some(bytes) => format!("under a cap of {}", Bytes(bytes).limit()),
     };
-    let _ = writeln!(out, "The {} requests served again{device} by the allocator model, {limit}:", count(w.own_requests));
+    let _ = writeln!(out, "The {} requests replayed{device} by the allocator model, {limit}:", count(w.own_requests));
     if let Some([least, most]) = w.limit_span_bytes.filter(|[low, high]| low < high && !w.is_of_device) {
         let range = CapRange { least, ..CapRange::told(most) };
-        let _ = writeln!(out, "  The cap is not in the file: its failures say {range}. --limit names it.");
+        let _ = writeln!(out, "  The cap is not in the file. Estimated from the failed requests: {range}. Set it with --limit.");
     }
     if !w.agrees_with_recording {
         let _ = writeln!(out, "  The model does not reproduce this recording; take the figures as estimates.");
@@ -287,6 +308,7 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
     let mut table = Table::new("lrrl");
     table.row(["settings", "peak reserved", "to spare", "outcome"]);
     let mut rows = Vec::new();
+    let size = SizeColumn::of(w.tried.iter().map(|r| r.peak_reserved_bytes));
     for r in &w.tried {
         let spare = match r.margin_bytes {
             Some(m) if m < 0 => format!("-{}", Bytes(m.unsigned_abs())),
@@ -300,34 +322,36 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
             Some(request) => format!("fails after {}", count(request)),
             None if r.certain => "all served".to_owned(),
             None if r.oom_varies => match r.passes_from_bytes {
-                Some(from) => format!("may serve all: from a cap of {} on", Bytes(from)),
+                Some(from) => format!("may serve all: from a cap of {} on", Bytes(from).limit()),
                 None => "may serve all, depending on where the driver puts segments".to_owned(),
             },
             None => "may serve all: an estimate".to_owned(),
         };
         let name = if r.conf.is_empty() { "(defaults)" } else { &r.conf };
-        rows.push([name.to_owned(), Bytes(r.peak_reserved_bytes).to_string(), spare, outcome]);
+        rows.push([name.to_owned(), size.sized(r.peak_reserved_bytes), spare, outcome]);
     }
     table.rows_folded(&rows, ["other setting", "other settings"]);
     let _ = write!(out, "{table}");
     if w.tried.iter().any(|r| r.margin_bytes.is_some_and(|m| m < 0)) {
         let _ = writeln!(
             out,
-            "  A peak above the cap is no mistake: PyTorch holds the request against the cap, and expandable segments then map whole pages of 20 MiB."
+            "  A peak may exceed the cap: PyTorch compares only the request with the cap, and expandable segments then map whole pages of 20 MiB."
         );
     }
+    // A full device has no cap to set.
+    let what = if w.is_of_device { "Least memory" } else { "Smallest cap" };
     if let Some(n) = w.needed {
         let _ = writeln!(
             out,
-            "  Smallest cap under which every recorded request is served with its own settings: {}.",
-            Bytes(n.smallest_limit_bytes)
+            "  {what} with which every recorded request is served under its own settings: {}.",
+            Bytes(n.smallest_limit_bytes).limit()
         );
     }
     if let Some(n) = w.needed_with_best {
         let _ = writeln!(
             out,
             "  With the first of these: {}. (The peaks above are under the cap named there.)",
-            Bytes(n.smallest_limit_bytes)
+            Bytes(n.smallest_limit_bytes).limit()
         );
     }
 }

@@ -7,7 +7,7 @@ use crate::analysis::told::{clock_span, clock_time};
 use crate::cli::Table;
 use crate::cli::watched::Watched;
 use crate::model::{Clock, MemoryStats, StatsKind};
-use crate::units::{Bytes, Micros, count, counted};
+use crate::units::{Bytes, Micros, SizeColumn, count, counted, told_apart};
 
 pub(super) fn of(s: &Summary) -> String {
     let caveat = s.load.caveat.as_ref().map(|caveat| format!("{caveat}: ")).unwrap_or_default();
@@ -52,9 +52,10 @@ fn counters_text(label: &str, stats: &MemoryStats) -> String {
         ];
         (&GROUPS, pools)
     };
+    let size = SizeColumn::of(stats.values.iter().filter(|(key, _)| key.contains("bytes")).map(|(_, c)| c.value));
     let figure = |key: &str| {
         let value = stats.get(key).map(|c| c.value);
-        value.map_or_else(String::new, |n| if key.contains("bytes") { Bytes(n).to_string() } else { count(n) })
+        value.map_or_else(String::new, |n| if key.contains("bytes") { size.sized(n) } else { count(n) })
     };
     let mut table = Table::new(if is_host { "lrr" } else { "lrrrr" });
     table.row(std::iter::once(label).chain(columns.iter().map(|c| c.0)));
@@ -92,8 +93,9 @@ fn stats_text(v: &StatsVerdict) -> String {
         let mut table = Table::new("lrr");
         table.row(["    counter", "PyTorch counted", "the snapshot holds"]);
         for c in v.checks.iter().filter(|c| !c.agrees) {
-            let figure = |n: u64| if c.key.contains("bytes") { Bytes(n).to_string() } else { count(n) };
-            table.row([format!("    {}", c.key), figure(c.counted), figure(c.found)]);
+            let figures = [c.counted, c.found];
+            let [counted, found] = if c.key.contains("bytes") { told_apart(figures) } else { figures.map(count) };
+            table.row([format!("    {}", c.key), counted, found]);
         }
         out += &table.to_string();
     }
@@ -103,12 +105,13 @@ fn stats_text(v: &StatsVerdict) -> String {
 fn bands_text(b: &Bands, clock: Clock) -> String {
     let mut table = Table::new("lrrr");
     table.row(["  by category", "most", "at the peak", "at the end"]);
+    let size = SizeColumn::of(b.categories.iter().flat_map(|band| [band.most_bytes, band.end_bytes]));
     for band in b.categories.iter().filter(|band| band.most_bytes > 0) {
         table.row([
             format!("    {}", band.category.replace('_', " ")),
-            Bytes(band.most_bytes).to_string(),
-            Bytes(band.at_peak_bytes).to_string(),
-            Bytes(band.end_bytes).to_string(),
+            size.sized(band.most_bytes),
+            size.sized(band.at_peak_bytes),
+            size.sized(band.end_bytes),
         ]);
     }
     let (time, of) = clock_time(clock, b.peak_time_us);
@@ -144,7 +147,8 @@ fn headline(s: &Summary) -> String {
     let peaks: Vec<String> = s
         .devices
         .iter()
-        .map(|d| match &d.bands {
+        .map(|d| (d, told_apart([d.reserved_bytes.peak, tensors(d).peak])))
+        .map(|(d, [reserved, held])| match &d.bands {
             Some(b) if d.events == 0 => format!("tensors took at most {}", Bytes(b.peak_bytes)),
             None if d.events == 0 && d.watched.is_some() => {
                 format!("{} {}", d.label, d.watched.as_ref().map(Watched::sentence).unwrap_or_default())
@@ -154,12 +158,10 @@ fn headline(s: &Summary) -> String {
                 format!("{} held at most {} of tensors; what was reserved is not recorded", d.label, Bytes(tensors(d).peak))
             }
             _ => format!(
-                "{} {} {}, for {} of {}{}",
+                "{} {} {reserved}, for {held} of {}{}",
                 d.label,
                 // Of a state without a history it is not known what was before.
                 if d.events == 0 { "had reserved, when it was dumped," } else { "reserved at most" },
-                Bytes(d.reserved_bytes.peak),
-                Bytes(tensors(d).peak),
                 if d.requested_bytes.is_some() { "tensors" } else { "blocks with tensors" },
                 if d.active_bytes.peak > d.reserved_bytes.peak {
                     " (more was in use than reserved, which can not be: the trace and its segments contradict each other)"
@@ -202,6 +204,8 @@ fn device_text(d: &DeviceSummary) -> String {
     let is_host = d.kind == "host";
     let mut table = Table::new("lrrrl");
     table.row([title.as_str(), "at the end", "peak", "at event", ""]);
+    let levels = [Some(&d.reserved_bytes), Some(&d.active_bytes), Some(&d.allocated_bytes), d.requested_bytes.as_ref()];
+    let size = SizeColumn::of(levels.into_iter().flatten().flat_map(|level| [level.end, level.peak]));
     for (name, level, what) in [
         (
             "reserved",
@@ -210,7 +214,7 @@ fn device_text(d: &DeviceSummary) -> String {
         ),
         ("active", Some(&d.active_bytes), "blocks until their memory is reusable"),
         ("allocated", Some(&d.allocated_bytes), "blocks until the program frees them"),
-        ("requested", d.requested_bytes.as_ref(), "what the program asked for"),
+        ("requested", d.requested_bytes.as_ref(), "what the program requested"),
     ] {
         let Some(level) = level else {
             table.row([
@@ -218,7 +222,7 @@ fn device_text(d: &DeviceSummary) -> String {
                 "",
                 "not in this file",
                 "",
-                "what the program asked for: sizes here are whole blocks",
+                "what the program requested: sizes here are whole blocks",
             ]);
             continue;
         };
@@ -232,13 +236,7 @@ fn device_text(d: &DeviceSummary) -> String {
             (false, "requested") => " (doubtful)",
             (false, _) => " (block sizes are partly estimated)",
         };
-        table.row([
-            format!("  {name}"),
-            Bytes(level.end).to_string(),
-            Bytes(level.peak).to_string(),
-            event,
-            format!("{what}{doubt}"),
-        ]);
+        table.row([format!("  {name}"), size.sized(level.end), size.sized(level.peak), event, format!("{what}{doubt}")]);
     }
     let mut out = format!("\n{table}");
     let mut facts = vec![counted(d.events, "event", "events"), counted(d.allocations, "allocation", "allocations")];
@@ -275,11 +273,11 @@ fn device_text(d: &DeviceSummary) -> String {
     }
     for oom in &d.ooms {
         out += &format!(
-            "  out of memory at event {}: {} asked for, {}\n",
+            "  out of memory at event {}: {} requested, {}\n",
             count(u64::from(oom.event)),
             Bytes(oom.requested_bytes),
             oom.device_free_bytes
-                .map_or("free on the device: not told".to_owned(), |free| format!("{} free on the device", Bytes(free)))
+                .map_or("free on the device unknown".to_owned(), |free| format!("{} free on the device", Bytes(free)))
         );
     }
     out

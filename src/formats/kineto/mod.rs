@@ -174,7 +174,7 @@ fn devices(
         if let Some(unknown) = builder.segments.unknown_at_start.checked_sub(1) {
             report.warn(WarningKind::StartMissing, None, || {
                 format!(
-                    "{id}: {} were reserved before profiling began; which segments they are the trace does not tell, so they are \
+                    "{id}: {} were reserved before profiling began; the trace does not say which segments, so they are \
                      missing in the curve of reserved bytes and stand only in the samples",
                     crate::units::Bytes(unknown + 1)
                 )

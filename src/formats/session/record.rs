@@ -76,7 +76,7 @@ pub struct DeviceFacts {
     pub total: u64,
     /// Driver version, PCI address, MIG, ECC: shown as they are.
     pub facts: Vec<(String, String)>,
-    /// What can not be told here, each with its reason.
+    /// What is unknown here, each with its reason.
     pub limits: Vec<String>,
 }
 

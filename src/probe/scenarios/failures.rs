@@ -104,7 +104,7 @@ pub(super) const CAPACITY: Scenario = Scenario {
     watch: "Reserved and live memory climb together until the driver has nothing left.",
     shows: "Timeline: a stair to the top. OOM autopsy: the device is full, with the largest stacks.",
     conf: "",
-    params: &[Param::new("block", Unit::Bytes, GIBIBYTE, (64 * MEBIBYTE, 64 * GIBIBYTE), "how much is asked for at a time")],
+    params: &[Param::new("block", Unit::Bytes, GIBIBYTE, (64 * MEBIBYTE, 64 * GIBIBYTE), "how much is requested at a time")],
     build: |v, room| {
         let block = v.get("block");
         if block > room.free {
@@ -130,7 +130,7 @@ pub(super) const CAP: Scenario = Scenario {
     conf: "",
     params: &[
         Param::new("percent", Unit::Percent, 10, (2, 90), "how much of the card the process may reserve"),
-        Param::new("block", Unit::Bytes, 256 * MEBIBYTE, (16 * MEBIBYTE, 16 * GIBIBYTE), "how much is asked for at a time"),
+        Param::new("block", Unit::Bytes, 256 * MEBIBYTE, (16 * MEBIBYTE, 16 * GIBIBYTE), "how much is requested at a time"),
     ],
     build: |v, room| {
         let cap = room.total / 100 * v.get("percent");

@@ -247,7 +247,7 @@ impl Allocations {
                 cx.actions.send(Action::GoTo(peak_event));
             }
         } else {
-            response.on_hover_text("Whole blocks now and at the peak; what was asked for over the run.");
+            response.on_hover_text("Whole blocks now and at the peak; what was requested over the run.");
         }
     }
 

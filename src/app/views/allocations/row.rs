@@ -53,7 +53,7 @@ impl Cells<'_> {
                     }
                     let name = Rect::from_min_max(pos2(cell.left() + 14.0, cell.top()), cell.max);
                     if !cx.data.recording.tells_addresses() {
-                        label::text_in(painter, name, "not told", Type::Body, t.text3);
+                        label::text_in(painter, name, "not recorded", Type::Body, t.text3);
                         continue;
                     }
                     let covered = label::text_in(painter, name, &Address(life.address).to_string(), Type::Mono, ink);

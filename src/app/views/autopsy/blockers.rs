@@ -64,7 +64,7 @@ pub(super) fn caption(case: &Case) -> String {
     // Where a block of the way out stands before one that strands more.
     let rank = |row: &Listed| row.rank.unwrap_or(usize::MAX);
     let is_first = case.listed.windows(2).any(|w| rank(&w[0]) > rank(&w[1]));
-    if is_first { format!("{what} · the way out first") } else { what }
+    if is_first { format!("{what} · what to free first") } else { what }
 }
 
 /// Live blocks by the bytes they strand.
@@ -76,7 +76,7 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     let columns = Columns::of(width, widths);
     let (head, _) = ui.allocate_exact_size(vec2(width, 24.0), Sense::hover());
     let place = if cx.data.names.is_empty() { "block" } else { "allocated at" };
-    let names = ["#", place, "size", "between", "strands", "if freed", "age"];
+    let names = ["#", place, "size", "between", "wastes", "if freed", "age"];
     columns.paint(ui, head, names, Type::Caption, [t.text3; 7]);
     for (i, name) in names.into_iter().enumerate() {
         let term = if name == "allocated at" { Some(Term::Stack) } else { Term::of(name) };
@@ -86,11 +86,7 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     }
     ui.painter().hline(head.x_range(), head.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
     if found.is_empty() {
-        pane::empty_state(
-            ui,
-            "No live block touches a hole of this pool: there is nothing to free that would let one grow.",
-            None,
-        );
+        pane::empty_state(ui, "No live block touches a hole of this pool, so freeing one would not enlarge any.", None);
         return;
     }
     // To the scale of those that strand most; a block far larger than these, further down, is cut.
@@ -173,14 +169,14 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
                 told.push(address);
             }
             if is_going {
-                told.push("One of the blocks of the way out.".to_owned());
+                told.push("One of the blocks to free.".to_owned());
             }
             if block.state == BlockState::PendingFree {
                 told.push("The program has freed it; another stream still uses it.".to_owned());
             }
             if let Some(whose) = whose {
                 told.push(format!(
-                    "It lies in a segment {whose}, which can not serve this request. Without it {} of that would go back to the device.",
+                    "It lies in a segment {whose}, which cannot serve this request. Freeing it returns {} to the device.",
                     Bytes(b.returns)
                 ));
             }

@@ -33,9 +33,9 @@ pub(super) enum Ready<'a> {
 /// Draws the pane. `chosen` is the setting the user clicked. True when the user wants settings tried on a long recording.
 pub(super) fn ui(ui: &mut Ui, cx: &ViewContext<'_>, ready: &Ready<'_>, failed: bool, chosen: &mut Option<String>) -> bool {
     let caption = match ready {
-        Ready::Done(h) if failed => format!("{} requests served again", count(h.requests)),
+        Ready::Done(h) if failed => format!("{} requests replayed", count(h.requests)),
         Ready::Done(h) => {
-            h.remedies.limit_bytes.map_or("without a cap".to_owned(), |cap| format!("under a cap of {}", Bytes(cap)))
+            h.remedies.limit_bytes.map_or("without a cap".to_owned(), |cap| format!("under a cap of {}", Bytes(cap).limit()))
         }
         _ => String::new(),
     };
@@ -57,14 +57,14 @@ pub(super) fn ui(ui: &mut Ui, cx: &ViewContext<'_>, ready: &Ready<'_>, failed: b
             pane::progress_line(ui, rect, *fraction);
             ui.add_space(12.0);
             pane::padded(ui, |ui| {
-                label::paragraph(ui, "Serving the recorded requests again under other settings…", Type::Body, cx.tokens.text3)
+                label::paragraph(ui, "Replaying the recorded requests under other settings…", Type::Body, cx.tokens.text3)
             });
         }
         Ready::Waiting => {
             ui.add_space(12.0);
             return pane::padded(ui, |ui| {
                 let events = cx.data.device().events.len() as u64;
-                let text = format!("Serving {} events again under a dozen settings takes minutes.", count(events));
+                let text = format!("Replaying {} events under a dozen settings takes minutes.", count(events));
                 label::paragraph(ui, &text, Type::Body, cx.tokens.text2);
                 ui.add_space(8.0);
                 Push::outlined("Try other settings").show(ui).clicked()
@@ -108,6 +108,8 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
     let longest = outcomes.map(|text| label::width(ui.painter(), &text, Type::Strong)).fold(0.0, f32::max);
     let columns = Columns::of(ui.available_width(), longest.ceil() + 4.0);
     let (head, _) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), Sense::hover());
+    let peaks = h.remedies.tried.iter().map(|r| r.peak_reserved_bytes);
+    let size = SizeColumn::of(peaks.clone().chain([h.own.peak_reserved_bytes]));
     let p = ui.painter();
     let mut words = vec![(label::text_in(p, cell(head, columns.name), "setting", Type::Caption, t.text3), Term::Served)];
     let has_bars = columns.bar.1 > columns.bar.0;
@@ -123,21 +125,20 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
         let bound = if h.is_of_device() { "device" } else { "cap" };
         let text = match h.limit.filter(|range| !range.is_known()) {
             Some(range) => format!("{bound} {range}"),
-            None => format!("{bound} {}", Bytes(limit).mebibytes()),
+            None => format!("{bound} {}", Bytes(limit).limit()),
         };
         // A figure cut in half says something else.
         let text = if label::width(p, &text, Type::Caption) < room.width() { text.as_str() } else { bound };
         words.push((label::text_in(p, room, text, Type::Caption, t.red), Term::Cap));
     }
-    label::text_in_right(p, cell(head, columns.peak), if has_bars { "MiB" } else { "peak, MiB" }, Type::Caption, t.text3);
+    let unit = if has_bars { size.unit().to_owned() } else { size.head("peak") };
+    label::text_in_right(p, cell(head, columns.peak), &unit, Type::Caption, t.text3);
     words.push((label::text_in_right(p, cell(head, columns.outcome), "outcome", Type::Caption, t.text3), Term::Served));
     p.hline(head.x_range(), head.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
     for (rect, term) in words {
         term::explain_at(ui, rect, term);
     }
     let limit = h.remedies.limit_bytes.filter(|_| failed);
-    let peaks = h.remedies.tried.iter().map(|r| r.peak_reserved_bytes);
-    let size = SizeColumn::of(peaks.clone().chain([h.own.peak_reserved_bytes]));
     let greatest = peaks.chain([h.own.peak_reserved_bytes, limit.unwrap_or(0)]).max().unwrap_or(1).max(1) as f64 * 1.04;
     ScrollArea::vertical().id_salt("helped").auto_shrink(false).show(ui, |ui| {
         let row = |ui: &mut Ui,
@@ -164,7 +165,7 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
             if has_bars {
                 bar.paint(p, t, cell(rect, columns.bar));
             }
-            label::text_in_right(p, cell(rect, columns.peak), &size.mebibytes(peak), Type::Mono, ink);
+            label::text_in_right(p, cell(rect, columns.peak), &size.figure(peak), Type::Mono, ink);
             let (face, colour) = match kind {
                 Kind::Passes => (Type::Strong, t.text1),
                 Kind::Fails => (Type::Body, t.red),
@@ -281,7 +282,7 @@ fn outcome(h: &Helped, r: &Remedy, failed: bool) -> String {
             format!("{} after {}", if r.oom_varies { "may fail" } else { "fails" }, count(r.oom_request.unwrap_or(0)))
         }
         (false, true) => format!("all {} served", count(h.requests)),
-        (false, false) => h.passes_from(r).map_or("may serve all".to_owned(), |from| format!("from {}", Bytes(from))),
+        (false, false) => h.passes_from(r).map_or("may serve all".to_owned(), |from| format!("from {}", Bytes(from).limit())),
     }
 }
 
@@ -309,7 +310,7 @@ fn group(ui: &mut Ui, cx: &ViewContext<'_>, text: &str, rows: usize) {
 fn needed(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     let r = &h.remedies;
     let mut lines = Vec::new();
-    let with = |n: crate::allocator::Needed, name: &str| format!("{} {name}", Bytes(n.smallest_limit_bytes));
+    let with = |n: crate::allocator::Needed, name: &str| format!("{} {name}", Bytes(n.smallest_limit_bytes).limit());
     let own = r.needed.map(|n| with(n, "as recorded"));
     let best = r.needed_with_best.zip(r.passing().next()).map(|(n, best)| {
         let name = if best.conf.is_empty() { "PyTorch's defaults" } else { &best.conf };
@@ -318,8 +319,10 @@ fn needed(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     let least: Vec<String> = own.into_iter().chain(best).collect();
     if !least.is_empty() {
         // The table's peaks are another figure: under no cap, or under the recording's.
+        // A full device has no cap to set.
+        let what = if h.is_of_device() { "Least memory" } else { "Smallest cap" };
         lines.push(format!(
-            "Smallest cap under which every recorded request is served: {}. Near its cap the allocator gives cached segments back, so that may be less than a peak above.",
+            "{what} with which every recorded request is served: {}. Near its cap the allocator gives cached segments back, so this may be less than a peak above.",
             least.join(", ")
         ));
     }

@@ -2,6 +2,7 @@
 //! have helped. A recording without a failure gets the same for its peak.
 
 mod blockers;
+mod frames;
 mod helped;
 mod layout;
 mod live;
@@ -21,7 +22,7 @@ use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::allocator::{Caps, WhatIf};
 use crate::analysis::fragmentation::{Blocker, Holes, Servers, WayOut};
 use crate::analysis::oom::{
-    Autopsy, Closest, Helped, LiveByStack, TRIED_UNASKED, Verdict, can_be_served_again, closest_under, examine, free_at,
+    Advice, Autopsy, Closest, Helped, LiveByStack, TRIED_UNASKED, Verdict, can_be_served_again, closest_under, examine, free_at,
     what_would_have_helped,
 };
 use crate::analysis::roles::ByRole;
@@ -46,9 +47,9 @@ pub const INFO: ViewInfo = ViewInfo {
     legend: &[
         ("red", "the request, drawn to the scale of everything below it"),
         ("hatched", "free memory inside segments"),
-        ("strands", "free bytes on both sides of a live block"),
+        ("wastes", "free bytes on both sides of a live block"),
         ("if freed", "the one hole there would be without that block; of another stream's, the segment that would go back"),
-        ("blue edge", "a block of the way out, or a segment with one"),
+        ("blue edge", "a block to free, or a segment with one"),
         ("helps", "the allocator model served every recorded request under that setting"),
         ("double click", "on a setting: open it in What-if"),
     ],
@@ -78,6 +79,9 @@ struct AutopsyView {
     classes: Option<(u32, Arc<Colours>, Vec<u8>)>,
     /// Keyed by the instant and where the roles lie in memory.
     by_role: Derived<(u32, Identity), ByRole>,
+    /// Likewise.
+    smaller: Derived<(u32, Identity), Vec<Advice>>,
+    frames: frames::Frames,
 }
 
 /// What is looked at.
@@ -218,7 +222,7 @@ impl View for AutopsyView {
         let examinable: Vec<u32> = cx.data.ooms.iter().copied().filter(|&event| free_at(device, event).is_some()).collect();
         if examinable.is_empty() && !cx.data.ooms.is_empty() {
             let failed = counted(cx.data.ooms.len() as u64, "request", "requests");
-            let sentence = format!("{failed} failed, and this kind of file does not tell what was free, so it can not say why.");
+            let sentence = format!("{failed} failed. This kind of file does not record what was free, so the reason is unknown.");
             if cx.data.recording.source.format == crate::model::Format::RmmLog {
                 pane::empty_state(ui, &sentence, None);
                 return;
@@ -277,7 +281,7 @@ impl AutopsyView {
                 "The request is larger than all that this process could get, so no setting serves it.",
             ),
             (None, None) => helped::Ready::DoesNotApply(
-                "There are no requests to serve again: only a GPU's trace can be tried under other settings.",
+                "There are no requests to replay: only a GPU's trace can be tried under other settings.",
             ),
         };
         // The figures of this view are those of its own instant.

@@ -79,15 +79,15 @@ fn failure_rows(a: &Autopsy) -> Vec<BarRow> {
     };
     let over = a.segment.saturating_sub(room);
     let room_text = match (a.limit.is_some(), over > 0) {
-        (true, true) if is_span => format!("the cap is not in the file; a new segment of {} passed it", Bytes(a.segment)),
-        (true, true) => format!("a new {} segment would pass the cap by {}", Bytes(a.segment), Bytes(over)),
+        (true, true) if is_span => format!("the cap is not in the file; a new segment of {} would exceed it", Bytes(a.segment)),
+        (true, true) => format!("a new {} segment would exceed the cap by {}", Bytes(a.segment), Bytes(over)),
         (false, true) => format!("a new {} segment needs {} more than the device has", Bytes(a.segment), Bytes(over)),
         (_, false) => format!("a new segment needs {}", Bytes(a.segment)),
     };
     let elsewhere = elsewhere_row(
         a.all_holes.bytes.saturating_sub(a.holes.bytes),
         &a.holes,
-        "requests of other streams, sizes or pools have it",
+        "only for requests of other streams, sizes or pools",
     );
     let mut rows = vec![
         BarRow {
@@ -148,9 +148,9 @@ fn elsewhere_row(bytes: u64, own: &Holes, note: &str) -> Option<BarRow> {
 fn device_row(a: &Autopsy) -> BarRow {
     BarRow {
         name: if a.capacity.is_some() { "The whole device" } else { "Free on the device" },
-        detail: "what was free is not told".to_owned(),
+        detail: "what was free is unknown".to_owned(),
         bytes: a.capacity.unwrap_or(0),
-        figure: a.capacity.map_or("not told".to_owned(), |all| Bytes(all).to_string()),
+        figure: a.capacity.map_or("not recorded".to_owned(), |all| Bytes(all).to_string()),
         note: String::new(),
         fill: Fill::Room,
     }

@@ -15,7 +15,7 @@ use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::viewport::Scale;
 use crate::model::BlockState;
-use crate::units::{Address, Bytes, count, counted};
+use crate::units::{Address, Bytes, SizeColumn, count, counted};
 
 /// Indices of the segments that serve such requests, by address.
 pub(super) fn servers(case: &Case) -> Vec<usize> {
@@ -60,10 +60,16 @@ pub(super) fn caption(case: &Case) -> String {
     let order = match drawn {
         0 | 1 => "",
         n if n <= FEW => ", by address",
-        _ if case.way_out().is_some_and(|w| !w.segments.is_empty()) => ", the way out's first, then most free memory",
+        _ if case.way_out().is_some_and(|w| !w.segments.is_empty()) => ", what to free first, then most free memory",
         _ => ", most free memory first",
     };
-    format!("{own}{others}{order}")
+    let unit = if (1..=FEW).contains(&drawn) { format!(", sizes in {}", sizes(case).unit()) } else { String::new() };
+    format!("{own}{others}{order}{unit}")
+}
+
+/// How the sizes of blocks are written where there is room for them.
+fn sizes(case: &Case) -> SizeColumn {
+    SizeColumn::of(case.drawn.iter().map(|&i| case.state.segments[i].size))
 }
 
 /// Segments that get rows with labels of their own.
@@ -147,7 +153,7 @@ pub(super) fn colours(ui: &mut Ui, cx: &ViewContext<'_>, classes: &[u8]) {
     }
 }
 
-/// The words about the cheapest way out, set for the width there is.
+/// The words about what to free, set for the width there is.
 pub(super) struct WayText {
     galley: std::sync::Arc<egui::Galley>,
     text: String,
@@ -164,17 +170,16 @@ impl WayText {
     }
 }
 
-/// What the cheapest way out is, or why there is none; nothing at a peak.
+/// What to free, or why nothing helps; nothing at a peak.
 pub(super) fn way_out(ui: &Ui, cx: &ViewContext<'_>, case: &Case, width: f32) -> Option<WayText> {
     let Kind::Failure(a) = &case.kind else { return None };
     let (text, search) = match case.way_out() {
         Some(way) => {
-            let how = format!("{}, {}: ", way.name(), way.by());
             let alone = a.alone_sentence().map_or(String::new(), |alone| format!(" {alone}"));
-            let search = if alone.is_empty() { "" } else { " For a single block: every live block was tried by itself." };
-            (format!("{how}{}{alone}", a.way_out_sentence(&case.state)), format!("{}{search}", way.search()))
+            let search = if alone.is_empty() { "" } else { " For a single block, every live block was tried by itself." };
+            (format!("What to free: {}{alone}", way.sentence(a.words)), format!("{}{search}", way.why()))
         }
-        None => (format!("Cheapest way out: {}", a.way_out_sentence(&case.state)), String::new()),
+        None => (format!("What to free: {}", a.way_out_sentence(&case.state)), String::new()),
     };
     // Under the segments it explains, where its lines do not get too short there.
     let left = if width >= 900.0 { 168.0 } else { 22.0 };
@@ -206,7 +211,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
         let line = Rect::from_min_max(full.min + vec2(16.0, 8.0), pos2(full.right() - 16.0, full.top() + 28.0));
         label::text_in(ui.painter(), line, "Nothing was reserved yet that such a request is served from.", Type::Body, t.text2);
     }
-    let few = order.len() <= FEW;
+    let (few, labelled) = (order.len() <= FEW, sizes(case));
     let (row_height, gap) = if few {
         ((list.height() / order.len().max(1) as f32 - 8.0).clamp(12.0, 34.0), 8.0)
     } else {
@@ -268,7 +273,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
                     } else {
                         Tokens::ink_on(cx.colours.of(cx.data, block.lifetime, state.event, t))
                     };
-                    labels.push((r.center(), Bytes(block.size).mebibytes(), ink, r.width()));
+                    labels.push((r.center(), labelled.figure(block.size), ink, r.width()));
                 }
                 if pointer.is_some_and(|p| r.expand2(vec2(0.5, 0.0)).contains(p)) {
                     under = Some((*block, r, whose.clone()));

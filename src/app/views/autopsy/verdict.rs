@@ -1,23 +1,29 @@
 //! The left column: verdict, sentence, the tests in their order, figures, the stack, what to try first.
 
+use std::sync::Arc;
+
 use egui::{Key, ScrollArea, Ui, vec2};
 
+use super::frames::tip_of;
 use super::helped::Ready;
 use super::{AutopsyView, Case, Kind};
 use crate::analysis::Quantity;
-use crate::analysis::oom::{Advice, Autopsy, Closest, Helped, RoomFrom, Support, advice, best_advice};
+use crate::analysis::anatomy::Composition;
+use crate::analysis::oom::{Advice, Autopsy, Closest, Helped, RoomFrom, Support, advice, best_advice, what_to_make_smaller};
+use crate::analysis::{frame_text, user_frame};
 use crate::app::action::Action;
+use crate::app::identity::Identity;
 use crate::app::theme::{Type, text};
 use crate::app::views::ViewContext;
-use crate::app::widgets::button::icon_button;
+use crate::app::widgets::button::{external_link, icon_button};
 use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane::{PaneHeader, padded, section};
 use crate::app::widgets::row::KeyValue;
 use crate::app::widgets::{label, term};
-use crate::model::{Frame, SizeClass, StackTable};
-use crate::units::{Bytes, NBSP, count};
+use crate::model::{SizeClass, StackId};
+use crate::units::{Bytes, NBSP, SizeColumn, count};
 
 /// The line that catches the next failure.
 const OBSERVER: &str =
@@ -27,15 +33,25 @@ impl AutopsyView {
     /// Draws the column.
     pub(super) fn verdict(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, ready: &Ready<'_>, events: &[u32]) {
         self.header(ui, cx, case, events);
+        let smaller = self.smaller(cx, case);
+        let smaller = smaller.as_deref().map_or(&[][..], Vec::as_slice);
         ScrollArea::vertical().id_salt("verdict").auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
             match &case.kind {
                 Kind::Failure(a) => {
                     headline(ui, cx, a.verdict.title(), &with_fate(a, events), cx.tokens.red);
+                    requested_at(ui, cx, a.stack);
+                    holders(ui, a);
+                    if !smaller.is_empty() {
+                        // Of a full device what to make smaller is the answer.
+                        try_first(ui, cx, a, ready, smaller);
+                    }
                     tests(ui, cx, a);
                     self.figures(ui, cx, a);
-                    try_first(ui, cx, a, ready);
-                    stack(ui, cx, a);
+                    if smaller.is_empty() {
+                        try_first(ui, cx, a, ready, smaller);
+                    }
+                    self.frames.ui(ui, cx, a.stack);
                 }
                 Kind::Peak(c) => {
                     peak_headline(ui, cx, c);
@@ -80,10 +96,14 @@ impl AutopsyView {
 
     /// What stands first where all is in one column: the verdict and what to try.
     pub(super) fn answer(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, ready: &Ready<'_>, events: &[u32]) {
+        let smaller = self.smaller(cx, case);
+        let smaller = smaller.as_deref().map_or(&[][..], Vec::as_slice);
         match &case.kind {
             Kind::Failure(a) => {
                 headline(ui, cx, a.verdict.title(), &with_fate(a, events), cx.tokens.red);
-                try_first(ui, cx, a, ready);
+                requested_at(ui, cx, a.stack);
+                try_first(ui, cx, a, ready, smaller);
+                holders(ui, a);
             }
             Kind::Peak(c) => peak_headline(ui, cx, c),
         }
@@ -95,7 +115,7 @@ impl AutopsyView {
             Kind::Failure(a) => {
                 tests(ui, cx, a);
                 self.figures(ui, cx, a);
-                stack(ui, cx, a);
+                self.frames.ui(ui, cx, a.stack);
             }
             Kind::Peak(c) => {
                 self.peak_figures(ui, cx, c);
@@ -103,6 +123,21 @@ impl AutopsyView {
             }
         }
         ui.add_space(16.0);
+    }
+
+    /// What to make smaller on a full device; worked out off the window's thread. `None` until it is known, and for other failures.
+    fn smaller(&mut self, cx: &ViewContext<'_>, case: &Case) -> Option<Arc<Vec<Advice>>> {
+        let Kind::Failure(a) = &case.kind else { return None };
+        if a.holders().is_empty() {
+            return None;
+        }
+        let (data, roles, a) = (Arc::clone(cx.data), Arc::clone(cx.roles?), Autopsy::clone(a));
+        let key = (case.state.event, Identity::of(&roles));
+        let found = self.smaller.get(cx.jobs, "what to make smaller", &key, move |_| {
+            let held = Composition::at(&data.recording, data.device(), &data.tables, &data.names, &roles, a.event);
+            Some(what_to_make_smaller(&a, &held, &data.recording.stacks))
+        });
+        found.value.filter(|_| found.is_fresh)
     }
 
     /// The figures of a peak, and the cap where only the user may know it.
@@ -166,12 +201,12 @@ impl AutopsyView {
         }
         match Bytes::parse_limit(plain.trim()) {
             Ok(Bytes(cap)) if cap < least => {
-                let sentence = format!("{} were reserved {when}, so the cap was not below that.", Bytes(reserved));
+                let sentence = format!("{} were reserved {when}, so the cap was not below that.", Bytes(reserved).limit());
                 self.cap_error = Some(sentence);
             }
             Ok(Bytes(cap)) => {
                 (self.cap, self.cap_error, self.setting) = (Some(cap), None, None);
-                self.cap_text = Bytes(cap).to_string();
+                self.cap_text = Bytes(cap).limit();
             }
             Err(sentence) => self.cap_error = Some(sentence),
         }
@@ -181,13 +216,13 @@ impl AutopsyView {
 /// Why a cap that somebody names was not in force: it is more than the card has, or a failed request would have passed under it.
 fn too_high(cx: &ViewContext<'_>, cap: u64, shown: Option<&Autopsy>) -> Option<String> {
     if let Some(all) = cx.data.device().capacity.filter(|&all| all < cap) {
-        return Some(format!("The device has {} in all, so the cap was not above that.", Bytes(all)));
+        return Some(format!("The device has {} in all, so the cap was not above that.", Bytes(all).limit()));
     }
     let known = cx.findings.into_iter().flat_map(|found| found.ooms.iter().map(|a| &**a)).chain(shown);
     let below = known.filter_map(|a| Some((a.cap_below()?, a.event))).min()?;
     (below.0 <= cap).then(|| {
         let event = count(u64::from(below.1));
-        format!("With that the request of event {event} would not have failed, so the cap is below {}.", Bytes(below.0))
+        format!("With that the request of event {event} would not have failed, so the cap is below {}.", Bytes(below.0).limit())
     })
 }
 
@@ -236,6 +271,38 @@ fn with_strong_figures(sentence: &str) -> String {
     out.join(" ")
 }
 
+/// The user's own line that made the request; a click opens it.
+fn requested_at(ui: &mut Ui, cx: &ViewContext<'_>, stack: StackId) {
+    let stacks = &cx.data.recording.stacks;
+    let Some(frame) = user_frame(stacks, stack) else { return };
+    padded(ui, |ui| {
+        ui.horizontal_wrapped(|ui| {
+            ui.spacing_mut().item_spacing.x = 6.0;
+            ui.label(text::body("Requested at").color(cx.tokens.text2));
+            let (tip, can_open) = tip_of(stacks, frame);
+            let name = frame_text(stacks, frame);
+            if !can_open {
+                ui.label(Type::Mono.text(&name).color(cx.tokens.text1)).on_hover_text(tip);
+            } else if external_link(ui, &name).on_hover_text(tip).clicked() {
+                cx.actions.send(Action::OpenSource { file: stacks.text(frame.file).to_owned(), line: frame.line });
+            }
+        });
+    });
+}
+
+/// Who holds a full device.
+fn holders(ui: &mut Ui, a: &Autopsy) {
+    let held = a.holders();
+    if held.is_empty() {
+        return;
+    }
+    section(ui, "Who holds the device", "", false);
+    let size = SizeColumn::of(held.iter().map(|h| h.1));
+    for (name, bytes) in held {
+        KeyValue::new(name, &size.sized(bytes)).show(ui);
+    }
+}
+
 fn tests(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
     let t = cx.tokens;
     section(ui, "How we know", "", false);
@@ -254,7 +321,7 @@ fn tests(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
         let is_span = test.what == "room under the cap" && a.limit.is_some_and(|cap| !cap.is_known());
         let figure = match test.holds {
             None if test.what == "room under the cap" => "no cap known".to_owned(),
-            None => "not told".to_owned(),
+            None => "not recorded".to_owned(),
             Some(_) if is_span => format!("under {}", Bytes(a.room_below())),
             Some(_) if test.bytes >= crate::model::EventTable::FREE_UNBOUNDED => "unknown".to_owned(),
             Some(_) => Bytes(test.bytes).to_string(),
@@ -358,48 +425,15 @@ fn figures(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
     }
 }
 
-fn stack(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
-    let t = cx.tokens;
-    section(ui, "The request came from", "most recent first", false);
-    let stacks = &cx.data.recording.stacks;
-    let frames = stacks.frames(a.stack);
-    egui::Frame::NONE.inner_margin(egui::Margin::symmetric(16, 0)).show(ui, |ui| {
-        ui.set_width(ui.available_width());
-        if frames.is_empty() {
-            label::paragraph(ui, "Not recorded. Stacks are recorded with:", Type::Body, t.text2);
-            ui.add_space(6.0);
-            let line = cx.words().say(crate::analysis::told::records_stacks(&cx.data.recording));
-            CodeWell::new(&line).broken(true).copy(true).show(ui);
-        }
-        for (i, &id) in frames.iter().take(12).enumerate() {
-            let Some(frame) = stacks.frame(id) else { continue };
-            let own = !crate::analysis::is_framework(stacks, frame);
-            let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), egui::Sense::click());
-            response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Link, true, stacks.location(frame)));
-            label::text_in(ui.painter(), rect, &i.to_string(), Type::Mono, t.text3);
-            let place = if own { t.accent } else { t.text3 };
-            let location = label::text_in_right(ui.painter(), rect, &stacks.location(frame), Type::Mono, place);
-            let room = egui::Rect::from_min_max(
-                egui::pos2(rect.left() + 20.0, rect.top()),
-                egui::pos2(location.left() - 8.0, rect.bottom()),
-            );
-            label::text_in(ui.painter(), room, stacks.text(frame.name), Type::Mono, if own { t.text1 } else { t.text3 });
-            let (tip, can_open) = tip_of(stacks, frame);
-            if response.on_hover_text(tip).clicked() && can_open {
-                cx.actions.send(Action::OpenSource { file: stacks.text(frame.file).to_owned(), line: frame.line });
-            }
-        }
-        if frames.len() > 12 {
-            ui.label(text::caption(format!("{} more frames", frames.len() - 12)).color(t.text3));
-        }
-    });
-}
-
 /// The best supported advice: a setting that was tried, else what the figures force.
-fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>) {
-    section(ui, "Try first", "", false);
+fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>, smaller: &[Advice]) {
+    section(ui, if smaller.is_empty() { "Try first" } else { "What to make smaller" }, "", false);
     padded(ui, |ui| {
         let t = cx.tokens;
+        for advice in smaller {
+            label::rich_paragraph(ui, &with_strong_figures(&advice.sentence), Type::Body, t.text2, t.text1);
+            ui.add_space(6.0);
+        }
         let helped: Option<&Helped> = match ready {
             Ready::Running(_) => {
                 label::paragraph(ui, "Trying other settings on the recorded requests…", Type::Body, t.text3);
@@ -409,8 +443,12 @@ fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>) 
             Ready::Done(h) => Some(h),
         };
         let all = advice(a, helped);
-        let Some(best) = best_advice(&all) else {
-            label::paragraph(ui, "Nothing follows from these figures. The largest stacks are listed.", Type::Body, t.text2);
+        let best = best_advice(&all).filter(|best| smaller.is_empty() || best.setting.is_some());
+        let Some(best) = best else {
+            if !smaller.is_empty() {
+                return;
+            }
+            label::paragraph(ui, "These figures suggest nothing. The largest stacks are listed.", Type::Body, t.text2);
             return;
         };
         said(ui, cx, best);
@@ -430,32 +468,9 @@ fn said(ui: &mut Ui, cx: &ViewContext<'_>, advice: &Advice) {
     label::paragraph(ui, &advice.sentence, Type::Body, cx.tokens.text2);
 }
 
-/// What is said of a frame under the pointer, and whether its line can be opened. Of C++ the recorder often knew no file: then it is the
-/// whole name, which the row may have cut.
-fn tip_of(stacks: &StackTable, frame: Frame) -> (&str, bool) {
-    match stacks.text(frame.file) {
-        "" | "??" => (stacks.text(frame.name), false),
-        file => (file, frame.line > 0 && !stacks.frame_is_unresolved(frame)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{NBSP, tip_of, with_strong_figures};
-    use crate::model::{Frame, StackTableBuilder};
-
-    #[test]
-    fn a_frame_without_a_file_tells_its_name_and_opens_nothing() {
-        let mut b = StackTableBuilder::new();
-        let mut frame = |name: &str, file: &str, line: u32| {
-            let (name, file) = (b.string(name), b.string(file));
-            Frame { name, file, line }
-        };
-        let frames =
-            [frame("at::empty", "", 0), frame("at::empty", "??", 0), frame("??", "libc.so.6", 64), frame("f", "/a.py", 7)];
-        let told = frames.map(|frame| tip_of(b.table(), frame));
-        assert_eq!(told, [("at::empty", false), ("at::empty", false), ("libc.so.6", false), ("/a.py", true)]);
-    }
+    use super::{NBSP, with_strong_figures};
 
     #[test]
     fn figures_with_their_units_are_strong_and_nothing_else() {

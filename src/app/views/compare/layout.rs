@@ -70,12 +70,12 @@ pub(super) fn untold(parts: &Parts) -> Option<String> {
     })
 }
 
-/// As [`signed`], in MiB without the unit; `same` for none.
-pub(super) fn signed_mib(bytes: i64, column: SizeColumn) -> String {
+/// As [`signed`], without the unit; `same` for none.
+pub(super) fn signed_figure(bytes: i64, column: SizeColumn) -> String {
     match bytes {
         0 => "same".to_owned(),
-        b if b > 0 => format!("+{}", column.mebibytes(b as u64)),
-        b => format!("−{}", column.mebibytes(b.unsigned_abs())),
+        b if b > 0 => format!("+{}", column.figure(b as u64)),
+        b => format!("−{}", column.figure(b.unsigned_abs())),
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
     fn words_have_signs_and_say_what_is_the_same() {
         assert_eq!(signed(-(3 << 20)), "−3\u{a0}MiB");
         assert_eq!(
-            (signed_mib(0, SizeColumn::default()), signed_mib(-512, SizeColumn::default())),
+            (signed_figure(0, SizeColumn::default()), signed_figure(-512, SizeColumn::default())),
             ("same".to_owned(), "−<0.01".to_owned())
         );
         assert_eq!((ratio(0, 5), ratio(1, 5000)), (None, Some("> 999".to_owned())));

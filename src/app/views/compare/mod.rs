@@ -34,7 +34,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("which blocks", "by identity: outlined freed since A, filled born since A, grey alive at both"),
         ("curves", "in use at A's side (grey) and B's side, with both steps, or both recordings, laid over each other"),
         ("click", "select the stack in all views; it is outlined in the flame graph"),
-        ("header", "sort; again to turn the order round"),
+        ("header", "sort; click again to reverse the order"),
     ],
     create: || Box::new(CompareView::default()),
 };

@@ -40,7 +40,6 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, 
                 .on_hover_text("Drag their flags in the timeline, choose above, or press Shift A and Shift B at the cursor.");
             ui.add_space(6.0);
         }
-        pane::section(ui, "Reserved", "MiB unless said", false);
         reserve(ui, cx.tokens, compared);
         pane::section(ui, "Reading", "", false);
         let name = |g: &crate::analysis::diff::Group| StackCells::of(compared.stacks(), g.stack).line();
@@ -102,13 +101,13 @@ fn by_role(ui: &mut Ui, t: &Tokens, compared: &Compared) {
         response.on_hover_text(format!("{name} is {title}: {}", Bytes(if which == 0 { c.a.bytes } else { c.b.bytes })));
     }
     ui.add_space(6.0);
-    figures(ui, t, None, "", ["A, MiB", "B, MiB", "change"], [t.text3; 3], Type::Column);
     let size = SizeColumn::of(order.iter().flat_map(|x| [x.1.bytes, x.2.bytes]));
+    figures(ui, t, None, "", [&size.head("A"), &size.head("B"), "change"], [t.text3; 3], Type::Column);
     for x in order {
         let (role, a, b) = (x.0, x.1.bytes, x.2.bytes);
         let change = b as i64 - a as i64;
         let ink = if change == 0 { t.text3 } else { t.text1 };
-        let texts = [size.mebibytes(a), size.mebibytes(b), layout::signed_mib(change, size)];
+        let texts = [size.figure(a), size.figure(b), layout::signed_figure(change, size)];
         let colour = role_paint(role).colour(t);
         let texts = [texts[0].as_str(), &texts[1], &texts[2]];
         figures(ui, t, Some(Swatch::Fill(colour)), role.text(), texts, [t.text2, t.text1, ink], Type::Mono);
@@ -198,11 +197,12 @@ fn reserve(ui: &mut Ui, t: &Tokens, compared: &Compared) {
         ("segments", a.segments, b.segments, false),
     ];
     let size = SizeColumn::of(rows.iter().filter(|r| r.3).flat_map(|r| [r.1, r.2]));
+    pane::section(ui, "Reserved", &format!("{} unless said", size.unit()), false);
     for (name, a, b, is_bytes) in rows {
-        let show = |n: u64| if is_bytes { size.mebibytes(n) } else { crate::units::count(n) };
+        let show = |n: u64| if is_bytes { size.figure(n) } else { crate::units::count(n) };
         let change = b as i64 - a as i64;
         let changed = match (is_bytes, change) {
-            (true, _) | (_, 0) => layout::signed_mib(change, size),
+            (true, _) | (_, 0) => layout::signed_figure(change, size),
             (false, c) => format!("{}{}", if c > 0 { "+" } else { "−" }, crate::units::count(c.unsigned_abs())),
         };
         let ink = if change == 0 { t.text3 } else { t.text1 };

@@ -67,12 +67,16 @@ impl CompareView {
         let hidden = compared.groups.len() - rows.len();
         let stacks = compared.stacks();
         let wide = ui.available_width();
+        // So many rows tell how the columns are written.
+        let size =
+            SizeColumn::of(rows.iter().take(2_000).flat_map(|&g| [compared.groups[g].a.bytes, compared.groups[g].b.bytes]));
+        let heads = ["A", "B", "change"].map(|name| size.head(name));
         let all = [
             Column::text("allocated in", Width::Share(1.0, 130.0)),
             Column::text("called from", Width::Share(0.9, 110.0)),
-            Column::figure("A, MiB", 68.0).sorts(),
-            Column::figure("B, MiB", 68.0).sorts(),
-            Column::figure("change, MiB", 84.0).sorts(),
+            Column::figure(&heads[0], 68.0).sorts(),
+            Column::figure(&heads[1], 68.0).sorts(),
+            Column::figure(&heads[2], 84.0).sorts(),
             Column::text("change", Width::Share(0.9, 60.0)),
             Column::figure("B / A", 48.0).sorts(),
             Column::figure("blocks", 48.0).sorts(),
@@ -92,9 +96,6 @@ impl CompareView {
         let high = if (rows.len() + 1) as f32 * ROW > high && high > 3.0 * ROW { (high / ROW).floor() * ROW } else { high };
         let body = Rect::from_min_max(ui.max_rect().min, pos2(ui.max_rect().right(), ui.max_rect().top() + high));
         let greatest = self.rows.greatest as f64;
-        // So many rows tell whether the columns have decimals.
-        let size =
-            SizeColumn::of(rows.iter().take(2_000).flat_map(|&g| [compared.groups[g].a.bytes, compared.groups[g].b.bytes]));
         let mut table = Table::new("changes", &columns).selected(selected);
         if let Some(column) = sorted {
             table = table.sorted(column, self.descending);
@@ -125,7 +126,7 @@ impl CompareView {
                     let colour = if is_lit { colour } else { Tokens::over(colour, t.s1, 0.3) };
                     for (&column, &cell) in shown.iter().zip(cells) {
                         let figure = |text: &str, ink| label::text_in_right(p, cell, text, Type::Mono, ink);
-                        let mib = |n| size.mebibytes(n);
+                        let mib = |n| size.figure(n);
                         match column {
                             0 => {
                                 let swatch = swatch(g, t, is_lit).paint(p, t, cell.left_center());
@@ -146,7 +147,7 @@ impl CompareView {
                             4 => {
                                 // Equal sums of blocks without a stack are no sign that they are the same.
                                 let is_known = change != 0 || g.is_told(&compared.diff) || compared.diff.alike_in(g) == b;
-                                let text = if is_known { layout::signed_mib(change, size) } else { "±0".to_owned() };
+                                let text = if is_known { layout::signed_figure(change, size) } else { "±0".to_owned() };
                                 figure(&text, if change == 0 { t.text3 } else { quiet });
                             }
                             5 => {

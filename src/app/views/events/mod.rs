@@ -359,7 +359,7 @@ impl Events {
                     let text = match events.device_free_told(event) {
                         Some(free) => format!("{} free", Bytes(free)),
                         None if events.action[i] == EventAction::Oom => "free unknown".to_owned(),
-                        None if !cx.data.recording.tells_addresses() => "not told".to_owned(),
+                        None if !cx.data.recording.tells_addresses() => "not recorded".to_owned(),
                         None => Address(events.address[i]).to_string(),
                     };
                     label::text_in(&painter, cell, &text, Type::Mono, t.text2);

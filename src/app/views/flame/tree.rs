@@ -65,16 +65,17 @@ impl Col {
         }
     }
 
-    fn column(self, compares: bool, is_bytes: bool) -> Column<'static> {
-        let title = match (self, compares, is_bytes) {
+    /// Its header; `size` is how its bytes are written, `None` for byte events.
+    fn title(self, compares: bool, size: Option<SizeColumn>) -> String {
+        let head = |name: &str| size.map_or_else(|| name.to_owned(), |size| size.head(name));
+        let title = match (self, compares, size.is_some()) {
+            (Col::Total, true, _) => return head("at B"),
+            (Col::Total, false, true) => return head("total"),
+            (Col::Own, ..) => return head("self"),
+            (Col::Before, ..) => return head("at A"),
+            (Col::Change, ..) => return head("change"),
             (Col::Frame, ..) => "frame",
-            (Col::Total, true, _) => "at B, MiB",
-            (Col::Total, false, true) => "total, MiB",
             (Col::Total, false, false) => "byte events",
-            (Col::Own, _, true) => "self, MiB",
-            (Col::Own, _, false) => "self",
-            (Col::Before, ..) => "at A, MiB",
-            (Col::Change, ..) => "change, MiB",
             (Col::Count, true, _) => "blocks at B",
             (Col::Count, false, _) => "blocks",
             (Col::Share, true, _) => "of all at B",
@@ -82,6 +83,10 @@ impl Col {
             (Col::ShareBefore, ..) => "of all at A",
             (Col::Bar, ..) => "",
         };
+        title.to_owned()
+    }
+
+    fn column(self, title: &str, compares: bool, is_bytes: bool) -> Column<'_> {
         let column = match self {
             Col::Frame => Column::text(title, Width::Share(2.0, 160.0)),
             Col::Bar => Column::text(title, Width::Share(1.0, 60.0)),
@@ -116,9 +121,15 @@ impl FlameView {
         let wide = ui.available_width();
         // Two columns of byte events take more than two of bytes.
         let room = if is_bytes { wide } else { wide - 132.0 };
-        let columns: Vec<(Col, Column<'_>)> =
-            Col::ALL.into_iter().filter(|c| c.fits(room, compares)).map(|c| (c, c.column(compares, is_bytes))).collect();
-        let (kinds, columns): (Vec<Col>, Vec<Column<'_>>) = columns.into_iter().unzip();
+        // So many rows tell how the columns are written.
+        let sizes = rows.iter().take(2_000).flat_map(|r| {
+            let node = &flame.nodes[r.node as usize];
+            [node.total, node.own, node.before, node.after]
+        });
+        let size = is_bytes.then(|| SizeColumn::of(sizes));
+        let kinds: Vec<Col> = Col::ALL.into_iter().filter(|c| c.fits(room, compares)).collect();
+        let titles: Vec<String> = kinds.iter().map(|c| c.title(compares, size)).collect();
+        let columns: Vec<Column<'_>> = kinds.iter().zip(&titles).map(|(c, title)| c.column(title, compares, is_bytes)).collect();
         let canvas = Canvas {
             t,
             stacks: built.stacks(cx),
@@ -134,13 +145,7 @@ impl FlameView {
         let whole = flame.nodes[0].total.max(1);
         let first = places(&columns, wide).first().copied().unwrap_or((0.0, 0.0)).0;
         let left = ui.max_rect().left() + first;
-        // So many rows tell whether a column has decimals; the others follow them.
-        let sizes = rows.iter().take(2_000).flat_map(|r| {
-            let node = &flame.nodes[r.node as usize];
-            [node.total, node.own, node.before, node.after]
-        });
-        let mib = if is_bytes { SizeColumn::of(sizes) } else { SizeColumn::default() };
-        let weight = |n: u64| if is_bytes { mib.mebibytes(n) } else { count(n) };
+        let weight = |n: u64| size.map_or_else(|| count(n), |size| size.figure(n));
         let out = Table::new("tree", &columns).row_height(22.0).selected(selected).sorted(sorted, self.descending).show(
             ui,
             rows.len(),

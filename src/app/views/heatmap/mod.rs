@@ -175,11 +175,11 @@ impl View for HeatmapView {
         }
         if picture.is_empty() {
             if cx.data.recording.source.format == crate::model::Format::RmmLog {
-                let sentence = format!("{} So it does not tell what was free inside them.", why_no_segments(&cx.data.recording));
+                let sentence = format!("{} So what was free inside them is unknown.", why_no_segments(&cx.data.recording));
                 pane::empty_state(ui, &sentence, None);
                 return;
             }
-            let sentence = "No segment of this device is told in this part of the recording. A snapshot tells them all:";
+            let sentence = "This part of the recording has no segment of this device. A snapshot has them all:";
             pane::empty_state(ui, sentence, Some(&cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")));
             return;
         }

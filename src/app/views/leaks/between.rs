@@ -84,11 +84,13 @@ impl LeaksView {
         if self.rows.len() != found.rows.len() {
             self.rows = sort_rows(&found.rows, sorted);
         }
+        let size = SizeColumn::of(found.rows.iter().take(2_000).map(|r| r.found.bytes));
+        let head = size.head("bytes");
         let wide = ui.available_width();
         let all = [
             (Column::text("allocated in", Width::Share(1.0, 120.0)), 0.0),
             (Column::text("called from", Width::Share(1.0, 120.0)), 680.0),
-            (Column::figure("bytes, MiB", 72.0).sorts(), 0.0),
+            (Column::figure(&head, 72.0).sorts(), 0.0),
             (Column::figure("blocks", 48.0).sorts(), 320.0),
             (Column::figure("oldest event", 88.0).sorts(), 420.0),
             (Column::text("share", Width::Exact(90.0)), 540.0),
@@ -102,7 +104,6 @@ impl LeaksView {
             Some(Item::Stack(s)) => rows.iter().position(|&i| found.rows[i].found.stack == s),
             _ => None,
         };
-        let size = SizeColumn::of(found.rows.iter().take(2_000).map(|r| r.found.bytes));
         let greatest = found.rows.first().map_or(1, |r| r.found.bytes) as f64;
         let out = Table::new("born after A", &columns).sorted(by, sorted.1).selected(selected).show(
             ui,
@@ -122,7 +123,7 @@ impl LeaksView {
                                 own.paint(p, t, cell, true);
                             }
                         }
-                        2 => _ = figure(&size.mebibytes(r.found.bytes), t.text1),
+                        2 => _ = figure(&size.figure(r.found.bytes), t.text1),
                         3 => _ = figure(&count(r.found.count), t.text2),
                         4 => _ = figure(&count(u64::from(r.found.oldest)), t.text2),
                         _ => Bar::new(greatest).part(r.found.bytes as f64, t.slot(0)).paint(p, t, cell),

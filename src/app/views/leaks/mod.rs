@@ -283,10 +283,12 @@ impl LeaksView {
             });
             return;
         }
+        let size = SizeColumn::of(found.grown.iter().take(2_000).map(|g| g.0.bytes));
+        let head = size.head("survives");
         let wide = ui.available_width();
         let all = [
             (Column::text("allocated in", Width::Share(1.0, 120.0)), 0.0),
-            (Column::figure("survives, MiB", 96.0), 0.0),
+            (Column::figure(&head, 96.0), 0.0),
             (Column::figure("a step, KiB", 80.0), 360.0),
             (Column::figure("fit", 36.0), 440.0),
             (Column::figure("blocks", 56.0), 540.0),
@@ -302,7 +304,6 @@ impl LeaksView {
             Some(Item::Stack(s)) => found.grown.iter().position(|g| g.0.stack == s),
             _ => None,
         };
-        let size = SizeColumn::of(found.grown.iter().take(2_000).map(|g| g.0.bytes));
         let out = Table::new("growth", &columns).selected(selected).show(
             ui,
             found.grown.len(),
@@ -334,7 +335,7 @@ impl LeaksView {
                             }
                         }
                         1 => {
-                            let wide = figure(&size.mebibytes(g.bytes), t.text1).width();
+                            let wide = figure(&size.figure(g.bytes), t.text1).width();
                             if g.freed.is_some() {
                                 let left = Rect::from_min_max(cell.min, pos2(cell.right() - wide - 6.0, cell.bottom()));
                                 label::text_in_right(p, left, "freed", Type::Caption, t.text3);

@@ -3,7 +3,7 @@
 use egui::{Rangef, Rect, Role, Sense, Ui, WidgetInfo, pos2};
 
 use super::layout::{Band, Peaks, sample_at, top_of_axis};
-use super::paint::{self, Plot, colour, mib};
+use super::paint::{self, Plot, colour};
 use crate::app::action::Action;
 use crate::app::theme::Tokens;
 use crate::app::views::ViewContext;
@@ -12,7 +12,7 @@ use crate::app::widgets::legend::{LegendEntry, legend_row};
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
 use crate::model::{Bands, LiveTrack};
-use crate::units::{Bytes, NBSP, time_of_day};
+use crate::units::{Bytes, time_of_day};
 
 /// The least that can be zoomed to, µs.
 const LEAST_US: f64 = 0.2e6;
@@ -108,7 +108,7 @@ pub(in crate::app::views) fn entries(t: &Tokens, bands: &Bands) -> Vec<LegendEnt
     let shown = Band::ALL.into_iter().filter(|b| b.bytes(bands) > 0);
     let entry = |b: Band| {
         let swatch = colour(b, t).map_or(Swatch::Free, Swatch::Fill);
-        LegendEntry::new(swatch, b.name()).value(format!("{}{NBSP}MiB", mib(b.bytes(bands))))
+        LegendEntry::new(swatch, b.name()).value(Bytes(b.bytes(bands)).to_string())
     };
     shown.map(entry).collect()
 }

@@ -2,6 +2,7 @@
 
 use egui::{Rect, pos2};
 
+use crate::app::widgets::axis::byte_ticks;
 use crate::model::{Bands, Gap, LiveMark, MarkKind, Sample};
 
 /// The parts of the view.
@@ -130,20 +131,12 @@ pub(super) fn sample_at(samples: &[Sample], time_us: i64) -> Option<usize> {
 /// The top of the vertical axis for the highest use in sight: a round figure a little above it, the card at most.
 pub(super) fn top_of_axis(highest: u64, capacity: u64) -> u64 {
     let wanted = (highest as f64 * 1.08).max(64.0 * MIB);
-    let step = axis_step(wanted, 10);
+    let step = byte_ticks(0.0, wanted, 10).step;
     let top = (wanted / step).ceil() * step;
     if capacity > 0 && top > capacity as f64 * 0.92 { capacity } else { top as u64 }
 }
 
 const MIB: f64 = 1024.0 * 1024.0;
-
-/// The distance of ticks: 1, 2 or 5 times a power of ten MiB, at most `most` of them up to `top`. MiB whatever the size: one unit
-/// on the whole page, the one nvidia-smi has.
-pub(super) fn axis_step(top: f64, most: usize) -> f64 {
-    let rough = (top / MIB / most.max(1) as f64).max(1.0);
-    let power = 10f64.powf(rough.log10().floor());
-    [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * power).find(|s| *s >= rough * (1.0 - 1e-9)).unwrap_or(10.0 * power) * MIB
-}
 
 /// Where the labels of marks stand.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -284,7 +277,7 @@ mod tests {
     #[test]
     fn the_axis_ends_above_the_highest_use_and_never_above_the_card() {
         assert!(top_of_axis(9163 << 20, 143_771 << 20) >= 9163 << 20);
-        assert_eq!(top_of_axis(9163 << 20, 143_771 << 20), 10_000 << 20);
+        assert_eq!(top_of_axis(9163 << 20, 143_771 << 20), 10 << 30);
         assert_eq!(top_of_axis(140_000 << 20, 143_771 << 20), 143_771 << 20);
         assert!(top_of_axis(0, 0) > 0);
     }

@@ -10,7 +10,7 @@ pub(in crate::app) mod told;
 use egui::{Align, Layout, Rangef, Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
 use self::layout::{Band, Peaks, areas, sample_at, top_of_axis};
-use self::paint::{Plot, colour, mib};
+use self::paint::{Plot, colour};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::app::action::{Action, LiveAction};
 use crate::app::command::Command;
@@ -23,7 +23,7 @@ use crate::app::widgets::legend::{LegendEntry, legend_row};
 use crate::app::widgets::pane::{self, PaneHeader};
 use crate::app::widgets::viewport::Scale;
 use crate::model::{Bands, DeviceRecording, LiveTrack};
-use crate::units::NBSP;
+use crate::units::{Bytes, NBSP};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -79,9 +79,9 @@ impl View for LiveView {
         let name = device.name.as_deref().unwrap_or("");
         match device.capacity {
             Some(total) => {
-                let peak = device.live.as_deref().and_then(|l| l.peak).map(|(b, at)| (mib(b), crate::units::time_of_day(at)));
+                let peak = device.live.as_deref().and_then(|l| l.peak).map(|(b, at)| (Bytes(b), crate::units::time_of_day(at)));
                 let peak = peak.map_or_else(String::new, |(b, at)| format!(" · peak {b}{NBSP}MiB at {at} UTC"));
-                format!("{}, {name} · whole device, {}{NBSP}MiB{peak}", device.id, mib(total))
+                format!("{}, {name} · whole device, {}{peak}", device.id, Bytes(total))
             }
             None => name.to_owned(),
         }
@@ -204,11 +204,11 @@ fn card(ui: &mut Ui, cx: &ViewContext<'_>, device: &DeviceRecording, track: &Liv
         .filter(|b| b.bytes(bands) > 0)
         .map(|b| {
             let swatch = colour(*b, t).map_or(Swatch::Free, Swatch::Fill);
-            LegendEntry::new(swatch, b.name()).value(format!("{}{NBSP}MiB", mib(b.bytes(bands))))
+            LegendEntry::new(swatch, b.name()).value(Bytes(b.bytes(bands)).to_string())
         })
         .collect();
-    let sum = format!("sums to the {}{NBSP}MiB that NVML reports", mib(bands.used() - bands.skew.min(bands.used())));
-    let sum = if bands.skew > 0 { format!("{sum}, {}{NBSP}MiB of skew", mib(bands.skew)) } else { sum };
+    let sum = format!("sums to the {} that NVML reports", Bytes(bands.used() - bands.skew.min(bands.used())));
+    let sum = if bands.skew > 0 { format!("{sum}, {} of skew", Bytes(bands.skew)) } else { sum };
     let sum = if ui.available_width() > 900.0 { sum } else { String::new() };
     let _ = legend_row(ui, "", 16.0, &entries, &sum);
 }
@@ -255,7 +255,7 @@ impl LiveView {
         };
         let shown = (window.1 - window.0) / 1e6;
         let caption = if self.window.is_none() { format!("last {shown:.0} s") } else { format!("{shown:.1} s") };
-        let range = format!("y: used, 0 to {}{NBSP}MiB", mib(top));
+        let range = format!("y: used, 0 to {}", Bytes(top));
         PaneHeader::new("Where the bytes are").caption(&caption).show(ui, |ui| {
             if let Some(live) = cx.link.live.as_ref().filter(|l| !l.is_over && !l.is_remote) {
                 self.rate = RATES.iter().position(|r| (*r - live.rate).abs() < 0.01).unwrap_or(2);
@@ -293,10 +293,10 @@ impl LiveView {
         if has_ends && let Some(last) = device.samples.last().and_then(|s| s.bands(capacity)) {
             let is_old = last_known(cx.link.live.as_deref(), track, now_us).is_some();
             let caption = match (is_old, is_live) {
-                (true, _) => "last known, MiB",
-                (false, true) if cx.link.live.as_ref().is_some_and(|l| l.is_paused) => "paused, MiB",
-                (false, true) => "now, MiB",
-                (false, false) => "at the end, MiB",
+                (true, _) => "last known",
+                (false, true) if cx.link.live.as_ref().is_some_and(|l| l.is_paused) => "paused",
+                (false, true) => "now",
+                (false, false) => "at the end",
             };
             paint::ends(ui, t, &plot, inner.right() - 16.0, caption, &last);
         }

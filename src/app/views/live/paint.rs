@@ -2,15 +2,15 @@
 
 use egui::{Align2, Color32, Rangef, Rect, Ui, pos2, vec2};
 
-use super::layout::{Band, Peaks, axis_step, columns, mark_places};
+use super::layout::{Band, Peaks, columns, mark_places};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::axis::{Ticks, UnitAt, most_across, most_down, time_ticks};
+use crate::app::widgets::axis::{UnitAt, byte_ticks, most_across, most_down, time_ticks};
 use crate::app::widgets::chip::paint_chip;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT};
 use crate::app::widgets::viewport::Scale;
 use crate::model::{Bands, DeviceRecording, LiveTrack, MarkKind};
-use crate::units::{Bytes, NBSP};
+use crate::units::{Bytes, NBSP, SizeColumn};
 
 /// The colour of a band; `None` is hatched: memory that can be given back.
 pub(in crate::app::views) fn colour(band: Band, t: &Tokens) -> Option<Color32> {
@@ -26,15 +26,10 @@ pub(in crate::app::views) fn colour(band: Band, t: &Tokens) -> Option<Color32> {
     }
 }
 
-/// Whole MiB with thousands: the one unit of this view.
-pub(super) fn mib(bytes: u64) -> String {
-    crate::units::count((bytes + (1 << 19)) >> 20)
-}
-
 /// The whole card: bands from the left, what is free at the right.
 pub(super) fn device_bar(ui: &Ui, t: &Tokens, rect: Rect, bands: &Bands, capacity: u64, peak: Option<u64>) {
     let p = ui.painter();
-    let free = format!("{}{NBSP}MiB free", mib(bands.free));
+    let free = format!("{} free", Bytes(bands.free));
     let mut batch = Batch::new(p).hatch_origin(rect.min);
     let x = Scale::horizontal(0.0, capacity.max(1) as f64, rect.x_range());
     let mut at = 0u64;
@@ -65,7 +60,7 @@ pub(super) fn device_bar(ui: &Ui, t: &Tokens, rect: Rect, bands: &Bands, capacit
     }
     batch.paint(p);
     let share = bands.used() as f64 / capacity.max(1) as f64 * 100.0;
-    let used = format!("{}{NBSP}MiB used, {share:.1}{NBSP}%", mib(bands.used()));
+    let used = format!("{} used, {share:.1}{NBSP}%", Bytes(bands.used()));
     let width = label::width(p, &used, Type::Strong);
     // The line of the peak does not go through the words.
     let end = x.at(at as f64);
@@ -105,9 +100,7 @@ pub(super) fn chart(ui: &Ui, t: &Tokens, plot: &Plot, device: &DeviceRecording, 
     let p = ui.painter().with_clip_rect(plot.area.expand2(vec2(110.0, 60.0)).intersect(ui.clip_rect()));
     let capacity = device.capacity.unwrap_or(0);
     let mut batch = Batch::new(&p).hatch_origin(plot.area.min);
-    let step = axis_step(plot.y.end, most_down(plot.area.height()).min(8));
-    let places = (0..=(plot.y.end / step) as u64).map(|k| k as f64 * step);
-    let bytes = Ticks { unit: "MiB", step, ticks: places.map(|v| (v, mib(v as u64))).collect() };
+    let bytes = byte_ticks(0.0, plot.y.end, most_down(plot.area.height()).min(8));
     bytes.grid_down(&mut batch, t, &plot.y, plot.area);
     let pixel = batch.pixel();
     let n = (plot.area.width() / pixel).round().max(1.0) as usize;
@@ -251,7 +244,7 @@ pub(super) fn cursor(ui: &Ui, t: &Tokens, plot: &Plot, time_us: i64, bands: Opti
         if low - high < 22.0 {
             continue;
         }
-        let text = format!("{} {}", band.name(), mib(bytes));
+        let text = format!("{} {}", band.name(), Bytes(bytes));
         let is_right = x + label::width(p, &text, Type::Body) + 24.0 > plot.area.right();
         let (dx, anchor) = if is_right { (-8.0, Align2::RIGHT_CENTER) } else { (8.0, Align2::LEFT_CENTER) };
         paint_chip(p, t, pos2(x + dx, f32::midpoint(low, high)), anchor, &text);
@@ -271,17 +264,18 @@ pub(super) fn ends(ui: &Ui, t: &Tokens, plot: &Plot, right: f32, caption: &str, 
         at += bytes;
     }
     rows.push((plot.y.at(at as f64) - 8.0, "used", at, true));
+    let size = SizeColumn::of(rows.iter().map(|r| r.2));
     let wanted: Vec<f32> = rows.iter().map(|r| r.0).collect();
     let places = apart(&wanted, (plot.area.top() - 6.0, plot.area.bottom() + 8.0));
     let top = places.last().copied().unwrap_or(plot.area.bottom());
     for (y, (_, name, bytes, is_strong)) in places.into_iter().zip(rows) {
         let kind = if is_strong { Type::Strong } else { Type::Body };
         let ink = if is_strong { t.text1 } else { t.text2 };
-        let value = label::text(p, pos2(right, y), Align2::RIGHT_CENTER, &mib(bytes), Type::Mono, ink);
+        let value = label::text(p, pos2(right, y), Align2::RIGHT_CENTER, &size.figure(bytes), Type::Mono, ink);
         let room = Rect::from_min_max(pos2(plot.area.right() + 10.0, y - 8.0), pos2(value.left() - 6.0, y + 8.0));
         label::text_in(p, room, name, kind, ink);
     }
-    label::text(p, pos2(right, top - 17.0), Align2::RIGHT_CENTER, caption, Type::Caption, t.text3);
+    label::text(p, pos2(right, top - 17.0), Align2::RIGHT_CENTER, &size.head(caption), Type::Caption, t.text3);
 }
 
 /// Heights of lines of text that stand as near as can be to where they are wanted, bottom up, a line apart and inside `range`.

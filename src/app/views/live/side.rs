@@ -3,7 +3,6 @@
 use egui::{Sense, Ui, vec2};
 
 use super::LiveView;
-use super::paint::mib;
 use crate::app::action::{Action, LiveAction};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
@@ -82,7 +81,7 @@ impl LiveView {
             pane::section(ui, "Device", "", false);
             gauges(ui, track, at_us, t.text2);
             if !track.limits.is_empty() {
-                pane::section(ui, "What can not be told here", "", false);
+                pane::section(ui, "What is unknown here", "", false);
                 pane::padded(ui, |ui| {
                     for sentence in &track.limits {
                         label::paragraph(ui, sentence, Type::Body, t.text2);
@@ -317,26 +316,26 @@ fn outside(ui: &mut Ui, when: &str, process: &ProcessTrack, at_us: i64, ink: egu
     let figure = |p: &crate::model::ProcessPoint| Some(p.used?.saturating_sub(p.torch?.reserved));
     let Some(now) = process.at(at_us).and_then(figure) else { return };
     pane::section(ui, &format!("Outside PyTorch, process {}", process.pid), "", false);
-    key_value(ui, when, &format!("{}{NBSP}MiB", mib(now)));
+    key_value(ui, when, &Bytes(now).to_string());
     // A bounded look back: what is on screen is about the last minutes.
     let points = &process.points[..process.points.partition_point(|p| p.time_us <= at_us)];
     let recent = &points[points.len().saturating_sub(4000)..];
     let series: Vec<u64> = recent.iter().filter_map(figure).collect();
     let step = series.windows(2).map(|w| (w[1].saturating_sub(w[0]), w[0])).max().filter(|s| s.0 >= 32 << 20);
     if let Some((grown, before)) = step {
-        key_value(ui, "before its largest step", &format!("{}{NBSP}MiB", mib(before)));
-        key_value(ui, "grew in one step by", &format!("{}{NBSP}MiB", mib(grown)));
+        key_value(ui, "before its largest step", &Bytes(before).to_string());
+        key_value(ui, "grew in one step by", &Bytes(grown).to_string());
     }
     if let Some((peak, at)) = process.peak {
-        key_value(ui, "peak, NVML", &format!("{}{NBSP}MiB at {}", mib(peak), time_of_day(at)));
+        key_value(ui, "peak, NVML", &format!("{} at {}", Bytes(peak), time_of_day(at)));
     }
     if let Some(torch) = process.at(at_us).and_then(|p| p.torch) {
-        key_value(ui, "peak allocated", &format!("{}{NBSP}MiB", mib(torch.allocated_peak)));
+        key_value(ui, "peak allocated", &Bytes(torch.allocated_peak).to_string());
         key_value(ui, "retries, out of memory", &format!("{}, {}", count(torch.retries), count(torch.ooms)));
     }
     pane::padded(ui, |ui| {
         ui.add_space(6.0);
-        let sentence = "PyTorch did not ask for this. A context costs about 500 MiB on a large GPU, and kernels come on top; the \
+        let sentence = "PyTorch did not request this. A context costs about 500 MiB on a large GPU, and kernels come on top; the \
             rest came from another library in the same process.";
         label::paragraph(ui, sentence, Type::Body, ink);
     });
@@ -361,7 +360,7 @@ fn gauges(ui: &mut Ui, track: &LiveTrack, at_us: i64, ink: egui::Color32) {
     row("power", power);
     row("clock", gauge.clock_mhz.map(|v| format!("{v}{NBSP}MHz")));
     row("clocks held back", gauge.throttle.and_then(crate::live::source::throttle_text).map(str::to_owned));
-    row("peak used", track.peak.map(|(b, t)| format!("{}{NBSP}MiB at {}", mib(b), time_of_day(t))));
+    row("peak used", track.peak.map(|(b, t)| format!("{} at {}", Bytes(b), time_of_day(t))));
     for (key, value) in track.facts.iter().filter(|f| f.0 != "UUID") {
         row(key, Some(value.clone()));
     }

@@ -4,7 +4,7 @@ use egui::{Align, Align2, Layout, Rect, Sense, Ui, UiBuilder, pos2, vec2};
 
 use super::LiveView;
 use super::layout::Band;
-use super::paint::{colour, mib};
+use super::paint::colour;
 use crate::app::action::{Action, LiveAction};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
@@ -14,7 +14,7 @@ use crate::app::widgets::label;
 use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::row::ListRow;
 use crate::model::{Bands, HelperState, LiveTrack, ProcessTrack};
-use crate::units::{Bytes, NBSP, time_of_day};
+use crate::units::{Bytes, SizeColumn, time_of_day};
 
 /// Right ends of the number columns: NVML, allocated, cached, outside, peak allocated, peak, source.
 struct Columns {
@@ -26,9 +26,11 @@ struct Columns {
     has_split: bool,
     /// PyTorch's own peak has room.
     has_peak: bool,
+    /// How sizes are written.
+    size: SizeColumn,
 }
 
-fn place(rect: Rect) -> Columns {
+fn place(rect: Rect, bands: &Bands) -> Columns {
     let right = rect.right() - 16.0;
     let is_wide = rect.width() > 860.0;
     let has_peak = rect.width() > 1040.0;
@@ -53,6 +55,7 @@ fn place(rect: Rect) -> Columns {
         numbers: [nvml, allocated, cached, outside, torch_peak, peak, source],
         has_split: is_wide,
         has_peak,
+        size: SizeColumn::of([bands.used(), bands.allocated, bands.outside]),
     }
 }
 
@@ -79,7 +82,7 @@ impl LiveView {
         };
         PaneHeader::new("Processes").caption(&caption).show(ui, |_| {});
         let (head, _) = ui.allocate_exact_size(vec2(ui.available_width(), 24.0), Sense::hover());
-        let columns = place(head);
+        let columns = place(head, bands);
         let p = ui.painter();
         let y = head.center().y;
         let name = |x: f32, text: &str, anchor: Align2| label::text(p, pos2(x, y), anchor, text, Type::Column, t.text3);
@@ -118,7 +121,7 @@ impl LiveView {
             quiet_row(ui, t, "driver and firmware", bands.driver, bands, Some(Band::Driver), None, "NVML reserved");
             quiet_row(ui, t, "unattributed", bands.unattributed, bands, Some(Band::Unattributed), None, &nobodys);
             let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 32.0), Sense::hover());
-            let columns = place(rect);
+            let columns = place(rect, bands);
             let p = ui.painter();
             p.hline(rect.x_range(), rect.top() + 0.5, egui::Stroke::new(1.0, t.line));
             let y = rect.center().y;
@@ -152,7 +155,7 @@ impl LiveView {
         let name = format!("Process {} {}", process.pid, process.command);
         let response = ListRow::new(&name).height(32.0).selected(is_selected).show_painted(ui);
         let rect = response.rect;
-        let columns = place(rect);
+        let columns = place(rect, bands);
         let y = rect.center().y;
         let ink = if point.used == Some(0) { t.text3 } else { t.text1 };
         let p = ui.painter();
@@ -253,8 +256,8 @@ fn numbers(p: &egui::Painter, t: &Tokens, columns: &Columns, y: f32, figures: [O
             continue;
         }
         let (text, ink) = match figure {
-            Some(bytes) => (format!("{}{NBSP}MiB", mib(*bytes)), if i >= 4 && !is_strong { t.text2 } else { t.text1 }),
-            None if i == 0 => ("not told".to_owned(), t.text3),
+            Some(bytes) => (columns.size.sized(*bytes), if i >= 4 && !is_strong { t.text2 } else { t.text1 }),
+            None if i == 0 => ("not recorded".to_owned(), t.text3),
             None => continue,
         };
         label::text(p, pos2(columns.numbers[i], y), Align2::RIGHT_CENTER, &text, Type::Mono, ink);
@@ -272,7 +275,7 @@ fn quiet_row(
     source: &str,
 ) {
     let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 32.0), Sense::hover());
-    let columns = place(rect);
+    let columns = place(rect, bands);
     let p = ui.painter();
     let y = rect.center().y;
     label::text(p, pos2(columns.command, y), Align2::LEFT_CENTER, name, Type::Body, t.text2);

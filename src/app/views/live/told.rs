@@ -4,7 +4,7 @@
 use egui::{Ui, pos2, vec2};
 
 use super::layout::{Band, sample_at};
-use super::paint::{colour, mib};
+use super::paint::colour;
 use crate::analysis::watched::{Grower, Watched};
 use crate::app::action::Action;
 use crate::app::theme::Type;
@@ -118,7 +118,7 @@ pub(in crate::app::views) fn summary(ui: &mut Ui, cx: &ViewContext<'_>, watched:
     let grown: Vec<&Grower> = watched.processes.iter().filter(|p| p.grown() >= NOISE).collect();
     section(ui, "Who grew", if grown.is_empty() { "nobody" } else { "first to last" }, false);
     for p in grown.iter().take(MOST) {
-        let text = format!("+{}{NBSP}MiB", mib(p.grown()));
+        let text = format!("+{}", Bytes(p.grown()));
         row(ui, &format!("{} {}", p.pid, p.command), &text, p.peak_us, t.text1);
     }
     more(ui, grown.len());
@@ -127,7 +127,7 @@ pub(in crate::app::views) fn summary(ui: &mut Ui, cx: &ViewContext<'_>, watched:
         section(ui, "PyTorch's own peaks", "allocated, reserved", false);
         for p in peaks.iter().take(MOST) {
             let (allocated, reserved) = p.torch_peak.unwrap_or_default();
-            let text = format!("{}, {}{NBSP}MiB", mib(allocated), mib(reserved));
+            let text = format!("{}, {}", Bytes(allocated), Bytes(reserved));
             row(ui, &format!("{} {}", p.pid, p.command), &text, p.peak_us, t.text1);
         }
         more(ui, peaks.len());
@@ -165,7 +165,7 @@ pub(in crate::app::views) fn instant(ui: &mut Ui, cx: &ViewContext<'_>) {
     section(ui, "Processes", &counted(present.len() as u64, "process", "processes"), false);
     for p in present.iter().take(MOST) {
         let used = p.at(sample.time_us).and_then(|point| point.used);
-        let text = used.map_or_else(|| "not told".to_owned(), |b| Bytes(b).to_string());
+        let text = used.map_or_else(|| "not recorded".to_owned(), |b| Bytes(b).to_string());
         let name = if p.command.is_empty() { &p.name } else { &p.command };
         key_value(ui, &format!("{} {name}", p.pid), &text).on_hover_text(name);
     }

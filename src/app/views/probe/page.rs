@@ -168,7 +168,7 @@ fn explanation(ui: &mut Ui, t: &Tokens) {
 const LEGEND: [(&str, &str); 6] = [
     ("curve", "reserved and live memory over the allocator's events, drawn as they arrive"),
     ("map", "reserved memory by address, wrapped into rows; each frame is a segment"),
-    ("colours", "blocks by what asked for them, named above the map"),
+    ("colours", "blocks by what allocated them, named above the map"),
     ("hatched", "free inside a segment"),
     ("pale", "freed by the program, still waiting for another stream"),
     ("afterwards", "the recording opens in a tab, and Findings calls it by the scenario's name"),

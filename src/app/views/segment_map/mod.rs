@@ -46,7 +46,7 @@ pub const INFO: ViewInfo = ViewInfo {
     name: "segment-map",
     about: "Every segment PyTorch has reserved at the cursor, one row each, with its blocks and holes to scale.",
     legend: &[
-        ("colour", "a live block; the timeline's legend tells the classes"),
+        ("colour", "a live block; the timeline's legend names the classes"),
         ("paler end of a block", "what rounding added to the request"),
         ("pale with an outline", "freed, but still waiting for another stream"),
         ("hatched", "a hole: reserved, and free for a request that fits"),
@@ -186,7 +186,7 @@ impl View for SegmentMap {
         };
         if !cx.data.recording.tells_addresses() {
             let why = match cx.data.has_only_sums() {
-                true => "This file tells sums by category and no allocations.",
+                true => "This file has sums by category and no allocations.",
                 false => NO_ADDRESSES,
             };
             let sentence = format!("{why} So there is no map to draw. A memory snapshot has addresses:");

@@ -221,16 +221,15 @@ pub fn around(
         match request {
             Some(size) => {
                 let arrow = if scale.is_beyond { " →" } else { "" };
-                let figure = format!("{}{arrow}", Bytes(size).mebibytes());
+                let figure = format!("{}{arrow}", Bytes(size));
                 let figure = label::text_in_right(painter, strip, &figure, Type::Mono, tokens.red);
                 let rest = Rect::from_min_max(strip.min, pos2(figure.left() - 6.0, strip.bottom()));
                 let names = if scale.is_beyond {
-                    let short = Bytes(largest).mebibytes();
-                    [format!("holes to {}", Bytes(largest)), format!("holes to {short}"), format!("hole {short}")]
+                    [format!("holes to {}", Bytes(largest)), format!("hole {}", Bytes(largest))]
                 } else {
-                    ["largest hole", "hole", "hole"].map(str::to_owned)
+                    ["largest hole", "hole"].map(str::to_owned)
                 };
-                let text = names.iter().find(|n| label::width(painter, n, Type::Caption) <= rest.width()).unwrap_or(&names[2]);
+                let text = names.iter().find(|n| label::width(painter, n, Type::Caption) <= rest.width()).unwrap_or(&names[1]);
                 terms.push((label::text_in(painter, rest, text, Type::Caption, tokens.text3), Term::LargestHole));
                 terms.push((figure, Term::Request));
             }

@@ -33,7 +33,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("kept", "bytes allocated in the step that are in use after it"),
         ("click", "choose the step as the range and go to its peak"),
         ("double click", "show only this step"),
-        ("header", "sort; again to turn the order round"),
+        ("header", "sort; click again to reverse the order"),
     ],
     create: || Box::new(StepsView::default()),
 };
@@ -149,14 +149,19 @@ impl StepsView {
         }
         let wide = ui.available_width();
         let has_time = cx.data.device().events.has_time;
+        let first = || found.figures.iter().take(2_000);
+        let size = SizeColumn::of(first().flat_map(|s| [s.peak, s.kept, s.growth().unsigned_abs()]));
+        // A step allocates many times what it holds.
+        let allocated = SizeColumn::of(first().map(|s| s.allocated));
+        let heads = [size.head("peak"), size.head("growth"), size.head("kept"), allocated.head("allocated")];
         // What does not fit goes from the right; the order of the columns is that of `ORDERS`.
         let mut columns = vec![
             Column::figure("step", 44.0).sorts(),
             Column::text(if wide >= 620.0 { "in use; dotted: reserved" } else { "in use" }, Width::Share(1.0, 60.0)),
-            Column::figure("peak, MiB", 80.0).sorts(),
-            Column::figure("growth, MiB", 80.0).sorts(),
-            Column::figure("kept, MiB", 76.0).sorts(),
-            Column::figure("allocated, MiB", 92.0).sorts(),
+            Column::figure(&heads[0], 80.0).sorts(),
+            Column::figure(&heads[1], 80.0).sorts(),
+            Column::figure(&heads[2], 76.0).sorts(),
+            Column::figure(&heads[3], 92.0).sorts(),
             Column::figure("allocations", 76.0).sorts(),
             Column::figure("time", 72.0).sorts(),
         ];
@@ -170,8 +175,6 @@ impl StepsView {
         self.scrolled_to = current;
         let sorted = ORDERS.iter().position(|o| *o == Some(self.order)).unwrap_or(0);
         let rows = &self.rows;
-        let sizes = found.figures.iter().take(2_000).flat_map(|s| [s.peak, s.kept, s.allocated, s.growth().unsigned_abs()]);
-        let size = SizeColumn::of(sizes);
         let out = Table::new("steps", &columns)
             .row_height(22.0)
             .sorted(sorted, self.descending)
@@ -199,10 +202,10 @@ impl StepsView {
                                     .paint(p, t, *cell);
                                 continue;
                             }
-                            2 => (size.mebibytes(s.peak), t.text1),
+                            2 => (size.figure(s.peak), t.text1),
                             3 => (signed(s.growth(), size), quiet(s.growth() == 0)),
-                            4 => (size.mebibytes(s.kept), quiet(s.kept == 0)),
-                            5 => (size.mebibytes(s.allocated), t.text2),
+                            4 => (size.figure(s.kept), quiet(s.kept == 0)),
+                            5 => (allocated.figure(s.allocated), t.text2),
                             6 => (count(s.allocations), t.text2),
                             _ => (Micros(s.micros).to_string(), t.text2),
                         };
@@ -229,9 +232,9 @@ impl StepsView {
     }
 }
 
-/// `+12.5`, `−3`, `same`: MiB.
+/// `+12.5`, `−3`, `same`, in the unit of the column.
 fn signed(bytes: i64, column: SizeColumn) -> String {
-    let size = column.mebibytes(bytes.unsigned_abs());
+    let size = column.figure(bytes.unsigned_abs());
     match bytes {
         0 => "same".to_owned(),
         b if b > 0 => format!("+{size}"),

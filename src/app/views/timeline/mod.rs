@@ -61,7 +61,7 @@ pub const INFO: ViewInfo = ViewInfo {
     legend: &[
         ("reserved", "bright line: what PyTorch took from the device"),
         ("active", "filled: whole blocks that hold tensors or wait for a stream"),
-        ("requested", "thin line: what programs asked for, before rounding"),
+        ("requested", "thin line: what programs requested, before rounding"),
         ("accent line", "what the allocations of a query hold; everything else is dimmed"),
         ("hatched", "reserved and not in use: free inside PyTorch"),
         ("cap", "red dashes: the limit of this process, or of the device"),

@@ -16,7 +16,7 @@ use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::paint_logo;
 use crate::app::widgets::label;
 use crate::app::widgets::sparkline::Sparkline;
-use crate::units::{Bytes, NBSP, count};
+use crate::units::{Bytes, count};
 
 /// What the page asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -243,7 +243,7 @@ fn machine_ui(ui: &mut Ui, machine: &MachineState) {
             caption(ui, "This machine");
             for device in devices {
                 ui.add_space(8.0);
-                let figure = format!("{} of {}{NBSP}MiB", Bytes(device.used).mebibytes(), Bytes(device.total).mebibytes());
+                let figure = format!("{} of {}", Bytes(device.used), Bytes(device.total));
                 let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 22.0), Sense::hover());
                 response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{}: {figure}", device.name)));
                 let value = label::text_in_right(ui.painter(), rect, &figure, Type::Mono, t.text2);

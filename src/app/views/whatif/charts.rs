@@ -3,7 +3,6 @@
 use egui::{Align2, Color32, Rangef, Rect, Role, Sense, Ui, WidgetInfo, pos2};
 
 use super::layout::{StepBox, resample, short, spread, step_lane};
-use super::table::mib;
 use super::{ViewContext, WhatIfView, outcome};
 use crate::allocator::whatif::Answer;
 use crate::analysis::Quantity;
@@ -15,7 +14,7 @@ use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
 use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::viewport::Scale;
-use crate::units::count;
+use crate::units::{Bytes, count};
 
 /// A curve of a chart.
 struct Line {
@@ -290,7 +289,7 @@ fn ends(ui: &Ui, cx: &ViewContext<'_>, rect: Rect, y: &Scale, named: &[End]) {
         p.line_segment([pos2(start + 1.0, *from), pos2(rect.right() + 9.0, *to)], egui::Stroke::new(1.0, end.colour));
         let place = Rect::from_min_max(pos2(rect.right() + 14.0, to - 8.0), pos2(right - 12.0, to + 8.0));
         let figure_ink = if end.ink == t.red { t.red } else { t.text1 };
-        let value = label::text_in_right(p, place, &mib(end.peak), Type::Mono, figure_ink);
+        let value = label::text_in_right(p, place, &Bytes(end.peak).to_string(), Type::Mono, figure_ink);
         let room = Rect::from_min_max(place.min, pos2(value.left() - 6.0, place.bottom()));
         label::text_in(p, room, &end.name, end.kind, end.ink);
     }

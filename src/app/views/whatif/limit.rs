@@ -47,7 +47,7 @@ impl WhatIfView {
         Popup::menu(&button).gap(4.0).show(|ui| {
             ui.set_min_width(240.0);
             for (name, bytes) in &presets {
-                let size = Bytes(*bytes).to_string();
+                let size = Bytes(*bytes).limit();
                 if menu_item(ui, name, Some(limit == Some(*bytes)), Some(&size), *bytes > 0).clicked() {
                     self.choose_limit(*bytes);
                     ui.close();
@@ -97,7 +97,7 @@ impl WhatIfView {
         p.circle_filled(knob, 6.0, if response.hovered() || response.dragged() { t.text1 } else { t.text2 });
         focus_ring(ui, &response, 4);
         if let Some(chosen) = self.sliding {
-            self.limit_text = Bytes(chosen).to_string();
+            self.limit_text = Bytes(chosen).limit();
             if response.drag_stopped() || response.clicked() {
                 self.sliding = None;
                 self.choose_limit(chosen);
@@ -112,7 +112,7 @@ impl WhatIfView {
         }
         self.runs.resume();
         self.limit = Some(limit);
-        self.limit_text = Bytes(limit).to_string();
+        self.limit_text = Bytes(limit).limit();
         self.limit_error = None;
     }
 }

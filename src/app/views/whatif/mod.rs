@@ -38,18 +38,15 @@ pub const INFO: ViewInfo = ViewInfo {
     legend: &[
         ("solid, hatched", "highest allocated memory, and what is reserved beyond the highest allocated"),
         ("ticks", "the recording's own peak, and the limit in red"),
-        ("recorded setting", "what the recording was made with, served again without a limit and under it"),
+        ("recorded setting", "what the recording was made with, replayed without a limit and under it"),
         ("against recorded", "the difference to the peak the recording itself has"),
         ("swatch", "click it to draw the setting's curve"),
-        (
-            "best",
-            "passes under the limit, surely, or under most of it where it is a span; then with the fewest retries and the lowest peak",
-        ),
+        ("best", "certain to pass under the limit, or under most of its range; then the fewest retries and the lowest peak"),
         ("double click", "open the setting's run as a recording, in a tab of its own"),
-        ("fails after", "the first request the allocator model can not serve; the run stops there"),
-        ("to", "a span: the result depends on where the driver puts segments"),
+        ("fails after", "the first request the allocator model cannot serve; the run stops there"),
+        ("to", "a range: the result depends on where the driver puts segments"),
         ("limit", "any size, such as 24 GiB or 24 GB (22.35 GiB); Enter runs everything again"),
-        ("estimate", "a figure that rests on what the trace does not tell; see what is assumed"),
+        ("estimate", "a figure that rests on something the trace does not record; see what is assumed"),
     ],
     create: || Box::new(WhatIfView::default()),
 };
@@ -106,9 +103,9 @@ impl View for WhatIfView {
         let answer = self.runs.answer(self.settings.first().map_or("", |s| s.text.as_str()), None);
         match answer {
             Some(a) if a.row.requests == 0 => String::new(),
-            Some(a) => format!("the {} requests of this recording, served again by the allocator model", count(a.row.requests)),
+            Some(a) => format!("the {} requests of this recording, replayed by the allocator model", count(a.row.requests)),
             None if cx.data.device().events.is_empty() => String::new(),
-            None => "the requests of this recording, served again by the allocator model".to_owned(),
+            None => "the requests of this recording, replayed by the allocator model".to_owned(),
         }
     }
 
@@ -140,9 +137,9 @@ impl View for WhatIfView {
         }
         if !WhatIf::has_requests(device) {
             let sentence = if device.events.is_empty() {
-                "This recording has no requests to serve again, only the state at its end. Record the history first:"
+                "This recording has no requests to replay, only the state at its end. Record the history first:"
             } else {
-                "No request for memory is in this recording's trace, so there is nothing to serve again. Record from the start:"
+                "No request for memory is in this recording's trace, so there is nothing to replay. Record from the start:"
             };
             pane::empty_state(ui, sentence, Some(&cx.words().say(records_history(&cx.data.recording))));
             return;
@@ -169,7 +166,7 @@ impl View for WhatIfView {
         let wanted: Vec<(String, AllocConf)> = self.settings.iter().map(|s| (s.text.clone(), s.conf.clone())).collect();
         self.runs.want(cx.jobs, cx.data, &wanted, self.limit);
         if self.runs.own().is_some_and(|own| own.requests == 0) {
-            let sentence = "No event of this recording is a request for memory, so there is nothing to serve again. Record from the \
+            let sentence = "No event of this recording is a request for memory, so there is nothing to replay. Record from the \
                             start of the program:";
             pane::empty_state(ui, sentence, Some(records_history(&cx.data.recording)));
             return;
@@ -181,7 +178,7 @@ impl View for WhatIfView {
             && self.limit.is_none()
             && let Some(own) = self.runs.own()
         {
-            self.limit_text = Bytes(own.limit).to_string();
+            self.limit_text = Bytes(own.limit).limit();
         }
         // What findings and the autopsy put first is what is shown first, with the line to copy.
         if !self.is_chosen
@@ -340,7 +337,7 @@ impl WhatIfView {
     /// Writes the limit in force into its field.
     fn show_limit(&mut self) {
         if let Some(limit) = self.limit() {
-            self.limit_text = Bytes(limit).to_string();
+            self.limit_text = Bytes(limit).limit();
         }
     }
 
@@ -383,7 +380,7 @@ impl WhatIfView {
 fn suggested(own: &AllocConf) -> Vec<Setting> {
     let text = own.to_string();
     let title = if text.is_empty() { "recorded setting (default)".to_owned() } else { format!("recorded setting ({text})") };
-    let about = "what the recording was made with, served again";
+    let about = "what the recording was made with, replayed";
     let mut settings = vec![Setting { text, conf: own.clone(), title, about, is_plotted: true, is_added: false, slot: 0 }];
     for (text, about) in SUGGESTED {
         // Suggestions are PyTorch's own keys; one an old release does not know would be left out.
@@ -436,21 +433,22 @@ fn outcome_span(answer: &Answer) -> Option<String> {
         return None;
     }
     let why = match row.uncertain_because {
-        Some("limit") => "limit is a span",
+        Some("limit") => "by the exact limit",
         Some("timing") => "by timing of frees",
         Some("trace") => "see what is assumed",
         _ => "by placement",
     };
     match row.oom_request_span {
         _ if row.oom_varies && row.passes_from_bytes.is_some() => {
-            row.passes_from_bytes.map(|from| format!("from a limit of {} on", Bytes(from)))
+            row.passes_from_bytes.map(|from| format!("from a limit of {} on", Bytes(from).limit()))
         }
         _ if row.oom_varies && row.oom => Some(format!("or none, {why}")),
         Some([low, high]) if low != high => {
             Some(format!("or {}, {why}", count(if row.oom_request == Some(low) { high } else { low })))
         }
         // A span of the peak alone stands in its own column.
-        _ => (why != "by placement").then(|| format!("unsure: {why}")),
+        _ if why == "by the exact limit" => Some("depends on the exact limit".to_owned()),
+        _ => (why != "by placement").then(|| why.to_owned()),
     }
 }
 
@@ -481,7 +479,7 @@ mod tests {
     #[test]
     fn limits_are_read_as_they_are_shown() {
         for bytes in [3534u64 << 20, 24 << 30, (1086 << 20) + 4096] {
-            let shown = Bytes(bytes).to_string();
+            let shown = Bytes(bytes).limit();
             let read = read_limit(&shown).unwrap_or(0);
             assert!(read.abs_diff(bytes) <= 1 << 13, "{shown}: {read}");
         }
@@ -529,6 +527,6 @@ mod tests {
                 .collect::<Vec<_>>()
                 .join("\n");
         }
-        assert!(texts.contains("nothing to serve again") && !texts.contains("all 0 served"), "{texts}");
+        assert!(texts.contains("nothing to replay") && !texts.contains("all 0 served"), "{texts}");
     }
 }

@@ -55,7 +55,7 @@ impl WhatIfView {
         let is_asked = own.requests <= QUICK || self.asked_needs.contains(&text);
         if !is_asked {
             pane::padded(ui, |ui| {
-                label::paragraph(ui, "The search serves every request some 16 times.", Type::Body, t.text2);
+                label::paragraph(ui, "The search replays every request about 16 times.", Type::Body, t.text2);
                 ui.add_space(6.0);
                 if Push::plain("Find the smallest limit").small().show(ui).clicked() {
                     self.asked_needs.push(text.clone());
@@ -75,7 +75,8 @@ impl WhatIfView {
             }
             Some(Needs { needed: Some(needed), fixed }) => {
                 let least = needed.smallest_limit_bytes;
-                let sentence = format!("Every request is served from a limit of {} on, and one fails 2 MiB below.", Bytes(least));
+                let sentence =
+                    format!("With a limit of {} or more every request is served. 2 MiB below, one fails.", Bytes(least).limit());
                 label::paragraph(ui, &sentence, Type::Body, t.text1);
                 ui.add_space(2.0);
                 label::paragraph(ui, &cx.words().say(CARD_NEEDS_MORE), Type::Body, t.text2);
@@ -100,15 +101,18 @@ impl WhatIfView {
 fn headroom(factor: f64, fixed: u64, limit: u64) -> String {
     let stays = format!("{} stay from step to step", Bytes(fixed));
     if factor >= 1.005 {
-        format!("At {} what grows with the batch may be {factor:.2} times as large, as a first estimate; {stays}.", Bytes(limit))
+        format!(
+            "At {} what grows with the batch may be {factor:.2} times as large, as a first estimate; {stays}.",
+            Bytes(limit).limit()
+        )
     } else if factor <= 0.995 {
         let share = (factor * 100.0).floor();
         format!(
             "To fit {} what grows with the batch has to shrink to {share:.0} % or less, as a first estimate; {stays}.",
-            Bytes(limit)
+            Bytes(limit).limit()
         )
     } else {
-        format!("At {} the batch is as large as it can be; {stays}.", Bytes(limit))
+        format!("At {} the batch is as large as it can be; {stays}.", Bytes(limit).limit())
     }
 }
 

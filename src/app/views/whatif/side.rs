@@ -3,7 +3,7 @@
 use egui::{ScrollArea, Sense, Ui, pos2, vec2};
 
 use super::runs::{LimitFrom, Own};
-use super::table::{OVER_LIMIT, against, mib};
+use super::table::{OVER_LIMIT, against};
 use super::{ViewContext, WhatIfView, outcome, outcome_span};
 use crate::allocator::whatif::Answer;
 use crate::allocator::{Assumption, CapFrom, Horizon};
@@ -15,7 +15,7 @@ use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{self, PaneHeader};
-use crate::units::{Bytes, count};
+use crate::units::{Bytes, SizeColumn, count};
 
 impl WhatIfView {
     pub(super) fn side(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
@@ -39,7 +39,8 @@ impl WhatIfView {
                     let is_sure = limited.as_deref().is_some_and(|a| a.row.is_verdict_certain());
                     label::paragraph(ui, if is_sure { "All served" } else { "May serve all" }, Type::Display, t.text1);
                     let failed = own_limited.as_deref().map_or(String::new(), |o| outcome(o).0);
-                    let text = format!("under {}, where the recorded setting {failed}.", Bytes(self.limit().unwrap_or(0)));
+                    let text =
+                        format!("under {}, where the recorded setting {failed}.", Bytes(self.limit().unwrap_or(0)).limit());
                     label::paragraph(ui, &text, Type::Body, t.text2);
                     // Why a setting is the best says the same of how far it was served.
                     let end = limited.as_deref().and_then(|a| a.row.ends_at_failure).filter(|_| best.is_none());
@@ -56,7 +57,7 @@ impl WhatIfView {
                     label::paragraph(ui, sentence(&failed).trim_end_matches('.'), Type::Display, t.red);
                     let under = limited.as_deref().and_then(|a| a.row.limit_bytes).or(self.limit()).unwrap_or(0);
                     let own = if Some(under) == self.limit() { "" } else { ", which the setting itself allows" };
-                    let text = format!("under {}{own}.", Bytes(under));
+                    let text = format!("under {}{own}.", Bytes(under).limit());
                     label::paragraph(ui, &text, Type::Body, t.text2);
                 }
                 (Some(a), Some(_)) => headline(ui, cx, a),
@@ -73,14 +74,17 @@ impl WhatIfView {
             pane::padded(ui, |ui| marked(ui, Icon::Check, &sentence(&format!("best under the limit: {why}")), t.text1));
         }
         if let (Some(a), Some(known)) = (&free, self.runs.own()) {
-            let peak = |q| mib(cx.data.tables.curves.peak(q).0);
-            let figures = [
-                ("peak reserved", peak(Quantity::Reserved), mib(a.row.peak_reserved_bytes)),
-                ("peak allocated", peak(Quantity::Allocated), mib(a.row.peak_allocated_bytes)),
-                ("peak requested", peak(Quantity::Requested), mib(a.row.peak_requested_bytes)),
-                ("device calls", count(known.device_calls), count(a.row.num_device_alloc)),
-            ];
-            compare(ui, cx, ["No limit, MiB", "recorded", "replayed"], &figures);
+            let peaks = [
+                ("peak reserved", Quantity::Reserved, a.row.peak_reserved_bytes),
+                ("peak allocated", Quantity::Allocated, a.row.peak_allocated_bytes),
+                ("peak requested", Quantity::Requested, a.row.peak_requested_bytes),
+            ]
+            .map(|(name, of, replayed)| (name, cx.data.tables.curves.peak(of).0, replayed));
+            let size = SizeColumn::of(peaks.iter().flat_map(|p| [p.1, p.2]));
+            let [reserved, allocated, requested] = peaks.map(|(name, was, is)| (name, size.figure(was), size.figure(is)));
+            let figures =
+                [reserved, allocated, requested, ("device calls", count(known.device_calls), count(a.row.num_device_alloc))];
+            compare(ui, cx, [&size.head("No limit"), "recorded", "replayed"], &figures);
         }
         if let (Some(a), Some(own), Some(limit)) = (&limited, &own_limited, self.limit()) {
             let of = |name, of: fn(&Answer) -> String| (name, if row == 0 { String::new() } else { of(own) }, of(a));
@@ -95,12 +99,12 @@ impl WhatIfView {
                     words.to_owned()
                 }),
                 of("requests served", |a| count(a.row.oom_request.unwrap_or(a.row.requests))),
-                of("peak reserved, MiB", |a| mib(a.row.peak_reserved_bytes)),
+                of("peak reserved", |a| Bytes(a.row.peak_reserved_bytes).limit()),
                 of("retries", |a| count(a.row.num_alloc_retries)),
                 of("device calls", |a| count(a.row.num_device_alloc)),
             ];
             let heads = if row == 0 { ["", "recorded setting"] } else { ["recorded setting", "this one"] };
-            compare(ui, cx, [&format!("Limit {}", Bytes(limit)), heads[0], heads[1]], &figures);
+            compare(ui, cx, [&format!("Limit {}", Bytes(limit).limit()), heads[0], heads[1]], &figures);
             if a.row.over_limit() > 0 {
                 ui.add_space(6.0);
                 pane::padded(ui, |ui| label::paragraph(ui, OVER_LIMIT, Type::Body, t.text2));
@@ -158,7 +162,7 @@ impl WhatIfView {
                 None => (
                     Icon::Check,
                     format!(
-                        "Served again under its own setting by the rules of PyTorch {}, this recording comes out the same, event by event, all {events} of them.",
+                        "Replayed under its own setting by the rules of PyTorch {}, this recording comes out the same in all {events} events.",
                         own.rules
                     ),
                 ),
@@ -184,16 +188,16 @@ fn limit_words(own: &Own, limit: Option<u64>, capacity: Option<u64>) -> String {
     if let Some(limit) = limit.filter(|&l| l != own.limit) {
         if let Some(all) = capacity.filter(|&all| all < limit) {
             return format!(
-                "The limit of {} is the one you chose; the device has {} in all, so it would be another card.",
-                Bytes(limit),
-                Bytes(all)
+                "You chose a limit of {}. The device has only {}, so this is about a larger card.",
+                Bytes(limit).limit(),
+                Bytes(all).limit()
             );
         }
         return match own.limit_from {
             LimitFrom::Known(range) if limit > range.most => {
-                format!("The limit of {} is the one you chose. The recording's own was lower: {range}.", Bytes(limit))
+                format!("You chose a limit of {}. The recording's own was lower: {range}.", Bytes(limit).limit())
             }
-            _ => format!("The limit of {} is the one you chose.", Bytes(limit)),
+            _ => format!("You chose a limit of {}.", Bytes(limit).limit()),
         };
     }
     match own.limit_from {
@@ -203,13 +207,13 @@ fn limit_words(own: &Own, limit: Option<u64>, capacity: Option<u64>) -> String {
             CapFrom::Device if range.is_known() => {
                 format!("The device itself was full when a request failed: {range} is all this process could have had.")
             }
-            _ if range.is_known() => format!("Where requests failed tells the limit: {range}."),
+            _ if range.is_known() => format!("Limit estimated from the failed requests: {range}."),
             _ => format!(
-                "Where requests failed tells the limit: {range}. {} is used; what another one of these would change is marked.",
-                Bytes(own.limit)
+                "Limit estimated from the failed requests: {range}. {} is used here. Results that another limit in this range would change are marked.",
+                Bytes(own.limit).limit()
             ),
         },
-        LimitFrom::Peak => "No request failed, so nothing tells a limit; the recorded peak stands in for one.".to_owned(),
+        LimitFrom::Peak => "No request failed, so the limit is unknown. The recorded peak stands in for it.".to_owned(),
     }
 }
 
@@ -249,7 +253,7 @@ fn headline(ui: &mut Ui, cx: &ViewContext<'_>, a: &Answer) {
     ui.add_space(4.0);
     let gap = if beyond == was {
         format!(
-            "Between the peaks of reserved and allocated lie {}, which perfect packing would not have reserved.",
+            "{} lies between the peaks of reserved and allocated memory. Perfect packing would not reserve it.",
             Bytes(beyond)
         )
     } else {
@@ -318,7 +322,7 @@ fn assumed(ui: &mut Ui, cx: &ViewContext<'_>, free: Option<&Answer>, limited: Op
                     let head = match (run, limit) {
                         (Of::Both, _) => "Served both ways:".to_owned(),
                         (Of::NoLimit, _) => "Served without a limit:".to_owned(),
-                        (Of::Limit, limit) => format!("Served under {}:", Bytes(limit.unwrap_or(0))),
+                        (Of::Limit, limit) => format!("Served under {}:", Bytes(limit.unwrap_or(0)).limit()),
                     };
                     label::paragraph(ui, &head, Type::Caption, t.text3);
                     last = run;
@@ -328,9 +332,9 @@ fn assumed(ui: &mut Ui, cx: &ViewContext<'_>, free: Option<&Answer>, limited: Op
             }
         });
     }
-    pane::section(ui, "What replay can not know", "", false);
+    pane::section(ui, "What a replay cannot know", "", false);
     pane::padded(ui, |ui| {
-        let text = "Times do not change with the setting. Memory that PyTorch did not ask for (context, NCCL, cuBLAS) is not replayed. Each retry at the limit costs a device synchronisation.";
+        let text = "Times do not change with the setting. Memory outside PyTorch (context, NCCL, cuBLAS) is not replayed. Each retry at the limit costs a device synchronisation.";
         label::paragraph(ui, text, Type::Body, t.text2);
     });
 }

@@ -15,7 +15,7 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::tooltip::Tip;
-use crate::units::{Bytes, NBSP, count};
+use crate::units::{Bytes, SizeColumn, count};
 
 impl WhatIfView {
     pub(super) fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
@@ -65,21 +65,22 @@ impl WhatIfView {
             label::text_in(p, place, &text, Type::Caption, t.text2);
         }
         if let Some(range) = group(Col::Outcome) {
-            let text = self.limit().map_or("limit".to_owned(), |l| format!("served under a limit of {}", Bytes(l)));
+            let text = self.limit().map_or("limit".to_owned(), |l| format!("served under a limit of {}", Bytes(l).limit()));
             label::text_in(p, at(Rangef::new(range.min, width), 0.0), &text, Type::Caption, t.text2);
         }
+        let peak_head = self.sizes().head("peak");
         for &(col, range) in columns {
             let (name, right) = match col {
                 Col::Plot => continue,
                 Col::Conf => (cx.words().conf, false),
                 Col::Bar => ("peak reserved", false),
-                Col::Peak | Col::LimitPeak => ("MiB", true),
+                Col::Peak => (self.sizes().unit(), true),
+                Col::LimitPeak => (peak_head.as_str(), true),
                 Col::Against => ("against recorded", true),
                 Col::Calls | Col::LimitCalls => ("device calls", true),
                 Col::Outcome => ("outcome", false),
                 Col::Retries => ("retries", true),
             };
-            let name = if col == Col::LimitPeak { "peak MiB" } else { name };
             let place = at(range, 22.0);
             if right {
                 label::text_in_right(p, place, name, Type::Column, t.text3);
@@ -174,7 +175,7 @@ impl WhatIfView {
                     bar.paint(&p, t, place);
                 }
                 (Col::Peak, Some(a), _) => {
-                    peak(&p, place, &a.row, cx);
+                    peak(&p, place, &a.row, self.sizes(), cx);
                 }
                 (Col::Against, Some(a), _) => {
                     if a.row.oom {
@@ -201,7 +202,7 @@ impl WhatIfView {
                     }
                 }
                 (Col::LimitPeak, _, Some(a)) => {
-                    peak(&p, place, &a.row, cx);
+                    peak(&p, place, &a.row, self.sizes(), cx);
                 }
                 (Col::Retries, _, Some(a)) => {
                     figure(&count(a.row.num_alloc_retries), t.text1);
@@ -237,6 +238,12 @@ impl WhatIfView {
     }
 
     /// One scale for all bars.
+    /// How peaks are written in the table.
+    fn sizes(&self) -> SizeColumn {
+        let answers = (0..self.settings.len()).flat_map(|i| [self.answer(i, None), self.limited(i)]);
+        SizeColumn::of(answers.flatten().map(|a| a.row.peak_reserved_bytes))
+    }
+
     fn bar_scale(&self) -> f64 {
         let peaks = (0..self.settings.len()).filter_map(|i| self.answer(i, None)).map(|a| a.row.peak_reserved_bytes);
         let limit = self.limit().unwrap_or(0);
@@ -289,7 +296,7 @@ fn tip(setting: &Setting, free: Option<&Answer>, limited: Option<&Answer>, best:
         notes.push(OVER_LIMIT.to_owned());
     }
     if free.is_some_and(|a| a.row.peak_reserved_span[0] < a.row.peak_reserved_span[1]) {
-        notes.push("Figures with a span depend on where the driver puts segments.".to_owned());
+        notes.push("Figures with a range depend on where the driver puts segments.".to_owned());
     }
     tip.note(notes.join(" "))
 }
@@ -305,12 +312,12 @@ fn lower(rect: Rect) -> Rect {
     Rect::from_min_max(pos2(rect.left(), rect.center().y), pos2(rect.right(), rect.bottom() - 2.0))
 }
 
-/// A peak in MiB; under it its span when it depends on where the driver puts segments, or that it is an estimate.
-fn peak(p: &egui::Painter, place: Rect, row: &Row, cx: &ViewContext<'_>) {
-    let text = mib(row.peak_reserved_bytes);
+/// A peak; under it its span when it depends on where the driver puts segments, or that it is an estimate.
+fn peak(p: &egui::Painter, place: Rect, row: &Row, size: SizeColumn, cx: &ViewContext<'_>) {
+    let text = size.figure(row.peak_reserved_bytes);
     let [low, high] = row.peak_reserved_span;
     let under = match (low < high, row.is_estimate()) {
-        (true, _) => format!("{}–{}", mib(low), mib(high)),
+        (true, _) => format!("{}–{}", size.figure(low), size.figure(high)),
         (false, true) => "estimate".to_owned(),
         (false, false) => {
             label::text_in_right(p, place, &text, Type::Mono, cx.tokens.text1);
@@ -322,17 +329,12 @@ fn peak(p: &egui::Painter, place: Rect, row: &Row, cx: &ViewContext<'_>) {
     label::text_in_right(p, lower(wide), &under, Type::Key, cx.tokens.text3);
 }
 
-/// Whole MiB as far as they are.
-pub(super) fn mib(bytes: u64) -> String {
-    Bytes(bytes).mebibytes()
-}
-
 /// `−902 MiB`, `+318 MiB`, `no change`.
 pub(super) fn against(value: u64, recorded: u64) -> String {
     match value.cmp(&recorded) {
         std::cmp::Ordering::Equal => "no change".to_owned(),
-        std::cmp::Ordering::Less => format!("−{}{NBSP}MiB", mib(recorded - value)),
-        std::cmp::Ordering::Greater => format!("+{}{NBSP}MiB", mib(value - recorded)),
+        std::cmp::Ordering::Less => format!("−{}", Bytes(recorded - value)),
+        std::cmp::Ordering::Greater => format!("+{}", Bytes(value - recorded)),
     }
 }
 
@@ -344,7 +346,7 @@ mod tests {
     fn differences_have_a_sign_and_a_unit() {
         let m = |n: u64| n << 20;
         assert_eq!(against(m(3566), m(4468)), "−902\u{a0}MiB");
-        assert_eq!(against(m(6650), m(4468)), "+2,182\u{a0}MiB");
+        assert_eq!(against(m(6650), m(4468)), "+2.13\u{a0}GiB");
         assert_eq!(against(m(1), m(1)), "no change");
     }
 }

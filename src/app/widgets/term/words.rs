@@ -37,13 +37,13 @@ impl Term {
             Term::Outside => "Outside PyTorch",
             Term::OtherProcesses => "Other processes",
             Term::Driver => "Driver",
-            Term::WayOut => "Cheapest way out",
+            Term::WayOut => "What to free",
             Term::Alone => "Enough alone",
             Term::IfFreed => "If freed",
             Term::Age => "Age",
             Term::Growth => "Growth a step",
             Term::Fit => "Fit of a line",
-            Term::Served => "Served again",
+            Term::Served => "Replayed",
             Term::Occupancy => "Occupancy",
             Term::NotReserved => "Not reserved",
         }
@@ -62,7 +62,7 @@ impl Term {
                  still guards."
             }
             Term::Allocated => "Whole blocks that the program holds: torch.cuda.memory_allocated().",
-            Term::Requested => "The sum of what the program asked for, before the allocator rounded each request up.",
+            Term::Requested => "The sum of what the program requested, before the allocator rounded each request up.",
             Term::Rounding => {
                 "The allocator rounds a request up to 512 bytes, and leaves a remainder it may not split off with the block."
             }
@@ -102,7 +102,7 @@ impl Term {
             }
             Term::Capacity => "All the memory of the device.",
             Term::DeviceFree => "What cudaMemGetInfo said was left on the whole device, for every process.",
-            Term::Request => "What the program asked for when the allocator gave up.",
+            Term::Request => "What the program requested when the allocator gave up.",
             Term::Blocker => "A live block with free memory beside it: while it lives, its neighbours can not become one hole.",
             Term::Retry => {
                 "A new segment did not fit, so the allocator gave back its cached segments and asked the device again. Each \
@@ -115,12 +115,12 @@ impl Term {
             Term::OtherProcesses => Part::OtherProcesses.about(),
             Term::Driver => Part::Driver.about(),
             Term::WayOut => {
-                "The fewest live bytes whose going would let the request succeed: in one hole, or by whole segments and pages of \
-                 expandable ones that go back to the device so that what is new fits."
+                "The fewest live bytes to free so that the request succeeds: they leave one hole, or return whole segments or pages to \
+                 the device."
             }
             Term::Alone => {
-                "Live blocks each of which, gone by itself, would let the request succeed. One block may hold more bytes than \
-                 the cheapest set of several."
+                "Live blocks of which any single one, if freed, lets the request succeed. One block may hold more bytes than the \
+                 cheapest set of several."
             }
             Term::IfFreed => "The one hole there would be without this block: its own bytes, and the holes before and behind it.",
             Term::Age => "How long before this instant the block was allocated.",
@@ -170,8 +170,8 @@ impl Term {
             "capacity" | "the device" | "smaller than the device" => Term::Capacity,
             "free on the device" | "device free" => Term::DeviceFree,
             "request" | "the request" => Term::Request,
-            "blocker" | "blockers" | "strands" | "between" => Term::Blocker,
-            "cheapest way out" | "a way out" => Term::WayOut,
+            "blocker" | "blockers" | "wastes" | "between" => Term::Blocker,
+            "what to free" => Term::WayOut,
             "enough alone, if freed" | "the smallest of them" => Term::Alone,
             "age" => Term::Age,
             "if freed" => Term::IfFreed,

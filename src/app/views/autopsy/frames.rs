@@ -1,0 +1,112 @@
+//! Where the failed request came from: the user's own frames, framework frames folded until they are asked for.
+
+use egui::{Ui, vec2};
+
+use crate::analysis::is_framework;
+use crate::app::action::Action;
+use crate::app::theme::Type;
+use crate::app::views::ViewContext;
+use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::icons::Icon;
+use crate::app::widgets::label;
+use crate::app::widgets::pane::section;
+use crate::model::{Frame, StackId, StackTable};
+use crate::units::counted;
+
+/// The stack of the failed request.
+#[derive(Default)]
+pub(super) struct Frames {
+    /// Shows framework frames one by one.
+    shows_framework: bool,
+}
+
+impl Frames {
+    pub(super) fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, stack: StackId) {
+        section(ui, "The request came from", "most recent first", false);
+        let stacks = &cx.data.recording.stacks;
+        let frames: Vec<Frame> = stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f)).collect();
+        egui::Frame::NONE.inner_margin(egui::Margin::symmetric(16, 0)).show(ui, |ui| {
+            ui.set_width(ui.available_width());
+            if frames.is_empty() {
+                label::paragraph(ui, "Not recorded. Stacks are recorded with:", Type::Body, cx.tokens.text2);
+                ui.add_space(6.0);
+                let line = cx.words().say(crate::analysis::told::records_stacks(&cx.data.recording));
+                CodeWell::new(&line).broken(true).copy(true).show(ui);
+                return;
+            }
+            let is_own = |f: &Frame| !is_framework(stacks, *f);
+            // Where no frame is the user's there is nothing to fold them behind.
+            let folds = frames.iter().any(is_own) && !frames.iter().all(is_own);
+            let mut at = 0;
+            for run in frames.chunk_by(|a, b| !is_own(a) && !is_own(b)) {
+                match run {
+                    [first, ..] if folds && !self.shows_framework && !is_own(first) => {
+                        let text = counted(run.len() as u64, "framework frame", "framework frames");
+                        self.shows_framework |= fold(ui, cx, &text);
+                    }
+                    run => run.iter().enumerate().for_each(|(i, frame)| row(ui, cx, at + i, *frame, is_own(frame))),
+                }
+                at += run.len();
+            }
+            if folds && self.shows_framework && fold(ui, cx, "Fold framework frames") {
+                self.shows_framework = false;
+            }
+        });
+    }
+}
+
+/// Number, function, place; a click opens the line.
+fn row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, own: bool) {
+    let (t, stacks) = (cx.tokens, &cx.data.recording.stacks);
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), egui::Sense::click());
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Link, true, stacks.location(frame)));
+    label::text_in(ui.painter(), rect, &index.to_string(), Type::Mono, t.text3);
+    let place = if own { t.accent } else { t.text3 };
+    let location = label::text_in_right(ui.painter(), rect, &stacks.location(frame), Type::Mono, place);
+    let room =
+        egui::Rect::from_min_max(egui::pos2(rect.left() + 20.0, rect.top()), egui::pos2(location.left() - 8.0, rect.bottom()));
+    label::text_in(ui.painter(), room, stacks.text(frame.name), Type::Mono, if own { t.text1 } else { t.text3 });
+    let (tip, can_open) = tip_of(stacks, frame);
+    if response.on_hover_text(tip).clicked() && can_open {
+        cx.actions.send(Action::OpenSource { file: stacks.text(frame.file).to_owned(), line: frame.line });
+    }
+}
+
+/// A row that opens or closes the framework frames. Returns whether it was clicked.
+fn fold(ui: &mut Ui, cx: &ViewContext<'_>, text: &str) -> bool {
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), egui::Sense::click());
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, text));
+    let ink = if response.hovered() { cx.tokens.text1 } else { cx.tokens.text3 };
+    Icon::ChevronRight.paint(ui.painter(), egui::pos2(rect.left() + 4.0, rect.center().y), 12.0, ink);
+    label::text_in(ui.painter(), rect.with_min_x(rect.left() + 20.0), text, Type::Body, ink);
+    crate::app::widgets::button::focus_ring(ui, &response, 2);
+    response.clicked()
+}
+
+/// What is said of a frame under the pointer, and whether its line can be opened. Of C++ the recorder often knew no file: then it is the
+/// whole name, which the row may have cut.
+pub(super) fn tip_of(stacks: &StackTable, frame: Frame) -> (&str, bool) {
+    match stacks.text(frame.file) {
+        "" | "??" => (stacks.text(frame.name), false),
+        file => (file, frame.line > 0 && !stacks.frame_is_unresolved(frame)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tip_of;
+    use crate::model::{Frame, StackTableBuilder};
+
+    #[test]
+    fn a_frame_without_a_file_tells_its_name_and_opens_nothing() {
+        let mut b = StackTableBuilder::new();
+        let mut frame = |name: &str, file: &str, line: u32| {
+            let (name, file) = (b.string(name), b.string(file));
+            Frame { name, file, line }
+        };
+        let frames =
+            [frame("at::empty", "", 0), frame("at::empty", "??", 0), frame("??", "libc.so.6", 64), frame("f", "/a.py", 7)];
+        let told = frames.map(|frame| tip_of(b.table(), frame));
+        assert_eq!(told, [("at::empty", false), ("at::empty", false), ("libc.so.6", false), ("/a.py", true)]);
+    }
+}

@@ -76,6 +76,39 @@ fn attention_written_out() {
     silent(&run("convolution"), "attention_scores");
 }
 
+/// Twelve layers, each of which keeps four lines' blocks, and `tensors` of 24 MiB from one line more; all are said to be activations.
+fn formula(tensors: usize) -> Recording {
+    let mut t = Tape::new();
+    let lines: Vec<StackId> = (0..4).map(|i| t.stack(&[("/home/me/layers.py", &format!("line{i}"))])).collect();
+    let gelu = t.stack(&[("/home/me/gelu.py", "gelu")]);
+    let mut held = Vec::new();
+    for _ in 0..12 {
+        for &line in lines.iter().chain(std::iter::repeat_n(&gelu, tensors)) {
+            held.push(t.alloc(if line == gelu { 24 } else { 12 } * MIB, line));
+            t.role("activation");
+        }
+    }
+    held.into_iter().rev().for_each(|h| t.free(h));
+    t.finish()
+}
+
+#[test]
+fn a_formula_that_is_written_out() {
+    let found = said(&formula(4), "written_out");
+    assert_eq!(found.bytes, 12 * 4 * 24 * MIB);
+    assert_eq!(found.saving.unwrap().bytes(), 12 * 3 * 24 * MIB, "one of the four stays");
+    assert!(found.title.contains("4 tensors") && found.sentence.contains("12 layers"), "{found:?}");
+    silent(&formula(2), "written_out");
+}
+
+/// What checkpointing leaves of layers: one layer's blocks, and what each layer begins with.
+#[test]
+fn layers_that_could_be_checkpointed() {
+    let saving = said(&formula(4), "activations").saving.unwrap();
+    assert_eq!(saving.before, 12 * (4 * 12 + 4 * 24) * MIB);
+    assert_eq!(saving.after, (12 * 12 + 3 * 12 + 4 * 24) * MIB);
+}
+
 /// Equal blocks that stay are weights, whatever server's cache they look like.
 #[test]
 fn weights_are_no_cache() {

@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, saving};
-use super::shared::LOSS;
+use super::shared::{LOSS, SOFTMAX};
 use crate::analysis::anatomy::{Phase, line_of};
 use crate::analysis::findings::{Class, Finding, Patient};
 use crate::analysis::roles::Role;
@@ -70,7 +70,7 @@ pub(super) fn autocast_copies(p: &Patient<'_>) -> Vec<Finding> {
                 Bytes(bytes),
                 counted(blocks.len() as u64, "weight", "weights"),
             ))
-            .saves("Without them", saving(p, |id, size| if p.roles.of(id) == Role::AutocastCopies { 0 } else { size }))
+            .saves("Without those copies", saving(p, |id, size| if p.roles.of(id) == Role::AutocastCopies { 0 } else { size }))
             .bytes_of("copies", bytes)
             .bytes_of("peak", peak(p))
             .at(place(p, &blocks))
@@ -87,23 +87,25 @@ pub(super) fn attention_scores(p: &Patient<'_>) -> Vec<Finding> {
     let is_attention = |id: LifetimeId| {
         matches!(p.roles.of(id), Role::Activations | Role::Temporaries) && p.roles.anatomy.phases.is_attention(stack_of(id))
     };
-    // Scores, mask, softmax and dropout are of one size: other tensors of an attention layer come in many.
+    // Scores, mask, softmax and dropout are of one size: other tensors of an attention layer come in many. Where only one line keeps them
+    // it is the softmax; autocast keeps a copy of half the size.
     let mut stacks_of: FxHashMap<u64, FxHashSet<StackId>> = FxHashMap::default();
     for b in held(p, |b| b.requested >= MEBIBYTE && is_attention(b.lifetime)).0 {
         stacks_of.entry(b.requested).or_default().insert(stack_of(b.lifetime));
     }
-    let Some(size) = stacks_of.into_iter().filter(|(_, stacks)| stacks.len() >= 2).map(|s| s.0).max() else { return Vec::new() };
-    let is_score = |id: LifetimeId| lifetimes.requested(p.device, id) == size && is_attention(id);
+    let is_scores = |stacks: &FxHashSet<StackId>| stacks.len() >= 2 || stacks.iter().any(|&s| p.flags(s) & SOFTMAX != 0);
+    let Some(size) = stacks_of.into_iter().filter(|(_, stacks)| is_scores(stacks)).map(|s| s.0).max() else { return Vec::new() };
+    let is_score = |id: LifetimeId| [size, size / 2].contains(&lifetimes.requested(p.device, id)) && is_attention(id);
     let Some((blocks, bytes)) = much(p, |b| is_score(b.lifetime)) else { return Vec::new() };
     vec![
-        Finding::new("attention_scores", Class::Peak, "Attention scores are kept whole", bytes)
+        Finding::new("attention_scores", Class::Peak, "Attention scores take a large share", bytes)
             .says(format!(
-                "{} of {} each at the peak come from attention that is computed step by step, at {}: batch times heads times length squared.",
+                "{} of up to {} each at the peak are scores of attention, computed line by line at {}: batch times heads times length squared.",
                 counted(blocks.len() as u64, "block", "blocks"),
                 Bytes(size),
                 lines(p, &blocks),
             ))
-            .saves("Without them", saving(p, |id, bytes| if is_score(id) { 0 } else { bytes }))
+            .saves("With fused attention", saving(p, |id, bytes| if is_score(id) { 0 } else { bytes }))
             .bytes_of("scores and copies of them", bytes)
             .bytes_of("peak", peak(p))
             .at(place(p, &blocks))

@@ -15,6 +15,8 @@ pub(super) const REDUCER: u8 = 1 << 3;
 pub(super) const EVALUATION: u8 = 1 << 4;
 /// A frame is C++.
 pub(super) const CPP: u8 = 1 << 5;
+/// A frame computes a softmax that is no loss.
+pub(super) const SOFTMAX: u8 = 1 << 6;
 
 /// The marks of every stack. O(frames of all stacks).
 pub(in crate::analysis::findings) fn marks(stacks: &StackTable) -> Vec<u8> {
@@ -34,6 +36,9 @@ fn mark(name: &str, file: &str) -> u8 {
     if ["cross_entropy", "log_softmax", "nll_loss", "fixed_cross_entropy", "ForCausalLMLoss"].contains(&name) || name == "lm_head"
     {
         marks |= LOSS;
+    }
+    if name.contains("softmax") && !name.contains("log_softmax") {
+        marks |= SOFTMAX;
     }
     let lower = file.to_ascii_lowercase();
     let file_name = lower.rsplit(['/', '\\']).next().unwrap_or("");

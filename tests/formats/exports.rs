@@ -537,7 +537,7 @@ fn what_a_memory_timeline_does_not_tell_is_nowhere_a_figure() {
     let text = std::fs::read_to_string(at("p.json")).unwrap();
     assert!(!text.contains("\"requested\"") && !text.contains("\"reserved\"") && text.contains("\"parameter\":4096"), "{text}");
     let (code, why) = refused(&["--to", "snapshot", &at("a.raw.json"), &at("s.pickle")]);
-    assert!(code == Some(1) && why.contains("has no addresses") && why.lines().count() == 1, "{why}");
+    assert!(code == Some(1) && why.contains("this file has no addresses") && why.lines().count() == 1, "{why}");
     let state = said(&["state", &at("a.raw.json"), "--peak"]);
     assert!(
         state.contains("what was reserved is not in this file") && !state.contains(" 0 B") && !state.contains(" 0 MiB"),

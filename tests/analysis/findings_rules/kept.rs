@@ -1,8 +1,9 @@
 //! What a pass keeps that it need not.
 
-use super::{said, silent};
+use super::{findings, said, silent};
 use crate::tape::{MIB, Tape};
 use vramscope::model::{Recording, StackId};
+use vramscope::units::Bytes;
 
 const MODULE: &str = "/site-packages/torch/nn/modules/module.py";
 
@@ -99,6 +100,19 @@ fn a_formula_that_is_written_out() {
     assert_eq!(found.saving.unwrap().bytes(), 12 * 3 * 24 * MIB, "one of the four stays");
     assert!(found.title.contains("4 tensors") && found.sentence.contains("12 layers"), "{found:?}");
     silent(&formula(2), "written_out");
+}
+
+#[test]
+fn what_saves_most_stands_first() {
+    let found = findings(&formula(4));
+    assert_eq!(found.iter().map(|f| f.rule).collect::<Vec<_>>(), ["activations", "written_out"]);
+    let falls = |at: usize| found[at].saving.unwrap().bytes();
+    assert!(falls(0) > falls(1), "{found:?}");
+    for f in &found {
+        let falls =
+            format!("the peak falls from {} to about {}.", Bytes(f.saving.unwrap().before), Bytes(f.saving.unwrap().after));
+        assert!(f.sentence.ends_with(&falls), "{}", f.sentence);
+    }
 }
 
 /// What checkpointing leaves of layers: one layer's blocks, and what each layer begins with.

@@ -1,6 +1,6 @@
 //! What is held at the peak: the blocks that a rule speaks of, the lines that made them, and what the peak would be without them.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::analysis::counterfactual::{Saving, peak_with};
 use crate::analysis::findings::{Patient, Place};
@@ -76,34 +76,35 @@ pub(super) struct Layers {
 }
 
 impl Layers {
-    /// From the stacks of some blocks; `None` where no two blocks share one. Their number is what most stacks have.
+    /// From the stacks of some blocks; `None` where no two blocks share one. A line may run more than once in a layer, so their number is
+    /// the largest that divides the counts of most stacks, by bytes.
     pub(super) fn of(p: &Patient<'_>, blocks: &[&BlockAt]) -> Option<Self> {
-        let mut by_stack: FxHashMap<StackId, u64> = FxHashMap::default();
+        let mut by_stack: FxHashMap<StackId, (u64, u64)> = FxHashMap::default();
         for b in blocks {
             if let Some(stack) = p.stack_of(b.lifetime) {
-                *by_stack.entry(stack).or_default() += 1;
+                let held = by_stack.entry(stack).or_default();
+                *held = (held.0 + 1, held.1 + b.size);
             }
         }
-        by_stack.retain(|_, &mut n| n >= 2);
-        let mut votes: FxHashMap<u64, u64> = FxHashMap::default();
-        for &n in by_stack.values() {
-            *votes.entry(n).or_default() += 1;
-        }
-        let (number, _) = votes.into_iter().max_by_key(|&(n, votes)| (votes, std::cmp::Reverse(n)))?;
-        Some(Layers { number, blocks: by_stack })
+        by_stack.retain(|_, held| held.0 >= 2);
+        let divided_by = |n: u64| by_stack.values().filter(|held| held.0 % n == 0).map(|held| held.1).sum::<u64>();
+        let numbers: FxHashSet<u64> = by_stack.values().map(|held| held.0).collect();
+        let most = numbers.iter().map(|&n| divided_by(n)).max()?;
+        let number = numbers.into_iter().filter(|&n| divided_by(n).saturating_mul(5) >= most.saturating_mul(4)).max()?;
+        Some(Layers { number, blocks: by_stack.into_iter().map(|(stack, held)| (stack, held.0)).collect() })
     }
 
     /// The stack whose blocks are most likely what each layer begins with, which checkpointing keeps: one block a layer, of the size that
     /// most blocks have.
     pub(super) fn input(&self, p: &Patient<'_>, blocks: &[&BlockAt]) -> Option<StackId> {
         let mut sizes: FxHashMap<u64, u64> = FxHashMap::default();
-        let in_layers =
-            || blocks.iter().filter_map(|b| Some((b, p.stack_of(b.lifetime)?))).filter(|(_, s)| self.blocks.contains_key(s));
-        for (b, _) in in_layers() {
+        let stacked = || blocks.iter().filter_map(|b| Some((b, p.stack_of(b.lifetime)?)));
+        let once_a_layer = || stacked().filter(|&(_, stack)| self.runs(stack) > 1 && self.in_each(stack) == 1);
+        for (b, _) in once_a_layer() {
             *sizes.entry(b.size).or_default() += 1;
         }
         let (size, _) = sizes.into_iter().max_by_key(|&(size, n)| (n, size))?;
-        in_layers().find(|(b, stack)| b.size == size && self.in_each(*stack) == 1).map(|(_, stack)| stack)
+        once_a_layer().find(|(b, _)| b.size == size).map(|(_, stack)| stack)
     }
 
     /// In how many layers a stack runs: all of them, or as often as it has blocks where that is no multiple; 1 outside layers.

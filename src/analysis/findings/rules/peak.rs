@@ -347,7 +347,9 @@ pub(super) fn activations(p: &Patient<'_>) -> Vec<Finding> {
         Bytes(peak),
     ));
     let finding = match (layers, saving) {
-        (Some(layers), Some(saving)) => finding.saves(&format!("With the {} like layers checkpointed", layers.number), saving),
+        (Some(layers), Some(saving)) => {
+            finding.saves(&format!("With the {} repeated layers checkpointed", layers.number), saving)
+        }
         _ => finding,
     };
     vec![

@@ -351,7 +351,7 @@ mod tests {
         assert!(fact(&told.facts, "now").is_some_and(|now| now.starts_with("pending")), "{:?}", told.facts);
         // What the program gave back counts as pending, as `allocated` has it.
         let same = same_stack(&data, &state, lifetimes.stack(data.device(), id));
-        assert_eq!(fact(&same, "live").as_deref(), Some("3 of 3 live blocks, 1,200 MiB"));
+        assert_eq!(fact(&same, "live").as_deref(), Some("3 of 3 live blocks, 1.17 GiB"));
         assert_eq!(fact(&same, "pending free").as_deref(), Some("1 block, 400 MiB"));
         assert!(told.same.is_empty(), "no stacks were recorded here, so none is the same");
         assert_eq!(state.totals.allocated, 1200 << 20);

@@ -123,12 +123,6 @@ impl Bytes {
         text
     }
 
-    /// In a headline.
-    #[must_use]
-    pub fn headline(self) -> String {
-        self.to_string()
-    }
-
     /// As it is shown, but with two decimals also where they are zero, for columns in which others have some: `461.00 MiB`.
     #[must_use]
     pub fn with_decimals(self) -> String {

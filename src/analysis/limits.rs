@@ -50,7 +50,7 @@ impl Limit {
         if bare * 3 <= all {
             return None;
         }
-        let older = Bytes(bare).headline();
+        let older = Bytes(bare).to_string();
         let kept = device.events.len();
         let sentence = match kept > 0 && kept.is_multiple_of(ROUND) {
             true => format!(

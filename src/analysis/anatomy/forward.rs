@@ -99,7 +99,7 @@ fn copies_of_weights(case: &Case<'_>, kept: &[LifetimeId], weights: &Sizes, of: 
     // The result of a function of one argument is as large as that. What is gone before another line allocates is a workspace.
     let is_followed = |id: LifetimeId| {
         let later = || (id.0 + 1..case.rows().min(id.0 + 1 + OF_ONE_LINE)).map(LifetimeId);
-        let Some(end) = later().find(|&other| !is_of_line(id, other)).or(later().last()) else { return false };
+        let Some(end) = later().find(|&other| !is_of_line(id, other)).or(later().next_back()) else { return false };
         later().take_while(|&other| is_of_line(id, other)).any(|other| {
             let is_workspace = of[other.0 as usize].0 == Role::Workspaces;
             case.size(other) != case.size(id) && !is_workspace && case.gone(other) > case.born(end)

@@ -38,8 +38,7 @@ pub(super) fn card(data: &DeviceData, state: &State, roles: Option<&Roles>, only
         None => "At the cursor",
     };
     let has_segments = data.tables.curves.peak(Quantity::Reserved).0 > 0;
-    let claim =
-        if has_segments { format!("in use of {} reserved", Bytes(totals.reserved).headline()) } else { "in use".to_owned() };
+    let claim = if has_segments { format!("in use of {} reserved", Bytes(totals.reserved)) } else { "in use".to_owned() };
     let blockers = next_blockers(data, state, None).filter(|_| request.is_some());
     let waiting = state.blocks.iter().filter(|b| b.state == BlockState::PendingFree).collect();
     let (held, shown) = largest_held(data, state, roles, only);
@@ -50,7 +49,7 @@ pub(super) fn card(data: &DeviceData, state: &State, roles: Option<&Roles>, only
     };
     Card {
         kind: kind.to_owned(),
-        title: Bytes(totals.allocated).headline(),
+        title: Bytes(totals.allocated).to_string(),
         claim,
         facts: facts(data, state, roles, request),
         peaks: roles.map(|roles| peaks(data, roles)).unwrap_or_default(),

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::analysis::anatomy::{Composition, LineHeld, ModuleHeld, Role, Which};
 use crate::app::selection::Item;
 use crate::model::FrameId;
-use crate::units::{Bytes, MEBIBYTE, count};
+use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count};
 
 /// Rows of a table before the rest is folded into one.
 const MOST: usize = 9;
@@ -27,13 +27,24 @@ pub fn apportion(parts: &[u64], units: u64) -> Vec<u64> {
     shares
 }
 
-/// Hundredths of a MiB, to the nearest.
-pub fn hundredths(bytes: u64) -> u64 {
-    ((u128::from(bytes) * 100 + u128::from(MEBIBYTE) / 2) / u128::from(MEBIBYTE)) as u64
+/// The unit of a table of so many bytes in all, by its size and name: one for all its rows.
+fn unit_of(all: u64) -> (u64, &'static str) {
+    if all < 10 * GIBIBYTE { (MEBIBYTE, "MiB") } else { (GIBIBYTE, "GiB") }
 }
 
-/// Hundredths of a MiB as a figure of a column: `1,572.00`.
-fn mebibytes(hundredths: u64, bytes: u64) -> String {
+/// The unit of a table of so many bytes in all, for its head.
+pub fn unit(all: u64) -> &'static str {
+    unit_of(all).1
+}
+
+/// All the bytes of a table in hundredths of its unit, to the nearest.
+pub fn hundredths(all: u64) -> u64 {
+    let unit = u128::from(unit_of(all).0);
+    ((u128::from(all) * 100 + unit / 2) / unit) as u64
+}
+
+/// Hundredths of a unit as a figure of a column: `1,572.00`.
+fn figure(hundredths: u64, bytes: u64) -> String {
     match (hundredths, bytes) {
         (0, 0) => "0".to_owned(),
         (0, _) => "<0.01".to_owned(),
@@ -63,8 +74,8 @@ pub struct RoleRow {
     pub is_probable: bool,
     /// Its share in percent.
     pub share: String,
-    /// Its MiB.
-    pub mebibytes: String,
+    /// Its size in the unit of the table.
+    pub figure: String,
 }
 
 /// The table by role, most bytes first, what is not known after what is, and last the roles that hold something only at other times.
@@ -81,14 +92,14 @@ pub fn role_rows(held: &Composition, elsewhere: &[Role]) -> Vec<RoleRow> {
         count: r.count,
         is_probable: r.probable * 2 > r.bytes,
         share: percent(share, r.bytes),
-        mebibytes: mebibytes(size, r.bytes),
+        figure: figure(size, r.bytes),
     })
     .collect()
 }
 
-/// The table's last line: all bytes in MiB.
+/// The table's last line: all bytes.
 pub fn whole(held: &Composition) -> String {
-    mebibytes(hundredths(held.bytes), held.bytes)
+    figure(hundredths(held.bytes), held.bytes)
 }
 
 /// Where the parts of a bar of this width begin and end; `None` for those too narrow to be seen.
@@ -121,8 +132,8 @@ pub struct Row {
     pub bytes: u64,
     /// Blocks.
     pub count: u64,
-    /// Its MiB.
-    pub mebibytes: String,
+    /// Its size in the unit of the table.
+    pub figure: String,
     /// Whether it is open; `None` where there is nothing inside.
     pub is_open: Option<bool>,
     /// What a click selects.
@@ -145,7 +156,7 @@ struct Own {
 }
 
 /// Rows of one level, one for what is folded, and one for the `own` bytes and blocks of their module that are in none of them; with
-/// the hundredths of a MiB of each, which add up to `units`. `open` has the keys of the rows that are open.
+/// the hundredths of the table's unit of each, which add up to `units`. `open` has the keys of the rows that are open.
 fn level(all: Vec<Row>, own: Own, units: u64, (depth, prefix): (usize, &str), open: &HashSet<String>) -> Vec<(Row, u64)> {
     let rest_key = folded(prefix);
     let is_folded = all.len() > MOST + 1 && !open.contains(&rest_key);
@@ -162,7 +173,7 @@ fn level(all: Vec<Row>, own: Own, units: u64, (depth, prefix): (usize, &str), op
         rows.push(Row { key, depth, name, bytes: own.bytes, count: own.count, which: own.which, ..Row::default() });
     }
     let shares = apportion(&rows.iter().map(|r| r.bytes).collect::<Vec<_>>(), units);
-    rows.into_iter().zip(shares).map(|(row, share)| (Row { mebibytes: mebibytes(share, row.bytes), ..row }, share)).collect()
+    rows.into_iter().zip(shares).map(|(row, share)| (Row { figure: figure(share, row.bytes), ..row }, share)).collect()
 }
 
 /// The rows of modules, with those inside the open ones.
@@ -235,7 +246,7 @@ pub fn no_growth(ends: &[u64]) -> Option<String> {
         _ => false,
     };
     let last = ends.last().copied()?;
-    let end = Bytes(last).headline();
+    let end = Bytes(last).to_string();
     match ends {
         [_, _, ..] if steady(ends) => Some(format!("No growth: all {} steps end with {end}", count(ends.len() as u64))),
         // The first step of a run makes what the others find there.
@@ -280,7 +291,7 @@ mod tests {
         let roles = vec![role(Role::Activations, part), role(Role::Weights, part), role(Role::Unknown, part)];
         let held = Composition { bytes: 3 * part, count: 3, roles, ..Composition::default() };
         let rows = role_rows(&held, &[]);
-        assert_eq!(rows.iter().map(|r| printed(&r.mebibytes)).sum::<u64>(), printed(&whole(&held)));
+        assert_eq!(rows.iter().map(|r| printed(&r.figure)).sum::<u64>(), printed(&whole(&held)));
         assert_eq!(rows.iter().map(|r| printed(&r.share)).sum::<u64>(), 1000);
     }
 
@@ -290,7 +301,7 @@ mod tests {
         let roles = vec![role(Role::Unknown, 90 * M, 0), role(Role::Weights, 10 * M, 6 * M), role(Role::Inputs, 100, 0)];
         let held = Composition { bytes: 100 * M + 100, count: 3, roles, ..Composition::default() };
         let rows = role_rows(&held, &[Role::Gradients, Role::Weights, Role::Unknown]);
-        let told: Vec<_> = rows.iter().map(|r| (r.role, r.share.as_str(), r.mebibytes.as_str(), r.is_probable)).collect();
+        let told: Vec<_> = rows.iter().map(|r| (r.role, r.share.as_str(), r.figure.as_str(), r.is_probable)).collect();
         assert_eq!(
             told,
             [
@@ -325,11 +336,11 @@ mod tests {
         assert_eq!(rows.len(), 10);
         assert_eq!((rows[0].is_open, rows[0].line, rows[1].line), (Some(false), Some(FrameId(1)), None));
         assert_eq!((rows[9].name.as_str(), rows[9].count), ("4 more", 8));
-        assert_eq!(rows.iter().map(|r| printed(&r.mebibytes)).sum::<u64>(), hundredths(bytes));
+        assert_eq!(rows.iter().map(|r| printed(&r.figure)).sum::<u64>(), hundredths(bytes));
         open.insert(rows[0].key.clone());
         open.insert(rows[9].key.clone());
         let rows = module_rows(&held, &open);
-        let inside: Vec<_> = rows.iter().filter(|r| r.depth == 1).map(|r| (r.name.as_str(), r.mebibytes.as_str())).collect();
+        let inside: Vec<_> = rows.iter().filter(|r| r.depth == 1).map(|r| (r.name.as_str(), r.figure.as_str())).collect();
         assert_eq!(inside, [("model.py:20", "40.00"), ("model.py:21", "5.00"), ("in none of these", "15.00")]);
         assert_eq!(rows.len(), 13 + 3);
     }

@@ -268,7 +268,7 @@ impl Memory {
             label::text_in(ui.painter(), head.shrink2(vec2(PAD_PANE, 0.0)), names[0], Type::Column, t.text3);
         }
         let columns = Columns::of(head);
-        columns.captions(ui, &["MiB", "blocks", "share, %"][..columns.shown()]);
+        columns.captions(ui, &[layout::unit(found.held.bytes), "blocks", "share, %"][..columns.shown()]);
         ui.add_space(2.0);
         only_some(ui, cx);
         let rows = match !found.has_stacks || by == 1 {

@@ -21,7 +21,7 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
     padded(ui, |ui| {
         let mut job = egui::text::LayoutJob::default();
         job.wrap.max_width = ui.available_width();
-        let amount = Bytes(found.held.bytes).headline();
+        let amount = Bytes(found.held.bytes).to_string();
         let wide = |text: &str, kind| label::width(ui.painter(), text, kind);
         let one_line = format!("{when}, {}", found.doing);
         let fits = wide(&amount, Type::Display) + 9.0 + wide(&one_line, Type::Body) <= ui.available_width();

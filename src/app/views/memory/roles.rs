@@ -31,7 +31,8 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
     let (head, _) = ui.allocate_exact_size(vec2(width, 18.0), Sense::hover());
     let columns = Columns::of(head);
     label::text_in(ui.painter(), columns.inner, "Role", Type::Column, t.text3);
-    columns.captions(ui, &["MiB", "share, %"]);
+    let unit = layout::unit(held.bytes);
+    columns.captions(ui, &[unit, "share, %"]);
     for (row, span) in rows.iter().zip(&spans) {
         let class = row.role.index() as u8;
         let is_chosen = focus == [class];
@@ -41,7 +42,7 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
             let response = ui.interact(place, ui.scope_id().with(("role of the bar", class)), Sense::click());
             part = Some((place, response));
         }
-        let name = format!("{}: {} MiB, {} %", row.role.text(), row.mebibytes, row.share);
+        let name = format!("{}: {} {unit}, {} %", row.role.text(), row.figure, row.share);
         let response = ListRow::new(&name).height(ROW_DENSE).selected(is_chosen).show_painted(ui);
         let is_over = response.hovered() || part.as_ref().is_some_and(|(_, r)| r.hovered());
         if is_over {
@@ -76,7 +77,7 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
         }
     }
     let (last, response) = ui.allocate_exact_size(vec2(width, 22.0), Sense::hover());
-    response.widget_info(|| WidgetInfo::labeled(egui::Role::Label, true, format!("{} MiB in all", layout::whole(held))));
+    response.widget_info(|| WidgetInfo::labeled(egui::Role::Label, true, format!("{} {unit} in all", layout::whole(held))));
     let columns = Columns::of(last);
     ui.painter().hline(columns.inner.x_range(), last.top() + 0.5, egui::Stroke::new(1.0, t.line));
     let share = label::text_in_right(ui.painter(), columns.at(1), "100.0", Type::Mono, t.text3);
@@ -108,7 +109,7 @@ fn role_row(ui: &Ui, rect: Rect, row: &RoleRow, ink: Color32) {
     let is_absent = row.count == 0;
     let (name, figure) = if is_absent { (t.text3, t.text3) } else { (t.text1, t.text1) };
     let share = label::text_in_right(p, columns.at(1), &row.share, Type::Mono, t.text3);
-    label::text_in_right(p, columns.at(0), &row.mebibytes, Type::Mono, figure);
+    label::text_in_right(p, columns.at(0), &row.figure, Type::Mono, figure);
     let room = Rect::from_min_max(pos2(columns.inner.left() + 16.0, rect.top()), pos2(share.left() - 4.0, rect.bottom()));
     let named = label::text_in(p, room, row.role.text(), Type::Body, name);
     if row.is_probable {

@@ -2,7 +2,7 @@
 
 use egui::{Color32, Rect, Response, Ui, pos2, vec2};
 
-use super::layout::Row;
+use super::layout::{self, Row};
 use super::{NARROW, SECOND, ViewContext, WIDE};
 use crate::app::colours::role_paint;
 use crate::app::selection::Item;
@@ -23,7 +23,7 @@ pub(super) fn is_kept(cx: &ViewContext<'_>, row: &Row) -> bool {
 /// A module, a line or a size. A click on its place opens the source; the row is what else was clicked.
 pub(super) fn row(ui: &mut Ui, cx: &ViewContext<'_>, row: &Row, whole: u64) -> Response {
     let t = cx.tokens;
-    let name = format!("{}: {} MiB in {}", row.name, row.mebibytes, counted(row.count, "block", "blocks"));
+    let name = format!("{}: {} {} in {}", row.name, row.figure, layout::unit(whole), counted(row.count, "block", "blocks"));
     let response = ListRow::new(&name).height(ROW_DENSE).selected(is_kept(cx, row)).show_painted(ui);
     let columns = Columns::of(response.rect);
     let p = ui.painter();
@@ -38,7 +38,7 @@ pub(super) fn row(ui: &mut Ui, cx: &ViewContext<'_>, row: &Row, whole: u64) -> R
         _ => {}
     }
     let share = format!("{:.1}", row.bytes as f64 / whole.max(1) as f64 * 100.0);
-    columns.figures(ui, [&row.mebibytes, &count(row.count), &share], [t.text1, t.text3, t.text3]);
+    columns.figures(ui, [&row.figure, &count(row.count), &share], [t.text1, t.text3, t.text3]);
     let room =
         Rect::from_min_max(pos2(left + 16.0, response.rect.top()), pos2(columns.names_end(ui, row), response.rect.bottom()));
     let has_source = named(ui, cx, row, room);
@@ -114,7 +114,7 @@ impl Columns {
     /// Where a name has to end.
     fn names_end(&self, ui: &Ui, row: &Row) -> f32 {
         match self.shown() {
-            1 => self.at(0).right() - label::width(ui.painter(), &row.mebibytes, Type::Mono) - 8.0,
+            1 => self.at(0).right() - label::width(ui.painter(), &row.figure, Type::Mono) - 8.0,
             2 => self.at(1).right() - label::width(ui.painter(), &count(row.count), Type::Mono) - 8.0,
             _ => self.at(2).right() - 40.0,
         }

@@ -159,7 +159,7 @@ fn a_chosen_range_is_looked_at_by_its_own_peak() {
     h.run_steps(4);
     let (device, tables) = (data.device(), &data.tables);
     let (peak, _) = tables.curves.peak_in(device, &tables.lifetimes, Quantity::Active, 0, 201).expect("events");
-    let said = format!("{} at the peak of the range", vramscope::units::Bytes(peak).to_string());
+    let said = format!("{} at the peak of the range", vramscope::units::Bytes(peak));
     assert!(h.query_by_label_contains(&said).is_some(), "with a space between the words");
     send(&mut h, Action::SetRange(None));
     h.run_steps(4);

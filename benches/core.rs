@@ -2,7 +2,7 @@
 //!
 //! `VRAMSCOPE_BENCH` names the recording; without it a generated one of 300,000 events is used.
 
-// Nobody catches a benchmark that can not start.
+// Nobody catches a benchmark that cannot start.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::hint::black_box;

@@ -4,7 +4,7 @@
 //! `VRAMSCOPE_BENCH` names the recording. Work off the UI thread runs on its own threads as in the app; on a machine that other
 //! programs keep busy the wall clock counts their time too, so the thread's own processor time is printed beside it.
 
-// Nobody catches a benchmark that can not start.
+// Nobody catches a benchmark that cannot start.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;

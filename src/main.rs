@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use vramscope::cli;
 use vramscope::cli::args::ScreenshotArgs;
 
-/// An exit code and a sentence: 1, the file or the machine does not allow it; 2, the command line can not be understood.
+/// An exit code and a sentence: 1, the file or the machine does not allow it; 2, the command line cannot be understood.
 type Failure = (u8, String);
 
 fn main() -> ExitCode {

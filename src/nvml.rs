@@ -190,7 +190,7 @@ pub fn graphics_processes(device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlE
     }
 }
 
-/// Bytes of a process; `None` where the driver can not tell (WSL, MIG, containers).
+/// Bytes of a process; `None` where the driver cannot tell (WSL, MIG, containers).
 #[must_use]
 pub fn bytes_of(process: &ProcessInfo) -> Option<u64> {
     match process.used_gpu_memory {

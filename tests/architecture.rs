@@ -1,7 +1,7 @@
 //! The layers of `src/lib.rs` hold: no import points right, only `app` names the screen.
 //!
 //! The check reads the source as text, without comments and literals, and follows `crate::`, `super::` and grouped `use` paths
-//! from the module they stand in, so that an arrow can not hide in an expression, a test module or a nested brace.
+//! from the module they stand in, so that an arrow cannot hide in an expression, a test module or a nested brace.
 
 // A panic is how a test says no, also in its helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -132,7 +132,7 @@ impl fmt::Display for Assumption {
             Assumption::NoSegmentEvents => {
                 write!(
                     f,
-                    "the trace does not show segments, so the model can not be compared with it; sizes are taken as requests"
+                    "the trace does not show segments, so the model cannot be compared with it; sizes are taken as requests"
                 )
             }
             Assumption::UnmatchedEvents { count: n } => {

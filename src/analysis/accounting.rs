@@ -14,7 +14,7 @@ pub enum Part {
     OutsidePytorch,
     /// Whole free segments: what `empty_cache` gives back.
     CachedWhole,
-    /// Free memory in segments that hold live blocks: what `empty_cache` can not give back.
+    /// Free memory in segments that hold live blocks: what `empty_cache` cannot give back.
     CachedPinned,
     /// Free inside what PyTorch reserved, where the source does not tell how much of it lies in whole segments.
     Cached,
@@ -58,7 +58,7 @@ impl Part {
             Part::CachedWhole => {
                 "PyTorch keeps whole free segments for reuse. torch.cuda.empty_cache() gives exactly these back."
             }
-            Part::CachedPinned => "Holes between live blocks. PyTorch can reuse them; empty_cache() can not give them back.",
+            Part::CachedPinned => "Holes between live blocks. PyTorch can reuse them; empty_cache() cannot give them back.",
             Part::Cached => {
                 "Reserved and not in use. PyTorch does not count free parts of expandable segments, so how much of it empty_cache gives back \
                  is not told."
@@ -89,7 +89,7 @@ impl Waterfall {
 pub struct Row {
     /// Which.
     pub part: Part,
-    /// Bytes; `None` where the source can not tell.
+    /// Bytes; `None` where the source cannot tell.
     pub bytes: Option<u64>,
 }
 

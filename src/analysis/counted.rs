@@ -62,7 +62,7 @@ pub fn counts_splits(stats: &MemoryStats) -> bool {
 }
 
 /// The waterfall of the counters' instant; its known parts add up to `reserved`, except for what a summary's rounding cuts. Rows that
-/// counters can not tell are left open.
+/// counters cannot tell are left open.
 #[must_use]
 pub fn account_counters(stats: &MemoryStats) -> Waterfall {
     let row = |part, bytes| Row { part, bytes };

@@ -196,7 +196,7 @@ pub fn diagnose(
         .iter()
         .filter_map(|&event| examine(device, tables, event, &tables.states.at(device, &tables.lifetimes, event), &caps))
         .collect();
-    // `ooms` lists every failure, also of those that can not be examined.
+    // `ooms` lists every failure, also of those that cannot be examined.
     let ooms_left_out = failures.len() - ooms.len();
     let ooms_untold = failures.len().min(EXAMINED) - ooms.len();
     progress.check()?;

@@ -456,7 +456,7 @@ impl Column<'_> {
         let mut summary = HeatmapColumn::at(event);
         let shade = self.shade;
         for run in sweep.runs.iter().filter(|r| servers.is_none_or(|s| s.take(r))) {
-            // Every segment of the window lies in the extents; one that does not is counted but can not be drawn.
+            // Every segment of the window lies in the extents; one that does not is counted but cannot be drawn.
             let offset = offset_of(extents, run.address);
             summary.reserved += run.size;
             if let Some(offset) = offset {

@@ -108,7 +108,7 @@ pub fn has_steps(steps: &Steps) -> bool {
     steady(steps.len()).len() >= FEWEST_STEADY
 }
 
-/// Why a recording can not tell what grows, as a whole sentence; `None` where it can.
+/// Why a recording cannot tell what grows, as a whole sentence; `None` where it can.
 #[must_use]
 pub fn cannot_tell(device: &DeviceRecording, steps: &Steps) -> Option<String> {
     let needed = FEWEST_STEADY + 2;

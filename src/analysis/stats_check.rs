@@ -63,9 +63,9 @@ pub fn judge_stats(recording: &Recording, file: &str, stats: &MemoryStats) -> St
     let of = device.and_then(|i| recording.devices.get(i)).map(|d| d.id.to_string()).unwrap_or_default();
     let sentence = match (device, failed) {
         (None, _) if stats.kind == StatsKind::Host => {
-            format!("{kind} of {file} can not be checked: the snapshot holds no pinned host memory (PyTorch 2.14 records it)")
+            format!("{kind} of {file} cannot be checked: the snapshot holds no pinned host memory (PyTorch 2.14 records it)")
         }
-        (None, _) => format!("{kind} of {file} can not be checked: the recording has no state at its end, a snapshot has"),
+        (None, _) => format!("{kind} of {file} cannot be checked: the recording has no state at its end, a snapshot has"),
         (Some(_), 0) => {
             format!("all {} that the snapshot can tell of {of} agree with {kind}", counted(passed as u64, "counter", "counters"))
         }
@@ -94,7 +94,7 @@ struct Sums {
 }
 
 /// Compares every counter that a snapshot can tell: the current figures of each group and pool, and the peaks of reserved and
-/// requested bytes, which the trace bounds from below. Counters the snapshot can not tell are left out. Cost: one pass over
+/// requested bytes, which the trace bounds from below. Counters the snapshot cannot tell are left out. Cost: one pass over
 /// blocks and events.
 #[must_use]
 pub fn check_stats(device: &DeviceRecording, stats: &MemoryStats) -> Vec<StatCheck> {

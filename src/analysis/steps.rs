@@ -247,7 +247,7 @@ fn by_range(recording: &Recording, device: &DeviceRecording, tables: &DeviceTabl
     (covered > n / 2).then_some(steps)
 }
 
-/// Standard deviation of the distances between places over their mean; `None` when they can not be steps: too close, or in too
+/// Standard deviation of the distances between places over their mean; `None` when they cannot be steps: too close, or in too
 /// small a part of the recording's `n` events.
 fn unevenness(places: &[u32], n: u32) -> Option<f64> {
     let (first, last) = (*places.first()?, *places.last()?);

@@ -1,6 +1,6 @@
 //! The words of a card's vendor: what its software calls the variables, tools and libraries that advice names. A sentence takes the
 //! words of the device it is about where it is made. [`Words::say`] turns a fixed text, which is written in CUDA's words; text that
-//! holds names of a recording can not be given to it, for names are data.
+//! holds names of a recording cannot be given to it, for names are data.
 
 use std::borrow::Cow;
 

@@ -81,7 +81,7 @@ pub enum Action {
     SetRange(Option<(u32, u32)>),
     /// What block colours mean.
     SetColourBy(ColourBy),
-    /// Ask for allocations by a query; one that can not be read, or is empty, asks for nothing.
+    /// Ask for allocations by a query; one that cannot be read, or is empty, asks for nothing.
     SetQuery(String),
     /// Dim all classes but these; empty shows all.
     SetFocusClasses(Vec<u8>),

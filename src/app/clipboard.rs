@@ -48,7 +48,7 @@ impl App {
         match answer {
             Ok(()) if self.copying.is_told => self.notices.say("Copied."),
             Ok(()) => {}
-            Err(why) => self.notices.complain(format!("Not copied: the system's clipboard can not be reached ({why}).")),
+            Err(why) => self.notices.complain(format!("Not copied: the system's clipboard cannot be reached ({why}).")),
         }
         self.copying.is_told = false;
     }
@@ -90,7 +90,7 @@ mod tests {
         app.poll_copied();
         assert_eq!(
             app.notices.texts().collect::<Vec<_>>(),
-            ["Not copied: the system's clipboard can not be reached (no display)."]
+            ["Not copied: the system's clipboard cannot be reached (no display)."]
         );
         app.apply(Action::Copy("0x7f00".to_owned()), &ctx);
         app.copying.copied = Some("0x7f00".to_owned());

@@ -264,7 +264,7 @@ pub enum Outcome {
     NotChosen,
     /// A side is being read.
     Loading(Option<f32>),
-    /// A side can not be had; one sentence says why.
+    /// A side cannot be had; one sentence says why.
     Failed(String),
     /// Here it is; the flag is false while a newer one is computed.
     Ready(Arc<Compared>, bool),

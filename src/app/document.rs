@@ -352,7 +352,7 @@ impl DeviceView {
         let key = rules.to_vec();
         let own = rules.to_vec();
         let roles = self.roles.get(jobs, "roles", &key, move |progress| {
-            // Rules that can not be read match nothing; their editor says why.
+            // Rules that cannot be read match nothing; their editor says why.
             let (rules, _) = Rules::new(&own);
             let made = Roles::build(&data.recording, data.device(), &data.tables, &rules, progress).ok()?;
             data.found.knows_roles.get_or_init(|| data.knows_roles(&made));
@@ -445,7 +445,7 @@ pub enum Content {
     Ranks(Box<Ranks>),
     /// The probe: a scenario to run and watch.
     Probe(Box<ProbePage>),
-    /// It can not be opened; one sentence says why and what to do.
+    /// It cannot be opened; one sentence says why and what to do.
     Failed(String),
 }
 

@@ -198,7 +198,7 @@ fn from_command(command: &str, file: &str, line: u32) -> Result<Option<Start>, S
     let Some(program) = words.first() else { return Ok(None) };
     if words.len() == 1 && program.contains("://") {
         let (before, _) = program.split_once("{file}").unwrap_or((program, ""));
-        // A link can not be told where its path ends.
+        // A link cannot be told where its path ends.
         refuse_colon(file, "a link")?;
         if !before.contains("://") {
             return Err("The link in Settings must begin with a scheme, such as vscode://file{file}:{line}.".to_owned());

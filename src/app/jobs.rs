@@ -23,7 +23,7 @@ pub struct Jobs {
 struct Failures {
     /// Panics of threads: the thread's name and what it said.
     panics: Vec<(String, String)>,
-    /// Values that were asked for in this frame and can not be had, by the name of their work.
+    /// Values that were asked for in this frame and cannot be had, by the name of their work.
     asked: Vec<String>,
 }
 
@@ -62,12 +62,12 @@ impl Jobs {
         std::mem::take(&mut self.failures().panics)
     }
 
-    /// The works whose values were asked for since the last call and can not be had.
+    /// The works whose values were asked for since the last call and cannot be had.
     pub fn take_asked_in_vain(&self) -> Vec<String> {
         std::mem::take(&mut self.failures().asked)
     }
 
-    /// Says that what somebody asks for can not be had.
+    /// Says that what somebody asks for cannot be had.
     pub fn ask_in_vain(&self, name: &str) {
         self.failures().asked.push(name.to_owned());
     }
@@ -110,7 +110,7 @@ impl Jobs {
         });
         if let Err(error) = spawned {
             self.running.fetch_sub(1, Ordering::AcqRel);
-            self.failures().panics.push((name.to_owned(), format!("the system can not start a thread: {error}")));
+            self.failures().panics.push((name.to_owned(), format!("the system cannot start a thread: {error}")));
         }
         receiver
     }

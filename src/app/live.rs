@@ -167,7 +167,7 @@ impl LiveFeed {
             status: LiveStatus { rate: Rates::default().memory, ..LiveStatus::default() },
         };
         if let Err(error) = std::thread::Builder::new().name("live-feed".to_owned()).spawn(move || work(inside)) {
-            tracing::error!("can not start the watching thread: {error}");
+            tracing::error!("cannot start the watching thread: {error}");
         }
         LiveFeed { commands, updates, pictures, status: Arc::default(), told: None, kept }
     }
@@ -305,13 +305,13 @@ fn watch(mut inside: Inside) {
     let options = SessionOptions::default();
     let mut session = match LiveSession::start(Box::new(crate::live::open), &options) {
         Ok(session) => session,
-        Err(error) => return inside.tell(Update::Notice(format!("The watch can not be started: {error}."))),
+        Err(error) => return inside.tell(Update::Notice(format!("The watch cannot be started: {error}."))),
     };
     // Everything is kept in a file from the start, so that saving later loses nothing and a crash neither.
     if let Some(file) = inside.keep()
         && let Err(error) = session.write_to(Box::new(file))
     {
-        inside.tell(Update::Notice(format!("The session can not be written ({error}); the watch is not kept.")));
+        inside.tell(Update::Notice(format!("The session cannot be written ({error}); the watch is not kept.")));
     }
     let mut alarms: HashMap<u32, Alarms> = HashMap::new();
     let mut rules = AlarmRules::default();
@@ -336,7 +336,7 @@ fn watch(mut inside: Inside) {
         }
         if let Err(error) = session.pump(Duration::from_millis(50)) {
             session.stop_writing();
-            inside.tell(Update::Notice(format!("The session can not be written any more ({error}); the watch goes on.")));
+            inside.tell(Update::Notice(format!("The session cannot be written any more ({error}); the watch goes on.")));
         }
         for news in session.news() {
             hear(&mut inside, news);
@@ -363,7 +363,7 @@ fn check_alarms(inside: &Inside, session: &mut LiveSession, alarms: &mut HashMap
         let Some((_, capacity)) = session.history().latest(number) else { continue };
         let passed = alarms.entry(number).or_default().check(&inside.status.rules, capacity, session.history().samples(number));
         for alarm in passed {
-            // A file that can not be written is told by the next pump.
+            // A file that cannot be written is told by the next pump.
             let _ = session.mark_on(Some(number), &alarm.mark, MarkKind::Alarm);
             let sentence = if numbers.len() > 1 { format!("GPU {number}: {}", alarm.sentence) } else { alarm.sentence };
             super::notify::desktop("GPU memory", &sentence);
@@ -376,7 +376,7 @@ fn check_alarms(inside: &Inside, session: &mut LiveSession, alarms: &mut HashMap
 fn finish(inside: &mut Inside, session: LiveSession) {
     let history_end = session.finish();
     if let Err(error) = history_end {
-        inside.tell(Update::Notice(format!("The end of the session can not be written: {error}.")));
+        inside.tell(Update::Notice(format!("The end of the session cannot be written: {error}.")));
     }
     inside.tell_status(|s| (s.is_over, s.busy) = (true, None));
     while let Ok(command) = inside.inbox.recv() {
@@ -414,7 +414,7 @@ fn obey(inside: &mut Inside, session: &mut LiveSession, command: Command) -> boo
         }
         Command::Act(LiveAction::Rate(hz)) => match session.set_rates(Box::new(crate::live::open), Rates::with_memory(hz)) {
             Ok(()) => inside.tell_status(|s| s.rate = hz),
-            Err(error) => inside.tell(Update::Notice(format!("The rate can not be changed: {error}."))),
+            Err(error) => inside.tell(Update::Notice(format!("The rate cannot be changed: {error}."))),
         },
         Command::Act(LiveAction::Alarms(rules)) => inside.tell_status(|s| s.rules = rules),
         Command::Act(LiveAction::Save) => {}
@@ -469,7 +469,7 @@ fn hear(inside: &mut Inside, news: News) {
 fn save(inside: &Inside, to: &Path) {
     let copied = || -> Result<u64, String> {
         let from = inside.kept.get().ok_or("The watch was not kept: no file could be made for it")?;
-        let mut file = std::fs::File::open(from).map_err(|e| format!("{}: can not be read: {e}", from.display()))?;
+        let mut file = std::fs::File::open(from).map_err(|e| format!("{}: cannot be read: {e}", from.display()))?;
         // The dialog has asked whether an older file may go.
         let mut new = NewFile::create(to, &[from], true)?;
         let bytes = std::io::copy(&mut file, &mut new).map_err(|e| not_written(to, &e))?;
@@ -513,7 +513,7 @@ fn follow(input: impl Read + Send + 'static, mut inside: Inside) {
         let mut reader = match SessionReader::new(input) {
             Ok(Some(reader)) => reader,
             Ok(None) => return drop(sender.send(Err("What arrives on standard input is not a vramscope session.".to_owned()))),
-            Err(e) => return drop(sender.send(Err(format!("Standard input can not be read: {e}.")))),
+            Err(e) => return drop(sender.send(Err(format!("Standard input cannot be read: {e}.")))),
         };
         loop {
             let next = match reader.next_record() {
@@ -521,7 +521,7 @@ fn follow(input: impl Read + Send + 'static, mut inside: Inside) {
                 Ok(Next::Unknown { .. }) => continue,
                 Ok(Next::End) => return,
                 Ok(Next::Broken { what, .. }) => Err(format!("The session broke off: {what}.")),
-                Err(e) => Err(format!("Standard input can not be read any more: {e}.")),
+                Err(e) => Err(format!("Standard input cannot be read any more: {e}.")),
             };
             let is_last = next.is_err();
             if sender.send(next).is_err() || is_last {

@@ -126,7 +126,7 @@ fn lines_before(path: &Path, place: u64) -> u64 {
     lines
 }
 
-/// The part of a text that holds out-of-memory errors; `None` when there is none, or the file can not be read.
+/// The part of a text that holds out-of-memory errors; `None` when there is none, or the file cannot be read.
 pub(super) fn messages_of(path: &Path) -> Option<Excerpt> {
     let length = std::fs::metadata(path).ok()?.len();
     let tail = search(path, 0, length, MOST_READ_OPENED, true).ok()?.1;

@@ -70,7 +70,7 @@ pub(super) fn set_axis(link: &mut Link, data: &DeviceData, axis: Axis) {
     if axis == Axis::Time && !device.events.has_time {
         return;
     }
-    // A range that is the window stays it: of several events of one microsecond the clock can not tell which was its end.
+    // A range that is the window stays it: of several events of one microsecond the clock cannot tell which was its end.
     let seen = (link.event_at(device, link.from), link.event_at(device, link.to));
     let (a, b) = link.range.filter(|_| link.shows_range(device)).unwrap_or(seen);
     let whole = (link.from, link.to) == domain(device, link.axis);

@@ -108,7 +108,7 @@ fn help_rows(ui: &mut Ui, tokens: &Tokens, rows: &[(&str, &str)]) {
     }
 }
 
-/// A file that can not be opened: the sentence, and what can be done.
+/// A file that cannot be opened: the sentence, and what can be done.
 pub(super) fn failed(ui: &mut Ui, tokens: &Tokens, title: &str, sentence: &str, id: DocumentId, actions: &Actions) {
     let rect = ui.max_rect();
     let width = 640.0f32.min(rect.width() - 48.0);

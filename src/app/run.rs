@@ -52,7 +52,7 @@ pub struct Screenshot {
 /// Opens what a picture is of. Without its paths the recording is read here: nobody waits for this window.
 ///
 /// # Errors
-/// One sentence when the recording can not be opened, or is to be redacted together with others.
+/// One sentence when the recording cannot be opened, or is to be redacted together with others.
 pub(super) fn open_subject(app: &mut App, shot: &Screenshot) -> Result<(), String> {
     let Some(file) = shot.file.as_ref().filter(|_| shot.redact) else {
         app.open_paths(shot.file.iter().chain(&shot.with).cloned());
@@ -79,7 +79,7 @@ const WATCHED_SAMPLES: usize = 30;
 const NO_DISPLAY: &str = "there is no display: neither WAYLAND_DISPLAY nor DISPLAY is set. On a machine without one use the text commands \
 (vramscope summary FILE, vramscope state FILE, vramscope --help), or start a virtual display: xvfb-run -a vramscope FILE";
 
-const NO_WAYLAND_EGL: &str = "the window can not be opened: OpenGL under Wayland needs libwayland-egl.so.1, which is not installed (Debian and Ubuntu: \
+const NO_WAYLAND_EGL: &str = "the window cannot be opened: OpenGL under Wayland needs libwayland-egl.so.1, which is not installed (Debian and Ubuntu: \
 libwayland-egl1; Fedora: libwayland-egl). To use X11 instead start vramscope with WAYLAND_DISPLAY= in front";
 
 fn is_set(name: &str) -> bool {
@@ -148,7 +148,7 @@ fn start(
         }
     }
     Err(format!(
-        "the window can not be opened ({}). vramscope needs OpenGL 2.1; over ssh try LIBGL_ALWAYS_SOFTWARE=1, or use the text commands (vramscope --help)",
+        "the window cannot be opened ({}). vramscope needs OpenGL 2.1; over ssh try LIBGL_ALWAYS_SOFTWARE=1, or use the text commands (vramscope --help)",
         failures.join("; ")
     ))
 }
@@ -207,7 +207,7 @@ pub fn unknown_view(name: &str) -> Option<String> {
 /// Opens the window, draws the recording once, writes a PNG, and closes.
 ///
 /// # Errors
-/// One sentence when the view is unknown, the recording can not be opened, there is no display, or the file can not be written.
+/// One sentence when the view is unknown, the recording cannot be opened, there is no display, or the file cannot be written.
 pub fn screenshot(shot: Screenshot) -> Result<(), String> {
     if let Some(sentence) = unknown_view(&shot.view) {
         return Err(sentence);
@@ -387,7 +387,7 @@ impl eframe::App for Photographer {
             self.finish(ctx, Err(sentence));
             return;
         }
-        // A tab that can not be read may still make room for one that was opened beside it.
+        // A tab that cannot be read may still make room for one that was opened beside it.
         if let (true, Some(Content::Failed(sentence))) = (self.app.is_idle(), self.app.active_document().map(|d| &d.content)) {
             let sentence = sentence.clone();
             self.finish(ctx, Err(sentence));
@@ -431,7 +431,7 @@ pub(super) fn save_png(image: &egui::ColorImage, out: &std::path::Path) -> Resul
     let encoder = image::codecs::png::PngEncoder::new(&mut file);
     encoder.write_image(&pixels, width as u32, height as u32, image::ExtendedColorType::Rgb8).map_err(|e| match e {
         image::ImageError::IoError(e) => not_written(out, &e),
-        other => format!("can not write {}: {other}", out.display()),
+        other => format!("cannot write {}: {other}", out.display()),
     })?;
     file.finish()
 }

@@ -40,7 +40,7 @@ pub fn all() -> Vec<Sample> {
     ]
 }
 
-/// Reads every bundled recording for its line on the welcome page; those that can not be read are left blank.
+/// Reads every bundled recording for its line on the welcome page; those that cannot be read are left blank.
 #[must_use]
 pub fn describe_all(samples: &[Sample], progress: &Progress) -> Vec<Recent> {
     samples

@@ -89,7 +89,7 @@ pub struct Settings {
 
 impl Settings {
     /// Takes the rules from the file that the command line reads too, where there is one: it may have been edited by hand. One
-    /// that can not be read is left alone.
+    /// that cannot be read is left alone.
     pub fn read_rules(&mut self) {
         let text = rules_path().and_then(|path| std::fs::read_to_string(path).ok());
         if let Some(rules) = text.and_then(|text| rules_from_text(&text).ok()) {

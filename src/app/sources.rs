@@ -126,7 +126,7 @@ fn spawn(start: &Start, source: editor::Source, actions: &Actions, jobs: &Jobs) 
     let began = Instant::now();
     let mut child = Process::new(&start.program).args(&start.args).spawn().map_err(|error| {
         let named = if source == editor::Source::Environment { ", which the environment names" } else { "" };
-        format!("Can not start \"{}\"{named}: {error}. Change the editor in File, Settings.", start.program)
+        format!("Cannot start \"{}\"{named}: {error}. Change the editor in File, Settings.", start.program)
     })?;
     let (name, actions, jobs) = (start.program.clone(), actions.clone(), jobs.clone());
     let wait = move || {

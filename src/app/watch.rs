@@ -35,7 +35,7 @@ pub(super) type Stamp = (u64, Option<SystemTime>);
 pub enum News {
     /// It was listed: what comes from now on is new.
     Begun,
-    /// It can not be listed at all and is not watched, in one sentence.
+    /// It cannot be listed at all and is not watched, in one sentence.
     Failed(String),
     /// A recording appeared or was written again, and is whole.
     Recording(PathBuf),
@@ -50,7 +50,7 @@ pub enum News {
         /// The part of it that holds the error.
         log: Excerpt,
     },
-    /// The folder can not be listed, in one sentence.
+    /// The folder cannot be listed, in one sentence.
     Trouble(String),
     /// The folder can be listed again, in one sentence.
     Back(String),
@@ -140,7 +140,7 @@ type Listing = HashMap<PathBuf, Stamp>;
 
 /// The files of a folder, and of the folders in it, that may be recordings or counters, and those that may be logs.
 fn list(folder: &Path) -> Result<(Listing, Listing), String> {
-    let failed = |e: std::io::Error| format!("{}: the folder can not be watched: {}", folder.display(), why_of_folder(&e));
+    let failed = |e: std::io::Error| format!("{}: the folder cannot be watched: {}", folder.display(), why_of_folder(&e));
     let (mut recordings, mut logs) = (HashMap::new(), HashMap::new());
     let mut below = list_one(folder, &mut recordings, &mut logs).map_err(failed)?;
     below.sort_by(|a, b| b.cmp(a));
@@ -349,6 +349,6 @@ mod tests {
         std::fs::rename(&gone, folder.path()).unwrap();
         assert!(matches!(wait_for_one(&watch), News::Back(_)));
         let none = Watch::start(file("none"), &Jobs::default()).unwrap();
-        assert!(matches!(wait_for_one(&none), News::Failed(sentence) if sentence.contains("can not be watched")));
+        assert!(matches!(wait_for_one(&none), News::Failed(sentence) if sentence.contains("cannot be watched")));
     }
 }

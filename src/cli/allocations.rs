@@ -99,7 +99,7 @@ impl From<SortBy> for Order {
 /// Runs the subcommand.
 ///
 /// # Errors
-/// One sentence when the file can not be opened or the answer not be written.
+/// One sentence when the file cannot be opened or the answer not be written.
 pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
     let (text, query) = &args.query;
     let recording = open_blocks(&args.file)?;

@@ -1,5 +1,5 @@
 //! `vramscope check FILE`: limits for continuous integration; exit code 1 when one is passed, or
-//! when the recording can not tell.
+//! when the recording cannot tell.
 
 use std::io::Write;
 
@@ -18,13 +18,13 @@ use crate::units::{Bytes, count, counted, told_apart};
 /// Runs the subcommand.
 ///
 /// # Errors
-/// One sentence naming what was passed, when anything was; or why the file can not be opened.
+/// One sentence naming what was passed, when anything was; or why the file cannot be opened.
 pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
     let recording = open_blocks(&args.file)?;
     let mut checks = Vec::new();
     let mut failures = Vec::new();
     if let Some(cut) = recording.report.truncated() {
-        // What is not in the file can not be vouched for.
+        // What is not in the file cannot be vouched for.
         checks.push(json!({"device": null, "kind": null, "check": "complete", "passed": false, "value": false, "limit": true, "reason": cut.text}));
         failures.push(format!("the file is not whole: {}", cut.text));
     }
@@ -49,12 +49,12 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
         let (peak, at) = tables.curves.settled_peak(device, Quantity::Reserved);
         let is_told = has_segments(&tables) || device.events.is_empty() && device.segments.is_empty();
         if !is_told && (args.max_peak.is_some() || args.max_fragmentation.is_some()) {
-            // What is not in the file can not be vouched for.
+            // What is not in the file cannot be vouched for.
             let limits = args.max_peak.map(|most| ("max_peak", json!(most)));
             let limits = limits.into_iter().chain(args.max_fragmentation.map(|most| ("max_fragmentation", json!(most))));
             for (name, most) in limits {
                 let option = name.replace('_', "-");
-                let sentence = format!("what was reserved is not in this file, so --{option} can not be checked");
+                let sentence = format!("what was reserved is not in this file, so --{option} cannot be checked");
                 check(name, Some(false), serde_json::Value::Null, most, sentence);
             }
         }

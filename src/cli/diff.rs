@@ -18,7 +18,7 @@ const LISTED: usize = 25;
 /// Runs the subcommand.
 ///
 /// # Errors
-/// One sentence when a file can not be opened, an instant does not exist, or the answer can not be written.
+/// One sentence when a file cannot be opened, an instant does not exist, or the answer cannot be written.
 pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
     let progress = Progress::new();
     let a = Side::open(&args.a, args, &progress)?;

@@ -12,7 +12,7 @@ use crate::units::pytorch_size;
 /// As JSON: the explanation of the first message with figures, and under `messages` every one found.
 ///
 /// # Errors
-/// One sentence when the text can not be read, or holds no out-of-memory message.
+/// One sentence when the text cannot be read, or holds no out-of-memory message.
 pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), String> {
     let mut bytes = Vec::new();
     let name = match file {
@@ -20,14 +20,11 @@ pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), S
             if path.is_dir() {
                 return Err(format!("{} is a folder; give a file in it, or a message on standard input", path.display()));
             }
-            bytes = std::fs::read(path).map_err(|e| format!("{} can not be read: {}", path.display(), why(&e)))?;
+            bytes = std::fs::read(path).map_err(|e| format!("{} cannot be read: {}", path.display(), why(&e)))?;
             path.display().to_string()
         }
         _ => {
-            std::io::stdin()
-                .lock()
-                .read_to_end(&mut bytes)
-                .map_err(|e| format!("standard input can not be read: {}", why(&e)))?;
+            std::io::stdin().lock().read_to_end(&mut bytes).map_err(|e| format!("standard input cannot be read: {}", why(&e)))?;
             "the text".to_owned()
         }
     };
@@ -41,7 +38,7 @@ pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), S
         ));
     };
     let written = if json { write_json(main, &explained, out) } else { write_text(main, &explained, out) };
-    written.map_err(|e| format!("the answer can not be written: {e}"))
+    written.map_err(|e| format!("the answer cannot be written: {e}"))
 }
 
 fn write_json(main: &Explanation, all: &[Explanation], out: &mut dyn Write) -> std::io::Result<()> {

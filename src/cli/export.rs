@@ -22,7 +22,7 @@ use crate::units::{Bytes, count, counted};
 /// Writes the export and says on `out` what was written.
 ///
 /// # Errors
-/// [`Failure`]: the recording can not be read, the device or range is not in it, or a file can not be written.
+/// [`Failure`]: the recording cannot be read, the device or range is not in it, or a file cannot be written.
 pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     check_out(args)?;
     if args.file.is_dir() {
@@ -65,7 +65,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Every recording of a folder, each into the partition of its rank. One that can not be read does not stop the others.
+/// Every recording of a folder, each into the partition of its rank. One that cannot be read does not stop the others.
 fn fleet(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     if args.rank.is_some() {
         return Err(Failure::Usage(
@@ -236,7 +236,7 @@ fn tables(args: &ExportArgs, source: &Source<'_>, recording: &Recording) -> Resu
             args.out.clone()
         } else {
             let folder = args.out.join(table.name()).join(format!("job={job}")).join(format!("rank={rank}"));
-            std::fs::create_dir_all(&folder).map_err(|e| format!("{}: this folder can not be made: {e}", folder.display()))?;
+            std::fs::create_dir_all(&folder).map_err(|e| format!("{}: this folder cannot be made: {e}", folder.display()))?;
             folder.join(format!("{stem}{part}.{extension}"))
         };
         let mut file = create(args, &path)?;

@@ -14,7 +14,7 @@ use crate::units::Bytes;
 /// Runs the subcommand.
 ///
 /// # Errors
-/// One sentence when the file can not be opened.
+/// One sentence when the file cannot be opened.
 pub fn run(args: &FindingsArgs) -> Result<String, String> {
     let progress = Progress::new();
     let recording = super::open(&args.file)?;
@@ -40,7 +40,7 @@ pub fn run(args: &FindingsArgs) -> Result<String, String> {
         }
         left_out += found.ooms_left_out;
         changed += found.changed_by_rules.count;
-        // Writing to a String can not fail.
+        // Writing to a String cannot fail.
         if let Some(sentence) = found.rules_sentence() {
             let _ = writeln!(out, "{}: {sentence}\n", device.id);
         }

@@ -15,7 +15,7 @@ use crate::model::{Progress, StackTable};
 /// Runs the subcommand.
 ///
 /// # Errors
-/// One sentence when the file can not be opened, an instant does not exist, or the answer can not be written.
+/// One sentence when the file cannot be opened, an instant does not exist, or the answer cannot be written.
 pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
     let recording = open_blocks(&args.file)?;
     let device = &recording.devices[choose_device(&recording, args.device)?];

@@ -13,7 +13,7 @@ use crate::live::attach::install_helper;
 /// Prints the helper's source.
 ///
 /// # Errors
-/// One sentence when the output can not be written.
+/// One sentence when the output cannot be written.
 pub fn print_agent(out: &mut dyn Write) -> Result<(), String> {
     super::print(out, HELPER)
 }
@@ -22,7 +22,7 @@ pub fn print_agent(out: &mut dyn Write) -> Result<(), String> {
 /// the exit code are the program's own.
 ///
 /// # Errors
-/// [`Failure`] when the program can not be started, one of usage where its name is an option; otherwise it does not return.
+/// [`Failure`] when the program cannot be started, one of usage where its name is an option; otherwise it does not return.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let words = &args.command;
     let first = words.first().map_or("", String::as_str);
@@ -48,5 +48,5 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     let error = command.env("PYTHONPATH", path).exec();
     let name = if is_script { &args.python } else { first };
-    Err(format!("{name} can not be started: {error}").into())
+    Err(format!("{name} cannot be started: {error}").into())
 }

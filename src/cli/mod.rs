@@ -86,7 +86,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         return Ok(());
     }
     result?;
-    flushed.map_err(|e| Failure::NotPossible(format!("the answer can not be written: {e}")))
+    flushed.map_err(|e| Failure::NotPossible(format!("the answer cannot be written: {e}")))
 }
 
 /// One line a subcommand.
@@ -176,10 +176,7 @@ fn place_of(device: &DeviceRecording, event: u32) -> String {
 pub fn open_any(path: &Path) -> Result<Recording, String> {
     if path.as_os_str() == "-" {
         let mut bytes = Vec::new();
-        io::stdin()
-            .lock()
-            .read_to_end(&mut bytes)
-            .map_err(|e| format!("standard input can not be read: {}", formats::why(&e)))?;
+        io::stdin().lock().read_to_end(&mut bytes).map_err(|e| format!("standard input cannot be read: {}", formats::why(&e)))?;
         return formats::read(&bytes, "standard input", &Progress::new()).map_err(|e| e.to_string());
     }
     if !path.exists() {
@@ -201,7 +198,7 @@ pub fn open_any(path: &Path) -> Result<Recording, String> {
 /// Reads PyTorch's counters from a file of `memory_stats()`, `memory_summary()` or `host_memory_stats()`.
 ///
 /// # Errors
-/// One sentence when the file can not be read or holds no counters.
+/// One sentence when the file cannot be read or holds no counters.
 pub fn open_stats(path: &Path) -> Result<MemoryStats, String> {
     formats::stats::open(path).map_err(|e| format!("{}: {e}", path.display()))
 }
@@ -209,7 +206,7 @@ pub fn open_stats(path: &Path) -> Result<MemoryStats, String> {
 /// Opens a recording and adds other artefacts of the same run to it: traces and timelines, in that order.
 ///
 /// # Errors
-/// One sentence: a file can not be read, or is not of the same run.
+/// One sentence: a file cannot be read, or is not of the same run.
 pub fn open_with(path: &Path, with: &[PathBuf]) -> Result<(Recording, Vec<Join>), String> {
     let mut recording = if with.is_empty() { open_any(path)? } else { open(path)? };
     let mut joins = Vec::new();
@@ -237,16 +234,16 @@ pub fn choose_device(recording: &Recording, wanted: Option<i32>) -> Result<usize
 /// Writes text and ends its last line.
 ///
 /// # Errors
-/// One sentence when the output can not be written.
+/// One sentence when the output cannot be written.
 pub fn print(out: &mut dyn Write, text: &str) -> Result<(), String> {
     let end = if text.ends_with('\n') { "" } else { "\n" };
-    write!(out, "{text}{end}").map_err(|e| format!("the answer can not be written: {e}"))
+    write!(out, "{text}{end}").map_err(|e| format!("the answer cannot be written: {e}"))
 }
 
 /// Writes text as [`print()`] does, [with its caveats](with_caveats).
 ///
 /// # Errors
-/// One sentence when the output can not be written.
+/// One sentence when the output cannot be written.
 pub fn print_of(out: &mut dyn Write, about: &[About<'_>], text: &str) -> Result<(), String> {
     print(out, &with_caveats(about, text))
 }
@@ -316,9 +313,9 @@ fn cut_note(recording: &Recording) -> Option<String> {
 /// Writes a value as indented JSON and a line end.
 ///
 /// # Errors
-/// One sentence when the output can not be written.
+/// One sentence when the output cannot be written.
 pub fn print_json(out: &mut dyn Write, value: &impl serde::Serialize) -> Result<(), String> {
-    let failed = |e: &dyn std::fmt::Display| format!("the answer can not be written: {e}");
+    let failed = |e: &dyn std::fmt::Display| format!("the answer cannot be written: {e}");
     serde_json::to_writer_pretty(&mut *out, value).map_err(|e| failed(&e))?;
     writeln!(out).map_err(|e| failed(&e))
 }

@@ -61,7 +61,7 @@ pub fn run(args: &ProbeArgs, out: &mut dyn Write) -> Result<(), Failure> {
         )));
     }
     let sources: Vec<&Path> = args.paths.first().filter(|_| name == "replay").map(PathBuf::as_path).into_iter().collect();
-    // A run takes minutes on a card: what can not be kept is not begun.
+    // A run takes minutes on a card: what cannot be kept is not begun.
     if let Some(sentence) = file.and_then(|file| refusal(file, &sources, args.force)) {
         return Err(sentence.into());
     }

@@ -15,7 +15,7 @@ use crate::units::{SizeColumn, count};
 /// Runs the subcommand.
 ///
 /// # Errors
-/// One sentence when the folder has no recordings or none can be opened, or the answer can not be written.
+/// One sentence when the folder has no recordings or none can be opened, or the answer cannot be written.
 pub fn run(args: &RanksArgs, out: &mut dyn Write) -> Result<(), String> {
     let files = folder::recordings_in(&args.paths)?;
     let found = Mutex::new((Vec::new(), Vec::new()));

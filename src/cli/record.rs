@@ -28,7 +28,7 @@ enum Step {
 /// moment leaves a session that opens.
 ///
 /// # Errors
-/// [`Failure`]: a name that no session can have is one of usage; no driver, no such device, or a file that can not be written is not.
+/// [`Failure`]: a name that no session can have is one of usage; no driver, no such device, or a file that cannot be written is not.
 pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     let is_pipe = args.out.as_os_str() == "-";
     if is_pipe && std::io::stdout().is_terminal() {
@@ -86,12 +86,12 @@ fn watch(args: &RecordArgs, name: &str, mut file: Option<SessionFile>, steps: &S
         other_users: args.other_users,
     };
     let mut session = LiveSession::start(Box::new(crate::live::open), &options)
-        .map_err(|e| format!("the sampling thread can not be started: {e}"))?;
+        .map_err(|e| format!("the sampling thread cannot be started: {e}"))?;
     let out: Box<dyn Write + Send> = match &file {
         Some(file) => Box::new(file.writer()?),
-        None => Box::new(standard_output().map_err(|e| format!("{name}: can not be written: {e}"))?),
+        None => Box::new(standard_output().map_err(|e| format!("{name}: cannot be written: {e}"))?),
     };
-    session.write_to(out).map_err(|e| format!("{name}: can not be written: {e}"))?;
+    session.write_to(out).map_err(|e| format!("{name}: cannot be written: {e}"))?;
     let patience = args.seconds.map_or(FOR_DRIVER, |s| FOR_DRIVER.min(Duration::from_secs_f64(s)));
     session.wait_for_device(patience)?;
     check_devices(&session, args)?;
@@ -113,11 +113,11 @@ fn watch(args: &RecordArgs, name: &str, mut file: Option<SessionFile>, steps: &S
             Ok(_) => {}
             // The other end of the pipe has seen enough.
             Err(e) if file.is_none() && e.kind() == ErrorKind::BrokenPipe => return Ok(()),
-            Err(e) => return Err(format!("{name}: can not be written any more: {e}; what was written opens").into()),
+            Err(e) => return Err(format!("{name}: cannot be written any more: {e}; what was written opens").into()),
         }
         session.news().iter().for_each(|news| tell(news, args));
     }
-    Ok(session.finish().map_err(|e| format!("{name}: the end of the session can not be written: {e}"))?)
+    Ok(session.finish().map_err(|e| format!("{name}: the end of the session cannot be written: {e}"))?)
 }
 
 /// Standard output without the lock and the line buffer that Rust puts before it: records have no lines.
@@ -138,7 +138,7 @@ fn check_devices(session: &LiveSession, args: &RecordArgs) -> Result<(), String>
     }
 }
 
-/// A process that runs nowhere can not matter. In a container the driver names processes by numbers that are not ours, so one
+/// A process that runs nowhere cannot matter. In a container the driver names processes by numbers that are not ours, so one
 /// that a GPU lists counts too.
 fn check_process(session: &mut LiveSession, args: &RecordArgs) -> Result<(), String> {
     let Some(pid) = args.pid.filter(|pid| cfg!(target_os = "linux") && !Path::new("/proc").join(pid.to_string()).exists()) else {
@@ -149,12 +149,12 @@ fn check_process(session: &mut LiveSession, args: &RecordArgs) -> Result<(), Str
         if Instant::now() > until {
             return Err(format!("there is no process {pid}, and no GPU lists one"));
         }
-        session.pump(Duration::from_millis(50)).map_err(|e| format!("the session can not be written: {e}"))?;
+        session.pump(Duration::from_millis(50)).map_err(|e| format!("the session cannot be written: {e}"))?;
     }
     Ok(())
 }
 
-/// Says what helpers told, on standard error. A program that can not be entered is still watched from outside.
+/// Says what helpers told, on standard error. A program that cannot be entered is still watched from outside.
 fn tell(news: &News, args: &RecordArgs) {
     match news {
         News::Answers { pid } => terminal::say(&format!("the helper in process {pid} answers")),

@@ -144,7 +144,7 @@ struct LiveRow {
 /// Writes the state.
 ///
 /// # Errors
-/// One sentence when the file can not be read, or has no such device or instant.
+/// One sentence when the file cannot be read, or has no such device or instant.
 pub fn run(args: &StateArgs, out: &mut dyn Write) -> Result<(), String> {
     let recording = open_blocks(&args.file)?;
     let device = &recording.devices[device_for(&recording, args)?];

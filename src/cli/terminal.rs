@@ -64,7 +64,7 @@ fn shown(text: &str) -> std::borrow::Cow<'_, str> {
     for c in text.chars() {
         if is_steering(c) {
             for unit in c.encode_utf16(&mut [0; 2]) {
-                // Writing to a String can not fail.
+                // Writing to a String cannot fail.
                 let _ = write!(out, "\\u{unit:04x}");
             }
         } else {

@@ -77,7 +77,7 @@ const OVER_LIMIT: &str = "a peak above the limit is real: PyTorch compares the l
 /// Answers for a file.
 ///
 /// # Errors
-/// One sentence: the file can not be read, has no such device, or has no trace, or the simulation can not be written.
+/// One sentence: the file cannot be read, has no such device, or has no trace, or the simulation cannot be written.
 pub fn run(args: &WhatifArgs, out: &mut dyn Write) -> Result<(), String> {
     // Before the runs, which take a while.
     if let Some(sentence) = args.save.as_ref().and_then(|out| refusal(out, &[&args.file], args.force)) {

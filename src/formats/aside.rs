@@ -94,7 +94,7 @@ pub(super) fn text(recording: &Recording, parts: &[DevicePart], redact: bool) ->
 
 /// Puts what stands beside back on its devices; what the snapshot itself told stays. One sentence when the text is none of ours.
 pub(super) fn put_back(text: &[u8], devices: &mut Vec<DeviceRecording>) -> Result<(), String> {
-    let aside: Aside = serde_json::from_slice(text).map_err(|e| format!("the samples under '{KEY}' can not be read: {e}"))?;
+    let aside: Aside = serde_json::from_slice(text).map_err(|e| format!("the samples under '{KEY}' cannot be read: {e}"))?;
     if aside.version > VERSION {
         return Err(format!(
             "the samples under '{KEY}' are of a later version of vramscope ({}); they were left out",

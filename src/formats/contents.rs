@@ -20,7 +20,7 @@ const CHUNK: usize = 4 << 20;
 /// Opens a regular file for reading, and nothing else: a pipe would be waited for, and a device may never end.
 ///
 /// # Errors
-/// When it can not be opened; for what is no regular file, a sentence of what to open instead.
+/// When it cannot be opened; for what is no regular file, a sentence of what to open instead.
 pub(crate) fn open_regular(path: &Path) -> std::io::Result<File> {
     let check = |meta: &Metadata| match meta.file_type() {
         kind if kind.is_file() => Ok(()),
@@ -61,7 +61,7 @@ impl Contents {
     /// Reads a regular file.
     ///
     /// # Errors
-    /// [`FormatError::Io`] when it can not be read, or memory can not hold it; [`FormatError::Cancelled`].
+    /// [`FormatError::Io`] when it cannot be read, or memory cannot hold it; [`FormatError::Cancelled`].
     pub(super) fn read(path: &Path, progress: &Progress) -> Result<Self, FormatError> {
         let failed = |what: String| FormatError::Io { name: path.display().to_string(), what };
         let io = |error: std::io::Error| failed(why(&error));
@@ -73,7 +73,7 @@ impl Contents {
         let Some(room) = room.filter(|_| available.is_none_or(|available| before.size <= available)) else {
             let free = available.map_or(String::new(), |free| format!(" and {} of memory are free", Bytes(free)));
             return Err(failed(format!(
-                "the file has {}{free}, so it can not be read; close other programs, or open it on a machine with more memory",
+                "the file has {}{free}, so it cannot be read; close other programs, or open it on a machine with more memory",
                 Bytes(before.size)
             )));
         };

@@ -53,7 +53,7 @@ fn has_wildcards(part: &OsStr) -> bool {
 /// step, with a file a rank in each. Cost: one listing a folder, no file is opened.
 ///
 /// # Errors
-/// One sentence when a folder can not be listed or nothing is found.
+/// One sentence when a folder cannot be listed or nothing is found.
 pub fn recordings_in(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let mut files = Vec::new();
     for path in paths {
@@ -127,7 +127,7 @@ fn name_of(path: &Path) -> String {
 
 /// Adds the files of a folder whose names are wanted; its subfolders, but hidden ones.
 fn list(folder: &Path, wanted: impl Fn(&str) -> bool, files: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>, String> {
-    let failed = |e: std::io::Error| format!("{}: the folder can not be listed: {e}", folder.display());
+    let failed = |e: std::io::Error| format!("{}: the folder cannot be listed: {e}", folder.display());
     let mut below = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
@@ -233,6 +233,6 @@ mod tests {
         assert_eq!(found("jobs/n*"), both, "folders that fit are read as folders are");
         assert_eq!(found("jobs/n*/none*"), [""; 0]);
         let lost = recordings_in(&[folder.path().join("lost/*/rank*.pickle")]).unwrap_err();
-        assert!(lost.contains("lost: the folder can not be listed"), "{lost}");
+        assert!(lost.contains("lost: the folder cannot be listed"), "{lost}");
     }
 }

@@ -33,7 +33,7 @@ pub(super) const LOG_TAIL: u64 = 64 << 20;
 /// takes a fraction of a second: not for the window's thread.
 ///
 /// # Errors
-/// When the file can not be read.
+/// When the file cannot be read.
 pub fn look(path: &Path) -> io::Result<Seen> {
     let mut file = open_regular(path)?;
     let length = file.metadata()?.len();

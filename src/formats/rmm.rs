@@ -54,7 +54,7 @@ pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, 
                 report.warn(WarningKind::Truncated, Some(at), || "the last row is cut off".to_owned());
             } else {
                 report.warn(WarningKind::WrongType, Some(at), || {
-                    format!("rows that can not be read were left out, the first is row {number}")
+                    format!("rows that cannot be read were left out, the first is row {number}")
                 });
             }
             continue;

@@ -18,7 +18,7 @@ pub(super) const MOST_BYTES: usize = 4 << 20;
 /// # Errors
 /// What is wrong with it, without its name.
 pub fn open(path: &Path) -> Result<MemoryStats, String> {
-    let meta = std::fs::metadata(path).map_err(|e| format!("can not be read: {}", super::why(&e)))?;
+    let meta = std::fs::metadata(path).map_err(|e| format!("cannot be read: {}", super::why(&e)))?;
     if !meta.is_file() {
         return Err("is a folder, a pipe or a device and not a file".to_owned());
     }
@@ -26,7 +26,7 @@ pub fn open(path: &Path) -> Result<MemoryStats, String> {
     if size > MOST_BYTES as u64 {
         return Err("is too large to be the counters of torch.cuda.memory_stats()".to_owned());
     }
-    let bytes = std::fs::read(path).map_err(|e| format!("can not be read: {e}"))?;
+    let bytes = std::fs::read(path).map_err(|e| format!("cannot be read: {e}"))?;
     parse(&String::from_utf8_lossy(&bytes)).ok_or_else(|| {
         "holds no counters of torch.cuda.memory_stats(), memory_summary() or host_memory_stats(); write them with \
          json.dump(torch.cuda.memory_stats(), file)"

@@ -40,7 +40,7 @@ impl Layers {
 const USUAL_RATIO: u64 = 16;
 
 /// Bytes of a file once it is unpacked, as a gzip file's last four bytes or a zstd frame's header tell, else [`USUAL_RATIO`] times its
-/// own; of any other file its own, and 0 of one that can not be read. Reads a few bytes. An estimate: a gzip file of several members tells
+/// own; of any other file its own, and 0 of one that cannot be read. Reads a few bytes. An estimate: a gzip file of several members tells
 /// only the last one's size.
 #[must_use]
 pub fn unpacked_bytes(path: &Path) -> u64 {
@@ -72,7 +72,7 @@ pub fn unpacked_bytes(path: &Path) -> u64 {
 /// A log as it is on disk: inflated where it is gzip or zstd, else as it is.
 ///
 /// # Errors
-/// When it is packed and can not be unpacked, or to far more than any log packs to.
+/// When it is packed and cannot be unpacked, or to far more than any log packs to.
 pub fn unpacked_log(bytes: Vec<u8>, name: &str) -> Result<Vec<u8>, FormatError> {
     match bytes.as_slice() {
         [0x1f, 0x8b, ..] => gzip(&bytes, name, &mut Layers::around(bytes.len()), &Progress::new()).map(|u| u.bytes),
@@ -97,7 +97,7 @@ pub(crate) fn zip(bytes: &[u8], name: &str, layers: &mut Layers, progress: &Prog
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(|error| FormatError::Malformed {
         name: name.to_owned(),
         offset: bytes.len() as u64,
-        what: format!("the zip container can not be read ({error})"),
+        what: format!("the zip container cannot be read ({error})"),
     })?;
     let names: Vec<String> = archive.file_names().filter_map(Result::ok).map(std::borrow::Cow::into_owned).collect();
     let wanted = names
@@ -113,7 +113,7 @@ pub(crate) fn zip(bytes: &[u8], name: &str, layers: &mut Layers, progress: &Prog
     let file = archive.by_name(wanted).map_err(|error| FormatError::Malformed {
         name: name.to_owned(),
         offset: 0,
-        what: format!("{wanted} inside the zip can not be read ({error})"),
+        what: format!("{wanted} inside the zip cannot be read ({error})"),
     })?;
     read_all(file, bytes.len(), name, layers, progress)
 }
@@ -155,7 +155,7 @@ fn read_all(
 }
 
 fn broken(name: &str, offset: u64, error: &std::io::Error) -> FormatError {
-    FormatError::Malformed { name: name.to_owned(), offset, what: format!("the compressed data can not be unpacked ({error})") }
+    FormatError::Malformed { name: name.to_owned(), offset, what: format!("the compressed data cannot be unpacked ({error})") }
 }
 
 #[cfg(test)]

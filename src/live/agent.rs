@@ -27,7 +27,7 @@ pub const HELPER: &str = include_str!("../../assets/vramscope_agent.py");
 /// Starts the helper in every Python of a job whose path has its folder first.
 pub const SITECUSTOMIZE: &str = include_str!("../../assets/sitecustomize.py");
 
-/// All of connecting and greeting takes microseconds; a process that does not manage it in this time can not be asked now.
+/// All of connecting and greeting takes microseconds; a process that does not manage it in this time cannot be asked now.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often to look for a helper in a process that has none.
 const LOOK: Duration = Duration::from_secs(1);
@@ -167,7 +167,7 @@ pub(super) struct Manner {
 struct Shared {
     /// Nobody wants it any more.
     is_over: AtomicBool,
-    /// The thread has ended: the helper can not be had.
+    /// The thread has ended: the helper cannot be had.
     has_ended: AtomicBool,
     /// Start a helper where there is none.
     enter: AtomicBool,
@@ -382,7 +382,7 @@ impl Follower {
         let stream = connect(socket, until).map_err(failed)?;
         let other = peer(&stream).map_err(failed)?;
         // From outside a container the peer is named by its PID here: the one NVML uses. It is 0 when the process lives in a
-        // namespace that we can not see into; the socket's owner is then all there is to go by.
+        // namespace that we cannot see into; the socket's owner is then all there is to go by.
         if other.0 != 0 && other.0 != pid {
             return Err(format!("the socket of process {pid} belongs to process {}", other.0));
         }

@@ -22,16 +22,16 @@ pub struct Survey {
     pub pid: u32,
     /// The socket of a helper that listens already.
     pub socket: Option<PathBuf>,
-    /// The version of its Python; `None` when it is no Python, or can not be looked at.
+    /// The version of its Python; `None` when it is no Python, or cannot be looked at.
     pub python: Option<(u32, u32)>,
-    /// Why a script can not be started in it; `None` when it can.
+    /// Why a script cannot be started in it; `None` when it can.
     pub obstacle: Option<String>,
     /// Its command line, for the line that starts it with the helper.
     pub command: Vec<String>,
 }
 
 impl Survey {
-    /// True when the program may be Python: by its version, or by how it was started where that can not be read.
+    /// True when the program may be Python: by its version, or by how it was started where that cannot be read.
     #[must_use]
     pub fn is_python(&self) -> bool {
         let looks_so = |w: &String| w.rsplit('/').next().is_some_and(|n| n.starts_with("python")) || w.ends_with(".py");
@@ -41,7 +41,7 @@ impl Survey {
 
 /// Why nothing is known of a process that the driver lists.
 const NOT_HERE: &str = "This machine shows no process of this number here: it has ended, or it runs in a container or on a host \
-    whose processes can not be seen from here. Start it through vramscope run on its own side, and watch there.";
+    whose processes cannot be seen from here. Start it through vramscope run on its own side, and watch there.";
 
 /// One way in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,7 +208,7 @@ fn obstacle(folder: &Path, python: Option<(u32, u32)>, command: &[String]) -> Op
     };
     if (major, minor) < REMOTE_EXEC {
         return Some(format!(
-            "This process runs Python {major}.{minor}, which can not be entered from outside without a debugger."
+            "This process runs Python {major}.{minor}, which cannot be entered from outside without a debugger."
         ));
     }
     // A program with Python inside would be started once more instead of its Python.
@@ -220,7 +220,7 @@ fn obstacle(folder: &Path, python: Option<(u32, u32)>, command: &[String]) -> Op
     let namespace = |of: &Path| std::fs::read_link(of.join("ns/mnt")).ok();
     if namespace(folder) != namespace(Path::new("/proc/self")) {
         return Some(
-            "This process runs in a container, where it can not be entered from outside: add the line to the program, or start it \
+            "This process runs in a container, where it cannot be entered from outside: add the line to the program, or start it \
              in there with vramscope run."
                 .to_owned(),
         );
@@ -266,7 +266,7 @@ fn entry_sentence(pid: u32, message: &str) -> String {
     if has("has no attribute 'remote_exec'") || has("not supported") {
         return format!("The Python of process {pid} was built without remote debugging.");
     }
-    format!("Process {pid} can not be entered: {last}.")
+    format!("Process {pid} cannot be entered: {last}.")
 }
 
 /// What to do when the system does not let one process look into another.
@@ -320,7 +320,7 @@ pub fn inject_within(pid: u32, patience: Duration) -> Result<PathBuf, String> {
     };
     let done = python.output();
     let failure = match done {
-        Err(e) => Some(format!("The Python of process {pid} can not be started: {e}.")),
+        Err(e) => Some(format!("The Python of process {pid} cannot be started: {e}.")),
         Ok(output) if !output.status.success() => Some(entry_sentence(pid, &String::from_utf8_lossy(&output.stderr))),
         Ok(_) => None,
     };
@@ -370,7 +370,7 @@ pub fn private_folder() -> Result<PathBuf, String> {
     let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let runtime = || set("XDG_RUNTIME_DIR").filter(|d| d.is_dir()).map(|d| d.join("vramscope"));
     let folder = set("VRAMSCOPE_DIR").or_else(runtime).unwrap_or_else(|| PathBuf::from(format!("/tmp/vramscope-{uid}")));
-    let failed = |e: std::io::Error| format!("{}: can not be made: {e}", folder.display());
+    let failed = |e: std::io::Error| format!("{}: cannot be made: {e}", folder.display());
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(failed)?;
     let meta = std::fs::symlink_metadata(&folder).map_err(failed)?;
     if !meta.is_dir() || meta.uid() != uid || meta.mode() & 0o077 != 0 {
@@ -388,7 +388,7 @@ pub fn private_folder() -> Result<PathBuf, String> {
 /// One sentence.
 pub fn install_helper() -> Result<PathBuf, String> {
     let folder = private_folder()?.join(concat!("helper-", env!("CARGO_PKG_VERSION")));
-    let failed = |e: std::io::Error| format!("{}: can not be made: {e}", folder.display());
+    let failed = |e: std::io::Error| format!("{}: cannot be made: {e}", folder.display());
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(failed)?;
     write_private(&folder.join("vramscope_agent.py"), HELPER)?;
     write_private(&folder.join("sitecustomize.py"), SITECUSTOMIZE)?;
@@ -406,7 +406,7 @@ fn write_private(path: &Path, text: &str) -> Result<(), String> {
         new.file().write_all(text.as_bytes())?;
         new.replace(path)
     };
-    write().map_err(|e| format!("{}: can not be written: {e}", path.display()))
+    write().map_err(|e| format!("{}: cannot be written: {e}", path.display()))
 }
 
 #[cfg(test)]
@@ -453,7 +453,7 @@ mod tests {
         assert!(said("RuntimeError: Remote debugging offsets have a version mismatch").contains("upgraded meanwhile"));
         assert!(entry_sentence(4_294_967, "RuntimeError: PyRuntime address lookup failed").contains("has ended"));
         let odd = said("Traceback\n  File\nRuntimeError: something new");
-        assert!(odd.ends_with("can not be entered: RuntimeError: something new.") && odd.lines().count() == 1, "{odd}");
+        assert!(odd.ends_with("cannot be entered: RuntimeError: something new.") && odd.lines().count() == 1, "{odd}");
     }
 
     #[test]

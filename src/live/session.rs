@@ -89,7 +89,7 @@ impl LiveSession {
     /// Writes everything from here on. Call it before the first [`pump`](Self::pump) to lose nothing.
     ///
     /// # Errors
-    /// When the beginning can not be written.
+    /// When the beginning cannot be written.
     pub fn write_to(&mut self, out: Box<dyn Write + Send>) -> std::io::Result<()> {
         let mut writer = SessionWriter::new(out)?;
         writer.write(&self.start)?;
@@ -100,7 +100,7 @@ impl LiveSession {
     /// Takes in what arrived; waits for the first record up to `wait`. Returns how many there were.
     ///
     /// # Errors
-    /// When the session can not be written; watching may go on without a file after [`stop_writing`](Self::stop_writing).
+    /// When the session cannot be written; watching may go on without a file after [`stop_writing`](Self::stop_writing).
     pub fn pump(&mut self, wait: Duration) -> std::io::Result<usize> {
         self.look_for_helpers();
         let mut taken = 0;
@@ -196,7 +196,7 @@ impl LiveSession {
     pub fn wait_for_device(&mut self, wait: Duration) -> Result<(), String> {
         let since = Instant::now();
         loop {
-            self.pump(Duration::from_millis(50)).map_err(|e| format!("the session can not be written: {e}"))?;
+            self.pump(Duration::from_millis(50)).map_err(|e| format!("the session cannot be written: {e}"))?;
             if let Some(sentence) = self.history.trouble() {
                 return Err(sentence.to_owned());
             }
@@ -217,7 +217,7 @@ impl LiveSession {
     /// Marks this instant on every device.
     ///
     /// # Errors
-    /// When the session can not be written.
+    /// When the session cannot be written.
     pub fn mark(&mut self, text: &str, kind: MarkKind) -> std::io::Result<()> {
         self.mark_on(None, text, kind)
     }
@@ -225,7 +225,7 @@ impl LiveSession {
     /// Marks this instant on one device of the session, or on all.
     ///
     /// # Errors
-    /// When the session can not be written.
+    /// When the session cannot be written.
     pub fn mark_on(&mut self, d: Option<u32>, text: &str, kind: MarkKind) -> std::io::Result<()> {
         self.take(Record::Mark(MarkPoint { d, t: wall_clock_us(), kind, text: text.to_owned() }))
     }
@@ -273,7 +273,7 @@ impl LiveSession {
     /// Ends the session properly.
     ///
     /// # Errors
-    /// When the end can not be written.
+    /// When the end cannot be written.
     pub fn finish(mut self) -> std::io::Result<()> {
         self.pump(Duration::ZERO)?;
         if let Some(writer) = &mut self.writer {

@@ -1,6 +1,6 @@
 //! [`GpuSource`]: what a driver tells of its GPUs, behind a trait so that every failure can be rehearsed without one.
 
-/// Why something can not be told. The text of each is one sentence for the user: what is wrong, and what to do.
+/// Why something cannot be told. The text of each is one sentence for the user: what is wrong, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GpuError {
     /// No library of the driver.
@@ -53,7 +53,7 @@ pub enum GpuError {
     #[error("The NVIDIA driver answered {0}.")]
     Other(String),
     /// This build has no NVML.
-    #[error("This build of vramscope can not watch GPUs: it was built without the feature live.")]
+    #[error("This build of vramscope cannot watch GPUs: it was built without the feature live.")]
     NotBuilt,
 }
 
@@ -93,7 +93,7 @@ pub struct GpuFacts {
     pub parent: Option<String>,
     /// True when the GPU is divided into MIG instances.
     pub has_mig: bool,
-    /// True when errors of its memory are corrected; `None` when it can not tell.
+    /// True when errors of its memory are corrected; `None` when it cannot tell.
     pub ecc: Option<bool>,
 }
 
@@ -183,7 +183,7 @@ pub trait GpuSource: Send {
     /// Versions.
     fn driver(&mut self) -> DriverFacts;
 
-    /// Every device; one that can not be asked keeps its place with the reason.
+    /// Every device; one that cannot be asked keeps its place with the reason.
     ///
     /// # Errors
     /// When the driver as a whole does not answer.
@@ -213,7 +213,7 @@ pub trait GpuSource: Send {
     /// Temperature, power, clocks.
     ///
     /// # Errors
-    /// When the device is lost; a single figure that can not be told is `None`.
+    /// When the device is lost; a single figure that cannot be told is `None`.
     fn climate(&mut self, device: usize) -> Result<GpuClimate, GpuError>;
 
     /// State of the memory chips.

@@ -22,11 +22,11 @@ pub struct LiveTrack {
     pub costs: Vec<CallCost>,
     /// Share of one processor core that the sampling thread used, when measured.
     pub sampler_cpu: Option<f64>,
-    /// One sentence while the device can not be read; `None` when all is well.
+    /// One sentence while the device cannot be read; `None` when all is well.
     pub trouble: Option<String>,
-    /// Since when the list of processes can not be read any more; `None` while it can.
+    /// Since when the list of processes cannot be read any more; `None` while it can.
     pub unlisted_us: Option<i64>,
-    /// What this driver or machine can not tell, each with its reason.
+    /// What this driver or machine cannot tell, each with its reason.
     pub limits: Vec<String>,
     /// Samples that were due and not taken, or taken and not stored.
     pub lost: u64,
@@ -44,7 +44,7 @@ pub struct LiveTrack {
 pub struct ProcessTrack {
     /// As the driver names it: on Linux the host's PID, also from inside a container.
     pub pid: u32,
-    /// Start in clock ticks since boot; with the PID it names the process for good. 0 when it can not be read.
+    /// Start in clock ticks since boot; with the PID it names the process for good. 0 when it cannot be read.
     pub started: u64,
     /// Short name.
     pub name: String,

@@ -28,7 +28,7 @@ pub trait Card: DeviceMemory {
     /// What it is.
     fn info(&self) -> CardInfo;
 
-    /// What the driver says now, without the allocator's figures. `None` fields where it can not tell.
+    /// What the driver says now, without the allocator's figures. `None` fields where it cannot tell.
     fn sample(&mut self) -> Sample;
 
     /// Writes to memory that was handed out, so that it is really there. Queued on the stream.
@@ -85,7 +85,7 @@ pub trait Card: DeviceMemory {
     /// Another process takes memory of this card.
     ///
     /// # Errors
-    /// When it can not be started, or does not get it.
+    /// When it cannot be started, or does not get it.
     fn add_neighbour(&mut self, size: u64) -> Result<(), DeviceError>;
 
     /// Gives everything back that is not the allocator's, and ends the other processes.

@@ -62,7 +62,7 @@ impl ReplayPlan {
         let mut numbers = Numbers(input);
         numbers.plan().map_err(|e| match e.kind() {
             io::ErrorKind::UnexpectedEof => "the requests to run again did not arrive; the run was stopped".to_owned(),
-            _ => format!("the requests to run again can not be read: {e}"),
+            _ => format!("the requests to run again cannot be read: {e}"),
         })
     }
 }

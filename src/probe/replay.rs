@@ -139,7 +139,7 @@ pub struct Compared {
 /// What a replay's figures are beside the model's and the recording's. Costs a dozen runs of the model.
 ///
 /// # Errors
-/// One sentence when the settings can not be read.
+/// One sentence when the settings cannot be read.
 pub fn replay_report(
     device: &DeviceRecording,
     conf: &str,

@@ -75,7 +75,7 @@ impl Report {
 fn read_back(recording: &Recording) -> Result<Recording, String> {
     let parts: Vec<_> = (0..recording.devices.len()).filter_map(|i| snapshot::DevicePart::whole(recording, i)).collect();
     let mut bytes = Vec::new();
-    let failed = |e: &dyn std::fmt::Display| format!("the run's recording can not be written and read again: {e}");
+    let failed = |e: &dyn std::fmt::Display| format!("the run's recording cannot be written and read again: {e}");
     snapshot::write(recording, &parts, false, &mut bytes).map_err(|e| failed(&e))?;
     formats::read(&bytes, "probe", &Progress::new()).map_err(|e| failed(&e))
 }

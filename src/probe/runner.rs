@@ -121,7 +121,7 @@ impl Run {
     /// Starts a run.
     ///
     /// # Errors
-    /// One sentence when the thread or the child process can not be started, or the program not be made.
+    /// One sentence when the thread or the child process cannot be started, or the program not be made.
     pub fn start(job: &Job, target: Target, conditions: &Conditions) -> Result<Self, String> {
         match target {
             Target::Simulated => Run::in_thread(job.clone(), conditions.clone()),
@@ -147,12 +147,12 @@ impl Run {
                     out(failed(sentence));
                 }
             })
-            .map_err(|e| format!("the probe's thread can not be started: {e}"))?;
+            .map_err(|e| format!("the probe's thread cannot be started: {e}"))?;
         Ok(Run { messages, stop, child: None, control: None })
     }
 
     fn in_child(job: &Job, index: i32, is_shared: bool, fills: bool, conditions: &Conditions) -> Result<Self, String> {
-        let failed_to = |e: std::io::Error| format!("the probe's process can not be started: {e}");
+        let failed_to = |e: std::io::Error| format!("the probe's process cannot be started: {e}");
         let mut command = Command::new(std::env::current_exe().map_err(failed_to)?);
         command.args(["probe", job.name()]);
         match job {
@@ -183,14 +183,14 @@ impl Run {
     /// Runs a command that speaks the framed format on its standard output, and stops when its standard input ends.
     fn of_command(mut command: Command, job: &Job) -> Result<Self, String> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|e| format!("the probe's process can not be started: {e}"))?;
+        let mut child = command.spawn().map_err(|e| format!("the probe's process cannot be started: {e}"))?;
         let (input, output, complaints) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let child = Arc::new(Mutex::new(child));
         let (sender, messages) = sync_channel(QUEUE);
         let watched = Arc::clone(&child);
         let thread = |name: &str, work: Box<dyn FnOnce() + Send>| {
             let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
-            spawned.map(drop).map_err(|e| format!("the probe's thread can not be started: {e}"))
+            spawned.map(drop).map_err(|e| format!("the probe's thread cannot be started: {e}"))
         };
         thread("probe pipe", Box::new(move || listen(output, complaints, &watched, &sender)))?;
         let stop = Arc::new(Stop::default());
@@ -272,7 +272,7 @@ fn listen(
     sender: &SyncSender<Message>,
 ) {
     let Some(output) = output else { return };
-    // What it complains of is read beside, so that it can not block on it.
+    // What it complains of is read beside, so that it cannot block on it.
     let complaints = complaints.and_then(|mut pipe| {
         let read = move || {
             let mut text = String::new();
@@ -327,7 +327,7 @@ fn reap(child: &Mutex<Child>) -> String {
     }
 }
 
-/// Reads a recording's requests and sends them to the process that is to run them; when they can not be read, the sentence that
+/// Reads a recording's requests and sends them to the process that is to run them; when they cannot be read, the sentence that
 /// says why.
 fn hand_over(recording: &Recording, device: usize, progress: &Progress, input: &mut impl Write) -> std::io::Result<()> {
     match ReplayPlan::of(recording, device, progress) {
@@ -347,7 +347,7 @@ fn hand_over(recording: &Recording, device: usize, progress: &Progress, input: &
 /// The other end of a replay's way to its process: its requests.
 ///
 /// # Errors
-/// One sentence: why the recording's requests can not be run, or that they did not arrive.
+/// One sentence: why the recording's requests cannot be run, or that they did not arrive.
 pub fn handed_over(input: &mut impl BufRead) -> Result<Job, String> {
     let mut kind = [0];
     // A pipe that ends here is told by the reading below.
@@ -410,7 +410,7 @@ fn on_card<C: Card>(
     stop: &Stop,
     out: &mut dyn FnMut(Message),
 ) -> Result<(), String> {
-    // What can not be parsed is told by the run itself.
+    // What cannot be parsed is told by the run itself.
     let conf = AllocConf::parse(conditions.conf.as_deref().unwrap_or_default()).unwrap_or_default();
     if job.name() != "pool_retention" && conf.other("backend").is_some_and(|b| b != "native") {
         return Err("backend:cudaMallocAsync hands every request to the driver's own pool, where PyTorch's allocator and its settings do \
@@ -508,7 +508,7 @@ fn on_real_card(
 }
 
 #[cfg(not(feature = "probe"))]
-const NO_PROBE: &str = "this build can not reach a card (it was built without the feature probe); --simulated works";
+const NO_PROBE: &str = "this build cannot reach a card (it was built without the feature probe); --simulated works";
 
 /// Another process on the card: takes `size` bytes, says `ready` on `out`, and holds them until standard input ends.
 ///

@@ -130,7 +130,7 @@ fn a_rule_that_can_not_be_read_says_why() {
     let bad = Rule { pattern: "attention(".to_owned(), role: Role::Activations, is_on: true };
     let (rules, errors) = Rules::new(&[Rule::default(), bad]);
     assert_eq!((rules.len(), errors.len(), errors[0].number), (2, 1, 2));
-    assert!(errors[0].to_string().starts_with("Rule 2 can not be used: \"attention(\""), "{}", errors[0]);
+    assert!(errors[0].to_string().starts_with("Rule 2 cannot be used: \"attention(\""), "{}", errors[0]);
 }
 
 #[test]

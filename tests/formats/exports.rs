@@ -32,12 +32,12 @@ fn export(file: &Path, to: &str, out: &Path, more: &[&str]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// True when `python3` can import a module; says so when it can not.
+/// True when `python3` can import a module; says so when it cannot.
 fn has(module: &str) -> bool {
     let output = Command::new("python3").args(["-c", &format!("import {module}")]).output();
     let found = output.is_ok_and(|o| o.status.success());
     if !found {
-        println!("skipped: python3 can not import {module}");
+        println!("skipped: python3 cannot import {module}");
     }
     found
 }

@@ -1,4 +1,4 @@
-//! Commands on artefacts that do not fit: several jobs in one folder, ranges that are not there, figures that can not be true.
+//! Commands on artefacts that do not fit: several jobs in one folder, ranges that are not there, figures that cannot be true.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

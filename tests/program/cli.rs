@@ -479,9 +479,9 @@ fn the_users_own_rules_count_on_the_command_line_too() {
     assert_eq!(flame["changed_by_rules"], changed);
     std::fs::write(&rules, r#"[{"pattern": "(", "category": "kv_cache"}]"#).unwrap();
     let error = complaint(&["oom", sample, "--rules", rules.to_str().unwrap()], "rules.json");
-    assert!(error.contains("rules.json: Rule 1 can not be used"), "{error}");
+    assert!(error.contains("rules.json: Rule 1 cannot be used"), "{error}");
     let error = complaint(&["findings", sample, "--rules", "no_such_file.json"], "no_such_file.json");
-    assert!(error.contains("no_such_file.json: the rules can not be read"), "{error}");
+    assert!(error.contains("no_such_file.json: the rules cannot be read"), "{error}");
 }
 
 #[test]

@@ -124,7 +124,7 @@ fn what_stands_in_the_way_is_one_sentence_and_the_program_goes_on() {
     refused(Program::start(&python, &[], &[("VRAMSCOPE_HELPER", "off")], ""), "VRAMSCOPE_HELPER=off");
     let old = Command::new("python3").args(["-c", "import sys; print(sys.version_info < (3, 14))"]).output();
     if old.is_ok_and(|o| o.stdout == b"True\n") {
-        refused(Program::start(Path::new("python3"), &[], &[], ""), "can not be entered from outside without a debugger");
+        refused(Program::start(Path::new("python3"), &[], &[], ""), "cannot be entered from outside without a debugger");
     }
     let mut ended = Program::start(&python, &[], &[], "");
     ended.child.kill().unwrap();

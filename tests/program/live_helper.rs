@@ -224,7 +224,7 @@ fn the_program_keeps_its_arguments_its_main_and_its_exit_code() {
     assert_eq!(job.finish().1, "True\n");
     let folder = tempfile::tempdir().unwrap();
     let (code, _, errors) = Job::start_words(folder, &["run", "no-such-program-here"]).finish();
-    assert!(code == Some(1) && errors.contains("can not be started"), "{errors}");
+    assert!(code == Some(1) && errors.contains("cannot be started"), "{errors}");
 }
 
 #[test]

@@ -279,7 +279,7 @@ fn within<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
 #[test]
 fn children_die_with_their_parent() {
     let Some(card) = FakeCard::new(&[]) else { return };
-    // Long enough that it can not be over by itself, with processes of its own.
+    // Long enough that it cannot be over by itself, with processes of its own.
     let mut parent = card
         .program(&["contention", "--pace", "400", "--param", "block=64MiB"])
         .stdout(Stdio::null())

@@ -120,7 +120,7 @@ pub fn selected_stack(h: &Harness<'_, Alone>) -> Option<StackId> {
     })
 }
 
-/// Where there is neither Vulkan nor OpenGL, pictures can not be made.
+/// Where there is neither Vulkan nor OpenGL, pictures cannot be made.
 pub fn has_adapter() -> bool {
     let found = std::panic::catch_unwind(|| Harness::builder().with_size([8.0, 8.0]).wgpu().build_ui(|_| {}).render().is_ok());
     if !matches!(found, Ok(true)) {

@@ -1,4 +1,4 @@
-//! Figures of one message that can not all be true: pasted together from two messages, of two devices, or damaged on the way.
+//! Figures of one message that cannot all be true: pasted together from two messages, of two devices, or damaged on the way.
 //!
 //! Every comparison leaves the room that printed decimals need, and 2 % (or 64 MiB) of the card beside it: a message reads its figures one after
 //! the other while other processes go on.

@@ -99,7 +99,7 @@ fn retried(m: &OomMessage, q: Figure) -> Judged {
     Judged { verdict: Verdict::Unknown, doubt: None, sentence }
 }
 
-/// No verdict follows from figures that can not all be true.
+/// No verdict follows from figures that cannot all be true.
 pub(super) fn contradicted(m: &OomMessage, contradictions: &[String]) -> Judged {
     let asked = m.figures.requested.map_or(String::new(), |q| format!("{} was requested. ", size(q)));
     let first = contradictions.first().map_or("", String::as_str);

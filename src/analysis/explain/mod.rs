@@ -84,7 +84,7 @@ pub struct Explanation {
     pub doubt: Option<&'static str>,
     /// The verdict with its numbers.
     pub sentence: String,
-    /// Figures that can not all be true, a sentence each with what that usually means; the verdict then is unknown.
+    /// Figures that cannot all be true, a sentence each with what that usually means; the verdict then is unknown.
     pub contradictions: Vec<String>,
     /// What the message tells beyond the verdict.
     pub known: Vec<String>,
@@ -296,7 +296,7 @@ fn known(message: &OomMessage, is_consistent: bool) -> Vec<String> {
         .collect();
     if !untold.is_empty() {
         out.push(format!(
-            "The driver does not tell how much {} holds: it prints 2^64 bytes where it can not (WSL, some containers, MIG).",
+            "The driver does not tell how much {} holds: it prints 2^64 bytes where it cannot (WSL, some containers, MIG).",
             untold.join(", ")
         ));
     }

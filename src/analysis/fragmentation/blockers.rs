@@ -56,7 +56,7 @@ pub fn blockers(state: &State, servers: Option<&Servers>) -> Vec<Blocker> {
 }
 
 /// The same, with those of other streams and pools that alone hold a segment, or pages of an expandable one: a request that they
-/// can not serve is served from what goes back without them. O(blocks log blocks + pages).
+/// cannot serve is served from what goes back without them. O(blocks log blocks + pages).
 #[must_use]
 pub fn blockers_with_segments(device: &DeviceRecording, state: &State, servers: &Servers) -> Vec<Blocker> {
     let held = held_alone(device, state);

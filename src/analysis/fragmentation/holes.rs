@@ -17,7 +17,7 @@ pub struct Holes {
 }
 
 impl Holes {
-    /// Share of the free bytes that the largest hole can not give to one request: `1 - largest / bytes`, 0 without holes.
+    /// Share of the free bytes that the largest hole cannot give to one request: `1 - largest / bytes`, 0 without holes.
     #[must_use]
     pub fn fragmentation(&self) -> f64 {
         if self.bytes == 0 { 0.0 } else { 1.0 - self.largest as f64 / self.bytes as f64 }
@@ -62,7 +62,7 @@ pub struct PoolHoles {
     pub holes: Holes,
 }
 
-/// Holes by pool, stream and size class, the most free bytes first: memory free in one can not serve another. O(blocks).
+/// Holes by pool, stream and size class, the most free bytes first: memory free in one cannot serve another. O(blocks).
 #[must_use]
 pub fn holes_by_pool(state: &State) -> Vec<PoolHoles> {
     let mut pools: Vec<PoolHoles> = Vec::new();

@@ -39,7 +39,7 @@ impl Servers {
             && self.pool.is_none_or(|p| p == segment.pool || segment.pool == PoolId::UNKNOWN)
     }
 
-    /// Whose a segment is that can not serve the request, in words: `of stream 1 (0x5555)`, `of the small pool`. `None` for one
+    /// Whose a segment is that cannot serve the request, in words: `of stream 1 (0x5555)`, `of the small pool`. `None` for one
     /// that can.
     #[must_use]
     pub fn whose(&self, device: &DeviceRecording, segment: &SegmentAt) -> Option<String> {

@@ -134,7 +134,7 @@ pub fn join(mut base: Recording, extra: &Recording, progress: &Progress) -> Resu
     let (name, base_name) = (&extra.source.name, base.source.name.clone());
     if !can_join(&base, extra) {
         return refuse(format!(
-            "{name} can not be added to {base_name}: a profiler trace or a memory timeline can be added to a snapshot, \
+            "{name} cannot be added to {base_name}: a profiler trace or a memory timeline can be added to a snapshot, \
              and a timeline to a trace"
         ));
     }
@@ -259,7 +259,7 @@ fn match_devices(base: &Recording, extra: &Recording, progress: &Progress) -> Re
         )),
         Some(Misfit::Nothing) => refuse(format!("{name} and {base_name} have too few memory events in common to tell")),
         None if without_times => {
-            refuse(format!("{base_name} has no times (PyTorch 2.1 and older write none), so {name} can not be laid over it"))
+            refuse(format!("{base_name} has no times (PyTorch 2.1 and older write none), so {name} cannot be laid over it"))
         }
         None if extra.devices.iter().all(|d| d.events.is_empty()) && by_size => {
             refuse(format!("{name} has only sums, no events: export the timeline as .raw.json.gz, which can be added"))

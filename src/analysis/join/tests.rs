@@ -142,7 +142,7 @@ fn what_is_not_of_one_run_is_refused_in_a_sentence() {
     let mut other_device = trace(0);
     other_device.devices[0].id.index = 3;
     assert!(refusal(snapshot(), &other_device).contains("no memory events of a device"));
-    assert!(refusal(trace(0), &snapshot()).contains("can not be added"));
+    assert!(refusal(trace(0), &snapshot()).contains("cannot be added"));
     let mut plot = recording(Format::MemoryTimeline, "m.json");
     plot.devices.push(device(0, true, true));
     assert!(refusal(snapshot(), &plot).contains("only sums"));

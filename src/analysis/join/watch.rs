@@ -69,7 +69,7 @@ pub fn lay_under(base: &mut Recording, watch: &Recording, whose: &Whose) -> Resu
             // A watch has times of a clock; those of a trace may count from its start.
             if Clock::OUR_DAYS.contains(&first) && base.clock() != Clock::Epoch {
                 return refuse(format!(
-                    "{name} can not be laid under {base_name}, which names no clock time: where the two belong together is not known"
+                    "{name} cannot be laid under {base_name}, which names no clock time: where the two belong together is not known"
                 ));
             }
             other_time = Some((begin, end, first, last));
@@ -82,7 +82,7 @@ pub fn lay_under(base: &mut Recording, watch: &Recording, whose: &Whose) -> Resu
             Some((begin, end, first, last)) => {
                 let (apart, when) = if end < first { (first - end, "before") } else { (begin - last, "after") };
                 refuse(format!(
-                    "{name} can not be laid under {base_name}: the events are {} {when} the watch, so it did not see them",
+                    "{name} cannot be laid under {base_name}: the events are {} {when} the watch, so it did not see them",
                     Micros(apart)
                 ))
             }

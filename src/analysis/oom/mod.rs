@@ -106,7 +106,7 @@ pub struct Autopsy {
 }
 
 /// Free on the device at a failure, as [`examine`] takes it: [`EventTable::FREE_UNBOUNDED`] where that is not told but does not
-/// matter, for more was asked than the whole device has. `None` where the failure can not be examined.
+/// matter, for more was asked than the whole device has. `None` where the failure cannot be examined.
 #[must_use]
 pub fn free_at(device: &DeviceRecording, event: u32) -> Option<u64> {
     let asked = device.events.size.get(event as usize).copied()?;
@@ -384,7 +384,7 @@ impl WayOut {
             );
         }
         let with_more = self.with_more.map_or(String::new(), |more| more.sentence());
-        // What the program has freed already it can not free again.
+        // What the program has freed already it cannot free again.
         let pending = match self.pending {
             0 => String::new(),
             all if all == self.bytes => " All of it is freed already, but another stream still uses it.".to_owned(),

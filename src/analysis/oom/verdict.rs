@@ -62,7 +62,7 @@ impl Verdict {
 pub struct Test {
     /// What is tested: "free on the device".
     pub what: &'static str,
-    /// Whether it holds; `None` when the recording can not tell.
+    /// Whether it holds; `None` when the recording cannot tell.
     pub holds: Option<bool>,
     /// The figure it was decided by, in bytes.
     pub bytes: u64,
@@ -172,7 +172,7 @@ pub(super) fn sentence(a: &Autopsy) -> String {
                 1 => "it is one piece, smaller than the request".to_owned(),
                 n => format!("it is in {} pieces, and the largest is {}", count(n), Bytes(a.holes.largest)),
             };
-            // Other pools, sizes and streams have holes that this request can not use.
+            // Other pools, sizes and streams have holes that this request cannot use.
             let place = match a.all_holes.bytes.saturating_sub(a.holes.bytes) {
                 0 => "inside reserved memory".to_owned(),
                 _ => format!("inside the segments that could serve it ({} in all pools)", Bytes(a.all_holes.bytes)),

@@ -172,7 +172,7 @@ pub enum Term {
     Text(String),
 }
 
-/// What can not be read of a query, and where.
+/// What cannot be read of a query, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{sentence}")]
 pub struct QueryError {

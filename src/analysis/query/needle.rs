@@ -20,7 +20,7 @@ pub(super) fn pattern_of(value: &str) -> Option<&str> {
 /// What is wrong with the value of a `~`, in a sentence.
 ///
 /// # Errors
-/// When the expression between slashes can not be read, or `|` stands outside of one.
+/// When the expression between slashes cannot be read, or `|` stands outside of one.
 pub(super) fn check(word: &str, name: &str, value: &str) -> Result<(), String> {
     match pattern_of(value) {
         Some(pattern) => match read(pattern) {

@@ -192,7 +192,7 @@ fn alone(word: &str, lower: &str) -> Result<Term, String> {
         ));
     }
     if lower.starts_with(['(', ')']) || lower.ends_with('(') {
-        return Err(format!("\"{word}\" can not be read: there are no parentheses, \"or\" divides choices"));
+        return Err(format!("\"{word}\" cannot be read: there are no parentheses, \"or\" divides choices"));
     }
     Ok(Term::Text(lower.to_owned()))
 }

@@ -24,9 +24,9 @@ impl Default for Rule {
     }
 }
 
-/// A pattern that can not be read.
+/// A pattern that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("Rule {} can not be used: {text}", number)]
+#[error("Rule {} cannot be used: {text}", number)]
 pub struct RuleError {
     /// Which rule, from 1.
     pub number: usize,
@@ -41,7 +41,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Makes rules ready. Those that are off, empty or can not be read match nothing; the errors say which those are.
+    /// Makes rules ready. Those that are off, empty or cannot be read match nothing; the errors say which those are.
     #[must_use]
     pub fn new(rules: &[Rule]) -> (Self, Vec<RuleError>) {
         let mut errors = Vec::new();
@@ -84,7 +84,7 @@ impl Rules {
     }
 }
 
-/// Longest compiled pattern, so that a careless one can not take all memory.
+/// Longest compiled pattern, so that a careless one cannot take all memory.
 const SIZE_LIMIT: usize = 1 << 20;
 
 fn read(pattern: &str) -> Result<Regex, String> {

@@ -57,7 +57,7 @@ impl App {
         self.dialogs.wanted = Some(purpose);
     }
 
-    /// Opens the dialog that was asked for over `window`, so that it can not fall behind it.
+    /// Opens the dialog that was asked for over `window`, so that it cannot fall behind it.
     pub(in crate::app) fn show_dialog(&mut self, window: &eframe::Frame) {
         let Some(purpose) = self.dialogs.wanted.take() else { return };
         let mut dialog = rfd::FileDialog::new().set_parent(window).set_title(match purpose {
@@ -151,7 +151,7 @@ impl App {
                     self.actions.send(Action::CompareFiles(a, b));
                 }
             }
-            // More than two can not be held against each other, and one folder is watched: the first one counts.
+            // More than two cannot be held against each other, and one folder is watched: the first one counts.
             Choosing::First | Choosing::Second | Choosing::Watch | Choosing::Sources => {
                 if let Some(path) = paths.into_iter().next() {
                     self.actions.send(purpose.action(path));

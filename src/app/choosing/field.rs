@@ -40,7 +40,7 @@ pub(in crate::app) struct Asking {
     is_moved: bool,
     /// Enter was pressed; it waits until the disk has answered.
     is_entered: bool,
-    /// What was entered can not be chosen.
+    /// What was entered cannot be chosen.
     is_refused: bool,
 }
 

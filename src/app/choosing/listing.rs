@@ -40,7 +40,7 @@ pub struct Listing {
     pub folder: PathBuf,
     /// Files that are wanted, the newest first; folders; other files.
     pub entries: Vec<Entry>,
-    /// Why the folder can not be listed.
+    /// Why the folder cannot be listed.
     pub trouble: Option<String>,
 }
 
@@ -58,7 +58,7 @@ impl Listing {
                 listing.trouble = Some(match error.kind() {
                     std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => "There is no such folder.".to_owned(),
                     std::io::ErrorKind::PermissionDenied => "This folder may not be read.".to_owned(),
-                    _ => format!("This folder can not be read: {error}."),
+                    _ => format!("This folder cannot be read: {error}."),
                 });
                 return Some(listing);
             }

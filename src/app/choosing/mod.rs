@@ -94,7 +94,7 @@ impl Choosing {
         }
     }
 
-    /// Said while what is typed can not be chosen.
+    /// Said while what is typed cannot be chosen.
     #[must_use]
     pub fn refusal(self) -> &'static str {
         match self {

@@ -72,7 +72,7 @@ impl Focus {
         self.classes == 0 && !self.picks_allocations()
     }
 
-    /// Single allocations are picked, by a call stack, a query or a row: what is folded can not be told.
+    /// Single allocations are picked, by a call stack, a query or a row: what is folded cannot be told.
     #[must_use]
     pub fn picks_allocations(&self) -> bool {
         self.stack.is_some() || self.matching.is_some() || self.own.is_some()

@@ -26,11 +26,11 @@ use crate::formats::export::new_file::{NewFile, not_written, refusal};
 /// Draws a recording once into a file: as SVG without a display, as PNG by the real window.
 ///
 /// # Errors
-/// One sentence when the view is unknown, the recording can not be opened, there is no display for a PNG, or the file can not be written.
+/// One sentence when the view is unknown, the recording cannot be opened, there is no display for a PNG, or the file cannot be written.
 pub fn draw_picture(shot: &Screenshot) -> Result<(), String> {
     let folder = shot.out.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-        return Err(format!("can not write {}: there is no folder {}", shot.out.display(), folder.display()));
+        return Err(format!("cannot write {}: there is no folder {}", shot.out.display(), folder.display()));
     }
     // An older picture may go: it is made again from its recording, which may not.
     let sources: Vec<&Path> = shot.file.iter().chain(&shot.with).map(PathBuf::as_path).collect();
@@ -43,7 +43,7 @@ pub fn draw_picture(shot: &Screenshot) -> Result<(), String> {
 /// Draws a recording's view or workspace as SVG into `shot.out`. Needs no display and no graphics driver.
 ///
 /// # Errors
-/// One sentence when the view is unknown, the recording can not be opened, or the file can not be written.
+/// One sentence when the view is unknown, the recording cannot be opened, or the file cannot be written.
 fn export_svg(shot: &Screenshot) -> Result<(), String> {
     if let Some(sentence) = unknown_view(&shot.view) {
         return Err(sentence);
@@ -58,7 +58,7 @@ fn export_svg(shot: &Screenshot) -> Result<(), String> {
     let mut patience = Patience::default();
     let text = draw(&ctx, &mut app, size, |app| {
         patience.check(app, &shot.view)?;
-        // A tab that can not be read may still make room for one that was opened beside it.
+        // A tab that cannot be read may still make room for one that was opened beside it.
         if let (true, Some(Content::Failed(sentence))) = (app.is_idle(), app.active_document().map(|d| &d.content)) {
             return Err(sentence.clone());
         }
@@ -246,7 +246,7 @@ impl App {
                 ctx.request_repaint();
             });
             if let Err(error) = spawned {
-                tracing::error!("can not start the thread picture: {error}");
+                tracing::error!("cannot start the thread picture: {error}");
             }
         });
         self.pictures.answers.push((path, answer));

@@ -413,7 +413,7 @@ fn escape(text: &str) -> String {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
-            // What XML can not hold at all, and what a viewer would obey.
+            // What XML cannot hold at all, and what a viewer would obey.
             c if is_steering(c) => out.push('\u{fffd}'),
             c => out.push(c),
         }

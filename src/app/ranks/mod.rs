@@ -124,7 +124,7 @@ impl Ranks {
     /// Takes in what arrived. One sentence when there is nothing to show at all.
     ///
     /// # Errors
-    /// The folder can not be listed, or no file of it holds a device's memory.
+    /// The folder cannot be listed, or no file of it holds a device's memory.
     pub fn poll(&mut self) -> Result<(), String> {
         if let Some(folder) = &self.folder {
             match folder.try_recv() {

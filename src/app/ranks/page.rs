@@ -232,7 +232,7 @@ fn first_of(page: &Ranks) -> &'static str {
     if page.overview().is_first_by_time && page.overview().failed > 1 { " first" } else { "" }
 }
 
-/// What a row is called where it can not be seen.
+/// What a row is called where it cannot be seen.
 pub(super) fn describe(page: &Ranks, at: usize) -> String {
     let row = &page.rows()[at];
     if row.is_pending {

@@ -17,7 +17,7 @@ pub struct Kept {
     file: Option<PathBuf>,
     /// The settings as they were read, or written last.
     before: Settings,
-    /// What stands in the file, while it is read before writing; empty where it can not be understood.
+    /// What stands in the file, while it is read before writing; empty where it cannot be understood.
     reading: Option<Receiver<Option<Settings>>>,
     theirs: Option<Option<Settings>>,
     /// When the file was asked for last.
@@ -77,7 +77,7 @@ impl Kept {
     }
 }
 
-/// The settings that stand in such a file now. None where it is missing, is just being written, or can not be understood: then
+/// The settings that stand in such a file now. None where it is missing, is just being written, or cannot be understood: then
 /// what this window knows is all there is.
 fn read(file: &Path) -> Option<Settings> {
     let text = std::fs::read_to_string(file).ok()?;

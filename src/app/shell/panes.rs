@@ -113,7 +113,7 @@ fn workspace_ui(
     };
     view.link.shows_comparison = is_seen(ViewKind::Compare) || is_seen(ViewKind::Flame);
     if !is_seen(ViewKind::Memory) {
-        // It can not say any more that the pointer left it.
+        // It cannot say any more that the pointer left it.
         view.link.hover_class = None;
         view.link.hover_own = None;
     }
@@ -183,7 +183,7 @@ fn no_device(ui: &mut Ui, track: Option<&LiveTrack>, actions: &Actions) {
 struct Panes<'a> {
     views: &'a mut HashMap<ViewKind, Box<dyn View>>,
     broken: &'a mut HashMap<ViewKind, String>,
-    /// What all views share and can not be had.
+    /// What all views share and cannot be had.
     in_vain: Vec<String>,
     cx: ViewContext<'a>,
     maximised: &'a mut Option<ViewKind>,

@@ -34,7 +34,7 @@ struct Contents;
 impl View for Contents {
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
-            // A figure far from its label can not be read across.
+            // A figure far from its label cannot be read across.
             ui.set_max_width(ui.available_width().min(720.0));
             ui.spacing_mut().item_spacing.y = 0.0;
             devices(ui, cx);

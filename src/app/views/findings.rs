@@ -224,7 +224,7 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
             0 if cx.data.failed_elsewhere().is_some() => format!("No request failed on {}, nothing", device.id),
             0 => "No request failed, nothing".to_owned(),
             n => format!(
-                "{} failed, and this kind of file does not tell what was free, so it can not say why; a memory snapshot does. Nothing",
+                "{} failed, and this kind of file does not tell what was free, so it cannot say why; a memory snapshot does. Nothing",
                 counted(n, "request", "requests")
             ),
         };

@@ -45,7 +45,7 @@ impl QueryField {
 
     /// Shows the strip; the text when it changed to something that can be read. `asked` is the field's accessible name, its
     /// hint, and the name of the button that clears it, `known` are words of the recording, `examples` what can be asked of it,
-    /// and `in_force` is the query that stays while what is typed can not be read: its terms but the one that is wrong.
+    /// and `in_force` is the query that stays while what is typed cannot be read: its terms but the one that is wrong.
     pub fn show(
         &mut self,
         ui: &mut Ui,
@@ -138,7 +138,7 @@ impl QueryField {
         }
     }
 
-    /// Underlines the term that can not be read.
+    /// Underlines the term that cannot be read.
     fn point_at(&self, ui: &Ui, t: &Tokens, field: Rect, error: &QueryError) {
         let before = self.text.get(..error.at.start).unwrap_or("");
         let term = self.text.get(error.at.clone()).unwrap_or("");
@@ -253,7 +253,7 @@ fn is_whole(text: &str) -> bool {
     value.starts_with(|c: char| c.is_ascii_digit()) && Query::parse(term).is_ok()
 }
 
-/// What stays in force while a term can not be read: the others. `None` when they can not be read without it either.
+/// What stays in force while a term cannot be read: the others. `None` when they cannot be read without it either.
 fn without(text: &str, error: &QueryError) -> Option<String> {
     let (before, after) = (text.get(..error.at.start)?, text.get(error.at.end..)?);
     let rest = format!("{} {}", before.trim(), after.trim()).trim().to_owned();

@@ -73,7 +73,7 @@ impl<'a> Field<'a> {
         self
     }
 
-    /// Outlines it in `text2`: what it holds can not be read. A sentence under it says why.
+    /// Outlines it in `text2`: what it holds cannot be read. A sentence under it says why.
     #[must_use]
     pub fn invalid(mut self, invalid: bool) -> Self {
         self.invalid = invalid;

@@ -153,7 +153,7 @@ pub fn one_sentence(message: &str) -> String {
     first_paragraph(message, "vramscope --help tells what can be typed")
 }
 
-/// True where the query of `--where` can not be read.
+/// True where the query of `--where` cannot be read.
 fn is_of_query(error: &clap::Error) -> bool {
     use clap::error::{ContextKind, ContextValue};
     matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(arg)) if arg.starts_with("--where"))

@@ -5,7 +5,7 @@ use crate::analysis::NO_EVENT;
 use crate::model::{Recording, SizeClass};
 use crate::units::Bytes;
 
-/// A cap below what was reserved when a request failed can not have been in force, nor one under which it would have got a
+/// A cap below what was reserved when a request failed cannot have been in force, nor one under which it would have got a
 /// segment, nor one above all there is.
 pub(super) fn check(limit: u64, recording: &Recording, report: &OomReport) -> Result<(), String> {
     // PyTorch holds the rounded request against the cap, and then maps whole pages of expandable segments.

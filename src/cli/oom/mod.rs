@@ -192,7 +192,7 @@ struct BlockEntry {
     stream: u64,
     /// The program has freed it, and another stream still uses it.
     pending_free: bool,
-    /// Whose its segment is, where that can not serve the request.
+    /// Whose its segment is, where that cannot serve the request.
     #[serde(skip)]
     whose: Option<String>,
     age_events: Option<u32>,
@@ -261,7 +261,7 @@ struct HigherCapEntry {
 /// Runs the subcommand.
 ///
 /// # Errors
-/// One sentence when the file can not be opened or has no such device.
+/// One sentence when the file cannot be opened or has no such device.
 pub fn run(args: &OomArgs) -> Result<String, String> {
     let progress = Progress::new();
     let mut recording = super::open_blocks(&args.file)?;

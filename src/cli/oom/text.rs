@@ -12,7 +12,7 @@ use crate::units::{Address, Bytes, SizeColumn, count, counted};
 /// Kinds of earlier failures that get a line; the rest is counted.
 const KINDS: usize = 10;
 
-/// Writing to a String can not fail, so results are dropped throughout. `in_full` tells every failure as the last one is told.
+/// Writing to a String cannot fail, so results are dropped throughout. `in_full` tells every failure as the last one is told.
 pub(super) fn text(report: &OomReport, recording: &Recording, in_full: bool) -> String {
     let mut out = String::new();
     if report.ooms.is_empty() {

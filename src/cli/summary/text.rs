@@ -164,7 +164,7 @@ fn headline(s: &Summary) -> String {
                 if d.events == 0 { "had reserved, when it was dumped," } else { "reserved at most" },
                 if d.requested_bytes.is_some() { "tensors" } else { "blocks with tensors" },
                 if d.active_bytes.peak > d.reserved_bytes.peak {
-                    " (more was in use than reserved, which can not be: the trace and its segments contradict each other)"
+                    " (more was in use than reserved, which cannot be: the trace and its segments contradict each other)"
                 } else {
                     ""
                 }

@@ -39,7 +39,7 @@ pub fn write(table: &dyn ExportTable, out: &mut dyn Write) -> io::Result<()> {
 
 fn push_cell(column: &Column<'_>, row: usize, line: &mut String) {
     use std::fmt::Write as _;
-    // Writing to a String can not fail.
+    // Writing to a String cannot fail.
     match column {
         Column::Unsigned(values) => {
             if let Some(Some(v)) = values.get(row) {

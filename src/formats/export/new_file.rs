@@ -20,7 +20,7 @@ impl NewFile {
     /// Begins a file that is made of `sources`. `replaces`: an older file of this name may go.
     ///
     /// # Errors
-    /// As [`refusal`]; or one sentence when the file can not be made there.
+    /// As [`refusal`]; or one sentence when the file cannot be made there.
     pub fn create(path: &Path, sources: &[&Path], replaces: bool) -> Result<Self, String> {
         if let Some(sentence) = refusal(path, sources, replaces) {
             return Err(sentence);
@@ -40,7 +40,7 @@ impl NewFile {
     /// Gives the complete file its name.
     ///
     /// # Errors
-    /// One sentence when the rest can not be written or the name can not be given.
+    /// One sentence when the rest cannot be written or the name cannot be given.
     pub fn finish(mut self) -> Result<(), String> {
         let Some(mut out) = self.out.take() else { return Ok(()) };
         out.flush().map_err(|e| not_written(&self.path, &e))?;
@@ -153,10 +153,10 @@ pub fn refusal(path: &Path, sources: &[&Path], replaces: bool) -> Option<String>
     (!folder.is_dir()).then(|| format!("{shown}: there is no folder {}", folder.display()))
 }
 
-/// One sentence for a file that can not be written.
+/// One sentence for a file that cannot be written.
 #[must_use]
 pub fn not_written(path: &Path, error: &io::Error) -> String {
-    format!("{}: can not be written: {}", path.display(), crate::formats::why_not_written(error))
+    format!("{}: cannot be written: {}", path.display(), crate::formats::why_not_written(error))
 }
 
 /// True for what is there and no regular file: a pipe, a device.

@@ -1,6 +1,6 @@
 //! A recording without what tells of the machine and its people: every path in any of its texts becomes its last component.
 //!
-//! One place for all formats: what is written afterwards can not forget a field.
+//! One place for all formats: what is written afterwards cannot forget a field.
 
 use crate::model::{FrameId, Recording, StrId};
 

@@ -68,7 +68,7 @@ pub fn write(recording: &Recording, parts: &[DevicePart], redact: bool, out: &mu
 /// Writes a whole recording into a [`NewFile`] that is made of `sources` and may replace an older one where `replaces`.
 ///
 /// # Errors
-/// As [`NewFile::create`]; or one sentence when it can not be written.
+/// As [`NewFile::create`]; or one sentence when it cannot be written.
 pub fn save(recording: &Recording, path: &Path, sources: &[&Path], replaces: bool) -> Result<(), String> {
     let parts: Vec<DevicePart> = (0..recording.devices.len()).filter_map(|i| DevicePart::whole(recording, i)).collect();
     let mut file = NewFile::create(path, sources, replaces)?;
@@ -114,7 +114,7 @@ impl Writer<'_, '_> {
         if let Some(&id) = self.strings.get(text) {
             return self.get(id);
         }
-        // A string of 4 GiB can not come out of any file we read whole.
+        // A string of 4 GiB cannot come out of any file we read whole.
         let length = u32::try_from(text.len()).map_err(|_| io::Error::other("a text of more than 4 GiB"))?;
         self.out.write_all(b"X")?;
         self.out.write_all(&length.to_le_bytes())?;

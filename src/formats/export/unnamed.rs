@@ -85,7 +85,7 @@ impl Unnamed {
 
 impl Drop for Unnamed {
     fn drop(&mut self) {
-        // What is left of it helps nobody; that it can not be removed either is no news.
+        // What is left of it helps nobody; that it cannot be removed either is no news.
         let _ = self.hidden.take().map(std::fs::remove_file);
     }
 }

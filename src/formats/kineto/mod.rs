@@ -141,7 +141,7 @@ fn devices(
     let mut report = std::mem::take(&mut rows.report);
     report.warn_many(WarningKind::Skipped, of_no_device, None, || {
         format!(
-            "memory events of devices that can not exist were left out: PyTorch numbers at most {}",
+            "memory events of devices that cannot exist were left out: PyTorch numbers at most {}",
             super::snapshot::MAX_DEVICES
         )
     });

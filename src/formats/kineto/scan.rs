@@ -259,7 +259,7 @@ pub(super) fn unescape(raw: &[u8]) -> String {
                 let hex: String = chars.clone().skip(1).take(4).collect();
                 match u32::from_str_radix(&hex, 16).ok().filter(|_| hex.len() == 4) {
                     Some(code) => {
-                        // Halves of a pair outside the basic plane can not be told apart here; they become U+FFFD each.
+                        // Halves of a pair outside the basic plane cannot be told apart here; they become U+FFFD each.
                         out.push(char::from_u32(code).unwrap_or('\u{fffd}'));
                         chars.nth(3);
                     }

@@ -40,7 +40,7 @@ impl SegmentFinder {
     pub(super) fn before(&mut self, address: u64, bytes: i64, reserved: u64, allocated: Option<u64>) -> &[SegmentEvent] {
         self.found.clear();
         let before = self.total.unwrap_or_else(|| {
-            // A trace from the program's first allocation on has seen every segment; a later one can not know the first ones.
+            // A trace from the program's first allocation on has seen every segment; a later one cannot know the first ones.
             let nothing_before = allocated.is_some_and(|a| i128::from(a) == i128::from(bytes.max(0)));
             self.unknown_at_start = if nothing_before { 0 } else { reserved };
             self.unknown_at_start

@@ -40,7 +40,7 @@ pub(super) fn native(window: &Window<'_>, platform: Platform) -> Read {
             return Some((message, head + 20));
         }
         let is_negative = rest.starts_with('-');
-        // A size that can not be read leaves the other figures as they are.
+        // A size that cannot be read leaves the other figures as they are.
         let (requested, length) = Figure::at_start(rest.strip_prefix('-').unwrap_or(rest)).unzip();
         message.figures.requested = requested.filter(|_| !is_negative);
         let rest = rest.get(length.map_or(0, |l| l + usize::from(is_negative))..)?;

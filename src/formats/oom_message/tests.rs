@@ -202,7 +202,7 @@ fn bare_errors_have_no_figures() {
     assert!(parse("CUDA out of memory. Tried to allocate more than 1EB memory.").unwrap().is_absurd_request);
     let m = parse(&MODERN.replacen(|c: char| c.is_ascii_digit(), "99999999999999999999999", 1)).unwrap();
     assert!(m.is_absurd_request && m.figures.requested.is_none() && m.figures.capacity.is_some());
-    // A size that can not be read is no smaller one, and takes the other figures along with nothing.
+    // A size that cannot be read is no smaller one, and takes the other figures along with nothing.
     let m = parse(
         "CUDA out of memory. Tried to allocate 1e999 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.00 GiB is free.",
     );

@@ -13,7 +13,7 @@ pub(crate) enum Node<'a> {
     Int(i64),
     /// An integer above `i64::MAX`.
     Uint(u64),
-    /// An integer that 64 bits can not hold.
+    /// An integer that 64 bits cannot hold.
     Huge,
     Float(f64),
     /// Text as the file has it: UTF-8, or nearly.

@@ -21,7 +21,7 @@ impl<W: Write> SessionWriter<W> {
     /// Begins a session.
     ///
     /// # Errors
-    /// When the first bytes can not be written.
+    /// When the first bytes cannot be written.
     pub fn new(mut out: W) -> io::Result<Self> {
         out.write_all(MAGIC)?;
         Ok(SessionWriter { out, buffer: Vec::new(), bytes: MAGIC.len() as u64 })
@@ -31,7 +31,7 @@ impl<W: Write> SessionWriter<W> {
     /// than readers take stands a mark that says so.
     ///
     /// # Errors
-    /// When it can not be written, or not be said in JSON.
+    /// When it cannot be written, or not be said in JSON.
     pub fn write(&mut self, record: &Record) -> io::Result<()> {
         self.encode(record)?;
         if self.buffer.len() - 8 > LONGEST as usize {
@@ -59,7 +59,7 @@ impl<W: Write> SessionWriter<W> {
     /// Hands what was written to the system.
     ///
     /// # Errors
-    /// When it can not be written.
+    /// When it cannot be written.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -108,7 +108,7 @@ impl<R: Read> SessionReader<R> {
     /// Checks the first bytes.
     ///
     /// # Errors
-    /// When they can not be read; `Ok(None)` when they are not a session's.
+    /// When they cannot be read; `Ok(None)` when they are not a session's.
     pub fn new(mut input: R) -> io::Result<Option<Self>> {
         let mut magic = [0; 8];
         let n = fill(&mut input, &mut magic)?;
@@ -125,7 +125,7 @@ impl<R: Read> SessionReader<R> {
     /// The next record; waits for it on a pipe.
     ///
     /// # Errors
-    /// When the system can not read; a cut or damaged stream is [`Next::Broken`].
+    /// When the system cannot read; a cut or damaged stream is [`Next::Broken`].
     pub fn next_record(&mut self) -> io::Result<Next> {
         let offset = self.offset;
         let mut head = [0; 8];

@@ -103,7 +103,7 @@ impl History {
         pids
     }
 
-    /// Devices that can not be read, each with the reason.
+    /// Devices that cannot be read, each with the reason.
     pub fn unreadable(&self) -> impl Iterator<Item = (u32, &str)> {
         self.devices.iter().filter_map(|d| Some((d.number, d.track.trouble.as_deref()?)))
     }

@@ -18,7 +18,7 @@ pub enum Record {
     Memory(MemoryPoint),
     /// Every process on a device.
     Processes(ProcessList),
-    /// The list of processes can not be read any more, or can again; what was listed is of before.
+    /// The list of processes cannot be read any more, or can again; what was listed is of before.
     Unlisted(Trouble),
     /// The most that processes ever had on a device.
     Peaks(DevicePeaks),
@@ -34,7 +34,7 @@ pub enum Record {
     Detached(Detached),
     /// An instant worth a line.
     Mark(MarkPoint),
-    /// A device can not be read, or can again.
+    /// A device cannot be read, or can again.
     Trouble(Trouble),
     /// What calls cost.
     Costs(Costs),
@@ -201,7 +201,7 @@ pub struct MarkPoint {
     pub text: String,
 }
 
-/// A device that can not be read, or can again.
+/// A device that cannot be read, or can again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Trouble {

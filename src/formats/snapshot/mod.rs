@@ -287,7 +287,7 @@ fn read_segments(
         let Some(segment) = segments::read(tree, item, stacks, report, cut) else { continue };
         if !(0..MAX_DEVICES).contains(&segment.device) {
             report.warn(WarningKind::Skipped, tree.place(item), || {
-                format!("segments of device {}, which can not exist, were left out", segment.device)
+                format!("segments of device {}, which cannot exist, were left out", segment.device)
             });
             continue;
         }

@@ -58,7 +58,7 @@ fn late_events(events: &EventTable) -> u64 {
     late
 }
 
-/// How often an order of the events can not be true: an address handed out twice or freed twice, device memory taken or returned under
+/// How often an order of the events cannot be true: an address handed out twice or freed twice, device memory taken or returned under
 /// live blocks, and blocks at the end that are not those of the file. What was there before the first event counts for nothing.
 fn contradictions(device: &DeviceRecording, order: &[u32]) -> u64 {
     let events = &device.events;

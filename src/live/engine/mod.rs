@@ -164,7 +164,7 @@ impl Engine {
             }
             (wall, format!("clock went on by {} s: set, or the machine slept", jump / 1_000_000))
         } else {
-            // A picture whose time runs backward can not be drawn, so count on. Said once: the lag is expected from now on.
+            // A picture whose time runs backward cannot be drawn, so count on. Said once: the lag is expected from now on.
             self.lag_us = wall - counted;
             (counted, format!("clock was set by {} s; times here count on", jump / 1_000_000))
         };

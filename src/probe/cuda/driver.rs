@@ -2,7 +2,7 @@
 //!
 //! cudarc brings the library and the driver's types. Its functions are not called directly: one that the installed driver lacks would be
 //! a panic there, so each is asked for by name first ([`Driver`]) and called only if it is there. Errors are told by their number: asking
-//! the driver for its own text is a call that a stub can not answer.
+//! the driver for its own text is a call that a stub cannot answer.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -50,7 +50,7 @@ impl CudaError {
             100 => "there is no NVIDIA card that this process may use; see nvidia-smi and CUDA_VISIBLE_DEVICES",
             101 => "there is no card of this number",
             201 | 709 => "the CUDA context is gone",
-            214 => "the card found a memory error that it can not correct; see nvidia-smi -q",
+            214 => "the card found a memory error that it cannot correct; see nvidia-smi -q",
             304 => "the operating system refused; see dmesg",
             700 | 702 | 719 => "the card stopped working for this process; see dmesg for an Xid",
             800 => "the system does not permit this",

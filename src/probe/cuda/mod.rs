@@ -187,7 +187,7 @@ impl CudaCard {
         Ok((free as u64, total as u64))
     }
 
-    /// Remembers the first failure of a call that can not report one.
+    /// Remembers the first failure of a call that cannot report one.
     fn note(&mut self, result: Result<(), CudaError>) {
         if let Err(error) = result {
             self.failure.get_or_insert_with(|| error.sentence());

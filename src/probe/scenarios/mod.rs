@@ -144,7 +144,7 @@ pub struct Scenario {
     pub conf: &'static str,
     /// Its parameters.
     pub params: &'static [Param],
-    /// Makes the program from exactly these values, or says in one sentence why the card or the scenario can not.
+    /// Makes the program from exactly these values, or says in one sentence why the card or the scenario cannot.
     pub build: fn(&Values, &Room) -> Result<Program, String>,
 }
 

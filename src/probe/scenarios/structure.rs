@@ -56,7 +56,7 @@ pub(super) const VARIABLE_SIZES: Scenario = Scenario {
 pub(super) const PRIVATE_POOLS: Scenario = Scenario {
     name: "private_pools",
     title: "Private pools of captured graphs",
-    watch: "Each captured graph keeps its own memory; what is free in one pool can not serve another, nor the program.",
+    watch: "Each captured graph keeps its own memory; what is free in one pool cannot serve another, nor the program.",
     shows: "Segment map: segments by pool, most of them hatched. Findings: private pools hold free memory.",
     conf: "",
     params: &[

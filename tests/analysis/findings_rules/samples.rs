@@ -54,7 +54,12 @@ fn live_data_tell_of_a_jump_outside() {
             if i < 30 { sample(6_600, 6_000, 2_000) } else { sample(6_600 + by + inside, 6_000 + inside, 2_000) }
         })
     };
-    assert_eq!(said(&of(jumps(900, 0)), "outside_jump").bytes, 900 * MIB);
+    let jump = said(&of(jumps(900, 0)), "outside_jump");
+    assert_eq!(jump.bytes, 900 * MIB);
+    assert!(
+        jump.sentence.contains("cuBLAS") && !format!("{jump:?}").contains("NCCL"),
+        "nothing shows that NCCL is there: {jump:?}"
+    );
     silent(&of(jumps(0, 900)), "outside_jump");
     silent(&of(jumps(100, 0)), "outside_jump");
 }

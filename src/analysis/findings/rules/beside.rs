@@ -56,7 +56,7 @@ pub(super) fn pool_retention(p: &Patient<'_>) -> Vec<Finding> {
         bytes: kept,
         saving: None,
         sentence: format!(
-            "{} of the {} in the driver's pool is free at the end; other processes can not use it until it is trimmed.",
+            "{} of the {} in the driver's pool is free at the end; other processes cannot use it until it is trimmed.",
             Bytes(kept),
             Bytes(held)
         ),

@@ -127,7 +127,7 @@ pub(super) fn numbers(p: &Patient<'_>) -> Vec<Finding> {
             ))
             .shows("tensors", count(number))
             .shows("steps that add", format!("{} of {}", first.steps_adding, first.steps))
-            .bytes_of("asked for", asked)
+            .bytes_of("requested", asked)
             .bytes_of("in blocks", held)
             .at(Place {
                 event: Some(p.last_event()),

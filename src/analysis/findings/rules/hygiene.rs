@@ -46,21 +46,21 @@ pub(super) fn rounding(p: &Patient<'_>) -> Vec<Finding> {
         bytes: lost,
         saving: None,
         sentence: format!(
-            "{:.1} % of the {} in {} at the peak was never asked for: {cause}.",
+            "{:.1} % of the {} in {} at the peak was never requested: {cause}.",
             share * 100.0,
             Bytes(block),
             counted(number, "live block", "live blocks"),
         ),
         evidence: vec![
             Evidence::bytes("in blocks", block),
-            Evidence::bytes("asked for", asked),
+            Evidence::bytes("requested", asked),
             Evidence::bytes("by roundup_power2_divisions", by_roundup),
             Evidence::bytes("remainders not split off", by_remainder),
         ],
         place: Place { event: Some(p.peak_event), ..Place::default() },
         remedy: None,
         advice: super::settings::untried("rounding"),
-        verify: "Allocated and requested memory come together.".to_owned(),
+        verify: "Allocated memory comes down to requested memory.".to_owned(),
     }]
 }
 
@@ -180,7 +180,7 @@ pub(super) fn heavy_recording(p: &Patient<'_>) -> Vec<Finding> {
     vec![
         Finding::new("heavy_recording", Class::Hygiene, "C++ frames make the recording heavy", bytes.max(1))
             .says(format!(
-                "{} with C++ frames in {} of {} stacks: such a snapshot takes minutes to write and browsers can not open it.",
+                "{} with C++ frames in {} of {} stacks: such a snapshot takes minutes to write and browsers cannot open it.",
                 counted(events, "event", "events"),
                 count(with_cpp),
                 count(stacks)

@@ -73,7 +73,7 @@ fn unexamined(p: &Patient<'_>) -> Vec<Finding> {
             }
         };
         let sentence = format!(
-            "{who} could not give {} while {} were live. What was free on the device is not in this file, so it can not say why.{more}",
+            "{who} could not give {} while {} were live. What was free on the device is not in this file, so it cannot say why.{more}",
             Bytes(requested),
             Bytes(live)
         );

@@ -70,7 +70,7 @@ pub(super) fn copies(p: &Patient<'_>) -> Vec<Finding> {
         bytes: copy,
         saving: None,
         sentence: format!(
-            "{} allocated {} times in {} sizes, {} in all for a peak of {}: {} of these are a copy of a smaller block from there that goes next. Preallocate the buffer and write into it; the peak then loses one copy, up to {}.",
+            "{} allocated {} times in {} sizes, {} in all for a peak of {}: {} of these copy a slightly smaller block that is freed right after. Allocate the buffer once and write into it; the peak then loses one copy, up to {}.",
             p.names.of_stack(top.stack),
             count(top.number),
             count(top.sizes.len() as u64),
@@ -173,7 +173,7 @@ pub(super) fn logits(p: &Patient<'_>) -> Vec<Finding> {
     vec![
         Finding::new("logits", Class::Peak, "The loss makes the peak", bytes)
             .says(format!(
-                "{} of the {} at the peak were made computing the loss at {}, and in its backward pass: batch times sequence times vocabulary, more than once.",
+                "{} of the {} at the peak were made by the loss at {} and its backward pass: several tensors of batch times sequence times vocabulary.",
                 Bytes(bytes),
                 Bytes(peak),
                 made_at(p, named[0].lifetime)

@@ -2,7 +2,7 @@
 
 use super::shared::{lasts, trend};
 use crate::analysis::findings::{Class, Finding, Patient};
-use crate::model::{DeviceRecording, ProcessTrack, Sample};
+use crate::model::{DeviceRecording, Frame, FrameId, ProcessTrack, Sample};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
 
 /// This process outside PyTorch's allocator; `None` where either figure is missing.
@@ -90,20 +90,33 @@ pub(super) fn outside_jump(p: &Patient<'_>) -> Vec<Finding> {
         }
     }
     let Some((jump, early, late, before)) = best else { return Vec::new() };
+    // A communicator is named only where the recording shows collectives at work.
+    let stacks = &p.recording.stacks;
+    let is_of_collectives =
+        |f: Frame| ["nccl", "rccl", "c10d"].iter().any(|lib| stacks.text(f.name).to_ascii_lowercase().contains(lib));
+    let has_collectives = (0..stacks.frame_count()).filter_map(|i| stacks.frame(FrameId(i as u32))).any(is_of_collectives);
+    let source = match has_collectives {
+        true => format!("{} sets up a communicator, or a library", p.words.collectives),
+        false => p.words.say("modules of kernels are loaded, cuBLAS or cuDNN is set up, or a library").into_owned(),
+    };
+    let finding = Finding::new("outside_jump", Class::Structure, "A jump outside PyTorch", jump);
+    let finding = match has_collectives {
+        true => finding
+            .remedy(&p.words.say("NCCL_BUFFSIZE=1048576"))
+            .advice(&p.words.say("If it came with init_process_group or the first collective: fewer process groups, fewer channels (NCCL_MAX_CTAS). With captured graphs NCCL_CUMEM_ENABLE=0.")),
+        false => finding.advice(&p.words.say("Run the first step under a debugger or with prints to see which call takes it. CUDA_MODULE_LOADING=LAZY, the default since CUDA 12, loads only kernels that run.")),
+    };
     vec![
-        Finding::new("outside_jump", Class::Structure, "A jump outside PyTorch", jump)
+        finding
             .says(format!(
-                "Within {:.1} s the process took {} outside PyTorch's allocator, on top of {}: {} sets up a communicator, a graph is captured, or a library calls {} itself.",
+                "Within {:.1} s the process took {} outside PyTorch's allocator, on top of {}: {source} calls {} itself.",
                 (late.time_us - early.time_us) as f64 / 1e6,
                 Bytes(jump),
                 Bytes(before),
-                p.words.collectives,
                 p.words.malloc
             ))
             .red("taken at once", jump)
             .bytes_of("outside before", before)
-            .remedy(&p.words.say("NCCL_BUFFSIZE=1048576"))
-            .advice(&p.words.say("If it came with init_process_group or the first collective: fewer process groups, fewer channels (NCCL_MAX_CTAS). With captured graphs NCCL_CUMEM_ENABLE=0."))
             .check("The jump is smaller."),
     ]
 }

@@ -19,7 +19,7 @@ pub(in crate::analysis::findings) fn in_code(rule: &str) -> Option<&'static str>
 
 /// What is said before anything was tried.
 pub(super) fn untried(rule: &str) -> String {
-    format!("Which setting helps, What-if tells: it tries a dozen on these very requests. {}", in_code(rule).unwrap_or_default())
+    format!("What-if tries a dozen settings on these requests and shows which one helps. {}", in_code(rule).unwrap_or_default())
 }
 
 /// Less than this part of the peak is not worth a setting: one in twenty.

@@ -1,4 +1,4 @@
-//! How memory is held: cache, pools, segments that can not be given back, memory of the host.
+//! How memory is held: cache, pools, segments that cannot be given back, memory of the host.
 
 use crate::analysis::findings::{Class, Evidence, Finding, Patient, Place};
 use crate::analysis::roles::Role;
@@ -55,11 +55,7 @@ pub(super) fn variable_sizes(p: &Patient<'_>) -> Vec<Finding> {
     }
     let new_ones = format!("{} of {}", count(for_new), counted(taken, "segment", "segments"));
     // A cause is named where it is behind most of them.
-    let why = if for_new * 2 > taken {
-        format!(", and {new_ones} were taken for a size that had not been asked for before")
-    } else {
-        String::new()
-    };
+    let why = if for_new * 2 > taken { format!(", and {new_ones} were taken for a size that was new") } else { String::new() };
     vec![Finding {
         rule: "variable_sizes",
         class: Class::Structure,
@@ -121,7 +117,7 @@ pub(super) fn slivers(p: &Patient<'_>) -> Vec<Finding> {
         bytes: pinned,
         saving: None,
         sentence: format!(
-            "{} of live blocks keep {} from being given back: {} less than a fifth full.",
+            "{} of live blocks keep {} of free memory from going back to the device: {} less than a fifth full.",
             Bytes(live),
             Bytes(pinned),
             counted(segments as u64, "segment is", "segments are"),
@@ -384,16 +380,16 @@ pub(super) fn pinned_host(p: &Patient<'_>) -> Vec<Finding> {
     vec![
         Finding::new("pinned_rounding", Class::Structure, "Pinned memory is rounded up", lost)
             .says(format!(
-                "{} of pinned host memory is held for {} that was asked for, {:.1} times as much: sizes are rounded up to powers of two and kept.",
+                "{} of pinned host memory is held for {} requested, {:.1} times as much: sizes are rounded up to powers of two and kept.",
                 Bytes(held),
                 Bytes(asked),
                 held as f64 / asked as f64
             ))
             .bytes_of("held", held)
-            .bytes_of("asked for", asked)
+            .bytes_of("requested", asked)
             .at(Place { event: (at != NO_EVENT).then_some(at), ..Place::default() })
             .remedy("PYTORCH_ALLOC_CONF=pinned_use_cuda_host_register:True")
             .advice("Also a smaller prefetch_factor and fewer workers; newer releases have pinned_max_round_threshold_mb.")
-            .check("Held and asked for come together."),
+            .check("What is held comes down to what is requested."),
     ]
 }

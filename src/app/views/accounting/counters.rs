@@ -183,7 +183,7 @@ fn row(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, columns: usize, figures: &
         notes.push(match figure.check {
             Some(c) if c.agrees => format!("{key}: {value}{rounded}; the snapshot gives {}, which agrees", text_of(key, c.found)),
             Some(c) => format!("{key}: {value}{rounded}; the snapshot gives {}", text_of(key, c.found)),
-            None if has_snapshot => format!("{key}: {value}{rounded}; a snapshot can not tell"),
+            None if has_snapshot => format!("{key}: {value}{rounded}; a snapshot cannot tell"),
             None => format!("{key}: {value}{rounded}"),
         });
     }

@@ -66,7 +66,7 @@ struct Allocations {
     field: QueryField,
     /// The query in force when this view last looked.
     seen_query: Option<String>,
-    /// The query this view asked for last: what is typed without the term that can not be read.
+    /// The query this view asked for last: what is typed without the term that cannot be read.
     sent: Option<String>,
     order: Order,
     descending: bool,

@@ -25,7 +25,7 @@ pub(super) struct Listed {
     rank: Option<usize>,
     /// It is of the way out.
     is_going: bool,
-    /// Whose its segment is, where that can not serve the request.
+    /// Whose its segment is, where that cannot serve the request.
     whose: Option<String>,
 }
 

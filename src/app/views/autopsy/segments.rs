@@ -331,7 +331,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
             } else {
                 cx.data.names.of_stack(cx.data.tables.lifetimes.stack(cx.data.device(), block.lifetime))
             };
-            let whose = whose.map_or(String::new(), |whose| format!("\nIn a segment {whose}: it can not serve this request."));
+            let whose = whose.map_or(String::new(), |whose| format!("\nIn a segment {whose}: it cannot serve this request."));
             response.on_hover_text_at_pointer(format!("{}  {}\n{what}{whose}", Bytes(block.size), Address(block.address)));
         }
     });

@@ -91,7 +91,7 @@ impl CompareView {
         };
         let sorted = shown.iter().position(|&i| COLUMNS[i].0 == Some(self.order));
         let footer = if hidden > 0 { 26.0 } else { 0.0 };
-        // Whole rows under the header: what is cut in half can not be read.
+        // Whole rows under the header: what is cut in half cannot be read.
         let high = ui.max_rect().height() - footer;
         let high = if (rows.len() + 1) as f32 * ROW > high && high > 3.0 * ROW { (high / ROW).floor() * ROW } else { high };
         let body = Rect::from_min_max(ui.max_rect().min, pos2(ui.max_rect().right(), ui.max_rect().top() + high));

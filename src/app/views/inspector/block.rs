@@ -22,7 +22,8 @@ pub fn card(data: &DeviceData, state: &State, id: LifetimeId) -> Option<Card> {
     let at = state.block_at(l.address).filter(|&i| state.blocks[i].lifetime == id);
     let around = at.and_then(|i| around(data, state, i));
     let stranded = around.as_ref().map_or(0, |a| a.before + a.after);
-    let claim = if stranded > 0 { format!("strands {} of free memory", Bytes(stranded)) } else { stack_name(data, l.stack) };
+    let claim =
+        if stranded > 0 { format!("wastes {} of free memory beside it", Bytes(stranded)) } else { stack_name(data, l.stack) };
     let mut card = Card {
         kind: "Block".to_owned(),
         subject: data.recording.tells_addresses().then(|| Address(l.address).to_string()),
@@ -232,7 +233,7 @@ pub fn same_stack(data: &DeviceData, state: &State, stack: StackId) -> Vec<Fact>
     let (mut live, mut of, mut bytes) = (0u64, 0u64, 0u64);
     let (mut pending, mut pending_bytes) = (0u64, 0u64);
     for block in state.blocks.iter().filter(|b| b.lifetime.is_some()) {
-        // What the program gave back is live no more, though its memory can not be used again yet.
+        // What the program gave back is live no more, though its memory cannot be used again yet.
         if block.state == BlockState::PendingFree {
             if is_same(block.lifetime) {
                 pending += 1;
@@ -297,7 +298,7 @@ pub fn next_blockers(data: &DeviceData, state: &State, but: Option<LifetimeId>) 
         .collect();
     Some(List {
         title: if but.is_some() { "Next blockers" } else { "Blockers" }.to_owned(),
-        trailing: format!("strands · {} of {}", lines.len(), count(others.len() as u64)),
+        trailing: format!("waste beside it · {} of {}", lines.len(), count(others.len() as u64)),
         lines,
     })
 }

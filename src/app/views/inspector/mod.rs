@@ -46,7 +46,7 @@ pub const INFO: ViewInfo = ViewInfo {
     about: "Everything the recording knows of what is selected.",
     legend: &[
         ("rounding", "bytes of the block beyond the request"),
-        ("strands", "free memory beside a block that no larger request can use while it lives"),
+        ("waste beside it", "free memory beside a block that no larger request can use while it lives"),
         ("if freed", "the one hole there would be without this block"),
         ("same stack", "all allocations that came from the same lines of code"),
         ("accent", "opens a source file; other figures underline when they lead somewhere"),

@@ -52,7 +52,7 @@ struct Found {
     bounds: Vec<u32>,
     /// What it was looked for in, in words.
     looked_at: String,
-    /// Why the recording can not tell what grows.
+    /// Why the recording cannot tell what grows.
     cannot_tell: Option<String>,
     floors: Vec<u64>,
     saw: Option<SawTooth>,

@@ -41,7 +41,7 @@ impl LiveView {
                     .processes
                     .iter()
                     .filter(|p| p.at(at_us).is_some())
-                    // One that may be PyTorch before one that can not be asked, however large.
+                    // One that may be PyTorch before one that cannot be asked, however large.
                     .max_by_key(|p| (p.has_helper, p.command.starts_with("python"), p.at(at_us).and_then(|x| x.used)))
             });
         let title = chosen.map_or_else(
@@ -184,7 +184,7 @@ impl LiveView {
             return;
         }
         // Lines for Python help nobody whose program is none.
-        // Of one that can not be seen from here nothing is known: every way is shown, with what stands in it.
+        // Of one that cannot be seen from here nothing is known: every way is shown, with what stands in it.
         let is_unseen = survey.command.is_empty() && survey.obstacle.is_some();
         let rungs = if process.has_helper || is_unseen || survey.is_python() { 3 } else { 1 };
         let mut ladder = ladder(&survey, process.has_helper);

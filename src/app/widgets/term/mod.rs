@@ -20,7 +20,7 @@ pub use figures::Figures;
 pub enum Term {
     /// What PyTorch took from the device.
     Reserved,
-    /// Blocks that can not be reused yet.
+    /// Blocks that cannot be reused yet.
     Active,
     /// Blocks the program holds.
     Allocated,

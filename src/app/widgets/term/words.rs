@@ -58,7 +58,7 @@ impl Term {
                  all of it."
             }
             Term::Active => {
-                "Whole blocks that can not be reused yet: those the program holds, and those it freed that another stream \
+                "Whole blocks that cannot be reused yet: those the program holds, and those it freed that another stream \
                  still guards."
             }
             Term::Allocated => "Whole blocks that the program holds: torch.cuda.memory_allocated().",
@@ -68,7 +68,7 @@ impl Term {
             }
             Term::Inactive => "Blocks of a segment that nobody holds: free for the next request of the same pool and stream.",
             Term::Hole => {
-                "Free memory between live blocks of a segment. A request is served from one hole; it can not be put together \
+                "Free memory between live blocks of a segment. A request is served from one hole; it cannot be put together \
                  from several."
             }
             Term::LargestHole => {
@@ -103,7 +103,7 @@ impl Term {
             Term::Capacity => "All the memory of the device.",
             Term::DeviceFree => "What cudaMemGetInfo said was left on the whole device, for every process.",
             Term::Request => "What the program requested when the allocator gave up.",
-            Term::Blocker => "A live block with free memory beside it: while it lives, its neighbours can not become one hole.",
+            Term::Blocker => "A live block with free memory beside it: while it lives, its neighbours cannot become one hole.",
             Term::Retry => {
                 "A new segment did not fit, so the allocator gave back its cached segments and asked the device again. Each \
                  one stalls the device."

@@ -86,7 +86,14 @@ impl Anatomy {
     pub fn words_at(&self, event: u32) -> String {
         let Some(phase) = self.phases.at(event) else { return String::new() };
         match self.steps.of(event) {
-            Some(step) if self.steps.len() > 1 => format!("{} of step {step}", phase.in_words()),
+            Some(step) if self.steps.len() > 1 => match phase {
+                Phase::Forward | Phase::Backward | Phase::Optimizer | Phase::Evaluation => {
+                    format!("{} of step {step}", phase.in_words())
+                }
+                Phase::Load | Phase::Generation | Phase::Capture | Phase::Between => {
+                    format!("in step {step}, {}", phase.in_words())
+                }
+            },
             _ => phase.in_words().to_owned(),
         }
     }

@@ -167,7 +167,9 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
         blockers(state, Some(&servers))
     };
     let alone = enough_alone(device, state, &servers, requested, need);
-    let mut way_out = cheapest_way(device, state, &servers, requested, need);
+    // Where nothing is to be freed and nothing to be given back there is no way out to tell.
+    let is_some_way = |way: &WayOut| !way.blocks.is_empty() || (way.way == Way::Release && way.room > 0);
+    let mut way_out = cheapest_way(device, state, &servers, requested, need).filter(is_some_way);
     if let Some(way) = way_out.as_mut().filter(|way| way.has_pages && is_of_device) {
         // Memory that stays mapped beside what goes may serve a part of the request: the device then needs to give less.
         way.is_optimal &= way.bytes == 0;

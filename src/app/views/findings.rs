@@ -27,6 +27,9 @@ use crate::units::{Bytes, counted};
 /// Settings tried on a failure: `None` when they do not apply, `Some(None)` while they run.
 type Tried = Option<Option<Arc<Helped>>>;
 
+/// With fewer events, and no steps, a recording shows too little for any rule.
+const FEW_EVENTS: usize = 100;
+
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Findings,
@@ -209,7 +212,12 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
     }
     padded(ui, |ui| {
         let failed = cx.data.ooms.len() as u64;
-        let title = if failed > 0 { "Not told why requests failed" } else { "Nothing stands out" };
+        let steps = cx.findings.map_or(0, |f| f.steps.len());
+        let title = match failed {
+            0 if steps == 0 && device.events.len() < FEW_EVENTS => "Too little was recorded to judge",
+            0 => "Nothing stands out",
+            _ => "Not told why requests failed",
+        };
         let contradiction = cx.data.tables.disagreement.clone();
         if let Some(caveat) = cx.data.recording.report.caveat().or(contradiction) {
             ui.label(text::title("Figures to doubt").color(cx.tokens.amber));
@@ -221,16 +229,16 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
         ui.label(text::title(title).color(cx.tokens.text1));
         ui.add_space(4.0);
         let first = match failed {
-            0 if cx.data.failed_elsewhere().is_some() => format!("No request failed on {}, nothing", device.id),
-            0 => "No request failed, nothing".to_owned(),
+            0 if cx.data.failed_elsewhere().is_some() => format!("No request failed on {}.", device.id),
+            0 => "No request failed.".to_owned(),
             n => format!(
-                "{} failed, and this kind of file does not tell what was free, so it cannot say why; a memory snapshot does. Nothing",
+                "{} failed, and this kind of file does not tell what was free, so it cannot say why; a memory snapshot does.",
                 counted(n, "request", "requests")
             ),
         };
+        let grows = if steps > 1 { " Nothing grows from step to step." } else { "" };
         let allocator = allocator_name(&cx.data.recording);
-        let sentence =
-            format!("{first} grows from step to step. {}", in_use(active, peak, has_segments(&cx.data.tables), allocator));
+        let sentence = format!("{first}{grows} {}", in_use(active, peak, has_segments(&cx.data.tables), allocator));
         label::paragraph(ui, &sentence, Type::Body, cx.tokens.text2);
     });
 }

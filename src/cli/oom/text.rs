@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::{BlockEntry, BlockerEntry, HolderEntry, LiveEntry, OomEntry, OomReport, PeakEntry, RoleEntry, WhatIfEntry};
 use crate::allocator::CapRange;
+use crate::analysis::Role;
 use crate::analysis::oom::Support;
 use crate::cli::Table;
 use crate::model::{EventTable, Format, Recording};
@@ -281,7 +282,13 @@ fn roles(out: &mut String, held: &[RoleEntry]) {
     let _ = writeln!(out, "  live by role");
     let size = SizeColumn::of(held.iter().map(|c| c.bytes));
     for c in held {
-        let _ = writeln!(out, "    {:>12}  {:>7} ×  {}", size.sized(c.bytes), c.count, c.category.replace('_', " "));
+        let _ = writeln!(
+            out,
+            "    {:>12}  {:>7} ×  {}",
+            size.sized(c.bytes),
+            c.count,
+            Role::from_name(c.category).unwrap_or_default().text()
+        );
     }
 }
 
@@ -303,7 +310,11 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
         let _ = writeln!(out, "  The model does not reproduce this recording; take the figures as estimates.");
     }
     if w.ends_at_failure.is_some() {
-        let _ = writeln!(out, "  The recording ends at its failure, so \"all\" is all up to there.{}", w.warning);
+        let _ = writeln!(
+            out,
+            "  The recording ends at or soon after its failure, so \"all\" means all requests up to there.{}",
+            w.warning
+        );
     }
     let mut table = Table::new("lrrl");
     table.row(["settings", "peak reserved", "to spare", "outcome"]);

@@ -15,7 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub use self::between::{Survivors, between};
 pub use self::saw_tooth::{SawTooth, saw_tooth};
 pub use self::words::{adding, adds, how_often, pace};
-use super::steps::Steps;
+use super::steps::{StepSource, Steps};
 use super::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 use crate::model::{DeviceRecording, StackId};
 use crate::units::{MEBIBYTE, counted};
@@ -87,6 +87,8 @@ const MARGIN: usize = 2;
 const MANY: usize = 12;
 /// Steps needed between the margins.
 const FEWEST_STEADY: usize = 5;
+/// Steps needed between the margins where the optimizer's calls tell them: they are not layers, and training leaves nothing behind.
+const FEWEST_TRAINING: usize = 4;
 /// Steps from which on memory that was freed again tells a leak: fewer may be the layers of a network.
 const FEWEST_FREED: usize = 20;
 
@@ -105,13 +107,19 @@ fn steady(count: usize) -> std::ops::Range<usize> {
 /// Whether there are steps enough to look at growth in them: growth within one pass, one loading or one step is none.
 #[must_use]
 pub fn has_steps(steps: &Steps) -> bool {
-    steady(steps.len()).len() >= FEWEST_STEADY
+    steady(steps.len()).len() >= needed(steps)
+}
+
+/// Steps needed between the margins.
+fn needed(steps: &Steps) -> usize {
+    let ends_with_optimizer = steps.source.is_optimizer() || matches!(steps.source, StepSource::Optimizer(_));
+    if ends_with_optimizer { FEWEST_TRAINING } else { FEWEST_STEADY }
 }
 
 /// Why a recording cannot tell what grows, as a whole sentence; `None` where it can.
 #[must_use]
 pub fn cannot_tell(device: &DeviceRecording, steps: &Steps) -> Option<String> {
-    let needed = FEWEST_STEADY + 2;
+    let needed = needed(steps) + 2;
     match steps.len() {
         _ if has_steps(steps) => None,
         0 if device.events.is_empty() => Some("The file has no history, only what was live when it was dumped.".to_owned()),
@@ -225,7 +233,7 @@ fn rhythm(by_step: &[u64]) -> Rhythm {
     if !goes_on(&adding, n) {
         return Rhythm::None;
     }
-    if n >= FEWEST_STEADY && k * 5 >= n * 4 {
+    if k >= FEWEST_TRAINING && k * 5 >= n * 4 {
         return Rhythm::Step;
     }
     let (Some(&first), Some(&last)) = (adding.first(), adding.last()) else { return Rhythm::None };

@@ -29,7 +29,7 @@ pub fn why_no_memory(recording: &Recording) -> &'static str {
 pub fn records_history(recording: &Recording) -> &'static str {
     match recording.source.format {
         Format::KinetoTrace => "torch.profiler.profile(profile_memory=True)",
-        _ => "torch.cuda.memory._record_memory_history()",
+        _ => crate::analysis::limits::RECORD,
     }
 }
 

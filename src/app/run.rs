@@ -109,6 +109,34 @@ fn has_wayland_egl() -> bool {
     true
 }
 
+/// What to say when WAYLAND_DISPLAY names a socket where no compositor answers. Asked first: the window's own library
+/// would answer with a line of its source.
+#[cfg(unix)]
+fn no_compositor() -> Option<String> {
+    let name = std::env::var_os("WAYLAND_DISPLAY").filter(|name| !name.is_empty() && !is_set("WAYLAND_SOCKET"))?;
+    let shown = name.to_string_lossy().into_owned();
+    let path = if std::path::Path::new(&name).is_absolute() {
+        PathBuf::from(name)
+    } else {
+        let Some(folder) = std::env::var_os("XDG_RUNTIME_DIR") else {
+            return Some(format!(
+                "WAYLAND_DISPLAY is {shown}, but XDG_RUNTIME_DIR, the folder of its socket, is not set. {USE_X11}"
+            ));
+        };
+        PathBuf::from(folder).join(name)
+    };
+    let error = std::os::unix::net::UnixStream::connect(path).err()?;
+    Some(format!("WAYLAND_DISPLAY is {shown}, but no compositor answers there ({error}). {USE_X11}"))
+}
+
+#[cfg(not(unix))]
+fn no_compositor() -> Option<String> {
+    None
+}
+
+const USE_X11: &str =
+    "To use X11 start vramscope with WAYLAND_DISPLAY= in front; without any display use the text commands (vramscope --help)";
+
 fn native_options(size: [f32; 2]) -> eframe::NativeOptions {
     let mut viewport = egui::ViewportBuilder::default()
         .with_title("vramscope")
@@ -132,6 +160,9 @@ fn start(
     }
     if is_wayland() && !has_wayland_egl() {
         return Err(NO_WAYLAND_EGL.to_owned());
+    }
+    if let Some(error) = no_compositor() {
+        return Err(error);
     }
     let renderers: &[eframe::Renderer] = &[
         eframe::Renderer::Glow,

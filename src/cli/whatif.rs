@@ -193,7 +193,7 @@ pub(super) fn without_requests(device: &DeviceRecording) -> Option<String> {
         false if device.events.is_empty() => "there is no trace of it, only its state",
         false => "its trace holds no request for memory",
     };
-    let record = Words::of(device).say("torch.cuda.memory._record_memory_history()");
+    let record = Words::of(device).say(crate::analysis::limits::RECORD);
     Some(format!("nothing of {} can be run again: {what}; record one with {record} before the model is built", device.id))
 }
 

@@ -245,6 +245,24 @@ fn without_a_display_the_window_names_what_works() {
 }
 
 #[test]
+#[cfg(all(unix, not(target_os = "macos"), feature = "gui"))]
+fn a_display_where_no_compositor_answers_is_named_without_lines_of_anyone_s_source() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (display, runtime) in [("wayland-9", Some(folder.path())), ("wayland-9", None), ("/nowhere/wayland-0", None)] {
+        let mut command = program(&[sample("leak.pickle")]);
+        command.env("WAYLAND_DISPLAY", display).env_remove("XDG_RUNTIME_DIR");
+        if let Some(runtime) = runtime {
+            command.env("XDG_RUNTIME_DIR", runtime);
+        }
+        let output = command.output().expect("it starts");
+        let sentence = stderr(&output);
+        // Where libwayland-egl is not installed that is what is said first.
+        assert!(sentence.contains(display) || sentence.contains("libwayland-egl"), "{sentence}");
+        assert!(output.status.code() == Some(1) && sentence.lines().count() == 1 && !sentence.contains(".rs"), "{sentence}");
+    }
+}
+
+#[test]
 fn a_word_that_is_no_file_and_no_command_is_told_the_nearest_command() {
     for (word, expected) in [
         ("sumary", "did you mean \"vramscope summary\"?"),

@@ -5,11 +5,14 @@ use crate::analysis::anatomy::{Composition, LineHeld, Role};
 use crate::model::StackTable;
 use crate::units::{Bytes, told_apart};
 
+/// What is neither PyTorch's nor free.
+const REST: &str = "other processes, or outside PyTorch";
+
 impl Autopsy {
-    /// Who holds a full device, as rows; empty where the device was not full, for pinned host memory and without segments. What the
-    /// recording does not have is left out.
+    /// Who holds a full device, as rows; empty where the device was not full, for pinned host memory and without segments. `None` for
+    /// the others where the size of the device is not recorded.
     #[must_use]
-    pub fn holders(&self) -> Vec<(&'static str, u64)> {
+    pub fn holders(&self) -> Vec<(&'static str, Option<u64>)> {
         let is_full = matches!(self.verdict, Verdict::Capacity | Verdict::Contention | Verdict::NonPytorch);
         if !is_full || self.is_host || !self.has_segments {
             return Vec::new();
@@ -26,10 +29,12 @@ impl Autopsy {
             ("free inside PyTorch's segments", Some(cached)),
             ("this process, outside PyTorch", self.outside),
             ("other processes", self.others),
-            ("other processes, or outside PyTorch", rest),
+            (REST, rest),
             ("free", free),
         ];
-        rows.into_iter().filter_map(|(name, bytes)| Some((name, bytes.filter(|&bytes| bytes > 0)?))).collect()
+        let is_unknown = rest.is_none() && known == 0;
+        let is_told = |name: &str, bytes: &Option<u64>| bytes.map_or(is_unknown && name == REST, |bytes| bytes > 0);
+        rows.into_iter().filter(|(name, bytes)| is_told(name, bytes)).collect()
     }
 }
 

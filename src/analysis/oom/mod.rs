@@ -17,6 +17,7 @@ pub use self::helped::{
 pub use self::parts::{Fits, Part};
 use self::verdict::{Facts, classify, sentence};
 pub use self::verdict::{Test, Verdict};
+use super::anatomy::Role;
 use super::fragmentation::{
     Alone, Blocker, Holes, Servers, Way, WayOut, WithMore, blockers, blockers_with_segments, cheapest_way, cheapest_way_most,
     enough_alone, holes,
@@ -335,6 +336,25 @@ impl Autopsy {
 }
 
 impl Autopsy {
+    /// How many blocks of the way out hold what the program cannot do without, with their roles from `role_of`; `None` where none does.
+    #[must_use]
+    pub fn way_out_needs(&self, state: &State, role_of: impl Fn(LifetimeId) -> Role) -> Option<String> {
+        let way = self.way_out.as_ref()?;
+        let roles: Vec<Role> = way.blocks.iter().map(|&i| role_of(state.blocks[i].lifetime)).collect();
+        let count = |role: Role| roles.iter().filter(|&&r| r == role).count() as u64;
+        let needed = [Role::Weights, Role::OptimizerState].map(|role| (role, count(role)));
+        let named: Vec<&str> = needed.iter().filter(|(_, count)| *count > 0).map(|(role, _)| role.text()).collect();
+        let (all, sum) = (roles.len() as u64, needed.iter().map(|(_, count)| count).sum::<u64>());
+        match sum {
+            0 => None,
+            _ if sum < all => {
+                Some(format!("{} of them hold {}, which the program needs.", crate::units::count(sum), named.join(" and ")))
+            }
+            1 => Some(format!("It holds {}, which the program needs.", named.join(" and "))),
+            _ => Some(format!("They hold {}, which the program needs: make something else smaller.", named.join(" and "))),
+        }
+    }
+
     /// The way out with the fewest blocks, where it is another than the one with the fewest bytes; `None` where they are the same
     /// or no single block is enough.
     #[must_use]

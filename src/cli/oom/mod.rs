@@ -1,262 +1,28 @@
 //! `vramscope oom FILE`: why each request failed, with the blocks in the way and what would have helped; and how close a
 //! recording without a failure came.
 
+mod entries;
 mod limit;
 mod text;
 
-use serde::Serialize;
-
+use self::entries::{BlockEntry, BlockerEntry, HigherCapEntry, HolderEntry, LiveEntry, RoleEntry, WayOutEntry};
+pub use self::entries::{OomEntry, OomReport, PeakEntry, WhatIfEntry};
 use super::args::OomArgs;
-use crate::allocator::{Caps, Horizon, Needed, Remedy, WhatIf};
-use crate::analysis::anatomy::Composition;
+use crate::allocator::{Caps, WhatIf};
+use crate::analysis::anatomy::{Composition, made_at};
 use crate::analysis::fragmentation::{Blocker, Servers, WayOut};
 use crate::analysis::oom::{
-    Advice, Autopsy, Closest, Helped, LiveByStack, RoomFrom, TRIED_UNASKED, Verdict, advice, age, can_be_served_again, closest,
-    examine, what_to_make_smaller, what_would_have_helped, with_what_to_make_smaller,
+    Autopsy, Closest, Helped, LiveByStack, RoomFrom, TRIED_UNASKED, Verdict, advice, age, can_be_served_again, closest, examine,
+    what_to_make_smaller, what_would_have_helped, with_what_to_make_smaller,
 };
 use crate::analysis::roles::{ByRole, Role, Roles, Rules};
-use crate::analysis::{
-    DeviceTables, NO_EVENT, Quantity, StackNames, State, folded_frames, frame_text, named_by, tell_apart, told_place, user_frame,
-};
+use crate::analysis::{DeviceTables, NO_EVENT, Quantity, StackNames, State, folded_frames, frame_text, user_frame};
 use crate::model::{Action, BlockState, DeviceRecording, Progress, Recording, StackId, StreamId};
 
 /// Stacks listed; the rest is counted.
 const LISTED: usize = 20;
 /// Blockers listed; the rest is counted. The way out is listed in full.
 const BLOCKERS: usize = 200;
-
-/// The JSON object of the command-line contract.
-#[derive(Debug, Serialize)]
-pub struct OomReport {
-    /// True when the file ends in the middle: what came after is not known.
-    pub truncated: bool,
-    /// What the trace of a device says against the file's own end, a sentence each, without a full stop.
-    pub contradictions: Vec<String>,
-    /// One entry an out-of-memory event.
-    pub ooms: Vec<OomEntry>,
-    /// Failures of which the source tells too little to say why (profiler traces do not tell what was free).
-    pub ooms_without_figures: usize,
-    /// One entry a device in which nothing failed: its peak.
-    pub peaks: Vec<PeakEntry>,
-    /// One entry a device on which other settings were tried.
-    pub whatif: Vec<WhatIfEntry>,
-    /// Why none were tried on the others; `null` when there is nothing to say.
-    pub whatif_left_out: Option<String>,
-    /// Allocations that the user's own rules put into another role.
-    pub changed_by_rules: u64,
-    #[serde(skip)]
-    rules_sentences: Vec<String>,
-}
-
-/// The settings tried on one device.
-#[derive(Debug, Serialize)]
-pub struct WhatIfEntry {
-    device: i32,
-    limit_bytes: Option<u64>,
-    limit_span_bytes: Option<[u64; 2]>,
-    agrees_with_recording: bool,
-    /// Under its own settings a request fails after so many, of so many.
-    own_oom_request: Option<u64>,
-    own_requests: u64,
-    tried: Vec<Remedy>,
-    needed: Option<Needed>,
-    needed_with_best: Option<Needed>,
-    /// What a recording that ends at its failure leaves open; `null` for others.
-    ends_at_failure: Option<Horizon>,
-    #[serde(skip)]
-    warning: String,
-    /// No cap is known: the limit is what the device had for this process.
-    #[serde(skip)]
-    is_of_device: bool,
-}
-
-/// The instant at which a device without a failure held most. Bytes are integers.
-#[derive(Debug, Serialize)]
-pub struct PeakEntry {
-    device: i32,
-    #[serde(skip)]
-    label: String,
-    /// The most that was reserved at any event, which is not always this one.
-    #[serde(skip)]
-    most_reserved: (u64, u32),
-    /// False where segments are not in the file: what is reserved and free inside is then 0 and not known.
-    has_segments: bool,
-    event: Option<u32>,
-    reserved_bytes: u64,
-    active_bytes: u64,
-    allocated_bytes: u64,
-    /// Null where the file has rounded sizes and not what was asked for (PyTorch's profiler).
-    requested_bytes: Option<u64>,
-    hole_bytes: u64,
-    holes: u64,
-    largest_hole_bytes: u64,
-    /// Holes of other pools, sizes and streams.
-    other_hole_bytes: u64,
-    /// The handle of the stream that the holes are of; null where it is the only one.
-    stream: Option<u64>,
-    /// Of those other holes what other streams have.
-    other_streams_hole_bytes: u64,
-    releasable_bytes: u64,
-    room_bytes: Option<u64>,
-    room_from: Option<&'static str>,
-    largest_served_bytes: u64,
-    is_exact: bool,
-    /// The answer.
-    pub sentence: String,
-    blockers: Vec<BlockerEntry>,
-    blockers_total: usize,
-    top_live: Vec<LiveEntry>,
-    stacks_total: usize,
-    live_by_category: Vec<RoleEntry>,
-}
-
-/// One failed request. Bytes are integers.
-#[derive(Debug, Serialize)]
-pub struct OomEntry {
-    device: i32,
-    /// False where segments are not in the file: what is reserved and free inside is then 0 and not known.
-    has_segments: bool,
-    event: u32,
-    /// The last failure of its device, the one a program that ended so printed.
-    is_last: bool,
-    /// Something was allocated after it.
-    survived: bool,
-    requested_bytes: u64,
-    segment_bytes: u64,
-    device_free_bytes: Option<u64>,
-    reserved_bytes: u64,
-    allocated_bytes: u64,
-    hole_bytes: u64,
-    holes: u64,
-    largest_hole_bytes: u64,
-    /// Holes of other pools, sizes and streams.
-    other_hole_bytes: u64,
-    pool: &'static str,
-    /// The handle of the stream that asked.
-    stream: u64,
-    limit_span_bytes: Option<[u64; 2]>,
-    /// Who holds a full device; empty where the device was not full.
-    holders: Vec<HolderEntry>,
-    verdict: &'static str,
-    /// The answer.
-    pub sentence: String,
-    stack: Vec<String>,
-    /// The user's own line of it, `models.py:181 update_nodes`; null where no frame is the user's.
-    requested_at: Option<String>,
-    /// The user's lines of it, with framework frames counted.
-    #[serde(skip)]
-    told: Vec<String>,
-    blockers: Vec<BlockerEntry>,
-    blockers_total: usize,
-    /// Blocks of which any one is enough, and the bytes of the smallest.
-    enough_alone: usize,
-    smallest_alone_bytes: Option<u64>,
-    /// The way out with the fewest blocks, where it is not the one with the fewest bytes.
-    alone_sentence: Option<String>,
-    way_out: Option<WayOutEntry>,
-    /// The way out in words, or why none is told.
-    way_out_sentence: String,
-    top_live: Vec<LiveEntry>,
-    stacks_total: usize,
-    live_by_category: Vec<RoleEntry>,
-    /// What to do: only what a simulation or these figures support.
-    remedies: Vec<Advice>,
-    /// The cap that this failure rules out, with every larger one.
-    #[serde(skip)]
-    cap_below: Option<u64>,
-}
-
-#[derive(Debug, Serialize)]
-struct HolderEntry {
-    name: &'static str,
-    bytes: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct BlockerEntry {
-    #[serde(flatten)]
-    block: BlockEntry,
-    strands_bytes: u64,
-    hole_if_freed_bytes: u64,
-    /// What would go back to the device without it: the segment or the pages that it alone holds.
-    returns_bytes: u64,
-    /// Whether its segment can serve the request; if not, what goes back is of use and the hole is not.
-    serves_request: bool,
-}
-
-/// A live block.
-#[derive(Debug, Serialize)]
-struct BlockEntry {
-    address: u64,
-    bytes: u64,
-    stream: u64,
-    /// The program has freed it, and another stream still uses it.
-    pending_free: bool,
-    /// Whose its segment is, where that cannot serve the request.
-    #[serde(skip)]
-    whose: Option<String>,
-    age_events: Option<u32>,
-    age_us: Option<i64>,
-    #[serde(skip)]
-    age: String,
-    stack: Vec<String>,
-    /// The line of it that allocates.
-    #[serde(skip)]
-    place: String,
-}
-
-#[derive(Debug, Serialize)]
-struct RoleEntry {
-    category: &'static str,
-    bytes: u64,
-    count: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct LiveEntry {
-    bytes: u64,
-    count: u64,
-    /// The frame that tells it from another stack that begins with the same one.
-    #[serde(skip)]
-    by: Option<String>,
-    stack: Vec<String>,
-    /// The line of it that allocates.
-    #[serde(skip)]
-    place: String,
-}
-
-#[derive(Debug, Serialize)]
-struct WayOutEntry {
-    /// By what: one hole, whole segments, pages.
-    by: &'static str,
-    sentence: String,
-    blocks: usize,
-    bytes: u64,
-    /// Those blocks, all of them, largest first.
-    blocks_to_free: Vec<BlockEntry>,
-    segments: usize,
-    /// Pages of expandable segments that go back.
-    pages: usize,
-    room_bytes: u64,
-    /// No set of fewer live bytes does it; where the cap is only known as a range, under the cap named next.
-    is_optimal: bool,
-    /// The cap it was computed for, where that is only the least it can be.
-    cap_bytes: Option<u64>,
-    /// What is enough under a higher cap that is possible too, where that is less.
-    with_higher_cap: Option<HigherCapEntry>,
-    search: &'static str,
-    /// How it makes room, and whether less would.
-    #[serde(skip)]
-    why: String,
-}
-
-#[derive(Debug, Serialize)]
-struct HigherCapEntry {
-    from_cap_bytes: u64,
-    blocks: usize,
-    bytes: u64,
-    is_optimal: bool,
-}
 
 /// Runs the subcommand.
 ///
@@ -333,20 +99,18 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
         }
         for autopsy in &autopsies {
             let state = tables.states.at(device, &tables.lifetimes, autopsy.event);
-            let mut found = entry(recording, device, &tables, &state, autopsy);
-            let held = Composition::at(recording, device, &tables, &names, &roles, autopsy.event);
-            let smaller = what_to_make_smaller(autopsy, &held, &recording.stacks);
-            found.remedies = with_what_to_make_smaller(advice(autopsy, helped.as_ref()), smaller);
-            found.live_by_category = by_role(&roles.live_by_role(device, &tables, autopsy.event));
-            report.ooms.push(found);
+            let at =
+                At { recording, device, tables: &tables, names: &names, roles: &roles, state: &state, servers: &autopsy.servers };
+            report.ooms.push(at.failure(autopsy, helped.as_ref()));
         }
         report.ooms_without_figures += failures - autopsies.len();
         if failures == 0
             && let Some(found) = closest(device, &tables)
         {
-            let mut entry = peak(recording, device, &tables, &found);
-            entry.live_by_category = by_role(&roles.live_by_role(device, &tables, found.event));
-            report.peaks.push(entry);
+            let state = tables.states.at(device, &tables.lifetimes, found.event);
+            let at =
+                At { recording, device, tables: &tables, names: &names, roles: &roles, state: &state, servers: &found.servers };
+            report.peaks.push(at.peak(&found));
         }
         report.whatif.extend(helped.map(|h| whatif(device, h)));
     }
@@ -390,47 +154,13 @@ fn whatif(device: &DeviceRecording, h: Helped) -> WhatIfEntry {
     }
 }
 
-fn peak(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, c: &Closest) -> PeakEntry {
-    let state = tables.states.at(device, &tables.lifetimes, c.event);
-    PeakEntry {
-        device: device.id.index,
-        label: device.id.to_string(),
-        most_reserved: tables.curves.peak(Quantity::Reserved),
-        has_segments: c.has_segments,
-        event: (c.event != NO_EVENT).then_some(c.event),
-        reserved_bytes: c.reserved,
-        active_bytes: c.active,
-        allocated_bytes: c.allocated,
-        requested_bytes: recording.tells_requested(device).then_some(c.live_requested),
-        hole_bytes: c.holes.bytes,
-        holes: c.holes.count,
-        largest_hole_bytes: c.holes.largest,
-        other_hole_bytes: c.all_holes.bytes.saturating_sub(c.holes.bytes),
-        stream: c.stream.as_ref().map(|s| s.handle),
-        other_streams_hole_bytes: c.stream.as_ref().map_or(0, |s| s.others.bytes),
-        releasable_bytes: c.releasable,
-        room_bytes: c.room.map(|r| r.bytes),
-        room_from: c.room.map(|r| match r.from {
-            RoomFrom::Cap => "cap",
-            RoomFrom::Sample => "sample",
-            RoomFrom::DeviceTotal => "device_total",
-        }),
-        largest_served_bytes: c.largest_served,
-        is_exact: c.is_exact,
-        sentence: c.sentence.clone(),
-        blockers: At { recording, device, tables, state: &state, servers: &c.servers }.blockers(&c.blockers),
-        blockers_total: c.blockers.len(),
-        top_live: live(recording, &c.top_live),
-        stacks_total: c.top_live.len(),
-        live_by_category: Vec::new(),
-    }
-}
-
 /// An instant of a recording, and the request that is asked about.
 struct At<'a> {
     recording: &'a Recording,
     device: &'a DeviceRecording,
     tables: &'a DeviceTables,
+    names: &'a StackNames,
+    roles: &'a Roles,
     state: &'a State,
     servers: &'a Servers,
 }
@@ -445,6 +175,8 @@ impl At<'_> {
         let (block, segment) = (&self.state.blocks[block], &self.state.segments[segment]);
         let age = age(self.device, &self.tables.lifetimes, block.lifetime, self.state.event);
         let stack = self.tables.lifetimes.stack(self.device, block.lifetime);
+        let role = self.roles.of(block.lifetime);
+        let has_stack = self.names.index(stack).is_some();
         BlockEntry {
             address: block.address,
             bytes: block.size,
@@ -455,7 +187,8 @@ impl At<'_> {
             age_us: age.micros,
             age: age.to_string(),
             stack: frames(self.recording, stack),
-            place: told_place(&self.recording.stacks, stack),
+            role: role.name(),
+            place: if has_stack { made_at(&self.recording.stacks, self.names, stack, role) } else { String::new() },
         }
     }
 
@@ -468,6 +201,112 @@ impl At<'_> {
             serves_request: b.serves,
         });
         listed.collect()
+    }
+
+    fn peak(&self, c: &Closest) -> PeakEntry {
+        let At { recording, device, tables, .. } = *self;
+        PeakEntry {
+            device: device.id.index,
+            label: device.id.to_string(),
+            most_reserved: tables.curves.peak(Quantity::Reserved),
+            has_segments: c.has_segments,
+            event: (c.event != NO_EVENT).then_some(c.event),
+            reserved_bytes: c.reserved,
+            active_bytes: c.active,
+            allocated_bytes: c.allocated,
+            requested_bytes: recording.tells_requested(device).then_some(c.live_requested),
+            hole_bytes: c.holes.bytes,
+            holes: c.holes.count,
+            largest_hole_bytes: c.holes.largest,
+            other_hole_bytes: c.all_holes.bytes.saturating_sub(c.holes.bytes),
+            stream: c.stream.as_ref().map(|s| s.handle),
+            other_streams_hole_bytes: c.stream.as_ref().map_or(0, |s| s.others.bytes),
+            releasable_bytes: c.releasable,
+            room_bytes: c.room.map(|r| r.bytes),
+            room_from: c.room.map(|r| match r.from {
+                RoomFrom::Cap => "cap",
+                RoomFrom::Sample => "sample",
+                RoomFrom::DeviceTotal => "device_total",
+            }),
+            largest_served_bytes: c.largest_served,
+            is_exact: c.is_exact,
+            sentence: c.sentence.clone(),
+            blockers: self.blockers(&c.blockers),
+            blockers_total: c.blockers.len(),
+            top_live: live(recording, &c.top_live),
+            stacks_total: c.top_live.len(),
+            live_by_category: by_role(&self.roles.live_by_role(device, tables, c.event)),
+            held: self.held(),
+        }
+    }
+
+    fn failure(&self, a: &Autopsy, helped: Option<&Helped>) -> OomEntry {
+        let At { recording, device, tables, state, roles, .. } = *self;
+        let held = self.held();
+        let smaller = what_to_make_smaller(a, &held, &recording.stacks);
+        OomEntry {
+            device: device.id.index,
+            has_segments: a.has_segments,
+            event: a.event,
+            is_last: device.events.last_oom() == Some(a.event),
+            survived: a.survived,
+            cap_below: a.cap_below(),
+            requested_bytes: a.requested,
+            segment_bytes: a.segment,
+            device_free_bytes: a.device_free_told(),
+            reserved_bytes: a.reserved,
+            allocated_bytes: a.allocated,
+            hole_bytes: a.holes.bytes,
+            holes: a.holes.count,
+            largest_hole_bytes: a.holes.largest,
+            other_hole_bytes: a.all_holes.bytes.saturating_sub(a.holes.bytes),
+            pool: a.class.name(),
+            stream: self.handle(a.servers.stream.unwrap_or_default()),
+            limit_span_bytes: a.limit.map(|r| [r.least, r.most]),
+            holders: a.holders().into_iter().map(|(name, bytes)| HolderEntry { name, bytes }).collect(),
+            verdict: a.verdict.name(),
+            sentence: a.sentence.clone(),
+            stack: frames(recording, a.stack),
+            requested_at: user_frame(&recording.stacks, a.stack).map(|f| frame_text(&recording.stacks, f)),
+            told: folded_frames(&recording.stacks, a.stack),
+            blockers: self.blockers(&a.blockers),
+            blockers_total: a.blockers.len(),
+            enough_alone: a.alone.count,
+            smallest_alone_bytes: a.alone.smallest.map(|s| s.size),
+            alone_sentence: a.alone_sentence(),
+            way_out: a.way_out.as_ref().map(|w| WayOutEntry {
+                by: w.by(),
+                sentence: w.sentence(a.words),
+                blocks: w.blocks.len(),
+                bytes: w.bytes,
+                blocks_to_free: self.blocks_to_free(w),
+                segments: w.segments.len(),
+                pages: w.pages,
+                room_bytes: w.room,
+                is_optimal: w.is_optimal,
+                cap_bytes: w.least_cap.or_else(|| w.with_more.and(a.limit).map(|cap| cap.least)),
+                with_higher_cap: w.with_more.map(|more| HigherCapEntry {
+                    from_cap_bytes: more.cap,
+                    blocks: more.blocks,
+                    bytes: more.bytes,
+                    is_optimal: more.is_optimal,
+                }),
+                search: w.search(),
+                why: w.why(),
+            }),
+            way_out_sentence: a.way_out_sentence(state),
+            way_out_needs: a.way_out_needs(state, |id| roles.of(id)),
+            top_live: live(recording, &a.top_live),
+            stacks_total: a.top_live.len(),
+            live_by_category: by_role(&roles.live_by_role(device, tables, a.event)),
+            remedies: with_what_to_make_smaller(advice(a, helped), smaller),
+            held,
+        }
+    }
+
+    /// All that is held.
+    fn held(&self) -> Composition {
+        Composition::at(self.recording, self.device, self.tables, self.names, self.roles, self.state.event)
     }
 
     fn blocks_to_free(&self, way: &WayOut) -> Vec<BlockEntry> {
@@ -488,81 +327,8 @@ fn by_role(sums: &ByRole) -> Vec<RoleEntry> {
 }
 
 fn live(recording: &Recording, found: &[LiveByStack]) -> Vec<LiveEntry> {
-    let stacks = &recording.stacks;
-    let found = &found[..found.len().min(LISTED)];
-    let rows: Vec<_> = found.iter().map(|l| (l.stack, told_place(stacks, l.stack))).collect();
-    let apart = tell_apart(stacks, &rows);
-    let listed = found.iter().zip(apart);
-    listed
-        .map(|(l, by)| LiveEntry {
-            bytes: l.bytes,
-            count: l.count,
-            // Of stacks that begin with one frame it is always a caller.
-            by: by.map(|by| named_by(stacks, "", Some(by))),
-            stack: frames(recording, l.stack),
-            place: told_place(stacks, l.stack),
-        })
-        .collect()
-}
-
-fn entry(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, state: &State, a: &Autopsy) -> OomEntry {
-    let at = At { recording, device, tables, state, servers: &a.servers };
-    OomEntry {
-        device: device.id.index,
-        has_segments: a.has_segments,
-        event: a.event,
-        is_last: device.events.last_oom() == Some(a.event),
-        survived: a.survived,
-        cap_below: a.cap_below(),
-        requested_bytes: a.requested,
-        segment_bytes: a.segment,
-        device_free_bytes: a.device_free_told(),
-        reserved_bytes: a.reserved,
-        allocated_bytes: a.allocated,
-        hole_bytes: a.holes.bytes,
-        holes: a.holes.count,
-        largest_hole_bytes: a.holes.largest,
-        other_hole_bytes: a.all_holes.bytes.saturating_sub(a.holes.bytes),
-        pool: a.class.name(),
-        stream: at.handle(a.servers.stream.unwrap_or_default()),
-        limit_span_bytes: a.limit.map(|r| [r.least, r.most]),
-        holders: a.holders().into_iter().map(|(name, bytes)| HolderEntry { name, bytes }).collect(),
-        verdict: a.verdict.name(),
-        sentence: a.sentence.clone(),
-        stack: frames(recording, a.stack),
-        requested_at: user_frame(&recording.stacks, a.stack).map(|f| frame_text(&recording.stacks, f)),
-        told: folded_frames(&recording.stacks, a.stack),
-        blockers: at.blockers(&a.blockers),
-        blockers_total: a.blockers.len(),
-        enough_alone: a.alone.count,
-        smallest_alone_bytes: a.alone.smallest.map(|s| s.size),
-        alone_sentence: a.alone_sentence(),
-        way_out: a.way_out.as_ref().map(|w| WayOutEntry {
-            by: w.by(),
-            sentence: w.sentence(a.words),
-            blocks: w.blocks.len(),
-            bytes: w.bytes,
-            blocks_to_free: at.blocks_to_free(w),
-            segments: w.segments.len(),
-            pages: w.pages,
-            room_bytes: w.room,
-            is_optimal: w.is_optimal,
-            cap_bytes: w.least_cap.or_else(|| w.with_more.and(a.limit).map(|cap| cap.least)),
-            with_higher_cap: w.with_more.map(|more| HigherCapEntry {
-                from_cap_bytes: more.cap,
-                blocks: more.blocks,
-                bytes: more.bytes,
-                is_optimal: more.is_optimal,
-            }),
-            search: w.search(),
-            why: w.why(),
-        }),
-        way_out_sentence: a.way_out_sentence(state),
-        top_live: live(recording, &a.top_live),
-        stacks_total: a.top_live.len(),
-        live_by_category: Vec::new(),
-        remedies: Vec::new(),
-    }
+    let listed = found.iter().take(LISTED);
+    listed.map(|l| LiveEntry { bytes: l.bytes, count: l.count, stack: frames(recording, l.stack) }).collect()
 }
 
 /// A stack as lines, innermost first: `file:line name`.

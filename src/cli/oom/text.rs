@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 
-use super::{BlockEntry, BlockerEntry, HolderEntry, LiveEntry, OomEntry, OomReport, PeakEntry, RoleEntry, WhatIfEntry};
+use super::{BlockEntry, BlockerEntry, HolderEntry, OomEntry, OomReport, PeakEntry, WhatIfEntry};
 use crate::allocator::CapRange;
 use crate::analysis::Role;
+use crate::analysis::anatomy::Composition;
 use crate::analysis::oom::Support;
 use crate::cli::Table;
 use crate::model::{EventTable, Format, Recording};
-use crate::units::{Address, Bytes, SizeColumn, count, counted};
+use crate::units::{Bytes, SizeColumn, count, counted};
 
 /// Kinds of earlier failures that get a line; the rest is counted.
 const KINDS: usize = 10;
@@ -89,6 +90,9 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
     if let Some(way) = &o.way_out {
         to_free(out, &way.blocks_to_free);
     }
+    if let Some(needs) = &o.way_out_needs {
+        let _ = writeln!(out, "  {needs}");
+    }
     if let Some(alone) = &o.alone_sentence {
         let _ = writeln!(out, "  {alone}");
     }
@@ -135,8 +139,7 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
         }
     }
     blockers(out, &o.blockers, o.blockers_total);
-    live(out, &o.top_live, o.stacks_total);
-    roles(out, &o.live_by_category);
+    held(out, &o.held);
 }
 
 /// Who holds a full device.
@@ -145,9 +148,10 @@ fn holders(out: &mut String, held: &[HolderEntry]) {
         return;
     }
     let _ = writeln!(out, "  who holds the device");
-    let size = SizeColumn::of(held.iter().map(|h| h.bytes));
+    let size = SizeColumn::of(held.iter().filter_map(|h| h.bytes));
     for h in held {
-        let _ = writeln!(out, "    {:>14}  {}", size.sized(h.bytes), h.name);
+        let bytes = h.bytes.map_or_else(|| "not recorded".to_owned(), |bytes| size.sized(bytes));
+        let _ = writeln!(out, "    {bytes:>14}  {}", h.name);
     }
 }
 
@@ -223,73 +227,116 @@ fn peak(out: &mut String, p: &PeakEntry, name_device: bool) {
         }
     }
     blockers(out, &p.blockers, p.blockers_total);
-    live(out, &p.top_live, p.stacks_total);
-    roles(out, &p.live_by_category);
+    held(out, &p.held);
 }
 
+/// The live blocks beside the holes, those that waste most first.
 fn blockers(out: &mut String, listed: &[BlockerEntry], total: usize) {
+    /// Those that get a line.
+    const FEW: usize = 8;
     if listed.is_empty() {
         return;
     }
-    let _ = writeln!(out, "  blockers, {} of {}", listed.len().min(8), counted(total as u64, "block", "blocks"));
-    for b in listed.iter().take(8) {
-        let (size, strands) = (Bytes(b.block.bytes).to_string(), Bytes(b.strands_bytes).to_string());
-        let returns = b
-            .block
-            .whose
-            .as_ref()
-            .map_or(String::new(), |whose| format!("; {whose}: freeing it returns {} to the device", Bytes(b.returns_bytes)));
-        let BlockEntry { address, age, .. } = &b.block;
-        let _ = writeln!(
-            out,
-            "    {}  {size:>12}  wastes {strands:>12} beside it  age {age:>12}  {}{returns}",
-            Address(*address),
-            b.block.place
-        );
+    let listed = &listed[..listed.len().min(FEW)];
+    let _ = writeln!(
+        out,
+        "  live blocks between the holes, {} of {} (--json has their addresses and stacks)",
+        listed.len(),
+        counted(total as u64, "block", "blocks")
+    );
+    let mut table = Table::new("rrllll");
+    for b in listed {
+        let returns = match &b.block.whose {
+            Some(whose) => format!("{whose}: freeing it returns {} to the device", Bytes(b.returns_bytes)),
+            None => String::new(),
+        };
+        let wastes = format!("wastes {} beside it", Bytes(b.strands_bytes));
+        let [size, role, place, age] = block(&b.block);
+        table.row([size, wastes, role, place, age, returns]);
     }
+    let _ = write!(out, "{table}");
 }
 
-/// The blocks of the way out, the first few of them.
+/// The blocks of the way out: those of one line, role and size in one row, most bytes first.
 fn to_free(out: &mut String, blocks: &[BlockEntry]) {
-    /// Those that get a line.
+    /// Rows.
     const FEW: usize = 5;
-    for b in blocks.iter().take(FEW) {
-        let whose = b.whose.as_ref().map_or(String::new(), |whose| format!("; {whose}"));
-        let whose = if b.pending_free { format!("{whose}; freed, another stream still uses it") } else { whose };
-        let size = Bytes(b.bytes).to_string();
-        let _ = writeln!(out, "    {}  {size:>12}  age {:>12}  {}{whose}", Address(b.address), b.age, b.place);
+    let mut kinds: Vec<(Vec<&BlockEntry>, u64)> = Vec::new();
+    let kind = |b: &BlockEntry| (b.bytes, b.role, b.place.clone(), b.whose.clone(), b.pending_free);
+    for b in blocks {
+        match kinds.iter_mut().find(|(same, _)| same.first().is_some_and(|first| kind(first) == kind(b))) {
+            Some((same, bytes)) => {
+                same.push(b);
+                *bytes += b.bytes;
+            }
+            None => kinds.push((vec![b], b.bytes)),
+        }
     }
-    if let Some(rest) = blocks.get(FEW..).filter(|rest| !rest.is_empty()) {
-        let bytes = Bytes(rest.iter().map(|b| b.bytes).sum());
-        let _ = writeln!(out, "    and {} more ({bytes}); --json lists them all", count(rest.len() as u64));
+    kinds.sort_by_key(|k| std::cmp::Reverse(k.1));
+    let mut table = Table::new("rrllll");
+    for (same, _) in kinds.iter().take(FEW) {
+        let Some(first) = same.first() else { continue };
+        let mut more = first.whose.clone().unwrap_or_default();
+        if first.pending_free {
+            more += if more.is_empty() { "" } else { "; " };
+            more += "freed, another stream still uses it";
+        }
+        let [size, role, place, age] = block(first);
+        let age = if same.len() > 1 { String::new() } else { age };
+        table.row([format!("    {} ×", count(same.len() as u64)), size.trim().to_owned(), role, place, age, more]);
+    }
+    let _ = write!(out, "{table}");
+    if let Some(rest) = kinds.get(FEW..).filter(|rest| !rest.is_empty()) {
+        let bytes = Bytes(rest.iter().map(|k| k.1).sum());
+        let number: usize = rest.iter().map(|k| k.0.len()).sum();
+        let _ = writeln!(out, "    and {} more ({bytes}); --json lists them all", count(number as u64));
     }
 }
 
-fn live(out: &mut String, listed: &[LiveEntry], total: usize) {
-    let _ = writeln!(out, "  live at that instant, {} of {}", listed.len().min(8), counted(total as u64, "stack", "stacks"));
-    let size = SizeColumn::of(listed.iter().take(8).map(|l| l.bytes));
-    for l in listed.iter().take(8) {
-        let at = l.by.as_ref().map_or_else(|| l.place.clone(), |by| format!("{}, by {by}", l.place));
-        let _ = writeln!(out, "    {:>12}  {:>7} ×  {at}", size.sized(l.bytes), l.count);
-    }
+/// Size, role, the line that made it and age of a block. Its address is in the JSON.
+fn block(b: &BlockEntry) -> [String; 4] {
+    let role = Role::from_name(b.role).filter(|&r| r != Role::Unknown).map_or("", Role::text);
+    [
+        format!("    {}", Bytes(b.bytes)),
+        role.to_owned(),
+        b.place.clone(),
+        if b.age_us.is_none() && b.age_events.is_none() { String::new() } else { format!("age {}", b.age) },
+    ]
 }
 
-fn roles(out: &mut String, held: &[RoleEntry]) {
-    // One role alone, or none known, says nothing.
-    if held.len() < 2 {
-        return;
+/// What was held: by role, and the lines that hold most.
+fn held(out: &mut String, held: &Composition) {
+    /// Lines that get a row.
+    const FEW: usize = 8;
+    let _ = writeln!(out, "  held at that moment, {} in {}", Bytes(held.bytes), counted(held.count, "block", "blocks"));
+    let mut table = Table::new("rrll");
+    let size = SizeColumn::of(held.roles.iter().map(|r| r.bytes));
+    for r in &held.roles {
+        let probably = if r.probable * 2 > r.bytes { "probably " } else { "" };
+        table.row([
+            format!("    {}", size.sized(r.bytes)),
+            format!("{} ×", count(r.count)),
+            format!("{probably}{}", r.role.text()),
+        ]);
     }
-    let _ = writeln!(out, "  live by role");
-    let size = SizeColumn::of(held.iter().map(|c| c.bytes));
-    for c in held {
-        let _ = writeln!(
-            out,
-            "    {:>12}  {:>7} ×  {}",
-            size.sized(c.bytes),
-            c.count,
-            Role::from_name(c.category).unwrap_or_default().text()
-        );
+    let lines = &held.lines[..held.lines.len().min(FEW)];
+    // One line that holds all says no more than the roles do.
+    if held.lines.len() > 1 {
+        let _ = write!(out, "{table}");
+        let _ = writeln!(out, "  of these by line, {} of {}", lines.len(), counted(held.lines.len() as u64, "line", "lines"));
+        table = Table::new("rrll");
+        let size = SizeColumn::of(lines.iter().map(|l| l.bytes));
+        for l in lines {
+            let role = if l.place.contains(l.role.text()) || l.role == Role::Unknown { "" } else { l.role.text() };
+            table.row([
+                format!("    {}", size.sized(l.bytes)),
+                format!("{} ×", count(l.count)),
+                l.place.clone(),
+                role.to_owned(),
+            ]);
+        }
     }
+    let _ = write!(out, "{table}");
 }
 
 fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {

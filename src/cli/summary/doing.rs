@@ -117,7 +117,7 @@ impl Doing {
                 probably: roles(|r| r.probable),
                 by_line: held.lines.iter().take(LISTED).map(Held::from).collect(),
                 by_module: held.modules.iter().take(LISTED).map(Held::from).collect(),
-                sentence: sentence(&held, &anatomy.words_at(event)),
+                sentence: sentence(&held, device.events.is_empty(), &anatomy.words_at(event)),
             },
             limit: Limit::of(recording, device, tables, event).map(|limit| {
                 let line = limit.line.map(|line| Words::of(device).say(line).into_owned());
@@ -126,29 +126,30 @@ impl Doing {
         }))
     }
 
-    /// What comes before everything else, for it decides how far the rest can be trusted.
-    pub(super) fn limit(&self) -> String {
+    /// What comes before everything else, for it decides how far the rest can be trusted. `whose` begins each line.
+    pub(super) fn limit(&self, whose: &str) -> String {
         self.limit.as_ref().map_or_else(String::new, |limit| {
             let line = limit.line.as_ref().map(|line| format!("    {line}\n")).unwrap_or_default();
-            format!("  {}\n{line}", limit.sentence)
+            format!("  {whose}{}\n{line}", limit.sentence)
         })
     }
 
-    /// Lines under the headline.
-    pub(super) fn text(&self) -> String {
-        let steps = match self.steps.count {
+    /// What was held at the peak, without a full stop.
+    pub(super) fn peak(&self) -> &str {
+        &self.peak.sentence
+    }
+
+    /// The line on the steps; empty where there are none.
+    pub(super) fn steps(&self, whose: &str) -> String {
+        match self.steps.count {
             0 => String::new(),
-            n => format!("  {}: {}\n", counted(n as u64, "step", "steps"), self.steps.how),
-        };
-        // Where nothing is known the figures below say as much.
-        let is_told = self.peak.by_role.keys().any(|&role| role != Role::Unknown.name());
-        let peak = if is_told { format!("  {}\n", self.peak.sentence) } else { String::new() };
-        format!("{peak}{steps}")
+            n => format!("  {whose}{}, {}\n", counted(n as u64, "step", "steps"), self.steps.how),
+        }
     }
 }
 
-/// `5.68 GiB at the peak, in the backward pass of step 2: activations 2.81 GiB, temporaries 1.54 GiB, weights 371 MiB.`
-fn sentence(held: &Composition, phase: &str) -> String {
+/// `5.68 GiB at the peak, in the backward pass of step 2: activations 2.81 GiB, temporaries 1.54 GiB, weights 371 MiB`.
+fn sentence(held: &Composition, is_state: bool, phase: &str) -> String {
     const NAMED: usize = 5;
     let named = held.roles.iter().filter(|r| r.bytes * 200 >= held.bytes).take(NAMED).map(|r| {
         let probably = if r.probable * 2 > r.bytes { "probably " } else { "" };
@@ -156,5 +157,8 @@ fn sentence(held: &Composition, phase: &str) -> String {
     });
     let named: Vec<String> = named.collect();
     let phase = if phase.is_empty() { String::new() } else { format!(", {phase}") };
-    format!("{} at the peak{phase}: {}.", Bytes(held.bytes), named.join(", "))
+    let when = if is_state { "live when the file was written" } else { "at the peak" };
+    let is_told = held.roles.iter().any(|r| r.role != Role::Unknown);
+    let what = if is_told { format!(": {}", named.join(", ")) } else { String::new() };
+    format!("{} {when}{phase}{what}", Bytes(held.bytes))
 }

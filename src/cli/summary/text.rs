@@ -12,15 +12,20 @@ use crate::units::{Bytes, Micros, SizeColumn, count, counted, told_apart};
 pub(super) fn of(s: &Summary) -> String {
     let caveat = s.load.caveat.as_ref().map(|caveat| format!("{caveat}: ")).unwrap_or_default();
     let mut out = format!("{}: {caveat}{}\n", s.file, headline(s));
-    for limit in s.devices.iter().filter_map(|d| d.doing.as_ref()).map(super::Doing::limit) {
-        out += &limit;
+    let is_one = s.devices.len() == 1;
+    for (device, doing) in s.devices.iter().filter_map(|d| Some((d, d.doing.as_ref()?))) {
+        let whose = if is_one { String::new() } else { format!("{}: ", device.label) };
+        if s.devices.iter().any(|d| !d.ooms.is_empty()) {
+            out += &format!("  {whose}{}.\n", doing.peak());
+        }
+        out += &doing.limit(&whose);
+        out += &doing.steps(&whose);
     }
     let read = Micros((s.load.seconds * 1e6) as i64);
     out += &format!("  {}, {}, {}, read in {read}\n", s.format, Bytes(s.load.bytes), counted(s.load.events, "event", "events"));
     if s.counters.is_empty() {
         for device in &s.devices {
             out += &device_text(device);
-            out += &device.doing.as_ref().map(super::Doing::text).unwrap_or_default();
         }
     }
     for (device, counted) in s.devices.iter().zip(&s.counters) {
@@ -144,34 +149,34 @@ fn headline(s: &Summary) -> String {
         let each = s.devices.iter().zip(&s.counters).map(|(d, c)| format!("{}: {}", d.label, c.sentence));
         return each.collect::<Vec<_>>().join(" ");
     }
-    let peaks: Vec<String> = s
-        .devices
-        .iter()
-        .map(|d| (d, told_apart([d.reserved_bytes.peak, tensors(d).peak])))
-        .map(|(d, [reserved, held])| match &d.bands {
-            Some(b) if d.events == 0 => format!("tensors took at most {}", Bytes(b.peak_bytes)),
-            None if d.events == 0 && d.watched.is_some() => {
-                format!("{} {}", d.label, d.watched.as_ref().map(Watched::sentence).unwrap_or_default())
-            }
-            // A timeline of tensors tells nothing of segments.
-            _ if !knows_reserved(d) => {
-                format!("{} held at most {} of tensors; what was reserved is not recorded", d.label, Bytes(tensors(d).peak))
-            }
-            _ => format!(
-                "{} {} {reserved}, for {held} of {}{}",
-                d.label,
-                // Of a state without a history it is not known what was before.
-                if d.events == 0 { "had reserved, when it was dumped," } else { "reserved at most" },
-                if d.requested_bytes.is_some() { "tensors" } else { "blocks with tensors" },
-                if d.active_bytes.peak > d.reserved_bytes.peak {
-                    " (more was in use than reserved, which cannot be: the trace and its segments contradict each other)"
-                } else {
-                    ""
-                }
-            ),
-        })
-        .collect();
-    if peaks.is_empty() { "no device has events or segments.".to_owned() } else { format!("{}.", peaks.join("; ")) }
+    let peaks: Vec<String> = s.devices.iter().map(peak).collect();
+    if peaks.is_empty() { "no device has events or segments.".to_owned() } else { format!("{}.", peaks.join(". ")) }
+}
+
+/// What a device held at most, and what was reserved for it, without a full stop.
+fn peak(d: &DeviceSummary) -> String {
+    match &d.bands {
+        Some(b) if d.events == 0 => return format!("tensors took at most {}", Bytes(b.peak_bytes)),
+        None if d.events == 0 && d.watched.is_some() => {
+            return format!("{} {}", d.label, d.watched.as_ref().map(Watched::sentence).unwrap_or_default());
+        }
+        _ => {}
+    }
+    let held = match &d.doing {
+        Some(doing) => doing.peak().to_owned(),
+        None => format!("{} at the peak", Bytes(d.active_bytes.peak)),
+    };
+    let reserved = match knows_reserved(d) {
+        // A timeline of tensors tells nothing of segments.
+        false => "What was reserved is not recorded".to_owned(),
+        true if d.active_bytes.peak > d.reserved_bytes.peak => format!(
+            "{} reserved, less than was in use, which cannot be: the trace and its segments contradict each other",
+            Bytes(d.reserved_bytes.peak)
+        ),
+        true if d.events == 0 => format!("{} reserved", Bytes(d.reserved_bytes.peak)),
+        true => format!("At most {} reserved", Bytes(d.reserved_bytes.peak)),
+    };
+    format!("{}: {held}. {reserved}", d.label)
 }
 
 /// False for a device whose file tells of tensors and not of the segments that hold them: its zeros are no figures.
@@ -214,7 +219,7 @@ fn device_text(d: &DeviceSummary) -> String {
         ),
         ("active", Some(&d.active_bytes), "blocks until their memory is reusable"),
         ("allocated", Some(&d.allocated_bytes), "blocks until the program frees them"),
-        ("requested", d.requested_bytes.as_ref(), "what the program requested"),
+        ("requested", d.requested_bytes.as_ref(), "what the program requested, of active blocks"),
     ] {
         let Some(level) = level else {
             table.row([

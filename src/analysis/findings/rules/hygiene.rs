@@ -82,7 +82,7 @@ pub(super) fn no_history(p: &Patient<'_>) -> Vec<Finding> {
         ),
         evidence: vec![Evidence::bytes("reserved at the end", p.device.final_reserved())],
         place: Place::default(),
-        remedy: Some(p.words.say("torch.cuda.memory._record_memory_history(max_entries=100_000)").into_owned()),
+        remedy: Some(p.words.say(crate::analysis::limits::RECORD).into_owned()),
         advice: "Call it before the model is built, and dump before recording is switched off.".to_owned(),
         verify: "The number of events is not zero.".to_owned(),
     }]

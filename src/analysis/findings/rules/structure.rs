@@ -282,36 +282,62 @@ pub(super) fn retries(p: &Patient<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Reserved and unused for good: what nvidia-smi shows and `memory_allocated` does not.
+/// Reserved and unused: what nvidia-smi shows and `memory_allocated` does not.
 pub(super) fn idle_cache(p: &Patient<'_>) -> Vec<Finding> {
     let n = p.device.events.len() as u32;
-    if n < 100 || !p.ooms.is_empty() {
+    let Some((idle, reserved, used, range)) = (match n {
+        0 => idle_in_state(p),
+        n if n >= 100 && p.ooms.is_empty() => idle_for_good(p, n),
+        _ => None,
+    }) else {
+        return Vec::new();
+    };
+    if idle < GIBIBYTE || idle.saturating_mul(2) < reserved {
         return Vec::new();
     }
-    // Over the whole last half: between steps a cache is empty in every run.
-    let used = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Active, &[n / 2, n]);
-    let reserved = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Reserved, &[n / 2, n]);
-    let (Some(used), Some(reserved)) = (used.first(), reserved.first()) else { return Vec::new() };
-    // What is free in private pools no empty_cache gives back.
-    let idle = reserved.min.saturating_sub(used.max).saturating_sub(free_in_private_pools(p, n - 1));
-    if idle < GIBIBYTE || idle.saturating_mul(2) < reserved.min {
-        return Vec::new();
-    }
+    let (title, when) = match range {
+        Some(_) => (
+            "Reserved and not used any more",
+            format!(
+                "Over the last half of the recording PyTorch held at least {} and used at most {}",
+                Bytes(reserved),
+                Bytes(used)
+            ),
+        ),
+        None => (
+            "Reserved and not used when the file was written",
+            format!("When the file was written PyTorch held {} and used {}", Bytes(reserved), Bytes(used)),
+        ),
+    };
     vec![
-        Finding::new("idle_cache", Class::Structure, "Reserved and not used any more", idle)
-            .says(format!(
-                "Over the last half of the recording PyTorch held at least {} and used at most {}. {} counts the first, memory_allocated the second; nothing is leaked.",
-                Bytes(reserved.min),
-                Bytes(used.max),
-                p.words.tool
-            ))
-            .bytes_of("reserved at least", reserved.min)
-            .bytes_of("used at most", used.max)
-            .at(Place { event: Some(n - 1), range: Some((n / 2, n - 1)), ..Place::default() })
+        Finding::new("idle_cache", Class::Structure, title, idle)
+            .says(format!("{when}. {} counts the first, memory_allocated the second; nothing is leaked.", p.words.tool))
+            .bytes_of(if range.is_some() { "reserved at least" } else { "reserved" }, reserved)
+            .bytes_of(if range.is_some() { "used at most" } else { "used" }, used)
+            .at(Place { event: range.map(|r| r.1), range, ..Place::default() })
             .remedy(&p.words.say("torch.cuda.empty_cache()"))
             .advice("Only to hand the memory to another process: PyTorch itself uses its cache again.")
             .check(&p.words.say("Memory in nvidia-smi falls by the segments that are wholly free.")),
     ]
+}
+
+/// Idle, reserved and used bytes, and the events they are of; these none of a state alone.
+type Idle = (u64, u64, u64, Option<(u32, u32)>);
+
+/// Over the whole last half: between steps a cache is empty in every run.
+fn idle_for_good(p: &Patient<'_>, n: u32) -> Option<Idle> {
+    let used = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Active, &[n / 2, n]);
+    let reserved = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Reserved, &[n / 2, n]);
+    let (used, reserved) = (used.first()?.max, reserved.first()?.min);
+    // What is free in private pools no empty_cache gives back.
+    let idle = reserved.saturating_sub(used).saturating_sub(free_in_private_pools(p, n - 1));
+    Some((idle, reserved, used, Some((n / 2, n - 1))))
+}
+
+/// Segments that are wholly free, where there is no history.
+fn idle_in_state(p: &Patient<'_>) -> Option<Idle> {
+    let state = crate::analysis::oom::closest(p.device, p.tables)?;
+    Some((state.releasable, state.reserved, state.active, None))
 }
 
 /// A few huge equal blocks taken at the start and held to the end: a cache of keys and values reserved by design.

@@ -119,7 +119,7 @@ impl View for Allocations {
             empty_state(
                 ui,
                 "This recording has no allocations. This line, before the work begins, records them:",
-                Some(&cx.words().say("torch.cuda.memory._record_memory_history(max_entries=1_000_000)")),
+                Some(&cx.words().say(crate::analysis::limits::RECORD)),
             );
             return;
         }

@@ -228,7 +228,7 @@ impl View for AutopsyView {
                 return;
             }
             let sentence = format!("{sentence} Record a snapshot:");
-            pane::empty_state(ui, &sentence, Some(&cx.words().say("torch.cuda.memory._record_memory_history()")));
+            pane::empty_state(ui, &sentence, Some(&cx.words().say(crate::analysis::limits::RECORD)));
             return;
         }
         if self.cursor.replace(cx.link.cursor) != Some(cx.link.cursor) && examinable.binary_search(&cx.link.cursor).is_ok() {
@@ -246,7 +246,7 @@ impl View for AutopsyView {
             pane::empty_state(
                 ui,
                 "This device never held any memory, so there is no failure and no peak to look at. Record the history first:",
-                Some(&cx.words().say("torch.cuda.memory._record_memory_history()")),
+                Some(&cx.words().say(crate::analysis::limits::RECORD)),
             );
             return;
         };

@@ -297,9 +297,10 @@ fn holders(ui: &mut Ui, a: &Autopsy) {
         return;
     }
     section(ui, "Who holds the device", "", false);
-    let size = SizeColumn::of(held.iter().map(|h| h.1));
+    let size = SizeColumn::of(held.iter().filter_map(|h| h.1));
     for (name, bytes) in held {
-        KeyValue::new(name, &size.sized(bytes)).show(ui);
+        let bytes = bytes.map_or_else(|| "not recorded".to_owned(), |bytes| size.sized(bytes));
+        KeyValue::new(name, &bytes).show(ui);
     }
 }
 

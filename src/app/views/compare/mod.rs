@@ -171,7 +171,7 @@ impl CompareView {
         let events = cx.data.device().events.len() as u32;
         if events == 0 {
             let sentence = "This recording has only the state at its end. Choose another recording for A above to compare it with, or record the history:";
-            pane::empty_state(ui, sentence, Some(&cx.words().say("torch.cuda.memory._record_memory_history()")));
+            pane::empty_state(ui, sentence, Some(&cx.words().say(crate::analysis::limits::RECORD)));
             return;
         }
         let Some(table) = cx.comparing.steps(cx) else {

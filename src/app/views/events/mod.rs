@@ -121,7 +121,7 @@ impl View for Events {
             empty_state(
                 ui,
                 "This recording has no trace: only the state at its end. This line, before the work begins, records one:",
-                Some(&cx.words().say("torch.cuda.memory._record_memory_history(max_entries=1_000_000)")),
+                Some(&cx.words().say(crate::analysis::limits::RECORD)),
             );
             return;
         }

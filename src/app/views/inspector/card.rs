@@ -189,8 +189,6 @@ pub struct Card {
 /// The line that records call stacks: Python's, which are cheap; C++ frames besides make the dump six times slower.
 pub const RECORD_STACKS: &str =
     "from torch.cuda import memory\nmemory._record_memory_history(\n    context=\"all\", stacks=\"python\")";
-/// The line that records a trace.
-pub const RECORD_TRACE: &str = "torch.cuda.memory._record_memory_history(max_entries=1_000_000)";
 /// Why there are no times.
 pub const NO_TIMES: &str = "PyTorch 2.2 and later write the time of each event.";
 

@@ -35,8 +35,8 @@ mod overall;
 mod stacks;
 mod things;
 
+pub use card::RECORD_STACKS;
 use card::{Card, Fact, Held, Lead, List, Peak, Tone};
-pub use card::{RECORD_STACKS, RECORD_TRACE};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::block::next_blockers;
-use super::card::{Card, Fact, Held, Lead, Peak, RECORD_TRACE, Tone, request_at, since_start};
+use super::card::{Card, Fact, Held, Lead, Peak, Tone, request_at, since_start};
 use super::things::largest_blocks;
 use crate::analysis::anatomy::made_in;
 use crate::analysis::told::{why_no_requested, why_no_segments};
@@ -106,7 +106,7 @@ fn facts(data: &DeviceData, state: &State, roles: Option<&Roles>, request: Optio
         facts.push(Fact::new("pending free", counted(pending, "block", "blocks")));
     }
     if device.events.is_empty() {
-        facts.push(Fact::missing("events", &Words::of(device).say(RECORD_TRACE)));
+        facts.push(Fact::missing("events", &Words::of(device).say(crate::analysis::limits::RECORD)));
     }
     facts
 }

@@ -98,7 +98,7 @@ impl View for LeaksView {
             pane::empty_state(
                 ui,
                 "This recording has no events, so what was allocated when is not known. Record the history:",
-                Some(&cx.words().say("torch.cuda.memory._record_memory_history()")),
+                Some(&cx.words().say(crate::analysis::limits::RECORD)),
             );
             return;
         }
@@ -125,7 +125,7 @@ impl View for LeaksView {
         let Some(found) = shown.value else { return };
         if let Some(why) = &found.cannot_tell {
             let sentence = format!("{why} Or choose \u{201c}born after A, alive at B\u{201d} above. A longer history:");
-            let line = cx.words().say("torch.cuda.memory._record_memory_history(max_entries=1_000_000)");
+            let line = cx.words().say(crate::analysis::limits::RECORD);
             pane::empty_state(ui, &sentence, Some(&line));
             return;
         }

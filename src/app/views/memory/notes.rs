@@ -4,10 +4,10 @@ use egui::{Rect, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::found::{Found, Whole};
 use super::{LINKED, LINKS, ViewContext, ViewKind};
+use crate::analysis::limits::RECORD;
 use crate::app::command::Command;
 use crate::app::theme::Type;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW};
-use crate::app::views::inspector::RECORD_TRACE;
 use crate::app::widgets::button::{focus_ring, link_with};
 use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::icons::Icon;
@@ -87,7 +87,7 @@ pub(super) fn recording(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, whole:
         }
         if is_state {
             ui.add_space(4.0);
-            CodeWell::new(&cx.words().say(RECORD_TRACE)).broken(true).copy(true).show(ui);
+            CodeWell::new(&cx.words().say(RECORD)).broken(true).copy(true).show(ui);
         }
     });
 }

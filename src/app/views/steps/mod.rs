@@ -97,7 +97,7 @@ impl View for StepsView {
             let (sentence, line) = if cx.data.device().events.is_empty() {
                 (
                     "This recording has no events, so there are no steps in it. Record the history:",
-                    "torch.cuda.memory._record_memory_history()",
+                    crate::analysis::limits::RECORD,
                 )
             } else {
                 (

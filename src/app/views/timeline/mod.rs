@@ -255,7 +255,7 @@ impl View for Timeline {
             pane::empty_state(
                 ui,
                 "This recording has no events, only the state at its end. Record the history to see memory over time:",
-                Some(&cx.words().say("torch.cuda.memory._record_memory_history()")),
+                Some(&cx.words().say(crate::analysis::limits::RECORD)),
             );
             return;
         }

@@ -334,7 +334,7 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
         for autopsy in &autopsies {
             let state = tables.states.at(device, &tables.lifetimes, autopsy.event);
             let mut found = entry(recording, device, &tables, &state, autopsy);
-            let held = Composition::at(recording, device, &tables, &names, &roles, autopsy.event);
+            let held = Composition::at(recording, device, &tables, &names, &roles, autopsy.event, |_| true);
             let smaller = what_to_make_smaller(autopsy, &held, &recording.stacks);
             found.remedies = with_what_to_make_smaller(advice(autopsy, helped.as_ref()), smaller);
             found.live_by_category = by_role(&roles.live_by_role(device, &tables, autopsy.event));

@@ -84,15 +84,15 @@ impl Found {
     /// At an event, of some roles or of all. O(live blocks).
     pub fn at(data: &DeviceData, roles: &Roles, event: u32, only: &[Role]) -> Self {
         let (device, tables) = (data.device(), &data.tables);
-        let held = Composition::of_roles(&data.recording, device, tables, &data.names, roles, event, only);
+        let is_of = |id: LifetimeId| only.is_empty() || only.contains(&roles.of(id));
+        let held = Composition::at(&data.recording, device, tables, &data.names, roles, event, is_of);
         let has_stacks = !data.names.is_empty();
         let lifetimes = &tables.lifetimes;
         let live = tables.states.live_at(lifetimes, event);
         let older = live.iter().filter(|id| (id.0 as usize) < lifetimes.initial_count());
         let older = older.fold((0, 0), |(blocks, bytes), &id| (blocks + 1, bytes + lifetimes.block_size(id)));
-        let is_of = |id: &LifetimeId| only.is_empty() || only.contains(&roles.of(*id));
         Found {
-            lines: if has_stacks { held.lines.clone() } else { sizes(data, live.into_iter().filter(is_of)) },
+            lines: if has_stacks { held.lines.clone() } else { sizes(data, live.into_iter().filter(|&id| is_of(id))) },
             has_stacks,
             doing: if event == NO_EVENT { String::new() } else { roles.anatomy.words_at(event) },
             limit: Limit::of(&data.recording, device, tables, event),

@@ -27,11 +27,11 @@ impl Whole {
         let first = lifetimes.initial_count();
         let rows = (first as u32..lifetimes.len() as u32).map(LifetimeId);
         let bare = rows.filter(|&id| !lifetimes.stack(device, id).is_some()).count() as u64;
-        let bounds = step_ends(&roles.anatomy.steps.bounds);
+        let (bounds, is_cut) = step_ends(&roles.anatomy.steps.bounds, device.events.len() as u32);
         let ends = tables.curves.columns(device, lifetimes, Quantity::Active, &bounds).iter().map(|c| c.last).collect::<Vec<_>>();
         Whole {
             elsewhere: Role::ALL.into_iter().filter(|role| roles.handed_out[role.index()].count > 0).collect(),
-            health: layout::no_growth(&ends),
+            health: layout::no_growth(&ends, is_cut),
             made: ((lifetimes.len() - first) as u64, bare),
         }
     }
@@ -114,13 +114,20 @@ impl Found {
     }
 }
 
-/// The bounds of steps, the last of them no longer than the one before it: what the program frees when it ends is none of its step.
-fn step_ends(bounds: &[u32]) -> Vec<u32> {
+/// The bounds of the whole steps, and whether one more began: a recording of so many events may end in the middle of a step. The last
+/// is no longer than the one before it: what the program frees when it ends is none of its step.
+fn step_ends(bounds: &[u32], events: u32) -> (Vec<u32>, bool) {
     let mut bounds = bounds.to_vec();
+    let mut is_cut = false;
     if let [.., before, from, to] = &mut bounds[..] {
-        *to = (*to).min(*from + (*from - *before));
+        let usual = *from - *before;
+        is_cut = *to >= events && u64::from(*to - *from) * 10 < u64::from(usual) * 9;
+        *to = (*to).min(*from + usual);
     }
-    bounds
+    if is_cut {
+        bounds.pop();
+    }
+    (bounds, is_cut)
 }
 
 /// Blocks by their size, most bytes first.
@@ -146,8 +153,10 @@ mod tests {
 
     #[test]
     fn the_last_step_ends_before_the_program_does() {
-        assert_eq!(step_ends(&[10, 400, 700, 1200]), [10, 400, 700, 1000]);
-        assert_eq!(step_ends(&[10, 400, 700]), [10, 400, 700]);
-        assert_eq!(step_ends(&[]), Vec::<u32>::new());
+        assert_eq!(step_ends(&[10, 400, 700, 1200], 1200), (vec![10, 400, 700, 1000], false));
+        assert_eq!(step_ends(&[10, 400, 700], 2000), (vec![10, 400, 700], false));
+        assert_eq!(step_ends(&[10, 400, 700, 800], 900), (vec![10, 400, 700, 800], false), "short, and the recording goes on");
+        assert_eq!(step_ends(&[10, 400, 700, 800], 800), (vec![10, 400, 700], true), "the recording ends in its middle");
+        assert_eq!(step_ends(&[], 0), (Vec::new(), false));
     }
 }

@@ -238,8 +238,10 @@ pub fn line_rows(lines: &[LineHeld], bytes: u64, open: &HashSet<String>) -> Vec<
     level(all.collect(), Own::default(), hundredths(bytes), (0, "lines"), open).into_iter().map(|(row, _)| row).collect()
 }
 
-/// That memory does not grow, from what is in use at the end of each step; `None` where it does, or where there are too few steps.
-pub fn no_growth(ends: &[u64]) -> Option<String> {
+/// That memory does not grow, from what is in use at the end of each whole step; `None` where it does, or where there are too few.
+/// `is_cut` where the recording ends within one more step.
+pub fn no_growth(ends: &[u64], is_cut: bool) -> Option<String> {
+    let steps = if is_cut { "whole steps" } else { "steps" };
     let steady = |ends: &[u64]| match (ends.iter().min(), ends.iter().max()) {
         // What a log or a counter keeps is less than a thousandth.
         (Some(&low), Some(&high)) => high - low <= high / 1000,
@@ -248,10 +250,10 @@ pub fn no_growth(ends: &[u64]) -> Option<String> {
     let last = ends.last().copied()?;
     let end = Bytes(last).to_string();
     match ends {
-        [_, _, ..] if steady(ends) => Some(format!("No growth: all {} steps end with {end}", count(ends.len() as u64))),
+        [_, _, ..] if steady(ends) => Some(format!("No growth: all {} {steps} end with {end}", count(ends.len() as u64))),
         // The first step of a run makes what the others find there.
         [_, rest @ ..] if rest.len() > 1 && steady(rest) => {
-            Some(format!("No growth: all {} steps but the first end with {end}", count(ends.len() as u64)))
+            Some(format!("No growth: all {} {steps} but the first end with {end}", count(ends.len() as u64)))
         }
         _ => None,
     }
@@ -367,10 +369,12 @@ mod tests {
 
     #[test]
     fn steps_that_end_alike_do_not_grow() {
-        let plain = |ends: &[u64]| no_growth(ends).map(|s| s.replace('\u{a0}', " "));
+        let plain = |ends: &[u64]| no_growth(ends, false).map(|s| s.replace('\u{a0}', " "));
         assert_eq!(plain(&[1178 * M, 1178 * M, 1178 * M]).as_deref(), Some("No growth: all 3 steps end with 1.15 GiB"));
         assert_eq!(plain(&[100 * M, 300 * M, 300 * M]).as_deref(), Some("No growth: all 3 steps but the first end with 300 MiB"));
         assert_eq!(plain(&[100 * M, 110 * M, 120 * M]), None);
+        let cut = no_growth(&[300 * M, 300 * M], true).map(|s| s.replace('\u{a0}', " "));
+        assert_eq!(cut.as_deref(), Some("No growth: all 2 whole steps end with 300 MiB"));
         assert_eq!(plain(&[100 * M]), None);
         assert_eq!(plain(&[]), None);
     }

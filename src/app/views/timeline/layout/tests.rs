@@ -9,6 +9,7 @@ const ALL: Contents = Contents {
     folded: [false; TRACKS],
     two_line_axis: true,
     step_levels: 2,
+    phases: false,
     device_calls: true,
     curves_height: None,
     op_lines: 0,
@@ -103,9 +104,12 @@ fn the_whole_card_stands_under_the_strata_and_goes_before_the_curves() {
 #[test]
 fn a_folded_track_leaves_its_name_and_gives_its_room_to_the_strata() {
     let open = tracks(pane(998.0, 442.0), ALL);
-    let folded = tracks(pane(998.0, 442.0), Contents { folded: [true, true, true, false, false, false, false], ..ALL });
+    let folded = tracks(pane(998.0, 442.0), Contents { folded: [true, true, true, false, false, false, false, false], ..ALL });
     assert_eq!((folded.overview, folded.curves, folded.steps), (None, None, None));
-    assert_eq!(folded.folded.map(|r| r.map(|r| r.height())), [Some(FOLDED), Some(FOLDED), Some(FOLDED), None, None, None, None]);
+    assert_eq!(
+        folded.folded.map(|r| r.map(|r| r.height())),
+        [Some(FOLDED), Some(FOLDED), Some(FOLDED), None, None, None, None, None]
+    );
     let gained = (34.0 - 16.0) + (96.0 - 16.0) + (32.0 - 16.0);
     assert_eq!(folded.strata.height(), open.strata.height() + gained);
 }

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use crate::analysis::anatomy::{Composition, LineHeld, ModuleHeld, Role, Which};
-use crate::app::selection::Item;
 use crate::model::FrameId;
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count};
 
@@ -136,8 +135,6 @@ pub struct Row {
     pub figure: String,
     /// Whether it is open; `None` where there is nothing inside.
     pub is_open: Option<bool>,
-    /// What a click selects.
-    pub item: Option<Item>,
     /// Which blocks are its own.
     pub which: Option<Which>,
 }
@@ -202,7 +199,6 @@ fn within(
             count: m.count,
             is_open: (!m.parts.is_empty()).then(|| open.contains(&key)),
             which: Some(m.which()),
-            item: m.lifetimes.first().map(|&id| Item::Lifetime(id)),
             key,
             ..Row::default()
         }
@@ -232,7 +228,6 @@ pub fn line_rows(lines: &[LineHeld], bytes: u64, open: &HashSet<String>) -> Vec<
         bytes: l.bytes,
         count: l.count,
         which: Some(l.which()),
-        item: l.stack.map(Item::Stack).or(l.lifetimes.first().map(|&id| Item::Lifetime(id))),
         ..Row::default()
     });
     level(all.collect(), Own::default(), hundredths(bytes), (0, "lines"), open).into_iter().map(|(row, _)| row).collect()
@@ -348,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_with_a_stack_selects_it_and_one_without_its_largest_block() {
+    fn a_line_without_a_stack_has_its_blocks_too() {
         let line = |place: &str, stack| LineHeld {
             place: place.to_owned(),
             stack,
@@ -362,9 +357,8 @@ mod tests {
             2 * M,
             &HashSet::new(),
         );
-        assert_eq!(rows[0].item, Some(Item::Stack(crate::model::StackId(4))));
-        assert_eq!(rows[1].item, Some(Item::Lifetime(LifetimeId(7))));
-        assert_eq!(rows[0].which, Some(Which::Line("train.py:3".to_owned())));
+        let places = ["train.py:3", "backward (no Python stack)"];
+        assert_eq!(rows.iter().map(|r| r.which.clone()).collect::<Vec<_>>(), places.map(|p| Some(Which::Line(p.to_owned()))));
     }
 
     #[test]

@@ -1,0 +1,83 @@
+//! What there is to say of a row of the memory column: a module, a line or a size; what its blocks hold at an instant.
+
+use super::card::{Card, Fact, Line, List};
+use super::overall::{largest_held, reasons, when};
+use crate::analysis::anatomy::{Composition, ModuleHeld, OwnBlocks, RoleHeld, Which};
+use crate::analysis::{Role, Roles, State};
+use crate::app::document::DeviceData;
+use crate::app::selection::Item;
+use crate::units::{Bytes, count, counted};
+
+/// Lines that are listed of a module.
+const LINES: usize = 12;
+
+/// The card of a row: what its blocks hold, for what, by which lines. O(live blocks times the depth of their stacks).
+pub(super) fn card(data: &DeviceData, state: &State, roles: &Roles, own: &OwnBlocks) -> Card {
+    let (device, tables) = (data.device(), &data.tables);
+    let of = |asked: &dyn Fn(crate::analysis::LifetimeId) -> bool| {
+        Composition::at(&data.recording, device, tables, &data.names, roles, state.event, asked)
+    };
+    let is_own = |id| own.contains(device, tables, id);
+    let (whole, held) = (of(&|_| true), of(&is_own));
+    let (kind, name) = title(&own.which, &whole.modules);
+    let share = held.bytes as f64 / whole.bytes.max(1) as f64 * 100.0;
+    let when = when(data, state);
+    let claim = if held.bytes > 0 { format!("{share:.1} % of what is held at {when}") } else { format!("held at {when}") };
+    let mut facts = vec![Fact::new("blocks", count(held.count))];
+    let most = held.lines.iter().max_by_key(|line| line.bytes).and_then(|line| line.stack);
+    facts.extend(held.roles.iter().map(role));
+    let is_module = matches!(own.which, Which::Module(_) | Which::Directly(_));
+    let (groups, shown) = largest_held(data, state, Some(roles), is_own);
+    Card {
+        kind: kind.to_owned(),
+        subject: Some(name),
+        title: Bytes(held.bytes).to_string(),
+        claim,
+        facts,
+        reasons: reasons(data, state, roles, is_own),
+        // A line is one place; several stacks may lead to it, and this is the one of most bytes.
+        stacks: most.filter(|_| matches!(own.which, Which::Line(_))).map(|stack| ("allocated", stack)).into_iter().collect(),
+        lists: if is_module { lines(&held).into_iter().collect() } else { Vec::new() },
+        held: groups,
+        shown,
+        ..Card::default()
+    }
+}
+
+/// What a row is, and its name.
+fn title(which: &Which, modules: &[ModuleHeld]) -> (&'static str, String) {
+    let named = |path: &[String]| path.last().cloned().unwrap_or_default();
+    match which {
+        Which::Role(role) => ("Role", role.text().to_owned()),
+        Which::Line(place) => ("Line", place.clone()),
+        Which::Size(size) => ("Blocks of one size", Bytes(*size).to_string()),
+        Which::Module(path) => {
+            let held = find(which, modules);
+            let kind = if held.is_none_or(|module| module.is_module) { "Module" } else { "Group" };
+            (kind, held.map_or_else(|| named(path), ModuleHeld::title))
+        }
+        Which::Directly(path) => ("In none of its parts", named(path)),
+    }
+}
+
+fn find<'a>(which: &Which, modules: &'a [ModuleHeld]) -> Option<&'a ModuleHeld> {
+    modules.iter().find_map(|m| if m.which() == *which { Some(m) } else { find(which, &m.parts) })
+}
+
+/// What is held of a role.
+fn role(held: &RoleHeld) -> Fact {
+    let probably = if held.probable * 2 > held.bytes && held.role != Role::Unknown { ", probably" } else { "" };
+    Fact::new(held.role.text(), format!("{} in {}{probably}", Bytes(held.bytes), counted(held.count, "block", "blocks")))
+}
+
+/// The lines below a module that hold most.
+fn lines(held: &Composition) -> Option<List> {
+    let all = held.lines.iter().filter_map(|line| {
+        let item = line.stack.map(Item::Stack).or(line.lifetimes.first().map(|&id| Item::Lifetime(id)))?;
+        let note = if line.count == 1 { String::new() } else { format!("{} \u{d7}", count(line.count)) };
+        Some(Line { item, name: line.place.clone(), tip: String::new(), note, bytes: line.bytes })
+    });
+    let lines: Vec<Line> = all.take(LINES).collect();
+    let trailing = format!("{} of {}", lines.len(), count(held.lines.len() as u64));
+    (!lines.is_empty()).then(|| List { title: "Its largest lines".to_owned(), trailing, lines })
+}

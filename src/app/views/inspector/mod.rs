@@ -9,7 +9,7 @@ use super::live::told;
 use super::memory::chosen_roles;
 use super::place_link::{openable, place_link};
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::anatomy::OwnBlocks;
+use crate::analysis::anatomy::{OwnBlocks, Which};
 use crate::analysis::steps::number;
 use crate::analysis::{Role as OfMemory, Roles};
 use crate::app::action::Action;
@@ -103,8 +103,13 @@ impl View for Inspector {
         let own = cx.link.own.clone().filter(|_| selected.is_none());
         let key = (selected, state.event, roles.as_ref().map(Identity::of), only.clone(), own.clone());
         let shown = self.card.get(cx.jobs, "inspector", &key, move |_| {
-            if let (Some(own), Some(roles)) = (&own, &roles) {
-                return Some(row::card(&data, &at, roles, own));
+            if let Some(roles) = &roles {
+                let of_role =
+                    |role| OwnBlocks::of(&data.recording, data.device(), &data.tables, &data.names, roles, Which::Role(role));
+                let role = if let [role] = only[..] { Some(Arc::new(of_role(role))) } else { None };
+                if let Some(own) = own.or(role) {
+                    return Some(row::card(&data, &at, roles, &own));
+                }
             }
             let mut card = things::card(&data, &at, selected, roles.as_deref(), &only);
             if let (Some(Item::Lifetime(id)), Some(roles)) = (selected, &roles) {
@@ -281,9 +286,12 @@ fn reasons(ui: &mut Ui, cx: &ViewContext<'_>, reasons: &[Why]) {
     for (i, why) in reasons.iter().enumerate() {
         padded(ui, |ui| {
             ui.add_space(if i > 0 { 8.0 } else { 0.0 });
-            let probably = if why.is_probable { ", probably" } else { "" };
-            let held = format!("{} in {}{probably}", Bytes(why.bytes), counted(why.count, "block", "blocks"));
-            label::paragraph(ui, &held, Type::Mono, t.text1);
+            // One reason is that of all.
+            if reasons.len() > 1 || why.is_probable {
+                let probably = if why.is_probable { ", probably" } else { "" };
+                let held = format!("{} in {}{probably}", Bytes(why.bytes), counted(why.count, "block", "blocks"));
+                label::paragraph(ui, &held, Type::Mono, t.text1);
+            }
             label::paragraph(ui, &why.sentence, Type::Body, t.text2);
         });
     }

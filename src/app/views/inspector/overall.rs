@@ -50,7 +50,6 @@ pub(super) fn card(data: &DeviceData, state: &State, roles: Option<&Roles>, only
     let (held, shown) = largest_held(data, state, roles, asked);
     let next = match only {
         [] => "Nothing is selected. Click a role, a module or a block to see where it was made and how long it lives.".to_owned(),
-        [role] => role.about().to_owned(),
         _ => String::new(),
     };
     Card {

@@ -8,6 +8,8 @@ use crate::app::document::DeviceData;
 use crate::app::selection::Item;
 use crate::units::{Bytes, count, counted};
 
+/// What a row of one line is called.
+const LINE: &str = "Line";
 /// Lines that are listed of a module.
 const LINES: usize = 12;
 
@@ -20,14 +22,21 @@ pub(super) fn card(data: &DeviceData, state: &State, roles: &Roles, own: &OwnBlo
     let is_own = |id| own.contains(device, tables, id);
     let (whole, held) = (of(&|_| true), of(&is_own));
     let (kind, name) = title(&own.which, &whole.modules);
+    let is_line = kind == LINE;
     let share = held.bytes as f64 / whole.bytes.max(1) as f64 * 100.0;
     let when = when(data, state);
     let claim = if held.bytes > 0 { format!("{share:.1} % of what is held at {when}") } else { format!("held at {when}") };
-    let mut facts = vec![Fact::new("blocks", count(held.count))];
-    let most = held.lines.iter().max_by_key(|line| line.bytes).and_then(|line| line.stack);
-    facts.extend(held.roles.iter().map(role));
-    let is_module = matches!(own.which, Which::Module(_) | Which::Directly(_));
-    let (groups, shown) = largest_held(data, state, Some(roles), is_own);
+    // Of one role its own row says how many blocks there are.
+    let blocks = (held.roles.len() != 1).then(|| Fact::new("blocks", count(held.count)));
+    let facts = blocks.into_iter().chain(held.roles.iter().map(role)).collect();
+    let most = held.lines.first().and_then(|line| line.stack);
+    // A line is one place: its blocks are listed. What has several lines lists those.
+    let is_one_place = is_line || matches!(own.which, Which::Size(_));
+    let (groups, shown) = if is_one_place { largest_held(data, state, Some(roles), is_own) } else { Default::default() };
+    let next = match own.which {
+        Which::Role(role) => role.about().to_owned(),
+        _ => String::new(),
+    };
     Card {
         kind: kind.to_owned(),
         subject: Some(name),
@@ -35,9 +44,10 @@ pub(super) fn card(data: &DeviceData, state: &State, roles: &Roles, own: &OwnBlo
         claim,
         facts,
         reasons: reasons(data, state, roles, is_own),
-        // A line is one place; several stacks may lead to it, and this is the one of most bytes.
-        stacks: most.filter(|_| matches!(own.which, Which::Line(_))).map(|stack| ("allocated", stack)).into_iter().collect(),
-        lists: if is_module { lines(&held).into_iter().collect() } else { Vec::new() },
+        // Several stacks may lead to a line; this is the one of its largest block.
+        stacks: most.filter(|_| is_line).map(|stack| ("allocated", stack)).into_iter().collect(),
+        lists: if is_one_place { Vec::new() } else { lines(&held).into_iter().collect() },
+        next,
         held: groups,
         shown,
         ..Card::default()
@@ -49,11 +59,15 @@ fn title(which: &Which, modules: &[ModuleHeld]) -> (&'static str, String) {
     let named = |path: &[String]| path.last().cloned().unwrap_or_default();
     match which {
         Which::Role(role) => ("Role", role.text().to_owned()),
-        Which::Line(place) => ("Line", place.clone()),
+        Which::Line(place) => (LINE, place.clone()),
         Which::Size(size) => ("Blocks of one size", Bytes(*size).to_string()),
         Which::Module(path) => {
             let held = find(which, modules);
-            let kind = if held.is_none_or(|module| module.is_module) { "Module" } else { "Group" };
+            let kind = match held {
+                Some(group) if !group.is_module && group.line.is_some() => LINE,
+                Some(group) if !group.is_module => "Group",
+                _ => "Module",
+            };
             (kind, held.map_or_else(|| named(path), ModuleHeld::title))
         }
         Which::Directly(path) => ("In none of its parts", named(path)),
@@ -67,7 +81,12 @@ fn find<'a>(which: &Which, modules: &'a [ModuleHeld]) -> Option<&'a ModuleHeld> 
 /// What is held of a role.
 fn role(held: &RoleHeld) -> Fact {
     let probably = if held.probable * 2 > held.bytes && held.role != Role::Unknown { ", probably" } else { "" };
-    Fact::new(held.role.text(), format!("{} in {}{probably}", Bytes(held.bytes), counted(held.count, "block", "blocks")))
+    let name = match held.role {
+        Role::OptimizerState => "optimizer",
+        Role::AutocastCopies => "autocast",
+        role => role.text(),
+    };
+    Fact::new(name, format!("{} in {}{probably}", Bytes(held.bytes), counted(held.count, "block", "blocks")))
 }
 
 /// The lines below a module that hold most.
@@ -79,5 +98,5 @@ fn lines(held: &Composition) -> Option<List> {
     });
     let lines: Vec<Line> = all.take(LINES).collect();
     let trailing = format!("{} of {}", lines.len(), count(held.lines.len() as u64));
-    (!lines.is_empty()).then(|| List { title: "Its largest lines".to_owned(), trailing, lines })
+    (!lines.is_empty()).then(|| List { title: "Largest lines".to_owned(), trailing, lines })
 }

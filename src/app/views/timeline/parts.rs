@@ -18,6 +18,8 @@ use crate::units::{Bytes, Micros, NBSP, count, counted};
 /// What a phase is called in its box: in full, and where that does not fit.
 fn lane_names(phase: Phase) -> [&'static str; 2] {
     match phase {
+        Phase::Forward => ["forward", "fwd"],
+        Phase::Backward => ["backward", "bwd"],
         Phase::Optimizer => ["optimizer", "optim"],
         Phase::Evaluation => ["evaluation", "eval"],
         Phase::Capture => ["graph capture", "capture"],

@@ -272,6 +272,12 @@ impl ModuleHeld {
         if self.is_rest { Which::Directly(self.path.clone()) } else { Which::Module(self.path.clone()) }
     }
 
+    /// The recording names it, so that it is not called by the line that calls it.
+    #[must_use]
+    pub fn is_named(&self) -> bool {
+        !self.instances.is_empty()
+    }
+
     /// `8 × modeling_gpt2.py:608`.
     #[must_use]
     pub fn title(&self) -> String {

@@ -72,6 +72,8 @@ pub struct Found {
     pub lines: Vec<LineHeld>,
     /// Some block has a stack.
     pub has_stacks: bool,
+    /// Some of it is held by modules: else a table of them would only repeat roles and lines.
+    pub has_modules: bool,
     /// What the program did, after "at the peak, ".
     pub doing: String,
     /// What the recording lacks, where that decides the answer.
@@ -94,6 +96,7 @@ impl Found {
         Found {
             lines: if has_stacks { held.lines.clone() } else { sizes(data, live.into_iter().filter(|&id| is_of(id))) },
             has_stacks,
+            has_modules: held.modules.iter().any(|m| m.is_module),
             doing: if event == NO_EVENT { String::new() } else { roles.anatomy.words_at(event) },
             limit: Limit::of(&data.recording, device, tables, event),
             older,
@@ -110,7 +113,7 @@ impl Found {
     /// The table of modules says more than that of roles, and than that of lines.
     pub fn is_by_modules(&self, has_history: bool) -> bool {
         let is_known = has_history || self.held.role(Role::Unknown).bytes * 2 < self.held.bytes;
-        is_known && self.held.modules.iter().any(|m| m.is_module)
+        is_known && self.has_modules
     }
 }
 

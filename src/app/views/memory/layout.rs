@@ -137,6 +137,8 @@ pub struct Row {
     pub is_open: Option<bool>,
     /// Which blocks are its own.
     pub which: Option<Which>,
+    /// What its name is, where that is a line and one may wonder.
+    pub about: &'static str,
 }
 
 /// The key of the row that stands for what is folded.
@@ -199,6 +201,11 @@ fn within(
             count: m.count,
             is_open: (!m.parts.is_empty()).then(|| open.contains(&key)),
             which: Some(m.which()),
+            about: match (m.is_module, m.line) {
+                (true, _) if !m.is_named() => "The stacks do not name modules: this is the line that calls one.",
+                (false, Some(_)) => "This line is in no module.",
+                _ => "",
+            },
             key,
             ..Row::default()
         }

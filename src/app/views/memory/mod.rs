@@ -254,7 +254,14 @@ impl Memory {
     /// Modules, lines or sizes; gives the row under the pointer.
     fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, mut by: usize) -> Option<Which> {
         let t = cx.tokens;
-        let names: &[&str] = if found.has_stacks { &["Modules", "Lines"] } else { &["Sizes"] };
+        let names: &[&str] = match (found.has_stacks, found.has_modules) {
+            (true, true) => &["Modules", "Lines"],
+            (true, false) => &["Lines"],
+            (false, _) => &["Sizes"],
+        };
+        if !found.has_modules {
+            by = 1;
+        }
         let head = Rect::from_min_size(ui.cursor().min, vec2(ui.available_width(), 22.0));
         ui.horizontal(|ui| {
             ui.add_space(PAD_PANE);

@@ -45,9 +45,10 @@ pub(super) fn row(ui: &mut Ui, cx: &ViewContext<'_>, row: &Row, whole: u64) -> R
         .row("bytes", Bytes(row.bytes).to_string())
         .row("share", format!("{share} %"))
         .row("blocks", count(row.count));
-    let tip = if row.which.is_some() { tip.note("Click shows it in the inspector and dims all other blocks.") } else { tip };
-    let tip = if has_source { tip.note("Its place opens the source.") } else { tip };
-    tip.show(&response);
+    let click = if row.which.is_some() { "Click shows it in the inspector and dims all other blocks." } else { "" };
+    let source = if has_source { "Its place opens the source." } else { "" };
+    let note: Vec<&str> = [row.about, click, source].into_iter().filter(|said| !said.is_empty()).collect();
+    tip.note(note.join(" ")).show(&response);
     response
 }
 

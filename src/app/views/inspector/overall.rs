@@ -49,6 +49,7 @@ pub(super) fn card(data: &DeviceData, state: &State, roles: Option<&Roles>, only
     let asked = |id| only.is_empty() || roles.is_some_and(|roles| only.contains(&roles.of(id)));
     let (held, shown) = largest_held(data, state, roles, asked);
     let next = match only {
+        [] if data.names.is_empty() => "Nothing is selected. Click a role, a size or a block to see more of it.".to_owned(),
         [] => "Nothing is selected. Click a role, a module or a block to see where it was made and how long it lives.".to_owned(),
         _ => String::new(),
     };
@@ -183,12 +184,17 @@ pub(super) fn largest_held(
         (std::cmp::Reverse(*size), std::cmp::Reverse(blocks.len()), *role, *frame, *stack)
     });
     groups.truncate(GROUPS);
+    let has_history = !device.events.is_empty();
     let row = |((size, role, frame, _, is_older), mut blocks): (_, Vec<(u64, LifetimeId)>)| {
         blocks.sort_unstable();
         let (address, id) = blocks.first().copied()?;
-        let has_history = !device.events.is_empty();
+        let name = block_name(data, roles, id);
+        // Of a state alone, without stacks, the memory column has the sizes: here they would have no names.
+        if name.is_none() && !has_history && data.names.is_empty() {
+            return None;
+        }
         let unnamed = || if is_older && has_history { "older than the history" } else { "no stack recorded" }.to_owned();
-        let name = block_name(data, roles, id).unwrap_or_else(unnamed);
+        let name = name.unwrap_or_else(unnamed);
         let is_probable = roles.is_some_and(|roles| roles.is_probable(device, &data.tables, id));
         let tip = if data.recording.tells_addresses() { Address(address).to_string() } else { String::new() };
         Some(Held { item: Item::Lifetime(id), name, frame, role, is_probable, count: blocks.len() as u64, each: size, tip })

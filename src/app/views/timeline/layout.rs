@@ -340,6 +340,9 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         if !parts[part].0 && parts[OVERVIEW_PART].0 && is_there && used + parts[part].1 <= room {
             parts[part].0 = true;
         }
+        if is_there && !parts[part].0 {
+            break;
+        }
     }
     // What went leaves room for the second line of the axis and for the curves again.
     let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();

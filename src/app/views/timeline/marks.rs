@@ -2,7 +2,7 @@
 //! recording; a window picks its part by binary search.
 
 use crate::allocator::{CapFrom, CapRange, Caps};
-use crate::analysis::anatomy::{Phase, Phases};
+use crate::analysis::anatomy::{Anatomy, Phase};
 use crate::analysis::steps::{StepSource, Steps};
 use crate::app::document::DeviceData;
 use crate::model::{Action, DeviceRecording, Progress, StrId};
@@ -114,7 +114,7 @@ impl Marks {
     /// Everything: the trace read once, the steps, the limit.
     pub fn of(data: &DeviceData) -> Self {
         let mut marks = Self::of_trace(data.device(), data.steps());
-        marks.phases = phases(data.device(), &data.anatomy().phases);
+        marks.phases = phases(data.device(), data.anatomy());
         // A cap is a line of its own; marks do without it when the reading of it was stopped.
         marks.cap = data.caps(&Progress::new()).ok().and_then(|caps| Cap::of(data, &caps));
         marks
@@ -207,18 +207,22 @@ fn since_first(device: &DeviceRecording) -> impl Fn(u32) -> i64 {
     move |event| times.get((event as usize).min(times.len().saturating_sub(1))).map_or(0, |t| t - first)
 }
 
-/// Phases as ranges of one level.
-fn phases(device: &DeviceRecording, phases: &Phases) -> Vec<Range> {
+/// Phases as ranges of one level. A pass that goes on from one step to the next, as where nothing but forward passes follow each other,
+/// is one in each step.
+fn phases(device: &DeviceRecording, anatomy: &Anatomy) -> Vec<Range> {
     let time = since_first(device);
-    let of = |(phase, (first, end)): (Phase, (u32, u32))| Range {
-        named: Named::Phase(phase),
-        depth: 0,
-        first,
-        end,
-        from_us: time(first),
-        to_us: time(end),
-    };
-    phases.stretches().map(of).collect()
+    let bounds = &anatomy.steps.bounds;
+    let mut found = Vec::new();
+    for (phase, (from, to)) in anatomy.phases.stretches() {
+        let inside = bounds.partition_point(|&b| b <= from)..bounds.partition_point(|&b| b < to);
+        let mut first = from;
+        for &end in bounds.get(inside).unwrap_or_default().iter().chain([&to]) {
+            let (from_us, to_us) = (time(first), time(end));
+            found.push(Range { named: Named::Phase(phase), depth: 0, first, end, from_us, to_us });
+            first = end;
+        }
+    }
+    found
 }
 
 /// Marks too close to be told apart, as one: `count` of them between `left` and `right`.

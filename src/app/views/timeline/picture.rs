@@ -346,6 +346,52 @@ pub(super) mod tests {
         assert_eq!((boxes[0].left, boxes[0].right), (0.0, 40.0));
     }
 
+    /// Panning moves boxes and never cuts them anew: what flickers cannot be read.
+    #[test]
+    fn boxes_of_many_keep_their_members_while_the_window_moves() {
+        let ranges: Vec<Range> = (0..4_000).map(|i| range(i * 5, i * 5 + if i % 50 == 0 { 40 } else { 5 }, 0)).collect();
+        let window = |from: f64| Window { axis: Axis::Event, from, to: from + 10_000.0, columns: 1_000 };
+        let whole = |from: f64| -> Vec<(u32, u32)> {
+            let boxes = step_boxes(&ranges, &window(from));
+            let inside =
+                boxes.iter().filter(|b| f64::from(b.first.first) > from + 900.0 && f64::from(b.last.end) < from + 9_000.0);
+            inside.map(|b| (b.first.first, b.count)).collect()
+        };
+        let still = whole(2_000.0);
+        assert!(still.len() > 20);
+        for by in 1..200 {
+            let moved = whole(2_000.0 + f64::from(by) * 0.37);
+            let seen = moved.iter().filter(|b| still.contains(b)).count();
+            assert!(seen + 2 >= moved.len(), "moved by {by}: {seen} of {}", moved.len());
+        }
+    }
+
+    #[test]
+    fn phases_follow_each_other_and_know_their_peaks() {
+        let data = sample();
+        let marks = Marks::of(&data);
+        let phase = |r: &Range| if let Named::Phase(phase) = r.named { phase.name() } else { "" };
+        let names: Vec<&str> = marks.phases.iter().map(phase).collect();
+        let once = ["forward", "backward", "optimizer"];
+        assert!(names.windows(3).filter(|w| *w == once).count() >= 4, "{names:?}");
+        assert!(marks.phases.windows(2).all(|w| w[0].end <= w[1].first), "one at a time");
+        let bounds = &data.steps().bounds;
+        assert!(
+            marks.phases.iter().all(|r| !bounds.iter().any(|b| (r.first + 1..r.end).contains(b))),
+            "none goes on into the next step"
+        );
+        let device = data.device();
+        let last = device.events.len() as u32;
+        let window = Window { axis: Axis::Event, from: 0.0, to: f64::from(last), columns: 900 };
+        let p = WindowPicture::compute(&data, Some(&marks), None, window);
+        let highest = p.phases.iter().filter_map(|b| b.peak).max_by_key(|p| p.0);
+        assert_eq!(highest.map(|p| p.0), Some(data.tables.curves.peak(Quantity::Active).0));
+        for b in &p.phases {
+            let ((first, last), (_, at)) = (b.events().unwrap(), b.peak.unwrap());
+            assert!((first..=last).contains(&at), "{first} {at} {last}");
+        }
+    }
+
     /// A box of many says which they are, so it has to be wide enough for words; and nothing is left out between two.
     #[test]
     fn many_narrow_steps_share_boxes_wide_enough_to_be_named() {

@@ -100,3 +100,47 @@ fn lines(held: &Composition) -> Option<List> {
     let trailing = format!("{} of {}", lines.len(), count(held.lines.len() as u64));
     (!lines.is_empty()).then(|| List { title: "Largest lines".to_owned(), trailing, lines })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::analysis::roles::Rules;
+    use crate::model::Progress;
+
+    #[test]
+    fn a_module_a_line_and_a_role_tell_what_they_hold_and_why() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
+        let recording = Arc::new(crate::formats::open(&path, &Progress::new()).unwrap());
+        let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
+        let (device, tables) = (data.device(), &data.tables);
+        let roles = Arc::new(Roles::build(&recording, device, tables, &Rules::default(), &Progress::new()).unwrap());
+        let peak = tables.curves.peak(crate::analysis::Quantity::Active).1;
+        let state = tables.states.at(device, &tables.lifetimes, peak);
+        let told = |which: Which| {
+            let own = OwnBlocks::of(&recording, device, tables, &data.names, &roles, which);
+            card(&data, &state, &roles, &own)
+        };
+        let whole = Composition::at(&recording, device, tables, &data.names, &roles, peak, |_| true);
+        let module = whole.modules.iter().find(|m| m.repeats > 1).unwrap();
+        let of_module = told(module.which());
+        assert_eq!((of_module.kind.as_str(), of_module.subject.as_deref()), ("Module", Some(module.title().as_str())));
+        assert_eq!(of_module.title, Bytes(module.bytes).to_string());
+        assert!(of_module.claim.ends_with("% of what is held at the peak"), "{}", of_module.claim);
+        let below: u64 = of_module.lists[0].lines.iter().map(|line| line.bytes).sum();
+        assert_eq!(below, module.bytes, "its lines are all of it");
+        let line = &whole.lines[0];
+        let of_line = told(line.which());
+        assert_eq!((of_line.kind.as_str(), of_line.title.as_str()), (LINE, Bytes(line.bytes).to_string().as_str()));
+        assert_eq!(of_line.shown, (of_line.held.iter().map(|h| h.count).sum(), line.count));
+        assert!(of_line.lists.is_empty() && of_line.stacks.len() == 1, "its stack");
+        let activations = whole.role(Role::Activations);
+        let of_role = told(Which::Role(Role::Activations));
+        assert_eq!(of_role.reasons.iter().map(|why| why.bytes).sum::<u64>(), activations.bytes);
+        assert!(of_role.reasons[0].sentence.starts_with("Each was made in the forward pass"), "{:?}", of_role.reasons);
+        let guessed = told(Which::Role(Role::Workspaces));
+        assert!(guessed.reasons.iter().any(|why| why.is_probable), "what is inferred says so");
+    }
+}

@@ -58,6 +58,12 @@ pub struct Steps {
     pub continued_by: Option<StackId>,
 }
 
+/// The number of a step for people, who count from 1: that of the first is `1`. In JSON it is its index.
+#[must_use]
+pub fn number(step: usize) -> String {
+    count(step as u64 + 1)
+}
+
 /// Fewest repetitions that make a pattern.
 const FEWEST: usize = 4;
 
@@ -140,8 +146,8 @@ impl Steps {
     pub fn words_at(&self, event: u32) -> Option<String> {
         let (&first, true) = (self.bounds.first()?, !self.is_empty()) else { return None };
         Some(match self.of(event) {
-            Some(step) if self.is_inferred_at(step) => format!("{}, inferred", count(step as u64)),
-            Some(step) => count(step as u64),
+            Some(step) if self.is_inferred_at(step) => format!("{}, inferred", number(step)),
+            Some(step) => number(step),
             None if event < first => "before the first".to_owned(),
             None => "after the last".to_owned(),
         })
@@ -554,8 +560,8 @@ mod tests {
             let inferred: Vec<usize> = (0..40).filter(|&i| steps.is_inferred_at(i)).collect();
             assert_eq!(inferred, (0..40).filter(|i| !marked.contains(i)).collect::<Vec<_>>());
             let (sure, open) = (steps.bounds[marked.start], steps.bounds[inferred[0]]);
-            assert_eq!(steps.words_at(sure), Some(marked.start.to_string()));
-            assert_eq!(steps.words_at(open), Some(format!("{}, inferred", inferred[0])));
+            assert_eq!(steps.words_at(sure), Some((marked.start + 1).to_string()), "people count from 1");
+            assert_eq!(steps.words_at(open), Some(format!("{}, inferred", inferred[0] + 1)));
             let caveat = caveat.expect("a part is annotated");
             assert!(caveat.contains("continued from zero_grad:1") && caveat.contains(" % of the events"), "{caveat}");
         }

@@ -19,7 +19,7 @@ use crate::analysis::flame::{Entry, held_by_stack, of_row};
 use crate::analysis::matching::Matching;
 use crate::analysis::query::{Query, Scope};
 use crate::analysis::roles::{Roles, Rule, Rules};
-use crate::analysis::steps::{StepFigures, Steps, figures};
+use crate::analysis::steps::{StepFigures, Steps, figures, number};
 use crate::analysis::{LifetimeId, NO_EVENT, Quantity};
 use crate::model::{Progress, StackId, StackTable};
 use crate::units::count;
@@ -501,9 +501,9 @@ pub fn name_of(steps: Option<&StepTable>, event: u32) -> String {
     let figures = step.and_then(|(step, t)| Some((step, t.figures.get(step)?)));
     match figures {
         // Where memory grows to the very end, the end says more: the other instant of a pair is one.
-        Some((step, f)) if f.end == event + 1 => format!("step {} end", count(step as u64)),
-        Some((step, f)) if f.peak_event == event => format!("step {} peak", count(step as u64)),
-        Some((step, _)) => format!("event {}, step {}", count(u64::from(event)), count(step as u64)),
+        Some((step, f)) if f.end == event + 1 => format!("step {} end", number(step)),
+        Some((step, f)) if f.peak_event == event => format!("step {} peak", number(step)),
+        Some((step, _)) => format!("event {}, step {}", count(u64::from(event)), number(step)),
         None => format!("event {}", count(u64::from(event))),
     }
 }

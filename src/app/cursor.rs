@@ -35,6 +35,8 @@ pub struct TrackLayout {
     pub ops_height: Option<f32>,
     /// Operators: folded to their name.
     pub fold_ops: bool,
+    /// Phases: folded to their name.
+    pub fold_phases: bool,
     /// The whole card by samples: folded to its name.
     pub fold_card: bool,
     /// Bytes by role: what the user chose; folded where a snapshot has better when `None`.

@@ -17,6 +17,7 @@ use super::views::probe::ProbePage;
 use super::views::{View, ViewKind};
 use super::workspace::{Layouts, Workspace};
 use crate::allocator::{Caps, Prepared, WhatIf};
+use crate::analysis::anatomy::Anatomy;
 use crate::analysis::findings::{Findings, diagnose};
 use crate::analysis::matching::Matching;
 use crate::analysis::oom::{Helped, what_would_have_helped};
@@ -68,7 +69,7 @@ pub struct FoundOnce {
     helped: Mutex<Option<Arc<Helped>>>,
     /// What is known of the cap.
     caps: Mutex<Option<Caps>>,
-    steps: OnceLock<Steps>,
+    anatomy: OnceLock<Anatomy>,
     /// The devices of the recording that ran out of memory.
     failed: OnceLock<Vec<usize>>,
     /// What most of the memory is for is known.
@@ -88,17 +89,23 @@ impl DeviceData {
         self.ooms.last().copied()
     }
 
-    /// The device's steps. The first call looks for them, O(lifetimes), and others wait for it; later ones cost nothing. Not
-    /// for the window's thread.
+    /// The device's phases and steps. The first call looks for them, O(lifetimes), and others wait for it; later ones cost
+    /// nothing. Not for the window's thread.
+    #[must_use]
+    pub fn anatomy(&self) -> &Anatomy {
+        self.found.anatomy.get_or_init(|| Anatomy::read(&self.recording, self.device(), &self.tables))
+    }
+
+    /// The device's steps, as [`anatomy`](Self::anatomy).
     #[must_use]
     pub fn steps(&self) -> &Steps {
-        self.found.steps.get_or_init(|| Steps::find(&self.recording, self.device(), &self.tables))
+        &self.anatomy().steps
     }
 
     /// The device's steps, when somebody has looked for them.
     #[must_use]
     pub fn known_steps(&self) -> Option<&Steps> {
-        self.found.steps.get()
+        self.found.anatomy.get().map(|anatomy| &anatomy.steps)
     }
 
     /// The devices of the recording, by index, on which a request failed. The first call reads their traces and is the loader's;

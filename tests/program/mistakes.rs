@@ -40,7 +40,7 @@ fn limits_are_held_against_what_was_there() {
     let bytes = |name: &str| state["totals"][name].as_f64().expect("bytes");
     assert!(share < 0.06, "{share}: with the block in place that the segment was taken for");
     assert!((share - (1.0 - bytes("active_bytes") / bytes("reserved_bytes"))).abs() < 0.01, "{share}");
-    says(&["allocations", &leak, "--where", "step=99"], 0, "steps are 0 to 59");
+    says(&["allocations", &leak, "--where", "step=99"], 0, "steps are 1 to 60");
     says(&["allocations", &leak, "--where", "size>1TiB"], 0, "allocations requested");
 }
 

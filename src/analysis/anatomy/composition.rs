@@ -94,7 +94,7 @@ pub struct Composition {
 const LISTED: usize = 100;
 
 impl Composition {
-    /// What is held after an event. O(live blocks times the depth of their stacks).
+    /// What is held after an event by the blocks that are `asked` for. O(live blocks times the depth of their stacks).
     #[must_use]
     pub fn at(
         recording: &Recording,
@@ -103,20 +103,7 @@ impl Composition {
         names: &StackNames,
         roles: &Roles,
         event: u32,
-    ) -> Self {
-        Self::of_roles(recording, device, tables, names, roles, event, &[])
-    }
-
-    /// What blocks of some roles hold after an event; of all where none is named.
-    #[must_use]
-    pub fn of_roles(
-        recording: &Recording,
-        device: &DeviceRecording,
-        tables: &DeviceTables,
-        names: &StackNames,
-        roles: &Roles,
-        event: u32,
-        only: &[Role],
+        asked: impl Fn(LifetimeId) -> bool,
     ) -> Self {
         let mut ids = tables.states.live_at(&tables.lifetimes, event);
         ids.sort_by_key(|&id| (std::cmp::Reverse(tables.lifetimes.block_size(id)), id));
@@ -140,10 +127,10 @@ impl Composition {
         }
         for &(id, kind) in &kinds {
             let Some((place, path)) = of_kind.get(&kind) else { continue };
-            let (role, bytes) = (kind.role, tables.lifetimes.block_size(id));
-            if !only.is_empty() && !only.contains(&role) {
+            if !asked(id) {
                 continue;
             }
+            let (role, bytes) = (kind.role, tables.lifetimes.block_size(id));
             let held = &mut by_role[role.index()];
             held.bytes += bytes;
             held.count += 1;
@@ -283,6 +270,12 @@ impl ModuleHeld {
     #[must_use]
     pub fn which(&self) -> Which {
         if self.is_rest { Which::Directly(self.path.clone()) } else { Which::Module(self.path.clone()) }
+    }
+
+    /// The recording names it, so that it is not called by the line that calls it.
+    #[must_use]
+    pub fn is_named(&self) -> bool {
+        !self.instances.is_empty()
     }
 
     /// `8 × modeling_gpt2.py:608`.

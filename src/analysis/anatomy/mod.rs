@@ -31,7 +31,7 @@ pub use role::Role;
 pub use sense::Part;
 
 use super::DeviceTables;
-use super::steps::{StepSource, Steps};
+use super::steps::{StepSource, Steps, number};
 use crate::model::{DeviceRecording, Recording, StackId};
 
 /// What a program was doing on one device.
@@ -88,10 +88,10 @@ impl Anatomy {
         match self.steps.of(event) {
             Some(step) if self.steps.len() > 1 => match phase {
                 Phase::Forward | Phase::Backward | Phase::Optimizer | Phase::Evaluation => {
-                    format!("{} of step {step}", phase.in_words())
+                    format!("{} of step {}", phase.in_words(), number(step))
                 }
                 Phase::Load | Phase::Generation | Phase::Capture | Phase::Between => {
-                    format!("in step {step}, {}", phase.in_words())
+                    format!("in step {}, {}", number(step), phase.in_words())
                 }
             },
             _ => phase.in_words().to_owned(),

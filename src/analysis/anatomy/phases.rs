@@ -132,6 +132,19 @@ impl Phases {
         phases
     }
 
+    /// Each stretch of one phase, with its first event and the one after its last; what no stack tells is left out. O(runs).
+    pub fn stretches(&self) -> impl Iterator<Item = (Phase, (u32, u32))> {
+        let known = self.runs.iter().filter(|r| self.has_stacks && r.phase != Phase::Between && r.events.0 < r.events.1);
+        let mut known = known.map(|r| (r.phase, r.events)).peekable();
+        std::iter::from_fn(move || {
+            let (phase, (from, mut to)) = known.next()?;
+            while let Some((_, next)) = known.next_if(|(other, next)| *other == phase && next.0 == to) {
+                to = next.1;
+            }
+            Some((phase, (from, to)))
+        })
+    }
+
     /// What a stack says.
     pub(super) fn sense(&self, stack: StackId) -> &Sense {
         self.senses.get(stack.0 as usize).unwrap_or(&self.without_stack)

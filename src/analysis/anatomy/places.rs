@@ -7,6 +7,7 @@ use super::frame::{CALL, CONTAINER, PYTHON};
 use super::sense::Part;
 use super::{Anatomy, Role};
 use crate::analysis::modules::module_class;
+use crate::analysis::naming::is_compiled;
 use crate::analysis::roles::Roles;
 use crate::analysis::{DeviceTables, LifetimeId, StackNames};
 use crate::model::{DeviceRecording, Frame, FrameId, Recording, StackId, StackTable};
@@ -76,19 +77,25 @@ impl<'a> Places<'a> {
     /// The modules around it, outermost first; where there is none what it is listed under instead: its line, as of a loss, or its role.
     pub(super) fn modules(&self, kind: Kind) -> Vec<Call> {
         let by_role = || vec![Call::new(kind.role.text().to_owned(), None)];
+        let backward = || vec![Call::new("backward, no Python stack".to_owned(), None)];
         match kind.role {
             Role::Activations | Role::Temporaries | Role::AutocastCopies | Role::KvCache | Role::Unknown => {}
             _ => return by_role(),
         }
         if !kind.stack.is_some() {
             let is_backward = kind.role == Role::Temporaries && !kind.is_older;
-            return if is_backward { vec![Call::new("backward, no Python stack".to_owned(), None)] } else { by_role() };
+            return if is_backward { backward() } else { by_role() };
         }
         let calls = chain(self.stacks, self.anatomy, kind.stack);
-        match made_in(self.stacks, self.names, kind.stack, kind.role) {
-            Some(line) if calls.is_empty() => vec![Call::new(self.line(kind), Some(line))],
-            _ if calls.is_empty() => by_role(),
-            _ => calls,
+        if !calls.is_empty() {
+            return calls;
+        }
+        // A function of compiled code, as a node of the backward pass, is neither a module nor a line of the program.
+        let is_line = |&f: &FrameId| self.stacks.frame(f).is_some_and(|f| f.line > 0 && !is_compiled(self.stacks, f));
+        match made_in(self.stacks, self.names, kind.stack, kind.role).filter(is_line) {
+            Some(line) => vec![Call::new(self.line(kind), Some(line))],
+            None if self.anatomy.phases.sense(kind.stack).part == Part::Backward => backward(),
+            None => by_role(),
         }
     }
 }

@@ -115,7 +115,7 @@ impl Role {
 }
 
 /// Why a block has its role. One byte a block; the sentence is made when it is asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum Because {
     /// Nothing tells.

@@ -245,7 +245,7 @@ fn a_leak_that_begins_half_way_is_one_and_one_that_ended_then_is_none() {
     });
     let [g] = late.as_slice() else { panic!("{late:?}") };
     assert_eq!((g.bytes >> 20, g.count, g.since, g.rhythm), (120, 30, 30, Rhythm::Step));
-    assert_eq!((how_often(&[g], "step").as_str(), g.bytes_per_step), ("every step from step 30 on", f64::from(4 << 20)));
+    assert_eq!((how_often(&[g], "step").as_str(), g.bytes_per_step), ("every step from step 31 on", f64::from(4 << 20)));
     for end in [30, 45, 50] {
         let ended = leaks_of(60, |p, step| {
             if step < end {

@@ -1,6 +1,7 @@
 //! Growth in words: how often, and how much.
 
 use super::{Growth, Rhythm};
+use crate::analysis::steps::number;
 use crate::units::Bytes;
 
 /// Of all these stacks together: the steps in which any of them left something behind, and the steps there are.
@@ -44,7 +45,7 @@ pub fn how_often(leaks: &[&Growth], step: &str) -> String {
     };
     match leaks.iter().map(|g| g.since).min().unwrap_or(0) {
         0 => often,
-        since => format!("{often} from {step} {since} on"),
+        since => format!("{often} from {step} {} on", number(since)),
     }
 }
 

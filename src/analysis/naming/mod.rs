@@ -97,7 +97,7 @@ pub fn is_framework(stacks: &StackTable, frame: Frame) -> bool {
 /// True for a frame of compiled code: a C++ function, or a file that no Python is written in. It is never a place in the user's code.
 #[must_use]
 pub fn is_compiled(stacks: &StackTable, frame: Frame) -> bool {
-    const FILES: [&str; 7] = [".so", ".cpp", ".h", ".cc", ".c", ".cu", ".o"];
+    const FILES: [&str; 8] = [".so", ".cpp", ".h", ".cc", ".c", ".cu", ".o", ".S"];
     let file = stacks.text(frame.file);
     file == "??"
         || FILES.iter().any(|end| file.ends_with(end))

@@ -142,9 +142,9 @@ pub fn complete(text: &str, byte: usize, known: Vocabulary<'_>) -> Vec<Completio
             return fitting.map(|n| offer(quoted(prefix, n), about)).take(MOST).collect();
         }
     }
-    for (prefix, number, about) in [("step=", known.steps, "a step"), ("stream=", known.streams, "a stream")] {
+    for (prefix, numbers, about) in [("step=", 1..known.steps + 1, "a step"), ("stream=", 0..known.streams, "a stream")] {
         if let Some(begun) = typed.strip_prefix(prefix) {
-            let fitting = (0..number).map(|i| i.to_string()).filter(|n| n.starts_with(begun) && *n != begun);
+            let fitting = numbers.map(|i| i.to_string()).filter(|n| n.starts_with(begun) && *n != begun);
             return fitting.map(|n| offer(format!("{prefix}{n}"), about)).take(MOST).collect();
         }
     }

@@ -85,7 +85,7 @@ pub fn examples(scope: &Scope<'_>, names: &StackNames, progress: &Progress) -> R
     }
     add(format!("stream={}", told.stream.0), about("stream"));
     if let Some(steps) = scope.steps.filter(|s| !s.is_empty()) {
-        add(format!("step={}", steps.of(told.born).unwrap_or(steps.len() / 2)), about("step"));
+        add(format!("step={}", steps.of(told.born).unwrap_or(steps.len() / 2) + 1), about("step"));
     }
     if let Some(a) = device.annotations.first() {
         let name = crate::analysis::steps::kind(stacks.text(a.name)).replace('"', "");

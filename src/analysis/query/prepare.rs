@@ -313,11 +313,11 @@ pub(super) fn ranges_of_steps(scope: &Scope<'_>, numbers: Between) -> Vec<(u32, 
         return named;
     }
     let Some(steps) = scope.steps.filter(|s| !s.is_empty()) else { return Vec::new() };
+    // People count them from 1; the last of them ends where the one after it begins.
     let (Ok(first), last) = (usize::try_from(numbers.least), usize::try_from(numbers.greatest).unwrap_or(usize::MAX)) else {
         return Vec::new();
     };
-    let end = last.min(steps.len() - 1) + 1;
-    match (steps.bounds.get(first), steps.bounds.get(end)) {
+    match (steps.bounds.get(first.saturating_sub(1)), steps.bounds.get(last.min(steps.len()))) {
         (Some(&from), Some(&to)) if from < to => vec![(from, to)],
         _ => Vec::new(),
     }

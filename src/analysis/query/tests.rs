@@ -185,6 +185,21 @@ fn queries_are_read_as_they_are_typed() {
     }
 }
 
+/// As the Steps lane numbers them.
+#[test]
+fn steps_are_counted_from_1() {
+    let recording = recording();
+    let device = &recording.devices[0];
+    let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+    let steps = crate::analysis::steps::Steps { bounds: vec![0, 2, 5, 6], ..Default::default() };
+    let scope = Scope { steps: Some(&steps), ..Scope::new(&recording, device, &tables) };
+    let of = |least, greatest| super::prepare::ranges_of_steps(&scope, Between { least, greatest });
+    assert_eq!((of(1, 1), of(3, 3), of(2, 3)), (vec![(0, 2)], vec![(5, 6)], vec![(2, 6)]));
+    assert_eq!((of(0, 0), of(4, 9), of(0, 9)), (vec![], vec![], vec![(0, 6)]));
+    let why = Query::parse("step=4").unwrap().why_none(&scope, Asked::Allocations, &Progress::new()).unwrap().join(" ");
+    assert!(why.contains("steps are 1 to 3"), "{why}");
+}
+
 /// Sizes and times as the program itself writes them, comparisons from either end, quotes of any kind.
 #[test]
 fn what_the_program_writes_can_be_typed() {
@@ -360,7 +375,7 @@ fn completions_stand_in_for_the_word_being_typed() {
         complete(text, byte, known).into_iter().map(|c| c.word).collect()
     };
     assert_eq!(offered("during~for", 10), ["during~\"forward pass\""]);
-    assert_eq!(offered("step=1", 6), ["step=10", "step=11"]);
+    assert_eq!(offered("step=1", 6), ["step=10", "step=11", "step=12"]);
     assert_eq!(offered("stream=", 7), ["stream=0", "stream=1"]);
     assert_eq!(offered("freed=", 6), ["freed=never"]);
     assert_eq!(offered("mod", 3), ["module~"]);

@@ -211,7 +211,7 @@ fn no_step(scope: &Scope<'_>, numbers: Between) -> Option<String> {
     }
     Some(match scope.steps.map_or(0, Steps::len) {
         0 => "No step has that number: no steps were found in this recording.".to_owned(),
-        1 => "No step has that number: the only step is 0.".to_owned(),
-        n => format!("No step has that number: steps are 0 to {}, {} of them.", count(n as u64 - 1), count(n as u64)),
+        1 => "No step has that number: the only step is 1.".to_owned(),
+        n => format!("No step has that number: steps are 1 to {}.", count(n as u64)),
     })
 }

@@ -11,7 +11,7 @@ use crate::analysis::{DeviceTables, LifetimeId, NO_EVENT};
 use crate::model::{DeviceRecording, FrameId, Recording, StackId, StrId};
 
 /// What decided on one allocation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Source {
     /// A rule of the user's, by its index, matches a frame.
     Rule(u16, FrameId),

@@ -5,6 +5,7 @@
 //! when it is asked for ([`Roles::why`]).
 
 use rayon::prelude::*;
+use rustc_hash::FxHashMap;
 
 use super::anatomy::{Anatomy, Because, Decisions};
 use super::{DeviceTables, LifetimeId};
@@ -149,6 +150,25 @@ impl Roles {
         let (role, source) = self.decide(device, tables, id);
         let told = self.anatomy.telling_frame(tables.lifetimes.stack(device, id));
         self.given.reason(recording, role, source, told)
+    }
+
+    /// Why some allocations are in their roles: each reason with what it decided, most bytes first. Decides again, for these.
+    #[must_use]
+    pub fn reasons(
+        &self,
+        recording: &Recording,
+        device: &DeviceRecording,
+        tables: &DeviceTables,
+        ids: impl Iterator<Item = LifetimeId>,
+    ) -> Vec<(Reason, Tally)> {
+        let mut by_source: FxHashMap<(Role, Source), Tally> = FxHashMap::default();
+        for id in ids {
+            by_source.entry(self.decide(device, tables, id)).or_default().add(tally(device, tables, id));
+        }
+        let reason = |((role, source), tally)| (self.given.reason(recording, role, source, None), tally);
+        let mut found: Vec<(Reason, Tally)> = by_source.into_iter().map(reason).collect();
+        found.sort_by(|(a, of_a), (b, of_b)| (of_b.block_bytes, &a.sentence).cmp(&(of_a.block_bytes, &b.sentence)));
+        found
     }
 
     /// True where the role of an allocation is inferred from its size, its number or its life alone. O(1).

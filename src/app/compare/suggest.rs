@@ -1,7 +1,7 @@
 //! The pair of instants that Compare begins with.
 
 use super::StepTable;
-use crate::units::count;
+use crate::analysis::steps::number;
 
 /// Two instants worth comparing, and why these.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> O
     if let Some(oom) = oom {
         let before = table.steps.of(oom).and_then(|s| s.checked_sub(1)).and_then(|s| Some((s, f.get(s)?)));
         let with_step = before.and_then(|(s, f)| {
-            pair(f.peak_event, oom, format!("the peak of step {s}, the one before, and the out-of-memory event"))
+            pair(f.peak_event, oom, format!("the peak of step {}, the one before, and the out-of-memory event", number(s)))
         });
         return with_step.or_else(|| pair(0, oom, format!("{nothing}: the start of the recording, and the out-of-memory event")));
     }
@@ -37,7 +37,8 @@ pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> O
     let jump = (2..f.len()).max_by_key(|&i| (f[i].peak, std::cmp::Reverse(i)));
     if let Some(step) = jump.filter(|&i| f[i].peak as f64 >= JUMP * f[i - 1].peak.max(1) as f64) {
         let why = format!(
-            "step {step} peaks at {:.1} × the step before: their peaks",
+            "step {} peaks at {:.1} × the step before: their peaks",
+            number(step),
             f[step].peak as f64 / f[step - 1].peak.max(1) as f64
         );
         return pair(f[step - 1].peak_event, f[step].peak_event, why);
@@ -61,9 +62,9 @@ pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> O
             (false, false) => "the last whole one",
         };
         let why = format!(
-            "the same phase of two steps far apart: the ends of step {}, the first whole one after step 0, and step {}, {last}",
-            count(first as u64),
-            count(end as u64)
+            "the same phase of two steps far apart: the ends of step {}, the first whole one after step 1, and step {}, {last}",
+            number(first),
+            number(end)
         );
         return pair(f[first].end - 1, f[end].end - 1, why);
     }
@@ -104,13 +105,13 @@ mod tests {
     #[test]
     fn steps_that_grow_slowly_are_compared_far_apart_in_the_same_phase() {
         let growing = table(&[90, 10, 11, 12, 13, 14], 0);
-        assert_eq!(pair(&growing, 60, None), Some((19, 49)), "the ends of step 1 and of step 4: step 5 ends with the recording");
-        assert!(suggest(&growing, 60, None, 0).is_some_and(|s| s.why.contains("step 1") && s.why.contains("step 4")));
+        assert_eq!(pair(&growing, 60, None), Some((19, 49)), "the ends of step 2 and of step 5: step 6 ends with the recording");
+        assert!(suggest(&growing, 60, None, 0).is_some_and(|s| s.why.contains("step 2,") && s.why.contains("step 5,")));
         assert_eq!(pair(&growing, 80, None), Some((19, 59)), "what follows the last step is no part of it");
         let why = |t: &StepTable, events| suggest(t, events, None, 0).map(|s| s.why).unwrap_or_default();
-        assert!(why(&growing, 60).ends_with("step 4, the last whole one that another follows"));
-        assert!(why(&growing, 80).ends_with("step 5, the last, after which the recording goes on"), "no step follows");
-        assert!(why(&table(&[90, 10, 11], 0), 30).ends_with("step 2, the last whole one"), "it ends the recording");
+        assert!(why(&growing, 60).ends_with("step 5, the last whole one that another follows"));
+        assert!(why(&growing, 80).ends_with("step 6, the last, after which the recording goes on"), "no step follows");
+        assert!(why(&table(&[90, 10, 11], 0), 30).ends_with("step 3, the last whole one"), "it ends the recording");
         assert_eq!(pair(&table(&[90, 10, 11, 12, 13, 14], 6), 80, None), Some((19, 49)), "the last one is cut short");
     }
 
@@ -136,9 +137,9 @@ mod tests {
     #[test]
     fn instants_are_called_after_their_step() {
         let t = table(&[10, 10, 10], 0);
-        assert_eq!(name_of(Some(&t), 15), "step 1 peak");
-        assert_eq!(name_of(Some(&t), 29), "step 2 end");
-        assert_eq!(name_of(Some(&t), 12), "event 12, step 1");
+        assert_eq!(name_of(Some(&t), 15), "step 2 peak");
+        assert_eq!(name_of(Some(&t), 29), "step 3 end");
+        assert_eq!(name_of(Some(&t), 12), "event 12, step 2");
         assert_eq!(name_of(None, 1200), "event 1,200");
     }
 }

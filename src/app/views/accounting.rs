@@ -89,6 +89,11 @@ impl View for Accounting {
                 ui.set_width(ui.available_width());
                 let live = waterfall.rows.iter().find(|r| r.part == Part::Requested).and_then(|r| r.bytes).unwrap_or(0);
                 let sentence = match waterfall.reserved {
+                    Some(reserved) if whole == 0 => format!(
+                        "PyTorch reserves {}. torch.{}.empty_cache() would give none of it back now.",
+                        Bytes(reserved),
+                        cx.words().module
+                    ),
                     Some(reserved) => format!(
                         "PyTorch reserves {}. torch.{}.empty_cache() would give {} of it back now.",
                         Bytes(reserved),

@@ -51,7 +51,7 @@ impl BlockLegend {
         let names: Vec<&str> = cx.colours.classes.iter().map(|c| c.name.as_str()).collect();
         let (unit, names) = without_unit(&names, cx.link.colour_by);
         let order = legend_order(&cx.colours.classes, counts.map(|c| c.bytes.as_slice()), cx.link.colour_by);
-        let sums = counts.map(|c| Sums::of(c, unit)).unwrap_or_default();
+        let sums = counts.map(|c| Sums::of(c, cx.link.colour_by)).unwrap_or_default();
         // A role that holds next to nothing takes the room of those that matter.
         let is_shown = |i: &usize| {
             cx.link.colour_by != ColourBy::Role
@@ -67,7 +67,9 @@ impl BlockLegend {
                 let is_dim = !bright.is_empty() && !bright.contains(&(i as u8));
                 let blocks = counts.map(|c| count(c.blocks[i])).unwrap_or_default();
                 let bytes = counts.map(|c| Bytes(c.bytes[i]).to_string()).unwrap_or_default();
-                let value = counts.map(|c| sums.text(c.bytes[i])).unwrap_or_default();
+                // Beside the sizes of blocks a sum would be read as one of them: its tooltip has it.
+                let is_size = cx.link.colour_by == ColourBy::SizeClass;
+                let value = counts.filter(|_| !is_size).map(|c| sums.text(c.bytes[i])).unwrap_or_default();
                 let name = middle_cut(&names[i]);
                 let entry = LegendEntry::new(Swatch::Fill(class.paint.colour(cx.tokens)), name).dimmed(is_dim);
                 let entry = if class.paint == Paint::Other { entry } else { entry.mono() };
@@ -99,7 +101,6 @@ impl BlockLegend {
         let name = match cx.link.colour_by {
             ColourBy::Stack => "Stack",
             ColourBy::Role => "Role",
-            ColourBy::SizeClass if !unit.is_empty() => "Size",
             ColourBy::SizeClass => "Block size",
             ColourBy::Age => "Age",
             ColourBy::Stream => "Stream",
@@ -163,10 +164,11 @@ enum Sums {
 }
 
 impl Sums {
-    /// Where some are large enough that their MiB say it, and the names of the classes have no other unit.
-    fn of(counts: &ClassCounts, unit_of_names: &str) -> Self {
+    /// Where some are large enough that their MiB say it, and the names of the classes have no unit of their own.
+    fn of(counts: &ClassCounts, by: ColourBy) -> Self {
         let is_large = counts.bytes.iter().chain([&counts.free]).any(|&n| n >= 10 * MEBIBYTE);
-        if is_large && matches!(unit_of_names, "" | "MiB") { Sums::Mebibytes } else { Sums::Sized }
+        let is_ramp = matches!(by, ColourBy::SizeClass | ColourBy::Age);
+        if is_large && !is_ramp { Sums::Mebibytes } else { Sums::Sized }
     }
 
     fn text(self, bytes: u64) -> String {
@@ -236,10 +238,10 @@ mod tests {
     #[test]
     fn bytes_are_in_whole_mebibytes_where_some_are_large() {
         let counts = |bytes: &[u64]| ClassCounts { bytes: bytes.to_vec(), ..ClassCounts::default() };
-        let large = Sums::of(&counts(&[2878 * MEBIBYTE, 300, 0]), "");
+        let large = Sums::of(&counts(&[2878 * MEBIBYTE, 300, 0]), ColourBy::Role);
         assert_eq!([2878 * MEBIBYTE, 300, 0].map(|n| large.text(n)), ["2,878", "<1", "0"]);
-        assert_eq!(Sums::of(&counts(&[2878 * MEBIBYTE]), "KiB"), Sums::Sized);
-        assert_eq!(Sums::of(&counts(&[9 * MEBIBYTE]), "").text(512), "512\u{a0}B");
+        assert_eq!(Sums::of(&counts(&[2878 * MEBIBYTE]), ColourBy::SizeClass), Sums::Sized, "sizes have a unit of their own");
+        assert_eq!(Sums::of(&counts(&[9 * MEBIBYTE]), ColourBy::Role).text(512), "512\u{a0}B");
     }
 
     #[test]

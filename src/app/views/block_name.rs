@@ -4,11 +4,11 @@ use crate::analysis::anatomy::made_at;
 use crate::analysis::{LifetimeId, Role, Roles};
 use crate::app::document::DeviceData;
 
-/// `model.py:41`; where no stack was recorded the role in words, as `gradients`; `None` where neither is known.
+/// `model.py:41`; where no stack tells a place the role in words, as `gradients`; `None` where neither is known.
 pub(super) fn block_name(data: &DeviceData, roles: Option<&Roles>, id: LifetimeId) -> Option<String> {
     let stack = data.tables.lifetimes.stack(data.device(), id);
     let role = roles.map_or(Role::Unknown, |c| c.of(id));
-    if stack.is_some() {
+    if data.names.index(stack).is_some() {
         return Some(made_at(&data.recording.stacks, &data.names, stack, role));
     }
     (role != Role::Unknown).then(|| role.text().to_owned())

@@ -215,9 +215,15 @@ impl Ticks {
         unit_at: UnitAt,
         taken: &[Rect],
     ) {
+        const GAP: f32 = 8.0;
         let mut marks = Batch::new(painter);
         let mut free_from = f32::NEG_INFINITY;
-        let last = self.ticks.last().map(|tick| tick.0);
+        let clip = painter.clip_rect();
+        // Where the label with the unit stands: it moves in by as much as it is too long, and the one before it gives way.
+        let last = self.ticks.last().filter(|_| unit_at == UnitAt::Last).map(|(value, label)| {
+            let half = label::width(painter, &format!("{label}{NBSP}{}", self.unit), Type::Mono) / 2.0;
+            (*value, scale.at(*value).min(clip.right() - half), half)
+        });
         for (value, label) in self.labels(unit_at) {
             let mut x = scale.at(value);
             if !strip.x_range().expand(0.5).contains(x) {
@@ -226,18 +232,19 @@ impl Ticks {
             marks.vline(x, Rangef::new(strip.bottom() - 6.0, strip.bottom()), 1.0, tokens.line2);
             let galley = label::galley(painter, &label, Type::Mono, tokens.text3);
             let half = galley.size().x / 2.0;
-            if unit_at == UnitAt::Last && Some(value) == last {
-                // The unit would go with it: it moves in by as much as it is too long.
-                x = x.min(painter.clip_rect().right() - half);
+            match last {
+                Some((with_unit, place, _)) if value >= with_unit => x = place,
+                Some((_, place, width)) if x + half + 2.0 * GAP > place - width => continue,
+                _ => {}
             }
-            if x - half < free_from || x - half < painter.clip_rect().left() || x + half > painter.clip_rect().right() {
+            if x - half < free_from || x - half < clip.left() || x + half > clip.right() {
                 continue;
             }
             let across = Rangef::new(x - half - 2.0, x + half + 2.0);
             if taken.iter().any(|r| r.x_range().intersects(across) && r.intersects(strip)) {
                 continue;
             }
-            free_from = x + half + 8.0;
+            free_from = x + half + GAP;
             let y = strip.top() + (strip.height() - 6.0 - galley.size().y) / 2.0;
             painter.galley(pos2(snap(painter, x - half), snap(painter, y)), galley, tokens.text3);
         }

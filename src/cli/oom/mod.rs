@@ -306,7 +306,7 @@ impl At<'_> {
 
     /// All that is held.
     fn held(&self) -> Composition {
-        Composition::at(self.recording, self.device, self.tables, self.names, self.roles, self.state.event)
+        Composition::at(self.recording, self.device, self.tables, self.names, self.roles, self.state.event, |_| true)
     }
 
     fn blocks_to_free(&self, way: &WayOut) -> Vec<BlockEntry> {

@@ -99,7 +99,8 @@ impl Doing {
         }
         let roles = Roles::build(recording, device, tables, &Rules::default(), &Progress::new()).map_err(|e| e.to_string())?;
         let anatomy = &roles.anatomy;
-        let held = Composition::at(recording, device, tables, &StackNames::of(&recording.stacks), &roles, event);
+        let names = StackNames::of(&recording.stacks);
+        let held = Composition::at(recording, device, tables, &names, &roles, event, |_| true);
         let roles = |of: fn(&crate::analysis::anatomy::RoleHeld) -> u64| {
             held.roles.iter().map(|r| (r.role.name(), of(r))).filter(|r| r.1 > 0).collect::<BTreeMap<_, _>>()
         };

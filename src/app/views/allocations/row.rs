@@ -5,6 +5,7 @@ use egui::{Painter, Rect, pos2, vec2};
 use super::super::ViewContext;
 use super::super::stack_cells::StackCells;
 use super::layout::Column;
+use crate::analysis::steps::number;
 use crate::analysis::{Lifetime, NO_EVENT};
 use crate::app::theme::Type;
 use crate::app::widgets::label;
@@ -109,7 +110,7 @@ impl Cells<'_> {
                 }
                 Column::Step => {
                     if let Some(step) = self.step {
-                        figure(&count(step as u64), t.text3);
+                        figure(&number(step), t.text3);
                     }
                 }
             }

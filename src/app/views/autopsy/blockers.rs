@@ -4,13 +4,14 @@ use egui::{Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
 use super::Case;
 use super::segments::mark_going;
+use crate::analysis::anatomy::made_at;
 use crate::analysis::fragmentation::{Blocker, facts_of};
 use crate::analysis::oom::age;
+use crate::analysis::{LifetimeId, Role};
 use crate::app::action::Action;
 use crate::app::selection::Item;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
-use crate::app::views::block_name::block_name;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::term::{self, Term};
@@ -97,8 +98,7 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
             let is_going = *is_going;
             let block = &state.blocks[b.block];
             let selected = cx.link.selected() == Some(Item::Lifetime(block.lifetime));
-            let address = Address(block.address).to_string();
-            let name = block_name(cx.data, cx.roles.map(AsRef::as_ref), block.lifetime).unwrap_or_else(|| address.clone());
+            let (name, more) = named(cx, block.lifetime, b.segment);
             let response = ListRow::new(&name).selected(selected).show_painted(ui);
             let rect = response.rect;
             let stack = cx.data.tables.lifetimes.stack(cx.data.device(), block.lifetime);
@@ -114,15 +114,17 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
                 size.sized(b.appears()),
                 age.to_string(),
             ];
-            let place = if stack.is_some() { t.accent } else { t.text1 };
+            let place = if cx.data.names.index(stack).is_some() { t.accent } else { t.text1 };
             let inks = [t.text3, place, t.text1, t.text1, t.text1, if enough { t.text1 } else { t.text2 }, t.text2];
             columns.paint(ui, rect, texts.each_ref().map(String::as_str), Type::Mono, inks);
-            if let Some(whose) = whose {
-                // Behind the place, where there is room.
-                let room = columns.rect(rect, 1);
-                let left = room.left() + label::width(ui.painter(), &texts[1], Type::Mono) + 12.0;
-                if left + label::width(ui.painter(), whose, Type::Caption) <= room.right() {
-                    label::text_in(ui.painter(), room.with_min_x(left), whose, Type::Caption, t.text3);
+            // Behind the place, what there is room for.
+            let room = columns.rect(rect, 1);
+            let mut left = room.left() + label::width(ui.painter(), &texts[1], Type::Mono) + 10.0;
+            for more in whose.iter().chain(&more) {
+                let right = left + label::width(ui.painter(), more, Type::Caption);
+                if right <= room.right() {
+                    label::text_in(ui.painter(), room.with_min_x(left), more, Type::Caption, t.text3);
+                    left = right + 10.0;
                 }
             }
             if i > 0 && found[i - 1].is_going && !is_going && found[..i].iter().all(|row| row.is_going) {
@@ -164,9 +166,9 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
                 x += w;
             }
             batch.paint(ui.painter());
-            let mut told = Vec::new();
-            if name != address && cx.data.recording.tells_addresses() {
-                told.push(address);
+            let mut told = more;
+            if cx.data.recording.tells_addresses() {
+                told.push(Address(block.address).to_string());
             }
             if is_going {
                 told.push("One of the blocks to free.".to_owned());
@@ -191,6 +193,19 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
             }
         }
     });
+}
+
+/// What a block is called: the user's own line that made it, else what it is for; and what else tells it: its role, and the line of a
+/// library that the user's own called; without a stack its segment.
+fn named(cx: &ViewContext<'_>, id: LifetimeId, segment: usize) -> (String, Vec<String>) {
+    let stack = cx.data.tables.lifetimes.stack(cx.data.device(), id);
+    let role = cx.roles.map_or(Role::Unknown, |roles| roles.of(id));
+    let Some(own) = cx.data.names.index(stack).map(|i| cx.data.names.text(i).to_owned()) else {
+        return (role.text().to_owned(), vec![format!("in segment {}", count(segment as u64 + 1))]);
+    };
+    let library = Some(made_at(&cx.data.recording.stacks, &cx.data.names, stack, role)).filter(|line| *line != own);
+    let role = (role != Role::Unknown).then(|| role.text().to_owned());
+    (own, role.into_iter().chain(library).collect())
 }
 
 /// How the figures are written, and how wide they are: what the longest of the first ones takes.

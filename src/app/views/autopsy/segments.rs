@@ -9,6 +9,7 @@ use crate::app::action::Action;
 use crate::app::selection::Item;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
+use crate::app::views::block_name::block_name;
 use crate::app::views::stack_cells::shorten_place;
 use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::label;
@@ -326,10 +327,11 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
             if response.clicked() {
                 cx.actions.send(Action::Select(Some(item)));
             }
-            let what = if block.state == BlockState::Inactive {
-                "hole"
-            } else {
-                cx.data.names.of_stack(cx.data.tables.lifetimes.stack(cx.data.device(), block.lifetime))
+            let what = match block.state {
+                BlockState::Inactive => "hole".to_owned(),
+                _ => {
+                    block_name(cx.data, cx.roles.map(AsRef::as_ref), block.lifetime).unwrap_or_else(|| "role unknown".to_owned())
+                }
             };
             let whose = whose.map_or(String::new(), |whose| format!("\nIn a segment {whose}: it cannot serve this request."));
             response.on_hover_text_at_pointer(format!("{}  {}\n{what}{whose}", Bytes(block.size), Address(block.address)));

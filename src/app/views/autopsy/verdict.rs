@@ -134,7 +134,7 @@ impl AutopsyView {
         let (data, roles, a) = (Arc::clone(cx.data), Arc::clone(cx.roles?), Autopsy::clone(a));
         let key = (case.state.event, Identity::of(&roles));
         let found = self.smaller.get(cx.jobs, "what to make smaller", &key, move |_| {
-            let held = Composition::at(&data.recording, data.device(), &data.tables, &data.names, &roles, a.event);
+            let held = Composition::at(&data.recording, data.device(), &data.tables, &data.names, &roles, a.event, |_| true);
             Some(what_to_make_smaller(&a, &held, &data.recording.stacks))
         });
         found.value.filter(|_| found.is_fresh)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 use rustc_hash::FxHashMap;
 
-use crate::analysis::steps::kind;
+use crate::analysis::steps::{kind, number};
 use crate::analysis::{Cell, Quantity};
 use crate::app::compare::{Compared, Side, split_title};
 use crate::app::document::DeviceData;
@@ -323,11 +323,14 @@ pub(super) fn show(
     let painter = ui.painter().clone();
     let top = lines.cells.iter().flatten().flatten().map(|c| c.max).max().unwrap_or(1).max(1) as f64 * 1.08;
     let (x, y) = (Scale::horizontal(0.0, lines.length, plot.x_range()), Scale::vertical(0.0, top, plot.y_range()));
+    // The first step is number 1.
+    let first = if lines.unit == Unit::Steps { 1.0 } else { 0.0 };
+    let numbered = Scale::horizontal(first, lines.length + first, plot.x_range());
     let mut batch = Batch::new(&painter);
     let up = axis::byte_ticks(0.0, top, axis::most_down(plot.height()));
     let across = match lines.unit {
         Unit::Time => axis::time_ticks(0.0, lines.length, axis::most_across(plot.width())),
-        _ => axis::event_ticks(0.0, lines.length, axis::most_across(plot.width())),
+        _ => axis::event_ticks(first, lines.length + first, axis::most_across(plot.width())),
     };
     up.grid_down(&mut batch, t, &y, plot);
     let inks = [t.text2, t.slot(0)];
@@ -353,15 +356,15 @@ pub(super) fn show(
     }
     up.paint_down(&painter, t, &y, plot.left() - 8.0, plot.y_range(), UnitAt::First);
     let strip = Rect::from_min_max(pos2(plot.left(), area.top()), pos2(plot.right(), plot.top() - 16.0));
-    across.paint_across(&painter, t, &x, strip, UnitAt::First);
+    across.paint_across(&painter, t, &numbered, strip, UnitAt::First);
     legend(&painter, t, compared, &lines, pos2(plot.left() + 10.0, plot.top() + 14.0), inks);
     if let Some(at) = response.hover_pos() {
         let column = ((x.value(at.x) / lines.length * columns as f64) as usize).min(columns - 1);
         let place = x.value(at.x);
         let mut tip = Tip::new(match lines.unit {
             Unit::Steps => match align {
-                Align::Annotation(name) => format!("{name} {}", count(place as u64)),
-                _ => format!("Step {}", place as u64),
+                Align::Annotation(name) => format!("{name} {}", number(place as usize)),
+                _ => format!("Step {}", number(place as usize)),
             },
             Unit::Events if *align == Align::Step => format!("Event {} of the step", count(place as u64)),
             Unit::Events if *align != Align::Start => format!("Event {} of the range", count(place as u64)),

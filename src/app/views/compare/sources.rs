@@ -7,6 +7,7 @@ use egui::{Popup, Ui};
 
 use crate::allocator::whatif::SUGGESTED;
 use crate::analysis::Quantity;
+use crate::analysis::steps::number;
 use crate::app::action::Action;
 use crate::app::compare::{Moment, Other, Source, held_against};
 use crate::app::views::ViewContext;
@@ -127,7 +128,7 @@ pub(super) fn selector(ui: &mut Ui, cx: &ViewContext<'_>, dialog: &mut Dialog, w
         if let Some(table) = &steps {
             for step in offered_steps(table.figures.len(), table.steps.of(cx.link.cursor)) {
                 if let Some(f) = table.figures.get(step) {
-                    at(ui, &format!("At the peak of step {step}"), Some(f.peak_event));
+                    at(ui, &format!("At the peak of step {}", number(step)), Some(f.peak_event));
                 }
             }
         }

@@ -375,7 +375,7 @@ mod tests {
         let (born, freed) = ends(id);
         let told = card(&data, &data.tables.states.at(data.device(), lifetimes, born), id).unwrap();
         let said: Vec<&str> = told.facts.iter().filter(|f| f.label == "in step").map(|f| f.value.as_str()).collect();
-        let number = |event| steps.of(event).unwrap().to_string();
+        let number = |event| (steps.of(event).unwrap() + 1).to_string();
         assert_eq!(said, [number(born), number(freed)]);
     }
 }

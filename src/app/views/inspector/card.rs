@@ -120,8 +120,8 @@ pub struct List {
 /// The peak of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peak {
-    /// Its number, as the timeline has it.
-    pub step: u64,
+    /// Which step it is.
+    pub step: usize,
     /// How many steps there are.
     pub of: u64,
     /// The phase the peak is in; empty where none is known.
@@ -153,6 +153,19 @@ pub struct Held {
     pub tip: String,
 }
 
+/// Why blocks are taken for what they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Why {
+    /// Bytes of those blocks.
+    pub bytes: u64,
+    /// How many.
+    pub count: u64,
+    /// That is inferred.
+    pub is_probable: bool,
+    /// The reason, as a sentence about one of them.
+    pub sentence: String,
+}
+
 /// Everything the inspector says of one thing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Card {
@@ -176,6 +189,8 @@ pub struct Card {
     pub same: Vec<Fact>,
     /// Other things, by figures.
     pub lists: Vec<List>,
+    /// Why the blocks are taken for what they are.
+    pub reasons: Vec<Why>,
     /// The peak of each step.
     pub peaks: Vec<Peak>,
     /// The largest live blocks, in groups.

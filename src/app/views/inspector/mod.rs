@@ -9,6 +9,8 @@ use super::live::told;
 use super::memory::chosen_roles;
 use super::place_link::{openable, place_link};
 use super::{View, ViewContext, ViewInfo, ViewKind};
+use crate::analysis::anatomy::{OwnBlocks, Which};
+use crate::analysis::steps::number;
 use crate::analysis::{Role as OfMemory, Roles};
 use crate::app::action::Action;
 use crate::app::colours::role_paint;
@@ -26,17 +28,18 @@ use crate::app::widgets::pane::{empty_state, padded, section};
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::term;
 use crate::app::widgets::tooltip::Tip;
-use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count};
+use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
 
 mod block;
 mod card;
 mod neighbours;
 mod overall;
+mod row;
 mod stacks;
 mod things;
 
 pub use card::RECORD_STACKS;
-use card::{Card, Fact, Held, Lead, List, Peak, Tone};
+use card::{Card, Fact, Held, Lead, List, Peak, Tone, Why};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -59,8 +62,8 @@ const VALUES: f32 = 104.0;
 
 #[derive(Default)]
 struct Inspector {
-    /// Keyed by the selection, the instant, where the roles lie in memory, and those of them that were clicked.
-    card: Derived<(Option<Item>, u32, Option<Identity>, Vec<OfMemory>), Card>,
+    /// Keyed by the selection, the instant, where the roles lie in memory, and those of them or the row of them that was clicked.
+    card: Derived<(Option<Item>, u32, Option<Identity>, Vec<OfMemory>, Option<Arc<OwnBlocks>>), Card>,
     stacks: stacks::Stacks,
 }
 
@@ -97,8 +100,17 @@ impl View for Inspector {
         let (data, at) = (Arc::clone(cx.data), Arc::clone(state));
         let roles = cx.roles.cloned();
         let only = if selected.is_none() { chosen_roles(cx) } else { Vec::new() };
-        let key = (selected, state.event, roles.as_ref().map(Identity::of), only.clone());
+        let own = cx.link.own.clone().filter(|_| selected.is_none());
+        let key = (selected, state.event, roles.as_ref().map(Identity::of), only.clone(), own.clone());
         let shown = self.card.get(cx.jobs, "inspector", &key, move |_| {
+            if let Some(roles) = &roles {
+                let of_role =
+                    |role| OwnBlocks::of(&data.recording, data.device(), &data.tables, &data.names, roles, Which::Role(role));
+                let role = if let [role] = only[..] { Some(Arc::new(of_role(role))) } else { None };
+                if let Some(own) = own.or(role) {
+                    return Some(row::card(&data, &at, roles, &own));
+                }
+            }
             let mut card = things::card(&data, &at, selected, roles.as_deref(), &only);
             if let (Some(Item::Lifetime(id)), Some(roles)) = (selected, &roles) {
                 block::say_role(&data, roles, id, &mut card);
@@ -125,6 +137,9 @@ impl View for Inspector {
             if !card.facts.is_empty() {
                 rule(ui);
                 facts(ui, cx, &card.facts);
+            }
+            if !card.reasons.is_empty() {
+                reasons(ui, cx, &card.reasons);
             }
             if !card.stacks.is_empty() {
                 rule(ui);
@@ -264,6 +279,24 @@ fn facts(ui: &mut Ui, cx: &ViewContext<'_>, facts: &[Fact]) {
     }
 }
 
+/// Why blocks are taken for what they are: how many bytes, and the reason as a sentence.
+fn reasons(ui: &mut Ui, cx: &ViewContext<'_>, reasons: &[Why]) {
+    let t = cx.tokens;
+    section(ui, "How that is known", "", false);
+    for (i, why) in reasons.iter().enumerate() {
+        padded(ui, |ui| {
+            ui.add_space(if i > 0 { 8.0 } else { 0.0 });
+            // One reason is that of all.
+            if reasons.len() > 1 || why.is_probable {
+                let probably = if why.is_probable { ", probably" } else { "" };
+                let held = format!("{} in {}{probably}", Bytes(why.bytes), counted(why.count, "block", "blocks"));
+                label::paragraph(ui, &held, Type::Mono, t.text1);
+            }
+            label::paragraph(ui, &why.sentence, Type::Body, t.text2);
+        });
+    }
+}
+
 fn same_stack_buttons(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
     ui.add_space(6.0);
     padded(ui, |ui| {
@@ -313,16 +346,16 @@ fn peaks(ui: &mut Ui, cx: &ViewContext<'_>, peaks: &[Peak]) {
     let wide = |texts: &mut dyn Iterator<Item = String>, kind| {
         texts.map(|text| label::width(ui.painter(), &text, kind)).fold(0.0, f32::max).ceil()
     };
-    let numbers = wide(&mut peaks.iter().map(|p| count(p.step)), Type::Mono);
+    let numbers = wide(&mut peaks.iter().map(|p| number(p.step)), Type::Mono);
     let phases = wide(&mut peaks.iter().map(|p| p.phase.to_owned()), Type::Body);
     let figures = wide(&mut peaks.iter().map(figure), Type::Mono);
     for peak in peaks {
         let figure = figure(peak);
-        let name = format!("Step {}: {} {figure} {name}", count(peak.step), peak.phase);
+        let name = format!("Step {}: {} {figure} {name}", number(peak.step), peak.phase);
         let response = ui.push_id(("peak of step", peak.step), |ui| ListRow::new(&name).height(20.0).show_painted(ui)).inner;
         let p = ui.painter();
         let inner = response.rect.shrink2(vec2(PAD_PANE, 0.0));
-        label::text_in(p, inner, &count(peak.step), Type::Mono, t.text3);
+        label::text_in(p, inner, &number(peak.step), Type::Mono, t.text3);
         label::text_in_right(p, inner, &figure, Type::Mono, t.text1);
         let left = inner.left() + numbers + 10.0;
         label::text_in(p, inner.with_min_x(left), peak.phase, Type::Body, t.text1);

@@ -3,9 +3,10 @@
 use rustc_hash::FxHashMap;
 
 use super::block::next_blockers;
-use super::card::{Card, Fact, Held, Lead, Peak, Tone, request_at, since_start};
+use super::card::{Card, Fact, Held, Lead, Peak, Tone, Why, request_at, since_start};
 use super::things::largest_blocks;
 use crate::analysis::anatomy::made_in;
+use crate::analysis::roles::{Reason, Tally};
 use crate::analysis::told::{why_no_requested, why_no_segments};
 use crate::analysis::vendor::Words;
 use crate::analysis::{LifetimeId, NO_EVENT, Quantity, Role, Roles, State};
@@ -20,6 +21,16 @@ const GROUPS: usize = 14;
 /// Steps that are listed, the highest of more.
 const STEPS: usize = 8;
 
+/// When a state is, after "At": `the peak`, `the cursor`.
+pub(super) fn when(data: &DeviceData, state: &State) -> &'static str {
+    match request_at(data, state) {
+        Some(_) => "the out-of-memory event",
+        None if data.device().events.is_empty() => "the end",
+        None if state.event == data.tables.curves.peak(Quantity::Active).1 => "the peak",
+        None => "the cursor",
+    }
+}
+
 /// What there is to say of the cursor's instant; of the blocks of some roles alone where any are named.
 pub(super) fn card(data: &DeviceData, state: &State, roles: Option<&Roles>, only: &[Role]) -> Card {
     let device = data.device();
@@ -30,29 +41,25 @@ pub(super) fn card(data: &DeviceData, state: &State, roles: Option<&Roles>, only
     }
     let totals = state.totals;
     let request = request_at(data, state);
-    let is_peak = state.event == data.tables.curves.peak(Quantity::Active).1;
-    let kind = match request {
-        Some(_) => "At the out-of-memory event",
-        None if device.events.is_empty() => "When it was written",
-        None if is_peak => "At the peak",
-        None => "At the cursor",
-    };
+    let kind = if device.events.is_empty() { "When it was written".to_owned() } else { format!("At {}", when(data, state)) };
     let has_segments = data.tables.curves.peak(Quantity::Reserved).0 > 0;
     let claim = if has_segments { format!("in use of {} reserved", Bytes(totals.reserved)) } else { "in use".to_owned() };
     let blockers = next_blockers(data, state, None).filter(|_| request.is_some());
     let waiting = state.blocks.iter().filter(|b| b.state == BlockState::PendingFree).collect();
-    let (held, shown) = largest_held(data, state, roles, only);
+    let asked = |id| only.is_empty() || roles.is_some_and(|roles| only.contains(&roles.of(id)));
+    let (held, shown) = largest_held(data, state, roles, asked);
     let next = match only {
+        [] if data.names.is_empty() => "Nothing is selected. Click a role, a size or a block to see more of it.".to_owned(),
         [] => "Nothing is selected. Click a role, a module or a block to see where it was made and how long it lives.".to_owned(),
-        [role] => role.about().to_owned(),
         _ => String::new(),
     };
     Card {
-        kind: kind.to_owned(),
+        kind,
         title: Bytes(totals.allocated).to_string(),
         claim,
         facts: facts(data, state, roles, request),
         peaks: roles.map(|roles| peaks(data, roles)).unwrap_or_default(),
+        reasons: roles.filter(|_| !only.is_empty()).map(|roles| reasons(data, state, roles, asked)).unwrap_or_default(),
         held,
         shown,
         lists: [blockers, largest_blocks(data, "Freed, waiting for a stream", waiting)].into_iter().flatten().collect(),
@@ -121,7 +128,7 @@ fn peaks(data: &DeviceData, roles: &Roles) -> Vec<Peak> {
         let (from, to) = (*ends.first()?, *ends.last()?);
         let (bytes, event) = curves.peak_in(data.device(), &data.tables.lifetimes, Quantity::Active, from, to)?;
         let phase = roles.anatomy.phases.at(event).map_or("", |phase| phase.name());
-        Some(Peak { step: i as u64, of: steps.len() as u64, phase, bytes, event })
+        Some(Peak { step: i, of: steps.len() as u64, phase, bytes, event })
     };
     let mut peaks: Vec<Peak> = steps.bounds.windows(2).enumerate().filter_map(of_step).collect();
     peaks.sort_by_key(|p| (std::cmp::Reverse(p.bytes), p.step));
@@ -130,8 +137,31 @@ fn peaks(data: &DeviceData, roles: &Roles) -> Vec<Peak> {
     peaks
 }
 
+/// Reasons that are told: what is less is none of what a reader asks about.
+const REASONS: usize = 4;
+
+/// Why live blocks are in their roles, those with most bytes first.
+pub(super) fn reasons(data: &DeviceData, state: &State, roles: &Roles, asked: impl Fn(LifetimeId) -> bool) -> Vec<Why> {
+    let live = state.blocks.iter().filter(|b| b.state == BlockState::Active && asked(b.lifetime)).map(|b| b.lifetime);
+    let found = roles.reasons(&data.recording, data.device(), &data.tables, live);
+    let why = |(reason, of): (Reason, Tally)| {
+        // One sentence speaks of many blocks.
+        let sentence = match reason.sentence.strip_prefix("It ") {
+            Some(rest) if of.count > 1 => format!("Each {rest}"),
+            _ => reason.sentence,
+        };
+        Why { bytes: of.block_bytes, count: of.count, is_probable: reason.is_probable, sentence }
+    };
+    found.into_iter().take(REASONS).map(why).collect()
+}
+
 /// What the program holds: blocks of one place, role and size in a row, largest first; and how many of all blocks that are.
-fn largest_held(data: &DeviceData, state: &State, roles: Option<&Roles>, only: &[Role]) -> (Vec<Held>, (u64, u64)) {
+pub(super) fn largest_held(
+    data: &DeviceData,
+    state: &State,
+    roles: Option<&Roles>,
+    asked: impl Fn(LifetimeId) -> bool,
+) -> (Vec<Held>, (u64, u64)) {
     let (device, lifetimes, stacks) = (data.device(), &data.tables.lifetimes, &data.recording.stacks);
     let role_of = |id: LifetimeId| roles.map_or(Role::Unknown, |roles| roles.of(id));
     let is_older = |id: LifetimeId| (id.0 as usize) < lifetimes.initial_count();
@@ -139,7 +169,7 @@ fn largest_held(data: &DeviceData, state: &State, roles: Option<&Roles>, only: &
     let mut all = 0;
     for block in state.blocks.iter().filter(|b| b.state == BlockState::Active) {
         let (id, role) = (block.lifetime, role_of(block.lifetime));
-        if !only.is_empty() && !only.contains(&role) {
+        if !asked(id) {
             continue;
         }
         all += 1;
@@ -154,12 +184,17 @@ fn largest_held(data: &DeviceData, state: &State, roles: Option<&Roles>, only: &
         (std::cmp::Reverse(*size), std::cmp::Reverse(blocks.len()), *role, *frame, *stack)
     });
     groups.truncate(GROUPS);
+    let has_history = !device.events.is_empty();
     let row = |((size, role, frame, _, is_older), mut blocks): (_, Vec<(u64, LifetimeId)>)| {
         blocks.sort_unstable();
         let (address, id) = blocks.first().copied()?;
-        let has_history = !device.events.is_empty();
+        let name = block_name(data, roles, id);
+        // Of a state alone, without stacks, the memory column has the sizes: here they would have no names.
+        if name.is_none() && !has_history && data.names.is_empty() {
+            return None;
+        }
         let unnamed = || if is_older && has_history { "older than the history" } else { "no stack recorded" }.to_owned();
-        let name = block_name(data, roles, id).unwrap_or_else(unnamed);
+        let name = name.unwrap_or_else(unnamed);
         let is_probable = roles.is_some_and(|roles| roles.is_probable(device, &data.tables, id));
         let tip = if data.recording.tells_addresses() { Address(address).to_string() } else { String::new() };
         Some(Held { item: Item::Lifetime(id), name, frame, role, is_probable, count: blocks.len() as u64, each: size, tip })

@@ -11,6 +11,7 @@ use self::between::{Between, BetweenRow};
 use super::stack_cells::StackCells;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::leaks::{Growth, SawTooth, adding, cannot_tell, floors, growth, how_often, looked_at, pace, saw_tooth};
+use crate::analysis::steps::number;
 use crate::app::action::Action;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
@@ -242,7 +243,6 @@ impl LeaksView {
         let what = "step · least in use in each";
         label::text(&p, under.right_bottom(), egui::Align2::RIGHT_TOP, what, Type::Caption, t.text3);
         // Each bar's number, as many as there is room for; what they count stands under them.
-        let number = |at: usize| at.to_string();
         let widest = label::width(&p, &number(n - 1), Type::Mono) + 16.0;
         let every = layout::every(n, plot.width(), widest);
         for step in (0..n).step_by(every) {
@@ -251,7 +251,7 @@ impl LeaksView {
         }
         if let Some(at) = response.hover_pos().filter(|at| plot.contains(*at)) {
             let step = (((at.x - plot.left()) / plot.width() * n as f32) as usize).min(n - 1);
-            let name = format!("Step {step}");
+            let name = format!("Step {}", number(step));
             Tip::new(name).row("least in use", Bytes(found.floors.get(step).copied().unwrap_or(0)).to_string()).show_at(
                 &response,
                 response.id.with("tip"),

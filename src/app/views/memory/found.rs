@@ -27,11 +27,11 @@ impl Whole {
         let first = lifetimes.initial_count();
         let rows = (first as u32..lifetimes.len() as u32).map(LifetimeId);
         let bare = rows.filter(|&id| !lifetimes.stack(device, id).is_some()).count() as u64;
-        let bounds = step_ends(&roles.anatomy.steps.bounds);
+        let (bounds, is_cut) = step_ends(&roles.anatomy.steps.bounds, device.events.len() as u32);
         let ends = tables.curves.columns(device, lifetimes, Quantity::Active, &bounds).iter().map(|c| c.last).collect::<Vec<_>>();
         Whole {
             elsewhere: Role::ALL.into_iter().filter(|role| roles.handed_out[role.index()].count > 0).collect(),
-            health: layout::no_growth(&ends),
+            health: layout::no_growth(&ends, is_cut),
             made: ((lifetimes.len() - first) as u64, bare),
         }
     }
@@ -72,6 +72,8 @@ pub struct Found {
     pub lines: Vec<LineHeld>,
     /// Some block has a stack.
     pub has_stacks: bool,
+    /// Some of it is held by modules: else a table of them would only repeat roles and lines.
+    pub has_modules: bool,
     /// What the program did, after "at the peak, ".
     pub doing: String,
     /// What the recording lacks, where that decides the answer.
@@ -84,16 +86,17 @@ impl Found {
     /// At an event, of some roles or of all. O(live blocks).
     pub fn at(data: &DeviceData, roles: &Roles, event: u32, only: &[Role]) -> Self {
         let (device, tables) = (data.device(), &data.tables);
-        let held = Composition::of_roles(&data.recording, device, tables, &data.names, roles, event, only);
+        let is_of = |id: LifetimeId| only.is_empty() || only.contains(&roles.of(id));
+        let held = Composition::at(&data.recording, device, tables, &data.names, roles, event, is_of);
         let has_stacks = !data.names.is_empty();
         let lifetimes = &tables.lifetimes;
         let live = tables.states.live_at(lifetimes, event);
         let older = live.iter().filter(|id| (id.0 as usize) < lifetimes.initial_count());
         let older = older.fold((0, 0), |(blocks, bytes), &id| (blocks + 1, bytes + lifetimes.block_size(id)));
-        let is_of = |id: &LifetimeId| only.is_empty() || only.contains(&roles.of(*id));
         Found {
-            lines: if has_stacks { held.lines.clone() } else { sizes(data, live.into_iter().filter(is_of)) },
+            lines: if has_stacks { held.lines.clone() } else { sizes(data, live.into_iter().filter(|&id| is_of(id))) },
             has_stacks,
+            has_modules: held.modules.iter().any(|m| m.is_module),
             doing: if event == NO_EVENT { String::new() } else { roles.anatomy.words_at(event) },
             limit: Limit::of(&data.recording, device, tables, event),
             older,
@@ -110,17 +113,24 @@ impl Found {
     /// The table of modules says more than that of roles, and than that of lines.
     pub fn is_by_modules(&self, has_history: bool) -> bool {
         let is_known = has_history || self.held.role(Role::Unknown).bytes * 2 < self.held.bytes;
-        is_known && self.held.modules.iter().any(|m| m.is_module)
+        is_known && self.has_modules
     }
 }
 
-/// The bounds of steps, the last of them no longer than the one before it: what the program frees when it ends is none of its step.
-fn step_ends(bounds: &[u32]) -> Vec<u32> {
+/// The bounds of the whole steps, and whether one more began: a recording of so many events may end in the middle of a step. The last
+/// is no longer than the one before it: what the program frees when it ends is none of its step.
+fn step_ends(bounds: &[u32], events: u32) -> (Vec<u32>, bool) {
     let mut bounds = bounds.to_vec();
+    let mut is_cut = false;
     if let [.., before, from, to] = &mut bounds[..] {
-        *to = (*to).min(*from + (*from - *before));
+        let usual = *from - *before;
+        is_cut = *to >= events && u64::from(*to - *from) * 10 < u64::from(usual) * 9;
+        *to = (*to).min(*from + usual);
     }
-    bounds
+    if is_cut {
+        bounds.pop();
+    }
+    (bounds, is_cut)
 }
 
 /// Blocks by their size, most bytes first.
@@ -146,8 +156,10 @@ mod tests {
 
     #[test]
     fn the_last_step_ends_before_the_program_does() {
-        assert_eq!(step_ends(&[10, 400, 700, 1200]), [10, 400, 700, 1000]);
-        assert_eq!(step_ends(&[10, 400, 700]), [10, 400, 700]);
-        assert_eq!(step_ends(&[]), Vec::<u32>::new());
+        assert_eq!(step_ends(&[10, 400, 700, 1200], 1200), (vec![10, 400, 700, 1000], false));
+        assert_eq!(step_ends(&[10, 400, 700], 2000), (vec![10, 400, 700], false));
+        assert_eq!(step_ends(&[10, 400, 700, 800], 900), (vec![10, 400, 700, 800], false), "short, and the recording goes on");
+        assert_eq!(step_ends(&[10, 400, 700, 800], 800), (vec![10, 400, 700], true), "the recording ends in its middle");
+        assert_eq!(step_ends(&[], 0), (Vec::new(), false));
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use crate::analysis::anatomy::{Composition, LineHeld, ModuleHeld, Role, Which};
-use crate::app::selection::Item;
 use crate::model::FrameId;
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count};
 
@@ -136,10 +135,10 @@ pub struct Row {
     pub figure: String,
     /// Whether it is open; `None` where there is nothing inside.
     pub is_open: Option<bool>,
-    /// What a click selects.
-    pub item: Option<Item>,
     /// Which blocks are its own.
     pub which: Option<Which>,
+    /// What its name is, where that is a line and one may wonder.
+    pub about: &'static str,
 }
 
 /// The key of the row that stands for what is folded.
@@ -202,7 +201,11 @@ fn within(
             count: m.count,
             is_open: (!m.parts.is_empty()).then(|| open.contains(&key)),
             which: Some(m.which()),
-            item: m.lifetimes.first().map(|&id| Item::Lifetime(id)),
+            about: match (m.is_module, m.line) {
+                (true, _) if !m.is_named() => "The stacks do not name modules: this is the line that calls one.",
+                (false, Some(_)) => "This line is in no module.",
+                _ => "",
+            },
             key,
             ..Row::default()
         }
@@ -232,14 +235,15 @@ pub fn line_rows(lines: &[LineHeld], bytes: u64, open: &HashSet<String>) -> Vec<
         bytes: l.bytes,
         count: l.count,
         which: Some(l.which()),
-        item: l.stack.map(Item::Stack).or(l.lifetimes.first().map(|&id| Item::Lifetime(id))),
         ..Row::default()
     });
     level(all.collect(), Own::default(), hundredths(bytes), (0, "lines"), open).into_iter().map(|(row, _)| row).collect()
 }
 
-/// That memory does not grow, from what is in use at the end of each step; `None` where it does, or where there are too few steps.
-pub fn no_growth(ends: &[u64]) -> Option<String> {
+/// That memory does not grow, from what is in use at the end of each whole step; `None` where it does, or where there are too few.
+/// `is_cut` where the recording ends within one more step.
+pub fn no_growth(ends: &[u64], is_cut: bool) -> Option<String> {
+    let steps = if is_cut { "whole steps" } else { "steps" };
     let steady = |ends: &[u64]| match (ends.iter().min(), ends.iter().max()) {
         // What a log or a counter keeps is less than a thousandth.
         (Some(&low), Some(&high)) => high - low <= high / 1000,
@@ -248,10 +252,10 @@ pub fn no_growth(ends: &[u64]) -> Option<String> {
     let last = ends.last().copied()?;
     let end = Bytes(last).to_string();
     match ends {
-        [_, _, ..] if steady(ends) => Some(format!("No growth: all {} steps end with {end}", count(ends.len() as u64))),
+        [_, _, ..] if steady(ends) => Some(format!("No growth: all {} {steps} end with {end}", count(ends.len() as u64))),
         // The first step of a run makes what the others find there.
         [_, rest @ ..] if rest.len() > 1 && steady(rest) => {
-            Some(format!("No growth: all {} steps but the first end with {end}", count(ends.len() as u64)))
+            Some(format!("No growth: all {} {steps} but the first end with {end}", count(ends.len() as u64)))
         }
         _ => None,
     }
@@ -346,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_with_a_stack_selects_it_and_one_without_its_largest_block() {
+    fn a_line_without_a_stack_has_its_blocks_too() {
         let line = |place: &str, stack| LineHeld {
             place: place.to_owned(),
             stack,
@@ -360,17 +364,18 @@ mod tests {
             2 * M,
             &HashSet::new(),
         );
-        assert_eq!(rows[0].item, Some(Item::Stack(crate::model::StackId(4))));
-        assert_eq!(rows[1].item, Some(Item::Lifetime(LifetimeId(7))));
-        assert_eq!(rows[0].which, Some(Which::Line("train.py:3".to_owned())));
+        let places = ["train.py:3", "backward (no Python stack)"];
+        assert_eq!(rows.iter().map(|r| r.which.clone()).collect::<Vec<_>>(), places.map(|p| Some(Which::Line(p.to_owned()))));
     }
 
     #[test]
     fn steps_that_end_alike_do_not_grow() {
-        let plain = |ends: &[u64]| no_growth(ends).map(|s| s.replace('\u{a0}', " "));
+        let plain = |ends: &[u64]| no_growth(ends, false).map(|s| s.replace('\u{a0}', " "));
         assert_eq!(plain(&[1178 * M, 1178 * M, 1178 * M]).as_deref(), Some("No growth: all 3 steps end with 1.15 GiB"));
         assert_eq!(plain(&[100 * M, 300 * M, 300 * M]).as_deref(), Some("No growth: all 3 steps but the first end with 300 MiB"));
         assert_eq!(plain(&[100 * M, 110 * M, 120 * M]), None);
+        let cut = no_growth(&[300 * M, 300 * M], true).map(|s| s.replace('\u{a0}', " "));
+        assert_eq!(cut.as_deref(), Some("No growth: all 2 whole steps end with 300 MiB"));
         assert_eq!(plain(&[100 * M]), None);
         assert_eq!(plain(&[]), None);
     }

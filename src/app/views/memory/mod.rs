@@ -43,7 +43,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("modules", "the lines that call them, outermost first; 8 \u{d7} is a line that eight layers share"),
         ("pointer on a row", "its blocks stay bright in the timeline and the segment map, the others are dimmed"),
         ("click a role", "keeps that, and modules and lines count this role alone; again, or Esc, brings the others back"),
-        ("click a row", "keeps that too, and selects its call stack or its largest block; again, or Esc, lets go"),
+        ("click a row", "keeps that too, and the inspector tells of its blocks; again, or Esc, lets go"),
         ("click a place", "opens the source line in your editor"),
     ],
     create: || Box::new(Memory::default()),
@@ -254,7 +254,14 @@ impl Memory {
     /// Modules, lines or sizes; gives the row under the pointer.
     fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, mut by: usize) -> Option<Which> {
         let t = cx.tokens;
-        let names: &[&str] = if found.has_stacks { &["Modules", "Lines"] } else { &["Sizes"] };
+        let names: &[&str] = match (found.has_stacks, found.has_modules) {
+            (true, true) => &["Modules", "Lines"],
+            (true, false) => &["Lines"],
+            (false, _) => &["Sizes"],
+        };
+        if !found.has_modules {
+            by = 1;
+        }
         let head = Rect::from_min_size(ui.cursor().min, vec2(ui.available_width(), 22.0));
         ui.horizontal(|ui| {
             ui.add_space(PAD_PANE);
@@ -282,7 +289,7 @@ impl Memory {
                 over = over.or(row.which.clone());
             }
             if response.clicked() {
-                self.click(cx, row);
+                self.click(cx, row, found.held.event);
             }
         }
         if rows.is_empty() {
@@ -300,8 +307,9 @@ impl Memory {
         over
     }
 
-    /// Opens what is inside a row, selects what stands for it, and keeps the others dimmed; a second click lets go.
-    fn click(&mut self, cx: &ViewContext<'_>, row: &Row) {
+    /// Opens what is inside a row, and keeps its blocks bright: the inspector tells of them, at the instant of the table. A second click
+    /// lets go.
+    fn click(&mut self, cx: &ViewContext<'_>, row: &Row, event: u32) {
         if row.is_open.is_some() && !self.open.remove(&row.key) {
             self.open.insert(row.key.clone());
         }
@@ -309,7 +317,10 @@ impl Memory {
             return;
         }
         let is_kept = tables::is_kept(cx, row);
-        cx.actions.send(Action::Select(if is_kept { None } else { row.item }));
+        cx.actions.send(Action::Select(None));
+        if !is_kept && event != NO_EVENT {
+            cx.actions.send(Action::SetCursor(event));
+        }
         self.wanted = row.which.clone().filter(|_| !is_kept);
     }
 

@@ -5,7 +5,6 @@ use egui::{Color32, Rect, Response, Ui, pos2, vec2};
 use super::layout::{self, Row};
 use super::{NARROW, SECOND, ViewContext, WIDE};
 use crate::app::colours::role_paint;
-use crate::app::selection::Item;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW, ROW_DENSE};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::place_link::{openable, place_link};
@@ -46,13 +45,10 @@ pub(super) fn row(ui: &mut Ui, cx: &ViewContext<'_>, row: &Row, whole: u64) -> R
         .row("bytes", Bytes(row.bytes).to_string())
         .row("share", format!("{share} %"))
         .row("blocks", count(row.count));
-    let tip = match row.item {
-        Some(Item::Stack(_)) => tip.note("Click selects its call stack and dims all other blocks."),
-        Some(_) => tip.note("Click selects its largest block and dims all others."),
-        None => tip,
-    };
-    let tip = if has_source { tip.note("Its place opens the source.") } else { tip };
-    tip.show(&response);
+    let click = if row.which.is_some() { "Click shows it in the inspector and dims all other blocks." } else { "" };
+    let source = if has_source { "Its place opens the source." } else { "" };
+    let note: Vec<&str> = [row.about, click, source].into_iter().filter(|said| !said.is_empty()).collect();
+    tip.note(note.join(" ")).show(&response);
     response
 }
 

@@ -173,6 +173,14 @@ pub fn around(
     let scale = BarScale::new(largest, request);
     let bar_end = |bytes: u64| areas.bars.left() + scale.share(bytes) * areas.bars.width();
     let every = if places.pitch >= 15.0 { 1 } else { (64.0 / places.pitch).ceil() as usize };
+    // By address each group's rows ascend: those are numbered that pass a round number, so that the same ones keep their labels
+    // while the cursor moves and segments come and go.
+    let is_ascending = plan.rows.is_sorted_by_key(|r| (r.group, r.named.start));
+    let step = round_step(plan.rows.len(), plan.rows.iter().map(|r| r.named.end).max().unwrap_or(0) as usize, places.pitch);
+    let passes = |row: usize| {
+        let before = row.checked_sub(1).and_then(|i| plan.rows.get(i)).map_or(0, |r| r.named.end as usize);
+        plan.rows[row].named.end as usize / step > before / step
+    };
     let mut last_label = f32::NEG_INFINITY;
     for row in visible.clone() {
         let strip = areas.row(places, row, scroll);
@@ -181,7 +189,11 @@ pub fn around(
             let first_of_group = row == 0 || plan.rows[row - 1].group != shown.group;
             let number = row - plan.rows.partition_point(|r| r.group < shown.group);
             // A wrapped segment is numbered where it begins, an expandable one at each of its mapped parts.
-            let is_due = if plan.is_wrapped { shown.is_start } else { number.is_multiple_of(every) };
+            let is_due = match (is_ascending, plan.is_wrapped) {
+                (true, _) => shown.is_start && passes(row),
+                (false, true) => shown.is_start,
+                (false, false) => number.is_multiple_of(every),
+            };
             // Also the label of the first and of the last row is seen whole.
             let y = strip.center().y.clamp(areas.rows.top() + 6.0, (areas.rows.bottom() - 6.0).max(areas.rows.top() + 6.0));
             if (is_due || first_of_group) && y - last_label >= 12.0 {
@@ -291,6 +303,14 @@ fn header_words(group: &Group, longest: u64, is_longer: bool) -> (Vec<String>, V
     (scales, figures)
 }
 
+/// Every how many segments one is numbered, a round number: so many rows of this height hold so many segments.
+fn round_step(rows: usize, segments: usize, pitch: f32) -> usize {
+    let apart = if pitch >= 15.0 { 15.0 } else { 40.0 };
+    let wanted = f64::from(apart) * segments as f64 / (rows.max(1) as f64 * f64::from(pitch.max(0.1)));
+    let steps = (0..9).flat_map(|power| [1, 2, 5].map(|n| n * 10usize.pow(power)));
+    steps.into_iter().find(|&step| step as f64 >= wanted).unwrap_or(1)
+}
+
 /// What the gutter says of a row: the number of its segment, counted from 1 by address over all pools, as the inspector, the palette
 /// and every tooltip name it, whatever the order of the rows.
 fn row_label(row: &Row) -> String {
@@ -317,6 +337,14 @@ pub fn mark(painter: &Painter, tokens: &Tokens, areas: &Areas, strip: Rect) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn labels_of_segments_stay_while_segments_come_and_go() {
+        assert!((80..120).all(|n| round_step(n, n, 3.0) == 20), "40 points are 14 segments");
+        assert_eq!(round_step(12, 12, 18.0), 1);
+        assert_eq!(round_step(40, 400, 18.0), 10, "of a long tape each row holds ten");
+        assert_eq!(round_step(0, 0, 0.0), 1);
+    }
 
     #[test]
     fn bars_follow_the_request_until_it_is_out_of_scale() {

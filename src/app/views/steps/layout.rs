@@ -1,6 +1,6 @@
 //! Which step stands in which row, and what the steps say together. Pure.
 
-use crate::analysis::steps::StepFigures;
+use crate::analysis::steps::{StepFigures, number};
 use crate::units::{Bytes, counted};
 
 /// What the table can be sorted by, in the order of its columns.
@@ -57,13 +57,13 @@ pub(super) fn peaks_sentence(figures: &[StepFigures]) -> Option<String> {
             format!("{alike} of {n} steps peak highest, at *{most}*; the lowest peaks at *{}*.", Bytes(least))
         }
         _ if times < 1.05 => {
-            format!("The steps peak between *{}* and *{most}*; step *{at}* is the highest.", Bytes(least))
+            format!("The steps peak between *{}* and *{most}*; step *{}* is the highest.", Bytes(least), number(at))
         }
         _ if alike > 1 => {
             let others = counted(alike as u64 - 1, "other", "others");
-            format!("Step *{at}* and {others} peak highest, at *{most}*, {times:.1} times the median step.")
+            format!("Step *{}* and {others} peak highest, at *{most}*, {times:.1} times the median step.", number(at))
         }
-        _ => format!("Step *{at}* peaks highest, at *{most}*, {times:.1} times the median step."),
+        _ => format!("Step *{}* peaks highest, at *{most}*, {times:.1} times the median step.", number(at)),
     })
 }
 
@@ -114,10 +114,10 @@ mod tests {
         assert_eq!(said(&[7, 7, 7]).unwrap(), "All 3 steps peak at *7 MiB*.");
         let most = "3 of 4 steps peak highest, at *19 MiB*; the lowest peaks at *16 MiB*.";
         assert_eq!(said(&[16, 19, 19, 19]).unwrap(), most);
-        let near = "The steps peak between *99 MiB* and *101 MiB*; step *1* is the highest.";
+        let near = "The steps peak between *99 MiB* and *101 MiB*; step *2* is the highest.";
         assert_eq!(said(&[100, 101, 99]).unwrap(), near);
-        assert_eq!(said(&[10, 30, 12]).unwrap(), "Step *1* peaks highest, at *30 MiB*, 2.5 times the median step.");
-        let two = "Step *0* and 1 other peak highest, at *30 MiB*, 3.0 times the median step.";
+        assert_eq!(said(&[10, 30, 12]).unwrap(), "Step *2* peaks highest, at *30 MiB*, 2.5 times the median step.");
+        let two = "Step *1* and 1 other peak highest, at *30 MiB*, 3.0 times the median step.";
         assert_eq!(said(&[30, 10, 30, 10, 10]).unwrap(), two);
     }
 }

@@ -8,7 +8,7 @@ use egui::{Rect, Ui, UiBuilder, pos2, vec2};
 
 use self::layout::Order;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::steps::{StepFigures, Steps, figures};
+use crate::analysis::steps::{StepFigures, Steps, figures, number};
 use crate::app::action::Action;
 use crate::app::cursor;
 use crate::app::jobs::Derived;
@@ -185,14 +185,14 @@ impl StepsView {
                 rows.len(),
                 |row| {
                     let s = &found.figures[rows[row]];
-                    format!("Step {}: peak {}, growth {}", rows[row], Bytes(s.peak), signed(s.growth(), size))
+                    format!("Step {}: peak {}, growth {}", number(rows[row]), Bytes(s.peak), signed(s.growth(), size))
                 },
                 |p, row, cells| {
                     let (step, s) = (rows[row], &found.figures[rows[row]]);
                     for (i, cell) in cells.iter().enumerate() {
                         let quiet = |zero: bool| if zero { t.text3 } else { t.text1 };
                         let (text, ink) = match i {
-                            0 => (count(step as u64), t.text2),
+                            0 => (number(step), t.text2),
                             1 => {
                                 let blue = t.slot(0);
                                 Bar::new(greatest)

@@ -124,6 +124,7 @@ impl Timeline {
                     Track::Ops => tracks.fold_ops = is_open,
                     Track::Bands => tracks.fold_bands = Some(is_open),
                     Track::Card => tracks.fold_card = is_open,
+                    Track::Phases => tracks.fold_phases = is_open,
                     _ => tracks.folded[i] = is_open,
                 }
                 cx.actions.send(Action::SetTracks(tracks));

@@ -52,7 +52,7 @@ impl Timeline {
                 Some(Grip::Plot) => CursorIcon::Crosshair,
                 Some(_) => CursorIcon::ResizeHorizontal,
                 None if on_cursor(p) || on_marker(p).is_some() => CursorIcon::ResizeHorizontal,
-                None if under.as_ref().and_then(Under::item).is_some() => CursorIcon::PointingHand,
+                None if under.as_ref().is_some_and(Under::is_clickable) => CursorIcon::PointingHand,
                 None => CursorIcon::Crosshair,
             };
             ui.set_cursor_icon(icon);
@@ -104,6 +104,14 @@ impl Timeline {
                     let (first, last) = canvas.op_events(b);
                     cx.actions.send(Action::SetCursor(if first <= last { last } else { first }));
                     cx.actions.send(Action::SetRange((first < last).then_some((first, last))));
+                    return;
+                }
+                if let Some(Under::Step(b)) = &under
+                    && let Some(range) = b.events()
+                {
+                    // Every view follows it, at the instant within it that holds most.
+                    cx.actions.send(Action::SetCursor(b.peak.map_or(range.0, |(_, event)| event)));
+                    cx.actions.send(Action::SetRange(Some(range)));
                     return;
                 }
                 let event = under.as_ref().and_then(Under::event).unwrap_or_else(|| event_at(p));

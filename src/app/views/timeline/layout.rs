@@ -31,6 +31,8 @@ const STRATA_WANTED: f32 = 72.0;
 const TWO_LINES_LEAST: f32 = 160.0;
 /// Height of one level of annotations.
 pub(super) const STEP: f32 = 16.0;
+/// What is free between lanes of boxes.
+const LANE_GAP: f32 = 6.0;
 /// Height of the lane of device calls.
 const DEVICE: f32 = 14.0;
 /// Height of a line of operators.
@@ -47,7 +49,7 @@ pub(super) const LEGEND: f32 = 24.0;
 pub(super) const STEP_LEVELS: usize = 3;
 
 /// How many tracks can be folded.
-pub(super) const TRACKS: usize = 7;
+pub(super) const TRACKS: usize = 8;
 
 /// A track that can be folded to its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,11 +61,12 @@ pub(super) enum Track {
     Ops,
     Bands,
     Card,
+    Phases,
 }
 
 impl Track {
     pub const ALL: [Track; TRACKS] =
-        [Track::Overview, Track::Curves, Track::Steps, Track::Device, Track::Ops, Track::Bands, Track::Card];
+        [Track::Overview, Track::Curves, Track::Steps, Track::Device, Track::Ops, Track::Bands, Track::Card, Track::Phases];
 
     /// What stands in the gutter.
     pub fn name(self) -> &'static str {
@@ -75,6 +78,7 @@ impl Track {
             Track::Ops => "Operators",
             Track::Bands => "Categories",
             Track::Card => "Whole card",
+            Track::Phases => "Phases",
         }
     }
 }
@@ -84,9 +88,10 @@ const BANDS_LEAST: f32 = 56.0;
 /// The least height of the curves when the pane is low.
 const CURVES_LEAST: f32 = 48.0;
 /// The place of the curves among what may go, and from which place on they get lower first.
-const CURVES_PART: usize = 5;
-/// Where the steps stand among them, the overview, and the axis.
+const CURVES_PART: usize = 6;
+/// Where the steps stand among them, the phases, the overview, and the axis.
 const STEPS_PART: usize = CURVES_PART - 1;
+const PHASES_PART: usize = CURVES_PART - 2;
 const OVERVIEW_PART: usize = CURVES_PART + 1;
 const AXIS_PART: usize = CURVES_PART + 3;
 const LOWER_CURVES_FROM: usize = 2;
@@ -107,6 +112,8 @@ pub(super) struct Contents {
     pub two_line_axis: bool,
     /// Levels of annotations; 0 leaves the lane out.
     pub step_levels: usize,
+    /// Stacks tell what the program did.
+    pub phases: bool,
     /// There are device calls.
     pub device_calls: bool,
     /// Height the user gave the curves.
@@ -135,6 +142,7 @@ impl Contents {
             Track::Ops => self.op_lines > 0,
             Track::Bands => self.bands,
             Track::Card => self.card,
+            Track::Phases => self.phases,
         }
     }
 }
@@ -154,6 +162,8 @@ pub(super) struct Tracks {
     pub strata: Rect,
     /// Annotations, a level under the other.
     pub steps: Option<Rect>,
+    /// What the program did.
+    pub phases: Option<Rect>,
     /// cudaMalloc and cudaFree.
     pub device: Option<Rect>,
     /// Operators by thread and depth, kernels by stream.
@@ -179,6 +189,7 @@ impl Tracks {
             Track::Ops => self.ops,
             Track::Bands => self.bands,
             Track::Card => self.card,
+            Track::Phases => self.phases,
         }
     }
 
@@ -197,6 +208,7 @@ impl Tracks {
             curves: None,
             strata: plot,
             steps: None,
+            phases: None,
             device: None,
             ops: None,
             bands: None,
@@ -214,13 +226,14 @@ impl Tracks {
     /// From the axis down to the last lane: where the pointer means a time.
     pub fn canvas(&self) -> Rect {
         let top = self.axis.or(self.curves).unwrap_or(self.strata).top();
-        let bottom = self.ops.or(self.device).or(self.steps).or(self.bands).or(self.card).unwrap_or(self.strata).bottom();
+        let lanes = [self.ops, self.device, self.phases, self.steps, self.bands, self.card];
+        let bottom = lanes.into_iter().flatten().next().unwrap_or(self.strata).bottom();
         Rect::from_min_max(pos2(self.x.min, top), pos2(self.x.max, bottom))
     }
 }
 
 /// Divides a pane. What has to go when it is low goes in this order: categories, the whole card, operators (which get as many
-/// lines as fit), device calls, annotations (which come back where the curves gave up enough), curves (after they, the overview and
+/// lines as fit), device calls, phases, annotations (which both come back where the curves gave up enough), curves (after they, the overview and
 /// the axis got lower), overview, the legend without which colours mean nothing, axis. Categories that the user opened, or that are what the
 /// file was written for, get lower and go only before the legend; others leave their name.
 pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
@@ -232,6 +245,8 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let has_ops = contents.op_lines > 0 && !contents.folded[Track::Ops as usize];
     let levels = if has_ops && pane.height() < LOW_PANE { STEP_LEVELS - 1 } else { STEP_LEVELS };
     let steps_height = STEP * contents.step_levels.min(levels) as f32;
+    // Operators tell more of what the program did.
+    let has_phases = contents.phases && !(has_ops && pane.height() < LOW_PANE);
     let usual = if has_ops {
         (pane.height() * 0.16).clamp(CURVES_BESIDE_OPS, CURVES)
     } else if contents.bands && contents.bands_lead {
@@ -246,6 +261,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let wanted_curves = or_folded(Track::Curves, curves_height);
     let mut curves_height = wanted_curves;
     let steps_height = or_folded(Track::Steps, steps_height);
+    let phases_height = or_folded(Track::Phases, STEP);
     let device_height = or_folded(Track::Device, DEVICE);
     let bands_wanted =
         if contents.bands_lead { (pane.height() * 0.32).clamp(72.0, 280.0) } else { (pane.height() * 0.16).clamp(64.0, 120.0) };
@@ -260,6 +276,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         (contents.card, card_height + 8.0),
         (contents.op_lines > 0, least_ops + 6.0),
         (contents.device_calls, device_height + 6.0),
+        (has_phases, phases_height + LANE_GAP),
         (contents.step_levels > 0, steps_height + 8.0),
         (true, curves_height + 10.0),
         (true, overview_height + 2.0 * overview_margin),
@@ -317,10 +334,15 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         }
         parts[i].0 = false;
     }
-    // What a low pane gave up besides makes room again for the steps: without them the stack has no phases.
-    let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
-    if !parts[STEPS_PART].0 && parts[OVERVIEW_PART].0 && contents.step_levels > 0 && used + parts[STEPS_PART].1 <= room {
-        parts[STEPS_PART].0 = true;
+    // What a low pane gave up besides makes room again for steps and phases: without them the stack is a mountain without names.
+    for (part, is_there) in [(STEPS_PART, contents.step_levels > 0), (PHASES_PART, has_phases)] {
+        let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
+        if !parts[part].0 && parts[OVERVIEW_PART].0 && is_there && used + parts[part].1 <= room {
+            parts[part].0 = true;
+        }
+        if is_there && !parts[part].0 {
+            break;
+        }
     }
     // What went leaves room for the second line of the axis and for the curves again.
     let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
@@ -334,7 +356,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         parts[CURVES_PART].1 = curves_height + 10.0;
     }
     let left_over = room - parts.iter().filter(|p| p.0).map(|p| p.1).sum::<f32>();
-    let [(bands, _), (card, _), (ops, _), (device, _), (steps, _), (curves, _), (overview, _), (legend, _), (axis, _)] = parts;
+    let [bands, card, ops, device, phases, steps, curves, overview, legend, axis] = parts.map(|(is_there, _)| is_there);
     // What is left goes to the operators until the wanted lines are there, then half of it to either; or as the user wants it.
     let spare = (left_over - (STRATA_WANTED - STRATA_LEAST)).max(0.0);
     let wanted = OP_LINES_WANTED - OP_LINES_LEAST;
@@ -374,6 +396,12 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         bottom -= 6.0;
         rect
     });
+    let phases = phases.then(|| {
+        bottom -= phases_height;
+        let rect = Rect::from_min_max(pos2(x.min, bottom), pos2(x.max, bottom + phases_height));
+        bottom -= LANE_GAP;
+        rect
+    });
     let steps = steps.then(|| {
         bottom -= steps_height;
         let rect = Rect::from_min_max(pos2(x.min, bottom), pos2(x.max, bottom + steps_height));
@@ -394,7 +422,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     });
     let strata = Rect::from_min_max(pos2(x.min, top), pos2(x.max, bottom.max(top + 8.0)));
     let mut tracks =
-        Tracks { x, overview, axis, curves, strata, steps, device, ops, bands, card, legend, folded: [None; TRACKS] };
+        Tracks { x, overview, axis, curves, strata, steps, phases, device, ops, bands, card, legend, folded: [None; TRACKS] };
     for track in Track::ALL.into_iter().filter(|&t| folded[t as usize]) {
         let slot = match track {
             Track::Overview => &mut tracks.overview,
@@ -404,6 +432,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
             Track::Ops => &mut tracks.ops,
             Track::Bands => &mut tracks.bands,
             Track::Card => &mut tracks.card,
+            Track::Phases => &mut tracks.phases,
         };
         tracks.folded[track as usize] = slot.take();
     }

@@ -2,6 +2,7 @@
 //! recording; a window picks its part by binary search.
 
 use crate::allocator::{CapFrom, CapRange, Caps};
+use crate::analysis::anatomy::{Anatomy, Phase};
 use crate::analysis::steps::{StepSource, Steps};
 use crate::app::document::DeviceData;
 use crate::model::{Action, DeviceRecording, Progress, StrId};
@@ -41,11 +42,13 @@ pub(super) struct Burst {
 pub(super) enum Named {
     /// An annotation: its index in the device's, its name.
     Annotation(u32, StrId),
-    /// A training step, counted from 0.
+    /// A training step, by its index.
     Step(u32),
+    /// What the program did.
+    Phase(Phase),
 }
 
-/// An annotation or a training step with its place among the events.
+/// An annotation, a training step or a phase with its place among the events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Range {
     pub named: Named,
@@ -69,6 +72,8 @@ pub(super) struct Marks {
     pub ranges: Vec<Range>,
     /// Levels of ranges.
     pub levels: usize,
+    /// What the program did, in order.
+    pub phases: Vec<Range>,
     /// The steps were inferred from a call stack that repeats.
     pub is_inferred: bool,
     /// The steps that annotations mark, where a call stack continues them; the others are inferred.
@@ -109,6 +114,7 @@ impl Marks {
     /// Everything: the trace read once, the steps, the limit.
     pub fn of(data: &DeviceData) -> Self {
         let mut marks = Self::of_trace(data.device(), data.steps());
+        marks.phases = phases(data.device(), data.anatomy());
         // A cap is a line of its own; marks do without it when the reading of it was stopped.
         marks.cap = data.caps(&Progress::new()).ok().and_then(|caps| Cap::of(data, &caps));
         marks
@@ -168,7 +174,7 @@ impl Marks {
         marks.is_inferred = steps.is_inferred();
         marks.continued = steps.continued_by.map(|_| steps.marked.start as u32..steps.marked.end as u32);
         let first_us = events.time_range().map_or(0, |(first, _)| first);
-        let time = |e: u32| events.time_us.get((e as usize).min(events.len().saturating_sub(1))).map_or(0, |t| t - first_us);
+        let time = since_first(device);
         if outer > 0 {
             for (i, w) in steps.bounds.windows(2).enumerate() {
                 let named = Named::Step(i as u32);
@@ -192,6 +198,31 @@ impl Marks {
         marks.levels = marks.ranges.iter().map(|r| usize::from(r.depth) + 1).max().unwrap_or(0);
         marks
     }
+}
+
+/// The time of an event, or of the last one, in microseconds since the first.
+fn since_first(device: &DeviceRecording) -> impl Fn(u32) -> i64 {
+    let times = &device.events.time_us;
+    let first = device.events.time_range().map_or(0, |(first, _)| first);
+    move |event| times.get((event as usize).min(times.len().saturating_sub(1))).map_or(0, |t| t - first)
+}
+
+/// Phases as ranges of one level. A pass that goes on from one step to the next, as where nothing but forward passes follow each other,
+/// is one in each step.
+fn phases(device: &DeviceRecording, anatomy: &Anatomy) -> Vec<Range> {
+    let time = since_first(device);
+    let bounds = &anatomy.steps.bounds;
+    let mut found = Vec::new();
+    for (phase, (from, to)) in anatomy.phases.stretches() {
+        let inside = bounds.partition_point(|&b| b <= from)..bounds.partition_point(|&b| b < to);
+        let mut first = from;
+        for &end in bounds.get(inside).unwrap_or_default().iter().chain([&to]) {
+            let (from_us, to_us) = (time(first), time(end));
+            found.push(Range { named: Named::Phase(phase), depth: 0, first, end, from_us, to_us });
+            first = end;
+        }
+    }
+    found
 }
 
 /// Marks too close to be told apart, as one: `count` of them between `left` and `right`.

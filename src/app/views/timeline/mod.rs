@@ -16,6 +16,7 @@ mod marks;
 mod ops;
 mod overlay;
 mod paint;
+mod parts;
 mod picture;
 mod place;
 mod under;
@@ -78,7 +79,11 @@ pub const INFO: ViewInfo = ViewInfo {
             "NVML and memory_stats samples of a watch, on the same clock: driver, other processes, this one outside and inside PyTorch",
         ),
         ("device", "cudaMalloc full height, cudaFree half; close ones are counted"),
-        ("steps", "a box with teeth stands for several; hover counts them, zooming in tells them apart"),
+        (
+            "steps",
+            "a box with teeth stands for several; hover counts them, zooming in tells them apart; click chooses its events",
+        ),
+        ("phases", "what the program did, as call stacks tell: forward, backward, optimizer; click chooses its events"),
         ("selected", "outlined, or a line where it is thin; a bar at the floor where it lives shorter than a pixel"),
         ("click", "select the block and set the cursor there"),
         ("drag", "pan; on the axis or at the cursor: move the cursor"),
@@ -262,9 +267,10 @@ impl View for Timeline {
         let data = Arc::clone(cx.data);
         let marks = self.marks.get(cx.jobs, "marks", &(), move |_| Some(Marks::of(&data))).value;
         let op_rows = self.op_rows(cx);
-        let [a, b, c, d] = cx.link.tracks.folded;
+        let folds = &cx.link.tracks;
+        let [a, b, c, d] = folds.folded;
         let contents = layout::Contents {
-            folded: [a, b, c, d, cx.link.tracks.fold_ops, bands_are_folded(cx), cx.link.tracks.fold_card],
+            folded: [a, b, c, d, folds.fold_ops, bands_are_folded(cx), folds.fold_card, folds.fold_phases],
             op_lines: op_rows.as_ref().map_or(0, |r| r.rows.len()),
             bands: !device.bands.is_empty() && device.events.has_time,
             bands_lead: !cx.data.knows_reserved(),
@@ -272,6 +278,7 @@ impl View for Timeline {
             card: card::has_samples(device),
             two_line_axis: device.events.has_time && cx.link.axis == Axis::Event,
             step_levels: marks.as_ref().map_or(usize::from(!device.annotations.is_empty()), |m| m.levels),
+            phases: marks.as_ref().is_some_and(|m| !m.phases.is_empty()),
             device_calls: marks.as_ref().is_none_or(|m| !m.calls.is_empty()),
             curves_height: cx.link.tracks.curves_height,
             ops_height: cx.link.tracks.ops_height,
@@ -365,6 +372,9 @@ impl View for Timeline {
         if let Some(p) = &picture {
             if let Some(rect) = tracks.steps {
                 canvas.steps(rect, &p.steps, &p.window, lit, marks.as_deref());
+            }
+            if let Some(rect) = tracks.phases {
+                canvas.phases(rect, &p.phases, &p.window, cx.link.cursor);
             }
             if let Some(rect) = tracks.device {
                 canvas.device_calls(rect, p);

@@ -3,8 +3,8 @@
 use egui::{Align2, Painter, Rangef, Rect, pos2, vec2};
 
 use super::layout::{self, CapAt, Tracks};
-use super::marks::{Cap, Marks, Named, Range};
-use super::picture::{StepBox, Window, WindowPicture};
+use super::marks::Cap;
+use super::picture::{Window, WindowPicture};
 use super::place::{beside, free_place};
 use crate::analysis::Cell;
 use crate::app::cursor::{self, Axis};
@@ -15,7 +15,7 @@ use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
 use crate::app::widgets::term::Term;
 use crate::app::widgets::viewport::Scale;
 use crate::app::widgets::{chip, label};
-use crate::units::{Bytes, NBSP, count};
+use crate::units::{Bytes, NBSP};
 
 /// What every track is painted with.
 pub(super) struct Canvas<'a> {
@@ -392,134 +392,6 @@ impl Canvas<'_> {
         batch.paint(&painter);
     }
 
-    /// What a range is called.
-    pub fn range_name(&self, range: &Range) -> String {
-        match range.named {
-            Named::Annotation(_, name) => self.data.recording.stacks.text(name).to_owned(),
-            Named::Step(n) => n.to_string(),
-        }
-    }
-
-    /// Annotations and steps, a level under the other; steps that are only inferred are pale. `lit` is the annotation to stress.
-    pub fn steps(&self, rect: Rect, boxes: &[StepBox], have: &Window, lit: Option<u32>, marks: Option<&Marks>) {
-        let t = self.tokens;
-        let is_continued = |b: &StepBox| match b.first.named {
-            Named::Step(n) => marks.is_some_and(|m| m.is_continued(n)),
-            Named::Annotation(..) => false,
-        };
-        self.name(rect, "Steps", if boxes.iter().any(is_continued) { "partly inferred" } else { "" });
-        if marks.is_some_and(|m| m.is_inferred) && rect.left() - self.pane.left() >= 100.0 {
-            let at = pos2(self.pane.left() + 46.0, rect.top() + 8.0);
-            label::text(self.painter, at, Align2::LEFT_CENTER, "inferred", Type::Caption, t.text3);
-        }
-        if have.axis != self.window.axis {
-            return;
-        }
-        let painter = self.within(rect);
-        let mut batch = Batch::new(&painter);
-        let mut names = Vec::new();
-        for b in boxes {
-            let Some(area) = self.step_rect(rect, b, have) else { continue };
-            let is_lit = matches!(b.first.named, Named::Annotation(i, _) if lit == Some(i)) && b.count == 1;
-            let is_step = matches!(b.first.named, Named::Step(_));
-            let fill = if b.count > 1 { t.other } else { t.s4 };
-            let pale = is_continued(b);
-            batch.rect_at_least_a_pixel(area, if pale { Tokens::at(fill, 0.45) } else { fill });
-            if is_lit {
-                batch.outline(area, 1.0, t.text1);
-            }
-            if b.count > 1 {
-                comb(&mut batch, area, b.count, if pale { Tokens::at(t.s1, 0.6) } else { t.s1 });
-            }
-            // A name starts where its box can be seen.
-            let seen = area.intersect(rect).shrink2(vec2(4.0, 0.0));
-            let said = if b.count == 1 { vec![self.range_name(&b.first)] } else { self.names_of_many(b) };
-            if seen.width() >= 6.0 {
-                names.push((seen, said, b.count > 1 || is_step, if pale { t.text2 } else { t.text1 }));
-            }
-        }
-        batch.paint(&painter);
-        self.continued(rect, boxes, have, is_continued);
-        for (area, said, is_number, ink) in names {
-            // A number has to be whole; a name may be cut.
-            if is_number {
-                if let Some(text) = said.iter().find(|text| label::width(&painter, text, Type::Mono) <= area.width()) {
-                    label::text(&painter, area.left_center(), Align2::LEFT_CENTER, text, Type::Mono, ink);
-                }
-            } else if let Some(text) = said.first() {
-                label::text_in(&painter, area, text, Type::Caption, ink);
-            }
-        }
-    }
-
-    /// What a box of several annotations may be called, the most telling first: `0–10` of steps, `optimizer ×11` of ranges of one
-    /// name, `×11`.
-    fn names_of_many(&self, b: &StepBox) -> Vec<String> {
-        let many = format!("×{}", count(u64::from(b.count)));
-        match (b.first.named, b.last.named) {
-            (Named::Step(first), Named::Step(last)) => vec![format!("{first}–{last}"), many],
-            (Named::Annotation(_, first), Named::Annotation(_, last)) if first == last => {
-                vec![format!("{}{NBSP}{many}", self.range_name(&b.first)), many]
-            }
-            _ => vec![many],
-        }
-    }
-
-    /// Says of steps beyond the annotated ones what they are, below them: no annotation stands there.
-    fn continued(&self, rect: Rect, boxes: &[StepBox], have: &Window, is_continued: impl Fn(&StepBox) -> bool) {
-        const WORDS: &str = "continued from the annotations, inferred";
-        let line = Rect::from_min_max(pos2(rect.left(), rect.top() + layout::STEP), rect.max);
-        if line.height() < layout::STEP - 1.0 {
-            return;
-        }
-        let painter = self.within(rect);
-        let needs = label::width(&painter, WORDS, Type::Caption) + 8.0;
-        let seen = |b: &StepBox| self.step_rect(rect, b, have).map(|area| area.intersect(rect).x_range());
-        let below: Vec<_> = boxes.iter().filter(|b| b.depth == 1).filter_map(seen).collect();
-        // Stretches of inferred steps: before the annotated ones, after them, or both.
-        let mut stretches: Vec<egui::Rangef> = Vec::new();
-        let mut goes_on = false;
-        for b in boxes.iter().filter(|b| b.depth == 0) {
-            let inferred = is_continued(b);
-            if let (true, Some(x)) = (inferred, seen(b)) {
-                match stretches.last_mut() {
-                    Some(last) if goes_on => last.max = last.max.max(x.max),
-                    _ => stretches.push(x),
-                }
-            }
-            goes_on = inferred;
-        }
-        for stretch in stretches {
-            // Other annotations may stand there: the words take the first free place.
-            let mut at = stretch.min;
-            for taken in below.iter().filter(|x| x.max > stretch.min && x.min < stretch.max) {
-                if taken.min - at >= needs {
-                    break;
-                }
-                at = at.max(taken.max);
-            }
-            if stretch.max - at >= needs {
-                let at = pos2(at + 4.0, line.top() + layout::STEP / 2.0);
-                label::text(&painter, at, Align2::LEFT_CENTER, WORDS, Type::Caption, self.tokens.text3);
-            }
-        }
-    }
-
-    /// The rectangle of an annotation; `None` when it is too deep or not in the window.
-    pub fn step_rect(&self, lane: Rect, b: &StepBox, have: &Window) -> Option<Rect> {
-        // A low pane has fewer levels than there may be.
-        if usize::from(b.depth) >= layout::STEP_LEVELS || f32::from(b.depth) * layout::STEP + 1.0 > lane.height() {
-            return None;
-        }
-        let step = (have.to - have.from) / have.columns.max(1) as f64;
-        let at = |column: f32| self.x.at(have.from + f64::from(column) * step);
-        let top = lane.top() + f32::from(b.depth) * layout::STEP;
-        let (left, right) = (at(b.left), at(b.right));
-        let gap = if right - left > 3.0 { 1.0 } else { 0.0 };
-        let area = Rect::from_min_max(pos2(left, top), pos2(right - gap, top + layout::STEP - 1.0));
-        (right >= lane.left() && left <= lane.right()).then_some(area)
-    }
-
     /// The lines between the tracks.
     pub fn rules(&self) {
         if let Some(o) = self.tracks.overview {
@@ -534,7 +406,7 @@ impl Canvas<'_> {
         if let Some(lane) = self.tracks.bands {
             self.rule(lane.top() - 4.0);
         }
-        if let Some(lane) = self.tracks.steps.or(self.tracks.device) {
+        if let Some(lane) = self.tracks.steps.or(self.tracks.phases).or(self.tracks.device) {
             self.rule(lane.top() - 4.0);
         }
     }
@@ -545,18 +417,6 @@ fn without_unknown(reserved: &mut [Option<PixelColumn>], sources: &[Option<usize
     for (column, source) in reserved.iter_mut().zip(sources) {
         if source.is_some_and(|i| i < picture.reserved_from) {
             *column = None;
-        }
-    }
-}
-
-/// The lower edge of a box that stands for many: teeth, as many as there are things as far as they can be told apart.
-fn comb(batch: &mut Batch, area: Rect, count: u32, ink: egui::Color32) {
-    let step = (area.width() / count.max(1) as f32).max(4.0);
-    let teeth = (area.width() / step) as u32;
-    for i in 1..=teeth {
-        let x = area.left() + step * i as f32 - 1.0;
-        if x < area.right() - 1.0 {
-            batch.vline(x, Rangef::new(area.bottom() - 4.0, area.bottom()), 1.0, ink);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a window of the timeline shows, computed off the UI thread: curves by pixel column, strata, and their pixels.
 
-use super::marks::{Cluster, DeviceCall, Marks, Range, clusters};
+use super::marks::{Cluster, DeviceCall, Marks, Named, Range, clusters};
 use crate::analysis::matching::Matching;
 use crate::analysis::{Cell, LifetimeId, Quantity, Strata, StrataRun, strata};
 use crate::app::cursor::{self, Axis};
@@ -45,6 +45,16 @@ pub(super) struct StepBox {
     pub last: Range,
     /// Annotations in this box.
     pub count: u32,
+    /// The most bytes in use within it, and the first event that has them; of steps and phases.
+    pub peak: Option<(u64, u32)>,
+}
+
+impl StepBox {
+    /// The first and the last event, of steps and phases: what a click chooses.
+    pub fn events(&self) -> Option<(u32, u32)> {
+        let is_part = matches!(self.first.named, Named::Step(_) | Named::Phase(_));
+        is_part.then_some((self.first.first, self.last.end.saturating_sub(1).max(self.first.first)))
+    }
 }
 
 /// The curves and lanes of a window.
@@ -64,6 +74,8 @@ pub(super) struct WindowPicture {
     /// The events of the last device call before the window and of the first after it.
     pub calls_around: [Option<u32>; 2],
     pub steps: Vec<StepBox>,
+    /// What the program did.
+    pub phases: Vec<StepBox>,
 }
 
 impl WindowPicture {
@@ -81,7 +93,8 @@ impl WindowPicture {
         let sampled = if has_segments { None } else { sampled_reserved(device, &bounds) };
         let has_reserved = has_segments || sampled.is_some();
         let (reserved, reserved_from) = sampled.unwrap_or((reserved, 0));
-        let (mut calls, mut steps, mut calls_around) = (Vec::new(), Vec::new(), [None; 2]);
+        let (mut calls, mut calls_around) = (Vec::new(), [None; 2]);
+        let (mut steps, mut phases) = (Vec::new(), Vec::new());
         if let Some(marks) = marks {
             let (from, to) = (bounds.first().copied().unwrap_or(0), bounds.last().copied().unwrap_or(0));
             let first = marks.calls.partition_point(|c| c.event < from);
@@ -91,10 +104,28 @@ impl WindowPicture {
                 [first.checked_sub(1).and_then(|i| marks.calls.get(i)), marks.calls.get(end)].map(|c| c.map(|c| c.event));
             let place = |c: &DeviceCall| window.place(cursor::position(device, window.axis, c.event));
             calls = clusters(visible.iter().map(|c| (place(c), *c)), 3.0);
-            steps = step_boxes(&marks.ranges, &window);
+            (steps, phases) = (step_boxes(&marks.ranges, &window), step_boxes(&marks.phases, &window));
+            for b in steps.iter_mut().chain(&mut phases) {
+                let within = |(first, last): (u32, u32)| {
+                    data.tables.curves.peak_in(device, &data.tables.lifetimes, Quantity::Active, first, last.saturating_add(1))
+                };
+                b.peak = b.events().and_then(within);
+            }
         }
         let matching = matching.map(|m| m.columns(device, &data.tables, &bounds));
-        WindowPicture { window, reserved, has_reserved, reserved_from, active, requested, matching, calls, calls_around, steps }
+        WindowPicture {
+            window,
+            reserved,
+            has_reserved,
+            reserved_from,
+            active,
+            requested,
+            matching,
+            calls,
+            calls_around,
+            steps,
+            phases,
+        }
     }
 
     /// The events between which there is no device call, left of the cluster `at`, or right of the last where `at` is their number:
@@ -141,13 +172,17 @@ pub(super) fn extent(range: &Range, axis: Axis) -> (f64, f64) {
 }
 
 /// Columns that a box of many annotations takes: enough to say which they are.
-const FOLDED_BOX: f32 = 80.0;
+const FOLDED_BOX: f64 = 80.0;
 
-/// The annotations of a window; those under three columns wide are merged with their neighbours of the same level.
+/// The annotations of a window; those under three columns wide are merged with their neighbours of the same level. Which ones share a
+/// box depends on the zoom alone, so that panning moves the boxes and never cuts them anew.
 fn step_boxes(ranges: &[Range], window: &Window) -> Vec<StepBox> {
     let mut boxes: Vec<StepBox> = Vec::new();
     // The last box of each level, where a narrow one may be merged.
     let mut last: Vec<Option<usize>> = Vec::new();
+    let column = (window.to - window.from) / window.columns.max(1) as f64;
+    let is_narrow = |(from, to): (f64, f64)| to - from < 3.0 * column;
+    let slot = |range: &Range| (extent(range, window.axis).0 / (FOLDED_BOX * column)).floor();
     for range in ranges {
         let (from, to) = extent(range, window.axis);
         if to < window.from || from > window.to {
@@ -159,8 +194,9 @@ fn step_boxes(ranges: &[Range], window: &Window) -> Vec<StepBox> {
             last.resize(level + 1, None);
         }
         if let Some(open) = last[level].map(|i| &mut boxes[i])
-            && right - left < 3.0
-            && open.right - open.left < if open.count > 1 { FOLDED_BOX } else { 3.0 }
+            && is_narrow((from, to))
+            && is_narrow(extent(&open.first, window.axis))
+            && slot(&open.first) == slot(range)
             && left - open.right < 2.0
         {
             open.right = open.right.max(right);
@@ -169,7 +205,7 @@ fn step_boxes(ranges: &[Range], window: &Window) -> Vec<StepBox> {
             continue;
         }
         last[level] = Some(boxes.len());
-        boxes.push(StepBox { left, right, depth: range.depth, first: *range, last: *range, count: 1 });
+        boxes.push(StepBox { left, right, depth: range.depth, first: *range, last: *range, count: 1, peak: None });
     }
     boxes
 }
@@ -310,6 +346,52 @@ pub(super) mod tests {
         assert_eq!((boxes[0].left, boxes[0].right), (0.0, 40.0));
     }
 
+    /// Panning moves boxes and never cuts them anew: what flickers cannot be read.
+    #[test]
+    fn boxes_of_many_keep_their_members_while_the_window_moves() {
+        let ranges: Vec<Range> = (0..4_000).map(|i| range(i * 5, i * 5 + if i % 50 == 0 { 40 } else { 5 }, 0)).collect();
+        let window = |from: f64| Window { axis: Axis::Event, from, to: from + 10_000.0, columns: 1_000 };
+        let whole = |from: f64| -> Vec<(u32, u32)> {
+            let boxes = step_boxes(&ranges, &window(from));
+            let inside =
+                boxes.iter().filter(|b| f64::from(b.first.first) > from + 900.0 && f64::from(b.last.end) < from + 9_000.0);
+            inside.map(|b| (b.first.first, b.count)).collect()
+        };
+        let still = whole(2_000.0);
+        assert!(still.len() > 20);
+        for by in 1..200 {
+            let moved = whole(2_000.0 + f64::from(by) * 0.37);
+            let seen = moved.iter().filter(|b| still.contains(b)).count();
+            assert!(seen + 2 >= moved.len(), "moved by {by}: {seen} of {}", moved.len());
+        }
+    }
+
+    #[test]
+    fn phases_follow_each_other_and_know_their_peaks() {
+        let data = sample();
+        let marks = Marks::of(&data);
+        let phase = |r: &Range| if let Named::Phase(phase) = r.named { phase.name() } else { "" };
+        let names: Vec<&str> = marks.phases.iter().map(phase).collect();
+        let once = ["forward", "backward", "optimizer"];
+        assert!(names.windows(3).filter(|w| *w == once).count() >= 4, "{names:?}");
+        assert!(marks.phases.windows(2).all(|w| w[0].end <= w[1].first), "one at a time");
+        let bounds = &data.steps().bounds;
+        assert!(
+            marks.phases.iter().all(|r| !bounds.iter().any(|b| (r.first + 1..r.end).contains(b))),
+            "none goes on into the next step"
+        );
+        let device = data.device();
+        let last = device.events.len() as u32;
+        let window = Window { axis: Axis::Event, from: 0.0, to: f64::from(last), columns: 900 };
+        let p = WindowPicture::compute(&data, Some(&marks), None, window);
+        let highest = p.phases.iter().filter_map(|b| b.peak).max_by_key(|p| p.0);
+        assert_eq!(highest.map(|p| p.0), Some(data.tables.curves.peak(Quantity::Active).0));
+        for b in &p.phases {
+            let ((first, last), (_, at)) = (b.events().unwrap(), b.peak.unwrap());
+            assert!((first..=last).contains(&at), "{first} {at} {last}");
+        }
+    }
+
     /// A box of many says which they are, so it has to be wide enough for words; and nothing is left out between two.
     #[test]
     fn many_narrow_steps_share_boxes_wide_enough_to_be_named() {
@@ -318,7 +400,7 @@ pub(super) mod tests {
         let boxes = step_boxes(&ranges, &w);
         assert_eq!(boxes.iter().map(|b| b.count).sum::<u32>(), 2_000);
         assert!(boxes.windows(2).all(|b| b[0].right == b[1].left && b[0].last.end == b[1].first.first));
-        assert!(boxes[..boxes.len() - 1].iter().all(|b| b.right - b.left >= FOLDED_BOX), "{}", boxes.len());
+        assert!(boxes[..boxes.len() - 1].iter().all(|b| f64::from(b.right - b.left) >= FOLDED_BOX), "{}", boxes.len());
     }
 
     #[test]

@@ -62,6 +62,11 @@ impl Under {
         }
     }
 
+    /// A click does more here than to set the cursor.
+    pub fn is_clickable(&self) -> bool {
+        self.item().is_some() || matches!(self, Under::Step(b) if b.events().is_some())
+    }
+
     /// The event that setting the cursor here means, when it is another than the one at the pointer.
     pub fn event(&self) -> Option<u32> {
         match self {
@@ -144,9 +149,9 @@ impl Scene<'_> {
             return c.card_at(rect, picture, p).map(|(band, bands, at)| Under::Card(band, bands, at));
         }
         let window = self.window.filter(|w| w.window.axis == c.window.axis)?;
-        if inside(c.tracks.steps) {
-            let lane = c.tracks.steps?;
-            let found = window.steps.iter().find(|b| {
+        for (lane, boxes) in [(c.tracks.steps, &window.steps), (c.tracks.phases, &window.phases)] {
+            let Some(lane) = lane.filter(|lane| lane.contains(p)) else { continue };
+            let found = boxes.iter().find(|b| {
                 c.step_rect(lane, b, &window.window)
                     // The gap to the next box is no place of its own.
                     .is_some_and(|r| r.with_max_x(r.right() + 1.0).contains(p))
@@ -173,42 +178,7 @@ impl Scene<'_> {
                     .row("at event", count(u64::from(*event)))
                     .note("Each is far thinner than a pixel. Ctrl + wheel zooms into the bytes.")
             }
-            Under::Step(b) => {
-                let name = match b.first.named {
-                    Named::Step(n) => format!("Step {n}"),
-                    Named::Annotation(..) => c.range_name(&b.first),
-                };
-                if b.count > 1 {
-                    let tip = match (b.first.named, b.last.named) {
-                        (Named::Step(first), Named::Step(last)) => {
-                            Tip::new(format!("Steps {first} to {last}")).row("steps", count(u64::from(b.count)))
-                        }
-                        _ => Tip::new(counted(u64::from(b.count), "range", "ranges")).row("first", name),
-                    };
-                    let (first, end) = (u64::from(b.first.first), u64::from(b.last.end));
-                    let tip = tip.row("events", format!("{} to {}", count(first), count(end)));
-                    let lasts = Micros(b.last.to_us - b.first.from_us).to_string();
-                    let tip = if device.events.has_time { tip.row("last together", lasts) } else { tip };
-                    return tip.note("Too narrow to be drawn one by one. Zoom in to see them.");
-                }
-                let tip = Tip::new(if name.is_empty() { "unnamed range".to_owned() } else { name })
-                    .row("events", format!("{} to {}", count(u64::from(b.first.first)), count(u64::from(b.first.end))));
-                let lasts = Micros(b.first.to_us - b.first.from_us).to_string();
-                let tip = if device.events.has_time { tip.row("lasts", lasts) } else { tip };
-                match (b.first.named, self.marks) {
-                    (Named::Step(_), Some(marks)) if marks.is_inferred => {
-                        tip.note("Inferred: one call stack allocates once in every step.")
-                    }
-                    (Named::Step(n), Some(marks)) if marks.is_continued(n) => {
-                        let stack = data.known_steps().and_then(|s| s.continued_by);
-                        let by = stack.map_or("one call stack", |stack| data.names.of_stack(stack));
-                        tip.note(format!(
-                            "Continued from the annotations, inferred: {by} allocates once in every annotated step."
-                        ))
-                    }
-                    _ => tip,
-                }
-            }
+            Under::Step(b) => self.range_tip(b),
             Under::Calls(c) if c.count == 1 => {
                 let e = c.first.event;
                 let action = device.events.action.get(e as usize).map_or("", |a| a.name());

@@ -6,6 +6,7 @@ use super::layout::{StepBox, resample, short, spread, step_lane};
 use super::{ViewContext, WhatIfView, outcome};
 use crate::allocator::whatif::Answer;
 use crate::analysis::Quantity;
+use crate::analysis::steps::number;
 use crate::app::action::Action;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down};
@@ -105,7 +106,7 @@ impl WhatIfView {
         batch.paint(p);
         for b in lane.iter().filter(|b| b.is_told) {
             let at = pos2(b.range.center(), room.center().y);
-            label::text(p, at, Align2::CENTER_CENTER, &b.first.to_string(), Type::Key, t.text2);
+            label::text(p, at, Align2::CENTER_CENTER, &number(b.first), Type::Key, t.text2);
         }
         // Boxes of several have no room for how many: that is told once, for the run of them.
         let folded = |b: &&StepBox| b.count > 1;

@@ -186,7 +186,7 @@ pub(super) fn step_lane(bounds: &[u32], at: impl Fn(f64) -> f32) -> Vec<StepBox>
             1
         };
         let range = Rangef::new(left, place(first + count));
-        let half = 4.0 + 4.0 * (first.max(1).ilog10() + 1) as f32;
+        let half = 4.0 + 4.0 * ((first + 1).ilog10() + 1) as f32;
         let middle = range.center();
         let is_told = count == 1 && range.span() >= 6.0 && middle - half >= free;
         if is_told {

@@ -9,6 +9,7 @@ const ALL: Contents = Contents {
     folded: [false; TRACKS],
     two_line_axis: true,
     step_levels: 2,
+    phases: false,
     device_calls: true,
     curves_height: None,
     op_lines: 0,
@@ -91,6 +92,26 @@ fn operators_take_what_is_left_and_go_before_the_rest() {
 }
 
 #[test]
+fn phases_stand_under_the_steps_and_come_back_before_the_device_calls() {
+    let with = Contents { phases: true, step_levels: 1, ..ALL };
+    let usual = tracks(pane(998.0, 442.0), with);
+    let phases = usual.phases.unwrap();
+    assert!(phases.top() > usual.steps.unwrap().bottom() && phases.bottom() < usual.device.unwrap().top());
+    assert!(usual.strata.height() >= STRATA_COMFORT - 0.1, "{usual:?}");
+    for height in (60..460).step_by(2) {
+        let t = tracks(pane(562.0, height as f32), with);
+        assert!(t.phases.is_none() || t.steps.is_some(), "{height}: {t:?}");
+        assert!(t.device.is_none() || t.phases.is_some(), "{height}: {t:?}");
+        assert!(t.strata.height() >= STRATA_LEAST.min(height as f32 * 0.4) - 0.1, "{height}: {t:?}");
+    }
+    let ops = tracks(pane(790.0, 344.0), Contents { op_lines: 7, ..with });
+    assert!(ops.phases.is_none() && ops.op_lines() >= OP_LINES_LEAST, "operators tell more: {ops:?}");
+    let mut folded = with;
+    folded.folded[Track::Phases as usize] = true;
+    assert_eq!(tracks(pane(998.0, 442.0), folded).folded[Track::Phases as usize].map(|r| r.height()), Some(FOLDED));
+}
+
+#[test]
 fn the_whole_card_stands_under_the_strata_and_goes_before_the_curves() {
     let with = Contents { card: true, ..ALL };
     let usual = tracks(pane(998.0, 442.0), with);
@@ -103,9 +124,12 @@ fn the_whole_card_stands_under_the_strata_and_goes_before_the_curves() {
 #[test]
 fn a_folded_track_leaves_its_name_and_gives_its_room_to_the_strata() {
     let open = tracks(pane(998.0, 442.0), ALL);
-    let folded = tracks(pane(998.0, 442.0), Contents { folded: [true, true, true, false, false, false, false], ..ALL });
+    let folded = tracks(pane(998.0, 442.0), Contents { folded: [true, true, true, false, false, false, false, false], ..ALL });
     assert_eq!((folded.overview, folded.curves, folded.steps), (None, None, None));
-    assert_eq!(folded.folded.map(|r| r.map(|r| r.height())), [Some(FOLDED), Some(FOLDED), Some(FOLDED), None, None, None, None]);
+    assert_eq!(
+        folded.folded.map(|r| r.map(|r| r.height())),
+        [Some(FOLDED), Some(FOLDED), Some(FOLDED), None, None, None, None, None]
+    );
     let gained = (34.0 - 16.0) + (96.0 - 16.0) + (32.0 - 16.0);
     assert_eq!(folded.strata.height(), open.strata.height() + gained);
 }

@@ -7,7 +7,7 @@ use super::places::{Call, Kind, Places, Which, made_in};
 use super::sense::Part;
 use crate::analysis::roles::Roles;
 use crate::analysis::{DeviceTables, LifetimeId, NO_EVENT, StackNames};
-use crate::model::{DeviceRecording, FrameId, Recording, StackId};
+use crate::model::{BEFORE_PROFILING, DeviceRecording, FrameId, Recording, StackId};
 
 /// What one role holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +80,8 @@ pub struct Composition {
     pub event: u32,
     /// Bytes of whole blocks, those that wait for another stream included.
     pub bytes: u64,
+    /// Of those, what the source tells beyond its blocks: allocated before profiling began. Their role is unknown.
+    pub before: u64,
     /// Blocks.
     pub count: u64,
     /// Every role that holds something, most bytes first.
@@ -171,10 +173,20 @@ impl Composition {
                 LineHeld { place: place.to_owned(), role: Role::ALL[most], ..line }
             })
             .collect();
+        let known = kinds.iter().fold(0u64, |sum, &(id, _)| sum.saturating_add(tables.lifetimes.block_size(id)));
+        let is_wanted = only.is_empty() || only.contains(&Role::Unknown);
+        let before = if is_wanted { device.told.beyond(event, known) } else { 0 };
+        if before > 0 {
+            let name = BEFORE_PROFILING.to_owned();
+            by_role[Role::Unknown.index()].bytes += before;
+            lines.push(LineHeld { place: name.clone(), bytes: before, ..LineHeld::default() });
+            tree.parts.push(ModuleHeld { path: vec![name.clone()], name, bytes: before, repeats: 1, ..ModuleHeld::default() });
+            tree.sort();
+        }
         lines.sort_by(|a, b| (b.bytes, &a.place).cmp(&(a.bytes, &b.place)));
-        let mut roles: Vec<RoleHeld> = by_role.into_iter().filter(|r| r.count > 0).collect();
+        let mut roles: Vec<RoleHeld> = by_role.into_iter().filter(|r| r.count > 0 || r.bytes > 0).collect();
         roles.sort_by_key(|r| (std::cmp::Reverse(r.bytes), r.role));
-        Composition { event, bytes: tree.bytes, count: tree.count, roles, lines, modules: tree.parts }
+        Composition { event, bytes: tree.bytes + before, before, count: tree.count, roles, lines, modules: tree.parts }
     }
 
     /// What a role holds; nothing where it holds nothing.

@@ -153,6 +153,11 @@ fn headline(s: &Summary) -> String {
             None if d.events == 0 && d.watched.is_some() => {
                 format!("{} {}", d.label, d.watched.as_ref().map(Watched::sentence).unwrap_or_default())
             }
+            _ if d.relative => format!(
+                "{} held at most {} of what the trace shows; it has no totals, so what was held before is unknown",
+                d.label,
+                Bytes(tensors(d).peak)
+            ),
             // A timeline of tensors tells nothing of segments.
             _ if !knows_reserved(d) => {
                 format!("{} held at most {} of tensors; what was reserved is not recorded", d.label, Bytes(tensors(d).peak))
@@ -176,7 +181,7 @@ fn headline(s: &Summary) -> String {
 
 /// False for a device whose file tells of tensors and not of the segments that hold them: its zeros are no figures.
 fn knows_reserved(d: &DeviceSummary) -> bool {
-    d.reserved_bytes.peak > 0 || tensors(d).peak == 0
+    d.kind != "cpu" && (d.reserved_bytes.peak > 0 || tensors(d).peak == 0)
 }
 
 /// What tensors took: as asked for, or their blocks where only these are told.
@@ -241,8 +246,9 @@ fn device_text(d: &DeviceSummary) -> String {
     let mut out = format!("\n{table}");
     let mut facts = vec![counted(d.events, "event", "events"), counted(d.allocations, "allocation", "allocations")];
     if knows_reserved(d) {
-        facts.push(counted(d.segments, "segment", "segments"));
-        facts.push(counted(d.blocks, "block", "blocks"));
+        let known = if d.is_partial { " known at the end" } else { "" };
+        facts.push(format!("{}{known}", counted(d.segments, "segment", "segments")));
+        facts.push(format!("{}{known}", counted(d.blocks, "block", "blocks")));
         facts.push(counted(d.streams, "stream", "streams"));
         facts.push(counted(d.pools, "pool", "pools"));
     }

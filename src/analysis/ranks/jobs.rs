@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::names::{last_span, told_span, unpacked_name, without};
-use super::{Overview, RankRow, assign, overview};
+use super::{Overview, RankRow, assign, lay_counters_beside, overview};
 use crate::units::counted;
 
 /// Recordings that belong together, and what they say together.
@@ -49,6 +49,7 @@ pub fn sort(rows: &mut [RankRow]) {
 #[must_use]
 pub fn by_job(mut rows: Vec<RankRow>) -> Vec<Job> {
     let named = assign::by_recording_and_name(&mut rows);
+    lay_counters_beside(&mut rows);
     let mut loose: BTreeMap<(PathBuf, String), Vec<RankRow>> = BTreeMap::new();
     for row in rows {
         let folder = row.path.parent().unwrap_or(Path::new("")).to_path_buf();

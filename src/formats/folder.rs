@@ -231,8 +231,39 @@ mod tests {
         std::fs::create_dir_all(&deep).unwrap();
         std::fs::write(deep.join("x.pickle"), b"x").unwrap();
         std::fs::write(folder.path().join("step_9").join("rank0.pickle"), b"x").unwrap();
-        assert_eq!(names(&[folder.path().to_path_buf()]).len(), 4, "a folder's own subfolders are listed");
+        assert_eq!(names(&[folder.path().to_path_buf()]).len(), 5, "what is below a folder is listed too");
+        let too_deep = deep.join("b").join("c");
+        std::fs::create_dir_all(&too_deep).unwrap();
+        std::fs::write(too_deep.join("x.pickle"), b"x").unwrap();
+        assert_eq!(names(&[folder.path().to_path_buf()]).len(), 5, "but not a whole disk");
         assert!(recordings_in(&[empty]).unwrap_err().contains("no recordings here"));
+    }
+
+    /// As torchtitan, verl and Megatron-LM write them, and as people name them who leave the ending away.
+    #[test]
+    fn the_folders_of_trainers_are_read_from_their_top() {
+        let folder = tempfile::tempdir().unwrap();
+        let written = [
+            "outputs/memory_snapshot/iteration_10/rank0_memory_snapshot.pickle",
+            "outputs/memory_snapshot/iteration_10/replica_1/rank1_memory_snapshot.pickle",
+            "outputs/profile_traces/iteration_10/rank0_trace.json",
+            "outputs/profile/step3/torch_memory_rank0_pid4242.pickle",
+            "outputs/snapshot_0.pickle",
+            "outputs/snapshot_oom_rank_0.pickle",
+        ];
+        for name in written {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, b"x").unwrap();
+        }
+        std::fs::write(folder.path().join("outputs/snapshot"), b"\x80\x04}.").unwrap();
+        std::fs::write(folder.path().join("outputs/Makefile"), b"all:").unwrap();
+        let found = recordings_in(&[folder.path().join("outputs")]).unwrap();
+        let names: Vec<_> = found.iter().map(|f| f.strip_prefix(folder.path()).unwrap().to_string_lossy().into_owned()).collect();
+        let mut wanted: Vec<&str> = written.to_vec();
+        wanted.push("outputs/snapshot");
+        wanted.sort_by_key(|name| PathBuf::from(name));
+        assert_eq!(names, wanted);
     }
 
     #[test]

@@ -154,7 +154,7 @@ mod tests {
         );
         let open = |wanted| embedded(page.as_bytes(), "p.html", wanted);
         let said = open(None).unwrap_err().to_string().replace('\u{a0}', " ");
-        assert!(said.contains("holds 2 snapshots: rank0.pickle (93 bytes), rank1.pickle (93 bytes)"), "{said}");
+        assert!(said.contains("holds 2 snapshots: rank0.pickle (93 B), rank1.pickle (93 B)"), "{said}");
         assert!(said.contains("p.html::rank0.pickle"), "{said}");
         assert_eq!(open(Some("rank1.pickle")).unwrap()[3], 2);
         assert_eq!(open(Some("2")).unwrap()[3], 2);

@@ -1,7 +1,7 @@
 //! The whole card accounted for: from its total to the last byte a tensor asked for, at one instant.
 
 use super::State;
-use crate::model::{BlockState, DeviceRecording, Sample};
+use crate::model::{BEFORE_PROFILING, BlockState, DeviceRecording, Sample};
 
 /// What a part of the waterfall is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +22,8 @@ pub enum Part {
     PendingFree,
     /// Blocks larger than what was asked for.
     Rounding,
+    /// Allocated before profiling began: the source tells its bytes and nothing else.
+    Before,
     /// What tensors asked for.
     Requested,
     /// Free on the device.
@@ -41,6 +43,7 @@ impl Part {
             Part::Cached => "cached",
             Part::PendingFree => "freed, waiting for a stream",
             Part::Rounding => "lost to rounding",
+            Part::Before => BEFORE_PROFILING,
             Part::Requested => "tensors",
             Part::DeviceFree => "free on the device",
         }
@@ -60,11 +63,13 @@ impl Part {
             }
             Part::CachedPinned => "Holes between live blocks. PyTorch can reuse them; empty_cache() cannot give them back.",
             Part::Cached => {
-                "Reserved and not in use. PyTorch does not count free parts of expandable segments, so how much of it empty_cache gives back \
-                 is not told."
+                "Reserved and not in use. The file does not tell how much of it lies in whole free segments, which is what empty_cache gives back."
             }
             Part::PendingFree => "Freed by the program, but another stream may still use it (record_stream).",
             Part::Rounding => "The difference between blocks and what was requested.",
+            Part::Before => {
+                "Allocated before profiling began. The trace's totals count it, but it has no blocks and no stacks for it."
+            }
             Part::Requested => "What live tensors requested.",
             Part::DeviceFree => "Nobody uses it.",
         }
@@ -105,7 +110,7 @@ pub struct Waterfall {
 }
 
 /// Accounts for a state; the sample nearest in time tells what is outside PyTorch. `has_segments` as
-/// [`has_segments`](super::oom::has_segments) says: without, what PyTorch reserved is not known.
+/// [`has_segments`](super::oom::has_segments) says: without, what PyTorch reserved is known as a sum from the source's totals, or not.
 #[must_use]
 pub fn account(device: &DeviceRecording, state: &State, has_segments: bool) -> Waterfall {
     let mut whole = 0;
@@ -131,8 +136,10 @@ pub fn account(device: &DeviceRecording, state: &State, has_segments: bool) -> W
         }
     }
     let sample = nearest_sample(device, state.event);
-    let reserved = state.totals.reserved;
-    let outside = sample.and_then(|s| s.process).filter(|_| has_segments).map(|p| p.saturating_sub(reserved));
+    let reserved = Some(state.totals.reserved).filter(|_| has_segments || device.told.reserved.is_told());
+    let before = device.told.beyond(state.event, live);
+    let cached = reserved.filter(|_| !has_segments).map(|r| r.saturating_sub(before + live + pending));
+    let outside = sample.and_then(|s| s.process).zip(reserved).map(|(p, reserved)| p.saturating_sub(reserved));
     let total = device.capacity;
     let used = sample.and_then(|s| s.used);
     // A failed request says what the device had left, where no sample does.
@@ -140,18 +147,28 @@ pub fn account(device: &DeviceRecording, state: &State, has_segments: bool) -> W
     let row = |part, bytes| Row { part, bytes };
     Waterfall {
         total,
-        reserved: has_segments.then_some(reserved),
-        rows: vec![
+        reserved,
+        rows: [
             row(Part::DeviceFree, free),
             row(Part::Driver, sample.and_then(|s| s.driver)),
             row(Part::OtherProcesses, sample.and_then(|s| s.others)),
             row(Part::OutsidePytorch, outside),
-            row(Part::CachedWhole, has_segments.then_some(whole)),
-            row(Part::CachedPinned, has_segments.then_some(pinned)),
+        ]
+        .into_iter()
+        .chain(match cached {
+            Some(cached) => vec![row(Part::Cached, Some(cached))],
+            None => vec![
+                row(Part::CachedWhole, has_segments.then_some(whole)),
+                row(Part::CachedPinned, has_segments.then_some(pinned)),
+            ],
+        })
+        .chain([
             row(Part::PendingFree, (has_segments || pending > 0).then_some(pending)),
             row(Part::Rounding, has_segments.then_some(live - requested)),
-            row(Part::Requested, Some(requested)),
-        ],
+        ])
+        .chain((before > 0).then(|| row(Part::Before, Some(before))))
+        .chain([row(Part::Requested, Some(requested))])
+        .collect(),
     }
 }
 

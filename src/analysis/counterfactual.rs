@@ -11,24 +11,32 @@ use crate::model::DeviceRecording;
 #[must_use]
 pub fn peak_with(device: &DeviceRecording, tables: &DeviceTables, size: impl Fn(LifetimeId, u64) -> u64) -> u64 {
     let lifetimes = &tables.lifetimes;
-    let mut changes = vec![0i64; device.events.len()];
-    let mut live = 0i64;
-    for id in (0..lifetimes.len() as u32).map(LifetimeId) {
-        let bytes = i64::try_from(size(id, lifetimes.block_size(id))).unwrap_or(i64::MAX);
-        match changes.get_mut(lifetimes.born(id) as usize) {
-            Some(change) => *change = change.saturating_add(bytes),
-            None => live = live.saturating_add(bytes),
+    let sizes = |of: &dyn Fn(LifetimeId, u64) -> u64| {
+        let mut changes = vec![0i64; device.events.len()];
+        let mut live = 0i64;
+        for id in (0..lifetimes.len() as u32).map(LifetimeId) {
+            let bytes = i64::try_from(of(id, lifetimes.block_size(id))).unwrap_or(i64::MAX);
+            match changes.get_mut(lifetimes.born(id) as usize) {
+                Some(change) => *change = change.saturating_add(bytes),
+                None => live = live.saturating_add(bytes),
+            }
+            if let Some(change) = changes.get_mut(lifetimes.gone(id) as usize) {
+                *change = change.saturating_sub(bytes);
+            }
         }
-        if let Some(change) = changes.get_mut(lifetimes.gone(id) as usize) {
-            *change = change.saturating_sub(bytes);
-        }
+        changes.into_iter().scan(live, |live, change| {
+            *live = live.saturating_add(change);
+            Some(u64::try_from(*live).unwrap_or(0))
+        })
+    };
+    // What the source tells beyond its allocations stays as it is.
+    if device.told.allocated.is_told() {
+        let known = sizes(&|_, block| block);
+        let held = sizes(&size).zip(known).zip(0u32..);
+        return held.map(|((live, known), event)| live.saturating_add(device.told.beyond(event, known))).max().unwrap_or(0);
     }
-    let mut peak = live;
-    for change in changes {
-        live = live.saturating_add(change);
-        peak = peak.max(live);
-    }
-    u64::try_from(peak).unwrap_or(0)
+    let before = (0..lifetimes.initial_count() as u32).map(LifetimeId).map(|id| size(id, lifetimes.block_size(id))).sum();
+    sizes(&size).fold(before, u64::max)
 }
 
 /// What a change would do to the peak of active bytes.

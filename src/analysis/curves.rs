@@ -73,6 +73,10 @@ struct Curve {
 #[derive(Clone, Debug, Default)]
 pub struct Curves {
     reserved: Steps,
+    /// What the source itself tells of allocated bytes; it stands above what its events add up to.
+    told: Option<Steps>,
+    /// False where the source tells of more reserved bytes than of segments.
+    has_all_segments: bool,
     /// Active, allocated, requested.
     curves: [Curve; 3],
     blocks_exact: bool,
@@ -199,19 +203,41 @@ impl Curves {
                 spans: Pyramid::build(spans),
             };
         }
-        let reserved_exact = dev.has_final_state && runs.mismatches == 0;
-        Ok(Curves { reserved: Steps::build(dev, runs), curves, blocks_exact: lifetimes.blocks_exact, reserved_exact })
+        let known = Steps::build(dev, runs);
+        let reserved = dev.told.reserved.is_told().then(|| Steps::told(&dev.told.reserved));
+        Ok(Curves {
+            told: dev.told.allocated.is_told().then(|| Steps::told(&dev.told.allocated)),
+            has_all_segments: reserved.as_ref().is_none_or(|told| told.is_same(&known)),
+            reserved_exact: reserved.is_some() || dev.has_final_state && runs.mismatches == 0,
+            reserved: reserved.unwrap_or(known),
+            curves,
+            blocks_exact: lifetimes.blocks_exact,
+        })
     }
 
-    /// `None` for reserved bytes, which are kept by change.
-    fn curve(&self, q: Quantity) -> Option<&Curve> {
-        (q as usize).checked_sub(1).map(|i| &self.curves[i])
+    /// The curve of a quantity, or the steps of one that is kept by change. What PyTorch's profiler tells as allocated is told as
+    /// active too: it does not hear when streams are done with what was freed.
+    fn curve(&self, q: Quantity) -> Result<&Curve, &Steps> {
+        match ((q as usize).checked_sub(1), &self.told) {
+            (None, _) => Err(&self.reserved),
+            (Some(_), Some(told)) => Err(told),
+            (Some(i), None) => Ok(&self.curves[i]),
+        }
+    }
+
+    /// False where more was reserved than the segments that the recording knows: they are then no account of what is free.
+    #[must_use]
+    pub fn has_all_segments(&self) -> bool {
+        self.has_all_segments
     }
 
     /// The value after `event`; [`NO_EVENT`] is before the first. Recomputes at most 31 events.
     #[must_use]
     pub fn at(&self, dev: &DeviceRecording, lifetimes: &Lifetimes, q: Quantity, event: u32) -> u64 {
-        let Some(curve) = self.curve(q) else { return self.reserved.at(event) };
+        let curve = match self.curve(q) {
+            Ok(curve) => curve,
+            Err(steps) => return steps.at(event),
+        };
         if event == NO_EVENT || dev.events.is_empty() {
             return curve.start;
         }
@@ -225,8 +251,8 @@ impl Curves {
     #[must_use]
     pub fn peak(&self, q: Quantity) -> (u64, u32) {
         match self.curve(q) {
-            None => self.reserved.peak(),
-            Some(curve) => (curve.peak, if curve.last.is_empty() { NO_EVENT } else { curve.peak_event }),
+            Err(steps) => steps.peak(),
+            Ok(curve) => (curve.peak, if curve.last.is_empty() { NO_EVENT } else { curve.peak_event }),
         }
     }
 
@@ -257,13 +283,13 @@ impl Curves {
     /// The value after the last event.
     #[must_use]
     pub fn end(&self, q: Quantity) -> u64 {
-        self.curve(q).map_or_else(|| self.reserved.at(NO_EVENT - 1), |c| c.end)
+        self.curve(q).map_or_else(Steps::end, |c| c.end)
     }
 
     /// The value before the first event.
     #[must_use]
     pub fn start(&self, q: Quantity) -> u64 {
-        self.curve(q).map_or(self.reserved.start, |c| c.start)
+        self.curve(q).map_or_else(|steps| steps.start, |c| c.start)
     }
 
     /// True when the curve equals PyTorch's own counter. `Requested` depends on nothing but what was recorded; `Reserved`
@@ -272,7 +298,7 @@ impl Curves {
     pub fn is_exact(&self, q: Quantity) -> bool {
         match q {
             Quantity::Reserved => self.reserved_exact,
-            Quantity::Active | Quantity::Allocated => self.blocks_exact,
+            Quantity::Active | Quantity::Allocated => self.told.is_some() || self.blocks_exact,
             Quantity::Requested => true,
         }
     }
@@ -285,7 +311,10 @@ impl Curves {
         let len = dev.events.len();
         let clamp = |b: u32| (b as usize).min(len);
         let Some(first) = bounds.first().map(|&b| clamp(b)) else { return Vec::new() };
-        let Some(curve) = self.curve(q) else { return self.reserved.columns(bounds.iter().map(|&b| clamp(b) as u32)) };
+        let curve = match self.curve(q) {
+            Ok(curve) => curve,
+            Err(steps) => return steps.columns(bounds.iter().map(|&b| clamp(b) as u32)),
+        };
         let mut walk = Walk::new(curve, dev, lifetimes, q, first - first % CELL);
         walk.to(first);
         bounds
@@ -310,7 +339,10 @@ impl Curves {
         if from >= to {
             return None;
         }
-        let Some(curve) = self.curve(q) else { return Some(self.reserved.peak_in(from as u32, to as u32)) };
+        let curve = match self.curve(q) {
+            Ok(curve) => curve,
+            Err(steps) => return Some(steps.peak_in(from as u32, to as u32)),
+        };
         let mut best: Option<(u64, u32)> = None;
         let mut walk = Walk::new(curve, dev, lifetimes, q, from - from % CELL);
         walk.to(from);

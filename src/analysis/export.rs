@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::oom::has_segments;
+use super::oom::knows_reserved;
 use super::{DeviceTables, LifetimeId, NO_EVENT, Quantity, StackNames};
 use crate::formats::export::perfetto::CounterRow;
 use crate::formats::export::snapshot::DevicePart;
@@ -109,7 +109,7 @@ impl<'a> CurvesTable<'a> {
             tables,
             names: Names::new(device, &[]),
             tells_requested: recording.tells_requested(device),
-            tells_reserved: has_segments(tables),
+            tells_reserved: knows_reserved(tables),
         }
     }
 

@@ -83,8 +83,12 @@ pub fn weigh_some(
         entry.1 += 1;
     };
     if let Measure::LiveAt(event) = measure {
-        for id in tables.states.live_at(lifetimes, event) {
-            add(id, size_of(id));
+        let live = tables.states.live_at(lifetimes, event);
+        let known = live.iter().fold(0u64, |sum, &id| sum.saturating_add(lifetimes.block_size(id)));
+        live.into_iter().for_each(|id| add(id, size_of(id)));
+        let before = device.told.beyond(event, known);
+        if only.is_none() && before > 0 {
+            sums.entry((StackId::NONE, Role::Unknown, None)).or_default().0 += before;
         }
     } else {
         let last_event = device.events.len().saturating_sub(1) as u32;

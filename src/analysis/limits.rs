@@ -32,6 +32,8 @@ impl Limit {
             let is_bare = (id.0 as usize) < lifetimes.initial_count() && !lifetimes.stack(device, id).is_some();
             bare += if is_bare { bytes } else { 0 };
         }
+        let before = device.told.beyond(event, all);
+        (all, bare) = (all + before, bare + before);
         if all == 0 {
             return None;
         }
@@ -52,6 +54,11 @@ impl Limit {
         }
         let older = Bytes(bare).to_string();
         let kept = device.events.len();
+        if recording.source.format == Format::KinetoTrace {
+            let sentence =
+                format!("{older} were allocated before profiling began and have no stack. Profile from the start to see them.");
+            return Some(Limit { sentence, line });
+        }
         let sentence = match kept > 0 && kept.is_multiple_of(ROUND) {
             true => format!(
                 "The history is full and keeps only the last {}. {older} are older and have no stack.{}",

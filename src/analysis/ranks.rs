@@ -15,9 +15,10 @@ pub use overview::{Division, OUTLIER_SHARE, Overview, name_among, overview};
 pub use partitions::{Partition, job_of_file, partitions};
 pub use reading::{READ_BUDGET, read_all};
 
-use super::oom::has_segments;
+use super::oom::knows_reserved;
 use super::{DeviceTables, Quantity};
-use crate::model::{Cancelled, DeviceKind, Progress, Recording, WarningKind};
+use crate::model::{Cancelled, DeviceKind, Progress, Recording, StatsKind, WarningKind};
+use crate::units::Bytes;
 
 /// Points of a rank's curve.
 pub const COLUMNS: usize = 96;
@@ -67,6 +68,81 @@ pub struct RankRow {
     pub reserved: Vec<u64>,
     /// Highest active bytes, likewise.
     pub active: Vec<u64>,
+    /// The file has PyTorch's counters alone: figures are what those say.
+    pub is_counters: bool,
+    /// What PyTorch's counters of this rank say, where a file of them stands beside the recording.
+    pub counted: Option<Counted>,
+}
+
+/// PyTorch's own counters of a rank: `memory_stats()` as JSON, beside its recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// The file's name.
+    pub file: String,
+    /// Its `reserved_bytes.all.peak`.
+    pub peak_reserved: u64,
+    /// Its `active_bytes.all.peak`.
+    pub peak_active: u64,
+    /// Its `num_ooms`.
+    pub ooms: usize,
+}
+
+impl RankRow {
+    /// What the counters beside the recording say, in a few words; `None` without any.
+    #[must_use]
+    pub fn counters_text(&self) -> Option<String> {
+        let counted = self.counted.as_ref()?;
+        Some(match counted.peak_reserved > self.peak_reserved {
+            true => format!("counters: {} reserved at the peak", Bytes(counted.peak_reserved)),
+            false => "counters beside it".to_owned(),
+        })
+    }
+}
+
+/// The rows of a file of counters.
+fn counter_rows(recording: &Recording, path: &Path) -> Vec<RankRow> {
+    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let sets = recording.devices.iter().zip(&recording.stats).enumerate();
+    let of_device = sets.filter(|(_, (_, (_, stats)))| stats.kind != StatsKind::Host);
+    of_device
+        .map(|(device_index, (device, (_, stats)))| {
+            let get = |key: &str| stats.get(key).map_or(0, |c| c.value);
+            RankRow {
+                path: path.to_path_buf(),
+                file: file.clone(),
+                device: device.id.index,
+                device_index,
+                peak_reserved: get("reserved_bytes.all.peak").max(get("reserved_bytes.all.current")),
+                peak_active: get("active_bytes.all.peak").max(get("active_bytes.all.current")),
+                end_reserved: get("reserved_bytes.all.current"),
+                end_active: get("active_bytes.all.current"),
+                ooms: get("num_ooms") as usize,
+                is_counters: true,
+                ..RankRow::default()
+            }
+        })
+        .collect()
+}
+
+/// Lays counters beside the recordings of their rank: in the same folder, of the same rank by their names. Those of which there is no
+/// recording stay rows of their own.
+fn lay_counters_beside(rows: &mut Vec<RankRow>) {
+    let (counters, mut others): (Vec<RankRow>, Vec<RankRow>) = std::mem::take(rows).into_iter().partition(|r| r.is_counters);
+    for row in counters {
+        // Of one process a file without a rank of its own beside the only recording is as clear.
+        let is_only = others.len() == 1;
+        let of_rank = |r: &&mut RankRow| {
+            r.path.parent() == row.path.parent() && r.counted.is_none() && (is_only || (row.rank.is_some() && r.rank == row.rank))
+        };
+        match others.iter_mut().find(of_rank) {
+            Some(beside) => {
+                let (peak_reserved, peak_active) = (row.peak_reserved, row.peak_active);
+                beside.counted = Some(Counted { file: row.file, peak_reserved, peak_active, ooms: row.ooms });
+            }
+            None => rows.push(row),
+        }
+    }
+    rows.append(&mut others);
 }
 
 fn setting(recording: &Recording, name: &str) -> Option<u32> {
@@ -87,6 +163,9 @@ pub fn told(recording: &Recording) -> Option<u32> {
 pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<Vec<RankRow>, Cancelled> {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (told_rank, world_size) = (told(recording), setting(recording, "distributedInfo.world_size"));
+    if recording.has_only_counters() {
+        return Ok(counter_rows(recording, path));
+    }
     let mut rows = Vec::new();
     for (device_index, device) in recording.devices.iter().enumerate() {
         let is_accelerator = !matches!(device.id.kind, DeviceKind::Cpu | DeviceKind::Host);
@@ -112,7 +191,7 @@ pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<V
             device_index,
             events: device.events.len(),
             peak_reserved: tables.curves.peak(Quantity::Reserved).0,
-            is_reserved_unknown: !has_segments(&tables),
+            is_reserved_unknown: !knows_reserved(&tables),
             peak_active: tables.curves.peak(Quantity::Active).0,
             end_reserved: tables.curves.end(Quantity::Reserved),
             end_active: tables.curves.end(Quantity::Active),
@@ -124,6 +203,8 @@ pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<V
             is_cut_short: recording.report.warnings.iter().any(|w| w.kind == WarningKind::Truncated),
             reserved: curve(Quantity::Reserved),
             active: curve(Quantity::Active),
+            is_counters: false,
+            counted: None,
         });
     }
     Ok(rows)

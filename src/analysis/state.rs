@@ -60,7 +60,7 @@ pub struct BlockAt {
     pub lifetime: LifetimeId,
 }
 
-/// The four sums of one instant, in bytes.
+/// The four sums of one instant, in bytes: of the blocks, or as the source itself tells them ([`ToldTotals`](crate::model::ToldTotals)).
 #[derive(Default, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
     /// All segments.
@@ -287,7 +287,11 @@ impl StateIndex {
         }
         outside.extend(live[next..].iter().map(|&(address, id)| block_of(address, id)));
         blocks.extend(outside);
-        totals.reserved = segments.iter().fold(0, |sum, s| sum.saturating_add(s.size));
+        let known = segments.iter().fold(0, |sum: u64, s| sum.saturating_add(s.size));
+        totals.reserved = dev.told.reserved.at(event).unwrap_or(known);
+        if let Some(told) = dev.told.allocated.at(event) {
+            (totals.active, totals.allocated, totals.requested) = (told, told, told);
+        }
         State { event, segments, blocks, totals }
     }
 }

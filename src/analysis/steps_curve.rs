@@ -4,7 +4,7 @@ use super::NO_EVENT;
 use super::curves::{Cell, bytes};
 use super::pyramid::{Pyramid, Span};
 use super::runs::RunTimeline;
-use crate::model::DeviceRecording;
+use crate::model::{DeviceRecording, ToldTotal};
 
 /// A value before the first event, and the value after each change.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +40,21 @@ impl Steps {
             .collect();
         let spans = Pyramid::build(values.iter().map(|&v| Span::of(v)).collect());
         Steps { start: bytes(start), events: runs.changes.iter().map(|c| c.event).collect(), values, spans }
+    }
+
+    /// The figure as the source tells it.
+    pub(super) fn told(total: &ToldTotal) -> Self {
+        let spans = Pyramid::build(total.values.iter().map(|&v| Span::of(v)).collect());
+        Steps { start: total.start, events: total.events.clone(), values: total.values.clone(), spans }
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.after(self.values.len())
+    }
+
+    /// True where both have the same value after every event.
+    pub(super) fn is_same(&self, other: &Steps) -> bool {
+        self.start == other.start && self.events.iter().chain(&other.events).all(|&event| self.at(event) == other.at(event))
     }
 
     /// Changes applied before event `event`.

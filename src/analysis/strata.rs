@@ -37,6 +37,14 @@ pub struct StrataRun {
     pub folded: u32,
 }
 
+impl StrataRun {
+    /// True for the run of what is held beyond the recording's allocations, as its totals tell: older ones, without stacks.
+    #[must_use]
+    pub fn is_beyond(&self) -> bool {
+        self.folded == 0 && self.lifetime == LifetimeId::NONE
+    }
+}
+
 /// The stacked picture of a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Strata {
@@ -157,7 +165,9 @@ fn stripe(dev: &DeviceRecording, tables: &DeviceTables, columns: &[(u32, u32)], 
         }
         at = Some(event);
         let first = strata.runs.len() as u32;
-        let total = stack(&held, bytes_per_px, &mut strata.runs);
+        let known = held.iter().fold(0u64, |sum, h| sum.saturating_add(h.size));
+        let beyond = dev.told.beyond(event, known);
+        let total = stack(beyond, &held, bytes_per_px, &mut strata.runs);
         let reserved = curves.at(dev, lifetimes, Quantity::Reserved, event);
         strata.columns.push(StrataColumn { event, reserved, total, runs: first..strata.runs.len() as u32 });
     }
@@ -167,10 +177,14 @@ fn stripe(dev: &DeviceRecording, tables: &DeviceTables, columns: &[(u32, u32)], 
 /// A folded run is no longer than this many of the thinnest that stand alone.
 const FOLDED_MOST: u64 = 8;
 
-/// Appends the runs of one column; the height of the stack.
-fn stack(held: &[Held], bytes_per_px: u64, runs: &mut Vec<StrataRun>) -> u64 {
-    let mut height = 0u64;
+/// Appends the runs of one column above what the source tells `beyond` its allocations; the height of the stack.
+fn stack(beyond: u64, held: &[Held], bytes_per_px: u64, runs: &mut Vec<StrataRun>) -> u64 {
+    let mut height = beyond;
     let none = LifetimeId::NONE;
+    if beyond > 0 {
+        // `first` keeps the runs in order of it.
+        runs.push(StrataRun { bottom: 0, top: beyond, lifetime: none, first: LifetimeId(0), largest: none, folded: 0 });
+    }
     let mut thin = StrataRun { bottom: 0, top: 0, lifetime: none, first: none, largest: none, folded: 0 };
     let mut most = 0;
     let close = |thin: &mut StrataRun, runs: &mut Vec<StrataRun>| {

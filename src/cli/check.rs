@@ -8,7 +8,7 @@ use serde_json::json;
 use super::args::CheckArgs;
 use super::{open_blocks, open_stats, print, print_json};
 use crate::analysis::leaks::{cannot_tell, growth};
-use crate::analysis::oom::has_segments;
+use crate::analysis::oom::knows_reserved;
 use crate::analysis::stats_check::judge_stats;
 use crate::analysis::steps::Steps;
 use crate::analysis::{DeviceTables, NO_EVENT, Quantity};
@@ -47,7 +47,7 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
             }
         };
         let (peak, at) = tables.curves.settled_peak(device, Quantity::Reserved);
-        let is_told = has_segments(&tables) || device.events.is_empty() && device.segments.is_empty();
+        let is_told = knows_reserved(&tables) || device.events.is_empty() && device.segments.is_empty();
         if !is_told && (args.max_peak.is_some() || args.max_fragmentation.is_some()) {
             // What is not in the file cannot be vouched for.
             let limits = args.max_peak.map(|most| ("max_peak", json!(most)));

@@ -179,7 +179,7 @@ pub fn open_any(path: &Path) -> Result<Recording, String> {
         io::stdin().lock().read_to_end(&mut bytes).map_err(|e| format!("standard input cannot be read: {}", formats::why(&e)))?;
         return formats::read(&bytes, "standard input", &Progress::new()).map_err(|e| e.to_string());
     }
-    if !path.exists() {
+    if !formats::chosen(path).0.exists() {
         return Err(format!("{}: there is no such file", path.display()));
     }
     if path.is_dir() {

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use serde_json::{Value, json};
 
 use super::args::RanksArgs;
-use super::{Table, open, print, print_json};
+use super::{Table, open_any, print, print_json};
 use crate::analysis::ranks::{self, Division, Job, Overview, RankRow};
 use crate::formats::{folder, unpacked_bytes};
 use crate::model::Progress;
@@ -19,7 +19,7 @@ use crate::units::{SizeColumn, count};
 pub fn run(args: &RanksArgs, out: &mut dyn Write) -> Result<(), String> {
     let files = folder::recordings_in(&args.paths)?;
     let found = Mutex::new((Vec::new(), Vec::new()));
-    ranks::read_all(&files, ranks::READ_BUDGET, &Progress::new(), unpacked_bytes, open, |at, result| {
+    ranks::read_all(&files, ranks::READ_BUDGET, &Progress::new(), unpacked_bytes, open_any, |at, result| {
         // A poisoned lock means that another thread panicked; the scope ends with that panic.
         if let Ok(mut found) = found.lock() {
             match result {
@@ -98,6 +98,10 @@ fn remarks(row: &RankRow, at: usize, overview: &Overview) -> Vec<String> {
     if row.is_cut_short {
         remarks.push("the file breaks off".to_owned());
     }
+    if row.is_counters {
+        remarks.push("counters alone".to_owned());
+    }
+    remarks.extend(row.counters_text());
     remarks
 }
 
@@ -122,7 +126,10 @@ fn report(jobs: &[Job], errors: &[String]) -> Value {
                 "peak_reserved_bytes": (!r.is_reserved_unknown).then_some(r.peak_reserved), "peak_active_bytes": r.peak_active,
                 "end_reserved_bytes": (!r.is_reserved_unknown).then_some(r.end_reserved), "end_active_bytes": r.end_active,
                 "capacity_bytes": r.capacity, "ooms": r.ooms, "first_oom_us": r.first_oom_us,
-                "is_outlier": job.overview.outliers.contains(&i), "truncated": r.is_cut_short,
+                "is_outlier": job.overview.outliers.contains(&i), "truncated": r.is_cut_short, "is_counters": r.is_counters,
+                "counted": r.counted.as_ref().map(|c| json!({
+                    "file": c.file, "peak_reserved_bytes": c.peak_reserved, "peak_active_bytes": c.peak_active, "ooms": c.ooms,
+                })),
             })
         })
         .collect();

@@ -220,7 +220,7 @@ fn report(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables
         holes.largest_bytes = holes.largest_bytes.max(hole.size);
     }
     let t = state.totals;
-    let knows_reserved = oom_facts::has_segments(tables);
+    let knows_reserved = oom_facts::knows_reserved(tables);
     let tells_requested = recording.tells_requested(device);
     Report {
         file,

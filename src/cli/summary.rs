@@ -19,7 +19,8 @@ use crate::analysis::join::Join;
 use crate::analysis::stats_check::{StatsVerdict, judge_stats};
 use crate::analysis::{DeviceTables, NO_EVENT, Quantity};
 use crate::model::{
-    Action, CATEGORIES, Clock, DeviceRecording, LoadWarning, MemoryStats, PoolId, Progress, Recording, StatsKind, WarningKind,
+    Action, CATEGORIES, Clock, DeviceRecording, Format, LoadWarning, MemoryStats, PoolId, Progress, Recording, StatsKind,
+    WarningKind,
 };
 
 /// The JSON object of one file. Sizes are bytes, times microseconds since what `clock` says, mostly the epoch.
@@ -151,6 +152,12 @@ struct DeviceSummary {
     allocations: u64,
     /// Blocks that were live before the trace began.
     live_before: u64,
+    /// True where the file has neither addresses nor totals (PyTorch 1.8 and 1.9): bytes then count from what the recording itself
+    /// shows, on top of an unknown amount.
+    relative: bool,
+    /// What the file says of totals stands above its events: segments and blocks are those that it shows, and not all there were.
+    #[serde(skip)]
+    is_partial: bool,
     /// At the end of the recording, as are `blocks`.
     segments: u64,
     blocks: u64,
@@ -382,6 +389,8 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording) -> Result<D
         samples: device.samples.len() as u64,
         allocations: events.action.iter().filter(|&&a| a == Action::Alloc).count() as u64,
         live_before: tables.lifetimes.initial_count() as u64,
+        relative: recording.source.format == Format::KinetoTrace && device.is_address_untold && !device.told.allocated.is_told(),
+        is_partial: !tables.curves.has_all_segments(),
         segments: segments as u64,
         blocks: blocks as u64,
         streams: streams_used(device),
@@ -390,7 +399,11 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording) -> Result<D
         time_us: events.time_range().map(|(first, last)| [first, last]),
         clock: recording.clock().name(),
         counts_from: recording.clock(),
-        reserved_bytes: level(Quantity::Reserved),
+        // The file's own figure, which on the CPU is none of an allocator: nothing else speaks of it.
+        reserved_bytes: match device.told.mapped {
+            0 => level(Quantity::Reserved),
+            peak => Level { end: 0, peak, peak_event: None, exact: true },
+        },
         active_bytes: level(Quantity::Active),
         allocated_bytes: level(Quantity::Allocated),
         requested_bytes: recording.tells_requested(device).then(|| level(Quantity::Requested)),

@@ -1,6 +1,7 @@
 //! Folders of recordings: which files of a folder, or of a pattern, may hold one.
 
 use std::ffi::OsStr;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// Endings of the files that trainers and profilers write recordings to. Files named one by one need none of them.
@@ -49,8 +50,9 @@ fn has_wildcards(part: &OsStr) -> bool {
 }
 
 /// The recordings of folders, patterns (`run/*/rank*.pickle`, for shells that do not expand them and for quoted ones) and files named
-/// one by one, sorted by path, each once. Of a folder its subfolders are listed too, but not what is below them: trainers write a folder a
-/// step, with a file a rank in each. Cost: one listing a folder, no file is opened.
+/// one by one, sorted by path, each once. Of a folder what is below it is listed too, to [`DEPTH`]: trainers write a folder a step, with a
+/// file a rank in each (`outputs/memory_snapshot/iteration_10/rank0_memory_snapshot.pickle`). Cost: one listing a folder; only files
+/// without any ending are opened, for their first bytes.
 ///
 /// # Errors
 /// One sentence when a folder cannot be listed or nothing is found.
@@ -74,13 +76,34 @@ pub fn recordings_in(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-/// Adds the recordings of a folder and of the folders in it.
+/// How many folders deep recordings are looked for below the one that is named: torchtitan's stand three deep in its output.
+const DEPTH: usize = 3;
+/// The most folders that are listed below one: more is a whole disk.
+const MOST_FOLDERS: usize = 2_000;
+
+/// Adds the recordings of a folder and of those below it.
 fn with_subfolders(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
-    for below in list(folder, is_recording_name, files)? {
+    let may_be_one = |path: &Path, name: &str| is_recording_name(name) || is_unnamed_recording(path, name);
+    let mut level = list(folder, may_be_one, files)?;
+    let mut listed = 0;
+    for _ in 0..DEPTH {
+        level.sort();
+        level.truncate(MOST_FOLDERS - listed);
+        listed += level.len();
         // One that may not be listed is somebody else's; its neighbours are still there.
-        let _ = list(&below, is_recording_name, files);
+        level = level.iter().filter_map(|below| list(below, may_be_one, files).ok()).flatten().collect();
     }
     Ok(())
+}
+
+/// True for a file whose name has no ending and which begins as a recording does: `_dump_snapshot("snapshot")`.
+fn is_unnamed_recording(path: &Path, name: &str) -> bool {
+    if name.contains('.') {
+        return false;
+    }
+    let mut head = Vec::new();
+    let read = super::open_regular(path).and_then(|file| file.take(4096).read_to_end(&mut head));
+    read.is_ok() && super::sniff(&head) != super::Kind::Unknown
 }
 
 /// Adds the files that fit a pattern, and the recordings of folders that do. `*` and `?` stand for anything within one part of the path,
@@ -104,7 +127,7 @@ fn fitting(pattern: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
         for folder in &folders {
             let mut fit = Vec::new();
             // As in a shell, what is hidden must be asked for.
-            let fits = |name: &str| matches(&pattern, name) && (pattern.starts_with('.') || !name.starts_with('.'));
+            let fits = |_: &Path, name: &str| matches(&pattern, name) && (pattern.starts_with('.') || !name.starts_with('.'));
             match list(folder, fits, &mut fit) {
                 Ok(inside) => below.extend(inside.into_iter().filter(|path| matches(&pattern, &name_of(path)))),
                 // The folder that is named must be there; one that only fits may be somebody else's.
@@ -126,14 +149,14 @@ fn name_of(path: &Path) -> String {
 }
 
 /// Adds the files of a folder whose names are wanted; its subfolders, but hidden ones.
-fn list(folder: &Path, wanted: impl Fn(&str) -> bool, files: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>, String> {
+fn list(folder: &Path, wanted: impl Fn(&Path, &str) -> bool, files: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>, String> {
     let failed = |e: std::io::Error| format!("{}: the folder cannot be listed: {e}", folder.display());
     let mut below = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let (name, path) = (entry.file_name(), entry.path());
         let name = name.to_string_lossy();
-        if wanted(&name) && path.is_file() {
+        if path.is_file() && wanted(&path, &name) {
             files.push(path);
         } else if !name.starts_with('.') && path.is_dir() {
             below.push(path);
@@ -208,8 +231,39 @@ mod tests {
         std::fs::create_dir_all(&deep).unwrap();
         std::fs::write(deep.join("x.pickle"), b"x").unwrap();
         std::fs::write(folder.path().join("step_9").join("rank0.pickle"), b"x").unwrap();
-        assert_eq!(names(&[folder.path().to_path_buf()]).len(), 4, "a folder's own subfolders are listed");
+        assert_eq!(names(&[folder.path().to_path_buf()]).len(), 5, "what is below a folder is listed too");
+        let too_deep = deep.join("b").join("c");
+        std::fs::create_dir_all(&too_deep).unwrap();
+        std::fs::write(too_deep.join("x.pickle"), b"x").unwrap();
+        assert_eq!(names(&[folder.path().to_path_buf()]).len(), 5, "but not a whole disk");
         assert!(recordings_in(&[empty]).unwrap_err().contains("no recordings here"));
+    }
+
+    /// As torchtitan, verl and Megatron-LM write them, and as people name them who leave the ending away.
+    #[test]
+    fn the_folders_of_trainers_are_read_from_their_top() {
+        let folder = tempfile::tempdir().unwrap();
+        let written = [
+            "outputs/memory_snapshot/iteration_10/rank0_memory_snapshot.pickle",
+            "outputs/memory_snapshot/iteration_10/replica_1/rank1_memory_snapshot.pickle",
+            "outputs/profile_traces/iteration_10/rank0_trace.json",
+            "outputs/profile/step3/torch_memory_rank0_pid4242.pickle",
+            "outputs/snapshot_0.pickle",
+            "outputs/snapshot_oom_rank_0.pickle",
+        ];
+        for name in written {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, b"x").unwrap();
+        }
+        std::fs::write(folder.path().join("outputs/snapshot"), b"\x80\x04}.").unwrap();
+        std::fs::write(folder.path().join("outputs/Makefile"), b"all:").unwrap();
+        let found = recordings_in(&[folder.path().join("outputs")]).unwrap();
+        let names: Vec<_> = found.iter().map(|f| f.strip_prefix(folder.path()).unwrap().to_string_lossy().into_owned()).collect();
+        let mut wanted: Vec<&str> = written.to_vec();
+        wanted.push("outputs/snapshot");
+        wanted.sort_by_key(|name| PathBuf::from(name));
+        assert_eq!(names, wanted);
     }
 
     #[test]

@@ -5,48 +5,125 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::FormatError;
 
-/// The longest run of base64 after `"base64":` (the page of `trace_plot` and its kin), or inside a data URL.
+/// The snapshots of a page: base64 after `"base64":` (the page of `trace_plot` and its kin), or inside a data URL. Of several the one
+/// that is `wanted` by its name or its number from 1.
 ///
 /// # Errors
-/// [`FormatError::Empty`] when the page holds no snapshot, [`FormatError::Malformed`] when its base64 is broken.
-pub(crate) fn embedded(page: &[u8], name: &str) -> Result<Vec<u8>, FormatError> {
-    let mut best: Option<(usize, &[u8])> = None;
+/// [`FormatError::Elsewhere`] when the page holds no snapshot, or several and none is wanted; [`FormatError::Malformed`] when its base64
+/// is broken.
+pub(crate) fn embedded(page: &[u8], name: &str, wanted: Option<&str>) -> Result<Vec<u8>, FormatError> {
+    let elsewhere = |what: String| FormatError::Elsewhere { name: name.to_owned(), what };
+    // A memory timeline saved as .html is a picture; its figures go to other files.
+    if find(&page[..page.len().min(4096)], b"<title>GPU Memory Timeline").is_some() {
+        return Err(elsewhere(
+            "this page is a picture of a memory timeline; write its figures with export_memory_timeline(\"NAME.raw.json.gz\") and open that".to_owned(),
+        ));
+    }
+    let found = runs(page);
+    let chosen = match (&found[..], wanted) {
+        ([], _) => return Err(elsewhere(what_instead(page).to_owned())),
+        ([one], None) => one,
+        (many, None) => {
+            return Err(elsewhere(format!(
+                "this page holds {} snapshots: {}; open one of them as {name}{CHOICE}{}",
+                many.len(),
+                listed(many),
+                many[0].name
+            )));
+        }
+        (some, Some(wanted)) => {
+            let by_number = || wanted.parse::<usize>().ok()?.checked_sub(1).and_then(|at| some.get(at));
+            some.iter()
+                .find(|run| run.name == wanted)
+                .or_else(by_number)
+                .ok_or_else(|| elsewhere(format!("this page has no snapshot {wanted}; it holds {}", listed(some))))?
+        }
+    };
+    STANDARD.decode(chosen.text).map_err(|error| FormatError::Malformed {
+        name: name.to_owned(),
+        offset: chosen.at as u64,
+        what: format!("the snapshot embedded in this page is no base64 ({error})"),
+    })
+}
+
+/// Between the name of a page and that of one of its snapshots: `page.html::rank1.pickle`.
+pub(super) const CHOICE: &str = "::";
+
+/// A run of base64.
+struct Run<'a> {
+    at: usize,
+    text: &'a [u8],
+    /// What the page calls it, else its number from 1.
+    name: String,
+}
+
+/// The runs of base64 that may be snapshots. A page has small ones beside them (fonts, icons): the others are at least a 16th of the
+/// longest, or begin as a pickle does.
+fn runs(page: &[u8]) -> Vec<Run<'_>> {
+    let mut found: Vec<Run<'_>> = Vec::new();
     let mut from = 0;
     while let Some(at) = find(&page[from..], b"base64") {
-        let start = from + at + b"base64".len();
+        let begins = from + at;
+        let start = begins + b"base64".len();
         let rest = &page[start..];
-        // `": "` before a JSON value; anything else between is no embedded file.
-        let skip = rest.iter().take_while(|b| b" \t\r\n:'\"".contains(b)).count();
+        // `": "` before a JSON value, a comma in a data URL; anything else between is no embedded file.
+        let skip = rest.iter().take_while(|b| b" \t\r\n:'\",".contains(b)).count();
         from = start;
         if skip == 0 {
             continue;
         }
         let text = &rest[skip..];
         let length = text.iter().take_while(|b| b.is_ascii_alphanumeric() || b"+/=".contains(b)).count();
-        if best.is_none_or(|(_, known)| length > known.len()) {
-            best = Some((start + skip, &text[..length]));
+        if length >= 4 {
+            let name = named(&page[begins.saturating_sub(512)..begins]).unwrap_or_else(|| (found.len() + 1).to_string());
+            found.push(Run { at: start + skip, text: &text[..length], name });
         }
         // Each byte is looked at once: what is in a run is no beginning of another.
         from += skip + length;
     }
-    // A memory timeline saved as .html is a picture; its figures go to other files.
-    if find(&page[..page.len().min(4096)], b"<title>GPU Memory Timeline").is_some() {
-        return Err(FormatError::Elsewhere {
-            name: name.to_owned(),
-            what: "this page is a picture of a memory timeline; write its figures with export_memory_timeline(\"NAME.raw.json.gz\") and open that".to_owned(),
-        });
+    let longest = found.iter().map(|run| run.text.len()).max().unwrap_or(0);
+    // `gASV` and `gAJ9` are how pickles of protocol 4 and 2 begin.
+    let is_pickle = |run: &Run<'_>| run.text.starts_with(b"gA") && run.text.len() >= 64;
+    if found.iter().any(is_pickle) {
+        found.retain(is_pickle);
+    } else {
+        found.retain(|run| run.text.len() == longest);
+        found.truncate(1);
     }
-    let Some((offset, text)) = best.filter(|(_, text)| text.len() >= 4) else {
-        return Err(FormatError::Empty {
-            name: name.to_owned(),
-            what: "this page holds a picture or text, but no embedded snapshot".to_owned(),
-        });
-    };
-    STANDARD.decode(text).map_err(|error| FormatError::Malformed {
-        name: name.to_owned(),
-        offset: offset as u64,
-        what: format!("the snapshot embedded in this page is no base64 ({error})"),
-    })
+    found
+}
+
+/// The value of the last `"name"` before a run, in the same object.
+fn named(before: &[u8]) -> Option<String> {
+    let open = memchr::memrchr(b'{', before)?;
+    let object = &before[open..];
+    let at = find(object, b"\"name\"")?;
+    let rest = String::from_utf8_lossy(&object[at + 6..]).into_owned();
+    let value = rest.split_once('"')?.1.split_once('"')?.0;
+    Some(value.to_owned()).filter(|name| !name.is_empty())
+}
+
+fn listed(runs: &[Run<'_>]) -> String {
+    const LISTED: usize = 20;
+    let bytes = |run: &Run<'_>| crate::units::Bytes(run.text.len() as u64 / 4 * 3);
+    let mut all: Vec<String> = runs.iter().take(LISTED).map(|run| format!("{} ({})", run.name, bytes(run))).collect();
+    if runs.len() > LISTED {
+        all.push(format!("{} more", runs.len() - LISTED));
+    }
+    all.join(", ")
+}
+
+/// What a page without a snapshot is.
+fn what_instead(page: &[u8]) -> &'static str {
+    let has = |text: &[u8]| find(page, text).is_some();
+    if has(b"alloc_data") && (has(b"elements_size") || has(b"elements_info")) {
+        "this page is a plot of memory_viz of 2022: it holds the drawn sizes (alloc_data) and no snapshot; open the pickle it was made from, or \
+         plot that again with a newer memory_viz"
+    } else if has(b"MemoryViz") || has(b"memory_viz") || has(b"add_local_files") {
+        "this page is the viewer memory_viz without a snapshot in it: it waits for a file to be dropped on it; open that file"
+    } else {
+        "this page holds a picture or text, but no embedded snapshot; open the file that torch.cuda.memory._dump_snapshot() wrote"
+    }
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
@@ -60,10 +137,38 @@ mod tests {
     #[test]
     fn a_page_is_looked_through_once() {
         let since = std::time::Instant::now();
-        assert!(embedded(&[b"<html>".as_slice(), &b"base64".repeat(80_000)].concat(), "x.html").is_err());
-        assert!(embedded(&[b"<html>".as_slice(), &b"base64 ".repeat(80_000)].concat(), "x.html").is_err());
+        assert!(embedded(&[b"<html>".as_slice(), &b"base64".repeat(80_000)].concat(), "x.html", None).is_err());
+        assert!(embedded(&[b"<html>".as_slice(), &b"base64 ".repeat(80_000)].concat(), "x.html", None).is_err());
         assert!(since.elapsed().as_secs() < 2, "{:?}", since.elapsed());
         let page = b"<html> base64:'base64' \"base64\": \"gAQpLg==\" base64";
-        assert_eq!(embedded(page, "x.html").unwrap(), b"\x80\x04).");
+        assert_eq!(embedded(page, "x.html", None).unwrap(), b"\x80\x04).");
+    }
+
+    #[test]
+    fn one_of_several_snapshots_is_chosen_by_its_name() {
+        let text = |byte: u8| STANDARD.encode([&b"\x80\x04\x95"[..], &[byte; 90]].concat());
+        let page = format!(
+            r#"<html><script>const local_files = [{{"name": "rank0.pickle", "base64": "{}"}}, {{"name": "rank1.pickle", "base64": "{}"}}]</script><img src="data:image/png;base64,iVBORw0KGgoAAAANSUhEUg">"#,
+            text(1),
+            text(2)
+        );
+        let open = |wanted| embedded(page.as_bytes(), "p.html", wanted);
+        let said = open(None).unwrap_err().to_string().replace('\u{a0}', " ");
+        assert!(said.contains("holds 2 snapshots: rank0.pickle (93 B), rank1.pickle (93 B)"), "{said}");
+        assert!(said.contains("p.html::rank0.pickle"), "{said}");
+        assert_eq!(open(Some("rank1.pickle")).unwrap()[3], 2);
+        assert_eq!(open(Some("2")).unwrap()[3], 2);
+        assert!(open(Some("rank7.pickle")).unwrap_err().to_string().contains("no snapshot rank7.pickle"));
+    }
+
+    #[test]
+    fn a_page_without_data_says_what_it_is() {
+        let said = |page: &str| embedded(page.as_bytes(), "p.html", None).unwrap_err().to_string();
+        let shell =
+            r#"<html><script type="module">import {add_local_files} from "https://example.org/MemoryViz.js"</script></html>"#;
+        assert!(said(shell).contains("viewer memory_viz without a snapshot"), "{}", said(shell));
+        let old = "<html><script>const alloc_data = {\"elements_size\": [512], \"elements_info\": [0]}</script></html>";
+        assert!(said(old).contains("memory_viz of 2022"), "{}", said(old));
+        assert!(said("<html><p>hello</p></html>").contains("picture or text"));
     }
 }

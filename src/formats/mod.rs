@@ -20,7 +20,7 @@ pub mod stats;
 pub mod timeline;
 mod unwrap;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use contents::Contents;
@@ -50,8 +50,10 @@ pub(crate) fn has_room(address: u64, size: u64) -> bool {
 pub fn open(path: &Path, progress: &Progress) -> Result<Recording, FormatError> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let since = Instant::now();
+    let (path, choice) = chosen(path);
+    let path = path.as_path();
     let contents = Contents::read(path, progress)?;
-    let outcome = read(&contents.bytes, &name, progress);
+    let outcome = read_chosen(&contents.bytes, &name, choice, progress);
     let changed = contents.changed(path);
     let mut recording = match outcome {
         Ok(recording) => recording,
@@ -74,6 +76,16 @@ pub fn open(path: &Path, progress: &Progress) -> Result<Recording, FormatError> 
     tracing::info!(file = %path.display(), bytes = contents.bytes.len(), seconds = recording.report.seconds, "read");
     recording.source.path = Some(path.to_owned());
     Ok(recording)
+}
+
+/// The file of `page.html::rank1.pickle`, and which of its snapshots is meant. A file of that very name is itself.
+#[must_use]
+pub fn chosen(path: &Path) -> (PathBuf, Option<String>) {
+    let text = path.to_string_lossy();
+    match text.rsplit_once(html::CHOICE) {
+        Some((file, choice)) if !path.exists() && Path::new(file).is_file() => (PathBuf::from(file), Some(choice.to_owned())),
+        _ => (path.to_owned(), None),
+    }
 }
 
 /// Opens a recording that has events, blocks, sums or samples: what can be compared, or be a rank.
@@ -120,8 +132,15 @@ fn without_number(error: &std::io::Error) -> String {
 /// # Errors
 /// [`FormatError`] when nothing usable could be read.
 pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
+    read_chosen(bytes, name, None, progress)
+}
+
+/// As [`read`]; of a page with several snapshots the one that is chosen.
+fn read_chosen(bytes: &[u8], name: &str, choice: Option<String>, progress: &Progress) -> Result<Recording, FormatError> {
     let started = Instant::now();
-    let mut recording = unwrap_and_read(bytes, name, progress, &mut Layers::around(bytes.len()))?;
+    let mut layers = Layers::around(bytes.len());
+    layers.choice = choice;
+    let mut recording = unwrap_and_read(bytes, name, progress, &mut layers)?;
     recording.source.bytes = bytes.len() as u64;
     recording.report.seconds = started.elapsed().as_secs_f64();
     Ok(recording)
@@ -177,7 +196,7 @@ fn unwrap_and_read(bytes: &[u8], name: &str, progress: &Progress, layers: &mut L
         Kind::Gzip => unwrap::gzip(bytes, name, layers, progress)?,
         Kind::Zstd => unwrap::zstd(bytes, name, layers, progress)?,
         Kind::Zip => unwrap::zip(bytes, name, layers, progress)?,
-        Kind::Html => unwrap::Unwrapped { bytes: html::embedded(bytes, name)?, truncated: false },
+        Kind::Html => unwrap::Unwrapped { bytes: html::embedded(bytes, name, layers.choice.as_deref())?, truncated: false },
         _ => return read_bare(kind, bytes, name, progress),
     };
     let mut recording = unwrap_and_read(&unwrapped.bytes, name, progress, layers).map_err(|error| match error {

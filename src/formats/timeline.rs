@@ -138,22 +138,28 @@ mod raw_action {
 
 /// Live allocations by what the file tells of them.
 #[derive(Default)]
-struct Live {
+pub(super) struct Live {
     by_kind: FxHashMap<(u64, usize), Vec<u64>>,
     next: u64,
 }
 
 impl Live {
-    fn add(&mut self, size: u64, category: usize) -> u64 {
-        // Apart by more than their size, so that no two overlap; the first is not 0.
-        let address = self.next.saturating_add(512);
-        self.next = address.saturating_add(size.checked_next_multiple_of(512).unwrap_or(size));
+    pub(super) fn add(&mut self, size: u64, category: usize) -> u64 {
+        let address = self.unused(size);
         self.by_kind.entry((size, category)).or_default().push(address);
         address
     }
 
+    /// An address that nothing has.
+    pub(super) fn unused(&mut self, size: u64) -> u64 {
+        // Apart by more than their size, so that no two overlap; the first is not 0.
+        let address = self.next.saturating_add(512);
+        self.next = address.saturating_add(size.checked_next_multiple_of(512).unwrap_or(size));
+        address
+    }
+
     /// The youngest allocation of that size and category, else of that size.
-    fn take(&mut self, size: u64, category: usize) -> Option<u64> {
+    pub(super) fn take(&mut self, size: u64, category: usize) -> Option<u64> {
         let exact = self.by_kind.get_mut(&(size, category)).and_then(Vec::pop);
         exact.or_else(|| (0..CATEGORIES.len()).find_map(|c| self.by_kind.get_mut(&(size, c)).and_then(Vec::pop)))
     }

@@ -27,12 +27,14 @@ pub(crate) struct Layers {
     count: u32,
     most: u64,
     unpacked: u64,
+    /// Which snapshot of a page with several is meant.
+    pub(crate) choice: Option<String>,
 }
 
 impl Layers {
     /// No container yet, around a file of so many bytes.
     pub(crate) fn around(file: usize) -> Self {
-        Layers { count: 0, most: (file as u64).saturating_mul(MAX_RATIO).max(MIN_LIMIT), unpacked: 0 }
+        Layers { count: 0, most: (file as u64).saturating_mul(MAX_RATIO).max(MIN_LIMIT), unpacked: 0, choice: None }
     }
 }
 

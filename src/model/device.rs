@@ -2,6 +2,7 @@
 
 use super::{
     AllocConf, Annotations, Block, CategoryBands, EventTable, LiveTrack, PoolId, PoolKey, SampleSeries, Segment, StreamId,
+    ToldTotals,
 };
 
 /// Which kind of memory a device recording describes.
@@ -90,10 +91,14 @@ pub struct DeviceRecording {
     pub live: Option<Box<LiveTrack>>,
     /// Live bytes by category over time (memory timelines).
     pub bands: CategoryBands,
+    /// The allocator's totals, where the source tells them beside its events (profiler traces).
+    pub told: ToldTotals,
     /// The allocator's settings as the source gave them.
     pub settings: Settings,
     /// True for a snapshot that was written from a source without requested sizes: whole blocks stand in their place.
     pub is_requested_untold: bool,
+    /// True where the source has no addresses: those of the events are made up to keep allocations apart.
+    pub is_address_untold: bool,
 }
 
 impl DeviceRecording {

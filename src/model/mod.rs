@@ -18,6 +18,7 @@ mod sample;
 mod segment;
 mod stack;
 mod stats;
+mod told;
 mod version;
 
 pub use annotation::{Annotation, Annotations};
@@ -35,4 +36,5 @@ pub use sample::{Bands, Sample, SampleSeries};
 pub use segment::{Block, BlockState, PoolId, PoolKey, Segment, SizeClass, StreamId};
 pub use stack::{Frame, FrameId, StackId, StackTable, StackTableBuilder, StrId};
 pub use stats::{Counter, Gauge, MemoryStats, StatsKind};
+pub use told::{BEFORE_PROFILING, ToldTotal, ToldTotals};
 pub use version::TorchVersion;

@@ -150,11 +150,11 @@ impl Recording {
 }
 
 impl Recording {
-    /// False where the source has no addresses (a memory timeline's raw form: time, action, bytes, category). Those of the recording
-    /// are then made up to keep allocations apart: no figure to show or to write.
+    /// False where the source has no addresses (a memory timeline's raw form, a trace of PyTorch 1.8). Those of the recording are then
+    /// made up to keep allocations apart: no figure to show or to write.
     #[must_use]
     pub fn tells_addresses(&self) -> bool {
-        self.source.format != Format::MemoryTimeline
+        self.source.format != Format::MemoryTimeline && !self.devices.iter().any(|d| d.is_address_untold)
     }
 
     /// What its times count from. A time that is no time of our days (2001 to 2099) in microseconds since the epoch is taken for one

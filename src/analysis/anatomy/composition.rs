@@ -7,7 +7,7 @@ use super::places::{Call, Kind, Places, Which, made_in};
 use super::sense::Part;
 use crate::analysis::roles::Roles;
 use crate::analysis::{DeviceTables, LifetimeId, NO_EVENT, StackNames};
-use crate::model::{DeviceRecording, FrameId, Recording, StackId};
+use crate::model::{BEFORE_PROFILING, DeviceRecording, FrameId, Recording, StackId};
 
 /// What one role holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +80,8 @@ pub struct Composition {
     pub event: u32,
     /// Bytes of whole blocks, those that wait for another stream included.
     pub bytes: u64,
+    /// Of those, what the source tells beyond its blocks: allocated before profiling began. Their role is unknown.
+    pub before: u64,
     /// Blocks.
     pub count: u64,
     /// Every role that holds something, most bytes first.
@@ -94,7 +96,8 @@ pub struct Composition {
 const LISTED: usize = 100;
 
 impl Composition {
-    /// What is held after an event by the blocks that are `asked` for. O(live blocks times the depth of their stacks).
+    /// What is held after an event by the blocks that are `asked` for; `None` is what a trace says was held before profiling, of which
+    /// no block is known. O(live blocks times the depth of their stacks).
     #[must_use]
     pub fn at(
         recording: &Recording,
@@ -103,7 +106,7 @@ impl Composition {
         names: &StackNames,
         roles: &Roles,
         event: u32,
-        asked: impl Fn(LifetimeId) -> bool,
+        asked: impl Fn(Option<LifetimeId>) -> bool,
     ) -> Self {
         let mut ids = tables.states.live_at(&tables.lifetimes, event);
         ids.sort_by_key(|&id| (std::cmp::Reverse(tables.lifetimes.block_size(id)), id));
@@ -127,7 +130,7 @@ impl Composition {
         }
         for &(id, kind) in &kinds {
             let Some((place, path)) = of_kind.get(&kind) else { continue };
-            if !asked(id) {
+            if !asked(Some(id)) {
                 continue;
             }
             let (role, bytes) = (kind.role, tables.lifetimes.block_size(id));
@@ -158,10 +161,19 @@ impl Composition {
                 LineHeld { place: place.to_owned(), role: Role::ALL[most], ..line }
             })
             .collect();
+        let known = kinds.iter().fold(0u64, |sum, &(id, _)| sum.saturating_add(tables.lifetimes.block_size(id)));
+        let before = if asked(None) { device.told.beyond(event, known) } else { 0 };
+        if before > 0 {
+            let name = BEFORE_PROFILING.to_owned();
+            by_role[Role::Unknown.index()].bytes += before;
+            lines.push(LineHeld { place: name.clone(), bytes: before, ..LineHeld::default() });
+            tree.parts.push(ModuleHeld { path: vec![name.clone()], name, bytes: before, repeats: 1, ..ModuleHeld::default() });
+            tree.sort();
+        }
         lines.sort_by(|a, b| (b.bytes, &a.place).cmp(&(a.bytes, &b.place)));
-        let mut roles: Vec<RoleHeld> = by_role.into_iter().filter(|r| r.count > 0).collect();
+        let mut roles: Vec<RoleHeld> = by_role.into_iter().filter(|r| r.count > 0 || r.bytes > 0).collect();
         roles.sort_by_key(|r| (std::cmp::Reverse(r.bytes), r.role));
-        Composition { event, bytes: tree.bytes, count: tree.count, roles, lines, modules: tree.parts }
+        Composition { event, bytes: tree.bytes + before, before, count: tree.count, roles, lines, modules: tree.parts }
     }
 
     /// What a role holds; nothing where it holds nothing.

@@ -10,7 +10,7 @@ use crate::analysis::modules::module_class;
 use crate::analysis::naming::is_compiled;
 use crate::analysis::roles::Roles;
 use crate::analysis::{DeviceTables, LifetimeId, StackNames};
-use crate::model::{DeviceRecording, Frame, FrameId, Recording, StackId, StackTable};
+use crate::model::{BEFORE_PROFILING, DeviceRecording, Frame, FrameId, Recording, StackId, StackTable};
 
 /// What decides where a block stands: blocks that agree in it stand in the same rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -153,6 +153,17 @@ impl OwnBlocks {
             Which::Role(role) => self.roles.of(id) == role,
             Which::Size(size) => tables.lifetimes.block_size(id) == size,
             _ => self.kinds.get(&Kind::of(device, tables, &self.roles, id)).copied().unwrap_or(false),
+        }
+    }
+
+    /// True where what a trace says was held before profiling is of the row.
+    #[must_use]
+    pub fn has_before_profiling(&self) -> bool {
+        match &self.which {
+            Which::Role(role) => *role == Role::Unknown,
+            Which::Line(name) => name == BEFORE_PROFILING,
+            Which::Module(path) | Which::Directly(path) => matches!(&path[..], [name] if name == BEFORE_PROFILING),
+            Which::Size(_) => false,
         }
     }
 

@@ -128,11 +128,17 @@ pub fn closest_under(device: &DeviceRecording, tables: &DeviceTables, cap: Optio
     Some(found)
 }
 
-/// True when a recording tells of segments; memory timelines tell of allocations alone. O(1).
+/// True when a recording tells what was reserved; memory timelines tell of allocations alone. O(1).
 #[must_use]
-pub fn has_segments(tables: &DeviceTables) -> bool {
+pub fn knows_reserved(tables: &DeviceTables) -> bool {
     let most = |q| tables.curves.peak(q).0;
     most(Quantity::Reserved) > 0 || most(Quantity::Active) == 0
+}
+
+/// True when a recording tells of the segments that hold what was reserved: a profiler trace may tell the sum alone. O(1).
+#[must_use]
+pub fn has_segments(tables: &DeviceTables) -> bool {
+    knows_reserved(tables) && tables.curves.has_all_segments()
 }
 
 fn is_default(device: &DeviceRecording, segment: &SegmentAt) -> bool {

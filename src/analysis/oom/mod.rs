@@ -9,7 +9,7 @@ mod verdict;
 
 use rustc_hash::FxHashMap;
 
-pub use self::closest::{Closest, OneOfStreams, Room, RoomFrom, closest, closest_under, has_segments};
+pub use self::closest::{Closest, OneOfStreams, Room, RoomFrom, closest, closest_under, has_segments, knows_reserved};
 pub use self::full::{what_to_make_smaller, with_what_to_make_smaller};
 pub use self::helped::{
     Advice, Helped, Support, TRIED_UNASKED, advice, best_advice, can_be_served_again, what_would_have_helped,

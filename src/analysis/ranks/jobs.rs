@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::names::{last_span, told_span, unpacked_name, without};
-use super::{Overview, RankRow, assign, overview};
+use super::{Overview, RankRow, assign, lay_counters_beside, overview};
 use crate::units::counted;
 
 /// Recordings that belong together, and what they say together.
@@ -49,6 +49,7 @@ pub fn sort(rows: &mut [RankRow]) {
 #[must_use]
 pub fn by_job(mut rows: Vec<RankRow>) -> Vec<Job> {
     let named = assign::by_recording_and_name(&mut rows);
+    lay_counters_beside(&mut rows);
     let mut loose: BTreeMap<(PathBuf, String), Vec<RankRow>> = BTreeMap::new();
     for row in rows {
         let folder = row.path.parent().unwrap_or(Path::new("")).to_path_buf();
@@ -360,6 +361,50 @@ mod tests {
         let path = PathBuf::from(path);
         let file = path.file_name().unwrap().to_string_lossy().into_owned();
         RankRow { path, file, peak_reserved: peak, ..RankRow::default() }
+    }
+
+    /// The files that torchtitan, verl and Megatron-LM write, a folder or a name a step.
+    #[test]
+    fn what_trainers_write_is_told_apart_by_step_and_rank() {
+        let jobs = |paths: &[&str]| -> Vec<Vec<Option<u32>>> {
+            let jobs = by_job(paths.iter().map(|path| row(path, 1)).collect());
+            jobs.iter().filter(|job| job.is_one).map(|job| job.rows.iter().map(|r| r.rank).collect()).collect()
+        };
+        let both = vec![Some(0), Some(1)];
+        let torchtitan = [
+            "o/memory_snapshot/iteration_10/rank0_memory_snapshot.pickle",
+            "o/memory_snapshot/iteration_10/rank1_memory_snapshot.pickle",
+            "o/memory_snapshot/iteration_20_exit/rank0_memory_snapshot.pickle",
+            "o/memory_snapshot/iteration_20_exit/rank1_memory_snapshot.pickle",
+        ];
+        assert_eq!(jobs(&torchtitan), [both.clone(), both.clone()]);
+        let verl = ["p/step3/torch_memory_rank0_pid4242.pickle", "p/step3/torch_memory_rank1_pid4911.pickle"];
+        assert_eq!(jobs(&verl), [both.clone()]);
+        let megatron =
+            ["d/snapshot_0.pickle", "d/snapshot_1.pickle", "d/snapshot_oom_rank_0.pickle", "d/snapshot_oom_rank_1.pickle"];
+        assert_eq!(jobs(&megatron), [both.clone(), both]);
+    }
+
+    #[test]
+    fn counters_join_the_recording_of_their_rank() {
+        let counters = |path: &str, peak| RankRow { is_counters: true, peak_active: peak / 2, ..row(path, peak) };
+        let jobs = by_job(vec![
+            row("d/rank0_snapshot.pickle", 100),
+            row("d/rank1_snapshot.pickle", 100),
+            counters("d/rank1_memory_stats.json", 4 << 20),
+            counters("d/rank0_memory_stats.json", 50),
+            counters("d/rank7_memory_stats.json", 60),
+        ]);
+        let ranks = &jobs[0].rows;
+        let told: Vec<_> = ranks.iter().map(|r| (r.rank, r.counters_text().map(|t| t.replace('\u{a0}', " ")))).collect();
+        let counted = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            told,
+            [(Some(0), counted("counters beside it")), (Some(1), counted("counters: 4 MiB reserved at the peak"))],
+            "{jobs:?}"
+        );
+        // Of a rank without a recording they are what there is.
+        assert!(jobs.iter().flat_map(|j| &j.rows).any(|r| r.is_counters && r.peak_reserved == 60));
     }
 
     fn jobs_of(files: &[&str]) -> Vec<(String, usize, bool)> {

@@ -93,7 +93,7 @@ impl Ranks {
             paths.sort_by_cached_key(|path| (ranks::rank_of_name(&name(path)).unwrap_or(u32::MAX), path.clone()));
             let _ = tell.send(Ok(paths.clone()));
             // A file reports to a progress of its own: the shared one counts files.
-            let open = |path: &Path| formats::open_more_than_counters(path, &Progress::new()).map_err(|e| e.to_string());
+            let open = |path: &Path| formats::open(path, &Progress::new()).map_err(|e| e.to_string());
             let each = |at: usize, answer| {
                 let _ = sender.send((at, answer));
                 wake.wake();
@@ -200,12 +200,16 @@ impl Ranks {
     /// no jobs are made out anew. Gives the rows back where that is not so.
     fn fill_in(&mut self, mut rows: Vec<RankRow>) -> Option<Vec<RankRow>> {
         let [row] = rows.as_mut_slice() else { return Some(rows) };
+        // Counters go beside the recording of their rank.
+        if row.is_counters {
+            return Some(rows);
+        }
         let fits = |kept: &&mut RankRow| {
             let is_its_rank = kept.rank.is_some() && (row.told_rank.is_none() || row.told_rank == kept.rank);
             kept.is_pending && is_its_rank && row.world_size.is_none() && kept.path == row.path
         };
         let Some(kept) = self.jobs.iter_mut().flat_map(|job| &mut job.rows).find(fits) else { return Some(rows) };
-        *kept = RankRow { rank: kept.rank, ..std::mem::take(row) };
+        *kept = RankRow { rank: kept.rank, counted: kept.counted.take(), ..std::mem::take(row) };
         None
     }
 

@@ -117,6 +117,7 @@ fn remark(page: &Ranks, at: usize, t: &Tokens) -> (String, egui::Color32) {
     }
     let mut words = Vec::new();
     let mut ink = t.text2;
+    words.extend(row.counters_text().or_else(|| row.is_counters.then(|| "counters alone".to_owned())));
     if row.is_cut_short {
         words.push("file breaks off".to_owned());
         ink = t.amber;

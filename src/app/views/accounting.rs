@@ -88,11 +88,18 @@ impl View for Accounting {
             egui::Frame::NONE.inner_margin(egui::Margin::symmetric(16, 4)).show(ui, |ui| {
                 ui.set_width(ui.available_width());
                 let live = waterfall.rows.iter().find(|r| r.part == Part::Requested).and_then(|r| r.bytes).unwrap_or(0);
+                let cached = waterfall.rows.iter().find(|r| r.part == Part::Cached).and_then(|r| r.bytes);
                 let sentence = match waterfall.reserved {
                     Some(reserved) if whole == 0 => format!(
                         "PyTorch reserves {}. torch.{}.empty_cache() would give none of it back now.",
                         Bytes(reserved),
                         cx.words().module
+                    ),
+                    Some(reserved) if cached.is_some() => format!(
+                        "PyTorch reserves {}, and {} of it is not in use. Not all segments are in this file, so what torch.{}.empty_cache() would give back is unknown.",
+                        Bytes(reserved),
+                        Bytes(cached.unwrap_or(0)),
+                        cx.words().module,
                     ),
                     Some(reserved) => format!(
                         "PyTorch reserves {}. torch.{}.empty_cache() would give {} of it back now.",
@@ -213,7 +220,7 @@ fn line(
 fn part_ink(t: &Tokens, part: Part) -> Option<egui::Color32> {
     match part {
         Part::CachedWhole | Part::CachedPinned | Part::Cached | Part::DeviceFree => None,
-        Part::Driver | Part::OtherProcesses => Some(t.other),
+        Part::Driver | Part::OtherProcesses | Part::Before => Some(t.other),
         Part::OutsidePytorch => Some(t.slot(1)),
         Part::PendingFree => Some(t.slot(3)),
         // Neither of the reds, nor a hue of a role beside it.

@@ -58,6 +58,8 @@ pub(super) struct Peak {
     phase: Option<&'static str>,
     /// Bytes by role; they add up to `bytes`.
     by_role: BTreeMap<&'static str, u64>,
+    /// Of `unknown` what was allocated before profiling began, by the trace's own totals.
+    before_profiling: u64,
     /// Of those the bytes whose role is inferred from sizes, numbers and lives alone.
     probably: BTreeMap<&'static str, u64>,
     by_line: Vec<Held>,
@@ -115,6 +117,7 @@ impl Doing {
                 event: super::some_event(event),
                 phase: anatomy.phases.at(event).map(Phase::name),
                 by_role: roles(|r| r.bytes),
+                before_profiling: held.before,
                 probably: roles(|r| r.probable),
                 by_line: held.lines.iter().take(LISTED).map(Held::from).collect(),
                 by_module: held.modules.iter().take(LISTED).map(Held::from).collect(),
@@ -152,14 +155,20 @@ impl Doing {
 /// `5.68 GiB at the peak, in the backward pass of step 2: activations 2.81 GiB, temporaries 1.54 GiB, weights 371 MiB`.
 fn sentence(held: &Composition, is_state: bool, phase: &str) -> String {
     const NAMED: usize = 5;
-    let named = held.roles.iter().filter(|r| r.bytes * 200 >= held.bytes).take(NAMED).map(|r| {
-        let probably = if r.probable * 2 > r.bytes { "probably " } else { "" };
-        format!("{probably}{} {}", r.role.text(), Bytes(r.bytes))
+    let is_worth_it = |bytes: u64| bytes > 0 && bytes * 200 >= held.bytes;
+    let before = is_worth_it(held.before).then(|| format!("from before profiling {}", Bytes(held.before)));
+    let named = held.roles.iter().map(|r| {
+        let untold = if r.role == Role::Unknown { held.before } else { 0 };
+        (r, r.bytes - untold)
     });
-    let named: Vec<String> = named.collect();
+    let named = named.filter(|&(_, bytes)| is_worth_it(bytes)).take(NAMED).map(|(r, bytes)| {
+        let probably = if r.probable * 2 > bytes { "probably " } else { "" };
+        format!("{probably}{} {}", r.role.text(), Bytes(bytes))
+    });
+    let named: Vec<String> = before.into_iter().chain(named).collect();
     let phase = if phase.is_empty() { String::new() } else { format!(", {phase}") };
     let when = if is_state { "live when the file was written" } else { "at the peak" };
-    let is_told = held.roles.iter().any(|r| r.role != Role::Unknown);
+    let is_told = held.before > 0 || held.roles.iter().any(|r| r.role != Role::Unknown);
     let what = if is_told { format!(": {}", named.join(", ")) } else { String::new() };
     format!("{} {when}{phase}{what}", Bytes(held.bytes))
 }

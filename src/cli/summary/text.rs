@@ -162,6 +162,13 @@ fn peak(d: &DeviceSummary) -> String {
         }
         _ => {}
     }
+    if d.relative {
+        return format!(
+            "{} held at most {} of what the trace shows; it has no totals, so what was held before is unknown",
+            d.label,
+            Bytes(tensors(d).peak)
+        );
+    }
     let held = match &d.doing {
         Some(doing) => doing.peak().to_owned(),
         None => format!("{} at the peak", Bytes(d.active_bytes.peak)),
@@ -181,7 +188,7 @@ fn peak(d: &DeviceSummary) -> String {
 
 /// False for a device whose file tells of tensors and not of the segments that hold them: its zeros are no figures.
 fn knows_reserved(d: &DeviceSummary) -> bool {
-    d.reserved_bytes.peak > 0 || tensors(d).peak == 0
+    d.kind != "cpu" && (d.reserved_bytes.peak > 0 || tensors(d).peak == 0)
 }
 
 /// What tensors took: as asked for, or their blocks where only these are told.
@@ -246,8 +253,9 @@ fn device_text(d: &DeviceSummary) -> String {
     let mut out = format!("\n{table}");
     let mut facts = vec![counted(d.events, "event", "events"), counted(d.allocations, "allocation", "allocations")];
     if knows_reserved(d) {
-        facts.push(counted(d.segments, "segment", "segments"));
-        facts.push(counted(d.blocks, "block", "blocks"));
+        let known = if d.is_partial { " known at the end" } else { "" };
+        facts.push(format!("{}{known}", counted(d.segments, "segment", "segments")));
+        facts.push(format!("{}{known}", counted(d.blocks, "block", "blocks")));
         facts.push(counted(d.streams, "stream", "streams"));
         facts.push(counted(d.pools, "pool", "pools"));
     }

@@ -46,7 +46,8 @@ pub(super) struct MemoryEvent {
     pub(super) time: i64,
     /// Above 0 an allocation, below 0 a free, for an out-of-memory event the request.
     pub(super) bytes: i64,
-    pub(super) address: u64,
+    /// `None` in traces of PyTorch 1.8 and 1.9, which write sizes alone; of an out-of-memory event 0.
+    pub(super) address: Option<u64>,
     pub(super) allocated: Option<u64>,
     pub(super) reserved: Option<u64>,
     pub(super) device_type: i32,
@@ -400,14 +401,13 @@ impl<'a> Rows<'a> {
             }
         });
         let address = if is_oom { address.or(Some(0)) } else { address };
-        let (Some(time), Some(bytes), Some(address), Some(device_type)) = (nanoseconds(f.time), bytes, address, device_type)
-        else {
-            self.report.warn(WarningKind::WrongType, None, || {
-                "memory events without size, address, device or time were left out".to_owned()
-            });
+        let (Some(time), Some(bytes), Some(device_type)) = (nanoseconds(f.time), bytes, device_type) else {
+            self.report
+                .warn(WarningKind::WrongType, None, || "memory events without size, device or time were left out".to_owned());
             return;
         };
-        if !super::super::has_room(address, bytes.unsigned_abs()) {
+        if !super::super::has_room(address.unwrap_or(0), bytes.unsigned_abs()) {
+            let address = address.unwrap_or(0);
             let sign = if bytes < 0 { "-" } else { "" };
             self.report.warn(WarningKind::WrongType, None, || {
                 format!(

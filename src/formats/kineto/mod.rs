@@ -1,8 +1,9 @@
 //! Chrome traces of `torch.profiler` (Kineto), with the memory events that `profile_memory=True` adds.
 //!
 //! A trace names no segments and no pools, but it has what a snapshot lacks: operators, shapes, modules and clocks in
-//! nanoseconds, the CPU's memory beside the GPU's, and PyTorch's own totals after every event. Those totals become
-//! [`DeviceRecording::samples`], so that curves of allocated and reserved are exact even where the trace began late.
+//! nanoseconds, the CPU's memory beside the GPU's, and PyTorch's own totals after every event. Those totals are the curves
+//! ([`DeviceRecording::told`]), which are therefore exact even where the trace began late: most of what is held is then older
+//! than it.
 //!
 //! * `scan`: the lenient scanner over the bytes.
 //! * `collect`: events to rows.
@@ -17,9 +18,10 @@ mod segments;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::FormatError;
+use super::timeline::Live;
 use crate::model::{
     Action, Annotation, Annotations, DeviceId, DeviceKind, DeviceRecording, EventTable, Format, Note, NoteKind, OpKind, OpLane,
-    OpTable, PoolId, Progress, Recording, Sample, Source, StackTableBuilder, StreamId, WarningKind,
+    OpTable, PoolId, Progress, Recording, Source, StackTableBuilder, StreamId, ToldTotals, WarningKind,
 };
 use collect::{MemoryEvent, NONE, Rows, SliceKind};
 pub use nest::{FORWARD_MARK, MODULE_FILE, OPERATOR_FILE};
@@ -92,6 +94,9 @@ fn device_kind(device_type: i32) -> DeviceKind {
     }
 }
 
+/// c10's `HIP`. PyTorch for AMD mostly says `CUDA` in its place.
+const HIP: i32 = 6;
+
 fn microseconds(nanoseconds: i64) -> i64 {
     nanoseconds.div_euclid(1_000)
 }
@@ -158,12 +163,26 @@ fn devices(
             device.capacity = facts.capacity;
         }
         device.settings.raw = rows.header.clone();
+        if order.first().is_some_and(|&i| rows.memory[i as usize].device_type == HIP) {
+            // The profiler's name may be a bare architecture or missing; whose card it is, is told by its type alone.
+            device.settings.raw.push(("HIP".to_owned(), "the device type of the trace".to_owned()));
+            device.name = device.name.filter(|name| !name.is_empty()).or_else(|| Some("AMD GPU".to_owned()));
+        }
         device.pools.push((0, 0));
         let stream = device.intern_stream(0);
         let mut builder = DeviceBuilder::default();
         device.events = builder.events(rows, nesting, &order, stream, &mut stacks, table);
-        device.samples = samples(rows, &order);
-        if id.kind != DeviceKind::Cpu {
+        device.told = builder.told;
+        device.is_address_untold = builder.has_no_addresses;
+        if device.is_address_untold {
+            report.warn(WarningKind::NoAddresses, None, || {
+                format!(
+                    "{id}: the trace has sizes alone, as PyTorch 1.8 and 1.9 wrote them, and neither addresses nor totals. Its curve is \
+                     relative: it counts what the trace allocates, and what it frees, on top of an unknown amount from before. Which of \
+                     several equal allocations a free ends is a guess (the youngest)"
+                )
+            });
+        } else if id.kind != DeviceKind::Cpu {
             report.warn_many(WarningKind::StartMissing, builder.unmatched, None, || {
                 format!("{id}: memory that was allocated before profiling began is freed in the trace")
             });
@@ -174,8 +193,7 @@ fn devices(
         if let Some(unknown) = builder.segments.unknown_at_start.checked_sub(1) {
             report.warn(WarningKind::StartMissing, None, || {
                 format!(
-                    "{id}: {} were reserved before profiling began; the trace does not say which segments, so they are \
-                     missing in the curve of reserved bytes and stand only in the samples",
+                    "{id}: {} were reserved before profiling began; they count, but the trace does not say which segments they are",
                     crate::units::Bytes(unknown + 1)
                 )
             });
@@ -197,6 +215,12 @@ fn devices(
 struct DeviceBuilder {
     live: FxHashSet<u64>,
     segments: SegmentFinder,
+    told: ToldTotals,
+    /// Addresses of mapped memory on the CPU.
+    mapped: FxHashSet<u64>,
+    /// Addresses made up where the trace has none.
+    made_up: Live,
+    has_no_addresses: bool,
     unmatched: u64,
     lost: u64,
     nothing: u64,
@@ -220,22 +244,35 @@ impl DeviceBuilder {
             let stack = stacks.stack(around, table);
             let time = microseconds(rows.base.saturating_add(m.time));
             let size = m.bytes.unsigned_abs();
+            let first = events.len() as u32;
+            let address = m.address.unwrap_or_else(|| self.make_up(m.bytes));
+            let is_mapped = self.is_mapped(m, address);
+            // The CPU's allocator reserves nothing.
             if let Some(reserved) = m.reserved.filter(|_| m.device_type != 0) {
-                for found in self.segments.before(m.address, if m.is_oom { 0 } else { m.bytes }, reserved, m.allocated) {
-                    events.push(time, found.action, found.address, found.size, stream, PoolId::UNKNOWN, stack);
+                if m.address.is_some() {
+                    for found in self.segments.before(address, if m.is_oom { 0 } else { m.bytes }, reserved, m.allocated) {
+                        events.push(time, found.action, found.address, found.size, stream, PoolId::UNKNOWN, stack);
+                    }
                 }
+                self.told.reserved.set(first, self.segments.at_start, reserved);
+            }
+            if let Some(total) = m.allocated.or_else(|| self.followed(m)).filter(|_| !is_mapped) {
+                let start = if m.is_oom { total } else { total.saturating_sub(m.bytes.max(0).unsigned_abs()) };
+                // What is of no bytes is no event; its total stands after the one before it.
+                let at = events.len() as u32 - u32::from(m.bytes == 0 && !m.is_oom && !events.is_empty());
+                self.told.allocated.set(at, start, total);
             }
             let mut push = |action, address| events.push(time, action, address, size, stream, PoolId::UNKNOWN, stack);
             if m.is_oom {
                 push(Action::Oom, EventTable::FREE_UNKNOWN);
             } else if m.bytes > 0 {
-                self.lost += u64::from(!self.live.insert(m.address));
-                push(Action::Alloc, m.address);
+                self.lost += u64::from(!self.live.insert(address));
+                push(Action::Alloc, address);
             } else if m.bytes < 0 {
                 // The profiler hears of a free when the program lets go; it does not hear when streams are done with it.
-                self.unmatched += u64::from(!self.live.remove(&m.address));
-                push(Action::FreeRequested, m.address);
-                push(Action::FreeCompleted, m.address);
+                self.unmatched += u64::from(!self.live.remove(&address));
+                push(Action::FreeRequested, address);
+                push(Action::FreeCompleted, address);
                 continue;
             } else {
                 self.nothing += 1;
@@ -250,6 +287,33 @@ impl DeviceBuilder {
             }
         }
         events
+    }
+
+    /// True for a mapped file or shared memory, such as a `DataLoader`'s batches. PyTorch writes 0 allocated and the bytes of this one
+    /// mapping as reserved in the place of totals, which are no totals of the CPU's allocator.
+    fn is_mapped(&mut self, event: &MemoryEvent, address: u64) -> bool {
+        let reserved = event.reserved.filter(|_| event.device_type == 0).unwrap_or(0);
+        self.told.mapped = self.told.mapped.max(reserved);
+        match event.bytes {
+            1.. => reserved > 0 && self.mapped.insert(address),
+            _ => self.mapped.remove(&address),
+        }
+    }
+
+    /// An address for an event that has none: a free ends the youngest allocation of its size.
+    fn make_up(&mut self, bytes: i64) -> u64 {
+        self.has_no_addresses = true;
+        let size = bytes.unsigned_abs();
+        if bytes > 0 {
+            return self.made_up.add(size, 0);
+        }
+        self.made_up.take(size, 0).unwrap_or_else(|| self.made_up.unused(size))
+    }
+
+    /// The total after an event that does not tell it, where the one before it did.
+    fn followed(&self, event: &MemoryEvent) -> Option<u64> {
+        let before = *self.told.allocated.values.last()?;
+        Some(if event.is_oom { before } else { before.saturating_add_signed(event.bytes) })
     }
 }
 
@@ -274,27 +338,6 @@ fn operator_around<'a>(rows: &Rows<'a>, nesting: &Nesting, mut at: u32) -> Optio
         at = nesting.parent[at as usize];
     }
     innermost.map(|(name, shapes)| (name, unescape(shapes)))
-}
-
-/// PyTorch's totals after each event. A total that does not change is not repeated, which loses nothing.
-fn samples(rows: &Rows<'_>, order: &[u32]) -> Vec<Sample> {
-    let mut out: Vec<Sample> = Vec::with_capacity(order.len());
-    for &i in order {
-        let m = &rows.memory[i as usize];
-        if m.allocated.is_none() && m.reserved.is_none() {
-            continue;
-        }
-        if out.last().is_some_and(|s| s.allocated == m.allocated && s.reserved == m.reserved) {
-            continue;
-        }
-        out.push(Sample {
-            time_us: microseconds(rows.base.saturating_add(m.time)),
-            allocated: m.allocated,
-            reserved: m.reserved,
-            ..Sample::default()
-        });
-    }
-    out
 }
 
 /// Operators, runtime calls, kernels and copies, by start.

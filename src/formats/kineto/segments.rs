@@ -25,7 +25,9 @@ pub(super) struct SegmentFinder {
     segments: BTreeMap<u64, u64>,
     /// Live blocks by address.
     live: BTreeMap<u64, u64>,
-    /// Reserved when the trace began: segments nobody can name.
+    /// Reserved when the trace began.
+    pub(super) at_start: u64,
+    /// What is left of that: segments nobody can name.
     pub(super) unknown_at_start: u64,
     /// Bytes handed back of which it is not known which segments they were.
     pub(super) unexplained: u64,
@@ -42,8 +44,9 @@ impl SegmentFinder {
         let before = self.total.unwrap_or_else(|| {
             // A trace from the program's first allocation on has seen every segment; a later one cannot know the first ones.
             let nothing_before = allocated.is_some_and(|a| i128::from(a) == i128::from(bytes.max(0)));
-            self.unknown_at_start = if nothing_before { 0 } else { reserved };
-            self.unknown_at_start
+            self.at_start = if nothing_before { 0 } else { reserved };
+            self.unknown_at_start = self.at_start;
+            self.at_start
         });
         self.total = Some(reserved);
         if reserved > before && bytes > 0 {

@@ -130,6 +130,30 @@ pub(crate) fn resolve_outside<'a>(
     Ok(())
 }
 
+/// Loads the list stored as `id`. Its own items stay [`Node::Memo`] where they are fetched, for whoever knows them already; what those
+/// that are written out refer to is loaded.
+///
+/// # Errors
+/// As [`resolve_outside`].
+pub(crate) fn list_of_fetched<'a>(
+    bytes: &'a [u8],
+    memo: &MemoIndex,
+    tree: &mut Tree<'a>,
+    id: u64,
+    budget: &Budget,
+) -> Result<NodeId, PickleError> {
+    let never = || PickleError::Malformed { offset: 0, what: format!("memo entry {id} is fetched but was never stored") };
+    let start = memo.start(id).ok_or_else(never)?;
+    let before = tree.nodes.len();
+    let mut missing = Vec::new();
+    let (node, walked) = object(bytes, memo, id, start, tree, &mut missing)?;
+    budget.spend(tree.nodes.len() - before + walked, start)?;
+    let own: rustc_hash::FxHashSet<NodeId> = tree.items(node).iter().copied().collect();
+    missing.retain(|(_, place)| !own.contains(place));
+    resolve_outside(bytes, memo, tree, missing, budget)?;
+    Ok(node)
+}
+
 /// Loads the object stored as `id`, which begins at `start`. What it refers to is added to `missing`. Also says how many opcodes
 /// that took.
 fn object<'a>(
@@ -207,12 +231,37 @@ fn finish_filling(machine: &mut Machine<'_>, node: NodeId, mut pos: usize) -> us
         let Ok(read) = Op::read(machine.bytes, pos) else { break };
         let depth = if machine.marks.is_empty() { machine.stack.len() } else { 0 };
         let ends = matches!(read.code, op::STOP) || depth == 1 && takes_top(read.code) || depth > 1 + MAX_LOOSE;
+        let held = length(machine.tree.node(node));
         if ends || machine.step(read, pos).is_err() || machine.stack.is_empty() {
             break;
         }
         pos = read.next;
+        // Every writer fills in batches of a thousand, so a smaller one is the last.
+        let batch = length(machine.tree.node(node)) - held;
+        let is_alone = machine.marks.is_empty() && machine.stack.len() == 1;
+        if is_alone && (1..BATCH).contains(&batch) && ends_batch(read.code) && !begins_batch(machine.bytes, pos) {
+            break;
+        }
     }
     walked
+}
+
+/// Items that Python's pickle gives to a list, and pairs to a dict, at once.
+const BATCH: usize = 1_000;
+
+fn ends_batch(code: u8) -> bool {
+    matches!(code, op::APPENDS | op::SETITEMS | op::ADDITEMS)
+}
+
+/// True where the next opcode that does something begins a batch.
+fn begins_batch(bytes: &[u8], mut pos: usize) -> bool {
+    while let Ok(read) = Op::read(bytes, pos) {
+        match read.code {
+            op::FRAME | op::MEMOIZE | op::BINPUT | op::LONG_BINPUT | op::PUT => pos = read.next,
+            code => return code == op::MARK,
+        }
+    }
+    false
 }
 
 /// Opcodes that, with the container alone on the stack, give it to whatever holds it.

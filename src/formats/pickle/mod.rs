@@ -12,7 +12,7 @@ mod scan;
 mod skim;
 mod tree;
 
-pub(crate) use load::{Budget, items, resolve_outside};
+pub(crate) use load::{Budget, items, list_of_fetched, resolve_outside};
 pub(crate) use memo::{Block as MemoBlock, MemoIndex};
 pub(crate) use ops::{Op, little_endian};
 pub(crate) use scan::{Part, Scanner, Streamed};

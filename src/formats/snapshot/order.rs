@@ -2,12 +2,17 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::model::{DeviceRecording, Frame, Progress, StackId, StackTable, StackTableBuilder, StrId};
+use crate::model::{DeviceRecording, Frame, FrameId, Progress, StackId, StackTable, StackTableBuilder, StrId};
 
 /// Renumbers every string, frame and stack by first use. Costs a pass over the stack column.
 pub(super) fn by_first_use(devices: &mut [DeviceRecording], table: &StackTable, progress: &Progress) -> StackTable {
-    let mut order =
-        Order { table, builder: StackTableBuilder::new(), stacks: vec![StackId::NONE; table.len()], texts: FxHashMap::default() };
+    let mut order = Order {
+        table,
+        builder: StackTableBuilder::new(),
+        stacks: vec![StackId::NONE; table.len()],
+        frames: FxHashMap::default(),
+        texts: FxHashMap::default(),
+    };
     for device in devices {
         for part in device.events.stack.chunks_mut(1 << 18) {
             for stack in part.iter_mut() {
@@ -35,6 +40,8 @@ struct Order<'t> {
     table: &'t StackTable,
     builder: StackTableBuilder,
     stacks: Vec<StackId>,
+    /// Deep stacks share their frames: each is looked at once.
+    frames: FxHashMap<FrameId, FrameId>,
     texts: FxHashMap<StrId, StrId>,
 }
 
@@ -51,15 +58,24 @@ impl Order<'_> {
     #[cold]
     fn new_stack(&mut self, old: StackId) -> StackId {
         let mut frames = Vec::new();
-        for frame in self.table.frames(old).iter().filter_map(|&id| self.table.frame(id)) {
-            let (name, file) = (self.text(frame.name), self.text(frame.file));
-            frames.push(self.builder.frame(Frame { name, file, line: frame.line }));
+        for &id in self.table.frames(old) {
+            let known = self.frames.get(&id).copied();
+            frames.extend(known.or_else(|| self.new_frame(id)));
         }
         let new = self.builder.stack(&frames);
         if let Some(slot) = self.stacks.get_mut(old.0 as usize) {
             *slot = new;
         }
         new
+    }
+
+    #[cold]
+    fn new_frame(&mut self, old: FrameId) -> Option<FrameId> {
+        let frame = self.table.frame(old)?;
+        let (name, file) = (self.text(frame.name), self.text(frame.file));
+        let new = self.builder.frame(Frame { name, file, line: frame.line });
+        self.frames.insert(old, new);
+        Some(new)
     }
 
     fn text(&mut self, old: StrId) -> StrId {

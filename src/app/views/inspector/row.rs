@@ -16,11 +16,11 @@ const LINES: usize = 12;
 /// The card of a row: what its blocks hold, for what, by which lines. O(live blocks times the depth of their stacks).
 pub(super) fn card(data: &DeviceData, state: &State, roles: &Roles, own: &OwnBlocks) -> Card {
     let (device, tables) = (data.device(), &data.tables);
-    let of = |asked: &dyn Fn(crate::analysis::LifetimeId) -> bool| {
+    let of = |asked: &dyn Fn(Option<crate::analysis::LifetimeId>) -> bool| {
         Composition::at(&data.recording, device, tables, &data.names, roles, state.event, asked)
     };
     let is_own = |id| own.contains(device, tables, id);
-    let (whole, held) = (of(&|_| true), of(&is_own));
+    let (whole, held) = (of(&|_| true), of(&|id| id.map_or_else(|| own.has_before_profiling(), is_own)));
     let (kind, name) = title(&own.which, &whole.modules);
     let is_line = kind == LINE;
     let share = held.bytes as f64 / whole.bytes.max(1) as f64 * 100.0;

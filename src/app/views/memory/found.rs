@@ -86,8 +86,11 @@ impl Found {
     /// At an event, of some roles or of all. O(live blocks).
     pub fn at(data: &DeviceData, roles: &Roles, event: u32, only: &[Role]) -> Self {
         let (device, tables) = (data.device(), &data.tables);
-        let is_of = |id: LifetimeId| only.is_empty() || only.contains(&roles.of(id));
-        let held = Composition::at(&data.recording, device, tables, &data.names, roles, event, is_of);
+        let is_role = |role: Role| only.is_empty() || only.contains(&role);
+        let is_of = |id: LifetimeId| is_role(roles.of(id));
+        let held = Composition::at(&data.recording, device, tables, &data.names, roles, event, |id| {
+            id.map_or(is_role(Role::Unknown), is_of)
+        });
         let has_stacks = !data.names.is_empty();
         let lifetimes = &tables.lifetimes;
         let live = tables.states.live_at(lifetimes, event);

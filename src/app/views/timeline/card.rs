@@ -70,7 +70,7 @@ pub(super) fn at_event(device: &DeviceRecording, event: u32) -> Option<Bands> {
 pub(super) fn has_samples(device: &DeviceRecording) -> bool {
     let times = device.events.time_range().filter(|_| device.events.has_time);
     let (Some((first, last)), Some(a), Some(b)) = (times, device.samples.first(), device.samples.last()) else { return false };
-    // What a profiler sampled tells of its own tensors, not of the card.
+    // A memory timeline's sums tell of its own tensors, not of the card.
     let is_of_card = device.live.is_some() || tells_card(Some(a)) || tells_card(Some(b));
     is_of_card && a.time_us <= last && b.time_us.saturating_add(HOLDS_US) >= first
 }

@@ -119,7 +119,7 @@ impl ColumnPainter {
         for run in picture.strata.runs_of(column) {
             // Of several, folded because they are far thinner than a pixel, the largest stands for all.
             let shown = run.largest;
-            while self.before.get(known).is_some_and(|b| b.0 < shown) {
+            while !run.is_beyond() && self.before.get(known).is_some_and(|b| b.0 < shown) {
                 known += 1;
             }
             let class = match self.before.get(known) {
@@ -131,7 +131,9 @@ impl ColumnPainter {
                     if focus.dims(data, shown) { class | DIM } else { class }
                 }
             };
-            self.now.push((shown, class));
+            if !run.is_beyond() {
+                self.now.push((shown, class));
+            }
             let bottom = ((run.bottom as f64 - picture.low) * scale).max(0.0);
             let top = ((run.top as f64 - picture.low) * scale).min(rows as f64);
             if top <= bottom {

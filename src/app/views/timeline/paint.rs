@@ -213,9 +213,7 @@ impl Canvas<'_> {
             let of = |c: &Cell| PixelColumn::from_values((c.min as f64, c.max as f64, c.last as f64), |v| y.at(v));
             sources.iter().map(|s| s.and_then(|i| cells.get(i)).map(of)).collect()
         };
-        let (mut reserved, active, requested) =
-            (profile(&picture.reserved), profile(&picture.active), profile(&picture.requested));
-        without_unknown(&mut reserved, &sources, picture);
+        let (reserved, active, requested) = (profile(&picture.reserved), profile(&picture.active), profile(&picture.requested));
         // The accent of a query's curve is a blue too: beside it the others are grey.
         let blue = if picture.matching.is_some() { t.text3 } else { t.slot(0) };
         let mut batch = Batch::new(&painter).hatch_origin(self.pane.min);
@@ -383,8 +381,7 @@ impl Canvas<'_> {
         if let Some(picture) = picture.filter(|p| p.has_reserved) {
             let of = |c: &Cell| PixelColumn::from_values((c.min as f64, c.max as f64, c.last as f64), |v| y.at(v));
             let sources = self.sources(&picture.window);
-            let mut reserved: Vec<_> = sources.iter().map(|s| s.and_then(|i| picture.reserved.get(i)).map(of)).collect();
-            without_unknown(&mut reserved, &sources, picture);
+            let reserved: Vec<_> = sources.iter().map(|s| s.and_then(|i| picture.reserved.get(i)).map(of)).collect();
             batch.curve(&reserved, rect.left(), 1.0, self.tokens.text1);
         }
         self.cap_line(&mut batch, rect, y, cap);
@@ -408,15 +405,6 @@ impl Canvas<'_> {
         }
         if let Some(lane) = self.tracks.steps.or(self.tracks.phases).or(self.tracks.device) {
             self.rule(lane.top() - 4.0);
-        }
-    }
-}
-
-/// Takes away the line of reserved bytes where nothing tells them.
-fn without_unknown(reserved: &mut [Option<PixelColumn>], sources: &[Option<usize>], picture: &WindowPicture) {
-    for (column, source) in reserved.iter_mut().zip(sources) {
-        if source.is_some_and(|i| i < picture.reserved_from) {
-            *column = None;
         }
     }
 }

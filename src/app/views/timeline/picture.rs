@@ -61,10 +61,8 @@ impl StepBox {
 pub(super) struct WindowPicture {
     pub window: Window,
     pub reserved: Vec<Cell>,
-    /// Reserved memory is known: from segments, or from what the source sampled.
+    /// Reserved memory is known: from segments, or from the source's totals.
     pub has_reserved: bool,
-    /// The first column of which it is known: samples may begin after the events.
-    pub reserved_from: usize,
     pub active: Vec<Cell>,
     /// Empty where the source has whole blocks only: the line would be that of active under another name.
     pub requested: Vec<Cell>,
@@ -89,10 +87,7 @@ impl WindowPicture {
             || rayon::join(|| columns(Quantity::Active), || columns(Quantity::Requested)),
         );
         let requested = if data.recording.tells_requested(device) { requested } else { Vec::new() };
-        let has_segments = data.tables.curves.peak(Quantity::Reserved).0 > 0;
-        let sampled = if has_segments { None } else { sampled_reserved(device, &bounds) };
-        let has_reserved = has_segments || sampled.is_some();
-        let (reserved, reserved_from) = sampled.unwrap_or((reserved, 0));
+        let has_reserved = data.tables.curves.peak(Quantity::Reserved).0 > 0;
         let (mut calls, mut calls_around) = (Vec::new(), [None; 2]);
         let (mut steps, mut phases) = (Vec::new(), Vec::new());
         if let Some(marks) = marks {
@@ -113,19 +108,7 @@ impl WindowPicture {
             }
         }
         let matching = matching.map(|m| m.columns(device, &data.tables, &bounds));
-        WindowPicture {
-            window,
-            reserved,
-            has_reserved,
-            reserved_from,
-            active,
-            requested,
-            matching,
-            calls,
-            calls_around,
-            steps,
-            phases,
-        }
+        WindowPicture { window, reserved, has_reserved, active, requested, matching, calls, calls_around, steps, phases }
     }
 
     /// The events between which there is no device call, left of the cluster `at`, or right of the last where `at` is their number:
@@ -136,31 +119,6 @@ impl WindowPicture {
         let after = self.calls.get(at).map(|c| c.first.event);
         (before.or(self.calls_around[0]).unwrap_or(0), after.or(self.calls_around[1]).unwrap_or(last))
     }
-}
-
-/// Reserved bytes by column from the samples a source carried (profiler traces tell the total, not the segments), and the first column
-/// that has one; `None` when there are none.
-fn sampled_reserved(device: &DeviceRecording, bounds: &[u32]) -> Option<(Vec<Cell>, usize)> {
-    let samples: Vec<(i64, u64)> = device.samples.iter().filter_map(|s| Some((s.time_us, s.reserved?))).collect();
-    let times = &device.events.time_us;
-    // A profiler writes 0 where nobody reserves: on the CPU.
-    let known = samples.iter().position(|s| s.1 > 0)?;
-    if times.is_empty() || !device.events.has_time {
-        return None;
-    }
-    let at = |event: u32| times[(event as usize).min(times.len() - 1)];
-    let cell = |w: &[u32]| {
-        let (from, to) = (at(w[0]), at(w[1].saturating_sub(1).max(w[0])));
-        let first = samples.partition_point(|s| s.0 <= from);
-        let end = samples.partition_point(|s| s.0 <= to).max(first);
-        let before = first.checked_sub(1).map_or(samples[known].1, |i| samples[i].1);
-        let inside = samples[first..end].iter().map(|s| s.1);
-        let last = end.checked_sub(1).map_or(before, |i| samples[i].1);
-        Cell { min: inside.clone().fold(before, u64::min), max: inside.fold(before, u64::max), last, count: (end - first) as u32 }
-    };
-    let cells: Vec<Cell> = bounds.windows(2).map(cell).collect();
-    let from = bounds.windows(2).position(|w| at(w[1].saturating_sub(1).max(w[0])) >= samples[known].0).unwrap_or(cells.len());
-    Some((cells, from))
 }
 
 /// First and last place of an annotation on an axis.
@@ -418,26 +376,6 @@ pub(super) mod tests {
         assert_eq!((at(2), at(5), at(7), at(9), at(12), at(99)), (Some(0), Some(10), Some(20), Some(30), Some(40), Some(50)));
         assert_eq!(at(6), None, "between two that stand alone there is nothing");
         assert_eq!(locate(&[], LifetimeId(1)), None);
-    }
-
-    #[test]
-    fn sampled_totals_stand_in_for_segments() {
-        let mut d = DeviceRecording::default();
-        d.events.has_time = true;
-        for t in [100, 110, 120, 130, 140] {
-            let (action, pool) = (crate::model::Action::Alloc, crate::model::PoolId(0));
-            d.events.push(t, action, 0, 512, crate::model::StreamId(0), pool, StackId::NONE);
-        }
-        assert_eq!(sampled_reserved(&d, &[0, 5]), None);
-        for (time_us, reserved) in [(105, 7), (118, 3), (131, 9)] {
-            d.samples.push(crate::model::Sample { time_us, reserved: Some(reserved), ..Default::default() });
-        }
-        let (cells, from) = sampled_reserved(&d, &[0, 1, 3, 3, 5]).unwrap();
-        let seen: Vec<_> = cells.iter().map(|c| (c.min, c.max, c.last)).collect();
-        assert_eq!(seen, vec![(7, 7, 7), (3, 7, 3), (3, 3, 3), (3, 9, 9)]);
-        assert_eq!(from, 1, "before the first sample nothing was recorded, not 0");
-        d.samples.iter_mut().for_each(|s| s.reserved = Some(0));
-        assert_eq!(sampled_reserved(&d, &[0, 5]), None, "a profiler writes 0 of the CPU, which reserves nothing");
     }
 
     pub fn sample() -> DeviceData {

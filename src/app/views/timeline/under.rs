@@ -18,7 +18,7 @@ use crate::app::views::live::layout::Band;
 use crate::app::widgets::term::{Figures, Term};
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::Scale;
-use crate::model::{Bands, CATEGORIES};
+use crate::model::{BEFORE_PROFILING, Bands, CATEGORIES};
 use crate::units::{Address, Bytes, Micros, count, counted};
 
 /// A thing of the timeline.
@@ -173,6 +173,10 @@ impl Scene<'_> {
         let device = data.device();
         match under {
             Under::Run { run, event, sharing } if run.lifetime.is_some() => self.block_tip(run, *event, *sharing, at, colours),
+            Under::Run { run, event, .. } if run.is_beyond() => Tip::new(Bytes(run.top).to_string())
+                .place(BEFORE_PROFILING)
+                .row("at event", count(u64::from(*event)))
+                .note("PyTorch's own total says so: it was allocated before profiling began, so the trace has no block and no stack for it."),
             Under::Run { run, event, .. } => {
                 Tip::new(format!("{}, {}", counted(u64::from(run.folded), "block", "blocks"), Bytes(run.top - run.bottom)))
                     .row("at event", count(u64::from(*event)))

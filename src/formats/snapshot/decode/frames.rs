@@ -115,11 +115,36 @@ impl<'a> Decoder<'_, '_, 'a> {
                 }
             }
         }
-        let (tree, node) = self.load(list)?;
+        // However short its bytes, it is dear to load.
+        Some((self.stack_of_both(list)?, usize::MAX))
+    }
+
+    /// The stack of a list in which some frames are written out and others fetched. Frames that are shared are loaded once, not once a
+    /// list: with `stacks="all"` hundreds of lists share a few hundred frames.
+    #[cold]
+    fn stack_of_both(&mut self, list: u64) -> Option<StackId> {
+        let mut tree = Tree::default();
+        let node = pickle::list_of_fetched(self.bytes, &self.shared.memo, &mut tree, list, &self.shared.budget).ok()?;
+        let items: Vec<NodeId> = tree.items(node).to_vec();
+        if !matches!(tree.node(node), Node::List(_)) || items.len() > MAX_FRAMES {
+            return None;
+        }
+        let mut frames: Vec<Option<FrameId>> = Vec::with_capacity(items.len());
+        for &item in &items {
+            frames.push(match *tree.node(item) {
+                Node::Memo(id) => self.frame(id)?,
+                _ => None,
+            });
+        }
         let mut builder = self.shared.stacks.lock().unwrap_or_else(PoisonError::into_inner);
-        let stack = StackReader::new(&mut builder).stack(&tree, node, &mut self.out.report);
-        // However short its bytes, it was dear to load.
-        Some((stack, usize::MAX))
+        let mut reader = StackReader::new(&mut builder);
+        for (frame, &item) in frames.iter_mut().zip(&items) {
+            if !matches!(tree.node(item), Node::Memo(_)) {
+                *frame = reader.frame(&tree, item, &mut self.out.report);
+            }
+        }
+        let frames: Vec<FrameId> = frames.into_iter().flatten().collect();
+        Some(builder.stack(&frames))
     }
 
     /// A stored object as a tree of its own.
